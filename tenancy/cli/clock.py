@@ -61,7 +61,7 @@ def run(environment: str, lab: bool, once: bool) -> None:
 
 def require_clock(loaded: Loaded) -> None:
     """End the command with exit code 2 if the environment has no clock."""
-    if not (loaded.environment.queued and loaded.environment.queues.clock):
+    if not loaded.environment.clocked:
         given = f"given {loaded.environment.environment}, with queues.clock: false"
         fail(f"{given}; rule: the clock writes queues that are left to it; change: set queues.clock: true", BAD_INPUT)
 

@@ -18,6 +18,7 @@ def command(environment: str, lab: bool, yes: bool) -> None:
     cluster with `aws.deletion-protection: true`.
     """
     from tenancy.cli.up_report import show
+    from tenancy.clock.controller import ClockRefused, end_reservations
     from tenancy.engine.driver import Driver, Failed
     from tenancy.lab.layout import LabError
     from tenancy.live.api import ApiUnreachable
@@ -44,11 +45,12 @@ def command(environment: str, lab: bool, yes: bool) -> None:
         click.echo(f"{name}: namespaces on {driver.api.host} with all objects in them: {', '.join(sorted(names))}")
         if not yes and not click.confirm("Remove them?"):
             fail("nothing was changed")
+        end_reservations(driver.api)
         for stack in stacks:
             if held[stack.name]:
                 show(driver.destroy(stack))
             if stack.name != name:
                 driver.forget(stack)
-    except (ApiUnreachable, Failed, LabError) as error:
+    except (ApiUnreachable, ClockRefused, Failed, LabError) as error:
         fail(str(error))
     click.echo(f"{name}: removed in {time.monotonic() - began:.1f} s")

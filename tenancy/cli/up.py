@@ -95,6 +95,7 @@ def command(
     changed (exit code 1). With `--format json` progress is printed to stderr, and one record per stack to stdout. Exit
     code 1 also if a stack failed; the message lists them, and running the command again goes on.
     """
+    from tenancy.clock.controller import ClockRefused, end_reservations
     from tenancy.engine.decide import told as decisions
     from tenancy.engine.driver import Driver, Failed
     from tenancy.engine.workers import available, default_workers
@@ -126,6 +127,9 @@ def command(
         others = any(scope is not StackScope.CLUSTER for _, scope, _ in here)
         if standing and others:
             refuse_another(driver.api, plan)
+            if not (only_preview or loaded.environment.clocked):
+                # Of a clock that the files no longer have.
+                end_reservations(driver.api)
         if standing and not (chosen or shard):
             remove_former(run, driver, report, driver.stacks(plan.environment), {name for name, *_ in wanted})
         if not standing and here and here[0][1] is StackScope.CLUSTER:
@@ -149,7 +153,7 @@ def command(
                 failed = run_waves(fleet, tenants, parallel or default_workers(*available()))
     except NothingToCompare:
         report.say(f"{plan.environment}: no preview of the other stacks is possible before the cluster exists")
-    except (ApiUnreachable, PreconditionFailed, Failed, LabError) as error:
+    except (ApiUnreachable, ClockRefused, PreconditionFailed, Failed, LabError) as error:
         report.end()
         fail(f"{error}{reach_hint(plan) if isinstance(error, ApiUnreachable) else ''}")
     except KeyboardInterrupt:
@@ -158,7 +162,7 @@ def command(
     if only_preview and loaded.environment.flavors:
         report.say(_supply(loaded))
     report.end()
-    if not (only_preview or chosen) and loaded.environment.queued and loaded.environment.queues.clock:
+    if not (only_preview or chosen) and loaded.environment.clocked:
         report.say(_keep_time(loaded, driver.api))
     if failed:
         fail(f"{plan.environment}: {len(failed)} of {len(wanted)} stacks failed: {', '.join(sorted(failed))}")

@@ -146,6 +146,20 @@ class Clock:
             self._told[each.tenant] = now
 
 
+def end_reservations(api: Api) -> int:
+    """Delete the Workloads that reserve GPUs, before the reserve queue is removed: Kueue keeps a queue in which work is
+    admitted, and the engine would wait for it. How many there were; ApiUnreachable or ClockRefused if that fails."""
+    if not api.request("GET", f"{collection(API, 'ClusterQueue')}/{words.RESERVE_QUEUE}").ok:
+        return 0
+    where = collection(API, "Workload", words.PLATFORM_NAMESPACE)
+    found = list(_reserving(api.items(where)))
+    for each in found:
+        answer = api.request("DELETE", f"{where}/{each['metadata']['name']}")
+        if not answer.ok and answer.status != NOT_FOUND:
+            raise ClockRefused(f"DELETE {where}: {answer.status} {answer.message}")
+    return len(found)
+
+
 def _reserving(workloads: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     for each in workloads:
         if each["metadata"]["namespace"] == words.PLATFORM_NAMESPACE and KEY in (

@@ -107,6 +107,11 @@ class DerivedEnvironment(EnvironmentFields):
         return self.queues.scheduler is Scheduler.KUEUE
 
     @property
+    def clocked(self) -> bool:
+        """Whether quotas and states of queues change with time."""
+        return self.queued and self.queues.clock
+
+    @property
     def devices_by_claim(self) -> bool:
         """Whether pods get GPUs by a ResourceClaim instead of an extended resource."""
         return self.cluster.devices is Devices.DRA

@@ -56,7 +56,7 @@ def _of_tenant(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
     binding = budget is not None and budget.when_spent is not WhenSpent.ALERT
     if binding:
         where = ("budget", "when-spent")
-    if not (environment.queued and environment.queues.clock):
+    if not environment.clocked:
         state = "queues.clock: false" if environment.queued else "queues.scheduler: none"
         yield broken(where, "time-01", f"{'.'.join(map(str, where))} with {state}")
         return

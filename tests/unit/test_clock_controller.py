@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tenancy.catalog import vocabulary as words
-from tenancy.clock.controller import Clock, ClockRefused, stored_usage
+from tenancy.clock.controller import Clock, ClockRefused, end_reservations, stored_usage
 from tenancy.kube.objects import Object
 from tenancy.kube.quantities import units
 from tenancy.live.api import Response
@@ -246,3 +246,19 @@ def test_a_queue_that_the_engine_has_not_made_is_left_to_it(loaded: Loaded) -> N
     cluster.now = INSTANTS[2]
     settle(cluster, loaded)
     assert path not in cluster.objects
+
+
+def test_the_end_of_a_clock_deletes_its_reservations_and_no_work(loaded: Loaded) -> None:
+    cluster = Cluster(loaded)
+    cluster.now = MONDAY + dt.timedelta(hours=16, minutes=50)
+    settle(cluster, loaded)
+    place = "/apis/kueue.x-k8s.io/v1beta2/namespaces/{}/workloads/{}"
+    for space in (words.PLATFORM_NAMESPACE, "fraud--train"):
+        cluster._put(place.format(space, "work"), {"metadata": {"name": "work", "namespace": space}, "spec": {}})
+    before = {path for path in cluster.objects if "/workloads/" in path}
+    assert len(before) == 3
+    api: Any = cluster
+    assert end_reservations(api) == 1
+    left = {path for path in cluster.objects if "/workloads/" in path}
+    assert {path.rpartition("/")[2] for path in left} == {"work"}
+    assert end_reservations(api) == 0

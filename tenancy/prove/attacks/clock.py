@@ -20,7 +20,7 @@ RESERVATION = POD_NAME
 def clock_attacks(scene: Scene) -> Iterator[Attack]:
     """Attacks by a tenant's developer; none where the environment has no clock."""
     home = scene.home
-    if home is None or not (home.environment.queued and home.environment.queues.clock):
+    if home is None or not home.environment.clocked:
         return
     yield from _record(home)
     yield from _reservations(home)

@@ -1,0 +1,162 @@
+"""The engine and the clock write the same queues: neither reverts the other, and both leave nothing."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import sys
+from collections.abc import Iterator
+
+import pytest
+import town
+from scene import ROOT, Object, Scene, holds, on_lab_of, until
+
+from tenancy.catalog import vocabulary as words
+from tenancy.clock.controller import Clock, Round
+from tenancy.prove.attacks.clock import clock_attacks
+from tenancy.prove.verify import run, scene_of
+from tenancy.validation import load
+
+sys.path.append(str(ROOT / "tests" / "engine"))
+from engine_project import QUEUES, Key, Project, copied
+
+FILE, SPENDER, ENVIRONMENT = "tenants/risk.yaml", "tenants/spender.yaml", "environment.yaml"
+ON = "queues: {clock: true}\n"
+NOW = dt.datetime.now(dt.UTC).replace(microsecond=0)
+# Where it is about noon, so that the window is open for hours before and after the test.
+ZONE = f"Etc/GMT{NOW.hour - 12:+d}"
+LEAD = NOW.replace(minute=0, second=0) + dt.timedelta(hours=17, minutes=50)
+"""Ten minutes before the window of the next day."""
+WINDOW = (
+    f"windows: [{{name: day, flavor: a100, gpus: 8, days: mon-sun, starts: '06:00', ends: '18:00', zone: {ZONE}}}]\n"
+)
+BUDGET = "budget: {monthly-usd: 1000000, monthly-gpu-hours: 1, when-spent: hold}\n"
+RECORD = f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}/configmaps/{words.CLOCK}"
+RESERVE = f"{QUEUES}/clusterqueues/{words.RESERVE_QUEUE}"
+WORKLOADS = f"{QUEUES}/namespaces/{words.PLATFORM_NAMESPACE}/workloads"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """A tenant in whose window it is now, and one with a budget; deployed by `tenancy up`."""
+    with copied(tmp_path_factory.mktemp("engine") / "project") as made:
+        for tenant in ("fraud", "performance", "research"):
+            made.remove(f"tenants/{tenant}.yaml")
+        text = town.ENVIRONMENT.replace("environment: town", "environment: local").replace("nodes: 8", "nodes: 4")
+        made.write(ENVIRONMENT, text.replace("context: town", f"context: {words.LAB_CONTEXT}") + ON)
+        made.write(FILE, town.tenant("risk", "risk", "guaranteed: 8", more=WINDOW))
+        made.write(SPENDER, town.tenant("spender", "research", "guaranteed: 8", more=BUDGET))
+        done = made.tenancy("lab", "up", "local")
+        assert done.code == 0, done.text
+        made.up()
+        yield made
+
+
+@pytest.fixture
+def scene(project: Project) -> Iterator[Scene]:
+    with on_lab_of(project.folder, project.environment) as found:
+        yield found
+
+
+def tick(scene: Scene, now: dt.datetime) -> Round:
+    return Clock(scene.api, scene.loaded.environment, scene.loaded.tenants, lambda: now).tick()
+
+
+def queue(scene: Scene, name: str) -> Object:
+    return next(each for each in scene.items("ClusterQueue") if each["metadata"]["name"] == name)
+
+
+def gpus(scene: Scene, name: str) -> int:
+    """A100 that the queue has."""
+    found = (
+        resource["nominalQuota"]
+        for group in queue(scene, name)["spec"]["resourceGroups"]
+        for flavor in group["flavors"]
+        for resource in flavor["resources"]
+        if resource["name"] == "nvidia.com/gpu"
+    )
+    return sum(int(each) for each in found)
+
+
+def versions(project: Project) -> dict[Key, str]:
+    """Of all objects but the clock's record, which is written in every round."""
+    found = project.versions()
+    assert found.pop(("configmaps", words.PLATFORM_NAMESPACE, words.CLOCK))
+    return found
+
+
+def reserved(scene: Scene) -> bool:
+    found = scene.items("Workload", words.PLATFORM_NAMESPACE)
+    return bool(found) and all(holds(each, "Admitted") for each in found)
+
+
+def as_the_clock_wrote(scene: Scene) -> bool:
+    return gpus(scene, "risk--batch") == 16 and queue(scene, "spender--batch")["spec"]["stopPolicy"] == "Hold"
+
+
+def test_an_update_changes_nothing_of_what_the_clock_wrote(project: Project, scene: Scene) -> None:
+    until(lambda: reserved(scene), "the update's own round has reserved the window's GPUs")
+    assert gpus(scene, words.RESERVE_QUEUE) == 8
+    record = scene.api.request("GET", RECORD).body
+    usage = json.loads(record["data"]["usage"])
+    usage["used"] = {"spender": {"a100-40gb": 2 * 3600 * 1000}}
+    record["data"]["usage"] = json.dumps(usage)
+    assert scene.api.request("PUT", RECORD, record).ok
+    tick(scene, max(NOW, dt.datetime.fromisoformat(usage["until"])) + dt.timedelta(seconds=1))
+    assert as_the_clock_wrote(scene)
+    before = versions(project)
+    found = project.tenancy("report", "drift", "local")
+    assert found.code == 0, found.text
+    assert "No drift" in found.out
+
+    done = project.up()
+    assert "clock: 0 queues and reservations changed" in done.text, done.text
+    assert versions(project) == before
+
+
+def test_an_update_of_another_field_keeps_what_the_clock_wrote(project: Project, scene: Scene) -> None:
+    since = project.audit_size()
+    project.edit(FILE, "cost-center: CC-1", "cost-center: CC-2")
+    project.edit(SPENDER, "cost-center: CC-1", "cost-center: CC-2")
+    done = project.up()
+    written = {asked.name for asked in project.audit(since) if asked.resource == "clusterqueues" and not asked.dry_run}
+    assert {"risk--batch", "spender--batch"} <= written, "else the engine had nothing to revert"
+    assert "clock: 0 queues and reservations changed" in done.text, done.text
+    assert as_the_clock_wrote(scene)
+
+
+def test_a_tenant_is_refused_what_the_clock_writes(scene: Scene) -> None:
+    loaded = load(scene.folder)
+    attacks = list(clock_attacks(scene_of(scene.api, loaded, scene.plan)))
+    results = run(scene.api, attacks)
+    assert len(results) == len(attacks) > 0
+    assert [result.as_dict() for result in results if result.gap] == []
+
+
+@pytest.mark.exhaustive
+def test_a_clock_that_is_switched_off_leaves_the_quotas_of_the_files(project: Project, scene: Scene) -> None:
+    tick(scene, LEAD)
+    until(lambda: reserved(scene), "GPUs of the next window are reserved")
+    before = {name: (project.environment / name).read_text("utf-8") for name in (ENVIRONMENT, FILE, SPENDER)}
+    project.edit(ENVIRONMENT, ON, "")
+    project.edit(FILE, WINDOW, "")
+    project.edit(SPENDER, BUDGET, "")
+    project.up()
+    assert not scene.items("Workload", words.PLATFORM_NAMESPACE)
+    assert not project.exists(RESERVE)
+    assert gpus(scene, "risk--batch") == 8
+    assert queue(scene, "spender--batch")["spec"]["stopPolicy"] == "None"
+    for name, text in before.items():
+        project.write(name, text)
+    project.up()
+
+
+def test_the_end_of_an_environment_removes_a_reservation_in_use(project: Project, scene: Scene) -> None:
+    tick(scene, LEAD)
+    until(lambda: reserved(scene), "GPUs of the next window are reserved")
+    done = project.tenancy("down", "local", "--yes")
+    assert done.code == 0, done.text
+    assert project.objects() == {}
+    assert not project.exists(RECORD)
+    assert not project.exists(RESERVE)
+    assert not scene.items("Workload", words.PLATFORM_NAMESPACE)
