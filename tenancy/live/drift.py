@@ -111,7 +111,7 @@ def _of_object(api: Api, item: Object, live: Object, managers: Mapping[str, str]
     manager = managers.get(path_of(item)) if managers is not None else None
     ours, theirs = _owned(live, manager, ours=True), _owned(live, manager, ours=False)
     written = item
-    if words.KEPT_BY_CLOCK in (item["metadata"].get("annotations") or {}):
+    if _is_kept(item):
         # Another controller keeps them: it reverts what a third client writes there.
         written = _without(item, CLOCK_FIELDS)
         theirs = _without(theirs, [[f"f:{key}" for key in path] for path in CLOCK_FIELDS])
@@ -142,6 +142,10 @@ def by_others(api: Api, selector: str, items: Iterable[Object]) -> Iterator[Drif
 def missing(api: Api, selector: str, items: Iterable[Object]) -> list[Object]:
     """Those of the objects that no list with the selector has."""
     return [found.item for found in drift(api, selector, items) if found.live is None]
+
+
+def _is_kept(item: Object) -> bool:
+    return words.KEPT_BY_CLOCK in (item["metadata"].get("annotations") or {})
 
 
 def _without(tree: Mapping[str, Any], paths: Iterable[Sequence[str]]) -> dict[str, Any]:
@@ -228,7 +232,19 @@ def put_back(api: Api, found: Drift, manager: str) -> None:
         version = {"op": "test", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]}
         patch = [version, {"op": "replace", "path": "/metadata/managedFields", "value": entries}]
         _ask(api, path, patch, "application/json-patch+json")
-    _ask(api, f"{path}?fieldManager={manager}&force=true", found.item, "application/apply-patch+yaml")
+    _ask(api, f"{path}?fieldManager={manager}&force=true", _to_write(found, manager), "application/apply-patch+yaml")
+
+
+def _to_write(found: Drift, manager: str) -> Object:
+    """The object as the engine writes it. A field that the clock writes too has its live value where the engine still
+    manages it, because leaving it out would remove it; the others are left to the clock."""
+    if found.live is None or not _is_kept(found.item):
+        return found.item
+    ours, made = _owned(found.live, manager, ours=True), _without(found.item, CLOCK_FIELDS)
+    for part, field in CLOCK_FIELDS:
+        if _has(ours, (f"f:{part}", f"f:{field}")):
+            made[part] = {**made.get(part, {}), field: found.live[part][field]}
+    return made
 
 
 def _ask(api: Api, path: str, body: object, content_type: str) -> None:

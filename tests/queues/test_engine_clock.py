@@ -14,6 +14,7 @@ from scene import ROOT, Object, Scene, holds, on_lab_of, until
 from tenancy.catalog import vocabulary as words
 from tenancy.clock.controller import Clock, Round
 from tenancy.prove.attacks.clock import clock_attacks
+from tenancy.prove.attacks.model import MERGE
 from tenancy.prove.verify import run, scene_of
 from tenancy.validation import load
 
@@ -115,6 +116,10 @@ def test_an_update_changes_nothing_of_what_the_clock_wrote(project: Project, sce
 
 
 def test_an_update_of_another_field_keeps_what_the_clock_wrote(project: Project, scene: Scene) -> None:
+    path = f"{QUEUES}/clusterqueues/risk--batch?fieldManager=another"
+    other = {"spec": {"queueingStrategy": "StrictFIFO"}}
+    assert queue(scene, "risk--batch")["spec"]["queueingStrategy"] == "BestEffortFIFO"
+    assert scene.api.request("PATCH", path, other, content_type=MERGE).ok
     since = project.audit_size()
     project.edit(FILE, "cost-center: CC-1", "cost-center: CC-2")
     project.edit(SPENDER, "cost-center: CC-1", "cost-center: CC-2")
@@ -123,6 +128,7 @@ def test_an_update_of_another_field_keeps_what_the_clock_wrote(project: Project,
     assert {"risk--batch", "spender--batch"} <= written, "else the engine had nothing to revert"
     assert "clock: 0 queues and reservations changed" in done.text, done.text
     assert as_the_clock_wrote(scene)
+    assert queue(scene, "risk--batch")["spec"]["queueingStrategy"] == "BestEffortFIFO", "that field is the engine's"
 
 
 def test_a_tenant_is_refused_what_the_clock_writes(scene: Scene) -> None:

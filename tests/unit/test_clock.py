@@ -21,7 +21,8 @@ from tenancy.clock.usage import Meter, Usage, empty, next_month
 from tenancy.components.kubernetes.manifest import Manifest
 from tenancy.kube.objects import Object
 from tenancy.kube.quantities import units
-from tenancy.live.drift import by_others
+from tenancy.live.api import Response
+from tenancy.live.drift import Drift, by_others, put_back
 from tenancy.planning import make_plan
 from tenancy.validation import Loaded, load
 from tests.conftest import FILES, SpecFolder
@@ -383,6 +384,31 @@ def test_what_the_clock_wrote_is_no_drift_and_what_another_wrote_beside_it_is(sp
     assert changed("queueingStrategy", "StrictFIFO", item) != []
     left = {**item, "metadata": {**item["metadata"], "annotations": {}}}
     assert changed("stopPolicy", "Hold", left) != [], "without a clock it is drift"
+
+
+@pytest.mark.parametrize("writer", ["the clock", "the engine"])
+def test_drift_is_reverted_without_what_the_clock_wrote(spec: SpecFolder, writer: str) -> None:
+    """Of a field that the clock has not written yet, the live value is written: without it the field would go."""
+    loaded = clocked(spec)
+    plan = make_plan(loaded.environment, loaded.tenants)
+    (item,) = [o for o in plan.objects() if o["metadata"]["name"] == "fraud--batch" and o["kind"] == "ClusterQueue"]
+    engine, kept = "pulumi-kubernetes-1", {"f:resourceGroups": {}, "f:stopPolicy": {}}
+    others = {f"f:{key}": {} for key in item["spec"] if f"f:{key}" not in kept}
+    trees = {engine: others | (kept if writer == "the engine" else {}), words.CLOCK: kept}
+    entries = [
+        {"manager": who, "operation": "Apply", "time": "2026-11-23T10:00:00Z", "fieldsV1": {"f:spec": tree}}
+        for who, tree in trees.items()
+    ]
+    spec_now = {**item["spec"], "stopPolicy": "Hold", "queueingStrategy": "StrictFIFO"}
+    live = {**item, "spec": spec_now, "metadata": {**item["metadata"], "managedFields": entries}}
+    sent: list[Object] = []
+    api: Any = SimpleNamespace(request=lambda _, __, body, **___: sent.append(body) or Response(200, {}))
+    put_back(api, Drift(item, live, (("f:spec", "f:queueingStrategy"),)), engine)
+    (written,) = sent
+    expected = {key: value for key, value in item["spec"].items() if f"f:{key}" not in kept}
+    if writer == "the engine":
+        expected |= {"resourceGroups": item["spec"]["resourceGroups"], "stopPolicy": "Hold"}
+    assert written == {**item, "spec": expected}
 
 
 def test_without_a_clock_nothing_is_left_to_it() -> None:
