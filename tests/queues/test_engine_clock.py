@@ -140,6 +140,14 @@ def test_a_tenant_is_refused_what_the_clock_writes(scene: Scene) -> None:
 
 
 @pytest.mark.exhaustive
+def test_a_refresh_keeps_what_the_clock_wrote(project: Project, scene: Scene) -> None:
+    done = project.tenancy("up", "local", "--refresh")
+    assert done.code == 0, done.text
+    assert "clock: 0 queues and reservations changed" in done.text, done.text
+    assert as_the_clock_wrote(scene)
+
+
+@pytest.mark.exhaustive
 def test_a_clock_that_is_switched_off_leaves_the_quotas_of_the_files(project: Project, scene: Scene) -> None:
     tick(scene, LEAD)
     until(lambda: reserved(scene), "GPUs of the next window are reserved")
