@@ -121,8 +121,8 @@ def test_an_update_of_another_field_keeps_what_the_clock_wrote(project: Project,
     assert queue(scene, "risk--batch")["spec"]["queueingStrategy"] == "BestEffortFIFO"
     assert scene.api.request("PATCH", path, other, content_type=MERGE).ok
     since = project.audit_size()
-    project.edit(FILE, "cost-center: CC-1", "cost-center: CC-2")
-    project.edit(SPENDER, "cost-center: CC-1", "cost-center: CC-2")
+    project.edit(FILE, "tier: batch\n", "tier: batch\nweight: 2\n")
+    project.edit(SPENDER, "tier: batch\n", "tier: batch\nweight: 2\n")
     done = project.up()
     written = {asked.name for asked in project.audit(since) if asked.resource == "clusterqueues" and not asked.dry_run}
     assert {"risk--batch", "spender--batch"} <= written, "else the engine had nothing to revert"
