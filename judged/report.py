@@ -135,6 +135,7 @@ def page(judged: Judgement, checklists: Mapping[str, Checklist], seeded: Mapping
         theirs = [", ".join(seeded.get(fault.name, {}).get(name, ())) or "–" for name in ("checkov", "kube-score")]
         ours = ", ".join(fault.rules) or f"refused by a guard: attack `{fault.attack}`"
         lines.append(f"| {fault.name} | {' | '.join(theirs)} | {ours} |")
+    lines += ["", "The items of CNCF Kubernetes AI Conformance are in the [control map](controls.md#ai-conformance)."]
     for checklist in checklists.values():
         lines += ["", f"## {checklist.title}", "", *checklist.intro, "", *checklist.table()]
     return "\n".join(lines) + "\n"

@@ -85,6 +85,22 @@ def test_the_page_in_the_docs_is_up_to_date() -> None:
     assert (ROOT / "docs" / "controls.md").read_text("utf-8") == controls.page(), "make docs"
 
 
+def test_the_items_of_ai_conformance_are_its_fourteen_and_one_needs_no_hardware() -> None:
+    (found,) = [one for one in controls.frameworks() if one.id == "ai-conformance"]
+    levels = {level: [one.id for one in found.controls if one.level == level] for level in ("MUST", "SHOULD")}
+    assert levels == {
+        "MUST": [
+            *("gang_scheduling", "cluster_autoscaling", "accelerator_metrics", "secure_accelerator_access"),
+            *("pod_autoscaling", "robust_controller", "ai_inference", "ai_service_metrics"),
+        ],
+        "SHOULD": [
+            *("driver_runtime_management", "gpu_sharing", "high_performance_networking"),
+            *("virtualized_accelerator", "advanced_inference_ingress", "disaggregated_inference"),
+        ],
+    }
+    assert [one.id for one in found.controls if one.status == "proven"] == ["gang_scheduling"]
+
+
 # OSCAL
 
 
