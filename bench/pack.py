@@ -13,7 +13,7 @@ from pathlib import Path
 from bench.engine import NAME, TENANTS, project, timed
 from tenancy.lab.layout import environ
 
-ROUNDS = 5
+ROUNDS = 3
 _EMPTY = "import pulumi\n"
 # The same rules, a policy for each: the SDK reads every resource once for each policy.
 _SEPARATE = """
@@ -38,7 +38,7 @@ def together(rule):
                 report(str(found), None)
     return StackValidationPolicy(f"{rule}-stack", rule, validate)
 
-PolicyPack("separate", enforcement_level=EnforcementLevel.MANDATORY, policies=[
+PolicyPack("separate", enforcement_level=EnforcementLevel.ADVISORY, policies=[
     *map(alone, sorted(JUDGED)),
     *map(together, sorted(JUDGED)),
 ])
