@@ -49,8 +49,8 @@ def measure() -> str:
 
 
 @contextmanager
-def project() -> Generator[tuple[Path, Plan]]:
-    """A copy of the program with an environment of `TENANTS` tenants, beside a lab of its own."""
+def program() -> Generator[Path]:
+    """A copy of the program and the policy pack."""
     source = Path(__file__).parent.parent
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder).resolve()
@@ -58,6 +58,13 @@ def project() -> Generator[tuple[Path, Plan]]:
             shutil.copy(source / name, root)
         (root / ".venv").symlink_to(source / ".venv")
         shutil.copytree(source / "policy", root / "policy", ignore=shutil.ignore_patterns("__pycache__"))
+        yield root
+
+
+@contextmanager
+def project() -> Generator[tuple[Path, Plan]]:
+    """A copy of the program with an environment of `TENANTS` tenants, beside a lab of its own."""
+    with program() as root:
         loaded = load(generate(root / "stacks" / NAME, TENANTS))
         plan = make_plan(loaded.environment, loaded.tenants)
         chart = plan.platform.queue_chart

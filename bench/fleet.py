@@ -11,7 +11,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.engine import program
 from bench.generate import generate
 from tenancy.engine import records
 from tenancy.engine.digests import digests
@@ -170,13 +170,7 @@ def _run(root: Path, env: Mapping[str, str], *command: str) -> Cost:
 @contextmanager
 def _project() -> Generator[Path]:
     """A copy of the program beside a lab of its own."""
-    source = Path(__file__).parent.parent
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder).resolve()
-        for name in ("Pulumi.yaml", "__main__.py"):
-            shutil.copy(source / name, root)
-        (root / ".venv").symlink_to(source / ".venv")
-        shutil.copytree(source / "policy", root / "policy", ignore=shutil.ignore_patterns("__pycache__"))
+    with program() as root:
         loaded = _fleet(root, 1)
         chart = make_plan(loaded.environment, loaded.tenants).platform.queue_chart
         control_plane.up(

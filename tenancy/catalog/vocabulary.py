@@ -133,6 +133,8 @@ PSA_ENFORCE = "pod-security.kubernetes.io/enforce"
 PSA_VERSION = "pod-security.kubernetes.io/enforce-version"
 
 PLATFORM_NAMESPACE = "tenancy-system"
+NAMESPACE_TYPE = "kubernetes:core/v1:Namespace"
+"""The engine's type of a namespace."""
 QUEUE_NAMESPACE = "kueue-system"
 """Namespace of Kueue, if the environment has queues."""
 DEFAULT_QUEUE = "default"

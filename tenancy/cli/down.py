@@ -4,6 +4,7 @@ import time
 
 import click
 
+from tenancy.catalog import vocabulary as words
 from tenancy.cli.common import environment_argument, example, fail, lab_option, load_or_exit
 
 
@@ -38,7 +39,7 @@ def command(environment: str, lab: bool, yes: bool) -> None:
         driver.api.items("/api/v1/namespaces?limit=1")
         stacks = [driver.select(stack) for stack in there]
         held = {stack.name: driver.resources(stack) for stack in stacks}
-        names = [r["id"] for found in held.values() for r in found if r["type"] == "kubernetes:core/v1:Namespace"]
+        names = [r["id"] for found in held.values() for r in found if r["type"] == words.NAMESPACE_TYPE]
         if not any(held.values()):
             click.echo(f"{name}: there is nothing to remove")
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tenancy.catalog import vocabulary as words
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from tenancy.engine.driver import Driver
     from tenancy.planning import Plan
     from tenancy.validation import Loaded
-
-NAMESPACE = "kubernetes:core/v1:Namespace"
 
 
 class NothingToCompare(Exception):
@@ -90,7 +88,7 @@ def _refuse_early(driver: Driver, plan: Plan, stack: Any, leavers: RemovableTena
         )
     for tenant in sorted(leavers.by_file):
         # The state lists them in the order of their creation, which varies.
-        spaces = sorted(found["id"] for found in driver.of_tenant(stack, tenant) if found["type"] == NAMESPACE)
+        spaces = sorted(found["id"] for found in _namespaces(driver.of_tenant(stack, tenant)))
         if spaces and (found := never_held(driver.api, spaces)):
             raise Failed(
                 f"given tenant {tenant} with leaving: remove, whose {', '.join(found)} is in use; rule: a tenant "
@@ -98,6 +96,10 @@ def _refuse_early(driver: Driver, plan: Plan, stack: Any, leavers: RemovableTena
                 f"it owns with `tenancy export {tenant} {plan.environment}`, then write `leaving: remove`; nothing "
                 "was changed"
             )
+
+
+def _namespaces(resources: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [found for found in resources if found["type"] == words.NAMESPACE_TYPE]
 
 
 def _take_out(driver: Driver, report: Report, stack: Any, tenant: str, timeout: int) -> None:
@@ -113,13 +115,14 @@ def _take_out(driver: Driver, report: Report, stack: Any, tenant: str, timeout: 
         found["inputs"] for found in held if is_access_binding(found) and found["type"].startswith("kubernetes:")
     ]
     # Adopted namespaces existed before the tenant, and stay.
-    spaces = [found["id"] for found in held if found["type"] == NAMESPACE and not found.get("retainOnDelete")]
+    namespaces = _namespaces(held)
+    spaces = [found["id"] for found in namespaces if not found.get("retainOnDelete")]
     queues = [found["id"] for found in held if found["type"].endswith(":ClusterQueue")]
     try:
         access_bindings_blocked(driver.api, bindings)
         report.show(stack.name, driver.shut(stack, tenant))
         take_out(driver.api, spaces, queues, timeout, lambda text: report.say(f"{stack.name}: {text}"))
-        kept = [found["id"] for found in held if found["type"] == NAMESPACE and found.get("retainOnDelete")]
+        kept = [found["id"] for found in namespaces if found.get("retainOnDelete")]
         mark_left(driver.api, kept)
     except RemovalTimeout as error:
         raise Failed(f"stack {stack.name}: tenant {tenant} is not removed\n  {error}") from error

@@ -18,14 +18,12 @@ from tenancy.clock.usage import Meter, Running, Usage, empty
 from tenancy.kube.objects import CLOCK_FIELDS, Object, at, identity
 from tenancy.kube.quantities import thousandths
 from tenancy.kube.quota_tree import stored_quotas
-from tenancy.live.api import NOT_FOUND, Api, ApiUnreachable, Response, collection, path_of
+from tenancy.live.api import APPLY, CONFLICT, NOT_FOUND, Api, ApiUnreachable, Response, collection, path_of
 from tenancy.live.waiting import BUDGET_SPENT
 from tenancy.planning.queueing.queue_names import API
 from tenancy.schema.environment import Environment
 from tenancy.schema.tenant import Tenant
 
-APPLY = "application/apply-patch+yaml"
-CONFLICT = 409
 AGAIN = dt.timedelta(minutes=30)
 """After which the Event is written again: the API server keeps one for an hour."""
 

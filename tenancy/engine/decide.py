@@ -11,8 +11,6 @@ from tenancy.catalog import vocabulary as words
 from tenancy.engine.digests import StackDigest
 from tenancy.planning.scope import Stack, StackScope
 
-NAMESPACE = "kubernetes:core/v1:Namespace"
-
 
 class Cause(StrEnum):
     """Why a stack runs."""
@@ -125,6 +123,6 @@ def needs_preview(resources: Iterable[Mapping[str, Any]], tenant: str, namespace
         holder = (metadata.get("labels") or {}).get(words.TENANT)
         if holder not in {None, tenant}:
             return f"the state has an object of tenant {holder}"
-        if found["type"] == NAMESPACE and found.get("id") not in namespaces:
+        if found["type"] == words.NAMESPACE_TYPE and found.get("id") not in namespaces:
             return f"the state has namespace {found.get('id')}, which the plan has not"
     return None

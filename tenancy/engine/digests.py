@@ -11,7 +11,7 @@ import hashlib
 import importlib.metadata
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ import tenancy
 from tenancy.planning.model import Plan
 from tenancy.planning.outputs import tenant_outputs
 from tenancy.planning.scope import Stack, StackScope, select
+from tenancy.schema.environment import Environment
+from tenancy.schema.tenant import Tenant
 from tenancy.validation import Loaded
 
 STACK_FILES = "stacks"
@@ -51,8 +53,11 @@ def digests(loaded: Loaded, plan: Plan, stacks: Iterable[Stack], root: Path, eng
     """Digest of each stack, by its name. `engine` is the version of Pulumi's command."""
     program = of_program(root, engine)
     backend = os.environ.get("PULUMI_BACKEND_URL", "")
+    specs = {spec.tenant: spec for spec in loaded.tenants}
     return {
-        stack[0]: StackDigest(_of_plan(loaded, plan, stack), program, of_settings(root, stack[0], backend))
+        stack[0]: StackDigest(
+            _of_plan(loaded.environment, specs, plan, stack), program, of_settings(root, stack[0], backend)
+        )
         for stack in stacks
     }
 
@@ -93,21 +98,13 @@ def is_standard(root: Path) -> bool:
     return all(_text(root / name) == text for name, text in _STANDARD.items())
 
 
-def _of_plan(loaded: Loaded, plan: Plan, stack: Stack) -> str:
+def _of_plan(environment: Environment, specs: Mapping[str, Tenant], plan: Plan, stack: Stack) -> str:
     _, scope, tenant = stack
     if scope is StackScope.CLUSTER:
         return _digest((plan.context, plan.cluster, plan.account))
     platform, tenants = select(plan, scope, tenant)
-    specs = {spec.tenant: spec for spec in loaded.tenants} if len(tenants) != 1 else None
-    outputs = [
-        tenant_outputs(loaded.environment, specs[each.name] if specs else _spec(loaded, each.name), each)
-        for each in tenants
-    ]
+    outputs = [tenant_outputs(environment, specs[each.name], each) for each in tenants]
     return _digest((plan.environment, plan.context, plan.account, platform, tenants, outputs))
-
-
-def _spec(loaded: Loaded, tenant: str) -> Any:
-    return next(spec for spec in loaded.tenants if spec.tenant == tenant)
 
 
 def _digest(value: object) -> str:

@@ -32,7 +32,6 @@ from tenancy.validation import ON_LAB, Loaded
 PROJECT = "gpu-tenancy"
 PACK = "policy"
 OWN_TYPES = ("kubernetes:", "aws:")
-NAMESPACE = "kubernetes:core/v1:Namespace"
 NO_ENGINE = (
     "given a PATH without `pulumi`; rule: stacks go through Pulumi's engine; change: for the lab `tenancy lab up`, for "
     "a cluster install Pulumi's CLI"
@@ -266,7 +265,7 @@ class Driver:
         held = [
             r
             for r in resources
-            if r["urn"] in mine and r.get("protect") and (r.get("retainOnDelete") or r["type"] == NAMESPACE)
+            if r["urn"] in mine and r.get("protect") and (r.get("retainOnDelete") or r["type"] == words.NAMESPACE_TYPE)
         ]
         if not held:
             yield

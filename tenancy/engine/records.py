@@ -13,7 +13,7 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.engine.digests import StackDigest
-from tenancy.live.api import NOT_FOUND, Api, ApiUnreachable, collection
+from tenancy.live.api import APPLY, NOT_FOUND, Api, ApiUnreachable, collection
 
 KIND = words.PREFIX + "record"
 """Label of the records. They carry none of the environment's: no stack makes them."""
@@ -43,7 +43,7 @@ def write(api: Api, stack: str, digest: StackDigest) -> None:
         "data": {STACK: stack, **{field: getattr(digest, field) for field in _FIELDS}},
     }
     path = f"{_PATH}/{_name(stack)}?fieldManager={_MANAGER}&force=true"
-    answer = api.request("PATCH", path, item, content_type="application/apply-patch+yaml")
+    answer = api.request("PATCH", path, item, content_type=APPLY)
     if not answer.ok:
         raise ApiUnreachable(f"the record of stack {stack} is not written: {answer.status} {answer.message}")
 

@@ -134,7 +134,9 @@ class Api:
         return list(answer.body.get("items") or [])
 
 
-NOT_FOUND, ASK_AGAIN = 404, 429
+NOT_FOUND, CONFLICT, ASK_AGAIN = 404, 409, 429
+APPLY = "application/apply-patch+yaml"
+"""Content type of a server-side apply."""
 
 _PLURALS = {
     "ciliumclusterwidenetworkpolicy": "ciliumclusterwidenetworkpolicies",

@@ -19,7 +19,7 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import CLOCK_FIELDS, Object, place_of
-from tenancy.live.api import Api, collection, path_of
+from tenancy.live.api import APPLY, Api, collection, path_of
 from tenancy.rules.found import name_of
 
 ENGINE = "pulumi-kubernetes"
@@ -206,7 +206,7 @@ def _really(api: Api, item: Object, live: Object, manager: str | None, suspects:
     if not suspects or manager is None:
         return suspects
     path = f"{path_of(item)}?dryRun=All&fieldManager={manager}&force=true"
-    answer = api.request("PATCH", path, item, content_type="application/apply-patch+yaml")
+    answer = api.request("PATCH", path, item, content_type=APPLY)
     if not answer.ok:
         return suspects
     return [path for path in suspects if _value(answer.body, path) != _value(live, path)]
@@ -232,7 +232,7 @@ def put_back(api: Api, found: Drift, manager: str) -> None:
         version = {"op": "test", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]}
         patch = [version, {"op": "replace", "path": "/metadata/managedFields", "value": entries}]
         _ask(api, path, patch, "application/json-patch+json")
-    _ask(api, f"{path}?fieldManager={manager}&force=true", _to_write(found, manager), "application/apply-patch+yaml")
+    _ask(api, f"{path}?fieldManager={manager}&force=true", _to_write(found, manager), APPLY)
 
 
 def _to_write(found: Drift, manager: str) -> Object:

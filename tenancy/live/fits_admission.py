@@ -14,12 +14,11 @@ from tenancy.kube.pods import ONE, Pods, limits_of, requests_of
 from tenancy.kube.quantities import thousandths
 from tenancy.kube.selectors import counts_classes
 from tenancy.live import denial
-from tenancy.live.api import NOT_FOUND, Api, ApiUnreachable, Impersonation, Response, collection
+from tenancy.live.api import CONFLICT, NOT_FOUND, Api, ApiUnreachable, Impersonation, Response, collection
 from tenancy.live.fits_answers import ControlAnswer, FitVerdict, queued_metadata, written
 from tenancy.planning.common.priorities import DEFAULT_CLASS
 from tenancy.planning.guards.names import QUEUE, RUN_TIME, URGENCY
 
-CONFLICT = 409
 ASKED = ("RBAC", "guard", "Pod Security", "LimitRange")
 """Controls that one dry run passes through."""
 _EXCEEDED = re.compile(r"exceeded quota: ([^,]+), requested: (.*), used: (.*), limited: (.*)$")

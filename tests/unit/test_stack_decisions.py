@@ -20,7 +20,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.cli import main
 from tenancy.engine import records, workers
 from tenancy.engine.command import OwnGroupCommand
-from tenancy.engine.decide import NAMESPACE, SHOWN, Asked, Cause, causes, is_as_planned, needs_preview, told
+from tenancy.engine.decide import SHOWN, Asked, Cause, causes, is_as_planned, needs_preview, told
 from tenancy.engine.digests import StackDigest, digests, has_program_config, is_standard, of_settings
 from tenancy.engine.workers import RunResult, Throttle, default_workers, is_busy, run_all
 from tenancy.live.api import ApiUnreachable, Response
@@ -123,10 +123,10 @@ def in_state(kind: str, name: str, tenant: str | None) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("found", "reason"),
     [
-        (in_state(NAMESPACE, "fraud--train", "fraud"), None),
+        (in_state(words.NAMESPACE_TYPE, "fraud--train", "fraud"), None),
         (in_state("kubernetes:core/v1:ServiceAccount", "default", None), None),
         ({"type": "aws:iam/role:Role", "id": "r", "inputs": {}}, None),
-        (in_state(NAMESPACE, "fraud--old", "fraud"), "namespace fraud--old, which the plan has not"),
+        (in_state(words.NAMESPACE_TYPE, "fraud--old", "fraud"), "namespace fraud--old, which the plan has not"),
         (in_state("kubernetes:core/v1:ServiceAccount", "default", "voice"), "an object of tenant voice"),
     ],
 )
