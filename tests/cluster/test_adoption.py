@@ -311,6 +311,7 @@ def stage(project: Project, leaving: str) -> None:
     project.write(FILE, text + (f"leaving: {leaving}\n" if leaving else ""))
 
 
+@pytest.mark.exhaustive
 def test_on_hold_what_runs_ends_what_waits_waits_and_people_read(project: Project, scene: Scene) -> None:
     """Two jobs of 8 GPUs of 8: one runs. On hold it goes on; when it has ended, the other still waits."""
     drop(scene, "apps/v1", "Deployment", "good")
@@ -334,6 +335,7 @@ def test_on_hold_what_runs_ends_what_waits_waits_and_people_read(project: Projec
     assert not scene.runs(HOME, "waits")
 
 
+@pytest.mark.exhaustive
 def test_back_from_hold_what_waited_starts_and_people_write(project: Project, scene: Scene) -> None:
     stage(project, "")
     project.up()
@@ -341,6 +343,7 @@ def test_back_from_hold_what_waited_starts_and_people_write(project: Project, sc
     assert scene.ask("fraud", scene.job("fraud", "more", 1), "?dryRun=All").ok
 
 
+@pytest.mark.exhaustive
 def test_an_export_holds_what_can_be_made_again_and_says_what_it_lacks(
     project: Project, scene: Scene, tmp_path: Path
 ) -> None:

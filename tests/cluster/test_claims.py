@@ -264,7 +264,9 @@ def test_verify_finds_no_gap_and_skips_nothing_but_what_has_no_occasion(
     assert _devices(cluster) == before, "nothing is made"
 
 
-@pytest.mark.parametrize("rule", ["gpu-06", "gpu-08", "sched-01"])
+@pytest.mark.parametrize(
+    "rule", ["gpu-06", *(pytest.param(rule, marks=pytest.mark.exhaustive) for rule in ("gpu-08", "sched-01"))]
+)
 def test_without_a_rule_exactly_its_attacks_get_through(dra: Cluster, rule: str) -> None:
     attacks = [a for a in dra.attacks if not a.skipped]
     mine = [a for a in attacks if a.rule == rule]

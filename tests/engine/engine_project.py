@@ -29,6 +29,9 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = ("__main__.py", "Pulumi.yaml", "policy", "stacks", "tenancy")
 OURS = f"labelSelector={words.ENVIRONMENT}"
 PATIENCE = 60.0
+STATE_AT_END = {"PULUMI_EXPERIMENTAL": "true", "PULUMI_SKIP_CHECKPOINTS": "true"}
+"""The engine writes its state at the end of a run, not at every step: a run from nothing takes 40 % of the CPU time.
+Only a killed engine shows a difference; where tests kill one they use `every_step`."""
 
 Key = tuple[str, str, str]
 """(kind, namespace, name)"""
@@ -136,7 +139,7 @@ class Project:
 
     def environ(self) -> dict[str, str]:
         base = {key: value for key, value in os.environ.items() if not key.startswith(("PULUMI_", "GPU_TENANCY_"))}
-        return environ(self.folder, base)
+        return environ(self.folder, base) | STATE_AT_END
 
     def ready(self) -> None:
         """A lab in whatever state it is; started if there is none."""

@@ -126,6 +126,7 @@ def test_a_second_run_changes_nothing(bank: OnAws) -> None:
     assert set(bank.steps(CLUSTER).values()) == {"same"}
 
 
+@pytest.mark.exhaustive
 def test_the_charts_are_installed_and_karpenter_gets_its_pools(bank: OnAws) -> None:
     apply_nodes([system_node(number) for number in range(2)], bank.project.lab)
     done = bank.tenancy("up", "bank", "--stack", PLATFORM)
@@ -140,6 +141,7 @@ def test_the_charts_are_installed_and_karpenter_gets_its_pools(bank: OnAws) -> N
     assert {"deployment.apps/karpenter", "daemonset.apps/cilium"} <= set(deployed)
 
 
+@pytest.mark.exhaustive
 def test_a_second_run_leaves_the_charts_alone(bank: OnAws) -> None:
     done = bank.tenancy("up", "bank", "--stack", PLATFORM)
     assert done.code == 0, done.text
@@ -225,6 +227,7 @@ def test_nodes_that_hold_a_full_reservation_go_before_the_next_comes(bank: OnAws
 
 
 @pytest.mark.exhaustive
+@pytest.mark.usefixtures("every_step")
 def test_what_aws_was_making_when_the_engine_died_is_not_forgotten(bank: OnAws) -> None:
     bank.edit(
         "  notebooks:\n",

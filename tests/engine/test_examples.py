@@ -124,6 +124,7 @@ def test_a_wrong_model_in_python_ends_the_run_with_every_problem(in_python: Exam
     assert "tenant fraud: teir: given key 'teir'" in done.text
 
 
+@pytest.mark.exhaustive
 def test_the_pack_finds_the_mistakes_of_a_program_without_the_library(cluster: Project) -> None:
     example = Example(cluster, "policy-pack")
     example.init()
@@ -137,6 +138,7 @@ def test_the_pack_finds_the_mistakes_of_a_program_without_the_library(cluster: P
     assert right.code == 0, right.text
 
 
+@pytest.mark.exhaustive
 def test_two_environments_share_the_files_of_their_tenants(cluster: Project) -> None:
     example = _fresh(cluster, "dev-and-prod")
     # Before dev is there: one cluster has one environment.
@@ -186,6 +188,7 @@ def test_nothing_of_the_cluster_is_known_in_the_first_preview_and_it_does_not_fa
     assert not double.live
 
 
+@pytest.mark.exhaustive
 def test_roles_of_tenants_trust_the_issuer_of_the_cluster_that_the_program_makes(own_cluster: Any) -> None:
     example, double = own_cluster
     example.up()
@@ -201,6 +204,7 @@ def test_roles_of_tenants_trust_the_issuer_of_the_cluster_that_the_program_makes
     assert not [r for r in double.live.values() if "vpc-00000000000000000" in json.dumps(r.inputs)]
 
 
+@pytest.mark.exhaustive
 def test_a_second_preview_changes_nothing(own_cluster: Any) -> None:
     example, _ = own_cluster
     done = example.preview("--expect-no-changes")

@@ -17,7 +17,7 @@ from engine_project import PATIENCE, Project, kill_engine
 
 from tenancy.catalog import vocabulary as words
 
-pytestmark = pytest.mark.exhaustive
+pytestmark = [pytest.mark.exhaustive, pytest.mark.usefixtures("every_step")]
 
 PLUGIN = "pulumi-resource-kubernetes"
 

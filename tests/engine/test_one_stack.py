@@ -365,6 +365,7 @@ def test_a_dead_api_server_is_one_message_and_no_change(project: Project) -> Non
     assert project.state()["resources"] == held
 
 
+@pytest.mark.exhaustive
 def test_removal_takes_the_access_bindings_first_and_rendered_files_make_the_same(project: Project) -> None:
     made = {key: canonical(item) for key, item in project.objects().items()}
     since = project.audit_size()

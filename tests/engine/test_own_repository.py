@@ -134,6 +134,7 @@ def test_a_change_is_made_by_pulumi_alone_and_one_that_breaks_a_rule_is_refused(
         file.write_text(before, "utf-8")
 
 
+@pytest.mark.exhaustive
 def test_a_step_of_the_workflows_previews_a_stack(deployed: Repository) -> None:
     done = deployed.in_lab("ci/steps/connect dev && ci/steps/preview dev dev update out")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -48,9 +48,16 @@ OPTIONS = {
 providers = {name: pulumi.ProviderResource(name, name, options) for name, options in OPTIONS.items()}
 sources = {}
 
+spaces = []
+
 def make(name, token, inputs):
     options = pulumi.ResourceOptions(provider=providers[token.partition(":")[0]], protect=inputs.pop("protected", None))
-    return pulumi.CustomResource(token, name, inputs, options)
+    # As programs have it: what is in a namespace comes after it.
+    options.depends_on = [*spaces] if (inputs.get("metadata") or {}).get("namespace") else None
+    made = pulumi.CustomResource(token, name, inputs, options)
+    if token == "kubernetes:core/v1:Namespace":
+        spaces.append(made)
+    return made
 
 first = make("first", "kubernetes:core/v1:ConfigMap", {"metadata": {"name": "first", "namespace": "default"}})
 for index, (token, name, inputs, source) in enumerate(json.loads(pathlib.Path("objects.json").read_text())):

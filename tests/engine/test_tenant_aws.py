@@ -285,6 +285,7 @@ def test_a_prefix_that_changes_hands_is_shut_to_the_old_before_it_opens_to_the_n
 # ── something goes ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("made")
 def test_a_roles_new_name_is_there_and_in_use_before_the_old_one_goes(two: Two) -> None:
     two.grounded.clear()
@@ -311,7 +312,10 @@ def test_a_roles_new_name_is_there_and_in_use_before_the_old_one_goes(two: Two) 
             *(FRAUD_STACK, "tenants/fraud.yaml", "secrets: [card-network], ", "fraud-aws-own-card-network"),
             marks=pytest.mark.exhaustive,
         ),
-        (PLATFORM, "environment.yaml", ", two-spare: {}", "platform-data-two-spare-bucket"),
+        pytest.param(
+            *(PLATFORM, "environment.yaml", ", two-spare: {}", "platform-data-two-spare-bucket"),
+            marks=pytest.mark.exhaustive,
+        ),
     ],
 )
 def test_what_holds_data_is_not_removed_by_removing_a_line(

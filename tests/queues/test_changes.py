@@ -249,6 +249,7 @@ def _is_there(scene: Scene, space: str) -> bool:
     return scene.api.request("GET", f"/api/v1/namespaces/{space}").ok
 
 
+@pytest.mark.exhaustive
 def test_a_tenant_that_leaves_takes_its_work_along(town_hall: Scene) -> None:
     """One job of it runs and one waits. Its namespace goes, and its GPUs are others'."""
     home = town_hall.submit("leaver", "runs", 8)

@@ -165,6 +165,7 @@ def test_a_clock_that_is_switched_off_leaves_the_quotas_of_the_files(project: Pr
     project.up()
 
 
+@pytest.mark.exhaustive
 def test_the_end_of_an_environment_removes_a_reservation_in_use(project: Project, scene: Scene) -> None:
     tick(scene, LEAD)
     until(lambda: reserved(scene), "GPUs of the next window are reserved")

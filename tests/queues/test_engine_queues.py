@@ -48,6 +48,7 @@ def scene(project: Project) -> Iterator[Scene]:
         yield found
 
 
+@pytest.mark.exhaustive
 def test_a_queue_that_goes_is_refused_while_work_is_in_it(project: Project, scene: Scene) -> None:
     """A job of queue nightly runs: the file without that queue is refused, and names the queue. When the job has
     ended, the queue goes."""

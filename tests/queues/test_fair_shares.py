@@ -111,6 +111,7 @@ def test_a_share_is_that_of_the_scarcest_resource(scene: Scene) -> None:
     until(lambda: scene.held("pricing") in {4, 5}, "pricing has 4 or 5")
 
 
+@pytest.mark.exhaustive
 def test_the_owner_gets_back_what_it_lent(scene: Scene) -> None:
     """All 24 are lent: the owner's 24-GPU job runs as soon as those who borrowed them are evicted."""
     scene.clear()
