@@ -148,6 +148,7 @@ def test_a_second_run_leaves_the_charts_alone(bank: OnAws) -> None:
     assert "update" not in done.out
 
 
+@pytest.mark.exhaustive
 def test_prometheus_comes_before_the_rules_that_only_its_operator_knows(bank: OnAws) -> None:
     asked = bank.run("kubectl", "get", "servicemonitors,prometheusrules", "-n", "monitoring", "-o", "name")
     assert set(asked.out.split()) == {
@@ -163,6 +164,7 @@ def test_prometheus_comes_before_the_rules_that_only_its_operator_knows(bank: On
     assert release < order.index("platform-metrics-tenancy")
 
 
+@pytest.mark.exhaustive
 def test_a_preview_shows_which_grants_of_a_tenant_are_new(bank: OnAws) -> None:
     done = bank.tenancy("up", "bank", "--preview", "--stack", "bank--fraud")
     assert done.code == 0, done.text
