@@ -24,8 +24,13 @@ def command() -> None:
 @command.command("run", epilog=example("tenancy clock run local --once"))
 @environment_argument
 @lab_option
+@click.option(
+    "--prometheus",
+    metavar="URL",
+    help="Address of Prometheus, for idle rules. Default: as in metrics.prometheus of the environment.",
+)
 @click.option("--once", is_flag=True, help="Make one round and end: exit code 1 if the cluster refuses it.")
-def run(environment: str, lab: bool, once: bool) -> None:
+def run(environment: str, lab: bool, prometheus: str | None, once: bool) -> None:
     """Apply the calendar and the budgets of ENV every 30 seconds, until the process ends.
 
     Each round reads the queues, the Workloads and the record of usage, and writes what differs. The spec files are read
@@ -35,6 +40,7 @@ def run(environment: str, lab: bool, once: bool) -> None:
     Without this process work is admitted as before, with the quotas and states that were written last.
     """
     from tenancy.clock.controller import Clock
+    from tenancy.clock.prometheus import Prometheus
     from tenancy.lab.layout import enter_lab
     from tenancy.live.api import Api, ApiUnreachable
 
@@ -42,7 +48,9 @@ def run(environment: str, lab: bool, once: bool) -> None:
     require_clock(loaded)
     enter_lab(loaded.environment.cluster.context)
     try:
-        clock = Clock(Api(loaded.environment.cluster.context), loaded.environment, loaded.tenants)
+        api = Api(loaded.environment.cluster.context)
+        source = Prometheus(prometheus or loaded.environment.metrics.address)
+        clock = Clock(api, loaded.environment, loaded.tenants, idle_gpus=source.idle_gpus)
     except ApiUnreachable as error:
         fail(str(error))
     if problem := _round(clock):
@@ -83,7 +91,7 @@ def _round(clock: Clock) -> str:
         return str(error)
     if done.changes:
         click.echo(said(done))
-    return ""
+    return done.problem
 
 
 def _state(folder: Path) -> dict[str, tuple[int, int]]:

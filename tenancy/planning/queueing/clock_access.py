@@ -20,12 +20,14 @@ def clock_access(environment: Environment) -> tuple[Object, ...]:
     """The clock's ServiceAccount, its rights in the cluster, and in the platform's namespace on its record of usage.
 
     It patches queues and cannot make or delete one. It makes and deletes Workloads in the platform's namespace alone,
-    where they reserve a window's GPUs.
+    where they reserve a window's GPUs. It patches Workloads elsewhere only where a tier suspends idle work.
     """
     labels, name, home = platform_labels(environment), words.CLOCK, words.PLATFORM_NAMESPACE
     subject = [{"kind": "ServiceAccount", "name": name, "namespace": home}]
     queues = _rule(_KUEUE, ["clusterqueues", "cohorts"], ["get", "list", "patch"])
-    seen = _rule(_KUEUE, ["workloads"], ["get", "list"])
+    # RBAC cannot limit a patch to a field; Kueue refuses most changes of admitted work.
+    suspends = ["patch"] if environment.suspends_idle else []
+    seen = _rule(_KUEUE, ["workloads"], ["get", "list", *suspends])
     reserve = _rule(_KUEUE, ["workloads"], ["create", "delete"])
     events = _rule("", ["events"], ["create", "patch"])
     record = _rule("", ["configmaps"], ["get", "update"], (name,))
