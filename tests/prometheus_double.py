@@ -44,7 +44,7 @@ def prometheus_double() -> Iterator[PrometheusDouble]:
             self.end_headers()
             self.wfile.write(json.dumps(answer).encode())
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:
             """Nothing is printed."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

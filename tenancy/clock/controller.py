@@ -7,6 +7,7 @@ nothing: the record is written with the version that was read, and a copy that c
 from __future__ import annotations
 
 import datetime as dt
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
@@ -28,6 +29,9 @@ from tenancy.schema.tenant import Tenant
 
 AGAIN = dt.timedelta(minutes=30)
 """After which the Event is written again: the API server keeps one for an hour."""
+
+END_SECONDS = 60.0
+"""For the end of the clock's pods: their grace period is half of it."""
 
 
 class ClockRefused(Exception):
@@ -64,7 +68,7 @@ class Clock:
         """Bring the queues to what they should be now. ApiUnreachable and ClockRefused leave the rest for the next
         round."""
         record = self._request("GET", _record_path(), allow=(NOT_FOUND,))
-        now = self.now() if self.now else _server_time(record)
+        now = self.now() if self.now else server_time(record)
         before, version = _stored(record, now)
         workloads = self.api.items(collection(API, "Workload"))
         known = self._running if version and version == self._record else None
@@ -184,6 +188,7 @@ def end_reservations(api: Api) -> int:
     admitted, and the engine would wait for it. How many there were; ApiUnreachable or ClockRefused if that fails."""
     if not api.request("GET", f"{collection(API, 'ClusterQueue')}/{words.RESERVE_QUEUE}").ok:
         return 0
+    _end_deployment(api)
     where = collection(API, "Workload", words.PLATFORM_NAMESPACE)
     found = list(_reserving(api.items(where)))
     for each in found:
@@ -191,6 +196,20 @@ def end_reservations(api: Api) -> int:
         if not answer.ok and answer.status != NOT_FOUND:
             raise ClockRefused(f"DELETE {where}: {answer.status} {answer.message}")
     return len(found)
+
+
+def _end_deployment(api: Api) -> None:
+    """Delete the clock's Deployment and wait for the end of its pods, which would reserve the GPUs again."""
+    where = collection("apps/v1", "Deployment", words.PLATFORM_NAMESPACE)
+    answer = api.request("DELETE", f"{where}/{words.CLOCK}?propagationPolicy=Background")
+    if not answer.ok and answer.status != NOT_FOUND:
+        raise ClockRefused(f"DELETE {where}: {answer.status} {answer.message}")
+    pods = f"{collection('v1', 'Pod', words.PLATFORM_NAMESPACE)}?labelSelector=app.kubernetes.io/name={words.CLOCK}"
+    until = time.monotonic() + END_SECONDS
+    while answer.ok and api.items(pods):
+        if time.monotonic() > until:
+            raise ClockRefused(f"pods of {words.CLOCK} have not ended within {END_SECONDS:.0f} s")
+        time.sleep(1)
 
 
 def _reserving(workloads: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
@@ -236,7 +255,8 @@ def _stored(record: Response, now: dt.datetime) -> tuple[Usage, str]:
         return empty(now), version
 
 
-def _server_time(answer: Response) -> dt.datetime:
+def server_time(answer: Response) -> dt.datetime:
+    """The time of the API server, by its answer. ApiUnreachable without one."""
     date = next((value for key, value in answer.headers.items() if key.lower() == "date"), None)
     if date is None:
         raise ApiUnreachable("the API server's answer has no Date")
