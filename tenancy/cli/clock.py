@@ -53,7 +53,7 @@ def run(environment: str, lab: bool, prometheus: str | None, metrics: str | None
     """
     from tenancy.clock.controller import Clock
     from tenancy.clock.health import Health
-    from tenancy.clock.prometheus import Prometheus
+    from tenancy.clock.prometheus import GpuMetrics
     from tenancy.lab.layout import enter_lab
     from tenancy.live.api import Api, ApiUnreachable
 
@@ -62,7 +62,7 @@ def run(environment: str, lab: bool, prometheus: str | None, metrics: str | None
     require_clock(loaded)
     enter_lab(loaded.environment.cluster.context)
     context, health = loaded.environment.cluster.context, Health(loaded.environment.environment)
-    source = Prometheus(prometheus or loaded.environment.metrics.address)
+    source = GpuMetrics(prometheus or loaded.environment.metrics.address)
     try:
         clock = Clock(Api(context), loaded.environment, loaded.tenants, idle_gpus=source.idle_gpus)
         if address:

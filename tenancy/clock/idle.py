@@ -18,7 +18,7 @@ from tenancy.planning.queueing.queue_names import queue_resource
 from tenancy.schema.environment import Environment
 from tenancy.schema.queues import seconds
 from tenancy.schema.tenant import Tenant
-from tenancy.schema.tiers import Idle, IdleAction
+from tenancy.schema.tiers import IdleAction, IdleRule
 
 COVERED = dt.timedelta(minutes=2)
 """Time that the samples of one look cover; if the look before is longer ago, idle time begins anew."""
@@ -50,7 +50,7 @@ class Work:
     namespace: str
     name: str
     """Of its Workload."""
-    rule: Idle
+    rule: IdleRule
     gpus: int
     owners: frozenset[str]
     """Kinds and names of what the Workload belongs to, such as Job/train."""

@@ -24,8 +24,8 @@ class PrometheusSilent(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Prometheus:
-    """Reads from the server at an address such as http://prometheus-operated.monitoring.svc:9090."""
+class GpuMetrics:
+    """Samples from the server at an address such as http://prometheus-operated.monitoring.svc:9090."""
 
     address: str
 

@@ -235,7 +235,7 @@ class IdleAction(StrEnum):
     SUSPEND = "suspend"  # its pods are deleted, and its GPUs go to other work
 
 
-class Idle(Spec):
+class IdleRule(Spec):
     """What happens to work that holds GPUs and does not use them."""
 
     below: Annotated[
@@ -293,7 +293,7 @@ class Tier(Spec):
         default=None,
         description="Longest run time of a job; every job must set its own, up to this. Default: no limit.",
     )
-    idle: Idle | None = Field(
+    idle: IdleRule | None = Field(
         default=None,
         description="What happens to work whose GPUs are idle; needs queues.clock and metrics. Default: nothing but "
         "the alert GpuIdle.",

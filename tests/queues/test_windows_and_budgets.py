@@ -11,7 +11,7 @@ from scene import Scene, condition, holds, until
 
 from tenancy.catalog import vocabulary as words
 from tenancy.clock.controller import Clock, Round
-from tenancy.clock.prometheus import Prometheus
+from tenancy.clock.prometheus import GpuMetrics
 from tenancy.clock.usage import next_month
 from tenancy.live.api import Api, Impersonation, Response
 from tests.prometheus_double import prometheus_double
@@ -102,7 +102,7 @@ def test_an_idle_notebook_is_suspended_after_its_warnings_and_comes_back(scene: 
         double.idle(space, "idle-0", ("StatefulSet", "idle"), 8)
         double.idle(space, "busy-0", ("StatefulSet", "busy"), 7)
         double.idle(space, "busy-0", ("StatefulSet", "busy"), 1, "0.4")
-        source = Prometheus(double.address)
+        source = GpuMetrics(double.address)
 
         def minute(number: int) -> Round:
             at = now + dt.timedelta(minutes=number)

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from tenancy.clock.idle import COVERED, SAMPLES, SETTLED_SECONDS, Sample, Work, decide, query, watched
-from tenancy.clock.prometheus import Prometheus, PrometheusSilent
+from tenancy.clock.prometheus import GpuMetrics, PrometheusSilent
 from tenancy.clock.usage import IdleTime, Usage
 from tenancy.lab import prometheus, tools
 from tenancy.planning import make_plan
-from tenancy.schema.tiers import Idle, IdleAction
+from tenancy.schema.tiers import IdleAction, IdleRule
 from tenancy.validation import Loaded
 from tests.conftest import SpecFolder
 from tests.prometheus_double import prometheus_double
@@ -27,12 +27,12 @@ from tests.spec_cases import ENV
 
 NOON = dt.datetime(2026, 11, 23, 12, tzinfo=dt.UTC)
 STEP = dt.timedelta(seconds=30)
-RULE = Idle(after="30m", then=IdleAction.SUSPEND)
+RULE = IdleRule(after="30m", then=IdleAction.SUSPEND)
 OWNER = "StatefulSet/notebook"
 BEFORE = "tiers:\n  production:\n"
 
 
-def work(gpus: int = 2, rule: Idle = RULE, owner: str = OWNER) -> Work:
+def work(gpus: int = 2, rule: IdleRule = RULE, owner: str = OWNER) -> Work:
     return Work("u1", "fraud--train", "notebook-1", rule, gpus, frozenset({owner}))
 
 
@@ -41,7 +41,7 @@ def sample(device: str = "a", active: float = 0.01, **of: Any) -> Sample:
     return Sample(given["namespace"], given["pod"], given["owner"], device, active)
 
 
-def idle(minutes: float, found: list[Sample], rule: Idle = RULE, **of: Any) -> list[str]:
+def idle(minutes: float, found: list[Sample], rule: IdleRule = RULE, **of: Any) -> list[str]:
     """What happened up to then, with the same samples at every look."""
     said, before, looked = [], {}, NOON - STEP
     for at in range(int(minutes * 2) + 1):
@@ -58,7 +58,7 @@ def test_idle_work_is_warned_and_then_suspended() -> None:
     both = [sample("a"), sample("b")]
     assert idle(120, both) == ["30 warned", "60 warned", "90 suspended"]
     assert idle(89.5, both) == ["30 warned", "60 warned"]
-    assert idle(400, both, Idle(then=IdleAction.ALERT)) == ["30 warned", "60 warned"]
+    assert idle(400, both, IdleRule(then=IdleAction.ALERT)) == ["30 warned", "60 warned"]
     assert idle(400, both, RULE.model_copy(update={"warn": 1})) == ["30 warned", "60 suspended"]
 
 
@@ -264,7 +264,7 @@ def test_prometheus_is_asked_for_settled_samples(loaded: Loaded) -> None:
     with prometheus_double() as double:
         double.idle("fraud--train", "train-0", ("Job", "train"), 2)
         double.idle("fraud--train", "alone", ("", ""), 1, "NaN")
-        found = Prometheus(double.address).idle_gpus(loaded.environment, NOON)
+        found = GpuMetrics(double.address).idle_gpus(loaded.environment, NOON)
         (asked,) = double.asked
     assert asked["query"] == query(loaded.environment)
     assert float(asked["time"]) == NOON.timestamp() - SETTLED_SECONDS
@@ -287,9 +287,9 @@ def test_an_incomplete_answer_is_none(loaded: Loaded, status: int, more: dict[st
     with prometheus_double() as double:
         double.status, double.more = status, more
         with pytest.raises(PrometheusSilent, match="answers"):
-            Prometheus(double.address).idle_gpus(loaded.environment, NOON)
+            GpuMetrics(double.address).idle_gpus(loaded.environment, NOON)
     with pytest.raises(PrometheusSilent, match="does not answer"):
-        Prometheus(double.address).idle_gpus(loaded.environment, NOON)
+        GpuMetrics(double.address).idle_gpus(loaded.environment, NOON)
 
 
 def test_a_record_of_idle_time_is_read_as_it_was_written() -> None:
