@@ -21,6 +21,7 @@ SECTIONS = {
     "pack": "The policy pack",
     "queues": "The queues",
     "chargeback": "Chargeback",
+    "clock": "The clock",
     "guards": "The guards",
     "flood": "A flood",
 }

@@ -9,6 +9,8 @@ from tenancy.catalog import vocabulary as words
 
 QUEUE_NAME = "kueue.x-k8s.io/queue-name"
 CHARGED = (words.TENANT, *words.COST_LABELS)
+CLOCK_LAST_ROUND = "tenancy_clock_last_round_timestamp_seconds"
+"""Metric of the clock: Unix time of its last round."""
 LABELS: Mapping[str, tuple[str, ...]] = {
     "nodes": (
         words.POOL,

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import itertools
+import signal
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,10 +13,14 @@ from tenancy.cli.common import BAD_INPUT, environment_argument, example, fail, l
 
 if TYPE_CHECKING:
     from tenancy.clock.controller import Clock, Round
+    from tenancy.clock.health import Health
+    from tenancy.live.api import Api
     from tenancy.validation import Loaded
 
 INTERVAL = 30.0
 """Seconds between two rounds: by so much a budget may be exceeded, and a window's quota may come late."""
+ROUNDS_OF_A_CLIENT = 20
+"""Rounds after which the kubeconfig is read anew: a pod's token is replaced within the hour."""
 
 
 @click.group("clock")
@@ -24,39 +31,96 @@ def command() -> None:
 @command.command("run", epilog=example("tenancy clock run local --once"))
 @environment_argument
 @lab_option
+@click.option(
+    "--prometheus",
+    metavar="URL",
+    help="Address of Prometheus, for idle rules. Default: as in metrics.prometheus of the environment.",
+)
+@click.option(
+    "--metrics",
+    metavar="HOST:PORT",
+    help="Address on which the process serves /metrics and /healthz. Default: none.",
+)
 @click.option("--once", is_flag=True, help="Make one round and end: exit code 1 if the cluster refuses it.")
-def run(environment: str, lab: bool, once: bool) -> None:
+def run(environment: str, lab: bool, prometheus: str | None, metrics: str | None, once: bool) -> None:
     """Apply the calendar and the budgets of ENV every 30 seconds, until the process ends.
 
     Each round reads the queues, the Workloads and the record of usage, and writes what differs. The spec files are read
     again when one of them changes; a mistake in them is reported, and the last valid ones stay in use. The time is the
-    API server's. A second copy does no harm: its record is refused, and it reads anew.
+    API server's. Of several copies the one that holds the Lease works, and another takes over after 90 seconds.
 
     Without this process work is admitted as before, with the quotas and states that were written last.
     """
     from tenancy.clock.controller import Clock
+    from tenancy.clock.health import Health
+    from tenancy.clock.prometheus import GpuMetrics
     from tenancy.lab.layout import enter_lab
     from tenancy.live.api import Api, ApiUnreachable
 
+    address = _address(metrics)
     loaded = load_or_exit(environment, lab=lab)
     require_clock(loaded)
     enter_lab(loaded.environment.cluster.context)
+    context, health = loaded.environment.cluster.context, Health(loaded.environment.environment)
+    source = GpuMetrics(prometheus or loaded.environment.metrics.address)
     try:
-        clock = Clock(Api(loaded.environment.cluster.context), loaded.environment, loaded.tenants)
+        clock = Clock(Api(context), loaded.environment, loaded.tenants, idle_gpus=source.idle_gpus)
+        if address:
+            health.serve(*address)
     except ApiUnreachable as error:
         fail(str(error))
-    if problem := _round(clock):
-        if once:
+    except OSError as error:
+        fail(f"given --metrics {metrics}; rule: an address that can be listened on ({error}); change: another port")
+    # The first process of a container gets no default handler.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    if once:
+        if problem := _round(clock):
             fail(problem)
-        click.echo(f"tenancy: {problem}", err=True)
+        return
     seen = _state(loaded.folder)
-    while not once:
+    for number in itertools.count():
+        if number % ROUNDS_OF_A_CLIENT == ROUNDS_OF_A_CLIENT - 1:
+            clock.api = _client(context) or clock.api
+        health.attempt()
+        if problem := _lead(clock, health):
+            click.echo(f"tenancy: {problem}", err=True)
         time.sleep(INTERVAL)
         if (state := _state(loaded.folder)) != seen:
             seen = state
             _reload(clock, environment, lab)
-        if problem := _round(clock):
-            click.echo(f"tenancy: {problem}", err=True)
+
+
+def _address(given: str | None) -> tuple[str, int] | None:
+    if given is None:
+        return None
+    host, _, port = given.rpartition(":")
+    if not (host and port.isdigit() and 0 < int(port) < 65536):
+        fail(f"given --metrics {given}; rule: HOST:PORT; change: write --metrics 127.0.0.1:9464", BAD_INPUT)
+    return host, int(port)
+
+
+def _client(context: str) -> Api | None:
+    from tenancy.live.api import Api, ApiUnreachable
+
+    try:
+        return Api(context)
+    except ApiUnreachable:
+        return None
+
+
+def _lead(clock: Clock, health: Health) -> str:
+    """Make a round if no other copy does; the problem that ended it, or nothing."""
+    from tenancy.clock.controller import ClockRefused
+    from tenancy.clock.lease import Lease
+    from tenancy.live.api import ApiUnreachable
+
+    try:
+        if not Lease(clock.api).hold():
+            health.last_round = None
+            return ""
+    except (ApiUnreachable, ClockRefused) as error:
+        return str(error)
+    return _round(clock, health)
 
 
 def require_clock(loaded: Loaded) -> None:
@@ -72,7 +136,7 @@ def said(done: Round) -> str:
     return "\n".join(f"{done.now:%Y-%m-%dT%H:%M:%SZ} {line}" for line in (*done.changes, *spent))
 
 
-def _round(clock: Clock) -> str:
+def _round(clock: Clock, health: Health | None = None) -> str:
     """Make one round; the problem that ended it, or nothing."""
     from tenancy.clock.controller import ClockRefused
     from tenancy.live.api import ApiUnreachable
@@ -81,9 +145,11 @@ def _round(clock: Clock) -> str:
         done = clock.tick()
     except (ApiUnreachable, ClockRefused) as error:
         return str(error)
+    if health:
+        health.done()
     if done.changes:
         click.echo(said(done))
-    return ""
+    return done.problem
 
 
 def _state(folder: Path) -> dict[str, tuple[int, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime as dt
 import http.client
 import io
 import json
@@ -75,6 +76,12 @@ A_DAY = 24
     help="Random seed of the generated trace; the same seed gives the same trace.",
 )
 @click.option(
+    "--day",
+    type=click.DateTime(["%Y-%m-%d"]),
+    metavar="DATE",
+    help="First day of the run, UTC, for windows, further shares and budgets. Default: the next Monday.",
+)
+@click.option(
     "--change",
     "changes",
     multiple=True,
@@ -121,6 +128,7 @@ def command(
     hours: int | None,
     begin: int | None,
     seed: int,
+    day: dt.datetime | None,
     changes: tuple[str, ...],
     out: Path | None,
     write_trace: Path | None,
@@ -187,6 +195,7 @@ def command(
             lambda line: click.echo(line, err=True),
             _state(state),
             fresh=fresh,
+            start=day.replace(tzinfo=dt.UTC) if day else None,
         )
     )
     _show(report, form)

@@ -7,25 +7,31 @@ nothing: the record is written with the version that was read, and a copy that c
 from __future__ import annotations
 
 import datetime as dt
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.clock.decision import KEY, Desired, Spent, desired
+from tenancy.clock.idle import IdleDecision, Sample, Work, decide, watched
+from tenancy.clock.prometheus import PrometheusSilent
 from tenancy.clock.usage import Meter, Running, Usage, empty
 from tenancy.kube.objects import CLOCK_FIELDS, Object, at, identity
 from tenancy.kube.quantities import thousandths
 from tenancy.kube.quota_tree import stored_quotas
-from tenancy.live.api import APPLY, CONFLICT, NOT_FOUND, Api, ApiUnreachable, Response, collection, path_of
-from tenancy.live.waiting import BUDGET_SPENT
+from tenancy.live.api import APPLY, CONFLICT, MERGE, NOT_FOUND, Api, ApiUnreachable, Response, collection, path_of
+from tenancy.live.waiting import BUDGET_SPENT, GPU_IDLE
 from tenancy.planning.queueing.queue_names import API
 from tenancy.schema.environment import Environment
 from tenancy.schema.tenant import Tenant
 
 AGAIN = dt.timedelta(minutes=30)
 """After which the Event is written again: the API server keeps one for an hour."""
+
+END_SECONDS = 60.0
+"""For the end of the clock's pods: their grace period is half of it."""
 
 
 class ClockRefused(Exception):
@@ -39,17 +45,20 @@ class Round:
     now: dt.datetime
     changes: tuple[str, ...]
     spent: tuple[Spent, ...]
+    problem: str = ""
+    """Why no GPU was found idle, if samples could not be read."""
 
 
 @dataclass(slots=True)
 class Clock:
     """The clock of one environment. `now` reads the time; None: the API server's, which a jump of this machine's does
-    not change."""
+    not change. `idle_gpus` reads samples of GPUs at an instant; without it no work counts as idle."""
 
     api: Api
     environment: Environment
     tenants: Sequence[Tenant]
     now: Callable[[], dt.datetime] | None = None
+    idle_gpus: Callable[[Environment, dt.datetime], Sequence[Sample]] | None = None
     _running: dict[str, Running] | None = None
     _record: str = ""
     """The version of the record of usage that `_running` belongs to."""
@@ -59,17 +68,50 @@ class Clock:
         """Bring the queues to what they should be now. ApiUnreachable and ClockRefused leave the rest for the next
         round."""
         record = self._request("GET", _record_path(), allow=(NOT_FOUND,))
-        now = self.now() if self.now else _server_time(record)
+        now = self.now() if self.now else server_time(record)
         before, version = _stored(record, now)
         workloads = self.api.items(collection(API, "Workload"))
         known = self._running if version and version == self._record else None
         usage, running = Meter(self.environment, self._named()).advance(before, workloads, now, known)
         wanted = desired(self.environment, self.tenants, now, usage, _admitted(workloads))
-        self._record = self._write_record(wanted.usage, version)
+        idle, problem = self._idle(workloads, now, before)
+        # Before the record: a warning counts when it has been written.
+        for work, said in idle.warnings:
+            self._warn(_about_work(work, GPU_IDLE, f"idle.{work.name}", said, now))
+        self._record = self._write_record(replace(wanted.usage, idle=idle.idle), version)
         self._running = running
-        changes = [*self._queues(wanted), *self._reservations(wanted, workloads)]
+        changes = [*self._queues(wanted), *self._reservations(wanted, workloads), *self._suspend(idle, now)]
         self._tell(wanted.spent, now)
-        return Round(now, tuple(changes), wanted.spent)
+        return Round(now, tuple(changes), wanted.spent, problem)
+
+    def _idle(
+        self, workloads: Sequence[Mapping[str, Any]], now: dt.datetime, before: Usage
+    ) -> tuple[IdleDecision, str]:
+        """What follows for idle work, and why no samples were read."""
+        works = list(watched(self.environment, self._named(), workloads))
+        if not works or self.idle_gpus is None:
+            return IdleDecision((), (), {}), ""
+        try:
+            found = self.idle_gpus(self.environment, now)
+        except PrometheusSilent as error:
+            return IdleDecision((), (), {}), str(error)
+        return decide(works, found, now, before.idle, before.until), ""
+
+    def _suspend(self, idle: IdleDecision, now: dt.datetime) -> Iterator[str]:
+        for work, said in idle.suspensions:
+            # A Workload of that name with another uid is other work: the API server answers 409.
+            metadata = {"uid": work.uid, "annotations": {words.SUSPENDED: said}}
+            path = f"{collection(API, 'Workload', work.namespace)}/{work.name}"
+            body = {"metadata": metadata, "spec": {"active": False}}
+            answer = self._request("PATCH", path, body, allow=(NOT_FOUND, CONFLICT), content_type=MERGE)
+            if answer.ok:
+                self._warn(_about_work(work, GPU_IDLE, f"suspended.{work.name}", said, now))
+                yield f"{work.namespace}/{work.name}: suspended, its {work.gpus} GPUs were idle"
+
+    def _warn(self, event: Object) -> None:
+        # A namespace that is not made yet has no work to tell about.
+        path = f"{path_of(event)}?fieldManager={words.CLOCK}&force=true"
+        self._request("PATCH", path, event, allow=(NOT_FOUND,), content_type=APPLY)
 
     def _named(self) -> list[Tenant]:
         return [tenant.named(self.environment.namespace_name) for tenant in self.tenants]
@@ -137,10 +179,7 @@ class Clock:
             if now - self._told.get(each.tenant, now - AGAIN) < AGAIN:
                 continue
             for namespace in of[each.tenant].namespaces:
-                event = _event(of[each.tenant].namespace_name(namespace), each, now)
-                # A namespace that is not made yet has no work to tell about.
-                path = f"{path_of(event)}?fieldManager={words.CLOCK}&force=true"
-                self._request("PATCH", path, event, allow=(NOT_FOUND,), content_type=APPLY)
+                self._warn(_about_budget(of[each.tenant].namespace_name(namespace), each, now))
             self._told[each.tenant] = now
 
 
@@ -149,6 +188,7 @@ def end_reservations(api: Api) -> int:
     admitted, and the engine would wait for it. How many there were; ApiUnreachable or ClockRefused if that fails."""
     if not api.request("GET", f"{collection(API, 'ClusterQueue')}/{words.RESERVE_QUEUE}").ok:
         return 0
+    _end_deployment(api)
     where = collection(API, "Workload", words.PLATFORM_NAMESPACE)
     found = list(_reserving(api.items(where)))
     for each in found:
@@ -156,6 +196,20 @@ def end_reservations(api: Api) -> int:
         if not answer.ok and answer.status != NOT_FOUND:
             raise ClockRefused(f"DELETE {where}: {answer.status} {answer.message}")
     return len(found)
+
+
+def _end_deployment(api: Api) -> None:
+    """Delete the clock's Deployment and wait for the end of its pods, which would reserve the GPUs again."""
+    where = collection("apps/v1", "Deployment", words.PLATFORM_NAMESPACE)
+    answer = api.request("DELETE", f"{where}/{words.CLOCK}?propagationPolicy=Background")
+    if not answer.ok and answer.status != NOT_FOUND:
+        raise ClockRefused(f"DELETE {where}: {answer.status} {answer.message}")
+    pods = f"{collection('v1', 'Pod', words.PLATFORM_NAMESPACE)}?labelSelector=app.kubernetes.io/name={words.CLOCK}"
+    until = time.monotonic() + END_SECONDS
+    while answer.ok and api.items(pods):
+        if time.monotonic() > until:
+            raise ClockRefused(f"pods of {words.CLOCK} have not ended within {END_SECONDS:.0f} s")
+        time.sleep(1)
 
 
 def _reserving(workloads: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
@@ -201,7 +255,8 @@ def _stored(record: Response, now: dt.datetime) -> tuple[Usage, str]:
         return empty(now), version
 
 
-def _server_time(answer: Response) -> dt.datetime:
+def server_time(answer: Response) -> dt.datetime:
+    """The time of the API server, by its answer. ApiUnreachable without one."""
     date = next((value for key, value in answer.headers.items() if key.lower() == "date"), None)
     if date is None:
         raise ApiUnreachable("the API server's answer has no Date")
@@ -237,23 +292,30 @@ def _said(item: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     return ", ".join(said) or "limits"
 
 
-def _event(namespace: str, spent: Spent, now: dt.datetime) -> Object:
-    written = now.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def _about_budget(namespace: str, spent: Spent, now: dt.datetime) -> Object:
+    queue = {"apiVersion": API, "kind": "LocalQueue", "name": words.DEFAULT_QUEUE, "namespace": namespace}
+    return _event(queue, f"budget.{spent.since:%Y-%m}", BUDGET_SPENT, str(spent), spent.since, now)
+
+
+def _about_work(work: Work, reason: str, name: str, said: str, now: dt.datetime) -> Object:
+    about = {"apiVersion": API, "kind": "Workload", "name": work.name, "namespace": work.namespace, "uid": work.uid}
+    return _event(about, name, reason, said, now, now)
+
+
+def _event(
+    about: Mapping[str, str], name: str, reason: str, message: str, first: dt.datetime, last: dt.datetime
+) -> Object:
+    form = "%Y-%m-%dT%H:%M:%SZ"
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": f"budget.{spent.since:%Y-%m}", "namespace": namespace},
-        "involvedObject": {
-            "apiVersion": API,
-            "kind": "LocalQueue",
-            "name": words.DEFAULT_QUEUE,
-            "namespace": namespace,
-        },
+        "metadata": {"name": name, "namespace": about["namespace"]},
+        "involvedObject": dict(about),
         "type": "Warning",
-        "reason": BUDGET_SPENT,
-        "message": str(spent),
-        "firstTimestamp": spent.since.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "lastTimestamp": written,
+        "reason": reason,
+        "message": message,
+        "firstTimestamp": first.astimezone(dt.UTC).strftime(form),
+        "lastTimestamp": last.astimezone(dt.UTC).strftime(form),
         "reportingComponent": words.CLOCK,
         "source": {"component": words.CLOCK},
     }

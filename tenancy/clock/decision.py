@@ -20,6 +20,7 @@ from tenancy.clock.usage import Usage, next_month
 from tenancy.kube.objects import Object
 from tenancy.planning.common.labels import manifest, platform_labels
 from tenancy.planning.leaving import standing
+from tenancy.planning.queueing.model import ClusterQueue, Cohort
 from tenancy.planning.queueing.queue_names import ANY_POOL, API, queue_resource
 from tenancy.planning.queueing.queues import platform_queues, reserve_queue, tenant_queues
 from tenancy.planning.queueing.quota_shares import QueueShare, QuotaCalculator, shares
@@ -75,13 +76,19 @@ class Spent:
 class Desired:
     """What the cluster should have at an instant."""
 
-    queues: tuple[Object, ...]
-    """Every Cohort and ClusterQueue, whole."""
+    cohorts: tuple[Cohort, ...]
+    cluster_queues: tuple[ClusterQueue, ...]
+    """Every one, whole; the reserve queue too."""
     reservations: tuple[Object, ...]
     """Workloads for which Kueue reclaims GPUs of spans that start soon, or that it has not yet reclaimed."""
     spent: tuple[Spent, ...]
     usage: Usage
     """The given record, with the times at which budgets were found spent and the spans whose GPUs the tenants have."""
+
+    @property
+    def queues(self) -> tuple[Object, ...]:
+        """Manifests of every Cohort and ClusterQueue."""
+        return tuple(each.manifest() for each in (*self.cohorts, *self.cluster_queues))
 
 
 def desired(
@@ -113,14 +120,15 @@ def desired(
             of[each.flavor] = of.get(each.flavor, 0) + each.gpus
         # What is reserved is no longer the organisation's.
         holders = {**found, words.RESERVE_QUEUE: QueueShare({words.RESERVE_QUEUE: counts})}
-        queues = [cohort.manifest() for cohort in platform_queues(environment, there, holders, calculator).cohorts]
-        queues.append(reserve_queue(environment, calculator, counts).manifest())
+        cohorts = list(platform_queues(environment, there, holders, calculator).cohorts)
+        queues = [reserve_queue(environment, calculator, counts)]
         for tenant in there:
             cohort, made = tenant_queues(environment, tenant, found[tenant.tenant], calculator)
-            queues += [each.manifest() for each in (cohort, *made) if each]
+            cohorts += [cohort] if cohort else []
+            queues += made
     noted = replace(usage, spent={each.tenant: each.since for each in spent}, granted=granted)
     reservations = tuple(_reservation(environment, calculator, each) for each in reserved)
-    return Desired(tuple(queues), reservations, spent, noted)
+    return Desired(tuple(cohorts), tuple(queues), reservations, spent, noted)
 
 
 def spans_at(tenant: Tenant, now: dt.datetime) -> Iterator[Span]:

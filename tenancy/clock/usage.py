@@ -28,6 +28,17 @@ Rate = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
+class IdleTime:
+    """Work whose GPUs have been idle without interruption."""
+
+    since: dt.datetime
+    last: dt.datetime
+    """When it was warned last; without a warning, `since`."""
+    warned: int = 0
+    """Number of warnings."""
+
+
+@dataclass(frozen=True, slots=True)
 class Usage:
     """What tenants used in a month up to an instant."""
 
@@ -38,6 +49,8 @@ class Usage:
     """Tenant -> when its budget of the month was found spent."""
     granted: frozenset[str] = frozenset()
     """Keys of the spans whose GPUs Kueue has reclaimed and whose tenants have them now."""
+    idle: Mapping[str, IdleTime] = field(default_factory=dict)
+    """uid of a Workload -> for how long its GPUs have been idle."""
 
     @property
     def month(self) -> str:
@@ -56,7 +69,11 @@ class Usage:
     def text(self) -> str:
         """As it is stored."""
         spent = {tenant: at.isoformat() for tenant, at in sorted(self.spent.items())}
-        said = {"until": self.until.isoformat(), "used": self.used, "spent": spent, "granted": sorted(self.granted)}
+        idle = {
+            uid: [each.since.isoformat(), each.last.isoformat(), each.warned] for uid, each in sorted(self.idle.items())
+        }
+        granted = sorted(self.granted)
+        said = {"until": self.until.isoformat(), "used": self.used, "spent": spent, "granted": granted, "idle": idle}
         return json.dumps(said, sort_keys=True)
 
     @classmethod
@@ -70,9 +87,13 @@ class Usage:
             used = {tenant: {board: int(n) for board, n in of.items()} for tenant, of in found["used"].items()}
             spent = {tenant: dt.datetime.fromisoformat(at) for tenant, at in found["spent"].items()}
             granted = frozenset(map(str, found["granted"]))
+            idle = {
+                uid: IdleTime(dt.datetime.fromisoformat(since), dt.datetime.fromisoformat(last), int(warned))
+                for uid, (since, last, warned) in found.get("idle", {}).items()
+            }
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"no record of usage: {error}") from error
-        return cls(until, used, spent, granted)
+        return cls(until, used, spent, granted, idle)
 
 
 def month_start(now: dt.datetime) -> dt.datetime:
@@ -147,7 +168,7 @@ class Meter:
         for uid, work in (running or {}).items():
             if uid not in seen:
                 add(work, start, now)
-        return Usage(now, used, before.spent if same else {}, before.granted), on
+        return Usage(now, used, before.spent if same else {}, before.granted, before.idle), on
 
     def _rate(self, workload: Mapping[str, Any]) -> Rate:
         rate: dict[str, int] = {}

@@ -135,6 +135,7 @@ class Api:
 
 
 NOT_FOUND, CONFLICT, ASK_AGAIN = 404, 409, 429
+MERGE = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 """Content type of a server-side apply."""
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.live.api import Api, collection
 from tenancy.planning.queueing.queue_names import ANY_POOL, API, BOARD_COMPUTE, BOARD_MEMORY, CORES, MEMORY, pool_of
@@ -27,6 +28,9 @@ KINDS: Mapping[str, tuple[str, str]] = {
 Object = Mapping[str, Any]
 BUDGET_SPENT = "BudgetSpent"
 """Reason of the clock's Event on the LocalQueues of a tenant whose budget is spent."""
+
+GPU_IDLE = "GpuIdle"
+"""Reason of the clock's Events on a Workload whose GPUs are idle."""
 
 
 class WorkNotFound(Exception):
@@ -72,12 +76,24 @@ def explain(api: Api, namespace: str, kind: str, name: str) -> Explanation:
         said, sentence = reserved["message"], "Its GPUs are set aside; it waits for machines to be made."
     elif _holds(conditions, "Evicted") and not (found.get("spec") or {}).get("active", True):
         said = conditions["Evicted"]["message"]
+        if by_clock := (found["metadata"].get("annotations") or {}).get(words.SUSPENDED):
+            return Explanation("evicted", f"{by_clock} {_again(answer.body)}", said, None)
         return Explanation("evicted", f"{evicted(conditions['Evicted'])} It does not come back by itself.", said, None)
     else:
         sentence = _budget(api, namespace, said) or waits(said)
     if _holds(conditions, "Evicted"):
         return Explanation("evicted", f"{evicted(conditions['Evicted'])} {sentence}", said, ahead)
     return Explanation("waits", sentence, said, ahead)
+
+
+def _again(work: Object) -> str:
+    """How a tenant queues suspended work again."""
+    if work["kind"] != "StatefulSet":
+        return "To queue it again, delete it and make it anew."
+    name, space = work["metadata"]["name"], work["metadata"]["namespace"]
+    replicas = (work.get("spec") or {}).get("replicas", 1)
+    command = f"kubectl scale statefulset {name} -n {space} --replicas"
+    return f"To queue it again: `{command}=0`, and when it has no pods, `{command}={replicas}`."
 
 
 def _budget(api: Api, namespace: str, said: str) -> str:
@@ -341,7 +357,8 @@ def _started(api: Api, namespace: str, workload: Object, work: Object) -> Explan
             if condition["type"] == "PodScheduled" and condition["status"] == "False" and not gated:
                 said = condition.get("message", "")
                 return Explanation("stuck", f"The queue let it start{where}, and no node takes it: {said}", said, None)
-    return Explanation("runs", f"It runs{where}.", "", None)
+    idle = _last_warning(api, namespace, workload["metadata"]["uid"], GPU_IDLE)
+    return Explanation("runs", f"It runs{where}.{' ' * bool(idle)}{idle}", idle, None)
 
 
 def _unqueued(api: Api, namespace: str, work: Object) -> Explanation:

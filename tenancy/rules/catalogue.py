@@ -331,6 +331,21 @@ _ALL = (
     ),
     Rule(
         _SPEC,
+        "time-05",
+        "an idle rule needs the clock, and metrics of GPUs that pods get as extended resources",
+        "without them no GPU is ever found idle, and the rule has no effect",
+        "set queues.clock to true and metrics.collector to install or existing, or drop the rule",
+        _MEDIUM,
+    ),
+    Rule(
+        _SPEC,
+        "time-06",
+        "idle work is suspended only in a tier whose work tolerates the loss of its GPU",
+        "an inference service without requests at night would be stopped",
+        "write then: alert, or interruptible: true if the tier's work tolerates it",
+    ),
+    Rule(
+        _SPEC,
         "pool-01",
         "a tenant has a flavor only if a pool that yields it admits the tenant",
         "pods that ask for the flavor would stay pending for ever",

@@ -75,6 +75,7 @@ class Environment(DerivedEnvironment):
         yield from self._supported()
         yield from self._priced()
         yield from self._collected()
+        yield from self._watched()
         yield from self._sandboxed()
         yield from self._sourced()
         if self.virtual_clusters and not self.virtual_clusters.storage_class and not self.has_storage_class:
@@ -165,6 +166,20 @@ class Environment(DerivedEnvironment):
             if change := incompatible(self.cluster.kubernetes, what):
                 given = f"Kubernetes {self.cluster.kubernetes} with {what}"
                 yield broken(("cluster", "kubernetes"), "ver-01", given, change)
+
+    def _watched(self) -> Iterator[Mistake]:
+        for name, tier in self.tiers.items():
+            lacks = (
+                "queues.clock: false"
+                if not self.clocked
+                else "metrics.collector: none"
+                if not self.metrics.collected
+                else "cluster.devices: dra"
+                if self.devices_by_claim
+                else ""
+            )
+            if tier.idle and lacks:
+                yield broken(("tiers", name, "idle"), "time-05", f"idle with {lacks}")
 
     def _collected(self) -> Iterator[Mistake]:
         """A collector that is installed without the class of its volume."""

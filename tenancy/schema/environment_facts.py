@@ -25,6 +25,7 @@ from tenancy.schema.pools import (
 )
 from tenancy.schema.queues import Scheduler
 from tenancy.schema.services import Source
+from tenancy.schema.tiers import IdleAction
 
 OPERATOR_PARTS = ("device-plugin", "dcgm-exporter")
 """Services that the chart of NVIDIA's GPU operator installs."""
@@ -110,6 +111,11 @@ class DerivedEnvironment(EnvironmentFields):
     def clocked(self) -> bool:
         """Whether quotas and states of queues change with time."""
         return self.queued and self.queues.clock
+
+    @property
+    def suspends_idle(self) -> bool:
+        """Whether work of some tier is suspended when its GPUs are idle."""
+        return any(tier.idle and tier.idle.then is IdleAction.SUSPEND for tier in self.tiers.values())
 
     @property
     def devices_by_claim(self) -> bool:

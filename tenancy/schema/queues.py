@@ -77,6 +77,17 @@ _Class = Annotated[
 ]
 
 
+_ClockImage = Annotated[
+    str,
+    TextForm(
+        r"^[a-z0-9][a-z0-9.:/_-]*@sha256:[0-9a-f]{64}$",
+        "an image by digest",
+        "write it like registry.example/tenancy@sha256:…, with 64 digits",
+        400,
+    ),
+]
+
+
 class Queues(Spec):
     """Settings of all queues of the cluster."""
 
@@ -113,6 +124,11 @@ class Queues(Spec):
         "shares and budgets of tenants, and the hold before a capacity block ends. The engine then writes neither "
         "after it has made a queue. Default: false; a tenant that needs it is refused.",
     )
+    clock_image: _ClockImage | None = Field(
+        default=None,
+        description="Image with this program, by digest: `tenancy clock run` then runs as a Deployment in the cluster. "
+        "Default: none; it is a process that you run.",
+    )
     provisioning_class: _Class | None = Field(
         default=None,
         description="Class of the ProvisioningRequest that must be provisioned before work starts on an autoscaled "
@@ -127,6 +143,9 @@ class Queues(Spec):
             yield Mistake(
                 ("hold-before-end",), self.hold_before_end, rule, f"write {-(-held // day) if held % day else 1}d"
             )
+        if self.clock_image and not self.clock:
+            rule = "the image runs the clock"
+            yield Mistake(("clock-image",), "clock-image with clock: false", rule, "write clock: true, or drop it")
         for i, kind in enumerate(self.kinds):
             if kind not in FRAMEWORKS:
                 change = f"use one of {', '.join(FRAMEWORKS)}; Jobs, Deployments, StatefulSets and pods always queue"

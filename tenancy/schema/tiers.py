@@ -228,6 +228,42 @@ class SpreadOf(StrEnum):
     NAMESPACE = "namespace"  # all pods of a namespace
 
 
+class IdleAction(StrEnum):
+    """What follows the warnings to work whose GPUs are idle."""
+
+    ALERT = "alert"  # nothing: the work goes on, and the alert GpuIdle is sent as for every tier
+    SUSPEND = "suspend"  # its pods are deleted, and its GPUs go to other work
+
+
+class IdleRule(Spec):
+    """What happens to work that holds GPUs and does not use them."""
+
+    below: Annotated[
+        str, TextForm(r"^[1-9][0-9]?%$", "a part of a GPU's time, 1% to 99%", "write it like 5%, with the sign")
+    ] = Field(
+        default="5%",
+        description="A GPU is idle while its engine is active for less than this part of the time. Default: 5%.",
+    )
+    after: Duration = Field(
+        default="30m",
+        description="Time for which every GPU of the work is idle without interruption before the first warning, "
+        "between two warnings, and between the last one and its suspension. Default: 30m.",
+    )
+    warn: Annotated[int, WholeNumber(1, 10)] = Field(
+        default=2, description="Number of warnings, as events on the work. Default: 2."
+    )
+    then: IdleAction = Field(
+        default=IdleAction.ALERT,
+        description="What follows the last warning. suspend needs interruptible: true. Default: alert; the work goes "
+        "on.",
+    )
+
+    @property
+    def part(self) -> float:
+        """`below` as a number from 0 to 1."""
+        return int(self.below[:-1]) / 100
+
+
 class Tier(Spec):
     """Limits of a kind of tenant: the defaults of its namespaces and their ceiling."""
 
@@ -256,6 +292,11 @@ class Tier(Spec):
     max_run_time: Duration | None = Field(
         default=None,
         description="Longest run time of a job; every job must set its own, up to this. Default: no limit.",
+    )
+    idle: IdleRule | None = Field(
+        default=None,
+        description="What happens to work whose GPUs are idle; needs queues.clock and metrics. Default: nothing but "
+        "the alert GpuIdle.",
     )
     spread: Spread = Field(
         default=Spread.PREFERRED,
@@ -304,6 +345,8 @@ class Tier(Spec):
             given = f"max {self.claim.max} of one claim, over storage {self.quota.storage} of all claims"
             rule, change = "one claim is no larger than all of them", "lower max, or raise the quota's storage"
             yield Mistake(("claim", "max"), given, rule, change)
+        if self.idle and self.idle.then is IdleAction.SUSPEND and not self.interruptible:
+            yield broken(("idle", "then"), "time-06", "then: suspend with interruptible: false")
 
     def allows(self, own: Quota | None) -> Quota:
         """The quota of a namespace of this tier, which may set its own."""

@@ -234,6 +234,15 @@ class GpuWindowDict(TypedDict):
     lead: NotRequired[str]
 
 
+class IdleRuleDict(TypedDict):
+    """What happens to work that holds GPUs and does not use them."""
+
+    below: NotRequired[str]
+    after: NotRequired[str]
+    warn: NotRequired[int]
+    then: NotRequired[Literal['alert', 'suspend']]
+
+
 class ImagesDict(TypedDict):
     """Registries that tenants' images may come from, and the image of samples."""
 
@@ -415,6 +424,7 @@ class QueuesDict(TypedDict):
     keep_finished: NotRequired[str]
     hold_before_end: NotRequired[str]
     clock: NotRequired[bool]
+    clock_image: NotRequired[str | None]
     provisioning_class: NotRequired[str | None]
 
 
@@ -567,6 +577,7 @@ class TierDict(TypedDict):
     borrows: NotRequired[bool]
     order: NotRequired[Literal['best-effort', 'strict']]
     max_run_time: NotRequired[str | None]
+    idle: NotRequired[IdleRuleDict | None]
     spread: NotRequired[Literal['none', 'preferred', 'required']]
     spread_of: NotRequired[Sequence[Literal['replicas', 'jobs', 'namespace']]]
     image_tags: NotRequired[bool]

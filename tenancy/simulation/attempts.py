@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import http.client
 from collections.abc import Callable, Sequence
 
@@ -10,8 +11,10 @@ from tenancy.lab.layout import LabError
 from tenancy.planning import make_plan
 from tenancy.simulation import objects
 from tenancy.simulation.checkpoint import Store, run_of
+from tenancy.simulation.clocked import first_day
 from tenancy.simulation.cluster import end_left, own_lab
 from tenancy.simulation.events import Run
+from tenancy.simulation.rounds import ClockedRunner
 from tenancy.simulation.runner import Runner
 from tenancy.simulation.trace import Job
 from tenancy.validation import Loaded
@@ -43,6 +46,7 @@ def simulate(
     say: Callable[[str], None],
     window: int | None = None,
     store: Store | None = None,
+    start: dt.datetime | None = None,
 ) -> Run:
     """Run a trace under an environment's quotas, in a temporary cluster, from the last checkpoint in `store`.
 
@@ -63,7 +67,7 @@ def simulate(
         reached, attempts = held["now"] if held else -1, 0
         while True:
             try:
-                return _attempt(loaded, jobs, say, window, store)
+                return _attempt(loaded, jobs, say, window, store, start)
             except (LabError, OSError, http.client.HTTPException) as error:
                 held = store.read()
                 now = held["now"] if held else -1
@@ -75,7 +79,14 @@ def simulate(
                 say(f"{error}; starting another cluster, from {max(0, now) / 3600:.1f} h")
 
 
-def _attempt(loaded: Loaded, jobs: Sequence[Job], say: Callable[[str], None], window: int | None, store: Store) -> Run:
+def _attempt(
+    loaded: Loaded,
+    jobs: Sequence[Job],
+    say: Callable[[str], None],
+    window: int | None,
+    store: Store,
+    start: dt.datetime | None,
+) -> Run:
     held = store.read()
     with own_lab(objects.kueue_values(loaded), say, started=store.started) as cluster:
         plan = make_plan(loaded.environment, loaded.tenants)
@@ -87,4 +98,7 @@ def _attempt(loaded: Loaded, jobs: Sequence[Job], say: Callable[[str], None], wi
         cluster.wait_until_active(queue.name for queue in plan.cluster_queues if queue.is_open)
         cluster.wait_until_known()
         cluster.watch()
-        return Runner(loaded, jobs, cluster, plan, window_of(jobs, window), store).run(say)
+        given = (loaded, jobs, cluster, plan, window_of(jobs, window), store)
+        if loaded.environment.clocked:
+            return ClockedRunner(*given, start=start or first_day()).run(say)
+        return Runner(*given).run(say)

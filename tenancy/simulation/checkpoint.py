@@ -19,7 +19,7 @@ from tenancy.simulation.objects import cluster_objects, kueue_values
 from tenancy.simulation.trace import Job
 from tenancy.validation import Loaded
 
-FORM = 1
+FORM = 2
 """Version of the format, to be increased when it changes: a checkpoint of another version is not read."""
 Checkpoint = dict[str, Any]
 
@@ -92,11 +92,13 @@ class Store:
                 write(self._left, str(folder))
 
 
-def name_of(loaded: Loaded, jobs: Sequence[Job], window: int) -> str:
-    """Key of a simulation, equal for two runs with the same queues, work and Kueue."""
+def name_of(loaded: Loaded, jobs: Sequence[Job], window: int, start: str = "") -> str:
+    """Key of a simulation, equal for two runs with the same queues, work, first day and Kueue."""
     versions_used = (versions.CHARTS["kueue"].version, FORM)
     queues = list(cluster_objects(make_plan(loaded.environment, loaded.tenants)))
-    content = [versions_used, queues, kueue_values(loaded), window, [asdict(j) for j in jobs]]
+    # What the clock decides by besides the queues.
+    times = [tenant.model_dump(mode="json") for tenant in loaded.tenants] if loaded.environment.clocked else []
+    content = [versions_used, start, times, queues, kueue_values(loaded), window, [asdict(j) for j in jobs]]
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     return f"{loaded.environment.environment}-{digest[:16]}"
 

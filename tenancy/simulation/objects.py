@@ -13,6 +13,7 @@ from tenancy.kube.objects import Object
 from tenancy.planning.common.meta import Meta
 from tenancy.planning.common.priorities import class_name, priorities
 from tenancy.planning.model import Plan
+from tenancy.planning.queueing.model import ClusterQueue
 from tenancy.planning.queueing.queue_names import API, queue_resource
 from tenancy.planning.services import queue_chart
 from tenancy.schema.queues import seconds
@@ -68,13 +69,20 @@ def cluster_objects(plan: Plan) -> Iterator[Object]:
     and RBAC."""
     if queueing := plan.platform.queueing:
         flavors = tuple(replace(flavor, topology=None) for flavor in queueing.flavors)
-        yield from replace(queueing, topologies=(), flavors=flavors, checks=()).manifests()
+        if queueing.reserve:
+            yield Meta(words.PLATFORM_NAMESPACE, {}).manifest("v1", "Namespace", {})
+        yield from replace(queueing, topologies=(), flavors=flavors, checks=(), clock=()).manifests()
     for tenant in plan.tenants:
-        queues = tuple(replace(queue, checks=()) for queue in tenant.cluster_queues)
+        queues = tuple(map(unchecked, tenant.cluster_queues))
         yield from replace(tenant, cluster_queues=queues).queues
         for namespace in tenant.namespaces:
             yield Meta(namespace.name, {words.TENANT: tenant.name}).manifest("v1", "Namespace", {})
             yield from (queue.manifest() for queue in namespace.local_queues)
+
+
+def unchecked(queue: ClusterQueue) -> ClusterQueue:
+    """The queue without admission checks: all nodes exist from the start."""
+    return replace(queue, checks=())
 
 
 def uid_of(number: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from tenancy.output.tables import Cell, Table
 from tenancy.planning import make_plan
 from tenancy.simulation.attempts import Unfinished, simulate, window_of
 from tenancy.simulation.checkpoint import Store, name_of
+from tenancy.simulation.clocked import EVERY, first_day
 from tenancy.simulation.events import Run, until
 from tenancy.simulation.objects import OVERRIDES, cluster_objects, kueue_values
 from tenancy.simulation.results import Group, Results, Waits, evaluate
@@ -198,19 +200,27 @@ def run_both(
     state: Path | None = None,
     *,
     fresh: bool = False,
+    start: dt.datetime | None = None,
 ) -> SimulationReport:
     """Simulate a trace, and again after a change.
 
-    `state` is the folder of the checkpoints that a run continues from, unless it is `fresh`. The report of a run that
-    did not finish is marked as partial.
+    `state` is the folder of the checkpoints that a run continues from, unless it is `fresh`. `start` is the instant at
+    which the trace begins, for clocks; by default the next Monday. The report of a run that did not finish is marked
+    as partial.
     """
     notes = [f"trace: {note}" for note in trace.notes]
-    if after is not None and queued(before) == queued(after):
+    if after is not None and _decided(before) == _decided(after):
         notes.append("the change affects no queue: differences between the two runs are within the tolerance")
         say(notes[-1])
     wide = window_of(trace.jobs, window)
     asked = [(name, loaded) for name, loaded in (("before", before), ("after", after)) if loaded is not None]
-    stores = [Store(state, name_of(loaded, trace.jobs, wide)) for _, loaded in asked]
+    start = start or first_day()
+    if any(loaded.environment.clocked for _, loaded in asked):
+        notes.append(
+            f"the clock makes a round every {EVERY // 60} minutes from {start:%Y-%m-%d} on: windows, further "
+            "shares and budgets that bind are kept; guarantees in the tables are those without windows"
+        )
+    stores = [Store(state, name_of(loaded, trace.jobs, wide, f"{start:%Y-%m-%d}")) for _, loaded in asked]
     runs: list[Run] = []
     partial = ""
     for (name, loaded), store in zip(asked, stores, strict=True):
@@ -218,7 +228,7 @@ def run_both(
             store.drop()
         say(f"{name} the change: {len(trace.jobs)} jobs" if after else f"{len(trace.jobs)} jobs")
         try:
-            runs.append(simulate(loaded, trace.jobs, say, window, store))
+            runs.append(simulate(loaded, trace.jobs, say, window, store, start))
         except Unfinished as unfinished:
             if not unfinished.run.events:
                 raise
@@ -240,6 +250,12 @@ def run_both(
         window=wide,
         partial=partial,
     )
+
+
+def _decided(loaded: Loaded) -> object:
+    """All that decides which work starts: what Kueue gets, and what the clock goes by."""
+    tenants = loaded.tenants if loaded.environment.clocked else ()
+    return queued(loaded), [(t.tenant, t.windows, t.gpus, t.budget) for t in tenants], loaded.environment.clocked
 
 
 def queued(loaded: Loaded) -> tuple[list[Object], dict[str, Any]]:

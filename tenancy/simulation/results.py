@@ -422,7 +422,10 @@ class _Evaluation:
         found: dict[str, Counter[str]] = defaultdict(Counter)
         for event in self.run.events:
             if event.kind is EventKind.EVICT:
-                by = self.jobs[event.by].tenant if event.by is not None and event.by < len(self.jobs) else "?"
+                if event.by is None:
+                    by = "?"
+                else:
+                    by = self.jobs[event.by].tenant if event.by < len(self.jobs) else "a window"
                 found[by][self.jobs[event.job].tenant] += 1
         return found
 

@@ -69,7 +69,9 @@ class Runner:
         self._saving = 0.0
         self._before = 0.0
         """Real seconds of the earlier runs that this one continues."""
-        self.loaded, self.jobs, self.cluster = loaded, jobs, cluster
+        self.loaded, self.jobs, self.cluster = loaded, list(jobs), cluster
+        self._given = len(self.jobs)
+        """Number of jobs of the trace; the clock's reservations follow them."""
         resources = {flavor: queue_resource(environment, flavor) for flavor in environment.flavors}
         self._quotas = Quotas(plan.cluster_queues, plan.cohorts)
         self._resource = [resources[job.flavor] for job in jobs]
@@ -84,11 +86,8 @@ class Runner:
         stopped = {
             (t.tenant, each.name) for t in loaded.tenants for each in t.namespaces if each.queue is not QueueState.OPEN
         }
-        self._held = {
-            number
-            for number, job in enumerate(jobs)
-            if self._queue[number] in held or (job.tenant, job.namespace) in stopped
-        }
+        self._stopped = {n for n, job in enumerate(jobs) if (job.tenant, job.namespace) in stopped}
+        self._held = self._stopped | {n for n, queue in enumerate(self._queue) if queue in held}
         self._pools = {flavor_name(environment, pool): pool for pool in environment.pools}
         last = max((job.submit for job in jobs), default=0)
         self._window = window
@@ -125,6 +124,7 @@ class Runner:
             at = self._at
             nexts = [self.jobs[order[at]].submit] if at < len(order) else []
             nexts += [self._ends[0][0]] if self._ends else []
+            nexts += self._next_round(nexts)
             if self._owes_a_look(min(nexts, default=None)):
                 self._look_again()
                 continue
@@ -133,6 +133,7 @@ class Runner:
                     continue
                 break
             self.now = min(nexts)
+            self._round_at()
             while self._ends and self._ends[0][0] == self.now:
                 _, number, round = heapq.heappop(self._ends)
                 if self._states[number].round == round and not self._states[number].over:
@@ -151,6 +152,23 @@ class Runner:
         self._store.keep(self._checkpoint(done=True))
         return Run(tuple(self._events), self._seconds(), self._looks, self._latest)
 
+    # What a run with a clock adds
+
+    def _next_round(self, nexts: Sequence[int]) -> list[int]:  # noqa: ARG002
+        """When the environment's clock decides next."""
+        return []
+
+    def _round_at(self) -> None:
+        """Let the clock decide, if it does so now."""
+
+    def _left(self, number: int) -> None:
+        """A job of the trace is about to release its GPUs."""
+
+    def _note(self, event: Event) -> None:
+        """Record what happened to a job of the trace."""
+        if event.job < self._given:
+            self._events.append(event)
+
     def _seconds(self) -> float:
         return self._before + time.monotonic() - self._began
 
@@ -159,13 +177,16 @@ class Runner:
     def _save_now_and_then(self) -> None:
         if time.monotonic() - self._saved < max(CHECKPOINT_SECONDS, 20 * self._saving):
             return
-        # If a check by Kueue is pending, a new Kueue would do it at once.
-        if self._at == 0 or (self._log.owed and self._waiting):
+        if not self._may_save():
             return
         began = time.monotonic()
         self._store.keep(self._checkpoint(done=False))
         self._saved = time.monotonic()
         self._saving = self._saved - began
+
+    def _may_save(self) -> bool:
+        # If a check by Kueue is pending, a new Kueue would do it at once.
+        return self._at > 0 and not (self._log.owed and self._waiting)
 
     def _checkpoint(self, *, done: bool) -> Checkpoint:
         """The state that another cluster and runner need to continue from this moment, at which Kueue is idle."""
@@ -318,7 +339,7 @@ class Runner:
 
     def _submit(self, number: int) -> None:
         job = self.jobs[number]
-        self._events.append(Event(self.now, EventKind.SUBMIT, number))
+        self._note(Event(self.now, EventKind.SUBMIT, number))
         self._waiting[number] = None
         state = self._states[number]
         state.seen, state.written = False, self._clock()
@@ -329,8 +350,8 @@ class Runner:
 
     def _finish(self, number: int) -> None:
         state = self._states[number]
-        self._events.append(Event(self.now, EventKind.FINISH, number, state.pool))
-        self._release(number)
+        self._note(Event(self.now, EventKind.FINISH, number, state.pool))
+        self._leave(number)
         state.over, state.started = True, None
         self._log.expect_finished.add(number)
         self._patch(number, {}, [self._condition("Finished", "True", "Succeeded", "its time is over")])
@@ -342,9 +363,9 @@ class Runner:
         done = (state.done + ran) // job.checkpoint * job.checkpoint if job.checkpoint else 0
         by = preemptor_of(state.item)
         lost = state.done + ran - done
-        self._events.append(Event(self.now, EventKind.EVICT, number, state.pool, condition["message"], lost, by))
+        self._note(Event(self.now, EventKind.EVICT, number, state.pool, condition["message"], lost, by))
         state.done, state.seen = done, False
-        self._release(number)
+        self._leave(number)
         state.started, state.written, state.why = None, self._clock(), ""
         state.round += 1
         self._waiting[number] = None
@@ -359,9 +380,12 @@ class Runner:
             ],
         )
 
-    def _release(self, number: int) -> None:
+    def _leave(self, number: int) -> None:
+        """Release the job's GPUs."""
         state = self._states[number]
         if state.started is not None:
+            if number < self._given:
+                self._left(number)
             self._quotas.use(
                 self._queue[number], self._flavor(state.pool), self._resource[number], -self.jobs[number].gpus
             )
@@ -378,8 +402,9 @@ class Runner:
         state.round += 1
         self._waiting.pop(number, None)
         self._quotas.use(self._queue[number], self._flavor(state.pool), self._resource[number], job.gpus)
-        self._events.append(Event(self.now, EventKind.START, number, state.pool))
-        heapq.heappush(self._ends, (self.now + job.duration - state.done, number, state.round))
+        self._note(Event(self.now, EventKind.START, number, state.pool))
+        if number < self._given:
+            heapq.heappush(self._ends, (self.now + job.duration - state.done, number, state.round))
         # Kueue would write the wall clock's date. Of equal jobs it evicts the latest, so the date has to be the run's.
         reserved = condition_of(item, "QuotaReserved")
         self._patch(number, {}, [{**reserved, "lastTransitionTime": self._date(self.now)}])
@@ -496,7 +521,7 @@ class Runner:
             state.seen = True
             if reserved["message"] != state.why:
                 state.why = reserved["message"]
-                self._events.append(Event(self.now, EventKind.WAIT, number, text=state.why))
+                self._note(Event(self.now, EventKind.WAIT, number, text=state.why))
 
     def _read(self) -> bool:
         """Process lines of Kueue's log."""

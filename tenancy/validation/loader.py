@@ -66,7 +66,10 @@ def on_lab(loaded: Loaded) -> Loaded:
     aws = environment.aws.model_copy(update={"enabled": False})
     # No operator reads rules and monitors on the lab; `tenancy lab up --with metrics` evaluates them itself.
     metrics = environment.metrics.model_copy(update={"collector": Collector.NONE})
-    played = environment.model_copy(update={"cluster": cluster, "aws": aws, "metrics": metrics, "services": Services()})
+    # A simulated node runs no program: the clock is a process beside the lab.
+    queues = environment.queues.model_copy(update={"clock_image": None})
+    update = {"cluster": cluster, "aws": aws, "metrics": metrics, "queues": queues, "services": Services()}
+    played = environment.model_copy(update=update)
     # Without what the lab omits (Cilium's host names, roles on AWS), rules are broken that the cluster keeps.
     vouch_for(played, loaded.tenants)
     return replace(loaded, environment=played, written=environment)

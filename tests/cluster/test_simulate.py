@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import http.client
 import multiprocessing
 import os
@@ -25,7 +26,8 @@ from tenancy.simulation import runner
 from tenancy.simulation.attempts import simulate
 from tenancy.simulation.changes import changed
 from tenancy.simulation.checkpoint import Store, run_of
-from tenancy.simulation.events import EventKind, Run
+from tenancy.simulation.clocked import EVERY
+from tenancy.simulation.events import Event, EventKind, Run
 from tenancy.simulation.results import Results, evaluate
 from tenancy.simulation.trace import Job
 from tenancy.validation import Loaded, load
@@ -417,3 +419,76 @@ def test_an_etcd_that_answers_too_late_changes_nothing(
     same(simulate(loaded, plain, said.append, WINDOW), undisturbed)
     assert count > 50
     assert not any("another cluster" in line for line in said)
+
+
+# With a clock: a window, a spent budget, and work beside both
+
+
+HOUR = 60 * MINUTE
+MONDAY = dt.datetime(2026, 11, 23, tzinfo=dt.UTC)
+NIGHT = "windows: [{name: night, flavor: a100, gpus: 16, days: mon-sun, starts: '05:00', ends: '07:00'}]\n"
+BUDGET = "budget: {monthly-usd: 1000000, monthly-gpu-hours: 8, when-spent: hold}\n"
+BORROWS = TENANT.replace("lend-up-to: {guaranteed}, ", "")
+
+
+def timed(name: str, submit: int, gpus: int, minutes: int) -> Job:
+    tenant = name.partition("-")[0]
+    return Job(name, submit, tenant, "main", "a100", gpus, min(gpus, 8), minutes * MINUTE, "batch")
+
+
+JOBS = (
+    *(timed(f"borrower-{n}", n, 4, 600) for n in range(4)),
+    timed("spender-first", 10, 8, 120),
+    timed("spender-second", 150 * MINUTE, 1, 10),
+    timed("risk-early", 230 * MINUTE, 24, 5),
+    timed("risk-report", 5 * HOUR + 20 * MINUTE, 24, 60),
+)
+
+
+@pytest.fixture(scope="module")
+def clocked(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    folder = tmp_path_factory.mktemp("clocked") / "small"
+    (folder / "tenants").mkdir(parents=True)
+    (folder / "environment.yaml").write_text(ENVIRONMENT + "queues: {clock: true}\n", "utf-8")
+    for name, text in {
+        "risk": BORROWS.format(name="risk", guaranteed=8, more="sharing: strict") + NIGHT,
+        "spender": BORROWS.format(name="spender", guaranteed=8, more="sharing: strict") + BUDGET,
+        "borrower": BORROWS.format(name="borrower", guaranteed=0, more="sharing: lend-and-borrow, borrow-up-to: 24"),
+    }.items():
+        (folder / "tenants" / f"{name}.yaml").write_text(text, "utf-8")
+    return load(folder)
+
+
+@pytest.fixture(scope="module")
+def kept(clocked: Loaded) -> Run:
+    return simulate(clocked, JOBS, _quiet, WINDOW, start=MONDAY)
+
+
+def of(kept: Run, name: str, kind: EventKind) -> list[Event]:
+    number = next(n for n, each in enumerate(JOBS) if each.name == name)
+    return [event for event in kept.events if event.job == number and event.kind is kind]
+
+
+@pytest.mark.exhaustive
+def test_a_window_is_free_at_its_start_and_taken_from_borrowers_in_its_lead(kept: Run) -> None:
+    (early,) = of(kept, "risk-early", EventKind.START)
+    assert 5 * HOUR <= early.time <= 5 * HOUR + EVERY, "24 GPUs are there in the window alone"
+    (report,) = of(kept, "risk-report", EventKind.START)
+    assert report.time == JOBS[-1].submit
+    evicted = [event for n in range(4) for event in of(kept, f"borrower-{n}", EventKind.EVICT)]
+    assert len(evicted) == 4
+    assert all(4 * HOUR + 45 * MINUTE <= event.time <= 4 * HOUR + 50 * MINUTE for event in evicted)
+    back = [of(kept, f"borrower-{n}", EventKind.START)[-1].time for n in range(4)]
+    assert all(time >= report.time + HOUR for time in back)
+
+
+@pytest.mark.exhaustive
+def test_a_spent_budget_holds_new_work_and_not_running_work(kept: Run) -> None:
+    (finish,) = of(kept, "spender-first", EventKind.FINISH)
+    assert finish.time == JOBS[4].submit + 2 * HOUR
+    assert of(kept, "spender-second", EventKind.START) == []
+
+
+@pytest.mark.exhaustive
+def test_reservations_are_no_jobs_of_the_trace(kept: Run) -> None:
+    assert {event.job for event in kept.events} == set(range(len(JOBS)))

@@ -11,8 +11,10 @@ from scene import Scene, condition, holds, until
 
 from tenancy.catalog import vocabulary as words
 from tenancy.clock.controller import Clock, Round
+from tenancy.clock.prometheus import GpuMetrics
 from tenancy.clock.usage import next_month
 from tenancy.live.api import Api, Impersonation, Response
+from tests.prometheus_double import prometheus_double
 
 BORROWS = "guaranteed: 0, sharing: lend-and-borrow, borrow-up-to: 32"
 WINDOW = (
@@ -20,8 +22,18 @@ WINDOW = (
     "zone: Europe/Berlin}]\n"
 )
 BUDGET = "budget: {monthly-usd: 1000000, monthly-gpu-hours: 1, when-spent: hold}\n"
+NOTEBOOKS = """\
+  notebooks:
+    priority: 50
+    interruptible: true
+    quota: {cpu: 600, memory: 4Ti}
+    idle: {after: 1m, warn: 2, then: suspend}
+flavors:
+"""
 FILES = {
-    "environment.yaml": town.ENVIRONMENT.replace("nodes: 8", "nodes: 4") + "queues: {clock: true}\n",
+    "environment.yaml": town.ENVIRONMENT.replace("nodes: 8", "nodes: 4").replace("flavors:\n", NOTEBOOKS)
+    + "queues: {clock: true}\nmetrics: {collector: existing}\n",
+    "tenants/desk.yaml": town.tenant("desk", "markets", "guaranteed: 16, sharing: strict", "notebooks"),
     "tenants/risk.yaml": town.tenant("risk", "risk", "guaranteed: 8", "production", WINDOW),
     "tenants/borrower.yaml": town.tenant("borrower", "markets", BORROWS),
     "tenants/spender.yaml": town.tenant("spender", "research", "guaranteed: 8", more=BUDGET),
@@ -52,6 +64,72 @@ def tick(scene: Scene, now: dt.datetime) -> Round:
     """A round of a clock that has just been started."""
     api = AsClock(scene.plan.context)
     return Clock(api, scene.loaded.environment, scene.loaded.tenants, lambda: now).tick()
+
+
+def notebook(scene: Scene, name: str) -> str:
+    """A StatefulSet of one pod with eight GPUs; its namespace."""
+    job, labels = scene.job("desk", name, 8), {"app": name}
+    pod = {**job["spec"]["template"]["spec"], "restartPolicy": "Always"}
+    template = {"metadata": {"labels": labels}, "spec": pod}
+    space = job["metadata"]["namespace"]
+    spec = {"replicas": 1, "serviceName": name, "selector": {"matchLabels": labels}, "template": template}
+    item = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name, "namespace": space}}
+    answer = scene.ask("desk", {**item, "spec": spec})
+    assert answer.ok, answer.message
+    until(lambda: running(scene, space, name), f"{name} runs")
+    return space
+
+
+def running(scene: Scene, space: str, name: str) -> bool:
+    return any(pod["metadata"]["name"] == f"{name}-0" for pod in scene.pods(space))
+
+
+def scale(scene: Scene, space: str, name: str, replicas: int) -> None:
+    where = f"/apis/apps/v1/namespaces/{space}/statefulsets/{name}"
+    scene.change("desk", where, {"spec": {"replicas": replicas}})
+    until(lambda: scene.api.request("GET", where).body["status"].get("replicas") == replicas, "it is scaled")
+
+
+def test_an_idle_notebook_is_suspended_after_its_warnings_and_comes_back(scene: Scene) -> None:
+    scene.clear()
+    scene.api.request("DELETE", RECORD)
+    space = notebook(scene, "idle")
+    notebook(scene, "busy")
+    scene.submit("desk", "first", 8)
+    scene.submit("desk", "second", 8)
+    now = dt.datetime.now(dt.UTC)
+    with prometheus_double() as double:
+        double.idle(space, "idle-0", ("StatefulSet", "idle"), 8)
+        double.idle(space, "busy-0", ("StatefulSet", "busy"), 7)
+        double.idle(space, "busy-0", ("StatefulSet", "busy"), 1, "0.4")
+        source = GpuMetrics(double.address)
+
+        def minute(number: int) -> Round:
+            at = now + dt.timedelta(minutes=number)
+            clock = Clock(AsClock(scene.plan.context), scene.loaded.environment, scene.loaded.tenants, lambda: at)
+            clock.idle_gpus = source.idle_gpus
+            return clock.tick()
+
+        assert [minute(number).changes for number in range(3)][1:] == [(), ()]
+        said = scene.until_said(space, "idle", "warning 2 of 2", "statefulset")
+        assert "suspended at" in said
+        assert running(scene, space, "idle"), "a warning ends nothing"
+        assert len(minute(3).changes) == 1
+    until(lambda: not running(scene, space, "idle"), "its pod has ended")
+    assert running(scene, space, "busy")
+    scene.until_runs(space, "first")
+    said = scene.until_said(space, "idle", "It was suspended", "statefulset")
+    assert "less than 5% of the time" in said
+    assert f"kubectl scale statefulset idle -n {space} --replicas=0" in said
+
+    scale(scene, space, "idle", 0)
+    scale(scene, space, "idle", 1)
+    scene.until_said(space, "idle", "It waits for 8 more", "statefulset")
+    assert scene.why(space, "idle", "statefulset").ahead == 1, "the job that was queued before it came back"
+    for name in ("first", "second"):
+        scene.api.request("DELETE", f"/apis/batch/v1/namespaces/{space}/jobs/{name}?propagationPolicy=Background")
+    until(lambda: running(scene, space, "idle"), "it runs again")
+    scene.clear()
 
 
 def berlin(hour: int, minute: int = 0) -> dt.datetime:

@@ -440,6 +440,28 @@ CASES = [
         "critical",
     ),
     Case(
+        "ClockSilent",
+        {'tenancy_clock_last_round_timestamp_seconds{environment="small", pod="a"}': "_x20"},
+        "0+60x20",
+        "10m",
+        PLATFORM,
+        "the clock makes no rounds: windows do not start and budgets do not bind",
+        "critical",
+    ),
+    Case(
+        "ClockSilent",
+        {
+            'tenancy_clock_last_round_timestamp_seconds{environment="small", pod="a"}': "0+60x5 300x15",
+            'tenancy_clock_last_round_timestamp_seconds{environment="small", pod="b"}': "0x20",
+        },
+        "0+60x20",
+        "17m",
+        PLATFORM,
+        "the clock makes no rounds: windows do not start and budgets do not bind",
+        "critical",
+        "both copies are there and none works",
+    ),
+    Case(
         "GuardMissing",
         guard("_x20"),
         "1x20",
@@ -516,7 +538,9 @@ def promtool() -> Path:
 @pytest.fixture(scope="module")
 def rules(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     spec = SpecFolder(tmp_path_factory.mktemp("priced") / "small")
-    spec.add("environment.yaml", "prices: {a100-40gb: 12.50, l4: 1}\n")
+    image = f"registry.bank.example/tenancy@sha256:{'0' * 64}"
+    clock = f"queues: {{clock: true, clock-image: '{image}'}}\n"
+    spec.add("environment.yaml", "prices: {a100-40gb: 12.50, l4: 1}\n" + clock)
     loaded = spec.load()
     return rule_file(loaded.environment, loaded.tenants)
 

@@ -11,6 +11,8 @@ import pytest
 
 from tenancy.catalog import vocabulary as words
 from tenancy.clock.controller import Clock, ClockRefused, end_reservations, stored_usage
+from tenancy.clock.idle import Sample
+from tenancy.clock.prometheus import PrometheusSilent
 from tenancy.kube.objects import Object
 from tenancy.kube.quantities import units
 from tenancy.live.api import Response
@@ -62,7 +64,7 @@ class Cluster:
         return sum(
             units(resource["nominalQuota"])
             for item in self.objects.values()
-            for group in item["spec" if "spec" in item else "data"].get("resourceGroups", ())
+            for group in item.get("spec", {}).get("resourceGroups", ())
             for flavor in group["flavors"]
             for resource in flavor["resources"]
             if resource["name"] == "nvidia.com/gpu"
@@ -80,7 +82,7 @@ class Cluster:
         found = [copy.deepcopy(item) for place, item in self.objects.items() if f"/{kind}/" in place]
         if kind == "workloads":
             for item in found:
-                item["status"] = {"conditions": [{"type": "Admitted", "status": "True"}]}
+                item.setdefault("status", {"conditions": [{"type": "Admitted", "status": "True"}]})
         return found
 
     def request(self, method: str, path: str, body: Any = None, **_: Any) -> Response:
@@ -101,8 +103,14 @@ class Cluster:
                 return Response(409, {"message": "the object has been modified"})
             return self._put(where, copy.deepcopy(body))
         assert method == "PATCH"
+        if "/events/" in where:
+            return self._put(where, copy.deepcopy(body))
         changed = copy.deepcopy(there or body)
+        if there and body["metadata"].get("uid", there["metadata"]["uid"]) != there["metadata"]["uid"]:
+            return Response(409, {"message": "another object of that name"})
         changed["spec"] = {**changed.get("spec", {}), **body.get("spec", {})}
+        if notes := body["metadata"].get("annotations"):
+            changed["metadata"]["annotations"] = {**changed["metadata"].get("annotations", {}), **notes}
         return self._put(where, changed)
 
     def state(self) -> dict[str, Any]:
@@ -262,3 +270,127 @@ def test_the_end_of_a_clock_deletes_its_reservations_and_no_work(loaded: Loaded)
     left = {path for path in cluster.objects if "/workloads/" in path}
     assert {path.rpartition("/")[2] for path in left} == {"work"}
     assert end_reservations(api) == 0
+
+
+# Idle work
+
+
+NOTEBOOK = "/apis/kueue.x-k8s.io/v1beta2/namespaces/fraud--train/workloads/notebook"
+RESEARCHED = "/apis/kueue.x-k8s.io/v1beta2/namespaces/research--main/workloads/busy"
+
+
+@pytest.fixture
+def idle(spec: SpecFolder) -> Loaded:
+    spec.add(ENV, "queues: {clock: true}\nmetrics: {collector: existing}\n")
+    spec.edit(ENV, "    interruptible: true\n", "    interruptible: true\n    idle: {after: 1m, then: suspend}\n")
+    return spec.load()
+
+
+def with_work(loaded: Loaded) -> Cluster:
+    """A notebook, and work of another tenant that is busy."""
+    cluster = Cluster(loaded)
+    podset = {"flavors": {"nvidia.com/gpu": "train"}, "resourceUsage": {"nvidia.com/gpu": "1"}}
+    admitted = {"type": "Admitted", "status": "True", "lastTransitionTime": "2026-11-22T00:00:00Z"}
+    for path in (NOTEBOOK, RESEARCHED):
+        parts = path.split("/")
+        owner = {"kind": "StatefulSet", "name": parts[-1]}
+        cluster._put(
+            path,
+            {
+                "metadata": {"name": parts[-1], "namespace": parts[5], "ownerReferences": [owner]},
+                "spec": {"active": True},
+                "status": {"admission": {"podSetAssignments": [podset]}, "conditions": [admitted]},
+            },
+        )
+    return cluster
+
+
+def quiet(_: Any, __: dt.datetime) -> list[Sample]:
+    return [Sample("fraud--train", "notebook-0", "StatefulSet/notebook", "GPU-1", 0.01)]
+
+
+def rounds(cluster: Cluster, loaded: Loaded, count: int, read: Any = quiet) -> list[str]:
+    """What the rounds of a clock that is started anew each minute change in work."""
+    said: list[str] = []
+    for _ in range(count):
+        one = clock(cluster, loaded)
+        one.idle_gpus = read
+        said += [change for change in one.tick().changes if "suspended" in change]
+        cluster.now += dt.timedelta(minutes=1)
+    return said
+
+
+def test_idle_work_is_suspended_after_its_warnings_and_busy_work_is_not(idle: Loaded) -> None:
+    cluster = with_work(idle)
+    assert rounds(cluster, idle, 3) == []
+    (event,) = [o for path, o in cluster.objects.items() if "/events/" in path]
+    assert (event["reason"], event["involvedObject"]["uid"]) == ("GpuIdle", NOTEBOOK)
+    assert "warning 2 of 2" in event["message"]
+    assert rounds(cluster, idle, 1) == ["fraud--train/notebook: suspended, its 1 GPUs were idle"]
+    suspended = cluster.objects[NOTEBOOK]
+    assert suspended["spec"]["active"] is False
+    assert "2 warnings had been given" in suspended["metadata"]["annotations"][words.SUSPENDED]
+    assert cluster.objects[RESEARCHED]["spec"]["active"] is True
+    assert rounds(cluster, idle, 9) == [], "work that is suspended is not found idle again"
+
+
+def test_without_samples_nothing_is_suspended_and_the_round_says_why(idle: Loaded) -> None:
+    def silent(*_: Any) -> list[Sample]:
+        raise PrometheusSilent("http://x does not answer")
+
+    cluster = with_work(idle)
+    assert rounds(cluster, idle, 3) == []
+    one = clock(cluster, idle)
+    one.idle_gpus = silent
+    assert one.tick().problem == "http://x does not answer"
+    assert rounds(cluster, idle, 3) == [], "idle time begins anew"
+    one = clock(cluster, idle)
+    assert one.tick().problem == "", "a round of `tenancy up` reads none"
+    assert cluster.objects[NOTEBOOK]["spec"]["active"] is True
+
+
+def test_a_warning_that_could_not_be_written_does_not_count(idle: Loaded) -> None:
+    cluster = with_work(idle)
+    rounds(cluster, idle, 1)
+    for _ in range(9):
+        cluster.kill_at = cluster.requests + 3
+        with pytest.raises(Killed):
+            rounds(cluster, idle, 1)
+        assert not any("/events/" in path for path in cluster.objects)
+        cluster.kill_at = None
+    assert rounds(cluster, idle, 2) == []
+    assert rounds(cluster, idle, 1) != []
+
+
+def test_a_clock_that_is_killed_before_a_suspension_makes_it_in_the_next_round(idle: Loaded) -> None:
+    before = with_work(idle)
+    rounds(before, idle, 3)
+    outcomes = set()
+    for step in range(1, 12):
+        cluster = copy.deepcopy(before)
+        cluster.kill_at = cluster.requests + step
+        try:
+            rounds(cluster, idle, 1)
+            outcomes.add("done")
+        except Killed:
+            outcomes.add("killed")
+        cluster.kill_at = None
+        rounds(cluster, idle, 2)
+        assert cluster.objects[NOTEBOOK]["spec"]["active"] is False, f"killed before request {step}"
+    assert outcomes == {"done", "killed"}
+
+
+def test_other_work_of_the_same_name_is_left_alone(idle: Loaded) -> None:
+    cluster = with_work(idle)
+    rounds(cluster, idle, 3)
+    inner = cluster.items
+
+    def replaced(path: str) -> list[Object]:
+        found = inner(path)
+        if path.endswith("workloads"):
+            cluster.objects[NOTEBOOK]["metadata"]["uid"] = "another"
+        return found
+
+    cluster.items = replaced  # type: ignore[method-assign]
+    assert rounds(cluster, idle, 1) == []
+    assert cluster.objects[NOTEBOOK]["spec"]["active"] is True

@@ -101,7 +101,7 @@ def attempts(monkeypatch: pytest.MonkeyPatch, *steps: int | Exception) -> list[i
     began: list[int] = []
     left = list(steps)
 
-    def attempt(_loaded: Loaded, _jobs: object, _say: object, _window: object, store: Store) -> Run:
+    def attempt(_loaded: Loaded, _jobs: object, _say: object, _window: object, store: Store, _start: object) -> Run:
         held = store.read()
         began.append(held["now"] if held else 0)
         if not left:

@@ -84,6 +84,7 @@ TIERS = """\
 FIRM_TIERS = TIERS.replace("    quota", "    borrows: false\n    quota") + "    borrows: %s\n"
 
 WINDOW = "windows:\n  - {name: close, flavor: a100, gpus: %s, starts: '17:00', ends: '20:00', lead: %s}\n"
+FIRST_TIER, METERED = "tiers:\n  production:\n", "metrics: {collector: existing}\n"
 TWO_WINDOWS = WINDOW % ("1", "15m") + "  - {name: %s, flavor: a100, gpus: 1, starts: '21:00', ends: '22:00'}\n"
 
 
@@ -240,6 +241,9 @@ CASES = (
     Case("a lead no longer than a grace period", "time-03", FRAUD, "windows[0].lead", "budget:", WINDOW % ("8", "10m") + "budget:", WINDOW % ("8", "11m") + "budget:", clock=True),
     Case("a lead after which Kueue gives up", "time-03", FRAUD, "windows[0].lead", "budget:", WINDOW % ("8", "21m") + "budget:", WINDOW % ("8", "20m") + "budget:", clock=True),
     Case("a budget in dollars without prices", "time-04", FRAUD, "budget.when-spent", "180000}", "180000, when-spent: hold}", "180000, when-spent: hold, monthly-gpu-hours: 9}", clock=True),
+    Case("an idle rule without a clock", "time-05", ENV, "tiers.production.idle", FIRST_TIER, METERED + FIRST_TIER + "    idle: {}\n", FIRST_TIER),
+    Case("an idle rule without metrics", "time-05", ENV, "tiers.production.idle", FIRST_TIER, FIRST_TIER + "    idle: {}\n", METERED + FIRST_TIER + "    idle: {}\n", clock=True),
+    Case("work that is suspended and does not tolerate it", "time-06", ENV, "tiers.production.idle.then", FIRST_TIER, METERED + FIRST_TIER + "    idle: {then: suspend}\n", METERED + FIRST_TIER + "    idle: {then: alert}\n", clock=True),
     Case("a window of a flavor without a share", "share-01", FRAUD, "windows[0].flavor", "budget:", WINDOW.replace("a100", "l4-shared") % ("8", "15m") + "budget:", WINDOW % ("8", "15m") + "budget:", clock=True),
     Case("two windows of one name", "name-02", FRAUD, "windows[1].name", "budget:", TWO_WINDOWS % "close" + "budget:", TWO_WINDOWS % "open" + "budget:", clock=True),
     Case("price of a board that does not exist", "ref-01", ENV, "prices.l5", "buckets:", "prices: {l4: 0.8, a100-40gb: 2.50, l5: 1}\nbuckets:", "prices: {l4: 0.8, a100-40gb: 2.50, l40s: 1}\nbuckets:"),

@@ -109,6 +109,8 @@ def _monitors(environment: Environment) -> Iterator[Object]:
             # It signs its certificate itself.
             tlsConfig={"insecureSkipVerify": True},
         )
+    if environment.queues.clock_image:
+        yield monitor("clock", words.PLATFORM_NAMESPACE, {"app.kubernetes.io/name": words.CLOCK}, port="metrics")
 
 
 def routes(environment: Environment, tenants: Sequence[Tenant]) -> dict[str, Any]:

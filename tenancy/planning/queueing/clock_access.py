@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.planning.common.labels import manifest, platform_labels
+from tenancy.planning.queueing.clock_deployment import clock_deployment
 from tenancy.schema.environment import Environment
+from tenancy.schema.tenant import Tenant
 
 _RBAC = "rbac.authorization.k8s.io"
 _KUEUE = "kueue.x-k8s.io"
+_LEASES = "coordination.k8s.io"
 
 
 def _rule(group: str, resources: list[str], verbs: list[str], names: tuple[str, ...] = ()) -> Object:
@@ -16,21 +21,26 @@ def _rule(group: str, resources: list[str], verbs: list[str], names: tuple[str, 
     return {"apiGroups": [group], "resources": resources, "verbs": verbs, **named}
 
 
-def clock_access(environment: Environment) -> tuple[Object, ...]:
-    """The clock's ServiceAccount, its rights in the cluster, and in the platform's namespace on its record of usage.
+def clock_access(environment: Environment, tenants: Sequence[Tenant]) -> tuple[Object, ...]:
+    """The clock's ServiceAccount, its rights in the cluster, and in the platform's namespace on its record of usage;
+    its Deployment if there is one.
 
     It patches queues and cannot make or delete one. It makes and deletes Workloads in the platform's namespace alone,
-    where they reserve a window's GPUs.
+    where they reserve a window's GPUs. It patches Workloads elsewhere only where a tier suspends idle work.
     """
     labels, name, home = platform_labels(environment), words.CLOCK, words.PLATFORM_NAMESPACE
     subject = [{"kind": "ServiceAccount", "name": name, "namespace": home}]
     queues = _rule(_KUEUE, ["clusterqueues", "cohorts"], ["get", "list", "patch"])
-    seen = _rule(_KUEUE, ["workloads"], ["get", "list"])
+    # RBAC cannot limit a patch to a field; Kueue refuses most changes of admitted work.
+    suspends = ["patch"] if environment.suspends_idle else []
+    seen = _rule(_KUEUE, ["workloads"], ["get", "list", *suspends])
     reserve = _rule(_KUEUE, ["workloads"], ["create", "delete"])
     events = _rule("", ["events"], ["create", "patch"])
     record = _rule("", ["configmaps"], ["get", "update"], (name,))
     # RBAC cannot limit create to a name: the object has none yet.
     first = _rule("", ["configmaps"], ["create"])
+    leader = _rule(_LEASES, ["leases"], ["get", "update"], (name,))
+    first_leader = _rule(_LEASES, ["leases"], ["create"])
 
     def reference(kind: str) -> Object:
         return {"subjects": subject, "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": name}}
@@ -42,6 +52,7 @@ def clock_access(environment: Environment) -> tuple[Object, ...]:
         manifest("v1", "ServiceAccount", name, labels, {"automountServiceAccountToken": False}, home),
         of("ClusterRole", {"rules": [queues, seen, events]}),
         of("ClusterRoleBinding", reference("ClusterRole")),
-        of("Role", {"rules": [record, first, reserve]}, home),
+        of("Role", {"rules": [record, first, leader, first_leader, reserve]}, home),
         of("RoleBinding", reference("Role"), home),
+        *clock_deployment(environment, tenants),
     )

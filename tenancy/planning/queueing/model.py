@@ -219,7 +219,7 @@ class QueueingPlan:
     cohorts: tuple[Cohort, ...] = ()
     """The organisation and its departments."""
     clock: tuple[Object, ...] = ()
-    """The clock's service account and its rights; empty without queues.clock."""
+    """The clock's service account, its rights and its Deployment; empty without queues.clock."""
     reserve: tuple[ClusterQueue | LocalQueue, ...] = ()
     """Queues of the Workloads that reserve GPUs for windows; empty without queues.clock."""
 

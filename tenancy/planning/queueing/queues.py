@@ -125,7 +125,7 @@ def platform_queues(
         ),
         checks=tuple(_provisioning(environment)) if environment.queues.provisioning_class else (),
         cohorts=tuple(_cohorts(environment, tenants, found, calculator)),
-        clock=clock_access(environment) if environment.queues.clock else (),
+        clock=clock_access(environment, tenants) if environment.queues.clock else (),
         reserve=_reserve(environment, calculator) if environment.queues.clock else (),
     )
 

@@ -1,0 +1,115 @@
+"""The clock as a Deployment: two copies of which one works, with the spec files in a ConfigMap."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import Object
+from tenancy.planning.common.charts import SYSTEM_NODES, at_home
+from tenancy.planning.common.labels import manifest, platform_labels
+from tenancy.schema.base import Spec
+from tenancy.schema.environment import Environment
+from tenancy.schema.tenant import Tenant
+
+PORT = 9464
+FILES = "tenancy-clock-files"
+FOLDER = "/etc/tenancy"
+ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+CHOSEN = {"app.kubernetes.io/name": words.CLOCK}
+
+
+def clock_deployment(environment: Environment, tenants: Sequence[Tenant]) -> tuple[Object, ...]:
+    """The Deployment and what belongs to it; empty without queues.clock-image."""
+    image, home = environment.queues.clock_image, words.PLATFORM_NAMESPACE
+    if not image:
+        return ()
+    labels = {**platform_labels(environment), **CHOSEN}
+
+    def own(api: str, kind: str, body: dict[str, Any], name: str = words.CLOCK) -> Object:
+        return manifest(api, kind, name, labels, body, namespace=home)
+
+    files = {"environment.yaml": _text(environment), **{f"{t.tenant}.tenant.yaml": _text(t) for t in tenants}}
+    entry = [{"ports": [{"protocol": "TCP", "port": PORT}]}]
+    ingress = {"podSelector": {"matchLabels": CHOSEN}, "policyTypes": ["Ingress"], "ingress": entry}
+    # Nodes are drained one by one; a pod that is broken anyway holds up no drain.
+    budget = {"maxUnavailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow", "selector": {"matchLabels": CHOSEN}}
+    return (
+        own("v1", "ConfigMap", {"data": {**files, "kubeconfig": _kubeconfig(environment.cluster.context)}}, FILES),
+        own("apps/v1", "Deployment", {"spec": _deployment(environment, image, sorted(files))}),
+        own("policy/v1", "PodDisruptionBudget", {"spec": budget}),
+        own("v1", "Service", {"spec": {"selector": CHOSEN, "ports": [{"name": "metrics", "port": PORT}]}}),
+        own("networking.k8s.io/v1", "NetworkPolicy", {"spec": ingress}),
+    )
+
+
+def _text(spec: Spec) -> str:
+    given = spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return yaml.safe_dump(given, sort_keys=False, allow_unicode=True, width=1000)
+
+
+def _kubeconfig(context: str) -> str:
+    """For the context that the spec files name: the API server as every pod reaches it, and the pod's own account."""
+    server = {"server": "https://kubernetes.default.svc", "certificate-authority": f"{ACCOUNT}/ca.crt"}
+    return yaml.safe_dump(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": context, "cluster": server}],
+            "users": [{"name": words.CLOCK, "user": {"tokenFile": f"{ACCOUNT}/token"}}],
+            "contexts": [{"name": context, "context": {"cluster": context, "user": words.CLOCK}}],
+            "current-context": context,
+        }
+    )
+
+
+def _deployment(environment: Environment, image: str, files: Sequence[str]) -> dict[str, Any]:
+    folder = f"{FOLDER}/{environment.environment}"
+    probe = {"httpGet": {"path": "/healthz", "port": "metrics"}, "periodSeconds": 30, "timeoutSeconds": 5}
+    container = {
+        "name": "clock",
+        "image": image,
+        "args": ["tenancy", "clock", "run", folder, "--metrics", f"0.0.0.0:{PORT}"],
+        "env": [
+            {"name": "KUBECONFIG", "value": f"{folder}/kubeconfig"},
+            {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        ],
+        "ports": [{"name": "metrics", "containerPort": PORT}],
+        "readinessProbe": {**probe, "failureThreshold": 1},
+        "livenessProbe": {**probe, "failureThreshold": 3},
+        "volumeMounts": [{"name": "files", "mountPath": folder, "readOnly": True}],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "runAsNonRoot": True,
+            "runAsUser": 65532,
+            "runAsGroup": 65532,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "resources": {
+            "requests": {"cpu": "50m", "memory": "200Mi", "ephemeral-storage": "64Mi"},
+            "limits": {"cpu": "1", "memory": "512Mi", "ephemeral-storage": "128Mi"},
+        },
+    }
+    items = [
+        {"key": name, "path": f"tenants/{name.removesuffix('.tenant.yaml')}.yaml" if ".tenant." in name else name}
+        for name in (*files, "kubeconfig")
+    ]
+    # Preferred, so that a cluster of one node runs both.
+    apart = {"labelSelector": {"matchLabels": CHOSEN}, "topologyKey": "kubernetes.io/hostname"}
+    preferred = [{"weight": 100, "podAffinityTerm": apart}]
+    pod = {
+        "serviceAccountName": words.CLOCK,
+        "automountServiceAccountToken": True,
+        # On a cluster that this environment made every node has a taint. On any other the platform's nodes are unknown.
+        **(at_home(SYSTEM_NODES) if environment.builds_cluster else {}),
+        "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}},
+        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [container],
+        "volumes": [{"name": "files", "configMap": {"name": FILES, "items": items}}],
+    }
+    template = {"metadata": {"labels": CHOSEN}, "spec": pod}
+    return {"replicas": 2, "selector": {"matchLabels": CHOSEN}, "template": template}

@@ -1,0 +1,119 @@
+"""A run in an environment with a clock: quotas and states of queues change while it runs, and GPUs are reserved."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from tenancy.catalog import vocabulary as words
+from tenancy.clock.decision import KEY
+from tenancy.kube.objects import Object
+from tenancy.planning.queueing.queue_names import queue_resource
+from tenancy.simulation.checkpoint import Checkpoint
+from tenancy.simulation.clocked import LAST_ROUNDS, Ran, SimulatedClock, reservation, reservation_job
+from tenancy.simulation.quotas import Quotas
+from tenancy.simulation.runner import LAST_WORD_SECONDS, POLL_SECONDS, Runner
+from tenancy.simulation.workloads import JobState
+
+
+class ClockedRunner(Runner):
+    """Runs a trace as Runner does, with a round of the clock every five simulated minutes."""
+
+    def __init__(self, *given: Any, start: dt.datetime) -> None:
+        """`start` is the instant at which the trace begins; all else as for a Runner."""
+        super().__init__(*given)
+        self._time = SimulatedClock(self.loaded, start)
+        self._busy = 0
+        """Time of the last submission or end that is known."""
+
+    def _next_round(self, nexts: Sequence[int]) -> list[int]:
+        """When the clock decides next; never if nothing but a closed queue is left."""
+        if nexts:
+            self._busy = max(nexts)
+        elif not self._waiting or self.now - self._busy > LAST_ROUNDS:
+            return []
+        return [self._time.next]
+
+    def _round(self) -> None:
+        """Write what the clock decides, and wait until Kueue has decided about it."""
+        running = [self._ran(n, None) for n, s in enumerate(self._states) if s.started is not None and n < self._given]
+        wanted = self._time.decide(self.now, running, self._admitted())
+        moved = list(self._time.changed(wanted))
+        self.cluster.make(moved)
+        if moved:
+            self._quotas = Quotas(wanted.cluster_queues, wanted.cohorts)
+            for number, state in enumerate(self._states):
+                if state.started is not None:
+                    flavor, gpus = self._flavor(state.pool), self.jobs[number].gpus
+                    self._quotas.use(self._queue[number], flavor, self._resource[number], gpus)
+            closed = {queue.name for queue in wanted.cluster_queues if not queue.is_open}
+            self._held = self._stopped | {n for n, queue in enumerate(self._queue) if queue in closed}
+        planned = {item["metadata"]["name"]: item for item in wanted.reservations}
+        for name in [name for name in self._time.reserved if name not in planned]:
+            self._end_reservation(self._time.reserved.pop(name))
+        for name, item in planned.items():
+            if name not in self._time.reserved:
+                self._time.reserved[name] = self._reserve(item)
+        if moved or planned:
+            self._until_moved()
+
+    def _ran(self, number: int, ended: int | None) -> Ran:
+        state, job = self._states[number], self.jobs[number]
+        assert state.item is not None
+        assert state.started is not None
+        space, admission = self._spaces[job.tenant, job.namespace], state.item["status"].get("admission") or {}
+        return Ran(f"{number}-{state.round}", space, admission, state.started, ended)
+
+    def _admitted(self) -> set[str]:
+        """Keys of spans all of whose reservations run."""
+        holds: dict[str, bool] = {}
+        for number in self._time.reserved.values():
+            key = self._item(number)["metadata"]["annotations"][KEY]
+            holds[key] = holds.get(key, True) and self._states[number].started is not None
+        return {key for key, every in holds.items() if every}
+
+    def _reserve(self, item: Object) -> int:
+        """Submit a reservation as a job of its own; its number."""
+        job, number = reservation_job(item, self.now), len(self.jobs)
+        self.jobs.append(job)
+        self._queue.append(words.RESERVE_QUEUE)
+        self._resource.append(queue_resource(self.loaded.environment, job.flavor))
+        made = reservation(item, number, self._base + dt.timedelta(seconds=self.now))
+        self._states.append(JobState(item=made, written=self._clock()))
+        self._waiting[number] = None
+        self._log.expect_created.add(number)
+        self.cluster.put(made)
+        return number
+
+    def _end_reservation(self, number: int) -> None:
+        self._waiting.pop(number, None)
+        self._finish(number)
+
+    def _until_moved(self) -> None:
+        """Wait until Kueue has taken up changed queues, which takes it about a second."""
+        until = self._clock() + LAST_WORD_SECONDS
+        while self._clock() < until:
+            self._settle()
+            time.sleep(POLL_SECONDS)
+
+    def _round_at(self) -> None:
+        if self._time.next == self.now:
+            self._round()
+
+    def _left(self, number: int) -> None:
+        self._time.ended.append(self._ran(number, self.now))
+
+    def _may_save(self) -> bool:
+        return super()._may_save() and not self._time.reserved
+
+    def _checkpoint(self, *, done: bool) -> Checkpoint:
+        return {**super()._checkpoint(done=done), "clock": self._time.text()}
+
+    def _restore(self, held: Checkpoint) -> None:
+        self._time.restore(held["clock"])
+        # Quotas as they were, before Kueue sees the work that has them.
+        self.now = self._time.next = held["now"]
+        self._round()
+        super()._restore(held)

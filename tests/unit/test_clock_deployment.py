@@ -1,0 +1,187 @@
+"""The clock in the cluster: what its Deployment is given, which of two copies works, and what its probes answer."""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+import urllib.request
+from email.utils import format_datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tenancy.catalog import vocabulary as words
+from tenancy.catalog.exporters import CLOCK_LAST_ROUND
+from tenancy.clock.controller import ClockRefused, end_reservations
+from tenancy.clock.health import LATE_SECONDS, Health
+from tenancy.clock.lease import SECONDS, Lease
+from tenancy.kube.objects import Object
+from tenancy.live.api import Response
+from tenancy.planning import make_plan
+from tenancy.validation import Loaded, SpecError, load, on_lab
+from tests.conftest import SpecFolder
+from tests.spec_cases import ENV
+
+ROOT = Path(__file__).parents[2]
+IMAGE = f"registry.bank.example/platform/tenancy@sha256:{'0' * 64}"
+ON = f"queues: {{clock: true, clock-image: '{IMAGE}'}}\n"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/tenancy-system/leases"
+NOW = dt.datetime(2026, 11, 23, 12, tzinfo=dt.UTC)
+
+
+def made(loaded: Loaded) -> dict[tuple[str, str], Object]:
+    plan = make_plan(loaded.environment, loaded.tenants)
+    return {(o["kind"], o["metadata"]["name"]): o for o in plan.objects() if "tenancy-clock" in o["metadata"]["name"]}
+
+
+@pytest.fixture
+def loaded(spec: SpecFolder) -> Loaded:
+    spec.add(ENV, ON + "metrics: {collector: existing}\n")
+    return spec.load()
+
+
+def test_it_is_made_where_the_environment_names_an_image_and_not_on_the_lab(loaded: Loaded) -> None:
+    mine = {"ConfigMap", "Deployment", "PodDisruptionBudget", "Service", "NetworkPolicy", "ServiceMonitor"}
+    assert {kind for kind, _ in made(loaded)} >= mine
+    assert {kind for kind, _ in made(on_lab(loaded))}.isdisjoint(mine)
+
+
+def test_an_image_is_named_by_digest_and_only_with_a_clock(spec: SpecFolder) -> None:
+    spec.add(ENV, ON.replace("clock: true, ", ""))
+    with pytest.raises(SpecError, match="the image runs the clock"):
+        spec.load()
+    spec.edit(ENV, ON.replace("clock: true, ", ""), ON.replace("@sha256", ":1#"))
+    with pytest.raises(SpecError, match="an image by digest"):
+        spec.load()
+
+
+def test_its_pods_are_as_pod_security_restricted_asks(loaded: Loaded) -> None:
+    pod = made(loaded)["Deployment", words.CLOCK]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    locked = container["securityContext"]
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert (locked["runAsNonRoot"], locked["allowPrivilegeEscalation"]) == (True, False)
+    assert (locked["capabilities"], locked["readOnlyRootFilesystem"]) == ({"drop": ["ALL"]}, True)
+    assert container["resources"].keys() == {"requests", "limits"}
+    assert pod["serviceAccountName"] == words.CLOCK
+
+
+def as_mounted(files: Object, deployment: Object, folder: Path) -> Path:
+    """The folder of spec files as a pod of the Deployment has it."""
+    pod = deployment["spec"]["template"]["spec"]
+    path = folder / Path(pod["containers"][0]["volumeMounts"][0]["mountPath"]).name
+    for item in pod["volumes"][0]["configMap"]["items"]:
+        place = path / item["path"]
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(files["data"][item["key"]], "utf-8")
+    return path
+
+
+@pytest.mark.parametrize("stack", ["", "local", "bank", "regulated"])
+def test_its_files_make_the_same_plan(stack: str, spec: SpecFolder, tmp_path: Path) -> None:
+    folder = tmp_path / "given" / stack
+    if stack:
+        shutil.copytree(ROOT / "stacks" / stack, folder)
+    else:
+        folder = spec.load().folder
+    path = folder / ENV
+    text = path.read_text("utf-8")
+    path.write_text(text.replace("queues: {", ON[:-2] + ", ") if "queues: {" in text else text + ON, "utf-8")
+    given = load(folder)
+    objects = made(given)
+    files = as_mounted(
+        objects["ConfigMap", "tenancy-clock-files"], objects["Deployment", words.CLOCK], tmp_path / "mounted"
+    )
+    mounted = load(files)
+    assert mounted.environment == given.environment
+    plans = [make_plan(each.environment, each.tenants) for each in (given, mounted)]
+    assert list(plans[0].objects()) == list(plans[1].objects())
+    kubeconfig = yaml.safe_load((files / "kubeconfig").read_text("utf-8"))
+    assert kubeconfig["current-context"] == given.environment.cluster.context
+
+
+class Server:
+    """The Lease of an API server whose time a test sets."""
+
+    def __init__(self) -> None:
+        self.lease: Object | None = None
+        self.now = NOW
+        self.refuses = 0
+
+    def request(self, method: str, path: str, body: Any = None, **_: Any) -> Response:
+        assert path.startswith(LEASE)
+        headers = {"Date": format_datetime(self.now, usegmt=True)}
+        if self.refuses:
+            return Response(self.refuses, {"message": "no"}, headers)
+        if method == "GET":
+            return Response(200, self.lease, headers) if self.lease else Response(404, {}, headers)
+        version = self.lease["metadata"]["resourceVersion"] if self.lease else None
+        if body["metadata"].get("resourceVersion") != version:
+            return Response(409, {})
+        self.lease = {**body, "metadata": {**body["metadata"], "resourceVersion": str(int(version or 0) + 1)}}
+        return Response(200, self.lease)
+
+
+def test_one_copy_works_and_another_takes_over_when_it_is_silent() -> None:
+    server: Any = Server()
+    one, two = Lease(server, "one"), Lease(server, "two")
+    assert (one.hold(), two.hold(), one.hold()) == (True, False, True)
+    server.now += dt.timedelta(seconds=SECONDS)
+    assert not two.hold()
+    server.now += dt.timedelta(seconds=1)
+    assert (two.hold(), one.hold()) == (True, False)
+
+
+def test_of_two_copies_that_take_a_lease_at_once_one_has_it() -> None:
+    server: Any = Server()
+    one, two = Lease(server, "one"), Lease(server, "two")
+    inner = server.request
+
+    def overtaken(method: str, path: str, body: Any = None, **more: Any) -> Response:
+        if method == "POST":
+            server.request = inner
+            assert two.hold()
+        return inner(method, path, body, **more)
+
+    server.request = overtaken
+    assert not one.hold()
+    server.refuses = 403
+    with pytest.raises(ClockRefused, match="403"):
+        one.hold()
+
+
+def test_probes_and_metrics_say_what_the_process_does() -> None:
+    now = 1000.0
+    health = Health("small", lambda: now)
+    with health.serve("127.0.0.1", 0) as server:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/metrics") as answer:
+            assert CLOCK_LAST_ROUND + "{" not in answer.read().decode(), "a copy that waits has no last round"
+        health.done()
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/metrics") as answer:
+            assert f'{CLOCK_LAST_ROUND}{{environment="small"}} 1000.000\n' in answer.read().decode()
+        server.shutdown()
+    assert health.answer("/healthz")[0] == 200
+    now += LATE_SECONDS + 1
+    assert health.answer("/healthz")[0] == 503
+    health.attempt()
+    assert health.answer("/healthz")[0] == 200
+    assert health.answer("/")[0] == 404
+
+
+def test_its_pods_have_ended_before_reservations_are_deleted() -> None:
+    asked: list[str] = []
+
+    class Cluster:
+        def request(self, method: str, path: str, *_: Any, **__: Any) -> Response:
+            asked.append(f"{method} {path.partition('?')[0].rpartition('/')[2]}")
+            return Response(200, {})
+
+        def items(self, path: str) -> list[Object]:
+            asked.append(f"LIST {path.partition('?')[0].rpartition('/')[2]}")
+            return []
+
+    api: Any = Cluster()
+    end_reservations(api)
+    assert asked == ["GET tenancy-reserve", "DELETE tenancy-clock", "LIST pods", "LIST workloads"]
