@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     )
     from tenancy.schema.problems import Problem, SpecError
     from tenancy.schema.queues import QueueOrder, Queues, QueueState, Scheduler, SharingPreset
-    from tenancy.schema.rollout import Order, Rollout
+    from tenancy.schema.rollout import AlertGate, Order, Rollout
     from tenancy.schema.services import Services, Source
     from tenancy.schema.shares import Budget, GpuShare, WhenSpent
     from tenancy.schema.tenant import (
@@ -129,7 +129,7 @@ _HOMES = {
     ),
     "tenancy.schema.problems": ("Problem", "SpecError"),
     "tenancy.schema.queues": ("QueueOrder", "QueueState", "Queues", "Scheduler", "SharingPreset"),
-    "tenancy.schema.rollout": ("Order", "Rollout"),
+    "tenancy.schema.rollout": ("AlertGate", "Order", "Rollout"),
     "tenancy.schema.services": ("Services", "Source"),
     "tenancy.schema.shares": ("Budget", "GpuShare", "WhenSpent"),
     "tenancy.schema.tenant": (
@@ -222,6 +222,7 @@ __all__ = [  # noqa: RUF022 - by subject
     "Layout",
     "Leaving",
     "Market",
+    "AlertGate",
     "Order",
     "OverheadKey",
     "PodIdentity",

@@ -46,8 +46,37 @@ def run_waves(
 
 
 def red(fleet: Fleet) -> list[str]:
-    """What the gate finds: attacks that succeed, and queues that admit nothing."""
-    return [*_verified(fleet), *inactive_queues(fleet.driver.api, fleet.run.plan.environment)]
+    """What the gate finds: attacks that succeed, queues that admit nothing, and critical alerts."""
+    queues = inactive_queues(fleet.driver.api, fleet.run.plan.environment)
+    return [*_verified(fleet), *queues, *alerting(fleet)]
+
+
+def alerting(fleet: Fleet) -> Iterator[str]:
+    """Critical alerts of the environment, or why they are not known; none where no metrics are collected, or where
+    `rollout` ignores them."""
+    from tenancy.live.alerts import AlertsUnknown, firing
+    from tenancy.schema.metrics import Collector
+    from tenancy.schema.rollout import AlertGate
+
+    environment = fleet.loaded.environment
+    ignored = environment.rollout is not None and environment.rollout.alerts is AlertGate.IGNORED
+    if ignored or environment.metrics.collector is Collector.NONE:
+        return
+    try:
+        yield from firing(fleet.driver.api, environment.environment, _prometheus(fleet))
+    except AlertsUnknown as error:
+        yield f"{error}; to go on without alerts: `alerts: ignored` in rollout"
+
+
+def _prometheus(fleet: Fleet) -> str:
+    """Address of the environment's Prometheus: beside the lab's control plane in a lab."""
+    if fleet.run.plan.context == words.LAB_CONTEXT:
+        from tenancy.lab import ports
+        from tenancy.lab.layout import Lab
+
+        if port := ports.remembered(Lab.of(fleet.driver.root)).get("prometheus"):
+            return f"http://127.0.0.1:{port}"
+    return fleet.loaded.environment.metrics.address
 
 
 def inactive_queues(api: Api, environment: str) -> Iterator[str]:

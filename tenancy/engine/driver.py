@@ -18,7 +18,16 @@ from typing import Any
 from tenancy.catalog import vocabulary as words
 from tenancy.engine import cost_tags
 from tenancy.engine.changes import Outcome, is_access_binding, of_tenant, summary
-from tenancy.engine.recovery import Locked, dead_locks, end_orphans, is_settled, mend_backend, settled, stored
+from tenancy.engine.recovery import (
+    Locked,
+    dead_locks,
+    end_orphans,
+    is_settled,
+    mend_backend,
+    settled,
+    stack_names,
+    stored,
+)
 from tenancy.lab.layout import enter_lab, find_root
 from tenancy.live.api import Api, path_of
 from tenancy.live.drift import Drift, drift
@@ -201,16 +210,21 @@ class Driver:
 
     def stacks(self, environment: str) -> list[str]:
         """Existing stacks of the environment, its tenants' before its own."""
+        names = stack_names(_backend(), PROJECT)
+        if names is None:
+            names = self._listed(environment)
+        tenants = [name for name in names if name.startswith(words.derived_name(environment, ""))]
+        own = (environment, environment + CLUSTER_SUFFIX)
+        return [*tenants, *(name for name in own if name in names)]
+
+    def _listed(self, environment: str) -> list[str]:
         from pulumi import automation
 
         try:
             found = automation.LocalWorkspace(work_dir=str(self.root), pulumi_command=self.engine).list_stacks()
         except automation.CommandError as error:
             raise Failed(f"the stacks of {environment} cannot be listed: {_reason(error)}") from error
-        names = sorted(stack.name for stack in found)
-        tenants = [name for name in names if name.startswith(words.derived_name(environment, ""))]
-        own = (environment, environment + CLUSTER_SUFFIX)
-        return [*tenants, *(name for name in own if name in names)]
+        return sorted(stack.name for stack in found)
 
     def holds(self, name: str, resource: str) -> bool:
         """Whether there is a stack of that name with a resource of that logical name."""

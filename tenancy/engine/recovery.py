@@ -19,6 +19,9 @@ from tenancy.live.api import Api, path_of
 CLOCK_SLACK = 2.0
 """Seconds by which the boot time that the kernel tells may be off."""
 
+_STATE_ENDINGS = frozenset({"", ".gz", ".zst"})
+"""Of a state's file after `.json`; a backup and the attributes have others."""
+
 Row = tuple[int, int, str]
 """(process, its parent, its command line)"""
 
@@ -77,6 +80,19 @@ def is_settled(backend: str, project: str, stack: str) -> bool:
     """
     deployment = stored(backend, project, stack)
     return deployment is not None and not deployment.get("pending_operations")
+
+
+def stack_names(backend: str, project: str) -> list[str] | None:
+    """The project's stacks in a file backend, sorted; None where only the engine can tell: another backend, or one of
+    before stacks were sorted by projects.
+
+    The engine reads the whole state of every stack for its list, and keeps all of them in memory.
+    """
+    root = _root(backend)
+    if root is None or any((root / "stacks").glob("*.json*")):
+        return None
+    names = (path.name.partition(".json") for path in (root / "stacks" / project).glob("*.json*"))
+    return sorted(name for name, _, ending in names if ending in _STATE_ENDINGS)
 
 
 def stored(backend: str, project: str, stack: str) -> dict[str, Any] | None:

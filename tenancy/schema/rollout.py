@@ -20,6 +20,13 @@ class Order(StrEnum):
     DEPARTMENT = "department"  # one department after another, in the order of the file
 
 
+class AlertGate(StrEnum):
+    """What the gate between two waves does with critical alerts, where the environment collects metrics."""
+
+    REQUIRED = "required"  # a firing alert stops the rollout, and so does a Prometheus that does not answer
+    IGNORED = "ignored"  # Prometheus is not asked
+
+
 class Rollout(Spec):
     """Waves in which a new version of the program reaches the stacks of tenants, with a gate before each."""
 
@@ -34,4 +41,10 @@ class Rollout(Spec):
     pause: _Minutes = Field(
         default=5,
         description="Time between the end of a wave and the gate before the next, minutes. Default: 5.",
+    )
+    alerts: AlertGate = Field(
+        default=AlertGate.REQUIRED,
+        description="Whether a critical alert of the environment stops the rollout, where metrics are collected. With "
+        "required, a Prometheus that does not answer stops it too: a fault that is not seen would reach all tenants. "
+        "Default: required.",
     )

@@ -463,6 +463,7 @@ class RolloutDict(TypedDict):
     wave_size: NotRequired[int]
     order: NotRequired[Literal['size', 'department']]
     pause: NotRequired[int]
+    alerts: NotRequired[Literal['required', 'ignored']]
 
 
 class SandboxDict(TypedDict):

@@ -273,3 +273,19 @@ def test_a_summary_counts_by_tenant() -> None:
         ResourceChange("platform", "delete", "c"),
     ]
     assert summary(Outcome(changes=changes, unchanged=4)) == "platform -1, fraud +1 ~1; 4 unchanged"
+
+
+def test_the_stacks_of_a_file_backend_are_listed_without_reading_them(tmp_path: Path) -> None:
+    folder = tmp_path / ".pulumi" / "stacks" / "gpu-tenancy"
+    folder.mkdir(parents=True)
+    for name in ("bank.json", "bank.json.bak", "bank.json.attrs", "bank--fraud.json.gz", "bank.cluster.json", "x.txt"):
+        (folder / name).write_text("not a state")
+    assert recovery.stack_names(tmp_path.as_uri(), "gpu-tenancy") == ["bank", "bank--fraud", "bank.cluster"]
+    assert recovery.stack_names(tmp_path.as_uri(), "other") == []
+
+
+def test_only_the_engine_lists_another_backend_or_one_without_projects(tmp_path: Path) -> None:
+    assert recovery.stack_names("s3://bucket/path", "gpu-tenancy") is None
+    (tmp_path / ".pulumi" / "stacks").mkdir(parents=True)
+    (tmp_path / ".pulumi" / "stacks" / "bank.json").write_text("{}")
+    assert recovery.stack_names(tmp_path.as_uri(), "gpu-tenancy") is None

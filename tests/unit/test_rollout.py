@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 
 from tenancy.cli import up_rollout
-from tenancy.cli.up_rollout import inactive_queues, run_waves
+from tenancy.cli.up_rollout import alerting, inactive_queues, run_waves
 from tenancy.engine.decide import Cause
 from tenancy.engine.digests import StackDigest
 from tenancy.engine.driver import Failed
 from tenancy.engine.rollout import Wave, in_waves, progress, waves
+from tenancy.live.alerts import AlertsUnknown, firing
+from tenancy.live.api import ApiUnreachable, Response
 from tenancy.planning.scope import StackScope
-from tenancy.schema.rollout import Order, Rollout
+from tenancy.schema.metrics import Collector
+from tenancy.schema.rollout import AlertGate, Order, Rollout
 from tenancy.validation import Loaded, SpecError, load
 
 ROOT = Path(__file__).parents[2]
@@ -191,3 +194,88 @@ def test_a_queue_that_kueue_does_not_serve_is_red_and_one_on_hold_is_not() -> No
     found = [queue("good", "True"), queue("bad", "False"), queue("held", "False", "Hold")]
     api: Any = SimpleNamespace(items=lambda *_, **__: found)
     assert list(inactive_queues(api, "bank")) == ["ClusterQueue bad is not active: references missing flavors"]
+
+
+# Alerts
+
+IN_CLUSTER = "http://prometheus-operated.monitoring.svc:9090"
+
+
+class Asked:
+    """An API server with a Prometheus behind it, and what it was asked for."""
+
+    def __init__(self, *alerts: dict[str, str], rules: bool = True, refused: int = 0, silent: bool = False) -> None:
+        self.alerts, self.rules, self.refused, self.silent = alerts, rules, refused, silent
+        self.paths: list[str] = []
+
+    def request(self, method: str, path: str) -> Response:
+        assert method == "GET"
+        self.paths.append(path)
+        if self.silent:
+            raise ApiUnreachable("the API server does not answer")
+        if self.refused:
+            return Response(self.refused, {"message": "no endpoints available"})
+        series: list[Any] = [{"metric": each} for each in self.alerts]
+        if "ALERTS" not in path:
+            series = [{"metric": {}}] if self.rules else []
+        return Response(200, {"status": "success", "data": {"result": series}})
+
+
+def found(asked: Any) -> list[str]:
+    return list(firing(asked, "bank", IN_CLUSTER))
+
+
+def test_a_critical_alert_that_fires_is_named_with_its_tenant() -> None:
+    asked = Asked({"alertname": "GuardMissing", "tenant": "platform"})
+    assert found(asked) == ["alert GuardMissing fires for platform"]
+    prefix = "/api/v1/namespaces/monitoring/services/http:prometheus-operated:9090/proxy/api/v1/query?query="
+    assert [path.startswith(prefix) for path in asked.paths] == [True, True], "it needs no other way into the cluster"
+    parts = ("severity%3D%22critical%22", "environment%3D%22bank%22", "BudgetSpent")
+    assert [part for part in parts if part not in asked.paths[-1]] == []
+
+
+def test_without_alerts_it_is_green() -> None:
+    assert found(Asked()) == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        (Asked(rules=False), "does not evaluate the alert rules of bank"),
+        (Asked(refused=503), "no endpoints available"),
+        (Asked(silent=True), "the API server does not answer"),
+    ],
+)
+def test_a_prometheus_that_does_not_tell_is_not_taken_for_silence(asked: Asked, why: str) -> None:
+    with pytest.raises(AlertsUnknown, match=why):
+        found(asked)
+
+
+def test_an_address_outside_of_the_cluster_is_asked_directly() -> None:
+    asked: Any = Asked()
+    with pytest.raises(AlertsUnknown, match=r"http://127\.0\.0\.1:9/api/v1/query does not answer"):
+        list(firing(asked, "bank", "http://127.0.0.1:9"))
+    assert asked.paths == []
+
+
+@pytest.mark.parametrize(
+    ("collector", "gate", "red"),
+    [
+        (Collector.INSTALL, AlertGate.REQUIRED, True),
+        (Collector.INSTALL, AlertGate.IGNORED, False),
+        (Collector.NONE, AlertGate.REQUIRED, False),
+    ],
+)
+def test_no_answer_is_red_where_metrics_are_collected_unless_alerts_are_ignored(
+    bank: Loaded, collector: Collector, gate: AlertGate, red: bool
+) -> None:
+    metrics = bank.environment.metrics.model_copy(update={"collector": collector})
+    changed = {"metrics": metrics, "rollout": Rollout(alerts=gate)}
+    environment = bank.environment.model_copy(update=changed)
+    fleet: Any = SimpleNamespace(
+        loaded=replace(bank, environment=environment),
+        run=SimpleNamespace(plan=SimpleNamespace(context="bank")),
+        driver=SimpleNamespace(api=Asked(refused=503)),
+    )
+    problems = list(alerting(fleet))
+    assert ["`alerts: ignored` in rollout" in each for each in problems] == [True] * red
