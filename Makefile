@@ -61,7 +61,7 @@ claims: $(VENV)/ready ## write docs/claims.md: each claim and its proof
 side-by-side: $(VENV)/ready ## run the attacks on other ways to share a cluster, write docs/side-by-side.md
 	@$(BIN)/python -m scripts.side_by_side
 
-judged: $(VENV)/ready ## run other makers' tools on what is made here, write docs/judged.md
+judged: $(VENV)/ready ## run other makers' tools on what is made here and on a lab, write docs/judged.md
 	@$(BIN)/python -m judged
 
 FUZZ_RUNS ?= 5000
@@ -72,7 +72,7 @@ fuzz: $(VENV)/ready ## damage files of every foreign format, FUZZ_RUNS times eac
 reproducible: $(VENV)/ready ## build the wheel twice, in two folders, and compare the bytes
 	@$(BIN)/python -m judged.wheels
 
-sbom: $(VENV)/ready ## write build/sbom.json: the product's packages and their licences, as CycloneDX
+sbom: $(VENV)/ready ## write build/sbom.json and build/sbom-image.json: packages with licences, and the image, as CycloneDX
 	@$(BIN)/python -m judged.sbom
 
 lint: $(VENV)/ready
@@ -116,7 +116,8 @@ lock: ## resolve the dependencies again
 	$(LOCK) --all-extras pyproject.toml -o requirements/newest.txt
 	$(LOCK) -c requirements/lock.txt requirements/docs.in -o requirements/docs.txt
 	$(LOCK) requirements/go.in -o requirements/go.txt
-	$(foreach one,tools checkov oscal,$(LOCK) requirements/judges-$(one).in -o requirements/judges-$(one).txt;)
+	$(BIN)/python -m judged.ages
+	$(foreach one,tools checkov oscal prowler hardeneks,$(LOCK) requirements/judges-$(one).in -o requirements/judges-$(one).txt;)
 
 clean: down ## stop the lab and remove the Python environments
 	rm -rf $(VENV) $(VENV_NEWEST) site

@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from judged import ages
 from judged.homes import ROOT
 from judged.licences import plain
 
@@ -79,8 +80,10 @@ def versions(lock: str) -> Mapping[str, str]:
     return {plain(found["name"]): found["version"] for found in _PIN.finditer(lock)}
 
 
-def released(version: str) -> str:
-    """Day or month of the release where the version is a date, otherwise empty: no lock file has dates."""
+def released(name: str, version: str) -> str:
+    """Day of the release as the package index told it; or that in the version, if it is a date; or else empty."""
+    if told := ages.released(name, version):
+        return told
     if found := _EPOCH.match(version):
         return dt.datetime.fromtimestamp(int(found["seconds"]), dt.UTC).date().isoformat()
     if found := _CALENDAR.match(version):
@@ -103,9 +106,9 @@ def _page() -> Iterator[str]:
     yield "Written by `python -m judged.dependencies` (part of `make docs`) from the comments of `pyproject.toml` and"
     yield "the lock files. *Locked* is the version that the tests run with, in `requirements/lock.txt`; *newest* is the"
     yield "newest allowed version at the time of `make lock`, in `requirements/newest.txt` (`make test-newest`).\n"
-    yield "Lock files have hashes and no dates. *Released* is therefore filled only where the version itself is a date;"
-    yield "for the others, the date is in the package index (`upload-time` of a file) and needs network. The judges of"
-    yield "`make judged` are not dependencies of the product: their versions are on [their page](judged.md).\n"
+    yield "*Released* is the day on which the locked version was uploaded, as the package index told it on"
+    yield f"{ages.known()[0]} (`judged/released.yaml`, which `make lock` writes): lock files have no dates. The judges"
+    yield "of `make judged` are not dependencies of the product: their versions are on [their page](judged.md).\n"
     yield f"The lock file has {len(locked)} packages, the direct ones below and what they need; `make sbom` lists those"
     yield "that users install, with their licences."
     for purpose, title in PURPOSES.items():
@@ -121,7 +124,7 @@ def _page() -> Iterator[str]:
                     f"`{allowed}`",
                     version,
                     newest.get(one.name, "–"),
-                    released(version) or "–",
+                    released(one.name, version) or "–",
                     one.reason,
                 )
                 yield f"| {' | '.join(cells)} |"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from judged.program import Resource
+
 FILE = Path(__file__).parent / "faults.yaml"
+AWS_FILE = Path(__file__).parent / "faults_aws.yaml"
 TWIN = "good"
 """Name of the folder without a fault."""
 
@@ -87,6 +90,39 @@ class Fault:
     rules: tuple[str, ...]
     attack: str
     objects: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AwsFault:
+    """A fault of a resource on AWS, and the rules of which the policy pack reports one. The twin lacks `change`."""
+
+    name: str
+    rules: tuple[str, ...]
+    broken: Resource
+    twin: Resource
+
+
+def aws_rows() -> list[dict[str, Any]]:
+    """The rows of faults_aws.yaml."""
+    return yaml.safe_load(AWS_FILE.read_text("utf-8"))["faults"]
+
+
+def aws_faults(resources: Sequence[Resource]) -> tuple[AwsFault, ...]:
+    """Every fault, seeded into a copy of the first of the resources that is of its type."""
+    found = []
+    for row in aws_rows():
+        first = next(one for one in resources if one.kind == row["kind"])
+        broken, twin = f"fault-{row['name']}", f"twin-{row['name']}"
+        inputs = _merged(dict(first.inputs), row["change"])
+        found.append(
+            AwsFault(
+                row["name"],
+                tuple(row["rules"]),
+                Resource(first.kind, broken, inputs),
+                Resource(first.kind, twin, first.inputs),
+            )
+        )
+    return tuple(found)
 
 
 def good() -> list[dict[str, Any]]:

@@ -36,6 +36,15 @@ def environment(name: str) -> Path:
     return home / "bin"
 
 
+def pin(name: str, package: str) -> str:
+    """Version of a package in requirements/judges-NAME.txt."""
+    for line in (ROOT / "requirements" / f"judges-{name}.txt").read_text("utf-8").splitlines():
+        found, _, rest = line.partition("==")
+        if found == package:
+            return rest.split()[0]
+    raise KeyError(package)
+
+
 def built(name: str) -> Path:
     """A program of judged/modules/modules.toml. Raises SkippedJudge if it cannot be built."""
     return _tool(name, MODULES)
@@ -44,6 +53,14 @@ def built(name: str) -> Path:
 def shared(name: str) -> Path:
     """A program of tests/modules/modules.toml, which tests use too. Raises SkippedJudge if it cannot be built."""
     return _tool(name, ROOT / "tests" / "modules")
+
+
+def lab_tool(name: str) -> Path:
+    """A program or a folder of the lab's. Raises SkippedJudge if it cannot be had."""
+    try:
+        return tools.ensure(only=[name])[name]
+    except tools.ToolsError as error:
+        raise SkippedJudge(str(error).splitlines()[0]) from None
 
 
 def promtool() -> Path:

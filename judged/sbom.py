@@ -1,4 +1,4 @@
-"""The bill of materials of the product's environment, as CycloneDX 1.6: `make sbom`."""
+"""The bills of materials of the product's environment and of its image, as CycloneDX 1.6: `make sbom`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 
-from judged import homes, licences
+from judged import homes, image, licences
 from judged.homes import ROOT
 
 OUT = ROOT / "build" / "sbom.json"
@@ -29,6 +29,8 @@ def main() -> int:
     ]
     OUT.parent.mkdir(exist_ok=True)
     OUT.write_text(json.dumps(made, indent=1, sort_keys=True) + "\n", "utf-8")
+    count = image.write()
+    print(f"{image.OUT.relative_to(ROOT)}: {count} components; packages inside the base images are not listed")
     problems = list(licences.incompatible())
     print(f"{OUT.relative_to(ROOT)}: {len(made['components'])} packages, {len(problems)} licences to judge")
     for problem in problems:

@@ -336,6 +336,7 @@ def _document(*actions: str, on: str = "arn:aws:s3:::data/acme/*", **more: Any) 
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
 
 
+_CLOSED = dict.fromkeys(("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets"), True)
 _TAGS = {words.TENANT_TAG: "acme", **dict.fromkeys(words.COST_LABELS, "x")}
 _TRUST = role("x", _SUBJECT)["assumeRolePolicy"]
 _OWN_ROLE = on_aws(aws.ROLE, "owner", {"assumeRolePolicy": _TRUST, "tags": _TAGS})
@@ -1303,6 +1304,26 @@ MACHINE_CASES = (
         ("tags",),
         _TAGS,
     ),
+    _one(
+        "stor-10",
+        on_aws(aws.PUBLIC_ACCESS, "published", {**_CLOSED, "blockPublicPolicy": False}),
+        ("blockPublicPolicy",),
+        True,
+    ),
+    _one("stor-11", on_aws(aws.KEY, "lasting", {"enableKeyRotation": False}), ("enableKeyRotation",), True),
+    _one(
+        "img-04",
+        on_aws(aws.REPOSITORY, "moving", {"imageTagMutability": "MUTABLE"}),
+        ("imageTagMutability",),
+        "IMMUTABLE",
+    ),
+    _one(
+        "eks-04",
+        on_aws(aws.SECURITY_GROUP, "open", {"ingress": [{"cidrBlocks": ["0.0.0.0/0"]}]}),
+        ("ingress",),
+        [{"cidrBlocks": ["10.0.0.0/8"]}],
+    ),
+    _one("eks-04", on_aws(aws.INGRESS, "wide", {"cidrIpv6": "::/0"}), ("cidrIpv6",), "fd00::/8"),
     _one("stor-08", bucket("fleeting", forceDestroy=True), ("forceDestroy",), False),
     _one(
         "id-09",

@@ -33,6 +33,11 @@ BUCKET = "aws:s3/bucket:Bucket"
 ENCRYPTION = "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration"
 LOGS = "aws:cloudwatch/logGroup:LogGroup"
 VOLUME = "aws:ebs/volume:Volume"
+PUBLIC_ACCESS = "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock"
+KEY = "aws:kms/key:Key"
+REPOSITORY = "aws:ecr/repository:Repository"
+SECURITY_GROUP = "aws:ec2/securityGroup:SecurityGroup"
+INGRESS = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
 
 TEMPLATES = "templates"
 """Key of a node group among all resources: the launch templates that its inputs come from."""
@@ -66,6 +71,7 @@ _EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_S
 _BARS = frozenset({"NoSchedule", "NoExecute"})
 _RELEASE = re.compile(r"\d+\.\d+\.\d+-(20\d{6})")
 _OTHER_SYSTEMS = ("BOTTLEROCKET", "WINDOWS")
+_EVERYWHERE = frozenset({"0.0.0.0/0", "::/0", UNKNOWN})
 _EFA = frozenset({"efa", "efa-only"})
 
 
@@ -233,6 +239,40 @@ def _bucket(item: Object) -> Given:
     yield from _billed(item)
     if (given := item.get("forceDestroy")) not in {None, False, "false"}:
         yield "stor-08", f"forceDestroy {_or(given, 'false')}"
+
+
+def _public_access(item: Object) -> Given:
+    fields = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")
+    open_ = [name for name in fields if item.get(name) not in {True, "true"}]
+    if open_:
+        yield "stor-10", ", ".join(f"{name} {_or(item.get(name), 'false, the default')}" for name in open_)
+
+
+def _key(item: Object) -> Given:
+    # AWS rotates symmetric keys alone.
+    symmetric = item.get("customerMasterKeySpec") in {None, "SYMMETRIC_DEFAULT"}
+    if symmetric and (given := item.get("enableKeyRotation")) not in {True, "true"}:
+        yield "stor-11", f"enableKeyRotation {_or(given, 'false, the default')}"
+
+
+def _repository(item: Object) -> Given:
+    if not str(given := item.get("imageTagMutability")).startswith("IMMUTABLE"):
+        yield "img-04", f"imageTagMutability {_or(given, 'MUTABLE, the default')}"
+
+
+def _security_group(item: Object) -> Given:
+    for rule in many(item.get("ingress")):
+        yield from _from_everywhere([*many(at(rule, "cidrBlocks")), *many(at(rule, "ipv6CidrBlocks"))])
+
+
+def _ingress(item: Object) -> Given:
+    yield from _from_everywhere([item.get("cidrIpv4"), item.get("cidrIpv6")])
+
+
+def _from_everywhere(ranges: Iterable[Any]) -> Given:
+    """eks-04."""
+    if found := [str(one) for one in ranges if one in _EVERYWHERE]:
+        yield "eks-04", f"ingress from {', '.join(found)}"
 
 
 def _billed(item: Object) -> Given:
@@ -477,11 +517,16 @@ CHECKS: Mapping[str, Callable[[Object], Given]] = {
     BUCKET: _bucket,
     CLUSTER: _cluster,
     GROUP: _group,
+    INGRESS: _ingress,
+    KEY: _key,
     LOGS: _billed,
     POD_IDENTITY: _pod_identity,
     POLICY: _policy,
+    PUBLIC_ACCESS: _public_access,
+    REPOSITORY: _repository,
     ROLE: _role,
     ROLE_POLICY: _role_policy,
+    SECURITY_GROUP: _security_group,
     TEMPLATE: _template,
     VOLUME: _billed,
 }

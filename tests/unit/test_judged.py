@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
+import subprocess
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from judged import checklists, faults, parse, report, run, waivers
+from judged import checklists, faults, mtb, parse, report, run, waivers
 from judged.model import Finding, SkippedJudge, Verdict
 from judged.waivers import UnusableWaivers, Waiver, weigh
 from tenancy.cli import main
@@ -155,8 +156,82 @@ ERROR /x/bank/3.yaml did not validate for resource pod/a against version 1.36: n
 LINTED = {"comments": [{"code": 2086, "file": "s", "message": "m", "line": 1}]}
 ACTION = [{"kind": "expression", "filepath": "w.yaml", "message": "m", "line": 7}]
 TYPED = {"code": "arg-type", "file": "a.py", "message": "m", "line": 1, "severity": "error"}
+APPLIED = {
+    "summary": {"error": 0},
+    "results": [
+        {"policy": "pods", "rule": "a", "result": "pass", "resources": [], "message": ""},
+        {"policy": "pods", "rule": "b", "result": "skip", "resources": [], "message": ""},
+        {
+            "policy": "pods",
+            "rule": "autogen-c",
+            "result": "fail",
+            "resources": [{"kind": "Job", "namespace": "n", "name": "j"}],
+            "message": "m",
+        },
+    ],
+}
+CONFORMED = {
+    "resources": [
+        {"filename": "/x/bank/1.yaml", "status": "statusValid", "msg": ""},
+        {"filename": "/x/bank/2.yaml", "status": "statusInvalid", "msg": "no"},
+    ]
+}
+PROWLED: list[dict[str, Any]] = [
+    {"status_code": "PASS", "metadata": {"event_code": "rbac"}, "resources": [{"name": "r"}], "status_detail": ""},
+    {"status_code": "MANUAL", "metadata": {"event_code": "file"}, "resources": [{"name": "r"}], "status_detail": ""},
+    {
+        "status_code": "FAIL",
+        "metadata": {"event_code": "core"},
+        "resources": [{"name": "p", "namespace": "namespace: fraud--train"}],
+        "status_detail": "m",
+    },
+]
+HARDENED = {
+    "cluster_wide": {
+        "security": {
+            "iam": {
+                "Restrict wildcards.": [{"status": True, "resources": [""], "namespace": None}],
+                "Disable tokens.": [{"status": False, "resources": ["default"], "namespace": "a"}],
+            }
+        }
+    }
+}
+
+
+def behaved() -> Verdict:
+    """The benchmark's behaviours on a cluster that admits a pod whatever its imagePullPolicy."""
+    rows = checklists.read()["kubectl-mtb"].items
+    sent = [{"id": one, "refused": True, "twin_admitted": True} for row in rows for one in row.shown_by]
+    loaded = load(ROOT / "stacks" / "local")
+    limits = ("cpu", "memory", "requests.ephemeral-storage", "pods", "services", "secrets", "configmaps")
+    quotas = [
+        {
+            "metadata": {"namespace": tenant.namespace_name(part)},
+            "spec": {"hard": dict.fromkeys((*limits, "persistentvolumeclaims"), "1")},
+        }
+        for tenant in loaded.tenants
+        for part in tenant.namespaces
+    ]
+    answer = subprocess.CompletedProcess([], 0, json.dumps({"items": quotas}))
+    return mtb.verdict(sent, loaded, lambda *_: answer)
+
+
 ANSWERS: dict[str, tuple[Callable[[], Verdict], int, tuple[str, str]]] = {
     "checkov": (lambda: parse.checkov(json.dumps([CHECKOV]), "1", ""), 5, ("CKV_1", "bank/Pod.a.b")),
+    "checkov-aws": (
+        lambda: parse.checkov(json.dumps(CHECKOV), "1", "", "checkov-aws"),
+        5,
+        ("CKV_1", "bank/Pod.a.b"),
+    ),
+    "kyverno": (
+        lambda: parse.kyverno(f"Warning: old\n{json.dumps(APPLIED)}", "1", "", "bank"),
+        2,
+        ("pods/c", "bank/Job/n/j"),
+    ),
+    "kubeconform": (lambda: parse.kubeconform(json.dumps(CONFORMED), "1", ""), 2, ("invalid", "bank/2.yaml")),
+    "prowler": (lambda: parse.prowler(PROWLED, "1", ""), 2, ("core", "fraud--train/p")),
+    "hardeneks": (lambda: parse.hardeneks(HARDENED, "1", ""), 2, ("Disable tokens", "a/default")),
+    "kubectl-mtb": (behaved, 18, ("MTB-PL1-CC-DI-1", "fraud--train")),
     "kube-score": (lambda: parse.kube_score(json.dumps(SCORED), "1", ""), 2, ("bad", "Pod/v1/a/b")),
     "kubernetes-validate": (lambda: parse.kubernetes_validate(VALIDATED, "1", ""), 2, ("schema", "bank/3.yaml")),
     "promtool": (
@@ -198,6 +273,11 @@ def test_an_audit_that_looked_up_nothing_is_skipped_though_it_ends_well() -> Non
         parse.pip_audit(json.dumps(answer), "1", "")
 
 
+def test_a_policy_that_could_not_be_applied_is_an_error() -> None:
+    with pytest.raises(ValueError, match="2 rules could not be applied"):
+        parse.kyverno(json.dumps({"summary": {"error": 2}, "results": []}), "1", "", "")
+
+
 def test_a_package_that_an_audit_did_not_look_up_is_a_finding() -> None:
     answer = {"dependencies": [*AUDITED["dependencies"][1:], {"name": "c", "skip_reason": "not found"}]}
     (finding,) = parse.pip_audit(json.dumps(answer), "1", "").findings
@@ -231,12 +311,15 @@ def test_sarif_has_a_suppression_for_a_waived_finding_only() -> None:
 
 def test_the_page_names_skipped_judges_and_every_waiver() -> None:
     judged = weigh([verdict(FOUND), Verdict("gone", "–", "–", skipped="not here")], [waiver()], TODAY)
-    page = report.page(judged, checklists.read(), {"privileged": {"checkov": ["CKV_K8S_16"]}})
+    page = report.page(
+        judged, checklists.read(), {"privileged": {"checkov": ["CKV_K8S_16"]}}, {"movable-tags": ["CKV_AWS_51"]}
+    )
     for line in (
         "| fake | 1.0 | samples | 3 | 2 | 1 | 0 |",
         "| gone | not here |",
         "| fake | `F?` | `samples/*` | 1 | known | platform | 2026-11-24 |",
-        "| privileged | CKV_K8S_16 | – | pod-02 |",
+        "| privileged | CKV_K8S_16 | – | – | pod-02 |",
+        "| movable-tags | `aws:ecr/repository:Repository` | CKV_AWS_51 | img-04 |",
     ):
         assert line in page.splitlines()
 

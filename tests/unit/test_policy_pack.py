@@ -414,6 +414,11 @@ def test_types_are_those_of_the_sdk() -> None:
         pulumi_aws.s3.BucketServerSideEncryptionConfiguration,
         pulumi_aws.cloudwatch.LogGroup,
         pulumi_aws.ebs.Volume,
+        pulumi_aws.s3.BucketPublicAccessBlock,
+        pulumi_aws.kms.Key,
+        pulumi_aws.ecr.Repository,
+        pulumi_aws.ec2.SecurityGroup,
+        pulumi_aws.vpc.SecurityGroupIngressRule,
     )
     assert {kind.pulumi_type for kind in classes} == aws.KINDS
     assert pools.MIG_CONFIG == MIG_CONFIG

@@ -162,7 +162,15 @@ class ClusterNetwork(pulumi.ComponentResource):
             f"{name}-endpoints",
             vpc_id=self.vpc_id,
             description="HTTPS from the VPC to AWS services",
-            ingress=[{"protocol": "tcp", "from_port": 443, "to_port": 443, "cidr_blocks": ranges}],
+            ingress=[
+                {
+                    "description": "addresses of the VPC",
+                    "protocol": "tcp",
+                    "from_port": 443,
+                    "to_port": 443,
+                    "cidr_blocks": ranges,
+                }
+            ],
             egress=[],
             tags=self._tagged("endpoints"),
             opts=below,

@@ -283,7 +283,8 @@ def _deployment(upstream: str, chosen: dict[str, str], home: dict[str, Any]) -> 
         "serviceAccountName": VIEW,
         **home,
         "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}},
-        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+        # Images that name a user and no group run in the group of root.
+        "securityContext": {"runAsGroup": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": containers,
         "volumes": [{"name": "config", "configMap": {"name": VIEW}}],
     }

@@ -1,0 +1,142 @@
+"""Judges of a running cluster: a lab of their own, with the example environment `local` and its samples in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import yaml
+
+from judged import homes, mtb, parse
+from judged.homes import ROOT
+from judged.model import SkippedJudge, Verdict
+from tenancy.validation import load
+
+ENVIRONMENT = "local"
+ON = "a lab with samples"
+ASKS_AWS = (
+    *("check_endpoint_public_access", "check_aws_node_daemonset_service_account", "check_access_to_instance_profile"),
+    *("check_logs_are_enabled", "check_vpc_flow_logs", "deploy_workers_onto_private_subnets", "use_managed_nodegroups"),
+    *("make_sure_inspector_is_enabled", "use_immutable_tags_with_ecr", "check_eks_version"),
+    *("ensure_cluster_autoscaler_and_cluster_versions_match", "use_separate_iam_role_for_cluster_autoscaler"),
+    *("employ_least_privileged_access_cluster_autoscaler_role", "ensure_cluster_autoscaler_has_autodiscovery_mode"),
+    # Of the reader's own kubeconfig, not of the cluster.
+    "check_kubectl_compression",
+)
+"""Rules of hardeneks that ask AWS, or look at add-ons and node groups of EKS, which a lab does not have."""
+
+
+class LabOfJudges:
+    """A lab in `folder`, started when a judge first asks for it and deleted at the end."""
+
+    def __init__(self, folder: Path, wanted: bool) -> None:
+        self._folder = folder
+        self._wanted = wanted
+        self._started = False
+
+    def __enter__(self) -> LabOfJudges:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._started:
+            self._run("lab", "down")
+
+    @property
+    def home(self) -> Path:
+        """Folder for files that a judge writes."""
+        return self._folder
+
+    def kubeconfig(self) -> Path:
+        """The administrator's. Raises SkippedJudge if the lab does not start."""
+        if not self._wanted:
+            raise SkippedJudge("it asks a running cluster, and no lab was to be started (--no-lab)")
+        path = self._folder / "lab" / "admin.kubeconfig"
+        if not self._started:
+            self._started = True
+            self._run("lab", "up", ENVIRONMENT)
+            self._run("up", ENVIRONMENT)
+            done = self._kubectl("create", "--filename", self._folder / "objects" / f"samples-{ENVIRONMENT}")
+            if done.returncode:
+                raise SkippedJudge(f"the lab refused a sample: {done.stderr.strip().splitlines()[-1]}")
+        if not path.exists():
+            raise SkippedJudge("the lab did not start")
+        return path
+
+    def tenancy(self, *words: str) -> str:
+        """Standard output of a command of the product on the lab."""
+        self.kubeconfig()
+        return self._run(*words).stdout
+
+    def ask(self, *words: str | Path) -> subprocess.CompletedProcess[str]:
+        """A command of kubectl as the administrator."""
+        self.kubeconfig()
+        return self._kubectl(*words)
+
+    def _kubectl(self, *words: str | Path) -> subprocess.CompletedProcess[str]:
+        command = [homes.lab_tool("kubectl"), "--kubeconfig", self._folder / "lab" / "admin.kubeconfig", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    def _run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        env = {**os.environ, "GPU_TENANCY_LAB": str(self._folder / "lab")}
+        done = subprocess.run(
+            [sys.executable, "-m", "tenancy", *words], cwd=ROOT, env=env, capture_output=True, text=True, check=False
+        )
+        if done.returncode > 1 or (done.returncode and words[0] in ("lab", "up")):
+            raise SkippedJudge(f"`tenancy {' '.join(words)}`: {(done.stderr.strip().splitlines() or ['failed'])[-1]}")
+        return done
+
+
+def prowler(lab: LabOfJudges) -> Verdict:
+    """Its checks for Kubernetes: rights, and what pods may do."""
+    program, out = homes.environment("prowler") / "prowler", lab.home / "prowler"
+    words = ("--kubeconfig-file", lab.kubeconfig(), "--output-formats", "json-ocsf", "--output-directory", out)
+    text = homes.output(program, "kubernetes", *words, "--output-filename", "lab", "--no-banner", "--no-color")
+    answer = out / "lab.ocsf.json"
+    if not answer.exists():
+        raise SkippedJudge(f"it wrote no result: {(text.strip().splitlines() or ['no output'])[-1]}")
+    items = json.loads(answer.read_text("utf-8"))
+    return parse.prowler(items, homes.pin("prowler", "prowler"), ON)
+
+
+def hardeneks(lab: LabOfJudges) -> Verdict:
+    """The rules of its configuration that ask the API server alone."""
+    program = homes.environment("hardeneks") / "hardeneks"
+    own = next(program.parent.parent.glob("lib/python*/site-packages/hardeneks/config.yaml"))
+    config, answer = lab.home / "hardeneks.yaml", lab.home / "hardeneks.json"
+    config.write_text(yaml.safe_dump(without_aws(yaml.safe_load(own.read_text("utf-8")))), "utf-8")
+    # It reads the kubeconfig of the home folder alone.
+    home = lab.home / "hardeneks" / ".kube"
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "config").write_bytes(lab.kubeconfig().read_bytes())
+    words = ("--region", "eu-central-1", "--cluster", "lab", "--config", config, "--export-json", answer)
+    homes.output("env", f"HOME={home.parent}", f"KUBECONFIG={home / 'config'}", program, *words)
+    if not answer.exists():
+        raise SkippedJudge("it wrote no result")
+    return parse.hardeneks(json.loads(answer.read_text("utf-8")), homes.pin("hardeneks", "hardeneks"), ON)
+
+
+def without_aws(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration of hardeneks without the rules that ask AWS."""
+    rules = {
+        scope: {
+            pillar: {section: [name for name in names if name not in ASKS_AWS] for section, names in sections.items()}
+            for pillar, sections in pillars.items()
+        }
+        for scope, pillars in config["rules"].items()
+    }
+    return {**config, "rules": rules}
+
+
+def multi_tenancy(lab: LabOfJudges) -> Verdict:
+    """The behaviours of the Kubernetes multi-tenancy benchmark, as a tenant and with a twin for each refusal."""
+    results = json.loads(lab.tenancy("verify", ENVIRONMENT, "--lab", "--format", "json"))
+    loaded = load(ROOT / "stacks" / ENVIRONMENT)
+    return mtb.verdict(results, loaded, lab.ask)
