@@ -31,7 +31,7 @@ NOTEBOOKS = """\
 flavors:
 """
 FILES = {
-    "environment.yaml": town.ENVIRONMENT.replace("nodes: 8", "nodes: 4").replace("flavors:\n", NOTEBOOKS)
+    "environment.yaml": town.ENVIRONMENT.replace("nodes: 8", "nodes: 6").replace("flavors:\n", NOTEBOOKS)
     + "queues: {clock: true}\nmetrics: {collector: existing}\n",
     "tenants/desk.yaml": town.tenant("desk", "markets", "guaranteed: 16, sharing: strict", "notebooks"),
     "tenants/risk.yaml": town.tenant("risk", "risk", "guaranteed: 8", "production", WINDOW),
