@@ -110,6 +110,6 @@ def measure() -> str:
         f"| processor time of a round | {found.cpu:.2f} s: {part:.1%} of a core | {CORE:.0%} of a core | "
         f"{'yes' if part <= CORE else 'no'} |",
         f"| peak memory | {memory:.0f} MiB | {MEBIBYTES} MiB | {'yes' if memory <= MEBIBYTES else 'no'} |",
-        "| requests | 2 reads or lists of the record and three lists, 1 write of the record | – | – |",
+        "| requests | a read of the record, three lists, a write of the record | – | – |",
     ]
     return "\n".join(said)

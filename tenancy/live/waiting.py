@@ -32,6 +32,10 @@ BUDGET_SPENT = "BudgetSpent"
 GPU_IDLE = "GpuIdle"
 """Reason of the clock's Events on a Workload whose GPUs are idle."""
 
+_AGAIN = "To queue it again, delete it and make it anew."
+"""A StatefulSet that is scaled to 0 and back keeps its Workload, which stays suspended (v0.19.2
+`statefulset_reconciler.go`)."""
+
 
 class WorkNotFound(Exception):
     """There is no such work, or the user may not see it."""
@@ -77,23 +81,13 @@ def explain(api: Api, namespace: str, kind: str, name: str) -> Explanation:
     elif _holds(conditions, "Evicted") and not (found.get("spec") or {}).get("active", True):
         said = conditions["Evicted"]["message"]
         if by_clock := (found["metadata"].get("annotations") or {}).get(words.SUSPENDED):
-            return Explanation("evicted", f"{by_clock} {_again(answer.body)}", said, None)
+            return Explanation("evicted", f"{by_clock} {_AGAIN}", said, None)
         return Explanation("evicted", f"{evicted(conditions['Evicted'])} It does not come back by itself.", said, None)
     else:
         sentence = _budget(api, namespace, said) or waits(said)
     if _holds(conditions, "Evicted"):
         return Explanation("evicted", f"{evicted(conditions['Evicted'])} {sentence}", said, ahead)
     return Explanation("waits", sentence, said, ahead)
-
-
-def _again(work: Object) -> str:
-    """How a tenant queues suspended work again."""
-    if work["kind"] != "StatefulSet":
-        return "To queue it again, delete it and make it anew."
-    name, space = work["metadata"]["name"], work["metadata"]["namespace"]
-    replicas = (work.get("spec") or {}).get("replicas", 1)
-    command = f"kubectl scale statefulset {name} -n {space} --replicas"
-    return f"To queue it again: `{command}=0`, and when it has no pods, `{command}={replicas}`."
 
 
 def _budget(api: Api, namespace: str, said: str) -> str:

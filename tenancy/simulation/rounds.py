@@ -25,6 +25,8 @@ class ClockedRunner(Runner):
         """`start` is the instant at which the trace begins; all else as for a Runner."""
         super().__init__(*given)
         self._time = SimulatedClock(self.loaded, start)
+        self._keys: dict[int, str] = {}
+        """Number of a reservation's job -> key of what it reserves."""
         self._busy = 0
         """Time of the last submission or end that is known."""
 
@@ -70,7 +72,7 @@ class ClockedRunner(Runner):
         """Keys of spans all of whose reservations run."""
         holds: dict[str, bool] = {}
         for number in self._time.reserved.values():
-            key = self._item(number)["metadata"]["annotations"][KEY]
+            key = self._keys[number]
             holds[key] = holds.get(key, True) and self._states[number].started is not None
         return {key for key, every in holds.items() if every}
 
@@ -81,7 +83,8 @@ class ClockedRunner(Runner):
         self._queue.append(words.RESERVE_QUEUE)
         self._resource.append(queue_resource(self.loaded.environment, job.flavor))
         made = reservation(item, number, self._base + dt.timedelta(seconds=self.now))
-        self._states.append(JobState(item=made, written=self._clock()))
+        self._states.append(JobState(written=self._clock()))
+        self._keys[number] = item["metadata"]["annotations"][KEY]
         self._waiting[number] = None
         self._log.expect_created.add(number)
         self.cluster.put(made)

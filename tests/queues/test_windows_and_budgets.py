@@ -31,7 +31,7 @@ NOTEBOOKS = """\
 flavors:
 """
 FILES = {
-    "environment.yaml": town.ENVIRONMENT.replace("nodes: 8", "nodes: 4").replace("flavors:\n", NOTEBOOKS)
+    "environment.yaml": town.ENVIRONMENT.replace("nodes: 8", "nodes: 6").replace("flavors:\n", NOTEBOOKS)
     + "queues: {clock: true}\nmetrics: {collector: existing}\n",
     "tenants/desk.yaml": town.tenant("desk", "markets", "guaranteed: 16, sharing: strict", "notebooks"),
     "tenants/risk.yaml": town.tenant("risk", "risk", "guaranteed: 8", "production", WINDOW),
@@ -76,7 +76,6 @@ def notebook(scene: Scene, name: str) -> str:
     item = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name, "namespace": space}}
     answer = scene.ask("desk", {**item, "spec": spec})
     assert answer.ok, answer.message
-    until(lambda: running(scene, space, name), f"{name} runs")
     return space
 
 
@@ -84,17 +83,12 @@ def running(scene: Scene, space: str, name: str) -> bool:
     return any(pod["metadata"]["name"] == f"{name}-0" for pod in scene.pods(space))
 
 
-def scale(scene: Scene, space: str, name: str, replicas: int) -> None:
-    where = f"/apis/apps/v1/namespaces/{space}/statefulsets/{name}"
-    scene.change("desk", where, {"spec": {"replicas": replicas}})
-    until(lambda: scene.api.request("GET", where).body["status"].get("replicas") == replicas, "it is scaled")
-
-
 def test_an_idle_notebook_is_suspended_after_its_warnings_and_comes_back(scene: Scene) -> None:
     scene.clear()
     scene.api.request("DELETE", RECORD)
     space = notebook(scene, "idle")
     notebook(scene, "busy")
+    until(lambda: all(running(scene, space, name) for name in ("idle", "busy")), "both notebooks run")
     scene.submit("desk", "first", 8)
     scene.submit("desk", "second", 8)
     now = dt.datetime.now(dt.UTC)
@@ -120,10 +114,12 @@ def test_an_idle_notebook_is_suspended_after_its_warnings_and_comes_back(scene: 
     scene.until_runs(space, "first")
     said = scene.until_said(space, "idle", "It was suspended", "statefulset")
     assert "less than 5% of the time" in said
-    assert f"kubectl scale statefulset idle -n {space} --replicas=0" in said
+    assert said.endswith("delete it and make it anew.")
 
-    scale(scene, space, "idle", 0)
-    scale(scene, space, "idle", 1)
+    where = f"/apis/apps/v1/namespaces/{space}/statefulsets/idle"
+    assert scene.api.request("DELETE", where, None, scene.developer("desk")).ok
+    until(lambda: scene.api.request("GET", where).status == 404, "it is deleted")
+    notebook(scene, "idle")
     scene.until_said(space, "idle", "It waits for 8 more", "statefulset")
     assert scene.why(space, "idle", "statefulset").ahead == 1, "the job that was queued before it came back"
     for name in ("first", "second"):
