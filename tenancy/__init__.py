@@ -73,7 +73,7 @@ if TYPE_CHECKING:
         Storage,
         Tenant,
     )
-    from tenancy.schema.tiers import Claim, Container, Quota, Spread, SpreadOf, Tier
+    from tenancy.schema.tiers import Claim, Container, IdleAction, IdleRule, Quota, Spread, SpreadOf, Tier
     from tenancy.schema.typed import EnvironmentDict, TenantDict
     from tenancy.validation import Loaded, load, validate
 
@@ -142,7 +142,7 @@ _HOMES = {
         "Storage",
         "Tenant",
     ),
-    "tenancy.schema.tiers": ("Claim", "Container", "Quota", "Spread", "SpreadOf", "Tier"),
+    "tenancy.schema.tiers": ("Claim", "Container", "IdleAction", "IdleRule", "Quota", "Spread", "SpreadOf", "Tier"),
     "tenancy.schema.typed": ("EnvironmentDict", "TenantDict"),
     "tenancy.validation": ("Loaded", "load", "validate"),
 }
@@ -157,6 +157,8 @@ __all__ = [  # noqa: RUF022 - by subject
     "Department",
     "Platform",
     "Cluster",
+    "IdleAction",
+    "IdleRule",
     "Images",
     "Aws",
     "Network",
