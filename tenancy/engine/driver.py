@@ -27,6 +27,7 @@ from tenancy.engine.recovery import (
     settled,
     stack_names,
     stored,
+    torn_state,
 )
 from tenancy.lab.layout import enter_lab, find_root
 from tenancy.live.api import Api, path_of
@@ -114,6 +115,7 @@ class Driver:
 
         from tenancy.engine.command import UnselectedWorkspace
 
+        self._expect_state(name)
         workspace = UnselectedWorkspace(env_vars=self._told(), work_dir=str(self.root), pulumi_command=self.engine)
         try:
             if not exists:
@@ -142,6 +144,17 @@ class Driver:
         stack.info = lambda *_, **__: nothing
         return stack
 
+    def _expect_state(self, name: str) -> None:
+        """Failed if the stack's state cannot be read. It is not removed here: what it named on AWS would be made
+        twice."""
+        if torn := torn_state(_backend(), PROJECT, name):
+            raise Failed(
+                f"given stack {name}, whose state {torn} is empty or cut off; rule: the engine goes on from a whole "
+                f"state; change: free space on the disk, then restore the file from {torn.name}.bak or a backup; if "
+                "the stack has no resources on AWS, delete the file: the next run takes over the objects that it finds "
+                "on the cluster"
+            )
+
     def look_at(self, name: str) -> Any:
         """The stack, to be read; Failed if it does not exist."""
         return self._opened(name, to_run=False)
@@ -150,6 +163,7 @@ class Driver:
         """The stack; one that is to run is made if it does not exist, and its config says where it runs."""
         from pulumi import automation
 
+        self._expect_state(name)
         told = self._told() if to_run else None
         opening = automation.create_or_select_stack if to_run else automation.select_stack
         try:

@@ -95,6 +95,19 @@ def stack_names(backend: str, project: str) -> list[str] | None:
     return sorted(name for name, _, ending in names if ending in _STATE_ENDINGS)
 
 
+def torn_state(backend: str, project: str, stack: str) -> Path | None:
+    """The stack's file in a file backend, if it is empty or cut off: the disk was full when it was written first."""
+    root = _root(backend)
+    path = root / "stacks" / project / f"{stack}.json" if root else None
+    if path is None or not path.exists():
+        return None
+    try:
+        json.loads(path.read_text("utf-8"))
+    except ValueError:
+        return path
+    return None
+
+
 def stored(backend: str, project: str, stack: str) -> dict[str, Any] | None:
     """The deployment that a file backend has of the stack; None where only the engine can tell: another backend, or a
     state that is compressed, encrypted or not there."""

@@ -14,7 +14,7 @@ import pytest
 
 from tenancy.engine import recovery
 from tenancy.engine.changes import Outcome, ResourceChange, lost_namespaces, summary
-from tenancy.engine.driver import SILENT, _reason
+from tenancy.engine.driver import SILENT, Driver, Failed, _reason
 from tenancy.engine.recovery import Locked, dead_locks, end_orphans, is_settled, mend_backend, settled
 from tenancy.live.api import Api, Response
 from tenancy.planning import Plan
@@ -289,3 +289,26 @@ def test_only_the_engine_lists_another_backend_or_one_without_projects(tmp_path:
     (tmp_path / ".pulumi" / "stacks").mkdir(parents=True)
     (tmp_path / ".pulumi" / "stacks" / "bank.json").write_text("{}")
     assert recovery.stack_names(tmp_path.as_uri(), "gpu-tenancy") is None
+
+
+@pytest.mark.parametrize(("text", "torn"), [("", True), ('{"checkpoint": {"la', True), ("{}", False), (None, False)])
+def test_a_state_that_a_full_disk_cut_off_is_named_and_left(tmp_path: Path, text: str | None, torn: bool) -> None:
+    folder = tmp_path / ".pulumi" / "stacks" / "gpu-tenancy"
+    folder.mkdir(parents=True)
+    path = folder / "bank--fraud.json"
+    if text is not None:
+        path.write_text(text)
+    assert recovery.torn_state(tmp_path.as_uri(), "gpu-tenancy", "bank--fraud") == (path if torn else None)
+    assert path.exists() == (text is not None)
+    assert recovery.torn_state("s3://bucket/path", "gpu-tenancy", "bank--fraud") is None
+
+
+def test_a_stack_with_such_a_state_fails_with_the_ways_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / ".pulumi" / "stacks" / "gpu-tenancy"
+    folder.mkdir(parents=True)
+    (folder / "bank--fraud.json").write_text("")
+    monkeypatch.setenv("PULUMI_BACKEND_URL", tmp_path.as_uri())
+    driver = Driver(tmp_path, "bank", lambda _: None, engine=None)
+    for open_it in (lambda: driver.ready("bank--fraud", exists=True), lambda: driver.look_at("bank--fraud")):
+        with pytest.raises(Failed, match=r"bank--fraud\.json is empty or cut off; rule: .*; change: free space"):
+            open_it()
