@@ -336,6 +336,7 @@ def _document(*actions: str, on: str = "arn:aws:s3:::data/acme/*", **more: Any) 
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
 
 
+_SSH = {"protocol": "tcp", "fromPort": 22, "toPort": 22}
 _CLOSED = dict.fromkeys(("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets"), True)
 _TAGS = {words.TENANT_TAG: "acme", **dict.fromkeys(words.COST_LABELS, "x")}
 _TRUST = role("x", _SUBJECT)["assumeRolePolicy"]
@@ -1306,7 +1307,7 @@ MACHINE_CASES = (
     ),
     _one(
         "stor-10",
-        on_aws(aws.PUBLIC_ACCESS, "published", {**_CLOSED, "blockPublicPolicy": False}),
+        on_aws(aws.PUBLIC_ACCESS, "published", {"bucket": "b", **_CLOSED, "blockPublicPolicy": False}),
         ("blockPublicPolicy",),
         True,
     ),
@@ -1319,11 +1320,16 @@ MACHINE_CASES = (
     ),
     _one(
         "eks-04",
-        on_aws(aws.SECURITY_GROUP, "open", {"ingress": [{"cidrBlocks": ["0.0.0.0/0"]}]}),
+        on_aws(aws.SECURITY_GROUP, "open", {"ingress": [{**_SSH, "cidrBlocks": ["0.0.0.0/0"]}]}),
         ("ingress",),
-        [{"cidrBlocks": ["10.0.0.0/8"]}],
+        [{**_SSH, "cidrBlocks": ["10.0.0.0/8"]}],
     ),
-    _one("eks-04", on_aws(aws.INGRESS, "wide", {"cidrIpv6": "::/0"}), ("cidrIpv6",), "fd00::/8"),
+    _one(
+        "eks-04",
+        on_aws(aws.INGRESS, "wide", {"securityGroupId": "sg-0a", "ipProtocol": "-1", "cidrIpv6": "::/0"}),
+        ("cidrIpv6",),
+        "fd00::/8",
+    ),
     _one("stor-08", bucket("fleeting", forceDestroy=True), ("forceDestroy",), False),
     _one(
         "id-09",

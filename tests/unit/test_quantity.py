@@ -174,7 +174,15 @@ NO_QUANTITY: Mapping[str, Mapping[str, str]] = {
         "float(pool.memory_gib)": "the catalogue's number",
         "float(pool.vcpu)": "the catalogue's number",
     },
-    "tenancy/clock/usage.py": {"Decimal(3600 * MILLI)": "seconds", "int(n)": "the clock's own record"},
+    "tenancy/clock/idle.py": {
+        "float(series['value'][1])": "a sample of a metric",
+        "int(gpus)": "a number of GPUs, after the reader",
+    },
+    "tenancy/clock/usage.py": {
+        "Decimal(3600 * MILLI)": "seconds",
+        "int(n)": "the clock's own record",
+        "int(warned)": "the clock's own record",
+    },
     "tenancy/diff/previews.py": {"int(count)": "a number of nodes"},
     "tenancy/kube/pods.py": {"int(pods.count)": "a number of pods"},
     "tenancy/lab/metrics.py": {
@@ -203,6 +211,10 @@ NO_QUANTITY: Mapping[str, Mapping[str, str]] = {
     },
     "tenancy/planning/services.py": {"Decimal(kueue_memory(environment, tenants))": "bytes, computed"},
     "tenancy/prove/attacks/queues.py": {"int(most)": "seconds of an annotation"},
+    "tenancy/schema/tiers.py": {"int(self.below[:-1])": "a percentage"},
+    "tenancy/simulation/clocked.py": {
+        "float(units(resource['nominalQuota']))": "a number of GPUs, after the reader",
+    },
     "tenancy/simulation/objects.py": {"int(tail, 16)": "a part of a UID", "round(half_life)": "seconds"},
     "tenancy/validation/notes.py": {"int(whole / each)": "a ratio of two numbers that are read already"},
     "tenancy/validation/stored.py": {"int(STORE_BYTES * SHARE)": "bytes, computed"},
