@@ -313,6 +313,7 @@ def test_the_plain_engine_deletes_no_namespace_that_its_file_lost(project: Proje
     assert project.versions() == versions
 
 
+@pytest.mark.exhaustive
 def test_even_a_program_that_asks_nothing_deletes_no_namespace(project: Project) -> None:
     """Told by its variable that they go, it asks no more; what is protected in the state is left."""
     file = project.environment / "tenants" / "performance.yaml"

@@ -26,7 +26,9 @@ PLANNED = (
 OF_OTHERS = {
     "tenancy/diff/previews.py": "the engine's previews",
     "tenancy/simulation/cluster.py": "objects of the simulation's cluster",
+    "tenancy/simulation/clocked.py": "writes the clock's queues and reservations into the simulation's cluster",
     "tenancy/simulation/objects.py": "writes the plan's queues into the simulation's cluster",
+    "tenancy/simulation/rounds.py": "the clock's reservations, which are Workloads",
     "tenancy/simulation/runner.py": "Workloads as Kueue wrote them",
     "tenancy/simulation/workloads.py": "Workloads as Kueue wrote them",
 }
