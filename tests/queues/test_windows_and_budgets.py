@@ -90,7 +90,6 @@ def test_an_idle_notebook_is_suspended_after_its_warnings_and_comes_back(scene: 
     notebook(scene, "busy")
     until(lambda: all(running(scene, space, name) for name in ("idle", "busy")), "both notebooks run")
     scene.submit("desk", "first", 8)
-    scene.submit("desk", "second", 8)
     now = dt.datetime.now(dt.UTC)
     with prometheus_double() as double:
         double.idle(space, "idle-0", ("StatefulSet", "idle"), 8)
@@ -112,6 +111,10 @@ def test_an_idle_notebook_is_suspended_after_its_warnings_and_comes_back(scene: 
     until(lambda: not running(scene, space, "idle"), "its pod has ended")
     assert running(scene, space, "busy")
     scene.until_runs(space, "first")
+    # Kueue orders by the second of creation: with both waiting from the same second, either would start.
+    scene.submit("desk", "second", 8)
+    until(lambda: scene.workload(space, "second"), "it waits")
+    since = (scene.workload(space, "second") or {})["metadata"]["creationTimestamp"]
     said = scene.until_said(space, "idle", "It was suspended", "statefulset")
     assert "less than 5% of the time" in said
     assert said.endswith("delete it and make it anew.")
@@ -119,6 +122,7 @@ def test_an_idle_notebook_is_suspended_after_its_warnings_and_comes_back(scene: 
     where = f"/apis/apps/v1/namespaces/{space}/statefulsets/idle"
     assert scene.api.request("DELETE", where, None, scene.developer("desk")).ok
     until(lambda: scene.api.request("GET", where).status == 404, "it is deleted")
+    until(lambda: f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}" > since, "it comes back in a later second")
     notebook(scene, "idle")
     scene.until_said(space, "idle", "It waits for 8 more", "statefulset")
     assert scene.why(space, "idle", "statefulset").ahead == 1, "the job that was queued before it came back"
