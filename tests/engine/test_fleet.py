@@ -6,6 +6,7 @@ import json
 
 import pytest
 from engine_project import NEW_TENANT, Done, Project
+from fleet_project import make_fleet
 
 from tenancy.catalog import vocabulary as words
 
@@ -33,15 +34,7 @@ def up(project: Project, *more: str) -> Done:
 @pytest.fixture(scope="module")
 def first(project: Project) -> Done:
     """From nothing, three small tenants."""
-    for path in (project.environment / "tenants").iterdir():
-        path.unlink()
-    for name in TENANTS:
-        project.write(f"tenants/{name}.yaml", NEW_TENANT.format(name=name))
-    project.edit("environment.yaml", "    share: {time-slicing: 4}\n    tenants: [research]", "    tiers: [research]")
-    project.edit("environment.yaml", "{gpu: l4, share: time-slicing}", "{gpu: l4}")
-    project.edit("environment.yaml", "environment: local", "environment: local\nstacks: per-tenant")
-    settings = project.folder / "stacks" / "Pulumi.local.yaml"
-    settings.write_text(settings.read_text().replace("scope: all", "scope: platform"))
+    make_fleet(project, TENANTS)
     return up(project, "--parallel", "3")
 
 

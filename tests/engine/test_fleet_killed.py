@@ -1,0 +1,151 @@
+"""Tenants' stacks that run side by side, and whose run is ended at any moment: the next run goes on from there.
+
+`KILLS=40` asks at more moments.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import random
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from doors import open_doors, planned
+from engine_project import NEW_TENANT, Done, Project, children, until
+from fleet_project import assert_as_rendered, make_fleet
+
+TENANTS = ("credit", "fraud", "risk", "markets", "pricing", "voice")
+PLUGIN = "pulumi-resource-kubernetes"
+UP = (sys.executable, "-m", "tenancy", "up", "local", "--parallel", "3")
+PEOPLE = "  - {{group: {name}-leads, role: owner}}\n"
+EGRESS = "egress:\n  - {{cidr: 198.51.100.{octet}/32, port: 8443}}\n"
+KILLS = int(os.environ.get("KILLS", "12"))
+VICTIMS = ("driver", "engine", "provider", "server")
+LAST_REQUEST = 150
+"""Max requests after which a run is hit: a run of all tenants sends more."""
+
+
+def requests_since(project: Project, since: int) -> int:
+    with (project.lab.folder / "audit.log").open("rb") as file:
+        file.seek(since)
+        return file.read().count(b"\n")
+
+
+def hit(project: Project, victim: str, after: int) -> Done:
+    """A run that loses one of its processes after so many requests."""
+    since = project.audit_size()
+    process = project.start(*UP)
+    until(lambda: requests_since(project, since) > after or process.poll() is not None, "the run has begun", 120)
+    if victim == "driver":
+        os.kill(process.pid, signal.SIGKILL)
+    elif victim == "server":
+        project.kill_server()
+        project.mend_server()
+    else:
+        plugins = [pid for pid, command in project.engines().items() if PLUGIN in command]
+        for pid in sorted(plugins if victim == "provider" else children(process.pid))[-1:]:
+            os.kill(pid, signal.SIGKILL)
+    out, err = process.communicate(timeout=300)
+    assert "Traceback" not in err, err
+    # What a dead driver left at work ends by itself.
+    until(lambda: not any("up" in command.split() for command in project.engines().values()), "no engine runs", 120)
+    return Done(process.returncode, out, err, 0)
+
+
+def converges(project: Project) -> None:
+    done = project.run(*UP)
+    assert done.code == 0, done.text
+    assert_as_rendered(project)
+
+
+def edit_all(project: Project, number: int) -> None:
+    for name in TENANTS:
+        text = NEW_TENANT.format(name=name) + PEOPLE.format(name=name) + EGRESS.format(octet=number)
+        project.write(f"tenants/{name}.yaml", text)
+
+
+def spaces(project: Project) -> dict[str, str]:
+    """Namespaces with their UIDs: one that was made anew has another."""
+    return {
+        name: item["metadata"]["uid"] for (kind, _, name), item in project.objects().items() if kind == "namespaces"
+    }
+
+
+@pytest.fixture(scope="module")
+def fleet(project: Project, every_step: None) -> Project:
+    del every_step
+    make_fleet(project, TENANTS)
+    edit_all(project, 0)  # with every object that a later edit changes
+    return project
+
+
+def test_a_driver_killed_while_tenants_are_made_side_by_side_is_finished_by_the_next_run(fleet: Project) -> None:
+    since = fleet.audit_size()
+    process = fleet.start(*UP)
+    fleet.until_made("/api/v1/namespaces/credit--main")
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    until(lambda: not any("up" in command.split() for command in fleet.engines().values()), "no engine runs", 120)
+    made = spaces(fleet)
+    converges(fleet)
+    after = spaces(fleet)
+    assert {name: after[name] for name in made} == made, "no namespace was made anew"
+    assert open_doors(fleet, planned(fleet), since, set()) == []
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("number", range(KILLS))
+def test_a_run_of_all_tenants_killed_at_a_random_moment_is_finished_by_the_next_one(
+    fleet: Project, number: int
+) -> None:
+    chosen = random.Random(number)
+    victim = VICTIMS[number % len(VICTIMS)]
+    edit_all(fleet, number + 1)
+    fleet.write(f"tenants/extra{number}.yaml", NEW_TENANT.format(name=f"extra{number}"))
+    made, since, present = spaces(fleet), fleet.audit_size(), set(fleet.objects())
+    hit(fleet, victim, chosen.randrange(LAST_REQUEST))
+    converges(fleet)
+    after = spaces(fleet)
+    assert {name: after[name] for name in made} == made, "no namespace was made anew"
+    if victim != "server":  # its audit log has a gap
+        assert open_doors(fleet, planned(fleet), since, present) == []
+
+
+@pytest.mark.exhaustive
+def test_a_tenant_that_cannot_be_made_and_a_lock_of_another_machine_stop_no_other_tenant(fleet: Project) -> None:
+    foreign = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "foreign--main"}}
+    with fleet.api("admin") as api:
+        api.request("POST", "/api/v1/namespaces", foreign, "application/json")
+    edit_all(fleet, 201)
+    fleet.write("tenants/foreign.yaml", NEW_TENANT.format(name="foreign"))
+    lock = write_lock(fleet, "local--credit")
+    done = fleet.run(*UP, "--format", "json")
+    results = {each["stack"]: each for each in json.loads(done.out)}
+    assert done.code == 1
+    assert {name for name, each in results.items() if each["result"] == "failed"} == {"local--foreign", "local--credit"}
+    assert "elsewhere.example" in results["local--credit"]["error"]
+    assert results["local--risk"]["result"] == "updated"
+    assert "2 of" in done.err
+    again = fleet.run(*UP, "--format", "json")
+    ran = {each["stack"] for each in json.loads(again.out) if each["result"] != "unchanged"}
+    assert ran == {"local--foreign", "local--credit"}, "the others are done"
+    lock.unlink()
+    with fleet.api("admin") as api:
+        api.request("DELETE", "/api/v1/namespaces/foreign--main")
+    until(lambda: not fleet.exists("/api/v1/namespaces/foreign--main"), "the foreign namespace is gone")
+    converges(fleet)
+
+
+def write_lock(project: Project, stack: str) -> Path:
+    folder = project.lab.state / ".pulumi" / "locks" / "organization" / "gpu-tenancy" / stack
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = folder / "11111111-2222-3333-4444-555555555555.json"
+    made = dt.datetime.now(dt.UTC).isoformat()
+    lock.write_text(
+        json.dumps({"pid": 999_999_999, "username": "jane", "hostname": "elsewhere.example", "timestamp": made})
+    )
+    return lock
