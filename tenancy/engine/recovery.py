@@ -96,7 +96,7 @@ def stack_names(backend: str, project: str) -> list[str] | None:
 
 
 def torn_state(backend: str, project: str, stack: str) -> Path | None:
-    """The stack's file in a file backend, if it is empty or cut off: the disk was full when it was written first."""
+    """The stack's file in a file backend, if it is empty or cut off: the disk was full when it was written."""
     root = _root(backend)
     path = root / "stacks" / project / f"{stack}.json" if root else None
     if path is None or not path.exists():

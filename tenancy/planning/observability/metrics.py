@@ -23,7 +23,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.exporters import LABELS
 from tenancy.catalog.versions import COST_CHARTS, IMAGES
 from tenancy.kube.objects import Object
-from tenancy.planning.common.charts import SYSTEM_NODES, at_home
+from tenancy.planning.common import replicas
 from tenancy.planning.common.labels import manifest, platform_labels
 from tenancy.planning.kubernetes.namespaces import pod_security
 from tenancy.planning.observability.alerts import PLATFORM, rule_file
@@ -200,19 +200,14 @@ def _view(environment: Environment) -> Iterator[Object]:
     asks = {"apiVersion": "v1", "resource": "pods", "subresource": "log", "namespace": "{{ .Value }}"}
     config = {"authorization": {"rewrites": {"byQueryParameter": {"name": ASKED}}, "resourceAttributes": asks}}
     yield own("v1", "ConfigMap", {"data": {"config.yaml": yaml.safe_dump(config, sort_keys=False)}})
-    # On a cluster that this environment made every node has a taint. On any other the platform's nodes are unknown.
-    home = at_home(SYSTEM_NODES) if environment.builds_cluster else {}
+    home = replicas.home(environment)
     yield own("apps/v1", "Deployment", {"spec": _deployment(metrics.address, chosen, home)})
-    # Nodes are drained one by one; a pod that is broken anyway holds up no drain.
-    budget = {"maxUnavailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow", "selector": {"matchLabels": chosen}}
-    yield own("policy/v1", "PodDisruptionBudget", {"spec": budget})
+    yield own("policy/v1", "PodDisruptionBudget", {"spec": replicas.disruption_budget(chosen)})
     port = {"name": "https", "port": VIEW_PORT, "targetPort": "https"}
     yield own("v1", "Service", {"spec": {"selector": chosen, "ports": [port]}})
     # The containers behind the token check listen on the loopback address alone. Probes come from the pod's own node,
     # whose traffic a network policy does not stop.
-    entry = [{"ports": [{"protocol": "TCP", "port": VIEW_PORT}]}]
-    spec = {"podSelector": {"matchLabels": chosen}, "policyTypes": ["Ingress"], "ingress": entry}
-    yield own("networking.k8s.io/v1", "NetworkPolicy", {"spec": spec})
+    yield own("networking.k8s.io/v1", "NetworkPolicy", {"spec": replicas.ingress_on(chosen, VIEW_PORT)})
 
 
 def label_proxy_arguments(upstream: str, port: int) -> list[str]:
@@ -227,14 +222,7 @@ def label_proxy_arguments(upstream: str, port: int) -> list[str]:
 
 
 def _deployment(upstream: str, chosen: dict[str, str], home: dict[str, Any]) -> dict[str, Any]:
-    locked = {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "runAsNonRoot": True,
-        "runAsUser": 65532,
-        "runAsGroup": 65532,
-        "capabilities": {"drop": ["ALL"]},
-    }
+    locked = dict(replicas.LOCKED)
     small = {
         "requests": {"cpu": "20m", "memory": "32Mi", "ephemeral-storage": "64Mi"},
         # They write no file; the kubelet keeps five files of 10 MiB of a container's log.
@@ -276,13 +264,10 @@ def _deployment(upstream: str, chosen: dict[str, str], home: dict[str, Any]) -> 
             "resources": small,
         },
     ]
-    # Preferred, so that a cluster of one node runs both.
-    apart = {"labelSelector": {"matchLabels": chosen}, "topologyKey": "kubernetes.io/hostname"}
-    preferred = [{"weight": 100, "podAffinityTerm": apart}]
     pod = {
         "serviceAccountName": VIEW,
         **home,
-        "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}},
+        "affinity": replicas.apart(chosen),
         # Images that name a user and no group run in the group of root.
         "securityContext": {"runAsGroup": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": containers,

@@ -9,7 +9,7 @@ import yaml
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
-from tenancy.planning.common.charts import SYSTEM_NODES, at_home
+from tenancy.planning.common import replicas
 from tenancy.planning.common.labels import manifest, platform_labels
 from tenancy.schema.base import Spec
 from tenancy.schema.environment import Environment
@@ -33,16 +33,12 @@ def clock_deployment(environment: Environment, tenants: Sequence[Tenant]) -> tup
         return manifest(api, kind, name, labels, body, namespace=home)
 
     files = {"environment.yaml": _text(environment), **{f"{t.tenant}.tenant.yaml": _text(t) for t in tenants}}
-    entry = [{"ports": [{"protocol": "TCP", "port": PORT}]}]
-    ingress = {"podSelector": {"matchLabels": CHOSEN}, "policyTypes": ["Ingress"], "ingress": entry}
-    # Nodes are drained one by one; a pod that is broken anyway holds up no drain.
-    budget = {"maxUnavailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow", "selector": {"matchLabels": CHOSEN}}
     return (
         own("v1", "ConfigMap", {"data": {**files, "kubeconfig": _kubeconfig(environment.cluster.context)}}, FILES),
         own("apps/v1", "Deployment", {"spec": _deployment(environment, image, sorted(files))}),
-        own("policy/v1", "PodDisruptionBudget", {"spec": budget}),
+        own("policy/v1", "PodDisruptionBudget", {"spec": replicas.disruption_budget(CHOSEN)}),
         own("v1", "Service", {"spec": {"selector": CHOSEN, "ports": [{"name": "metrics", "port": PORT}]}}),
-        own("networking.k8s.io/v1", "NetworkPolicy", {"spec": ingress}),
+        own("networking.k8s.io/v1", "NetworkPolicy", {"spec": replicas.ingress_on(CHOSEN, PORT)}),
     )
 
 
@@ -81,14 +77,7 @@ def _deployment(environment: Environment, image: str, files: Sequence[str]) -> d
         "readinessProbe": {**probe, "failureThreshold": 1},
         "livenessProbe": {**probe, "failureThreshold": 3},
         "volumeMounts": [{"name": "files", "mountPath": folder, "readOnly": True}],
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "runAsNonRoot": True,
-            "runAsUser": 65532,
-            "runAsGroup": 65532,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": dict(replicas.LOCKED),
         "resources": {
             "requests": {"cpu": "50m", "memory": "200Mi", "ephemeral-storage": "64Mi"},
             "limits": {"cpu": "1", "memory": "512Mi", "ephemeral-storage": "128Mi"},
@@ -98,15 +87,11 @@ def _deployment(environment: Environment, image: str, files: Sequence[str]) -> d
         {"key": name, "path": f"tenants/{name.removesuffix('.tenant.yaml')}.yaml" if ".tenant." in name else name}
         for name in (*files, "kubeconfig")
     ]
-    # Preferred, so that a cluster of one node runs both.
-    apart = {"labelSelector": {"matchLabels": CHOSEN}, "topologyKey": "kubernetes.io/hostname"}
-    preferred = [{"weight": 100, "podAffinityTerm": apart}]
     pod = {
         "serviceAccountName": words.CLOCK,
         "automountServiceAccountToken": True,
-        # On a cluster that this environment made every node has a taint. On any other the platform's nodes are unknown.
-        **(at_home(SYSTEM_NODES) if environment.builds_cluster else {}),
-        "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}},
+        **replicas.home(environment),
+        "affinity": replicas.apart(CHOSEN),
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [container],
         "volumes": [{"name": "files", "configMap": {"name": FILES, "items": items}}],

@@ -1,0 +1,44 @@
+"""What the platform's own Deployments of several copies have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tenancy.planning.common.charts import SYSTEM_NODES, at_home
+from tenancy.schema.environment import Environment
+
+LOCKED: Mapping[str, Any] = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "runAsNonRoot": True,
+    "runAsUser": 65532,
+    "runAsGroup": 65532,
+    "capabilities": {"drop": ["ALL"]},
+}
+"""Security context of a container."""
+
+
+def disruption_budget(chosen: Mapping[str, str]) -> dict[str, Any]:
+    """Spec of a PodDisruptionBudget: nodes are drained one by one; a pod that is broken anyway holds up no drain."""
+    selector = {"matchLabels": dict(chosen)}
+    return {"maxUnavailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow", "selector": selector}
+
+
+def ingress_on(chosen: Mapping[str, str], port: int) -> dict[str, Any]:
+    """Spec of a NetworkPolicy that admits connections to one TCP port, and no others."""
+    entry = [{"ports": [{"protocol": "TCP", "port": port}]}]
+    return {"podSelector": {"matchLabels": dict(chosen)}, "policyTypes": ["Ingress"], "ingress": entry}
+
+
+def apart(chosen: Mapping[str, str]) -> dict[str, Any]:
+    """Affinity for copies on different nodes. It is preferred, so that a cluster of one node runs all."""
+    term = {"labelSelector": {"matchLabels": dict(chosen)}, "topologyKey": "kubernetes.io/hostname"}
+    preferred = [{"weight": 100, "podAffinityTerm": term}]
+    return {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+
+
+def home(environment: Environment) -> dict[str, Any]:
+    """Where they run: on a cluster that this environment made every node has a taint; on any other the platform's
+    nodes are unknown."""
+    return at_home(SYSTEM_NODES) if environment.builds_cluster else {}
