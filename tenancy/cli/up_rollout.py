@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tenancy.live.api import Api
     from tenancy.planning.scope import Stack
 
+NAMED = 5
+"""Stacks that a message names."""
 SHOWN = 12
 """Lines of a failed check that the message has."""
 
@@ -43,6 +45,47 @@ def run_waves(
         if broken := run_tenants(fleet, [stack for stack in stacks if stack[0] in wave.stacks], workers):
             raise Failed(_stopped(fleet, f"in {wave.name}", [f"stacks failed: {', '.join(broken)}"]))
     return failed
+
+
+def expect_former(fleet: Fleet, reach: Callable[[str], Api] | None = None) -> None:
+    """Failed if a stack would get a new version of the program that an environment of `rollout.after` does not run yet
+    on all of its stacks, or that cannot be asked. `reach` gives the API server of a context."""
+    from tenancy.engine.decide import Cause
+    from tenancy.engine.driver import Failed
+
+    rollout, name = fleet.loaded.environment.rollout, fleet.run.plan.environment
+    new = [stack for stack, causes in fleet.causes.items() if Cause.PROGRAM in causes and Cause.ASKED not in causes]
+    if not new or rollout is None or fleet.run.only_preview:
+        return
+    for former in rollout.after:
+        if problem := _unready(fleet, former, fleet.digests[new[0]].program, reach):
+            raise Failed(
+                f"given a new version for {name}, and {problem}; rule: {name} gets a version after "
+                f"{', '.join(rollout.after)} (rollout.after); change: `tenancy up {former}` first; nothing was changed"
+            )
+
+
+def _unready(fleet: Fleet, former: str, program: str, reach: Callable[[str], Api] | None) -> str:
+    """What keeps another environment from running the program on all of its stacks; empty if it does."""
+    from tenancy.engine import records
+    from tenancy.engine.rollout import behind
+    from tenancy.live.api import Api, ApiUnreachable
+    from tenancy.planning import make_plan
+    from tenancy.planning.scope import StackScope, stacks
+    from tenancy.validation import SpecError, load
+
+    try:
+        loaded = load(fleet.loaded.folder.parent / former)
+        plan = make_plan(loaded.environment, loaded.tenants)
+        kept = records.read((reach or Api)(plan.context))
+    except (SpecError, ApiUnreachable) as error:
+        return f"environment {former}, which cannot be asked: {str(error).splitlines()[0]}"
+    # A cluster's own stack has no record.
+    named = [name for name, scope, _ in stacks(plan, loaded.environment.stacks) if scope is not StackScope.CLUSTER]
+    old = behind(named, program, kept)
+    more = " …" if len(old) > NAMED else ""
+    shown = f"{', '.join(old[:NAMED])}{more}"
+    return f"environment {former}, where {len(old)} of {len(named)} stacks do not run it: {shown}" if old else ""
 
 
 def red(fleet: Fleet) -> list[str]:

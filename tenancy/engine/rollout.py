@@ -7,7 +7,7 @@ stacks, which say of which program each was last made. So a rollout that was end
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tenancy.catalog import vocabulary as words
@@ -72,6 +72,11 @@ def progress(
         WaveProgress(wave, tuple(n for n in wave.stacks if n in records and records[n].program == digests[n].program))
         for wave in planned
     ]
+
+
+def behind(stacks: Iterable[str], program: str, records: Mapping[str, StackDigest]) -> list[str]:
+    """Those of the stacks whose last successful run was not of that program, or that never had one."""
+    return [name for name in stacks if name not in records or records[name].program != program]
 
 
 def in_waves(planned: Sequence[Wave], causes: Mapping[str, Sequence[Cause]]) -> list[Wave]:

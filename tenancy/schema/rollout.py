@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tenancy.schema.base import Positive, Spec, TenantName, WholeNumber
+from tenancy.schema.base import Positive, Slug, Spec, TenantName, WholeNumber
 
 _Percent = Annotated[int, WholeNumber(0, 100)]
 _Minutes = Annotated[int, WholeNumber(0, 1440)]
@@ -30,6 +30,11 @@ class AlertGate(StrEnum):
 class Rollout(Spec):
     """Waves in which a new version of the program reaches the stacks of tenants, with a gate before each."""
 
+    after: tuple[Slug, ...] = Field(
+        default=(),
+        description="Environments of the same repository that have to run the new version first, by name: every stack "
+        "of theirs, by the records on their clusters. Default: none.",
+    )
     canary: tuple[TenantName, ...] = Field(default=(), description="Tenants of the first wave, by name. Default: none.")
     canary_share: _Percent = Field(
         default=0,

@@ -458,6 +458,7 @@ class ResourceUseDict(TypedDict):
 class RolloutDict(TypedDict):
     """Waves in which a new version of the program reaches the stacks of tenants, with a gate before each."""
 
+    after: NotRequired[Sequence[str]]
     canary: NotRequired[Sequence[str]]
     canary_share: NotRequired[int]
     wave_size: NotRequired[int]

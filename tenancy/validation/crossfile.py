@@ -61,6 +61,10 @@ def crossfile(environment: Environment, tenants: Sequence[Tenant], unread: Colle
     for i, tenant in enumerate(environment.rollout.canary if environment.rollout else ()):
         if tenant not in known:
             yield ENVIRONMENT, undeclared(("rollout", "canary", i), "tenant", tenant, known, "tenants/")
+    for i, former in enumerate(environment.rollout.after if environment.rollout else ()):
+        if former == environment.environment:
+            given, rule = "an environment that waits for itself", "another environment of the repository"
+            yield ENVIRONMENT, Mistake(("rollout", "after", i), given, rule, "drop it, or name another one")
     if not unread:
         for mistake in _strangers(environment, tenants):
             yield ENVIRONMENT, mistake

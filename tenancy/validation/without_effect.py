@@ -72,9 +72,9 @@ def _of_environment(environment: Environment, written: Environment, on_lab: bool
         for field in ("buckets", "file-access-points"):
             if getattr(environment, field.replace("-", "_")):
                 yield ENVIRONMENT, _idle((field,), f"{field} with aws.enabled: false", _off(field))
-    if written.rollout and written.stacks is Layout.ONE:
-        given = "rollout with stacks: one, where all tenants are in one stack"
-        yield ENVIRONMENT, _idle(("rollout",), given, "set stacks to per-tenant, or drop rollout")
+    if written.rollout and written.rollout.model_fields_set - {"after"} and written.stacks is Layout.ONE:
+        given = "waves of rollout with stacks: one, where all tenants are in one stack"
+        yield ENVIRONMENT, _idle(("rollout",), given, "set stacks to per-tenant, or keep `after` alone")
     if environment.aws.enabled and not environment.builds_cluster:
         yield from _of_existing(environment)
     aws = environment.aws

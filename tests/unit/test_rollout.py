@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tenancy.cli import up_rollout
-from tenancy.cli.up_rollout import alerting, inactive_queues, run_waves
+from tenancy.cli.up_rollout import alerting, expect_former, inactive_queues, run_waves
 from tenancy.engine.decide import Cause
 from tenancy.engine.digests import StackDigest
 from tenancy.engine.driver import Failed
@@ -106,6 +106,74 @@ def test_a_canary_that_is_no_tenant_is_refused_with_its_place(tmp_path: Path) ->
     with pytest.raises(SpecError, match="tenant 'fruad'") as raised:
         load(folder)
     assert "environment.yaml" in str(raised.value)
+
+
+def test_an_environment_does_not_wait_for_itself(tmp_path: Path) -> None:
+    folder = tmp_path / "local"
+    (folder / "tenants").mkdir(parents=True)
+    for path in (ROOT / "stacks" / "local" / "tenants").iterdir():
+        (folder / "tenants" / path.name).write_text(path.read_text("utf-8"), "utf-8")
+    text = (ROOT / "stacks" / "local" / "environment.yaml").read_text("utf-8")
+    (folder / "environment.yaml").write_text(f"{text}rollout: {{after: [dev, local]}}\n", "utf-8")
+    with pytest.raises(SpecError, match="an environment that waits for itself"):
+        load(folder)
+    (folder / "environment.yaml").write_text(f"{text}rollout: {{after: [dev]}}\n", "utf-8")
+    assert load(folder).environment.rollout == Rollout(after=("dev",))
+
+
+# Environments in order
+
+
+class Former:
+    """The environment `local` of the repository, for which another one waits, by what its cluster has recorded."""
+
+    def __init__(self, **recorded: str) -> None:
+        self.recorded = recorded
+
+    def request(self, *_: Any) -> Response:
+        items = [{"data": {"stack": s, "plan": "p", "program": at, "settings": "s"}} for s, at in self.recorded.items()]
+        return Response(200, {"items": items})
+
+
+def waiting(bank: Loaded, *causes: Cause, after: tuple[str, ...] = ("local",), preview: bool = False) -> Any:
+    environment = bank.environment.model_copy(update={"rollout": Rollout(after=after)})
+    return SimpleNamespace(
+        loaded=replace(bank, environment=environment, folder=ROOT / "stacks" / "bank"),
+        run=SimpleNamespace(plan=SimpleNamespace(environment="bank"), only_preview=preview),
+        causes={"bank": causes},
+        digests={"bank": NEW},
+    )
+
+
+def test_a_new_version_waits_for_the_environment_that_has_it_first(bank: Loaded) -> None:
+    asked: list[str] = []
+
+    def reach(context: str, **recorded: str) -> Any:
+        asked.append(context)
+        return Former(**recorded)
+
+    with pytest.raises(Failed, match=r"environment local, where 1 of 1 stacks do not run it: local; rule: bank gets"):
+        expect_former(waiting(bank, Cause.PROGRAM), lambda context: reach(context, local=OLD.program))
+    with pytest.raises(Failed, match=r"change: `tenancy up local` first; nothing was changed"):
+        expect_former(waiting(bank, Cause.PROGRAM), reach)
+    expect_former(waiting(bank, Cause.PROGRAM), lambda context: reach(context, local=NEW.program))
+    assert len(asked) == 3
+
+
+@pytest.mark.parametrize("causes", [(Cause.FILES,), (Cause.NEW,), (Cause.PROGRAM, Cause.ASKED), ()])
+def test_what_is_no_new_version_waits_for_no_environment(bank: Loaded, causes: tuple[Cause, ...]) -> None:
+    expect_former(waiting(bank, *causes), lambda _: pytest.fail("it is asked"))
+    expect_former(waiting(bank, Cause.PROGRAM, preview=True), lambda _: pytest.fail("a preview asks"))
+
+
+def test_an_environment_that_cannot_be_asked_is_not_taken_for_ready(bank: Loaded) -> None:
+    def silent(_: str) -> Any:
+        raise ApiUnreachable("the API server at https://dev does not answer")
+
+    with pytest.raises(Failed, match="environment local, which cannot be asked: the API server at https://dev"):
+        expect_former(waiting(bank, Cause.PROGRAM), silent)
+    with pytest.raises(Failed, match="environment none-such, which cannot be asked"):
+        expect_former(waiting(bank, Cause.PROGRAM, after=("none-such",)), silent)
 
 
 # The run
