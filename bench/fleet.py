@@ -39,45 +39,53 @@ CONTEXT = "gpu-tenancy-lab"
 
 # Runs in a process of its own, so that CPU time and peak memory are the command's and its engines' alone.
 _CHILD = """
-import json, resource, subprocess, sys, time
-start = time.perf_counter()
-done = subprocess.run(sys.argv[1:], capture_output=True, text=True)
-wall, used = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-if done.returncode:
-    sys.exit(done.stdout[-2000:] + done.stderr[-2000:])
-print(json.dumps([wall, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024]))
+import json, pathlib, re, resource, subprocess, sys, tempfile, time
+start, driver = time.perf_counter(), 0
+with tempfile.TemporaryFile("w+") as said:
+    child = subprocess.Popen(sys.argv[1:], stdout=said, stderr=said)
+    while child.poll() is None:
+        status = pathlib.Path(f"/proc/{child.pid}/status").read_text()
+        driver = max(driver, *map(int, re.findall(r"VmHWM:\\s+(\\d+)", status)), 0)
+        time.sleep(0.05)
+    wall, used = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    if child.returncode:
+        said.seek(0)
+        sys.exit(said.read()[-4000:])
+print(json.dumps([wall, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, driver / 1024]))
 """
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Wall time and CPU time, seconds; peak memory of one process, MiB."""
+    """Wall time and CPU time, seconds; peak memory of any one process, and of the command itself, MiB."""
 
     wall: float
     cpu: float
     peak: float
+    driver: float
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(self.wall + other.wall, self.cpu + other.cpu, max(self.peak, other.peak))
+        peaks = max(self.peak, other.peak), max(self.driver, other.driver)
+        return Cost(self.wall + other.wall, self.cpu + other.cpu, *peaks)
 
 
 def measure() -> str:
     """The rows of the section, as Markdown."""
-    with _project() as root:
+    with project() as root:
         return _rows(root, environ(root))
 
 
 def _rows(root: Path, env: Mapping[str, str]) -> str:
     def up(*more: str) -> Cost:
-        return _run(root, env, sys.executable, "-m", "tenancy", "up", NAME, *more)
+        return run(root, env, sys.executable, "-m", "tenancy", "up", NAME, *more)
 
-    _fleet(root, 1)
+    files_of_fleet(root, 1)
     up()
     one_same = up()
-    _edit(root, 0)
+    edit(root, 0)
     one_edit = up()
     # The way of a preview and an update for each stack, one after another.
-    _fleet(root, MADE)
+    files_of_fleet(root, MADE)
     up("--stack", NAME)
     former_new = _former(root, env, range(1, 1 + FORMER), new=True)
     former_same = _former(root, env, range(1, 1 + FORMER), new=False)
@@ -87,21 +95,21 @@ def _rows(root: Path, env: Mapping[str, str]) -> str:
     pack = root / "policy" / "PulumiPolicy.yaml"
     pack.write_text(pack.read_text("utf-8") + "# another version\n", "utf-8")
     program = up()
-    loaded = _fleet(root, LARGE)
+    loaded = files_of_fleet(root, LARGE)
     up("--stack", NAME)
     began = time.monotonic()
     count = _as_made(root, loaded)
     made = time.monotonic() - began
     many_same = up()
-    _edit(root, 5)
+    edit(root, 5)
     many_edit = up()
     old, fresh = former_new.cpu / FORMER, (serial.cpu + side.cpu) / 4
     return "\n".join(
         [
             f"Stacks per tenant, file backend, queues, the policy pack. Load when it ended: {os.getloadavg()[0]:.1f}.",
             "",
-            "| run | tenants | wall, s | CPU, s | peak memory of a process, MiB |",
-            "|---|---|---|---|---|",
+            "| run | tenants | wall, s | CPU, s | peak of `tenancy` itself, MiB | peak of any process, MiB |",
+            "|---|---|---|---|---|---|",
             _row("nothing changed", 1, one_same),
             _row("nothing changed", LARGE, many_same),
             _row("one tenant changed", 1, one_edit),
@@ -133,7 +141,7 @@ def _rows(root: Path, env: Mapping[str, str]) -> str:
 
 
 def _row(what: str, tenants: int, cost: Cost) -> str:
-    return f"| {what} | {tenants:,} | {cost.wall:.1f} | {cost.cpu:.1f} | {cost.peak:.0f} |"
+    return f"| {what} | {tenants:,} | {cost.wall:.1f} | {cost.cpu:.1f} | {cost.driver:.0f} | {cost.peak:.0f} |"
 
 
 def _stack(what: str, number: int, cost: Cost, base: float) -> str:
@@ -147,19 +155,19 @@ def _named(numbers: Sequence[int]) -> list[str]:
 
 
 def _former(root: Path, env: Mapping[str, str], numbers: Sequence[int], *, new: bool) -> Cost:
-    cost = Cost(0, 0, 0)
+    cost = Cost(0, 0, 0, 0)
     for number in numbers:
         stack = f"{NAME}--team-{number:04d}"
         if new:
-            cost += _run(root, env, "pulumi", "stack", "select", "--create", stack)
+            cost += run(root, env, "pulumi", "stack", "select", "--create", stack)
         common = ("--stack", stack, "--policy-pack", "policy")
         by_command = {**env, "GPU_TENANCY_UP": "true"}
-        cost += _run(root, by_command, "pulumi", "preview", *common)
-        cost += _run(root, by_command, "pulumi", "up", "--yes", "--skip-preview", *common)
+        cost += run(root, by_command, "pulumi", "preview", *common)
+        cost += run(root, by_command, "pulumi", "up", "--yes", "--skip-preview", *common)
     return cost
 
 
-def _run(root: Path, env: Mapping[str, str], *command: str) -> Cost:
+def run(root: Path, env: Mapping[str, str], *command: str) -> Cost:
     child = (sys.executable, "-c", _CHILD, *command)
     done = subprocess.run(child, cwd=root, env=dict(env), capture_output=True, text=True)
     if done.returncode:
@@ -168,10 +176,10 @@ def _run(root: Path, env: Mapping[str, str], *command: str) -> Cost:
 
 
 @contextmanager
-def _project() -> Generator[Path]:
+def project() -> Generator[Path]:
     """A copy of the program beside a lab of its own."""
     with program() as root:
-        loaded = _fleet(root, 1)
+        loaded = files_of_fleet(root, 1)
         chart = make_plan(loaded.environment, loaded.tenants).platform.queue_chart
         control_plane.up(
             root=root,
@@ -186,7 +194,7 @@ def _project() -> Generator[Path]:
             control_plane.down(root=root)
 
 
-def _fleet(root: Path, tenants: int) -> Loaded:
+def files_of_fleet(root: Path, tenants: int) -> Loaded:
     """The files of so many tenants."""
     folder = generate(root / "stacks" / NAME, tenants)
     path = folder / "environment.yaml"
@@ -197,7 +205,7 @@ def _fleet(root: Path, tenants: int) -> Loaded:
     return load(folder)
 
 
-def _edit(root: Path, number: int) -> None:
+def edit(root: Path, number: int) -> None:
     path = root / "stacks" / NAME / "tenants" / f"team-{number:04d}.yaml"
     path.write_text(path.read_text("utf-8").replace("198.51.100.", "203.0.113."), "utf-8")
 

@@ -1,0 +1,49 @@
+"""A whole fleet from nothing, each tenant's stack by the engine: an hour for a thousand tenants (BENCH_WHOLE)."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from bench.fleet import Cost, edit, files_of_fleet, project, run
+from tenancy.lab.layout import environ
+
+TENANTS = int(os.environ.get("BENCH_WHOLE", "1000"))
+EDITED = 5
+
+
+def measure() -> str:
+    """The rows of the section, as Markdown."""
+    with project() as root:
+        env = environ(root)
+
+        def up(*more: str) -> Cost:
+            return run(root, env, sys.executable, "-m", "tenancy", "up", "bench", *more)
+
+        files_of_fleet(root, TENANTS)
+        platform = up("--stack", "bench")
+        made = up()
+        same = up()
+        edit(root, EDITED)
+        edited = up()
+        states = root / ".lab" / "state" / ".pulumi" / "stacks" / "gpu-tenancy"
+        size = sum(path.stat().st_size for path in states.glob("*.json"))
+    rows = [
+        ("the platform's stack alone", platform),
+        (f"{TENANTS:,} tenants from nothing", made),
+        ("nothing changed", same),
+        ("one tenant changed", edited),
+    ]
+    return "\n".join(
+        [
+            f"{TENANTS:,} tenants, a stack for each, file backend, queues. Load when it ended: "
+            f"{os.getloadavg()[0]:.1f}.",
+            "",
+            "| run of `tenancy up` | wall, s | CPU, s | peak of `tenancy` itself, MiB | peak of any process, MiB |",
+            "|---|---:|---:|---:|---:|",
+            *(f"| {what} | {c.wall:.1f} | {c.cpu:.1f} | {c.driver:.0f} | {c.peak:.0f} |" for what, c in rows),
+            "",
+            f"A tenant from nothing: {made.wall / TENANTS:.2f} s of wall time, {made.cpu / TENANTS:.2f} s of CPU. All "
+            f"states are {size / 2**20:.0f} MiB.",
+        ]
+    )
