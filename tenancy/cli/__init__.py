@@ -24,6 +24,7 @@ COMMANDS = {
     "up": "Update the stacks that differ from the spec files or from the cluster.",
     "rollout": "Show how far a new version has reached the tenants.",
     "clock": "Keep windows, further shares and budgets of tenants.",
+    "move": "Move tenants between stacks after a change of `stacks`.",
     "down": "Remove an environment from its cluster.",
     "export": "Write what a tenant owns into a folder, before the tenant leaves.",
     "sample": "Print the smallest pod or job that a tenant may run.",

@@ -23,7 +23,9 @@ def command(environment: str, lab: bool, yes: bool) -> None:
     from tenancy.engine.driver import Driver, Failed
     from tenancy.lab.layout import LabError
     from tenancy.live.api import ApiUnreachable
-    from tenancy.planning.scope import CLUSTER_SUFFIX
+    from tenancy.live.removal import PATIENCE, RemovalTimeout
+    from tenancy.live.unrecorded import remove_all, unrecorded
+    from tenancy.planning.scope import CLUSTER_SUFFIX, names_of
 
     began = time.monotonic()
     loaded = load_or_exit(environment, lab=lab)
@@ -39,8 +41,11 @@ def command(environment: str, lab: bool, yes: bool) -> None:
         driver.api.items("/api/v1/namespaces?limit=1")
         stacks = [driver.select(stack) for stack in there]
         held = {stack.name: driver.resources(stack) for stack in stacks}
+        tenants = {stack.name: names_of(stack.name)[1] for stack in stacks if not held[stack.name]}
+        lost = {stack: unrecorded(driver.api, name, tenant) for stack, tenant in tenants.items() if tenant}
         names = [r["id"] for found in held.values() for r in found if r["type"] == words.NAMESPACE_TYPE]
-        if not any(held.values()):
+        names += [r.name for found in lost.values() for r in found if r.kind == "Namespace"]
+        if not any([*held.values(), *lost.values()]):
             click.echo(f"{name}: there is nothing to remove")
             return
         click.echo(f"{name}: namespaces on {driver.api.host} with all objects in them: {', '.join(sorted(names))}")
@@ -48,10 +53,12 @@ def command(environment: str, lab: bool, yes: bool) -> None:
             fail("nothing was changed")
         end_reservations(driver.api)
         for stack in stacks:
+            if found := lost.get(stack.name):
+                remove_all(driver.api, found, PATIENCE, click.echo)
             if held[stack.name]:
                 show(driver.destroy(stack))
             if stack.name != name:
                 driver.forget(stack)
-    except (ApiUnreachable, ClockRefused, Failed, LabError) as error:
+    except (ApiUnreachable, ClockRefused, Failed, LabError, RemovalTimeout) as error:
         fail(str(error))
     click.echo(f"{name}: removed in {time.monotonic() - began:.1f} s")

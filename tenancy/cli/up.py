@@ -17,7 +17,7 @@ from tenancy.cli.common import (
 )
 from tenancy.cli.up_fleet import decided, run_shared
 from tenancy.cli.up_report import Report
-from tenancy.cli.up_rollout import run_waves
+from tenancy.cli.up_rollout import expect_former, run_waves
 from tenancy.cli.up_stack import NothingToCompare, RemovableTenants, RunSettings, expect_cluster, remove_former
 from tenancy.validation import told
 
@@ -40,6 +40,11 @@ def _shard(_: click.Context, __: click.Parameter, given: str | None) -> tuple[in
 @environment_argument
 @lab_option
 @click.option("--preview", "only_preview", is_flag=True, help="Show what would change, and change nothing.")
+@click.option(
+    "--skip-preview",
+    is_flag=True,
+    help="Update the platform's stack without a preview, unless it has charts or resources on AWS, or a tenant leaves.",
+)
 @click.option("--refresh", is_flag=True, help="Refresh state from the cluster and AWS first, and revert drift.")
 @click.option("--stack", "chosen", multiple=True, metavar="STACK", help="Update only this stack of ENV; repeatable.")
 @click.option(
@@ -75,6 +80,7 @@ def command(
     environment: str,
     lab: bool,
     only_preview: bool,
+    skip_preview: bool,
     refresh: bool,
     chosen: tuple[str, ...],
     unnamed: tuple[str, ...],
@@ -107,11 +113,13 @@ def command(
 
     began = time.monotonic()
     failed: list[str] = []
+    if only_preview and skip_preview:
+        fail("given --preview and --skip-preview; rule: one of them; change: leave one out", BAD_INPUT)
     loaded = load_or_exit(environment, form, lab)
     tell(told(loaded))
     report = Report(form)
     plan = make_plan(loaded.environment, loaded.tenants)
-    run = RunSettings(plan, RemovableTenants.of(loaded, unnamed, timeout), only_preview, refresh)
+    run = RunSettings(plan, RemovableTenants.of(loaded, unnamed, timeout), only_preview, refresh, skip_preview)
     try:
         driver = Driver.of(loaded, report.say, run.leavers.by_hand)
         report.say(f"{plan.environment}: {len(plan.tenants)} tenants, {sum(1 for _ in plan.objects())} objects")
@@ -141,6 +149,7 @@ def command(
         fleet = decided(run, driver, report, loaded, here, chosen)
         for text in decisions(plan.environment, fleet.causes):
             report.say(text)
+        expect_former(fleet)
         tenants = [stack for stack in here if stack[1] is StackScope.TENANT]
         guarded = True
         for stack in here:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from tenancy.engine.decide import Cause
     from tenancy.engine.digests import StackDigest
     from tenancy.engine.driver import Driver
+    from tenancy.live.api import Api
+    from tenancy.planning.model import TenantPlan
     from tenancy.planning.scope import Stack
     from tenancy.validation import Loaded
 
@@ -108,12 +110,43 @@ def run_shared(fleet: Fleet, stack: Stack, pause: int) -> Outcome | None:
             report.say(f"note: {text}")
         if fleet.recorded:
             records.forget(driver.api, name)
-    opened = driver.select(name)
-    outcome = bring_up(run, driver, report, opened, drifted=fleet.selector(name, None), pause=60 * pause)
+    opened, drifted, outcome = driver.select(name), fleet.selector(name, None), None
+    why = _needs_preview(fleet, stack, driver.resources(opened)) if run.skip_preview else ""
+    if why:
+        report.say(f"{name}: previewed all the same: {why}")
+    if why is None:
+        refresh = run.refresh
+        if drifted:
+            refresh = put_back(driver, report, opened, drifted, only_preview=False).missing or refresh
+        report.show(name, driver.update(opened, refresh=refresh))
+    else:
+        outcome = bring_up(run, driver, report, opened, drifted=drifted, pause=60 * pause)
     if on_cluster:
         _record(fleet, report, name)
     report.ended(name, "previewed" if run.only_preview else "updated", time.monotonic() - began)
     return outcome
+
+
+def _needs_preview(fleet: Fleet, stack: Stack, resources: Sequence[Mapping[str, Any]]) -> str | None:
+    """Why the update of a stack that is no tenant's has to be previewed first; None if a preview would refuse nothing
+    that is not known before."""
+    from tenancy.engine.decide import needs_preview
+    from tenancy.engine.digests import has_program_config
+    from tenancy.planning.scope import StackScope, objects_of, select
+
+    _, scope, _ = stack
+    plan, leavers = fleet.run.plan, fleet.run.leavers
+    if scope is StackScope.CLUSTER or plan.account is not None:
+        return "it has resources on AWS"
+    if not fleet.standard or has_program_config(fleet.driver.root, stack):
+        return "its program, policy pack or config is not the library's own"
+    if leavers.by_file | leavers.by_hand:
+        return "a tenant leaves"
+    platform, tenants = select(plan, scope, None)
+    if platform and (platform.queue_chart or platform.metrics_charts or platform.services):
+        return "it has charts, whose objects no plan knows"
+    spaces = {item["metadata"]["name"] for item in objects_of(platform, tenants) if item["kind"] == "Namespace"}
+    return needs_preview(resources, {tenant.name for tenant in tenants}, spaces)
 
 
 def run_tenants(fleet: Fleet, stacks: Sequence[Stack], workers: int) -> list[str]:
@@ -194,24 +227,59 @@ def _run_tenant(fleet: Fleet, report: StackReport, stack: Stack, checked: bool) 
     drifted, refresh = fleet.selector(name, tenant), run.refresh
     if drifted and set(fleet.causes[name]) == {Cause.DRIFT}:
         found = put_back(driver, report, opened, drifted, run.only_preview)
-        held = [path_of(each["inputs"]) for each in driver.resources(opened) if "kind" in each["inputs"]]
-        if is_as_planned(found.drifted, map(path_of, part.objects()), held):
+        stored = [path_of(each["inputs"]) for each in driver.resources(opened) if "kind" in each["inputs"]]
+        if is_as_planned(found.drifted, map(path_of, part.objects()), stored):
             return
         drifted, refresh = None, found.missing or refresh
     if fleet.recorded:
         records.forget(driver.api, name)
+    held = driver.resources(opened) if name in fleet.existing else []
+    if not held and fleet.recorded and (name in fleet.existing or _stands(driver.api, part)):
+        _take_back(fleet, report, name, part)
     leaves = {part.name, *(space.name for space in part.namespaces)} & (run.leavers.by_file | run.leavers.by_hand)
     spaces = [space.name for space in part.namespaces]
-    own = fleet.standard and not has_program_config(driver.root, name)
+    own = fleet.standard and not has_program_config(driver.root, stack)
     direct = own and not run.only_preview and not leaves and not run.leavers.by_hand
-    if direct and needs_preview(driver.resources(opened) if name in fleet.existing else (), part.name, spaces) is None:
+    if direct and needs_preview(held, {part.name}, spaces) is None:
         if drifted:
             refresh = put_back(driver, report, opened, drifted, only_preview=False).missing or refresh
         program = _program(fleet, tenant or "")
-        report.show(name, driver.update(opened, refresh=refresh, program=program))
+        # Nothing on AWS, and no namespace of another owner, may depend on a state that a killed engine does not write.
+        first = not held and part.aws is None and not part.adopt
+        report.show(name, driver.update(opened, refresh=refresh, program=program, first=first))
     else:
         bring_up(run._replace(refresh=refresh), driver, report, opened, drifted=drifted)
     _record(fleet, report, name)
+
+
+def _stands(api: Api, part: TenantPlan) -> bool:
+    """Whether a namespace of the tenant is on the cluster already."""
+    from tenancy.live.api import path_of
+
+    return any(api.request("GET", path_of(space.namespace)).ok for space in part.namespaces)
+
+
+def _take_back(fleet: Fleet, report: Report, stack: str, part: TenantPlan) -> None:
+    """Remove what a run made whose state was never written or is lost, and that the files no longer have; the engine
+    takes over the rest. Failed if another stack has the tenant."""
+    from tenancy.engine.driver import Failed
+    from tenancy.live.api import path_of
+    from tenancy.live.removal import RemovalTimeout
+    from tenancy.live.unrecorded import remove_unplanned, unrecorded
+
+    api, shared = fleet.driver.api, fleet.run.plan.environment
+    if shared in fleet.existing and part.name in fleet.driver.components(shared):
+        raise Failed(
+            f"given stack {shared}, which has tenant {part.name}; rule: each object is in one stack; change: `tenancy "
+            f"move {shared}`; nothing was changed"
+        )
+    try:
+        found = unrecorded(api, fleet.run.plan.environment, part.name)
+        removed = remove_unplanned(api, found, {path_of(item) for item in part.objects()})
+    except RemovalTimeout as error:
+        raise Failed(f"stack {stack}: {error}") from error
+    for each in removed:
+        report.say(f"{stack}: removed {each}, which a run that was ended had made and the files no longer have")
 
 
 def _record(fleet: Fleet, report: Report, stack: str) -> None:

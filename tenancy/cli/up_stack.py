@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tenancy.cli.up_report import Report
     from tenancy.engine.changes import Outcome
     from tenancy.engine.driver import Driver
+    from tenancy.live.unrecorded import Unrecorded
     from tenancy.planning import Plan
     from tenancy.validation import Loaded
 
@@ -128,6 +129,19 @@ def _take_out(driver: Driver, report: Report, stack: Any, tenant: str, timeout: 
         raise Failed(f"stack {stack.name}: tenant {tenant} is not removed\n  {error}") from error
 
 
+def _take_out_unrecorded(driver: Driver, report: Report, stack: Any, found: Sequence[Unrecorded], timeout: int) -> None:
+    from tenancy.engine.driver import Failed
+    from tenancy.live.removal import RemovalTimeout
+    from tenancy.live.unrecorded import remove_all
+
+    if not found:
+        return
+    try:
+        remove_all(driver.api, found, timeout, lambda text: report.say(f"{stack.name}: {text}"))
+    except RemovalTimeout as error:
+        raise Failed(f"stack {stack.name}: its tenant is not removed\n  {error}") from error
+
+
 class RunSettings(NamedTuple):
     """What applies to all stacks of one run."""
 
@@ -135,6 +149,8 @@ class RunSettings(NamedTuple):
     leavers: RemovableTenants
     only_preview: bool
     refresh: bool
+    skip_preview: bool = False
+    """Whether the preview of a shared stack is left out where it would refuse nothing."""
 
 
 def bring_up(
@@ -145,7 +161,7 @@ def bring_up(
     from tenancy.engine.changes import lost_namespaces, without_file
     from tenancy.engine.driver import Failed
 
-    plan, leavers, only_preview, refresh = run
+    plan, leavers, only_preview, refresh, _ = run
     name = stack.name
     shared = plan.platform.data
     if name == plan.environment and plan.account and shared and shared.cost_tags:
@@ -165,8 +181,9 @@ def bring_up(
     if lost := lost_namespaces(planned, plan):
         raise Failed(
             f"given stack {name}, whose update would delete {', '.join(lost)} and all objects in it; rule: a namespace "
-            "in the spec files is never removed; change: if the resource was renamed or now belongs to another "
-            "stack, `pulumi state rename` or `pulumi state move` it; nothing was changed"
+            f"in the spec files is never removed; change: if `stacks` was changed, `tenancy move {plan.environment}`; "
+            "if the resource was renamed or belongs to another stack by now, `pulumi state rename` or `pulumi state "
+            "move` it; nothing was changed"
         )
     if only_preview:
         report.show(name, planned)
@@ -232,8 +249,9 @@ def remove_former(
     """Remove stacks of tenants without a file; raise Failed if a stack has a tenant that another stack would create."""
     from tenancy.engine import records
     from tenancy.engine.driver import Failed
+    from tenancy.live.unrecorded import unrecorded
 
-    plan, leavers, only_preview, _ = run
+    plan, leavers, only_preview, *_ = run
     for name in existing:
         if name in wanted:
             continue
@@ -243,18 +261,21 @@ def remove_former(
             if driver.resources(stack):
                 raise Failed(
                     f"given stack {name}, which has tenant {tenant}; rule: each object is in one stack; change: "
-                    f"`pulumi state move --source {name} --dest {plan.environment}` its resources, then "
-                    f"`pulumi stack rm {name}`; or set stacks: per-tenant in environment.yaml"
+                    f"`tenancy move {plan.environment}`, or set stacks: per-tenant in environment.yaml"
                 )
             continue
         stack = driver.select(name)
-        if driver.resources(stack) and tenant not in leavers.by_hand:
+        held = driver.resources(stack)
+        # A first run that was killed has left objects, and no state of them.
+        lost = [] if held else unrecorded(driver.api, plan.environment, tenant)
+        if (held or lost) and tenant not in leavers.by_hand:
             raise Failed(f"given stack {name}, whose tenant has no file; {_in_stages(tenant, plan.environment)}")
         if only_preview:
             report.say(f"{name}: its tenant has no file: the remaining resources would be removed")
         else:
             report.say(f"{name}: its tenant has no file: removing the remaining resources")
             _take_out(driver, report, stack, tenant, leavers.timeout)
+            _take_out_unrecorded(driver, report, stack, lost, leavers.timeout)
             report.show(name, driver.destroy(stack))
             driver.forget(stack)
             records.forget(driver.api, name)

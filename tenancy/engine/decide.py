@@ -114,14 +114,16 @@ def is_as_planned(reverted: int, planned: Iterable[str], stored: Collection[str]
     return reverted == 0 and set(planned) <= set(stored)
 
 
-def needs_preview(resources: Iterable[Mapping[str, Any]], tenant: str, namespaces: Collection[str]) -> str | None:
-    """Why an update of a tenant's own stack has to be previewed first, by the resources in its state; None if the
-    state and the plan tell all that the preview would refuse: another tenant's objects, and namespaces that the plan
-    has not."""
+def needs_preview(
+    resources: Iterable[Mapping[str, Any]], tenants: Collection[str], namespaces: Collection[str]
+) -> str | None:
+    """Why an update of a stack has to be previewed first, by the resources in its state; None if the state and the plan
+    tell all that the preview would refuse: objects of tenants that are not the stack's, and namespaces that the plan
+    lacks. What AWS would replace, only a preview tells."""
     for found in resources:
         metadata = (found.get("inputs") or {}).get("metadata") or {}
         holder = (metadata.get("labels") or {}).get(words.TENANT)
-        if holder not in {None, tenant}:
+        if holder is not None and holder not in tenants:
             return f"the state has an object of tenant {holder}"
         if found["type"] == words.NAMESPACE_TYPE and found.get("id") not in namespaces:
             return f"the state has namespace {found.get('id')}, which the plan has not"

@@ -22,7 +22,7 @@ import yaml
 import tenancy
 from tenancy.planning.model import Plan
 from tenancy.planning.outputs import tenant_outputs
-from tenancy.planning.scope import Stack, StackScope, select
+from tenancy.planning.scope import Stack, StackScope, names_of, select
 from tenancy.schema.environment import Environment
 from tenancy.schema.tenant import Tenant
 from tenancy.validation import Loaded
@@ -81,9 +81,15 @@ def of_settings(root: Path, stack: str, backend: str) -> str:
     return _digest((place, _config(root, stack)))
 
 
-def has_program_config(root: Path, stack: str) -> bool:
+def has_program_config(root: Path, stack: Stack) -> bool:
     """Whether the stack's config tells the program another environment, scope or tenant than the stack's name."""
-    return any(key.startswith("gpu-tenancy:") for key in _config(root, stack))
+    name, scope, tenant = stack
+    own = {"environment": names_of(name)[0], "scope": scope.value, "tenant": tenant}
+    given = {key.removeprefix(_OURS): value for key, value in _config(root, name).items() if key.startswith(_OURS)}
+    return any(own.get(key) != value for key, value in given.items())
+
+
+_OURS = "gpu-tenancy:"
 
 
 def _config(root: Path, stack: str) -> dict[str, Any]:

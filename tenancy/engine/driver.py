@@ -8,11 +8,12 @@ import re
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
@@ -28,6 +29,7 @@ from tenancy.engine.recovery import (
     stack_names,
     stored,
     torn_state,
+    writes_whole_states,
 )
 from tenancy.lab.layout import enter_lab, find_root
 from tenancy.live.api import Api, path_of
@@ -41,11 +43,14 @@ from tenancy.validation import ON_LAB, Loaded
 
 PROJECT = "gpu-tenancy"
 PACK = "policy"
+TENANT_TYPE = "gpu-tenancy:index:GpuTenant"
 OWN_TYPES = ("kubernetes:", "aws:")
 NO_ENGINE = (
     "given a PATH without `pulumi`; rule: stacks go through Pulumi's engine; change: for the lab `tenancy lab up`, for "
     "a cluster install Pulumi's CLI"
 )
+STATE_AT_END = MappingProxyType({"PULUMI_EXPERIMENTAL": "true", "PULUMI_SKIP_CHECKPOINTS": "true"})
+"""Variables with which the engine writes a stack's state once, at the end of a run."""
 SILENT = "the engine ended without output; run the command again, it goes on from there"
 
 
@@ -211,16 +216,19 @@ class Driver:
         *,
         refresh: bool,
         program: Callable[[], None] | None = None,
+        first: bool = False,
     ) -> Outcome:
         """Apply the changes, or only those of resources with these logical names.
 
         With `refresh` it first refreshes the state from the cluster and AWS. With `program` that function registers the
         resources in this process, instead of a process of the project's program. Stack rules of a pack run when
-        resources have been made: call it only after a preview, or if the pack's rules have passed on the plan.
+        resources have been made: call it only after a preview, or if the pack's rules have passed on the plan. With
+        `first` a backend that writes whole states gets one at the end of the run, not after each step: only for a
+        stack that has no resources, whose objects `unrecorded` finds on the cluster if the engine is killed.
         """
         targets = [f"**::{name}" for name in only]
         up = partial(stack.up, target=targets or None, refresh=refresh, program=program)
-        return self._run(stack, up, "update")
+        return self._run(stack, up, "update", told=STATE_AT_END if first and writes_whole_states(_backend()) else {})
 
     def stacks(self, environment: str) -> list[str]:
         """Existing stacks of the environment, its tenants' before its own."""
@@ -276,6 +284,37 @@ class Driver:
         """Resources of one tenant in the stack's state: the children of its component."""
         return of_tenant((stack.export_stack().deployment or {}).get("resources") or (), tenant)
 
+    def components(self, name: str) -> dict[str, str]:
+        """URNs of tenants' components in the state of an existing stack, by their tenants."""
+        deployment = stored(_backend(), PROJECT, name)
+        if deployment is None:
+            deployment = self.look_at(name).export_stack().deployment or {}
+        found = [each["urn"] for each in deployment.get("resources") or () if each["type"] == TENANT_TYPE]
+        return {urn.rpartition("::")[2]: urn for urn in found}
+
+    def move(self, source: str, target: str, urn: str) -> None:
+        """Move a component and all below it from one state to the other; Failed if the engine refuses."""
+        from pulumi import automation
+
+        try:
+            self.engine.run(
+                ["state", "move", "--source", source, "--dest", target, "--yes", urn], str(self.root), self._told()
+            )
+        except automation.CommandError as error:
+            raise Failed(f"given stack {source}, from which {urn} cannot be moved: {_reason(error)}") from error
+
+    def drop(self, name: str, urn: str) -> None:
+        """Take a component and all below it out of a state, because another state has them."""
+        stack = self.ready(name, exists=True)
+        exported = stack.export_stack()
+        resources = (exported.deployment or {}).get("resources") or ()
+        below = {urn}
+        for each in resources:  # a state lists parents first
+            if each.get("parent") in below:
+                below.add(each["urn"])
+        exported.deployment["resources"] = [each for each in resources if each["urn"] not in below]
+        stack.import_stack(exported)
+
     def shut(self, stack: Any, tenant: str) -> Outcome:
         """Delete only the tenant's access: bindings, accounts, and its identities on AWS."""
         targets = [found["urn"] for found in self.of_tenant(stack, tenant) if is_access_binding(found)]
@@ -310,15 +349,23 @@ class Driver:
                 stack.import_stack(exported)
 
     def forget(self, stack: Any) -> None:
-        """Remove an empty stack and its settings."""
+        """Remove a stack that has no resources of the cluster or of AWS, and its settings."""
         from pulumi import automation
 
+        emptied = not self.resources(stack)  # its provider may be left, which stands for nothing outside of the state
         try:
-            stack.workspace.remove_stack(stack.name)
+            stack.workspace.remove_stack(stack.name, force=emptied)
         except automation.CommandError as error:
             raise Failed(f"stack {stack.name}: {_reason(error)}") from error
 
-    def _run(self, stack: Any, action: Callable[..., Any], what: str, pack: bool = True) -> Outcome:
+    def _run(
+        self,
+        stack: Any,
+        action: Callable[..., Any],
+        what: str,
+        pack: bool = True,
+        told: Mapping[str, str] = MappingProxyType({}),
+    ) -> Outcome:
         from pulumi import automation
 
         outcome = Outcome()
@@ -326,7 +373,7 @@ class Driver:
         packs = {"policy_packs": [str(self.root / PACK)]} if pack else {}
         try:
             warnings.filterwarnings("ignore", "Error in event stream")  # it precedes the error that says why
-            with _scratch(stack.workspace):
+            with _scratch(stack.workspace, told):
                 action(on_event=outcome.listen, suppress_progress=True, color="never", **packs)
         except automation.CommandError as error:
             raise Failed(_why(stack.name, what, outcome, error)) from error
@@ -376,11 +423,12 @@ def _on_aws(resource: dict[str, Any]) -> bool:
 
 
 @contextmanager
-def _scratch(workspace: Any) -> Generator[None]:
-    """A folder for temporary files: the Kubernetes provider leaves a copy of the kubeconfig there at every run."""
+def _scratch(workspace: Any, told: Mapping[str, str]) -> Generator[None]:
+    """A folder for temporary files, and more variables, for one run: the Kubernetes provider leaves a copy of the
+    kubeconfig there each time."""
     with tempfile.TemporaryDirectory() as folder:
         before = workspace.env_vars
-        workspace.env_vars = {**before, "TMPDIR": folder}
+        workspace.env_vars = {**before, **told, "TMPDIR": folder}
         try:
             yield
         finally:

@@ -10,26 +10,33 @@ from tenancy.live.api import Api
 
 @dataclass(frozen=True, slots=True)
 class ResourceKind:
-    """A namespaced kind, in the version that its group prefers."""
+    """A kind, in the version that its group prefers."""
 
     version: str
     """Group and version, as an object's apiVersion says it."""
     kind: str
     plural: str
     verbs: tuple[str, ...]
+    namespaced: bool = True
 
     @property
     def group(self) -> str:
         """API group; empty for the core group."""
         return self.version.rpartition("/")[0]
 
-    def path(self, namespace: str, name: str = "") -> str:
-        """Path of the objects of a namespace, or of one object."""
+    def path(self, namespace: str = "", name: str = "") -> str:
+        """Path of the objects of a namespace, of those of the whole cluster, or of one object."""
         root = f"/apis/{self.version}" if self.group else f"/api/{self.version}"
-        return f"{root}/namespaces/{namespace}/{self.plural}{'/' + name if name else ''}"
+        return f"{root}{'/namespaces/' + namespace if namespace else ''}/{self.plural}{'/' + name if name else ''}"
 
 
 def namespaced(api: Api) -> tuple[tuple[ResourceKind, ...], tuple[str, ...]]:
+    """`listed`, of kinds whose objects are in namespaces."""
+    found, silent = listed(api)
+    return tuple(kind for kind in found if kind.namespaced), silent
+
+
+def listed(api: Api) -> tuple[tuple[ResourceKind, ...], tuple[str, ...]]:
     """Every kind that can be listed, and the API versions that did not answer: their APIService's server is down."""
     versions = ["v1", *(group["preferredVersion"]["groupVersion"] for group in _groups(api))]
     found: list[ResourceKind] = []
@@ -40,10 +47,12 @@ def namespaced(api: Api) -> tuple[tuple[ResourceKind, ...], tuple[str, ...]]:
             silent.append(version)
             continue
         found += [
-            ResourceKind(version, resource["kind"], resource["name"], tuple(resource["verbs"]))
+            ResourceKind(
+                version, resource["kind"], resource["name"], tuple(resource["verbs"]), bool(resource["namespaced"])
+            )
             for resource in answer.body.get("resources") or ()
             # A name with a slash is a part of another resource.
-            if resource["namespaced"] and "list" in resource["verbs"] and "/" not in resource["name"]
+            if "list" in resource["verbs"] and "/" not in resource["name"]
         ]
     return tuple(found), tuple(silent)
 

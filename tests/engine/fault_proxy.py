@@ -32,11 +32,12 @@ class Fault(StrEnum):
     CUT = "cut"  # the request never arrives
     LOST = "lost"  # it arrives, and its answer does not: the object is made and the engine does not know
     KILLED = "killed"  # likewise, and the engine is ended
+    EXPIRED = "401"  # from that write on every request is refused, as with a token that has expired
 
 
 @dataclass
 class Trap:
-    """Springs once, at the `at`-th write (from 1) to `resource`, or to whatever where none is named.
+    """Springs once (EXPIRED: for good), at the `at`-th write (from 1) to `resource`, or to any where none is named.
 
     `resource` is a kind's plural or an object's name.
     """
@@ -52,6 +53,8 @@ class Trap:
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def takes(self, method: str, path: str) -> bool:
+        if self.sprung and self.fault is Fault.EXPIRED:
+            return True
         if method not in WRITES or "dryRun=All" in path or path.startswith(ASKING):
             return False
         if self.resource and self.resource not in urlsplit(path).path.split("/")[-2:]:
@@ -98,7 +101,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self._body()
         trap = self._proxy.trap
         fault = trap.fault if trap and trap.takes(self.command, self.path) else None
-        if fault in {Fault.ERROR, Fault.BUSY, Fault.CONFLICT}:
+        if fault in {Fault.ERROR, Fault.BUSY, Fault.CONFLICT, Fault.EXPIRED}:
             self._refuse(int(fault))
             return
         if fault is Fault.CUT:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from doors import open_doors, planned
 from engine_project import NEW_TENANT, Done, Project, children, until
+from fault_proxy import Fault, Trap, in_front
 from fleet_project import assert_as_rendered, make_fleet
 
 TENANTS = ("credit", "fraud", "risk", "markets", "pricing", "voice")
@@ -23,6 +24,7 @@ PLUGIN = "pulumi-resource-kubernetes"
 UP = (sys.executable, "-m", "tenancy", "up", "local", "--parallel", "3")
 PEOPLE = "  - {{group: {name}-leads, role: owner}}\n"
 EGRESS = "egress:\n  - {{cidr: 198.51.100.{octet}/32, port: 8443}}\n"
+EGRESS_POLICY = "egress"
 KILLS = int(os.environ.get("KILLS", "12"))
 VICTIMS = ("driver", "engine", "provider", "server")
 LAST_REQUEST = 150
@@ -97,6 +99,35 @@ def test_a_driver_killed_while_tenants_are_made_side_by_side_is_finished_by_the_
     assert open_doors(fleet, planned(fleet), since, set()) == []
 
 
+def test_what_an_engine_made_that_was_killed_before_its_first_state_is_taken_over_or_removed(fleet: Project) -> None:
+    """Of one tenant a line is gone before the next run, of the other the file."""
+    for name in ("late", "left"):
+        fleet.write(f"tenants/{name}.yaml", NEW_TENANT.format(name=name) + EGRESS.format(octet=1))
+    process = fleet.start(*UP)
+    for name in ("late", "left"):
+        fleet.until_made(f"/apis/networking.k8s.io/v1/namespaces/{name}--main/networkpolicies/{EGRESS_POLICY}")
+    for engine in children(process.pid):
+        os.kill(engine, signal.SIGKILL)
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 1, out
+    assert "local--late, local--left" in err
+    assert fleet.held("local--late", "local--left") == set(), "there is no state of what was made"
+    made, since, present = spaces(fleet), fleet.audit_size(), set(fleet.objects())
+
+    fleet.write("tenants/late.yaml", NEW_TENANT.format(name="late"))
+    fleet.remove("tenants/left.yaml")
+    refused = fleet.run(*UP)
+    assert refused.code == 1
+    assert "local--left, whose tenant has no file" in refused.err
+    done = fleet.run(*UP, "--remove", "left")
+    assert done.code == 0, done.text
+    assert f"removed NetworkPolicy late--main/{EGRESS_POLICY}, which a run that was ended" in done.out
+    assert_as_rendered(fleet)
+    assert spaces(fleet)["late--main"] == made["late--main"], "no namespace was made anew"
+    assert "left--main" not in spaces(fleet)
+    assert open_doors(fleet, planned(fleet), since, present) == []
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("number", range(KILLS))
 def test_a_run_of_all_tenants_killed_at_a_random_moment_is_finished_by_the_next_one(
@@ -138,6 +169,41 @@ def test_a_tenant_that_cannot_be_made_and_a_lock_of_another_machine_stop_no_othe
         api.request("DELETE", "/api/v1/namespaces/foreign--main")
     until(lambda: not fleet.exists("/api/v1/namespaces/foreign--main"), "the foreign namespace is gone")
     converges(fleet)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("at", [1, 20, 60])
+def test_credentials_that_expire_in_the_middle_fail_the_stacks_at_work_and_the_next_run_goes_on(
+    fleet: Project, at: int
+) -> None:
+    edit_all(fleet, 100 + at)
+    fleet.write(f"tenants/expired{at}.yaml", NEW_TENANT.format(name=f"expired{at}"))
+    made, since, present = spaces(fleet), fleet.audit_size(), set(fleet.objects())
+    with in_front(fleet.lab) as proxy, proxy.armed(Trap(Fault.EXPIRED, at)) as trap:
+        done = fleet.run(*UP)
+    assert trap.sprung
+    assert done.code == 1
+    assert "Traceback" not in done.text
+    converges(fleet)
+    assert {name: spaces(fleet)[name] for name in made} == made, "no namespace was made anew"
+    assert open_doors(fleet, planned(fleet), since, present) == []
+
+
+@pytest.mark.exhaustive
+def test_a_state_that_a_full_disk_emptied_is_named_and_without_it_its_objects_are_taken_over(fleet: Project) -> None:
+    state = fleet.lab.state / ".pulumi" / "stacks" / "gpu-tenancy" / "local--credit.json"
+    made = spaces(fleet)
+    state.write_text("")
+    fleet.write("tenants/credit.yaml", NEW_TENANT.format(name="credit"))  # without its egress
+    refused = fleet.run(*UP)
+    assert refused.code == 1
+    assert "local--credit.json is empty or cut off" in refused.err
+    state.unlink()
+    done = fleet.run(*UP)
+    assert done.code == 0, done.text
+    assert f"removed NetworkPolicy credit--main/{EGRESS_POLICY}, which a run that was ended" in done.out
+    assert_as_rendered(fleet)
+    assert {name: spaces(fleet)[name] for name in made} == made, "no namespace was made anew"
 
 
 def write_lock(project: Project, stack: str) -> Path:

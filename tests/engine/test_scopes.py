@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from engine_project import Done, Project
 
@@ -121,8 +123,44 @@ def test_one_stack_for_all_does_not_take_tenants_out_of_their_own_stacks(project
     project.edit("environment.yaml", "environment: local", PER_TENANT)
     assert done.code == 1
     assert "given stack local--fraud, which has tenant fraud" in done.err
-    assert "pulumi state move" in done.err
+    assert "change: `tenancy move local`" in done.err
     assert project.versions() == versions
+
+
+def test_tenants_move_into_one_stack_and_back_and_no_object_is_touched(project: Project) -> None:
+    versions, settings = project.versions(), project.folder / "stacks" / "Pulumi.local.yaml"
+    layouts = (
+        ((PER_TENANT, "environment: local"), ("scope: platform", "scope: all"), ["local"]),
+        (("environment: local", PER_TENANT), ("scope: all", "scope: platform"), ["local", "local--fraud"]),
+    )
+    for edit, scope, stacks in layouts:
+        project.edit("environment.yaml", *edit)
+        settings.write_text(settings.read_text().replace(*scope))
+        as_if_ended_between_the_two_writes(project, stacks)
+        assert "tenant fraud would move to" in project.tenancy("move", "local", "--preview").out
+        moved = project.tenancy("move", "local")
+        assert moved.code == 0, moved.text
+        assert "local: 1 tenants moved" in moved.out
+        assert project.held(*stacks) == set(project.objects())
+        done = project.up()
+        assert re.search(r"update in .*: (?!.*[+-]\d)", done.out), done.text
+        assert "every tenant is in the stack" in project.tenancy("move", "local").out
+    listed = {name.rstrip("*") for name in project.pulumi("stack", "ls").out.split() if name.startswith("local")}
+    assert listed == {*stacks}
+    after = project.versions()
+    changed = {key for key in after if versions.get(key) != after[key]}
+    assert {kind for kind, *_ in changed} <= {"configmaps"}, "records alone"
+    assert set(versions) == set(after)
+
+
+def as_if_ended_between_the_two_writes(project: Project, stacks: list[str]) -> None:
+    """In the second direction: both states have the tenant."""
+    if len(stacks) == 1:
+        return
+    state = project.lab.state / ".pulumi" / "stacks" / "gpu-tenancy" / "local.json"
+    before = state.read_text()
+    assert project.tenancy("move", "local").code == 0
+    state.write_text(before)
 
 
 def test_down_asks_first(project: Project) -> None:

@@ -22,6 +22,7 @@ from tenancy.engine import records, workers
 from tenancy.engine.command import OwnGroupCommand
 from tenancy.engine.decide import SHOWN, Asked, Cause, causes, is_as_planned, needs_preview, told
 from tenancy.engine.digests import StackDigest, digests, has_program_config, is_standard, of_settings
+from tenancy.engine.layout import Move, moves
 from tenancy.engine.workers import RunResult, Throttle, default_workers, is_busy, run_all
 from tenancy.live.api import ApiUnreachable, Response
 from tenancy.live.fleet_drift import BATCH, drifted_tenants
@@ -131,7 +132,7 @@ def in_state(kind: str, name: str, tenant: str | None) -> dict[str, Any]:
     ],
 )
 def test_an_update_that_would_lose_something_is_previewed_first(found: dict[str, Any], reason: str | None) -> None:
-    said = needs_preview([found], "fraud", ["fraud--train"])
+    said = needs_preview([found], {"fraud"}, ["fraud--train"])
     assert (said is None) if reason is None else (said is not None and reason in said)
 
 
@@ -142,6 +143,34 @@ def test_an_update_that_would_lose_something_is_previewed_first(found: dict[str,
 )
 def test_what_differs_in_form_alone_needs_no_engine(reverted: int, stored: list[str], expected: bool) -> None:
     assert is_as_planned(reverted, ["/a", "/b"], stored) is expected
+
+
+# Layouts
+
+
+@pytest.mark.parametrize(
+    ("layout", "states", "expected"),
+    [
+        (Layout.PER_TENANT, {"bank": {"fraud": "a"}}, [Move("fraud", "bank", "bank--fraud", "a", begun=False)]),
+        (Layout.PER_TENANT, {"bank": {}, "bank--fraud": {"fraud": "b"}}, []),
+        (
+            Layout.PER_TENANT,
+            {"bank": {"fraud": "a"}, "bank--fraud": {"fraud": "b"}},
+            [Move("fraud", "bank", "bank--fraud", "a", begun=True)],
+        ),
+        (
+            Layout.ONE,
+            {"bank": {}, "bank--fraud": {"fraud": "b"}},
+            [Move("fraud", "bank--fraud", "bank", "b", begun=False)],
+        ),
+        (Layout.ONE, {"bank": {"fraud": "a"}}, []),
+    ],
+    ids=["into its own", "in its own", "in both", "into one", "in one"],
+)
+def test_a_tenant_moves_into_the_stack_of_the_layout(
+    layout: Layout, states: dict[str, dict[str, str]], expected: list[Move]
+) -> None:
+    assert moves("bank", layout, ["fraud", "voice"], states) == expected
 
 
 # Digests
@@ -181,12 +210,19 @@ def test_settings_are_the_config_and_the_place_of_the_state(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "own"), [("config: {gpu-tenancy:tenant: voice}", True), ("config: {aws:region: x}", False), ("", False)]
+    ("text", "own"),
+    [
+        ("config: {gpu-tenancy:tenant: voice}", True),
+        ("config: {gpu-tenancy:scope: all}", True),
+        ("config: {gpu-tenancy:tenant: fraud, gpu-tenancy:scope: tenant, gpu-tenancy:environment: bank}", False),
+        ("config: {aws:region: x}", False),
+        ("", False),
+    ],
 )
 def test_config_that_names_another_tenant_is_left_to_the_projects_program(text: str, own: bool, tmp_path: Path) -> None:
     (tmp_path / "stacks").mkdir()
     (tmp_path / "stacks" / "Pulumi.bank--fraud.yaml").write_text(text, "utf-8")
-    assert has_program_config(tmp_path, "bank--fraud") is own
+    assert has_program_config(tmp_path, ("bank--fraud", StackScope.TENANT, "fraud")) is own
 
 
 def test_only_a_program_and_a_pack_of_the_library_alone_are_standard(tmp_path: Path) -> None:

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from tenancy.catalog import vocabulary as words
+from tenancy.cli.common import environment_argument, example, fail, lab_option, load_or_exit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tenancy.engine.driver import Driver
+    from tenancy.engine.layout import Move
+    from tenancy.planning import Plan
+
+
+@click.command("move", epilog=example("tenancy move bank"))
+@environment_argument
+@lab_option
+@click.option("--preview", "only_preview", is_flag=True, help="Show which tenants would move, and change nothing.")
+def command(environment: str, lab: bool, only_preview: bool) -> None:
+    """Move tenants between the stacks of ENV after a change of `stacks` in environment.yaml.
+
+    Only states change: no object on the cluster and no resource on AWS is touched, and the next `tenancy up` finds
+    nothing to change in them. The command can be ended at any moment and run again. Exit codes: 0 all tenants are in
+    the stacks that the file says, 1 one could not be moved.
+    """
+    from tenancy.engine.driver import Driver, Failed
+    from tenancy.engine.layout import moves
+    from tenancy.lab.layout import LabError
+    from tenancy.live.api import ApiUnreachable
+    from tenancy.planning import make_plan
+    from tenancy.schema.environment import Layout
+
+    loaded = load_or_exit(environment, lab=lab)
+    plan = make_plan(loaded.environment, loaded.tenants)
+    name = plan.environment
+    try:
+        driver = Driver.of(loaded, click.echo)
+        states = {stack: driver.components(stack) for stack in driver.stacks(name)}
+        found = moves(name, loaded.environment.stacks, [tenant.name for tenant in plan.tenants], states)
+        if not only_preview:
+            _settle(driver, {each.source for each in found})
+        for each in found:
+            click.echo(f"{each.source}: tenant {each.tenant} {_verb(only_preview)} to {each.target}")
+            if not only_preview:
+                _carry_out(driver, each, exists=each.target in states)
+        if loaded.environment.stacks is Layout.ONE and not only_preview:
+            _forget_emptied(driver, plan)
+    except (Failed, LabError, ApiUnreachable) as error:
+        fail(str(error))
+    if not found:
+        click.echo(f"{name}: every tenant is in the stack that `stacks: {loaded.environment.stacks}` says")
+    elif not only_preview:
+        click.echo(f"{name}: {len(found)} tenants moved; `tenancy up {name}` records it, and changes nothing else")
+
+
+def _verb(only_preview: bool) -> str:
+    return "would move" if only_preview else "moves"
+
+
+def _settle(driver: Driver, sources: Iterable[str]) -> None:
+    """Clear locks and operations that a killed engine left."""
+    driver.end_orphans()
+    for name in sorted(sources):
+        driver.ready(name, exists=True)
+
+
+def _carry_out(driver: Driver, move: Move, *, exists: bool) -> None:
+    driver.ready(move.target, exists=exists)
+    if move.begun:
+        driver.drop(move.source, move.urn)
+    else:
+        driver.move(move.source, move.target, move.urn)
+
+
+def _forget_emptied(driver: Driver, plan: Plan) -> None:
+    """Remove tenants' own stacks that have nothing left; others are `tenancy up`'s, which checks what was in them."""
+    own = {words.derived_name(plan.environment, tenant.name) for tenant in plan.tenants}
+    for name in driver.stacks(plan.environment):
+        if name in own and not driver.resources(stack := driver.ready(name, exists=True)):
+            driver.forget(stack)
