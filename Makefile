@@ -117,7 +117,7 @@ lock: ## resolve the dependencies again
 	$(LOCK) -c requirements/lock.txt requirements/docs.in -o requirements/docs.txt
 	$(LOCK) requirements/go.in -o requirements/go.txt
 	$(BIN)/python -m judged.ages
-	$(foreach one,tools checkov oscal prowler hardeneks,$(LOCK) requirements/judges-$(one).in -o requirements/judges-$(one).txt;)
+	$(foreach one,tools checkov oscal prowler hardeneks nvidia,$(LOCK) requirements/judges-$(one).in -o requirements/judges-$(one).txt;)
 
 clean: down ## stop the lab and remove the Python environments
 	rm -rf $(VENV) $(VENV_NEWEST) site

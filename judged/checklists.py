@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 FOLDER = Path(__file__).parent / "checklists"
-STATUSES = ("shown", "partly", "needs hardware", "not there yet", "not a tenancy layer's")
+STATUSES = ("shown", "partly", "needs hardware", "needs AWS", "not there yet", "not a tenancy layer's")
 
 
 @dataclass(frozen=True, slots=True)

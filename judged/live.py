@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -75,6 +77,27 @@ class LabOfJudges:
         self.kubeconfig()
         return self._run(*words).stdout
 
+    def leave_alone(self, names: str, until: dt.date, reason: str) -> None:
+        """Update the lab's environment with `names` as one of its temporary namespaces, which guards leave alone."""
+        self.kubeconfig()
+        project = self._folder / "project"
+        project.mkdir()
+        for path in ROOT.iterdir():
+            if path.name not in (".git", "stacks"):
+                (project / path.name).symlink_to(path)
+        shutil.copytree(ROOT / "stacks", project / "stacks")
+        file = project / "stacks" / ENVIRONMENT / "environment.yaml"
+        spec = yaml.safe_load(file.read_text("utf-8"))
+        spec["platform"]["temporary-namespaces"] = [{"name": names, "until": until, "reason": reason}]
+        file.write_text(yaml.safe_dump(spec), "utf-8")
+        self._run("up", ENVIRONMENT, project=project)
+
+    def wait_for_samples(self) -> None:
+        """Wait until queues have admitted the samples and nodes have started their pods, a minute each at most."""
+        everything = ("--all", "--all-namespaces", "--timeout=60s")
+        self.ask("wait", "workloads.kueue.x-k8s.io", "--for=condition=Admitted", *everything)
+        self.ask("wait", "pods", "--for=jsonpath={.status.startTime}", *everything)
+
     def ask(self, *words: str | Path) -> subprocess.CompletedProcess[str]:
         """A command of kubectl as the administrator."""
         self.kubeconfig()
@@ -84,11 +107,10 @@ class LabOfJudges:
         command = [homes.lab_tool("kubectl"), "--kubeconfig", self._folder / "lab" / "admin.kubeconfig", *words]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
-    def _run(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def _run(self, *words: str, project: Path = ROOT) -> subprocess.CompletedProcess[str]:
         env = {**os.environ, "GPU_TENANCY_LAB": str(self._folder / "lab")}
-        done = subprocess.run(
-            [sys.executable, "-m", "tenancy", *words], cwd=ROOT, env=env, capture_output=True, text=True, check=False
-        )
+        command = [sys.executable, "-m", "tenancy", *words]
+        done = subprocess.run(command, cwd=project, env=env, capture_output=True, text=True, check=False)
         if done.returncode > 1 or (done.returncode and words[0] in ("lab", "up")):
             raise SkippedJudge(f"`tenancy {' '.join(words)}`: {(done.stderr.strip().splitlines() or ['failed'])[-1]}")
         return done

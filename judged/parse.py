@@ -245,3 +245,23 @@ def hardeneks(answer: Mapping[str, Any], version: str, judged: str) -> Verdict:
                             for name in (() if one["status"] else sorted(set(one["resources"])))
                         ]
     return Verdict("hardeneks", version, judged, checks, tuple(findings))
+
+
+def nvidia(
+    results: Sequence[Mapping[str, Any]], asked: Sequence[str], ends: Mapping[str, str], version: str, judged: str
+) -> Verdict:
+    """Results of ai-cloud-validation. A check that skipped itself, or passed as it was told nothing to compare with, is
+    a finding: it has shown nothing. `ends` has what a check says where it first needs a container; its finding is then
+    on `containers`, and every other on `lab`."""
+    missing = sorted(set(asked) - {one["name"] for one in results})
+    if missing:
+        raise ValueError(f"no result of {', '.join(missing)}")
+    findings = []
+    for one in results:
+        message = " ".join(one["message"].split())
+        if one["passed"] and not one["skipped"] and not message.startswith("Skipped"):
+            continue
+        end = ends.get(one["name"])
+        where = "containers" if end and end in message and not one["passed"] else "lab"
+        findings.append(Finding("nvidia", one["name"], where, message))
+    return Verdict("nvidia", version, judged, len(results), tuple(findings))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-from judged import faults, homes, inputs, live, parse, schemas
+from judged import faults, homes, inputs, live, nvidia, parse, schemas
 from judged.homes import ROOT
 from judged.model import SkippedJudge, Verdict
 from judged.program import Resource
@@ -268,6 +268,8 @@ RUN: Mapping[str, Callable[[Work], Verdict]] = {
     "prowler": lambda work: live.prowler(work.lab),
     "hardeneks": lambda work: live.hardeneks(work.lab),
     "kubectl-mtb": lambda work: live.multi_tenancy(work.lab),
+    # The last one: it changes the environment of the lab.
+    "nvidia": lambda work: nvidia.verdict(work.lab),
 }
 
 NOT_RUN: Mapping[str, str] = {
@@ -275,9 +277,6 @@ NOT_RUN: Mapping[str, str] = {
     "prowler's and hardeneks' AWS halves": "they ask AWS with an account's credentials",
     "kube-bench": "it reads files of nodes and of a control plane's host, which the lab does not have",
     "semgrep": "its rules are in a registry that needs network",
-    "ai-cloud-validation": "in no package index; run by hand from its repository on a lab, 22 of its 36 checks "
-    "of an API server ran: 10 passed, 9 failed (4 as its pods are in no namespace of a tenant, see ns-02), 3 skipped "
-    "themselves",
 }
 """Judges that are known and not run, each with the reason."""
 

@@ -196,6 +196,10 @@ HARDENED = {
         }
     }
 }
+CLOUD: list[dict[str, Any]] = [
+    {"name": "Good", "passed": True, "skipped": False, "message": "All 14 nodes are Ready"},
+    {"name": "Bad", "passed": False, "skipped": False, "message": "Found 1 pending pods:\n a/b"},
+]
 
 
 def behaved() -> Verdict:
@@ -232,6 +236,7 @@ ANSWERS: dict[str, tuple[Callable[[], Verdict], int, tuple[str, str]]] = {
     "prowler": (lambda: parse.prowler(PROWLED, "1", ""), 2, ("core", "fraud--train/p")),
     "hardeneks": (lambda: parse.hardeneks(HARDENED, "1", ""), 2, ("Disable tokens", "a/default")),
     "kubectl-mtb": (behaved, 18, ("MTB-PL1-CC-DI-1", "fraud--train")),
+    "nvidia": (lambda: parse.nvidia(CLOUD, ["Bad", "Good"], {}, "1", ""), 2, ("Bad", "lab")),
     "kube-score": (lambda: parse.kube_score(json.dumps(SCORED), "1", ""), 2, ("bad", "Pod/v1/a/b")),
     "kubernetes-validate": (lambda: parse.kubernetes_validate(VALIDATED, "1", ""), 2, ("schema", "bank/3.yaml")),
     "promtool": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import subprocess
 from collections.abc import Sequence
@@ -9,13 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from judged import faults, image, inputs, live, mtb, schemas, terraform
+from judged import faults, image, inputs, live, mtb, nvidia, parse, schemas, terraform
+from judged.checklists import FOLDER
+from judged.homes import ROOT
 from judged.model import SkippedJudge
 from judged.program import Resource
 from judged.terraform import UnknownBlocks
+from tenancy.catalog.days import today
 from tenancy.rules.objects import object_findings
-from tenancy.validation import Loaded
+from tenancy.validation import Loaded, load
 from tests.conftest import every
 
 
@@ -186,6 +191,131 @@ def test_what_an_owner_may_not_do_is_named(loaded: Loaded) -> None:
     assert "an owner may not update networkpolicies" not in found["MTB-PL2-BC-OPS-4"]
     assert "has no quota of pods" in found["MTB-PL1-CC-FNS-2"]
     assert "MTB-PL1-CC-DI-1" not in found, "the pod was refused"
+
+
+# NVIDIA's suite from a clone
+
+
+PINNED = "1207cb75" + "0" * 32
+ROWS: list[dict[str, Any]] = [{"id": "A", "run": {"wait": 30}, "ends": "no container"}, {"id": "B"}]
+
+
+def nvidias_rows() -> Sequence[dict[str, Any]]:
+    return yaml.safe_load((FOLDER / "nvidia.yaml").read_text("utf-8"))["items"]
+
+
+def test_without_its_clone_nvidias_suite_is_skipped_with_how_to_get_it(tmp_path: Path) -> None:
+    with pytest.raises(SkippedJudge, match=r"git clone https://\S+/ai-cloud-validation`, and JUDGED_NVIDIA=PATH"):
+        nvidia.clone({})
+    with pytest.raises(SkippedJudge, match="no clone of"):
+        nvidia.clone({"JUDGED_NVIDIA": str(tmp_path)})
+
+
+def test_without_its_clone_nvidias_suite_starts_no_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JUDGED_NVIDIA", raising=False)
+    with live.LabOfJudges(tmp_path, wanted=True) as lab, pytest.raises(SkippedJudge, match="in no package index"):
+        nvidia.verdict(lab)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_copy_without_git_has_no_commit(tmp_path: Path) -> None:
+    assert nvidia.commit(tmp_path) == ""
+
+
+@pytest.mark.parametrize(
+    ("commit", "suite", "said"),
+    [
+        (PINNED, "AB", "1207cb75"),
+        ("f" * 40, "AB", "ffffffff, not the pinned 1207cb75"),
+        ("", "AB", "of an unknown commit, not the pinned 1207cb75"),
+        ("f" * 40, "AC", "ffffffff, not the pinned 1207cb75; not run: C; gone: B"),
+    ],
+)
+def test_a_clone_at_another_commit_is_named_in_the_version(commit: str, suite: str, said: str) -> None:
+    assert nvidia.version(commit, PINNED, dict.fromkeys(suite), ROWS) == said
+
+
+@pytest.mark.parametrize("suite", ["A", "ABC"])
+def test_at_the_pinned_commit_every_check_has_a_row_and_every_row_a_check(suite: str) -> None:
+    with pytest.raises(ValueError, match=r"not the suite's at 1207cb75: (gone: B|not run: C)$"):
+        nvidia.version(PINNED, PINNED, dict.fromkeys(suite), ROWS)
+
+
+def test_checks_of_a_suite_are_in_lists_and_in_groups() -> None:
+    groups = {"pools": [{"A": {"step": "s"}}, {"B": None}], "kubernetes": {"checks": {"C": {"count": 1}}}}
+    assert nvidia.checks({"tests": {"validations": groups}}) == {"A": {"step": "s"}, "B": {}, "C": {"count": 1}}
+
+
+def test_a_check_is_asked_with_the_suites_parameters_those_of_its_row_and_what_the_spec_expects() -> None:
+    suite = {"A": {"image": "i", "wait": 180}, "B": {}}
+    assert nvidia.selected(suite, ROWS, {}) == {"A": {"image": "i", "wait": 30}}
+    variants = {"A": {"A-x": {"count": 1}, "A-y": {"count": 2, "image": None}}}
+    assert nvidia.selected(suite, ROWS, variants) == {
+        "A-x": {"image": "i", "wait": 30, "count": 1},
+        "A-y": {"image": None, "wait": 30, "count": 2},
+    }
+    assert nvidia.selected({"B": {}}, ROWS, {}) == {}
+
+
+def test_the_suite_is_told_the_nodes_and_gpus_of_the_spec_files() -> None:
+    found = nvidia.expected(load(ROOT / "stacks" / "local").environment)
+    assert found["K8sNodeCountCheck"] == {"K8sNodeCountCheck": {"count": 14}}
+    totals = {name: given["expected_total"] for name, given in found["K8sGpuCapacityCheck"].items()}
+    assert totals == {
+        "K8sGpuCapacityCheck-gpu": 64,
+        "K8sGpuCapacityCheck-gpu.shared": 32,
+        "K8sGpuCapacityCheck-mig-1g.5gb": 64,
+        "K8sGpuCapacityCheck-mig-3g.20gb": 16,
+    }
+
+
+def test_a_row_says_that_its_check_runs_or_why_it_does_not() -> None:
+    rows = nvidias_rows()
+    assert len({row["id"] for row in rows}) == len(rows) == 36
+    for row in rows:
+        wanted = "partly" if "ends" in row else "shown"
+        assert ("run" in row) is (row["status"] in ("shown", "partly")), row["id"]
+        assert "run" not in row or row["status"] == wanted, row["id"]
+
+
+RESULT: dict[str, Any] = {"name": "A", "passed": False, "skipped": False}
+
+
+@pytest.mark.parametrize(
+    ("result", "where"),
+    [
+        ({**RESULT, "message": "stopped: no container answers"}, "containers"),
+        ({**RESULT, "message": "ns-02: a guard refused the pod"}, "lab"),
+        ({**RESULT, "passed": True, "skipped": True, "message": "no container"}, "lab"),
+        ({**RESULT, "passed": True, "message": "Skipped: no names configured"}, "lab"),
+        ({**RESULT, "passed": True, "message": "verified"}, None),
+    ],
+)
+def test_where_a_check_of_nvidias_ended_is_the_object_of_its_finding(result: dict[str, Any], where: str | None) -> None:
+    found = parse.nvidia([result], ["A"], nvidia.ends(ROWS), "1", "")
+    assert [one.object for one in found.findings] == ([where] if where else [])
+
+
+def test_a_check_of_nvidias_without_a_result_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no result of A"):
+        parse.nvidia([], ["A"], {}, "1", "")
+
+
+def test_guards_leave_the_suites_namespaces_alone_in_the_lab_and_not_in_the_example(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[tuple[tuple[str, ...], Path]] = []
+    monkeypatch.setattr(live.LabOfJudges, "kubeconfig", lambda _: tmp_path)
+    monkeypatch.setattr(live.LabOfJudges, "_run", lambda _, *words, project: sent.append((words, project)))
+    live.LabOfJudges(tmp_path, wanted=True).leave_alone(
+        nvidia.NAMESPACES, today() + dt.timedelta(1), "a suite of others runs"
+    )
+    ((words, project),) = sent
+    assert words == ("up", "local")
+    changed, kept = (load(at / "stacks" / "local").environment.platform for at in (project, ROOT))
+    assert [one.matches("isvtest-netpol-1") for one in changed.temporary_namespaces] == [True]
+    assert kept.temporary_namespaces == ()
+    assert (project / "tenancy").resolve() == ROOT / "tenancy"
 
 
 # The image
