@@ -45,9 +45,10 @@ def command() -> None:
 def run(environment: str, lab: bool, prometheus: str | None, metrics: str | None, once: bool) -> None:
     """Apply the calendar and the budgets of ENV every 30 seconds, until the process ends.
 
-    Each round reads the queues, the Workloads and the record of usage, and writes what differs. The spec files are read
-    again when one of them changes; a mistake in them is reported, and the last valid ones stay in use. The time is the
-    API server's. Of several copies the one that holds the Lease works, and another takes over after 90 seconds.
+    Each round reads the record of usage and what changed in the queues and the Workloads, and writes what differs. The
+    spec files are read again when one of them changes; a mistake in them is reported, and the last valid ones stay in
+    use. The time is the API server's. Of several copies the one that holds the Lease works, and another takes over
+    after 90 seconds.
 
     Without this process work is admitted as before, with the quotas and states that were written last.
     """
@@ -79,12 +80,14 @@ def run(environment: str, lab: bool, prometheus: str | None, metrics: str | None
         return
     seen = _state(loaded.folder)
     for number in itertools.count():
+        began = time.monotonic()
         if number % ROUNDS_OF_A_CLIENT == ROUNDS_OF_A_CLIENT - 1:
             clock.api = _client(context) or clock.api
         health.attempt()
         if problem := _lead(clock, health):
             click.echo(f"tenancy: {problem}", err=True)
-        time.sleep(INTERVAL)
+        # A round reads changes for three seconds.
+        time.sleep(max(0.0, INTERVAL - (time.monotonic() - began)))
         if (state := _state(loaded.folder)) != seen:
             seen = state
             _reload(clock, environment, lab)

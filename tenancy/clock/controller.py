@@ -17,8 +17,9 @@ from tenancy.catalog import vocabulary as words
 from tenancy.clock.decision import KEY, Desired, Spent, desired
 from tenancy.clock.idle import IdleDecision, Sample, Work, decide, watched
 from tenancy.clock.prometheus import PrometheusSilent
-from tenancy.clock.usage import Meter, Running, Usage, empty
-from tenancy.kube.objects import CLOCK_FIELDS, Object, at, identity
+from tenancy.clock.usage import Running, Usage, empty
+from tenancy.clock.view import View
+from tenancy.kube.objects import CLOCK_FIELDS, Object, at
 from tenancy.kube.quantities import thousandths
 from tenancy.kube.quota_tree import stored_quotas
 from tenancy.live.api import APPLY, CONFLICT, MERGE, NOT_FOUND, Api, ApiUnreachable, Response, collection, path_of
@@ -61,7 +62,8 @@ class Clock:
     idle_gpus: Callable[[Environment, dt.datetime], Sequence[Sample]] | None = None
     _running: dict[str, Running] | None = None
     _record: str = ""
-    """The version of the record of usage that `_running` belongs to."""
+    """The version of the record of usage that `_running` and `_seen` belong to."""
+    _seen: View | None = None
     _told: dict[str, dt.datetime] = field(default_factory=dict)
 
     def tick(self) -> Round:
@@ -70,25 +72,36 @@ class Clock:
         record = self._request("GET", _record_path(), allow=(NOT_FOUND,))
         now = self.now() if self.now else server_time(record)
         before, version = _stored(record, now)
-        workloads = self.api.items(collection(API, "Workload"))
-        known = self._running if version and version == self._record else None
-        usage, running = Meter(self.environment, self._named()).advance(before, workloads, now, known)
-        wanted = desired(self.environment, self.tenants, now, usage, _admitted(workloads))
-        idle, problem = self._idle(workloads, now, before)
+        mine = bool(version) and version == self._record
+        view = self._view(mine)
+        view.read_work(self.api)
+        usage, running = view.meter.count(before, view.held, now, self._running if mine else None)
+        workloads = view.works
+        wanted = desired(self.environment, view.named, now, usage, _admitted(workloads), view.decided)
+        idle, problem = self._idle(view, now, before)
         # Before the record: a warning counts when it has been written.
         for work, said in idle.warnings:
             self._warn(_about_work(work, GPU_IDLE, f"idle.{work.name}", said, now))
         self._record = self._write_record(replace(wanted.usage, idle=idle.idle), version)
         self._running = running
-        changes = [*self._queues(wanted), *self._reservations(wanted, workloads), *self._suspend(idle, now)]
-        self._tell(wanted.spent, now)
+        view.decide(wanted)
+        changes = [*self._queues(view, wanted), *self._reservations(wanted, workloads), *self._suspend(idle, now)]
+        self._tell(view, wanted.spent, now)
         return Round(now, tuple(changes), wanted.spent, problem)
 
-    def _idle(
-        self, workloads: Sequence[Mapping[str, Any]], now: dt.datetime, before: Usage
-    ) -> tuple[IdleDecision, str]:
+    def _view(self, mine: bool) -> View:
+        """What is known of the cluster. It is read anew for other files, and if the record is not the one that this
+        process wrote: another copy worked since, or the cluster was restored."""
+        seen = self._seen
+        if seen is None or seen.environment is not self.environment or seen.tenants is not self.tenants:
+            seen = self._seen = View(self.environment, self.tenants)
+        elif not mine:
+            seen.forget()
+        return seen
+
+    def _idle(self, view: View, now: dt.datetime, before: Usage) -> tuple[IdleDecision, str]:
         """What follows for idle work, and why no samples were read."""
-        works = list(watched(self.environment, self._named(), workloads))
+        works = list(watched(self.environment, view.rules, view.works))
         if not works or self.idle_gpus is None:
             return IdleDecision((), (), {}), ""
         try:
@@ -113,9 +126,6 @@ class Clock:
         path = f"{path_of(event)}?fieldManager={words.CLOCK}&force=true"
         self._request("PATCH", path, event, allow=(NOT_FOUND,), content_type=APPLY)
 
-    def _named(self) -> list[Tenant]:
-        return [tenant.named(self.environment.namespace_name) for tenant in self.tenants]
-
     def _request(
         self,
         method: str,
@@ -139,16 +149,17 @@ class Clock:
         answer = self._request("PUT" if version else "POST", path, item)
         return str(answer.body["metadata"]["resourceVersion"])
 
-    def _queues(self, wanted: Desired) -> Iterator[str]:
-        live = {
-            (kind, "", item["metadata"]["name"]): item
-            for kind in ("Cohort", "ClusterQueue")
-            for item in self.api.items(collection(API, kind))
-            if words.KEPT_BY_CLOCK in (item["metadata"].get("annotations") or {})
-        }
-        # A queue that the engine has not made yet is made by it, with what belongs to it.
-        moving = [(item, live[identity(item)]) for item in wanted.queues if identity(item) in live]
-        moving = [(item, found) for item, found in moving if not _same(item, found)]
+    def _queues(self, view: View, wanted: Desired) -> Iterator[str]:
+        view.read_queues(self.api)
+        there, moving = wanted.by_place(), []
+        for place in sorted(view.unsettled):
+            found = view.queue(place)
+            # A queue that the engine has not made yet is made by it, with what belongs to it.
+            item = there[place].manifest() if found and place in there else None
+            if found and item and not _same(item, found):
+                moving.append((item, found))
+            else:
+                view.unsettled.discard(place)
         # Quota is taken from one before another gets it, so that at no instant more is promised than there is.
         for item, found in sorted(moving, key=lambda pair: _nominal(pair[0]) - _nominal(pair[1])):
             spec = {key: item["spec"][key] for _, key in CLOCK_FIELDS if key in item["spec"]}
@@ -173,8 +184,8 @@ class Clock:
             self._request("DELETE", f"{where}/{name}", allow=(NOT_FOUND,))
             yield f"{name}: no longer reserved"
 
-    def _tell(self, spent: Iterable[Spent], now: dt.datetime) -> None:
-        of = {tenant.tenant: tenant for tenant in self._named()}
+    def _tell(self, view: View, spent: Iterable[Spent], now: dt.datetime) -> None:
+        of = {tenant.tenant: tenant for tenant in view.named}
         for each in spent:
             if now - self._told.get(each.tenant, now - AGAIN) < AGAIN:
                 continue

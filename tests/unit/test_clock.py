@@ -236,6 +236,27 @@ def test_at_no_instant_is_a_guarantee_less_or_the_sum_another(
     assert again == found, "the decision is the same if it is made twice"
 
 
+@given(course=st.lists(st.tuples(INSTANTS, st.booleans(), st.sampled_from([0, 49, 99, 100, 10_000])), max_size=6))
+@settings(max_examples=60)
+def test_an_earlier_decision_saves_time_and_changes_nothing(
+    world: Loaded, course: list[tuple[dt.datetime, bool, int]]
+) -> None:
+    before, keys = None, ()
+    for now, granted, spent in course:
+        usage, admitted = hours("fraud", spent, now), keys if granted else ()
+        found = desired(world.environment, world.tenants, now, usage, admitted, before)
+        assert found == at(world, now, usage, admitted)
+        before, keys = found, tuple(item["metadata"]["annotations"][KEY] for item in found.reservations)
+
+
+def test_queues_of_an_earlier_decision_are_not_made_again(world: Loaded) -> None:
+    first = at(world, clock(12))
+    second = desired(world.environment, world.tenants, clock(13), empty(clock(13)), (), first)
+    assert second.cluster_queues is first.cluster_queues
+    lead = desired(world.environment, world.tenants, clock(16, 45), empty(clock(13)), (), second)
+    assert lead.cluster_queues is not first.cluster_queues
+
+
 # Usage
 
 
