@@ -7,7 +7,6 @@ nothing: the record is written with the version that was read, and a copy that c
 from __future__ import annotations
 
 import datetime as dt
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
@@ -30,9 +29,6 @@ from tenancy.schema.tenant import Tenant
 
 AGAIN = dt.timedelta(minutes=30)
 """After which the Event is written again: the API server keeps one for an hour."""
-
-END_SECONDS = 60.0
-"""For the end of the clock's pods: their grace period is half of it."""
 
 
 class ClockRefused(Exception):
@@ -174,7 +170,7 @@ class Clock:
 
     def _reservations(self, wanted: Desired, workloads: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         planned = {item["metadata"]["name"]: item for item in wanted.reservations}
-        there = {each["metadata"]["name"] for each in _reserving(workloads)}
+        there = {each["metadata"]["name"] for each in reserving(workloads)}
         where = collection(API, "Workload", words.PLATFORM_NAMESPACE)
         for name, item in planned.items():
             if name not in there:
@@ -194,36 +190,8 @@ class Clock:
             self._told[each.tenant] = now
 
 
-def end_reservations(api: Api) -> int:
-    """Delete the Workloads that reserve GPUs, before the reserve queue is removed: Kueue keeps a queue in which work is
-    admitted, and the engine would wait for it. How many there were; ApiUnreachable or ClockRefused if that fails."""
-    if not api.request("GET", f"{collection(API, 'ClusterQueue')}/{words.RESERVE_QUEUE}").ok:
-        return 0
-    _end_deployment(api)
-    where = collection(API, "Workload", words.PLATFORM_NAMESPACE)
-    found = list(_reserving(api.items(where)))
-    for each in found:
-        answer = api.request("DELETE", f"{where}/{each['metadata']['name']}")
-        if not answer.ok and answer.status != NOT_FOUND:
-            raise ClockRefused(f"DELETE {where}: {answer.status} {answer.message}")
-    return len(found)
-
-
-def _end_deployment(api: Api) -> None:
-    """Delete the clock's Deployment and wait for the end of its pods, which would reserve the GPUs again."""
-    where = collection("apps/v1", "Deployment", words.PLATFORM_NAMESPACE)
-    answer = api.request("DELETE", f"{where}/{words.CLOCK}?propagationPolicy=Background")
-    if not answer.ok and answer.status != NOT_FOUND:
-        raise ClockRefused(f"DELETE {where}: {answer.status} {answer.message}")
-    pods = f"{collection('v1', 'Pod', words.PLATFORM_NAMESPACE)}?labelSelector=app.kubernetes.io/name={words.CLOCK}"
-    until = time.monotonic() + END_SECONDS
-    while answer.ok and api.items(pods):
-        if time.monotonic() > until:
-            raise ClockRefused(f"pods of {words.CLOCK} have not ended within {END_SECONDS:.0f} s")
-        time.sleep(1)
-
-
-def _reserving(workloads: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+def reserving(workloads: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Those of the Workloads by which the clock reserves GPUs."""
     for each in workloads:
         if each["metadata"]["namespace"] == words.PLATFORM_NAMESPACE and KEY in (
             each["metadata"].get("annotations") or {}
@@ -234,7 +202,7 @@ def _reserving(workloads: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, 
 def _admitted(workloads: Iterable[Mapping[str, Any]]) -> set[str]:
     """Keys of spans all of whose reservations are admitted."""
     found: dict[str, bool] = {}
-    for each in _reserving(workloads):
+    for each in reserving(workloads):
         conditions = (each.get("status") or {}).get("conditions") or ()
         holds = any(c["type"] == "Admitted" and c["status"] == "True" for c in conditions)
         key = each["metadata"]["annotations"][KEY]

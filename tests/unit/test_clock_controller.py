@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from tenancy.catalog import vocabulary as words
-from tenancy.clock.controller import Clock, ClockRefused, end_reservations, stored_usage
+from tenancy.clock.controller import Clock, ClockRefused, stored_usage
+from tenancy.clock.ending import end_reservations
 from tenancy.clock.idle import Sample
 from tenancy.clock.prometheus import PrometheusSilent
 from tenancy.kube.objects import Object
