@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
-from tenancy.clock.decision import KEY, Desired, Spent, desired
+from tenancy.clock.decision import KEY, Desired, Spent, desired, relief
 from tenancy.clock.idle import IdleDecision, Sample, Work, decide, watched
 from tenancy.clock.prometheus import PrometheusSilent
 from tenancy.clock.usage import Running, Usage, empty
@@ -98,7 +98,7 @@ class Clock:
     def _idle(self, view: View, now: dt.datetime, before: Usage) -> tuple[IdleDecision, str]:
         """What follows for idle work, and why no samples were read."""
         works = list(watched(self.environment, view.rules, view.works))
-        if not works or self.idle_gpus is None:
+        if not works or self.idle_gpus is None or relief(self.environment, None, now):
             return IdleDecision((), (), {}), ""
         try:
             found = self.idle_gpus(self.environment, now)

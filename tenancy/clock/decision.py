@@ -27,7 +27,7 @@ from tenancy.planning.queueing.queues import platform_queues, reserve_queue, ten
 from tenancy.planning.queueing.quota_shares import QueueShare, QuotaCalculator, shares
 from tenancy.schema.calendar import MORE_AHEAD
 from tenancy.schema.environment import Environment
-from tenancy.schema.queues import QueueState, seconds
+from tenancy.schema.queues import QueueState, Relief, seconds
 from tenancy.schema.shares import WhenSpent
 from tenancy.schema.tenant import Tenant
 
@@ -158,6 +158,13 @@ def desired(
     return Desired(cause, tuple(cohorts), tuple(queues), reservations, spent, noted)
 
 
+def relief(environment: Environment, tenant: Tenant | None, now: dt.datetime) -> Relief | None:
+    """Why the tenant's budget does not bind at the instant: the environment's relief, or its own."""
+    given = (environment.queues.relief, tenant.budget.relief if tenant and tenant.budget else None)
+    day = now.astimezone(dt.UTC).date()
+    return next((each for each in given if each and day <= each.until), None)
+
+
 def spans_at(tenant: Tenant, now: dt.datetime) -> Iterator[Span]:
     """The tenant's windows and further shares at the instant, and those whose lead has begun."""
     for window in tenant.windows:
@@ -240,6 +247,8 @@ def _reservation(environment: Environment, calculator: QuotaCalculator, reserved
 
 def _spent(environment: Environment, tenant: Tenant, now: dt.datetime, usage: Usage) -> Spent | None:
     budget = tenant.budget
+    if relief(environment, tenant, now):
+        return None
     if budget is None or budget.when_spent is WhenSpent.ALERT or usage.month != f"{now.astimezone(dt.UTC):%Y-%m}":
         return None
     over = []

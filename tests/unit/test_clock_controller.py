@@ -520,6 +520,16 @@ def test_without_samples_nothing_is_suspended_and_the_round_says_why(idle: Loade
     assert cluster.objects[NOTEBOOK]["spec"]["active"] is True
 
 
+def test_in_a_relief_of_the_environment_no_idle_work_is_warned_or_suspended(idle: Loaded, spec: SpecFolder) -> None:
+    relief = "relief: {until: 2026-11-23, reason: Restart after an outage., owner: gpu@bank.example}"
+    spec.edit(ENV, "clock: true", f"clock: true, {relief}")
+    free = spec.load()
+    cluster = with_work(free)
+    assert rounds(cluster, free, 9) == []
+    assert not any("/events/" in path for path in cluster.objects)
+    assert rounds(cluster, idle, 9) != [], "without it"
+
+
 def test_a_warning_that_could_not_be_written_does_not_count(idle: Loaded) -> None:
     cluster = with_work(idle)
     rounds(cluster, idle, 1)
