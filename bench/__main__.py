@@ -20,6 +20,7 @@ SECTIONS = {
     "fleet": "A fleet",
     "pack": "The policy pack",
     "queues": "The queues",
+    "day": "A day of the bank",
     "chargeback": "Chargeback",
     "clock": "The clock",
     "guards": "The guards",
