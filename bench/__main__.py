@@ -21,6 +21,7 @@ SECTIONS = {
     "whole_fleet": "A whole fleet from nothing",
     "pack": "The policy pack",
     "queues": "The queues",
+    "day": "A day of the bank",
     "chargeback": "Chargeback",
     "clock": "The clock",
     "guards": "The guards",

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
         UpgradeStrategy,
     )
     from tenancy.schema.problems import Problem, SpecError
-    from tenancy.schema.queues import QueueOrder, Queues, QueueState, Scheduler, SharingPreset
+    from tenancy.schema.queues import QueueOrder, Queues, QueueState, Relief, Scheduler, SharingPreset
     from tenancy.schema.rollout import AlertGate, Order, Rollout
     from tenancy.schema.services import Services, Source
     from tenancy.schema.shares import Budget, GpuShare, WhenSpent
@@ -128,7 +128,7 @@ _HOMES = {
         "UpgradeStrategy",
     ),
     "tenancy.schema.problems": ("Problem", "SpecError"),
-    "tenancy.schema.queues": ("QueueOrder", "QueueState", "Queues", "Scheduler", "SharingPreset"),
+    "tenancy.schema.queues": ("QueueOrder", "QueueState", "Queues", "Relief", "Scheduler", "SharingPreset"),
     "tenancy.schema.rollout": ("AlertGate", "Order", "Rollout"),
     "tenancy.schema.services": ("Services", "Source"),
     "tenancy.schema.shares": ("Budget", "GpuShare", "WhenSpent"),
@@ -163,6 +163,7 @@ __all__ = [  # noqa: RUF022 - by subject
     "Aws",
     "Network",
     "Queues",
+    "Relief",
     "Scheduler",
     "Bucket",
     "Tier",

@@ -41,13 +41,19 @@ def command() -> None:
     metavar="HOST:PORT",
     help="Address on which the process serves /metrics and /healthz. Default: none.",
 )
+@click.option(
+    "--kubeconfig", metavar="FILE", help="Kubeconfig with the context of ENV. Default: KUBECONFIG, or that of the lab."
+)
 @click.option("--once", is_flag=True, help="Make one round and end: exit code 1 if the cluster refuses it.")
-def run(environment: str, lab: bool, prometheus: str | None, metrics: str | None, once: bool) -> None:
+def run(
+    environment: str, lab: bool, prometheus: str | None, metrics: str | None, kubeconfig: str | None, once: bool
+) -> None:
     """Apply the calendar and the budgets of ENV every 30 seconds, until the process ends.
 
-    Each round reads the queues, the Workloads and the record of usage, and writes what differs. The spec files are read
-    again when one of them changes; a mistake in them is reported, and the last valid ones stay in use. The time is the
-    API server's. Of several copies the one that holds the Lease works, and another takes over after 90 seconds.
+    Each round reads the record of usage and what changed in the queues and the Workloads, and writes what differs. The
+    spec files are read again when one of them changes; a mistake in them is reported, and the last valid ones stay in
+    use. The time is the API server's. Of several copies the one that holds the Lease works, and another takes over
+    after 90 seconds.
 
     Without this process work is admitted as before, with the quotas and states that were written last.
     """
@@ -60,11 +66,12 @@ def run(environment: str, lab: bool, prometheus: str | None, metrics: str | None
     address = _address(metrics)
     loaded = load_or_exit(environment, lab=lab)
     require_clock(loaded)
-    enter_lab(loaded.environment.cluster.context)
+    if kubeconfig is None:
+        enter_lab(loaded.environment.cluster.context)
     context, health = loaded.environment.cluster.context, Health(loaded.environment.environment)
     source = GpuMetrics(prometheus or loaded.environment.metrics.address)
     try:
-        clock = Clock(Api(context), loaded.environment, loaded.tenants, idle_gpus=source.idle_gpus)
+        clock = Clock(Api(context, kubeconfig), loaded.environment, loaded.tenants, idle_gpus=source.idle_gpus)
         if address:
             health.serve(*address)
     except ApiUnreachable as error:
@@ -79,12 +86,14 @@ def run(environment: str, lab: bool, prometheus: str | None, metrics: str | None
         return
     seen = _state(loaded.folder)
     for number in itertools.count():
+        began = time.monotonic()
         if number % ROUNDS_OF_A_CLIENT == ROUNDS_OF_A_CLIENT - 1:
-            clock.api = _client(context) or clock.api
+            clock.api = _client(context, kubeconfig) or clock.api
         health.attempt()
         if problem := _lead(clock, health):
             click.echo(f"tenancy: {problem}", err=True)
-        time.sleep(INTERVAL)
+        # A round reads changes for three seconds.
+        time.sleep(max(0.0, INTERVAL - (time.monotonic() - began)))
         if (state := _state(loaded.folder)) != seen:
             seen = state
             _reload(clock, environment, lab)
@@ -99,11 +108,11 @@ def _address(given: str | None) -> tuple[str, int] | None:
     return host, int(port)
 
 
-def _client(context: str) -> Api | None:
+def _client(context: str, kubeconfig: str | None) -> Api | None:
     from tenancy.live.api import Api, ApiUnreachable
 
     try:
-        return Api(context)
+        return Api(context, kubeconfig)
     except ApiUnreachable:
         return None
 

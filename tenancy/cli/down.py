@@ -19,7 +19,8 @@ def command(environment: str, lab: bool, yes: bool) -> None:
     cluster with `aws.deletion-protection: true`.
     """
     from tenancy.cli.up_report import show
-    from tenancy.clock.controller import ClockRefused, end_reservations
+    from tenancy.clock.controller import ClockRefused
+    from tenancy.clock.ending import end_reservations
     from tenancy.engine.driver import Driver, Failed
     from tenancy.lab.layout import LabError
     from tenancy.live.api import ApiUnreachable

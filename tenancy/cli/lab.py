@@ -25,6 +25,7 @@ COMPONENTS = (
     "kueue",
     "prometheus",
     "metrics-generator",
+    "clock",
     "audit",
 )
 DEFAULT_ENVIRONMENT = "local"
@@ -84,7 +85,7 @@ def up(environment: str | None, extras: tuple[str, ...], history: int, seed: int
     """Start the lab with the GPU nodes of ENV (default: local).
 
     Components that run are left alone and the others are started, so the command can be repeated, and repairs a lab
-    with a dead component.
+    with a dead component. With `queues.clock: true` the clock runs too, and works from the first `tenancy up` on.
     """
     from tenancy.lab import control_plane, ports
 
@@ -99,11 +100,17 @@ def up(environment: str | None, extras: tuple[str, ...], history: int, seed: int
             # A lab that already has Prometheus switches to the alert rules of the environment.
             chosen = seed if extras else before["seed"]
             watched, past = _metrics_of(environment or DEFAULT_ENVIRONMENT, history, chosen)
-        called, group, nodes, queues = _of_environment(environment)
+        called, group, nodes, queues, clock = _of_environment(environment)
         if called:
             _refuse_another(called)
         lab = control_plane.up(
-            platform_group=group, nodes=nodes, queues=queues, watched=watched, history=past, say=_say
+            platform_group=group,
+            nodes=nodes,
+            queues=queues,
+            watched=watched,
+            history=past,
+            clock=clock,
+            say=_say,
         )
         click.echo(f"The lab is up ({time.monotonic() - began:.1f} s). Next, in this shell:\n")
         click.echo(f"  . {_short(lab.folder / 'env')}")
@@ -253,8 +260,9 @@ def _refuse_another(name: str) -> None:
 
 def _of_environment(
     name: str | None,
-) -> tuple[str, str | None, list[dict[str, Any]] | None, dict[str, Any] | None]:
-    """The name, the platform group, the fake nodes and the values of Kueue's chart that the environment asks for."""
+) -> tuple[str, str | None, list[dict[str, Any]] | None, dict[str, Any] | None, str | None]:
+    """The name, the platform group, the fake nodes and the values of Kueue's chart that the environment asks for, and
+    the folder of its files if it has a clock."""
     from tenancy.lab.layout import find_root
     from tenancy.planning.common.pools import fake_nodes
     from tenancy.planning.services import queue_chart
@@ -264,14 +272,16 @@ def _of_environment(
         name = DEFAULT_ENVIRONMENT
         if not (find_root() / "stacks" / name).is_dir():
             _say(f"no environment `{name}` in this project: the lab starts without GPU nodes")
-            return "", None, None, None
+            return "", None, None, None, None
     try:
-        environment = on_lab(load(name)).environment
+        loaded = on_lab(load(name))
     except SpecError as problem:
         click.echo(str(problem), err=True)
         sys.exit(2)
-    chart = queue_chart(environment)
-    return environment.environment, environment.platform.group, fake_nodes(environment), chart.values if chart else {}
+    environment, chart = loaded.environment, queue_chart(loaded.environment)
+    clock = str(loaded.folder.resolve()) if environment.clocked else ""
+    values = chart.values if chart else {}
+    return environment.environment, environment.platform.group, fake_nodes(environment), values, clock
 
 
 def _metrics_of(name: str, days: int, seed: int) -> tuple[dict[str, Any], Iterator[str] | None]:

@@ -23,13 +23,18 @@ if TYPE_CHECKING:
 @lab_option
 @click.option("--brief", is_flag=True, help="Show only queues with GPUs in use or waiting work, and the totals.")
 @click.option(
+    "--waits",
+    is_flag=True,
+    help="Show how long work that started in the last 7 days had waited: the estimate for work that waits now.",
+)
+@click.option(
     "--format",
     "form",
     type=click.Choice(["text", "json", "markdown"]),
     default="text",
     help="Format of the output. Default: text.",
 )
-def command(environment: str, lab: bool, brief: bool, form: str) -> None:
+def command(environment: str, lab: bool, brief: bool, waits: bool, form: str) -> None:
     """Show how many GPUs each queue of ENV is guaranteed, uses and borrows, and how much of its work waits.
 
     Borrowed GPUs are those in use above the queue's guarantee: idle guarantees of other tenants or of the tenant's
@@ -39,7 +44,9 @@ def command(environment: str, lab: bool, brief: bool, form: str) -> None:
     from tenancy.lab.layout import enter_lab
     from tenancy.live.api import Api, ApiUnreachable
     from tenancy.live.usage import queue_use
+    from tenancy.live.waits import past_waits
     from tenancy.output.tables import Table
+    from tenancy.planning.queueing.queue_names import queue_name
 
     loaded = load_or_exit(environment, "json" if form == "json" else "text", lab)
     enter_lab(loaded.environment.cluster.context)
@@ -50,12 +57,22 @@ def command(environment: str, lab: bool, brief: bool, form: str) -> None:
         found = queue_use(api, loaded.environment)
         usage = _usage(api, loaded)
         times = _times(loaded, usage)
+        past = past_waits(api, dt.datetime.now(dt.UTC)) if waits else {}
     except ApiUnreachable as error:
         fail(str(error))
     if form == "json":
         print_json(
             [
-                {**asdict(h), "dollars": None if h.dollars is None else float(h.dollars), **times.get(h.tenant, {})}
+                {
+                    **asdict(h),
+                    "dollars": None if h.dollars is None else float(h.dollars),
+                    **times.get(h.tenant, {}),
+                    **(
+                        {"waits": asdict(of) if (of := past.get(queue_name(h.tenant, h.tier))) else None}
+                        if waits
+                        else {}
+                    ),
+                }
                 for h in found
             ]
         )
@@ -88,6 +105,9 @@ def command(environment: str, lab: bool, brief: bool, form: str) -> None:
         remarks += _late(usage)
         header = (*header, "budget", "window")
         rows = [(*row, times[str(row[0])]["budget"], times[str(row[0])]["window"]) for row in rows]
+    if waits:
+        header = (*header, "past waits")
+        rows = [(*row, str(past.get(queue_name(str(row[0]), str(row[1])), "–"))) for row in rows]
     title = f"Queues of {loaded.environment.environment}"
     lines = "\n".join(f"- {remark}" for remark in remarks)
     idle = "no GPU is in use and no work waits" if found else "there are no queues, because no tenant has GPUs"

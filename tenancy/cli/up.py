@@ -101,7 +101,8 @@ def command(
     changed (exit code 1). With `--format json` progress is printed to stderr, and one record per stack to stdout. Exit
     code 1 also if a stack failed; the message lists them, and running the command again goes on.
     """
-    from tenancy.clock.controller import ClockRefused, end_reservations
+    from tenancy.clock.controller import ClockRefused
+    from tenancy.clock.ending import end_reservations
     from tenancy.engine.decide import told as decisions
     from tenancy.engine.driver import Driver, Failed
     from tenancy.engine.workers import available, default_workers
@@ -181,9 +182,11 @@ def command(
 def _keep_time(loaded: Loaded, api: Api) -> str:
     """Bring queues to what they should be now: the engine leaves their quotas and states to the clock."""
     from tenancy.clock.controller import Clock, ClockRefused
+    from tenancy.clock.ending import begin_again
     from tenancy.live.api import ApiUnreachable
 
     try:
+        begin_again(api)
         done = Clock(api, loaded.environment, loaded.tenants).tick()
     except (ApiUnreachable, ClockRefused) as error:
         return f"note: quotas are left to the clock, which was refused: {error}"

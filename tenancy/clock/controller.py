@@ -7,18 +7,18 @@ nothing: the record is written with the version that was read, and a copy that c
 from __future__ import annotations
 
 import datetime as dt
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
-from tenancy.clock.decision import KEY, Desired, Spent, desired
+from tenancy.clock.decision import KEY, Desired, Spent, desired, relief
 from tenancy.clock.idle import IdleDecision, Sample, Work, decide, watched
 from tenancy.clock.prometheus import PrometheusSilent
-from tenancy.clock.usage import Meter, Running, Usage, empty
-from tenancy.kube.objects import CLOCK_FIELDS, Object, at, identity
+from tenancy.clock.usage import Running, Usage, empty
+from tenancy.clock.view import View
+from tenancy.kube.objects import CLOCK_FIELDS, Object, at
 from tenancy.kube.quantities import thousandths
 from tenancy.kube.quota_tree import stored_quotas
 from tenancy.live.api import APPLY, CONFLICT, MERGE, NOT_FOUND, Api, ApiUnreachable, Response, collection, path_of
@@ -29,9 +29,6 @@ from tenancy.schema.tenant import Tenant
 
 AGAIN = dt.timedelta(minutes=30)
 """After which the Event is written again: the API server keeps one for an hour."""
-
-END_SECONDS = 60.0
-"""For the end of the clock's pods: their grace period is half of it."""
 
 
 class ClockRefused(Exception):
@@ -61,7 +58,8 @@ class Clock:
     idle_gpus: Callable[[Environment, dt.datetime], Sequence[Sample]] | None = None
     _running: dict[str, Running] | None = None
     _record: str = ""
-    """The version of the record of usage that `_running` belongs to."""
+    """The version of the record of usage that `_running` and `_seen` belong to."""
+    _seen: View | None = None
     _told: dict[str, dt.datetime] = field(default_factory=dict)
 
     def tick(self) -> Round:
@@ -70,26 +68,37 @@ class Clock:
         record = self._request("GET", _record_path(), allow=(NOT_FOUND,))
         now = self.now() if self.now else server_time(record)
         before, version = _stored(record, now)
-        workloads = self.api.items(collection(API, "Workload"))
-        known = self._running if version and version == self._record else None
-        usage, running = Meter(self.environment, self._named()).advance(before, workloads, now, known)
-        wanted = desired(self.environment, self.tenants, now, usage, _admitted(workloads))
-        idle, problem = self._idle(workloads, now, before)
+        mine = bool(version) and version == self._record
+        view = self._view(mine)
+        view.read_work(self.api)
+        usage, running = view.meter.count(before, view.held, now, self._running if mine else None)
+        workloads = view.works
+        wanted = desired(self.environment, view.named, now, usage, _admitted(workloads), view.decided)
+        idle, problem = self._idle(view, now, before)
         # Before the record: a warning counts when it has been written.
         for work, said in idle.warnings:
             self._warn(_about_work(work, GPU_IDLE, f"idle.{work.name}", said, now))
         self._record = self._write_record(replace(wanted.usage, idle=idle.idle), version)
         self._running = running
-        changes = [*self._queues(wanted), *self._reservations(wanted, workloads), *self._suspend(idle, now)]
-        self._tell(wanted.spent, now)
+        view.decide(wanted)
+        changes = [*self._queues(view, wanted), *self._reservations(wanted, workloads), *self._suspend(idle, now)]
+        self._tell(view, wanted.spent, now)
         return Round(now, tuple(changes), wanted.spent, problem)
 
-    def _idle(
-        self, workloads: Sequence[Mapping[str, Any]], now: dt.datetime, before: Usage
-    ) -> tuple[IdleDecision, str]:
+    def _view(self, mine: bool) -> View:
+        """What is known of the cluster. It is read anew for other files, and if the record is not the one that this
+        process wrote: another copy worked since, or the cluster was restored."""
+        seen = self._seen
+        if seen is None or seen.environment is not self.environment or seen.tenants is not self.tenants:
+            seen = self._seen = View(self.environment, self.tenants)
+        elif not mine:
+            seen.forget()
+        return seen
+
+    def _idle(self, view: View, now: dt.datetime, before: Usage) -> tuple[IdleDecision, str]:
         """What follows for idle work, and why no samples were read."""
-        works = list(watched(self.environment, self._named(), workloads))
-        if not works or self.idle_gpus is None:
+        works = list(watched(self.environment, view.rules, view.works))
+        if not works or self.idle_gpus is None or relief(self.environment, None, now):
             return IdleDecision((), (), {}), ""
         try:
             found = self.idle_gpus(self.environment, now)
@@ -112,9 +121,6 @@ class Clock:
         # A namespace that is not made yet has no work to tell about.
         path = f"{path_of(event)}?fieldManager={words.CLOCK}&force=true"
         self._request("PATCH", path, event, allow=(NOT_FOUND,), content_type=APPLY)
-
-    def _named(self) -> list[Tenant]:
-        return [tenant.named(self.environment.namespace_name) for tenant in self.tenants]
 
     def _request(
         self,
@@ -139,16 +145,17 @@ class Clock:
         answer = self._request("PUT" if version else "POST", path, item)
         return str(answer.body["metadata"]["resourceVersion"])
 
-    def _queues(self, wanted: Desired) -> Iterator[str]:
-        live = {
-            (kind, "", item["metadata"]["name"]): item
-            for kind in ("Cohort", "ClusterQueue")
-            for item in self.api.items(collection(API, kind))
-            if words.KEPT_BY_CLOCK in (item["metadata"].get("annotations") or {})
-        }
-        # A queue that the engine has not made yet is made by it, with what belongs to it.
-        moving = [(item, live[identity(item)]) for item in wanted.queues if identity(item) in live]
-        moving = [(item, found) for item, found in moving if not _same(item, found)]
+    def _queues(self, view: View, wanted: Desired) -> Iterator[str]:
+        view.read_queues(self.api)
+        there, moving = wanted.by_place(), []
+        for place in sorted(view.unsettled):
+            found = view.queue(place)
+            # A queue that the engine has not made yet is made by it, with what belongs to it.
+            item = there[place].manifest() if found and place in there else None
+            if found and item and not _same(item, found):
+                moving.append((item, found))
+            else:
+                view.unsettled.discard(place)
         # Quota is taken from one before another gets it, so that at no instant more is promised than there is.
         for item, found in sorted(moving, key=lambda pair: _nominal(pair[0]) - _nominal(pair[1])):
             spec = {key: item["spec"][key] for _, key in CLOCK_FIELDS if key in item["spec"]}
@@ -163,7 +170,7 @@ class Clock:
 
     def _reservations(self, wanted: Desired, workloads: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         planned = {item["metadata"]["name"]: item for item in wanted.reservations}
-        there = {each["metadata"]["name"] for each in _reserving(workloads)}
+        there = {each["metadata"]["name"] for each in reserving(workloads)}
         where = collection(API, "Workload", words.PLATFORM_NAMESPACE)
         for name, item in planned.items():
             if name not in there:
@@ -173,8 +180,8 @@ class Clock:
             self._request("DELETE", f"{where}/{name}", allow=(NOT_FOUND,))
             yield f"{name}: no longer reserved"
 
-    def _tell(self, spent: Iterable[Spent], now: dt.datetime) -> None:
-        of = {tenant.tenant: tenant for tenant in self._named()}
+    def _tell(self, view: View, spent: Iterable[Spent], now: dt.datetime) -> None:
+        of = {tenant.tenant: tenant for tenant in view.named}
         for each in spent:
             if now - self._told.get(each.tenant, now - AGAIN) < AGAIN:
                 continue
@@ -183,36 +190,8 @@ class Clock:
             self._told[each.tenant] = now
 
 
-def end_reservations(api: Api) -> int:
-    """Delete the Workloads that reserve GPUs, before the reserve queue is removed: Kueue keeps a queue in which work is
-    admitted, and the engine would wait for it. How many there were; ApiUnreachable or ClockRefused if that fails."""
-    if not api.request("GET", f"{collection(API, 'ClusterQueue')}/{words.RESERVE_QUEUE}").ok:
-        return 0
-    _end_deployment(api)
-    where = collection(API, "Workload", words.PLATFORM_NAMESPACE)
-    found = list(_reserving(api.items(where)))
-    for each in found:
-        answer = api.request("DELETE", f"{where}/{each['metadata']['name']}")
-        if not answer.ok and answer.status != NOT_FOUND:
-            raise ClockRefused(f"DELETE {where}: {answer.status} {answer.message}")
-    return len(found)
-
-
-def _end_deployment(api: Api) -> None:
-    """Delete the clock's Deployment and wait for the end of its pods, which would reserve the GPUs again."""
-    where = collection("apps/v1", "Deployment", words.PLATFORM_NAMESPACE)
-    answer = api.request("DELETE", f"{where}/{words.CLOCK}?propagationPolicy=Background")
-    if not answer.ok and answer.status != NOT_FOUND:
-        raise ClockRefused(f"DELETE {where}: {answer.status} {answer.message}")
-    pods = f"{collection('v1', 'Pod', words.PLATFORM_NAMESPACE)}?labelSelector=app.kubernetes.io/name={words.CLOCK}"
-    until = time.monotonic() + END_SECONDS
-    while answer.ok and api.items(pods):
-        if time.monotonic() > until:
-            raise ClockRefused(f"pods of {words.CLOCK} have not ended within {END_SECONDS:.0f} s")
-        time.sleep(1)
-
-
-def _reserving(workloads: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+def reserving(workloads: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Those of the Workloads by which the clock reserves GPUs."""
     for each in workloads:
         if each["metadata"]["namespace"] == words.PLATFORM_NAMESPACE and KEY in (
             each["metadata"].get("annotations") or {}
@@ -223,7 +202,7 @@ def _reserving(workloads: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, 
 def _admitted(workloads: Iterable[Mapping[str, Any]]) -> set[str]:
     """Keys of spans all of whose reservations are admitted."""
     found: dict[str, bool] = {}
-    for each in _reserving(workloads):
+    for each in reserving(workloads):
         conditions = (each.get("status") or {}).get("conditions") or ()
         holds = any(c["type"] == "Admitted" and c["status"] == "True" for c in conditions)
         key = each["metadata"]["annotations"][KEY]

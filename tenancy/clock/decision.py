@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import NamedTuple
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.days import assumed
@@ -26,7 +27,7 @@ from tenancy.planning.queueing.queues import platform_queues, reserve_queue, ten
 from tenancy.planning.queueing.quota_shares import QueueShare, QuotaCalculator, shares
 from tenancy.schema.calendar import MORE_AHEAD
 from tenancy.schema.environment import Environment
-from tenancy.schema.queues import QueueState, seconds
+from tenancy.schema.queues import QueueState, Relief, seconds
 from tenancy.schema.shares import WhenSpent
 from tenancy.schema.tenant import Tenant
 
@@ -72,10 +73,22 @@ class Spent:
         )
 
 
+class QueueCause(NamedTuple):
+    """What the queues depend on besides the files: for equal causes they are equal."""
+
+    day: dt.date
+    states: tuple[tuple[str, QueueState], ...]
+    """Tenants whose budget is spent, and what that does to their queues."""
+    spans: tuple[Span, ...]
+    """Those of open queues at the instant, or whose lead has begun."""
+    granted: frozenset[str]
+
+
 @dataclass(frozen=True, slots=True)
 class Desired:
     """What the cluster should have at an instant."""
 
+    cause: QueueCause
     cohorts: tuple[Cohort, ...]
     cluster_queues: tuple[ClusterQueue, ...]
     """Every one, whole; the reserve queue too."""
@@ -90,12 +103,23 @@ class Desired:
         """Manifests of every Cohort and ClusterQueue."""
         return tuple(each.manifest() for each in (*self.cohorts, *self.cluster_queues))
 
+    def by_place(self) -> dict[tuple[str, str], Cohort | ClusterQueue]:
+        """Every Cohort and ClusterQueue by kind and name."""
+        kinds = (("Cohort", self.cohorts), ("ClusterQueue", self.cluster_queues))
+        return {(kind, each.name): each for kind, those in kinds for each in those}
+
 
 def desired(
-    environment: Environment, tenants: Sequence[Tenant], now: dt.datetime, usage: Usage, admitted: Collection[str] = ()
+    environment: Environment,
+    tenants: Sequence[Tenant],
+    now: dt.datetime,
+    usage: Usage,
+    admitted: Collection[str] = (),
+    before: Desired | None = None,
 ) -> Desired:
     """The queues at `now` (with a zone). The specs must be valid together; `admitted` are keys of spans all of whose
-    reservations Kueue has admitted."""
+    reservations Kueue has admitted. `before` saves time and changes nothing: a decision by the same specs, whose queues
+    are taken if their cause is the same."""
     present = standing(sorted((t.named(environment.namespace_name) for t in tenants), key=lambda t: t.tenant))
     spent = tuple(found for tenant in present if (found := _spent(environment, tenant, now, usage)))
     states = {each.tenant: each.state for each in spent}
@@ -109,7 +133,11 @@ def desired(
     spans = [span for tenant in there if tenant.queue is QueueState.OPEN for span in spans_at(tenant, now)]
     granted = frozenset(s.key for s in spans if s.start <= now and (s.key in usage.granted or s.key in admitted))
     more = _counted(span for span in spans if span.key in granted)
-    with assumed(now.astimezone(dt.UTC).date()):
+    cause = QueueCause(now.astimezone(dt.UTC).date(), tuple(states.items()), tuple(spans), granted)
+    noted = replace(usage, spent={each.tenant: each.since for each in spent}, granted=granted)
+    if before and before.cause == cause:
+        return replace(before, spent=spent, usage=noted)
+    with assumed(cause.day):
         calculator = QuotaCalculator(environment)
         found = shares(environment, there, more)
         waiting = [span for span in spans if span.key not in granted]
@@ -126,9 +154,15 @@ def desired(
             cohort, made = tenant_queues(environment, tenant, found[tenant.tenant], calculator)
             cohorts += [cohort] if cohort else []
             queues += made
-    noted = replace(usage, spent={each.tenant: each.since for each in spent}, granted=granted)
     reservations = tuple(_reservation(environment, calculator, each) for each in reserved)
-    return Desired(tuple(cohorts), tuple(queues), reservations, spent, noted)
+    return Desired(cause, tuple(cohorts), tuple(queues), reservations, spent, noted)
+
+
+def relief(environment: Environment, tenant: Tenant | None, now: dt.datetime) -> Relief | None:
+    """Why the tenant's budget does not bind at the instant: the environment's relief, or its own."""
+    given = (environment.queues.relief, tenant.budget.relief if tenant and tenant.budget else None)
+    day = now.astimezone(dt.UTC).date()
+    return next((each for each in given if each and day <= each.until), None)
 
 
 def spans_at(tenant: Tenant, now: dt.datetime) -> Iterator[Span]:
@@ -213,6 +247,8 @@ def _reservation(environment: Environment, calculator: QuotaCalculator, reserved
 
 def _spent(environment: Environment, tenant: Tenant, now: dt.datetime, usage: Usage) -> Spent | None:
     budget = tenant.budget
+    if relief(environment, tenant, now):
+        return None
     if budget is None or budget.when_spent is WhenSpent.ALERT or usage.month != f"{now.astimezone(dt.UTC):%Y-%m}":
         return None
     over = []

@@ -105,16 +105,20 @@ def samples(result: Iterable[Mapping[str, Any]]) -> list[Sample]:
     return found
 
 
-def watched(
-    environment: Environment, tenants: Iterable[Tenant], workloads: Iterable[Mapping[str, Any]]
-) -> Iterator[Work]:
-    """Admitted Workloads of tiers with an idle rule that hold GPUs."""
-    rules = {
+def idle_rules(environment: Environment, tenants: Iterable[Tenant]) -> dict[str, IdleRule]:
+    """The rule of each namespace whose tier has one."""
+    return {
         tenant.namespace_name(space): rule
         for tenant in tenants
         for space in tenant.namespaces
         if (rule := environment.tiers[tenant.tier_of(space)].idle)
     }
+
+
+def watched(
+    environment: Environment, rules: Mapping[str, IdleRule], workloads: Iterable[Mapping[str, Any]]
+) -> Iterator[Work]:
+    """Admitted Workloads of namespaces with an idle rule that hold GPUs."""
     names = {queue_resource(environment, flavor) for flavor in environment.flavors}
     for workload in workloads if rules else ():
         metadata, status = workload["metadata"], workload.get("status") or {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
-from tenancy.clock.decision import spans_at
+from tenancy.clock.decision import relief, spans_at
 from tenancy.clock.usage import Usage
 from tenancy.schema.environment import Environment
 from tenancy.schema.shares import WhenSpent
@@ -25,6 +25,8 @@ def budget_said(environment: Environment, tenant: Tenant, now: dt.datetime, usag
     if budget.monthly_gpu_hours:
         parts.append(usage.gpu_hours(tenant.tenant) / budget.monthly_gpu_hours)
     spent = f", {budget.when_spent} since {since:%m-%d}" if (since := usage.spent.get(tenant.tenant)) else ""
+    if free := relief(environment, tenant, now):
+        spent = f", does not bind until {free.until:%m-%d}"
     return f"{max(parts) * 100:.0f} %{spent}"
 
 

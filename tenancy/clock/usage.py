@@ -119,6 +119,15 @@ class Running:
     rate: Rate
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A time for which admitted work holds its GPUs; `end` is None while it does."""
+
+    work: Running
+    begin: dt.datetime
+    end: dt.datetime | None
+
+
 class Meter:
     """Counts the GPU time of an environment's Workloads."""
 
@@ -137,6 +146,23 @@ class Meter:
 
         A clock that went back adds nothing; a new month starts at 0.
         """
+        found = ((workload["metadata"]["uid"], self.held(workload)) for workload in workloads)
+        return self.count(before, ((uid, held) for uid, held in found if held), now, running)
+
+    def held(self, workload: Mapping[str, Any]) -> Held | None:
+        """When a Workload holds GPUs of a tenant; None for one that holds none, and for others' work."""
+        tenant = self._tenant_of.get(workload["metadata"]["namespace"])
+        times = _times(workload) if tenant else None
+        return Held(Running(tenant, self._rate(workload)), *times) if tenant and times else None
+
+    def count(
+        self,
+        before: Usage,
+        held: Iterable[tuple[str, Held]],
+        now: dt.datetime,
+        running: Mapping[str, Running] | None = None,
+    ) -> tuple[Usage, dict[str, Running]]:
+        """The same as `advance`, for Workloads whose times are known: uid and time."""
         if now <= before.until:
             return before, dict(running or {})
         same = before.month == f"{now:%Y-%m}"
@@ -153,18 +179,11 @@ class Meter:
                 for board, rate in work.rate.items():
                     of[board] = of.get(board, 0) + rate * milliseconds // MILLI
 
-        for workload in workloads:
-            uid = workload["metadata"]["uid"]
-            tenant = self._tenant_of.get(workload["metadata"]["namespace"])
-            times = _times(workload)
-            if tenant is None or times is None:
-                continue
-            begin, end = times
+        for uid, each in held:
             seen.add(uid)
-            work = Running(tenant, self._rate(workload))
-            add(work, begin, end or now)
-            if end is None:
-                on[uid] = work
+            add(each.work, each.begin, each.end or now)
+            if each.end is None:
+                on[uid] = each.work
         for uid, work in (running or {}).items():
             if uid not in seen:
                 add(work, start, now)

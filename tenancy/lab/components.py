@@ -22,6 +22,8 @@ KUEUE = "kueue"
 # Only in a lab with metrics; after all else.
 PROMETHEUS = "prometheus"
 GENERATOR = "metrics-generator"
+# Only in the lab of an environment with a clock.
+CLOCK = "clock"
 
 # As EKS runs them. Not among them, as there: PodNodeSelector, PodTolerationRestriction,
 # AlwaysPullImages, EventRateLimit, DenyServiceExternalIPs.
@@ -183,4 +185,5 @@ PROBES: dict[str, tuple[str | None, str]] = {
     KUEUE: (None, "/readyz"),
     PROMETHEUS: (None, "/-/ready"),
     GENERATOR: (None, "/healthz"),
+    CLOCK: (None, "/healthz"),
 }

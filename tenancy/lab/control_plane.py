@@ -16,9 +16,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tenancy.lab import clock as lab_clock
 from tenancy.lab import kueue, metrics, pki, ports, processes, prometheus, snapshots
 from tenancy.lab.api import ApiError, LabApi
-from tenancy.lab.components import COMPONENTS, GENERATOR, KUEUE, PROBES, PROMETHEUS, commands
+from tenancy.lab.components import CLOCK, COMPONENTS, GENERATOR, KUEUE, PROBES, PROMETHEUS, commands
 from tenancy.lab.layout import (
     Lab,
     LabError,
@@ -77,6 +78,7 @@ def up(
     watched: Mapping[str, Any] | None = None,
     history: Iterable[str] | None = None,
     type_checks: bool | None = None,
+    clock: str | None = None,
     say: Callable[[str], None] = _quiet,
 ) -> Lab:
     """Bring the lab up: start missing components, leave working ones; with `nodes`, set its fake nodes.
@@ -86,6 +88,7 @@ def up(
     are OpenMetrics lines of the past that it loads on its first start.
     `type_checks`: whether a controller writes warnings about the types of guards' expressions into their status (by
     default it does). A change of all guards takes it 25 s of CPU time.
+    `clock` is the folder of the spec files for which the clock runs; empty, it is ended.
     What is not given is kept as an earlier `up` was given it.
     """
     from tenancy.lab import tools
@@ -102,10 +105,13 @@ def up(
             lab.remember(metrics=dict(watched))
         if type_checks is not None:
             lab.remember(type_checks=type_checks)
+        if clock is not None:
+            lab.remember(clock=clock)
         for attempt in (1, 2):
             try:
                 _run(lab, toolbox, group, claims, say)
                 _run_metrics(lab, history, say)
+                _run_clock(lab, say)
                 break
             except _PortTakenError:
                 if attempt == 2:
@@ -147,6 +153,7 @@ def status(*, root: Path | None = None) -> list[Status]:
     expected = [*COMPONENTS]
     expected += [KUEUE] if remembers.get("queues") else []
     expected += [PROMETHEUS, GENERATOR] if remembers.get("metrics") else []
+    expected += [CLOCK] if remembers.get("clock") else []
     for name in expected:
         pid = found[name][0].pid if name in found else None
         port = known.get(name)
@@ -240,8 +247,8 @@ def _run(lab: Lab, toolbox: Any, group: str, claims: contextlib.ExitStack, say: 
     keep = [name for name in before if ports.component(name) in found]
     first = {"kueue-webhook": snapshots.webhook_ports(claims)}
     chosen = ports.choose(lab, keep, [*ports.NAMES, *(ports.QUEUES if queues else ())], first)
-    # Prometheus' ports are chosen afterwards, and restart none of these components.
-    chosen = {name: port for name, port in chosen.items() if name not in ports.METRICS}
+    # Other ports are chosen afterwards, and restart none of these components.
+    chosen = {name: port for name, port in chosen.items() if name not in (*ports.METRICS, *ports.CLOCK)}
     binaries = {name: toolbox[name] for name in COMPONENTS}
     wanted = commands(lab, chosen, binaries, type_checks=lab.recall().get("type_checks", True))
     moved = {name for name, port in before.items() if name in chosen and chosen[name] != port}
@@ -315,8 +322,8 @@ def _run(lab: Lab, toolbox: Any, group: str, claims: contextlib.ExitStack, say: 
 
 def _processes(lab: Lab) -> dict[str, list[processes.Process]]:
     """The lab's running processes, by name."""
-    generator = metrics.running(lab)
-    return processes.running(lab, EVERYTHING) | ({GENERATOR: generator} if generator else {})
+    programs = {GENERATOR: metrics.running(lab), CLOCK: lab_clock.running(lab)}
+    return processes.running(lab, EVERYTHING) | {name: found for name, found in programs.items() if found}
 
 
 def _run_metrics(lab: Lab, history: Iterable[str] | None, say: Callable[[str], None]) -> None:
@@ -341,14 +348,32 @@ def _run_metrics(lab: Lab, history: Iterable[str] | None, say: Callable[[str], N
         GENERATOR: metrics.command(lab, chosen[GENERATOR], chosen["kube-apiserver"], wanted["seed"]),
         PROMETHEUS: prometheus.command(lab, toolbox[PROMETHEUS], chosen, wanted["rules"]),
     }
-    deadline = time.monotonic() + READY_SECONDS
     for name, argv in commands.items():
-        kept = [process for process in before[name] if list(process.argv) == argv][:1]
-        processes.stop([process for process in before[name] if process not in kept])
-        if not kept:
-            say(f"{'restarting' if before[name] else 'starting'} {name}")
-            processes.start(lab, name, argv)
-        _wait(lab, name, chosen[name], deadline)
+        _bring_beside(lab, name, argv, before[name], chosen[name], say)
+
+
+def _run_clock(lab: Lab, say: Callable[[str], None]) -> None:
+    """Run the environment's clock, or none."""
+    remembers, found = lab.recall(), lab_clock.running(lab)
+    folder = remembers.get("clock")
+    if not folder:
+        processes.stop(found)
+        return
+    chosen = ports.choose(lab, ports.CLOCK if found else (), ports.CLOCK)
+    argv = lab_clock.command(lab, folder, chosen, metrics=bool(remembers.get("metrics")))
+    _bring_beside(lab, CLOCK, argv, found, chosen[CLOCK], say)
+
+
+def _bring_beside(
+    lab: Lab, name: str, argv: list[str], found: list[processes.Process], port: int, say: Callable[[str], None]
+) -> None:
+    """Keep a process that runs with these arguments, or start it, and wait until it answers."""
+    kept = [process for process in found if list(process.argv) == argv][:1]
+    processes.stop([process for process in found if process not in kept])
+    if not kept:
+        say(f"{'restarting' if found else 'starting'} {name}")
+        processes.start(lab, name, argv)
+    _wait(lab, name, port, time.monotonic() + READY_SECONDS)
 
 
 def _start(lab: Lab, name: str, argv: list[str], api_port: int) -> None:

@@ -15,6 +15,8 @@ NAMES = ("etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "kube
 QUEUES = ("kueue", "kueue-webhook", "kueue-metrics")
 # Only a lab with metrics has them.
 METRICS = ("prometheus", "metrics-generator")
+# Only the lab of an environment with a clock has it.
+CLOCK = ("clock",)
 # Below the kernel's range of ports for outgoing connections.
 RANGE = (20000, 29989)
 
@@ -22,7 +24,7 @@ RANGE = (20000, 29989)
 def remembered(lab: Lab) -> dict[str, int]:
     """The ports of this lab; empty if it has none yet."""
     ports = lab.recall().get("ports", {})
-    return ports if set(NAMES) <= set(ports) <= {*NAMES, *QUEUES, *METRICS} else {}
+    return ports if set(NAMES) <= set(ports) <= {*NAMES, *QUEUES, *METRICS, *CLOCK} else {}
 
 
 def component(name: str) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 TIMEOUT = 10.0
 """Seconds for one request."""
@@ -84,7 +85,10 @@ class Api:
         content_type: str = "application/json",
         headers: Mapping[str, str] | None = None,
     ) -> Response:
-        """Send a request; Unreachable if the server does not answer. A refusal is an Answer like any other."""
+        """Send a request; ApiUnreachable if the server does not answer. A refusal is a Response like any other.
+
+        The body of a watch (`watch=true`) has its events as `items`.
+        """
         from urllib3 import HTTPHeaderDict
         from urllib3.exceptions import HTTPError
 
@@ -111,7 +115,7 @@ class Api:
                 "change: start it (for the lab: `tenancy lab up`) and run this again"
             ) from error
         try:
-            parsed = json.loads(answer.data) if answer.data else {}
+            parsed = _decoded(answer.data, lines="watch=true" in path.partition("?")[2] and answer.status == OK)
         except ValueError:
             parsed = {"message": answer.data.decode("utf-8", "replace")}
         return Response(answer.status, parsed if isinstance(parsed, dict) else {"items": parsed}, dict(answer.headers))
@@ -122,19 +126,43 @@ class Api:
         With `absent` the list of an unknown kind is empty: a chart may install the kind later. For a kind that was just
         installed the server answers 429 for some seconds.
         """
-        answer = self.request("GET", path)
-        until = time.monotonic() + PATIENCE
-        while answer.status == ASK_AGAIN and time.monotonic() < until:
-            time.sleep(1)
-            answer = self.request("GET", path)
+        answer = self._patiently(path)
         if absent and answer.status == NOT_FOUND:
             return []
         if not answer.ok:
             raise ApiUnreachable(f"GET {path}: {answer.status} {answer.message}")
         return list(answer.body.get("items") or [])
 
+    def pages(self, path: str, limit: int = 500) -> Iterator[Mapping[str, Any]]:
+        """A list in parts of up to `limit` objects, as the API server answers them; ApiUnreachable if one is refused.
+        A long list is not in memory as a whole."""
+        token = ""
+        while True:
+            rest = f"&continue={quote(token, safe='')}" if token else ""
+            answer = self._patiently(f"{path}?limit={limit}{rest}")
+            if not answer.ok:
+                raise ApiUnreachable(f"GET {path}: {answer.status} {answer.message}")
+            yield answer.body
+            token = answer.body["metadata"].get("continue") or ""
+            if not token:
+                return
 
-NOT_FOUND, CONFLICT, ASK_AGAIN = 404, 409, 429
+    def _patiently(self, path: str) -> Response:
+        answer = self.request("GET", path)
+        until = time.monotonic() + PATIENCE
+        while answer.status == ASK_AGAIN and time.monotonic() < until:
+            time.sleep(1)
+            answer = self.request("GET", path)
+        return answer
+
+
+def _decoded(data: bytes, *, lines: bool) -> Any:
+    if lines:
+        return [json.loads(line) for line in data.splitlines() if line]
+    return json.loads(data) if data else {}
+
+
+OK, NOT_FOUND, CONFLICT, ASK_AGAIN = 200, 404, 409, 429
 MERGE = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 """Content type of a server-side apply."""

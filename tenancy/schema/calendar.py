@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
+from functools import cache, lru_cache
 from typing import Annotated, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -65,6 +66,29 @@ def instant(local: dt.datetime, zone: ZoneInfo, *, last: bool) -> dt.datetime:
     return found
 
 
+@cache
+def _weekdays(days: str) -> frozenset[int]:
+    found: set[int] = set()
+    for part in days.split(","):
+        first, _, last = part.partition("-")
+        begin, end = WEEK.index(first), WEEK.index(last or first)
+        found |= {day % 7 for day in range(begin, end + 1 + 7 * (end < begin))}
+    return frozenset(found)
+
+
+# Windows of many tenants have the same times, and the clock asks for the same days each round.
+@lru_cache(maxsize=4096)
+def _interval(starts: str, ends: str, zone: str, day: dt.date) -> Interval | None:
+    first, last = dt.time.fromisoformat(starts), dt.time.fromisoformat(ends)
+    over = day + dt.timedelta(days=last <= first)
+    found = Interval(
+        instant(dt.datetime.combine(day, first), ZoneInfo(zone), last=False),
+        instant(dt.datetime.combine(over, last), ZoneInfo(zone), last=True),
+    )
+    # Clocks may skip all of it.
+    return found if found.start < found.end else None
+
+
 class GpuWindow(Spec):
     """A time of the week in which the tenant has more guaranteed GPUs, free at its start."""
 
@@ -93,26 +117,11 @@ class GpuWindow(Spec):
     @property
     def weekdays(self) -> frozenset[int]:
         """Numbers of its days; Monday is 0."""
-        found: set[int] = set()
-        for part in self.days.split(","):
-            first, _, last = part.partition("-")
-            begin, end = WEEK.index(first), WEEK.index(last or first)
-            found |= {day % 7 for day in range(begin, end + 1 + 7 * (end < begin))}
-        return frozenset(found)
+        return _weekdays(self.days)
 
     def on(self, day: dt.date) -> Interval | None:
         """The window that starts on a local day, without its lead; None on other days."""
-        if day.weekday() not in self.weekdays:
-            return None
-        zone = ZoneInfo(self.zone)
-        starts, ends = dt.time.fromisoformat(self.starts), dt.time.fromisoformat(self.ends)
-        over = day + dt.timedelta(days=ends <= starts)
-        found = Interval(
-            instant(dt.datetime.combine(day, starts), zone, last=False),
-            instant(dt.datetime.combine(over, ends), zone, last=True),
-        )
-        # Clocks may skip all of it.
-        return found if found.start < found.end else None
+        return _interval(self.starts, self.ends, self.zone, day) if day.weekday() in self.weekdays else None
 
     def between(self, start: dt.datetime, end: dt.datetime) -> Iterator[Interval]:
         """Every window that touches the time between two instants, in order, without its lead."""

@@ -8,9 +8,11 @@ from typing import Annotated
 
 from pydantic import Field
 
+from tenancy.catalog import days
 from tenancy.catalog.account import LONGEST_BLOCK
 from tenancy.catalog.frameworks import FRAMEWORKS
-from tenancy.schema.base import Flag, Mistake, Slug, Spec, TextForm, WholeNumber, broken
+from tenancy.rules.values import LONGEST_EXCEPTION, unbounded_end
+from tenancy.schema.base import Day, Flag, Mail, Mistake, Reason, Slug, Spec, TextForm, WholeNumber, broken
 
 
 class Scheduler(StrEnum):
@@ -88,6 +90,22 @@ _ClockImage = Annotated[
 ]
 
 
+class Relief(Spec):
+    """A time for which budgets do not bind, with a responsible person and an end."""
+
+    until: Day = Field(
+        description=f"Last day, UTC, at most {LONGEST_EXCEPTION} days ahead; the budget binds again from the next. "
+        "Required."
+    )
+    reason: Reason = Field(description="Reason for it, one sentence for an auditor. Required.")
+    owner: Mail = Field(description="Mail address of the person responsible for it. Required.")
+
+    def mistakes(self) -> Iterator[Mistake]:
+        # One that has ended is no mistake: a clock that starts later reads the same files.
+        if (self.until - days.today()).days > LONGEST_EXCEPTION and (given := unbounded_end(self.until)):
+            yield broken(("until",), "exc-01", given)
+
+
 class Queues(Spec):
     """Settings of all queues of the cluster."""
 
@@ -129,6 +147,11 @@ class Queues(Spec):
         description="Image with this program, by digest: `tenancy clock run` then runs as a Deployment in the cluster. "
         "Default: none; it is a process that you run.",
     )
+    relief: Relief | None = Field(
+        default=None,
+        description="In an emergency: a time for which no tenant's budget binds and no idle work is suspended. "
+        "Default: none.",
+    )
     provisioning_class: _Class | None = Field(
         default=None,
         description="Class of the ProvisioningRequest that must be provisioned before work starts on an autoscaled "
@@ -146,6 +169,9 @@ class Queues(Spec):
         if self.clock_image and not self.clock:
             rule = "the image runs the clock"
             yield Mistake(("clock-image",), "clock-image with clock: false", rule, "write clock: true, or drop it")
+        if self.relief and not self.clock:
+            rule = "without a clock no budget binds"
+            yield Mistake(("relief",), "relief with clock: false", rule, "write clock: true, or drop it")
         for i, kind in enumerate(self.kinds):
             if kind not in FRAMEWORKS:
                 change = f"use one of {', '.join(FRAMEWORKS)}; Jobs, Deployments, StatefulSets and pods always queue"

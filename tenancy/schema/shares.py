@@ -10,7 +10,7 @@ from pydantic import Field
 
 from tenancy.schema.base import Count, Mistake, Spec, WholeNumber, broken
 from tenancy.schema.calendar import More
-from tenancy.schema.queues import Duration, SharingPreset
+from tenancy.schema.queues import Duration, Relief, SharingPreset
 
 
 class GpuShare(Spec):
@@ -77,6 +77,9 @@ class Budget(Spec):
         description="With when-spent: stop, time for which running work may go on after the budget is spent. "
         "Default: 1h.",
     )
+    relief: Relief | None = Field(
+        default=None, description="A time for which the budget does not bind, as with when-spent: alert. Default: none."
+    )
 
     def mistakes(self) -> Iterator[Mistake]:
         if self.monthly_gpu_hours and self.when_spent is WhenSpent.ALERT:
@@ -85,3 +88,6 @@ class Budget(Spec):
         if "grace" in self.model_fields_set and self.when_spent is not WhenSpent.STOP:
             given, rule = f"grace with when-spent: {self.when_spent}", "only stop evicts running work"
             yield Mistake(("grace",), given, rule, "write when-spent: stop, or drop grace")
+        if self.relief and self.when_spent is WhenSpent.ALERT:
+            given, rule = "relief with when-spent: alert", "such a budget does not bind"
+            yield Mistake(("relief",), given, rule, "write when-spent: hold or stop, or drop relief")

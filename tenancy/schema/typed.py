@@ -68,6 +68,7 @@ class BudgetDict(TypedDict):
     monthly_gpu_hours: NotRequired[int | None]
     when_spent: NotRequired[Literal['alert', 'hold', 'stop']]
     grace: NotRequired[str]
+    relief: NotRequired[ReliefDict | None]
 
 
 class CiDict(TypedDict):
@@ -425,6 +426,7 @@ class QueuesDict(TypedDict):
     hold_before_end: NotRequired[str]
     clock: NotRequired[bool]
     clock_image: NotRequired[str | None]
+    relief: NotRequired[ReliefDict | None]
     provisioning_class: NotRequired[str | None]
 
 
@@ -447,6 +449,14 @@ class QuotaDict(TypedDict):
     volume_claims: NotRequired[int]
     storage: NotRequired[str | int]
     other: NotRequired[Mapping[str, str | int]]
+
+
+class ReliefDict(TypedDict):
+    """A time for which budgets do not bind, with a responsible person and an end."""
+
+    until: str | dt.date
+    reason: str
+    owner: str
 
 
 class ResourceUseDict(TypedDict):

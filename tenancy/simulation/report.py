@@ -255,7 +255,8 @@ def run_both(
 def _decided(loaded: Loaded) -> object:
     """All that decides which work starts: what Kueue gets, and what the clock goes by."""
     tenants = loaded.tenants if loaded.environment.clocked else ()
-    return queued(loaded), [(t.tenant, t.windows, t.gpus, t.budget) for t in tenants], loaded.environment.clocked
+    times = (loaded.environment.queues, loaded.environment.prices) if loaded.environment.clocked else ()
+    return queued(loaded), [(t.tenant, t.windows, t.gpus, t.budget) for t in tenants], times
 
 
 def queued(loaded: Loaded) -> tuple[list[Object], dict[str, Any]]:

@@ -494,3 +494,24 @@ def test_a_spent_budget_holds_new_work_and_not_running_work(kept: Run) -> None:
 @pytest.mark.exhaustive
 def test_reservations_are_no_jobs_of_the_trace(kept: Run) -> None:
     assert {event.job for event in kept.events} == set(range(len(JOBS)))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("hour", [3.0, 5.25], ids=["a spent budget", "in the window"])
+def test_a_run_with_a_clock_that_is_ended_goes_on_with_its_window_and_budget(
+    clocked: Loaded, kept: Run, hour: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, inner, ended = Store(), Store.keep, []
+    monkeypatch.setattr(runner, "CHECKPOINT_SECONDS", 0.0)
+
+    def keep(self: Store, checkpoint: dict[str, Any]) -> None:
+        inner(self, checkpoint)
+        if not ended and checkpoint["now"] >= hour * HOUR:
+            ended.append(checkpoint["now"])
+            raise OSError("ended in the middle")
+
+    monkeypatch.setattr(Store, "keep", keep)
+    resumed = simulate(clocked, JOBS, _quiet, WINDOW, store, start=MONDAY)
+    (now,) = ended
+    assert hour * HOUR <= now < (hour + 0.5) * HOUR, "it was ended where its name says"
+    same(resumed, kept)

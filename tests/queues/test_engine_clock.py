@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
+import signal
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import town
@@ -44,11 +47,16 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
         for tenant in ("fraud", "performance", "research"):
             made.remove(f"tenants/{tenant}.yaml")
         text = town.ENVIRONMENT.replace("environment: town", "environment: local").replace("nodes: 8", "nodes: 4")
-        made.write(ENVIRONMENT, text.replace("context: town", f"context: {words.LAB_CONTEXT}") + ON)
-        made.write(FILE, town.tenant("risk", "risk", "guaranteed: 8", more=WINDOW))
-        made.write(SPENDER, town.tenant("spender", "research", "guaranteed: 8", more=BUDGET))
+        text = text.replace("context: town", f"context: {words.LAB_CONTEXT}")
+        made.write(ENVIRONMENT, text)
+        made.write(FILE, town.tenant("risk", "risk", "guaranteed: 8"))
+        made.write(SPENDER, town.tenant("spender", "research", "guaranteed: 8"))
+        # Without the clock's process, whose rounds would have another time than those of the tests.
         done = made.tenancy("lab", "up", "local")
         assert done.code == 0, done.text
+        made.write(ENVIRONMENT, text + ON)
+        made.write(FILE, town.tenant("risk", "risk", "guaranteed: 8", more=WINDOW))
+        made.write(SPENDER, town.tenant("spender", "research", "guaranteed: 8", more=BUDGET))
         made.up()
         yield made
 
@@ -137,6 +145,47 @@ def test_a_tenant_is_refused_what_the_clock_writes(scene: Scene) -> None:
     results = run(scene.api, attacks)
     assert len(results) == len(attacks) > 0
     assert [result.as_dict() for result in results if result.gap] == []
+
+
+def clock_pid(project: Project) -> int | None:
+    found = json.loads(project.tenancy("lab", "status", "--format", "json").out)
+    return next((row["pid"] for row in found if row["component"] == "clock" and row["answering"]), None)
+
+
+def holder(scene: Scene) -> str:
+    found = scene.api.request(
+        "GET", f"/apis/coordination.k8s.io/v1/namespaces/{words.PLATFORM_NAMESPACE}/leases/{words.CLOCK}"
+    )
+    return str((found.body.get("spec") or {}).get("holderIdentity"))
+
+
+def test_the_lab_runs_the_clock_where_the_environment_has_one(project: Project, scene: Scene) -> None:
+    assert clock_pid(project) is None
+    done = project.tenancy("lab", "up", "local")
+    assert done.code == 0, done.text
+    pid = clock_pid(project)
+    assert pid
+    until(lambda: holder(scene).endswith(f"-{pid}"), "it works")
+    project.tenancy("lab", "up", "local")
+    assert clock_pid(project) == pid, "a clock that runs is left alone"
+    os.kill(pid, signal.SIGKILL)
+    assert project.tenancy("lab", "status").code == 1
+    project.tenancy("lab", "up", "local")
+    other = clock_pid(project)
+    assert other
+    assert other != pid
+    project.edit(ENVIRONMENT, ON, "")
+    # Windows and budgets that bind need a clock.
+    before = {name: (project.environment / name).read_text("utf-8") for name in (FILE, SPENDER)}
+    project.edit(FILE, WINDOW, "")
+    project.edit(SPENDER, BUDGET, "")
+    project.tenancy("lab", "up", "local")
+    assert clock_pid(project) is None
+    until(lambda: not Path(f"/proc/{other}").exists(), "its process has ended")
+    for name, text in before.items():
+        project.write(name, text)
+    path = project.environment / ENVIRONMENT
+    project.write(ENVIRONMENT, path.read_text("utf-8") + ON)
 
 
 @pytest.mark.exhaustive

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
+import random
 from collections.abc import Mapping
+from typing import Any
 from zoneinfo import ZoneInfo
 
+import pytest
 import town
 from scene import Scene, condition, holds, until
 
 from tenancy.catalog import vocabulary as words
-from tenancy.clock.controller import Clock, Round
+from tenancy.clock.controller import Clock, Round, stored_usage
 from tenancy.clock.prometheus import GpuMetrics
 from tenancy.clock.usage import next_month
 from tenancy.live.api import Api, Impersonation, Response
@@ -42,6 +46,7 @@ CLOCK = Impersonation(
     f"system:serviceaccount:{words.PLATFORM_NAMESPACE}:{words.CLOCK}",
     ("system:serviceaccounts", f"system:serviceaccounts:{words.PLATFORM_NAMESPACE}"),
 )
+QUEUE = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/risk--production"
 RECORD = f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}/configmaps/{words.CLOCK}"
 
 
@@ -132,14 +137,47 @@ def test_an_idle_notebook_is_suspended_after_its_warnings_and_comes_back(scene: 
     scene.clear()
 
 
-def berlin(hour: int, minute: int = 0) -> dt.datetime:
-    day = dt.datetime.now(dt.UTC).date()
+def berlin(hour: int, minute: int = 0, days: int = 0) -> dt.datetime:
+    day = dt.datetime.now(dt.UTC).date() + dt.timedelta(days=days)
     return dt.datetime(day.year, day.month, day.day, hour, minute, tzinfo=ZoneInfo("Europe/Berlin")).astimezone(dt.UTC)
 
 
 def reserved(scene: Scene) -> bool:
     found = scene.items("Workload", words.PLATFORM_NAMESPACE)
     return bool(found) and all(holds(each, "Admitted") for each in found)
+
+
+def test_a_process_sees_by_its_watches_what_kueue_and_others_change(scene: Scene) -> None:
+    """One clock over several rounds: after the first it lists nothing."""
+    asked: list[str] = []
+
+    class Noted(AsClock):
+        def request(self, method: str, path: str, *given: Any, **more: Any) -> Response:
+            asked.append(f"{method} {path}")
+            return super().request(method, path, *given, **more)
+
+    scene.clear()
+    scene.api.request("DELETE", RECORD)
+    now = berlin(12)
+    clock = Clock(Noted(scene.plan.context), scene.loaded.environment, scene.loaded.tenants, lambda: now)
+    clock.tick()
+    asked.clear()
+    home = scene.submit("spender", "first", 8)
+    scene.until_runs(home, "first")
+    now = berlin(12, days=1)
+    scene.api.request("PATCH", QUEUE, {"spec": {"stopPolicy": "Hold"}}, content_type="application/merge-patch+json")
+    changes = clock.tick().changes
+    assert any("Hold -> None" in said for said in changes), changes
+    usage = stored_usage(scene.api)
+    assert usage is not None
+    assert usage.gpu_hours("spender") > 0, "the job that started meanwhile"
+    until(lambda: condition(scene.queue("risk", "production"), "Active").get("status") == "True", "it is open")
+    now += dt.timedelta(minutes=1)
+    assert clock.tick().changes == ()
+    assert not [path for path in asked if "limit=" in path], "no list"
+    assert len([path for path in asked if "watch=true" in path]) == 6
+    scene.clear()
+    scene.api.request("DELETE", RECORD)
 
 
 def test_a_windows_capacity_is_free_when_it_starts_and_goes_back_when_it_ends(scene: Scene) -> None:
@@ -173,6 +211,44 @@ def test_a_windows_capacity_is_free_when_it_starts_and_goes_back_when_it_ends(sc
     scene.submit("risk", "late", 8, 3)
     scene.until_waits(scene.space("risk"), "late")
     scene.clear()
+
+
+def sizes(dice: random.Random, total: int) -> list[int]:
+    """GPUs of jobs of one pod that have so many together."""
+    found: list[int] = []
+    while (left := total - sum(found)) > 0:
+        found.append(dice.choice([size for size in (1, 2, 4, 8) if size <= left]))
+    return found
+
+
+@pytest.mark.exhaustive
+def test_every_window_starts_with_its_capacity_free_while_borrowers_run(scene: Scene) -> None:
+    """Borrowers have all of the window's GPUs before each, in jobs of other sizes, and more of them wait."""
+    count, dice, took = int(os.environ.get("TENANCY_WINDOWS", "4")), random.Random(1), []
+    home, mine = scene.space("borrower"), scene.space("risk")
+    scene.clear()
+    scene.api.request("DELETE", RECORD)
+    for day in range(count):
+        tick(scene, berlin(12, 0, day))
+        runs = {f"run-{day}-{n}": gpus for n, gpus in enumerate(sizes(dice, 16))}
+        for name, gpus in runs.items():
+            scene.submit("borrower", name, gpus)
+        scene.until_runs(home, *runs)
+        scene.submit("borrower", f"wait-{day}", dice.choice((1, 8)))
+        assert any("16 GPUs" in said for said in tick(scene, berlin(16, 45, day)).changes)
+        took.append(until(lambda: reserved(scene), f"window {day}: its GPUs are reclaimed"))
+        tick(scene, berlin(17, 0, day))
+        phases = {pod["status"].get("phase") for pod in scene.items("Pod", home, "v1")}
+        assert phases <= {"Succeeded", "Failed"}, f"window {day}: borrowers have left the nodes"
+        before = scene.evictions()
+        scene.submit("risk", f"report-{day}", 8, 3)
+        scene.until_runs(mine, f"report-{day}")
+        assert scene.evictions() == before, f"window {day}: its work evicts none"
+        until(lambda: len(scene.pods(mine)) == 3, f"window {day}: there are machines for its work")
+        tick(scene, berlin(20, 0, day))
+        scene.clear("risk", "borrower")
+    print(f"{count} of {count} windows started with their GPUs free, reclaimed within {max(took):.1f} s")
+    scene.api.request("DELETE", RECORD)
 
 
 def test_a_spent_budget_holds_the_queue_and_the_next_month_opens_it(scene: Scene) -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from tenancy.catalog import vocabulary as words
 from tenancy.clock.decision import KEY, Desired, desired
+from tenancy.clock.status import budget_said
 from tenancy.clock.usage import Meter, Usage, empty, next_month
 from tenancy.components.kubernetes.manifest import Manifest
 from tenancy.kube.objects import Object
@@ -24,7 +25,8 @@ from tenancy.kube.quantities import units
 from tenancy.live.api import Response
 from tenancy.live.drift import Drift, by_others, put_back
 from tenancy.planning import make_plan
-from tenancy.validation import Loaded, load
+from tenancy.schema.queues import QueueState
+from tenancy.validation import Loaded, SpecError, load
 from tests.conftest import FILES, SpecFolder
 from tests.spec_cases import ENV, FRAUD, RESEARCH
 
@@ -198,6 +200,54 @@ def test_a_raised_budget_opens_the_queue_at_once(world: Loaded, tmp_path: Any) -
     assert at(spec.load(), now, held.usage).usage.spent == {}
 
 
+RELIEF = "relief: {until: 2026-11-23, reason: Restart after an outage., owner: fraud-leads@bank.example}"
+
+
+@pytest.mark.parametrize("where", ["budget", "environment"])
+def test_a_relief_opens_the_queue_until_its_last_day_has_ended(where: str, spec: SpecFolder) -> None:
+    spec.edit(FRAUD, "budget: {monthly-usd: 180000}", HOLDS if where == "environment" else HOLDS[:-1] + f", {RELIEF}}}")
+    spec.add(ENV, CLOCK if where == "budget" else f"queues: {{clock: true, {RELIEF}}}\n")
+    spec.add(RESEARCH, HOLDS.replace("180000", "500") + "\n")
+    loaded = spec.load()
+
+    def found(now: dt.datetime) -> Desired:
+        used = {name: {"a100-40gb": 200 * 3600 * 1000} for name in ("fraud", "research")}
+        return at(loaded, now, Usage(now, used))
+
+    last = found(clock(23, 59))
+    assert stop(last, "fraud--batch") == "None"
+    assert stop(last, "research--batch") == ("Hold" if where == "budget" else "None"), "its own budget's relief alone"
+    assert "fraud" not in last.usage.spent
+    (fraud, _) = found(clock(24)).spent
+    assert (fraud.tenant, fraud.state) == ("fraud", QueueState.HOLD)
+    assert stop(found(clock(24)), "fraud--batch") == "Hold"
+    tenant = next(t for t in loaded.tenants if t.tenant == "fraud")
+    assert budget_said(loaded.environment, tenant, clock(12), last.usage) == "200 %, does not bind until 11-23"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        (ENV, f"queues: {{{RELIEF}}}\n", "without a clock no budget binds"),
+        (FRAUD, f"budget: {{monthly-usd: 5, {RELIEF}}}\n", "such a budget does not bind"),
+        (
+            FRAUD,
+            f"budget: {{monthly-usd: 5, when-spent: hold, {RELIEF.replace('2026-11-23', '2036-11-23')}}}\n",
+            "days ahead",
+        ),
+    ],
+)
+def test_a_relief_without_effect_or_without_an_end_is_refused(
+    file: str, text: str, said: str, spec: SpecFolder
+) -> None:
+    if file == FRAUD:
+        spec.add(ENV, CLOCK)
+        spec.edit(FRAUD, "budget: {monthly-usd: 180000}\n", "")
+    spec.add(file, text)
+    with pytest.raises(SpecError, match=said):
+        spec.load()
+
+
 def test_dollars_bind_by_the_price_of_the_board(spec: SpecFolder) -> None:
     spec.edit(FRAUD, "budget: {monthly-usd: 180000}", "budget: {monthly-usd: 100, when-spent: hold}")
     spec.add(ENV, CLOCK + "prices: {a100-40gb: 4, l4: 1}\n")
@@ -234,6 +284,27 @@ def test_at_no_instant_is_a_guarantee_less_or_the_sum_another(
     assert nominal(found, words.RESERVE_QUEUE) == reserved
     again = at(world, now, found.usage, keys if granted else ())
     assert again == found, "the decision is the same if it is made twice"
+
+
+@given(course=st.lists(st.tuples(INSTANTS, st.booleans(), st.sampled_from([0, 49, 99, 100, 10_000])), max_size=6))
+@settings(max_examples=60)
+def test_an_earlier_decision_saves_time_and_changes_nothing(
+    world: Loaded, course: list[tuple[dt.datetime, bool, int]]
+) -> None:
+    before, keys = None, ()
+    for now, granted, spent in course:
+        usage, admitted = hours("fraud", spent, now), keys if granted else ()
+        found = desired(world.environment, world.tenants, now, usage, admitted, before)
+        assert found == at(world, now, usage, admitted)
+        before, keys = found, tuple(item["metadata"]["annotations"][KEY] for item in found.reservations)
+
+
+def test_queues_of_an_earlier_decision_are_not_made_again(world: Loaded) -> None:
+    first = at(world, clock(12))
+    second = desired(world.environment, world.tenants, clock(13), empty(clock(13)), (), first)
+    assert second.cluster_queues is first.cluster_queues
+    lead = desired(world.environment, world.tenants, clock(16, 45), empty(clock(13)), (), second)
+    assert lead.cluster_queues is not first.cluster_queues
 
 
 # Usage

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import copy
 import datetime as dt
+from collections.abc import Callable, Iterator
 from email.utils import format_datetime
 from typing import Any
 
 import pytest
 
 from tenancy.catalog import vocabulary as words
-from tenancy.clock.controller import Clock, ClockRefused, end_reservations, stored_usage
+from tenancy.clock.controller import Clock, ClockRefused, stored_usage
+from tenancy.clock.ending import end_reservations
 from tenancy.clock.idle import Sample
 from tenancy.clock.prometheus import PrometheusSilent
 from tenancy.kube.objects import Object
@@ -40,9 +42,12 @@ class Cluster:
 
     def __init__(self, loaded: Loaded) -> None:
         self.objects: dict[str, Object] = {}
+        self.events: list[tuple[int, str, Object]] = []
+        self.oldest = 0
+        """Version since which changes are known."""
         self.version = 0
         self.writes: list[str] = []
-        self.requests = 0
+        self.requests = self.lists = 0
         self.kill_at: int | None = None
         self.now = MONDAY
         self.most = 0
@@ -55,8 +60,21 @@ class Cluster:
     def _put(self, path: str, item: Object) -> Response:
         self.version += 1
         item["metadata"] |= {"resourceVersion": str(self.version), "uid": path}
+        self._happened("MODIFIED" if path in self.objects else "ADDED", path, item)
         self.objects[path] = item
         self.most = max(self.most, self.promised())
+        return Response(200, item)
+
+    def _happened(self, what: str, path: str, item: Object) -> None:
+        self.events.append((self.version, what, {"path": path, **copy.deepcopy(item)}))
+
+    def delete(self, path: str) -> Response:
+        item = self.objects.pop(path, None)
+        if item is None:
+            return Response(404, {})
+        self.version += 1
+        item["metadata"]["resourceVersion"] = str(self.version)
+        self._happened("DELETED", path, item)
         return Response(200, item)
 
     def promised(self) -> int:
@@ -76,18 +94,30 @@ class Cluster:
             raise Killed
 
     def items(self, path: str) -> list[Object]:
-        self._asked()
         kind = path.rpartition("/")[2]
         assert kind in KINDS, path
         found = [copy.deepcopy(item) for place, item in self.objects.items() if f"/{kind}/" in place]
-        if kind == "workloads":
-            for item in found:
-                item.setdefault("status", {"conditions": [{"type": "Admitted", "status": "True"}]})
-        return found
+        return [_with_status(kind, item) for item in found]
+
+    def pages(self, path: str) -> Iterator[Object]:
+        """Two objects in a page."""
+        self.lists += 1
+        found, version = self.items(path), {"resourceVersion": str(self.version)}
+        for start in range(0, max(len(found), 1), 2):
+            self._asked()
+            yield {"items": found[start : start + 2], "metadata": version}
+
+    def _watch(self, kind: str, since: int) -> Response:
+        if since < self.oldest:
+            return Response(200, {"items": [{"type": "ERROR", "object": {"code": 410}}]})
+        found = [(what, item) for version, what, item in self.events if version > since and f"/{kind}/" in item["path"]]
+        return Response(200, {"items": [{"type": w, "object": _with_status(kind, copy.deepcopy(o))} for w, o in found]})
 
     def request(self, method: str, path: str, body: Any = None, **_: Any) -> Response:
         self._asked()
-        where = path.partition("?")[0]
+        where, _, query = path.partition("?")
+        if query.startswith("watch=true"):
+            return self._watch(where.rpartition("/")[2], int(query.rpartition("=")[2]))
         headers = {"Date": format_datetime(self.now, usegmt=True)}
         there = self.objects.get(where)
         if method == "GET":
@@ -97,7 +127,7 @@ class Cluster:
             place = f"{where}/{body['metadata']['name']}"
             return Response(409, {}) if place in self.objects else self._put(place, copy.deepcopy(body))
         if method == "DELETE":
-            return Response(200 if self.objects.pop(where, None) else 404, {})
+            return self.delete(where)
         if method == "PUT":
             if there is None or body["metadata"]["resourceVersion"] != there["metadata"]["resourceVersion"]:
                 return Response(409, {"message": "the object has been modified"})
@@ -115,6 +145,12 @@ class Cluster:
 
     def state(self) -> dict[str, Any]:
         return {path: item.get("spec") for path, item in self.objects.items() if "/events/" not in path}
+
+
+def _with_status(kind: str, item: Object) -> Object:
+    if kind == "workloads":
+        item.setdefault("status", {"conditions": [{"type": "Admitted", "status": "True"}]})
+    return item
 
 
 @pytest.fixture
@@ -157,7 +193,8 @@ def test_a_round_that_finds_everything_in_place_writes_only_its_record(loaded: L
     cluster.now += dt.timedelta(seconds=30)
     assert one.tick().changes == ()
     assert cluster.writes == [f"PUT {RECORD}"]
-    assert cluster.requests - before == 5, "a record, three lists and a record, whatever the number of tenants"
+    assert cluster.requests - before == 5, "a record, three watches and a record, whatever the number of tenants"
+    assert cluster.lists == 3, "of the first round"
 
 
 def test_the_course_of_a_day_ends_as_it_began(loaded: Loaded) -> None:
@@ -272,6 +309,140 @@ def test_the_end_of_a_clock_deletes_its_reservations_and_no_work(loaded: Loaded)
     assert end_reservations(api) == 0
 
 
+# One process over many rounds, which reads what has changed
+
+
+def follows(cluster: Cluster, loaded: Loaded) -> Callable[[], list[str]]:
+    """Rounds of one process until nothing changes; what they changed."""
+    one = clock(cluster, loaded)
+
+    def settled() -> list[str]:
+        said: list[str] = []
+        for _ in range(4):
+            changes = one.tick().changes
+            said += changes
+            if not changes:
+                return said
+        raise AssertionError("the clock does not settle")
+
+    return settled
+
+
+def test_a_process_that_reads_changes_decides_as_one_that_has_just_been_started(loaded: Loaded) -> None:
+    cluster = Cluster(loaded)
+    settled = follows(cluster, loaded)
+    for now, expected in zip(INSTANTS, course(loaded), strict=True):
+        cluster.now = now
+        settled()
+        assert cluster.state() == expected, now
+    assert cluster.lists == 3, "all of its rounds read changes"
+
+
+QUEUE = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/fraud--batch"
+
+
+def test_what_another_writes_is_reverted_by_a_process_that_reads_changes(loaded: Loaded) -> None:
+    cluster = Cluster(loaded)
+    settled = follows(cluster, loaded)
+    settled()
+    before = cluster.state()
+    cluster.now += dt.timedelta(seconds=30)
+    cluster.request("PATCH", QUEUE, {"metadata": {}, "spec": {"stopPolicy": "Hold"}})
+    assert settled() == ["ClusterQueue fraud--batch: Hold -> None"]
+    assert cluster.state() == before
+    status = copy.deepcopy(cluster.objects[QUEUE])
+    status["status"] = {"pendingWorkloads": 7}
+    cluster._put(QUEUE, status)
+    cluster.writes.clear()
+    assert settled() == []
+    assert {where.partition(" ")[2] for where in cluster.writes} == {RECORD}
+
+
+def test_a_queue_that_is_made_again_gets_what_it_should_have(loaded: Loaded) -> None:
+    cluster = Cluster(loaded)
+    cluster.now = INSTANTS[2]
+    settled = follows(cluster, loaded)
+    settled()
+    granted = cluster.state()
+    planned = copy.deepcopy(Cluster(loaded).objects[QUEUE])
+    cluster.delete(QUEUE)
+    assert settled() == []
+    cluster._put(QUEUE, planned)
+    assert any("fraud--batch" in said for said in settled())
+    assert cluster.state() == granted
+
+
+@pytest.mark.parametrize("lost", ["compacted", "another copy", "restored"])
+def test_changes_that_cannot_be_known_are_read_by_whole_lists(loaded: Loaded, lost: str) -> None:
+    cluster = Cluster(loaded)
+    settled = follows(cluster, loaded)
+    settled()
+    cluster.now = INSTANTS[1]
+    if lost == "compacted":
+        cluster.request("PATCH", QUEUE, {"metadata": {}, "spec": {"stopPolicy": "Hold"}})
+        cluster.request("PATCH", "/apis/kueue.x-k8s.io/v1beta2/cohorts/organisation", {"metadata": {}, "spec": {}})
+        cluster.oldest = cluster.version
+    elif lost == "another copy":
+        settle(cluster, loaded)
+        cluster.events.clear()
+    else:
+        # From a backup: versions go back, and the changes of the time between are unknown.
+        backup = copy.deepcopy(cluster.objects)
+        settled()
+        cluster.objects, cluster.version = backup, cluster.version - 3
+        cluster.events.clear()
+    before = cluster.lists
+    settled()
+    assert cluster.lists > before
+    assert cluster.state() == course(loaded)[1]
+
+
+def test_other_files_are_read_with_whole_lists(loaded: Loaded, spec: SpecFolder) -> None:
+    cluster = Cluster(loaded)
+    cluster.now = INSTANTS[2]
+    one = clock(cluster, loaded)
+    one.tick()
+    one.tick()
+    spec.edit(FRAUD, "gpus: 8, days", "gpus: 4, days")
+    other = spec.load()
+    one.environment, one.tenants = other.environment, other.tenants
+    assert one.tick().changes != ()
+    settle(cluster, other)
+    fresh = Cluster(other)
+    fresh.now = cluster.now
+    settle(fresh, other)
+    assert cluster.state() == fresh.state()
+
+
+def test_usage_is_the_same_whether_changes_or_lists_are_read(loaded: Loaded) -> None:
+    one, two = with_work(loaded), with_work(loaded)
+    api: Any = one
+    process = Clock(api, loaded.environment, loaded.tenants)
+    for minute in range(6):
+        for cluster in (one, two):
+            cluster.now = MONDAY + dt.timedelta(minutes=minute)
+            if minute == 2:
+                cluster.delete(RESEARCHED)
+            if minute == 3:
+                work = copy.deepcopy(cluster.objects[NOTEBOOK])
+                ended = {"type": "Finished", "status": "True", "lastTransitionTime": "2026-11-23T00:02:30Z"}
+                work["status"]["conditions"].append(ended)
+                cluster._put(NOTEBOOK, work)
+        process.tick()
+        if minute != 2:
+            clock(two, loaded).tick()
+    api = two
+    found = stored_usage(api)
+    assert found is not None
+    # Of the deletion a process that has just been started knows nothing: its record has it up to the look before.
+    assert found.gpu_hours("fraud") > 0
+    api = one
+    mine = stored_usage(api)
+    assert mine is not None
+    assert mine.used["fraud"] == found.used["fraud"]
+    assert one.lists == 3
+
+
 # Idle work
 
 
@@ -347,6 +518,16 @@ def test_without_samples_nothing_is_suspended_and_the_round_says_why(idle: Loade
     one = clock(cluster, idle)
     assert one.tick().problem == "", "a round of `tenancy up` reads none"
     assert cluster.objects[NOTEBOOK]["spec"]["active"] is True
+
+
+def test_in_a_relief_of_the_environment_no_idle_work_is_warned_or_suspended(idle: Loaded, spec: SpecFolder) -> None:
+    relief = "relief: {until: 2026-11-23, reason: Restart after an outage., owner: gpu@bank.example}"
+    spec.edit(ENV, "clock: true", f"clock: true, {relief}")
+    free = spec.load()
+    cluster = with_work(free)
+    assert rounds(cluster, free, 9) == []
+    assert not any("/events/" in path for path in cluster.objects)
+    assert rounds(cluster, idle, 9) != [], "without it"
 
 
 def test_a_warning_that_could_not_be_written_does_not_count(idle: Loaded) -> None:

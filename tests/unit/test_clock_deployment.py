@@ -14,14 +14,16 @@ import yaml
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.exporters import CLOCK_LAST_ROUND
-from tenancy.clock.controller import ClockRefused, end_reservations
+from tenancy.clock.controller import ClockRefused
+from tenancy.clock.ending import end_reservations
 from tenancy.clock.health import LATE_SECONDS, Health
-from tenancy.clock.lease import SECONDS, Lease
+from tenancy.clock.lease import SECONDS, STOPPED_SECONDS, Lease, release, take
 from tenancy.kube.objects import Object
 from tenancy.live.api import Response
 from tenancy.planning import make_plan
+from tenancy.planning.queueing import clock_deployment
 from tenancy.validation import Loaded, SpecError, load, on_lab
-from tests.conftest import SpecFolder
+from tests.conftest import SpecFolder, every
 from tests.spec_cases import ENV
 
 ROOT = Path(__file__).parents[2]
@@ -68,15 +70,35 @@ def test_its_pods_are_as_pod_security_restricted_asks(loaded: Loaded) -> None:
     assert pod["serviceAccountName"] == words.CLOCK
 
 
-def as_mounted(files: Object, deployment: Object, folder: Path) -> Path:
+def as_mounted(objects: dict[tuple[str, str], Object], folder: Path) -> Path:
     """The folder of spec files as a pod of the Deployment has it."""
-    pod = deployment["spec"]["template"]["spec"]
+    pod = objects["Deployment", words.CLOCK]["spec"]["template"]["spec"]
     path = folder / Path(pod["containers"][0]["volumeMounts"][0]["mountPath"]).name
-    for item in pod["volumes"][0]["configMap"]["items"]:
-        place = path / item["path"]
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(files["data"][item["key"]], "utf-8")
+    for source in pod["volumes"][0]["projected"]["sources"]:
+        files = objects["ConfigMap", source["configMap"]["name"]]["data"]
+        for item in source["configMap"]["items"]:
+            place = path / item["path"]
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(files[item["key"]], "utf-8")
     return path
+
+
+def test_files_of_many_tenants_are_in_as_many_config_maps_as_they_need(
+    spec: SpecFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec.add(ENV, ON)
+    given = spec.load()
+    one = made(given)["ConfigMap", clock_deployment.FILES]
+    assert len([kind for kind, _ in made(given) if kind == "ConfigMap"]) == 1
+    most = max(len(key) + len(text) for key, text in one["data"].items()) + 400
+    monkeypatch.setattr(clock_deployment, "MAX_BYTES", most)
+    objects = made(given)
+    parts = [item["data"] for (kind, _), item in objects.items() if kind == "ConfigMap"]
+    assert len(parts) > 1
+    assert every(sum(len(key) + len(text) for key, text in part.items()) <= most for part in parts)
+    assert {key: text for part in parts for key, text in part.items()} == one["data"]
+    mounted = load(as_mounted(objects, tmp_path))
+    assert mounted.tenants == given.tenants
 
 
 @pytest.mark.parametrize("stack", ["", "local", "bank", "regulated"])
@@ -91,9 +113,7 @@ def test_its_files_make_the_same_plan(stack: str, spec: SpecFolder, tmp_path: Pa
     path.write_text(text.replace("queues: {", ON[:-2] + ", ") if "queues: {" in text else text + ON, "utf-8")
     given = load(folder)
     objects = made(given)
-    files = as_mounted(
-        objects["ConfigMap", "tenancy-clock-files"], objects["Deployment", words.CLOCK], tmp_path / "mounted"
-    )
+    files = as_mounted(objects, tmp_path / "mounted")
     mounted = load(files)
     assert mounted.environment == given.environment
     plans = [make_plan(each.environment, each.tenants) for each in (given, mounted)]
@@ -117,6 +137,9 @@ class Server:
             return Response(self.refuses, {"message": "no"}, headers)
         if method == "GET":
             return Response(200, self.lease, headers) if self.lease else Response(404, {}, headers)
+        if method == "DELETE":
+            self.lease = None
+            return Response(200, {})
         version = self.lease["metadata"]["resourceVersion"] if self.lease else None
         if body["metadata"].get("resourceVersion") != version:
             return Response(409, {})
@@ -132,6 +155,24 @@ def test_one_copy_works_and_another_takes_over_when_it_is_silent() -> None:
     assert not two.hold()
     server.now += dt.timedelta(seconds=1)
     assert (two.hold(), one.hold()) == (True, False)
+
+
+def test_no_copy_works_while_its_queues_are_removed() -> None:
+    server: Any = Server()
+    one, two = Lease(server, "one"), Lease(server, "two")
+    take(server)
+    assert server.lease is None, "without a clock there is no Lease to take"
+    assert one.hold()
+    take(server)
+    server.now += dt.timedelta(seconds=STOPPED_SECONDS)
+    assert (one.hold(), two.hold()) == (False, False)
+    release(server)
+    assert (two.hold(), one.hold()) == (True, False)
+    release(server)
+    assert two.hold(), "a Lease that a copy holds is not released"
+    take(server)
+    server.now += dt.timedelta(seconds=STOPPED_SECONDS + 1)
+    assert one.hold(), "a removal that was ended does not stop the clock for ever"
 
 
 def test_of_two_copies_that_take_a_lease_at_once_one_has_it() -> None:
@@ -175,8 +216,9 @@ def test_its_pods_have_ended_before_reservations_are_deleted() -> None:
 
     class Cluster:
         def request(self, method: str, path: str, *_: Any, **__: Any) -> Response:
-            asked.append(f"{method} {path.partition('?')[0].rpartition('/')[2]}")
-            return Response(200, {})
+            kind, name = path.partition("?")[0].split("/")[-2:]
+            asked.append(f"{method} {kind} {name}")
+            return Response(200, {"metadata": {"resourceVersion": "1"}}, {"Date": format_datetime(NOW, usegmt=True)})
 
         def items(self, path: str) -> list[Object]:
             asked.append(f"LIST {path.partition('?')[0].rpartition('/')[2]}")
@@ -184,4 +226,11 @@ def test_its_pods_have_ended_before_reservations_are_deleted() -> None:
 
     api: Any = Cluster()
     end_reservations(api)
-    assert asked == ["GET tenancy-reserve", "DELETE tenancy-clock", "LIST pods", "LIST workloads"]
+    assert asked == [
+        "GET clusterqueues tenancy-reserve",
+        "GET leases tenancy-clock",
+        "PUT leases tenancy-clock",
+        "DELETE deployments tenancy-clock",
+        "LIST pods",
+        "LIST workloads",
+    ]

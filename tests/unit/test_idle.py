@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tenancy.clock.idle import COVERED, SAMPLES, SETTLED_SECONDS, Sample, Work, decide, query, watched
+from tenancy.clock.idle import COVERED, SAMPLES, SETTLED_SECONDS, Sample, Work, decide, idle_rules, query, watched
 from tenancy.clock.prometheus import GpuMetrics, PrometheusSilent
 from tenancy.clock.usage import IdleTime, Usage
 from tenancy.lab import prometheus, tools
@@ -230,6 +230,7 @@ def stored(name: str, gpus: int, namespace: str = "fraud--train", kind: str = "J
 
 
 def test_work_is_watched_in_tiers_with_a_rule_alone(loaded: Loaded) -> None:
+    rules = idle_rules(loaded.environment, loaded.tenants)
     ended = stored("ended", 8)
     ended["status"]["conditions"].append({"type": "Finished", "status": "True"})
     waiting = stored("waiting", 8)
@@ -243,10 +244,10 @@ def test_work_is_watched_in_tiers_with_a_rule_alone(loaded: Loaded) -> None:
         ended,
         waiting,
     ]
-    (found,) = watched(loaded.environment, loaded.tenants, there)
+    (found,) = watched(loaded.environment, rules, there)
     assert (found.uid, found.gpus, found.owners) == ("train", 8, frozenset({"Job/train"}))
     assert found.stays_suspended
-    assert not next(watched(loaded.environment, loaded.tenants, [stored("p", 1, kind="Pod")])).stays_suspended
+    assert not next(watched(loaded.environment, rules, [stored("p", 1, kind="Pod")])).stays_suspended
 
 
 def test_the_clock_may_patch_work_only_where_idle_work_is_suspended(loaded: Loaded, spec: SpecFolder) -> None:
@@ -255,9 +256,9 @@ def test_the_clock_may_patch_work_only_where_idle_work_is_suspended(loaded: Load
         (role,) = [o for o in plan.objects() if o["kind"] == "ClusterRole" and o["metadata"]["name"] == "tenancy-clock"]
         return next(rule["verbs"] for rule in role["rules"] if "workloads" in rule["resources"])
 
-    assert verbs(loaded) == ["get", "list", "patch"]
+    assert verbs(loaded) == ["get", "list", "watch", "patch"]
     spec.edit(ENV, "idle: {then: suspend}", "idle: {}")
-    assert verbs(spec.load()) == ["get", "list"]
+    assert verbs(spec.load()) == ["get", "list", "watch"]
 
 
 def test_prometheus_is_asked_for_settled_samples(loaded: Loaded) -> None:

@@ -30,10 +30,10 @@ def clock_access(environment: Environment, tenants: Sequence[Tenant]) -> tuple[O
     """
     labels, name, home = platform_labels(environment), words.CLOCK, words.PLATFORM_NAMESPACE
     subject = [{"kind": "ServiceAccount", "name": name, "namespace": home}]
-    queues = _rule(_KUEUE, ["clusterqueues", "cohorts"], ["get", "list", "patch"])
+    queues = _rule(_KUEUE, ["clusterqueues", "cohorts"], ["get", "list", "watch", "patch"])
     # RBAC cannot limit a patch to a field; Kueue refuses most changes of admitted work.
     suspends = ["patch"] if environment.suspends_idle else []
-    seen = _rule(_KUEUE, ["workloads"], ["get", "list", *suspends])
+    seen = _rule(_KUEUE, ["workloads"], ["get", "list", "watch", *suspends])
     reserve = _rule(_KUEUE, ["workloads"], ["create", "delete"])
     events = _rule("", ["events"], ["create", "patch"])
     record = _rule("", ["configmaps"], ["get", "update"], (name,))

@@ -1,8 +1,8 @@
-"""The clock as a Deployment: two copies of which one works, with the spec files in a ConfigMap."""
+"""The clock as a Deployment: two copies of which one works, with the spec files in ConfigMaps."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -17,6 +17,8 @@ from tenancy.schema.tenant import Tenant
 
 PORT = 9464
 FILES = "tenancy-clock-files"
+MAX_BYTES = 900 * 1024
+"""Of one ConfigMap: the API server takes up to 1 MiB."""
 FOLDER = "/etc/tenancy"
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 CHOSEN = {"app.kubernetes.io/name": words.CLOCK}
@@ -32,14 +34,33 @@ def clock_deployment(environment: Environment, tenants: Sequence[Tenant]) -> tup
     def own(api: str, kind: str, body: dict[str, Any], name: str = words.CLOCK) -> Object:
         return manifest(api, kind, name, labels, body, namespace=home)
 
-    files = {"environment.yaml": _text(environment), **{f"{t.tenant}.tenant.yaml": _text(t) for t in tenants}}
+    files = {
+        "environment.yaml": _text(environment),
+        "kubeconfig": _kubeconfig(environment.cluster.context),
+        **{f"{t.tenant}.tenant.yaml": _text(t) for t in sorted(tenants, key=lambda t: t.tenant)},
+    }
+    maps = {f"{FILES}-{number}" if number else FILES: part for number, part in enumerate(_parts(files))}
     return (
-        own("v1", "ConfigMap", {"data": {**files, "kubeconfig": _kubeconfig(environment.cluster.context)}}, FILES),
-        own("apps/v1", "Deployment", {"spec": _deployment(environment, image, sorted(files))}),
+        *(own("v1", "ConfigMap", {"data": part}, name) for name, part in maps.items()),
+        own("apps/v1", "Deployment", {"spec": _deployment(environment, image, maps)}),
         own("policy/v1", "PodDisruptionBudget", {"spec": replicas.disruption_budget(CHOSEN)}),
         own("v1", "Service", {"spec": {"selector": CHOSEN, "ports": [{"name": "metrics", "port": PORT}]}}),
         own("networking.k8s.io/v1", "NetworkPolicy", {"spec": replicas.ingress_on(CHOSEN, PORT)}),
     )
+
+
+def _parts(files: Mapping[str, str]) -> list[dict[str, str]]:
+    """The files, in their order, in as few parts as one ConfigMap each can hold."""
+    parts: list[dict[str, str]] = [{}]
+    size = 0
+    for name, text in files.items():
+        more = len(name.encode()) + len(text.encode())
+        if parts[-1] and size + more > MAX_BYTES:
+            parts.append({})
+            size = 0
+        parts[-1][name] = text
+        size += more
+    return parts
 
 
 def _text(spec: Spec) -> str:
@@ -62,7 +83,8 @@ def _kubeconfig(context: str) -> str:
     )
 
 
-def _deployment(environment: Environment, image: str, files: Sequence[str]) -> dict[str, Any]:
+def _deployment(environment: Environment, image: str, maps: Mapping[str, Iterable[str]]) -> dict[str, Any]:
+    """`maps` are the ConfigMaps with the files in each."""
     folder = f"{FOLDER}/{environment.environment}"
     probe = {"httpGet": {"path": "/healthz", "port": "metrics"}, "periodSeconds": 30, "timeoutSeconds": 5}
     container = {
@@ -83,9 +105,9 @@ def _deployment(environment: Environment, image: str, files: Sequence[str]) -> d
             "limits": {"cpu": "1", "memory": "512Mi", "ephemeral-storage": "128Mi"},
         },
     }
-    items = [
-        {"key": name, "path": f"tenants/{name.removesuffix('.tenant.yaml')}.yaml" if ".tenant." in name else name}
-        for name in (*files, "kubeconfig")
+    sources = [
+        {"configMap": {"name": name, "items": [{"key": file, "path": _path(file)} for file in files]}}
+        for name, files in maps.items()
     ]
     pod = {
         "serviceAccountName": words.CLOCK,
@@ -94,7 +116,12 @@ def _deployment(environment: Environment, image: str, files: Sequence[str]) -> d
         "affinity": replicas.apart(CHOSEN),
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [container],
-        "volumes": [{"name": "files", "configMap": {"name": FILES, "items": items}}],
+        "volumes": [{"name": "files", "projected": {"sources": sources}}],
     }
     template = {"metadata": {"labels": CHOSEN}, "spec": pod}
     return {"replicas": 2, "selector": {"matchLabels": CHOSEN}, "template": template}
+
+
+def _path(file: str) -> str:
+    """Of a file in the folder: a key of a ConfigMap has no slash."""
+    return f"tenants/{file.removesuffix('.tenant.yaml')}.yaml" if ".tenant." in file else file

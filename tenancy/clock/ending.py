@@ -1,0 +1,51 @@
+"""The end of a clock, before its queues are removed."""
+
+from __future__ import annotations
+
+import time
+
+from tenancy.catalog import vocabulary as words
+from tenancy.clock.controller import ClockRefused, reserving
+from tenancy.clock.lease import release, take
+from tenancy.live.api import NOT_FOUND, Api, collection
+from tenancy.planning.queueing.queue_names import API
+
+END_SECONDS = 60.0
+"""For the end of the clock's pods: their grace period is half of it."""
+
+
+def end_reservations(api: Api) -> int:
+    """Delete the Workloads that reserve GPUs, before the reserve queue is removed: Kueue keeps a queue in which work is
+    admitted, and the engine would wait for it. The clock's Deployment is deleted, and a clock that is a process makes
+    no more rounds until `begin_again`, or for an hour. How many Workloads there were; ApiUnreachable or ClockRefused
+    if that fails."""
+    if not api.request("GET", f"{collection(API, 'ClusterQueue')}/{words.RESERVE_QUEUE}").ok:
+        return 0
+    take(api)
+    _end_deployment(api)
+    where = collection(API, "Workload", words.PLATFORM_NAMESPACE)
+    found = list(reserving(api.items(where)))
+    for each in found:
+        answer = api.request("DELETE", f"{where}/{each['metadata']['name']}")
+        if not answer.ok and answer.status != NOT_FOUND:
+            raise ClockRefused(f"DELETE {where}: {answer.status} {answer.message}")
+    return len(found)
+
+
+def begin_again(api: Api) -> None:
+    """Let a clock work that `end_reservations` stopped; ApiUnreachable or ClockRefused if that fails."""
+    release(api)
+
+
+def _end_deployment(api: Api) -> None:
+    """Delete the clock's Deployment and wait for the end of its pods, which would reserve the GPUs again."""
+    where = collection("apps/v1", "Deployment", words.PLATFORM_NAMESPACE)
+    answer = api.request("DELETE", f"{where}/{words.CLOCK}?propagationPolicy=Background")
+    if not answer.ok and answer.status != NOT_FOUND:
+        raise ClockRefused(f"DELETE {where}: {answer.status} {answer.message}")
+    pods = f"{collection('v1', 'Pod', words.PLATFORM_NAMESPACE)}?labelSelector=app.kubernetes.io/name={words.CLOCK}"
+    until = time.monotonic() + END_SECONDS
+    while answer.ok and api.items(pods):
+        if time.monotonic() > until:
+            raise ClockRefused(f"pods of {words.CLOCK} have not ended within {END_SECONDS:.0f} s")
+        time.sleep(1)

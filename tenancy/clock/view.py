@@ -1,0 +1,110 @@
+"""What the clock has read of the cluster, of each object only what it needs, and what it has decided by it.
+
+It is read whole once and by its changes from then on, so that a round costs what has changed and not what there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+from tenancy.catalog import vocabulary as words
+from tenancy.clock.decision import Desired
+from tenancy.clock.idle import idle_rules
+from tenancy.clock.usage import Held, Meter
+from tenancy.kube.objects import CLOCK_FIELDS, Object
+from tenancy.live.api import Api, collection
+from tenancy.live.followed import Followed
+from tenancy.planning.queueing.queue_names import API
+from tenancy.schema.environment import Environment
+from tenancy.schema.tenant import Tenant
+
+KINDS = ("Cohort", "ClusterQueue")
+Place = tuple[str, str]
+"""Kind and name of a Cohort or ClusterQueue."""
+
+
+class _Work(NamedTuple):
+    uid: str
+    held: Held | None
+    item: Object | None
+    """The fields that decide on reservations and idle work; None for all other work."""
+
+
+@dataclass
+class View:
+    """One for the spec files in use: other files need another one."""
+
+    environment: Environment
+    tenants: Sequence[Tenant]
+    decided: Desired | None = None
+    """The decision of the last round."""
+    unsettled: set[Place] = field(default_factory=set)
+    """Queues and Cohorts that may differ from it: those that changed since, and those that were written."""
+
+    def __post_init__(self) -> None:
+        self.named = [tenant.named(self.environment.namespace_name) for tenant in self.tenants]
+        self.rules = idle_rules(self.environment, self.named)
+        self.meter = Meter(self.environment, self.named)
+        self._works = Followed(collection(API, "Workload"), self._work)
+        self._queues = {kind: Followed(collection(API, kind), partial(_queue, kind)) for kind in KINDS}
+
+    def forget(self) -> None:
+        """Read all of it whole the next time."""
+        for followed in (self._works, *self._queues.values()):
+            followed.forget()
+
+    def read_work(self, api: Api) -> None:
+        """Bring the Workloads to what the cluster has; ApiUnreachable without an answer."""
+        self._works.read(api)
+
+    def read_queues(self, api: Api) -> None:
+        """Bring queues and Cohorts to what the cluster has; ApiUnreachable without an answer."""
+        for kind, followed in self._queues.items():
+            self.unsettled |= {(kind, name) for _, name in followed.read(api)}
+
+    def decide(self, wanted: Desired) -> None:
+        """What the queues should be from now on."""
+        if self.decided is None or self.decided.cause != wanted.cause:
+            self.unsettled |= wanted.by_place().keys()
+        self.decided = wanted
+
+    @property
+    def held(self) -> Iterator[tuple[str, Held]]:
+        """Work of tenants that holds GPUs, and when, by uid."""
+        return ((work.uid, work.held) for work in self._works.kept.values() if work.held)
+
+    @property
+    def works(self) -> list[Object]:
+        """Workloads that reserve GPUs, and work under an idle rule, with the fields that are needed."""
+        return [work.item for work in self._works.kept.values() if work.item]
+
+    def queue(self, place: Place) -> Object | None:
+        """A queue or Cohort of the clock's as the cluster has it; None if there is none."""
+        kind, name = place
+        return self._queues[kind].kept.get(("", name))
+
+    def _work(self, workload: Mapping[str, Any]) -> _Work | None:
+        space = workload["metadata"]["namespace"]
+        held = self.meter.held(workload)
+        needed = space == words.PLATFORM_NAMESPACE or space in self.rules
+        return _Work(workload["metadata"]["uid"], held, _slim(workload) if needed else None) if held or needed else None
+
+
+def _queue(kind: str, item: Mapping[str, Any]) -> Object | None:
+    if words.KEPT_BY_CLOCK not in (item["metadata"].get("annotations") or {}):
+        return None
+    spec = {key: item["spec"][key] for _, key in CLOCK_FIELDS if key in item["spec"]}
+    return {"kind": kind, "metadata": {"name": item["metadata"]["name"]}, "spec": spec}
+
+
+def _slim(workload: Mapping[str, Any]) -> Object:
+    metadata, status = workload["metadata"], workload.get("status") or {}
+    kept = ("name", "namespace", "uid", "annotations", "ownerReferences", "deletionTimestamp")
+    return {
+        "metadata": {key: metadata[key] for key in kept if key in metadata},
+        "spec": {key: value for key, value in (workload.get("spec") or {}).items() if key == "active"},
+        "status": {key: value for key, value in status.items() if key in {"conditions", "admission"}},
+    }
