@@ -116,7 +116,8 @@ class ClockedRunner(Runner):
 
     def _restore(self, held: Checkpoint) -> None:
         self._time.restore(held["clock"])
-        # Quotas as they were, before Kueue sees the work that has them.
-        self.now = self._time.next = held["now"]
+        # Quotas as they were, before Kueue sees the work that has them; the next round is when it would have been.
+        due, self.now = self._time.next, held["now"]
         self._round()
+        self._time.next = due
         super()._restore(held)

@@ -190,7 +190,9 @@ class Runner:
 
     def _checkpoint(self, *, done: bool) -> Checkpoint:
         """The state that another cluster and runner need to continue from this moment, at which Kueue is idle."""
-        alive = [] if done else [n for n, state in enumerate(self._states) if state.item and not state.over]
+        # Reservations of the clock have ended, and the next cluster knows none of them.
+        states = list(enumerate(self._states[: self._given]))
+        alive = [] if done else [n for n, state in states if state.item and not state.over]
         return {
             "done": done,
             "now": self.now,
@@ -201,9 +203,9 @@ class Runner:
             "latest": self._latest,
             "looked-at": list(self._looked_at),
             "events": events_as_rows(self._events),
-            "ends": [] if done else list(self._ends),
+            "ends": [] if done else sorted(end for end in self._ends if end[1] < self._given),
             "waiting": [] if done else list(self._waiting),
-            "over": [n for n, state in enumerate(self._states) if state.over],
+            "over": [n for n, state in states if state.over],
             "alive": [
                 [n, s.starts, s.started, s.pool, s.done, s.round, s.why, s.item]
                 for n, s in ((n, self._states[n]) for n in alive)
