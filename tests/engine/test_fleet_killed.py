@@ -58,6 +58,18 @@ def hit(project: Project, victim: str, after: int) -> Done:
     return Done(process.returncode, out, err, 0)
 
 
+def kill_before_its_state(project: Project, stack: str) -> None:
+    """A first run whose engine is killed at its first access binding: what comes before is on the cluster."""
+    with in_front(project.lab) as proxy, proxy.armed(Trap(Fault.KILLED, resource="rolebindings")) as trap:
+        process = project.start(*UP, "--stack", stack)
+        trap.kill = lambda: [os.kill(engine, signal.SIGKILL) for engine in children(process.pid)] and None
+        _, err = process.communicate(timeout=300)
+    assert trap.sprung
+    assert process.returncode == 1
+    assert f"{stack}: failed" in err
+    assert "the engine ended without output" in err
+
+
 def converges(project: Project) -> None:
     done = project.run(*UP)
     assert done.code == 0, done.text
@@ -103,14 +115,7 @@ def test_what_an_engine_made_that_was_killed_before_its_first_state_is_taken_ove
     """Of one tenant a line is gone before the next run, of the other the file."""
     for name in ("late", "left"):
         fleet.write(f"tenants/{name}.yaml", NEW_TENANT.format(name=name) + EGRESS.format(octet=1))
-    process = fleet.start(*UP)
-    for name in ("late", "left"):
-        fleet.until_made(f"/apis/networking.k8s.io/v1/namespaces/{name}--main/networkpolicies/{EGRESS_POLICY}")
-    for engine in children(process.pid):
-        os.kill(engine, signal.SIGKILL)
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == 1, out
-    assert "local--late, local--left" in err
+        kill_before_its_state(fleet, f"local--{name}")
     assert fleet.held("local--late", "local--left") == set(), "there is no state of what was made"
     made, since, present = spaces(fleet), fleet.audit_size(), set(fleet.objects())
 
