@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -96,29 +97,26 @@ def test_only_a_new_program_waits_for_its_wave(causes: tuple[Cause, ...], waits:
     assert wave.stacks == (("a",) if waits else ())
 
 
+def with_rollout(tmp_path: Path, name: str, rollout: str) -> Path:
+    """A copy of an example environment with these waves."""
+    folder = tmp_path / name
+    if not folder.exists():
+        shutil.copytree(ROOT / "stacks" / name, folder)
+    text = (ROOT / "stacks" / name / "environment.yaml").read_text("utf-8")
+    (folder / "environment.yaml").write_text(f"{text}rollout: {rollout}\n", "utf-8")
+    return folder
+
+
 def test_a_canary_that_is_no_tenant_is_refused_with_its_place(tmp_path: Path) -> None:
-    folder = tmp_path / "bank"
-    (folder / "tenants").mkdir(parents=True)
-    for path in (ROOT / "stacks" / "bank" / "tenants").iterdir():
-        (folder / "tenants" / path.name).write_text(path.read_text("utf-8"), "utf-8")
-    text = (ROOT / "stacks" / "bank" / "environment.yaml").read_text("utf-8")
-    (folder / "environment.yaml").write_text(f"{text}rollout: {{canary: [fruad]}}\n", "utf-8")
     with pytest.raises(SpecError, match="tenant 'fruad'") as raised:
-        load(folder)
+        load(with_rollout(tmp_path, "bank", "{canary: [fruad]}"))
     assert "environment.yaml" in str(raised.value)
 
 
 def test_an_environment_does_not_wait_for_itself(tmp_path: Path) -> None:
-    folder = tmp_path / "local"
-    (folder / "tenants").mkdir(parents=True)
-    for path in (ROOT / "stacks" / "local" / "tenants").iterdir():
-        (folder / "tenants" / path.name).write_text(path.read_text("utf-8"), "utf-8")
-    text = (ROOT / "stacks" / "local" / "environment.yaml").read_text("utf-8")
-    (folder / "environment.yaml").write_text(f"{text}rollout: {{after: [dev, local]}}\n", "utf-8")
     with pytest.raises(SpecError, match="an environment that waits for itself"):
-        load(folder)
-    (folder / "environment.yaml").write_text(f"{text}rollout: {{after: [dev]}}\n", "utf-8")
-    assert load(folder).environment.rollout == Rollout(after=("dev",))
+        load(with_rollout(tmp_path, "local", "{after: [dev, local]}"))
+    assert load(with_rollout(tmp_path, "local", "{after: [dev]}")).environment.rollout == Rollout(after=("dev",))
 
 
 # Environments in order
