@@ -69,14 +69,18 @@ def progress(
 ) -> list[WaveProgress]:
     """How far each wave is, by the records of the stacks."""
     return [
-        WaveProgress(wave, tuple(n for n in wave.stacks if n in records and records[n].program == digests[n].program))
+        WaveProgress(wave, tuple(name for name in wave.stacks if _runs(name, digests[name].program, records)))
         for wave in planned
     ]
 
 
 def behind(stacks: Iterable[str], program: str, records: Mapping[str, StackDigest]) -> list[str]:
     """Those of the stacks whose last successful run was not of that program, or that never had one."""
-    return [name for name in stacks if name not in records or records[name].program != program]
+    return [name for name in stacks if not _runs(name, program, records)]
+
+
+def _runs(stack: str, program: str, records: Mapping[str, StackDigest]) -> bool:
+    return stack in records and records[stack].program == program
 
 
 def in_waves(planned: Sequence[Wave], causes: Mapping[str, Sequence[Cause]]) -> list[Wave]:
