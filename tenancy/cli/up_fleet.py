@@ -115,10 +115,7 @@ def run_shared(fleet: Fleet, stack: Stack, pause: int) -> Outcome | None:
     if why:
         report.say(f"{name}: previewed all the same: {why}")
     if why is None:
-        refresh = run.refresh
-        if drifted:
-            refresh = put_back(driver, report, opened, drifted, only_preview=False).missing or refresh
-        report.show(name, driver.update(opened, refresh=refresh))
+        _update(driver, report, opened, drifted, run.refresh)
     else:
         outcome = bring_up(run, driver, report, opened, drifted=drifted, pause=60 * pause)
     if on_cluster:
@@ -241,15 +238,20 @@ def _run_tenant(fleet: Fleet, report: StackReport, stack: Stack, checked: bool) 
     own = fleet.standard and not has_program_config(driver.root, stack)
     direct = own and not run.only_preview and not leaves and not run.leavers.by_hand
     if direct and needs_preview(held, {part.name}, spaces) is None:
-        if drifted:
-            refresh = put_back(driver, report, opened, drifted, only_preview=False).missing or refresh
         program = _program(fleet, tenant or "")
         # Nothing on AWS, and no namespace of another owner, may depend on a state that a killed engine does not write.
         first = not held and part.aws is None and not part.adopt
-        report.show(name, driver.update(opened, refresh=refresh, program=program, first=first))
+        _update(driver, report, opened, drifted, refresh, program=program, first=first)
     else:
         bring_up(run._replace(refresh=refresh), driver, report, opened, drifted=drifted)
     _record(fleet, report, name)
+
+
+def _update(driver: Driver, report: Report, opened: Any, drifted: str | None, refresh: bool, **how: Any) -> None:
+    """Update a stack without a preview; drift of its objects is reverted first. `how` is as for `Driver.update`."""
+    if drifted:
+        refresh = put_back(driver, report, opened, drifted, only_preview=False).missing or refresh
+    report.show(opened.name, driver.update(opened, refresh=refresh, **how))
 
 
 def _stands(api: Api, part: TenantPlan) -> bool:

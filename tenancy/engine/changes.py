@@ -10,10 +10,13 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.iam.rights import ChangedRights, changed
+from tenancy.live.removal import ACCESS_BINDINGS
 from tenancy.planning.model import Plan
 from tenancy.rules.found import name_of
 
 PLATFORM = "platform"
+TENANT_TYPE = "gpu-tenancy:index:GpuTenant"
+"""Type of the component that all resources of a tenant are below."""
 ROLE_POLICY, OF_TENANTS = "aws:iam/rolePolicy:RolePolicy", "gpu-tenancy:index:IamRole$"
 SAME, READ, REFRESH = "same", "read", "refresh"
 _SIGNS = {"create": "+", "delete": "-", "update": "~", "replace": "±"}
@@ -90,8 +93,7 @@ class Outcome:
 
 
 _ACCESS_BINDINGS = (
-    "kubernetes:rbac.authorization.k8s.io/v1:RoleBinding",
-    "kubernetes:core/v1:ServiceAccount",
+    *(f"kubernetes:{version if '/' in version else f'core/{version}'}:{kind}" for version, kind in ACCESS_BINDINGS),
     "aws:eks/accessEntry:AccessEntry",
     "aws:eks/accessPolicyAssociation:AccessPolicyAssociation",
     "aws:eks/podIdentityAssociation:PodIdentityAssociation",
@@ -108,17 +110,22 @@ def is_access_binding(resource: Mapping[str, Any]) -> bool:
 def of_tenant(resources: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
     """Resources of a state below the component of one tenant, or of one namespace, without components. No tenant is
     called as a namespace may be."""
-    components = (f"gpu-tenancy:index:GpuTenant::{name}", f"gpu-tenancy:index:TenantNamespace::{name}")
+    components = (f"{TENANT_TYPE}::{name}", f"gpu-tenancy:index:TenantNamespace::{name}")
+    return [dict(found) for found in below(resources, components) if found.get("custom")]
+
+
+def below(resources: Sequence[Mapping[str, Any]], roots: tuple[str, ...]) -> list[Mapping[str, Any]]:
+    """Resources of a state whose URN, or a parent's, ends with one of `roots`."""
     parents = {found["urn"]: found.get("parent", "") for found in resources}
 
-    def below(urn: str) -> bool:
+    def is_below(urn: str) -> bool:
         while urn:
-            if urn.endswith(components):
+            if urn.endswith(roots):
                 return True
             urn = parents.get(urn, "")
         return False
 
-    return [dict(found) for found in resources if found.get("custom") and below(found["urn"])]
+    return [found for found in resources if is_below(found["urn"])]
 
 
 def without_file(outcome: Outcome, plan: Plan) -> list[str]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.engine import cost_tags
-from tenancy.engine.changes import Outcome, is_access_binding, of_tenant, summary
+from tenancy.engine.changes import TENANT_TYPE, Outcome, below, is_access_binding, of_tenant, summary
 from tenancy.engine.recovery import (
     Locked,
     dead_locks,
@@ -43,7 +43,6 @@ from tenancy.validation import ON_LAB, Loaded
 
 PROJECT = "gpu-tenancy"
 PACK = "policy"
-TENANT_TYPE = "gpu-tenancy:index:GpuTenant"
 OWN_TYPES = ("kubernetes:", "aws:")
 NO_ENGINE = (
     "given a PATH without `pulumi`; rule: stacks go through Pulumi's engine; change: for the lab `tenancy lab up`, for "
@@ -265,10 +264,7 @@ class Driver:
 
     def resources(self, stack: Any) -> list[dict[str, Any]]:
         """Resources of the cluster and of AWS in the stack's state."""
-        deployment = stored(_backend(), PROJECT, stack.name)
-        if deployment is None:
-            deployment = stack.export_stack().deployment or {}
-        return [found for found in deployment.get("resources") or () if found["type"].startswith(OWN_TYPES)]
+        return [found for found in _state(stack.name, lambda: stack) if found["type"].startswith(OWN_TYPES)]
 
     def destroy(self, stack: Any) -> Outcome:
         """Delete all resources of the stack, protected or not."""
@@ -286,10 +282,7 @@ class Driver:
 
     def components(self, name: str) -> dict[str, str]:
         """URNs of tenants' components in the state of an existing stack, by their tenants."""
-        deployment = stored(_backend(), PROJECT, name)
-        if deployment is None:
-            deployment = self.look_at(name).export_stack().deployment or {}
-        found = [each["urn"] for each in deployment.get("resources") or () if each["type"] == TENANT_TYPE]
+        found = [each["urn"] for each in _state(name, lambda: self.look_at(name)) if each["type"] == TENANT_TYPE]
         return {urn.rpartition("::")[2]: urn for urn in found}
 
     def move(self, source: str, target: str, urn: str) -> None:
@@ -308,11 +301,8 @@ class Driver:
         stack = self.ready(name, exists=True)
         exported = stack.export_stack()
         resources = (exported.deployment or {}).get("resources") or ()
-        below = {urn}
-        for each in resources:  # a state lists parents first
-            if each.get("parent") in below:
-                below.add(each["urn"])
-        exported.deployment["resources"] = [each for each in resources if each["urn"] not in below]
+        gone = {each["urn"] for each in below(resources, (urn,))}
+        exported.deployment["resources"] = [each for each in resources if each["urn"] not in gone]
         stack.import_stack(exported)
 
     def shut(self, stack: Any, tenant: str) -> Outcome:
@@ -416,6 +406,14 @@ class Driver:
 
 def _backend() -> str:
     return os.environ.get("PULUMI_BACKEND_URL", "")
+
+
+def _state(name: str, opened: Callable[[], Any]) -> Sequence[dict[str, Any]]:
+    """Resources of a stack's state; the engine is asked, which takes half a second, only where no file has them."""
+    deployment = stored(_backend(), PROJECT, name)
+    if deployment is None:
+        deployment = opened().export_stack().deployment or {}
+    return deployment.get("resources") or ()
 
 
 def _on_aws(resource: dict[str, Any]) -> bool:

@@ -36,6 +36,8 @@ WORK = (
     ("v1", "Pod"),
 )
 """Owners before the objects that they create: else they create them again."""
+ACCESS_BINDINGS = (("rbac.authorization.k8s.io/v1", "RoleBinding"), ("v1", "ServiceAccount"))
+"""What gives people access or pods an identity: it is removed before isolation resources."""
 KUEUE = "Kueue"
 SHOWN = 20
 """Maximum number of objects in a report; a finalizer that blocks one usually blocks all of a kind."""

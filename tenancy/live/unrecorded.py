@@ -14,10 +14,10 @@ from tenancy.kube.objects import Object
 from tenancy.live.api import NOT_FOUND, Api
 from tenancy.live.discovery import listed
 from tenancy.live.drift import is_the_engines
-from tenancy.live.removal import RemovalTimeout, access_bindings_blocked, take_out
+from tenancy.live.removal import ACCESS_BINDINGS, RemovalTimeout, access_bindings_blocked, take_out
 from tenancy.rules.found import name_of
 
-ACCESS = frozenset({"RoleBinding", "ClusterRoleBinding"})
+_ACCESS = frozenset(kind for _, kind in ACCESS_BINDINGS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def remove_unplanned(api: Api, found: Sequence[Unrecorded], planned: Collection[
     """Remove those that the plan has not, by their paths, access bindings first, and return them; namespaces stay,
     which rule ns-07 judges."""
     extra = [each for each in found if each.path not in planned and each.kind != "Namespace"]
-    extra.sort(key=lambda each: each.kind not in ACCESS)
+    extra.sort(key=lambda each: each.kind not in _ACCESS)
     for each in extra:
         _delete(api, each)
     return extra
@@ -75,7 +75,7 @@ def remove_unplanned(api: Api, found: Sequence[Unrecorded], planned: Collection[
 def remove_all(api: Api, found: Sequence[Unrecorded], patience: float, say: Callable[[str], None]) -> None:
     """Remove a tenant: access bindings, work and namespaces, and then the rest; RemovalTimeout if a part of it takes
     longer than `patience` seconds."""
-    bindings = [each for each in found if each.kind in ACCESS]
+    bindings = [each for each in found if each.kind in _ACCESS]
     access_bindings_blocked(api, [each.item for each in bindings])
     for each in bindings:
         _delete(api, each)
