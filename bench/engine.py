@@ -6,6 +6,7 @@ import json
 import shutil
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Generator, Mapping
@@ -105,6 +106,9 @@ def _rows(root: Path, plan: Plan, env: Mapping[str, str]) -> str:
     timed(root, env, "kubectl", "delete", "-R", "-f", str(rendered), "--wait")
     up = ("pulumi", "up", "--yes", "--skip-preview", "--stack", NAME)
     pulumi = [timed(root, env, *up), timed(root, env, *up)]
+    timed(root, env, "pulumi", "destroy", "--yes", "--skip-preview", "--stack", NAME)
+    ours_up = (sys.executable, "-m", "tenancy", "up", NAME)
+    command = [timed(root, env, *ours_up, "--skip-preview"), timed(root, env, *ours_up)]
     return "\n".join(
         [
             *rows,
@@ -114,6 +118,8 @@ def _rows(root: Path, plan: Plan, env: Mapping[str, str]) -> str:
             f"| `kubectl apply --server-side` of the rendered objects | {kubectl[0]:.1f} | {kubectl[1]:.1f} |",
             f"| `pulumi up`, one stack | {pulumi[0]:.1f} | {pulumi[1]:.1f} |",
             f"| ratio | {pulumi[0] / kubectl[0]:.1f} | {pulumi[1] / kubectl[1]:.1f} |",
+            f"| `tenancy up`, one stack, the state written once | {command[0]:.1f} | {command[1]:.1f} |",
+            f"| ratio | {command[0] / kubectl[0]:.1f} | {command[1] / kubectl[1]:.1f} |",
         ]
     )
 

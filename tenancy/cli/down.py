@@ -42,8 +42,11 @@ def command(environment: str, lab: bool, yes: bool) -> None:
         driver.api.items("/api/v1/namespaces?limit=1")
         stacks = [driver.select(stack) for stack in there]
         held = {stack.name: driver.resources(stack) for stack in stacks}
-        tenants = {stack.name: names_of(stack.name)[1] for stack in stacks if not held[stack.name]}
-        lost = {stack: unrecorded(driver.api, name, tenant) for stack, tenant in tenants.items() if tenant}
+        emptied = [stack for stack, found in held.items() if not found and stack != name + CLUSTER_SUFFIX]
+        lost = {stack: unrecorded(driver.api, name, names_of(stack)[1]) for stack in emptied}
+        if name in lost:  # with objects of all tenants, of which some have stacks of their own
+            apart = {names_of(stack)[1] for stack in held if stack != name}
+            lost[name] = [found for found in lost[name] if found.tenant not in apart]
         names = [r["id"] for found in held.values() for r in found if r["type"] == words.NAMESPACE_TYPE]
         names += [r.name for found in lost.values() for r in found if r.kind == "Namespace"]
         if not any([*held.values(), *lost.values()]):

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tenancy.cli.up_report import Report, StackReport
-from tenancy.cli.up_stack import RunSettings, bring_up, put_back
+from tenancy.cli.up_stack import RunSettings, bring_up, in_stages, put_back, take_out_unrecorded
 
 if TYPE_CHECKING:
     from tenancy.engine.changes import Outcome
     from tenancy.engine.decide import Cause
     from tenancy.engine.digests import StackDigest
     from tenancy.engine.driver import Driver
+    from tenancy.kube.objects import Object
     from tenancy.live.api import Api
-    from tenancy.planning.model import TenantPlan
     from tenancy.planning.scope import Stack
     from tenancy.validation import Loaded
 
@@ -111,13 +111,17 @@ def run_shared(fleet: Fleet, stack: Stack, pause: int) -> Outcome | None:
         if fleet.recorded:
             records.forget(driver.api, name)
     opened, drifted, outcome = driver.select(name), fleet.selector(name, None), None
-    why = _needs_preview(fleet, stack, driver.resources(opened)) if run.skip_preview else ""
-    if why:
+    held = driver.resources(opened)
+    why = _needs_preview(fleet, stack, held)
+    first = not held and fleet.recorded and why is None
+    if first:
+        first = _start(fleet, report, stack)
+    if why and run.skip_preview:
         report.say(f"{name}: previewed all the same: {why}")
-    if why is None:
-        _update(driver, report, opened, drifted, run.refresh)
+    if why is None and run.skip_preview:
+        _update(driver, report, opened, drifted, run.refresh, first=first)
     else:
-        outcome = bring_up(run, driver, report, opened, drifted=drifted, pause=60 * pause)
+        outcome = bring_up(run, driver, report, opened, drifted=drifted, pause=60 * pause, first=first)
     if on_cluster:
         _record(fleet, report, name)
     report.ended(name, "previewed" if run.only_preview else "updated", time.monotonic() - began)
@@ -231,16 +235,13 @@ def _run_tenant(fleet: Fleet, report: StackReport, stack: Stack, checked: bool) 
     if fleet.recorded:
         records.forget(driver.api, name)
     held = driver.resources(opened) if name in fleet.existing else []
-    if not held and fleet.recorded and (name in fleet.existing or _stands(driver.api, part)):
-        _take_back(fleet, report, name, part)
+    first = not held and fleet.recorded and _start(fleet, report, stack)
     leaves = {part.name, *(space.name for space in part.namespaces)} & (run.leavers.by_file | run.leavers.by_hand)
     spaces = [space.name for space in part.namespaces]
     own = fleet.standard and not has_program_config(driver.root, stack)
     direct = own and not run.only_preview and not leaves and not run.leavers.by_hand
     if direct and needs_preview(held, {part.name}, spaces) is None:
         program = _program(fleet, tenant or "")
-        # Nothing on AWS, and no namespace of another owner, may depend on a state that a killed engine does not write.
-        first = not held and part.aws is None and not part.adopt
         _update(driver, report, opened, drifted, refresh, program=program, first=first)
     else:
         bring_up(run._replace(refresh=refresh), driver, report, opened, drifted=drifted)
@@ -254,34 +255,57 @@ def _update(driver: Driver, report: Report, opened: Any, drifted: str | None, re
     report.show(opened.name, driver.update(opened, refresh=refresh, **how))
 
 
-def _stands(api: Api, part: TenantPlan) -> bool:
-    """Whether a namespace of the tenant is on the cluster already."""
+def _start(fleet: Fleet, report: Report, stack: Stack) -> bool:
+    """Prepare the first run of a stack that has no resources; whether its state may be written at the end alone."""
+    from tenancy.planning.scope import objects_of, select
+
+    name, scope, tenant = stack
+    platform, tenants = select(fleet.run.plan, scope, tenant)
+    # The platform's namespace is made before those of tenants.
+    if name in fleet.existing or _stands(fleet.driver.api, objects_of(platform, () if platform else tenants)):
+        _take_back(fleet, report, stack)
+    # Nothing on AWS, and no namespace of another owner, may depend on a state that a killed engine does not write.
+    return not any(each.aws or each.adopt for each in tenants)
+
+
+def _stands(api: Api, planned: Sequence[Object]) -> bool:
+    """Whether one of the planned namespaces is on the cluster already."""
     from tenancy.live.api import path_of
 
-    return any(api.request("GET", path_of(space.namespace)).ok for space in part.namespaces)
+    return any(api.request("GET", path_of(item)).ok for item in planned if item["kind"] == "Namespace")
 
 
-def _take_back(fleet: Fleet, report: Report, stack: str, part: TenantPlan) -> None:
+def _take_back(fleet: Fleet, report: Report, stack: Stack) -> None:
     """Remove what a run made whose state was never written or is lost, and that the files no longer have; the engine
-    takes over the rest. Failed if another stack has the tenant."""
+    takes over the rest. Failed if another stack has the tenant, or if the file of a tenant was deleted."""
     from tenancy.engine.driver import Failed
     from tenancy.live.api import path_of
     from tenancy.live.removal import RemovalTimeout
     from tenancy.live.unrecorded import remove_unplanned, unrecorded
+    from tenancy.planning.scope import StackScope, objects_of, select
 
-    api, shared = fleet.driver.api, fleet.run.plan.environment
-    if shared in fleet.existing and part.name in fleet.driver.components(shared):
+    name, scope, tenant = stack
+    plan, leavers, api = fleet.run.plan, fleet.run.leavers, fleet.driver.api
+    shared = plan.environment
+    if tenant and shared in fleet.existing and tenant in fleet.driver.components(shared):
         raise Failed(
-            f"given stack {shared}, which has tenant {part.name}; rule: each object is in one stack; change: `tenancy "
+            f"given stack {shared}, which has tenant {tenant}; rule: each object is in one stack; change: `tenancy "
             f"move {shared}`; nothing was changed"
         )
+    found = [each for each in unrecorded(api, shared, tenant) if scope is not StackScope.PLATFORM or not each.tenant]
+    known = {each.name for each in plan.tenants}
+    for gone in sorted({each.tenant for each in found if each.tenant} - known):
+        if gone not in leavers.by_hand:
+            raise Failed(f"given stack {name}, whose tenant {gone} has no file; {in_stages(gone, shared)}")
+        left = [each for each in found if each.tenant == gone]
+        found = [each for each in found if each.tenant != gone]
+        take_out_unrecorded(fleet.driver, report, name, left, leavers.timeout)
     try:
-        found = unrecorded(api, fleet.run.plan.environment, part.name)
-        removed = remove_unplanned(api, found, {path_of(item) for item in part.objects()})
+        removed = remove_unplanned(api, found, {path_of(item) for item in objects_of(*select(plan, scope, tenant))})
     except RemovalTimeout as error:
-        raise Failed(f"stack {stack}: {error}") from error
+        raise Failed(f"stack {name}: {error}") from error
     for each in removed:
-        report.say(f"{stack}: removed {each}, which a run that was ended had made and the files no longer have")
+        report.say(f"{name}: removed {each}, which a run that was ended had made and the files no longer have")
 
 
 def _record(fleet: Fleet, report: Report, stack: str) -> None:

@@ -66,7 +66,7 @@ class RemovableTenants(NamedTuple):
         return cls(gone, frozenset(unnamed), timeout)
 
 
-def _in_stages(tenant: str, environment: str) -> str:
+def in_stages(tenant: str, environment: str) -> str:
     """Rule and change of a message, for a tenant whose file was deleted before its stages of leaving."""
     return (
         f"rule: a tenant leaves in stages; change: restore its file with `leaving: hold`, and after `tenancy up "
@@ -129,7 +129,8 @@ def _take_out(driver: Driver, report: Report, stack: Any, tenant: str, timeout: 
         raise Failed(f"stack {stack.name}: tenant {tenant} is not removed\n  {error}") from error
 
 
-def _take_out_unrecorded(driver: Driver, report: Report, stack: Any, found: Sequence[Unrecorded], timeout: int) -> None:
+def take_out_unrecorded(driver: Driver, report: Report, stack: str, found: Sequence[Unrecorded], timeout: int) -> None:
+    """Remove a tenant's objects that no state has, in the order of `_take_out`."""
     from tenancy.engine.driver import Failed
     from tenancy.live.removal import RemovalTimeout
     from tenancy.live.unrecorded import remove_all
@@ -137,9 +138,9 @@ def _take_out_unrecorded(driver: Driver, report: Report, stack: Any, found: Sequ
     if not found:
         return
     try:
-        remove_all(driver.api, found, timeout, lambda text: report.say(f"{stack.name}: {text}"))
+        remove_all(driver.api, found, timeout, lambda text: report.say(f"{stack}: {text}"))
     except RemovalTimeout as error:
-        raise Failed(f"stack {stack.name}: its tenant is not removed\n  {error}") from error
+        raise Failed(f"stack {stack}: its tenant is not removed\n  {error}") from error
 
 
 class RunSettings(NamedTuple):
@@ -154,10 +155,17 @@ class RunSettings(NamedTuple):
 
 
 def bring_up(
-    run: RunSettings, driver: Driver, report: Report, stack: Any, *, drifted: str | None = None, pause: float = 0
+    run: RunSettings,
+    driver: Driver,
+    report: Report,
+    stack: Any,
+    *,
+    drifted: str | None = None,
+    pause: float = 0,
+    first: bool = False,
 ) -> Outcome:
     """Preview the stack with the policy pack and update it; the preview's outcome. `drifted` is the selector of its
-    objects, if one of them is not as planned."""
+    objects, if one of them is not as planned; `first` is as for `Driver.update`."""
     from tenancy.engine.changes import lost_namespaces, without_file
     from tenancy.engine.driver import Failed
 
@@ -176,7 +184,7 @@ def bring_up(
     if orphans:
         raise Failed(
             f"given stack {name}, which has tenant {', '.join(orphans)} without a file; "
-            f"{_in_stages(orphans[0], plan.environment)}; nothing was changed"
+            f"{in_stages(orphans[0], plan.environment)}; nothing was changed"
         )
     if lost := lost_namespaces(planned, plan):
         raise Failed(
@@ -196,7 +204,7 @@ def bring_up(
             report.show(name, driver.update(stack, resources, refresh=refresh))
             report.say(f"{name}: {part} is done; the next follows in {pause / 60:.0f} min (Ctrl-C ends the run here)")
             time.sleep(pause)
-        report.show(name, driver.update(stack, refresh=refresh))
+        report.show(name, driver.update(stack, refresh=refresh, first=first))
     return planned
 
 
@@ -269,13 +277,13 @@ def remove_former(
         # A first run that was killed has left objects, and no state of them.
         lost = [] if held else unrecorded(driver.api, plan.environment, tenant)
         if (held or lost) and tenant not in leavers.by_hand:
-            raise Failed(f"given stack {name}, whose tenant has no file; {_in_stages(tenant, plan.environment)}")
+            raise Failed(f"given stack {name}, whose tenant has no file; {in_stages(tenant, plan.environment)}")
         if only_preview:
             report.say(f"{name}: its tenant has no file: the remaining resources would be removed")
         else:
             report.say(f"{name}: its tenant has no file: removing the remaining resources")
             _take_out(driver, report, stack, tenant, leavers.timeout)
-            _take_out_unrecorded(driver, report, stack, lost, leavers.timeout)
+            take_out_unrecorded(driver, report, name, lost, leavers.timeout)
             report.show(name, driver.destroy(stack))
             driver.forget(stack)
             records.forget(driver.api, name)

@@ -1,6 +1,6 @@
-"""Objects of a tenant that are on the cluster and in no state.
+"""Objects of a stack that are on the cluster and in no state.
 
-The engine writes the state of a tenant's first run once, at its end: one that is killed before leaves such objects.
+The engine writes the state of a stack's first run once, at its end: one that is killed before leaves such objects.
 """
 
 from __future__ import annotations
@@ -38,14 +38,21 @@ class Unrecorded:
         """The object's name, without its namespace."""
         return str(self.item["metadata"]["name"])
 
+    @property
+    def tenant(self) -> str | None:
+        """The tenant that its label names."""
+        return (self.item["metadata"].get("labels") or {}).get(words.TENANT)
+
     def __str__(self) -> str:
         return name_of(self.item)
 
 
-def unrecorded(api: Api, environment: str, tenant: str) -> list[Unrecorded]:
-    """All objects with the tenant's labels that the engine wrote, but not namespaces that it left (`leaving`). To be
-    asked only of a tenant whose stack has no resources. A kind whose list is refused is skipped."""
-    selector = quote(f"{words.ENVIRONMENT}={environment},{words.TENANT}={tenant}", safe="")
+def unrecorded(api: Api, environment: str, tenant: str | None) -> list[Unrecorded]:
+    """All objects with the labels of the environment, or of one of its tenants, that the engine wrote, but not
+    namespaces that it left (`leaving`). To be asked only if their stack has no resources. A kind whose list is refused
+    is skipped."""
+    of_tenant = f",{words.TENANT}={tenant}" if tenant else ""
+    selector = quote(f"{words.ENVIRONMENT}={environment}{of_tenant}", safe="")
     return [found for found in _labelled(api, selector) if is_the_engines(found.item) and not _has_left(found.item)]
 
 
