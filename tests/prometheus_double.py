@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
+
+from answering import answering
 
 
 @dataclass
@@ -49,9 +50,5 @@ def prometheus_double() -> Iterator[PrometheusDouble]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     found = PrometheusDouble(f"http://127.0.0.1:{server.server_port}")
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
+    with answering(server):
         yield found
-    finally:
-        server.shutdown()
-        server.server_close()

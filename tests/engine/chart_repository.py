@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import shutil
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import judges
+from answering import answering
 
 from tenancy.catalog.versions import CHARTS
 from tenancy.lab import tools
@@ -40,11 +40,8 @@ def serving(folder: Path) -> Iterator[str]:
         subprocess.run(package, check=True, capture_output=True)
     subprocess.run([helm, "repo", "index", folder], check=True, capture_output=True)
     server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(folder)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
+    with answering(server):
         yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
 
 
 def _stand_in(folder: Path, name: str) -> Path:

@@ -14,6 +14,8 @@ from enum import StrEnum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
+from answering import answering
+
 from tenancy.lab import ports
 from tenancy.lab.layout import Lab
 from tenancy.lab.pki import LOOPBACK
@@ -178,12 +180,9 @@ def in_front(lab: Lab) -> Generator[Proxy]:
     direct = lab.kubeconfig.read_text("utf-8")
     through = direct.replace(f":{server.target}", f":{server.server_address[1]}")
     assert through != direct
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    lab.kubeconfig.write_text(through, "utf-8")
-    try:
-        yield Proxy(server)
-    finally:
-        lab.kubeconfig.write_text(direct, "utf-8")
-        server.shutdown()
-        server.server_close()
+    with answering(server):
+        lab.kubeconfig.write_text(through, "utf-8")
+        try:
+            yield Proxy(server)
+        finally:
+            lab.kubeconfig.write_text(direct, "utf-8")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from answering import answering
 from click.testing import CliRunner
 
 from tenancy.cli import main
@@ -257,12 +258,9 @@ def kueue() -> Iterator[tuple[int, threading.Event]]:
             pass
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server.server_address[1], lets
-    lets.set()
-    server.shutdown()
-    server.server_close()
+    with answering(server):
+        yield server.server_address[1], lets
+        lets.set()
 
 
 def test_a_process_that_gets_no_time_has_its_clock_stand_still(kueue: tuple[int, threading.Event]) -> None:

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tarfile
 import textwrap
-import threading
 import time
 import tomllib
 import zipfile
@@ -23,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from answering import answering
 
 from tenancy.lab import builds, downloads, recipes, tools
 from tenancy.lab.recipes import Checksums, HostPlatform
@@ -161,12 +161,10 @@ def site(lab: Lab) -> Iterator[tuple[str, list[str]]]:
 
     handler = functools.partial(Handler, directory=str(lab.root / "site"))
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     base = f"http://127.0.0.1:{server.server_address[1]}"
     (lab.root / "tools.toml").write_text(TABLE.replace("BASE", base))
-    yield base, asked
-    server.shutdown()
-    server.server_close()
+    with answering(server):
+        yield base, asked
 
 
 # --- the table that is shipped -----------------------------------------------------------------

@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 import judges
 import pytest
 import yaml
+from answering import answering
 
 from tests.conftest import every
 
@@ -597,14 +597,10 @@ def forge(tmp_path: Path) -> Iterator[type[Double]]:
 
     Own.store, Own.asked = {}, []
     server = ThreadingHTTPServer(("127.0.0.1", 0), Own)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
     Own.root = f"http://127.0.0.1:{server.server_port}"  # type: ignore[attr-defined]
     (tmp_path / "work").mkdir()
-    yield Own
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with answering(server):
+        yield Own
 
 
 def ask(forge: Any, kind: str, *words: str, folder: Path) -> subprocess.CompletedProcess[str]:
