@@ -19,7 +19,7 @@ from tenancy.lab import control_plane
 from tenancy.lab.layout import environ
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.render import write
-from tenancy.validation import load
+from tenancy.validation import load, on_lab
 
 TENANTS = 15
 ROUNDS = 5
@@ -67,6 +67,7 @@ def project() -> Generator[tuple[Path, Plan]]:
     """A copy of the program with an environment of `TENANTS` tenants, beside a lab of its own."""
     with program() as root:
         loaded = load(generate(root / "stacks" / NAME, TENANTS))
+        loaded = on_lab(loaded)
         plan = make_plan(loaded.environment, loaded.tenants)
         chart = plan.platform.queue_chart
         control_plane.up(
@@ -84,6 +85,7 @@ def project() -> Generator[tuple[Path, Plan]]:
 def _rows(root: Path, plan: Plan, env: Mapping[str, str]) -> str:
     rendered = root / "rendered"
     count = write(plan, rendered)
+    shutil.rmtree(rendered / "charts")  # no objects: the values of charts
     bare = _bare_project(root / "bare", root / ".venv", plan)
     for where in (root, bare):
         timed(where, env, "pulumi", "stack", "init", NAME)

@@ -144,7 +144,7 @@ def _needs_preview(fleet: Fleet, stack: Stack, resources: Sequence[Mapping[str, 
     if leavers.by_file | leavers.by_hand:
         return "a tenant leaves"
     platform, tenants = select(plan, scope, None)
-    if platform and (platform.queue_chart or platform.metrics_charts or platform.services):
+    if platform and (platform.metrics_charts or platform.services):
         return "it has charts, whose objects no plan knows"
     spaces = {item["metadata"]["name"] for item in objects_of(platform, tenants) if item["kind"] == "Namespace"}
     return needs_preview(resources, {tenant.name for tenant in tenants}, spaces)
@@ -264,8 +264,9 @@ def _start(fleet: Fleet, report: Report, stack: Stack) -> bool:
     # The platform's namespace is made before those of tenants.
     if name in fleet.existing or _stands(fleet.driver.api, objects_of(platform, () if platform else tenants)):
         _take_back(fleet, report, stack)
-    # Nothing on AWS, and no namespace of another owner, may depend on a state that a killed engine does not write.
-    return not any(each.aws or each.adopt for each in tenants)
+    # Nothing on AWS, no chart, and no namespace of another owner may depend on a state that a killed engine does not
+    # write: no label finds them.
+    return not any(each.aws or each.adopt or any(space.chart for space in each.namespaces) for each in tenants)
 
 
 def _stands(api: Api, planned: Sequence[Object]) -> bool:
