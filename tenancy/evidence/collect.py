@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tenancy.catalog.versions import CHARTS, IMAGES
-from tenancy.evidence.bundle import Unusable, as_json, digest
+from tenancy.evidence.bundle import ENVELOPE, Unusable, as_json, digest
 from tenancy.evidence.privacy import secrets_in, without_mail
 from tenancy.output.html import Tile, render
 from tenancy.planning import Plan
@@ -78,6 +78,8 @@ class Measured:
     """Time of the bundle, UTC."""
     attacks: Attacks | None = None
     judges: Sequence[Judge] = field(default_factory=tuple)
+    statement_file: str = ENVELOPE
+    """Name of the file with the signed statement, from which a reader of the page knows how to verify it."""
 
 
 def read_attacks(path: Path) -> Attacks:
@@ -161,7 +163,11 @@ def summary(loaded: Loaded, measured: Measured) -> Mapping[str, Any]:
 
 def _facts(loaded: Loaded, plan: Plan, measured: Measured) -> dict[str, Any]:
     return {
-        "about": {**summary(loaded, measured), "tenants": [tenant.tenant for tenant in loaded.tenants]},
+        "about": {
+            **summary(loaded, measured),
+            "tenants": [tenant.tenant for tenant in loaded.tenants],
+            "statement": measured.statement_file,
+        },
         "spec": {name: digest(path.read_bytes()) for name, path in _spec_files(loaded.folder).items()},
         "renders": {name: digest(text.encode()) for name, text in texts(plan).items()},
         "locks": _locks(loaded.folder),

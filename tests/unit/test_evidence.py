@@ -252,7 +252,7 @@ def test_results_of_other_tools_are_counted_by_level(maker: Maker, tmp_path: Pat
     [
         (("--judge", "attacks.json"), "a SARIF 2.1.0 file"),
         (("--judge", "nowhere.sarif"), "No such file"),
-        (("--kms", "alias/sign"), "both --key and --kms"),
+        (("--kms", "alias/sign"), "given --key and --kms; rule: one signature is made"),
     ],
 )
 def test_bad_input_ends_before_anything_is_written(
