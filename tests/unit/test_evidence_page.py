@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
+from tests.browser import CHROMIUM, POLICY, opened
 from tests.conftest import every
 from tests.evidence_maker import REFUSED, Maker
 
-POLICY = "ValidatingAdmissionPolicy/tenancy-pods:"
+GUARD = "ValidatingAdmissionPolicy/tenancy-pods:"
 ATTACKS = [
-    {**REFUSED, "expected_denier": f"{POLICY}gpu-02", "denier": f"{POLICY}gpu-02"},
-    {**REFUSED, "id": "gpu-02-sidecar", "expected_denier": f"{POLICY}gpu-02", "denier": f"{POLICY}gpu-02"},
+    {**REFUSED, "expected_denier": f"{GUARD}gpu-02", "denier": f"{GUARD}gpu-02"},
+    {**REFUSED, "id": "gpu-02-sidecar", "expected_denier": f"{GUARD}gpu-02", "denier": f"{GUARD}gpu-02"},
     {
         **REFUSED,
         "id": "rbac-read",
@@ -30,7 +31,7 @@ ATTACKS = [
         "id": "gpu-03-through",
         "attack": "name a device",
         "rule": "gpu-03",
-        "expected_denier": f"{POLICY}gpu-03",
+        "expected_denier": f"{GUARD}gpu-03",
         "denier": "none",
         "status": 201,
         "refused": False,
@@ -100,8 +101,8 @@ def test_the_control_that_held_each_attack_is_named_beside_it(maker: Maker) -> N
     maker.make()
     rows = [row for table in read(maker).sections["attacks"][1:] for row in table[1:]]
     assert {(row[0], row[2]) for row in rows} == {
-        ("gpu-02-pod", f"{POLICY}gpu-02"),
-        ("gpu-02-sidecar", f"{POLICY}gpu-02"),
+        ("gpu-02-pod", f"{GUARD}gpu-02"),
+        ("gpu-02-sidecar", f"{GUARD}gpu-02"),
         ("rbac-read", "RBAC"),
         ("gpu-03-through", "no control"),
         ("net-02-twin", "ValidatingAdmissionPolicy"),
@@ -116,8 +117,8 @@ def test_the_counts_of_the_controls_add_up_to_those_of_the_bundle(maker: Maker) 
     for column, name in enumerate(names, 2):
         assert sum(int(row[column]) for row in rows) == int(total[column]) == maker.read("about.json")["attacks"][name]
     assert [row[:2] for row in rows][:3] == [
-        ["gpu-02", f"{POLICY}gpu-02"],
-        ["gpu-03", f"{POLICY}gpu-03"],
+        ["gpu-02", f"{GUARD}gpu-02"],
+        ["gpu-03", f"{GUARD}gpu-03"],
         ["gpu-10", "– (not run)"],
     ]
 
@@ -126,7 +127,7 @@ def test_each_gap_is_listed_with_what_refused_it_and_what_was_said(maker: Maker)
     maker.make()
     ((_, *gaps),) = read(maker).sections["gaps"]
     assert [[row[0], row[3], row[4], row[5], row[6]] for row in gaps] == [
-        ["gpu-03-through", f"{POLICY}gpu-03", "no control, status 201", "admitted", ""],
+        ["gpu-03-through", f"{GUARD}gpu-03", "no control, status 201", "admitted", ""],
         [
             "net-02-twin",
             "ValidatingAdmissionPolicy",
@@ -180,3 +181,19 @@ def test_every_time_of_the_page_is_utc_to_the_minute(maker: Maker) -> None:
     page = (maker.folder / "bundle" / "page.html").read_text("utf-8")
     assert "Made 2026-09-21 14:13 UTC" in page
     assert re.findall(r"\d\d:\d\d:\d\d", page) == []
+
+
+def test_the_browser_is_told_to_load_nothing(maker: Maker) -> None:
+    maker.make()
+    assert POLICY in (maker.folder / "bundle" / "page.html").read_text("utf-8")
+
+
+@pytest.mark.exhaustive
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
+@pytest.mark.parametrize("width", [1200, 500])
+def test_in_a_browser_the_page_asks_for_nothing_and_fits(maker: Maker, width: int) -> None:
+    maker.make()
+    page = (maker.folder / "bundle" / "page.html").read_text("utf-8")
+    seen = opened(page, maker.folder, width)
+    assert (seen["asked"], seen["console"]) == ([], [])
+    assert seen["wide"] <= seen["seen"], "nothing is cut off to the right"
