@@ -170,7 +170,9 @@ def test_every_link_leads_to_a_place_of_the_page(maker: Maker) -> None:
     assert len(page.ids) == len(set(page.ids))
 
 
-def test_no_table_of_the_page_is_empty(maker: Maker) -> None:
+@pytest.mark.parametrize("attacks", [ATTACKS, [REFUSED]], ids=["with gaps and skipped ones", "all refused"])
+def test_no_table_of_the_page_is_empty(maker: Maker, attacks: list[Any]) -> None:
+    maker.attacks.write_text(json.dumps(attacks), "utf-8")
     maker.make()
     tables = [table for tables in read(maker).sections.values() for table in tables]
     assert every(len(table) > 1 for table in tables)
