@@ -29,6 +29,7 @@ from tests import judges
 
 LONG_AGO = "2020-01-01T00:00:00Z"
 AUDIENCE = "sigstore"
+CT_ORIGIN = "ct.bank.example"
 PATIENCE = 60
 """Seconds until a service answers."""
 CI_CLAIMS = {
@@ -106,19 +107,30 @@ class Issuer:
 
 
 class Sigstore:
-    """The instance: its issuers of people and of CI jobs, and its ClientTrustConfig."""
+    """The instance: its issuers of people and of CI jobs, and its ClientTrustConfig. It runs in a `with` statement."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.people, self.jobs = Issuer(), Issuer()
-        self._running: list[tuple[str, subprocess.Popen[bytes]]] = []
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        # The path of a socket has 107 bytes at most.
+        self._sockets = tempfile.TemporaryDirectory(prefix="fulcio")
+
+    def __enter__(self) -> Sigstore:
+        try:
+            self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _start(self) -> None:
+        folder = self.folder
         fulcio, grpc, fulcio_metrics, ct, rekor, rekor_grpc, rekor_metrics, tsa = _free_ports(8)
         self.url = f"http://127.0.0.1:{fulcio}"
         self._ct, self._rekor, self._tsa = (f"http://127.0.0.1:{port}" for port in (ct, rekor, tsa))
         self._ct_key, self._rekor_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
         (folder / "fulcio.json").write_text(json.dumps(self._issuers()), "utf-8")
-        # The path of a socket has 107 bytes at most.
-        self._sockets = tempfile.TemporaryDirectory(prefix="fulcio")
         self._run(
             "fulcio",
             "serve",
@@ -130,6 +142,7 @@ class Sigstore:
             f"--metrics-port={fulcio_metrics}",
             f"--legacy-unix-domain-socket={self._sockets.name}/grpc",
             f"--ct-log-url={self._ct}",
+            f"--ct-log-origin={CT_ORIGIN}",
             f"--config-path={folder / 'fulcio.json'}",
         )
         roots = json.loads(self._answer("fulcio", f"{self.url}/api/v2/trustBundle"))["chains"]
@@ -139,7 +152,7 @@ class Sigstore:
         self._run(
             "tesseract",
             f"--http_endpoint=127.0.0.1:{ct}",
-            f"--origin=127.0.0.1:{ct}",
+            f"--origin={CT_ORIGIN}",
             f"--roots_pem_file={folder / 'roots.pem'}",
             f"--storage_dir={folder / 'ct'}",
             f"--private_key={_written(folder / 'ct.pem', self._ct_key, PrivateFormat.TraditionalOpenSSL)}",
@@ -216,22 +229,24 @@ class Sigstore:
     def _run(self, tool: str, *words: str) -> None:
         log = (self.folder / f"{tool}.log").open("wb")
         command = [str(judges.folder(tool)), *words]
-        self._running.append((tool, subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)))
+        self._running[tool] = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
 
     def _answer(self, tool: str, url: str) -> bytes:
         """What a service says as soon as it answers; AssertionError with its log if it has ended."""
-        process = dict(self._running)[tool]
+        process = self._running[tool]
         until, log = time.monotonic() + PATIENCE, self.folder / f"{tool}.log"
+        # TesseraCT answers to the host of its origin alone.
+        request = urllib.request.Request(url, headers={"Host": CT_ORIGIN} if tool == "tesseract" else {})
         while time.monotonic() < until and process.poll() is None:
             try:
-                with urllib.request.urlopen(url, timeout=5) as response:
+                with urllib.request.urlopen(request, timeout=5) as response:
                     return response.read()
             except (urllib.error.URLError, ConnectionError):
                 time.sleep(0.05)
         raise AssertionError(f"{tool} does not answer {url}:\n{log.read_text('utf-8', 'replace')[-2000:]}")
 
-    def stop(self) -> None:
-        for _, process in self._running:
+    def __exit__(self, *_: object) -> None:
+        for process in self._running.values():
             process.kill()
             process.wait()
         self._sockets.cleanup()

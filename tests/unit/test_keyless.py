@@ -23,6 +23,8 @@ from tenancy.evidence.keyless import BUNDLE, KeylessSigner
 from tests.evidence_maker import Maker, run
 from tests.sigstore_instance import CI_IDENTITY, LONG_AGO, Sigstore, other_key
 
+# The name of the authority that Fulcio makes for itself has a country of three letters.
+pytestmark = pytest.mark.filterwarnings("ignore:Attribute's length must be")
 ROOT = Path(__file__).parents[2]
 ANN, BOB = "ann@bank.example", "bob@bank.example"
 YESTERDAY = (dt.datetime.now(dt.UTC) - dt.timedelta(days=1)).isoformat()
@@ -30,9 +32,8 @@ YESTERDAY = (dt.datetime.now(dt.UTC) - dt.timedelta(days=1)).isoformat()
 
 @pytest.fixture(scope="module")
 def sigstore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sigstore]:
-    made = Sigstore(tmp_path_factory.mktemp("sigstore"))
-    yield made
-    made.stop()
+    with Sigstore(tmp_path_factory.mktemp("sigstore")) as made:
+        yield made
 
 
 class Keyless(Maker):
@@ -462,4 +463,4 @@ def test_the_root_of_the_public_instance_is_there_without_network(
     for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME"):
         monkeypatch.setenv(name, str(signed.folder / name))
     found = run("verify", str(signed.folder / "bundle"), "--identity", ANN, "--issuer", signed.sigstore.people.url)
-    assert (found.exit_code, "failed to build timestamp certificate chain" in found.output) == (2, True), found.output
+    assert (found.exit_code, "not enough sources of verified time" in found.output) == (2, True), found.output
