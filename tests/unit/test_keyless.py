@@ -27,7 +27,9 @@ from tests.sigstore_instance import CI_IDENTITY, LONG_AGO, Sigstore, other_key
 pytestmark = pytest.mark.filterwarnings("ignore:Attribute's length must be")
 ROOT = Path(__file__).parents[2]
 ANN, BOB = "ann@bank.example", "bob@bank.example"
-YESTERDAY = (dt.datetime.now(dt.UTC) - dt.timedelta(days=1)).isoformat()
+DAY, NOW = dt.timedelta(days=1), dt.datetime.now(dt.UTC)
+BEFORE = {"start": LONG_AGO, "end": (NOW - DAY).isoformat()}
+AFTER = {"start": (NOW + DAY).isoformat()}
 
 
 @pytest.fixture(scope="module")
@@ -199,12 +201,12 @@ def without_timestamp_authority(root: dict[str, Any]) -> None:
     root["timestampAuthorities"] = []
 
 
-def ended(list_name: str, key: str = "") -> Callable[[dict[str, Any]], None]:
-    """A change of a trusted root after which this kind of authority or log had ended before the signature."""
+def used(period: dict[str, str], list_name: str, key: str = "") -> Callable[[dict[str, Any]], None]:
+    """A change of a trusted root after which this kind of authority or log was in use for another period."""
 
     def change(root: dict[str, Any]) -> None:
         for one in root[list_name]:
-            (one[key] if key else one)["validFor"] = {"start": LONG_AGO, "end": YESTERDAY}
+            (one[key] if key else one)["validFor"] = period
 
     return change
 
@@ -214,11 +216,14 @@ ROOTS: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "entry of another log": (lambda root: other_key(root["tlogs"][0]), "invalid log entry"),
     "certificate in another log": (lambda root: other_key(root["ctlogs"][0]), "failed to verify SCT"),
     "timestamp of another authority": (without_timestamp_authority, "no Timestamp Authorities"),
-    "authority that has ended": (ended("certificateAuthorities"), "no certificate authority of the trusted root was"),
-    "log that has ended": (ended("tlogs", "publicKey"), "no transparency log of the trusted root was in use"),
-    "certificate log that has ended": (ended("ctlogs", "publicKey"), "no certificate log of the trusted root was in"),
-    "timestamp authority that has ended": (ended("timestampAuthorities"), "not enough sources of verified time"),
+    "timestamp authority that has ended": (used(BEFORE, "timestampAuthorities"), "not enough sources of verified time"),
 }
+for when, period in (("has ended", BEFORE), ("had not begun", AFTER)):
+    ROOTS |= {
+        f"authority that {when}": (used(period, "certificateAuthorities"), "no certificate authority of the trusted"),
+        f"certificate log that {when}": (used(period, "ctlogs", "publicKey"), "no certificate log of the trusted root"),
+        f"log that {when}": (used(period, "tlogs", "publicKey"), "no transparency log of the trusted root was in use"),
+    }
 
 
 @pytest.mark.parametrize("case", ROOTS)
@@ -230,11 +235,9 @@ def test_by_another_trusted_root_nothing_is_signed(signed: Keyless, case: str) -
 
 
 def test_an_authority_that_was_replaced_after_the_signature_is_still_trusted(signed: Keyless) -> None:
-    tomorrow = (dt.datetime.now(dt.UTC) + dt.timedelta(days=1)).isoformat()
-
     def change(root: dict[str, Any]) -> None:
         for one in (root["certificateAuthorities"][0], root["tlogs"][0]["publicKey"], root["ctlogs"][0]["publicKey"]):
-            one["validFor"]["end"] = tomorrow
+            one["validFor"]["end"] = (NOW + DAY).isoformat()
 
     assert signed.check(root=signed.sigstore.root("replaced.json", change)).exit_code == 0
 
