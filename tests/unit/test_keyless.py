@@ -9,6 +9,7 @@ import shutil
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -20,6 +21,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from tenancy.evidence.bundle import ENVELOPE
 from tenancy.evidence.keyless import BUNDLE, KeylessSigner
+from tests.conftest import examples
+from tests.damage import cut_up, damaged
 from tests.evidence_maker import Maker, run
 from tests.sigstore_instance import CI_IDENTITY, LONG_AGO, Sigstore, other_key
 
@@ -467,3 +470,26 @@ def test_the_root_of_the_public_instance_is_there_without_network(
         monkeypatch.setenv(name, str(signed.folder / name))
     found = run("verify", str(signed.folder / "bundle"), "--identity", ANN, "--issuer", signed.sigstore.people.url)
     assert (found.exit_code, "not enough sources of verified time" in found.output) == (2, True), found.output
+
+
+def decoded(value: dict[str, Any]) -> tuple[bytes, ...]:
+    """Statement, signature and certificate."""
+    signed, proof = value["dsseEnvelope"], value["verificationMaterial"]
+    (signature,) = signed["signatures"]
+    return tuple(map(base64.b64decode, (signed["payload"], signature["sig"], proof["certificate"]["rawBytes"])))
+
+
+def test_a_damaged_signed_statement_is_refused_unless_all_that_is_signed_is_whole(signed: Keyless) -> None:
+    """Damage may meet a hint, space between fields, or a character that Base64 leaves out."""
+    good, refused = envelope(signed), 0
+    for seed in range(examples(100)):
+        random = Random(seed)
+        bad = json.dumps(damaged(good, random)).encode() if seed % 2 else cut_up(json.dumps(good), random)
+        (signed.folder / "bundle" / BUNDLE).write_bytes(bad)
+        found = signed.check()
+        if found.exit_code == 0:
+            assert decoded(json.loads(bad)) == decoded(good), seed
+        else:
+            assert (found.exit_code, "rule:" in found.output) == (2, True), (seed, bad)
+            refused += 1
+    assert refused > examples(100) / 2
