@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -127,6 +128,7 @@ def make(
         keyless,
         {"--identity-token": token, "--oidc-client-id": client_id, "--trust-config": trust_config},
     )
+    _installed()
     from tenancy.evidence import bundle
     from tenancy.evidence.collect import Measured, files, read_attacks, read_judge, summary
     from tenancy.planning import make_plan
@@ -202,6 +204,7 @@ def verify(
             "add --issuer with the URL of the issuer that the maker named",
             BAD_INPUT,
         )
+    _installed()
     from tenancy.evidence import bundle
 
     try:
@@ -224,6 +227,13 @@ def verify(
     if deviations:
         fail(f"{folder}: {len(deviations)} deviation{'s' * (len(deviations) > 1)} from the signed statement")
     click.echo(f"{folder}: as signed{by}; environment {about['environment']}, made {about['made']}")
+
+
+def _installed() -> None:
+    """End with a message if the packages of the extra are not there."""
+    if missing := [name for name in ("securesystemslib", "sigstore") if find_spec(name) is None]:
+        given = f"an installation without {' and '.join(missing)}"
+        fail(f'given {given}; rule: signatures need it; change: pip install "gpu-tenancy[evidence]"', BAD_INPUT)
 
 
 def _only_with(option: str, present: bool, others: Mapping[str, object]) -> None:

@@ -251,6 +251,16 @@ def test_commits_that_changed_the_files_are_listed_with_reviewers(maker: Maker) 
     assert "environment.yaml" in commit["files"]
 
 
+def test_without_the_extra_a_command_says_what_to_install(maker: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert maker.make().exit_code == 0
+    monkeypatch.setattr("tenancy.cli.evidence.find_spec", lambda name: None if name == "sigstore" else name)
+    for found in (maker.make("more"), maker.verify()):
+        assert (found.exit_code, "without sigstore; rule:" in found.output) == (2, True)
+        assert 'pip install "gpu-tenancy[evidence]"' in found.output
+    monkeypatch.undo()
+    assert maker.verify().exit_code == 0
+
+
 def test_verification_imports_neither_models_nor_the_kubernetes_client(maker: Maker) -> None:
     maker.make()
     code = (
