@@ -58,12 +58,23 @@ def plain(name: str) -> str:
 
 
 def licence(package: Distribution) -> str:
-    """What a package says of its licence: an SPDX expression, classifiers, or a short text; empty if nothing."""
+    """What a package says of its licence: an SPDX expression, classifiers, a short text, or else the first line of its
+    licence file; empty if nothing."""
     told = package.metadata
     if told["License-Expression"]:
         return told["License-Expression"]
     classified = [one.rpartition(" :: ")[2] for one in told.get_all("Classifier") or () if one.startswith("License ::")]
-    return "; ".join(classified) or (told["License"] or "").strip().partition("\n")[0][:80]
+    return "; ".join(classified) or _first_line(told["License"]) or _first_line(_licence_file(package))
+
+
+def _licence_file(package: Distribution) -> str | None:
+    """Text of the file that the metadata names, which PEP 639 puts under `licenses`."""
+    name = package.metadata["License-File"]
+    return package.read_text(f"licenses/{name}") if name else None
+
+
+def _first_line(text: str | None) -> str:
+    return (text or "").strip().partition("\n")[0][:80]
 
 
 def incompatible() -> Iterator[str]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from securesystemslib.signer import Key, Signer
 
 ENVELOPE = "statement.dsse.json"
-"""The one file of the folder that the statement does not name: it contains the statement."""
+"""File of the folder with the statement that a key signed: the one file that the statement does not name."""
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 PREDICATE_TYPE = "urn:gpu-tenancy:evidence:v1"
@@ -51,7 +51,7 @@ def envelope(payload: bytes, signer: Signer) -> bytes:
     return (json.dumps(made.to_dict(), indent=1, sort_keys=True) + "\n").encode()
 
 
-def write(folder: Path, files: Mapping[str, bytes], envelope_text: bytes) -> None:
+def write(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write the bundle into a new or empty folder. Raises Unusable if the folder has other content."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise Unusable(
@@ -61,32 +61,35 @@ def write(folder: Path, files: Mapping[str, bytes], envelope_text: bytes) -> Non
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
-    (folder / ENVELOPE).write_bytes(envelope_text)
 
 
-def verified(folder: Path, keys: Sequence[Key]) -> tuple[Mapping[str, Any], list[str]]:
-    """The predicate of the statement, and every deviation of the folder from it, the file named first.
+def read_statement(folder: Path, name: str) -> str:
+    """Text of the signed statement, in the file of the folder with this name. Raises Unusable."""
+    try:
+        return (folder / name).read_text("utf-8")
+    except OSError:
+        raise Unusable(
+            f"given {folder} without {name}; rule: a bundle has a signed statement ({ENVELOPE} by a key, verified "
+            f"with --key; statement.sigstore.json without one, verified with --identity and --issuer); change: name "
+            "the folder that `tenancy evidence` wrote, and the option for its statement"
+        ) from None
+    except ValueError as error:
+        raise _no_envelope(folder / name, error) from None
 
-    Raises Unusable if there is no statement that one of the keys has signed: nothing in the folder counts then.
-    """
+
+def verified(folder: Path, keys: Sequence[Key]) -> tuple[str, bytes]:
+    """Type and content of the statement in the folder, which one of the keys has signed. Raises Unusable."""
     from securesystemslib.dsse import Envelope
     from securesystemslib.exceptions import VerificationError
 
     path = folder / ENVELOPE
+    text = read_statement(folder, ENVELOPE)
     try:
-        read = Envelope.from_dict(json.loads(path.read_text("utf-8")))
+        read = Envelope.from_dict(json.loads(text))
         if not isinstance(read.payload_type, str):
             raise ValueError("payloadType is no text")
-    except OSError:
-        raise Unusable(
-            f"given {folder} without {ENVELOPE}; rule: a bundle has a signed statement; change: name the "
-            "folder that `tenancy evidence` wrote"
-        ) from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Unusable(
-            f"{path}: given no DSSE envelope ({error}); rule: a bundle has a signed statement; change: get "
-            "the bundle again from its maker"
-        ) from None
+        raise _no_envelope(path, error) from None
     try:
         read.verify(list(keys), 1)
     except VerificationError:
@@ -94,8 +97,27 @@ def verified(folder: Path, keys: Sequence[Key]) -> tuple[Mapping[str, Any], list
             f"{path}: given a statement that none of the keys has signed; rule: the maker's signature; "
             "change: name the maker's public key, or get the bundle again"
         ) from None
-    body = _body(path, read.payload_type, read.payload)
-    return body["predicate"], list(_deviations(folder, {s["name"]: s["digest"]["sha256"] for s in body["subject"]}))
+    return read.payload_type, read.payload
+
+
+def _no_envelope(path: Path, error: Exception) -> Unusable:
+    return Unusable(
+        f"{path}: given no DSSE envelope ({error}); rule: a bundle has a signed statement; change: get the bundle "
+        "again from its maker"
+    )
+
+
+def compared(
+    folder: Path, statement_file: str, payload_type: str, payload: bytes
+) -> tuple[Mapping[str, Any], list[str]]:
+    """The predicate of a verified statement, and every deviation of the folder from it, the file named first.
+
+    `statement_file` is the one file that the statement does not name: it contains the statement. Raises Unusable if the
+    statement is of another type.
+    """
+    body = _body(folder / statement_file, payload_type, payload)
+    wanted = {subject["name"]: subject["digest"]["sha256"] for subject in body["subject"]}
+    return body["predicate"], list(_deviations(folder, statement_file, wanted))
 
 
 def _body(path: Path, payload_type: str, payload: bytes) -> Mapping[str, Any]:
@@ -113,10 +135,10 @@ def _body(path: Path, payload_type: str, payload: bytes) -> Mapping[str, Any]:
     return body
 
 
-def _deviations(folder: Path, wanted: Mapping[str, str]) -> Iterator[str]:
+def _deviations(folder: Path, statement_file: str, wanted: Mapping[str, str]) -> Iterator[str]:
     entries = (path for path in sorted(folder.rglob("*")) if path.is_symlink() or not path.is_dir())
     present = {path.relative_to(folder).as_posix(): path for path in entries}
-    present.pop(ENVELOPE)
+    present.pop(statement_file)
     for name, expected in sorted(wanted.items()):
         path = present.pop(name, None)
         if path is None:

@@ -1,4 +1,4 @@
-"""What a bundle says of an environment, each fact in a file of its own, and the auditor's page from the same facts."""
+"""What a bundle says of an environment, each fact in a file of its own."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from tenancy.catalog.versions import CHARTS, IMAGES
-from tenancy.evidence.bundle import Unusable, as_json, digest
+from tenancy.evidence.bundle import ENVELOPE, Unusable, as_json, digest
+from tenancy.evidence.page import page
 from tenancy.evidence.privacy import secrets_in, without_mail
-from tenancy.output.html import Tile, render
 from tenancy.planning import Plan
 from tenancy.planning.access_review import granted
 from tenancy.planning.render import texts
@@ -78,6 +78,8 @@ class Measured:
     """Time of the bundle, UTC."""
     attacks: Attacks | None = None
     judges: Sequence[Judge] = field(default_factory=tuple)
+    statement_file: str = ENVELOPE
+    """Name of the file with the signed statement, from which a reader of the page knows how to verify it."""
 
 
 def read_attacks(path: Path) -> Attacks:
@@ -161,7 +163,11 @@ def summary(loaded: Loaded, measured: Measured) -> Mapping[str, Any]:
 
 def _facts(loaded: Loaded, plan: Plan, measured: Measured) -> dict[str, Any]:
     return {
-        "about": {**summary(loaded, measured), "tenants": [tenant.tenant for tenant in loaded.tenants]},
+        "about": {
+            **summary(loaded, measured),
+            "tenants": [tenant.tenant for tenant in loaded.tenants],
+            "statement": measured.statement_file,
+        },
         "spec": {name: digest(path.read_bytes()) for name, path in _spec_files(loaded.folder).items()},
         "renders": {name: digest(text.encode()) for name, text in texts(plan).items()},
         "locks": _locks(loaded.folder),
@@ -273,39 +279,3 @@ def _git(folder: Path, *command: str) -> str | None:
     except OSError:
         return None
     return done.stdout if done.returncode == 0 else None
-
-
-# The auditor's page
-
-
-def page(facts: Mapping[str, Any]) -> str:
-    """The auditor's page, from the facts as they stand in the bundle."""
-    about, attacks = facts["about"], facts["attacks"]
-    counts = about["attacks"] or {}
-    tiles = [
-        Tile("tenants", str(len(about["tenants"]))),
-        Tile("rules", str(len(facts["rules"]))),
-        Tile("attacks refused", f"{counts['refused']} of {counts['attacks']}" if counts else "not run"),
-        Tile("twins admitted", f"{counts['twins admitted']} of {counts['attacks']}" if counts else "not run"),
-        Tile("exceptions", str(len(facts["waivers"]))),
-    ]
-    by_rule: dict[str, Counter[str]] = {}
-    for one in attacks["results"] if attacks else ():
-        told = by_rule.setdefault(one["rule"], Counter())
-        if one.get("skipped"):
-            told["skipped"] += 1
-            continue
-        told["attacks"] += 1
-        told["refused"] += bool(one["refused"])
-        told["admitted"] += bool(one["twin_admitted"])
-    return render(
-        "evidence.html.j2",
-        title=f"Evidence: {about['environment']}",
-        about=about,
-        tiles=tiles,
-        rules=[{**rule, "counts": by_rule.get(rule["id"])} for rule in facts["rules"]],
-        other=sorted(set(by_rule) - {rule["id"] for rule in facts["rules"]}),
-        by_rule=by_rule,
-        attacks=attacks,
-        facts=facts,
-    )

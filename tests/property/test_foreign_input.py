@@ -5,12 +5,10 @@ Spec files and manifests have files of their own beside this one.
 
 from __future__ import annotations
 
-import copy
 import datetime as dt
 import io
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -27,16 +25,11 @@ from tenancy.cli import main
 from tenancy.evidence import bundle
 from tenancy.validation import Loaded
 from tests.conftest import examples
+from tests.damage import cut_up, damaged
 from tests.foreign import CORPUS, readers
 
 RUNS = int(os.environ.get("FUZZ_RUNS", "0"))
 """Damaged files of a kind; 0: as many as the profile of Hypothesis says. Every number seeds one file."""
-VALUES: tuple[Any, ...] = (
-    *(None, True, 0, -1, 1e308, 10**40, "", "x", "1e400", "a" * 300, "é\x00", "2026-13-45"),
-    *([], {}, [[]], [None], ["x"], [{}], {"x": None}, {"x": []}),
-)
-TEXTS = ("", "\x00", ",", "\n", '"', "\r\n", "é", "\ufeff", "-1", "nan", "inf", "1e999", "9" * 40, "{", "]", ": ", "\t")
-
 STEP = {
     "op": "create",
     "urn": "urn:pulumi:small--fraud::gpu-tenancy::kubernetes:core/v1:ResourceQuota::x",
@@ -90,24 +83,6 @@ ROW = {
 }
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    if path:
-        yield path
-    for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
-        yield from places(item, (*path, key))
-
-
-def damaged(value: Any, random: Random) -> Any:
-    value = copy.deepcopy(value)
-    for _ in range(random.choice([1, 1, 2, 3])):
-        *way, last = random.choice([*places(value)])
-        place = value
-        for key in way:
-            place = place[key]
-        place[last] = copy.deepcopy(random.choice(VALUES))
-    return value
-
-
 def _storable(kind: pl.DataType) -> bool:
     """Whether Parquet has the type: not Python's objects, and no structure without a field."""
     if isinstance(kind, pl.List):
@@ -134,16 +109,6 @@ def damaged_bill(random: Random) -> bytes:
             content[random.randrange(len(content))] = random.randrange(256)
         content = content[: random.choice([len(content), random.randrange(len(content))])]
     return bytes(content)
-
-
-def cut_up(text: str, random: Random) -> bytes:
-    """The text with pieces removed, put in or doubled, and now and then bytes that are no text."""
-    for _ in range(random.choice([1, 1, 2, 4])):
-        at, to = sorted((random.randrange(len(text) + 1), random.randrange(len(text) + 1)))
-        to = min(to, at + random.choice([0, 1, 8, 400]))
-        text = text[:at] + random.choice([*TEXTS, text[at:to] * 2]) + text[to:]
-    content = text.encode()
-    return content if random.random() < 0.9 else content[: len(content) // 2] + b"\xff\xfe\x00" + content[5:]
 
 
 SEEDS: dict[str, Any] = {"preview": PREVIEW, "kubeconfig": KUBECONFIG, "sarif": SARIF, "attacks": ATTACKS}

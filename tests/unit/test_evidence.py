@@ -15,68 +15,11 @@ from typing import Any
 import boto3
 import moto
 import pytest
-from click.testing import CliRunner, Result
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from securesystemslib.dsse import Envelope
 
-from tenancy.cli import main
 from tenancy.evidence.bundle import ENVELOPE, PAYLOAD_TYPE, PREDICATE_TYPE, STATEMENT_TYPE
 from tenancy.evidence.privacy import has_mail, pseudonym, without_mail
-
-KINDS: dict[str, Callable[[], Any]] = {
-    "Ed25519": ed25519.Ed25519PrivateKey.generate,
-    "P-256": lambda: ec.generate_private_key(ec.SECP256R1()),
-    "RSA": lambda: rsa.generate_private_key(65537, 2048),
-}
-REFUSED = {
-    "id": "gpu-02-pod",
-    "attack": "see all GPUs of the node",
-    "expected_denier": "ValidatingAdmissionPolicy",
-    "status": 422,
-    "denier": "ValidatingAdmissionPolicy",
-    "refused": True,
-    "twin_admitted": True,
-    "rule": "gpu-02",
-}
-TIME = "1790000000"
-
-
-class Maker:
-    """An environment with a recorded result, a key pair, and the commands on them."""
-
-    def __init__(self, folder: Path, spec: Path, kind: str = "Ed25519") -> None:
-        self.folder, self.spec = folder, spec
-        key = KINDS[kind]()
-        self.private, self.public = folder / f"{kind}.pem", folder / f"{kind}.pub.pem"
-        self.private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-        self.public.write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
-        self.attacks = folder / "attacks.json"
-        self.attacks.write_text(json.dumps([REFUSED]), "utf-8")
-
-    def make(self, name: str = "bundle", *more: str, key: bool = True) -> Result:
-        given = ("--key", str(self.private)) if key else ()
-        words = (
-            "make",
-            str(self.spec),
-            "--out",
-            str(self.folder / name),
-            "--attacks",
-            str(self.attacks),
-            *given,
-            *more,
-        )
-        return run(*words)
-
-    def verify(self, name: str = "bundle", key: Path | None = None) -> Result:
-        return run("verify", str(self.folder / name), "--key", str(key or self.public))
-
-    def read(self, file: str) -> Any:
-        return json.loads((self.folder / "bundle" / file).read_text("utf-8"))
-
-
-def run(*words: str) -> Result:
-    return CliRunner().invoke(main, ["evidence", *words], env={"SOURCE_DATE_EPOCH": TIME}, catch_exceptions=False)
+from tests.evidence_maker import KINDS, REFUSED, Maker
 
 
 @pytest.fixture
@@ -252,7 +195,7 @@ def test_results_of_other_tools_are_counted_by_level(maker: Maker, tmp_path: Pat
     [
         (("--judge", "attacks.json"), "a SARIF 2.1.0 file"),
         (("--judge", "nowhere.sarif"), "No such file"),
-        (("--kms", "alias/sign"), "both --key and --kms"),
+        (("--kms", "alias/sign"), "given --key and --kms; rule: one signature is made"),
     ],
 )
 def test_bad_input_ends_before_anything_is_written(
@@ -308,11 +251,21 @@ def test_commits_that_changed_the_files_are_listed_with_reviewers(maker: Maker) 
     assert "environment.yaml" in commit["files"]
 
 
+def test_without_the_extra_a_command_says_what_to_install(maker: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert maker.make().exit_code == 0
+    monkeypatch.setattr("tenancy.cli.evidence.find_spec", lambda name: None if name == "sigstore" else name)
+    for found in (maker.make("more"), maker.verify()):
+        assert (found.exit_code, "without sigstore; rule:" in found.output) == (2, True)
+        assert 'pip install "gpu-tenancy[evidence]"' in found.output
+    monkeypatch.undo()
+    assert maker.verify().exit_code == 0
+
+
 def test_verification_imports_neither_models_nor_the_kubernetes_client(maker: Maker) -> None:
     maker.make()
     code = (
         "import sys; from tenancy.cli import main; main(sys.argv[1:], standalone_mode=False); "
-        "print(sorted({m.partition('.')[0] for m in sys.modules} & {'pulumi', 'kubernetes', 'polars'}))"
+        "print(sorted({m.partition('.')[0] for m in sys.modules} & {'pulumi', 'kubernetes', 'polars', 'sigstore'}))"
     )
     words = ["evidence", "verify", str(maker.folder / "bundle"), "--key", str(maker.public)]
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)

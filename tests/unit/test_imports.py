@@ -313,7 +313,7 @@ def test_no_two_test_modules_have_one_name() -> None:
 
 
 CORE = ("tenancy", "tenancy.validation", "tenancy.planning", "tenancy.components.program", "tenancy.program")
-EXTRAS = {"boto3", "botocore", "cryptography", "polars"}
+EXTRAS = {"boto3", "botocore", "cryptography", "polars", "sigstore"}
 """Packages that only an extra of the distribution needs."""
 
 
@@ -335,7 +335,13 @@ def test_each_extra_is_of_the_parts_that_import_it() -> None:
     assert (extras["lab"], extras["cost"]) == ({"cryptography"}, {"polars"})
     assert EXTRAS.isdisjoint(map(_package, project["dependencies"]))
     used = {(_top(f.module), Path(f.file).parts[1]) for f in _imports(PACKAGE) if _top(f.module) in EXTRAS}
-    assert used == {("cryptography", "lab"), ("cryptography", "evidence"), ("polars", "chargeback"), ("polars", "cli")}
+    assert used == {
+        ("cryptography", "lab"),
+        ("cryptography", "evidence"),
+        ("sigstore", "evidence"),
+        ("polars", "chargeback"),
+        ("polars", "cli"),
+    }
 
 
 def _package(requirement: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import shutil
 import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
@@ -20,13 +19,11 @@ from tenancy.report.page import Pages
 from tenancy.rules.catalogue import RULES
 from tenancy.simulation.results import Results
 from tenancy.validation import Loaded, load
+from tests.browser import CHROMIUM, POLICY, opened
 from tests.conftest import SpecFolder, every
 
 ROOT = Path(__file__).parents[2]
 BANK = ROOT / "stacks/bank"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-POLICY = "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-"""Makes the browser block all network requests and scripts of a page."""
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
 
 
@@ -313,26 +310,6 @@ def test_a_simulation_has_what_a_page_reads_of_it() -> None:
 
 
 # In a browser
-
-PROBE = """<script>addEventListener("load", () => { document.body.dataset.seen = JSON.stringify({
-  asked: performance.getEntriesByType("resource").map((entry) => entry.name),
-  wide: document.documentElement.scrollWidth, seen: document.documentElement.clientWidth,
-  planes: [...document.querySelectorAll(".plane")].filter((e) => e.offsetHeight > 0).length }) })</script>"""
-
-
-def opened(page: str, folder: Path, width: int, *more: str) -> dict[str, Any]:
-    """The page as Chromium opens it, and what it says of it: without the policy, which would hide what it asks for."""
-    assert CHROMIUM is not None
-    path = folder / "page.html"
-    path.write_text(page.replace(POLICY, "").replace("</body>", f"{PROBE}</body>"), "utf-8")
-    argv = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", f"--window-size={width},900"]
-    argv += [f"--user-data-dir={folder / 'profile'}", "--host-resolver-rules=MAP * ~NOTFOUND"]
-    argv += ["--enable-logging=stderr", "--dump-dom", *more, path.as_uri()]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True)
-    found = re.search(r"data-seen=(\"|')(.*?)\1", done.stdout)
-    assert found, "the page was loaded"
-    console = [line for line in done.stderr.splitlines() if ":CONSOLE:" in line]
-    return {**json.loads(found[2].replace("&quot;", '"')), "console": console}
 
 
 @pytest.mark.exhaustive
