@@ -13,8 +13,8 @@ from tenancy.catalog import vocabulary as words
 from tenancy.clock.controller import Clock, ClockRefused, stored_usage
 from tenancy.clock.ending import end_reservations
 from tenancy.clock.idle import Sample
-from tenancy.clock.prometheus import PrometheusSilent
 from tenancy.kube.objects import Object
+from tenancy.live.prometheus import PrometheusSilent
 from tenancy.validation import Loaded
 from tests.clock_cluster import MONDAY, RECORD, Cluster, Killed
 from tests.conftest import SpecFolder
