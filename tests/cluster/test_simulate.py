@@ -554,7 +554,8 @@ def suspended(ruled: Loaded) -> Run:
 
 
 def facts(run: Run) -> list[tuple[int, EventKind, int]]:
-    return [(e.time, e.kind, e.job) for e in run.events if e.kind is not EventKind.WAIT]
+    """Which of two jobs that are submitted at once starts first is Kueue's choice."""
+    return sorted((e.time, e.kind, e.job) for e in run.events if e.kind is not EventKind.WAIT)
 
 
 def test_an_idle_notebook_is_suspended_by_the_clocks_rule_and_kueue_gives_its_gpus_to_waiting_work(
