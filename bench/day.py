@@ -10,10 +10,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tenancy.catalog.waits import percentile
 from tenancy.simulation.events import EventKind, Run
 from tenancy.simulation.generate import generate
 from tenancy.simulation.report import SimulationReport, run_both
-from tenancy.simulation.results import Results, percentile
+from tenancy.simulation.results import Results
 from tenancy.simulation.trace import Job, Trace
 from tenancy.validation import Loaded, load
 
@@ -92,7 +93,7 @@ def owed(loaded: Loaded, jobs: Sequence[Job], run: Run) -> list[int | None]:
                 due.add(event.job)
         elif event.kind is EventKind.START:
             started.setdefault(event.job, event.time)
-        elif event.kind is EventKind.FINISH:
+        elif event.kind in {EventKind.FINISH, EventKind.SUSPEND}:
             asked[key] -= job.gpus
     return [started[n] - jobs[n].submit if n in started else None for n in sorted(due)]
 

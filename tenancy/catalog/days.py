@@ -1,4 +1,4 @@
-"""The current day."""
+"""The current day, and which days have passed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 _assumed: ContextVar[dt.date | None] = ContextVar("_assumed", default=None)
+_deployed: ContextVar[bool] = ContextVar("_deployed", default=False)
 
 
 def today() -> dt.date:
@@ -23,3 +24,19 @@ def assumed(day: dt.date) -> Generator[None]:
         yield
     finally:
         _assumed.reset(token)
+
+
+def past_is_refused() -> bool:
+    """Whether an entry is refused because its last day has passed."""
+    return not _deployed.get()
+
+
+@contextmanager
+def as_deployed() -> Generator[None]:
+    """No entry is refused inside because its last day has passed: it was valid when it was deployed, and the day alone
+    made it invalid."""
+    token = _deployed.set(True)
+    try:
+        yield
+    finally:
+        _deployed.reset(token)

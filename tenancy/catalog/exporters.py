@@ -11,6 +11,8 @@ QUEUE_NAME = "kueue.x-k8s.io/queue-name"
 CHARGED = (words.TENANT, *words.COST_LABELS)
 CLOCK_LAST_ROUND = "tenancy_clock_last_round_timestamp_seconds"
 """Metric of the clock: Unix time of its last round."""
+CLOCK_ENDED = "tenancy_clock_ended_entries"
+"""Metric of the clock: number of entries of its spec files whose last day has passed."""
 LABELS: Mapping[str, tuple[str, ...]] = {
     "nodes": (
         words.POOL,

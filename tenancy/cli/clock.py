@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tenancy.catalog.days import today
 from tenancy.cli.common import BAD_INPUT, environment_argument, example, fail, lab_option, load_or_exit
+from tenancy.validation import SpecError, load_deployed, on_lab
 
 if TYPE_CHECKING:
     from tenancy.clock.controller import Clock, Round
@@ -52,8 +54,9 @@ def run(
 
     Each round reads the record of usage and what changed in the queues and the Workloads, and writes what differs. The
     spec files are read again when one of them changes; a mistake in them is reported, and the last valid ones stay in
-    use. The time is the API server's. Of several copies the one that holds the Lease works, and another takes over
-    after 90 seconds.
+    use. An entry that was valid when it was deployed and whose last day has passed is reported once a day, and the
+    files stay in use. The time is the API server's. Of several copies the one that holds the Lease works, and another
+    takes over after 90 seconds.
 
     Without this process work is admitted as before, with the quotas and states that were written last.
     """
@@ -64,11 +67,12 @@ def run(
     from tenancy.live.api import Api, ApiUnreachable
 
     address = _address(metrics)
-    loaded = load_or_exit(environment, lab=lab)
+    loaded = load_or_exit(environment, lab=lab, read=load_deployed)
     require_clock(loaded)
     if kubeconfig is None:
         enter_lab(loaded.environment.cluster.context)
     context, health = loaded.environment.cluster.context, Health(loaded.environment.environment)
+    _tell_ended(loaded, health)
     source = GpuMetrics(prometheus or loaded.environment.metrics.address)
     try:
         clock = Clock(Api(context, kubeconfig), loaded.environment, loaded.tenants, idle_gpus=source.idle_gpus)
@@ -84,7 +88,7 @@ def run(
         if problem := _round(clock):
             fail(problem)
         return
-    seen = _state(loaded.folder)
+    seen = (today(), _state(loaded.folder))
     for number in itertools.count():
         began = time.monotonic()
         if number % ROUNDS_OF_A_CLIENT == ROUNDS_OF_A_CLIENT - 1:
@@ -94,9 +98,10 @@ def run(
             click.echo(f"tenancy: {problem}", err=True)
         # A round reads changes for three seconds.
         time.sleep(max(0.0, INTERVAL - (time.monotonic() - began)))
-        if (state := _state(loaded.folder)) != seen:
+        # On another day other entries have ended.
+        if (state := (today(), _state(loaded.folder))) != seen:
             seen = state
-            _reload(clock, environment, lab)
+            _reload(clock, health, environment, lab)
 
 
 def _address(given: str | None) -> tuple[str, int] | None:
@@ -173,16 +178,23 @@ def _state(folder: Path) -> dict[str, tuple[int, int]]:
     return found
 
 
-def _reload(clock: Clock, environment: str, lab: bool) -> None:
-    from tenancy.validation import SpecError, load, on_lab
+def _tell_ended(loaded: Loaded, health: Health) -> None:
+    health.ended = len(loaded.ended)
+    for problem in loaded.ended:
+        click.echo(str(problem), err=True)
+    if loaded.ended:
+        click.echo("tenancy: these entries have ended and have no effect; the files stay in use", err=True)
 
+
+def _reload(clock: Clock, health: Health, environment: str, lab: bool) -> None:
     try:
-        loaded = load(environment)
+        loaded = load_deployed(environment)
     except SpecError as error:
         for problem in error.problems:
             click.echo(str(problem), err=True)
         click.echo("tenancy: the files in use stay those before", err=True)
         return
+    _tell_ended(loaded, health)
     loaded = on_lab(loaded) if lab else loaded
     if loaded.environment.queues.clock:
         clock.environment, clock.tenants = loaded.environment, loaded.tenants

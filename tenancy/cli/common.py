@@ -86,7 +86,9 @@ def writing() -> Generator[None]:
         fail(f"given {given}; rule: a path that can be written ({error.strerror}); change: another path", BAD_INPUT)
 
 
-def load_or_exit(environment: str, form: str = "text", lab: bool = False) -> Loaded:
+def load_or_exit(
+    environment: str, form: str = "text", lab: bool = False, read: Callable[[str], Loaded] = load
+) -> Loaded:
     """The environment's spec; with a mistake in it, every problem is printed and the exit code is 2.
 
     With `lab` it is the environment as the lab runs it.
@@ -95,7 +97,7 @@ def load_or_exit(environment: str, form: str = "text", lab: bool = False) -> Loa
     # would take as long as the planning itself.
     gc.set_threshold(500_000, 50, 1000)
     try:
-        loaded = load(environment)
+        loaded = read(environment)
         return on_lab(loaded) if lab else loaded
     except SpecError as error:
         if form == "json":

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -100,16 +100,16 @@ def up(environment: str | None, extras: tuple[str, ...], history: int, seed: int
             # A lab that already has Prometheus switches to the alert rules of the environment.
             chosen = seed if extras else before["seed"]
             watched, past = _metrics_of(environment or DEFAULT_ENVIRONMENT, history, chosen)
-        called, group, nodes, queues, clock = _of_environment(environment)
-        if called:
-            _refuse_another(called)
+        asked = _of_environment(environment)
+        if asked.name:
+            _refuse_another(asked.name)
         lab = control_plane.up(
-            platform_group=group,
-            nodes=nodes,
-            queues=queues,
+            platform_group=asked.group,
+            nodes=asked.nodes,
+            queues=asked.queues,
             watched=watched,
             history=past,
-            clock=clock,
+            clock=asked.clock,
             say=_say,
         )
         click.echo(f"The lab is up ({time.monotonic() - began:.1f} s). Next, in this shell:\n")
@@ -258,11 +258,21 @@ def _refuse_another(name: str) -> None:
         raise LabError(other_environment(holder, name, lab=True))
 
 
-def _of_environment(
-    name: str | None,
-) -> tuple[str, str | None, list[dict[str, Any]] | None, dict[str, Any] | None, str | None]:
-    """The name, the platform group, the fake nodes and the values of Kueue's chart that the environment asks for, and
-    the folder of its files if it has a clock."""
+class _Asked(NamedTuple):
+    """What an environment asks of the lab; None leaves the lab as it is."""
+
+    name: str = ""
+    group: str | None = None
+    """Of the platform."""
+    nodes: list[dict[str, Any]] | None = None
+    queues: dict[str, Any] | None = None
+    """Values of Kueue's chart; empty without queues."""
+    clock: str | None = None
+    """Folder of the spec files for which the clock runs; empty without a clock."""
+
+
+def _of_environment(name: str | None) -> _Asked:
+    """What the environment of that name asks of the lab; nothing if none is named and there is no default one."""
     from tenancy.lab.layout import find_root
     from tenancy.planning.common.pools import fake_nodes
     from tenancy.planning.services import queue_chart
@@ -272,7 +282,7 @@ def _of_environment(
         name = DEFAULT_ENVIRONMENT
         if not (find_root() / "stacks" / name).is_dir():
             _say(f"no environment `{name}` in this project: the lab starts without GPU nodes")
-            return "", None, None, None, None
+            return _Asked()
     try:
         loaded = on_lab(load(name))
     except SpecError as problem:
@@ -281,7 +291,7 @@ def _of_environment(
     environment, chart = loaded.environment, queue_chart(loaded.environment)
     clock = str(loaded.folder.resolve()) if environment.clocked else ""
     values = chart.values if chart else {}
-    return environment.environment, environment.platform.group, fake_nodes(environment), values, clock
+    return _Asked(environment.environment, environment.platform.group, fake_nodes(environment), values, clock)
 
 
 def _metrics_of(name: str, days: int, seed: int) -> tuple[dict[str, Any], Iterator[str] | None]:

@@ -76,6 +76,14 @@ A_DAY = 24
     help="Random seed of the generated trace; the same seed gives the same trace.",
 )
 @click.option(
+    "--notebooks",
+    type=click.IntRange(min=0, max=MOST_JOBS),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Number of notebooks in the generated trace, besides --jobs: their GPUs become idle while they are open.",
+)
+@click.option(
     "--day",
     type=click.DateTime(["%Y-%m-%d"]),
     metavar="DATE",
@@ -128,6 +136,7 @@ def command(
     hours: int | None,
     begin: int | None,
     seed: int,
+    notebooks: int,
     day: dt.datetime | None,
     changes: tuple[str, ...],
     out: Path | None,
@@ -169,7 +178,7 @@ def command(
         if trace:
             found = _part(trace_files.read(trace, loaded, _mapping(mapped)), trace, begin, hours)
         else:
-            made = generate(loaded, jobs, hours or A_DAY, seed)
+            made = generate(loaded, jobs, hours or A_DAY, seed, notebooks)
             if not made:
                 fail(f"given {environment}, whose tenants have no GPUs; rule: work needs GPUs", BAD_INPUT)
             found = traces.Trace(tuple(made), (f"generated with seed {seed}",))
@@ -258,7 +267,7 @@ def _window(speed: str) -> int | None:
 def _idle_options(traced: bool) -> None:
     """Refuse options that would have no effect."""
     given = click.get_current_context().get_parameter_source
-    for name, option in (("jobs", "--jobs"), ("seed", "--seed")):
+    for name, option in (("jobs", "--jobs"), ("seed", "--seed"), ("notebooks", "--notebooks")):
         if traced and given(name) is ParameterSource.COMMANDLINE:
             rule = f"{option} is for a generated trace"
             fail(f"given {option} with --trace; rule: {rule}; change: drop one of the two", BAD_INPUT)

@@ -14,14 +14,14 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.clock.decision import KEY, Desired, Spent, desired, relief
-from tenancy.clock.idle import IdleDecision, Sample, Work, decide, watched
-from tenancy.clock.prometheus import PrometheusSilent
+from tenancy.clock.idle import IdleDecision, Sample, Work, decide, suspension, watched
 from tenancy.clock.usage import Running, Usage, empty
 from tenancy.clock.view import View
 from tenancy.kube.objects import CLOCK_FIELDS, Object, at
 from tenancy.kube.quantities import thousandths
 from tenancy.kube.quota_tree import stored_quotas
 from tenancy.live.api import APPLY, CONFLICT, MERGE, NOT_FOUND, Api, ApiUnreachable, Response, collection, path_of
+from tenancy.live.prometheus import PrometheusSilent
 from tenancy.live.waiting import BUDGET_SPENT, GPU_IDLE
 from tenancy.planning.queueing.queue_names import API
 from tenancy.schema.environment import Environment
@@ -108,10 +108,9 @@ class Clock:
 
     def _suspend(self, idle: IdleDecision, now: dt.datetime) -> Iterator[str]:
         for work, said in idle.suspensions:
-            # A Workload of that name with another uid is other work: the API server answers 409.
-            metadata = {"uid": work.uid, "annotations": {words.SUSPENDED: said}}
             path = f"{collection(API, 'Workload', work.namespace)}/{work.name}"
-            body = {"metadata": metadata, "spec": {"active": False}}
+            body = suspension(work.uid, said)
+            # Other work of that name: the API server answers 409.
             answer = self._request("PATCH", path, body, allow=(NOT_FOUND, CONFLICT), content_type=MERGE)
             if answer.ok:
                 self._warn(_about_work(work, GPU_IDLE, f"suspended.{work.name}", said, now))

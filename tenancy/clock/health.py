@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from tenancy.catalog.exporters import CLOCK_LAST_ROUND
+from tenancy.catalog.exporters import CLOCK_ENDED, CLOCK_LAST_ROUND
 
 LATE_SECONDS = 180.0
 """Without an attempt for so long the process hangs, and a probe restarts it."""
@@ -22,6 +22,8 @@ class Health:
     now: Callable[[], float] = time.time
     last_round: float | None = None
     """Unix time of the last round that the cluster accepted; None while another copy works."""
+    ended: int = 0
+    """Entries of the spec files in use whose last day has passed."""
     attempted: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -42,9 +44,10 @@ class Health:
             return (503, "no round was attempted\n") if late else (200, "ok\n")
         if path != "/metrics":
             return 404, "not found\n"
-        lines = [f"# TYPE {CLOCK_LAST_ROUND} gauge"]
+        of = f'{{environment="{self.environment}"}}'
+        lines = [f"# TYPE {CLOCK_ENDED} gauge", f"{CLOCK_ENDED}{of} {self.ended}", f"# TYPE {CLOCK_LAST_ROUND} gauge"]
         if self.last_round is not None:
-            lines.append(f'{CLOCK_LAST_ROUND}{{environment="{self.environment}"}} {self.last_round:.3f}')
+            lines.append(f"{CLOCK_LAST_ROUND}{of} {self.last_round:.3f}")
         return 200, "\n".join(lines) + "\n"
 
     def serve(self, host: str, port: int) -> ThreadingHTTPServer:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tenancy.catalog import vocabulary as words
 from tenancy.clock.usage import IdleTime
 from tenancy.kube.quantities import units
 from tenancy.planning.observability.alerts import WORKLOAD
@@ -170,6 +171,11 @@ def decide(
                 suspensions.append((work, _suspension(work, spent, now)))
         idle[work.uid] = spent
     return IdleDecision(tuple(warnings), tuple(suspensions), idle)
+
+
+def suspension(uid: str, said: str) -> dict[str, Any]:
+    """Merge patch that suspends a Workload, and says why. Another one of its name, with another uid, is refused."""
+    return {"metadata": {"uid": uid, "annotations": {words.SUSPENDED: said}}, "spec": {"active": False}}
 
 
 def _idle(work: Work, mine: Iterable[Sample]) -> bool:

@@ -6,17 +6,30 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tenancy.lab import processes
+from tenancy.catalog import vocabulary as words
+from tenancy.lab import pki, processes
 from tenancy.lab.layout import Lab
 from tenancy.lab.pki import LOOPBACK
 
 PORT = "clock"
+USER = f"system:serviceaccount:{words.PLATFORM_NAMESPACE}:{words.CLOCK}"
+GROUPS = ("system:serviceaccounts", f"system:serviceaccounts:{words.PLATFORM_NAMESPACE}")
+"""Of tokens of the ServiceAccount that the clock's Deployment has."""
 
 
-def command(lab: Lab, folder: str, ports: Mapping[str, int], *, metrics: bool) -> list[str]:
+def write_identity(lab: Lab, port: int) -> Path:
+    """Write the clock's kubeconfig, with the user and groups of its ServiceAccount, and so with the rights of the roles
+    alone that an update binds to it.
+
+    It has a certificate, because a token is valid only from the first update to the removal of the environment.
+    """
+    return pki.write_user(lab, words.CLOCK, USER, GROUPS, port)
+
+
+def command(folder: str, kubeconfig: Path, ports: Mapping[str, int], *, metrics: bool) -> list[str]:
     """Command line of the clock for the spec files in a folder; with `metrics` it reads samples of the lab's
     Prometheus."""
-    where = [f"--kubeconfig={lab.kubeconfig}", f"--metrics={LOOPBACK}:{ports[PORT]}"]
+    where = [f"--kubeconfig={kubeconfig}", f"--metrics={LOOPBACK}:{ports[PORT]}"]
     source = [f"--prometheus=http://{LOOPBACK}:{ports['prometheus']}"] if metrics else []
     return [sys.executable, "-m", "tenancy", "clock", "run", folder, "--lab", *where, *source]
 

@@ -360,7 +360,8 @@ def _run_clock(lab: Lab, say: Callable[[str], None]) -> None:
         processes.stop(found)
         return
     chosen = ports.choose(lab, ports.CLOCK if found else (), ports.CLOCK)
-    argv = lab_clock.command(lab, folder, chosen, metrics=bool(remembers.get("metrics")))
+    kubeconfig = lab_clock.write_identity(lab, chosen["kube-apiserver"])
+    argv = lab_clock.command(folder, kubeconfig, chosen, metrics=bool(remembers.get("metrics")))
     _bring_beside(lab, CLOCK, argv, found, chosen[CLOCK], say)
 
 

@@ -95,6 +95,15 @@ def write_service_account(lab: Lab, name: str, token: str, port: int) -> Path:
     return path
 
 
+def write_user(lab: Lab, name: str, user: str, groups: tuple[str, ...], port: int) -> Path:
+    """Write the kubeconfig of a component that acts as a user of the cluster, with a certificate of its own."""
+    if not (lab.pki / f"{name}.key").is_file():
+        _issue(lab, name, user, groups, COMPONENT_LIFE)
+    path = lab.pki / f"{name}.kubeconfig"
+    _write_kubeconfig(lab, path, name, name, port)
+    return path
+
+
 def _write_kubeconfig(
     lab: Lab, path: Path, name: str, user: str, port: int, credentials: dict[str, str] | None = None
 ) -> None:

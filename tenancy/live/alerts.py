@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 from urllib.parse import quote, urlsplit
 
-from tenancy.live.api import TIMEOUT, Api, ApiUnreachable
+from tenancy.live.api import Api, ApiUnreachable
+from tenancy.live.prometheus import QUERY, PrometheusSilent, Series, ask, series
 
 OF_USE = ("BudgetSpent", "QuotaUsed")
 """Critical alerts that a tenant's own use raises, whatever version its stack has."""
@@ -29,40 +28,22 @@ def firing(api: Api, environment: str, address: str) -> Iterator[str]:
     query = (
         f'ALERTS{{alertstate="firing",severity="critical",environment="{environment}",alertname!~"{"|".join(OF_USE)}"}}'
     )
-    for series in _ask(api, address, query):
-        metric = series.get("metric") or {}
+    for each in _ask(api, address, query):
+        metric = each.get("metric") or {}
         yield f"alert {metric.get('alertname')} fires for {metric.get('tenant')}"
 
 
-def _ask(api: Api, address: str, query: str) -> list[Mapping[str, Any]]:
-    body = _answer(api, address, f"/api/v1/query?query={quote(query, safe='')}")
-    if body.get("status") != "success":
-        said = body.get("error") or body.get("message") or "no result"
-        raise AlertsUnknown(f"the Prometheus at {address} does not answer: {said}")
-    return list((body.get("data") or {}).get("result") or ())
-
-
-def _answer(api: Api, address: str, path: str) -> Mapping[str, Any]:
+def _ask(api: Api, address: str, query: str) -> list[Series]:
     url = urlsplit(address)
     service, namespace, *rest = [*(url.hostname or "").split("."), "", ""]
-    if rest[:1] == ["svc"]:
-        named = f"{url.scheme}:{service}:{url.port or (443 if url.scheme == 'https' else 80)}"
-        try:
-            return api.request(
-                "GET", f"/api/v1/namespaces/{namespace}/services/{named}/proxy{url.path.rstrip('/')}{path}"
-            ).body
-        except ApiUnreachable as error:
-            raise AlertsUnknown(str(error)) from error
-    return _direct(address.rstrip("/") + path)
-
-
-def _direct(url: str) -> Mapping[str, Any]:
-    from urllib3 import PoolManager
-    from urllib3.exceptions import HTTPError
-
     try:
-        answer = PoolManager().request("GET", url, timeout=TIMEOUT, retries=False, redirect=False)
-        body = json.loads(answer.data)
-    except (HTTPError, ValueError) as error:
-        raise AlertsUnknown(f"{url.partition('?')[0]} does not answer ({type(error).__name__})") from error
-    return body if isinstance(body, dict) else {}
+        if rest[:1] != ["svc"]:
+            return ask(address, query)
+        named = f"{url.scheme}:{service}:{url.port or (443 if url.scheme == 'https' else 80)}"
+        path = f"/api/v1/namespaces/{namespace}/services/{named}/proxy{url.path.rstrip('/')}{QUERY}"
+        answer = api.request("GET", f"{path}?query={quote(query, safe='')}")
+        if not answer.ok:
+            raise AlertsUnknown(f"the Prometheus at {address} does not answer: {answer.status} {answer.message}")
+        return series(address, answer.body)
+    except (ApiUnreachable, PrometheusSilent) as error:
+        raise AlertsUnknown(str(error)) from error

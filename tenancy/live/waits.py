@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tenancy.catalog.waits import percentile, time
 from tenancy.live.api import Api, collection
 from tenancy.planning.queueing.queue_names import API
 
@@ -20,11 +20,17 @@ class PastWaits:
     """Seconds from creation to admission of work that a queue admitted."""
 
     started: int
-    median: int
-    p95: int
+    median: int | None
+    """None if it started nothing; likewise p95."""
+    p95: int | None
+
+    @classmethod
+    def of(cls, waits: Sequence[int]) -> PastWaits:
+        """The summary of waits, which ascend."""
+        return cls(len(waits), percentile(waits, 0.5), percentile(waits, 0.95))
 
     def __str__(self) -> str:
-        return f"{_said(self.median)}, p95 {_said(self.p95)} ({self.started} started)"
+        return f"{time(self.median)}, p95 {time(self.p95)} ({self.started} started)"
 
 
 def past_waits(api: Api, now: dt.datetime) -> dict[str, PastWaits]:
@@ -36,7 +42,7 @@ def past_waits(api: Api, now: dt.datetime) -> dict[str, PastWaits]:
     for page in api.pages(collection(API, "Workload")):
         for queue, wait in _waits(page.get("items") or (), now - dt.timedelta(days=DAYS)):
             found.setdefault(queue, []).append(wait)
-    return {queue: _past(sorted(waits)) for queue, waits in found.items()}
+    return {queue: PastWaits.of(sorted(waits)) for queue, waits in found.items()}
 
 
 def _waits(workloads: Iterable[Mapping[str, Any]], since: dt.datetime) -> Iterable[tuple[str, int]]:
@@ -57,17 +63,3 @@ def _waits(workloads: Iterable[Mapping[str, Any]], since: dt.datetime) -> Iterab
 
 def _admitted(condition: Mapping[str, Any]) -> bool:
     return condition["type"] == "Admitted" and condition["status"] == "True"
-
-
-def _past(waits: Sequence[int]) -> PastWaits:
-    def rank(part: float) -> int:
-        return waits[max(0, math.ceil(part * len(waits)) - 1)]
-
-    return PastWaits(len(waits), rank(0.5), rank(0.95))
-
-
-def _said(seconds: int) -> str:
-    if seconds < 60:
-        return f"{seconds}s"
-    minutes = round(seconds / 60)
-    return f"{minutes}m" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02}"

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 
 from tenancy.catalog import boards, gpus, nodes
 from tenancy.catalog.account import EARLIEST_BLOCK, LONGEST_BLOCK, MOST_AT_ONCE
-from tenancy.catalog.days import today
+from tenancy.catalog.days import past_is_refused, today
 from tenancy.catalog.instances import MACHINES, NOT_NVIDIA, Instance, network_layers
 from tenancy.catalog.versions import ami_release_misfit
 from tenancy.schema.base import (
@@ -223,7 +223,7 @@ class Purchase(Spec):
         if (self.capacity_block is None) != (self.ends is None):
             what = "capacity-block without ends" if self.capacity_block else "ends without capacity-block"
             yield Mistake(("ends",), what, "a capacity block ends on a day", "write both, or neither")
-        elif self.ends and self.ends < today():
+        elif self.ends and self.ends < today() and past_is_refused():
             given = f"capacity block {self.capacity_block}, which ended on {self.ends}"
             yield broken(("ends",), "pool-07", given, "name the block that follows, or remove the pool")
         elif self.ends and (ahead := (self.ends - today()).days) > LONGEST_BLOCK + EARLIEST_BLOCK:

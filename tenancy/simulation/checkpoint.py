@@ -19,7 +19,7 @@ from tenancy.simulation.objects import cluster_objects, kueue_values
 from tenancy.simulation.trace import Job
 from tenancy.validation import Loaded
 
-FORM = 2
+FORM = 3
 """Version of the format, to be increased when it changes: a checkpoint of another version is not read."""
 Checkpoint = dict[str, Any]
 
@@ -99,7 +99,7 @@ def name_of(loaded: Loaded, jobs: Sequence[Job], window: int, start: str = "") -
     # What the clock decides by besides the queues.
     environment = loaded.environment
     times = [tenant.model_dump(mode="json") for tenant in loaded.tenants] if environment.clocked else []
-    times += [environment.model_dump(mode="json", include={"queues", "prices"})] if environment.clocked else []
+    times += [environment.model_dump(mode="json", include={"queues", "prices", "tiers"})] if environment.clocked else []
     content = [versions_used, start, times, queues, kueue_values(loaded), window, [asdict(j) for j in jobs]]
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     return f"{loaded.environment.environment}-{digest[:16]}"
@@ -107,7 +107,7 @@ def name_of(loaded: Loaded, jobs: Sequence[Job], window: int, start: str = "") -
 
 def events_as_rows(events: Sequence[Event]) -> list[list[Any]]:
     """Events as lists, for JSON."""
-    return [[e.time, e.kind, e.job, e.pool, e.text, e.lost, e.by] for e in events]
+    return [[e.time, e.kind, e.job, e.pool, e.text, e.lost, e.by, e.back] for e in events]
 
 
 def events_of(checkpoint: Checkpoint) -> list[Event]:

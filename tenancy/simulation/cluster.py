@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+from tenancy.clock.idle import suspension
 from tenancy.kube.objects import Object
 from tenancy.lab import control_plane, ports, processes
 from tenancy.lab.api import MERGE, LabApi
@@ -299,6 +300,12 @@ class SimulationCluster:
     def _reopen(self) -> None:
         """Close the connection; the next request opens another."""
         self._api.__exit__(None, None, None)
+
+    def suspend(self, item: Object, reason: str) -> Object:
+        """Suspend a workload as the clock does; the object as the API server then has it."""
+        body = suspension(item["metadata"]["uid"], reason)
+        # A repeated request changes nothing more.
+        return _patiently(lambda: self._api.request("PATCH", _path(item), body, MERGE), self._reopen)
 
     def change_status(self, item: Object, status: dict[str, Any]) -> Object | None:
         """Change the status of a workload in the version that was seen; None if it has changed since.

@@ -14,6 +14,11 @@ class EventKind(StrEnum):
     START = "start"
     EVICT = "evict"
     FINISH = "finish"
+    SUSPEND = "suspend"  # the clock ended it because its GPUs were idle
+
+
+ENDS = frozenset({EventKind.EVICT, EventKind.FINISH, EventKind.SUSPEND})
+"""Events after which a job has no GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,8 @@ class Event:
     """Seconds of work that an eviction throws away."""
     by: int | None = None
     """Number of the job for which it is evicted."""
+    back: int = 0
+    """Seconds for which a suspended job would have kept its GPUs."""
 
 
 @dataclass(frozen=True, slots=True)

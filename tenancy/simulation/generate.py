@@ -25,10 +25,14 @@ LOAD = 0.4
 """Part of the GPU hours of the guarantees that everyday work asks for."""
 BURST = 200
 """Jobs of the team that submits everything at once."""
+NOTEBOOK_BUSY, NOTEBOOK_SPREAD = HOUR, 0.8
+"""Of the time for which a notebook is used, log-normal."""
+NOTEBOOK_OPEN = (6 * HOUR, 12 * HOUR)
+"""Time for which a notebook stays open, uniform."""
 
 
-def generate(loaded: Loaded, jobs: int, hours: int, seed: int) -> list[Job]:
-    """`jobs` jobs over `hours` hours, in the order of their submission.
+def generate(loaded: Loaded, jobs: int, hours: int, seed: int, notebooks: int = 0) -> list[Job]:
+    """`jobs` jobs over `hours` hours, and `notebooks` whose GPUs become idle, in the order of their submission.
 
     In addition to the everyday work there are three cases for queues: a large job that borrows for a long time, a
     burst of one team, and production work of a lender that arrives while its GPUs are lent.
@@ -48,7 +52,10 @@ def generate(loaded: Loaded, jobs: int, hours: int, seed: int) -> list[Job]:
     made = sorted(
         [*made, *special], key=lambda job: (job.submit, job.tenant, job.namespace, job.flavor, job.gpus, job.duration)
     )
-    return [replace(job, name=job.name or f"{job.tenant}-{number:04d}") for number, job in enumerate(made)]
+    named = [replace(job, name=job.name or f"{job.tenant}-{number:04d}") for number, job in enumerate(made)]
+    # With dice of their own: the other jobs are the same with and without notebooks.
+    opened = _notebooks(random.Random(f"gpu-tenancy notebooks {seed}"), places, hours, notebooks)
+    return sorted([*named, *opened], key=lambda job: job.submit)
 
 
 class _WorkloadSlot:
@@ -63,6 +70,7 @@ class _WorkloadSlot:
         self.borrowed = tenant.gpus[flavor].borrow_up_to or 0 if environment.tiers[self.tier].borrows else 0
         self.lent = tenant.gpus[flavor].lend_up_to or 0 if tenant.gpus[flavor].sharing.lends else 0
         self.priority = environment.tiers[self.tier].priority
+        self.interruptible = environment.tiers[self.tier].interruptible
         self.node = per_node(environment, flavor)
         # A job runs in one pool.
         self.largest = min(
@@ -114,6 +122,28 @@ def _arrival(dice: random.Random, hours: int) -> int:
         second = dice.randrange(hours * HOUR)
         if dice.random() < 0.6 + 0.4 * math.sin(2 * math.pi * (second / DAY - 8 / 24)):
             return second
+
+
+def _notebooks(dice: random.Random, places: Sequence[_WorkloadSlot], hours: int, count: int) -> Iterator[Job]:
+    """Notebooks of one GPU: used for some time, and open for longer. Where a tenant has interruptible work, as idle
+    rules suspend no other."""
+    whole = [place for place in places if place.whole]
+    chosen = [place for place in whole if place.interruptible] or whole
+    for number in range(count if chosen else 0):
+        place = dice.choice(chosen)
+        duration = dice.randint(*NOTEBOOK_OPEN)
+        yield Job(
+            f"{place.tenant}-notebook-{number:03d}",
+            _arrival(dice, hours),
+            place.tenant,
+            place.namespace,
+            place.flavor,
+            1,
+            1,
+            duration,
+            place.tier,
+            busy=min(duration, round(dice.lognormvariate(math.log(NOTEBOOK_BUSY), NOTEBOOK_SPREAD))),
+        )
 
 
 def _to_load(jobs: list[Job], places: Sequence[_WorkloadSlot], hours: int) -> list[Job]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tenancy.catalog.waits import time
 from tenancy.output import charts
 from tenancy.output.html import Tile, render
 from tenancy.output.tables import Table
-from tenancy.simulation.report import SimulationReport, time, wait
+from tenancy.simulation.report import SimulationReport, busy_part, held_part, wait
 from tenancy.simulation.results import BINS, Results, waits_of
 
 EVICTED = "#D55E00"
@@ -80,9 +81,14 @@ def _tiles(before: Results, after: Results | None) -> list[Tile]:
             return {}
         started = [value for values in of.all_waits.values() for value in values]
         waits = waits_of(started, sum(group.waits.never for group in of.tenants))
-        there = of.capacity * of.hours
+        idle = {
+            "busy": f"{busy_part(of):.0%}",
+            "suspended because idle": str(sum(group.suspended for group in of.tenants)),
+            "GPU hours back": f"{sum(group.back for group in of.tenants):.0f}",
+        }
         return {
-            "in use": f"{sum(pool.used for pool in of.pools) / there:.0%}" if there else "–",
+            "in use": f"{held_part(of):.0%}" if of.capacity * of.hours else "–",
+            **(idle if of.activity else {}),
             "waiting time, p95": wait(waits, waits.p95),
             "longest wait": wait(waits, waits.max),
             "evictions": str(sum(group.evictions for group in of.tenants)),

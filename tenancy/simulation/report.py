@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tenancy.catalog.waits import time
 from tenancy.kube.objects import Object
 from tenancy.output.tables import Cell, Table
 from tenancy.planning import make_plan
@@ -15,8 +16,9 @@ from tenancy.simulation.attempts import Unfinished, simulate, window_of
 from tenancy.simulation.checkpoint import Store, name_of
 from tenancy.simulation.clocked import EVERY, first_day
 from tenancy.simulation.events import Run, until
+from tenancy.simulation.idling import LOOK
 from tenancy.simulation.objects import OVERRIDES, cluster_objects, kueue_values
-from tenancy.simulation.results import Group, Results, Waits, evaluate
+from tenancy.simulation.results import Group, PoolUse, Results, Waits, evaluate
 from tenancy.simulation.trace import Trace
 from tenancy.validation import Loaded
 
@@ -50,7 +52,7 @@ class SimulationReport:
         """Notes on the trace and on what the numbers cover."""
         span = (
             f"GPU hours and use of pools cover the first {self.before.hours:g} hours, until all work was submitted; "
-            "waits, evictions, lost GPU hours and max use cover all of the work"
+            "waits, evictions, suspensions, lost and returned GPU hours and max use cover all of the work"
         )
         return [*self.notes, span, *LEFT_OUT, *self.tolerance]
 
@@ -102,6 +104,9 @@ class SimulationReport:
             "lent",
             "evictions",
             "lost GPU hours",
+            "idle GPU hours",
+            "suspended",
+            "GPU hours back",
         )
         partial = " (partial)" if self.partial else ""
         for run, results in ((f"before{partial}", self.before), (f"after{partial}", self.after)):
@@ -126,6 +131,9 @@ class SimulationReport:
                         *split,
                         g.evictions,
                         round(g.lost, 3),
+                        round(g.idle, 3),
+                        g.suspended,
+                        round(g.back, 3),
                     )
 
     def tables(self) -> Iterator[Table]:
@@ -138,6 +146,8 @@ class SimulationReport:
             yield _both(f"{of}: before and after {', '.join(self.changes)}", self.before.tenants, self.after.tenants)
             yield _both("Tiers", self.before.tiers, self.after.tiers, shares=False)
         yield self._pools()
+        if self.before.activity:
+            yield self._idle()
         yield self._evictions()
         last = self.after or self.before
         yield Table(
@@ -164,15 +174,46 @@ class SimulationReport:
         for name in sorted(before | after):
             runs = [before.get(name), after.get(name)] if self.after else [before[name]]
             sizes = [_gpus(pool.gpus) if pool else "0" for pool in runs]
-            used = [cell for pool in runs for cell in ((f"{pool.share:.0%}", _gpus(pool.most)) if pool else ("–", "–"))]
+            used = [cell for pool in runs for cell in self._use(pool)]
             rows.append((name, arrow(sizes[0], sizes[-1]), *used))
+        names = ("in use", *(("busy",) if self.before.activity else ()), "max")
         return Table(
             "Pools",
-            ("pool", "GPUs", "in use", "max", *(("in use after", "max after") if self.after else ())),
+            ("pool", "GPUs", *names, *((f"{name} after" for name in names) if self.after else ())),
             rows,
             [
                 f"fairness of borrowing (Jain's index, 1 is even): {_fair(self.before)}"
                 + (f" before, {_fair(self.after)} after" if self.after else "")
+            ],
+        )
+
+    def _use(self, pool: PoolUse | None) -> Iterator[str]:
+        yield f"{pool.share:.0%}" if pool else "–"
+        if self.before.activity:
+            yield f"{pool.busy:.0%}" if pool else "–"
+        yield _gpus(pool.most) if pool else "–"
+
+    def _idle(self) -> Table:
+        """What jobs held while their GPUs were idle, and what idle rules gave back."""
+        earlier, later = (
+            {group.name: (round(group.idle), group.suspended, round(group.back)) for group in results.tenants}
+            for results in (self.before, self.after or self.before)
+        )
+        rows: list[Sequence[Cell]] = []
+        for name in sorted(earlier | later):
+            pairs = list(zip(earlier.get(name, (0, 0, 0)), later.get(name, (0, 0, 0)), strict=True))
+            if any(map(any, pairs)):
+                rows.append((name, *(arrow(*pair) for pair in pairs)))
+        runs = [self.before, *([self.after] if self.after else [])]
+        held, busy = ([f"{part(results):.0%}" for results in runs] for part in (held_part, busy_part))
+        return Table(
+            "Idle GPUs",
+            ("tenant", "idle GPU hours", "suspended", "GPU hours back"),
+            rows,
+            [
+                f"of all GPUs {arrow(held[0], held[-1])} were in use and {arrow(busy[0], busy[-1])} busy",
+                "idle GPU hours: held by jobs whose GPUs were idle; back: what suspended jobs would have held until "
+                "their end",
             ],
         )
 
@@ -220,6 +261,7 @@ def run_both(
             f"the clock makes a round every {EVERY // 60} minutes from {start:%Y-%m-%d} on: windows, further "
             "shares and budgets that bind are kept; guarantees in the tables are those without windows"
         )
+    notes += _about_idle(trace, [loaded for _, loaded in asked])
     stores = [Store(state, name_of(loaded, trace.jobs, wide, f"{start:%Y-%m-%d}")) for _, loaded in asked]
     runs: list[Run] = []
     partial = ""
@@ -252,10 +294,27 @@ def run_both(
     )
 
 
+def _about_idle(trace: Trace, asked: Sequence[Loaded]) -> Iterator[str]:
+    ruled = any(tier.idle for loaded in asked for tier in loaded.environment.tiers.values())
+    if any(job.busy is not None for job in trace.jobs):
+        yield (
+            "a job's GPUs are idle from the time on that the trace says, and all others are busy while they are in use"
+        )
+        if ruled:
+            yield (
+                f"idle rules look every {LOOK // 60} minutes while GPUs are idle, or every `after` if it is less: each "
+                f"warning and the suspension are up to {LOOK // 60} minutes late; a suspended job does not come back"
+            )
+    elif ruled:
+        yield "idle rules find nothing: no job of the trace says when its GPUs become idle"
+
+
 def _decided(loaded: Loaded) -> object:
     """All that decides which work starts: what Kueue gets, and what the clock goes by."""
     tenants = loaded.tenants if loaded.environment.clocked else ()
-    times = (loaded.environment.queues, loaded.environment.prices) if loaded.environment.clocked else ()
+    environment = loaded.environment
+    rules = [(name, tier.idle) for name, tier in environment.tiers.items()]
+    times = (environment.queues, environment.prices, rules) if environment.clocked else ()
     return queued(loaded), [(t.tenant, t.windows, t.gpus, t.budget) for t in tenants], times
 
 
@@ -338,6 +397,16 @@ def _both(title: str, before: Sequence[Group], after: Sequence[Group], *, shares
     return Table(title, header, rows, [*_never(before, " before"), *_never(after, " after")])
 
 
+def held_part(of: Results) -> float:
+    """Part of all GPUs that were in use; 0 without GPUs."""
+    return sum(pool.used for pool in of.pools) / (of.capacity * of.hours or 1)
+
+
+def busy_part(of: Results) -> float:
+    """Part of all GPUs that were in use and not idle; 0 without GPUs."""
+    return sum(pool.busy * pool.gpus for pool in of.pools) / (of.capacity or 1)
+
+
 def _never(groups: Sequence[Group], when: str = "") -> list[str]:
     found = [f"{g.name} {g.waits.never}" for g in groups if g.waits.never]
     return [f"never started{when}: {', '.join(found)}"] if found else []
@@ -346,16 +415,6 @@ def _never(groups: Sequence[Group], when: str = "") -> list[str]:
 def arrow(before: Cell, after: Cell) -> str:
     """A value, or the values before and after a change if they differ."""
     return str(before) if before == after else f"{before} → {after}"
-
-
-def time(seconds: int | None) -> str:
-    """A duration in minutes and hours."""
-    if seconds is None:
-        return "–"
-    if seconds < 60:
-        return f"{seconds}s"
-    minutes = round(seconds / 60)
-    return f"{minutes}m" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02d}"
 
 
 def wait(of: Waits, seconds: int | None) -> str:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 from tenancy.catalog import boards
+from tenancy.catalog.waits import percentile
 from tenancy.planning.queueing.quota_shares import QueueShare, shares, supply
 from tenancy.schema.environment import Environment
-from tenancy.simulation.events import EventKind, Run
+from tenancy.simulation.events import ENDS, EventKind, Run
+from tenancy.simulation.idling import idle_times
 from tenancy.simulation.trace import Job
 from tenancy.validation import Loaded
 
@@ -52,6 +53,12 @@ class Group:
     evictions: int
     lost: float
     """GPU hours of work that evictions threw away."""
+    idle: float = 0.0
+    """GPU hours that were held while the GPUs were idle."""
+    suspended: int = 0
+    """Jobs that idle rules ended."""
+    back: float = 0.0
+    """GPU hours for which suspended jobs would have kept their GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +73,8 @@ class PoolUse:
     """Part of the pool's GPUs, from 0 to 1."""
     most: float
     """Max GPUs in use at once."""
+    busy: float = 0.0
+    """Part of the pool's GPUs that were in use and not idle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +121,8 @@ class Results:
     """Tenant -> every waiting time, ascending."""
     capacity: float = 0.0
     """GPUs of all pools."""
+    activity: bool = False
+    """Whether the trace says when GPUs become idle; if not, all that are in use count as busy."""
 
     @property
     def mean_fairness(self) -> float | None:
@@ -127,12 +138,6 @@ def gpu_part(environment: Environment, pool: str, flavor: str) -> Fraction:
         board = boards.BOARDS[of.gpu]
         return Fraction(board.profiles[of.mig].compute, board.compute_slices)
     return Fraction(1, shared.replicas) if shared else Fraction(1)
-
-
-def percentile(values: Sequence[int], part: float, never: int = 0) -> int | None:
-    """Percentile by nearest rank; `values` ascend, and `never` more values follow that are larger than all of them."""
-    rank = max(0, math.ceil(part * (len(values) + never)) - 1)
-    return values[rank] if rank < len(values) else None
 
 
 def jain(values: Iterable[float]) -> float | None:
@@ -214,6 +219,7 @@ class _Evaluation:
             fairness=tuple(self._fairness()),
             all_waits={name: tuple(sorted(values)) for name, values in sorted(waits.items())},
             capacity=capacity,
+            activity=any(job.busy is not None for job in self.jobs),
         )
 
     # Over time
@@ -233,6 +239,9 @@ class _Evaluation:
         self.wanting: list[set[str]] = [set() for _ in range(BINS)]
         self.pool_bins = {pool: [0.0] * BINS for pool, _ in self.there}
         self.wait_bins, self.evicted_bins = [0.0] * BINS, [0] * BINS
+        self.idle: defaultdict[tuple[str, str], float] = defaultdict(float)
+        self.back: defaultdict[tuple[str, str], float] = defaultdict(float)
+        self.suspended: Counter[tuple[str, str]] = Counter()
         self.tier_lost: defaultdict[str, float] = defaultdict(float)
         self.tier_evictions: Counter[str] = Counter()
         self.lost: defaultdict[str, float] = defaultdict(float)
@@ -253,7 +262,7 @@ class _Evaluation:
                 used[job.tenant, event.pool, job.flavor] += job.gpus
                 tiers[job.tier] += job.gpus * self._unit_costs(event.pool, job.flavor)
                 self.most[event.pool] = max(self.most[event.pool], self._in_pool(used, event.pool))
-            elif event.kind in {EventKind.EVICT, EventKind.FINISH} and event.job in running:
+            elif event.kind in ENDS and event.job in running:
                 pool = running.pop(event.job)
                 used[job.tenant, pool, job.flavor] -= job.gpus
                 tiers[job.tier] -= job.gpus * self._unit_costs(pool, job.flavor)
@@ -266,7 +275,21 @@ class _Evaluation:
                     self.tier_evictions[job.tier] += 1
                     if event.time < self.end:
                         self.evicted_bins[int(event.time / self.bin)] += 1
+                elif event.kind is EventKind.SUSPEND:
+                    back = event.back * job.gpus * self._unit_costs(pool, job.flavor) / HOUR
+                    for name in (("tenant", job.tenant), ("tier", job.tier)):
+                        self.suspended[name] += 1
+                        self.back[name] += back
         self._between(before, self.end, used, waiting, tiers)
+        self._idle()
+
+    def _idle(self) -> None:
+        """Add up the GPU hours that are held by jobs whose GPUs are idle."""
+        for number, pool, begin, end in idle_times(self.jobs, self.run, self.end):
+            job = self.jobs[number]
+            hours = (end - begin) * job.gpus * self._unit_costs(pool, job.flavor) / HOUR
+            for name in (("tenant", job.tenant), ("tier", job.tier), ("pool", pool)):
+                self.idle[name] += hours
 
     def _unit_costs(self, pool: str, flavor: str) -> float:
         return self.part[pool, flavor]
@@ -395,7 +418,11 @@ class _Evaluation:
             self.lent_hours[name],
             self.evictions[name],
             self.lost[name],
+            *self._wasted("tenant", name),
         )
+
+    def _wasted(self, kind: str, name: str) -> tuple[float, int, float]:
+        return self.idle[kind, name], self.suspended[kind, name], self.back[kind, name]
 
     def _tier(self, name: str, waits: list[int], never: int) -> Group:
         return Group(
@@ -407,6 +434,7 @@ class _Evaluation:
             0.0,
             self.tier_evictions[name],
             self.tier_lost[name],
+            *self._wasted("tier", name),
         )
 
     def _pools(self) -> Iterable[PoolUse]:
@@ -416,7 +444,9 @@ class _Evaluation:
                 continue
             used = sum(hours for (_, where), hours in self.hours.items() if where == pool)
             self.pool_bins[pool] = [value / gpus for value in self.pool_bins[pool]]
-            yield PoolUse(pool, gpus, used, used / (gpus * self.end / HOUR), self.most[pool])
+            there = gpus * self.end / HOUR
+            busy = used - self.idle["pool", pool]
+            yield PoolUse(pool, gpus, used, used / there, self.most[pool], busy / there)
 
     def _evictions(self) -> dict[str, Counter[str]]:
         found: dict[str, Counter[str]] = defaultdict(Counter)

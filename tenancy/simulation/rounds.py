@@ -1,4 +1,5 @@
-"""A run in an environment with a clock: quotas and states of queues change while it runs, and GPUs are reserved."""
+"""A run in an environment with a clock: quotas and states of queues change while it runs, GPUs are reserved, and idle
+work is suspended."""
 
 from __future__ import annotations
 
@@ -13,18 +14,23 @@ from tenancy.kube.objects import Object
 from tenancy.planning.queueing.queue_names import queue_resource
 from tenancy.simulation.checkpoint import Checkpoint
 from tenancy.simulation.clocked import LAST_ROUNDS, Ran, SimulatedClock, reservation, reservation_job
+from tenancy.simulation.events import Event, EventKind
+from tenancy.simulation.idling import SimulatedIdle, owned
 from tenancy.simulation.quotas import Quotas
 from tenancy.simulation.runner import LAST_WORD_SECONDS, POLL_SECONDS, Runner
-from tenancy.simulation.workloads import JobState
+from tenancy.simulation.workloads import JobState, version_of
 
 
 class ClockedRunner(Runner):
-    """Runs a trace as Runner does, with a round of the clock every five simulated minutes."""
+    """Runs a trace as Runner does, with a round of the clock every five simulated minutes, and looks at idle work."""
 
     def __init__(self, *given: Any, start: dt.datetime) -> None:
         """`start` is the instant at which the trace begins; all else as for a Runner."""
         super().__init__(*given)
         self._time = SimulatedClock(self.loaded, start)
+        self._idle = SimulatedIdle(self.loaded, start)
+        self._suspending: dict[int, str] = {}
+        """Job that was suspended and that Kueue has not evicted yet -> why."""
         self._keys: dict[int, str] = {}
         """Number of a reservation's job -> key of what it reserves."""
         self._busy = 0
@@ -36,7 +42,8 @@ class ClockedRunner(Runner):
             self._busy = max(nexts)
         elif not self._waiting or self.now - self._busy > LAST_ROUNDS:
             return []
-        return [self._time.next]
+        look = self._idle.next()
+        return [self._time.next, *([] if look is None else [look])]
 
     def _round(self) -> None:
         """Write what the clock decides, and wait until Kueue has decided about it."""
@@ -66,7 +73,11 @@ class ClockedRunner(Runner):
         assert state.item is not None
         assert state.started is not None
         space, admission = self._spaces[job.tenant, job.namespace], state.item["status"].get("admission") or {}
-        return Ran(f"{number}-{state.round}", space, admission, state.started, ended)
+        return Ran(self._name(number), space, admission, state.started, ended)
+
+    def _name(self, number: int) -> str:
+        """Of one start of a job."""
+        return f"{number}-{self._states[number].round}"
 
     def _admitted(self) -> set[str]:
         """Keys of spans all of whose reservations run."""
@@ -104,15 +115,63 @@ class ClockedRunner(Runner):
     def _round_at(self) -> None:
         if self._time.next == self.now:
             self._round()
+        if self._idle.next() == self.now:
+            self._look()
 
     def _left(self, number: int) -> None:
         self._time.ended.append(self._ran(number, self.now))
+        self._idle.ended(number)
+
+    # Idle work
+
+    def _start(self, number: int, item: Object) -> None:
+        super()._start(number, item)
+        self._watch(number)
+
+    def _watch(self, number: int) -> None:
+        """Have the looks find a running job once its GPUs are idle."""
+        state = self._states[number]
+        if number < self._given and state.started is not None:
+            job = self.jobs[number]
+            space = self._spaces[job.tenant, job.namespace]
+            self._idle.started(number, job, space, state.started, state.done)
+
+    def _look(self) -> None:
+        """Do what the idle rules say, and wait until Kueue has evicted what is suspended."""
+        running = [n for n in self._idle.falls if self._states[n].started is not None]
+        found = self._idle.look(self.now, [owned(self._item(n), self._name(n)) for n in running])
+        for work, said in found.suspensions:
+            number = next(n for n in running if self._name(n) == work.uid)
+            self._states[number].item = item = self.cluster.suspend(self._item(number), said)
+            self._unseen[number] = version_of(item)
+            self._suspending[number] = said
+        if found.suspensions:
+            self._settle()
+
+    def _rests(self) -> bool:
+        return not self._suspending and super()._rests()
+
+    def _evict(self, number: int, condition: Object) -> None:
+        if number not in self._suspending:
+            super()._evict(number, condition)
+            return
+        state, job = self._states[number], self.jobs[number]
+        assert state.started is not None
+        back = job.duration - state.done - (self.now - state.started)
+        said = self._suspending.pop(number)
+        self._note(Event(self.now, EventKind.SUSPEND, number, state.pool, said, back=back))
+        self._leave(number)
+        state.over, state.started = True, None
+        self._log.expect_returned.add(number)
+        self._release(number, condition)
+
+    # Checkpoints
 
     def _may_save(self) -> bool:
         return super()._may_save() and not self._time.reserved
 
     def _checkpoint(self, *, done: bool) -> Checkpoint:
-        return {**super()._checkpoint(done=done), "clock": self._time.text()}
+        return {**super()._checkpoint(done=done), "clock": self._time.text(), "idle": self._idle.text()}
 
     def _restore(self, held: Checkpoint) -> None:
         self._time.restore(held["clock"])
@@ -121,3 +180,6 @@ class ClockedRunner(Runner):
         self._round()
         self._time.next = due
         super()._restore(held)
+        self._idle.restore(held["idle"])
+        for number in range(self._given):
+            self._watch(number)

@@ -372,15 +372,16 @@ class Runner:
         state.round += 1
         self._waiting[number] = None
         self._log.expect_returned.add(number)
-        self._patch(
-            number,
-            {"admission": None},
-            [
-                self._condition("QuotaReserved", "False", EVICTED, condition["message"]),
-                self._condition("Admitted", "False", "NoReservation", "The workload has no reservation"),
-                self._condition("Requeued", "True", condition["reason"], condition["message"]),
-            ],
-        )
+        requeued = self._condition("Requeued", "True", condition["reason"], condition["message"])
+        self._release(number, condition, requeued)
+
+    def _release(self, number: int, evicted: Object, *further: Object) -> None:
+        """Write that evicted work has no quota any more."""
+        conditions = [
+            self._condition("QuotaReserved", "False", EVICTED, evicted["message"]),
+            self._condition("Admitted", "False", "NoReservation", "The workload has no reservation"),
+        ]
+        self._patch(number, {"admission": None}, [*conditions, *further])
 
     def _leave(self, number: int) -> None:
         """Release the job's GPUs."""

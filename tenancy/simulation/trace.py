@@ -34,6 +34,12 @@ class Job:
     """Seconds between checkpoints; an eviction loses the work after the last one. None: all work."""
     queue: str | None = None
     """A queue of its namespace. Default: the queue named default."""
+    busy: int | None = None
+    """Seconds of work after which its GPUs are idle until it ends; at most `duration`. None: they are never idle."""
+
+    def idle_from(self, start: int, done: int = 0) -> int | None:
+        """When its GPUs become idle, if it starts at `start` with `done` seconds of work saved; None for never."""
+        return None if self.busy is None or self.busy >= self.duration else start + max(0, self.busy - done)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +85,7 @@ def write(jobs: Iterable[Job]) -> str:
         "tier",
         "checkpoint",
         "queue",
+        "busy",
     ]
     writer.writerow(names)
     known = {field.name for field in fields(Job)}

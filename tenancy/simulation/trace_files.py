@@ -45,6 +45,7 @@ ALIASES = {
     "name": ("name", "job_name", "job_id", "jobid"),
     "checkpoint": ("checkpoint",),
     "queue": ("queue",),
+    "busy": ("busy",),
 }
 """Columns and their names in other traces; the first that exists is used."""
 SPANS = (("start_time", "end_time"), ("scheduled_time", "deletion_time"))
@@ -268,6 +269,7 @@ class _TraceReader:
                 line, row, "gpus-per-pod", f"{each} of {gpus}", rule, f"write {pods_of(gpus, node)}, or leave it out"
             )
         checkpoint = self._number(line, row, "checkpoint")
+        busy = self._busy(line, row, duration)
         name = self._cell(row, "name") or f"{tenant.tenant}-{line:04d}"
         queue = self._cell(row, "queue") or None
         if queue not in {None, words.DEFAULT_QUEUE, *namespace.queues}:
@@ -278,7 +280,7 @@ class _TraceReader:
         if len(self._problems) > before:
             return None
         return _Draft(
-            name, submit, tenant.tenant, namespace.name, flavor, gpus, each, duration, tier, checkpoint, queue
+            name, submit, tenant.tenant, namespace.name, flavor, gpus, each, duration, tier, checkpoint, queue, busy
         )
 
     def _place(self, line: int, row: list[str]) -> tuple[Tenant, Namespace, str, str] | None:
@@ -427,6 +429,17 @@ class _TraceReader:
             return None
         return int(text)
 
+    def _busy(self, line: int, row: list[str], duration: int) -> int | None:
+        text = self._cell(row, "busy")
+        if not text:
+            return None
+        number = number_in(text)
+        if number is None or not 0 <= number <= duration:
+            rule = f"seconds of the run time, from 0 to {duration}"
+            self._bad(line, row, "busy", repr(text), rule, "write when its GPUs become idle, or leave it out")
+            return None
+        return math.ceil(number)
+
     # Messages
 
     def _note(self, text: str) -> None:
@@ -459,6 +472,7 @@ class _Draft:
     tier: str
     checkpoint: int | None
     queue: str | None
+    busy: int | None
 
 
 def _job(draft: _Draft, begin: float) -> Job:

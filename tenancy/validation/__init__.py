@@ -5,7 +5,7 @@ from tenancy.schema.environment import Environment
 from tenancy.schema.problems import Problem, SpecError
 from tenancy.schema.tenant import Tenant
 from tenancy.validation.inputs import validate
-from tenancy.validation.loader import ON_LAB, Loaded, load, on_lab, told
+from tenancy.validation.loader import ON_LAB, Loaded, load, load_deployed, on_lab, told
 
 SPEC_RULES = with_face(Face.SPEC)
 """Every rule that reading the files enforces."""
@@ -19,6 +19,7 @@ __all__ = [
     "SpecError",
     "Tenant",
     "load",
+    "load_deployed",
     "on_lab",
     "told",
     "validate",

@@ -26,7 +26,8 @@ from tenancy.validation.shares import Offers, guarantees
 HORIZON = dt.timedelta(days=372)
 """Every pair of days on which two zones change their clocks is in a year."""
 FARTHEST = dt.timedelta(days=3 * 366)
-"""How far ahead shares with a last day are judged."""
+"""How far ahead shares with a last day are judged; one that ends later is refused, so that files which are valid today
+are valid on each later day."""
 
 
 class _Held(NamedTuple):
@@ -56,6 +57,12 @@ def _of_tenant(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
     binding = budget is not None and budget.when_spent is not WhenSpent.ALERT
     if binding:
         where = ("budget", "when-spent")
+    limit = _first_instant() + FARTHEST
+    for flavor, share in tenant.gpus.items():
+        for i, more in enumerate(share.more):
+            if more.interval.end > limit:
+                given = f"until: {more.until}, after {limit:%Y-%m-%d}, the last day that is judged"
+                yield broken(("gpus", flavor, "more", i, "until"), "time-02", given, "write an earlier day")
     if not environment.clocked:
         state = "queues.clock: false" if environment.queued else "queues.scheduler: none"
         yield broken(where, "time-01", f"{'.'.join(map(str, where))} with {state}")
@@ -67,6 +74,10 @@ def _of_tenant(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
     for i, window in enumerate(tenant.windows):
         if not MOST_GRACE < seconds(window.lead) <= seconds(most):
             yield broken(("windows", i, "lead"), "time-03", f"lead: {window.lead} with pods-ready-within: {most}")
+
+
+def _first_instant() -> dt.datetime:
+    return dt.datetime.combine(today(), dt.time(), dt.UTC)
 
 
 @cache
@@ -90,7 +101,7 @@ def _held(index: int, tenant: Tenant, start: dt.datetime, end: dt.datetime) -> I
 
 
 def _oversold(offers: Offers, tenants: Sequence[Tenant], moving: Sequence[tuple[int, Tenant]]) -> Iterator[Found]:
-    start = dt.datetime.combine(today(), dt.time(), dt.UTC)
+    start = _first_instant()
     ends = [more.interval.end for _, tenant in moving for share in tenant.gpus.values() for more in share.more]
     end = min(max([start + HORIZON, *ends]), start + FARTHEST)
     events: dict[dt.datetime, tuple[list[_Held], list[_Held]]] = {}

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import ValidationError
 
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.days import as_deployed
 from tenancy.catalog.text import shown
 from tenancy.schema.base import NEEDS_TEXT, Mistake, Spec, broken, written
 from tenancy.schema.cluster import Cni, Encryption
@@ -50,6 +51,8 @@ class Loaded:
     folder: Path
     written: Environment | None = None
     """The environment as in its file, if `environment` is the version of it that runs on the lab."""
+    ended: tuple[Problem, ...] = ()
+    """Of `load_deployed`: entries whose last day has passed."""
 
 
 ON_LAB = "GPU_TENANCY_ON_LAB"
@@ -210,6 +213,23 @@ def load(name: str | os.PathLike[str], root: Path | None = None) -> Loaded:
         raise SpecError(problems)
     vouch_for(environment.model, tenants)
     return Loaded(environment.model, tuple(sorted(tenants, key=lambda t: t.tenant)), folder)
+
+
+def load_deployed(name: str | os.PathLike[str]) -> Loaded:
+    """Read an environment that was valid when it was deployed: an entry whose last day has passed since then is no
+    mistake and has no effect.
+
+    Raises SpecError, as `load` does, if there is any other problem.
+    """
+    try:
+        return load(name)
+    except SpecError as error:
+        try:
+            with as_deployed():
+                loaded = load(name)
+        except SpecError:
+            raise error from None
+        return replace(loaded, ended=error.problems)
 
 
 def linked(path: Path, rule: str) -> Problem | None:

@@ -28,6 +28,7 @@ from tenancy.simulation.changes import changed
 from tenancy.simulation.checkpoint import Store, run_of
 from tenancy.simulation.clocked import EVERY
 from tenancy.simulation.events import Event, EventKind, Run
+from tenancy.simulation.idling import LOOK
 from tenancy.simulation.results import Results, evaluate
 from tenancy.simulation.trace import Job
 from tenancy.validation import Loaded, load
@@ -520,3 +521,75 @@ def test_a_run_with_a_clock_that_is_ended_goes_on_with_its_window_and_budget(
     (now,) = ended
     assert after * HOUR <= now < before * HOUR, "it was ended where its name says"
     assert without_names(resumed) == without_names(kept)
+
+
+# With an idle rule: a notebook that falls idle, and work that waits for its GPUs
+
+
+RULED = "tiers:\n  batch: {priority: 100, interruptible: true, idle: {after: 30m, warn: 2, then: suspend}}\n"
+IDLE_JOBS = (
+    Job("notebook", 0, "lender", "main", "a100", 8, 8, 10 * HOUR, "batch", busy=HOUR),
+    Job("training", 0, "lender", "main", "a100", 8, 8, 6 * HOUR, "batch"),
+    Job("waiting", 10 * MINUTE, "lender", "main", "a100", 8, 8, HOUR, "batch"),
+    Job("late", 4 * HOUR, "lender", "main", "a100", 8, 8, 10 * MINUTE, "batch"),
+)
+SUSPENDED = HOUR + LOOK + 3 * 30 * MINUTE
+
+
+@pytest.fixture(scope="module")
+def ruled(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    folder = tmp_path_factory.mktemp("ruled") / "small"
+    (folder / "tenants").mkdir(parents=True)
+    text = ENVIRONMENT.replace("tiers:\n  batch: {priority: 100}\n", RULED).replace("nodes: 4", "nodes: 2")
+    extra = "queues: {clock: true}\nmetrics: {collector: existing}\n"
+    (folder / "environment.yaml").write_text(text + extra, "utf-8")
+    tenant = TENANT.format(name="lender", guaranteed=16, more="sharing: lend")
+    (folder / "tenants" / "lender.yaml").write_text(tenant, "utf-8")
+    return load(folder)
+
+
+@pytest.fixture(scope="module")
+def suspended(ruled: Loaded) -> Run:
+    return simulate(ruled, IDLE_JOBS, _quiet, WINDOW, start=MONDAY)
+
+
+def facts(run: Run) -> list[tuple[int, EventKind, int]]:
+    """Which of two jobs that are submitted at once starts first is Kueue's choice."""
+    return sorted((e.time, e.kind, e.job) for e in run.events if e.kind is not EventKind.WAIT)
+
+
+def test_an_idle_notebook_is_suspended_by_the_clocks_rule_and_kueue_gives_its_gpus_to_waiting_work(
+    ruled: Loaded, suspended: Run
+) -> None:
+    (event,) = [event for event in suspended.events if event.kind is EventKind.SUSPEND]
+    assert (event.job, event.time, event.back) == (0, SUSPENDED, 10 * HOUR - SUSPENDED)
+    assert "2 warnings had been given" in event.text
+    (start,) = [event.time for event in suspended.events if event.kind is EventKind.START and event.job == 2]
+    assert SUSPENDED <= start <= SUSPENDED + 4 * WINDOW
+    ended = {event.job for event in suspended.events if event.kind is EventKind.FINISH}
+    assert ended == {1, 2, 3}, "what is suspended does not come back"
+    found = evaluate(ruled, IDLE_JOBS, suspended, 10 * HOUR)
+    (lender,) = found.tenants
+    assert (lender.suspended, lender.idle) == (1, pytest.approx(8 * (SUSPENDED - HOUR) / HOUR))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("after", [90 * MINUTE, SUSPENDED], ids=["between two warnings", "after the suspension"])
+def test_a_run_with_idle_work_that_is_ended_goes_on_with_its_warnings(
+    ruled: Loaded, suspended: Run, after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, inner, ended = Store(), Store.keep, []
+    monkeypatch.setattr(runner, "CHECKPOINT_SECONDS", 0.0)
+
+    def keep(self: Store, checkpoint: dict[str, Any]) -> None:
+        inner(self, checkpoint)
+        if not ended and checkpoint["now"] >= after:
+            ended.append(checkpoint["now"])
+            raise OSError("ended in the middle")
+
+    monkeypatch.setattr(Store, "keep", keep)
+    resumed = simulate(ruled, IDLE_JOBS, _quiet, WINDOW, store, start=MONDAY)
+    assert ended
+    before, later = ([fact for fact in facts(run) if fact[0] <= SUSPENDED] for run in (suspended, resumed))
+    assert later == before
+    assert {fact[1:] for fact in facts(resumed)} == {fact[1:] for fact in facts(suspended)}

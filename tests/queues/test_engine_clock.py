@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import json
 import os
@@ -15,7 +16,10 @@ import town
 from scene import ROOT, Object, Scene, holds, on_lab_of, until
 
 from tenancy.catalog import vocabulary as words
-from tenancy.clock.controller import Clock, Round
+from tenancy.clock.controller import Clock, ClockRefused, Round
+from tenancy.lab import clock as lab_clock
+from tenancy.lab import ports
+from tenancy.live.api import Api, ApiUnreachable
 from tenancy.prove.attacks.clock import clock_attacks
 from tenancy.prove.attacks.model import MERGE
 from tenancy.prove.verify import run, scene_of
@@ -103,15 +107,20 @@ def as_the_clock_wrote(scene: Scene) -> bool:
     return gpus(scene, "risk--batch") == 16 and queue(scene, "spender--batch")["spec"]["stopPolicy"] == "Hold"
 
 
-def test_an_update_changes_nothing_of_what_the_clock_wrote(project: Project, scene: Scene) -> None:
-    until(lambda: reserved(scene), "the update's own round has reserved the window's GPUs")
-    assert gpus(scene, words.RESERVE_QUEUE) == 8
+def spend(scene: Scene) -> None:
+    """A round of the clock that finds the spender's budget spent."""
     record = scene.api.request("GET", RECORD).body
     usage = json.loads(record["data"]["usage"])
     usage["used"] = {"spender": {"a100-40gb": 2 * 3600 * 1000}}
     record["data"]["usage"] = json.dumps(usage)
     assert scene.api.request("PUT", RECORD, record).ok
     tick(scene, max(NOW, dt.datetime.fromisoformat(usage["until"])) + dt.timedelta(seconds=1))
+
+
+def test_an_update_changes_nothing_of_what_the_clock_wrote(project: Project, scene: Scene) -> None:
+    until(lambda: reserved(scene), "the update's own round has reserved the window's GPUs")
+    assert gpus(scene, words.RESERVE_QUEUE) == 8
+    spend(scene)
     assert as_the_clock_wrote(scene)
     before = versions(project)
     found = project.tenancy("report", "drift", "local")
@@ -152,6 +161,20 @@ def clock_pid(project: Project) -> int | None:
     return next((row["pid"] for row in found if row["component"] == "clock" and row["answering"]), None)
 
 
+def writers(project: Project, since: int) -> set[str]:
+    """Users that have written the record of usage since a size of the audit log."""
+    with (project.lab.folder / "audit.log").open("rb") as file:
+        file.seek(since)
+        events = [json.loads(line) for line in file.read().splitlines()]
+    return {
+        event["user"]["username"]
+        for event in events
+        if event["verb"] in {"create", "update"}
+        and (event.get("objectRef") or {}).get("resource") == "configmaps"
+        and event["objectRef"].get("name") == words.CLOCK
+    }
+
+
 def holder(scene: Scene) -> str:
     found = scene.api.request(
         "GET", f"/apis/coordination.k8s.io/v1/namespaces/{words.PLATFORM_NAMESPACE}/leases/{words.CLOCK}"
@@ -161,11 +184,14 @@ def holder(scene: Scene) -> str:
 
 def test_the_lab_runs_the_clock_where_the_environment_has_one(project: Project, scene: Scene) -> None:
     assert clock_pid(project) is None
+    since = project.audit_size()
     done = project.tenancy("lab", "up", "local")
     assert done.code == 0, done.text
     pid = clock_pid(project)
     assert pid
     until(lambda: holder(scene).endswith(f"-{pid}"), "it works")
+    until(lambda: writers(project, since) != set(), "it has made a round")
+    assert writers(project, since) == {lab_clock.USER}, "it has no other identity"
     project.tenancy("lab", "up", "local")
     assert clock_pid(project) == pid, "a clock that runs is left alone"
     os.kill(pid, signal.SIGKILL)
@@ -186,6 +212,47 @@ def test_the_lab_runs_the_clock_where_the_environment_has_one(project: Project, 
         project.write(name, text)
     path = project.environment / ENVIRONMENT
     project.write(ENVIRONMENT, path.read_text("utf-8") + ON)
+
+
+RIGHTS = {
+    "configmaps": ("roles", f'configmaps "{words.CLOCK}" is forbidden'),
+    "workloads": ("clusterroles", "workloads.kueue.x-k8s.io is forbidden"),
+    "clusterqueues": ("clusterroles", "cohorts.kueue.x-k8s.io is forbidden"),
+    "events": ("clusterroles", 'events "budget.'),
+}
+"""A resource of a rule that a round is refused without, the kind of its role, and what the refusal says."""
+
+
+def refusal(scene: Scene, kubeconfig: Path) -> str:
+    """What a round of a clock that is started anew lacks; empty if it works."""
+    environment, tenants = scene.loaded.environment, scene.loaded.tenants
+    try:
+        Clock(Api(words.LAB_CONTEXT, str(kubeconfig)), environment, tenants).tick()
+    except (ApiUnreachable, ClockRefused) as error:
+        return str(error)
+    return ""
+
+
+def test_the_rights_of_its_role_suffice_for_a_round_and_a_missing_one_is_named(scene: Scene) -> None:
+    spend(scene)
+    kubeconfig = lab_clock.write_identity(scene.lab, ports.remembered(scene.lab)["kube-apiserver"])
+    until(lambda: refusal(scene, kubeconfig) == "", "the whole role suffices")
+    for resource, (kind, said) in RIGHTS.items():
+        where = "" if kind == "clusterroles" else f"/namespaces/{words.PLATFORM_NAMESPACE}"
+        path = f"/apis/rbac.authorization.k8s.io/v1{where}/{kind}/{words.CLOCK}"
+        whole = scene.api.request("GET", path).body
+        missing = next(rule for rule in whole["rules"] if resource in rule["resources"])
+        rest = {"rules": [rule for rule in whole["rules"] if rule != missing]}
+        assert scene.api.request("PATCH", path, rest, content_type=MERGE).ok
+        try:
+            until(lambda: refusal(scene, kubeconfig) != "", f"a round without {resource} is refused")
+            found = refusal(scene, kubeconfig)
+        finally:
+            assert scene.api.request("PATCH", path, {"rules": whole["rules"]}, content_type=MERGE).ok
+        assert ": 403 " in found, found
+        assert said in found
+        assert lab_clock.USER in found
+        until(lambda: refusal(scene, kubeconfig) == "", f"a round with {resource} works")
 
 
 @pytest.mark.exhaustive
@@ -215,12 +282,52 @@ def test_a_clock_that_is_switched_off_leaves_the_quotas_of_the_files(project: Pr
 
 
 @pytest.mark.exhaustive
-def test_the_end_of_an_environment_removes_a_reservation_in_use(project: Project, scene: Scene) -> None:
-    tick(scene, LEAD)
-    until(lambda: reserved(scene), "GPUs of the next window are reserved")
+def test_what_the_clock_wrote_stays_with_a_stack_for_each_tenant(project: Project, scene: Scene) -> None:
+    project.edit(ENVIRONMENT, "environment: local\n", "environment: local\nstacks: per-tenant\n")
+    settings = project.folder / "stacks" / "Pulumi.local.yaml"
+    settings.write_text(settings.read_text("utf-8").replace("scope: all", "scope: platform"), "utf-8")
+    moved = project.tenancy("move", "local")
+    assert moved.code == 0, moved.text
+    project.up()
+    spend(scene)
+    assert as_the_clock_wrote(scene)
+    before = versions(project)
+    done = project.up()
+    assert "clock: 0 queues and reservations changed" in done.text, done.text
+    assert versions(project) == before
+    project.edit(SPENDER, "tier: batch\n", "tier: batch\nweight: 3\n")
+    done = project.up()
+    assert "clock: 0 queues and reservations changed" in done.text, done.text
+    assert as_the_clock_wrote(scene)
+
+
+@pytest.mark.exhaustive
+def test_the_end_of_an_environment_removes_a_reservation_in_use_beside_a_running_clock(
+    project: Project, scene: Scene
+) -> None:
+    done = project.tenancy("lab", "up", "local")
+    assert done.code == 0, done.text
+    pid = clock_pid(project)
+    assert pid
+    until(lambda: holder(scene).endswith(f"-{pid}"), "it works")
+
+    def ahead() -> bool:
+        # The process ends in its next round what a round of another time has reserved.
+        with contextlib.suppress(ClockRefused):
+            tick(scene, LEAD)
+        return reserved(scene)
+
+    until(ahead, "GPUs of the next window are reserved")
     done = project.tenancy("down", "local", "--yes")
     assert done.code == 0, done.text
+    assert project.objects() == {}
+    log = project.lab.logs / "clock.log"
+    said = log.stat().st_size
+    until(lambda: " 403 " in log.read_text("utf-8")[said:], "it has tried a round since", seconds=90)
     assert project.objects() == {}
     assert not project.exists(RECORD)
     assert not project.exists(RESERVE)
     assert not scene.items("Workload", words.PLATFORM_NAMESPACE)
+    assert clock_pid(project) == pid, "it works again after the next update"
+    assert project.tenancy("lab", "down").code == 0
+    until(lambda: not Path(f"/proc/{pid}").exists(), "its process has ended")

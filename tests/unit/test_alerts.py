@@ -462,6 +462,18 @@ CASES = [
         "both copies are there and none works",
     ),
     Case(
+        "SpecEntryEnded",
+        {
+            'tenancy_clock_ended_entries{environment="small", pod="a"}': "2x20",
+            'tenancy_clock_ended_entries{environment="small", pod="b"}': "0x20",
+        },
+        "0x20",
+        "10m",
+        PLATFORM,
+        "the last day of 2 entries of the spec files has passed: `tenancy up` refuses the files",
+        "warning",
+    ),
+    Case(
         "GuardMissing",
         guard("_x20"),
         "1x20",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import shutil
 import urllib.request
@@ -11,6 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
+from cryptography import x509
+from cryptography.x509.oid import NameOID
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.exporters import CLOCK_LAST_ROUND
@@ -19,6 +22,9 @@ from tenancy.clock.ending import end_reservations
 from tenancy.clock.health import LATE_SECONDS, Health
 from tenancy.clock.lease import SECONDS, STOPPED_SECONDS, Lease, release, take
 from tenancy.kube.objects import Object
+from tenancy.lab import clock as lab_clock
+from tenancy.lab import pki
+from tenancy.lab.layout import Lab
 from tenancy.live.api import Response
 from tenancy.planning import make_plan
 from tenancy.planning.queueing import clock_deployment
@@ -209,6 +215,22 @@ def test_probes_and_metrics_say_what_the_process_does() -> None:
     health.attempt()
     assert health.answer("/healthz")[0] == 200
     assert health.answer("/")[0] == 404
+
+
+def test_the_labs_clock_is_the_account_of_the_deployment_and_in_no_other_group(loaded: Loaded, tmp_path: Path) -> None:
+    lab = Lab(tmp_path, tmp_path / "lab")
+    pki.ensure(lab)
+    written = yaml.safe_load(lab_clock.write_identity(lab, 6443).read_text("utf-8"))
+    (user,) = written["users"]
+    found = x509.load_pem_x509_certificate(base64.b64decode(user["user"]["client-certificate-data"])).subject
+    names = {attribute.oid: [] for attribute in found}
+    for attribute in found:
+        names[attribute.oid].append(attribute.value)
+    spec = made(loaded)["Deployment", "tenancy-clock"]
+    account = f"{spec['metadata']['namespace']}:{spec['spec']['template']['spec']['serviceAccountName']}"
+    assert names[NameOID.COMMON_NAME] == [f"system:serviceaccount:{account}"]
+    groups = ["system:serviceaccounts", f"system:serviceaccounts:{spec['metadata']['namespace']}"]
+    assert names[NameOID.ORGANIZATION_NAME] == groups
 
 
 def test_its_pods_have_ended_before_reservations_are_deleted() -> None:

@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from tenancy.clock.idle import COVERED, SAMPLES, SETTLED_SECONDS, Sample, Work, decide, idle_rules, query, watched
-from tenancy.clock.prometheus import GpuMetrics, PrometheusSilent
+from tenancy.clock.prometheus import GpuMetrics
 from tenancy.clock.usage import IdleTime, Usage
 from tenancy.lab import prometheus, tools
+from tenancy.live.prometheus import PrometheusSilent
 from tenancy.planning import make_plan
 from tenancy.schema.tiers import IdleAction, IdleRule
 from tenancy.validation import Loaded

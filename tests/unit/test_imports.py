@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "validation": {*FACTS, "schema"},
     "planning": SPEC,
     "iam": {*SPEC, "planning"},
-    "live": {*SPEC, "planning"},
+    "live": {*SPEC, "planning", "redirects"},
     "clock": {*SPEC, "planning", "live", "output", "redirects"},
     "components": {*SPEC, "planning", "live"},
     "check": FACTS,

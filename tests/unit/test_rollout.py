@@ -319,7 +319,7 @@ def test_a_prometheus_that_does_not_tell_is_not_taken_for_silence(asked: Asked, 
 
 def test_an_address_outside_of_the_cluster_is_asked_directly() -> None:
     asked: Any = Asked()
-    with pytest.raises(AlertsUnknown, match=r"http://127\.0\.0\.1:9/api/v1/query does not answer"):
+    with pytest.raises(AlertsUnknown, match=r"http://127\.0\.0\.1:9 does not answer"):
         list(firing(asked, "bank", "http://127.0.0.1:9"))
     assert asked.paths == []
 

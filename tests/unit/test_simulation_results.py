@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from tenancy.catalog.waits import percentile, time
 from tenancy.kube.quota_tree import FlavorQuota
 from tenancy.planning import make_plan
 from tenancy.planning.common.meta import Meta
@@ -17,8 +18,8 @@ from tenancy.simulation.cluster import AT_WORK, RESTS
 from tenancy.simulation.events import Event, EventKind, Run
 from tenancy.simulation.page import page
 from tenancy.simulation.quotas import Quotas
-from tenancy.simulation.report import SimulationReport, queued, shortened, time, wait
-from tenancy.simulation.results import BINS, Results, evaluate, jain, lending, percentile, waits_of
+from tenancy.simulation.report import SimulationReport, queued, shortened, wait
+from tenancy.simulation.results import BINS, Results, evaluate, jain, lending, waits_of
 from tenancy.simulation.runner import MOVING_SECONDS, Runner
 from tenancy.simulation.trace import Job, Trace, must_fit
 from tenancy.validation import Loaded, SpecError

@@ -53,7 +53,8 @@ def test_four_columns_are_a_trace(file: Path, loaded: Loaded) -> None:
 def test_what_is_written_is_read_again(file: Path, loaded: Loaded) -> None:
     jobs = (
         Job("a", 0, "fraud", "train", "a100", 12, 6, 100, "batch", 10),
-        Job("b", 5, "fraud", "serve", "a100-1g.5gb", 2, 1, 7, "production", None, "default"),
+        Job("b", 5, "fraud", "serve", "a100-1g.5gb", 2, 1, 7, "production", None, "default", 7),
+        Job("c", 6, "fraud", "train", "a100", 1, 1, 100, "batch", busy=0),
     )
     assert read(file, loaded, trace.write(jobs)).jobs == jobs
 
@@ -218,6 +219,9 @@ def test_a_name_goes_to_the_same_tenant_every_time(file: Path, loaded: Loaded) -
         ("submit,tenant,gpus,duration,namespace\n0,fraud,1,60,nowhere\n", "2:14: namespace: given 'nowhere'"),
         ("submit,tenant,gpus,duration,gpus-per-pod\n0,fraud,16,60,5\n", "2:15: gpus-per-pod: given 5 of 16"),
         ("submit,tenant,gpus,duration,checkpoint\n0,fraud,1,60,0\n", "2:14: checkpoint: given '0'"),
+        ("submit,tenant,gpus,duration,busy\n0,fraud,1,60,61\n", "2:14: busy: given '61'; rule seconds of the run time"),
+        ("submit,tenant,gpus,duration,busy\n0,fraud,1,60,-1\n", "2:14: busy: given '-1'; rule seconds of the run time"),
+        ("submit,tenant,gpus,duration,busy\n0,fraud,1,60,half\n", "from 0 to 60; change: write when its GPUs become"),
         ("submit,tenant,gpus,duration,queue\n0,fraud,1,60,fast\n", "2:14: queue: given 'fast'"),
         ("submit,tenant,gpus,duration\n1700000000000,fraud,1,60\n", "2:1: submit: given '1700000000000'; rule seconds"),
         ("submit,tenant,gpus,duration\n-5,fraud,1,60\n", "2:1: submit: given '-5'; rule from the start"),
@@ -293,6 +297,17 @@ def test_a_made_trace_has_the_borrower_the_lender_and_the_burst(loaded: Loaded) 
     sweep = [job for job in made if "-sweep-" in job.name]
     assert len(sweep) == 40
     assert len({job.submit for job in sweep}) == 1, "a tenth of the jobs at once"
+
+
+def test_notebooks_become_idle_and_leave_the_other_jobs_as_they_are(file: Path, loaded: Loaded) -> None:
+    made = generate(loaded, 400, 24, 1, 50)
+    notebooks = [job for job in made if "-notebook-" in job.name]
+    assert len(notebooks) == 50
+    assert [job for job in made if job not in notebooks] == generate(loaded, 400, 24, 1)
+    assert every(0 < (job.busy or 0) <= job.duration for job in notebooks)
+    assert sum(job.idle_from(0) is not None for job in notebooks) > 40
+    assert every(loaded.environment.tiers[job.tier].interruptible for job in notebooks), "others are never suspended"
+    assert list(read(file, loaded, trace.write(made)).jobs) == made
 
 
 def test_a_change_is_judged_like_any_file(loaded: Loaded) -> None:
@@ -378,6 +393,7 @@ def test_a_change_that_is_a_link_is_not_read(loaded: Loaded, tmp_path: Path) -> 
             "given --from 2 and {trace}, whose last job is submitted in hour 0; rule: ",
         ),
         (["--trace", "{trace}", "--seed", "1"], "given --seed with --trace"),
+        (["--trace", "{trace}", "--notebooks", "1"], "given --notebooks with --trace"),
         (["--map", "u=fraud"], "given --map without --trace"),
         (["--out", "{folder}/none/page.html"], "given --out {folder}/none/page.html; rule: a file that can be written"),
         (["--write-trace", "{trace}/x.csv"], "given --write-trace {trace}/x.csv"),

@@ -19,7 +19,7 @@ from typing import Any
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.bandwidth import GIGABITS, PCIE_BYTES
 from tenancy.catalog.boards import BOARDS
-from tenancy.catalog.exporters import CLOCK_LAST_ROUND, label_name, metric_name
+from tenancy.catalog.exporters import CLOCK_ENDED, CLOCK_LAST_ROUND, label_name, metric_name
 from tenancy.planning.aws.prices import node_prices
 from tenancy.planning.common.pools import node_extended, node_taints
 from tenancy.planning.guards import guards
@@ -424,6 +424,8 @@ def _about_platform(environment: Environment) -> Iterator[Rule]:
         silent = f"time() - max({CLOCK_LAST_ROUND}) > 300 or absent({CLOCK_LAST_ROUND})"
         summary = "the clock makes no rounds: windows do not start and budgets do not bind"
         yield alert("ClockSilent", silent, "5m", "critical", summary)
+        summary = "the last day of {{ $value }} entries of the spec files has passed: `tenancy up` refuses the files"
+        yield alert("SpecEntryEnded", f"max({CLOCK_ENDED}) > 0", "5m", "warning", summary)
     stored = f"max(apiserver_storage_size_bytes) / {STORE_BYTES}"
     for name, part, severity in (("ApiStorageNearlyFull", 0.6, "warning"), ("ApiStorageFull", 0.8, "critical")):
         summary = "the API server's store is {{ $value | humanizePercentage }} full; at 100% it refuses all writes"
