@@ -8,10 +8,10 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from tenancy.live.api import TIMEOUT, Api, ApiUnreachable
+from tenancy.planning.observability.alerts import EVALUATED
 
 OF_USE = ("BudgetSpent", "QuotaUsed")
 """Critical alerts that a tenant's own use raises, whatever version its stack has."""
-_RULES_RUN = "count(tenancy:tenant:info)"
 
 
 class AlertsUnknown(Exception):
@@ -24,7 +24,7 @@ def firing(api: Api, environment: str, address: str) -> Iterator[str]:
 
     A service of the cluster (`NAME.NAMESPACE.svc`) is asked through the API server, any other address directly.
     """
-    if not _ask(api, address, _RULES_RUN):
+    if not _ask(api, address, f'{EVALUATED}{{environment="{environment}"}}'):
         raise AlertsUnknown(f"the Prometheus at {address} does not evaluate the alert rules of {environment}")
     query = (
         f'ALERTS{{alertstate="firing",severity="critical",environment="{environment}",alertname!~"{"|".join(OF_USE)}"}}'
