@@ -220,6 +220,11 @@ PACK = {"PULUMI_OPTION_POLICY_PACK": "policy"}
 """The engine takes any option from the environment: a preview and an update judge by the pack."""
 
 
+WORKSPACE_RESOURCES: Object = {"requests": {"cpu": "1", "memory": "512Mi"}, "limits": {"memory": "1Gi"}}
+"""Of a Workspace's pod: engine, provider, program and pack of one stack take 450 MiB. The operator's own default is
+100m and 64Mi (v2.9.0 `workspace_webhook.go`)."""
+
+
 def _operator(plan: Plan, layout: Layout, source: GitOpsSource) -> Mapping[str, str]:
     made = [_stack(plan, name, after, source) for name, _, after in _order(plan, layout)]
     return {**texts(plan), f"{FOLDER}/stacks.yaml": text_of(made)}
@@ -242,7 +247,9 @@ def _stack(plan: Plan, name: str, after: str | None, source: GitOpsSource) -> Ob
         "continueResyncOnCommitMatch": True,
         "resyncFrequencySeconds": 3600,
         "workspaceReclaimPolicy": "Delete",
-        "workspaceTemplate": {"spec": {"image": source.image, "securityProfile": "restricted"}},
+        "workspaceTemplate": {
+            "spec": {"image": source.image, "securityProfile": "restricted", "resources": WORKSPACE_RESOURCES}
+        },
     }
     if after:
         spec["prerequisites"] = [{"name": _object_name(after)}]

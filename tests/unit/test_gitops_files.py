@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from tenancy.cli import main
 from tenancy.gitops import KEPT, SYNC, WAVE, GitOpsSource, GitOpsTool, rendered
+from tenancy.kube import quantities
 from tenancy.lab import tools
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.render import texts
@@ -21,6 +22,8 @@ from tenancy.validation import Loaded, load
 from tests.conftest import SpecFolder, documents, every, unreserved
 
 BANK = Path(__file__).parents[2] / "stacks" / "bank"
+ENGINE_BYTES = 450 * 2**20
+"""Memory of engine, provider, program and pack of one stack, measured: docs/gitops.md."""
 IMAGE = f"registry.bank.example/shared/tenancy-ci@sha256:{'0' * 64}"
 SOURCE = GitOpsSource(
     "https://git.bank.example/gpus", "rendered/bank", "main", IMAGE, "bank", role="arn:aws:iam::1:role/x"
@@ -167,7 +170,10 @@ def test_the_operator_has_a_stack_for_each_and_tenants_wait_for_the_platform(pla
         # It refreshes first, and would end at a field that another manager owns.
         assert item["spec"]["envRefs"]["PULUMI_K8S_ENABLE_PATCH_FORCE"]["literal"]["value"] == "true"
         assert item["spec"]["destroyOnFinalize"] is False
-        assert item["spec"]["workspaceTemplate"]["spec"]["image"] == IMAGE
+        workspace = item["spec"]["workspaceTemplate"]["spec"]
+        assert workspace["image"] == IMAGE
+        assert quantities.parse(workspace["resources"]["requests"]["memory"]) >= ENGINE_BYTES
+        assert item["spec"]["workspaceReclaimPolicy"] == "Delete", "a pod that stays keeps its request"
 
 
 @pytest.mark.parametrize("backend", ["", "s3://bank-pulumi-state?region=eu-central-1"])

@@ -429,6 +429,10 @@ def _about_platform(environment: Environment) -> Iterator[Rule]:
         silent = f"time() - max({CLOCK_LAST_ROUND}) > 300 or absent({CLOCK_LAST_ROUND})"
         summary = "the clock makes no rounds: windows do not start and budgets do not bind"
         yield alert("ClockSilent", silent, "5m", "critical", summary)
+    # pulumi-kubernetes-operator v2.9.0 `update_controller.go`: an Update is one reconciliation, however long it takes.
+    held = f'max(workqueue_longest_running_processor_seconds{{name="update-controller"}}) > {UPDATE_SECONDS}'
+    summary = "an Update holds a worker of Pulumi's operator for {{ $value | humanizeDuration }}"
+    yield alert("PulumiUpdateHoldsWorker", held, "", "critical", summary)
     stored = f"max(apiserver_storage_size_bytes) / {STORE_BYTES}"
     for name, part, severity in (("ApiStorageNearlyFull", 0.6, "warning"), ("ApiStorageFull", 0.8, "critical")):
         summary = "the API server's store is {{ $value | humanizePercentage }} full; at 100% it refuses all writes"
