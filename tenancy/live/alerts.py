@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -19,8 +20,9 @@ class AlertsUnknown(Exception):
 
 
 def firing(api: Api, environment: str, address: str) -> Iterator[str]:
-    """Each critical alert that fires in the environment, without those of tenants' own use; AlertsUnknown if the
-    Prometheus at the address does not answer, or does not evaluate the environment's rules.
+    """Each critical alert that fires in the environment for a tenant, with how many of it if there are several, without
+    those of tenants' own use; AlertsUnknown if the Prometheus at the address does not answer, or does not evaluate the
+    environment's rules.
 
     A service of the cluster (`NAME.NAMESPACE.svc`) is asked through the API server, any other address directly.
     """
@@ -29,9 +31,10 @@ def firing(api: Api, environment: str, address: str) -> Iterator[str]:
     query = (
         f'ALERTS{{alertstate="firing",severity="critical",environment="{environment}",alertname!~"{"|".join(OF_USE)}"}}'
     )
-    for series in _ask(api, address, query):
-        metric = series.get("metric") or {}
-        yield f"alert {metric.get('alertname')} fires for {metric.get('tenant')}"
+    found = (series.get("metric") or {} for series in _ask(api, address, query))
+    counted = Counter((metric.get("alertname"), metric.get("tenant")) for metric in found)
+    for (name, tenant), count in counted.items():
+        yield f"alert {name} fires for {tenant}{f', {count} times' if count > 1 else ''}"
 
 
 def _ask(api: Api, address: str, query: str) -> list[Mapping[str, Any]]:

@@ -306,6 +306,15 @@ def test_a_critical_alert_that_fires_is_named_with_its_tenant() -> None:
     assert [part for part in parts if part not in asked.paths[-1]] == []
 
 
+def test_an_alert_of_many_series_is_named_once_with_their_number() -> None:
+    many = [{"alertname": "GuardMissing", "tenant": "platform", "guard": str(number)} for number in range(40)]
+    other = {"alertname": "GpuXid", "tenant": "fraud"}
+    assert found(Asked(*many, other)) == [
+        "alert GuardMissing fires for platform, 40 times",
+        "alert GpuXid fires for fraud",
+    ]
+
+
 def test_without_alerts_it_is_green() -> None:
     assert found(Asked()) == []
 
