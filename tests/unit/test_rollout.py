@@ -266,6 +266,16 @@ def test_a_queue_that_kueue_does_not_serve_is_red_and_one_on_hold_is_not() -> No
     assert list(inactive_queues(api, "bank")) == ["ClusterQueue bad is not active: references missing flavors"]
 
 
+def test_the_gate_has_what_the_attacks_the_queues_and_the_alerts_find(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = ("_verified", "inactive_queues", "alerting")
+    for part in parts:
+        monkeypatch.setattr(up_rollout, part, lambda *_, part=part: iter([f"found by {part}"]))
+    fleet: Any = SimpleNamespace(
+        driver=SimpleNamespace(api=None), run=SimpleNamespace(plan=SimpleNamespace(environment="bank"))
+    )
+    assert up_rollout.red(fleet) == [f"found by {part}" for part in parts]
+
+
 # Alerts
 
 IN_CLUSTER = "http://prometheus-operated.monitoring.svc:9090"
