@@ -75,7 +75,7 @@ def command(environment: str, out: Path, tool: str | None, repo: str | None, **g
     plan = make_plan(loaded.environment, loaded.tenants)
     wanted = None
     if tool:
-        from tenancy.gitops import GitOpsSource, GitOpsTool, rendered
+        from tenancy.gitops import GitOpsRefused, GitOpsSource, GitOpsTool, rendered
 
         if not repo:
             fail(f"given --gitops {tool} without --repo; rule: a repository; change: add --repo URL", BAD_INPUT)
@@ -85,7 +85,10 @@ def command(environment: str, out: Path, tool: str | None, repo: str | None, **g
         if tool == "deployments" and not given["organization"]:
             given_tool = "--gitops deployments without --organization"
             fail(f"given {given_tool}; rule: an organization in Pulumi Cloud; change: add --organization", BAD_INPUT)
-        wanted = rendered(plan, loaded.environment.stacks, GitOpsTool(tool), GitOpsSource(repo, **given))
+        try:
+            wanted = rendered(plan, loaded.environment.stacks, GitOpsTool(tool), GitOpsSource(repo, **given))
+        except GitOpsRefused as error:
+            fail(str(error), BAD_INPUT)
     elif repo:
         fail("given --repo without --gitops; rule: --repo is for a GitOps tool; change: name it or drop it", BAD_INPUT)
     try:

@@ -98,28 +98,32 @@ def alerting(fleet: Fleet) -> Iterator[str]:
     """Critical alerts of the environment, or why they are not known; none where no metrics are collected, or where
     `rollout` ignores them."""
     from tenancy.live.alerts import AlertsUnknown, firing
-    from tenancy.schema.metrics import Collector
     from tenancy.schema.rollout import AlertGate
 
     environment = fleet.loaded.environment
     ignored = environment.rollout is not None and environment.rollout.alerts is AlertGate.IGNORED
-    if ignored or environment.metrics.collector is Collector.NONE:
+    address = _prometheus(fleet)
+    if ignored or not address:
         return
     try:
-        yield from firing(fleet.driver.api, environment.environment, _prometheus(fleet))
+        yield from firing(fleet.driver.api, environment.environment, address)
     except AlertsUnknown as error:
         yield f"{error}; to go on without alerts: `alerts: ignored` in rollout"
 
 
 def _prometheus(fleet: Fleet) -> str:
-    """Address of the environment's Prometheus: beside the lab's control plane in a lab."""
-    if fleet.run.plan.context == words.LAB_CONTEXT:
-        from tenancy.lab import ports
-        from tenancy.lab.layout import Lab
+    """Address of the environment's Prometheus; empty if it has none. A lab has one beside its control plane, or none,
+    whatever the environment's files say: no operator runs in it."""
+    if fleet.run.plan.context != words.LAB_CONTEXT:
+        metrics = fleet.loaded.environment.metrics
+        return metrics.address if metrics.collected else ""
+    from tenancy.lab import ports
+    from tenancy.lab.layout import Lab
 
-        if port := ports.remembered(Lab.of(fleet.driver.root)).get("prometheus"):
-            return f"http://127.0.0.1:{port}"
-    return fleet.loaded.environment.metrics.address
+    lab = Lab.of(fleet.driver.root)
+    # Port 0 refuses every connection: a Prometheus that was asked for and never started is red too.
+    port = ports.remembered(lab).get("prometheus", 0)
+    return f"http://127.0.0.1:{port}" if lab.recall().get("metrics") else ""
 
 
 def inactive_queues(api: Api, environment: str) -> Iterator[str]:

@@ -7,11 +7,12 @@ bindings. None of them deletes an isolation resource by itself: pruning only nar
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.sizes import ETCD_REQUEST
 from tenancy.kube.objects import Object
 from tenancy.planning.common.names import fitted
 from tenancy.planning.kubernetes.network import DEFAULT_DENY
@@ -49,8 +50,15 @@ class GitOpsSource:
     """Of AWS that Deployments take."""
 
 
+class GitOpsRefused(ValueError):
+    """What the tool cannot keep; the message says what to use in its place."""
+
+
 WAVE, SYNC = "argocd.argoproj.io/sync-wave", "argocd.argoproj.io/sync-options"
+COMPARE = "argocd.argoproj.io/compare-options"
 KEPT = "kustomize.toolkit.fluxcd.io/prune"
+STATUS_BYTES = 300
+"""Of the two entries of an object in an Application's status, without its names (Argo CD 3.5.2)."""
 ACCESS = "20-access.yaml"
 FOLDER = "gitops"
 _ISOLATION_KINDS = {
@@ -79,7 +87,25 @@ def wave(path: str) -> int:
     return number - 100 if part == "platform" else number
 
 
+def application_bytes(items: Iterable[Object]) -> int:
+    """Bytes of an Application that has synced these objects at once, a little more than it has: of each object its
+    status has an entry among the resources and one in the result of the operation, which repeats the names."""
+    return 8192 + sum(_status_bytes(item) for item in items)
+
+
+def _status_bytes(item: Object) -> int:
+    named = [item["apiVersion"], item["kind"], item["metadata"]["name"], item["metadata"].get("namespace", "")]
+    return STATUS_BYTES + 3 * sum(map(len, named))
+
+
 def _argo(plan: Plan, layout: Layout, source: GitOpsSource) -> Mapping[str, str]:  # noqa: ARG001
+    if (size := application_bytes(plan.objects())) > ETCD_REQUEST:
+        count = sum(1 for _ in plan.objects())
+        raise GitOpsRefused(
+            f"given {count} objects of {len(plan.tenants)} tenants for an Application of Argo CD; rule: its status "
+            f"names each of them, and etcd takes {ETCD_REQUEST // 1024} KiB for an object: these take "
+            f"{size // 1024} KiB; change: another tool, or several environments (docs/gitops.md)"
+        )
     made = {path: [_in_wave(item, wave(path)) for item in items] for path, items in files(plan)}
     return {
         **{path: text_of(items) for path, items in (*made.items(), *papers(plan)) if items},
@@ -88,7 +114,9 @@ def _argo(plan: Plan, layout: Layout, source: GitOpsSource) -> Mapping[str, str]
 
 
 def _in_wave(item: Object, number: int) -> Object:
-    stays = {SYNC: "Prune=false,Delete=false"} if _stays(item) else {}
+    # What stays of a removed tenant would keep the Application out of sync, which Argo CD then syncs at intervals of up
+    # to five minutes: so late it would put back what is deleted of other tenants.
+    stays = {SYNC: "Prune=false,Delete=false", COMPARE: "IgnoreExtraneous"} if _stays(item) else {}
     return _annotated(item, {WAVE: str(number), **stays})
 
 
@@ -220,6 +248,11 @@ PACK = {"PULUMI_OPTION_POLICY_PACK": "policy"}
 """The engine takes any option from the environment: a preview and an update judge by the pack."""
 
 
+WORKSPACE_RESOURCES: Object = {"requests": {"cpu": "1", "memory": "512Mi"}, "limits": {"memory": "1Gi"}}
+"""Of a Workspace's pod: engine, provider, program and pack of one stack take 450 MiB. The operator's own default is
+100m and 64Mi (v2.9.0 `workspace_webhook.go`)."""
+
+
 def _operator(plan: Plan, layout: Layout, source: GitOpsSource) -> Mapping[str, str]:
     made = [_stack(plan, name, after, source) for name, _, after in _order(plan, layout)]
     return {**texts(plan), f"{FOLDER}/stacks.yaml": text_of(made)}
@@ -242,7 +275,9 @@ def _stack(plan: Plan, name: str, after: str | None, source: GitOpsSource) -> Ob
         "continueResyncOnCommitMatch": True,
         "resyncFrequencySeconds": 3600,
         "workspaceReclaimPolicy": "Delete",
-        "workspaceTemplate": {"spec": {"image": source.image, "securityProfile": "restricted"}},
+        "workspaceTemplate": {
+            "spec": {"image": source.image, "securityProfile": "restricted", "resources": WORKSPACE_RESOURCES}
+        },
     }
     if after:
         spec["prerequisites"] = [{"name": _object_name(after)}]

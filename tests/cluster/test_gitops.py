@@ -32,6 +32,7 @@ DEFINITIONS = {
     "schemas-flux-source": ["source.toolkit.fluxcd.io_gitrepositories.yaml"],
 }
 TEXT, FLAG, NUMBER = {"type": "string"}, {"type": "boolean"}, {"type": "integer", "format": "int64"}
+QUANTITY = {"x-kubernetes-int-or-string": True}
 
 
 def mapping(required: str = "", **properties: Any) -> dict[str, Any]:
@@ -60,6 +61,7 @@ WORKSPACE = mapping(
     image=TEXT,
     imagePullPolicy=TEXT,
     pulumiLogLevel={"type": "integer", "format": "int32"},
+    resources=mapping(limits=named(QUANTITY), requests=named(QUANTITY)),
     securityProfile=TEXT,
     serviceAccountName=TEXT,
 )

@@ -431,6 +431,18 @@ CASES = [
         "critical",
     ),
     Case(
+        "PulumiUpdateHoldsWorker",
+        {
+            'workqueue_longest_running_processor_seconds{name="update-controller"}': "0+60x70",
+            'workqueue_longest_running_processor_seconds{name="stack-controller"}': "0+60x70",
+        },
+        "0+60x30 0+60x40",
+        "65m",
+        PLATFORM,
+        "an Update holds a worker of Pulumi's operator for 1h 5m 0s",
+        "critical",
+    ),
+    Case(
         "KueueDown",
         {'kueue_build_info{git_version="v0.19.2"}': "_x20"},
         "1x20",

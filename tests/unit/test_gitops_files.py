@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from tenancy import gitops
 from tenancy.cli import main
-from tenancy.gitops import KEPT, SYNC, WAVE, GitOpsSource, GitOpsTool, rendered
+from tenancy.gitops import COMPARE, KEPT, SYNC, WAVE, GitOpsSource, GitOpsTool, application_bytes, rendered
+from tenancy.kube import quantities
 from tenancy.lab import tools
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.render import texts
@@ -21,6 +23,8 @@ from tenancy.validation import Loaded, load
 from tests.conftest import SpecFolder, documents, every, unreserved
 
 BANK = Path(__file__).parents[2] / "stacks" / "bank"
+ENGINE_BYTES = 450 * 2**20
+"""Memory of engine, provider, program and pack of one stack, measured: docs/gitops.md."""
 IMAGE = f"registry.bank.example/shared/tenancy-ci@sha256:{'0' * 64}"
 SOURCE = GitOpsSource(
     "https://git.bank.example/gpus", "rendered/bank", "main", IMAGE, "bank", role="arn:aws:iam::1:role/x"
@@ -46,13 +50,16 @@ def of_cluster(files: dict[str, list[dict[str, Any]]]) -> list[tuple[str, dict[s
     return [(path, i) for path, items in files.items() if path.startswith(("platform/", "tenants/")) for i in items]
 
 
+TOOLS_OWN = {WAVE, SYNC, COMPARE, KEPT}
+
+
 def key(item: dict[str, Any]) -> tuple[str, str, str]:
     return item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]
 
 
 def plain(item: dict[str, Any]) -> dict[str, Any]:
     """Without what the tools read."""
-    ours = {k: v for k, v in item["metadata"].get("annotations", {}).items() if k not in {WAVE, SYNC, KEPT}}
+    ours = {k: v for k, v in item["metadata"].get("annotations", {}).items() if k not in TOOLS_OWN}
     metadata = {k: v for k, v in item["metadata"].items() if k != "annotations"} | (
         {"annotations": ours} if ours else {}
     )
@@ -126,6 +133,12 @@ def test_isolation_stay_when_a_file_goes_and_access_bindings_do_not(
     assert every(item["kind"] != "RoleBinding" for item in kept)
 
 
+def test_what_stays_of_a_tenant_does_not_count_as_out_of_sync_for_argo(plan: Plan) -> None:
+    for _, item in of_cluster(objects(plan, GitOpsTool.ARGO)):
+        notes = item["metadata"]["annotations"]
+        assert (notes.get(COMPARE) == "IgnoreExtraneous") is (SYNC in notes), key(item)
+
+
 def test_argo_may_make_what_is_rendered_and_nothing_else(plan: Plan) -> None:
     files = objects(plan, GitOpsTool.ARGO)
     project, application = files["gitops/argo.yaml"]
@@ -136,6 +149,20 @@ def test_argo_may_make_what_is_rendered_and_nothing_else(plan: Plan) -> None:
     assert project["spec"]["sourceRepos"] == [SOURCE.repository]
     assert "finalizers" not in application["metadata"], "who deletes the Application deletes no tenant"
     assert application["spec"]["source"]["path"] == "rendered/bank"
+
+
+def test_more_objects_than_an_application_can_keep_are_refused_with_2(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = application_bytes(plan.objects())
+    for limit, code in ((size, 0), (size - 1, 2)):
+        monkeypatch.setattr(gitops, "ETCD_REQUEST", limit)
+        result = run("--out", tmp_path / str(limit), "--gitops", "argo", "--repo", "https://x.example/y")
+        assert result.exit_code == code, result.output
+    assert f"given {sum(1 for _ in plan.objects())} objects of {len(plan.tenants)} tenants" in result.stderr
+    assert "change: another tool, or several environments" in result.stderr
+    assert not (tmp_path / str(size - 1)).exists()
+    assert run("--out", tmp_path / "flux", "--gitops", "flux", "--repo", "https://x.example/y").exit_code == 0
 
 
 def test_flux_waits_for_the_platform_and_for_a_tenants_isolation(plan: Plan) -> None:
@@ -167,7 +194,10 @@ def test_the_operator_has_a_stack_for_each_and_tenants_wait_for_the_platform(pla
         # It refreshes first, and would end at a field that another manager owns.
         assert item["spec"]["envRefs"]["PULUMI_K8S_ENABLE_PATCH_FORCE"]["literal"]["value"] == "true"
         assert item["spec"]["destroyOnFinalize"] is False
-        assert item["spec"]["workspaceTemplate"]["spec"]["image"] == IMAGE
+        workspace = item["spec"]["workspaceTemplate"]["spec"]
+        assert workspace["image"] == IMAGE
+        assert quantities.parse(workspace["resources"]["requests"]["memory"]) >= ENGINE_BYTES
+        assert item["spec"]["workspaceReclaimPolicy"] == "Delete", "a pod that stays keeps its request"
 
 
 @pytest.mark.parametrize("backend", ["", "s3://bank-pulumi-state?region=eu-central-1"])

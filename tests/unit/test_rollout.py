@@ -7,15 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
+from tenancy.catalog import vocabulary as words
 from tenancy.cli import up_rollout
 from tenancy.cli.up_rollout import alerting, expect_former, inactive_queues, run_waves
 from tenancy.engine.decide import Cause
 from tenancy.engine.digests import StackDigest
 from tenancy.engine.driver import Failed
 from tenancy.engine.rollout import Wave, in_waves, progress, waves
+from tenancy.lab import ports
+from tenancy.lab.layout import Lab
 from tenancy.live.alerts import AlertsUnknown, firing
 from tenancy.live.api import ApiUnreachable, Response
 from tenancy.planning.scope import StackScope
@@ -262,6 +266,16 @@ def test_a_queue_that_kueue_does_not_serve_is_red_and_one_on_hold_is_not() -> No
     assert list(inactive_queues(api, "bank")) == ["ClusterQueue bad is not active: references missing flavors"]
 
 
+def test_the_gate_has_what_the_attacks_the_queues_and_the_alerts_find(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = ("_verified", "inactive_queues", "alerting")
+    for part in parts:
+        monkeypatch.setattr(up_rollout, part, lambda *_, part=part: iter([f"found by {part}"]))
+    fleet: Any = SimpleNamespace(
+        driver=SimpleNamespace(api=None), run=SimpleNamespace(plan=SimpleNamespace(environment="bank"))
+    )
+    assert up_rollout.red(fleet) == [f"found by {part}" for part in parts]
+
+
 # Alerts
 
 IN_CLUSTER = "http://prometheus-operated.monitoring.svc:9090"
@@ -270,7 +284,7 @@ IN_CLUSTER = "http://prometheus-operated.monitoring.svc:9090"
 class Asked:
     """An API server with a Prometheus behind it, and what it was asked for."""
 
-    def __init__(self, *alerts: dict[str, str], rules: bool = True, refused: int = 0, silent: bool = False) -> None:
+    def __init__(self, *alerts: dict[str, str], rules: str = "bank", refused: int = 0, silent: bool = False) -> None:
         self.alerts, self.rules, self.refused, self.silent = alerts, rules, refused, silent
         self.paths: list[str] = []
 
@@ -283,7 +297,9 @@ class Asked:
             return Response(self.refused, {"message": "no endpoints available"})
         series: list[Any] = [{"metric": each} for each in self.alerts]
         if "ALERTS" not in path:
-            series = [{"metric": {}}] if self.rules else []
+            asked = unquote(path.partition("?query=")[2])
+            known = f'tenancy:environment:info{{environment="{self.rules}"}}'
+            series = [{"metric": {}}] if asked == known else []
         return Response(200, {"status": "success", "data": {"result": series}})
 
 
@@ -300,6 +316,15 @@ def test_a_critical_alert_that_fires_is_named_with_its_tenant() -> None:
     assert [part for part in parts if part not in asked.paths[-1]] == []
 
 
+def test_an_alert_of_many_series_is_named_once_with_their_number() -> None:
+    many = [{"alertname": "GuardMissing", "tenant": "platform", "guard": str(number)} for number in range(40)]
+    other = {"alertname": "GpuXid", "tenant": "fraud"}
+    assert found(Asked(*many, other)) == [
+        "alert GuardMissing fires for platform, 40 times",
+        "alert GpuXid fires for fraud",
+    ]
+
+
 def test_without_alerts_it_is_green() -> None:
     assert found(Asked()) == []
 
@@ -307,7 +332,8 @@ def test_without_alerts_it_is_green() -> None:
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
-        (Asked(rules=False), "does not evaluate the alert rules of bank"),
+        (Asked(rules=""), "does not evaluate the alert rules of bank"),
+        (Asked(rules="dev"), "does not evaluate the alert rules of bank"),
         (Asked(refused=503), "no endpoints available"),
         (Asked(silent=True), "the API server does not answer"),
     ],
@@ -345,3 +371,24 @@ def test_no_answer_is_red_where_metrics_are_collected_unless_alerts_are_ignored(
     )
     problems = list(alerting(fleet))
     assert ["`alerts: ignored` in rollout" in each for each in problems] == [True] * red
+
+
+@pytest.mark.parametrize("collector", list(Collector))
+@pytest.mark.parametrize("watched", [True, False])
+def test_a_lab_is_asked_where_it_has_a_prometheus_whatever_the_files_say(
+    bank: Loaded, collector: Collector, watched: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GPU_TENANCY_LAB", raising=False)
+    lab = Lab.of(tmp_path)
+    lab.folder.mkdir()
+    lab.remember(ports=dict.fromkeys((*ports.NAMES, "prometheus"), 9), metrics={"seed": 1} if watched else {})
+    metrics = bank.environment.metrics.model_copy(update={"collector": collector})
+    api = Asked({"alertname": "GuardMissing"})
+    fleet: Any = SimpleNamespace(
+        loaded=replace(bank, environment=bank.environment.model_copy(update={"metrics": metrics})),
+        run=SimpleNamespace(plan=SimpleNamespace(context=words.LAB_CONTEXT)),
+        driver=SimpleNamespace(api=api, root=tmp_path),
+    )
+    problems = list(alerting(fleet))
+    assert ["http://127.0.0.1:9/api/v1/query does not answer" in each for each in problems] == [True] * watched
+    assert api.paths == [], "there is no service in the cluster"

@@ -46,8 +46,12 @@ NVME_DEVICES = "nvme.+"
 that nodeadm builds of them."""
 NVME_WAIT_SECONDS = 0.01
 """Mean time of one request, queueing included. An NVMe device that is not saturated answers within a millisecond."""
+UPDATE_SECONDS = 3600
+"""For which an Update of Pulumi Kubernetes Operator is taken to be at work: a stack takes seconds to minutes."""
 WRITES = "POST|PUT|PATCH|APPLY|DELETE|DELETECOLLECTION"
 
+EVALUATED = "tenancy:environment:info"
+"""1 for each environment whose rules a Prometheus evaluates; without them it knows no alert of the environment."""
 INFO = "tenancy:namespace:info"
 QUEUE = "tenancy:queue:info"
 BUSY = "tenancy:gpu:busy"
@@ -113,6 +117,7 @@ def _owners(environment: Environment, tenants: Iterable[Tenant]) -> Iterator[Rul
 
 
 def _facts(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Rule]:
+    yield _record(EVALUATED, "vector(1)", environment=environment.environment)
     pool = f'label_replace(kube_node_labels{{{POOL_LABEL}!=""}}, "pool", "$1", "{POOL_LABEL}", "(.+)")'
     yield _record(NODE_POOL, f"max by (node, pool) ({pool})")
     owner = 'label_replace(topk by (namespace, pod) (1, kube_pod_owner), "workload", "$1", "owner_name", "(.+)")'
@@ -426,6 +431,10 @@ def _about_platform(environment: Environment) -> Iterator[Rule]:
         yield alert("ClockSilent", silent, "5m", "critical", summary)
         summary = "the last day of {{ $value }} entries of the spec files has passed: `tenancy up` refuses the files"
         yield alert("SpecEntryEnded", f"max({CLOCK_ENDED}) > 0", "5m", "warning", summary)
+    # pulumi-kubernetes-operator v2.9.0 `update_controller.go`: an Update is one reconciliation, however long it takes.
+    held = f'max(workqueue_longest_running_processor_seconds{{name="update-controller"}}) > {UPDATE_SECONDS}'
+    summary = "an Update holds a worker of Pulumi's operator for {{ $value | humanizeDuration }}"
+    yield alert("PulumiUpdateHoldsWorker", held, "", "critical", summary)
     stored = f"max(apiserver_storage_size_bytes) / {STORE_BYTES}"
     for name, part, severity in (("ApiStorageNearlyFull", 0.6, "warning"), ("ApiStorageFull", 0.8, "critical")):
         summary = "the API server's store is {{ $value | humanizePercentage }} full; at 100% it refuses all writes"
