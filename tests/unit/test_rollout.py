@@ -390,5 +390,5 @@ def test_a_lab_is_asked_where_it_has_a_prometheus_whatever_the_files_say(
         driver=SimpleNamespace(api=api, root=tmp_path),
     )
     problems = list(alerting(fleet))
-    assert ["http://127.0.0.1:9/api/v1/query does not answer" in each for each in problems] == [True] * watched
+    assert ["http://127.0.0.1:9 does not answer" in each for each in problems] == [True] * watched
     assert api.paths == [], "there is no service in the cluster"
