@@ -51,7 +51,7 @@ def test_the_next_run_takes_over_what_is_planned_and_removes_the_rest(killed: Pr
         killed.edit(f"tenants/{tenant}.yaml", EGRESS, "")
     refused = killed.tenancy("up", "local")
     assert refused.code == 1
-    assert "given stack local, whose tenant performance has no file; rule: a tenant leaves in stages" in refused.err
+    assert "tenant performance, which has no file; rule ns-07" in refused.err
     assert set(killed.objects()) == present, "nothing was changed"
     done = killed.tenancy("up", "local", "--remove", "performance")
     assert done.code == 0, done.text
