@@ -27,6 +27,7 @@ OF_OTHERS = {
     "tenancy/diff/previews.py": "the engine's previews",
     "tenancy/simulation/cluster.py": "objects of the simulation's cluster",
     "tenancy/simulation/clocked.py": "writes the clock's queues and reservations into the simulation's cluster",
+    "tenancy/simulation/idling.py": "Workloads of the simulation's cluster",
     "tenancy/simulation/objects.py": "writes the plan's queues into the simulation's cluster",
     "tenancy/simulation/rounds.py": "the clock's reservations, which are Workloads",
     "tenancy/simulation/runner.py": "Workloads as Kueue wrote them",
