@@ -112,10 +112,9 @@ def run_shared(fleet: Fleet, stack: Stack, pause: int) -> Outcome | None:
             records.forget(driver.api, name)
     opened, drifted, outcome = driver.select(name), fleet.selector(name, None), None
     held = driver.resources(opened)
-    why = _needs_preview(fleet, stack, held)
-    first = not held and fleet.recorded and why is None
-    if first:
-        first = _start(fleet, report, stack)
+    beyond = _beyond_labels(fleet, stack)
+    first = not held and fleet.recorded and beyond is None and _start(fleet, report, stack)
+    why = beyond or _needs_preview(fleet, stack, held)
     if why and run.skip_preview:
         report.say(f"{name}: previewed all the same: {why}")
     if why is None and run.skip_preview:
@@ -128,24 +127,34 @@ def run_shared(fleet: Fleet, stack: Stack, pause: int) -> Outcome | None:
     return outcome
 
 
-def _needs_preview(fleet: Fleet, stack: Stack, resources: Sequence[Mapping[str, Any]]) -> str | None:
-    """Why the update of a stack that is no tenant's has to be previewed first; None if a preview would refuse nothing
-    that is not known before."""
-    from tenancy.engine.decide import needs_preview
+def _beyond_labels(fleet: Fleet, stack: Stack) -> str | None:
+    """What a stack that is no tenant's makes that no plan knows and no label finds; None if there is nothing."""
     from tenancy.engine.digests import has_program_config
-    from tenancy.planning.scope import StackScope, objects_of, select
+    from tenancy.planning.scope import StackScope, select
 
     _, scope, _ = stack
-    plan, leavers = fleet.run.plan, fleet.run.leavers
+    plan = fleet.run.plan
     if scope is StackScope.CLUSTER or plan.account is not None:
         return "it has resources on AWS"
     if not fleet.standard or has_program_config(fleet.driver.root, stack):
         return "its program, policy pack or config is not the library's own"
-    if leavers.by_file | leavers.by_hand:
-        return "a tenant leaves"
-    platform, tenants = select(plan, scope, None)
+    platform, _ = select(plan, scope, None)
     if platform and (platform.metrics_charts or platform.services):
         return "it has charts, whose objects no plan knows"
+    return None
+
+
+def _needs_preview(fleet: Fleet, stack: Stack, resources: Sequence[Mapping[str, Any]]) -> str | None:
+    """Why the update of a stack that is no tenant's has to be previewed first; None if a preview would refuse nothing
+    that is not known before."""
+    from tenancy.engine.decide import needs_preview
+    from tenancy.planning.scope import objects_of, select
+
+    _, scope, _ = stack
+    leavers = fleet.run.leavers
+    if leavers.by_file | leavers.by_hand:
+        return "a tenant leaves"
+    platform, tenants = select(fleet.run.plan, scope, None)
     spaces = {item["metadata"]["name"] for item in objects_of(platform, tenants) if item["kind"] == "Namespace"}
     return needs_preview(resources, {tenant.name for tenant in tenants}, spaces)
 
