@@ -264,7 +264,6 @@ def _keyless_signer(trust_config: Path | None, token: str | None, client_id: str
 
 def _attack(loaded: Loaded, plan: Plan) -> Attacks:
     """Attack the cluster now, as `tenancy verify` does."""
-
     from tenancy.cli.verify import lab_log
     from tenancy.evidence.collect import Attacks
     from tenancy.lab.layout import enter_lab
