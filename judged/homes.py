@@ -27,7 +27,9 @@ def environment(name: str) -> Path:
     if not (home / "ready").exists():
         shutil.rmtree(home, ignore_errors=True)
         pip = [home / "bin" / "pip", "install", "--quiet", "--no-input", "--no-compile", "--disable-pip-version-check"]
-        for command in ([sys.executable, "-m", "venv", home], [*pip, "--require-hashes", "-r", lock]):
+        locks = (ROOT / "requirements" / "pip.txt", lock)
+        installs = [[*pip, "--require-hashes", "-r", file] for file in locks]
+        for command in ([sys.executable, "-m", "venv", home], *installs):
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
                 last = (done.stderr.strip().splitlines() or ["no output"])[-1]
