@@ -133,19 +133,26 @@ class Api:
             raise ApiUnreachable(f"GET {path}: {answer.status} {answer.message}")
         return list(answer.body.get("items") or [])
 
-    def pages(self, path: str, limit: int = 500) -> Iterator[Mapping[str, Any]]:
+    def pages(self, path: str, limit: int = 500, *, absent: bool = False) -> Iterator[Mapping[str, Any]]:
         """A list in parts of up to `limit` objects, as the API server answers them; ApiUnreachable if one is refused.
-        A long list is not in memory as a whole."""
+        A long list is not in memory as a whole. With `absent` the list of an unknown kind has no part."""
         token = ""
         while True:
             rest = f"&continue={quote(token, safe='')}" if token else ""
             answer = self._patiently(f"{path}?limit={limit}{rest}")
+            if absent and answer.status == NOT_FOUND:
+                return
             if not answer.ok:
                 raise ApiUnreachable(f"GET {path}: {answer.status} {answer.message}")
             yield answer.body
             token = answer.body["metadata"].get("continue") or ""
             if not token:
                 return
+
+    def each(self, path: str, *, absent: bool = False) -> Iterator[dict[str, Any]]:
+        """`items`, a page at a time: for lists that grow with the number of tenants."""
+        for page in self.pages(path, absent=absent):
+            yield from page.get("items") or ()
 
     def _patiently(self, path: str) -> Response:
         answer = self.request("GET", path)

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import copy
 import json
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -90,9 +92,9 @@ def drift(api: Api, selector: str, items: Iterable[Object], managers: Mapping[st
     for place, item in enumerate(items):
         planned.setdefault((item["apiVersion"], item["kind"]), {})[place_of(item)] = place, item
     found: list[tuple[int, Drift]] = []
-    # One kind after another, so that the lists of a large fleet are not all held at once.
-    for kind, wanted in planned.items():
-        for live in api.items(f"{collection(*kind)}?labelSelector={selector}", absent=True):
+    lists = _one_ahead(api, [f"{collection(*kind)}?labelSelector={selector}" for kind in planned])
+    for wanted, lives in zip(planned.values(), lists, strict=True):
+        for live in lives:
             if one := wanted.pop(place_of(live), None):
                 found += [(one[0], each) for each in _of_object(api, one[1], live, managers)]
         for place, item in wanted.values():
@@ -104,6 +106,19 @@ def drift(api: Api, selector: str, items: Iterable[Object], managers: Mapping[st
             gone = [Drift(item, None)] if again is None else _of_object(api, item, again, managers)
             found += [(place, each) for each in gone]
     return [each for _, each in sorted(found, key=lambda one: one[0])]
+
+
+def _one_ahead(api: Api, paths: Sequence[str]) -> Iterator[list[Object]]:
+    """The objects of each list. The API server answers the next one while the caller is at the one before; the lists of
+    a large fleet are not all held at once."""
+    asked: deque[Future[list[Object]]] = deque()
+    with ThreadPoolExecutor(1) as pool:
+        for path in paths:
+            asked.append(pool.submit(api.items, path, absent=True))
+            if len(asked) > 1:
+                yield asked.popleft().result()
+        for last in asked:
+            yield last.result()
 
 
 def _of_object(api: Api, item: Object, live: Object, managers: Mapping[str, str] | None) -> list[Drift]:
@@ -175,30 +190,35 @@ def _kept_but_other(item: Object, live: Object, ours: Node) -> list[Path]:
     found = []
     for key, value in item.items():
         if key not in _NOT_WRITTEN:
-            found += [path for path in _leaves(value, f"f:{key}", ours, ()) if _value(live, path) != _value(item, path)]
+            leaves = _leaves(value, live.get(key), f"f:{key}", ours, ())
+            found += [path for path in leaves if _value(live, path) != _value(item, path)]
     for place in ("labels", "annotations"):
-        live_ones = live["metadata"].get(place) or {}
+        live_ones, planned = live["metadata"].get(place) or {}, item["metadata"].get(place) or {}
+        if live_ones == planned:
+            continue
         kept = (ours.get("f:metadata") or {}).get(f"f:{place}", {})
-        for key, value in (item["metadata"].get(place) or {}).items():
+        for key, value in planned.items():
             if f"f:{key}" in kept and live_ones.get(key) != value:
                 found.append(("f:metadata", f"f:{place}", f"f:{key}"))
     return found
 
 
-def _leaves(value: object, key: str, parent: Node, above: Path) -> Iterator[Path]:
-    """Paths of the values that the node of managed fields contains."""
-    path = (*above, key)
+def _leaves(value: object, live: object, key: str, parent: Node, above: Path) -> Iterator[Path]:
+    """Paths of the values that the node of managed fields contains, but not of those that the live object has too:
+    most parts of most objects are equal, and are not walked. `live` is None in the items of a list."""
     node = parent.get(key)
-    if node is None:
+    if node is None or (value == live and value is not None):
         return
+    path = (*above, key)
     if not node:
         yield path
-    elif isinstance(value, Mapping):
+    elif isinstance(value, dict):
+        there = live if isinstance(live, dict) else {}
         for name, below in value.items():
-            yield from _leaves(below, f"f:{name}", node, path)
+            yield from _leaves(below, there.get(name), f"f:{name}", node, path)
     elif isinstance(value, list):
         for each in value:
-            yield from _leaves(each, _key_of(each, node), node, path)
+            yield from _leaves(each, None, _key_of(each, node), node, path)
 
 
 def _really(api: Api, item: Object, live: Object, manager: str | None, suspects: list[Path]) -> list[Path]:
@@ -298,9 +318,12 @@ def _entries(live: Object, manager: str | None, *, ours: bool) -> Iterator[Mappi
 
 
 def _owned(live: Object, manager: str | None, *, ours: bool) -> Node:
+    parts = [entry.get("fieldsV1") or {} for entry in _entries(live, manager, ours=ours)]
+    if len(parts) == 1:
+        return parts[0]
     tree: dict[str, Any] = {}
-    for entry in _entries(live, manager, ours=ours):
-        _merge(tree, entry.get("fieldsV1") or {})
+    for part in parts:
+        _merge(tree, part)
     return tree
 
 
@@ -338,7 +361,7 @@ def _lost_below(value: object, key: str, parent: Node, above: Path) -> Iterator[
     node = parent[key]
     if not node:
         return  # one value, or an atomic list or map
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         for name, below in value.items():
             yield from _lost_below(below, f"f:{name}", node, path)
     elif isinstance(value, list):

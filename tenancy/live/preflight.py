@@ -39,7 +39,7 @@ def check(
     requested by name.
     """
     refuse_another(api, plan)
-    namespaces = api.items("/api/v1/namespaces")
+    namespaces = _namespaces(api)
     problems = [
         *deployer_problems(api, plan, platform),
         *_foreign(api, plan.environment, platform, tenants),
@@ -72,8 +72,17 @@ def check_platform(
     ]
     return [
         *(lacking if preview else ()),
-        *_told(plan, problems, undecided(api, plan, api.items("/api/v1/namespaces"))),
+        *_told(plan, problems, undecided(api, plan, _namespaces(api))),
     ]
+
+
+def _namespaces(api: Api) -> list[Object]:
+    """All namespaces, with their metadata alone, and that without its managers: the list grows with the tenants."""
+    found = []
+    for item in api.each("/api/v1/namespaces"):
+        item["metadata"].pop("managedFields", None)
+        found.append({"metadata": item["metadata"]})
+    return found
 
 
 def _told(plan: Plan, problems: Sequence[str], found: Sequence[Undecided]) -> list[str]:
@@ -166,13 +175,14 @@ def _foreign(api: Api, environment: str, platform: PlatformPlan | None, tenants:
     planned += [(queue, False) for tenant in tenants for queue in tenant.queues]
     if platform:
         planned += [(found, False) for found in platform.objects() if "namespace" not in found["metadata"]]
-    lists: dict[tuple[str, str], dict[str, Any]] = {}
+    others: dict[tuple[str, str], dict[str, Object]] = {}
     for found, adopt in planned:
         kind = (found["apiVersion"], found["kind"])
-        if kind not in lists:
-            lists[kind] = {item["metadata"]["name"]: item for item in api.items(collection(*kind), absent=True)}
-        present = lists[kind].get(found["metadata"]["name"])
-        if present is None or adopt or _is_ours(present, environment):
+        if kind not in others:
+            there = api.each(collection(*kind), absent=True)
+            others[kind] = {item["metadata"]["name"]: item for item in there if not _is_ours(item, environment)}
+        present = others[kind].get(found["metadata"]["name"])
+        if present is None or adopt:
             continue
         name = f"{found['kind']} {found['metadata']['name']}"
         change = "delete or rename it"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import Object
 from tenancy.live.api import Api, collection
 from tenancy.planning.model import Plan, TenantPlan
 from tenancy.planning.queueing.queue_names import API
@@ -17,19 +18,26 @@ def queue_problems(api: Api, plan: Plan, tenants: Sequence[TenantPlan]) -> Itera
         return
     if not api.request("GET", f"/apis/{API}").ok:
         return
-    local = _ours(api, "LocalQueue", plan, lambda metadata: metadata["namespace"])
-    leading = _ours(api, "ClusterQueue", plan, lambda metadata: metadata["labels"].get(words.TENANT, ""))
+    spaces = {space.name for tenant in tenants for space in tenant.namespaces}
+    local = _ours(api, "LocalQueue", plan, spaces, lambda metadata: metadata["namespace"])
+    names = {tenant.name for tenant in tenants}
+    leading = _ours(api, "ClusterQueue", plan, names, lambda metadata: metadata["labels"].get(words.TENANT, ""))
     for tenant in tenants:
         yield from _in_use(tenant, local)
         yield from _in_two_places(tenant, {queue["metadata"]["name"] for queue in leading.get(tenant.name, ())})
 
 
-def _ours(api: Api, kind: str, plan: Plan, by: Callable[[Any], str]) -> dict[str, list[Any]]:
-    """The environment's objects of a kind, from one list whatever the number of tenants."""
-    found: dict[str, list[Any]] = {}
-    for item in api.items(collection(API, kind)):
-        if (item["metadata"].get("labels") or {}).get(words.ENVIRONMENT) == plan.environment:
-            found.setdefault(by(item["metadata"]), []).append(item)
+def _ours(
+    api: Api, kind: str, plan: Plan, wanted: Collection[str], by: Callable[[Any], str]
+) -> dict[str, list[Object]]:
+    """The environment's objects of a kind that belong to what is wanted, from one list whatever the number of
+    tenants."""
+    found: dict[str, list[Object]] = {}
+    for item in api.each(collection(API, kind)):
+        metadata = item["metadata"]
+        if (metadata.get("labels") or {}).get(words.ENVIRONMENT) == plan.environment and by(metadata) in wanted:
+            metadata.pop("managedFields", None)  # half of the object
+            found.setdefault(by(metadata), []).append(item)
     return found
 
 

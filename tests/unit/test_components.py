@@ -38,7 +38,7 @@ def whole(local: Plan) -> Registered:
     return register(local)
 
 
-@pytest.fixture(scope="module", params=[3, 50])
+@pytest.fixture(scope="module", params=[3, 12])
 def generated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, Registered]:
     loaded = load(generate(tmp_path_factory.mktemp("generated") / "many", request.param))
     plan = make_plan(loaded.environment, loaded.tenants)
