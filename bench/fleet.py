@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.engine import program
+from bench.engine import edit, program
 from bench.generate import generate
 from tenancy.engine import records
 from tenancy.engine.digests import digests
@@ -203,11 +203,6 @@ def files_of_fleet(root: Path, tenants: int) -> Loaded:
     )
     path.write_text(text, "utf-8")
     return load(folder)
-
-
-def edit(root: Path, number: int) -> None:
-    path = root / "stacks" / NAME / "tenants" / f"team-{number:04d}.yaml"
-    path.write_text(path.read_text("utf-8").replace("198.51.100.", "203.0.113."), "utf-8")
 
 
 def _as_made(root: Path, loaded: Loaded) -> int:

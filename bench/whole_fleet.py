@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from bench.fleet import Cost, edit, files_of_fleet, project, run
+from bench.engine import edit
+from bench.fleet import Cost, files_of_fleet, project, run
 from tenancy.lab.layout import environ
 
 TENANTS = int(os.environ.get("BENCH_WHOLE", "1000"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -276,15 +277,21 @@ def test_holds_come_before_drift_is_looked_for_and_by_a_role_of_their_own() -> N
     assert pipeline["nightly"]["rules"] == [{"if": '$CI_PIPELINE_SOURCE == "schedule"', "when": "always"}]
 
 
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
-    root = tmp_path / "repository"
+@pytest.fixture(scope="module")
+def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with both example environments and one commit."""
+    root = tmp_path_factory.mktemp("workflows") / "repository"
     (root / "stacks").mkdir(parents=True)
     subprocess.run(["cp", "-r", ROOT / "stacks" / "bank", ROOT / "stacks" / "local", root / "stacks"], check=True)
     (root / "__main__.py").write_text("", "utf-8")
     git(root, "init", "-q", "-b", "main")
     commit(root)
     return root
+
+
+@pytest.fixture
+def repository(committed: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(committed, tmp_path / "repository")
 
 
 def git(root: Path, *words: str) -> str:
