@@ -90,14 +90,15 @@ def _added(world: list[Case], cases: list[Case]) -> list[Case]:
 
 @functools.cache
 def worlds() -> tuple[tuple[Case, ...], ...]:
-    """Every case in the first world whose objects get along with its own."""
+    """Every case in the first world whose objects get along with its own; the largest first. It takes seconds, so tests
+    ask for it when they run, not when they are collected."""
     made: list[list[Case]] = []
     left = [_elsewhere(case, index) for index, case in enumerate(CASES)]
     while left:
         world: list[Case] = []
         left = _added(world, left)
         made.append(world or [left.pop(0)])
-    return tuple(map(tuple, made))
+    return tuple(sorted(map(tuple, made), key=len, reverse=True))
 
 
 def judged(pack: ModuleType, items: list[Object], config: Mapping[str, Any] | None = None) -> dict[str, list[str]]:

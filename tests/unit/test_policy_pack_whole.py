@@ -67,14 +67,12 @@ def test_every_rule_of_the_pack_has_a_program_that_breaks_it_and_one_that_does_n
     assert {case.rule for case in CASES} | rest == JUDGED
 
 
-@pytest.mark.parametrize("world", range(len(worlds())))
-def test_a_world_of_broken_rules_is_refused_and_its_mended_twin_is_silent(pack: ModuleType, world: int) -> None:
-    cases = worlds()[world]
-    said = judged(pack, together(cases, "broken") or [])
-    told = "\n".join(text for texts in said.values() for text in texts)
-    for case in cases:
-        assert f"{case.rule}: {case.finding}: given " in told
-    assert not any(judged(pack, together(cases, "mended") or []).values())
+def test_a_world_of_broken_rules_is_refused_and_its_mended_twin_is_silent(pack: ModuleType) -> None:
+    for cases in worlds():
+        said = judged(pack, together(cases, "broken") or [])
+        told = "\n".join(text for texts in said.values() for text in texts)
+        assert [case.id for case in cases if f"{case.rule}: {case.finding}: given " not in told] == []
+        assert not any(judged(pack, together(cases, "mended") or []).values())
 
 
 @pytest.mark.parametrize("case", SEEN, ids=lambda case: case.id)
