@@ -59,7 +59,27 @@ _TOOLS = ("argo", "flux", "operator", "deployments")
 @click.option(
     "--role", default="", metavar="ARN", help="IAM role that Pulumi Deployments assumes; for --gitops deployments."
 )
-def command(environment: str, out: Path, tool: str | None, repo: str | None, **given: str) -> None:
+@click.option(
+    "--preview",
+    is_flag=True,
+    help="Write Stacks that preview the branch of --revision and update nothing; for --gitops operator.",
+)
+@click.option(
+    "--stack",
+    "stacks",
+    multiple=True,
+    metavar="STACK",
+    help="Write the Stack of this stack of ENV only; repeatable, for --gitops operator with --preview. Default: all.",
+)
+def command(
+    environment: str,
+    out: Path,
+    tool: str | None,
+    repo: str | None,
+    preview: bool,
+    stacks: tuple[str, ...],
+    **given: str,
+) -> None:
     """Write the objects of ENV as YAML: the folder platform/ and one folder per tenant.
 
     The objects are those that `tenancy up` creates, and every run writes the same bytes. File names are numbered in the
@@ -73,6 +93,10 @@ def command(environment: str, out: Path, tool: str | None, repo: str | None, **g
     loaded = load_or_exit(environment)
     tell(told(loaded))
     plan = make_plan(loaded.environment, loaded.tenants)
+    if preview and tool != "operator":
+        fail("given --preview; rule: it is for --gitops operator; change: name it, or drop --preview", BAD_INPUT)
+    if stacks and not preview:
+        fail("given --stack without --preview; rule: only previews are of single stacks; change: drop it", BAD_INPUT)
     wanted = None
     if tool:
         from tenancy.gitops import GitOpsRefused, GitOpsSource, GitOpsTool, rendered
@@ -86,7 +110,8 @@ def command(environment: str, out: Path, tool: str | None, repo: str | None, **g
             given_tool = "--gitops deployments without --organization"
             fail(f"given {given_tool}; rule: an organization in Pulumi Cloud; change: add --organization", BAD_INPUT)
         try:
-            wanted = rendered(plan, loaded.environment.stacks, GitOpsTool(tool), GitOpsSource(repo, **given))
+            source = GitOpsSource(repo, **given, preview=preview, stacks=stacks)
+            wanted = rendered(plan, loaded.environment.stacks, GitOpsTool(tool), source)
         except GitOpsRefused as error:
             fail(str(error), BAD_INPUT)
     elif repo:

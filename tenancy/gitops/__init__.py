@@ -6,8 +6,9 @@ bindings. None of them deletes an isolation resource by itself: pruning only nar
 
 from __future__ import annotations
 
+import hashlib
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -48,6 +49,10 @@ class GitOpsSource:
     """Address of the state, for the operator's workspaces. Default: Pulumi Cloud."""
     role: str = ""
     """Of AWS that Deployments take."""
+    preview: bool = False
+    """The operator previews the branch and never updates: for a pull request."""
+    stacks: Sequence[str] = ()
+    """Stacks to preview; empty for all."""
 
 
 class GitOpsRefused(ValueError):
@@ -253,8 +258,20 @@ WORKSPACE_RESOURCES: Object = {"requests": {"cpu": "1", "memory": "512Mi"}, "lim
 100m and 64Mi (v2.9.0 `workspace_webhook.go`)."""
 
 
+PREVIEW_POLL = 60
+"""Seconds between two looks at the branch of a pull request: the least that the operator takes."""
+
+
 def _operator(plan: Plan, layout: Layout, source: GitOpsSource) -> Mapping[str, str]:
-    made = [_stack(plan, name, after, source) for name, _, after in _order(plan, layout)]
+    every = list(_order(plan, layout))
+    known = {name for name, _, _ in every}
+    if unknown := sorted(set(source.stacks) - known):
+        raise GitOpsRefused(
+            f"given --stack {', '.join(unknown)}; rule: a stack of {plan.environment}; change: use one of "
+            f"{', '.join(sorted(known))}"
+        )
+    chosen = [one for one in every if not source.stacks or one[0] in source.stacks]
+    made = [_stack(plan, name, after, source) for name, _, after in chosen]
     return {**texts(plan), f"{FOLDER}/stacks.yaml": text_of(made)}
 
 
@@ -279,10 +296,16 @@ def _stack(plan: Plan, name: str, after: str | None, source: GitOpsSource) -> Ob
             "spec": {"image": source.image, "securityProfile": "restricted", "resources": WORKSPACE_RESOURCES}
         },
     }
-    if after:
+    title = _object_name(name)
+    if source.preview:
+        # Once for each commit of the branch, beside the Stack that updates; the branches of two pull requests differ.
+        spec |= {"preview": True, "continueResyncOnCommitMatch": False, "resyncFrequencySeconds": PREVIEW_POLL}
+        branch = hashlib.sha256(source.revision.encode()).hexdigest()[:8]
+        title = _object_name(f"{name}.preview-{branch}")
+    elif after:
         spec["prerequisites"] = [{"name": _object_name(after)}]
     labels = {words.ENVIRONMENT: plan.environment}
-    made = _made("pulumi.com/v1", "Stack", _object_name(name), _OPERATOR, spec)
+    made = _made("pulumi.com/v1", "Stack", title, _OPERATOR, spec)
     return {**made, "metadata": {**made["metadata"], "labels": labels}}
 
 

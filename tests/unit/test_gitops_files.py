@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +210,41 @@ def test_a_stack_reads_its_variables_as_the_operator_does(backend: str, plan: Pl
         assert ("PULUMI_ACCESS_TOKEN" in item["spec"]["envRefs"]) is not bool(backend)
 
 
+def preview(plan: Plan, branch: str, *stacks: str) -> list[Any]:
+    source = replace(SOURCE, revision=branch, preview=True, stacks=stacks)
+    return objects(plan, GitOpsTool.OPERATOR, source)["gitops/stacks.yaml"]
+
+
+def test_a_stack_of_a_pull_request_previews_each_commit_once_and_waits_for_no_other(plan: Plan) -> None:
+    updates = {item["spec"]["stack"]: item for item in objects(plan, GitOpsTool.OPERATOR)["gitops/stacks.yaml"]}
+    previews = preview(plan, "topic/more-gpus")
+    assert [item["spec"]["stack"] for item in previews] == list(updates)
+    for item in previews:
+        spec, update = item["spec"], updates[item["spec"]["stack"]]["spec"]
+        assert (spec["preview"], spec["branch"], spec["continueResyncOnCommitMatch"]) == (
+            True,
+            "topic/more-gpus",
+            False,
+        )
+        assert "prerequisites" not in spec
+        assert spec["destroyOnFinalize"] is False, "its end ends no tenant"
+        assert spec["envRefs"] == update["envRefs"], "with the pack"
+        assert "preview" not in update
+
+
+def test_stacks_of_two_pull_requests_and_of_the_main_branch_have_names_of_their_own(plan: Plan) -> None:
+    of_main = objects(plan, GitOpsTool.OPERATOR)["gitops/stacks.yaml"]
+    made = [*of_main, *preview(plan, "topic/a"), *preview(plan, "topic-a")]
+    names = [item["metadata"]["name"] for item in made]
+    assert len(set(names)) == 3 * len(of_main)
+    assert max(len(f"{name}-workspace-0") for name in names) <= 63
+
+
+def test_a_pull_request_previews_the_stacks_that_it_names(plan: Plan) -> None:
+    made = preview(plan, "topic", "bank--fraud", "bank")
+    assert [item["spec"]["stack"] for item in made] == ["bank/gpu-tenancy/bank", "bank/gpu-tenancy/bank--fraud"]
+
+
 def test_names_are_as_long_as_the_tools_take_and_stay_apart(bank: Loaded) -> None:
     long = unreserved(bank.environment).model_copy(update={"environment": "e" * 31})
     tenants = [t.model_copy(update={"tenant": "t" * 29 + end}) for t, end in zip(bank.tenants, "ab", strict=False)]
@@ -270,6 +306,15 @@ def test_the_same_spec_is_the_same_bytes(plan: Plan) -> None:
         (("--gitops", "operator", "--repo", "x", "--image", "a:latest"), "given --image 'a:latest'"),
         (("--gitops", "deployments", "--repo", "x"), "given --gitops deployments without --organization"),
         (("--gitops", "jenkins", "--repo", "x"), "jenkins"),
+        (("--gitops", "flux", "--repo", "x", "--preview"), "given --preview; rule: it is for --gitops operator"),
+        (
+            ("--gitops", "operator", "--repo", "x", "--image", IMAGE, "--stack", "bank"),
+            "given --stack without --preview",
+        ),
+        (
+            ("--gitops", "operator", "--repo", "x", "--image", IMAGE, "--preview", "--stack", "bank--ghost"),
+            "given --stack bank--ghost; rule: a stack of bank; change: use one of bank, ",
+        ),
     ],
 )
 def test_a_bad_call_ends_with_2_and_writes_nothing(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
