@@ -106,7 +106,6 @@ def _rows(root: Path, plan: Plan, env: Mapping[str, str]) -> str:
     ]
     apply = ("kubectl", "apply", "--server-side", "-R", "-f", str(rendered))
     kubectl = [timed(root, env, *apply), timed(root, env, *apply)]
-    timed(root, env, "kubectl", "delete", "-R", "-f", str(rendered), "--wait")
     table = [
         "| update, one run | from nothing, s | times kubectl | unchanged, s | times kubectl | state written, MiB | "
         "times the final state |",
@@ -116,26 +115,27 @@ def _rows(root: Path, plan: Plan, env: Mapping[str, str]) -> str:
     ]
     plain = ("pulumi", "up", "--yes", "--skip-preview", "--stack", NAME)
     command = (sys.executable, "-m", "tenancy", "up", NAME, "--skip-preview")
+    changed = 0.0
     for what, given, more in (
         ("`pulumi up`, one stack", plain, {}),
         ("`tenancy up`, one stack, the state written once", command, {}),
         ("the same with `PULUMI_PARALLEL_DIFF=true`", command, {"PULUMI_PARALLEL_DIFF": "true"}),
         ("the same with up to 200 requests a second by the provider", command, QPS),
     ):
-        with _Written(root / ".lab" / "state") as written:
-            new = timed(root, {**env, **more}, *given)
-        same = timed(root, {**env, **more}, *given)
+        # A cluster of its own: to delete all objects takes longer than to make them.
+        with project() as (own, _):
+            told = {**environ(own), **more}
+            timed(own, told, "pulumi", "stack", "init", NAME)
+            with _Written(own / ".lab" / "state") as written:
+                new = timed(own, told, *given)
+            same = timed(own, told, *given)
+            edit(own, 5)
+            changed = timed(own, told, *given)
         table.append(
             f"| {what} | {new:.1f} | {new / kubectl[0]:.1f} | {same:.1f} | {same / kubectl[1]:.1f} | "
             f"{written.bytes / 2**20:.1f} | {written.bytes / written.last:.1f} |"
         )
-        if given is command:
-            edit(root, 5)
-            changed = timed(root, {**env, **more}, *given)
-        timed(root, env, "pulumi", "destroy", "--yes", "--skip-preview", "--stack", NAME)
-        timed(root, env, "pulumi", "stack", "rm", "--yes", NAME)
-        timed(root, env, "pulumi", "stack", "init", NAME)
-    one = f"One tenant of {TENANTS} in one stack changed: {changed:.1f} s."
+    one = f"One tenant of {TENANTS} in one stack changed, in the last of these: {changed:.1f} s."
     return "\n".join([*rows, "", *table, "", one])
 
 
