@@ -92,7 +92,7 @@ def queue_objects(plan: Plan) -> list[Object]:
 # What is planned is admitted
 
 
-@pytest.mark.parametrize("stack", ["bank", "local"])
+@pytest.mark.parametrize("stack", [pytest.param("bank", marks=pytest.mark.exhaustive), "local"])
 def test_every_queue_of_an_example_is_admitted(platform: LabApi, stack: str) -> None:
     loaded = load(STACKS / stack)
     made = queue_objects(make_plan(loaded.environment, loaded.tenants))

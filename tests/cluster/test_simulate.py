@@ -558,6 +558,7 @@ def facts(run: Run) -> list[tuple[int, EventKind, int]]:
     return sorted((e.time, e.kind, e.job) for e in run.events if e.kind is not EventKind.WAIT)
 
 
+@pytest.mark.exhaustive
 def test_an_idle_notebook_is_suspended_by_the_clocks_rule_and_kueue_gives_its_gpus_to_waiting_work(
     ruled: Loaded, suspended: Run
 ) -> None:

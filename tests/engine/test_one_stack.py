@@ -239,6 +239,7 @@ def doors_then_space(order: list[str]) -> bool:
     return set(order[:space]) in bindings and set(order[space:]) == {"namespaces"}
 
 
+@pytest.mark.exhaustive
 def test_without_its_file_a_tenant_is_gone_and_what_was_adopted_stays(project: Project) -> None:
     before, since = project.versions(), project.audit_size()
     project.remove("tenants/new.yaml")

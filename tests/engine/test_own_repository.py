@@ -116,6 +116,7 @@ def test_a_preview_by_pulumi_alone_runs_the_pack_and_shows_no_change(deployed: R
     assert "error" not in done.stdout.lower()
 
 
+@pytest.mark.exhaustive
 def test_a_change_is_made_by_pulumi_alone_and_one_that_breaks_a_rule_is_refused(deployed: Repository) -> None:
     file = deployed.folder / "stacks" / "dev" / "tenants" / "vision.yaml"
     before = file.read_text("utf-8")

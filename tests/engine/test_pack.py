@@ -157,6 +157,7 @@ def test_the_same_program_with_every_field_mended_passes(foreign: Foreign, part:
 REGULATED = {"isolation": {"preset": "regulated"}}
 
 
+@pytest.mark.exhaustive
 def test_what_is_regulated_is_asked_by_that_preset_alone(foreign: Foreign) -> None:
     broken = together(REGULATED_CASES, "broken") or ()
     assert broken
@@ -205,6 +206,7 @@ def test_two_isolation_that_are_made_in_the_same_run_are_told_of_and_stop_nothin
     assert f"pool-06: {aws.TEMPLATE} right: given security group not known until apply" in done.out
 
 
+@pytest.mark.exhaustive
 def test_a_node_group_of_another_tool_is_judged_by_the_template_that_it_names(foreign: Foreign) -> None:
     base = template("gpus", instanceType="g6.12xlarge")
     bare = group("bare", templates=[base])
@@ -256,6 +258,7 @@ def test_whatever_isolation_resource_of_the_products_own_plan_falls_a_preview_na
 # Exceptions
 
 
+@pytest.mark.exhaustive
 def test_an_exception_of_a_file_holds_until_its_day(foreign: Foreign) -> None:
     quota = next(case for case in OBJECT_CASES if case.rule == "quota-01")
     waiver = {
@@ -289,6 +292,7 @@ def test_an_exception_of_a_file_holds_until_its_day(foreign: Foreign) -> None:
 # Remedies
 
 
+@pytest.mark.exhaustive
 def test_what_can_be_mended_safely_is_made_as_it_should_be(foreign: Foreign) -> None:
     space = namespace("acme--main", "acme")
     dead, *rest = isolation_resources("acme--main", "acme")

@@ -70,6 +70,7 @@ def test_a_preview_warns_of_drift_and_an_update_is_refused(deployed: Project) ->
     assert "warning" not in preview(deployed).text
 
 
+@pytest.mark.exhaustive
 def test_an_object_that_was_deleted_is_told_and_a_refresh_makes_it_again(deployed: Project) -> None:
     with deployed.api() as api:
         api.request("DELETE", LIMITS)
@@ -80,6 +81,7 @@ def test_an_object_that_was_deleted_is_told_and_a_refresh_makes_it_again(deploye
     assert deployed.exists(LIMITS)
 
 
+@pytest.mark.exhaustive
 def test_a_kind_that_the_cluster_does_not_serve_is_told_with_what_to_install(deployed: Project) -> None:
     off = "queues: {scheduler: none}\n"
     deployed.edit("environment.yaml", off, "")

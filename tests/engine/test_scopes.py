@@ -127,6 +127,7 @@ def test_one_stack_for_all_does_not_take_tenants_out_of_their_own_stacks(project
     assert project.versions() == versions
 
 
+@pytest.mark.exhaustive
 def test_tenants_move_into_one_stack_and_back_and_no_object_is_touched(project: Project) -> None:
     versions, settings = project.versions(), project.folder / "stacks" / "Pulumi.local.yaml"
     layouts = (

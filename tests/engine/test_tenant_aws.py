@@ -253,6 +253,7 @@ def seen(two: Two, action: str, prefix: str) -> list[frozenset[str]]:
 NO_ROLE, FRAUD_ALONE, AML_ALONE = frozenset[str](), frozenset({FRAUDS}), frozenset({AMLS})
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("made")
 def test_a_prefix_is_given_and_taken_without_a_moment_in_which_the_tenant_has_none(two: Two) -> None:
     for before, after, steady in ((OLD, BOTH, "teams/fraud/"), (BOTH, NEW, "cards/")):
@@ -264,6 +265,7 @@ def test_a_prefix_is_given_and_taken_without_a_moment_in_which_the_tenant_has_no
     assert two.moments[-1].who("s3:GetObject", "teams/fraud/") == NO_ROLE
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("made")
 def test_a_prefix_that_is_written_anew_is_readable_at_every_moment_by_its_tenant_alone(two: Two) -> None:
     two.edit("fraud", NEW, OLD)

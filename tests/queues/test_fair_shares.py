@@ -19,6 +19,8 @@ from tenancy.catalog import vocabulary as words
 from tenancy.planning.queueing.queue_names import API, BOARD_COMPUTE, BOARD_MEMORY
 from tenancy.planning.queueing.quota_shares import BOARD
 
+pytestmark = pytest.mark.exhaustive
+
 SLICED = "  serve: {instance: p4d.24xlarge, nodes: 1, mig: {layout: {1g.5gb: 4, 3g.20gb: 1}}}\n"
 FILES = {
     "environment.yaml": town.ENVIRONMENT.replace("nodes: 8", "nodes: 6") + SLICED,
@@ -62,7 +64,6 @@ def gives_way(scene: Scene, home: str) -> None:
     scene.api.request("DELETE", path)
 
 
-@pytest.mark.exhaustive
 def test_what_becomes_idle_is_shared_by_the_departments_weights(scene: Scene) -> None:
     """24 jobs of a GPU wait in fraud of risk and 24 in pricing of markets when the owner's 24 GPUs become idle. Kueue
     starts one of each queue at a time, whatever their weights: 24 admissions later they hold 12 each. Only then the
@@ -79,7 +80,6 @@ def test_what_becomes_idle_is_shared_by_the_departments_weights(scene: Scene) ->
     assert scene.until_said(scene.space("pricing"), min(scene.evictions()), said).startswith(said)
 
 
-@pytest.mark.exhaustive
 def test_who_comes_late_gets_its_share_by_as_many_evictions_as_admissions(scene: Scene) -> None:
     """fraud has borrowed all 24. pricing's first job takes one of them by one eviction, its second another, and after
     eight they hold 16 and 8; its ninth waits, for its share would be the larger one."""
@@ -98,7 +98,6 @@ def test_who_comes_late_gets_its_share_by_as_many_evictions_as_admissions(scene:
     )
 
 
-@pytest.mark.exhaustive
 def test_a_share_is_that_of_the_scarcest_resource(scene: Scene) -> None:
     """pricing's jobs take 22 cores with their GPU, twice what comes with one: its CPU counts, and twice. So risk, with
     its weight of 2, has four jobs for each of markets': 19 or 20 and 4 or 5 of 24."""
@@ -111,7 +110,6 @@ def test_a_share_is_that_of_the_scarcest_resource(scene: Scene) -> None:
     until(lambda: scene.held("pricing") in {4, 5}, "pricing has 4 or 5")
 
 
-@pytest.mark.exhaustive
 def test_the_owner_gets_back_what_it_lent(scene: Scene) -> None:
     """All 24 are lent: the owner's 24-GPU job runs as soon as those who borrowed them are evicted."""
     scene.clear()
@@ -124,7 +122,6 @@ def test_the_owner_gets_back_what_it_lent(scene: Scene) -> None:
     gives_way(scene, home)
 
 
-@pytest.mark.exhaustive
 def test_a_lender_starves_in_queues_that_are_written_by_hand(scene: Scene) -> None:
     """The counter-example: two ClusterQueues of one cohort, with Kueue's defaults. reclaimWithinCohort is Never and
     everything is lent: the borrower has the lender's 8 GPUs, and the lender's job is not given them back. The test
@@ -191,7 +188,6 @@ def _create(scene: Scene, item: Object) -> None:
     assert answer.ok, answer.message
 
 
-@pytest.mark.exhaustive
 def test_of_a_tenants_queues_who_used_less_goes_first(scene: Scene) -> None:
     """nightly's queue heavy has used the tenant's 8 GPUs for a while, light has not. Two jobs wait in heavy and,
     later, one in light: when the GPUs are free, light's goes first. Kueue may look at one of the three alone."""
@@ -252,7 +248,6 @@ def test_a_tenants_urgent_work_evicts_only_its_own(scene: Scene) -> None:
     assert scene.runs(beside, "beside")
 
 
-@pytest.mark.exhaustive
 def test_of_equal_work_who_came_first_goes_first(scene: Scene) -> None:
     """Three jobs wait for nightly's 8 GPUs: `tenancy why` counts who is ahead in the same queue, and says of each what
     it says of the first, the one that Kueue looks at."""
@@ -269,7 +264,6 @@ def test_of_equal_work_who_came_first_goes_first(scene: Scene) -> None:
     assert scene.why(home, names[-1]).ahead in range(3), "those of the same second are equal"
 
 
-@pytest.mark.exhaustive
 def test_a_large_slice_waits_where_only_small_ones_are_free(scene: Scene) -> None:
     """A node is cut into 32 of 1g.5gb and 8 of 3g.20gb. With all eight in use the ninth waits, although 30 small ones
     are free: no controller cuts one into the other. Both kinds and whole GPUs are counted in boards too: 24 units of
