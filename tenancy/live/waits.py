@@ -39,9 +39,8 @@ def past_waits(api: Api, now: dt.datetime) -> dict[str, PastWaits]:
     Work that was evicted and started again counts with its last start.
     """
     found: dict[str, list[int]] = {}
-    for page in api.pages(collection(API, "Workload")):
-        for queue, wait in _waits(page.get("items") or (), now - dt.timedelta(days=DAYS)):
-            found.setdefault(queue, []).append(wait)
+    for queue, wait in _waits(api.each(collection(API, "Workload")), now - dt.timedelta(days=DAYS)):
+        found.setdefault(queue, []).append(wait)
     return {queue: PastWaits.of(sorted(waits)) for queue, waits in found.items()}
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tenancy.kube.objects import Object
+from tenancy.live.api import Api
 from tenancy.live.waits import DAYS, PastWaits, past_waits
 
 NOW = dt.datetime(2026, 11, 25, 12, tzinfo=dt.UTC)
@@ -24,7 +25,10 @@ def work(queue: str, waited: int, started: dt.datetime = NOW, kind: str = "Admit
 
 def found(*items: Object) -> dict[str, PastWaits]:
     class Cluster:
-        def pages(self, path: str) -> Iterator[Object]:
+        each = Api.each
+
+        def pages(self, path: str, *, absent: bool) -> Iterator[Object]:
+            assert not absent
             assert path.endswith("/workloads")
             yield {"items": list(items[:2])}
             yield {"items": list(items[2:])}
