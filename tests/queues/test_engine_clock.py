@@ -112,9 +112,12 @@ def spend(scene: Scene) -> None:
     record = scene.api.request("GET", RECORD).body
     usage = json.loads(record["data"]["usage"])
     usage["used"] = {"spender": {"a100-40gb": 2 * 3600 * 1000}}
+    # A round of another time may have been before: the record would count nothing until then.
+    now = dt.datetime.now(dt.UTC)
+    usage["until"] = (now - dt.timedelta(seconds=1)).isoformat()
     record["data"]["usage"] = json.dumps(usage)
     assert scene.api.request("PUT", RECORD, record).ok
-    tick(scene, max(NOW, dt.datetime.fromisoformat(usage["until"])) + dt.timedelta(seconds=1))
+    tick(scene, now)
 
 
 def test_an_update_changes_nothing_of_what_the_clock_wrote(project: Project, scene: Scene) -> None:
@@ -289,13 +292,15 @@ def test_what_the_clock_wrote_stays_with_a_stack_for_each_tenant(project: Projec
     moved = project.tenancy("move", "local")
     assert moved.code == 0, moved.text
     project.up()
+    # The update's own round is the first since the chapter above that finds the window's GPUs reserved, or the second.
+    until(lambda: reserved(scene) or gpus(scene, "risk--batch") == 16, "the window's GPUs are reserved or given")
     spend(scene)
     assert as_the_clock_wrote(scene)
     before = versions(project)
     done = project.up()
     assert "clock: 0 queues and reservations changed" in done.text, done.text
     assert versions(project) == before
-    project.edit(SPENDER, "tier: batch\n", "tier: batch\nweight: 3\n")
+    project.edit(SPENDER, "weight: 2\n", "weight: 3\n")
     done = project.up()
     assert "clock: 0 queues and reservations changed" in done.text, done.text
     assert as_the_clock_wrote(scene)
