@@ -172,6 +172,15 @@ def test_without_guards_it_is_refused(preview: bool) -> None:
         asked(refuse, preview=preview, context="theirs")
 
 
+def test_without_a_provider_of_its_cluster_it_is_refused() -> None:
+    loaded = load(LOCAL)
+    plan = make_plan(loaded.environment, loaded.tenants).tenant("research")
+    registered = Registered()
+    with pytest.raises(pulumi.RunError, match="given tenant research without a provider of its cluster"):
+        run(lambda: PlannedTenant("research", plan, require=refuse) and None, registered)
+    assert registered.kubernetes() == {}
+
+
 def test_an_update_ends_where_the_cluster_does_not_answer() -> None:
     with pytest.raises(pulumi.RunError, match="does not answer"):
         asked(unreachable, context="theirs")
