@@ -177,6 +177,7 @@ def test_a_tenant_of_ones_own_program_refuses_a_cluster_without_guards(own: Own,
     assert own.project.objects() == {}
 
 
+@pytest.mark.exhaustive
 def test_a_preview_without_a_cluster_says_what_waits(own: Own) -> None:
     dead = {
         "apiVersion": "v1",
@@ -192,6 +193,7 @@ def test_a_preview_without_a_cluster_says_what_waits(own: Own) -> None:
     assert "does not answer" in done.text
 
 
+@pytest.mark.exhaustive
 def test_a_tenant_without_a_provider_is_refused(own: Own) -> None:
     own("config", "set", "foreign:provider", "false", "--stack", "dev")
     done = own("preview", "--stack", "dev")
@@ -209,11 +211,13 @@ def warned(foreign: Project, own: Own) -> Done:  # noqa: ARG001 (what it shows n
     return foreign.up()
 
 
+@pytest.mark.exhaustive
 def test_guards_that_warn_stop_nothing_and_name_what_they_would(foreign: Project, warned: Done) -> None:
     assert "note: given 2 namespaces with work and no decision; rule ns-06" in warned.out
     restarted(foreign, "ml-fraud")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("warned")
 def test_the_report_covers_the_whole_cluster(foreign: Project) -> None:
     done = foreign.tenancy("report", "adoption", "local", "--format", "json")
@@ -228,6 +232,7 @@ def test_the_report_covers_the_whole_cluster(foreign: Project) -> None:
     assert "default" not in found, "it has no work"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("warned")
 def test_guards_do_not_begin_to_refuse_before_each_is_decided(foreign: Project) -> None:
     versions = foreign.versions()
@@ -242,7 +247,7 @@ def test_guards_do_not_begin_to_refuse_before_each_is_decided(foreign: Project) 
 
 
 @pytest.fixture(scope="module")
-def decided(foreign: Project, warned: Done) -> Done:  # noqa: ARG001 (guards that warn come first)
+def decided(foreign: Project) -> Done:
     text = (foreign.environment / "environment.yaml").read_text("utf-8").replace("guards: audit\n", "")
     foreign.write("environment.yaml", text.replace(PLATFORM, PLATFORM + DECIDED))
     return foreign.up()
@@ -281,6 +286,7 @@ def test_a_new_namespace_with_work_is_named_at_the_next_run(foreign: Project) ->
     assert "ml-fraud: ns-02 refuses when created again" in done.err
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("decided")
 def test_a_tenant_of_ones_own_program_is_made_where_guards_judge(own: Own) -> None:
     done = own("preview", "--stack", "dev")

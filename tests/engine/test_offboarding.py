@@ -48,6 +48,38 @@ def before(project: Project) -> dict[Any, Any]:
     return project.objects()
 
 
+def test_a_tenant_at_work_is_not_removed_at_once(project: Project) -> None:
+    versions, state = project.versions(), project.state_digest()
+    stage(project, "remove")
+    done = project.tenancy("up", "local")
+    assert done.code == 1
+    assert "given tenant fraud with leaving: remove, whose fraud--serve, fraud--train is in use" in done.err
+    assert "write `leaving: hold` and run `tenancy up local`" in done.err
+    assert project.versions() == versions
+    assert project.state_digest() == state
+
+
+def test_a_file_that_is_deleted_first_is_refused(project: Project) -> None:
+    stage(project, "")
+    text = (project.environment / FILE).read_text()
+    versions, state = project.versions(), project.state_digest()
+    project.remove(FILE)
+    done = project.tenancy("up", "local")
+    project.write(FILE, text)
+    assert done.code == 1
+    assert "given namespace fraud--serve, fraud--train of tenant fraud, which has no file; rule ns-07" in done.err
+    assert "write its file again with `leaving: hold`" in done.err
+    assert "tenancy up local --remove fraud" in done.err
+    assert project.versions() == versions
+    assert project.state_digest() == state
+
+
+def test_only_who_has_no_file_is_removed_by_name(project: Project) -> None:
+    done = project.tenancy("up", "local", "--remove", "fraud")
+    assert done.code == 2
+    assert "given --remove fraud, which has a file" in done.err
+
+
 def test_on_hold_all_people_only_read_and_gain_no_right(project: Project, before: dict[Any, Any]) -> None:
     entered = {space: set().union(*bindings(project, space).values()) for space in SPACES}
     # In the foreground nothing that this calls its owner would go before it does.
@@ -85,6 +117,7 @@ def test_the_review_says_that_they_read(project: Project) -> None:
     assert {entry["may"] for entry in people} == {"viewer"}
 
 
+@pytest.mark.exhaustive
 def test_back_from_hold_all_is_as_it_was(project: Project, before: dict[Any, Any]) -> None:
     stage(project, "export")
     project.up()
@@ -96,38 +129,6 @@ def test_back_from_hold_all_is_as_it_was(project: Project, before: dict[Any, Any
     assert {key: spec(item) for key, item in after.items()} == {key: spec(item) for key, item in before.items()}
     for space in SPACES:
         assert words.LEAVING not in after["namespaces", "", space]["metadata"].get("annotations", {})
-
-
-def test_a_tenant_at_work_is_not_removed_at_once(project: Project) -> None:
-    versions, state = project.versions(), project.state_digest()
-    stage(project, "remove")
-    done = project.tenancy("up", "local")
-    assert done.code == 1
-    assert "given tenant fraud with leaving: remove, whose fraud--serve, fraud--train is in use" in done.err
-    assert "write `leaving: hold` and run `tenancy up local`" in done.err
-    assert project.versions() == versions
-    assert project.state_digest() == state
-
-
-def test_a_file_that_is_deleted_first_is_refused(project: Project) -> None:
-    stage(project, "")
-    text = (project.environment / FILE).read_text()
-    versions, state = project.versions(), project.state_digest()
-    project.remove(FILE)
-    done = project.tenancy("up", "local")
-    project.write(FILE, text)
-    assert done.code == 1
-    assert "given namespace fraud--serve, fraud--train of tenant fraud, which has no file; rule ns-07" in done.err
-    assert "write its file again with `leaving: hold`" in done.err
-    assert "tenancy up local --remove fraud" in done.err
-    assert project.versions() == versions
-    assert project.state_digest() == state
-
-
-def test_only_who_has_no_file_is_removed_by_name(project: Project) -> None:
-    done = project.tenancy("up", "local", "--remove", "fraud")
-    assert done.code == 2
-    assert "given --remove fraud, which has a file" in done.err
 
 
 @dataclass(frozen=True)

@@ -104,6 +104,7 @@ def test_the_engine_keeps_no_log_of_its_own(project: Project) -> None:
     assert (project.lab.folder / "pulumi" / "logs").read_bytes() == b""
 
 
+@pytest.mark.exhaustive
 def test_the_plain_engine_sees_no_difference(project: Project) -> None:
     done = project.pulumi("preview", "--stack", "local", "--policy-pack", "policy")
     assert done.code == 0, done.text

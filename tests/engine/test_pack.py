@@ -36,8 +36,8 @@ from tests.conftest import in_days
 
 # A world with fewer cases costs as much as one with a hundred; `test_policy_pack_whole.py` has them all.
 WORLDS = [
-    *(pytest.param(slice(rank, rank + 1), id=f"largest-{rank}") for rank in range(3)),
-    pytest.param(slice(3, None), id="smaller", marks=pytest.mark.exhaustive),
+    pytest.param(slice(1), id="largest"),
+    pytest.param(slice(1, None), id="smaller", marks=pytest.mark.exhaustive),
 ]
 
 # The Kubernetes provider only renders here, and AWS is a double: what is judged is the pack.

@@ -38,6 +38,7 @@ def bindings(project: Project) -> set[str]:
     return {key[2] for key in project.objects() if key[:2] == ("rolebindings", "fraud--train")}
 
 
+@pytest.mark.exhaustive
 def test_the_update_of_a_merge_previews_first(steps: Project) -> None:
     said = step(steps, "update", "local", "local", "update").out
     assert "local: preview in" in said
@@ -88,6 +89,7 @@ def test_what_the_pack_refuses_fails_the_preview_by_its_id(steps: Project) -> No
     assert "ns-03" in (steps.folder / "out" / "local.txt").read_text("utf-8")
 
 
+@pytest.mark.exhaustive
 def test_the_engines_own_preview_is_told_in_the_same_words(steps: Project) -> None:
     with edited(steps):
         shown = steps.pulumi("preview", "--stack", "local", "--policy-pack", "policy", "--json")
@@ -227,6 +229,7 @@ def test_a_stack_that_no_file_names_is_refused(steps: Project) -> None:
     assert words.PLATFORM_NAMESPACE in {key[2] for key in steps.objects()}
 
 
+@pytest.mark.exhaustive
 def test_the_pack_judges_an_update_that_takes_it_from_the_environment(steps: Project) -> None:
     """As in a workspace of the operator, which passes no option of ours."""
     steps.up()  # the change by hand, which the plain engine refuses, is reverted

@@ -68,6 +68,7 @@ def test_a_tenants_own_stack_is_known_by_its_name_alone(project: Project) -> Non
     assert spaces == {words.PLATFORM_NAMESPACE, "fraud--serve", "fraud--train"}
 
 
+@pytest.mark.exhaustive
 def test_a_stack_of_a_tenant_without_a_file_is_refused(project: Project) -> None:
     done = plain_up(project, "local--frod")
     project.pulumi("stack", "rm", "--yes", "local--frod")
