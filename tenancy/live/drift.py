@@ -27,6 +27,9 @@ from tenancy.rules.found import name_of
 ENGINE = "pulumi-kubernetes"
 """Prefix of the engine's field managers, one for each object (pulumi-kubernetes 4.25). Other clients may use it too: a
 name with it may be the engine's, and need not."""
+AHEAD = 4
+"""Lists that are asked for before they are needed. A list that has to be up to date takes the API server up to 0.1 s
+however short it is: its cache waits for the next word from etcd."""
 _NOT_WRITTEN = frozenset({"apiVersion", "kind", "metadata", "status"})
 _OURS = (words.PREFIX, words.PSA_ENFORCE.removesuffix("enforce"))
 """Prefixes of labels and annotations that guards and reports read; additional ones of other prefixes have no effect."""
@@ -92,7 +95,7 @@ def drift(api: Api, selector: str, items: Iterable[Object], managers: Mapping[st
     for place, item in enumerate(items):
         planned.setdefault((item["apiVersion"], item["kind"]), {})[place_of(item)] = place, item
     found: list[tuple[int, Drift]] = []
-    lists = _one_ahead(api, [f"{collection(*kind)}?labelSelector={selector}" for kind in planned])
+    lists = _ahead(api, [f"{collection(*kind)}?labelSelector={selector}" for kind in planned])
     for wanted, lives in zip(planned.values(), lists, strict=True):
         for live in lives:
             if one := wanted.pop(place_of(live), None):
@@ -108,14 +111,14 @@ def drift(api: Api, selector: str, items: Iterable[Object], managers: Mapping[st
     return [each for _, each in sorted(found, key=lambda one: one[0])]
 
 
-def _one_ahead(api: Api, paths: Sequence[str]) -> Iterator[list[Object]]:
-    """The objects of each list. The API server answers the next one while the caller is at the one before; the lists of
-    a large fleet are not all held at once."""
+def _ahead(api: Api, paths: Sequence[str]) -> Iterator[list[Object]]:
+    """The objects of each list. The API server answers the next ones while the caller is at the one before; the lists
+    of a large fleet are not all held at once."""
     asked: deque[Future[list[Object]]] = deque()
-    with ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(AHEAD) as pool:
         for path in paths:
             asked.append(pool.submit(api.items, path, absent=True))
-            if len(asked) > 1:
+            if len(asked) > AHEAD:
                 yield asked.popleft().result()
         for last in asked:
             yield last.result()

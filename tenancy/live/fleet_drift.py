@@ -11,7 +11,7 @@ from tenancy.live.api import Api
 from tenancy.live.drift import drift
 from tenancy.planning.model import PlatformPlan, TenantPlan
 
-BATCH = 50
+BATCH = 100
 """Tenants whose objects are listed together: one list request for each kind, and the memory for their objects."""
 
 
