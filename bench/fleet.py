@@ -221,7 +221,7 @@ def _until_idle(patience: float = 600) -> None:
         before = _cpu_times()
         time.sleep(3)
         passed = [after - earlier for after, earlier in zip(_cpu_times(), before, strict=True)]
-        if passed[3] > 0.9 * sum(passed):
+        if passed[3] > 0.7 * sum(passed):
             return
 
 
