@@ -133,13 +133,16 @@ class Api:
             raise ApiUnreachable(f"GET {path}: {answer.status} {answer.message}")
         return list(answer.body.get("items") or [])
 
-    def pages(self, path: str, limit: int = 500, *, absent: bool = False) -> Iterator[Mapping[str, Any]]:
+    def pages(
+        self, path: str, limit: int = 500, *, selector: str = "", absent: bool = False
+    ) -> Iterator[Mapping[str, Any]]:
         """A list in parts of up to `limit` objects, as the API server answers them; ApiUnreachable if one is refused.
-        A long list is not in memory as a whole. With `absent` the list of an unknown kind has no part."""
-        token = ""
+        A long list is not in memory as a whole. `selector` is one of labels, quoted; with `absent` the list of an
+        unknown kind has no part."""
+        token, chosen = "", f"&labelSelector={selector}" if selector else ""
         while True:
             rest = f"&continue={quote(token, safe='')}" if token else ""
-            answer = self._patiently(f"{path}?limit={limit}{rest}")
+            answer = self._patiently(f"{path}?limit={limit}{chosen}{rest}")
             if absent and answer.status == NOT_FOUND:
                 return
             if not answer.ok:
@@ -149,9 +152,9 @@ class Api:
             if not token:
                 return
 
-    def each(self, path: str, *, absent: bool = False) -> Iterator[dict[str, Any]]:
+    def each(self, path: str, *, selector: str = "", absent: bool = False) -> Iterator[dict[str, Any]]:
         """`items`, a page at a time: for lists that grow with the number of tenants."""
-        for page in self.pages(path, absent=absent):
+        for page in self.pages(path, selector=selector, absent=absent):
             yield from page.get("items") or ()
 
     def _patiently(self, path: str) -> Response:

@@ -9,6 +9,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.live.api import Api
 from tenancy.live.drift import drift
+from tenancy.live.selectors import of_tenants
 from tenancy.planning.model import PlatformPlan, TenantPlan
 
 BATCH = 100
@@ -23,8 +24,7 @@ def drifted_tenants(api: Api, environment: str, tenants: Sequence[TenantPlan]) -
     found: set[str] = set()
     for start in range(0, len(tenants), BATCH):
         batch = tenants[start : start + BATCH]
-        names = ",".join(tenant.name for tenant in batch)
-        selector = quote(f"{words.ENVIRONMENT}={environment},{words.TENANT} in ({names})", safe="")
+        selector = of_tenants(environment, (tenant.name for tenant in batch))
         found |= set(_tenants_of(each.item for each in drift(api, selector, _objects(batch))))
     return found
 

@@ -8,11 +8,12 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
-from tenancy.live.api import Api, collection, path_of
+from tenancy.live.api import NOT_FOUND, Api, ApiUnreachable, collection, path_of
 from tenancy.live.deployer import deployer_problems
 from tenancy.live.drift import is_the_engines
 from tenancy.live.guards import PreconditionFailed, guard_problems, wait_for_guards
 from tenancy.live.queues import queue_problems
+from tenancy.live.selectors import FEW, of_tenants
 from tenancy.live.served import unserved
 from tenancy.live.undecided import Undecided, problem, undecided
 from tenancy.planning.model import Plan, PlatformPlan, TenantPlan
@@ -39,7 +40,8 @@ def check(
     requested by name.
     """
     refuse_another(api, plan)
-    namespaces = _namespaces(api)
+    by_name = platform is None and 0 < len(tenants) <= FEW
+    namespaces = _namespaces(api, of_tenants(plan.environment, (t.name for t in tenants)) if by_name else "")
     problems = [
         *deployer_problems(api, plan, platform),
         *_foreign(api, plan.environment, platform, tenants),
@@ -76,10 +78,11 @@ def check_platform(
     ]
 
 
-def _namespaces(api: Api) -> list[Object]:
-    """All namespaces, with their metadata alone, and that without its managers: the list grows with the tenants."""
+def _namespaces(api: Api, selector: str = "") -> list[Object]:
+    """All namespaces, or those of a selector, with their metadata alone, and that without its managers: the list grows
+    with the tenants."""
     found = []
-    for item in api.each("/api/v1/namespaces"):
+    for item in api.each("/api/v1/namespaces", selector=selector):
         item["metadata"].pop("managedFields", None)
         found.append({"metadata": item["metadata"]})
     return found
@@ -179,7 +182,7 @@ def _foreign(api: Api, environment: str, platform: PlatformPlan | None, tenants:
     for found, adopt in planned:
         kind = (found["apiVersion"], found["kind"])
         if kind not in others:
-            there = api.each(collection(*kind), absent=True)
+            there = _there(api, kind, [item for item, _ in planned if (item["apiVersion"], item["kind"]) == kind])
             others[kind] = {item["metadata"]["name"]: item for item in there if not _is_ours(item, environment)}
         present = others[kind].get(found["metadata"]["name"])
         if present is None or adopt:
@@ -195,6 +198,19 @@ def _foreign(api: Api, environment: str, platform: PlatformPlan | None, tenants:
             f"given {name}, which exists and carries no {words.ENVIRONMENT}={environment}; "
             f"rule: an object that another manager owns is not taken over silently; change: {change}"
         )
+
+
+def _there(api: Api, kind: tuple[str, str], planned: Sequence[Object]) -> Iterator[Any]:
+    """Those of the planned objects of a kind that are on the cluster, perhaps with others of the kind."""
+    if len(planned) > FEW:
+        yield from api.each(collection(*kind), absent=True)
+        return
+    for item in planned:
+        answer = api.request("GET", path_of(item))
+        if answer.ok:
+            yield answer.body
+        elif answer.status != NOT_FOUND:
+            raise ApiUnreachable(f"GET {path_of(item)}: {answer.status} {answer.message}")
 
 
 def _is_ours(present: Any, environment: str) -> bool:

@@ -2,38 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.live.api import Api, collection
+from tenancy.live.selectors import FEW, of_tenants
 from tenancy.planning.model import Plan, TenantPlan
 from tenancy.planning.queueing.queue_names import API
 
 
 def queue_problems(api: Api, plan: Plan, tenants: Sequence[TenantPlan]) -> Iterator[str]:
     """Changes of queues that still have work."""
-    if not plan.platform.queues:
+    if not (plan.platform.queues and tenants):
         return
     if not api.request("GET", f"/apis/{API}").ok:
         return
     spaces = {space.name for tenant in tenants for space in tenant.namespaces}
-    local = _ours(api, "LocalQueue", plan, spaces, lambda metadata: metadata["namespace"])
     names = {tenant.name for tenant in tenants}
-    leading = _ours(api, "ClusterQueue", plan, names, lambda metadata: metadata["labels"].get(words.TENANT, ""))
+    if len(tenants) > FEW:
+        queues = api.each(collection(API, "LocalQueue"))
+        owned = api.each(collection(API, "ClusterQueue"))
+    else:
+        queues = (item for space in sorted(spaces) for item in api.each(collection(API, "LocalQueue", space)))
+        owned = api.each(collection(API, "ClusterQueue"), selector=of_tenants(plan.environment, sorted(names)))
+    local = _ours(queues, plan, spaces, lambda metadata: metadata["namespace"])
+    leading = _ours(owned, plan, names, lambda metadata: metadata["labels"].get(words.TENANT, ""))
     for tenant in tenants:
         yield from _in_use(tenant, local)
         yield from _in_two_places(tenant, {queue["metadata"]["name"] for queue in leading.get(tenant.name, ())})
 
 
 def _ours(
-    api: Api, kind: str, plan: Plan, wanted: Collection[str], by: Callable[[Any], str]
+    items: Iterable[Object], plan: Plan, wanted: Collection[str], by: Callable[[Any], str]
 ) -> dict[str, list[Object]]:
-    """The environment's objects of a kind that belong to what is wanted, from one list whatever the number of
-    tenants."""
+    """Those of the objects that are the environment's, by what they belong to, if that is wanted."""
     found: dict[str, list[Object]] = {}
-    for item in api.each(collection(API, kind)):
+    for item in items:
         metadata = item["metadata"]
         if (metadata.get("labels") or {}).get(words.ENVIRONMENT) == plan.environment and by(metadata) in wanted:
             metadata.pop("managedFields", None)  # half of the object

@@ -138,7 +138,7 @@ def test_a_program_of_its_own_names_them_too_and_an_update_ends_before_anything_
     monkeypatch.setattr(preflight, "Api", lambda *_: Serving(plan, ["kueue.x-k8s.io"]))
     for name in ("refuse_another", "deployer_problems", "_foreign", "undecided"):
         monkeypatch.setattr(preflight, name, lambda *_: [])
-    monkeypatch.setattr(Serving, "each", lambda *_: iter(()))
+    monkeypatch.setattr(Serving, "each", lambda *_, **__: iter(()))
     if preview:
         (text,) = preflight.check_platform(plan.platform, "theirs", None, preview)
     else:

@@ -1,0 +1,147 @@
+"""What the checks before a tenant's run read of the cluster: the same, however many tenants there are."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import Object
+from tenancy.live import preflight
+from tenancy.live.api import Api, ApiUnreachable, Response, collection, path_of
+from tenancy.live.preflight import PreconditionFailed, check
+from tenancy.live.selectors import FEW
+from tenancy.planning import Plan, make_plan
+from tenancy.planning.queueing.queue_names import API
+from tenancy.validation import load
+
+LOCAL = Path(__file__).parents[2] / "stacks" / "local"
+
+
+class Cluster(Api):
+    """Objects by their paths; lists of a namespace or of all, and by labels as preflight chooses them."""
+
+    def __init__(self, items: Iterable[Object], refused: str = "") -> None:
+        self.items_by_path = {path_of(item): item for item in items}
+        self.refused = refused
+        self.read = 0
+        """Objects that were answered."""
+
+    def request(self, method: str, path: str, *_: Any, **__: Any) -> Response:
+        assert method == "GET"
+        at, query = urlsplit(path).path, parse_qs(urlsplit(path).query)
+        if self.refused and self.refused in at:
+            return Response(403, {"message": "forbidden"})
+        if at == f"/apis/{API}":
+            return Response(200, {})
+        if "limit" in query:
+            found = [item for item in self._listed(at) if _chosen(item, query.get("labelSelector", [""])[0])]
+            self.read += len(found)
+            return Response(200, {"metadata": {}, "items": copy.deepcopy(found)})
+        self.read += at in self.items_by_path
+        one = self.items_by_path.get(at)
+        return Response(200, copy.deepcopy(one)) if one else Response(404, {"message": "not found"})
+
+    def _listed(self, at: str) -> list[Object]:
+        return [
+            item
+            for item in self.items_by_path.values()
+            if at
+            in {
+                collection(item["apiVersion"], item["kind"], namespace)
+                for namespace in (None, item["metadata"].get("namespace"))
+            }
+        ]
+
+
+def _chosen(item: Object, selector: str) -> bool:
+    labels = item["metadata"].get("labels") or {}
+    environment, _, tenants = selector.partition(f",{words.TENANT} in ")
+    if not selector:
+        return True
+    return labels.get(words.ENVIRONMENT) == environment.partition("=")[2] and labels.get(words.TENANT) in tenants.strip(
+        "()"
+    ).split(",")
+
+
+@pytest.fixture
+def plan(monkeypatch: pytest.MonkeyPatch) -> Plan:
+    for name in ("deployer_problems", "unserved", "guard_problems"):
+        monkeypatch.setattr(preflight, name, lambda *_: [])
+    loaded = load(LOCAL)
+    return make_plan(loaded.environment, loaded.tenants)
+
+
+def others(plan: Plan, number: int) -> list[Object]:
+    """Namespaces and queues of further tenants of the environment."""
+    tenant = plan.tenant("research")
+    models = [*(space.namespace for space in tenant.namespaces), *tenant.queues]
+    made = []
+    for index in range(number):
+        for model in models:
+            item = copy.deepcopy(model)
+            item["metadata"]["labels"][words.TENANT] = f"other-{index}"
+            for key in ("name", "namespace"):
+                if key in item["metadata"]:
+                    item["metadata"][key] = item["metadata"][key].replace("research", f"other-{index}")
+            made.append(item)
+    return made
+
+
+def made(plan: Plan) -> list[Object]:
+    return copy.deepcopy([*plan.objects()])
+
+
+def test_a_tenants_run_reads_the_same_of_a_cluster_with_fifty_further_tenants(plan: Plan) -> None:
+    alone, among = Cluster(made(plan)), Cluster([*made(plan), *others(plan, 50)])
+    for api in (alone, among):
+        check(api, plan, None, [plan.tenant("research")])
+    assert len(among.items_by_path) > len(alone.items_by_path) + 50
+    assert among.read == alone.read > 0
+
+
+def test_many_tenants_are_read_by_lists(plan: Plan) -> None:
+    loaded = load(LOCAL)
+    template = next(tenant for tenant in loaded.tenants if tenant.tenant == "performance")
+    many = [template.model_copy(update={"tenant": f"team-{n}", "gpus": {}, "people": ()}) for n in range(FEW + 1)]
+    whole = make_plan(loaded.environment, [*loaded.tenants, *many])
+    api = Cluster([*made(whole), *others(plan, 10)])
+    check(api, whole, None, [tenant for tenant in whole.tenants if tenant.name.startswith("team-")])
+    assert api.read > len(others(plan, 10))
+
+
+@pytest.mark.parametrize("kind", ["Namespace", "ClusterQueue"])
+def test_an_object_of_another_owner_is_refused_by_name(plan: Plan, kind: str) -> None:
+    tenant = plan.tenant("research")
+    items = made(plan)
+    mine = [
+        item for item in items if item["kind"] == kind and item["metadata"]["labels"].get(words.TENANT) == "research"
+    ]
+    check(Cluster(items), plan, None, [tenant])
+    del mine[0]["metadata"]["labels"][words.ENVIRONMENT]
+    with pytest.raises(PreconditionFailed, match=f"given {kind} {mine[0]['metadata']['name']}, which exists"):
+        check(Cluster(items), plan, None, [tenant])
+
+
+def test_a_list_that_is_refused_ends_the_run(plan: Plan) -> None:
+    with pytest.raises(ApiUnreachable, match="403 forbidden"):
+        check(Cluster(made(plan), refused="clusterqueues"), plan, None, [plan.tenant("research")])
+
+
+@pytest.mark.parametrize("work", ["reservingWorkloads", "pendingWorkloads"])
+def test_a_queue_with_work_that_the_files_lack_is_refused(plan: Plan, work: str) -> None:
+    items = made(plan)
+    queue = next(
+        copy.deepcopy(i) for i in items if i["kind"] == "LocalQueue" and i["metadata"]["namespace"] == "research--main"
+    )
+    queue["metadata"]["name"] = "former"
+    queue["status"] = {work: 0}
+    check(Cluster([*items, queue]), plan, None, [plan.tenant("research")])
+    queue["status"] = {work: 2}
+    with pytest.raises(PreconditionFailed, match="given queue former of research--main, which would leave the file"):
+        check(Cluster([*items, queue]), plan, None, [plan.tenant("research")])
