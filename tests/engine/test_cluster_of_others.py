@@ -12,6 +12,8 @@ from engine_project import Project
 
 from tests.tenant_aws_files import AML, ENVIRONMENT, FRAUD, TENANT
 
+pytestmark = pytest.mark.exhaustive
+
 THEIRS = {
     *("AccessEntry", "Budget", "BucketPolicy", "Key", "LogGroup", "PodIdentityAssociation", "Queue", "Repository"),
     *("Role", "RolePolicy", "Secret"),

@@ -109,12 +109,14 @@ def _fresh(cluster: Project, name: str) -> Example:
     return Example(cluster, name)
 
 
+@pytest.mark.exhaustive
 def test_models_in_python_need_no_files(in_python: Example) -> None:
     in_python.init()
     in_python.up()
     assert in_python.outputs() == {"fraud": {"train": "fraud--train"}, "vision": {"train": "vision--train"}}
 
 
+@pytest.mark.exhaustive
 def test_a_wrong_model_in_python_ends_the_run_with_every_problem(in_python: Example) -> None:
     in_python.edit('cost_center="CC-4411"', "cost_center=4411")
     in_python.edit('tier="batch"', "teir='batch'")
@@ -181,6 +183,7 @@ def own_cluster(cluster: Project, tmp_path_factory: pytest.TempPathFactory) -> I
         yield example, double
 
 
+@pytest.mark.exhaustive
 def test_nothing_of_the_cluster_is_known_in_the_first_preview_and_it_does_not_fail(own_cluster: Any) -> None:
     example, double = own_cluster
     done = example.preview()

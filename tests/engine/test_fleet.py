@@ -71,6 +71,7 @@ def test_objects_deleted_and_changed_by_hand_run_their_stack_and_are_as_before(p
     assert project.exists(path)
 
 
+@pytest.mark.exhaustive
 def test_a_lost_record_and_a_run_of_the_plain_engine_cost_a_run_that_changes_nothing(project: Project) -> None:
     versions = project.versions()
     path = f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}/configmaps/stack.local--fraud"

@@ -111,6 +111,7 @@ def test_a_driver_killed_while_tenants_are_made_side_by_side_is_finished_by_the_
     assert open_doors(fleet, planned(fleet), since, set()) == []
 
 
+@pytest.mark.exhaustive
 def test_what_an_engine_made_that_was_killed_before_its_first_state_is_taken_over_or_removed(fleet: Project) -> None:
     """Of one tenant a line is gone before the next run, of the other the file."""
     for name in ("late", "left"):

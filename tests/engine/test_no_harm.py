@@ -168,7 +168,13 @@ def own(foreign: Project, tmp_path_factory: pytest.TempPathFactory) -> Own:
     return Own(foreign, tmp_path_factory.mktemp("own") / "program")
 
 
-@pytest.mark.parametrize("command", [("preview",), ("up", "--yes", "--skip-preview")], ids=lambda c: c[0])
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(("preview",), id="preview", marks=pytest.mark.exhaustive),
+        pytest.param(("up", "--yes", "--skip-preview"), id="up"),
+    ],
+)
 def test_a_tenant_of_ones_own_program_refuses_a_cluster_without_guards(own: Own, command: tuple[str, ...]) -> None:
     done = own(*command, "--stack", "dev")
     assert done.code != 0

@@ -234,6 +234,7 @@ def test_with_its_bindings_deleted_a_second_run_goes_on_and_touches_no_other_ten
     assert of_others(project) == stuck.others, "no other tenant's objects changed"
 
 
+@pytest.mark.exhaustive
 def test_the_file_stays_as_the_record_and_then_may_go(project: Project) -> None:
     again: Done = project.up()
     assert "unchanged" in again.out

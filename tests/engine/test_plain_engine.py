@@ -44,6 +44,7 @@ def one_line(done: Done) -> str:
     return " ".join(done.text.split())
 
 
+@pytest.mark.exhaustive
 def test_an_undisturbed_cluster_gets_no_warning(deployed: Project) -> None:
     done = preview(deployed)
     assert done.code == 0, done.text

@@ -27,7 +27,8 @@ def found(*items: Object) -> dict[str, PastWaits]:
     class Cluster:
         each = Api.each
 
-        def pages(self, path: str, *, absent: bool) -> Iterator[Object]:
+        def pages(self, path: str, *, selector: str, absent: bool) -> Iterator[Object]:
+            assert not selector
             assert not absent
             assert path.endswith("/workloads")
             yield {"items": list(items[:2])}
