@@ -28,8 +28,7 @@ ENGINE = "pulumi-kubernetes"
 """Prefix of the engine's field managers, one for each object (pulumi-kubernetes 4.25). Other clients may use it too: a
 name with it may be the engine's, and need not."""
 AHEAD = 4
-"""Lists that are asked for before they are needed. A list that has to be up to date takes the API server up to 0.1 s
-however short it is: its cache waits for the next word from etcd."""
+"""Lists that are asked for before they are needed: the API server answers them while the caller compares others."""
 _NOT_WRITTEN = frozenset({"apiVersion", "kind", "metadata", "status"})
 _OURS = (words.PREFIX, words.PSA_ENFORCE.removesuffix("enforce"))
 """Prefixes of labels and annotations that guards and reports read; additional ones of other prefixes have no effect."""
