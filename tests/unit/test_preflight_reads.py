@@ -128,9 +128,10 @@ def test_an_object_of_another_owner_is_refused_by_name(plan: Plan, kind: str) ->
         check(Cluster(items), plan, None, [tenant])
 
 
-def test_a_list_that_is_refused_ends_the_run(plan: Plan) -> None:
+@pytest.mark.parametrize("refused", ["clusterqueues", "/api/v1/namespaces/research--main"])
+def test_a_read_that_is_refused_ends_the_run(plan: Plan, refused: str) -> None:
     with pytest.raises(ApiUnreachable, match="403 forbidden"):
-        check(Cluster(made(plan), refused="clusterqueues"), plan, None, [plan.tenant("research")])
+        check(Cluster(made(plan), refused=refused), plan, None, [plan.tenant("research")])
 
 
 @pytest.mark.parametrize("work", ["reservingWorkloads", "pendingWorkloads"])
