@@ -39,7 +39,7 @@ def command(environment: str, lab: bool, only_preview: bool) -> None:
     try:
         driver = Driver.of(loaded, click.echo)
         states = {stack: driver.components(stack) for stack in driver.stacks(name)}
-        found = moves(name, loaded.environment.stacks, [tenant.name for tenant in plan.tenants], states)
+        found = moves(name, loaded.environment.stacks, plan.names, states)
         if not only_preview:
             _settle(driver, {each.source for each in found})
         for each in found:
@@ -77,7 +77,7 @@ def _carry_out(driver: Driver, move: Move, *, exists: bool) -> None:
 
 def _forget_emptied(driver: Driver, plan: Plan) -> None:
     """Remove tenants' own stacks that have nothing left; others are `tenancy up`'s, which checks what was in them."""
-    own = {words.derived_name(plan.environment, tenant.name) for tenant in plan.tenants}
+    own = {words.derived_name(plan.environment, name) for name in plan.names}
     for name in driver.stacks(plan.environment):
         if name in own and not driver.resources(stack := driver.ready(name, exists=True)):
             driver.forget(stack)

@@ -362,8 +362,9 @@ def drift(environment: str, lab: bool, form: str) -> None:
     from tenancy.engine.driver import Driver, Failed
     from tenancy.lab.layout import LabError
     from tenancy.live.api import ApiUnreachable
+    from tenancy.live.selectors import of_environment
     from tenancy.planning import make_plan
-    from tenancy.planning.scope import StackScope, selector_of, stacks
+    from tenancy.planning.scope import StackScope, stacks
 
     loaded = load_or_exit(environment, form, lab)
     plan = make_plan(loaded.environment, loaded.tenants)
@@ -374,7 +375,7 @@ def drift(environment: str, lab: bool, form: str) -> None:
             (name, each)
             for name, scope, tenant in stacks(plan, loaded.environment.stacks)
             if name in there and scope is not StackScope.CLUSTER
-            for each, _ in driver.altered(driver.look_at(name), selector_of(plan, tenant))
+            for each, _ in driver.altered(driver.look_at(name), of_environment(plan.environment, tenant))
         ]
     except (Failed, LabError, ApiUnreachable) as error:
         fail(str(error), BAD_INPUT)

@@ -25,7 +25,7 @@ def status(environment: str, lab: bool, form: str) -> None:
     """
     from tenancy.cli.tables import show
     from tenancy.engine import records
-    from tenancy.engine.digests import digests
+    from tenancy.engine.digests import digests, of_program
     from tenancy.engine.driver import Driver, Failed
     from tenancy.engine.rollout import progress, waves
     from tenancy.lab.layout import LabError
@@ -39,7 +39,8 @@ def status(environment: str, lab: bool, form: str) -> None:
     plan = make_plan(loaded.environment, loaded.tenants)
     try:
         driver = Driver.of(loaded, click.echo)
-        made = digests(loaded, plan, stacks(plan, loaded.environment.stacks), driver.root, str(driver.engine.version))
+        program = of_program(driver.root, str(driver.engine.version))
+        made = digests(loaded, plan, stacks(plan, loaded.environment.stacks), driver.root, program)
         kept = records.read(driver.api)
     except (Failed, LabError, ApiUnreachable) as error:
         fail(str(error), BAD_INPUT)

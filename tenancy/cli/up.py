@@ -15,14 +15,19 @@ from tenancy.cli.common import (
     load_or_exit,
     tell,
 )
-from tenancy.cli.up_fleet import decided, run_shared
+from tenancy.cli.up_decision import also_drifted, decided
+from tenancy.cli.up_fleet import run_shared
 from tenancy.cli.up_report import Report
 from tenancy.cli.up_rollout import expect_former, run_waves
 from tenancy.cli.up_stack import NothingToCompare, RemovableTenants, RunSettings, expect_cluster, remove_former
 from tenancy.validation import told
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tenancy.cli.up_decision import Fleet
     from tenancy.live.api import Api
+    from tenancy.planning.scope import Stack
     from tenancy.validation import Loaded
 
 
@@ -119,11 +124,11 @@ def command(
     loaded = load_or_exit(environment, form, lab)
     tell(told(loaded))
     report = Report(form)
-    plan = make_plan(loaded.environment, loaded.tenants)
+    plan = make_plan(loaded.environment, loaded.tenants, at_once=False)
     run = RunSettings(plan, RemovableTenants.of(loaded, unnamed, timeout), only_preview, refresh, skip_preview)
     try:
         driver = Driver.of(loaded, report.say, run.leavers.by_hand)
-        report.say(f"{plan.environment}: {len(plan.tenants)} tenants, {sum(1 for _ in plan.objects())} objects")
+        report.say(f"{plan.environment}: {len(plan.tenants)} tenants")
         wanted = list(stacks(plan, loaded.environment.stacks))
         if unknown := set(chosen) - {name for name, *_ in wanted}:
             known, given = ", ".join(name for name, *_ in wanted), ", ".join(sorted(unknown))
@@ -148,19 +153,10 @@ def command(
         if not standing and others:
             expect_cluster(driver, plan, only_preview)
         fleet = decided(run, driver, report, loaded, here, chosen)
-        for text in decisions(plan.environment, fleet.causes):
+        for text in decisions(plan.environment, fleet.causes, len(fleet.later.stacks)):
             report.say(text)
         expect_former(fleet)
-        tenants = [stack for stack in here if stack[1] is StackScope.TENANT]
-        guarded = True
-        for stack in here:
-            if stack[1] is not StackScope.TENANT:
-                outcome = run_shared(fleet, stack, loaded.environment.aws.upgrade_pause)
-                guarded = guarded and not (only_preview and outcome and outcome.changes)
-            elif stack == tenants[0] and not guarded:
-                report.say(f"{plan.environment}: no preview of the tenants is possible before the platform is deployed")
-            elif stack == tenants[0]:
-                failed = run_waves(fleet, tenants, parallel or default_workers(*available()))
+        failed = _run(fleet, here, parallel or default_workers(*available()))
     except NothingToCompare:
         report.say(f"{plan.environment}: no preview of the other stacks is possible before the cluster exists")
     except (ApiUnreachable, ClockRefused, PreconditionFailed, Failed, LabError) as error:
@@ -177,6 +173,29 @@ def command(
     if failed:
         fail(f"{plan.environment}: {len(failed)} of {len(wanted)} stacks failed: {', '.join(sorted(failed))}")
     report.say(f"{plan.environment}: done in {time.monotonic() - began:.1f} s")
+
+
+def _run(fleet: Fleet, stacks: Sequence[Stack], workers: int) -> list[str]:
+    """Run those of the stacks that need it; the names of the failed ones."""
+    from tenancy.engine.decide import told as decisions
+    from tenancy.planning.scope import StackScope
+
+    name, failed = fleet.run.plan.environment, list[str]()
+    tenants = [stack for stack in stacks if stack[1] is StackScope.TENANT]
+    guarded = True
+    for stack in stacks:
+        if stack[1] is not StackScope.TENANT:
+            outcome = run_shared(fleet, stack, fleet.loaded.environment.aws.upgrade_pause)
+            guarded = guarded and not (fleet.run.only_preview and outcome and outcome.changes)
+        elif stack == tenants[0] and not guarded:
+            fleet.report.say(f"{name}: no preview of the tenants is possible before the platform is deployed")
+        elif stack == tenants[0]:
+            failed = run_waves(fleet, tenants, workers)
+    more = also_drifted(fleet)
+    if any(more.causes.values()):
+        for text in decisions(name, more.causes):
+            fleet.report.say(text)
+    return [*failed, *(run_waves(more, tenants, workers) if guarded else ())]
 
 
 def _keep_time(loaded: Loaded, api: Api) -> str:

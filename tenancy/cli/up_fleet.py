@@ -4,88 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from tenancy.cli.up_decision import Fleet
 from tenancy.cli.up_report import Report, StackReport
-from tenancy.cli.up_stack import RunSettings, bring_up, in_stages, put_back, take_out_unrecorded
+from tenancy.cli.up_stack import bring_up, in_stages, put_back, take_out_unrecorded
 
 if TYPE_CHECKING:
     from tenancy.engine.changes import Outcome
-    from tenancy.engine.decide import Cause
-    from tenancy.engine.digests import StackDigest
     from tenancy.engine.driver import Driver
     from tenancy.kube.objects import Object
     from tenancy.live.api import Api
     from tenancy.planning.scope import Stack
-    from tenancy.validation import Loaded
-
-
-@dataclass(frozen=True)
-class Fleet:
-    """What the stacks of one run share: it is read once, not once for each stack."""
-
-    run: RunSettings
-    driver: Driver
-    report: Report
-    loaded: Loaded
-    digests: Mapping[str, StackDigest]
-    existing: Collection[str]
-    """Stacks that the backend has."""
-    drifted: Collection[str]
-    """Stacks with an object that is not as planned."""
-    causes: Mapping[str, Sequence[Cause]]
-    standard: bool
-    """Whether program and pack are the library's own."""
-
-    @property
-    def recorded(self) -> bool:
-        """Whether the run changes records: a preview does not."""
-        return not self.run.only_preview
-
-    def selector(self, name: str, tenant: str | None) -> str | None:
-        """Selector of the stack's objects if one of them is not as planned."""
-        from tenancy.planning.scope import selector_of
-
-        return selector_of(self.run.plan, tenant) if name in self.drifted and name in self.existing else None
-
-
-def decided(
-    run: RunSettings, driver: Driver, report: Report, loaded: Loaded, stacks: Sequence[Stack], chosen: Sequence[str]
-) -> Fleet:
-    """Which of the stacks need a run, by the records and objects on the cluster; without a cluster, all of them."""
-    from tenancy.engine import records
-    from tenancy.engine.decide import Asked, causes
-    from tenancy.engine.digests import digests, is_standard
-    from tenancy.live.fleet_drift import drifted_tenants, platform_drifted
-    from tenancy.planning.scope import StackScope
-
-    plan = run.plan
-    wanted = [stack for stack in stacks if not chosen or stack[0] in chosen]
-    existing = driver.stacks(plan.environment)
-    made = digests(loaded, plan, wanted, driver.root, str(driver.engine.version))
-    found: dict[str, StackDigest] = {}
-    drifted: set[str] = set()
-    if any(scope is not StackScope.CLUSTER for _, scope, _ in wanted):
-        found = records.read(driver.api)
-        there = [stack for stack in wanted if stack[0] in existing]
-        whole = [name for name, scope, _ in there if scope is StackScope.ALL]
-        names = {tenant: name for name, scope, tenant in there if scope is StackScope.TENANT}
-        of = [tenant for tenant in plan.tenants if whole or tenant.name in names]
-        late = drifted_tenants(driver.api, plan.environment, of)
-        drifted |= {whole[0] if whole else names[tenant] for tenant in late}
-        for name, scope, _ in there:
-            shared = scope in {StackScope.ALL, StackScope.PLATFORM}
-            if shared and platform_drifted(driver.api, plan.environment, plan.platform):
-                drifted.add(name)
-    asked = Asked(chosen, run.refresh, run.leavers.by_hand)
-    why = causes(wanted, made, found, existing, drifted, asked)
-    for name, each in why.items():
-        report.plan(name, [str(cause) for cause in each])
-    return Fleet(run, driver, report, loaded, made, existing, drifted, why, is_standard(driver.root))
 
 
 def run_shared(fleet: Fleet, stack: Stack, pause: int) -> Outcome | None:
@@ -303,7 +236,7 @@ def _take_back(fleet: Fleet, report: Report, stack: Stack) -> None:
             f"move {shared}`; nothing was changed"
         )
     found = [each for each in unrecorded(api, shared, tenant) if scope is not StackScope.PLATFORM or not each.tenant]
-    known = {each.name for each in plan.tenants}
+    known = {*plan.names}
     for gone in sorted({each.tenant for each in found if each.tenant} - known):
         if gone not in leavers.by_hand:
             raise Failed(f"given stack {name}, whose tenant {gone} has no file; {in_stages(gone, shared)}")

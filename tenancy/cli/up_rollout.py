@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tenancy.catalog import vocabulary as words
-from tenancy.cli.up_fleet import Fleet, run_tenants
+from tenancy.cli.up_decision import Fleet
+from tenancy.cli.up_fleet import run_tenants
 
 if TYPE_CHECKING:
     from tenancy.live.api import Api
@@ -128,8 +129,10 @@ def _prometheus(fleet: Fleet) -> str:
 
 def inactive_queues(api: Api, environment: str) -> Iterator[str]:
     """ClusterQueues of the environment that Kueue does not serve; without Kueue none."""
+    from tenancy.live.selectors import of_environment
+
     path = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues"
-    for item in api.items(f"{path}?labelSelector={words.ENVIRONMENT}%3D{environment}", absent=True):
+    for item in api.items(f"{path}?labelSelector={of_environment(environment)}", absent=True):
         if item["spec"].get("stopPolicy", "None") != "None":
             continue  # on hold on purpose
         for each in (item.get("status") or {}).get("conditions") or ():

@@ -264,7 +264,7 @@ def remove_former(
         if name in wanted:
             continue
         tenant = name.removeprefix(words.derived_name(plan.environment, ""))
-        if tenant in {found.name for found in plan.tenants}:
+        if tenant in plan.names:
             stack = driver.select(name)
             if driver.resources(stack):
                 raise Failed(

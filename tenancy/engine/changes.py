@@ -130,7 +130,7 @@ def below(resources: Sequence[Mapping[str, Any]], roots: tuple[str, ...]) -> lis
 
 def without_file(outcome: Outcome, plan: Plan) -> list[str]:
     """Tenants of whom a preview would delete something, and whom no file names."""
-    known = {PLATFORM, *(tenant.name for tenant in plan.tenants)}
+    known = {PLATFORM, *plan.names}
     return sorted({c.tenant for c in outcome.changes if c.operation == "delete" and c.tenant not in known})
 
 
@@ -140,8 +140,10 @@ def lost_namespaces(outcome: Outcome, plan: Plan) -> list[str]:
     It happens when a resource's logical name, its stack or the cluster of the context changes, and is never
     intended: a namespace is removed by removing it from the files.
     """
-    kept = {name_of(found) for found in plan.objects() if found["kind"] == "Namespace"}
-    return sorted({c.object for c in outcome.changes if c.operation in {"delete", "replace"} and c.object in kept})
+    gone = {c.object for c in outcome.changes if c.operation in {"delete", "replace"}}
+    gone = {name for name in gone if name.startswith("Namespace ")}
+    # Only where it is needed, because it takes the plans of all tenants.
+    return sorted(gone.intersection(name_of(found) for found in plan.objects())) if gone else []
 
 
 def _document(state: Any) -> Any:

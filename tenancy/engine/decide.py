@@ -91,10 +91,13 @@ def _causes(
         yield Cause.DRIFT
 
 
-def told(environment: str, found: Mapping[str, Sequence[Cause]]) -> list[str]:
-    """What a run will do, in a few lines whatever the number of stacks."""
+def told(environment: str, found: Mapping[str, Sequence[Cause]], asked: int = 0) -> list[str]:
+    """What a run will do, in a few lines whatever the number of stacks. `asked` are the unchanged ones whose drift is
+    not known yet."""
     runs = {name: why for name, why in found.items() if why}
     lines = [f"{environment}: {len(runs)} of {len(found)} stacks to run, {len(found) - len(runs)} unchanged"]
+    if asked:
+        lines[0] += f"; drift of {asked} is asked for meanwhile"
     by_causes: dict[tuple[Cause, ...], list[str]] = {}
     for name, why in runs.items():
         by_causes.setdefault(tuple(why), []).append(name)

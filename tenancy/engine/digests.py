@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import yaml
 
 import tenancy
+from tenancy.catalog.days import today
 from tenancy.planning.model import Plan
 from tenancy.planning.outputs import tenant_outputs
 from tenancy.planning.scope import Stack, StackScope, names_of, select
@@ -49,21 +50,48 @@ class StackDigest:
     """Of the stack's config and of the backend that has its state."""
 
 
-def digests(loaded: Loaded, plan: Plan, stacks: Iterable[Stack], root: Path, engine: str) -> dict[str, StackDigest]:
-    """Digest of each stack, by its name. `engine` is the version of Pulumi's command."""
-    program = of_program(root, engine)
+def digests(
+    loaded: Loaded,
+    plan: Plan,
+    stacks: Iterable[Stack],
+    root: Path,
+    program: str,
+    known: Callable[[Stack], str] = lambda _: "",
+) -> dict[str, StackDigest]:
+    """Digest of each stack, by its name. `program` is that of `of_program`.
+
+    `known` answers the digest of a stack's plan without the plan, or an empty text.
+    """
     backend = os.environ.get("PULUMI_BACKEND_URL", "")
     specs = {spec.tenant: spec for spec in loaded.tenants}
     return {
         stack[0]: StackDigest(
-            _of_plan(loaded.environment, specs, plan, stack), program, of_settings(root, stack[0], backend)
+            known(stack) or _of_plan(loaded.environment, specs, plan, stack),
+            program,
+            of_settings(root, stack[0], backend),
         )
         for stack in stacks
     }
 
 
+def of_inputs(loaded: Loaded, plan: Plan) -> dict[str, str]:
+    """Digest of all that the plan and the outputs of each tenant's stack are made from, by the tenant's name: of one
+    program, equal ones make equal plans. It takes a fortieth of the time of a plan and its digest.
+
+    The day is in it, because a capacity block ends on one.
+    """
+    base = hashlib.sha256(f"{today()} {loaded.environment.model_dump_json()}".encode())
+    found = {}
+    for tenant in loaded.tenants:
+        digest = base.copy()
+        digest.update(f"{tenant.model_dump_json()} {plan.shares.get(tenant.tenant)!r}".encode())
+        found[tenant.tenant] = digest.hexdigest()
+    return found
+
+
 def of_program(root: Path, engine: str) -> str:
-    """Digest of the files and versions that decide what the program makes of a plan."""
+    """Digest of the files and versions that decide what the program makes of a plan. `engine` is the version of
+    Pulumi's command."""
     package = Path(tenancy.__file__).parent
     digest = hashlib.sha256(engine.encode())
     for name in _PACKAGES:

@@ -13,19 +13,20 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.engine.digests import StackDigest
-from tenancy.live.api import APPLY, NOT_FOUND, Api, ApiUnreachable, collection
+from tenancy.live.api import APPLY, NOT_FOUND, Api, ApiUnreachable, Response, collection
 
 KIND = words.PREFIX + "record"
 """Label of the records. They carry none of the environment's: no stack makes them."""
 STACK = "stack"
 _FIELDS = ("plan", "program", "settings")
-_PATH = collection("v1", "ConfigMap", words.PLATFORM_NAMESPACE)
+PATH = collection("v1", "ConfigMap", words.PLATFORM_NAMESPACE)
+"""Of the list that has the records."""
 _MANAGER = "tenancy"
 
 
 def read(api: Api) -> dict[str, StackDigest]:
     """The records of a cluster by the stacks' names; what cannot be read counts as none."""
-    answer = api.request("GET", f"{_PATH}?labelSelector={KIND}%3D{STACK}")
+    answer = api.request("GET", f"{PATH}?labelSelector={KIND}%3D{STACK}")
     found = {}
     for item in answer.body.get("items") or () if answer.ok else ():
         data: Mapping[str, Any] = item.get("data") or {}
@@ -36,22 +37,24 @@ def read(api: Api) -> dict[str, StackDigest]:
 
 def write(api: Api, stack: str, digest: StackDigest) -> None:
     """Record a successful run; ApiUnreachable if it is refused, which costs the next run the time for this stack."""
-    item = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": _name(stack), "namespace": words.PLATFORM_NAMESPACE, "labels": {KIND: STACK}},
-        "data": {STACK: stack, **{field: getattr(digest, field) for field in _FIELDS}},
-    }
-    path = f"{_PATH}/{_name(stack)}?fieldManager={_MANAGER}&force=true"
-    answer = api.request("PATCH", path, item, content_type=APPLY)
+    data = {STACK: stack, **{field: getattr(digest, field) for field in _FIELDS}}
+    answer = put(api, _name(stack), {KIND: STACK}, data)
     if not answer.ok:
         raise ApiUnreachable(f"the record of stack {stack} is not written: {answer.status} {answer.message}")
+
+
+def put(api: Api, name: str, labels: Mapping[str, str], data: Mapping[str, str]) -> Response:
+    """Write a record of that name; the API server's answer."""
+    metadata = {"name": name, "namespace": words.PLATFORM_NAMESPACE, "labels": dict(labels)}
+    item = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(data)}
+    path = f"{PATH}/{name}?fieldManager={_MANAGER}&force=true"
+    return api.request("PATCH", path, item, content_type=APPLY)
 
 
 def forget(api: Api, stack: str) -> None:
     """Remove a stack's record, before it changes; none is fine. ApiUnreachable if it is refused, because an old record
     would hide that the run did not end."""
-    answer = api.request("DELETE", f"{_PATH}/{_name(stack)}")
+    answer = api.request("DELETE", f"{PATH}/{_name(stack)}")
     if not answer.ok and answer.status != NOT_FOUND:
         raise ApiUnreachable(f"the record of stack {stack} is not removed: {answer.status} {answer.message}")
 

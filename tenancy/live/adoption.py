@@ -22,6 +22,7 @@ from tenancy.live import denial
 from tenancy.live.api import Api, Impersonation, Response, collection
 from tenancy.live.copies import ASKS_QUEUE, as_written, has_ended
 from tenancy.live.discovery import ResourceKind, namespaced
+from tenancy.live.selectors import of_environment
 from tenancy.live.undecided import REFUSED_BY, Undecided, undecided
 from tenancy.planning.guards import BACKSTOPS, READINESS_PROBE, guards
 from tenancy.planning.guards.expressions import Guard
@@ -86,7 +87,7 @@ def mode(api: Api, environment: str) -> GuardsMode | None:
     path = collection("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding")
     found = [
         item["spec"].get("validationActions") or []
-        for item in api.items(f"{path}?labelSelector={words.ENVIRONMENT}={environment}")
+        for item in api.items(f"{path}?labelSelector={of_environment(environment)}")
         if item["metadata"]["name"] != READINESS_PROBE
     ]
     if not found:

@@ -7,8 +7,11 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from urllib3 import BaseHTTPResponse, HTTPHeaderDict
 
 TIMEOUT = 10.0
 """Seconds for one request."""
@@ -90,17 +93,45 @@ class Api:
         The body of a watch (`watch=true`) has its events as `items`.
         """
         from urllib3 import HTTPHeaderDict
-        from urllib3.exceptions import HTTPError
 
         sent = HTTPHeaderDict({"Accept": "application/json", "Content-Type": content_type, **(headers or {})})
+        for name, value in identity.headers() if identity else ():
+            sent.add(name, value)
+        answer = self._sent(method, path, sent, None if body is None else json.dumps(body).encode())
+        try:
+            parsed = _decoded(answer.data, lines="watch=true" in path.partition("?")[2] and answer.status == OK)
+        except ValueError:
+            parsed = {"message": answer.data.decode("utf-8", "replace")}
+        return Response(answer.status, parsed if isinstance(parsed, dict) else {"items": parsed}, dict(answer.headers))
+
+    def events(self, path: str) -> Iterator[Mapping[str, Any]]:
+        """The events of a watch as they come, until the server or the caller ends it; ApiUnreachable if the server
+        does not answer or refuses the watch. `path` has the query."""
+        from urllib3 import HTTPHeaderDict
+        from urllib3.exceptions import HTTPError
+
+        answer = self._sent("GET", path, HTTPHeaderDict({"Accept": "application/json"}), streamed=True)
+        try:
+            if answer.status != OK:
+                raise ApiUnreachable(f"GET {path}: {answer.status}")
+            for line in answer:
+                yield json.loads(line)
+        except (HTTPError, ValueError) as error:
+            raise ApiUnreachable(f"GET {path}: the watch ended ({type(error).__name__})") from error
+        finally:
+            # The rest of a watch that the caller leaves is not read: its connection is of no further use.
+            answer.close()
+
+    def _sent(
+        self, method: str, path: str, sent: HTTPHeaderDict, data: bytes | None = None, *, streamed: bool = False
+    ) -> BaseHTTPResponse:
+        from urllib3.exceptions import HTTPError
+
         for setting in self._client.configuration.auth_settings().values():
             if setting["in"] == "header" and setting["value"]:
                 sent[setting["key"]] = setting["value"]
-        for name, value in identity.headers() if identity else ():
-            sent.add(name, value)
-        data = None if body is None else json.dumps(body).encode()
         try:
-            answer = self._client.rest_client.pool_manager.request(
+            return self._client.rest_client.pool_manager.request(
                 method,
                 self.host + path,
                 body=data,
@@ -108,17 +139,13 @@ class Api:
                 timeout=TIMEOUT,
                 retries=False,
                 redirect=False,  # the credential and the identity are for this server
+                preload_content=not streamed,
             )
         except HTTPError as error:
             raise ApiUnreachable(
                 f"the API server at {self.host} does not answer ({type(error).__name__}); "
                 "change: start it (for the lab: `tenancy lab up`) and run this again"
             ) from error
-        try:
-            parsed = _decoded(answer.data, lines="watch=true" in path.partition("?")[2] and answer.status == OK)
-        except ValueError:
-            parsed = {"message": answer.data.decode("utf-8", "replace")}
-        return Response(answer.status, parsed if isinstance(parsed, dict) else {"items": parsed}, dict(answer.headers))
 
     def items(self, path: str, absent: bool = False) -> list[dict[str, Any]]:
         """The objects of a list; Unreachable if the list is refused.
@@ -126,12 +153,17 @@ class Api:
         With `absent` the list of an unknown kind is empty: a chart may install the kind later. For a kind that was just
         installed the server answers 429 for some seconds.
         """
+        return self.listed(path, absent)[0]
+
+    def listed(self, path: str, absent: bool = False) -> tuple[list[dict[str, Any]], str]:
+        """As `items`, with the list's resource version; that is empty for an unknown kind."""
         answer = self._patiently(path)
         if absent and answer.status == NOT_FOUND:
-            return []
+            return [], ""
         if not answer.ok:
             raise ApiUnreachable(f"GET {path}: {answer.status} {answer.message}")
-        return list(answer.body.get("items") or [])
+        metadata = answer.body.get("metadata") or {}
+        return list(answer.body.get("items") or []), str(metadata.get("resourceVersion", ""))
 
     def pages(
         self, path: str, limit: int = 500, *, selector: str = "", absent: bool = False

@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import json
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -82,49 +82,57 @@ class Drift:
         return ", ".join([*map(_spoken, self.changed), *(f"{_spoken(path)} (new)" for path in self.added)])
 
 
-def drift(api: Api, selector: str, items: Iterable[Object], managers: Mapping[str, str] | None = None) -> list[Drift]:
+def drift(
+    api: Api,
+    selector: str,
+    items: Iterable[Object],
+    managers: Mapping[str, str] | None = None,
+    listed: Callable[[str, str], None] = lambda _, __: None,
+) -> list[Drift]:
     """Drift of each of these objects, which are listed by the selector; an object that was never created counts as
     deleted.
 
     `managers` are the engine's field managers by the objects' paths, from its state. Without them a difference may be
     another form of the same value, an object without its labels counts as deleted, and any name with the engine's
     prefix counts as the engine: the result then tells only whether to ask again with them.
+    `listed` gets the path and the resource version of each list.
     """
     planned: dict[tuple[str, str], dict[tuple[str, str], tuple[int, Object]]] = {}
     for place, item in enumerate(items):
         planned.setdefault((item["apiVersion"], item["kind"]), {})[place_of(item)] = place, item
     found: list[tuple[int, Drift]] = []
     lists = _ahead(api, [f"{collection(*kind)}?labelSelector={selector}" for kind in planned])
-    for wanted, lives in zip(planned.values(), lists, strict=True):
+    for (kind, wanted), (lives, version) in zip(planned.items(), lists, strict=True):
+        listed(collection(*kind), version)
         for live in lives:
             if one := wanted.pop(place_of(live), None):
-                found += [(one[0], each) for each in _of_object(api, one[1], live, managers)]
+                found += [(one[0], each) for each in of_object(api, one[1], live, managers)]
         for place, item in wanted.values():
             again = None
             if managers is not None:
                 # An object that another client created again has none of the labels.
                 answer = api.request("GET", path_of(item))
                 again = dict(answer.body) if answer.ok else None
-            gone = [Drift(item, None)] if again is None else _of_object(api, item, again, managers)
+            gone = [Drift(item, None)] if again is None else of_object(api, item, again, managers)
             found += [(place, each) for each in gone]
     return [each for _, each in sorted(found, key=lambda one: one[0])]
 
 
-def _ahead(api: Api, paths: Sequence[str]) -> Iterator[list[Object]]:
-    """The objects of each list. The API server answers the next ones while the caller is at the one before; the lists
-    of a large fleet are not all held at once."""
-    asked: deque[Future[list[Object]]] = deque()
+def _ahead(api: Api, paths: Sequence[str]) -> Iterator[tuple[list[Object], str]]:
+    """The objects of each list, and its resource version. The API server answers the next ones while the caller is at
+    the one before; the lists of a large fleet are not all held at once."""
+    asked: deque[Future[tuple[list[Object], str]]] = deque()
     with ThreadPoolExecutor(AHEAD) as pool:
         for path in paths:
-            asked.append(pool.submit(api.items, path, absent=True))
+            asked.append(pool.submit(api.listed, path, absent=True))
             if len(asked) > AHEAD:
                 yield asked.popleft().result()
         for last in asked:
             yield last.result()
 
 
-def _of_object(api: Api, item: Object, live: Object, managers: Mapping[str, str] | None) -> list[Drift]:
-    """The object's drift; empty if it is as the engine wrote it."""
+def of_object(api: Api, item: Object, live: Object, managers: Mapping[str, str] | None = None) -> list[Drift]:
+    """The object's drift; empty if it is as the engine wrote it. `managers` are as for `drift`."""
     manager = managers.get(path_of(item)) if managers is not None else None
     ours, theirs = _owned(live, manager, ours=True), _owned(live, manager, ours=False)
     written = item

@@ -16,8 +16,9 @@ from tenancy.live.api import Api, ApiUnreachable, collection
 from tenancy.live.drift import by_others, missing
 from tenancy.live.guards import PreconditionFailed
 from tenancy.live.preflight import environment_of
+from tenancy.live.selectors import of_all_tenants, of_environment
 from tenancy.planning.model import Plan, PlatformPlan, TenantPlan
-from tenancy.planning.scope import objects_of, selector_of
+from tenancy.planning.scope import objects_of
 from tenancy.rules.found import name_of
 
 BY_COMMAND = "GPU_TENANCY_UP"
@@ -36,7 +37,7 @@ def check_plain(
 ) -> list[str]:
     """Warnings; PreconditionFailed for what only `tenancy up` does. A preview warns of drift, an update is refused."""
     problems = list(_removals(api, plan, tenants))
-    selector = selector_of(plan, tenants[0].name if platform is None and tenants else None)
+    selector = of_environment(plan.environment, tenants[0].name if platform is None and tenants else None)
     drifted = list(_drifted(api, plan, selector, objects_of(platform, tenants)))
     told = [*quota_notes(api, tenants), *_missing(api, plan, selector, tenants)]
     if preview:
@@ -56,7 +57,7 @@ def _removals(api: Api, plan: Plan, tenants: Sequence[TenantPlan]) -> Iterator[s
         return
     held = {
         item["metadata"]["labels"][words.TENANT]
-        for item in api.items(f"/api/v1/namespaces?labelSelector={words.ENVIRONMENT}={plan.environment},{words.TENANT}")
+        for item in api.items(f"/api/v1/namespaces?labelSelector={of_all_tenants(plan.environment)}")
         if (item["metadata"].get("annotations") or {}).get(words.LEAVING) != words.LEFT
     }
     for name in sorted(going & held):
@@ -98,7 +99,7 @@ def check_cluster(plan: Plan) -> list[str]:
         live = {
             (item["metadata"]["namespace"], item["metadata"]["name"]): item["spec"].get("hard") or {}
             for item in api.items(
-                f"{collection('v1', 'ResourceQuota')}?labelSelector={words.ENVIRONMENT}={plan.environment}"
+                f"{collection('v1', 'ResourceQuota')}?labelSelector={of_environment(plan.environment)}"
             )
         }
     except ApiUnreachable as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
@@ -111,9 +112,15 @@ def _unsaid(
     removing: Collection[str],
 ) -> Iterator[str]:
     """ns-07: namespaces of the environment that the plan lacks, and whose tenant's file never said `leaving`."""
-    known = {tenant.name: tenant for tenant in plan.tenants}
-    planned = {space.name for tenant in plan.tenants for space in tenant.namespaces}
+    known = set(plan.names)
+    planned = {space.name for tenant in tenants for space in tenant.namespaces}
     mine = {tenant.name for tenant in tenants}
+
+    @cache
+    def of_all() -> set[str]:
+        """Needs the plans of all tenants: only for a namespace that is not in those of the stack's own."""
+        return {space.name for tenant in plan.tenants for space in tenant.namespaces}
+
     lost: dict[str, list[str]] = {}
     for item in namespaces:
         metadata = item["metadata"]
@@ -124,8 +131,10 @@ def _unsaid(
         if platform is None and tenant not in mine:
             continue  # another stack's
         left = (metadata.get("annotations") or {}).get(words.LEAVING) == words.LEFT
-        by_file = tenant in known and not known[tenant].namespaces
-        if not (left or by_file or "deletionTimestamp" in metadata or {tenant, name} & {*removing}):
+        if left or "deletionTimestamp" in metadata or {tenant, name} & {*removing}:
+            continue
+        by_file = tenant in known and not plan.tenant(tenant).namespaces
+        if not (by_file or name in of_all()):
             lost.setdefault(tenant, []).append(name)
     for tenant, names in sorted(lost.items()):
         rule = f"rule ns-07: {RULES['ns-07'].title}"

@@ -1,4 +1,4 @@
-"""Label selectors of tenants' objects, as a request has them."""
+"""Label selectors of an environment's objects, quoted for a URL."""
 
 from __future__ import annotations
 
@@ -12,6 +12,30 @@ FEW = 5
 same however many tenants there are. For more, one list takes less time than their number of requests."""
 
 
+def of_environment(environment: str, tenant: str | None = None) -> str:
+    """Selector of the environment's objects, or of those of one of its tenants."""
+    return _quoted(f"{words.ENVIRONMENT}={environment}{f',{words.TENANT}={tenant}' if tenant else ''}")
+
+
+def of_platform(environment: str) -> str:
+    """Selector of the environment's objects that are no tenant's."""
+    return _quoted(f"{words.ENVIRONMENT}={environment},!{words.TENANT}")
+
+
 def of_tenants(environment: str, tenants: Iterable[str]) -> str:
-    """Selector of all objects of these tenants of the environment, quoted for a URL."""
-    return quote(f"{words.ENVIRONMENT}={environment},{words.TENANT} in ({','.join(tenants)})", safe="")
+    """Selector of all objects of these tenants of the environment."""
+    return _quoted(f"{words.ENVIRONMENT}={environment},{words.TENANT} in ({','.join(tenants)})")
+
+
+def of_all_tenants(environment: str) -> str:
+    """Selector of the objects of every tenant of the environment."""
+    return _quoted(f"{words.ENVIRONMENT}={environment},{words.TENANT}")
+
+
+def of_none() -> str:
+    """Selector that no object has: the answer is the list's resource version alone."""
+    return _quoted(f"{words.ENVIRONMENT}=")
+
+
+def _quoted(selector: str) -> str:
+    return quote(selector, safe="")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from urllib.parse import quote
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
@@ -15,6 +14,7 @@ from tenancy.live.api import NOT_FOUND, Api
 from tenancy.live.discovery import listed
 from tenancy.live.drift import is_the_engines
 from tenancy.live.removal import ACCESS_BINDINGS, RemovalTimeout, access_bindings_blocked, take_out
+from tenancy.live.selectors import of_environment
 from tenancy.rules.found import name_of
 
 _ACCESS = frozenset(kind for _, kind in ACCESS_BINDINGS)
@@ -51,8 +51,7 @@ def unrecorded(api: Api, environment: str, tenant: str | None) -> list[Unrecorde
     """All objects with the labels of the environment, or of one of its tenants, that the engine wrote, but not
     namespaces that it left (`leaving`). To be asked only if their stack has no resources. A kind whose list is refused
     is skipped."""
-    of_tenant = f",{words.TENANT}={tenant}" if tenant else ""
-    selector = quote(f"{words.ENVIRONMENT}={environment}{of_tenant}", safe="")
+    selector = of_environment(environment, tenant)
     return [found for found in _labelled(api, selector) if is_the_engines(found.item) and not _has_left(found.item)]
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import digest
@@ -26,8 +27,9 @@ from tenancy.planning.kubernetes.service_accounts import default_account, servic
 from tenancy.planning.kubernetes.storage import storage_classes
 from tenancy.planning.kubernetes.virtual_clusters import virtual_cluster
 from tenancy.planning.leaving import only_reading, standing
-from tenancy.planning.model import Admission, NamespacePlan, Plan, PlatformPlan, TenantPlan
+from tenancy.planning.model import Admission, NamespacePlan, Plan, PlatformPlan, TenantPlan, TenantPlans
 from tenancy.planning.observability.metrics import exporter_values, metrics_objects, metrics_prerequisites
+from tenancy.planning.queueing.model import LocalQueue
 from tenancy.planning.queueing.queues import local_queues, platform_queues, tenant_queues
 from tenancy.planning.queueing.quota_shares import QuotaCalculator, shares
 from tenancy.planning.services import metrics_charts, operator_values, queue_chart, services_plan
@@ -47,8 +49,9 @@ def plan(environment: EnvironmentInput, tenants: TenantsInput | None = None) -> 
     return make_plan(*specs(environment, tenants))
 
 
-def make_plan(environment: Environment, tenants: Sequence[Tenant]) -> Plan:
-    """The plan of an environment, whatever the order of its tenants.
+def make_plan(environment: Environment, tenants: Sequence[Tenant], *, at_once: bool = True) -> Plan:
+    """The plan of an environment, whatever the order of its tenants. Without `at_once` a tenant's part is made when it
+    is first asked for.
 
     Raises SpecError with every rule that they break together.
     """
@@ -59,11 +62,22 @@ def make_plan(environment: Environment, tenants: Sequence[Tenant]) -> Plan:
     found, calculator = (
         (shares(environment, ordered), QuotaCalculator(environment)) if environment.queued else ({}, None)
     )
-    made = {tenant.tenant: _tenant(environment, tenant) for tenant in ordered}
-    if calculator:
-        for tenant in ordered:
-            cohort, queues = tenant_queues(environment, tenant, found[tenant.tenant], calculator)
-            made[tenant.tenant] = replace(made[tenant.tenant], cohort=cohort, cluster_queues=queues)
+
+    def made(tenant: Tenant) -> TenantPlan:
+        if calculator is None:
+            return _tenant(environment, tenant)
+        cohort, queues = tenant_queues(environment, tenant, found[tenant.tenant], calculator)
+        return replace(_tenant(environment, tenant), cohort=cohort, cluster_queues=queues)
+
+    by_its_name = {tenant.tenant: tenant for tenant in ordered}
+
+    def queues(name: str) -> Iterator[LocalQueue]:
+        if tenant := by_its_name.get(name):
+            for namespace in tenant.namespaces:
+                yield from local_queues(environment, tenant, namespace)
+
+    makers = {tenant.tenant: partial(TenantPlan, tenant.tenant, (), tenant.adopt) for tenant in by_name}
+    plans = TenantPlans({**makers, **{tenant.tenant: partial(made, tenant) for tenant in ordered}}, queues)
     return Plan(
         environment=environment.environment,
         context=environment.cluster.context,
@@ -76,9 +90,10 @@ def make_plan(environment: Environment, tenants: Sequence[Tenant]) -> Plan:
             exporters={**operator_values(environment, ordered), **exporter_values(environment)},
             data=data_plan(environment, ordered),
         ),
-        tenants=tuple(made.get(t.tenant) or TenantPlan(t.tenant, (), t.adopt) for t in by_name),
+        tenants=tuple(plans) if at_once else plans,
         cluster=cluster_plan(environment),
         account=account_plan(environment),
+        shares=found,
     )
 
 

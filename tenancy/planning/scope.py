@@ -56,8 +56,8 @@ def stacks(plan: Plan, layout: Layout) -> Iterator[Stack]:
         yield plan.environment, StackScope.ALL, None
         return
     yield plan.environment, StackScope.PLATFORM, None
-    for tenant in plan.tenants:
-        yield words.derived_name(plan.environment, tenant.name), StackScope.TENANT, tenant.name
+    for name in plan.names:
+        yield words.derived_name(plan.environment, name), StackScope.TENANT, name
 
 
 def in_order(wanted: Sequence[Stack], standing: bool) -> list[Stack]:
@@ -87,12 +87,7 @@ def select(plan: Plan, scope: StackScope, tenant: str | None) -> tuple[PlatformP
         return None, ()
     if scope is StackScope.TENANT:
         return None, (plan.tenant(tenant or ""),)
-    return plan.platform, plan.tenants if scope is StackScope.ALL else ()
-
-
-def selector_of(plan: Plan, tenant: str | None) -> str:
-    """Label selector of all objects that a stack makes on the cluster, and of few others."""
-    return f"{words.ENVIRONMENT}={plan.environment}{f',{words.TENANT}={tenant}' if tenant else ''}"
+    return plan.platform, tuple(plan.tenants) if scope is StackScope.ALL else ()
 
 
 def objects_of(platform: PlatformPlan | None, tenants: Sequence[TenantPlan]) -> list[Object]:

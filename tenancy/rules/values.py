@@ -213,13 +213,13 @@ def too_wide_together(cidrs: Sequence[str]) -> tuple[int, str] | None:
 
 def _merged(networks: Any) -> list[Any]:
     """Ranges of one family, each address once."""
-    return [*ipaddress.collapse_addresses(networks)]
+    return [*ipaddress.collapse_addresses(networks)] if len(networks) > 1 else [*networks]
 
 
 def whole_private(cidrs: Collection[str]) -> str | None:
     """net-05: a private range that is allowed as a whole."""
     networks = [ipaddress.ip_network(cidr) for cidr in cidrs if not unsafe_range(cidr)]
-    for own in _PRIVATE:
+    for own in _PRIVATE if networks else ():
         if any(own.subnet_of(one) for one in _merged([one for one in networks if one.version == own.version])):
             return f"all of {own}, which may hold nodes and pods"
     return None

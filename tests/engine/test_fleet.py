@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 from engine_project import NEW_TENANT, Done, Project
@@ -69,6 +70,31 @@ def test_objects_deleted_and_changed_by_hand_run_their_stack_and_are_as_before(p
         api.request("DELETE", path)
     assert ran(up(project)) == {"local--credit": ["drift on the cluster"]}
     assert project.exists(path)
+
+
+def up_as_many(project: Project) -> Done:
+    """A run that treats the three tenants as it treats more than a hundred."""
+    many = "from tenancy.live import fleet_drift; fleet_drift.ALWAYS_LISTED = 0; from tenancy.cli import main; main()"
+    return project.run(sys.executable, "-c", many, "up", "local", "--format", "json")
+
+
+def test_of_many_tenants_a_run_finds_what_changed_in_files_and_on_the_cluster_since_the_last_one(
+    project: Project,
+) -> None:
+    assert ran(up_as_many(project)) == {}, "all objects are compared"
+    again = up_as_many(project)
+    assert ran(again) == {}
+    assert "0 of 4 stacks to run, 4 unchanged; drift of 3 is asked for meanwhile" in again.text
+    space = next(key[1] for key in project.objects() if key[0] == "networkpolicies" and key[1].startswith("credit"))
+    path = DENY.replace("/credit/", f"/{space}/")
+    with project.api() as api:
+        api.request("DELETE", path)
+    project.write("tenants/risk.yaml", NEW_TENANT.format(name="risk"))
+    done = up_as_many(project)
+    assert ran(done) == {"local--risk": ["changed files"], "local--credit": ["drift on the cluster"]}
+    assert "drift of 2 is asked for meanwhile" in done.text
+    assert project.exists(path)
+    assert ran(up_as_many(project)) == {}
 
 
 @pytest.mark.exhaustive

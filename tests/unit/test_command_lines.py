@@ -217,7 +217,7 @@ def test_what_onboarding_shows_of_an_update_is_what_the_files_make() -> None:
     local = load(ROOT / "stacks" / "local")
     plan = make_plan(local.environment, [*local.tenants, Tenant.model_validate(yaml.safe_load(written))])
     made = {tenant.name: [*tenant.objects()] for tenant in plan.tenants}
-    assert f"local: {len(made)} tenants, {sum(1 for _ in plan.objects())} objects" in page
+    assert f"local: {len(made)} tenants\n" in page
     per_stack = ", ".join(f"{name} +{len(made[name])}" for name in ("fraud", "performance", "research", "scoring"))
     assert f"platform +{sum(1 for _ in plan.platform.objects())}, {per_stack}; 0 unchanged" in page
     kinds = sorted(Counter(item["kind"] for item in made["scoring"]).items())

@@ -115,6 +115,17 @@ def test_many_tenants_are_read_by_lists(plan: Plan) -> None:
     assert api.read > len(others(plan, 10))
 
 
+@pytest.mark.parametrize("platform", [True, False])
+def test_a_namespace_that_another_tenants_plan_has_is_not_lost(plan: Plan, platform: bool) -> None:
+    there = made(plan)
+    moved = next(item for item in there if item["metadata"]["name"] == "fraud--train" and item["kind"] == "Namespace")
+    moved["metadata"]["labels"][words.TENANT] = "research"
+    check(Cluster(there), plan, plan.platform if platform else None, () if platform else [plan.tenant("research")])
+    moved["metadata"]["name"] = "fraud--other"
+    with pytest.raises(PreconditionFailed, match="fraud--other"):
+        check(Cluster(there), plan, plan.platform if platform else None, () if platform else [plan.tenant("research")])
+
+
 @pytest.mark.parametrize("kind", ["Namespace", "ClusterQueue"])
 def test_an_object_of_another_owner_is_refused_by_name(plan: Plan, kind: str) -> None:
     tenant = plan.tenant("research")

@@ -21,11 +21,11 @@ from tenancy.cli import main
 from tenancy.engine import records, workers
 from tenancy.engine.command import OwnGroupCommand
 from tenancy.engine.decide import SHOWN, Asked, Cause, causes, is_as_planned, needs_preview, told
-from tenancy.engine.digests import StackDigest, digests, has_program_config, is_standard, of_settings
+from tenancy.engine.digests import StackDigest, digests, has_program_config, is_standard, of_program, of_settings
 from tenancy.engine.layout import Move, moves
 from tenancy.engine.workers import RunResult, Throttle, default_workers, is_busy, run_all
 from tenancy.live.api import ApiUnreachable, Response
-from tenancy.live.fleet_drift import BATCH, drifted_tenants
+from tenancy.live.fleet_drift import BATCH, compared
 from tenancy.planning import make_plan
 from tenancy.planning.scope import StackScope, in_shard, stacks
 from tenancy.schema.environment import Layout
@@ -183,7 +183,7 @@ def bank() -> Loaded:
 
 def made_of(loaded: Loaded) -> dict[str, StackDigest]:
     plan = make_plan(loaded.environment, loaded.tenants)
-    return digests(loaded, plan, stacks(plan, Layout.PER_TENANT), ROOT, "3.272.0")
+    return digests(loaded, plan, stacks(plan, Layout.PER_TENANT), ROOT, of_program(ROOT, "3.272.0"))
 
 
 def test_the_same_files_have_the_same_digests_and_no_two_stacks_one_plan(bank: Loaded) -> None:
@@ -283,16 +283,18 @@ def test_records_that_may_not_be_read_count_as_none_and_one_that_stays_ends_the_
 def test_drift_of_a_fleet_is_one_list_for_each_kind_and_batch_of_tenants(bank: Loaded) -> None:
     plan = make_plan(bank.environment, bank.tenants)
     one = plan.tenant("fraud")
-    tenants = [replace(one, name=f"t{number}") for number in range(2 * BATCH + 1)]
+    many = replace(plan, tenants=tuple(replace(one, name=f"t{number}") for number in range(2 * BATCH + 1)))
     asked: list[str] = []
 
-    def items(path: str, absent: bool) -> list[Any]:
+    def listed(path: str, absent: bool) -> tuple[list[Any], str]:
         assert absent
         asked.append(path)
-        return []
+        return [], "7"
 
-    api: Any = SimpleNamespace(items=items)
-    assert drifted_tenants(api, "bank", tenants) == {"fraud"}, "by the label of what is missing"
+    api: Any = SimpleNamespace(listed=listed)
+    found = compared(api, many, many.names)
+    assert found.tenants == {"fraud"}, "by the label of what is missing"
+    assert {*found.versions.values()} == {7}
     kinds = {item["kind"] for item in one.objects()}
     assert len(asked) == 3 * len(kinds)
     assert every(re.search(r"labelSelector=[\w.%-]+$", path) for path in asked), "quoted"

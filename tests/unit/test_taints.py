@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,8 @@ Facts = dict[str, Any]
 
 def facts(environment: Environment, tenants: Sequence[Tenant]) -> Facts:
     """The whole plan, the lab's nodes and every tenant's samples. Lists are values; what has a name is found by it."""
-    plan = make_plan(environment, tenants)
+    # What tenants have in the queues is in the queues themselves.
+    plan = replace(make_plan(environment, tenants), shares={})
     samples = {
         f"{tenant.namespace_name(part)}/{flavor}": sample("pod", environment, tenant, part, {flavor: 1})
         for tenant in tenants

@@ -1,0 +1,65 @@
+"""What the last check of a whole fleet found as planned, as one record on the cluster: the next run asks what changed
+since, and plans and compares only that.
+
+It is beside the records of the stacks, where tenants have no access, and like them it only saves work: a lost one costs
+the time of a whole check. One of another day or another program counts as lost.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tenancy.catalog.days import today
+from tenancy.engine.records import KIND, PATH, put
+from tenancy.live.api import Api
+
+NAME = "checked"
+SHORT = 32
+"""Hexadecimal digits of a digest that are kept: a ConfigMap has room for 10,000 stacks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """Stacks without drift, and what their plans were made from."""
+
+    versions: Mapping[str, int] = field(default_factory=dict)
+    """By a list's path: the resource version at which the stacks had no drift."""
+    stacks: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """By a stack's name: the beginnings of the digests of what its plan is made from, and of its plan."""
+
+    def is_made_from(self, stack: str, inputs: str, plan: str) -> bool:
+        """Whether these inputs made the stack's plan, all by their digests."""
+        return self.stacks.get(stack) == (inputs[:SHORT], plan[:SHORT])
+
+    def is_as_planned(self, stack: str, plan: str) -> bool:
+        """Whether the stack had no drift from the plan of that digest."""
+        return stack in self.stacks and self.stacks[stack][1] == plan[:SHORT]
+
+
+def read(api: Api, program: str) -> Checked:
+    """The record of a cluster; an empty one if it cannot be read, or is of another day or program."""
+    answer = api.request("GET", f"{PATH}/{NAME}")
+    data: Mapping[str, Any] = answer.body.get("data") or {} if answer.ok else {}
+    try:
+        if (data["day"], data["program"]) != (today().isoformat(), program):
+            return Checked()
+        versions = {str(path): int(version) for path, version in json.loads(data["versions"]).items()}
+        stacks = {str(name): (str(one), str(two)) for name, (one, two) in json.loads(data["stacks"]).items()}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return Checked()
+    return Checked(versions, stacks)
+
+
+def write(api: Api, program: str, made: Checked) -> None:
+    """Keep it for the next run, which without it checks everything: a refusal costs no more than that."""
+    stacks = {name: [inputs[:SHORT], plan[:SHORT]] for name, (inputs, plan) in made.stacks.items()}
+    data = {
+        "day": today().isoformat(),
+        "program": program,
+        "versions": json.dumps(made.versions, separators=(",", ":")),
+        "stacks": json.dumps(stacks, separators=(",", ":")),
+    }
+    put(api, NAME, {KIND: NAME}, data)

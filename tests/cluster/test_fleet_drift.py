@@ -1,0 +1,150 @@
+"""Drift of a fleet by what changed since the last check, on a real API server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenancy.catalog import vocabulary as words
+from tenancy.lab import control_plane
+from tenancy.live.api import APPLY, MERGE, Api, collection, path_of
+from tenancy.live.fleet_drift import FleetDrift, compared, followed
+from tenancy.planning import make_plan
+from tenancy.planning.model import Plan, TenantPlan, TenantPlans
+from tenancy.validation import load
+from tenancy.validation.validator import vouch_for
+
+ROOT = Path(__file__).parents[2]
+LOCAL = ROOT / "stacks" / "local"
+MANAGER = "pulumi-kubernetes-1a2b3c4d"
+QUOTA = "/api/v1/namespaces/fraud--train/resourcequotas/tenant"
+OTHERS = "another-client"
+
+
+class Counting(Api):
+    """Counts the objects that lists answer."""
+
+    read = 0
+
+    def listed(self, path: str, absent: bool = False) -> tuple[list[dict[str, Any]], str]:
+        items, version = super().listed(path, absent)
+        self.read += len(items)
+        return items, version
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    loaded = load(LOCAL)
+    # Kueue's kinds need its webhooks; what is tested here is the same for every kind.
+    queues = loaded.environment.queues.model_copy(update={"scheduler": "none"})
+    environment = loaded.environment.model_copy(update={"queues": queues})
+    vouch_for(environment, loaded.tenants)
+    return make_plan(environment, loaded.tenants, at_once=False)
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Counting]:
+    home = tmp_path_factory.mktemp("fleet-drift") / "lab"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GPU_TENANCY_LAB", str(home))
+        try:
+            control_plane.up(root=ROOT, nodes=[])
+            yield Counting(words.LAB_CONTEXT, str(home / "kubeconfig"))
+        finally:
+            control_plane.down(root=ROOT)
+
+
+def write(api: Api, item: Mapping[str, Any], manager: str = MANAGER) -> None:
+    answer = api.request("PATCH", f"{path_of(item)}?fieldManager={manager}&force=true", item, content_type=APPLY)
+    assert answer.ok, answer.message
+
+
+@pytest.fixture
+def since(api: Counting, plan: Plan) -> FleetDrift:
+    """All objects are as planned, and compared as a whole."""
+    api.request("DELETE", QUOTA)
+    for name in plan.names:
+        for item in plan.tenant(name).objects():
+            write(api, item)
+    found = compared(api, plan, plan.names)
+    assert found.tenants == set()
+    assert min(found.versions.values()) > 0
+    return found
+
+
+def test_without_a_change_no_object_is_read(api: Counting, plan: Plan, since: FleetDrift) -> None:
+    api.read = 0
+    found = followed(api, plan, plan.names, since.versions)
+    assert found.tenants == set()
+    assert api.read == 0
+    assert found.versions.keys() == since.versions.keys()
+    assert min(found.versions.values()) >= max(since.versions.values()), "the next run asks from here"
+
+
+CHANGES = {
+    "changed": ("PATCH", QUOTA, {"spec": {"hard": {"pods": "9999"}}}),
+    "annotated": ("PATCH", QUOTA, {"metadata": {"annotations": {f"{words.PREFIX}note": "x"}}}),
+    "deleted": ("DELETE", QUOTA, None),
+    "without the environment": ("PATCH", QUOTA, {"metadata": {"labels": {words.ENVIRONMENT: None}}}),
+    "of another tenant": ("PATCH", QUOTA, {"metadata": {"labels": {words.TENANT: "research"}}}),
+    "of no tenant": ("PATCH", QUOTA, {"metadata": {"labels": {words.TENANT: None}}}),
+}
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_an_object_that_another_client_changed_is_found(
+    api: Counting, plan: Plan, since: FleetDrift, case: str
+) -> None:
+    method, path, body = CHANGES[case]
+    assert api.request(method, f"{path}?fieldManager={OTHERS}", body, content_type=MERGE).ok
+    api.read = 0
+    assert followed(api, plan, plan.names, since.versions).tenants == {"fraud"}
+    assert api.read == 0
+    assert compared(api, plan, plan.names).tenants == {"fraud"}, "as by all objects"
+
+
+def test_a_status_an_annotation_of_another_tool_and_an_object_that_no_plan_has_are_no_drift(
+    api: Counting, plan: Plan, since: FleetDrift
+) -> None:
+    status = {"status": {"used": {"pods": "3"}}}
+    assert api.request("PATCH", f"{QUOTA}/status?fieldManager={OTHERS}", status, content_type=MERGE).ok
+    note = {"metadata": {"annotations": {"tool.example/note": "x"}}}
+    assert api.request("PATCH", f"{QUOTA}?fieldManager={OTHERS}", note, content_type=MERGE).ok
+    quota = next(item for item in plan.tenant("fraud").objects() if path_of(item) == QUOTA)
+    more = {**quota, "metadata": {**quota["metadata"], "name": "more"}}
+    write(api, more, OTHERS)
+    assert followed(api, plan, plan.names, since.versions).tenants == set()
+    assert api.request("DELETE", path_of(more)).ok
+    assert followed(api, plan, plan.names, since.versions).tenants == set()
+
+
+def test_a_list_whose_changes_are_not_known_any_more_is_compared_as_a_whole(
+    api: Counting, plan: Plan, since: FleetDrift
+) -> None:
+    assert api.request("DELETE", QUOTA).ok
+    path, api.read = collection("v1", "ResourceQuota"), 0
+    found = followed(api, plan, plan.names, {**since.versions, path: 1})
+    assert found.tenants == {"fraud"}
+    planned = [item for tenant in plan.tenants for item in tenant.objects() if item["kind"] == "ResourceQuota"]
+    assert api.read == len(planned) - 1, "and no other"
+    assert found.versions[path] > 1
+
+
+def test_what_changed_of_a_tenant_that_is_not_asked_about_is_not_answered(
+    api: Counting, plan: Plan, since: FleetDrift
+) -> None:
+    assert api.request("DELETE", QUOTA).ok
+    others, made = [name for name in plan.names if name != "fraud"], list[str]()
+
+    def make(name: str) -> TenantPlan:
+        made.append(name)
+        return plan.tenant(name)
+
+    counted = replace(plan, tenants=TenantPlans({name: partial(make, name) for name in plan.names}, lambda _: ()))
+    assert followed(api, counted, others, since.versions).tenants == set()
+    assert made == ["fraud"], "that it is no other tenant's takes no other plan"
