@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import datetime as dt
 import functools
@@ -96,6 +97,8 @@ def load_or_exit(
     # What a command reads and plans stays in use until the command ends, so frequent collections find no garbage and
     # would take as long as the planning itself.
     gc.set_threshold(500_000, 50, 1000)
+    # The last collection would find none either.
+    atexit.register(gc.freeze)
     try:
         loaded = read(environment)
         return on_lab(loaded) if lab else loaded

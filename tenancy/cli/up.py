@@ -106,6 +106,7 @@ def command(
     changed (exit code 1). With `--format json` progress is printed to stderr, and one record per stack to stdout. Exit
     code 1 also if a stack failed; the message lists them, and running the command again goes on.
     """
+    from tenancy.cli.read_beside import reading
     from tenancy.clock.controller import ClockRefused
     from tenancy.clock.ending import end_reservations
     from tenancy.engine.decide import told as decisions
@@ -121,7 +122,7 @@ def command(
     failed: list[str] = []
     if only_preview and skip_preview:
         fail("given --preview and --skip-preview; rule: one of them; change: leave one out", BAD_INPUT)
-    loaded = load_or_exit(environment, form, lab)
+    loaded = load_or_exit(environment, form, lab, reading(environment))
     tell(told(loaded))
     report = Report(form)
     plan = make_plan(loaded.environment, loaded.tenants, at_once=False)

@@ -404,6 +404,15 @@ class Driver:
         self.say(f"{stack.name}: settled {len(pending)} operations that an engine left unfinished")
 
 
+def import_clients() -> None:
+    """Import what most runs need of the SDKs of engine and cluster: about a second of work, for while the command waits
+    for something else."""
+    import kubernetes.config  # noqa: F401
+    import pulumi.automation  # noqa: F401
+
+    import tenancy.engine.tenant_program  # noqa: F401
+
+
 def _backend() -> str:
     return os.environ.get("PULUMI_BACKEND_URL", "")
 

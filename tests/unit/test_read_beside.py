@@ -1,0 +1,66 @@
+"""The files of a large environment, read in a process beside the one that imports clients."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.generate import generate
+from tenancy.cli import read_beside
+from tenancy.cli.read_beside import MANY, reading
+from tenancy.engine import driver
+from tenancy.planning import make_plan
+from tenancy.validation import SpecError, load
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere files are read in the same process")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return generate(tmp_path_factory.mktemp("large") / "bench", MANY + 1)
+
+
+@pytest.fixture(autouse=True)
+def no_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "import_clients", lambda: None)
+
+
+def test_what_is_read_beside_is_what_load_reads_and_is_not_judged_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = reading(str(folder))
+    with monkeypatch.context() as patch:
+        patch.setattr(read_beside, "load", lambda name: pytest.fail(f"{name} was read twice"))
+        patch.setattr("tenancy.validation.validator.validate", lambda *_: pytest.fail("judged twice"))
+        found = read(str(folder))
+        assert len(make_plan(found.environment, found.tenants).tenants) == MANY + 1
+    assert found == load(folder)
+
+
+def test_a_mistake_is_told_as_without_the_other_process(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = generate(tmp_path / "bench", MANY + 1)
+    file = folder / "tenants" / "team-0007.yaml"
+    file.write_text(file.read_text("utf-8").replace("tier: batch", "tier: bathc"), "utf-8")
+    with pytest.raises(SpecError) as here:
+        load(folder)
+    with pytest.raises(SpecError) as beside:
+        reading(str(folder))(str(folder))
+    assert beside.value.problems == here.value.problems
+    assert beside.value.problems
+    assert capfd.readouterr().err == "", "the other process says nothing"
+
+
+def test_files_are_read_here_if_the_other_process_ends(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(read_beside, "load", lambda _: os.kill(os.getpid(), signal.SIGKILL))
+        read = reading(str(folder))
+    assert read(str(folder)) == load(folder)
+
+
+def test_a_small_environment_and_one_that_does_not_exist_are_left_to_load() -> None:
+    assert reading(str(Path(__file__).parents[2] / "stacks" / "bank")) is load
+    assert reading("no-such-environment") is load
