@@ -21,9 +21,9 @@ def deployer_problems(api: Api, plan: Plan, platform: PlatformPlan | None) -> It
     """Why the guards would refuse changes of tenants' namespaces by the deploying identity (rbac-07)."""
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     answer = api.request("POST", WHOAMI, review)
-    who = (answer.body.get("status") or {}).get("userInfo") or {}
     if not answer.ok:
         return  # an authenticator in front of the API server may hide it: the guards answer later
+    who = (answer.body.get("status") or {}).get("userInfo") or {}
     user, groups = str(who.get("username", "")), [str(group) for group in who.get("groups") or ()]
     expected = plan.admission.group
     if expected not in groups:

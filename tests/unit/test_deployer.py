@@ -103,8 +103,9 @@ def test_who_is_outside_of_the_group_is_told_without_a_dry_run(plan: Plan, group
     assert not server.probed
 
 
-def test_where_the_review_is_hidden_nothing_is_claimed(plan: Plan) -> None:
+@pytest.mark.parametrize("answer", [Response(404, {}), Response(401, {"kind": "Status", "status": "Failure"})])
+def test_where_the_review_is_hidden_nothing_is_claimed(plan: Plan, answer: Response) -> None:
     server = Server(digest=digest_of(plan), dry_run=GUARD)
-    server.answers["POST", WHOAMI] = Response(404, {})
+    server.answers["POST", WHOAMI] = answer
     assert list(deployer_problems(server, plan, plan.platform)) == []
     assert not server.probed
