@@ -219,7 +219,7 @@ def _merged(networks: Any) -> list[Any]:
 def whole_private(cidrs: Collection[str]) -> str | None:
     """net-05: a private range that is allowed as a whole."""
     networks = [ipaddress.ip_network(cidr) for cidr in cidrs if not unsafe_range(cidr)]
-    for own in _PRIVATE if networks else ():
+    for own in _PRIVATE:
         if any(own.subnet_of(one) for one in _merged([one for one in networks if one.version == own.version])):
             return f"all of {own}, which may hold nodes and pods"
     return None
