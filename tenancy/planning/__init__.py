@@ -11,6 +11,7 @@ from tenancy.kube.objects import digest
 from tenancy.planning.aws.cluster import account_plan, cluster_plan
 from tenancy.planning.aws.shared_aws import data_plan
 from tenancy.planning.aws.tenants_own import tenant_aws_plan
+from tenancy.planning.common.charts import HelmChart
 from tenancy.planning.common.devices import device_classes
 from tenancy.planning.common.labels import manifest, platform_labels
 from tenancy.planning.common.priorities import priority_classes
@@ -59,6 +60,7 @@ def make_plan(environment: Environment, tenants: Sequence[Tenant], *, at_once: b
     require_valid(environment, tenants)
     by_name = sorted(tenants, key=lambda tenant: tenant.tenant)
     ordered = standing(by_name)
+    chart = queue_chart(environment, ordered)
     found, calculator = (
         (shares(environment, ordered), QuotaCalculator(environment)) if environment.queued else ({}, None)
     )
@@ -82,12 +84,12 @@ def make_plan(environment: Environment, tenants: Sequence[Tenant], *, at_once: b
         environment=environment.environment,
         context=environment.cluster.context,
         platform=replace(
-            _platform(environment, ordered),
+            _platform(environment, ordered, chart),
             queueing=platform_queues(environment, ordered, found, calculator) if calculator else None,
             metrics_prerequisites=metrics_prerequisites(environment),
             metrics_charts=metrics_charts(environment),
             metrics=metrics_objects(environment, ordered),
-            exporters={**operator_values(environment, ordered), **exporter_values(environment)},
+            exporters={**operator_values(environment, chart), **exporter_values(environment)},
             data=data_plan(environment, ordered),
         ),
         tenants=tuple(plans) if at_once else plans,
@@ -107,7 +109,7 @@ def _admission(environment: Environment) -> Admission:
     )
 
 
-def _platform(environment: Environment, tenants: Sequence[Tenant]) -> PlatformPlan:
+def _platform(environment: Environment, tenants: Sequence[Tenant], chart: HelmChart | None) -> PlatformPlan:
     guards = guard_objects(environment)
     labels = {**platform_labels(environment), **pod_security(environment.cluster.kubernetes)}
     return PlatformPlan(
@@ -122,7 +124,7 @@ def _platform(environment: Environment, tenants: Sequence[Tenant]) -> PlatformPl
         storage_classes=storage_classes(environment),
         flow_control=flow_objects(environment),
         pod_settings=(*pod_defaults(environment), *runtime_classes(environment)),
-        queue_chart=queue_chart(environment, tenants),
+        queue_chart=chart,
         cluster_policies=platform_network_policies(environment),
         services=services_plan(environment, tenants),
     )

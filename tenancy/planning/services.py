@@ -83,11 +83,14 @@ def queue_chart(environment: Environment, tenants: Sequence[Tenant] = ()) -> Hel
     return mirrored(environment, _kueue(environment, tenants)) if environment.queued else None
 
 
-def operator_values(environment: Environment, tenants: Sequence[Tenant] = ()) -> dict[str, dict[str, Any]]:
-    """Values of the charts that define the plan's kinds, by the chart's name, where the platform installs none."""
+def operator_values(environment: Environment, queues: HelmChart | None) -> dict[str, dict[str, Any]]:
+    """Values of the charts that define the plan's kinds, by the chart's name, where the platform installs none.
+
+    `queues` is that of `queue_chart`.
+    """
     if environment.aws.enabled:
         return {}
-    wanted = [queue_chart(environment, tenants)]
+    wanted = [queues]
     if environment.cluster.cni is Cni.CILIUM:
         # On any node: those of the platform's own services are made together with the cluster.
         wireguard = environment.cluster.encryption is Encryption.WIREGUARD

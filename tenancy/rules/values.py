@@ -10,11 +10,14 @@ import datetime as dt
 import ipaddress
 import re
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from tenancy.catalog import days
 from tenancy.catalog import vocabulary as words
 
+# Of a thousand tenants' files the same few ranges are asked about again and again.
+_network = lru_cache(maxsize=10_000)(ipaddress.ip_network)
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 _QUALIFIED_NAME = re.compile(
@@ -148,7 +151,7 @@ def moving_image(name: str, *, tags: bool = True) -> str | None:
 def unsafe_range(cidr: str) -> str | None:
     """net-05: a range that is too wide or covers link-local, loopback or instance-metadata addresses."""
     try:
-        network = ipaddress.ip_network(cidr)
+        network = _network(cidr)
     except ValueError as error:
         return f"{cidr!r}, no address range ({error})"
     if "/" not in cidr or cidr.rpartition("/")[2] != str(network.prefixlen):
@@ -197,7 +200,7 @@ def too_wide_together(cidrs: Sequence[str]) -> tuple[int, str] | None:
 
     Each range counts once, also if it is named again; a range that is unsafe by itself is reported by itself.
     """
-    safe = [(i, ipaddress.ip_network(cidr)) for i, cidr in enumerate(cidrs) if not unsafe_range(cidr)]
+    safe = [(i, _network(cidr)) for i, cidr in enumerate(cidrs) if not unsafe_range(cidr)]
     for version, widest in _WIDEST.items():
         own = [(i, network) for i, network in safe if network.version == version]
 
@@ -218,7 +221,7 @@ def _merged(networks: Any) -> list[Any]:
 
 def whole_private(cidrs: Collection[str]) -> str | None:
     """net-05: a private range that is allowed as a whole."""
-    networks = [ipaddress.ip_network(cidr) for cidr in cidrs if not unsafe_range(cidr)]
+    networks = [_network(cidr) for cidr in cidrs if not unsafe_range(cidr)]
     for own in _PRIVATE:
         if any(own.subnet_of(one) for one in _merged([one for one in networks if one.version == own.version])):
             return f"all of {own}, which may hold nodes and pods"
@@ -227,9 +230,9 @@ def whole_private(cidrs: Collection[str]) -> str | None:
 
 def inside(cidr: str, ranges: Collection[str], whose: str = "nodes and pods") -> str | None:
     """net-05: a range that contains addresses of the cluster."""
-    network = ipaddress.ip_network(cidr, strict=False)
+    network = _network(cidr, strict=False)
     for text in ranges:
-        own = ipaddress.ip_network(text, strict=False)
+        own = _network(text, strict=False)
         if own.version == network.version and own.overlaps(network):
             return f"{cidr!r}, which overlaps {text}, where {whose} are"
     return None
@@ -241,9 +244,9 @@ def holds_pods(cidr: str, ranges: Collection[str], *, made: bool) -> str | None:
     Endpoints have addresses of the cluster's ranges. In a VPC that is made here they share subnets with pods, so only
     single addresses can be named.
     """
-    network = ipaddress.ip_network(cidr)
+    network = _network(cidr)
     for text in ranges:
-        own = ipaddress.ip_network(text, strict=False)
+        own = _network(text, strict=False)
         if own.version != network.version or not own.overlaps(network):
             continue
         if network.prefixlen <= own.prefixlen or (made and network.num_addresses > 1):
@@ -253,7 +256,7 @@ def holds_pods(cidr: str, ranges: Collection[str], *, made: bool) -> str | None:
 
 def is_service_cidr(cidr: str) -> bool:
     """Whether EKS accepts a range for services (EKS API reference, KubernetesNetworkConfigRequest)."""
-    network = ipaddress.ip_network(cidr, strict=False)
+    network = _network(cidr, strict=False)
     return 12 <= network.prefixlen <= 24 and any(
         isinstance(network, ipaddress.IPv4Network) and network.subnet_of(block) for block in _SERVICES_WITHIN
     )
@@ -261,14 +264,14 @@ def is_service_cidr(cidr: str) -> bool:
 
 def is_private(cidr: str) -> bool:
     """Whether a range contains private addresses, as those of a cluster are."""
-    network = ipaddress.ip_network(cidr, strict=False)
+    network = _network(cidr, strict=False)
     return any(own.version == network.version and own.overlaps(network) for own in _PRIVATE)
 
 
 def wide_range(cidr: str) -> str | None:
     """eks-01: a range that is too wide, or invalid."""
     try:
-        network = ipaddress.ip_network(cidr, strict=False)
+        network = _network(cidr, strict=False)
     except ValueError as error:
         return f"{cidr!r}, no address range ({error})"
     if network.prefixlen < _WIDEST[network.version]:
@@ -292,7 +295,7 @@ MOST_PUBLIC = 40
 
 def never_public(cidr: str) -> str | None:
     """eks-01: an IPv4 range that EKS refuses when it makes a cluster, after network, key and roles are made."""
-    network = ipaddress.ip_network(cidr, strict=False)
+    network = _network(cidr, strict=False)
     if network.version == 6:
         return None
     for own in _NEVER_PUBLIC:

@@ -50,8 +50,10 @@ class Access(StrEnum):
 
     def wider(self, other: Access) -> bool:
         """Whether this access allows more than the other one."""
-        order = list(Access)
-        return order.index(self) > order.index(other)
+        return _WIDTH[self] > _WIDTH[other]
+
+
+_WIDTH = {access: place for place, access in enumerate(Access)}
 
 
 class KeyPer(StrEnum):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from decimal import Decimal
 from itertools import combinations
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ from tenancy.validation.calendar import calendar
 from tenancy.validation.found import ENVIRONMENT, Found
 from tenancy.validation.references import references
 from tenancy.validation.shares import guarantees, offers_of, shares
-from tenancy.validation.stored import KUEUE_SIZES, kueue_need, store_budget, stored_bytes
+from tenancy.validation.stored import KUEUE_SIZES, ObjectQuotas, store_budget
 from tenancy.validation.virtual_clusters import virtual
 
 
@@ -74,13 +75,14 @@ def crossfile(environment: Environment, tenants: Sequence[Tenant], unread: Colle
     yield from _open_repositories(environment, tenants)
     yield from _ambiguous(environment, tenants)
     offers = offers_of(environment)
+    of_tiers = {name: tier.quota.effective() for name, tier in environment.tiers.items()}
     for index, tenant in enumerate(tenants):
         for mistake in (
             *references(environment, tenant),
             *shares(environment, offers, tenant),
             *_isolated(environment, tenant),
             *virtual(environment, tenant),
-            *_queued(environment, tenant),
+            *_queued(environment, of_tiers, tenant),
         ):
             yield index, mistake
     yield from guarantees(offers, tenants)
@@ -177,8 +179,12 @@ def some(names: Sequence[str], most: int = 5) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def _queued(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
-    """Mistakes of a tenant's shares and queues."""
+_Limits = Mapping[str, Decimal]
+"""What `Quota.effective` answers."""
+
+
+def _queued(environment: Environment, of_tiers: Mapping[str, _Limits], tenant: Tenant) -> Iterator[Mistake]:
+    """Mistakes of a tenant's shares and queues. `of_tiers` are the quotas of the tiers."""
     firm = [tier for tier in sorted(tenant.tiers) if tier in environment.tiers and not environment.tiers[tier].borrows]
     for flavor, share in tenant.gpus.items():
         if share.sharing is not SharingPreset.STRICT and not environment.queued:
@@ -198,9 +204,10 @@ def _queued(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
         given = f"{len(spanned)} pools x {resources} resources = {len(spanned) * resources} amounts of {MOST_AMOUNTS}"
         yield broken(("gpus",), "queue-01", given, "open fewer pools to the tenant, or give it fewer flavors")
     for i, namespace in enumerate(tenant.namespaces):
-        tier = environment.tiers.get(tenant.tier_of(namespace))
-        if tier:
-            yield from _default_containers(tenant, i, tier)
+        name = tenant.tier_of(namespace)
+        if tier := environment.tiers.get(name):
+            quota = tier.allows(namespace.quota).effective() if namespace.quota else of_tiers[name]
+            yield from _default_containers(tenant, i, tier, quota)
 
 
 MOST_FLAVORS = 64
@@ -254,7 +261,8 @@ def _organisation(environment: Environment) -> Iterator[Found]:
 def _remembered(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Found]:
     """Object quotas that together exceed the API server's store or Kueue's memory."""
     times, budget, most = environment.cluster.object_overcommit, store_budget(), KUEUE_SIZES[-1]
-    stored = {index: stored_bytes(environment, tenant) for index, tenant in enumerate(tenants)}
+    quotas = ObjectQuotas(environment)
+    stored = {index: quotas.stored_bytes(tenant) for index, tenant in enumerate(tenants)}
     for index, each in stored.items():
         if each > budget:
             given = f"{tenants[index].tenant}, which may store {_mebibytes(each)} of {_mebibytes(budget)}"
@@ -268,12 +276,12 @@ def _remembered(environment: Environment, tenants: Sequence[Tenant]) -> Iterator
         )
         yield ENVIRONMENT, broken(where, "quota-06", given)
     for index, tenant in enumerate(tenants):
-        if (need := kueue_need(environment, [tenant])) > most:
+        if (need := quotas.kueue_need([tenant])) > most:
             given = f"{tenant.tenant}, for whose work Kueue may need {_mebibytes(need)} of {_mebibytes(most)}"
             change = "lower jobs, pods or ended-pods of its namespaces, or split it into two tenants"
             yield index, broken(("namespaces",), "queue-03", given, change)
             return
-    if (need := kueue_need(environment, tenants)) > most:
+    if (need := quotas.kueue_need(tenants)) > most:
         given = (
             f"work of {len(tenants)} tenants, for which Kueue may need {_mebibytes(need)} of {_mebibytes(most)}; "
             f"object-overcommit is {times}"
@@ -285,10 +293,9 @@ def _mebibytes(number: int) -> str:
     return f"{-(-number // quantities.MIB):,} MiB"
 
 
-def _default_containers(tenant: Tenant, number: int, tier: Tier) -> Iterator[Mistake]:
+def _default_containers(tenant: Tenant, number: int, tier: Tier, quota: _Limits) -> Iterator[Mistake]:
     """A quota without room for one default container per guaranteed GPU."""
     namespace = tenant.namespaces[number]
-    quota = tier.allows(namespace.quota).effective()
     gpus = sum(tenant.held_in(namespace).values())
     if number == 0:
         gpus += sum(map(tenant.most_more, tenant.gpus))

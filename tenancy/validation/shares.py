@@ -39,6 +39,7 @@ def _pools(offers: Offers, flavor: str, tenant: str, tiers: frozenset[str]) -> f
 
 def shares(environment: Environment, offers: Offers, tenant: Tenant) -> Iterator[Mistake]:
     """Mistakes in a tenant's shares, against the pools that admit it."""
+    guaranteed = [tenant.held_in(namespace) for namespace in tenant.namespaces]
     for flavor in tenant.gpus:
         if flavor not in offers:
             yield undeclared(("gpus", flavor), "flavor", flavor, environment.flavors)
@@ -48,7 +49,7 @@ def shares(environment: Environment, offers: Offers, tenant: Tenant) -> Iterator
             yield broken(("gpus", flavor), "pool-01", f"{flavor}, which no pool yields to {tenant.tenant}")
         else:
             for i, namespace in enumerate(tenant.namespaces):
-                tier, held = tenant.tier_of(namespace), tenant.held_in(namespace)[flavor]
+                tier, held = tenant.tier_of(namespace), guaranteed[i][flavor]
                 # An undeclared tier is reported by itself.
                 if held and tier in environment.tiers and not _pools(offers, flavor, tenant.tenant, frozenset({tier})):
                     written = flavor in namespace.gpus

@@ -4,7 +4,7 @@ whole objects. Computed with the largest objects that the guards admit (avail-05
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from tenancy.catalog import sizes
@@ -109,29 +109,53 @@ def _counts_objects(key: str) -> bool:
     return key.startswith("count/") or key in {"replicationcontrollers", "resourcequotas"}
 
 
-def _quotas(environment: Environment, tenant: Tenant) -> list[tuple[Tier, Quota]]:
-    """Quota of each namespace; an undeclared tier is reported by itself."""
-    return [
-        (tier, tier.allows(part.quota))
-        for part in tenant.namespaces
-        if (tier := environment.tiers.get(tenant.tier_of(part)))
-    ]
+class ObjectQuotas:
+    """Object quotas of an environment's tenants. Those of a tier are counted once for all namespaces that have them."""
 
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+        self._of_tier: dict[str, Mapping[str, int]] = {}
 
-def objects(environment: Environment, tenant: Tenant) -> int:
-    """Maximum number of objects that a tenant may store."""
-    return sum(sum(_all_counts(environment, quota).values()) for _, quota in _quotas(environment, tenant))
+    def _counts(self, tenant: Tenant) -> Iterator[tuple[Tier, Mapping[str, int]]]:
+        """Tier and object quotas of each namespace; an undeclared tier is reported by itself."""
+        for part in tenant.namespaces:
+            name = tenant.tier_of(part)
+            if not (tier := self._environment.tiers.get(name)):
+                continue
+            if part.quota:
+                yield tier, _all_counts(self._environment, tier.allows(part.quota))
+                continue
+            if name not in self._of_tier:
+                self._of_tier[name] = _all_counts(self._environment, tier.quota)
+            yield tier, self._of_tier[name]
 
+    def objects(self, tenant: Tenant) -> int:
+        """Maximum number of objects that a tenant may store."""
+        return sum(sum(counts.values()) for _, counts in self._counts(tenant))
 
-def stored_bytes(environment: Environment, tenant: Tenant) -> int:
-    """Maximum that a tenant may store, in bytes of etcd's database without former revisions."""
-    others = dict.fromkeys(framework_counts(environment), JSON_GROWTH * STORED_BYTES) | {WORKLOADS: WORKLOAD_BYTES}
-    total = 0
-    for tier, quota in _quotas(environment, tenant):
-        data = sizes.LARGE_DATA if tier.large_config else sizes.DATA
-        largest = others | dict.fromkeys(_CONFIGS, data + sizes.METADATA)
-        total += sum(most * largest.get(key, STORED_BYTES) for key, most in _all_counts(environment, quota).items())
-    return total
+    def stored_bytes(self, tenant: Tenant) -> int:
+        """Maximum that a tenant may store, in bytes of etcd's database without former revisions."""
+        others = dict.fromkeys(framework_counts(self._environment), JSON_GROWTH * STORED_BYTES)
+        others[WORKLOADS] = WORKLOAD_BYTES
+        total = 0
+        for tier, counts in self._counts(tenant):
+            data = sizes.LARGE_DATA if tier.large_config else sizes.DATA
+            largest = others | dict.fromkeys(_CONFIGS, data + sizes.METADATA)
+            total += sum(most * largest.get(key, STORED_BYTES) for key, most in counts.items())
+        return total
+
+    def cached_bytes(self, tenant: Tenant) -> int:
+        """Maximum of Kueue's live heap for a tenant's jobs, pods and workloads, in bytes."""
+        if not self._environment.queued:
+            return 0
+        cached = (JOBS, PODS, WORKLOADS, *framework_counts(self._environment))
+        return sum(counts[key] for _, counts in self._counts(tenant) for key in cached) * CACHED_BYTES
+
+    def kueue_need(self, tenants: Sequence[Tenant]) -> int:
+        """Memory that Kueue needs, before it is rounded up to one of the sizes, in bytes."""
+        each = [self.cached_bytes(tenant) for tenant in tenants]
+        live = max([*each, sum(each) // self._environment.cluster.object_overcommit, 0])
+        return KUEUE_BASE + GO_GROWTH * live
 
 
 def store_budget() -> int:
@@ -139,24 +163,8 @@ def store_budget() -> int:
     return int(STORE_BYTES * SHARE)
 
 
-def cached_bytes(environment: Environment, tenant: Tenant) -> int:
-    """Maximum of Kueue's live heap for a tenant's jobs, pods and workloads, in bytes."""
-    if not environment.queued:
-        return 0
-    cached = (JOBS, PODS, WORKLOADS, *framework_counts(environment))
-    counts = [_all_counts(environment, quota) for _, quota in _quotas(environment, tenant)]
-    return sum(of[key] for of in counts for key in cached) * CACHED_BYTES
-
-
 def kueue_memory(environment: Environment, tenants: Sequence[Tenant]) -> int:
     """Memory limit of Kueue, in bytes: for all tenants together, divided by object-overcommit; at least enough for the
     largest tenant alone, and at most what a node has."""
-    need = kueue_need(environment, tenants)
+    need = ObjectQuotas(environment).kueue_need(tenants)
     return next((size for size in KUEUE_SIZES if size >= need), KUEUE_SIZES[-1])
-
-
-def kueue_need(environment: Environment, tenants: Sequence[Tenant]) -> int:
-    """Memory that Kueue needs, before it is rounded up to one of the sizes, in bytes."""
-    each = [cached_bytes(environment, tenant) for tenant in tenants]
-    live = max([*each, sum(each) // environment.cluster.object_overcommit, 0])
-    return KUEUE_BASE + GO_GROWTH * live

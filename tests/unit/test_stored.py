@@ -50,7 +50,7 @@ def test_every_line_of_a_quota_that_counts_objects_is_in_the_budget(plan: Plan, 
                 if key.startswith("count/") or key in {"configmaps", "secrets", "services", "persistentvolumeclaims"}
             }
             alone = tenant.model_copy(update={"namespaces": (part,)})
-            assert stored.objects(loaded.environment, alone) == sum(objects.values()), part.name
+            assert stored.ObjectQuotas(loaded.environment).objects(alone) == sum(objects.values()), part.name
 
 
 def test_ended_pods_are_counted(plan: Plan, spec: SpecFolder) -> None:
@@ -111,7 +111,7 @@ def test_the_page_states_the_rates_of_rewrites_that_the_other_half_of_the_store_
 
 
 def test_kueues_memory_takes_all_work_that_quotas_allow(plan: Plan, loaded: Loaded) -> None:
-    live = sum(stored.cached_bytes(loaded.environment, tenant) for tenant in loaded.tenants)
+    live = sum(map(stored.ObjectQuotas(loaded.environment).cached_bytes, loaded.tenants))
     assert memory(plan) >= stored.KUEUE_BASE + stored.GO_GROWTH * live
 
 
@@ -124,15 +124,16 @@ def test_more_jobs_are_more_memory(plan: Plan, spec: SpecFolder) -> None:
 def test_an_overcommitment_never_takes_what_the_largest_tenant_needs(spec: SpecFolder) -> None:
     overcommitted(spec, 1000)
     loaded = spec.load()
-    most = max(stored.cached_bytes(loaded.environment, tenant) for tenant in loaded.tenants)
-    needed = stored.kueue_need(loaded.environment, loaded.tenants)
+    quotas = stored.ObjectQuotas(loaded.environment)
+    most = max(map(quotas.cached_bytes, loaded.tenants))
+    needed = quotas.kueue_need(loaded.tenants)
     assert needed == stored.KUEUE_BASE + stored.GO_GROWTH * most
 
 
 def test_without_a_queue_nothing_is_cached(loaded: Loaded) -> None:
     queues = loaded.environment.queues.model_copy(update={"scheduler": "none"})
     environment = loaded.environment.model_copy(update={"queues": queues})
-    assert stored.cached_bytes(environment, loaded.tenants[0]) == 0
+    assert stored.ObjectQuotas(environment).cached_bytes(loaded.tenants[0]) == 0
 
 
 def test_the_memory_is_the_charts_only_way_to_bound_kueue() -> None:

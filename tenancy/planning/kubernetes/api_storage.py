@@ -38,12 +38,10 @@ class ApiStorage:
 
 def api_storage(environment: Environment, tenants: Sequence[Tenant]) -> ApiStorage:
     """Max bytes that the tenants' objects may take in etcd and in the caches of their readers."""
+    quotas = stored.ObjectQuotas(environment)
     each = tuple(
         TenantApiStorage(
-            tenant.tenant,
-            stored.objects(environment, tenant),
-            stored.stored_bytes(environment, tenant),
-            stored.cached_bytes(environment, tenant),
+            tenant.tenant, quotas.objects(tenant), quotas.stored_bytes(tenant), quotas.cached_bytes(tenant)
         )
         for tenant in tenants
     )

@@ -83,11 +83,15 @@ def shares(environment: Environment, tenants: Sequence[Tenant], more: More | Non
     """
     found = {tenant.tenant: QueueShare({tier: {} for tier in sorted(tenant.tiers)}) for tenant in tenants}
     always_on, most = supply(environment, always_on=True), supply(environment, always_on=False)
+    held = {
+        tenant.tenant: [(tenant.tier_of(each), tenant.held_in(each)) for each in tenant.namespaces]
+        for tenant in tenants
+    }
     for flavor in environment.flavors:
         claims: dict[tuple[str, str], int] = Counter()
         for tenant in tenants:
-            for namespace in tenant.namespaces if flavor in tenant.gpus else ():
-                claims[tenant.tenant, tenant.tier_of(namespace)] += tenant.held_in(namespace)[flavor]
+            for tier, counts in held[tenant.tenant] if flavor in tenant.gpus else ():
+                claims[tenant.tenant, tier] += counts[flavor]
         ordered = sorted(claims.items(), key=lambda claim: (-claim[1], claim[0]))
         extra = {
             (tenant.tenant, tenant.tier_of(tenant.namespaces[0])): count
