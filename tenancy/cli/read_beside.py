@@ -1,31 +1,46 @@
 """Reads the files of a large environment in a process of its own, while this one imports the clients of engine and
-cluster: a second core does half of the work before the first request."""
+cluster, and asks them what does not depend on the tenants."""
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import multiprocessing
 import signal
 import sys
 from collections.abc import Callable
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tenancy.validation import Loaded, SpecError, load
-from tenancy.validation.loader import TENANTS_FOLDER, find_folder, handed_over
+from tenancy.catalog import vocabulary as words
+from tenancy.validation import Environment, Loaded, SpecError, load
+from tenancy.validation.loader import ENVIRONMENT_FILE, TENANTS_FOLDER, find_folder, handed_over, read
+
+if TYPE_CHECKING:
+    from tenancy.engine.early import Early
 
 MANY = 100
 """Tenants' files from which on it pays: to start the process and to hand over what it read takes 0.2 s."""
 
 
-def reading(environment: str) -> Callable[[str], Loaded]:
-    """A function that answers as `load` does; for a large environment the reading has begun when this returns.
+class Reading(NamedTuple):
+    """An environment that is being read."""
+
+    load: Callable[[str], Loaded]
+    """Answers as `load` does."""
+    early: Early | None = None
+    """What engine and cluster are asked meanwhile; None for a small environment."""
+
+
+def reading(environment: str, *, lab: bool) -> Reading:
+    """Begin to read an environment, if it is large, in another process. `lab` says that it runs on the lab.
 
     Whatever goes wrong in the other process, this one reads the files again, and has the messages.
     """
     if sys.platform != "linux" or not _is_large(environment):
-        return load
+        return Reading(load)
     from tenancy.engine.driver import import_clients
+    from tenancy.engine.early import ask_early
 
     fork = multiprocessing.get_context("fork")
     answer, sending = fork.Pipe(duplex=False)
@@ -34,16 +49,20 @@ def reading(environment: str) -> Callable[[str], Loaded]:
     sending.close()
     import_clients()
 
-    def read(name: str) -> Loaded:
+    def loaded(name: str) -> Loaded:
         try:
-            loaded: Loaded = answer.recv()
+            found: Loaded = answer.recv()
         except EOFError:
             return load(name)
         finally:
             process.join()
-        return handed_over(loaded)
+        return handed_over(found)
 
-    return read
+    try:
+        name, context = answer.recv()
+    except EOFError:
+        return Reading(load)
+    return Reading(loaded, ask_early(find_folder(environment), name, words.LAB_CONTEXT if lab else context))
 
 
 def _is_large(environment: str) -> bool:
@@ -56,5 +75,8 @@ def _is_large(environment: str) -> bool:
 def _send(sending: Connection[Any, Any], environment: str) -> None:
     # Ctrl-C is for the command, which ends this process with itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.disable()  # what is read stays in use, and the process ends with it
     with contextlib.suppress(SpecError):
+        spec = read(find_folder(environment) / ENVIRONMENT_FILE, Environment)
+        sending.send((spec.environment, spec.cluster.context))
         sending.send(load(environment))

@@ -122,13 +122,15 @@ def command(
     failed: list[str] = []
     if only_preview and skip_preview:
         fail("given --preview and --skip-preview; rule: one of them; change: leave one out", BAD_INPUT)
-    loaded = load_or_exit(environment, form, lab, reading(environment))
+    begun = reading(environment, lab=lab)
+    loaded = load_or_exit(environment, form, lab, begun.load)
     tell(told(loaded))
     report = Report(form)
     plan = make_plan(loaded.environment, loaded.tenants, at_once=False)
     run = RunSettings(plan, RemovableTenants.of(loaded, unnamed, timeout), only_preview, refresh, skip_preview)
     try:
-        driver = Driver.of(loaded, report.say, run.leavers.by_hand)
+        command = begun.early.command.result if begun.early else None
+        driver = Driver.of(loaded, report.say, run.leavers.by_hand, command)
         report.say(f"{plan.environment}: {len(plan.tenants)} tenants")
         wanted = list(stacks(plan, loaded.environment.stacks))
         if unknown := set(chosen) - {name for name, *_ in wanted}:
@@ -153,7 +155,8 @@ def command(
             here = here[1:]
         if not standing and others:
             expect_cluster(driver, plan, only_preview)
-        fleet = decided(run, driver, report, loaded, here, chosen)
+        # Before a cluster was made, nothing on it was worth asking.
+        fleet = decided(run, driver, report, loaded, here, chosen, begun.early if standing else None)
         for text in decisions(plan.environment, fleet.causes, len(fleet.later.stacks)):
             report.say(text)
         expect_former(fleet)

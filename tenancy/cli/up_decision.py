@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tenancy.engine.decide import Cause
     from tenancy.engine.digests import StackDigest
     from tenancy.engine.driver import Driver
+    from tenancy.engine.early import Early
     from tenancy.live.fleet_drift import FleetDrift
     from tenancy.planning.scope import Stack
     from tenancy.validation import Loaded
@@ -64,15 +65,23 @@ class Fleet:
 
 
 def decided(
-    run: RunSettings, driver: Driver, report: Report, loaded: Loaded, stacks: Sequence[Stack], chosen: Sequence[str]
+    run: RunSettings,
+    driver: Driver,
+    report: Report,
+    loaded: Loaded,
+    stacks: Sequence[Stack],
+    chosen: Sequence[str],
+    early: Early | None = None,
 ) -> Fleet:
     """Which of the stacks need a run, by the records and objects on the cluster; without a cluster, all of them.
 
-    Drift of tenants that had none in the last run, and have no other cause to run, is told by `also_drifted`.
+    Drift of tenants that had none in the last run, and have no other cause to run, is told by `also_drifted`. `early`
+    is what was asked for while the files were read.
     """
     from tenancy.engine import checked, records
     from tenancy.engine.decide import Asked, causes
     from tenancy.engine.digests import digests, is_standard, of_inputs, of_program
+    from tenancy.live.background import in_background
     from tenancy.live.fleet_drift import ALWAYS_LISTED, FleetDrift, compared, followed, platform_drifted
     from tenancy.planning.scope import StackScope
 
@@ -81,8 +90,11 @@ def decided(
     existing = driver.stacks(plan.environment)
     program = of_program(driver.root, str(driver.engine.version))
     on_cluster = any(scope is not StackScope.CLUSTER for _, scope, _ in wanted)
-    found = records.read(driver.api) if on_cluster else {}
-    former = checked.read(driver.api, program) if on_cluster else checked.Checked()
+    found: Mapping[str, StackDigest] = {}
+    former = checked.Checked()
+    if on_cluster:
+        found = early.records.result() if early else records.read(driver.api)
+        former = (early.checked.result() if early else checked.read(driver.api)).of_program(program)
     inputs = of_inputs(loaded, plan)
 
     def known(stack: Stack) -> str:
@@ -97,7 +109,7 @@ def decided(
     names = {tenant: name for name, _, tenant in there if tenant}
     first = len(names) > ALWAYS_LISTED and not former.versions
     # If all have to be compared, the API server answers while the digests are made.
-    early = _in_background(compared, driver.api, plan, [*names]) if first else None
+    whole_answer = in_background(compared, driver.api, plan, [*names]) if first else None
     made = digests(loaded, plan, wanted, driver.root, program, known)
     drifted = {name for name in (*whole, *shared) if platform_drifted(driver.api, plan.environment, plan.platform)}
     decide = partial(causes, wanted, made, found, existing, asked=Asked(chosen, run.refresh, run.leavers.by_hand))
@@ -105,9 +117,10 @@ def decided(
     before = [t for t, name in names.items() if name in idle and former.is_as_planned(name, made[name].plan)]
     if len(before) <= ALWAYS_LISTED:
         before = []
-    answer = _in_background(followed, driver.api, plan, before, former.versions) if before else None
+    news = early.changes if early else None
+    answer = in_background(followed, driver.api, plan, before, former.versions, news) if before else None
     rest = plan.names if whole else [*names.keys() - {*before}]
-    late = early.result() if early else compared(driver.api, plan, rest) if rest else FleetDrift()
+    late = whole_answer.result() if whole_answer else compared(driver.api, plan, rest) if rest else FleetDrift()
     drifted |= {whole[0] if whole else names[tenant] for tenant in late.tenants}
 
     def keep(later: FleetDrift) -> None:
@@ -115,20 +128,13 @@ def decided(
             return  # of a few tenants alone there is nothing to save
         clean = {name: tenant for tenant, name in names.items() if tenant not in late.tenants | later.tenants}
         made_from = {name: (inputs[tenant], made[name].plan) for name, tenant in clean.items()}
-        checked.write(driver.api, program, checked.Checked(late.older(later), made_from))
+        checked.write(driver.api, checked.Checked(late.older(later), made_from, program))
 
     why = decide(drifted=drifted)
     for name, each in why.items():
         report.plan(name, [str(cause) for cause in each])
     later = Later(answer, {tenant: names[tenant] for tenant in before}, keep)
     return Fleet(run, driver, report, loaded, made, existing, drifted, why, is_standard(driver.root), later)
-
-
-def _in_background(ask: Callable[..., FleetDrift], *arguments: object) -> Future[FleetDrift]:
-    pool = ThreadPoolExecutor(1)
-    answer = pool.submit(ask, *arguments)
-    pool.shutdown(wait=False)
-    return answer
 
 
 def also_drifted(fleet: Fleet) -> Fleet:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from tenancy.catalog.days import today
 from tenancy.engine.records import KIND, PATH, put
-from tenancy.live.api import Api
+from tenancy.live.api import Api, ApiUnreachable
 
 NAME = "checked"
 SHORT = 32
@@ -29,6 +30,12 @@ class Checked:
     """By a list's path: the resource version at which the stacks had no drift."""
     stacks: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """By a stack's name: the beginnings of the digests of what its plan is made from, and of its plan."""
+    program: str = ""
+    """Digest of the program that made the plans."""
+
+    def of_program(self, program: str) -> Checked:
+        """The record if it is of that program, else an empty one."""
+        return self if self.program == program else Checked()
 
     def is_made_from(self, stack: str, inputs: str, plan: str) -> bool:
         """Whether these inputs made the stack's plan, all by their digests."""
@@ -39,27 +46,29 @@ class Checked:
         return stack in self.stacks and self.stacks[stack][1] == plan[:SHORT]
 
 
-def read(api: Api, program: str) -> Checked:
-    """The record of a cluster; an empty one if it cannot be read, or is of another day or program."""
+def read(api: Api) -> Checked:
+    """The record of a cluster; an empty one if it cannot be read, or is of another day."""
     answer = api.request("GET", f"{PATH}/{NAME}")
     data: Mapping[str, Any] = answer.body.get("data") or {} if answer.ok else {}
     try:
-        if (data["day"], data["program"]) != (today().isoformat(), program):
+        if data["day"] != today().isoformat():
             return Checked()
+        program = str(data["program"])
         versions = {str(path): int(version) for path, version in json.loads(data["versions"]).items()}
         stacks = {str(name): (str(one), str(two)) for name, (one, two) in json.loads(data["stacks"]).items()}
     except (KeyError, TypeError, ValueError, AttributeError):
         return Checked()
-    return Checked(versions, stacks)
+    return Checked(versions, stacks, program)
 
 
-def write(api: Api, program: str, made: Checked) -> None:
-    """Keep it for the next run, which without it checks everything: a refusal costs no more than that."""
+def write(api: Api, made: Checked) -> None:
+    """Keep it for the next run, which without it checks everything: a refusal, or no answer, costs no more."""
     stacks = {name: [inputs[:SHORT], plan[:SHORT]] for name, (inputs, plan) in made.stacks.items()}
     data = {
         "day": today().isoformat(),
-        "program": program,
+        "program": made.program,
         "versions": json.dumps(made.versions, separators=(",", ":")),
         "stacks": json.dumps(stacks, separators=(",", ":")),
     }
-    put(api, NAME, {KIND: NAME}, data)
+    with suppress(ApiUnreachable):
+        put(api, NAME, {KIND: NAME}, data)

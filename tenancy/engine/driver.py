@@ -76,15 +76,24 @@ class Driver:
         return Api(self.context)
 
     @classmethod
-    def of(cls, loaded: Loaded, say: Callable[[str], None], removing: Collection[str] = ()) -> Driver:
-        """Of the project that the environment's files lie in; LabError without one, Failed without an engine."""
+    def of(
+        cls,
+        loaded: Loaded,
+        say: Callable[[str], None],
+        removing: Collection[str] = (),
+        command: Callable[[], Any] | None = None,
+    ) -> Driver:
+        """Of the project that the environment's files lie in; LabError without one, Failed without an engine.
+
+        `command` gives Pulumi's command as the Automation API makes it, if that was asked for before.
+        """
         from pulumi import automation
 
         root = find_root(loaded.folder.resolve())
         context = loaded.environment.cluster.context
         enter_lab(context, root)
         try:
-            engine = automation.PulumiCommand()
+            engine = (command or automation.PulumiCommand)()
         except FileNotFoundError as error:
             raise Failed(NO_ENGINE) from error
         except automation.InvalidVersionError as error:

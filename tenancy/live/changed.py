@@ -8,18 +8,16 @@ neither, but about two seconds of waiting.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from tenancy.kube.objects import Object, place_of
 from tenancy.live.api import Api, ApiUnreachable
+from tenancy.live.background import in_background
 
 SECONDS = 3
 """After which the API server ends a watch. It says two seconds before the end of one up to which version it has sent
 all changes (`nextBookmarkTime` in kube-apiserver's cacher), and about each minute in longer ones."""
-TOGETHER = 40
-"""Watches at once; they wait, and need no processor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +35,9 @@ def changes(api: Api, since: Mapping[str, int], selector: str, none: str) -> dic
 
     `selector` is that of the lists, `none` one that no object has, as `tenancy.live.selectors` has them.
     """
-    with ThreadPoolExecutor(TOGETHER) as pool:
-        found = pool.map(lambda path: _since(api, path, since[path], selector, none), since)
-        return dict(zip(since, found, strict=True))
+    # All at once: there is one for each kind, and they wait and need no processor.
+    answers = {path: in_background(_since, api, path, version, selector, none) for path, version in since.items()}
+    return {path: answer.result() for path, answer in answers.items()}
 
 
 def _since(api: Api, path: str, version: int, selector: str, none: str) -> Changes | None:

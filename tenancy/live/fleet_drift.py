@@ -6,6 +6,7 @@ Tenants that were found as planned before are asked about only what changed sinc
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from tenancy.catalog import vocabulary as words
@@ -60,12 +61,19 @@ def compared(api: Api, plan: Plan, tenants: Sequence[str], paths: Collection[str
     return found
 
 
-def followed(api: Api, plan: Plan, tenants: Sequence[str], since: Mapping[str, int]) -> FleetDrift:
+def followed(
+    api: Api,
+    plan: Plan,
+    tenants: Sequence[str],
+    since: Mapping[str, int],
+    asked: Future[Mapping[str, Changes | None]] | None = None,
+) -> FleetDrift:
     """Which of the tenants have drift, if they had none at the resource versions `since`, by the paths of lists.
 
-    Lists whose changes since then are not known are compared as a whole.
+    Lists whose changes since then are not known are compared as a whole. `asked` are the changes if they were asked for
+    before.
     """
-    news = changes(api, since, of_all_tenants(plan.environment), of_none())
+    news = asked.result() if asked else changes(api, since, of_all_tenants(plan.environment), of_none())
     known = {path: each for path, each in news.items() if each is not None}
     unknown = news.keys() - known.keys()
     found = compared(api, plan, tenants, unknown) if unknown else FleetDrift()

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from bench.generate import generate
+from tenancy.catalog import vocabulary as words
 from tenancy.cli import read_beside
 from tenancy.cli.read_beside import MANY, reading
-from tenancy.engine import driver
+from tenancy.engine import driver, early
 from tenancy.planning import make_plan
 from tenancy.validation import SpecError, load
 
@@ -32,11 +33,11 @@ def no_clients(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_read_beside_is_what_load_reads_and_is_not_judged_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = reading(str(folder))
+    begun = reading(str(folder), lab=False)
     with monkeypatch.context() as patch:
         patch.setattr(read_beside, "load", lambda name: pytest.fail(f"{name} was read twice"))
         patch.setattr("tenancy.validation.validator.validate", lambda *_: pytest.fail("judged twice"))
-        found = read(str(folder))
+        found = begun.load(str(folder))
         assert len(make_plan(found.environment, found.tenants).tenants) == MANY + 1
     assert found == load(folder)
 
@@ -48,7 +49,7 @@ def test_a_mistake_is_told_as_without_the_other_process(tmp_path: Path, capfd: p
     with pytest.raises(SpecError) as here:
         load(folder)
     with pytest.raises(SpecError) as beside:
-        reading(str(folder))(str(folder))
+        reading(str(folder), lab=False).load(str(folder))
     assert beside.value.problems == here.value.problems
     assert beside.value.problems
     assert capfd.readouterr().err == "", "the other process says nothing"
@@ -57,10 +58,40 @@ def test_a_mistake_is_told_as_without_the_other_process(tmp_path: Path, capfd: p
 def test_files_are_read_here_if_the_other_process_ends(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(read_beside, "load", lambda _: os.kill(os.getpid(), signal.SIGKILL))
-        read = reading(str(folder))
-    assert read(str(folder)) == load(folder)
+        begun = reading(str(folder), lab=False)
+    assert begun.load(str(folder)) == load(folder)
+    assert begun.early is None
 
 
 def test_a_small_environment_and_one_that_does_not_exist_are_left_to_load() -> None:
-    assert reading(str(Path(__file__).parents[2] / "stacks" / "bank")) is load
-    assert reading("no-such-environment") is load
+    for name in (str(Path(__file__).parents[2] / "stacks" / "bank"), "no-such-environment"):
+        assert reading(name, lab=False) == (load, None)
+
+
+@pytest.mark.parametrize(("lab", "context"), [(False, "production"), (True, words.LAB_CONTEXT)])
+def test_what_depends_on_no_tenant_is_asked_while_their_files_are_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *, lab: bool, context: str
+) -> None:
+    file = folder / "environment.yaml"
+    text = file.read_text("utf-8")
+    monkeypatch.setattr(early, "ask_early", lambda *given: given)
+    try:
+        file.write_text(text.replace(f"context: {words.LAB_CONTEXT}", "context: production"), "utf-8")
+        begun = reading(str(folder), lab=lab)
+        assert begun.early == (folder, "bench", context)
+        assert begun.load(str(folder)).environment.cluster.context == "production"
+    finally:
+        file.write_text(text, "utf-8")
+
+
+def test_nothing_is_asked_for_an_environment_that_has_a_mistake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = generate(tmp_path / "bench", MANY + 1)
+    file = folder / "environment.yaml"
+    file.write_text(file.read_text("utf-8").replace("environment: bench", "environment: A B"), "utf-8")
+    asked: list[object] = []
+    monkeypatch.setattr(early, "ask_early", lambda *given: asked.append(given))
+    with pytest.raises(SpecError, match="name-01"):
+        reading(str(folder), lab=False).load(str(folder))
+    assert asked == []
