@@ -28,6 +28,7 @@ from tenancy.lab.layout import environ
 from tenancy.live.api import Api, path_of
 from tenancy.planning import make_plan
 from tenancy.planning.scope import stacks
+from tenancy.planning.services import queue_chart
 from tenancy.schema.environment import Layout
 from tenancy.validation import Loaded, load
 
@@ -71,7 +72,7 @@ class Cost:
 
 def measure() -> str:
     """The rows of the section, as Markdown."""
-    with project() as root:
+    with project(LARGE) as root:
         return _rows(root, environ(root))
 
 
@@ -186,11 +187,11 @@ def run(root: Path, env: Mapping[str, str], *command: str) -> Cost:
 
 
 @contextmanager
-def project() -> Generator[Path]:
-    """A copy of the program beside a lab of its own."""
+def project(tenants: int) -> Generator[Path]:
+    """A copy of the program beside a lab of its own, whose Kueue has the configuration for so many tenants."""
     with program() as root:
-        loaded = files_of_fleet(root, 1)
-        chart = make_plan(loaded.environment, loaded.tenants).platform.queue_chart
+        loaded = files_of_fleet(root, tenants)
+        chart = queue_chart(loaded.environment, loaded.tenants)
         control_plane.up(
             root=root,
             platform_group=loaded.environment.platform.group,

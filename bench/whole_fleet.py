@@ -15,7 +15,7 @@ EDITED = 5
 
 def measure() -> str:
     """The rows of the section, as Markdown."""
-    with project() as root:
+    with project(TENANTS) as root:
         env = environ(root)
 
         def up(*more: str) -> Cost:

@@ -288,7 +288,7 @@ def _of_environment(name: str | None) -> _Asked:
     except SpecError as problem:
         click.echo(str(problem), err=True)
         sys.exit(2)
-    environment, chart = loaded.environment, queue_chart(loaded.environment)
+    environment, chart = loaded.environment, queue_chart(loaded.environment, loaded.tenants)
     clock = str(loaded.folder.resolve()) if environment.clocked else ""
     values = chart.values if chart else {}
     return _Asked(environment.environment, environment.platform.group, fake_nodes(environment), values, clock)

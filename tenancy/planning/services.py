@@ -102,7 +102,7 @@ def _kueue(environment: Environment, tenants: Sequence[Tenant]) -> HelmChart:
     memory = quantities.write(Decimal(kueue_memory(environment, tenants)))
     # Of a lab's and of another tool's cluster the values name the platform's nodes too: its operator edits them.
     home = {} if environment.installs("kueue") and not environment.builds_cluster else charts.SYSTEM_NODES
-    return charts.kueue(configuration(environment), memory, system=home)
+    return charts.kueue(configuration(environment, tenants), memory, system=home)
 
 
 def metrics_charts(environment: Environment) -> tuple[HelmChart, ...]:

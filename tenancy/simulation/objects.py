@@ -42,7 +42,7 @@ def kueue_values(loaded: Loaded, speed: float = EXPECTED_SPEED) -> dict[str, Any
 
     `speed`: simulated seconds per real second; at 1 usage is sampled and decays as the environment configures.
     """
-    chart = queue_chart(loaded.environment)
+    chart = queue_chart(loaded.environment, loaded.tenants)
     if chart is None:
         raise ValueError("an environment without queues")
     values = json.loads(json.dumps(chart.values))

@@ -12,7 +12,7 @@ import pytest
 from tenancy.catalog.frameworks import BUILT_IN, FRAMEWORKS
 from tenancy.planning.queueing.kueue import MANAGED, configuration
 from tenancy.planning.queueing.queue_names import BOARD_COMPUTE, BOARD_MEMORY
-from tenancy.validation import Environment, load
+from tenancy.validation import Environment, Loaded, load
 from tests.conftest import SpecFolder
 
 STACKS = Path(__file__).parents[2] / "stacks"
@@ -103,6 +103,18 @@ def test_kueue_would_say_what_is_wrong(environment: Environment, path: str, valu
 
 
 # What it says
+
+
+@pytest.mark.parametrize(
+    ("queues", "minutes"), [(0, 5), (1_500, 5), (1_501, 10), (3_000, 10), (3_001, 15), (18_000, 60), (100_000, 60)]
+)
+def test_usage_is_sampled_as_often_as_five_writes_a_second_allow(loaded: Loaded, queues: int, minutes: int) -> None:
+    tenant = loaded.tenants[0]
+    space = tenant.namespaces[0]
+    spaces = (space.model_copy(update={"queues": {f"q{n}": 1 for n in range(queues - 1)}}),) if queues else ()
+    found = configuration(loaded.environment, [tenant.model_copy(update={"namespaces": spaces})])
+    assert found["admissionFairSharing"]["usageSamplingInterval"] == f"{minutes}m"
+    assert judges.kueue(found) == []
 
 
 def test_nothing_of_a_tenant_starts_without_the_queue(environment: Environment) -> None:

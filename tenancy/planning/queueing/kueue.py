@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from tenancy.catalog import gpus
@@ -13,13 +14,28 @@ from tenancy.planning.queueing.queues import machine_resources
 from tenancy.planning.queueing.quota_shares import board_units
 from tenancy.schema.environment import Environment
 from tenancy.schema.queues import seconds
+from tenancy.schema.tenant import Tenant
 
 MANAGED: dict[str, Any] = {"matchExpressions": [{"key": words.TENANT, "operator": "Exists"}]}
 """Namespaces in which nothing starts without the queue: tenants'. The chart gives it to the webhooks too, so that the
 system's own pods start when Kueue does not answer."""
 
 
-def configuration(environment: Environment) -> dict[str, Any]:
+WRITES = 5
+"""Writes a second of LocalQueues' usage, at most: Kueue writes the status of every LocalQueue after each interval,
+whether work ran in it or not (v0.19.2 `localqueue_controller.go`)."""
+INTERVALS = (5, 10, 15, 20, 30, 60)
+"""Minutes between two samples of usage. Few, because a change restarts Kueue; the first is Kueue's default. A job
+counts as use for one interval at least, so a longer one is worse for queues of short jobs."""
+
+
+def sampling(tenants: Iterable[Tenant]) -> int:
+    """Minutes between two samples of the usage of LocalQueues."""
+    number = sum(1 + len(namespace.queues) for tenant in tenants for namespace in tenant.namespaces)
+    return next((each for each in INTERVALS if number <= 60 * each * WRITES), INTERVALS[-1])
+
+
+def configuration(environment: Environment, tenants: Iterable[Tenant] = ()) -> dict[str, Any]:
     """Kueue's `Configuration` (v0.19.2 `apis/config/v1beta2`)."""
     queues = environment.queues
     return {
@@ -61,7 +77,7 @@ def configuration(environment: Environment) -> dict[str, Any]:
         "fairSharing": {"preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]},
         "admissionFairSharing": {
             "usageHalfLifeTime": _duration(queues.usage_half_life),
-            "usageSamplingInterval": "5m",
+            "usageSamplingInterval": f"{sampling(tenants)}m",
             "resourceWeights": _weights(environment),
         },
         "resources": _resources(environment),
