@@ -32,10 +32,11 @@ class Reading(NamedTuple):
     """What engine and cluster are asked meanwhile; None for a small environment."""
 
 
-def reading(environment: str, *, lab: bool) -> Reading:
-    """Begin to read an environment, if it is large, in another process. `lab` says that it runs on the lab.
+def reading(environment: str, *, lab: bool, whole: bool) -> Reading:
+    """Begin to read an environment, if it is large, in another process.
 
-    Whatever goes wrong in the other process, this one reads the files again, and has the messages.
+    `lab` says that it runs on the lab, `whole` that no stack was named. Whatever goes wrong in the other process, this
+    one reads the files again, and has the messages.
     """
     if sys.platform != "linux" or not _is_large(environment):
         return Reading(load)
@@ -62,7 +63,8 @@ def reading(environment: str, *, lab: bool) -> Reading:
         name, context = answer.recv()
     except EOFError:
         return Reading(load)
-    return Reading(loaded, ask_early(find_folder(environment), name, words.LAB_CONTEXT if lab else context))
+    context = words.LAB_CONTEXT if lab else context
+    return Reading(loaded, ask_early(find_folder(environment), name, context, whole=whole))
 
 
 def _is_large(environment: str) -> bool:

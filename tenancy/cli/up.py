@@ -122,7 +122,7 @@ def command(
     failed: list[str] = []
     if only_preview and skip_preview:
         fail("given --preview and --skip-preview; rule: one of them; change: leave one out", BAD_INPUT)
-    begun = reading(environment, lab=lab)
+    begun = reading(environment, lab=lab, whole=not chosen)
     loaded = load_or_exit(environment, form, lab, begun.load)
     tell(told(loaded))
     report = Report(form)

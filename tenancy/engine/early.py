@@ -27,13 +27,16 @@ class Early:
     records: Future[Mapping[str, StackDigest]]
     checked: Future[Checked]
     """Of any program."""
-    changes: Future[Mapping[str, Changes | None]]
-    """Since the versions of `checked`."""
+    changes: Future[Mapping[str, Changes | None]] | None
+    """Since the versions of `checked`; None for a run of named stacks, which are compared by their own objects."""
 
 
-def ask_early(folder: Path, environment: str, context: str) -> Early | None:
+def ask_early(folder: Path, environment: str, context: str, *, whole: bool) -> Early | None:
     """Ask the engine and the API server of the context; None if there is no project or no such context, which the run
-    tells by itself. `folder` is the environment's. Nothing is written."""
+    tells by itself. Nothing is written.
+
+    `folder` is the environment's, and `whole` says that no stack was named.
+    """
     from pulumi import automation
 
     try:
@@ -50,5 +53,5 @@ def ask_early(folder: Path, environment: str, context: str) -> Early | None:
         in_background(automation.PulumiCommand),
         in_background(records.read, api),
         found,
-        in_background(news),
+        in_background(news) if whole else None,
     )

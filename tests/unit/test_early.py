@@ -36,11 +36,12 @@ def test_engine_records_and_what_changed_since_the_last_check_are_asked_for(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(early, "changes", lambda *given: given)
-    asked = early.ask_early(folder, "bank", "production")
+    asked = early.ask_early(folder, "bank", "production", whole=True)
     assert asked
     assert asked.command.result() == "command"
     assert asked.records.result() == {"records": "server of production"}
     assert asked.checked.result() == Checked({QUOTAS: 7})
+    assert asked.changes
     api, since, selector, none = asked.changes.result()
     assert (api, since) == ("server of production", {QUOTAS: 7})
     assert selector.endswith("environment%3Dbank%2Ctenancy.gpu%2Ftenant")
@@ -53,23 +54,31 @@ def test_what_is_refused_is_told_where_the_answer_is_read(folder: Path, monkeypa
 
     monkeypatch.setattr(records, "read", silent)
     monkeypatch.setattr(checked, "read", silent)
-    asked = early.ask_early(folder, "bank", "production")
+    asked = early.ask_early(folder, "bank", "production", whole=True)
     assert asked
     for answer in (asked.records, asked.checked, asked.changes):
+        assert answer
         with pytest.raises(ApiUnreachable):
             answer.result()
+
+
+def test_for_named_stacks_changes_of_all_are_not_asked_for(folder: Path) -> None:
+    asked = early.ask_early(folder, "bank", "production", whole=False)
+    assert asked
+    assert asked.changes is None
+    assert asked.records.result()
 
 
 def test_without_a_project_or_a_context_nothing_is_asked_and_the_run_tells_it(
     folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert early.ask_early(tmp_path_factory.mktemp("no-project"), "bank", "production") is None
+    assert early.ask_early(tmp_path_factory.mktemp("no-project"), "bank", "production", whole=True) is None
 
     def unknown(_: str) -> Any:
         raise ApiUnreachable("no such context")
 
     monkeypatch.setattr(early, "Api", unknown)
-    assert early.ask_early(folder, "bank", "production") is None
+    assert early.ask_early(folder, "bank", "production", whole=True) is None
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ def no_clients(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_read_beside_is_what_load_reads_and_is_not_judged_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun = reading(str(folder), lab=False)
+    begun = reading(str(folder), lab=False, whole=True)
     with monkeypatch.context() as patch:
         patch.setattr(read_beside, "load", lambda name: pytest.fail(f"{name} was read twice"))
         patch.setattr("tenancy.validation.validator.validate", lambda *_: pytest.fail("judged twice"))
@@ -49,7 +49,7 @@ def test_a_mistake_is_told_as_without_the_other_process(tmp_path: Path, capfd: p
     with pytest.raises(SpecError) as here:
         load(folder)
     with pytest.raises(SpecError) as beside:
-        reading(str(folder), lab=False).load(str(folder))
+        reading(str(folder), lab=False, whole=True).load(str(folder))
     assert beside.value.problems == here.value.problems
     assert beside.value.problems
     assert capfd.readouterr().err == "", "the other process says nothing"
@@ -58,14 +58,14 @@ def test_a_mistake_is_told_as_without_the_other_process(tmp_path: Path, capfd: p
 def test_files_are_read_here_if_the_other_process_ends(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(read_beside, "load", lambda _: os.kill(os.getpid(), signal.SIGKILL))
-        begun = reading(str(folder), lab=False)
+        begun = reading(str(folder), lab=False, whole=True)
     assert begun.load(str(folder)) == load(folder)
     assert begun.early is None
 
 
 def test_a_small_environment_and_one_that_does_not_exist_are_left_to_load() -> None:
     for name in (str(Path(__file__).parents[2] / "stacks" / "bank"), "no-such-environment"):
-        assert reading(name, lab=False) == (load, None)
+        assert reading(name, lab=False, whole=True) == (load, None)
 
 
 @pytest.mark.parametrize(("lab", "context"), [(False, "production"), (True, words.LAB_CONTEXT)])
@@ -74,11 +74,11 @@ def test_what_depends_on_no_tenant_is_asked_while_their_files_are_read(
 ) -> None:
     file = folder / "environment.yaml"
     text = file.read_text("utf-8")
-    monkeypatch.setattr(early, "ask_early", lambda *given: given)
+    monkeypatch.setattr(early, "ask_early", lambda *given, whole: (*given, whole))
     try:
         file.write_text(text.replace(f"context: {words.LAB_CONTEXT}", "context: production"), "utf-8")
-        begun = reading(str(folder), lab=lab)
-        assert begun.early == (folder, "bench", context)
+        begun = reading(str(folder), lab=lab, whole=True)
+        assert begun.early == (folder, "bench", context, True)
         assert begun.load(str(folder)).environment.cluster.context == "production"
     finally:
         file.write_text(text, "utf-8")
@@ -91,7 +91,7 @@ def test_nothing_is_asked_for_an_environment_that_has_a_mistake(
     file = folder / "environment.yaml"
     file.write_text(file.read_text("utf-8").replace("environment: bench", "environment: A B"), "utf-8")
     asked: list[object] = []
-    monkeypatch.setattr(early, "ask_early", lambda *given: asked.append(given))
+    monkeypatch.setattr(early, "ask_early", lambda *given, **_: asked.append(given))
     with pytest.raises(SpecError, match="name-01"):
-        reading(str(folder), lab=False).load(str(folder))
+        reading(str(folder), lab=False, whole=True).load(str(folder))
     assert asked == []
