@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -189,9 +190,10 @@ def run(root: Path, env: Mapping[str, str], *command: str) -> Cost:
 @contextmanager
 def project(tenants: int) -> Generator[Path]:
     """A copy of the program beside a lab of its own, whose Kueue has the configuration for so many tenants."""
-    with program() as root:
-        loaded = files_of_fleet(root, tenants)
-        chart = queue_chart(loaded.environment, loaded.tenants)
+    with program() as root, tempfile.TemporaryDirectory() as other:
+        large = load(generate(Path(other) / NAME, tenants))
+        chart = queue_chart(large.environment, large.tenants)
+        loaded = files_of_fleet(root, 1)
         control_plane.up(
             root=root,
             platform_group=loaded.environment.platform.group,
