@@ -30,7 +30,7 @@ class Cluster:
 
     def __init__(self, loaded: Loaded) -> None:
         self.objects: dict[str, Object] = {}
-        self.events: list[tuple[int, str, Object]] = []
+        self.happened: list[tuple[int, str, Object]] = []
         self.oldest = 0
         """Version since which changes are known."""
         self.version = 0
@@ -54,7 +54,7 @@ class Cluster:
         return Response(200, item)
 
     def _happened(self, what: str, path: str, item: Object) -> None:
-        self.events.append((self.version, what, {"path": path, **copy.deepcopy(item)}))
+        self.happened.append((self.version, what, {"path": path, **copy.deepcopy(item)}))
 
     def delete(self, path: str) -> Response:
         item = self.objects.pop(path, None)
@@ -95,17 +95,20 @@ class Cluster:
             self._asked()
             yield {"items": found[start : start + 2], "metadata": version}
 
-    def _watch(self, kind: str, since: int) -> Response:
+    def events(self, path: str) -> Iterator[Object]:
+        self._asked()
+        where, _, query = path.partition("?")
+        kind, since = where.rpartition("/")[2], int(query.rpartition("=")[2])
         if since < self.oldest:
-            return Response(200, {"items": [{"type": "ERROR", "object": {"code": 410}}]})
-        found = [(what, item) for version, what, item in self.events if version > since and f"/{kind}/" in item["path"]]
-        return Response(200, {"items": [{"type": w, "object": _with_status(kind, copy.deepcopy(o))} for w, o in found]})
+            yield {"type": "ERROR", "object": {"code": 410}}
+            return
+        for version, what, item in self.happened:
+            if version > since and f"/{kind}/" in item["path"]:
+                yield {"type": what, "object": _with_status(kind, copy.deepcopy(item))}
 
     def request(self, method: str, path: str, body: Any = None, **_: Any) -> Response:
         self._asked()
-        where, _, query = path.partition("?")
-        if query.startswith("watch=true"):
-            return self._watch(where.rpartition("/")[2], int(query.rpartition("=")[2]))
+        where = path.partition("?")[0]
         headers = {"Date": format_datetime(self.now, usegmt=True)}
         there = self.objects.get(where)
         if method == "GET":

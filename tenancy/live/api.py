@@ -20,7 +20,12 @@ PATIENCE = 30.0
 
 
 class ApiUnreachable(Exception):
-    """The API server did not answer, or the kubeconfig names none."""
+    """The API server did not answer, refused what must not be refused, or the kubeconfig names none."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        """`status` is that of a refusal."""
+        super().__init__(message)
+        self.status = status
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,32 +93,27 @@ class Api:
         content_type: str = "application/json",
         headers: Mapping[str, str] | None = None,
     ) -> Response:
-        """Send a request; ApiUnreachable if the server does not answer. A refusal is a Response like any other.
-
-        The body of a watch (`watch=true`) has its events as `items`.
-        """
+        """Send a request; ApiUnreachable if the server does not answer. A refusal is a Response like any other."""
         from urllib3 import HTTPHeaderDict
 
         sent = HTTPHeaderDict({"Accept": "application/json", "Content-Type": content_type, **(headers or {})})
-        for name, value in identity.headers() if identity else ():
-            sent.add(name, value)
-        answer = self._sent(method, path, sent, None if body is None else json.dumps(body).encode())
+        answer = self._sent(method, path, sent, identity, None if body is None else json.dumps(body).encode())
         try:
-            parsed = _decoded(answer.data, lines="watch=true" in path.partition("?")[2] and answer.status == OK)
+            parsed = json.loads(answer.data) if answer.data else {}
         except ValueError:
             parsed = {"message": answer.data.decode("utf-8", "replace")}
         return Response(answer.status, parsed if isinstance(parsed, dict) else {"items": parsed}, dict(answer.headers))
 
-    def events(self, path: str) -> Iterator[Mapping[str, Any]]:
+    def events(self, path: str, identity: Impersonation | None = None) -> Iterator[Mapping[str, Any]]:
         """The events of a watch as they come, until the server or the caller ends it; ApiUnreachable if the server
-        does not answer or refuses the watch. `path` has the query."""
+        does not answer, refuses the watch or cuts it. `path` has the query."""
         from urllib3 import HTTPHeaderDict
         from urllib3.exceptions import HTTPError
 
-        answer = self._sent("GET", path, HTTPHeaderDict({"Accept": "application/json"}), streamed=True)
+        answer = self._sent("GET", path, HTTPHeaderDict({"Accept": "application/json"}), identity, streamed=True)
         try:
             if answer.status != OK:
-                raise ApiUnreachable(f"GET {path}: {answer.status}")
+                raise ApiUnreachable(f"GET {path}: {answer.status}", answer.status)
             for line in answer:
                 yield json.loads(line)
         except (HTTPError, ValueError) as error:
@@ -123,10 +123,19 @@ class Api:
             answer.close()
 
     def _sent(
-        self, method: str, path: str, sent: HTTPHeaderDict, data: bytes | None = None, *, streamed: bool = False
+        self,
+        method: str,
+        path: str,
+        sent: HTTPHeaderDict,
+        identity: Impersonation | None,
+        data: bytes | None = None,
+        *,
+        streamed: bool = False,
     ) -> BaseHTTPResponse:
         from urllib3.exceptions import HTTPError
 
+        for name, value in identity.headers() if identity else ():
+            sent.add(name, value)
         for setting in self._client.configuration.auth_settings().values():
             if setting["in"] == "header" and setting["value"]:
                 sent[setting["key"]] = setting["value"]
@@ -196,12 +205,6 @@ class Api:
             time.sleep(1)
             answer = self.request("GET", path)
         return answer
-
-
-def _decoded(data: bytes, *, lines: bool) -> Any:
-    if lines:
-        return [json.loads(line) for line in data.splitlines() if line]
-    return json.loads(data) if data else {}
 
 
 OK, NOT_FOUND, CONFLICT, ASK_AGAIN = 200, 404, 409, 429

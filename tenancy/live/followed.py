@@ -37,13 +37,15 @@ class Followed(Generic[Kept]):
 
     def _changes(self, api: Api) -> set[Place]:
         query = f"watch=true&timeoutSeconds={SECONDS}&resourceVersion={self._version}"
-        answer = api.request("GET", f"{self._path}?{query}")
-        if answer.status == GONE:
-            return self._whole(api)
-        if not answer.ok or "items" not in answer.body:
-            raise ApiUnreachable(f"GET {self._path} (watch): {answer.status} {answer.message}")
+        try:
+            # All of them before the first is taken in: of a watch that is cut the caller would not learn what changed.
+            events = [*api.events(f"{self._path}?{query}")]
+        except ApiUnreachable as error:
+            if error.status == GONE:
+                return self._whole(api)
+            raise
         changed: set[Place] = set()
-        for event in answer.body["items"]:
+        for event in events:
             if event["type"] == "ERROR":
                 return changed | self._whole(api)
             item = event["object"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -63,6 +63,9 @@ class AsClock(Api):
         headers: Mapping[str, str] | None = None,
     ) -> Response:
         return super().request(method, path, body, identity or CLOCK, content_type, headers)
+
+    def events(self, path: str, identity: Impersonation | None = None) -> Iterator[Mapping[str, Any]]:
+        return super().events(path, identity or CLOCK)
 
 
 def tick(scene: Scene, now: dt.datetime) -> Round:
@@ -157,6 +160,10 @@ def test_a_process_sees_by_its_watches_what_kueue_and_others_change(scene: Scene
         def request(self, method: str, path: str, *given: Any, **more: Any) -> Response:
             asked.append(f"{method} {path}")
             return super().request(method, path, *given, **more)
+
+        def events(self, path: str, *given: Any) -> Iterator[Mapping[str, Any]]:
+            asked.append(f"GET {path}")
+            return super().events(path, *given)
 
     scene.clear()
     scene.api.request("DELETE", RECORD)

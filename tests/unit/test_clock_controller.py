@@ -257,13 +257,13 @@ def test_changes_that_cannot_be_known_are_read_by_whole_lists(loaded: Loaded, lo
         cluster.oldest = cluster.version
     elif lost == "another copy":
         settle(cluster, loaded)
-        cluster.events.clear()
+        cluster.happened.clear()
     else:
         # From a backup: versions go back, and the changes of the time between are unknown.
         backup = copy.deepcopy(cluster.objects)
         settled()
         cluster.objects, cluster.version = backup, cluster.version - 3
-        cluster.events.clear()
+        cluster.happened.clear()
     before = cluster.lists
     settled()
     assert cluster.lists > before

@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenancy.kube.objects import Object
-from tenancy.live.api import ApiUnreachable, Response
+from tenancy.live.api import ApiUnreachable
 from tenancy.live.followed import Followed
+
+CUT = -1
 
 
 class Server:
@@ -20,24 +22,24 @@ class Server:
 
     def __init__(self) -> None:
         self.objects: dict[str, Object] = {}
-        self.events: list[tuple[int, str, Object]] = []
+        self.happened: list[tuple[int, str, Object]] = []
         self.version = self.oldest = 1
         self.asked: list[str] = []
-        self.answer: Response | None = None
-        """Of the next watch."""
+        self.answer: int | None = None
+        """Of the next watch: a refusal, or one event and then a cut."""
 
     def put(self, name: str, value: int) -> None:
         self.version += 1
         what = "MODIFIED" if name in self.objects else "ADDED"
         metadata = {"name": name, "namespace": "a", "resourceVersion": str(self.version)}
         self.objects[name] = {"metadata": metadata, "value": value, "noise": self.version}
-        self.events.append((self.version, what, copy.deepcopy(self.objects[name])))
+        self.happened.append((self.version, what, copy.deepcopy(self.objects[name])))
 
     def delete(self, name: str) -> None:
         if item := self.objects.pop(name, None):
             self.version += 1
             item["metadata"]["resourceVersion"] = str(self.version)
-            self.events.append((self.version, "DELETED", item))
+            self.happened.append((self.version, "DELETED", item))
 
     def pages(self, path: str) -> Iterator[Object]:
         self.asked.append(f"list {path}")
@@ -45,15 +47,18 @@ class Server:
         for start in range(0, len(items) or 1, 2):
             yield {"metadata": {"resourceVersion": str(self.version)}, "items": items[start : start + 2]}
 
-    def request(self, method: str, path: str) -> Response:
-        self.asked.append(f"{method} watch")
-        if answer := self.answer:
-            self.answer = None
-            return answer
+    def events(self, path: str) -> Iterator[Object]:
+        self.asked.append("watch")
+        answer, self.answer = self.answer, None
+        if answer:
+            if answer == CUT:
+                yield {"type": "MODIFIED", "object": self.objects["a"]}
+            raise ApiUnreachable("refused or cut", None if answer == CUT else answer)
         since = int(path.rpartition("=")[2])
         if since < self.oldest:
-            return Response(200, {"items": [{"type": "ERROR", "object": {"kind": "Status", "code": 410}}]})
-        return Response(200, {"items": [{"type": w, "object": o} for version, w, o in self.events if version > since]})
+            yield {"type": "ERROR", "object": {"kind": "Status", "code": 410}}
+            return
+        yield from ({"type": what, "object": item} for version, what, item in self.happened if version > since)
 
 
 def even(item: Any) -> int | None:
@@ -107,25 +112,28 @@ def test_it_is_listed_once_and_then_watched() -> None:
     assert followed.read(api) == {("a", "a")}
     server.put("a", 4)
     assert followed.read(api) == set(), "what is not kept makes no difference"
-    assert server.asked == ["list /things", "GET watch", "GET watch"]
+    assert server.asked == ["list /things", "watch", "watch"]
 
 
-@pytest.mark.parametrize("answer", [Response(410, {}), Response(200, {"items": [{"type": "ERROR", "object": {}}]})])
-def test_changes_that_are_no_longer_known_are_read_by_a_list(answer: Response) -> None:
+@pytest.mark.parametrize("refused", [True, False], ids=["by its status", "by an event"])
+def test_changes_that_are_no_longer_known_are_read_by_a_list(*, refused: bool) -> None:
     server, followed = Server(), Followed("/things", even)
     api: Any = server
     followed.read(api)
     server.put("a", 2)
-    server.answer = answer
+    if refused:
+        server.answer = 410
+    else:
+        server.oldest = server.version
     assert followed.read(api) == {("a", "a")}
-    assert server.asked == ["list /things", "GET watch", "list /things"]
+    assert server.asked == ["list /things", "watch", "list /things"]
     server.put("a", 4)
     assert followed.read(api) == {("a", "a")}
-    assert server.asked[-1] == "GET watch"
+    assert server.asked[-1] == "watch"
 
 
-@pytest.mark.parametrize("answer", [Response(403, {"message": "no"}), Response(200, {"message": "cut"})])
-def test_a_watch_that_is_refused_or_cut_is_asked_again(answer: Response) -> None:
+@pytest.mark.parametrize("answer", [403, CUT])
+def test_a_watch_that_is_refused_or_cut_is_asked_again(answer: int) -> None:
     server, followed = Server(), Followed("/things", even)
     api: Any = server
     followed.read(api)
@@ -135,4 +143,4 @@ def test_a_watch_that_is_refused_or_cut_is_asked_again(answer: Response) -> None
         followed.read(api)
     assert followed.kept == {}
     assert followed.read(api) == {("a", "a")}
-    assert server.asked == ["list /things", "GET watch", "GET watch"]
+    assert server.asked == ["list /things", "watch", "watch"]
