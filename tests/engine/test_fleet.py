@@ -15,6 +15,14 @@ TENANTS = ("credit", "fraud", "risk")
 EGRESS = "egress:\n  - {cidr: 198.51.100.7/32, port: 8443}\n"
 DENY = "/apis/networking.k8s.io/v1/namespaces/credit/networkpolicies/default-deny"
 
+MANY = """
+from tenancy.cli import main, read_beside
+from tenancy.live import fleet_drift
+
+fleet_drift.ALWAYS_LISTED = read_beside.MANY = 0
+main()
+"""
+
 
 def records(project: Project) -> set[str]:
     path = f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}/configmaps?labelSelector={words.PREFIX}record"
@@ -74,8 +82,7 @@ def test_objects_deleted_and_changed_by_hand_run_their_stack_and_are_as_before(p
 
 def up_as_many(project: Project) -> Done:
     """A run that treats the three tenants as it treats more than a hundred."""
-    many = "from tenancy.live import fleet_drift; fleet_drift.ALWAYS_LISTED = 0; from tenancy.cli import main; main()"
-    return project.run(sys.executable, "-c", many, "up", "local", "--format", "json")
+    return project.run(sys.executable, "-c", MANY, "up", "local", "--format", "json")
 
 
 def test_of_many_tenants_a_run_finds_what_changed_in_files_and_on_the_cluster_since_the_last_one(
