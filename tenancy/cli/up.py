@@ -129,8 +129,8 @@ def command(
     plan = make_plan(loaded.environment, loaded.tenants, at_once=False)
     run = RunSettings(plan, RemovableTenants.of(loaded, unnamed, timeout), only_preview, refresh, skip_preview)
     try:
-        command = begun.early.command.result if begun.early else None
-        driver = Driver.of(loaded, report.say, run.leavers.by_hand, command)
+        asked = begun.early.command.result if begun.early else None
+        driver = Driver.of(loaded, report.say, run.leavers.by_hand, asked)
         report.say(f"{plan.environment}: {len(plan.tenants)} tenants")
         wanted = list(stacks(plan, loaded.environment.stacks))
         if unknown := set(chosen) - {name for name, *_ in wanted}:
