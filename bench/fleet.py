@@ -17,7 +17,7 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from bench.engine import edit, program
@@ -37,7 +37,7 @@ from tenancy.validation import Loaded, load
 NAME = "bench"
 FORMER, MADE, LARGE = 3, 7, int(os.environ.get("BENCH_FLEET", "200"))
 """Tenants made by an engine run each for preview and update; all that an engine makes; all of the large fleet."""
-EDITED, TIMES = 0, 3
+EDITED, TIMES = 0, 7
 """The tenant whose file changes, and how often each run is repeated."""
 MANAGER = "pulumi-kubernetes-bench"
 CONTEXT = "gpu-tenancy-lab"
@@ -75,12 +75,21 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Runs:
-    """What three runs cost in one fleet: nothing changed, one tenant changed, and one changed that is named."""
+class Pair:
+    """What one run cost in a fleet of one and in the large fleet, a few seconds later, each several times."""
 
-    same: Cost
-    changed: Cost
-    named: Cost
+    one: list[Cost] = field(default_factory=list)
+    many: list[Cost] = field(default_factory=list)
+
+    def rows(self, what: str) -> list[str]:
+        """Medians of both fleets, as rows."""
+        return [_row(what, 1, _median(self.one)), _row(what, LARGE, _median(self.many))]
+
+    def times(self, figure: str) -> str:
+        """How many times as much the large fleet takes, in the median of the pairs: a machine is not equally fast for
+        minutes."""
+        pairs = zip(self.one, self.many, strict=True)
+        return f"{statistics.median(getattr(many, figure) / getattr(one, figure) for one, many in pairs):.1f}"
 
 
 def measure() -> str:
@@ -114,7 +123,7 @@ def _rows(root: Path, alone: Path) -> str:
     made = time.monotonic() - began
     _until_idle()
     first = up()
-    one, many = _in_turn(alone, root)
+    same, changed, named = _in_turn(alone, root)
     old, fresh = former_new.cpu / FORMER, (serial.cpu + side.cpu) / 4
     return "\n".join(
         [
@@ -123,20 +132,17 @@ def _rows(root: Path, alone: Path) -> str:
             "| run | tenants | wall, s | CPU, s | peak of `tenancy` itself, MiB | peak of any process, MiB |",
             "|---|---|---|---|---|---|",
             _row("nothing changed, the first run of the day: all objects are listed", LARGE, first),
-            _row("nothing changed", 1, one.same),
-            _row("nothing changed", LARGE, many.same),
-            _row("one tenant changed", 1, one.changed),
-            _row("one tenant changed", LARGE, many.changed),
-            _row("one tenant changed, `--stack` names it", 1, one.named),
-            _row("one tenant changed, `--stack` names it", LARGE, many.named),
+            *same.rows("nothing changed"),
+            *changed.rows("one tenant changed"),
+            *named.rows("one tenant changed, `--stack` names it"),
             "",
-            f"Nothing changed in {LARGE:,} tenants takes {many.same.wall / one.same.wall:.1f} times the wall time and "
-            f"{many.same.cpu / one.same.cpu:.1f} times the CPU of one tenant, one changed "
-            f"{many.changed.wall / one.changed.wall:.1f} and {many.changed.cpu / one.changed.cpu:.1f} times, and "
-            f"{many.named.wall / one.named.wall:.1f} and {many.named.cpu / one.named.cpu:.1f} times if its stack is "
-            f"named, as a job of the workflows does: medians of {TIMES} runs, of each fleet in turn, each with a lab "
-            f"of its own. {count:,} objects of {LARGE - MADE} tenants were put on the cluster as an engine leaves them "
-            f"({made:.0f} s), those of {MADE} tenants by the engine.",
+            f"Nothing changed in {LARGE:,} tenants takes {same.times('wall')} times the wall time and "
+            f"{same.times('cpu')} times the CPU of one tenant, one changed {changed.times('wall')} and "
+            f"{changed.times('cpu')} times, and {named.times('wall')} and {named.times('cpu')} times if its stack is "
+            f"named, as a job of the workflows does. These are medians of {TIMES} pairs of runs, each pair within "
+            f"seconds, and each fleet with a lab of its own; the rows are medians too. {count:,} objects of "
+            f"{LARGE - MADE} tenants were put on the cluster as an engine leaves them ({made:.0f} s), those of {MADE} "
+            "tenants by the engine.",
             "",
             "| a tenant's stack | stacks | wall a stack, s | CPU a stack, s | ratio of CPU |",
             "|---|---|---|---|---|",
@@ -157,23 +163,29 @@ def _rows(root: Path, alone: Path) -> str:
     )
 
 
-def _in_turn(*roots: Path) -> list[Runs]:
-    """Medians of the runs of each fleet, one fleet after the other: a machine is not equally fast for minutes."""
-    rounds = [[_runs(root) for root in roots] for _ in range(TIMES)]
-    by_fleet = zip(*rounds, strict=True)
-    return [Runs(*(_median([getattr(each, what.name) for each in runs]) for what in fields(Runs))) for runs in by_fleet]
+def _in_turn(alone: Path, large: Path) -> list[Pair]:
+    """Runs in which nothing changed, one tenant changed, and one changed that is named."""
+    runs = (_up, _up_changed, _up_named)
+    pairs = [Pair() for _ in runs]
+    for _ in range(TIMES):
+        for run, pair in zip(runs, pairs, strict=True):
+            pair.one.append(run(alone))
+            pair.many.append(run(large))
+    return pairs
 
 
-def _runs(root: Path) -> Runs:
-    same = _up(root)
+def _up_changed(root: Path) -> Cost:
     edit(root, EDITED)
-    changed = _up(root)
+    return _up(root)
+
+
+def _up_named(root: Path) -> Cost:
     edit(root, EDITED)
-    return Runs(same, changed, _up(root, *_named([EDITED])))
+    return _up(root, *_named([EDITED]))
 
 
 def _median(costs: Sequence[Cost]) -> Cost:
-    return Cost(*(statistics.median(getattr(cost, field.name) for cost in costs) for field in fields(Cost)))
+    return Cost(*(statistics.median(getattr(cost, each.name) for cost in costs) for each in fields(Cost)))
 
 
 def _up(root: Path, *more: str) -> Cost:
