@@ -101,28 +101,25 @@ def measure() -> str:
 def _rows(root: Path, alone: Path) -> str:
     env = environ(root)
 
-    def up(*more: str) -> Cost:
-        return _up(root, *more)
-
-    _up(alone)
+    up(alone)
     # The way of a preview and an update for each stack, one after another.
     files_of_fleet(root, MADE)
-    up("--stack", NAME)
+    up(root, "--stack", NAME)
     former_new = _former(root, env, range(FORMER), new=True)
     former_same = _former(root, env, range(FORMER), new=False)
-    serial = up("--parallel", "1", *_named(range(FORMER, FORMER + 2)))
-    side = up("--parallel", "2", *_named(range(FORMER + 2, FORMER + 4)))
-    up()
+    serial = up(root, "--parallel", "1", *_named(range(FORMER, FORMER + 2)))
+    side = up(root, "--parallel", "2", *_named(range(FORMER + 2, FORMER + 4)))
+    up(root)
     pack = root / "policy" / "PulumiPolicy.yaml"
     pack.write_text(pack.read_text("utf-8") + "# another version\n", "utf-8")
-    program = up()
+    program = up(root)
     loaded = files_of_fleet(root, LARGE)
-    up("--stack", NAME)
+    up(root, "--stack", NAME)
     began = time.monotonic()
     count = _as_made(root, loaded)
     made = time.monotonic() - began
     _until_idle()
-    first = up()
+    first = up(root)
     same, changed, named = _in_turn(alone, root)
     old, fresh = former_new.cpu / FORMER, (serial.cpu + side.cpu) / 4
     return "\n".join(
@@ -165,7 +162,7 @@ def _rows(root: Path, alone: Path) -> str:
 
 def _in_turn(alone: Path, large: Path) -> list[Pair]:
     """Runs in which nothing changed, one tenant changed, and one changed that is named."""
-    runs = (_up, _up_changed, _up_named)
+    runs = (up, _up_changed, _up_named)
     pairs = [Pair() for _ in runs]
     for _ in range(TIMES):
         for run, pair in zip(runs, pairs, strict=True):
@@ -176,19 +173,20 @@ def _in_turn(alone: Path, large: Path) -> list[Pair]:
 
 def _up_changed(root: Path) -> Cost:
     edit(root, EDITED)
-    return _up(root)
+    return up(root)
 
 
 def _up_named(root: Path) -> Cost:
     edit(root, EDITED)
-    return _up(root, *_named([EDITED]))
+    return up(root, *_named([EDITED]))
 
 
 def _median(costs: Sequence[Cost]) -> Cost:
     return Cost(*(statistics.median(getattr(cost, each.name) for cost in costs) for each in fields(Cost)))
 
 
-def _up(root: Path, *more: str) -> Cost:
+def up(root: Path, *more: str) -> Cost:
+    """A run of `tenancy up`."""
     return run(root, environ(root), sys.executable, "-m", "tenancy", "up", NAME, *more)
 
 

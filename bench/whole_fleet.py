@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import os
-import sys
 
 from bench.engine import edit
-from bench.fleet import Cost, files_of_fleet, project, run
-from tenancy.lab.layout import environ
+from bench.fleet import EDITED, NAME, files_of_fleet, project, up
 
 TENANTS = int(os.environ.get("BENCH_WHOLE", "1000"))
-EDITED = 5
 
 
 def measure() -> str:
     """The rows of the section, as Markdown."""
     with project(TENANTS) as root:
-        env = environ(root)
-
-        def up(*more: str) -> Cost:
-            return run(root, env, sys.executable, "-m", "tenancy", "up", "bench", *more)
-
         files_of_fleet(root, TENANTS)
-        platform = up("--stack", "bench")
-        made = up()
-        same = up()
+        platform = up(root, "--stack", NAME)
+        made = up(root)
+        same = up(root)
         edit(root, EDITED)
-        edited = up()
+        edited = up(root)
         states = root / ".lab" / "state" / ".pulumi" / "stacks" / "gpu-tenancy"
         size = sum(path.stat().st_size for path in states.glob("*.json"))
     rows = [
