@@ -1,9 +1,8 @@
 """Reads the files of a large environment in a process of its own, while this one imports the clients of engine and
-cluster, and asks them what does not depend on the tenants."""
+cluster, and asks them what does not depend on the tenants. Later that process shares the work of a whole check."""
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import multiprocessing
 import signal
@@ -13,11 +12,12 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tenancy.catalog import vocabulary as words
-from tenancy.validation import Environment, Loaded, SpecError, load
+from tenancy.validation import Environment, Loaded, SpecError, load, on_lab
 from tenancy.validation.loader import ENVIRONMENT_FILE, TENANTS_FOLDER, find_folder, handed_over, read
 
 if TYPE_CHECKING:
     from tenancy.engine.early import Early
+    from tenancy.engine.whole_check import Beside
 
 MANY = 100
 """Tenants' files from which on it pays: to start the process and to hand over what it read takes 0.2 s."""
@@ -30,6 +30,8 @@ class Reading(NamedTuple):
     """Answers as `load` does."""
     early: Early | None = None
     """What engine and cluster are asked meanwhile; None for a small environment."""
+    beside: Beside | None = None
+    """The other process, once it has read the files; None for a small environment."""
 
 
 def reading(environment: str, *, lab: bool, whole: bool) -> Reading:
@@ -42,11 +44,11 @@ def reading(environment: str, *, lab: bool, whole: bool) -> Reading:
         return Reading(load)
     from tenancy.engine.driver import import_clients
     from tenancy.engine.early import ask_early
+    from tenancy.engine.whole_check import Beside
 
     fork = multiprocessing.get_context("fork")
-    answer, sending = fork.Pipe(duplex=False)
-    process = fork.Process(target=_send, args=(sending, environment), daemon=True)
-    process.start()
+    answer, sending = fork.Pipe()
+    fork.Process(target=_beside, args=(answer, sending, environment, lab), daemon=True).start()
     sending.close()
     import_clients()
 
@@ -55,8 +57,6 @@ def reading(environment: str, *, lab: bool, whole: bool) -> Reading:
             found: Loaded = answer.recv()
         except EOFError:
             return load(name)
-        finally:
-            process.join()
         return handed_over(found)
 
     try:
@@ -64,7 +64,7 @@ def reading(environment: str, *, lab: bool, whole: bool) -> Reading:
     except EOFError:
         return Reading(load)
     context = words.LAB_CONTEXT if lab else context
-    return Reading(loaded, ask_early(find_folder(environment), name, context, whole=whole))
+    return Reading(loaded, ask_early(find_folder(environment), name, context, whole=whole), Beside(answer))
 
 
 def _is_large(environment: str) -> bool:
@@ -74,11 +74,20 @@ def _is_large(environment: str) -> bool:
         return False
 
 
-def _send(sending: Connection[Any, Any], environment: str) -> None:
+def _beside(theirs: Connection[Any, Any], own: Connection[Any, Any], environment: str, lab: bool) -> None:
+    """The other process. It ends when the command closes its end of the connection, or ends."""
+    theirs.close()
     # Ctrl-C is for the command, which ends this process with itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.disable()  # what is read stays in use, and the process ends with it
-    with contextlib.suppress(SpecError):
-        spec = read(find_folder(environment) / ENVIRONMENT_FILE, Environment)
-        sending.send((spec.environment, spec.cluster.context))
-        sending.send(load(environment))
+    folder = find_folder(environment)
+    try:
+        spec = read(folder / ENVIRONMENT_FILE, Environment)
+        own.send((spec.environment, spec.cluster.context))
+        loaded = load(environment)
+        own.send(loaded)
+    except SpecError:
+        return
+    from tenancy.engine.whole_check import answer
+
+    answer(own, on_lab(loaded) if lab else loaded, folder)

@@ -156,7 +156,9 @@ def command(
         if not standing and others:
             expect_cluster(driver, plan, only_preview)
         # Before a cluster was made, nothing on it was worth asking.
-        fleet = decided(run, driver, report, loaded, here, chosen, begun.early if standing else None)
+        fleet = decided(run, driver, report, loaded, here, chosen, begun.early if standing else None, begun.beside)
+        if begun.beside:
+            begun.beside.end()
         for text in decisions(plan.environment, fleet.causes, len(fleet.later.stacks)):
             report.say(text)
         expect_former(fleet)

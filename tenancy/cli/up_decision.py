@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tenancy.engine.digests import StackDigest
     from tenancy.engine.driver import Driver
     from tenancy.engine.early import Early
+    from tenancy.engine.whole_check import Beside
     from tenancy.live.fleet_drift import FleetDrift
     from tenancy.planning.scope import Stack
     from tenancy.validation import Loaded
@@ -72,15 +73,17 @@ def decided(
     stacks: Sequence[Stack],
     chosen: Sequence[str],
     early: Early | None = None,
+    beside: Beside | None = None,
 ) -> Fleet:
     """Which of the stacks need a run, by the records and objects on the cluster; without a cluster, all of them.
 
     Drift of tenants that had none in the last run, and have no other cause to run, is told by `also_drifted`. `early`
-    is what was asked for while the files were read.
+    is what was asked for while the files were read, and `beside` a process that shares the work.
     """
     from tenancy.engine import checked, records
     from tenancy.engine.decide import Asked, causes
     from tenancy.engine.digests import digests, is_standard, of_inputs, of_program
+    from tenancy.engine.whole_check import Found, check_all
     from tenancy.live.background import in_background
     from tenancy.live.fleet_drift import ALWAYS_LISTED, FleetDrift, compared, followed, platform_drifted
     from tenancy.planning.scope import StackScope
@@ -100,6 +103,8 @@ def decided(
     def known(stack: Stack) -> str:
         """The digest of its plan, if that is made from the same as its recorded one; else an empty text."""
         name, _, tenant = stack
+        if name in everything.plans:
+            return everything.plans[name]
         recorded = found[name].plan if tenant and name in found else ""
         return recorded if tenant and former.is_made_from(name, inputs[tenant], recorded) else ""
 
@@ -108,8 +113,8 @@ def decided(
     shared = [name for name, scope, _ in there if scope is StackScope.PLATFORM]
     names = {tenant: name for name, _, tenant in there if tenant}
     first = len(names) > ALWAYS_LISTED and not former.versions
-    # If all have to be compared, the API server answers while the digests are made.
-    whole_answer = in_background(compared, driver.api, plan, [*names]) if first else None
+    stacks_of_tenants = [stack for stack in there if stack[2]]
+    everything = check_all(driver.api, loaded, plan, stacks_of_tenants, beside) if first else Found()
     made = digests(loaded, plan, wanted, driver.root, program, known)
     drifted = {name for name in (*whole, *shared) if platform_drifted(driver.api, plan.environment, plan.platform)}
     decide = partial(causes, wanted, made, found, existing, asked=Asked(chosen, run.refresh, run.leavers.by_hand))
@@ -120,7 +125,7 @@ def decided(
     news = early.changes if early else None
     answer = in_background(followed, driver.api, plan, before, former.versions, news) if before else None
     rest = plan.names if whole else [*names.keys() - {*before}]
-    late = whole_answer.result() if whole_answer else compared(driver.api, plan, rest) if rest else FleetDrift()
+    late = everything.drift if first else compared(driver.api, plan, rest) if rest else FleetDrift()
     drifted |= {whole[0] if whole else names[tenant] for tenant in late.tenants}
 
     def keep(later: FleetDrift) -> None:

@@ -63,15 +63,16 @@ def digests(
     `known` answers the digest of a stack's plan without the plan, or an empty text.
     """
     backend = os.environ.get("PULUMI_BACKEND_URL", "")
+    every = [*stacks]
+    plans = {stack[0]: known(stack) for stack in every}
+    plans |= of_plans(loaded, plan, [stack for stack in every if not plans[stack[0]]])
+    return {name: StackDigest(of_plan, program, of_settings(root, name, backend)) for name, of_plan in plans.items()}
+
+
+def of_plans(loaded: Loaded, plan: Plan, stacks: Iterable[Stack]) -> dict[str, str]:
+    """Digest of each stack's part of the plan and of its outputs, by the stack's name."""
     specs = {spec.tenant: spec for spec in loaded.tenants}
-    return {
-        stack[0]: StackDigest(
-            known(stack) or _of_plan(loaded.environment, specs, plan, stack),
-            program,
-            of_settings(root, stack[0], backend),
-        )
-        for stack in stacks
-    }
+    return {stack[0]: _of_plan(loaded.environment, specs, plan, stack) for stack in stacks}
 
 
 def of_inputs(loaded: Loaded, plan: Plan) -> dict[str, str]:

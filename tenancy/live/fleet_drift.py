@@ -40,6 +40,12 @@ class FleetDrift:
         number = int(version) if str(version).isdecimal() else 0
         self.versions[path] = min(number, self.versions.get(path, number))
 
+    def add(self, other: FleetDrift) -> None:
+        """Take in what was found of other tenants."""
+        self.tenants |= other.tenants
+        for path, version in other.versions.items():
+            self.note(path, version)
+
     def older(self, other: FleetDrift) -> dict[str, int]:
         """By a list's path: the older version of both."""
         paths = self.versions.keys() | other.versions.keys()

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tenancy.catalog import vocabulary as words
+from tenancy.engine import whole_check
+from tenancy.engine.digests import of_plans
+from tenancy.engine.whole_check import Beside, Found, answer, check, check_all
 from tenancy.lab import control_plane
 from tenancy.live.api import APPLY, MERGE, Api, collection, path_of
+from tenancy.live.background import in_background
 from tenancy.live.fleet_drift import FleetDrift, compared, followed
 from tenancy.planning import make_plan
 from tenancy.planning.model import Plan, TenantPlan, TenantPlans
-from tenancy.validation import load
+from tenancy.planning.scope import Stack, stacks
+from tenancy.schema.environment import Layout
+from tenancy.validation import Loaded, load
 from tenancy.validation.validator import vouch_for
 
 ROOT = Path(__file__).parents[2]
@@ -38,13 +46,18 @@ class Counting(Api):
 
 
 @pytest.fixture(scope="module")
-def plan() -> Plan:
-    loaded = load(LOCAL)
+def loaded() -> Loaded:
+    found = load(LOCAL)
     # Kueue's kinds need its webhooks; what is tested here is the same for every kind.
-    queues = loaded.environment.queues.model_copy(update={"scheduler": "none"})
-    environment = loaded.environment.model_copy(update={"queues": queues})
-    vouch_for(environment, loaded.tenants)
-    return make_plan(environment, loaded.tenants, at_once=False)
+    queues = found.environment.queues.model_copy(update={"scheduler": "none"})
+    environment = found.environment.model_copy(update={"queues": queues})
+    vouch_for(environment, found.tenants)
+    return replace(found, environment=environment)
+
+
+@pytest.fixture(scope="module")
+def plan(loaded: Loaded) -> Plan:
+    return make_plan(loaded.environment, loaded.tenants, at_once=False)
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +97,55 @@ def test_without_a_change_no_object_is_read(api: Counting, plan: Plan, since: Fl
     assert api.read == 0
     assert found.versions.keys() == since.versions.keys()
     assert min(found.versions.values()) >= max(since.versions.values()), "the next run asks from here"
+
+
+@dataclass
+class Process(Beside):
+    """`answer` in a thread, which answers until it has been asked `patience` times."""
+
+    loaded: Loaded
+    patience: int
+    asked: list[str] = field(default_factory=list)
+    busy: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        theirs, own = Pipe()
+        super().__init__(theirs)
+        in_background(answer, own, self.loaded, LOCAL)
+
+    def ask(self, stacks: Sequence[Stack]) -> Found | None:
+        if len(self.asked) == self.patience:
+            return None
+        self.asked += [name for name, *_ in stacks]
+        self.busy.set()
+        return super().ask(stacks)
+
+
+@pytest.mark.parametrize("patience", [99, 1, 0], ids=["to the end", "once", "never"])
+def test_with_another_process_all_stacks_are_compared_once_and_what_it_leaves_here(
+    api: Counting, loaded: Loaded, plan: Plan, since: FleetDrift, monkeypatch: pytest.MonkeyPatch, patience: int
+) -> None:
+    tenants = [stack for stack in stacks(plan, Layout.PER_TENANT) if stack[2]]
+    assert api.request("PATCH", QUOTA, {"spec": {"hard": {"pods": "9999"}}}, content_type=MERGE).ok
+    monkeypatch.setattr(whole_check, "BATCH", 1)
+    here: list[str] = []
+
+    def counted(api: Api, loaded: Loaded, plan: Plan, some: Sequence[Stack]) -> Found:
+        if threading.current_thread() is threading.main_thread():
+            here.extend(name for name, *_ in some)
+            assert patience == 0 or beside.busy.wait(30), "the other process has the time for one"
+        return check(api, loaded, plan, some)
+
+    monkeypatch.setattr(whole_check, "check", counted)
+    beside = Process(loaded, patience)
+    found = check_all(api, loaded, plan, tenants, beside)
+    beside.end()
+    assert sorted([*here, *beside.asked]) == sorted(name for name, *_ in tenants), "each once"
+    assert min(patience, 1) <= len(beside.asked) <= patience
+    assert here
+    assert found.drift.tenants == {"fraud"}
+    assert found.drift.versions.keys() == since.versions.keys()
+    assert found.plans == of_plans(loaded, plan, tenants)
 
 
 CHANGES = {

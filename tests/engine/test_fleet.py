@@ -17,9 +17,11 @@ DENY = "/apis/networking.k8s.io/v1/namespaces/credit/networkpolicies/default-den
 
 MANY = """
 from tenancy.cli import main, read_beside
+from tenancy.engine import whole_check
 from tenancy.live import fleet_drift
 
 fleet_drift.ALWAYS_LISTED = read_beside.MANY = 0
+whole_check.BATCH = 1
 main()
 """
 

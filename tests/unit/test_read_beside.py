@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import sys
@@ -15,6 +16,7 @@ from tenancy.cli import read_beside
 from tenancy.cli.read_beside import MANY, reading
 from tenancy.engine import driver, early
 from tenancy.planning import make_plan
+from tenancy.planning.scope import StackScope
 from tenancy.validation import SpecError, load
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere files are read in the same process")
@@ -65,7 +67,30 @@ def test_files_are_read_here_if_the_other_process_ends(folder: Path, monkeypatch
 
 def test_a_small_environment_and_one_that_does_not_exist_are_left_to_load() -> None:
     for name in (str(Path(__file__).parents[2] / "stacks" / "bank"), "no-such-environment"):
-        assert reading(name, lab=False, whole=True) == (load, None)
+        assert reading(name, lab=False, whole=True) == (load, None, None)
+
+
+def test_a_process_that_has_no_api_server_leaves_its_part_and_says_nothing(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    monkeypatch.setenv("GPU_TENANCY_LAB", str(tmp_path / "no-lab"))
+    begun = reading(str(folder), lab=False, whole=True)
+    begun.load(str(folder))
+    assert begun.beside
+    assert begun.beside.ask([("bench--team-0001", StackScope.TENANT, "team-0001")]) is None
+    assert begun.beside.ask([("bench--team-0002", StackScope.TENANT, "team-0002")]) is None, "it has ended"
+    assert capfd.readouterr().err == ""
+
+
+def test_the_other_process_ends_when_it_is_not_needed_any_more(folder: Path) -> None:
+    begun = reading(str(folder), lab=False, whole=True)
+    begun.load(str(folder))
+    (process,) = multiprocessing.active_children()
+    assert begun.beside
+    begun.beside.end()
+    process.join(30)
+    assert process.exitcode == 0
 
 
 @pytest.mark.parametrize(("lab", "context"), [(False, "production"), (True, words.LAB_CONTEXT)])
