@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -71,6 +72,18 @@ _TOOLS = ("argo", "flux", "operator", "deployments")
     metavar="STACK",
     help="Write the Stack of this stack of ENV only; repeatable, for --gitops operator with --preview. Default: all.",
 )
+@click.option(
+    "--shards",
+    type=click.IntRange(2, 1000),
+    metavar="N",
+    help="Divide the tenants into N parts, each with an Application of its own (argo) or with a label for a controller "
+    "of its own (flux). Default: one Application, no label.",
+)
+@click.option(
+    "--no-prune",
+    is_flag=True,
+    help="Write Applications that delete nothing, while the number of --shards changes; for --gitops argo.",
+)
 def command(
     environment: str,
     out: Path,
@@ -78,6 +91,8 @@ def command(
     repo: str | None,
     preview: bool,
     stacks: tuple[str, ...],
+    shards: int | None,
+    no_prune: bool,
     **given: str,
 ) -> None:
     """Write the objects of ENV as YAML: the folder platform/ and one folder per tenant.
@@ -97,6 +112,10 @@ def command(
         fail("given --preview; rule: it is for --gitops operator; change: name it, or drop --preview", BAD_INPUT)
     if stacks and not preview:
         fail("given --stack without --preview; rule: only previews are of single stacks; change: drop it", BAD_INPUT)
+    if shards and tool not in {"argo", "flux"}:
+        fail(f"given --shards {shards}; rule: it is for --gitops argo or flux; change: name one, or drop it", BAD_INPUT)
+    if no_prune and tool != "argo":
+        fail("given --no-prune; rule: it is for --gitops argo; change: name it, or drop --no-prune", BAD_INPUT)
     wanted = None
     if tool:
         from tenancy.gitops import GitOpsRefused, GitOpsSource, GitOpsTool, rendered
@@ -110,10 +129,12 @@ def command(
             given_tool = "--gitops deployments without --organization"
             fail(f"given {given_tool}; rule: an organization in Pulumi Cloud; change: add --organization", BAD_INPUT)
         try:
-            source = GitOpsSource(repo, **given, preview=preview, stacks=stacks)
+            source = GitOpsSource(repo, **given, preview=preview, stacks=stacks, shards=shards or 0, prune=not no_prune)
             wanted = rendered(plan, loaded.environment.stacks, GitOpsTool(tool), source)
         except GitOpsRefused as error:
             fail(str(error), BAD_INPUT)
+        if tool == "argo":
+            _expect_safe_moves(out, wanted)
     elif repo:
         fail("given --repo without --gitops; rule: --repo is for a GitOps tool; change: name it or drop it", BAD_INPUT)
     try:
@@ -137,6 +158,21 @@ def command(
             "objects only: no bucket, key, role, Pod Identity association or access entry; change: use operator or "
             "deployments, or create these yourself (docs/gitops.md)",
             err=True,
+        )
+
+
+def _expect_safe_moves(out: Path, wanted: Mapping[str, str]) -> None:
+    from tenancy.gitops.argo import FILE, moves_unsafely
+    from tenancy.gitops.source import FOLDER
+
+    name = f"{FOLDER}/{FILE}"
+    path = out / name
+    if path.is_file() and moves_unsafely(path.read_text("utf-8"), wanted[name]):
+        fail(
+            f"given other Applications than {path} has; rule: none may prune while tenants move to another one, or the "
+            "former one deletes their access and queues; change: render the former ones with --no-prune and apply "
+            "them, then the new ones with --no-prune, and leave it out when all are synced (docs/gitops.md)",
+            BAD_INPUT,
         )
 
 

@@ -34,13 +34,14 @@ def files(plan: Plan) -> Iterator[tuple[str, list[Object]]]:
     platform = plan.platform
     yield "platform/00-namespace.yaml", [platform.namespace]
     yield "platform/10-priorities.yaml", _sorted(platform.priorities)
-    yield "platform/20-roles.yaml", _sorted(platform.roles)
     yield "platform/25-device-classes.yaml", _sorted(platform.device_classes)
     yield "platform/26-storage-classes.yaml", list(platform.storage_classes)
     yield "platform/27-pod-settings.yaml", list(platform.pod_settings)
     yield "platform/28-flow-control.yaml", list(platform.flow_control)
     yield "platform/30-guards.yaml", list(platform.guards)
     yield "platform/40-readiness-probe.yaml", list(platform.readiness_probe)
+    # A binding gives nothing before its role exists, so no tenant's people have access before the guards.
+    yield "platform/45-roles.yaml", _sorted(platform.roles)
     yield "platform/50-marker.yaml", [platform.marker]
     yield "platform/52-cluster-network-policies.yaml", list(platform.cluster_policies)
     yield "platform/55-queues.yaml", list(platform.queues)

@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tenancy.gitops import COMPARE, WAVE, GitOpsSource, GitOpsTool, application_bytes, rendered
+from tenancy.gitops import GitOpsSource, GitOpsTool, rendered
+from tenancy.gitops.argo import COMPARE, WAVE, application_bytes
 from tenancy.lab import control_plane, ports
 from tenancy.lab.api import ApiError, LabApi
 from tenancy.lab.kueue import _path

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from tenancy import gitops
 from tenancy.cli import main
-from tenancy.gitops import COMPARE, KEPT, SYNC, WAVE, GitOpsSource, GitOpsTool, application_bytes, rendered
+from tenancy.gitops import GitOpsSource, GitOpsTool, argo, rendered
+from tenancy.gitops.argo import COMPARE, SYNC, WAVE, application_bytes
+from tenancy.gitops.flux import KEPT, SHARD
 from tenancy.kube import quantities
 from tenancy.lab import tools
 from tenancy.planning import Plan, make_plan
@@ -27,6 +28,7 @@ BANK = Path(__file__).parents[2] / "stacks" / "bank"
 ENGINE_BYTES = 450 * 2**20
 """Memory of engine, provider, program and pack of one stack, measured: docs/gitops.md."""
 IMAGE = f"registry.bank.example/shared/tenancy-ci@sha256:{'0' * 64}"
+REPO = ("--repo", "https://x.example/y")
 SOURCE = GitOpsSource(
     "https://git.bank.example/gpus", "rendered/bank", "main", IMAGE, "bank", role="arn:aws:iam::1:role/x"
 )
@@ -157,13 +159,105 @@ def test_more_objects_than_an_application_can_keep_are_refused_with_2(
 ) -> None:
     size = application_bytes(plan.objects())
     for limit, code in ((size, 0), (size - 1, 2)):
-        monkeypatch.setattr(gitops, "ETCD_REQUEST", limit)
-        result = run("--out", tmp_path / str(limit), "--gitops", "argo", "--repo", "https://x.example/y")
+        monkeypatch.setattr(argo, "ETCD_REQUEST", limit)
+        result = run("--out", tmp_path / str(limit), "--gitops", "argo", *REPO)
         assert result.exit_code == code, result.output
-    assert f"given {sum(1 for _ in plan.objects())} objects of {len(plan.tenants)} tenants" in result.stderr
-    assert "change: another tool, or several environments" in result.stderr
+    assert f"given {len(plan.tenants)} tenants and one Application of Argo CD" in result.stderr
     assert not (tmp_path / str(size - 1)).exists()
-    assert run("--out", tmp_path / "flux", "--gitops", "flux", "--repo", "https://x.example/y").exit_code == 0
+    assert run("--out", tmp_path / "flux", "--gitops", "flux", *REPO).exit_code == 0
+    number = re.findall(r"change: --shards (\d+)", result.stderr)[0]
+    result = run("--out", tmp_path / "shards", "--gitops", "argo", *REPO, "--shards", number)
+    assert result.exit_code == 0, "as many as the message says suffice"
+    monkeypatch.setattr(argo, "ETCD_REQUEST", application_bytes(plan.platform.objects()) - 1)
+    result = run("--out", tmp_path / "none", "--gitops", "argo", *REPO, "--shards", number)
+    assert result.exit_code == 2
+    assert "change: another tool, or several environments" in result.stderr
+
+
+def sharded(plan: Plan, tool: GitOpsTool, shards: int, *, prune: bool = True) -> dict[str, list[dict[str, Any]]]:
+    return objects(plan, tool, replace(SOURCE, shards=shards, prune=prune))
+
+
+def test_each_tenant_is_in_one_application_of_argos_and_the_platform_in_its_own(plan: Plan) -> None:
+    files = sharded(plan, GitOpsTool.ARGO, 3)
+    _, *applications = files["gitops/argo.yaml"]
+    folders = {item["metadata"]["name"]: item["spec"]["source"]["path"] for item in applications}
+    of_shards = {f"bank.shard-{n}": f"rendered/bank/shards/shard-{n}" for n in (1, 2, 3)}
+    assert folders == {"bank.platform": "rendered/bank/platform", **of_shards}
+    usual, found = objects(plan, GitOpsTool.ARGO), {}
+    for path, items in files.items():
+        part, _, rest = path.partition("/")
+        if part == "shards":
+            found["tenants/" + rest.partition("/")[2]] = items
+        else:
+            assert part in {"platform", "gitops"} or usual[path] == items
+    assert found == {path: items for path, items in usual.items() if path.startswith("tenants/")}
+    empty = {item["metadata"]["name"]: item["spec"]["syncPolicy"]["automated"]["allowEmpty"] for item in applications}
+    assert empty == {"bank.platform": False, **dict.fromkeys(of_shards, True)}
+
+
+def test_argos_applications_stay_as_they_are_when_tenants_come_and_go(plan: Plan) -> None:
+    fewer = replace(plan, tenants=[tenant for tenant in plan.tenants if tenant.name == "fraud"])
+    one, all_of = sharded(fewer, GitOpsTool.ARGO, 9), sharded(plan, GitOpsTool.ARGO, 9)
+    assert one["gitops/argo.yaml"][1:] == all_of["gitops/argo.yaml"][1:]
+    ours = {path: items for path, items in all_of.items() if "/fraud/" in path}
+    assert ours == {path: items for path, items in one.items() if path.startswith("shards/")}, "in the same place"
+    source = replace(SOURCE, shards=9)
+    texts = rendered(fewer, Layout.PER_TENANT, GitOpsTool.ARGO, source)
+    assert {f"shards/shard-{n}/README.md" for n in range(1, 10)} < texts.keys(), "git keeps no empty folder"
+
+
+@pytest.mark.parametrize("shards", [None, 3])
+def test_another_number_of_argos_applications_needs_that_none_prunes(shards: int | None, tmp_path: Path) -> None:
+    def render(number: int | None, *more: str) -> Result:
+        words = ("--shards", number) if number else ()
+        return run("--out", tmp_path / "out", "--gitops", "argo", *REPO, *words, *more)
+
+    assert render(shards).exit_code == 0
+    made = (tmp_path / "out" / "gitops" / "argo.yaml").read_bytes()
+    for more in ((), ("--no-prune",)):
+        result = render(4, *more)
+        assert result.exit_code == 2, "the former ones prune"
+        assert "rule: none may prune while tenants move to another one" in result.stderr
+    assert (tmp_path / "out" / "gitops" / "argo.yaml").read_bytes() == made
+    assert render(shards, "--no-prune").exit_code == 0
+    assert render(4).exit_code == 2, "the next ones prune"
+    assert render(4, "--no-prune").exit_code == 0
+    assert render(4).exit_code == 0, "now all tenants are where they stay"
+
+
+def test_the_number_of_argos_applications_is_not_guessed_from_a_damaged_file(tmp_path: Path) -> None:
+    words = ("--out", tmp_path / "out", "--gitops", "argo", *REPO)
+    assert run(*words).exit_code == 0
+    file = tmp_path / "out" / "gitops" / "argo.yaml"
+    file.write_text(file.read_text("utf-8").replace("kind: Application\n", "kind: [\n"), "utf-8")
+    assert run(*words).exit_code == 2
+    assert run(*words, "--no-prune").exit_code == 0
+
+
+def test_fluxs_shards_are_labels_of_tenants_kustomizations_and_change_nothing_else(plan: Plan) -> None:
+    usual, files = objects(plan, GitOpsTool.FLUX), sharded(plan, GitOpsTool.FLUX, 3)
+    shard = {}
+    for item in files["gitops/flux.yaml"]:
+        if labels := item["metadata"].pop("labels", {}):
+            assert labels.keys() == {SHARD}
+            shard[item["metadata"]["name"]] = labels[SHARD]
+    assert files == usual
+    assert shard.keys() == {f"bank--{name}.{part}" for name in plan.names for part in ("isolation", "access")}
+    assert every(shard[f"bank--{name}.isolation"] == shard[f"bank--{name}.access"] for name in plan.names)
+    assert {*shard.values()} == {"shard-1", "shard-2", "shard-3"}
+
+
+def test_roles_come_after_the_guards_so_that_no_binding_gives_anything_before_them(plan: Plan) -> None:
+    found = waves(plan)
+    guards = found["platform ValidatingAdmissionPolicy"] | found["platform ValidatingAdmissionPolicyBinding"]
+    assert max(guards) < min(found["platform ClusterRole"])
+    roles = {item["metadata"]["name"] for _, item in of_cluster(objects(plan, GitOpsTool.ARGO))
+             if item["kind"] == "ClusterRole"}  # fmt: skip
+    bound = {item["roleRef"]["name"] for path, item in of_cluster(objects(plan, GitOpsTool.ARGO))
+             if item["kind"] == "RoleBinding" and path.startswith("tenants/")}  # fmt: skip
+    assert bound
+    assert bound <= roles
 
 
 def test_flux_waits_for_the_platform_and_for_a_tenants_isolation(plan: Plan) -> None:
@@ -307,6 +401,10 @@ def test_the_same_spec_is_the_same_bytes(plan: Plan) -> None:
         (("--gitops", "deployments", "--repo", "x"), "given --gitops deployments without --organization"),
         (("--gitops", "jenkins", "--repo", "x"), "jenkins"),
         (("--gitops", "flux", "--repo", "x", "--preview"), "given --preview; rule: it is for --gitops operator"),
+        (("--gitops", "operator", *REPO, "--image", IMAGE, "--shards", "2"), "rule: it is for --gitops argo or flux"),
+        (("--shards", "2"), "given --shards 2; rule"),
+        (("--gitops", "argo", *REPO, "--shards", "1"), "1 is not in the range 2<=x<=1000"),
+        (("--gitops", "flux", *REPO, "--no-prune"), "given --no-prune; rule: it is for --gitops argo"),
         (
             ("--gitops", "operator", "--repo", "x", "--image", IMAGE, "--stack", "bank"),
             "given --stack without --preview",

@@ -184,7 +184,6 @@ NO_QUANTITY: Mapping[str, Mapping[str, str]] = {
         "int(warned)": "the clock's own record",
     },
     "tenancy/diff/previews.py": {"int(count)": "a number of nodes"},
-    "tenancy/gitops/__init__.py": {"int(rest.rpartition('/')[2].partition('-')[0])": "the number in a file's name"},
     "tenancy/kube/pods.py": {"int(pods.count)": "a number of pods"},
     "tenancy/lab/metrics.py": {
         "float(each == phase)": "a truth",

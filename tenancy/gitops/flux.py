@@ -1,0 +1,75 @@
+"""Flux: a Kustomization for the platform, and two for each tenant, which wait for one another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tenancy.catalog import vocabulary as words
+from tenancy.gitops.source import FOLDER, GitOpsSource, annotated, resource, shard_of, stays
+from tenancy.kube.objects import Object
+from tenancy.planning.common.names import fitted
+from tenancy.planning.model import Plan
+from tenancy.planning.render import files, papers, text_of
+from tenancy.schema.environment import Layout
+
+KEPT = "kustomize.toolkit.fluxcd.io/prune"
+SHARD = "sharding.fluxcd.io/key"
+"""Label by which a kustomize-controller is told the Kustomizations that are its own (`--watch-label-selector`)."""
+_ACCESS = "20-access.yaml"
+_LABEL = 63
+"""Characters of a name: Flux writes a Kustomization's as a label."""
+_FLUX = "flux-system"
+"""Namespace that its installer uses."""
+
+
+def for_flux(plan: Plan, layout: Layout, source: GitOpsSource) -> Mapping[str, str]:  # noqa: ARG001
+    """All files of a rendering, and the Kustomizations. A Kustomization applies a whole folder, so a tenant's access
+    bindings are in a folder of their own."""
+    made = {
+        _apart(path): [annotated(item, {KEPT: "disabled"}) if stays(item) else item for item in items]
+        for path, items in files(plan)
+    }
+    return {
+        **{path: text_of(items) for path, items in (*made.items(), *papers(plan)) if items},
+        f"{FOLDER}/flux.yaml": text_of(list(_kustomizations(plan, source))),
+    }
+
+
+def _apart(path: str) -> str:
+    folder, _, name = path.rpartition("/")
+    if path.startswith("platform/"):
+        return path
+    return f"{folder}/{'access' if name == _ACCESS else 'isolation'}/{name}"
+
+
+def _kustomizations(plan: Plan, source: GitOpsSource) -> Iterator[Object]:
+    name = plan.environment
+    fetch = {"url": source.repository, "ref": {"branch": source.revision}, "interval": "5m"}
+    yield resource("source.toolkit.fluxcd.io/v1", "GitRepository", name, _FLUX, fetch)
+
+    def kustomization(title: str, folder: str, after: str | None, tenant: str = "") -> Object:
+        spec: Object = {
+            "sourceRef": {"kind": "GitRepository", "name": name},
+            "path": f"./{source.path}/{folder}".replace("/./", "/"),
+            "interval": "10m",
+            "retryInterval": "2m",
+            "timeout": "5m",
+            "prune": True,
+            "wait": True,
+            "deletionPolicy": "WaitForTermination",
+            "kubeConfig": {"configMapRef": {"name": name}},
+        }
+        if after:
+            spec["dependsOn"] = [{"name": after}]
+        made = resource("kustomize.toolkit.fluxcd.io/v1", "Kustomization", title, _FLUX, spec)
+        if tenant and source.shards:
+            made["metadata"]["labels"] = {SHARD: shard_of(tenant, source.shards)}
+        return made
+
+    platform = f"{name}.platform"
+    yield kustomization(platform, "platform", None)
+    for tenant in plan.tenants:
+        whole = words.derived_name(name, tenant.name)
+        isolation, access = (fitted(f"{whole}.{part}", _LABEL, ".") for part in ("isolation", "access"))
+        yield kustomization(isolation, f"tenants/{tenant.name}/isolation", platform, tenant.name)
+        yield kustomization(access, f"tenants/{tenant.name}/access", isolation, tenant.name)

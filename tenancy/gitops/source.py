@@ -1,0 +1,85 @@
+"""What is the same for all tools: where they find what is rendered, and which objects only a person removes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tenancy.kube.objects import Object
+from tenancy.planning.kubernetes.network import DEFAULT_DENY
+
+FOLDER = "gitops"
+"""Of the tool's own resources, beside what is rendered."""
+_ISOLATION_KINDS = {
+    *("Namespace", "ResourceQuota", "LimitRange"),
+    # The guards, and the cluster network policies: both only refuse.
+    *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "CiliumClusterwideNetworkPolicy"),
+}
+
+
+class GitOpsTool(StrEnum):
+    """A GitOps tool that a configuration can be written for."""
+
+    ARGO = "argo"  # one Application, in sync waves
+    FLUX = "flux"  # Kustomizations that wait for one another
+    OPERATOR = "operator"  # Pulumi Kubernetes Operator v2: a Stack for each stack
+    DEPLOYMENTS = "deployments"  # Pulumi Cloud: settings for each stack
+
+
+@dataclass(frozen=True)
+class GitOpsSource:
+    """Where the tool finds what is rendered, or for Pulumi's two the project."""
+
+    repository: str
+    path: str = "."
+    """Of the rendered folder in the repository."""
+    revision: str = "main"
+    """A branch."""
+    image: str = ""
+    """Of the operator's workspaces, by digest."""
+    organization: str = ""
+    """Of Pulumi Cloud; empty with a backend of one's own."""
+    backend: str = ""
+    """Address of the state, for the operator's workspaces. Default: Pulumi Cloud."""
+    role: str = ""
+    """Of AWS that Deployments take."""
+    preview: bool = False
+    """The operator previews the branch and never updates: for a pull request."""
+    stacks: Sequence[str] = ()
+    """Stacks to preview; empty for all."""
+    shards: int = 0
+    """Parts that the tenants are divided into, for Argo CD and Flux; 0 for none."""
+    prune: bool = True
+    """Argo CD deletes what is no longer rendered."""
+
+
+class GitOpsRefused(ValueError):
+    """What the tool cannot keep; the message says what to use in its place."""
+
+
+def shard_of(tenant: str, shards: int) -> str:
+    """The shard of a tenant, by a hash of its name: it stays there when other tenants come and go."""
+    number = int.from_bytes(hashlib.sha256(tenant.encode()).digest()[:8]) % shards
+    return f"shard-{number + 1}"
+
+
+def every_shard(shards: int) -> list[str]:
+    """All shards, with and without tenants."""
+    return [f"shard-{number + 1}" for number in range(shards)]
+
+
+def stays(item: Object) -> bool:
+    """Whether only a person may remove it: a namespace, which is deleted with its content, and its isolation."""
+    denies = item["kind"] == "NetworkPolicy" and item["metadata"]["name"] == DEFAULT_DENY
+    return denies or item["kind"] in _ISOLATION_KINDS
+
+
+def annotated(item: Object, more: Mapping[str, str]) -> Object:
+    metadata = item["metadata"]
+    return {**item, "metadata": {**metadata, "annotations": {**metadata.get("annotations", {}), **more}}}
+
+
+def resource(api: str, kind: str, name: str, namespace: str, spec: Object) -> Object:
+    return {"apiVersion": api, "kind": kind, "metadata": {"name": name, "namespace": namespace}, "spec": spec}
