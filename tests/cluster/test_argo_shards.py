@@ -1,0 +1,174 @@
+"""The tenants in several Applications of Argo CD, which nothing brings into an order, and a change of their number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from argo import APPLICATIONS, Argo, argo_cd, told
+from gitops_cluster import CREATE, EGRESS, Key, key, made, of_tenant, rendered_items, until
+
+from tenancy.gitops.argo import WAVE
+from tenancy.gitops.source import shard_of
+from tenancy.lab.kueue import _path
+
+pytestmark = [pytest.mark.exhaustive, pytest.mark.chapters]
+
+SHARDS = ("small.shard-1", "small.shard-2")
+ALL = ("small.platform", *SHARDS)
+REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+
+@pytest.fixture(scope="module")
+def argo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Argo]:
+    assert [shard_of(name, 2) for name in ("research", "fraud")] == ["shard-1", "shard-2"]
+    assert [shard_of(name, 3) for name in ("research", "fraud")] == ["shard-3", "shard-2"], "one of them moves"
+    with argo_cd(tmp_path_factory.mktemp("argo-shards"), shards=2) as found:
+        yield found
+
+
+def may(argo: Argo) -> bool:
+    """Whether research's people may list pods in its namespace."""
+    asked = {"namespace": space(argo), "verb": "list", "resource": "pods"}
+    spec = {"user": "someone", "groups": ["researchers"], "resourceAttributes": asked}
+    body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+    return bool(argo.api.request("POST", REVIEWS, body, CREATE)["status"]["allowed"])
+
+
+def space(argo: Argo, tenant: str = "research") -> str:
+    return argo.plan().tenant(tenant).namespaces[0].name
+
+
+def deny(argo: Argo) -> str:
+    return f"/apis/networking.k8s.io/v1/namespaces/{space(argo)}/networkpolicies/default-deny"
+
+
+def uids(argo: Argo) -> dict[Key, str]:
+    return {key(item): argo.api.get(_path(item))["metadata"]["uid"] for item in rendered_items(argo)}
+
+
+def deleted(argo: Argo, since: int) -> set[Key]:
+    return {each for each, verb, _ in argo.written(since) if verb == "delete"}
+
+
+def test_tenants_that_are_there_before_the_platform_give_no_access(argo: Argo) -> None:
+    argo.install(*SHARDS)
+    for name in SHARDS:
+        argo.synced(name)
+    bindings = argo.api.get(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{space(argo)}/rolebindings")["items"]
+    assert bindings
+    assert not may(argo)
+    argo.install("small.platform")
+    argo.synced("small.platform")
+    assert may(argo), "once the roles are there"
+    order = [each[0] for each in made(argo)]
+    guards = [n for n, kind in enumerate(order) if kind.startswith("validatingadmissionpolic")]
+    roles = [n for n, kind in enumerate(order) if kind == "clusterroles"]
+    assert guards
+    assert roles
+    assert max(guards) < min(roles), "which come after the guards"
+
+
+def test_each_object_is_made_once_and_in_the_waves_of_its_application(argo: Argo) -> None:
+    wave = {key(item): int(item["metadata"]["annotations"][WAVE]) for item in rendered_items(argo)}
+    found = made(argo)
+    assert set(found) == set(wave), "each object is made, and nothing else"
+    assert len(found) == len(wave), "once"
+    theirs = {tenant: of_tenant(found, tenant) for tenant in ("fraud", "research")}
+    for part in (*theirs.values(), set(found).difference(*theirs.values())):
+        order = [wave[each] for each in found if each in part]
+        assert order
+        assert order == sorted(order)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_when_all_is_made_each_application_is_synced_and_healthy(argo: Argo, name: str) -> None:
+    def state() -> tuple[str, str]:
+        found = argo.application(name)
+        return found["sync"]["status"], found["health"]["status"]
+
+    until(lambda: state() == ("Synced", "Healthy"), lambda: f"synced and healthy: {told(argo.application(name))}")
+
+
+def test_a_change_of_one_tenant_writes_that_tenants_objects_alone(argo: Argo) -> None:
+    since = argo.audit_size()
+    argo.spec.add("tenants/research.yaml", EGRESS)
+    argo.publish()
+    for name in ALL:
+        argo.synced(name)
+    written = {each for each, _, _ in argo.written(since)}
+    assert written
+    assert written == of_tenant(written, "research")
+
+
+def test_a_default_deny_that_a_person_deletes_comes_back(argo: Argo) -> None:
+    with argo.as_platform() as api:
+        api.request("DELETE", deny(argo))
+    until(lambda: argo.there(deny(argo)), lambda: f"it is there again: {told(argo.application(SHARDS[0]))}")
+
+
+def test_tenants_move_to_other_applications_and_nothing_is_deleted_or_made_again(argo: Argo) -> None:
+    before, since = uids(argo), argo.audit_size()
+    argo.prune = False
+    argo.install()
+    argo.shards = 3
+    argo.publish()
+    argo.install()
+    for name in (*ALL, "small.shard-3"):
+        argo.synced(name)
+    argo.prune = True
+    argo.install()
+    for name in (*ALL, "small.shard-3"):
+        argo.synced(name)
+
+        def is_synced(name: str = name) -> bool:
+            argo.refresh(name)
+            return argo.application(name)["sync"]["status"] == "Synced"
+
+        until(is_synced, lambda name=name: f"{name} is synced: {told(argo.application(name))}")
+    assert deleted(argo, since) == set()
+    assert uids(argo) == before
+
+
+def test_a_tenant_without_a_file_is_the_last_of_its_application_and_loses_access_and_keeps_isolation(
+    argo: Argo,
+) -> None:
+    items = {key(item): item for item in argo.plan().tenant("research").objects()}
+    assert may(argo)
+    since = argo.audit_size()
+    (argo.spec.path / "tenants" / "research.yaml").unlink()
+    argo.spec.edit("environment.yaml", "    tenants: [research]\n", "    tenants: [fraud]\n")
+    argo.publish()
+    argo.synced("small.shard-3")
+    gone = {each for each in deleted(argo, since) if each in items}
+    kept = {each for each in items if each not in gone}
+    assert {each[0] for each in kept} == {"namespaces", "resourcequotas", "limitranges", "networkpolicies"}
+    assert {each[2] for each in kept if each[0] == "networkpolicies"} == {"default-deny"}
+    assert not may(argo)
+    for each in kept:
+        assert argo.there(_path(items[each])), each
+
+
+def test_with_pruning_on_the_former_application_deletes_what_moves(argo: Argo) -> None:
+    """Why `tenancy render` refuses it: the next Application has not taken over yet."""
+    since = argo.audit_size()
+    bindings = {key(item) for item in argo.plan().tenant("fraud").objects() if item["kind"] == "RoleBinding"}
+    assert shard_of("fraud", 3) != shard_of("fraud", 5)
+    argo.shards = 5
+    argo.publish()
+    argo.synced("small.shard-2")
+    assert bindings
+    assert bindings <= deleted(argo, since)
+
+
+def test_deleted_applications_delete_no_object(argo: Argo) -> None:
+    argo.shards = 5
+    argo.install()
+    argo.synced(f"small.{shard_of('fraud', 5)}")
+    items: list[dict[str, Any]] = [*argo.plan().tenant("fraud").objects()]
+    for name in argo.names():
+        argo.api.request("DELETE", f"{APPLICATIONS}/{name}")
+        until(lambda name=name: not argo.there(f"{APPLICATIONS}/{name}"), lambda name=name: f"{name} is gone")
+    for item in items:
+        assert argo.there(_path(item)), key(item)

@@ -1,0 +1,137 @@
+"""Flux' controllers, a git repository and a real API server: the tenants of two shards, each with a controller of its
+own, wait for the platform, and what a commit of one tenant, a stopped controller and another number of shards do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from flux import KUSTOMIZATIONS, NONE, Flux, flux
+from gitops_cluster import EGRESS, Key, key, made, of_tenant, rendered_items, until
+
+from tenancy.gitops.flux import SHARD
+from tenancy.gitops.source import shard_of
+from tenancy.lab.kueue import _path
+
+pytestmark = [pytest.mark.exhaustive, pytest.mark.chapters]
+
+DENY = "/apis/networking.k8s.io/v1/namespaces/fraud--train/networkpolicies/default-deny"
+FRAUD, RESEARCH = "shard-2", "shard-1"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flux]:
+    assert (shard_of("fraud", 2), shard_of("research", 2)) == (FRAUD, RESEARCH)
+    assert shard_of("research", 3) == "shard-3", "it moves"
+    with flux(tmp_path_factory.mktemp("flux"), shards=2) as found:
+        yield found
+
+
+def deleted(cluster: Flux, since: int) -> set[Key]:
+    return {each for each, verb, _ in cluster.written(since) if verb == "delete"}
+
+
+def test_the_platform_is_made_before_any_tenant_and_a_tenants_access_last_across_shards(cluster: Flux) -> None:
+    cluster.applied()
+    items = {key(item): item for item in rendered_items(cluster)}
+    found = made(cluster)
+    assert set(found) == set(items), "each object is made, and nothing else"
+    assert len(found) == len(items), "once"
+    tenants = {name: of_tenant(found, name) for name in ("fraud", "research")}
+    platform = [n for n, each in enumerate(found) if not any(each in theirs for theirs in tenants.values())]
+    for theirs in tenants.values():
+        places = [n for n, each in enumerate(found) if each in theirs]
+        access = [n for n in places if found[n][0] in {"rolebindings", "serviceaccounts"}]
+        assert access
+        assert max(platform) < min(places)
+        assert max({*places} - {*access}) < min(access)
+
+
+def test_a_change_of_one_tenant_writes_that_tenants_objects_alone(cluster: Flux) -> None:
+    since = cluster.audit_size()
+    cluster.spec.add("tenants/research.yaml", EGRESS)
+    cluster.publish()
+    cluster.applied()
+    written = {each for each, _, _ in cluster.written(since)}
+    assert written
+    assert written == of_tenant(written, "research")
+
+
+def test_a_default_deny_that_a_person_deletes_comes_back(cluster: Flux) -> None:
+    with cluster.as_platform() as api:
+        api.request("DELETE", DENY)
+    cluster.reconcile(f"{KUSTOMIZATIONS}/small--fraud.isolation")
+    until(lambda: cluster.there(DENY), lambda: f"it is there: {cluster.said(['small--fraud.isolation'])}")
+
+
+def test_tenants_of_a_stopped_controller_wait_and_the_others_go_on(cluster: Flux) -> None:
+    cluster.stop(FRAUD)
+    since = cluster.audit_size()
+    for name in ("fraud", "research"):
+        cluster.spec.edit(f"tenants/{name}.yaml", "egress:\n", "egress:\n  - {cidr: 198.51.100.9/32, port: 9444}\n")
+    cluster.publish()
+    cluster.applied("small.platform", "small--research.isolation", "small--research.access")
+    written = {each for each, _, _ in cluster.written(since)}
+    assert of_tenant(written, "research")
+    assert of_tenant(written, "fraud") == set()
+    cluster.start(FRAUD)
+    cluster.applied()
+    assert of_tenant({each for each, _, _ in cluster.written(since)}, "fraud")
+
+
+def test_another_number_of_shards_deletes_nothing_and_makes_nothing_again(cluster: Flux) -> None:
+    def uids() -> dict[Key, str]:
+        return {key(item): cluster.api.get(_path(item))["metadata"]["uid"] for item in rendered_items(cluster)}
+
+    before, since = uids(), cluster.audit_size()
+    cluster.shards = 3
+    cluster.start("shard-3")
+    cluster.publish()
+    cluster.applied()
+    labels = cluster.api.get(f"{KUSTOMIZATIONS}/small--research.access")["metadata"]["labels"]
+    assert labels[SHARD] == "shard-3"
+    assert deleted(cluster, since) == set()
+    assert uids() == before
+    cluster.stop(RESEARCH)
+    cluster.spec.edit("tenants/research.yaml", "port: 9444", "port: 9445")
+    cluster.publish()
+    cluster.applied()
+    assert of_tenant({each for each, _, _ in cluster.written(since)}, "research"), "by its new controller"
+
+
+def test_a_tenant_without_a_file_loses_access_and_keeps_its_data_and_isolation(cluster: Flux) -> None:
+    items = {key(item): item for item in cluster.plan().tenant("fraud").objects()}
+    since = cluster.audit_size()
+    (cluster.spec.path / "tenants" / "fraud.yaml").unlink()
+    cluster.publish()
+    cluster.applied()
+    for part in ("isolation", "access"):
+        path = f"{KUSTOMIZATIONS}/small--fraud.{part}"
+        until(lambda path=path: not cluster.there(path), lambda part=part: cluster.said([f"small--fraud.{part}"]))
+    gone = deleted(cluster, since)
+    assert gone <= set(items), "of no other tenant, and nothing of the platform"
+    kept = {each for each in items if each not in gone}
+    assert {each[0] for each in kept} == {"namespaces", "resourcequotas", "limitranges", "networkpolicies"}
+    assert {each[2] for each in kept if each[0] == "networkpolicies"} == {"default-deny"}
+    for each in kept:
+        assert cluster.there(_path(items[each])), each
+
+
+def test_without_the_controller_of_the_platform_no_tenant_is_given_another_commit(cluster: Flux) -> None:
+    cluster.stop(NONE)
+    since = cluster.audit_size()
+    cluster.spec.edit("tenants/research.yaml", "port: 9445", "port: 9446")
+    cluster.publish()
+    revision = cluster.fetched()
+
+    def waits() -> bool:
+        conditions = cluster.kustomization("small--research.isolation").get("conditions") or []
+        return any("revision is not up to date" in each.get("message", "") for each in conditions)
+
+    until(waits, lambda: cluster.said(["small--research.isolation"]))
+    assert cluster.written(since) == []
+    cluster.start(NONE)
+    until(
+        lambda: cluster.kustomization("small--research.access").get("lastAppliedRevision") == revision,
+        lambda: cluster.said(cluster.names()),
+    )

@@ -1,0 +1,223 @@
+"""A lab that a GitOps tool syncs from a git repository as the platform's identity, and what the audit log says."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tenancy.gitops import GitOpsSource, GitOpsTool, rendered
+from tenancy.lab import control_plane, ports
+from tenancy.lab.api import ApiError, LabApi
+from tenancy.lab.layout import Lab
+from tenancy.lab.pki import PLATFORM_USER
+from tenancy.planning import Plan, make_plan
+from tenancy.planning.common.pools import fake_nodes
+from tenancy.planning.services import queue_chart
+from tenancy.schema.environment import Layout
+from tenancy.validation import on_lab
+from tests.conftest import SpecFolder, documents
+
+CREATE = "application/json"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+EGRESS = "egress:\n  - {cidr: 198.51.100.7/32, port: 9443}\n"
+FOLDER = "rendered"
+SYNC_SECONDS = 180.0
+Key = tuple[str, str, str]
+"""(resource, namespace, name)"""
+
+
+def until(fact: Callable[[], Any], what: Callable[[], object], seconds: float = SYNC_SECONDS) -> Any:
+    """What `fact` answers, once it is something; `what` says what is still not so."""
+    deadline = time.monotonic() + seconds
+    while not (found := fact()):
+        assert time.monotonic() < deadline, f"after {seconds:.0f} s still not: {what()}"
+        time.sleep(0.25)
+    return found
+
+
+@dataclass
+class GitOpsCluster:
+    """What is the same for all tools."""
+
+    root: Path
+    spec: SpecFolder
+    api: LabApi
+    tool: GitOpsTool
+    shards: int = 0
+    prune: bool = True
+    commits: list[str] = field(default_factory=list)
+
+    @property
+    def lab(self) -> Lab:
+        return Lab.of(self.root)
+
+    @property
+    def repository(self) -> Path:
+        return self.root / "repository"
+
+    @property
+    def url(self) -> str:
+        return f"file://{self.repository}"
+
+    def plan(self) -> Plan:
+        loaded = on_lab(self.spec.load())
+        return make_plan(loaded.environment, loaded.tenants)
+
+    def texts(self) -> dict[str, str]:
+        source = GitOpsSource(self.url, FOLDER, shards=self.shards, prune=self.prune)
+        return dict(rendered(self.plan(), Layout.PER_TENANT, self.tool, source))
+
+    def publish(self) -> None:
+        """Render the files and commit them."""
+        shutil.rmtree(self.repository / FOLDER, ignore_errors=True)
+        for name, text in self.texts().items():
+            path = self.repository / FOLDER / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8")
+        self.git("add", "--all")
+        self.git("-c", "user.name=platform", "-c", "user.email=platform@bank.example", "commit", "--quiet", "-m", "x")
+        self.commits.append(self.git("rev-parse", "HEAD"))
+
+    def begin(self) -> None:
+        """The repository with its first commit."""
+        self.repository.mkdir()
+        self.git("init", "--quiet", "--initial-branch", "main")
+        self.publish()
+
+    def git(self, *arguments: str) -> str:
+        command = ["git", "-C", str(self.repository), *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    def as_platform(self) -> LabApi:
+        """The identity that may change what isolates tenants, which is the tool's too."""
+        return LabApi(self.lab, ports.remembered(self.lab)["kube-apiserver"], identity="platform")
+
+    def credentials(self) -> dict[str, str]:
+        """Address, certificate authority, certificate and key of that identity, the last three in base64."""
+        files = {"ca": "ca.crt", "certificate": "platform.crt", "key": "platform.key"}
+        found = {name: base64.b64encode((self.lab.pki / file).read_bytes()).decode() for name, file in files.items()}
+        return {"server": f"https://127.0.0.1:{ports.remembered(self.lab)['kube-apiserver']}", **found}
+
+    def audit_size(self) -> int:
+        return (self.lab.folder / "audit.log").stat().st_size
+
+    def written(self, since: int = 0) -> list[tuple[Key, str, int]]:
+        """What the tool wrote, in the order in which it was answered: object, verb, status."""
+        with (self.lab.folder / "audit.log").open("rb") as file:
+            file.seek(since)
+            events = [json.loads(line) for line in file.read().splitlines()]
+        found = []
+        for event in sorted(events, key=lambda event: event["stageTimestamp"]):
+            asked = event.get("objectRef") or {}
+            writes = event["verb"] in {"create", "update", "patch", "delete"} and "dryRun" not in event["requestURI"]
+            if event["user"]["username"] == PLATFORM_USER and writes and "selfsubject" not in asked["resource"]:
+                # Of a namespace the log says that it is in itself.
+                space = "" if asked["resource"] == "namespaces" else asked.get("namespace", "")
+                found.append(
+                    (
+                        (asked["resource"], space, asked.get("name", "")),
+                        event["verb"],
+                        event["responseStatus"]["code"],
+                    )
+                )
+        return found
+
+    def there(self, path: str) -> bool:
+        try:
+            self.api.get(path)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return False
+        return True
+
+    def define(self, crds: Iterable[dict[str, Any]]) -> None:
+        """The kinds of the tool, once they are served."""
+        for crd in crds:
+            self.api.request("POST", CRDS, crd, CREATE)
+            spec = crd["spec"]
+            version = next(each["name"] for each in spec["versions"] if each["storage"])
+            path = f"/apis/{spec['group']}/{version}/{spec['names']['plural']}"
+            until(lambda path=path: self.there(path), lambda path=path: f"{path} is served")
+
+    def make_namespace(self, name: str) -> None:
+        self.api.apply("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+
+
+def key(item: dict[str, Any]) -> Key:
+    """An object as the audit log names it."""
+    kind = item["kind"].lower()
+    plural = kind[:-1] + "ies" if kind.endswith("y") else kind + ("es" if kind.endswith("s") else "s")
+    return plural, item["metadata"].get("namespace", ""), item["metadata"]["name"]
+
+
+def made(cluster: GitOpsCluster) -> list[Key]:
+    """What the tool made, in order. A namespace's account `default` is there before the tool writes it."""
+    return [key for key, _, status in cluster.written() if status == 201 or (status == 200 and key[2] == "default")]
+
+
+def rendered_items(cluster: GitOpsCluster) -> list[dict[str, Any]]:
+    """The objects of platform and tenants."""
+    parts = ("platform/", "tenants/", "shards/")
+    texts = [text for name, text in cluster.texts().items() if name.startswith(parts) and name.endswith(".yaml")]
+    return [item for text in texts for item in documents(text)]
+
+
+def of_tenant(found: Iterable[Key], tenant: str) -> set[Key]:
+    """Those of the objects that are a tenant's, by their names."""
+    return {each for each in found if tenant in f"{each[1]}/{each[2]}"}
+
+
+def free_ports(count: int) -> list[int]:
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    found = [each.getsockname()[1] for each in held]
+    for each in held:
+        each.close()
+    return found
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as other:
+        return other.connect_ex(("127.0.0.1", port)) == 0
+
+
+@contextmanager
+def lab_of(root: Path) -> Iterator[tuple[SpecFolder, LabApi]]:
+    """A lab with Kueue for the small environment."""
+    (root / "Pulumi.yaml").write_text("name: scratch\nruntime: python\n")
+    spec = SpecFolder(root / "stacks" / "small")
+    environment = on_lab(spec.load()).environment
+    chart = queue_chart(environment)
+    assert chart
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("GPU_TENANCY_LAB", raising=False)
+        try:
+            lab = control_plane.up(
+                root=root,
+                platform_group=environment.platform.group,
+                nodes=fake_nodes(environment),
+                queues=chart.values,
+                type_checks=False,
+            )
+            with LabApi(lab, ports.remembered(lab)["kube-apiserver"]) as api:
+                yield spec, api
+        finally:
+            control_plane.down(root=root)
+
+
+def definitions(folder: Path, *names: str) -> list[dict[str, Any]]:
+    """Definitions of kinds in these files of a folder; by default in all."""
+    files = [folder / name for name in names] if names else sorted(folder.glob("*.yaml"))
+    return [yaml.safe_load(file.read_text("utf-8")) for file in files]
