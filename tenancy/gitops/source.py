@@ -77,9 +77,11 @@ def stays(item: Object) -> bool:
 
 
 def annotated(item: Object, more: Mapping[str, str]) -> Object:
+    """The object with these annotations too."""
     metadata = item["metadata"]
     return {**item, "metadata": {**metadata, "annotations": {**metadata.get("annotations", {}), **more}}}
 
 
 def resource(api: str, kind: str, name: str, namespace: str, spec: Object) -> Object:
+    """An object of a tool's own kind."""
     return {"apiVersion": api, "kind": kind, "metadata": {"name": name, "namespace": namespace}, "spec": spec}
