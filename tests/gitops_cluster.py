@@ -8,7 +8,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +36,12 @@ FOLDER = "rendered"
 SYNC_SECONDS = 180.0
 Key = tuple[str, str, str]
 """(resource, namespace, name)"""
+ISOLATION: Mapping[str, Collection[str]] = {
+    **dict.fromkeys(("namespaces", "resourcequotas", "limitranges"), ()),
+    "networkpolicies": ("default-deny",),
+    "serviceaccounts": ("default",),
+}
+"""What stays of a tenant without a file: resources, and their names where not all of them stay."""
 
 
 def until(fact: Callable[[], Any], what: Callable[[], object], seconds: float = SYNC_SECONDS) -> Any:
@@ -134,11 +140,12 @@ class GitOpsCluster:
                 )
         return found
 
-    def there(self, path: str) -> bool:
+    def there(self, path: str, *, absent: Collection[int] = (404,)) -> bool:
+        """Whether there is something; `absent` are the statuses that say that there is not."""
         try:
             self.api.get(path)
         except ApiError as error:
-            if error.status != 404:
+            if error.status not in absent:
                 raise
             return False
         return True
@@ -150,7 +157,8 @@ class GitOpsCluster:
             spec = crd["spec"]
             version = next(each["name"] for each in spec["versions"] if each["storage"])
             path = f"/apis/{spec['group']}/{version}/{spec['names']['plural']}"
-            until(lambda path=path: self.there(path), lambda path=path: f"{path} is served")
+            # 429 while the API server prepares the storage of a new kind.
+            until(lambda path=path: self.there(path, absent=(404, 429)), lambda path=path: f"{path} is served")
 
     def make_namespace(self, name: str) -> None:
         self.api.apply("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
@@ -175,9 +183,9 @@ def rendered_items(cluster: GitOpsCluster) -> list[dict[str, Any]]:
     return [item for text in texts for item in documents(text)]
 
 
-def of_tenant(found: Iterable[Key], tenant: str) -> set[Key]:
-    """Those of the objects that are a tenant's, by their names."""
-    return {each for each in found if tenant in f"{each[1]}/{each[2]}"}
+def of_tenant(cluster: GitOpsCluster, tenant: str) -> set[Key]:
+    """The objects of a tenant."""
+    return {key(item) for item in cluster.plan().tenant(tenant).objects()}
 
 
 def free_ports(count: int) -> list[int]:

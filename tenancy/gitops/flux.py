@@ -56,7 +56,8 @@ def _kustomizations(plan: Plan, source: GitOpsSource) -> Iterator[Object]:
             "timeout": "5m",
             "prune": True,
             "wait": True,
-            "deletionPolicy": "WaitForTermination",
+            # Not until they are gone: a queue stays while its work runs, and the controller would do nothing else.
+            "deletionPolicy": "Delete",
             "kubeConfig": {"configMapRef": {"name": name}},
         }
         if after:

@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.planning.kubernetes.network import DEFAULT_DENY
 
 FOLDER = "gitops"
 """Of the tool's own resources, beside what is rendered."""
+_ISOLATION = {("NetworkPolicy", DEFAULT_DENY), ("ServiceAccount", words.DEFAULT_ACCOUNT)}
 _ISOLATION_KINDS = {
     *("Namespace", "ResourceQuota", "LimitRange"),
     # The guards, and the cluster network policies: both only refuse.
@@ -71,9 +73,11 @@ def every_shard(shards: int) -> list[str]:
 
 
 def stays(item: Object) -> bool:
-    """Whether only a person may remove it: a namespace, which is deleted with its content, and its isolation."""
-    denies = item["kind"] == "NetworkPolicy" and item["metadata"]["name"] == DEFAULT_DENY
-    return denies or item["kind"] in _ISOLATION_KINDS
+    """Whether only a person may remove it: a namespace, which is deleted with its content, and its isolation.
+
+    A namespace's account `default` too: the cluster makes it again at once, with tokens in all of its pods.
+    """
+    return (item["kind"], item["metadata"]["name"]) in _ISOLATION or item["kind"] in _ISOLATION_KINDS
 
 
 def annotated(item: Object, more: Mapping[str, str]) -> Object:

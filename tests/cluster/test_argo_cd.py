@@ -8,10 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 from argo import APPLICATIONS, Argo, argo_cd, told
-from gitops_cluster import CREATE, EGRESS, key, made, rendered_items, until
+from gitops_cluster import CREATE, EGRESS, ISOLATION, key, made, of_tenant, rendered_items, until
 
 from tenancy.gitops.argo import COMPARE, WAVE, application_bytes
 from tenancy.lab.kueue import _path
+from tests.conftest import every
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.chapters]
 
@@ -66,7 +67,7 @@ def test_a_change_of_one_tenant_writes_that_tenants_objects_alone(argo: Argo) ->
     argo.synced()
     written = {each for each, _, _ in argo.written(since)}
     assert written
-    assert {each for each in written if not f"{each[1]}/{each[2]}".count("research")} == set()
+    assert written <= of_tenant(argo, "research")
 
 
 def test_a_default_deny_that_a_person_deletes_comes_back(argo: Argo) -> None:
@@ -92,8 +93,8 @@ def test_a_tenant_without_a_file_loses_access_and_keeps_its_data_and_isolation(a
     assert deleted <= set(items), "of no other tenant, and nothing of the platform"
     assert argo.api.get(bindings)["items"] == []
     kept = {each for each in items if each not in deleted}
-    assert {each[0] for each in kept} == {"namespaces", "resourcequotas", "limitranges", "networkpolicies"}
-    assert {each[2] for each in kept if each[0] == "networkpolicies"} == {"default-deny"}
+    assert {each[0] for each in kept} == {*ISOLATION}
+    assert every(each[2] in ISOLATION[each[0]] for each in kept if ISOLATION[each[0]])
     for each in kept:
         assert argo.there(_path(items[each])), each
     assert argo.there(f"{claims}/weights")

@@ -96,7 +96,8 @@ def test_all_of_the_platform_is_before_any_tenant_and_bindings_are_last(plan: Pl
     assert max(found["tenants Namespace"]) < min(found["tenants NetworkPolicy"])
 
 
-WALLS = {"Namespace", "ResourceQuota", "LimitRange", "NetworkPolicy default-deny"}
+WALLS = {"Namespace", "ResourceQuota", "LimitRange", "NetworkPolicy default-deny", "ServiceAccount default"}
+NAMED = {"NetworkPolicy", "ServiceAccount"}
 CLUSTER_POLICY = "CiliumClusterwideNetworkPolicy"
 STAYS = pytest.mark.parametrize(
     ("tool", "annotation", "value"),
@@ -127,7 +128,7 @@ def test_isolation_stay_when_a_file_goes_and_access_bindings_do_not(
     items = [item for path, item in of_cluster(objects(plan, tool)) if path.startswith("tenants/")]
     kept = [item for item in items if annotation in item["metadata"].get("annotations", {})]
     assert {item["metadata"]["annotations"][annotation] for item in kept} == {value}
-    told = {f"{i['kind']} {i['metadata']['name']}" if i["kind"] == "NetworkPolicy" else i["kind"] for i in kept}
+    told = {f"{i['kind']} {i['metadata']['name']}" if i["kind"] in NAMED else i["kind"] for i in kept}
     assert told == {*WALLS, CLUSTER_POLICY}
     fences = [item for item in kept if item["kind"] == CLUSTER_POLICY]
     assert len(fences) == sum(len(tenant.cluster_policies) for tenant in plan.tenants)
