@@ -45,16 +45,19 @@ class Argo(GitOpsCluster):
         notes = {"argocd.argoproj.io/refresh": "normal"}
         self.api.request("PATCH", f"{APPLICATIONS}/{name}", {"metadata": {"annotations": notes}})
 
-    def synced(self, name: str = "small") -> dict[str, Any]:
-        """Wait until the last commit is synced; the result of that operation."""
+    def synced(self, name: str = "small") -> None:
+        """Wait until the last commit is synced, or changes nothing of this Application."""
         self.refresh(name)
 
-        def done() -> dict[str, Any] | None:
-            operation = self.application(name).get("operationState") or {}
+        def done() -> bool:
+            found = self.application(name)
+            operation, sync = found.get("operationState") or {}, found.get("sync") or {}
+            if sync.get("revision") == self.commits[-1] and sync["status"] == "Synced":
+                return True
             revision = (operation.get("syncResult") or {}).get("revision")
-            return operation if revision == self.commits[-1] and operation["phase"] == "Succeeded" else None
+            return revision == self.commits[-1] and operation["phase"] == "Succeeded"
 
-        return until(done, lambda: f"{self.commits[-1]} is synced: {told(self.application(name))}")
+        until(done, lambda: f"{self.commits[-1]} is synced: {told(self.application(name))}")
 
 
 def told(status: dict[str, Any]) -> str:

@@ -18,7 +18,7 @@ from tenancy.live.selectors import of_all_tenants, of_none, of_platform, of_tena
 from tenancy.planning.model import Plan, PlatformPlan
 from tenancy.planning.queueing.queue_names import API
 
-BATCH = 100
+BATCH = 250
 """Tenants whose objects are listed together: one list request for each kind, and the memory for their objects."""
 ALWAYS_LISTED = 100
 """Tenants up to which all objects are listed in every run: it takes less time than to wait for watches."""

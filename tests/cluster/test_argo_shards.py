@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from argo import APPLICATIONS, Argo, argo_cd, told
@@ -18,6 +17,8 @@ pytestmark = [pytest.mark.exhaustive, pytest.mark.chapters]
 
 SHARDS = ("small.shard-1", "small.shard-2")
 ALL = ("small.platform", *SHARDS)
+DENY = "/apis/networking.k8s.io/v1/namespaces/research--main/networkpolicies/default-deny"
+NEXT = 9
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
@@ -29,20 +30,12 @@ def argo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Argo]:
         yield found
 
 
-def may(argo: Argo) -> bool:
-    """Whether research's people may list pods in its namespace."""
-    asked = {"namespace": space(argo), "verb": "list", "resource": "pods"}
-    spec = {"user": "someone", "groups": ["researchers"], "resourceAttributes": asked}
+def may(argo: Argo, group: str = "researchers", namespace: str = "research--main") -> bool:
+    """Whether these people may list pods in a namespace."""
+    asked = {"namespace": namespace, "verb": "list", "resource": "pods"}
+    spec = {"user": "someone", "groups": [group], "resourceAttributes": asked}
     body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
     return bool(argo.api.request("POST", REVIEWS, body, CREATE)["status"]["allowed"])
-
-
-def space(argo: Argo, tenant: str = "research") -> str:
-    return argo.plan().tenant(tenant).namespaces[0].name
-
-
-def deny(argo: Argo) -> str:
-    return f"/apis/networking.k8s.io/v1/namespaces/{space(argo)}/networkpolicies/default-deny"
 
 
 def uids(argo: Argo) -> dict[Key, str]:
@@ -57,7 +50,7 @@ def test_tenants_that_are_there_before_the_platform_give_no_access(argo: Argo) -
     argo.install(*SHARDS)
     for name in SHARDS:
         argo.synced(name)
-    bindings = argo.api.get(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{space(argo)}/rolebindings")["items"]
+    bindings = argo.api.get("/apis/rbac.authorization.k8s.io/v1/namespaces/research--main/rolebindings")["items"]
     assert bindings
     assert not may(argo)
     argo.install("small.platform")
@@ -105,8 +98,8 @@ def test_a_change_of_one_tenant_writes_that_tenants_objects_alone(argo: Argo) ->
 
 def test_a_default_deny_that_a_person_deletes_comes_back(argo: Argo) -> None:
     with argo.as_platform() as api:
-        api.request("DELETE", deny(argo))
-    until(lambda: argo.there(deny(argo)), lambda: f"it is there again: {told(argo.application(SHARDS[0]))}")
+        api.request("DELETE", DENY)
+    until(lambda: argo.there(DENY), lambda: f"it is there again: {told(argo.application(SHARDS[0]))}")
 
 
 def test_tenants_move_to_other_applications_and_nothing_is_deleted_or_made_again(argo: Argo) -> None:
@@ -135,18 +128,18 @@ def test_tenants_move_to_other_applications_and_nothing_is_deleted_or_made_again
 def test_a_tenant_without_a_file_is_the_last_of_its_application_and_loses_access_and_keeps_isolation(
     argo: Argo,
 ) -> None:
-    items = {key(item): item for item in argo.plan().tenant("research").objects()}
-    assert may(argo)
+    items = {key(item): item for item in argo.plan().tenant("fraud").objects()}
+    theirs = ("fraud-engineers", "fraud--train")
+    assert may(argo, *theirs)
     since = argo.audit_size()
-    (argo.spec.path / "tenants" / "research.yaml").unlink()
-    argo.spec.edit("environment.yaml", "    tenants: [research]\n", "    tenants: [fraud]\n")
+    (argo.spec.path / "tenants" / "fraud.yaml").unlink()
     argo.publish()
-    argo.synced("small.shard-3")
+    argo.synced("small.shard-2")
     gone = {each for each in deleted(argo, since) if each in items}
     kept = {each for each in items if each not in gone}
     assert {each[0] for each in kept} == {*ISOLATION}
     assert every(each[2] in ISOLATION[each[0]] for each in kept if ISOLATION[each[0]])
-    assert not may(argo)
+    assert not may(argo, *theirs)
     for each in kept:
         assert argo.there(_path(items[each])), each
 
@@ -154,22 +147,21 @@ def test_a_tenant_without_a_file_is_the_last_of_its_application_and_loses_access
 def test_with_pruning_on_the_former_application_deletes_what_moves(argo: Argo) -> None:
     """Why `tenancy render` refuses it: the next Application has not taken over yet."""
     since = argo.audit_size()
-    bindings = {key(item) for item in argo.plan().tenant("fraud").objects() if item["kind"] == "RoleBinding"}
-    assert shard_of("fraud", 3) != shard_of("fraud", 5)
-    argo.shards = 5
+    bindings = {key(item) for item in argo.plan().tenant("research").objects() if item["kind"] == "RoleBinding"}
+    assert (shard_of("research", 3), shard_of("research", NEXT)) == ("shard-3", f"shard-{NEXT}")
+    argo.shards = NEXT
     argo.publish()
-    argo.synced("small.shard-2")
+    argo.synced("small.shard-3")
     assert bindings
     assert bindings <= deleted(argo, since)
+    assert not may(argo)
 
 
 def test_deleted_applications_delete_no_object(argo: Argo) -> None:
-    argo.shards = 5
     argo.install()
-    argo.synced(f"small.{shard_of('fraud', 5)}")
-    items: list[dict[str, Any]] = [*argo.plan().tenant("fraud").objects()]
+    argo.synced(f"small.shard-{NEXT}")
     for name in argo.names():
         argo.api.request("DELETE", f"{APPLICATIONS}/{name}")
         until(lambda name=name: not argo.there(f"{APPLICATIONS}/{name}"), lambda name=name: f"{name} is gone")
-    for item in items:
+    for item in rendered_items(argo):
         assert argo.there(_path(item)), key(item)
