@@ -86,8 +86,8 @@ def _beside(theirs: Connection[Any, Any], own: Connection[Any, Any], environment
         own.send((spec.environment, spec.cluster.context))
         loaded = load(environment)
         own.send(loaded)
-    except SpecError:
-        return
+    except (SpecError, OSError):
+        return  # the command reads the files by itself, or has ended
     from tenancy.engine.whole_check import answer
 
     answer(own, on_lab(loaded) if lab else loaded, folder)
