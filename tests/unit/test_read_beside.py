@@ -5,7 +5,9 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -91,6 +93,38 @@ def test_the_other_process_ends_when_it_is_not_needed_any_more(folder: Path) -> 
     begun.beside.end()
     process.join(30)
     assert process.exitcode == 0
+
+
+KILLED = """
+import multiprocessing, sys, time
+
+from tenancy.cli.read_beside import reading
+
+begun = reading(sys.argv[1], lab=False, whole=True)
+begun.load(sys.argv[1])
+print(multiprocessing.active_children()[0].pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_the_other_process_ends_with_a_command_that_is_killed(folder: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", KILLED, str(folder)], stdout=subprocess.PIPE, text=True) as command:
+        assert command.stdout
+        process = int(command.stdout.readline())
+        assert runs(process)
+        command.kill()
+    deadline = time.monotonic() + 30
+    while runs(process):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def runs(process: int) -> bool:
+    try:
+        status = Path(f"/proc/{process}/status").read_text("utf-8")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return "State:\tZ" not in status
 
 
 @pytest.mark.parametrize(("lab", "context"), [(False, "production"), (True, words.LAB_CONTEXT)])
