@@ -8,7 +8,9 @@ import click
 from tenancy.cli.common import BAD_INPUT, environment_argument, example, fail, load_or_exit, tell, writing
 from tenancy.validation import told
 
-_TOOLS = ("argo", "flux", "operator", "deployments")
+_OF_OBJECTS = ("argo", "flux")
+"""Tools that apply rendered objects; the others run the program."""
+_TOOLS = (*_OF_OBJECTS, "operator", "deployments")
 
 
 @click.command("render", epilog=example("tenancy render local --out build/local"))
@@ -112,7 +114,7 @@ def command(
         fail("given --preview; rule: it is for --gitops operator; change: name it, or drop --preview", BAD_INPUT)
     if stacks and not preview:
         fail("given --stack without --preview; rule: only previews are of single stacks; change: drop it", BAD_INPUT)
-    if shards and tool not in {"argo", "flux"}:
+    if shards and tool not in _OF_OBJECTS:
         fail(f"given --shards {shards}; rule: it is for --gitops argo or flux; change: name one, or drop it", BAD_INPUT)
     if no_prune and tool != "argo":
         fail("given --no-prune; rule: it is for --gitops argo; change: name it, or drop --no-prune", BAD_INPUT)
@@ -143,7 +145,7 @@ def command(
     except ForeignFiles as error:
         fail(str(error), BAD_INPUT)
     click.echo(f"{count} objects in {out}")
-    if tool in {"argo", "flux"} and plan.admission.enforced:
+    if tool in _OF_OBJECTS and plan.admission.enforced:
         click.echo(
             f"note: given --gitops {tool} and guards: enforce; rule ns-06: the tool does not ask what the cluster "
             "runs, and guards refuse new pods in namespaces without a decision; change: on a cluster with other work "
@@ -151,7 +153,7 @@ def command(
             err=True,
         )
     on_aws = [tenant.name for tenant in plan.tenants if tenant.aws]
-    if tool in {"argo", "flux"} and (plan.platform.data or on_aws):
+    if tool in _OF_OBJECTS and (plan.platform.data or on_aws):
         whose = f" and of {len(on_aws)} tenants" if on_aws else ""
         click.echo(
             f"note: given --gitops {tool} and AWS resources of the platform{whose}; rule: the tool creates Kubernetes "

@@ -126,14 +126,13 @@ def _applications(plan: Plan, source: GitOpsSource) -> Iterator[Object]:
     """The AppProject, and one Application for all, or one for the platform and one for each shard. Between Applications
     waves have no effect unless a health check for Applications is configured, so nothing relies on their order."""
     name = plan.environment
-    kinds = sorted({(item["apiVersion"].rpartition("/")[0], item["kind"]) for item in plan.objects()})
-    wide = {(item["apiVersion"].rpartition("/")[0], item["kind"]) for item in plan.objects() if _wide(item)}
+    kinds = sorted({(item["apiVersion"].rpartition("/")[0], item["kind"], _wide(item)) for item in plan.objects()})
     project = {
         "description": f"What gpu-tenancy renders of {name}",
         "sourceRepos": [source.repository],
         "destinations": [{"name": plan.context, "namespace": "*"}],
-        "clusterResourceWhitelist": [{"group": g, "kind": k} for g, k in kinds if (g, k) in wide],
-        "namespaceResourceWhitelist": [{"group": g, "kind": k} for g, k in kinds if (g, k) not in wide],
+        "clusterResourceWhitelist": [{"group": g, "kind": k} for g, k, wide in kinds if wide],
+        "namespaceResourceWhitelist": [{"group": g, "kind": k} for g, k, wide in kinds if not wide],
     }
     yield resource("argoproj.io/v1alpha1", "AppProject", name, _ARGO, project)
     if not source.shards:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
+from tenancy.planning.common.names import part_of
 from tenancy.planning.kubernetes.network import DEFAULT_DENY
 
 FOLDER = "gitops"
@@ -62,9 +62,8 @@ class GitOpsRefused(ValueError):
 
 
 def shard_of(tenant: str, shards: int) -> str:
-    """The shard of a tenant, by a hash of its name: it stays there when other tenants come and go."""
-    number = int.from_bytes(hashlib.sha256(tenant.encode()).digest()[:8]) % shards
-    return f"shard-{number + 1}"
+    """The shard of a tenant, by its name."""
+    return f"shard-{part_of(tenant, shards)}"
 
 
 def every_shard(shards: int) -> list[str]:

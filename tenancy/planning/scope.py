@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
-from tenancy.planning.common.names import kubeconfig_command
+from tenancy.planning.common.names import kubeconfig_command, part_of
 from tenancy.planning.model import Plan, PlatformPlan, TenantPlan
 from tenancy.schema.environment import Layout
 
@@ -71,14 +70,8 @@ def in_order(wanted: Sequence[Stack], standing: bool) -> list[Stack]:
 
 
 def in_shard(stacks: Sequence[Stack], part: int, parts: int) -> list[Stack]:
-    """The stacks of tenants in one of the parts, counted from 1. A stack stays in its part, by a hash of its name, when
-    tenants come and go."""
-    return [
-        stack
-        for stack in stacks
-        if stack[1] is StackScope.TENANT
-        and int.from_bytes(hashlib.sha256(stack[0].encode()).digest()[:8]) % parts == part - 1
-    ]
+    """The stacks of tenants in one of the parts, counted from 1, by their names."""
+    return [stack for stack in stacks if stack[1] is StackScope.TENANT and part_of(stack[0], parts) == part]
 
 
 def select(plan: Plan, scope: StackScope, tenant: str | None) -> tuple[PlatformPlan | None, tuple[TenantPlan, ...]]:

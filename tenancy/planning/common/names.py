@@ -188,5 +188,10 @@ def _own(environment: Environment, tenant: Tenant, name: str) -> str:
     return words.SEPARATOR.join((environment.cluster.name, tenant.tenant, name))
 
 
+def part_of(name: str, parts: int) -> int:
+    """The part that a name is in, counted from 1, by its hash: it stays there when others come and go."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) % parts + 1
+
+
 def _hash(whole: str) -> str:
     return hashlib.sha256(whole.encode()).hexdigest()[:12]
