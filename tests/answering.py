@@ -1,7 +1,8 @@
-"""HTTP servers of tests."""
+"""Servers of tests, and the ports of others."""
 
 from __future__ import annotations
 
+import socket
 import socketserver
 import threading
 from collections.abc import Iterator
@@ -20,3 +21,18 @@ def answering(server: socketserver.BaseServer) -> Iterator[None]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that no process uses now, all different."""
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    found = [each.getsockname()[1] for each in held]
+    for each in held:
+        each.close()
+    return found
+
+
+def answers(port: int) -> bool:
+    """Whether a process listens at the port."""
+    with socket.socket() as other:
+        return other.connect_ex(("127.0.0.1", port)) == 0

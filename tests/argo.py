@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gitops_cluster import CREATE, GitOpsCluster, answers, definitions, free_ports, lab_of, until
+from gitops_cluster import CREATE, GitOpsCluster, definitions, lab_of, until
 
 from tenancy.gitops import GitOpsTool
 from tenancy.lab.layout import Lab
+from tests.answering import answers, free_ports
 from tests.conftest import documents
 from tests.judges import folder
+from tests.kinds import define
 
 APPLICATIONS = "/apis/argoproj.io/v1alpha1/namespaces/argocd/applications"
 SECRETS = "/api/v1/namespaces/argocd/secrets"
@@ -83,7 +85,7 @@ def argo_cd(root: Path, shards: int = 0) -> Iterator[Argo]:
     with lab_of(root) as (spec, api):
         try:
             found = Argo(root, spec, api, GitOpsTool.ARGO, shards)
-            found.define(definitions(folder("schemas-argo-cd"), "application-crd.yaml", "appproject-crd.yaml"))
+            define(api, definitions(folder("schemas-argo-cd"), "application-crd.yaml", "appproject-crd.yaml"))
             found.begin()
             _prepare(found)
             _start(found.lab, program, root, running)

@@ -6,7 +6,6 @@ import base64
 import json
 import os
 import subprocess
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,12 +14,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from gitops_cluster import FOLDER, GitOpsCluster, answers, definitions, free_ports, lab_of, until
+from gitops_cluster import FOLDER, GitOpsCluster, definitions, lab_of, until
 
 from tenancy.gitops import GitOpsTool
 from tenancy.gitops.flux import SHARD
+from tests.answering import answering, answers, free_ports
 from tests.conftest import documents
 from tests.judges import folder
+from tests.kinds import define
 
 NAMESPACE = "flux-system"
 SOURCES = f"/apis/source.toolkit.fluxcd.io/v1/namespaces/{NAMESPACE}/gitrepositories"
@@ -121,7 +122,7 @@ def flux(root: Path, shards: int) -> Iterator[Flux]:
         found = Flux(root, spec, api, GitOpsTool.FLUX, shards, port=port)
         try:
             for module in ("schemas-flux-source", "schemas-flux-kustomize"):
-                found.define(definitions(folder(module)))
+                define(api, definitions(folder(module)))
             found.begin()
             found.make_namespace(NAMESPACE)
             (artifacts,) = free_ports(1)
@@ -212,7 +213,6 @@ def served(root: Path) -> Iterator[int]:
         def log_message(self, *_: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    with answering(server):
         yield server.server_port
-        server.shutdown()

@@ -5,10 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import shutil
-import socket
 import subprocess
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ import yaml
 from tenancy.gitops import GitOpsSource, GitOpsTool, rendered
 from tenancy.lab import control_plane, ports
 from tenancy.lab.api import ApiError, LabApi
+from tenancy.lab.kueue import _path
 from tenancy.lab.layout import Lab
 from tenancy.lab.pki import PLATFORM_USER
 from tenancy.planning import Plan, make_plan
@@ -27,10 +27,9 @@ from tenancy.planning.common.pools import fake_nodes
 from tenancy.planning.services import queue_chart
 from tenancy.schema.environment import Layout
 from tenancy.validation import on_lab
-from tests.conftest import SpecFolder, documents
+from tests.conftest import SpecFolder, documents, every
 
 CREATE = "application/json"
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 EGRESS = "egress:\n  - {cidr: 198.51.100.7/32, port: 9443}\n"
 FOLDER = "rendered"
 SYNC_SECONDS = 180.0
@@ -140,25 +139,18 @@ class GitOpsCluster:
                 )
         return found
 
-    def there(self, path: str, *, absent: Collection[int] = (404,)) -> bool:
-        """Whether there is something; `absent` are the statuses that say that there is not."""
+    def deleted(self, since: int) -> set[Key]:
+        """What the tool deleted."""
+        return {each for each, verb, _ in self.written(since) if verb == "delete"}
+
+    def there(self, path: str) -> bool:
         try:
             self.api.get(path)
         except ApiError as error:
-            if error.status not in absent:
+            if error.status != 404:
                 raise
             return False
         return True
-
-    def define(self, crds: Iterable[dict[str, Any]]) -> None:
-        """The kinds of the tool, once they are served."""
-        for crd in crds:
-            self.api.request("POST", CRDS, crd, CREATE)
-            spec = crd["spec"]
-            version = next(each["name"] for each in spec["versions"] if each["storage"])
-            path = f"/apis/{spec['group']}/{version}/{spec['names']['plural']}"
-            # 429 while the API server prepares the storage of a new kind.
-            until(lambda path=path: self.there(path, absent=(404, 429)), lambda path=path: f"{path} is served")
 
     def make_namespace(self, name: str) -> None:
         self.api.apply("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
@@ -188,17 +180,18 @@ def of_tenant(cluster: GitOpsCluster, tenant: str) -> set[Key]:
     return {key(item) for item in cluster.plan().tenant(tenant).objects()}
 
 
-def free_ports(count: int) -> list[int]:
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    found = [each.getsockname()[1] for each in held]
-    for each in held:
-        each.close()
-    return found
+def uids(cluster: GitOpsCluster) -> dict[Key, str]:
+    """The identity of each rendered object: another one is an object that was made again."""
+    return {key(item): cluster.api.get(_path(item))["metadata"]["uid"] for item in rendered_items(cluster)}
 
 
-def answers(port: int) -> bool:
-    with socket.socket() as other:
-        return other.connect_ex(("127.0.0.1", port)) == 0
+def expect_isolation_stays(cluster: GitOpsCluster, items: Mapping[Key, dict[str, Any]], gone: set[Key]) -> None:
+    """Of a removed tenant's objects, all but its isolation are gone."""
+    kept = {each for each in items if each not in gone}
+    assert {each[0] for each in kept} == {*ISOLATION}
+    assert every(each[2] in ISOLATION[each[0]] for each in kept if ISOLATION[each[0]])
+    for each in kept:
+        assert cluster.there(_path(items[each])), each
 
 
 @contextmanager

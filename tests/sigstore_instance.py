@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import json
-import socket
 import subprocess
 import tempfile
 import threading
@@ -26,6 +25,7 @@ from cryptography.hazmat.primitives.hashes import SHA256, Hash
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from tests import judges
+from tests.answering import free_ports
 
 LONG_AGO = "2020-01-01T00:00:00Z"
 AUDIENCE = "sigstore"
@@ -126,7 +126,7 @@ class Sigstore:
 
     def _start(self) -> None:
         folder = self.folder
-        fulcio, grpc, fulcio_metrics, ct, rekor, rekor_grpc, rekor_metrics, tsa = _free_ports(8)
+        fulcio, grpc, fulcio_metrics, ct, rekor, rekor_grpc, rekor_metrics, tsa = free_ports(8)
         self.url = f"http://127.0.0.1:{fulcio}"
         self._ct, self._rekor, self._tsa = (f"http://127.0.0.1:{port}" for port in (ct, rekor, tsa))
         self._ct_key, self._rekor_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
@@ -294,11 +294,3 @@ def _der(key: ec.EllipticCurvePrivateKey) -> bytes:
 def _written(path: Path, key: ec.EllipticCurvePrivateKey, form: PrivateFormat) -> Path:
     path.write_bytes(key.private_bytes(Encoding.PEM, form, NoEncryption()))
     return path
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports

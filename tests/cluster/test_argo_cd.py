@@ -8,11 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 from argo import APPLICATIONS, Argo, argo_cd, told
-from gitops_cluster import CREATE, EGRESS, ISOLATION, key, made, of_tenant, rendered_items, until
+from gitops_cluster import CREATE, EGRESS, expect_isolation_stays, key, made, of_tenant, rendered_items, until
 
 from tenancy.gitops.argo import COMPARE, WAVE, application_bytes
 from tenancy.lab.kueue import _path
-from tests.conftest import every
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.chapters]
 
@@ -89,14 +88,10 @@ def test_a_tenant_without_a_file_loses_access_and_keeps_its_data_and_isolation(a
     (argo.spec.path / "tenants" / "fraud.yaml").unlink()
     argo.publish()
     argo.synced()
-    deleted = {each for each, verb, _ in argo.written(since) if verb == "delete"}
+    deleted = argo.deleted(since)
     assert deleted <= set(items), "of no other tenant, and nothing of the platform"
     assert argo.api.get(bindings)["items"] == []
-    kept = {each for each in items if each not in deleted}
-    assert {each[0] for each in kept} == {*ISOLATION}
-    assert every(each[2] in ISOLATION[each[0]] for each in kept if ISOLATION[each[0]])
-    for each in kept:
-        assert argo.there(_path(items[each])), each
+    expect_isolation_stays(argo, items, deleted)
     assert argo.there(f"{claims}/weights")
 
 

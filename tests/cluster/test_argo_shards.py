@@ -6,12 +6,21 @@ from collections.abc import Iterator
 
 import pytest
 from argo import APPLICATIONS, Argo, argo_cd, told
-from gitops_cluster import CREATE, EGRESS, ISOLATION, Key, key, made, of_tenant, rendered_items, until
+from gitops_cluster import (
+    CREATE,
+    EGRESS,
+    expect_isolation_stays,
+    key,
+    made,
+    of_tenant,
+    rendered_items,
+    uids,
+    until,
+)
 
 from tenancy.gitops.argo import WAVE
 from tenancy.gitops.source import shard_of
 from tenancy.lab.kueue import _path
-from tests.conftest import every
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.chapters]
 
@@ -36,14 +45,6 @@ def may(argo: Argo, group: str = "researchers", namespace: str = "research--main
     spec = {"user": "someone", "groups": [group], "resourceAttributes": asked}
     body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
     return bool(argo.api.request("POST", REVIEWS, body, CREATE)["status"]["allowed"])
-
-
-def uids(argo: Argo) -> dict[Key, str]:
-    return {key(item): argo.api.get(_path(item))["metadata"]["uid"] for item in rendered_items(argo)}
-
-
-def deleted(argo: Argo, since: int) -> set[Key]:
-    return {each for each, verb, _ in argo.written(since) if verb == "delete"}
 
 
 def test_tenants_that_are_there_before_the_platform_give_no_access(argo: Argo) -> None:
@@ -121,7 +122,7 @@ def test_tenants_move_to_other_applications_and_nothing_is_deleted_or_made_again
             return argo.application(name)["sync"]["status"] == "Synced"
 
         until(is_synced, lambda name=name: f"{name} is synced: {told(argo.application(name))}")
-    assert deleted(argo, since) == set()
+    assert argo.deleted(since) == set()
     assert uids(argo) == before
 
 
@@ -135,13 +136,9 @@ def test_a_tenant_without_a_file_is_the_last_of_its_application_and_loses_access
     (argo.spec.path / "tenants" / "fraud.yaml").unlink()
     argo.publish()
     argo.synced("small.shard-2")
-    gone = {each for each in deleted(argo, since) if each in items}
-    kept = {each for each in items if each not in gone}
-    assert {each[0] for each in kept} == {*ISOLATION}
-    assert every(each[2] in ISOLATION[each[0]] for each in kept if ISOLATION[each[0]])
+    gone = {each for each in argo.deleted(since) if each in items}
+    expect_isolation_stays(argo, items, gone)
     assert not may(argo, *theirs)
-    for each in kept:
-        assert argo.there(_path(items[each])), each
 
 
 def test_with_pruning_on_the_former_application_deletes_what_moves(argo: Argo) -> None:
@@ -153,7 +150,7 @@ def test_with_pruning_on_the_former_application_deletes_what_moves(argo: Argo) -
     argo.publish()
     argo.synced("small.shard-3")
     assert bindings
-    assert bindings <= deleted(argo, since)
+    assert bindings <= argo.deleted(since)
     assert not may(argo)
 
 

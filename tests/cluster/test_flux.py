@@ -7,12 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 from flux import KUSTOMIZATIONS, NONE, Flux, flux
-from gitops_cluster import EGRESS, ISOLATION, Key, key, made, of_tenant, rendered_items, until
+from gitops_cluster import EGRESS, expect_isolation_stays, key, made, of_tenant, rendered_items, uids, until
 
 from tenancy.gitops.flux import SHARD
 from tenancy.gitops.source import shard_of
-from tenancy.lab.kueue import _path
-from tests.conftest import documents, every
+from tests.conftest import documents
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.chapters]
 
@@ -26,10 +25,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flux]:
     assert shard_of("research", 3) == "shard-3", "it moves"
     with flux(tmp_path_factory.mktemp("flux"), shards=2) as found:
         yield found
-
-
-def deleted(cluster: Flux, since: int) -> set[Key]:
-    return {each for each, verb, _ in cluster.written(since) if verb == "delete"}
 
 
 def test_the_platform_is_made_before_any_tenant_and_a_tenants_access_last_across_shards(cluster: Flux) -> None:
@@ -83,18 +78,15 @@ def test_tenants_of_a_stopped_controller_wait_and_the_others_go_on(cluster: Flux
 
 
 def test_another_number_of_shards_deletes_nothing_and_makes_nothing_again(cluster: Flux) -> None:
-    def uids() -> dict[Key, str]:
-        return {key(item): cluster.api.get(_path(item))["metadata"]["uid"] for item in rendered_items(cluster)}
-
-    before, since = uids(), cluster.audit_size()
+    before, since = uids(cluster), cluster.audit_size()
     cluster.shards = 3
     cluster.start("shard-3")
     cluster.publish()
     cluster.applied()
     labels = cluster.api.get(f"{KUSTOMIZATIONS}/small--research.access")["metadata"]["labels"]
     assert labels[SHARD] == "shard-3"
-    assert deleted(cluster, since) == set()
-    assert uids() == before
+    assert cluster.deleted(since) == set()
+    assert uids(cluster) == before
     cluster.stop(RESEARCH)
     since = cluster.audit_size()
     cluster.spec.edit("tenants/research.yaml", "port: 9444", "port: 9445")
@@ -112,13 +104,9 @@ def test_a_tenant_without_a_file_loses_access_and_keeps_its_data_and_isolation(c
     for part in ("isolation", "access"):
         path = f"{KUSTOMIZATIONS}/small--fraud.{part}"
         until(lambda path=path: not cluster.there(path), lambda part=part: cluster.said([f"small--fraud.{part}"]))
-    gone = deleted(cluster, since)
+    gone = cluster.deleted(since)
     assert gone <= set(items), "of no other tenant, and nothing of the platform"
-    kept = {each for each in items if each not in gone}
-    assert {each[0] for each in kept} == {*ISOLATION}
-    assert every(each[2] in ISOLATION[each[0]] for each in kept if ISOLATION[each[0]])
-    for each in kept:
-        assert cluster.there(_path(items[each])), each
+    expect_isolation_stays(cluster, items, gone)
 
 
 def test_without_the_controller_of_the_platform_no_tenant_is_given_another_commit(cluster: Flux) -> None:

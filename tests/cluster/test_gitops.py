@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from tenancy.lab.api import ApiError, LabApi
 from tenancy.planning import make_plan
 from tenancy.schema.environment import Layout
 from tenancy.validation import load
+from tests.kinds import define
 
 pytestmark = pytest.mark.exhaustive
 
@@ -25,7 +25,6 @@ BANK = Path(__file__).parents[2] / "stacks" / "bank"
 CREATE = "application/json"
 FILES = {GitOpsTool.OPERATOR: "stacks"}
 DIGEST = "sha256:" + "0" * 64
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 DEFINITIONS = {
     "schemas-argo-cd": ["application-crd.yaml", "appproject-crd.yaml"],
     "schemas-flux-kustomize": ["kustomize.toolkit.fluxcd.io_kustomizations.yaml"],
@@ -143,26 +142,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabApi]:
         lab = control_plane.up(root=root)
         try:
             with LabApi(lab, ports.remembered(lab)["kube-apiserver"]) as api:
-                for crd in crds:
-                    api.request("POST", CRDS, crd, CREATE)
-                _wait_until_served(api, [crd["metadata"]["name"] for crd in crds])
+                define(api, crds)
                 for name in ("argocd", "flux-system", "pulumi-system"):
                     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
                     api.request("POST", "/api/v1/namespaces", space, CREATE)
                 yield api
         finally:
             control_plane.down(root=root)
-
-
-def _wait_until_served(api: LabApi, names: list[str]) -> None:
-    deadline = time.monotonic() + 30
-    for name in names:
-        while not any(
-            one["type"] == "Established" and one["status"] == "True"
-            for one in api.get(f"{CRDS}/{name}").get("status", {}).get("conditions") or []
-        ):
-            assert time.monotonic() < deadline, f"{name} is not served"
-            time.sleep(0.05)
 
 
 def made(tool: GitOpsTool) -> list[dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import time
 import urllib.error
@@ -32,6 +31,7 @@ from tenancy.planning.observability.metrics import label_proxy_arguments, metric
 from tenancy.planning.services import queue_chart
 from tenancy.schema.metrics import Collector
 from tenancy.validation import Loaded, on_lab
+from tests.answering import answers, free_ports
 from tests.conftest import SpecFolder
 from tests.judges import folder
 
@@ -294,9 +294,7 @@ def test_a_node_that_loses_its_taint_is_told(admin: LabApi, url: str) -> None:
 def view(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The proxy that puts the namespace into queries, with the arguments that it has in a cluster."""
     binary = tools.ensure(only=["prom-label-proxy"], pins=prometheus.pins())["prom-label-proxy"]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     with (tmp_path_factory.mktemp("view") / "log").open("w") as log:
         process = subprocess.Popen([binary, *label_proxy_arguments(url, port)], stdout=log, stderr=log)
         try:
@@ -305,11 +303,6 @@ def view(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         finally:
             process.terminate()
             process.wait()
-
-
-def answers(port: int) -> bool:
-    with socket.socket() as other:
-        return other.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.mark.usefixtures("admin")

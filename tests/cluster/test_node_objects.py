@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,6 +15,7 @@ from tenancy.lab import control_plane, ports
 from tenancy.lab.api import ApiError, LabApi
 from tenancy.planning.aws.karpenter import karpenter_objects
 from tenancy.validation import Environment
+from tests.kinds import define
 
 CREATE = "application/json"
 ACCOUNT = "111122223333"
@@ -88,26 +88,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabApi]:
         lab = control_plane.up(root=root)
         try:
             with LabApi(lab, ports.remembered(lab)["kube-apiserver"]) as api:
-                for crd in crds:
-                    api.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd, CREATE)
-                _wait_until_served(api, [crd["metadata"]["name"] for crd in crds])
+                define(api, crds)
                 yield api
         finally:
             control_plane.down(root=root)
-
-
-def _wait_until_served(api: LabApi, names: list[str]) -> None:
-    deadline = time.monotonic() + 30
-    for name in names:
-        while not _established(api, name):
-            assert time.monotonic() < deadline, f"{name} is not served"
-            time.sleep(0.05)
-
-
-def _established(api: LabApi, name: str) -> bool:
-    crd = api.get(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
-    conditions = crd.get("status", {}).get("conditions") or []
-    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
 
 
 def build(environment: Environment, pools: dict[str, Any], **aws: Any) -> dict[tuple[str, str], Object]:

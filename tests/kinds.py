@@ -1,0 +1,36 @@
+"""Kinds of others, defined on a lab of tests."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from tenancy.lab.api import ApiError, LabApi
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+NOT_YET = (404, 429)
+"""What the API server answers before it serves a new kind; 429 while it prepares the storage."""
+
+
+def define(api: LabApi, crds: Iterable[dict[str, Any]]) -> None:
+    """Make the definitions, and wait until their kinds are served."""
+    made = list(crds)
+    for crd in made:
+        api.request("POST", CRDS, crd, "application/json")
+    deadline = time.monotonic() + 30
+    for crd in made:
+        while not _is_served(api, crd["spec"]):
+            assert time.monotonic() < deadline, f"{crd['metadata']['name']} is not served"
+            time.sleep(0.05)
+
+
+def _is_served(api: LabApi, spec: dict[str, Any]) -> bool:
+    version = next(each["name"] for each in spec["versions"] if each["storage"])
+    try:
+        api.get(f"/apis/{spec['group']}/{version}/{spec['names']['plural']}", limit="1")
+    except ApiError as error:
+        if error.status not in NOT_YET:
+            raise
+        return False
+    return True
