@@ -4,6 +4,7 @@ import itertools
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ import click
 from tenancy.catalog.days import today
 from tenancy.cli.common import BAD_INPUT, environment_argument, example, fail, lab_option, load_or_exit
 from tenancy.validation import SpecError, load_deployed, on_lab
+from tenancy.validation.loader import SUFFIXES, TENANTS_FOLDER, find_folder
+from tenancy.validation.spec_folder import SpecFolder
 
 if TYPE_CHECKING:
     from tenancy.clock.controller import Clock, Round
@@ -23,6 +26,10 @@ INTERVAL = 30.0
 """Seconds between two rounds: by so much a budget may be exceeded, and a window's quota may come late."""
 ROUNDS_OF_A_CLIENT = 20
 """Rounds after which the kubeconfig is read anew: a pod's token is replaced within the hour."""
+
+
+_READ = {*SUFFIXES, ".json"}
+"""Suffixes of spec files and of AWS' list of addresses, which is read beside them."""
 
 
 @click.group("clock")
@@ -67,6 +74,8 @@ def run(
     from tenancy.live.api import Api, ApiUnreachable
 
     address = _address(metrics)
+    # Before the files are read: what changes meanwhile is read in the next round.
+    seen = (today(), _state(environment))
     loaded = load_or_exit(environment, lab=lab, read=load_deployed)
     require_clock(loaded)
     if kubeconfig is None:
@@ -88,7 +97,6 @@ def run(
         if problem := _round(clock):
             fail(problem)
         return
-    seen = (today(), _state(loaded.folder))
     for number in itertools.count():
         began = time.monotonic()
         if number % ROUNDS_OF_A_CLIENT == ROUNDS_OF_A_CLIENT - 1:
@@ -99,7 +107,7 @@ def run(
         # A round reads changes for three seconds.
         time.sleep(max(0.0, INTERVAL - (time.monotonic() - began)))
         # On another day other entries have ended.
-        if (state := (today(), _state(loaded.folder))) != seen:
+        if (state := (today(), _state(environment))) != seen:
             seen = state
             _reload(clock, health, environment, lab)
 
@@ -166,16 +174,24 @@ def _round(clock: Clock, health: Health | None = None) -> str:
     return done.problem
 
 
-def _state(folder: Path) -> dict[str, tuple[int, int]]:
-    """Time of change and size of each spec file."""
-    found = {}
-    for path in sorted(folder.rglob("*.yaml")):
-        try:
-            stat = path.stat()
-        except OSError:
-            continue  # deleted since
-        found[str(path)] = (stat.st_mtime_ns, stat.st_size)
-    return found
+def _state(environment: str) -> dict[str, tuple[int, int]]:
+    """Time of change and size of each file in the folder of an environment, by the place where it is read."""
+    state = {}
+    for path in _files(environment):
+        with suppress(OSError):  # deleted since, or a link without a target
+            status = path.stat()
+            state[str(path)] = (status.st_mtime_ns, status.st_size)
+    return state
+
+
+def _files(environment: str) -> list[Path]:
+    """Where the files of an environment are read; none while its folder is exchanged."""
+    try:
+        folder = SpecFolder(find_folder(environment))
+        found = [*folder.entries(), *folder.entries(TENANTS_FOLDER)]
+    except (SpecError, OSError):
+        return []
+    return [path for path in found if path.suffix in _READ and not path.name.startswith(".")]
 
 
 def _tell_ended(loaded: Loaded, health: Health) -> None:

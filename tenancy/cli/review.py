@@ -23,6 +23,7 @@ from tenancy.planning.access_review import (
 from tenancy.schema.source import compose, find, read_text
 from tenancy.validation import Loaded
 from tenancy.validation.loader import ENVIRONMENT_FILE, SUFFIXES, TENANTS_FOLDER
+from tenancy.validation.spec_folder import SpecFolder
 
 if TYPE_CHECKING:
     from tenancy.live.api import Api
@@ -61,7 +62,8 @@ class ReviewEntry(NamedTuple):
 def told(loaded: Loaded, entries: Iterable[AccessGrant]) -> list[ReviewEntry]:
     """Where each entry is written, and when its line last changed."""
     files = _files(loaded.folder)
-    nodes = {name: compose(read_text(path)) for name, path in files.items()}
+    home = SpecFolder(loaded.folder)
+    nodes = {name: compose(read_text(home.source(path))) for name, path in files.items()}
     ages: dict[str, list[str]] = {}
     found = []
     for entry in entries:

@@ -7,7 +7,6 @@ multiply) is refused or stays text. Keys are always text, so that `on:` is the k
 from __future__ import annotations
 
 import re
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from tenancy.catalog.files import IrregularFile, LargeFile, LinkedFile, read_regular
 from tenancy.catalog.text import unseen
 
 Location = tuple[str | int, ...]
@@ -83,20 +83,19 @@ class _NodeLoader(_SAFE):
 
 
 def read_text(path: Path) -> str:
-    """The file's text; raises Refused if it cannot be read."""
+    """The file's text; raises UnusableFile if it cannot be read."""
     top = FileMark(1, 1)
     try:
-        status = path.lstat()
-        if stat.S_ISLNK(status.st_mode):
-            # Problems are shown with the file's content, and a link could lead to any file of the machine.
-            given, change = "a link", "replace the link by its target"
-            raise UnusableFile(top, given, "a spec is read from a file of its own folder", change)
-        if not stat.S_ISREG(status.st_mode):
-            raise UnusableFile(top, "no regular file", "a spec is read from a file", "put a YAML file there")
-        if status.st_size > LARGEST_FILE:
-            given, rule = f"{status.st_size} bytes", f"a spec file has at most {LARGEST_FILE} bytes"
-            raise UnusableFile(top, given, rule, "check what was written there")
-        data = path.read_bytes()
+        data = read_regular(path, LARGEST_FILE)
+    except LinkedFile as error:
+        # Problems are shown with the file's content, and a link could lead to any file of the machine.
+        rule = "a spec is read from a file of its own folder"
+        raise UnusableFile(top, error.reason, rule, "replace the link by its target") from None
+    except IrregularFile as error:
+        raise UnusableFile(top, error.reason, "a spec is read from a file", "put a YAML file there") from None
+    except LargeFile as error:
+        rule = f"a spec file has at most {LARGEST_FILE} bytes"
+        raise UnusableFile(top, error.reason, rule, "check what was written there") from None
     except OSError as error:
         given = f"a file that cannot be read ({error.strerror or type(error).__name__})"
         raise UnusableFile(top, given, "a spec file is readable", "check the path and its permissions") from None

@@ -26,6 +26,7 @@ from tenancy.schema.tenant import Tenant
 from tenancy.validation.crossfile import across
 from tenancy.validation.found import ENVIRONMENT
 from tenancy.validation.notes import notes, to_come
+from tenancy.validation.spec_folder import SpecFolder
 from tenancy.validation.validator import require_valid, vouch_for
 from tenancy.validation.without_effect import without_effect
 
@@ -114,16 +115,17 @@ def _is_folder(path: str) -> bool:
 
 
 class _File(Generic[_Model]):
-    """One spec file, its model if it is valid, and its mistakes."""
+    """One spec file, its model if it is valid, and its mistakes. `source` is where it is read, `path` by default."""
 
-    def __init__(self, path: Path, kind: type[_Model]) -> None:
+    def __init__(self, path: Path, kind: type[_Model], source: Path | None = None) -> None:
         self.path = path
+        self._source = source or path
         self.model: _Model | None = None
         self.document: Any = None
         self._refused: list[UnusableFile] = []
         self._mistakes: list[tuple[Mistake, bool]] = []
         try:
-            self.document, self._refused = values(compose(read_text(path)))
+            self.document, self._refused = values(compose(read_text(self._source)))
         except UnusableFile as refused:
             self._refused = [refused]
             return
@@ -146,7 +148,7 @@ class _File(Generic[_Model]):
         """All problems with their places, which are looked up only here: most files have none."""
         for refused in self._refused:
             yield _problem(self.path, *refused.mark, (), refused.given, refused.rule, refused.change)
-        nodes = compose(read_text(self.path)) if self._mistakes else None
+        nodes = compose(read_text(self._source)) if self._mistakes else None
         for mistake, on_key in self._mistakes[:MOST_PROBLEMS]:
             place = find(nodes, mistake.where)
             # A short form, such as a namespace's name alone: its full form is not in the file.
@@ -193,9 +195,10 @@ def load(name: str | os.PathLike[str], root: Path | None = None) -> Loaded:
     folder = find_folder(name, root)
     if problem := linked(folder, "an environment is a folder of its own"):
         raise SpecError([problem])
-    environment = _environment(folder)
-    paths, problems = _tenant_files(folder)
-    files = [_File(path, Tenant) for path in paths]
+    home = SpecFolder(folder)
+    environment = _environment(home)
+    paths, problems = _tenant_files(home)
+    files = [_File(path, Tenant, home.source(path)) for path in paths]
     read = [file for file in files if file.model]
     tenants = [file.model for file in read if file.model]
     for file in read:
@@ -254,12 +257,13 @@ def told(loaded: Loaded, tenant: str | None = None) -> tuple[Problem, ...]:
     else:
         idle = without_effect(environment, among, loaded.written or environment)
         found += [(tenants.index(among[index]), note) for index, note in idle if index != ENVIRONMENT]
+    home = SpecFolder(loaded.folder)
     nodes: dict[Path, Any] = {}
     out = []
     for index, note in found[:MOST_NOTES]:
         path = loaded.folder / ENVIRONMENT_FILE if index == ENVIRONMENT else _file_of(loaded, tenants[index].tenant)
         if path not in nodes:
-            nodes[path] = compose(read_text(path))
+            nodes[path] = compose(read_text(home.source(path)))
         mark = find(nodes[path], note.where).key
         out.append(_problem(path, *mark, note.where, note.given, note.rule, note.change, note.id))
     if more := len(found[MOST_NOTES:]):
@@ -273,8 +277,8 @@ def _file_of(loaded: Loaded, tenant: str) -> Path:
     return next((path for suffix in SUFFIXES if (path := home / f"{tenant}{suffix}").exists()), home / f"{tenant}.yaml")
 
 
-def _environment(folder: Path) -> _File[Environment]:
-    path = folder / ENVIRONMENT_FILE
+def _environment(home: SpecFolder) -> _File[Environment]:
+    path = home.folder / ENVIRONMENT_FILE
     if not os.path.lexists(path):
         other = next((p.name for s in (".yml", ".YAML", ".YML") if (p := path.with_suffix(s)).exists()), None)
         change = (
@@ -283,12 +287,12 @@ def _environment(folder: Path) -> _File[Environment]:
             else f"create it, or name the folder that contains {ENVIRONMENT_FILE}"
         )
         raise SpecError([_problem(path, 1, 1, (), "no file", f"an environment has an {ENVIRONMENT_FILE}", change)])
-    file = _File(path, Environment)
+    file = _File(path, Environment, home.source(path))
     if file.model:
-        for mistake in _misnamed(file.model, folder):
+        for mistake in _misnamed(file.model, home.folder):
             file.add(mistake)
         if name := file.model.aws.network.service_ranges_file:
-            _add_ranges(file, folder / name)
+            _add_ranges(file, home.source(home.folder / name))
     return file
 
 
@@ -346,29 +350,30 @@ def _misfiled(file: _File[Tenant]) -> Iterator[Mistake]:
         yield broken(("tenant",), "name-02", given, "name the file as its tenant")
 
 
-def _tenant_files(folder: Path) -> tuple[list[Path], list[Problem]]:
+def _tenant_files(spec: SpecFolder) -> tuple[list[Path], list[Problem]]:
     """The tenants' files, and a problem for every other file: a tenant whose file is not read would be removed."""
-    home = folder / TENANTS_FOLDER
+    home = spec.folder / TENANTS_FOLDER
     files: list[Path] = []
     problems: list[Problem] = []
-    if problem := linked(home, f"tenants have their files in {TENANTS_FOLDER}/"):
+    if problem := linked(spec.source(home), f"tenants have their files in {TENANTS_FOLDER}/"):
         return [], [problem]
     try:
-        paths = sorted(home.iterdir())
+        paths = list(spec.entries(TENANTS_FOLDER))
     except OSError as error:
         given = "no folder" if isinstance(error, FileNotFoundError) else f"no folder ({error.strerror})"
         change = f"create {TENANTS_FOLDER}/, with a .gitkeep in it while there is no tenant"
         return [], [_problem(home, 1, 1, (), given, f"tenants have their files in {TENANTS_FOLDER}/", change)]
     for path in paths:
+        name = home / path.name
         if path.name.startswith(".") or path.name.endswith("~"):
             continue
         if path.suffix in SUFFIXES:
-            files.append(path)
+            files.append(name)
         elif path.is_dir() or path.suffix.lower() in {*SUFFIXES, ".json", ".jsonc", ".toml"}:
             given = "a folder" if path.is_dir() else f"suffix {path.suffix!r}"
             change = f"move its files up into {TENANTS_FOLDER}/" if path.is_dir() else "rename it to .yaml"
             rule = f"{TENANTS_FOLDER}/ contains only a .yaml file for each tenant"
-            problems.append(_problem(path, 1, 1, (), given, rule, change))
+            problems.append(_problem(name, 1, 1, (), given, rule, change))
     return files, problems
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +19,10 @@ from tenancy.cli import main
 from tenancy.clock.health import Health
 from tenancy.clock.usage import Usage
 from tenancy.validation import SpecError, load, load_deployed
+from tests.answering import free_ports
 from tests.clock_cluster import RECORD, Cluster
 from tests.conftest import SpecFolder, in_days
+from tests.mounted_volume import clock_container, clock_objects, clock_volume
 from tests.spec_cases import ENV, FRAUD
 
 NOON = dt.time(12, tzinfo=dt.UTC)
@@ -205,3 +208,80 @@ def test_changed_files_with_an_entry_that_has_ended_are_used(
     monkeypatch.setattr(command.signal, "signal", lambda *_: None)
     run(spec)
     assert states == [{"Hold"}, {"None"}], "a raised budget opens the queues"
+
+
+def test_the_command_line_of_the_deployment_reads_mounted_files_and_those_that_replace_them(
+    spec: SpecFolder, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec.edit(ENV, "clock: true", f"clock: true, clock-image: 'registry.bank.example/clock@sha256:{'0' * 64}'")
+    objects = clock_objects(spec.load())
+    volume = clock_volume(objects, tmp_path / "mounted")
+    container = clock_container(objects)
+    mount, port = container["volumeMounts"][0]["mountPath"], container["ports"][0]["containerPort"]
+    (free,) = free_ports(1)
+    args = [each.replace(mount, str(volume.path)).replace(f":{port}", f":{free}") for each in container["args"]]
+    assert args[0] == "tenancy"
+    cluster.now = dt.datetime.combine(today(), NOON)
+    spend(cluster)
+    states: list[Any] = []
+
+    def sleep(_: float) -> None:
+        states.append(set(held(cluster).values()))
+        if len(states) == 3:
+            raise KeyboardInterrupt
+        if len(states) == 1:
+            files = volume.read()
+            changed = files["tenants/fraud.yaml"].replace("monthly-gpu-hours: 9\n", "monthly-gpu-hours: 11\n")
+            assert changed != files["tenants/fraud.yaml"]
+            volume.write({**files, "tenants/fraud.yaml": changed})
+
+    monkeypatch.setattr(command.time, "sleep", sleep)
+    monkeypatch.setattr(command.signal, "signal", lambda *_: None)
+    result = CliRunner().invoke(main, args[1:])
+    assert (states, result.stderr) == ([{"Hold"}, {"None"}, {"None"}], "\nAborted!\n"), (
+        "it reads them without a message"
+    )
+
+
+def test_files_that_change_while_the_clock_starts_are_read_in_the_next_round(
+    spec: SpecFolder, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spend(cluster)
+    read = command.load_deployed
+    states: list[Any] = []
+
+    def changed_meanwhile(name: str) -> Any:
+        found = read(name)
+        spec.edit(FRAUD, "monthly-gpu-hours: 9}", "monthly-gpu-hours: 9000}")
+        monkeypatch.setattr(command, "load_deployed", read)
+        return found
+
+    def sleep(_: float) -> None:
+        states.append(set(held(cluster).values()))
+        if len(states) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "load_deployed", changed_meanwhile)
+    monkeypatch.setattr(command.time, "sleep", sleep)
+    monkeypatch.setattr(command.signal, "signal", lambda *_: None)
+    run(spec)
+    assert states == [{"Hold"}, {"None"}]
+
+
+def test_a_changed_file_with_the_other_suffix_is_read(
+    spec: SpecFolder, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (spec.path / FRAUD).rename((spec.path / FRAUD).with_suffix(".yml"))
+    spend(cluster)
+    states: list[Any] = []
+
+    def sleep(_: float) -> None:
+        states.append(set(held(cluster).values()))
+        if len(states) == 2:
+            raise KeyboardInterrupt
+        spec.edit(FRAUD.replace(".yaml", ".yml"), "monthly-gpu-hours: 9}", "monthly-gpu-hours: 9000}")
+
+    monkeypatch.setattr(command.time, "sleep", sleep)
+    monkeypatch.setattr(command.signal, "signal", lambda *_: None)
+    run(spec)
+    assert states == [{"Hold"}, {"None"}]

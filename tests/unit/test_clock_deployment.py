@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
+import json
 import shutil
 import urllib.request
 from email.utils import format_datetime
@@ -30,6 +31,7 @@ from tenancy.planning import make_plan
 from tenancy.planning.queueing import clock_deployment
 from tenancy.validation import Loaded, SpecError, load, on_lab
 from tests.conftest import SpecFolder, every
+from tests.mounted_volume import clock_objects, clock_volume
 from tests.spec_cases import ENV
 
 ROOT = Path(__file__).parents[2]
@@ -37,11 +39,6 @@ IMAGE = f"registry.bank.example/platform/tenancy@sha256:{'0' * 64}"
 ON = f"queues: {{clock: true, clock-image: '{IMAGE}'}}\n"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/tenancy-system/leases"
 NOW = dt.datetime(2026, 11, 23, 12, tzinfo=dt.UTC)
-
-
-def made(loaded: Loaded) -> dict[tuple[str, str], Object]:
-    plan = make_plan(loaded.environment, loaded.tenants)
-    return {(o["kind"], o["metadata"]["name"]): o for o in plan.objects() if "tenancy-clock" in o["metadata"]["name"]}
 
 
 @pytest.fixture
@@ -52,8 +49,8 @@ def loaded(spec: SpecFolder) -> Loaded:
 
 def test_it_is_made_where_the_environment_names_an_image_and_not_on_the_lab(loaded: Loaded) -> None:
     mine = {"ConfigMap", "Deployment", "PodDisruptionBudget", "Service", "NetworkPolicy", "ServiceMonitor"}
-    assert {kind for kind, _ in made(loaded)} >= mine
-    assert {kind for kind, _ in made(on_lab(loaded))}.isdisjoint(mine)
+    assert {kind for kind, _ in clock_objects(loaded)} >= mine
+    assert {kind for kind, _ in clock_objects(on_lab(loaded))}.isdisjoint(mine)
 
 
 def test_an_image_is_named_by_digest_and_only_with_a_clock(spec: SpecFolder) -> None:
@@ -66,7 +63,7 @@ def test_an_image_is_named_by_digest_and_only_with_a_clock(spec: SpecFolder) -> 
 
 
 def test_its_pods_are_as_pod_security_restricted_asks(loaded: Loaded) -> None:
-    pod = made(loaded)["Deployment", words.CLOCK]["spec"]["template"]["spec"]
+    pod = clock_objects(loaded)["Deployment", words.CLOCK]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     locked = container["securityContext"]
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -76,34 +73,21 @@ def test_its_pods_are_as_pod_security_restricted_asks(loaded: Loaded) -> None:
     assert pod["serviceAccountName"] == words.CLOCK
 
 
-def as_mounted(objects: dict[tuple[str, str], Object], folder: Path) -> Path:
-    """The folder of spec files as a pod of the Deployment has it."""
-    pod = objects["Deployment", words.CLOCK]["spec"]["template"]["spec"]
-    path = folder / Path(pod["containers"][0]["volumeMounts"][0]["mountPath"]).name
-    for source in pod["volumes"][0]["projected"]["sources"]:
-        files = objects["ConfigMap", source["configMap"]["name"]]["data"]
-        for item in source["configMap"]["items"]:
-            place = path / item["path"]
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(files[item["key"]], "utf-8")
-    return path
-
-
 def test_files_of_many_tenants_are_in_as_many_config_maps_as_they_need(
     spec: SpecFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec.add(ENV, ON)
     given = spec.load()
-    one = made(given)["ConfigMap", clock_deployment.FILES]
-    assert len([kind for kind, _ in made(given) if kind == "ConfigMap"]) == 1
+    one = clock_objects(given)["ConfigMap", clock_deployment.FILES]
+    assert len([kind for kind, _ in clock_objects(given) if kind == "ConfigMap"]) == 1
     most = max(len(key) + len(text) for key, text in one["data"].items()) + 400
     monkeypatch.setattr(clock_deployment, "MAX_BYTES", most)
-    objects = made(given)
+    objects = clock_objects(given)
     parts = [item["data"] for (kind, _), item in objects.items() if kind == "ConfigMap"]
     assert len(parts) > 1
     assert every(sum(len(key) + len(text) for key, text in part.items()) <= most for part in parts)
     assert {key: text for part in parts for key, text in part.items()} == one["data"]
-    mounted = load(as_mounted(objects, tmp_path))
+    mounted = load(clock_volume(objects, tmp_path / "mounted").path)
     assert mounted.tenants == given.tenants
 
 
@@ -118,14 +102,27 @@ def test_its_files_make_the_same_plan(stack: str, spec: SpecFolder, tmp_path: Pa
     text = path.read_text("utf-8")
     path.write_text(text.replace("queues: {", ON[:-2] + ", ") if "queues: {" in text else text + ON, "utf-8")
     given = load(folder)
-    objects = made(given)
-    files = as_mounted(objects, tmp_path / "mounted")
+    objects = clock_objects(given)
+    files = clock_volume(objects, tmp_path / "mounted").path
     mounted = load(files)
     assert mounted.environment == given.environment
     plans = [make_plan(each.environment, each.tenants) for each in (given, mounted)]
     assert list(plans[0].objects()) == list(plans[1].objects())
     kubeconfig = yaml.safe_load((files / "kubeconfig").read_text("utf-8"))
     assert kubeconfig["current-context"] == given.environment.cluster.context
+
+
+def test_ranges_of_a_list_beside_the_files_are_in_the_mounted_ones(spec: SpecFolder, tmp_path: Path) -> None:
+    """The list itself is in no ConfigMap."""
+    prefix = {"ip_prefix": "3.5.134.0/23", "region": "eu-central-1", "service": "S3"}
+    spec.write("ip-ranges.json", json.dumps({"prefixes": [prefix]}))
+    network = "{service-ranges-file: ip-ranges.json, service-ranges: [52.219.0.0/16]}"
+    spec.add(ENV, ON + f"aws: {{region: eu-central-1, account: '111122223333', network: {network}}}\n")
+    given = spec.load()
+    mounted = load(clock_volume(clock_objects(given), tmp_path / "mounted").path)
+    ranges = mounted.environment.aws.network.service_ranges
+    assert set(ranges) == {"3.5.134.0/23", "52.219.0.0/16"} == set(given.environment.aws.network.service_ranges)
+    assert mounted.tenants == given.tenants
 
 
 class Server:
@@ -226,7 +223,7 @@ def test_the_labs_clock_is_the_account_of_the_deployment_and_in_no_other_group(l
     names = {attribute.oid: [] for attribute in found}
     for attribute in found:
         names[attribute.oid].append(attribute.value)
-    spec = made(loaded)["Deployment", "tenancy-clock"]
+    spec = clock_objects(loaded)["Deployment", "tenancy-clock"]
     account = f"{spec['metadata']['namespace']}:{spec['spec']['template']['spec']['serviceAccountName']}"
     assert names[NameOID.COMMON_NAME] == [f"system:serviceaccount:{account}"]
     groups = ["system:serviceaccounts", f"system:serviceaccounts:{spec['metadata']['namespace']}"]

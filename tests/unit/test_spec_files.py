@@ -15,8 +15,10 @@ import pytest
 
 from tenancy.schema.queues import seconds
 from tenancy.schema.source import LARGEST_FILE
-from tenancy.validation import SpecError, load
+from tenancy.validation import SpecError, load, loader, told
 from tenancy.validation.loader import MOST_PROBLEMS, find_folder
+from tests.conftest import FILES
+from tests.mounted_volume import Volume
 
 ENV, FRAUD, RESEARCH = "environment.yaml", "tenants/fraud.yaml", "tenants/research.yaml"
 
@@ -732,6 +734,93 @@ def test_a_project_below_a_link_is_read(spec: Any, tmp_path: Path, monkeypatch: 
     assert load(".").environment.environment == spec.path.name
 
 
+@pytest.fixture
+def mounted(spec: Any) -> Volume:
+    """The environment's folder as kubelet mounts it."""
+    files = {name: (spec.path / name).read_text("utf-8") for name in FILES}
+    shutil.rmtree(spec.path)
+    volume = Volume(spec.path)
+    volume.write(files)
+    return volume
+
+
+def test_a_volume_that_kubelet_mounted_is_read_and_its_problems_name_the_visible_files(
+    spec: Any, mounted: Volume
+) -> None:
+    assert [tenant.tenant for tenant in load(spec.path).tenants] == ["fraud", "research"]
+    files = mounted.read()
+    mounted.write({**files, FRAUD: files[FRAUD].replace("tier: batch", "tier: bach"), "tenants/x.json": "{}"})
+    assert [Path(problem.file).parts[-2:] for problem in spec.problems()] == [
+        ("tenants", "fraud.yaml"),
+        ("tenants", "x.json"),
+    ]
+    mounted.write({**files, FRAUD: files[FRAUD].replace("when-spent: hold", "when-spent: alert")})
+    assert [Path(note.file).name for note in told(load(spec.path))]
+
+
+def test_a_volume_that_is_replaced_while_it_is_read_gives_files_of_one_moment(
+    spec: Any, mounted: Volume, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = mounted.read()
+    replaced = {ENV: files[ENV].replace("name: bank", "name: shop"), FRAUD: files[FRAUD]}
+    monkeypatch.setattr("tests.mounted_volume.shutil.rmtree", lambda _: None)
+    read = loader.read_text
+
+    def replaced_after_the_first(path: Path) -> str:
+        text = read(path)
+        monkeypatch.setattr(loader, "read_text", read)
+        mounted.write(replaced)
+        return text
+
+    monkeypatch.setattr(loader, "read_text", replaced_after_the_first)
+    first, second = load(spec.path), load(spec.path)
+    assert (first.environment.organisation.name, len(first.tenants)) == ("bank", 2)
+    assert (second.environment.organisation.name, len(second.tenants)) == ("shop", 1)
+
+
+LINKS = {
+    "a link out of the folder": ("tenants", "../outside/tenants"),
+    "a link to a file of the machine": (ENV, "/etc/passwd"),
+    "the whole path of what kubelet links to": (ENV, "{folder}/..data/environment.yaml"),
+    "a link to itself": (ENV, ENV),
+    "a link to its folder": ("tenants", "."),
+    "a link to another name of the volume": (ENV, "..data/kubeconfig"),
+    "a link past the volume": ("tenants", "..data/../../outside/tenants"),
+    "a link with a slash at its end": ("tenants", "..data/tenants/"),
+    "a volume out of the folder": ("..data", "../outside"),
+    "a volume by its whole path": ("..data", "{outside}"),
+    "a volume that is the folder above": ("..data", ".."),
+    "a volume that is itself": ("..data", "..data"),
+    "a volume of another form": ("..data", "visible"),
+    "a volume that is a link": ("..data", "..linked"),
+    "a file of the volume": ("..data/environment.yaml", "/etc/passwd"),
+    "a folder of the volume": ("..data/tenants", "../../outside/tenants"),
+    "a tenant's file of the volume": ("..data/tenants/fraud.yaml", "research.yaml"),
+}
+"""The name that is made a link, and its target. Only links that kubelet makes are followed."""
+
+
+@pytest.mark.parametrize("case", LINKS)
+def test_no_other_link_than_those_of_kubelet_is_followed(case: str, spec: Any, mounted: Volume) -> None:
+    outside = spec.path.parent / "outside"
+    for name, text in mounted.read().items():
+        for home in (outside, spec.path / "visible"):
+            (home / name).parent.mkdir(parents=True, exist_ok=True)
+            (home / name).write_text(text, "utf-8")
+    (spec.path / "..linked").symlink_to("../outside")
+    assert spec.problems() == ()
+    name, target = LINKS[case]
+    path = spec.path / name
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+    path.symlink_to(target.format(folder=spec.path, outside=outside))
+    problems = spec.problems()
+    assert problems
+    assert {problem.given for problem in problems} == {"a link"}
+
+
 def test_a_folder_in_place_of_a_file_is_said(spec: Any) -> None:
     (spec.path / "tenants" / "x.yaml").mkdir()
     assert spec.problem().given == "no regular file"
@@ -743,10 +832,10 @@ def test_a_pipe_is_not_waited_for(spec: Any) -> None:
 
 
 def test_a_file_without_permission_is_said(spec: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def denied(_path: Path) -> bytes:
+    def denied(*_: Any) -> int:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "read_bytes", denied)
+    monkeypatch.setattr("tenancy.catalog.files.os.open", denied)
     assert "Permission denied" in spec.problems()[0].given
 
 

@@ -35,7 +35,8 @@ def clock_deployment(environment: Environment, tenants: Sequence[Tenant]) -> tup
         return manifest(api, kind, name, labels, body, namespace=home)
 
     files = {
-        "environment.yaml": _text(environment),
+        # The list of addresses is no file here: `service-ranges` has its ranges.
+        "environment.yaml": _text(environment, {"aws": {"network": {"service_ranges_file"}}}),
         "kubeconfig": _kubeconfig(environment.cluster.context),
         **{f"{t.tenant}.tenant.yaml": _text(t) for t in sorted(tenants, key=lambda t: t.tenant)},
     }
@@ -63,8 +64,8 @@ def _parts(files: Mapping[str, str]) -> list[dict[str, str]]:
     return parts
 
 
-def _text(spec: Spec) -> str:
-    given = spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
+def _text(spec: Spec, without: dict[str, Any] | None = None) -> str:
+    given = spec.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude=without)
     return yaml.safe_dump(given, sort_keys=False, allow_unicode=True, width=1000)
 
 
