@@ -89,7 +89,7 @@ integrations: {frameworks: [batch/job]}
 waitForPodsReady: {timeout: 8760h}
 """
 _FAIR = """\
-fairSharing: {preemptionStrategies: [LessThanOrEqualToFinalShare, LessThanInitialShare]}
+fairSharing: {preemptionStrategies: [LessThanOrEqualToFinalShare]}
 admissionFairSharing: {usageHalfLifeTime: 168h, usageSamplingInterval: 5m}
 """
 KINDS = BY_HAND, AS_PROMISED, GENERATED = "by hand", "by hand, as promised", "generated"

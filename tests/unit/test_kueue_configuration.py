@@ -168,9 +168,14 @@ def test_no_gpu_is_left_out_of_what_the_queue_counts(environment: Environment) -
     assert not [r for r in (*environment.resources, BOARD_COMPUTE, "cpu", "memory") if r.startswith(tuple(left_out))]
 
 
-def test_who_lends_is_given_back_by_both_fair_strategies(environment: Environment) -> None:
-    strategies = configuration(environment)["fairSharing"]["preemptionStrategies"]
-    assert strategies == ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]
+def test_a_pod_that_ended_stays_counted_until_its_job_ends(environment: Environment) -> None:
+    """Its job may make it anew, and Kueue would not count it again."""
+    assert configuration(environment)["featureGates"]["ReclaimablePods"] is False
+
+
+def test_no_work_is_evicted_for_a_share_that_is_larger_afterwards(environment: Environment) -> None:
+    """With `LessThanInitialShare` too, jobs of two tenants evict each other without end."""
+    assert configuration(environment)["fairSharing"]["preemptionStrategies"] == ["LessThanOrEqualToFinalShare"]
 
 
 def test_two_environments_of_the_same_file_say_the_same(spec: SpecFolder) -> None:

@@ -29,6 +29,20 @@ INTERVALS = (5, 10, 15, 20, 30, 60)
 counts as use for one interval at least, so a longer one is worse for queues of short jobs."""
 
 
+GATES = {"ReclaimablePods": False}
+"""Feature gates. Kueue counts a pod that has ended as returned, whatever its job makes afterwards: a JobSet that
+restarts, a child Job that is made anew and a Job with more parallelism than completions run on GPUs that it does not
+count (v0.19.2 `job_controller.go`, `jobset_controller.go`: ReclaimablePods). Its webhook refuses a lower number
+(`workload_webhook.go`: validateReclaimablePodsUpdate), and the refusal ends the reconciliation before the eviction
+(`jobframework/reconciler.go`, steps 4 and 6): such work cannot be reclaimed, held or drained. Without the gate all
+pods of a job are counted until the job ends."""
+PREEMPTION = ("LessThanOrEqualToFinalShare",)
+"""Strategies of preemption between tenants. With LessThanInitialShare too, a job whose share after its start is larger
+than that of its victim may evict it, and the victim evicts that job in turn: six jobs of two tenants, two of them with
+`job-min-parallelism`, evicted each other 50 times in 40 s. With this one alone the evicting tenant's share is at most
+that of the evicted one after each eviction, so evictions end."""
+
+
 def sampling(tenants: Iterable[Tenant]) -> int:
     """Minutes between two samples of the usage of LocalQueues."""
     number = sum(1 + len(namespace.queues) for tenant in tenants for namespace in tenant.namespaces)
@@ -74,7 +88,8 @@ def configuration(environment: Environment, tenants: Iterable[Tenant] = ()) -> d
             "blockAdmission": False,
             "requeuingStrategy": {"timestamp": "Eviction", "backoffBaseSeconds": 60, "backoffMaxSeconds": 3600},
         },
-        "fairSharing": {"preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]},
+        "featureGates": GATES,
+        "fairSharing": {"preemptionStrategies": list(PREEMPTION)},
         "admissionFairSharing": {
             "usageHalfLifeTime": _duration(queues.usage_half_life),
             "usageSamplingInterval": f"{sampling(tenants)}m",
