@@ -1,50 +1,106 @@
-"""Files of bounded size: nothing here follows a link unasked, waits on a pipe or fills the memory."""
+"""How a file that a user names, or that a pull request brings, is opened: regular files of a bounded size alone.
+
+A link to /dev/zero never ends, a named pipe without a writer never answers, and the kernel's own files grow while they
+are read. Each is refused before it is opened, so that a command ends in bounded time and memory.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+import sys
+from collections.abc import Collection
 from pathlib import Path
 
+MIB = 1 << 20
+SETTINGS = 4 * MIB
+"""Most bytes of what people write by hand: exceptions, attacks, keys, tokens."""
+RESULTS = 64 * MIB
+"""Most bytes of manifests, and of what tools write: previews, reports, statements."""
+TRACES = 512 * MIB
+"""Most bytes of a trace of jobs, of a table or of a log."""
 
-class UnfitFile(Exception):
-    """A file that is not read. `reason` completes "given …"."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-
-class LinkedFile(UnfitFile):
-    """A symbolic link."""
-
-
-class IrregularFile(UnfitFile):
-    """A folder, a pipe, a socket or a device."""
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+_OF_KERNEL = ("/proc/", "/sys/")
+"""Folders whose files are regular by their mode, without a size, and made while they are read."""
 
 
-class LargeFile(UnfitFile):
+class UnusableInput(OSError):
+    """A path that leads to no regular file, to one that is too large, or out of its folder; `strerror` says why."""
+
+    def __init__(self, path: str | os.PathLike[str], reason: str) -> None:
+        super().__init__(errno.EINVAL, reason, os.fspath(path))
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
+class LinkedFile(UnusableInput):
+    """A symbolic link, or one that leads out of its folder."""
+
+
+class IrregularFile(UnusableInput):
+    """A folder, a pipe, a socket, a device or a file of the kernel."""
+
+
+class LargeFile(UnusableInput):
     """A file with more bytes than its reader takes."""
 
 
-def read_regular(path: Path, most: int, *, links: bool = False) -> bytes:
-    """The bytes of a regular file, at most `most` of them; with `links` the file may be a symbolic link to one.
-
-    Raises UnfitFile for any other file, and OSError as the system does.
-    """
-    if not links and path.is_symlink():
-        raise LinkedFile("a link")
-    # Without O_NONBLOCK the opening of a pipe waits for a writer.
-    extra = os.O_NONBLOCK | (0 if links else os.O_NOFOLLOW)
-    try:
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | extra)) as stream:
-            status = os.fstat(stream.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise IrregularFile("no regular file")
-            # A file of /proc has no size, and another may grow.
-            content = stream.read(most + 1)
-    except IsADirectoryError:
-        raise IrregularFile("no regular file") from None
+def read_file(
+    path: str | os.PathLike[str], most: int = RESULTS, *, inside: Collection[Path] = (), links: bool = True
+) -> bytes:
+    """The bytes of a regular file. Raises OSError: UnusableInput if it is another kind of file, is larger than `most`
+    bytes, is a link although `links` is false, or leads out of the folders `inside`, if there are any."""
+    if not links and Path(path).is_symlink():
+        raise LinkedFile(path, "a link")
+    real = regular_file(path, most, inside)
+    # The file that was judged: a link that is put in its place meanwhile is not followed, a pipe does not block.
+    handle = os.open(real, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise IrregularFile(path, "no regular file")
+        content = file.read(most + 1)
     if len(content) > most:
-        raise LargeFile(f"{max(status.st_size, len(content))} bytes")
+        raise _too_large(path, most)
     return content
+
+
+def read_text_file(path: str | os.PathLike[str], most: int = RESULTS) -> str:
+    """The text of a regular file in UTF-8. Raises OSError as `read_file` does, and UnicodeDecodeError."""
+    return read_file(path, most).decode("utf-8")
+
+
+def regular_file(path: str | os.PathLike[str], most: int | None = None, inside: Collection[Path] = ()) -> Path:
+    """The real path of a regular file, for programs that open it themselves. Raises OSError as `read_file` does."""
+    real = Path(os.path.realpath(path))
+    if inside and not any(real.is_relative_to(os.path.realpath(folder)) for folder in inside):
+        raise LinkedFile(path, "a link that leads out of its folder")
+    status = real.stat()
+    if not stat.S_ISREG(status.st_mode):
+        kind = next((name for of, name in _KINDS if of(status.st_mode)), "no regular file")
+        raise IrregularFile(path, f"{kind}, no regular file")
+    if str(real).startswith(_OF_KERNEL):
+        raise IrregularFile(path, "a file of the kernel, no regular file")
+    if most is not None and status.st_size > most:
+        raise _too_large(path, most)
+    return real
+
+
+def read_input(most: int = RESULTS) -> bytes:
+    """The bytes of the standard input. Raises UnusableInput if there are more than `most`."""
+    content = sys.stdin.buffer.read(most + 1)
+    if len(content) > most:
+        raise _too_large("-", most)
+    return content
+
+
+def _too_large(path: str | os.PathLike[str], most: int) -> LargeFile:
+    return LargeFile(path, f"more than {most // MIB} MiB")

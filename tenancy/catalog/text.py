@@ -1,4 +1,5 @@
-"""Invisible characters of a text, and characters that look like a space."""
+"""Texts that others wrote, as they are shown: without characters that are invisible, look like a space or move a
+cursor, and without words that a CI system obeys."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ _LINK = re.compile(r"(?<=[a-z]:)(?=//)|(?<=www)(?=\.)", re.IGNORECASE)
 def in_markdown(text: str, kept: str = "") -> str:
     """The text escaped for Markdown: it makes no cell, no emphasis, no link and no HTML, and notifies no user.
     Characters of `kept` stay markup."""
-    line = _LINK.sub("\u200b", " ".join(text.splitlines()))
+    line = _LINK.sub("\u200b", shown(" ".join(text.splitlines())))
     return "".join(one if one in kept else _MARKUP.get(one, one) for one in line)
 
 
@@ -49,3 +50,20 @@ def shown(text: str) -> str:
     if is_shown(text):
         return text
     return "".join(one if is_shown(one) else one.encode("unicode_escape").decode() for one in text)
+
+
+_COMMANDS = re.compile(r"::(?=[A-Za-z-]+(?:\s[^\n]*?)?::)|##(?=\[|vso\[|teamcity\[)")
+"""Commands in a log: GitHub's `::name ...::` at the begin of a line and `##[name]` anywhere (actions/runner,
+ActionCommand.cs), Azure's `##vso[`, TeamCity's `##teamcity[`. GitLab's begin with an escape character."""
+
+
+def printed(text: str) -> str:
+    """The output of a command as a terminal and a log may have it: its lines stay, commands and invisible characters
+    are shown as numbers."""
+    lines = ["\t".join(map(shown, line.split("\t"))) for line in text.split("\n")]
+    return _COMMANDS.sub(lambda found: f"{found[0][0]}\\x{ord(found[0][1]):02x}", "\n".join(lines))
+
+
+def printed_json(text: str) -> str:
+    """The same of JSON, in which only strings hold two number signs, and line feeds of strings are escaped."""
+    return text.replace("##", "#\\u0023")

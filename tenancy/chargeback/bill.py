@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.files import regular_file
 from tenancy.chargeback.model import BillingUnit, DataFinding
 from tenancy.chargeback.periods import LAST, Period, written
 from tenancy.chargeback.rounding import nearest
@@ -199,7 +200,7 @@ def _files(paths: Sequence[Path]) -> list[Path]:
     for given in paths:
         for path in sorted(given.rglob("*.parquet")) if given.is_dir() else [given]:
             try:
-                of = path.stat()
+                of = regular_file(path).stat()
             except OSError as error:
                 raise _unread(path, error) from None
             if before := found.get((of.st_dev, of.st_ino)):

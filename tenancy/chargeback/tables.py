@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from tenancy.catalog.files import regular_file
 from tenancy.chargeback.periods import LAST, union
 from tenancy.rules.catalogue import Violation
 
@@ -156,6 +157,7 @@ def _paths(folder: Path, name: str) -> list[Path]:
 
 def _scan(path: Path) -> pl.LazyFrame:
     try:
+        regular_file(path)
         match path.suffix:
             case ".parquet":
                 frame = pl.scan_parquet(path)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 from xml.etree import ElementTree
 
+from tenancy.catalog.text import printed, printed_json, shown
 from tenancy.check.judge import CheckedFinding, CheckResult
 from tenancy.check.reader import FilePosition
 from tenancy.rules.catalogue import RULES, Rule, Severity
@@ -33,6 +35,28 @@ _SCORES = {Severity.CRITICAL: "9.5", Severity.HIGH: "7.5", Severity.MEDIUM: "5.0
 
 def text(verdict: CheckResult, *, everything: bool = False) -> str:
     """Findings by tenant, the worst tenant and finding first, on one screen."""
+    return printed(_text(_on_lines(verdict), everything))
+
+
+def _on_lines(verdict: CheckResult) -> CheckResult:
+    """The result with each text of the manifests on one line, with invisible characters as their numbers."""
+    return replace(
+        verdict,
+        findings=tuple(
+            replace(
+                one,
+                tenant=shown(one.tenant),
+                finding=replace(one.finding, object=shown(one.finding.object), given=shown(one.finding.given)),
+            )
+            for one in verdict.findings
+        ),
+        objects=tuple((shown(tenant), shown(name), place) for tenant, name, place in verdict.objects),
+        notes=tuple(map(shown, verdict.notes)),
+        unjudged=tuple(replace(one, object=shown(one.object), reason=shown(one.reason)) for one in verdict.unjudged),
+    )
+
+
+def _text(verdict: CheckResult, everything: bool) -> str:
     lines: list[str] = []
     left = 0
     tenants = list(_by_tenant(verdict))
@@ -165,6 +189,7 @@ def as_json(verdict: CheckResult) -> dict[str, Any]:
 
 def sarif(verdict: CheckResult, version: str, exceptions: str = "") -> str:
     """SARIF 2.1.0: one run, the rules that are broken, and where. An expired exception is reported in its file."""
+    verdict = _on_lines(verdict)
     ids = sorted({one.finding.rule for one in verdict.findings} | ({"exc-01"} if verdict.ended else set()))
     results = [_result(one, ids.index(one.finding.rule)) for one in verdict.findings]
     for waiver in verdict.ended:
@@ -185,7 +210,7 @@ def sarif(verdict: CheckResult, version: str, exceptions: str = "") -> str:
         "version": version,
         "rules": [_descriptor(RULES[name]) for name in ids],
     }
-    told = [{"level": "error", "message": {"text": str(one)}} for one in verdict.unread]
+    told = [{"level": "error", "message": {"text": shown(str(one))}} for one in verdict.unread]
     unjudged = [
         {
             "level": "warning",
@@ -201,7 +226,7 @@ def sarif(verdict: CheckResult, version: str, exceptions: str = "") -> str:
         "columnKind": "unicodeCodePoints",
         "results": results,
     }
-    return json.dumps({"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
+    return printed_json(json.dumps({"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2))
 
 
 def _descriptor(rule: Rule) -> dict[str, Any]:
@@ -236,6 +261,7 @@ def _location(place: FilePosition, what: str) -> dict[str, Any]:
 
 def junit(verdict: CheckResult) -> str:
     """A suite for each tenant and a case for each object; exceptions and objects that cannot be checked are skipped."""
+    verdict = _on_lines(verdict)
     by_object: dict[str, list[CheckedFinding]] = {}
     for one in verdict.findings:
         by_object.setdefault(one.finding.object, []).append(one)
@@ -247,24 +273,24 @@ def junit(verdict: CheckResult) -> str:
         if tenant not in suites:
             suites[tenant] = ElementTree.SubElement(root, "testsuite", name=tenant)
         case = ElementTree.SubElement(
-            suites[tenant], "testcase", name=name, classname=tenant, file=place.file, line=str(place.line)
+            suites[tenant], "testcase", name=name, classname=tenant, file=shown(place.file), line=str(place.line)
         )
         found = by_object.pop(name, [])
         tests = counts.setdefault(tenant, [0, 0, 0])
         tests[0] += 1
         if failing := [one for one in found if one.fails]:
             tests[1] += 1
-            told = "\n".join(_xml(f"{one.place}: {one.finding}") for one in failing)
-            message = _xml(", ".join(dict.fromkeys(one.finding.rule for one in failing)))
+            told = "\n".join(f"{one.place}: {one.finding}" for one in failing)
+            message = ", ".join(dict.fromkeys(one.finding.rule for one in failing))
             ElementTree.SubElement(case, "failure", message=message, type=failing[0].rule.severity).text = told
         elif waived := [one for one in found if one.waiver]:
             tests[2] += 1
-            ElementTree.SubElement(case, "skipped", message=_xml("; ".join(str(one.waiver) for one in waived)))
+            ElementTree.SubElement(case, "skipped", message="; ".join(str(one.waiver) for one in waived))
         elif one := unjudged.get((name, place)):
             tests[2] += 1
-            ElementTree.SubElement(case, "skipped", message=_xml(f"not judged: {one.reason}"))
+            ElementTree.SubElement(case, "skipped", message=f"not judged: {one.reason}")
         if advice := [one for one in found if one.level is RuleLevel.ADVISORY and not one.waiver]:
-            ElementTree.SubElement(case, "system-out").text = "\n".join(_xml(str(one.finding)) for one in advice)
+            ElementTree.SubElement(case, "system-out").text = "\n".join(str(one.finding) for one in advice)
     if verdict.ended:
         suite = ElementTree.SubElement(root, "testsuite", name="exceptions")
         counts["exceptions"], suites["exceptions"] = [len(verdict.ended), len(verdict.ended), 0], suite
@@ -272,16 +298,11 @@ def junit(verdict: CheckResult) -> str:
             case = ElementTree.SubElement(
                 suite, "testcase", name=f"{waiver.rule} {waiver.resource}", classname="exceptions"
             )
-            ElementTree.SubElement(case, "failure", message="exc-01").text = _xml(str(waiver))
+            ElementTree.SubElement(case, "failure", message="exc-01").text = str(waiver)
     for name, suite in suites.items():
         tests, failures, skipped = counts[name]
         suite.attrib.update(tests=str(tests), failures=str(failures), skipped=str(skipped), errors="0")
     sums = [str(sum(column)) for column in zip(*counts.values(), strict=True)] or ["0", "0", "0"]
     root.attrib.update(tests=sums[0], failures=sums[1], skipped=sums[2], errors="0")
     ElementTree.indent(root)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, "unicode")
-
-
-def _xml(words: str) -> str:
-    """The text without characters that are invalid in XML."""
-    return "".join(c if c in "\t\n" or (c.isprintable() and c not in "\ufffe\uffff") else "�" for c in words)
+    return printed('<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, "unicode"))

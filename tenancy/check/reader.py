@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,8 @@ from typing import Any
 
 import yaml
 
+from tenancy.catalog.files import read_file, read_input
+from tenancy.catalog.text import shown
 from tenancy.kube.kinds import placed
 from tenancy.rules import objects, plain, together
 from tenancy.rules.found import UNREADABLE, Object, at
@@ -43,7 +44,7 @@ class FilePosition:
     line: int
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+        return f"{shown(self.file)}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class Unread:
     change: str
 
     def __str__(self) -> str:
-        return f"{self.place}: given {self.given}; rule: {self.rule}; change: {self.change}"
+        return shown(f"{self.place}: given {self.given}; rule: {self.rule}; change: {self.change}")
 
 
 @dataclass(slots=True)
@@ -74,7 +75,7 @@ def read(paths: Iterable[str]) -> Manifests:
     found = Manifests()
     for given in paths:
         if given == STDIN:
-            _take(found, _SHOWN, sys.stdin.buffer.read())
+            _input(found)
             continue
         path = Path(given)
         if path.is_dir():
@@ -91,6 +92,13 @@ def read_text(name: str, text: str) -> Manifests:
     return found
 
 
+def _input(found: Manifests) -> None:
+    try:
+        _take(found, _SHOWN, read_input())
+    except OSError as error:
+        found.unread.append(_no_file(_SHOWN, error))
+
+
 def _folder(found: Manifests, folder: Path) -> None:
     some = False
     for home, folders, files in os.walk(folder):
@@ -103,7 +111,7 @@ def _folder(found: Manifests, folder: Path) -> None:
         for name in sorted(files):
             if name.lower().endswith(SUFFIXES) and not name.startswith("."):
                 some = True
-                _file(found, Path(home) / name)
+                _file(found, Path(home) / name, folder)
     if not some:
         place = FilePosition(os.path.relpath(folder), 1)
         found.unread.append(
@@ -111,16 +119,21 @@ def _folder(found: Manifests, folder: Path) -> None:
         )
 
 
-def _file(found: Manifests, path: Path) -> None:
+def _file(found: Manifests, path: Path, folder: Path | None = None) -> None:
+    """A link in a folder leads to files of that folder or of the current one: the author of a pull request writes
+    links too, and a report shows parts of what it reads."""
     shown = os.path.relpath(path)
     try:
-        _take(found, Path(shown).as_posix(), path.read_bytes())
+        _take(found, Path(shown).as_posix(), read_file(path, inside=(folder, Path.cwd()) if folder else ()))
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        unread = Unread(
-            FilePosition(shown, 1), f"no file that can be read ({reason})", "a file, a folder or -", "name another"
-        )
-        found.unread.append(unread)
+        found.unread.append(_no_file(shown, error))
+
+
+def _no_file(shown: str, error: OSError | ValueError) -> Unread:
+    reason = getattr(error, "strerror", None) or error
+    return Unread(
+        FilePosition(shown, 1), f"no file that can be read ({reason})", "a file, a folder or -", "name another"
+    )
 
 
 def _take(found: Manifests, file: str, content: bytes) -> None:

@@ -234,6 +234,18 @@ def _refuse(given: str, rule: str, change: str) -> NoReturn:
     fail(f"given {given}; rule: {rule}; change: use {change}", BAD_INPUT)
 
 
+def _token(file: Path) -> str:
+    from tenancy.catalog.files import SETTINGS, read_text_file
+
+    try:
+        token, told = read_text_file(file, SETTINGS).strip(), "an empty file"
+    except (OSError, UnicodeDecodeError) as error:
+        token, told = "", getattr(error, "strerror", None) or "not UTF-8"
+    if not token:
+        _refuse(f"--token-file {file} ({told})", "a file with a token", "the path of a file that holds one")
+    return token
+
+
 def _read(
     loaded: Loaded,
     span: tuple[int, int],
@@ -251,9 +263,7 @@ def _read(
     if prometheus:
         from tenancy.chargeback.prometheus import Prometheus, PrometheusUnreachable, ask
 
-        token = token_file.read_text("utf-8").strip() if token_file and token_file.is_file() else ""
-        if token_file and not token:
-            _refuse(f"--token-file {token_file}", "a file with a token", "the path of a file that holds one")
+        token = _token(token_file) if token_file else ""
         try:
             frames = ask(Prometheus(prometheus, token), loaded.environment, *span, step)
         except PrometheusUnreachable as error:

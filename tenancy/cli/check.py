@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from tenancy import __version__
-from tenancy.cli.common import BAD_INPUT, FAILED, example, fail, print_json, refuses_bad_input
+from tenancy.cli.common import BAD_INPUT, FAILED, example, fail, print_json, refuses_bad_input, say
 
 _FORMS = ("text", "json", "sarif", "junit")
 
@@ -78,7 +78,7 @@ def command(
             else outputs.text(verdict, everything=everything)
         )
     for one in verdict.unread:
-        click.echo(str(one), err=True)
+        say(str(one), err=True)
     if verdict.unread:
         sys.exit(BAD_INPUT)
     if not verdict.passes:
@@ -88,11 +88,12 @@ def command(
 def _waivers(path: Path) -> tuple:
     import yaml
 
+    from tenancy.catalog.files import SETTINGS, read_text_file
     from tenancy.rules.catalogue import Violation
     from tenancy.rules.exceptions import waivers
 
     try:
-        document = yaml.safe_load(path.read_text("utf-8"))
+        document = yaml.safe_load(read_text_file(path, SETTINGS))
     except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
         reason = " ".join(str(error).split())
         fail(f"given --exceptions {path}: {reason}; rule: a YAML file with a list; change: correct it", BAD_INPUT)

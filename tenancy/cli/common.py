@@ -16,6 +16,7 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import click
 
+from tenancy.catalog.text import printed, printed_json
 from tenancy.rules.catalogue import Violation
 from tenancy.validation import Loaded, Problem, SpecError, load, on_lab
 from tenancy.validation.loader import STACKS_FOLDER
@@ -56,12 +57,17 @@ def example(text: str) -> str:
 
 def print_json(value: Any) -> None:
     """Print plain values as indented JSON."""
-    click.echo(json.dumps(value, indent=2))
+    click.echo(printed_json(json.dumps(value, indent=2)))
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print text that may hold what others wrote, such as names in manifests."""
+    click.echo(printed(text), err=err)
 
 
 def fail(message: str, code: int = FAILED) -> NoReturn:
     """End with one message on stderr."""
-    click.echo(f"tenancy: {message}", err=True)
+    say(f"tenancy: {message}", err=True)
     sys.exit(code)
 
 
@@ -107,7 +113,7 @@ def load_or_exit(
             print_json({"problems": [problem.as_dict() for problem in error.problems]})
         else:
             for problem in error.problems:
-                click.echo(str(problem), err=True)
+                say(str(problem), err=True)
             count = len(error.problems)
             click.echo(f"tenancy: {count} problem{'s' * (count > 1)}; nothing was changed", err=True)
         sys.exit(BAD_INPUT)
@@ -116,7 +122,7 @@ def load_or_exit(
 def tell(notes: Iterable[Problem]) -> None:
     """Print notes: facts that are not mistakes, on stderr."""
     for note in notes:
-        click.echo(f"note: {note}", err=True)
+        say(f"note: {note}", err=True)
 
 
 def refuses_bad_input(command: Callable[P, R]) -> Callable[P, R]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from tenancy.catalog.text import printed, printed_json
 from tenancy.cli.common import BAD_INPUT, FAILED, example, fail, refuses_bad_input
 
 _SUFFIXES = {"markdown": "md", "json": "json", "stacks": "stacks"}
@@ -79,10 +80,10 @@ def command(
         found = diff(before, after)
     data = outputs.as_json(name, before, after, found)
     forms: dict[str, Callable[[], str]] = {
-        "text": lambda: outputs.text(name, before, after, found) + "\n",
+        "text": lambda: printed(outputs.text(name, before, after, found)) + "\n",
         "markdown": lambda: outputs.markdown(name, before, after, found) + "\n",
-        "json": lambda: json.dumps(data, indent=2) + "\n",
-        "stacks": lambda: outputs.stack_lines(name, found),
+        "json": lambda: printed_json(json.dumps(data, indent=2)) + "\n",
+        "stacks": lambda: printed(outputs.stack_lines(name, found)),
     }
     click.echo(forms[form](), nl=False)
     if out:

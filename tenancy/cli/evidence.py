@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tenancy.catalog.text import shown
 from tenancy.cli.common import (
     BAD_INPUT,
     FAILED,
@@ -17,6 +18,7 @@ from tenancy.cli.common import (
     lab_option,
     load_or_exit,
     recorded_time,
+    say,
     writing,
 )
 
@@ -223,7 +225,7 @@ def verify(
     except bundle.Unusable as error:
         fail(str(error), BAD_INPUT)
     for deviation in deviations:
-        click.echo(f"{folder}/{deviation}", err=True)
+        say(shown(f"{folder}/{deviation}"), err=True)
     if deviations:
         fail(f"{folder}: {len(deviations)} deviation{'s' * (len(deviations) > 1)} from the signed statement")
     click.echo(f"{folder}: as signed{by}; environment {about['environment']}, made {about['made']}")

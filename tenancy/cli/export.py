@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tenancy.catalog.files import read_text_file
 from tenancy.cli.common import (
     BAD_INPUT,
     environment_argument,
@@ -106,14 +107,14 @@ def _files(
         yield "record/queues.yaml", (_yaml(queues), OPEN)
     source = next((path for path in (folder / "tenants").glob("*.y*ml") if _is_of(path, tenant.tenant)), None)
     if source:
-        yield "record/tenant.yaml", (source.read_text("utf-8"), OPEN)
+        yield "record/tenant.yaml", (read_text_file(source), OPEN)
     yield "README.md", (_readme(environment, tenant, found), OPEN)
 
 
 def _is_of(path: Path, tenant: str) -> bool:
     import yaml
 
-    document = yaml.safe_load(path.read_text("utf-8"))
+    document = yaml.safe_load(read_text_file(path))
     return isinstance(document, dict) and document.get("tenant") == tenant
 
 

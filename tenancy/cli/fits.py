@@ -18,6 +18,7 @@ from tenancy.cli.common import (
     load_or_exit,
     optional_environment,
     print_json,
+    say,
     the_environment,
 )
 from tenancy.schema.people import Role
@@ -36,7 +37,7 @@ WORK = ("CronJob", "Deployment", "Job", "Pod", "ReplicaSet", "StatefulSet")
 
 
 @click.command("fits", epilog=example("tenancy sample job local --tenant fraud --gpu a100=1 | tenancy fits - local"))
-@click.argument("file", type=click.File(encoding="utf-8"))
+@click.argument("file")
 @optional_environment
 @lab_option
 @click.option(
@@ -49,7 +50,7 @@ WORK = ("CronJob", "Deployment", "Job", "Pod", "ReplicaSet", "StatefulSet")
     "--as", "group", metavar="GROUP", help="Group that creates the work. Default: the tenant's group of developers."
 )
 @format_option
-def command(file: Any, environment: str | None, lab: bool, namespace: str | None, group: str | None, form: str) -> None:
+def command(file: str, environment: str | None, lab: bool, namespace: str | None, group: str | None, form: str) -> None:
     """Say whether the work in FILE (- for standard input) would start now, and if not, which control stops it.
 
     FILE is a manifest of a pod, job or another kind that runs pods. No object is created: the API server gets dry runs
@@ -85,7 +86,7 @@ def command(file: Any, environment: str | None, lab: bool, namespace: str | None
     if form == "json":
         print_json([{**asdict(one), "verdict": one.verdict} for one in found])
     else:
-        click.echo("\n\n".join(_text(one) for one in found))
+        say("\n\n".join(_text(one) for one in found))
     if any(one.verdict is not FitVerdict.FITS for one in found):
         sys.exit(FAILED)
 
@@ -96,17 +97,24 @@ def _kinds(loaded: Loaded) -> tuple[str, ...]:
     return (*WORK, *(framework.kind for framework in frameworks(loaded.environment)))
 
 
-def _read(file: Any) -> Iterator[dict[str, Any]]:
+def _read(file: str) -> Iterator[dict[str, Any]]:
     """The objects of a manifest; those of a List one by one."""
     import yaml
 
+    from tenancy.catalog.files import read_file, read_input
+
     try:
-        documents = [document for document in yaml.safe_load_all(file.read()) if document is not None]
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        text = (read_input() if file == "-" else read_file(file)).decode("utf-8-sig")
+        documents = [document for document in yaml.safe_load_all(text) if document is not None]
+    except OSError as error:
+        fail(
+            f"given {file} ({error.strerror}); rule: a file that can be read, or -; change: name such a file", BAD_INPUT
+        )
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         problem = " ".join(str(error).split())
-        fail(f"{file.name}: given no YAML ({problem}); rule: a manifest is YAML or JSON; change: correct it", BAD_INPUT)
+        fail(f"{file}: given no YAML ({problem}); rule: a manifest is YAML or JSON; change: correct it", BAD_INPUT)
     if not documents:
-        fail(f"{file.name}: given nothing; rule: a manifest holds an object; change: write one", BAD_INPUT)
+        fail(f"{file}: given nothing; rule: a manifest holds an object; change: write one", BAD_INPUT)
     for document in documents:
         listed = isinstance(document, dict) and document.get("kind") == "List"
         for item in document.get("items") or () if listed else [document]:
@@ -115,7 +123,7 @@ def _read(file: Any) -> Iterator[dict[str, Any]]:
             name = (metadata.get("name") or metadata.get("generateName")) if isinstance(metadata, dict) else None
             if not all(isinstance(text, str) and text for text in (*texts, name)):
                 rule = "an object has apiVersion, kind and metadata.name"
-                fail(f"{file.name}: given an object without them; rule: {rule}; change: write them", BAD_INPUT)
+                fail(f"{file}: given an object without them; rule: {rule}; change: write them", BAD_INPUT)
             yield item
 
 

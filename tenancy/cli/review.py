@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tenancy.catalog.files import read_file
 from tenancy.output.tables import Table
 from tenancy.planning.access_review import (
     BREAK_GLASS,
@@ -84,7 +85,7 @@ def _files(folder: Path) -> dict[str, Path]:
 
 def _ages(path: Path) -> list[str]:
     """For each line of a file, the date and commit of its last change."""
-    lines = len(path.read_bytes().splitlines())
+    lines = len(read_file(path).splitlines())
     try:
         if _git(path, "rev-parse", "--is-inside-work-tree") is None:
             return [NO_GIT] * lines

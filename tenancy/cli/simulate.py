@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 from click.core import ParameterSource
 
-from tenancy.cli.common import BAD_INPUT, environment_argument, example, fail, load_or_exit, refuses_bad_input, writing
+from tenancy.cli.common import (
+    BAD_INPUT,
+    environment_argument,
+    example,
+    fail,
+    load_or_exit,
+    refuses_bad_input,
+    say,
+    writing,
+)
 
 if TYPE_CHECKING:
     from tenancy.simulation.report import SimulationReport
@@ -298,7 +307,7 @@ def _refuse(error: SpecError, form: str) -> NoReturn:
     if form == "json":
         click.echo(json.dumps({"problems": [problem.as_dict() for problem in error.problems]}, indent=2))
     for problem in error.problems if form != "json" else ():
-        click.echo(str(problem), err=True)
+        say(str(problem), err=True)
     count = len(error.problems)
     click.echo(f"tenancy: {count} problem{'s' * (count > 1)}; nothing was started", err=True)
     sys.exit(BAD_INPUT)

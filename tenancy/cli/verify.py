@@ -65,6 +65,7 @@ def command(
     Exit codes: 0 every attack was refused by the expected control and every twin admitted, 1 there is a gap, or the
     admission policies (guards) only warn, 2 bad input.
     """
+    from tenancy.catalog.files import UnusableInput
     from tenancy.lab.layout import enter_lab
     from tenancy.live.adoption import mode
     from tenancy.live.api import Api, ApiUnreachable
@@ -92,6 +93,8 @@ def command(
         if not attacks:
             fail(f"given --only {only}; rule: a prefix of an attack's id; change: run without --only to see them", 2)
         results = _run(api, attacks, audit, form)
+    except UnusableInput as error:
+        fail(f"given --audit-log {error.filename} ({error}); rule: a log file; change: name one", BAD_INPUT)
     except (ForeignLogError, NotDeployedError, ApiUnreachable) as error:
         fail(str(error))
     if form == "json":
@@ -127,14 +130,15 @@ def _run(api: Api, attacks: list[Attack], audit: AuditLog | None, form: str) -> 
 def _read(file: Path) -> list[Attack]:
     import yaml
 
+    from tenancy.catalog.files import SETTINGS, read_text_file
     from tenancy.prove.attacks import from_entries
 
     try:
-        entries = yaml.safe_load(file.read_text("utf-8"))
+        entries = yaml.safe_load(read_text_file(file, SETTINGS))
         if not isinstance(entries, list):
             raise ValueError("given no list; change: write a list of attacks")
         return list(from_entries(entries))
-    except (ValueError, KeyError, yaml.YAMLError, UnicodeDecodeError) as error:
+    except (OSError, ValueError, KeyError, RecursionError, yaml.YAMLError) as error:
         fail(f"{file}: {error}", BAD_INPUT)
 
 

@@ -7,13 +7,12 @@ are checked on each object alone; rules on all objects together are left to the 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.files import TRACES, read_input, read_text_file
 from tenancy.diff import changes as of
 from tenancy.diff.changes import Change, ChangeTopic, Facts, between, ordered
 from tenancy.iam.rights import rights
@@ -73,7 +72,7 @@ class Preview:
 def read(path: str) -> Preview:
     """Read a preview from a file or standard input; raises NotAPreview if it is none, or if it failed."""
     try:
-        text = sys.stdin.read() if path == STDIN else Path(path).read_text("utf-8")
+        text = read_input(TRACES).decode("utf-8") if path == STDIN else read_text_file(path, TRACES)
         document = json.loads(text)
     except (OSError, ValueError, RecursionError) as error:
         raise NotAPreview(f"{path}: {' '.join(str(error).split())[:160]}") from None

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tenancy.catalog.files import read_file, read_text_file
+
 if TYPE_CHECKING:
     from securesystemslib.signer import Key, Signer
 
@@ -66,7 +68,7 @@ def write(folder: Path, files: Mapping[str, bytes]) -> None:
 def read_statement(folder: Path, name: str) -> str:
     """Text of the signed statement, in the file of the folder with this name. Raises Unusable."""
     try:
-        return (folder / name).read_text("utf-8")
+        return read_text_file(folder / name)
     except OSError:
         raise Unusable(
             f"given {folder} without {name}; rule: a bundle has a signed statement ({ENVELOPE} by a key, verified "
@@ -135,6 +137,14 @@ def _body(path: Path, payload_type: str, payload: bytes) -> Mapping[str, Any]:
     return body
 
 
+def _deviation(path: Path, expected: str) -> str:
+    """How a file differs from what was signed; empty if it does not."""
+    try:
+        return "" if digest(read_file(path)) == expected else "changed after it was signed"
+    except OSError as error:
+        return f"{error.strerror}; the statement names a file"
+
+
 def _deviations(folder: Path, statement_file: str, wanted: Mapping[str, str]) -> Iterator[str]:
     entries = (path for path in sorted(folder.rglob("*")) if path.is_symlink() or not path.is_dir())
     present = {path.relative_to(folder).as_posix(): path for path in entries}
@@ -145,7 +155,7 @@ def _deviations(folder: Path, statement_file: str, wanted: Mapping[str, str]) ->
             yield f"{name}: missing; the statement names it"
         elif path.is_symlink():
             yield f"{name}: a link; the statement names a file"
-        elif digest(path.read_bytes()) != expected:
-            yield f"{name}: changed after it was signed"
+        elif reason := _deviation(path, expected):
+            yield f"{name}: {reason}"
     for name in present:
         yield f"{name}: not in the statement"

@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from tenancy.catalog.files import read_file
 from tenancy.catalog.versions import CHARTS, IMAGES
 from tenancy.evidence.bundle import ENVELOPE, Unusable, as_json, digest
 from tenancy.evidence.page import page
@@ -86,7 +87,7 @@ def read_attacks(path: Path) -> Attacks:
     """Recorded results of `tenancy verify --format json`. Raises Unusable."""
     rule = "the output of `tenancy verify ENV --format json`"
     try:
-        content = path.read_bytes()
+        content = read_file(path)
         results = json.loads(content)
         if not (isinstance(results, list) and results):
             raise ValueError("no list of results")
@@ -95,7 +96,7 @@ def read_attacks(path: Path) -> Attacks:
                 raise ValueError("a record without the fields of a result")
     except OSError as error:
         raise Unusable(f"given --attacks {path} ({error.strerror}); rule: {rule}; change: name such a file") from None
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         raise Unusable(f"given --attacks {path} ({error}); rule: {rule}; change: name such a file") from None
     log = "contradicts" if any(one.get("problem") for one in results) else "not compared"
     return Attacks(results, log, f"{path.name}, sha256 {digest(content)}")
@@ -105,12 +106,12 @@ def read_judge(path: Path) -> Iterable[Judge]:
     """The tools of a SARIF file, one for each run. Raises Unusable."""
     rule = "a SARIF 2.1.0 file of a tool"
     try:
-        content = path.read_bytes()
+        content = read_file(path)
         runs = json.loads(content)["runs"]
         return [_judge(run, path.name, digest(content)) for run in runs]
     except OSError as error:
         raise Unusable(f"given --judge {path} ({error.strerror}); rule: {rule}; change: name such a file") from None
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise Unusable(f"given --judge {path}; rule: {rule}; change: write the tool's result as SARIF") from None
 
 
@@ -168,7 +169,7 @@ def _facts(loaded: Loaded, plan: Plan, measured: Measured) -> dict[str, Any]:
             "tenants": [tenant.tenant for tenant in loaded.tenants],
             "statement": measured.statement_file,
         },
-        "spec": {name: digest(path.read_bytes()) for name, path in _spec_files(loaded.folder).items()},
+        "spec": {name: digest(read_file(path)) for name, path in _spec_files(loaded.folder).items()},
         "renders": {name: digest(text.encode()) for name, text in texts(plan).items()},
         "locks": _locks(loaded.folder),
         "versions": _versions(loaded),
@@ -209,7 +210,7 @@ def _locks(folder: Path) -> Mapping[str, str]:
         return {}
     top = Path(root.strip())
     found = {path for pattern in LOCK_NAMES for path in top.glob(pattern) if path.is_file()}
-    return {path.relative_to(top).as_posix(): digest(path.read_bytes()) for path in sorted(found)}
+    return {path.relative_to(top).as_posix(): digest(read_file(path)) for path in sorted(found)}
 
 
 def _versions(loaded: Loaded) -> Mapping[str, Any]:

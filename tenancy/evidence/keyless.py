@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tenancy.catalog.files import SETTINGS, read_text_file
 from tenancy.evidence.bundle import Unusable, read_statement
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ def _config_of_file(path: Path) -> ClientTrustConfig:
 
     rule = "a ClientTrustConfig of Sigstore in JSON: the addresses and the trusted root of an instance"
     try:
-        config = ClientTrustConfig.from_json(path.read_text("utf-8"))
+        config = ClientTrustConfig.from_json(read_text_file(path, SETTINGS))
         _ = config.signing_config, config.trusted_root
         return config
     except OSError as error:
@@ -261,7 +262,7 @@ def _token(config: ClientTrustConfig, source: str | None, client_id: str) -> Ide
 
 def _read(source: str) -> str:
     if not source.startswith(_VARIABLE):
-        return Path(source).read_text("utf-8").strip()
+        return read_text_file(source, SETTINGS).strip()
     name = source.removeprefix(_VARIABLE)
     if not (text := os.environ.get(name, "").strip()):
         raise ValueError(f"the variable {name} is empty or not set")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tenancy.catalog.files import SETTINGS, read_file
 from tenancy.evidence.bundle import Unusable
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def signer_of_file(path: Path) -> Signer:
     from securesystemslib.signer import CryptoSigner
 
     try:
-        return CryptoSigner(load_pem_private_key(path.read_bytes(), None))
+        return CryptoSigner(load_pem_private_key(read_file(path, SETTINGS), None))
     except OSError as error:
         raise Unusable(f"given --key {path} ({error.strerror}); rule: {_PRIVATE}; change: name such a file") from None
     except (ValueError, TypeError, UnsupportedLibraryError):
@@ -53,7 +54,7 @@ def public_key(path: Path) -> Key:
     from securesystemslib.signer import SSlibKey
 
     try:
-        return SSlibKey.from_crypto(load_pem_public_key(path.read_bytes()))
+        return SSlibKey.from_crypto(load_pem_public_key(read_file(path, SETTINGS)))
     except OSError as error:
         raise Unusable(f"given --key {path} ({error.strerror}); rule: {_PUBLIC}; change: name such a file") from None
     except (ValueError, TypeError):

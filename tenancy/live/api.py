@@ -7,8 +7,11 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
+
+from tenancy.catalog.files import SETTINGS, regular_file
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse, HTTPHeaderDict
@@ -76,6 +79,9 @@ class Api:
             else:
                 # The library reads the variable once, when it is imported.
                 file = kubeconfig or os.environ.get("KUBECONFIG") or None
+                for part in (file or config.KUBE_CONFIG_DEFAULT_LOCATION).split(os.pathsep):
+                    if (path := Path(part).expanduser()).exists():
+                        regular_file(path, SETTINGS)
                 self._client = config.new_client_from_config(config_file=file, context=context)
         except (ConfigException, OSError, AttributeError, LookupError, TypeError, ValueError, yaml.YAMLError) as error:
             raise ApiUnreachable(

@@ -9,6 +9,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from tenancy.catalog.files import regular_file
+
 RBAC = "RBAC"
 POD_SECURITY = "PodSecurity"
 LIMIT_RANGE = "LimitRange"
@@ -100,6 +102,7 @@ class AuditLog:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        regular_file(path)
         stat = path.stat()
         self._inode, self._size = stat.st_ino, stat.st_size
 

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tenancy.catalog.text import in_markdown, shown
+from tenancy.catalog.text import in_markdown, printed, shown
 
 WIDTH = 100
 """Width of text that is not for a terminal, in characters."""
@@ -77,7 +77,8 @@ def as_text(table: Table, *, fold: bool = True, terminal: bool = False) -> str:
             for remark in table.remarks:
                 remarks.add_row("-", Text(shown(" ".join(remark.split()))))
             console.print(remarks)
-    return "\n".join(line.rstrip() for line in capture.get().splitlines())
+    text = "\n".join(line.rstrip() for line in capture.get().splitlines())
+    return text if terminal else printed(text)
 
 
 def as_markdown(table: Table, kept: str = "") -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from tenancy.catalog.files import SETTINGS, read_text_file
 from tenancy.check.judge import JUDGED
 from tenancy.rules.catalogue import Violation
 from tenancy.rules.exceptions import FIELDS, FindingWaiver, waivers
@@ -113,7 +114,7 @@ def _waivers(given: str | Sequence[Any]) -> tuple[FindingWaiver, ...]:
         path = _home() / given
         source = str(path)
         try:
-            document = yaml.safe_load(path.read_text("utf-8"))
+            document = yaml.safe_load(read_text_file(path, SETTINGS))
         except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
             reason = getattr(error, "strerror", None) or " ".join(str(error).split())
             raise ValueError(

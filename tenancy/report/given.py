@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tenancy.catalog.files import read_text_file
+
 
 class Unreadable(ValueError):
     """A file does not have the expected content; the text has what was given, the rule and what to change."""
@@ -109,12 +111,12 @@ def chargeback(path: Path, environment: str) -> Charged:
 
 def _object(path: Path, how: str, environment: str) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text("utf-8"))
+        found = json.loads(read_text_file(path))
     except OSError as error:
         raise Unreadable(
             f"given {path}; rule: a file that can be read ({error.strerror}); change: another path"
         ) from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise Unreadable(f"given {path}, which is not JSON; rule: the output of {how}; change: run it again") from None
     if not isinstance(found, dict) or "environment" not in found:
         raise _not(path, f"the output of {how}")

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from tenancy.catalog.files import IrregularFile, LargeFile, LinkedFile, read_regular
+from tenancy.catalog.files import IrregularFile, LargeFile, LinkedFile, read_file
 from tenancy.catalog.text import unseen
 
 Location = tuple[str | int, ...]
@@ -86,16 +86,16 @@ def read_text(path: Path) -> str:
     """The file's text; raises UnusableFile if it cannot be read."""
     top = FileMark(1, 1)
     try:
-        data = read_regular(path, LARGEST_FILE)
+        data = read_file(path, LARGEST_FILE, links=False)
     except LinkedFile as error:
         # Problems are shown with the file's content, and a link could lead to any file of the machine.
         rule = "a spec is read from a file of its own folder"
-        raise UnusableFile(top, error.reason, rule, "replace the link by its target") from None
+        raise UnusableFile(top, str(error), rule, "replace the link by its target") from None
     except IrregularFile as error:
-        raise UnusableFile(top, error.reason, "a spec is read from a file", "put a YAML file there") from None
+        raise UnusableFile(top, str(error), "a spec is read from a file", "put a YAML file there") from None
     except LargeFile as error:
         rule = f"a spec file has at most {LARGEST_FILE} bytes"
-        raise UnusableFile(top, error.reason, rule, "check what was written there") from None
+        raise UnusableFile(top, str(error), rule, "check what was written there") from None
     except OSError as error:
         given = f"a file that cannot be read ({error.strerror or type(error).__name__})"
         raise UnusableFile(top, given, "a spec file is readable", "check the path and its permissions") from None

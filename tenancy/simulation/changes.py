@@ -11,6 +11,7 @@ from pathlib import Path
 
 import yaml
 
+from tenancy.catalog.files import read_text_file
 from tenancy.rules.catalogue import Violation
 from tenancy.schema.problems import Problem
 from tenancy.validation import Loaded, SpecError, load
@@ -86,7 +87,7 @@ def _set(copy: Path, change: str) -> None:
     if not (equals and colon and whose and dotted):
         raise Violation("ref-01", f"--change {change!r}", FORM)
     path = copy / ENVIRONMENT_FILE if whose == ENVIRONMENT else _tenant_file(copy, whose, change)
-    text = path.read_text("utf-8")
+    text = read_text_file(path)
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     keys = _keys(root, dotted)
     if "" in keys:
@@ -98,7 +99,7 @@ def _tenant_file(copy: Path, tenant: str, change: str) -> Path:
     names = []
     for path in sorted((copy / TENANTS_FOLDER).iterdir()):
         if path.suffix in SUFFIXES:
-            document = yaml.safe_load(path.read_text("utf-8"))
+            document = yaml.safe_load(read_text_file(path))
             names.append(document.get("tenant") if isinstance(document, dict) else None)
             if names[-1] == tenant:
                 return path

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.files import TRACES, read_file
 from tenancy.planning.common.pools import pools_of
 from tenancy.schema.environment import nearest
 from tenancy.schema.problems import Problem, SpecError
@@ -125,7 +126,7 @@ class _TraceReader:
 
     def _rows(self) -> Iterator[tuple[int, list[str]]]:
         try:
-            text = self.path.read_text("utf-8-sig")
+            text = read_file(self.path, TRACES).decode("utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
             self._wrong(1, 1, "", str(reason), "a trace is a CSV file", "name a file that can be read")

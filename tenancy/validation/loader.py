@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.days import as_deployed
+from tenancy.catalog.files import read_file
 from tenancy.catalog.text import shown
 from tenancy.schema.base import NEEDS_TEXT, Mistake, Spec, broken, written
 from tenancy.schema.cluster import Cni, Encryption
@@ -305,7 +306,7 @@ def _add_ranges(file: _File[Environment], path: Path) -> None:
     try:
         if path.is_symlink():
             raise ValueError("a link")
-        found = s3_ranges(json.loads(path.read_bytes()), file.model.aws.region)
+        found = s3_ranges(json.loads(read_file(path)), file.model.aws.region)
     except (OSError, ValueError, KeyError, TypeError) as error:
         given = error.strerror if isinstance(error, OSError) else error
         file.add(Mistake(where, f"{path.name} ({given})", rule, change))

@@ -490,7 +490,10 @@ def test_a_report_keeps_its_name_whatever_an_environment_is_called(spec: SpecFol
             ("--out", "page.html", "--chargeback", "/not/there.json"),
             "given /not/there.json; rule: a file that can be read",
         ),
-        (("--out", "page.html", "--simulation", "/dev/null"), "given /dev/null, which is not JSON"),
+        (
+            ("--out", "page.html", "--simulation", "/dev/null"),
+            "given /dev/null; rule: a file that can be read (a device, no regular file)",
+        ),
     ],
 )
 def test_what_a_page_cannot_be_made_of_ends_with_a_message(

@@ -823,12 +823,12 @@ def test_no_other_link_than_those_of_kubelet_is_followed(case: str, spec: Any, m
 
 def test_a_folder_in_place_of_a_file_is_said(spec: Any) -> None:
     (spec.path / "tenants" / "x.yaml").mkdir()
-    assert spec.problem().given == "no regular file"
+    assert spec.problem().given == "a folder, no regular file"
 
 
 def test_a_pipe_is_not_waited_for(spec: Any) -> None:
     os.mkfifo(spec.path / "tenants" / "x.yaml")
-    assert spec.problem().given == "no regular file"
+    assert spec.problem().given == "a named pipe, no regular file"
 
 
 def test_a_file_without_permission_is_said(spec: Any, monkeypatch: pytest.MonkeyPatch) -> None:
