@@ -9,6 +9,7 @@ from functools import partial
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import digest
 from tenancy.planning.aws.cluster import account_plan, cluster_plan
+from tenancy.planning.aws.node_config import mig_parted
 from tenancy.planning.aws.shared_aws import data_plan
 from tenancy.planning.aws.tenants_own import tenant_aws_plan
 from tenancy.planning.common.charts import HelmChart
@@ -127,6 +128,7 @@ def _platform(environment: Environment, tenants: Sequence[Tenant], chart: HelmCh
         queue_chart=chart,
         cluster_policies=platform_network_policies(environment),
         services=services_plan(environment, tenants),
+        mig_parted=mig_parted(environment),
     )
 
 

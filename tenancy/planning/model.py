@@ -218,6 +218,8 @@ class PlatformPlan:
     """Clusterwide denies around all tenants, where the CNI has such; it has to be there."""
     exporters: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Values of charts that are installed outside this environment, by the chart's name."""
+    mig_parted: dict[str, Any] = field(default_factory=dict)
+    """Layouts by pool, for `nvidia-mig-parted` on a node; empty where no pool has MIG."""
     services: ServicesPlan | None = None
     """What a cluster with machines runs; None in a lab."""
     data: DataPlan | None = None

@@ -74,7 +74,8 @@ def papers(plan: Plan) -> Iterator[tuple[str, list[Object]]]:
         yield f"charts/values-{name}.yaml", [chart_values]
     if plan.cluster:
         yield "cluster/cluster.yaml", [_plain(asdict(plan.cluster))]
-        yield "cluster/mig-parted.yaml", [plan.cluster.mig_parted]
+    # Where nodes are made by another tool too: their operator cuts the GPUs, and `verify-on-cluster.sh` compares.
+    yield "cluster/mig-parted.yaml", [plan.platform.mig_parted] if plan.platform.mig_parted else []
 
 
 def _plain(value: Any) -> Any:

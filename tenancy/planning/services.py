@@ -13,7 +13,7 @@ from tenancy.kube.objects import Object
 from tenancy.planning.aws import identity, node_config
 from tenancy.planning.aws.addons import AddOn, wanted_add_ons
 from tenancy.planning.aws.karpenter import karpenter_objects
-from tenancy.planning.common import charts, names
+from tenancy.planning.common import charts, names, replicas
 from tenancy.planning.common.charts import HelmChart, mirrored
 from tenancy.planning.common.pools import tolerations
 from tenancy.planning.observability.metrics import COUNTERS, stack_values
@@ -92,17 +92,15 @@ def operator_values(environment: Environment, queues: HelmChart | None) -> dict[
         return {}
     wanted = [queues]
     if environment.cluster.cni is Cni.CILIUM:
-        # On any node: those of the platform's own services are made together with the cluster.
         wireguard = environment.cluster.encryption is Encryption.WIREGUARD
-        wanted.append(mirrored(environment, charts.cilium(wireguard=wireguard, system={})))
+        system = replicas.system_nodes(environment)
+        wanted.append(mirrored(environment, charts.cilium(wireguard=wireguard, system=system)))
     return {chart.name: chart.values for chart in wanted if chart}
 
 
 def _kueue(environment: Environment, tenants: Sequence[Tenant]) -> HelmChart:
     memory = quantities.write(Decimal(kueue_memory(environment, tenants)))
-    # Of a lab's and of another tool's cluster the values name the platform's nodes too: its operator edits them.
-    home = {} if environment.installs("kueue") and not environment.builds_cluster else charts.SYSTEM_NODES
-    return charts.kueue(configuration(environment, tenants), memory, system=home)
+    return charts.kueue(configuration(environment, tenants), memory, system=replicas.system_nodes(environment))
 
 
 def metrics_charts(environment: Environment) -> tuple[HelmChart, ...]:
@@ -117,6 +115,7 @@ def metrics_charts(environment: Environment) -> tuple[HelmChart, ...]:
         retention=metrics.retention,
         storage=metrics.storage,
         storage_class=words.STORAGE_CLASS,
+        system=replicas.system_nodes(environment),
     )
     return tuple(mirrored(environment, chart) for chart in (charts.prometheus_crds(metrics.namespace), stack))
 
@@ -124,8 +123,7 @@ def metrics_charts(environment: Environment) -> tuple[HelmChart, ...]:
 def _charts(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[HelmChart]:
     pools, everywhere = environment.pools, tolerations(environment)
     built = environment.builds_cluster
-    # Which nodes of another tool's cluster are the platform's is unknown.
-    system = charts.SYSTEM_NODES if built else {}
+    system = replicas.system_nodes(environment)
     if built and environment.cluster.cni is Cni.CILIUM:
         yield charts.cilium(wireguard=environment.cluster.encryption is Encryption.WIREGUARD)
     if environment.installs("kueue"):

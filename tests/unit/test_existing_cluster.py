@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 import yaml
 
+from tenancy.catalog import vocabulary as words
 from tenancy.planning import Plan, make_plan
+from tenancy.planning.render import texts
 from tenancy.validation import SpecError, on_lab, told
 from tests.aws_cases import ON_AWS
-from tests.conftest import SpecFolder
+from tests.conftest import SpecFolder, documents, every
 
 BANK = Path(__file__).parents[2] / "stacks" / "bank"
 ENV, FRAUD, RESEARCH = "environment.yaml", "tenants/fraud.yaml", "tenants/research.yaml"
@@ -85,6 +87,67 @@ def _selectors(value: Any) -> list[Any]:
         here = [value[key] for key in ("nodeSelector", "nodeAffinity") if key in value]
         return [*here, *(found for each in value.values() for found in _selectors(each))]
     return [found for each in value for found in _selectors(each)] if isinstance(value, list) else []
+
+
+def _chosen_pools(value: Any) -> set[str]:
+    """Pools whose nodes a rendered file asks for: by a node selector, an affinity or a chart's own list."""
+    if isinstance(value, list):
+        return {pool for each in value for pool in _chosen_pools(each)}
+    if not isinstance(value, dict):
+        return set()
+    own = {value[words.POOL]} if isinstance(value.get(words.POOL), str) else set()
+    if value.get("key") == words.POOL or words.POOL in value.get("keys", ()):
+        own |= set(value.get("values", ()))
+    return own | {pool for each in value.values() for pool in _chosen_pools(each)}
+
+
+IMAGE = f"registry.bank.example/clock@sha256:{'0' * 64}"
+OTHERS: dict[str, tuple[str, ...]] = {
+    "nothing is installed": (),
+    "everything is installed": (
+        "services: {kueue: install, gpu-operator: install, storage-class: install}\n",
+        f"queues: {{clock: true, clock-image: '{IMAGE}'}}\n",
+        "metrics: {collector: install, cost-tool: opencost}\n",
+    ),
+    "charts of others": (f"queues: {{clock: true, clock-image: '{IMAGE}'}}\n", "metrics: {collector: existing}\n"),
+}
+"""Fields of an environment on a cluster that it does not make."""
+
+
+@pytest.mark.parametrize("cni", ["vpc-cni", "cilium"])
+@pytest.mark.parametrize("on_aws", [False, True])
+@pytest.mark.parametrize("case", OTHERS)
+def test_what_is_rendered_for_a_cluster_of_others_selects_only_pools_of_the_files(
+    case: str, on_aws: bool, cni: str, spec: SpecFolder
+) -> None:
+    """A selector of a pool that is in no file keeps pods Pending; of Kueue's pods, all work with them."""
+    fields = "".join(OTHERS[case])
+    if on_aws:
+        spec.edit(ENV, "  cni: vpc-cni\n", f"  mode: existing\n{ON_AWS}")
+    else:
+        fields = fields.replace(", storage-class: install", "").replace("collector: install", "collector: existing")
+    spec.edit(ENV, "  cni: vpc-cni\n", f"  cni: {cni}\n")
+    spec.add(ENV, fields)
+    loaded = spec.load()
+    rendered = texts(make_plan(loaded.environment, loaded.tenants))
+    assert any(path.endswith("kueue.yaml") for path in rendered)
+    for path, text in rendered.items():
+        assert _chosen_pools(documents(text)) <= set(loaded.environment.pools), path
+
+
+def test_what_is_rendered_for_a_cluster_of_ours_selects_the_systems_nodes(existing: SpecFolder) -> None:
+    existing.edit(ENV, "  mode: existing\n", "")
+    rendered = texts(planned(existing))
+    chosen = {path: _chosen_pools(documents(text)) for path, text in rendered.items() if "kueue" in path}
+    assert every(pools == {"system"} for pools in chosen.values())
+
+
+def test_layouts_of_mig_are_rendered_wherever_nodes_are_made(existing: SpecFolder) -> None:
+    """`verify-on-cluster.sh` compares nodes with them."""
+    there = texts(planned(existing))["cluster/mig-parted.yaml"]
+    existing.edit(ENV, "  mode: existing\n", "")
+    assert texts(planned(existing))["cluster/mig-parted.yaml"] == there
+    assert set(documents(there)[0]["mig-configs"]) == {"serve"}
 
 
 def test_the_operator_is_installed_beside_a_device_plugin_or_an_exporter_of_others(existing: SpecFolder) -> None:

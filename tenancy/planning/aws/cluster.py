@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.versions import ami_name
@@ -144,8 +143,6 @@ class ClusterPlan:
     """In the order of their waves."""
     efa_groups: dict[str, dict[str, str]]
     """Tags of the security group of each pool with EFA, by pool."""
-    mig_parted: dict[str, Any]
-    """Layouts by pool, for `nvidia-mig-parted assert` on a node."""
     karpenter: KarpenterPlan | None
     tags: dict[str, str]
 
@@ -194,7 +191,6 @@ def cluster_plan(environment: Environment) -> ClusterPlan | None:
         root_volume=aws.root_volume,
         groups=tuple(sorted(groups, key=lambda group: (group.wave, group.name))),
         efa_groups={name: names.pool_tags(environment, name) for name, pool in environment.pools.items() if pool.efa},
-        mig_parted=node_config.mig_parted(environment),
         karpenter=_karpenter(environment) if scales else None,
         tags=names.tags(environment),
     )

@@ -40,12 +40,12 @@ PIDS_PER_POD = 16_384
 
 
 def mig_parted(environment: Environment) -> dict[str, Any]:
-    """Configuration of mig-parted: one for each pool with MIG, by the pool's name.
+    """Configuration of mig-parted: one for each pool with MIG, by the pool's name; empty without such a pool.
 
-    Nodes cut themselves (`user_data`); by this `nvidia-mig-parted assert` tells whether they did.
+    Nodes that are made here cut themselves (`user_data`); by this `nvidia-mig-parted assert` tells whether they did.
     """
     cut = [name for name, pool in sorted(environment.pools.items()) if pool.mig]
-    return {"version": "v1", "mig-configs": {name: _mig_devices(environment, name) for name in cut}}
+    return {"version": "v1", "mig-configs": {name: _mig_devices(environment, name) for name in cut}} if cut else {}
 
 
 def _mig_devices(environment: Environment, name: str) -> list[dict[str, Any]]:

@@ -38,7 +38,12 @@ def apart(chosen: Mapping[str, str]) -> dict[str, Any]:
     return {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
 
 
+def system_nodes(environment: Environment) -> Mapping[str, str]:
+    """Labels of the nodes of the platform's own services; empty on a cluster of another tool, where such nodes are
+    unknown."""
+    return SYSTEM_NODES if environment.builds_cluster else {}
+
+
 def home(environment: Environment) -> dict[str, Any]:
-    """Where they run: on a cluster that this environment made every node has a taint; on any other the platform's
-    nodes are unknown."""
-    return at_home(SYSTEM_NODES) if environment.builds_cluster else {}
+    """Where they run: on a cluster that this environment made every node has a taint."""
+    return at_home(system) if (system := system_nodes(environment)) else {}
