@@ -1,0 +1,92 @@
+"""Blocks of the README and the pages that show a command with its output: `$ tenancy …` and the lines below it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+MARK = re.compile(r"<!-- printed: (?P<scenario>[a-z][a-z0-9-]*) -->")
+OMISSION = "…"
+"""What stands in a page for output that it leaves out: at the end of a line, or as a line of its own."""
+
+_SECONDS = re.compile(r"\d+\.\d+ s\b")
+_DAY_AND_TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z")
+
+
+class Printed(NamedTuple):
+    """One command of a block and what the page says that it prints."""
+
+    page: str
+    line: int
+    command: str
+    output: str
+    scenario: str
+    """The name in the comment `<!-- printed: NAME -->` above the block; empty where the checkout's files suffice."""
+
+    @property
+    def words(self) -> list[str]:
+        return shlex.split(self.command)[1:]
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}: {self.command}"
+
+
+def printed() -> Iterator[Printed]:
+    """Each command of each page that is shown with its output."""
+    for page in PAGES:
+        yield from printed_in(page.name, page.read_text("utf-8"))
+
+
+def printed_in(page: str, text: str) -> Iterator[Printed]:
+    """Each command with its output in the text of one page."""
+    lines = text.splitlines()
+    fences = [number for number, line in enumerate(lines) if line.strip().startswith("```")]
+    for first, last in zip(fences[::2], fences[1::2], strict=True):
+        above = lines[first - 1].strip() if first else ""
+        mark = MARK.fullmatch(above)
+        block = textwrap.dedent("\n".join(lines[first + 1 : last])).splitlines()
+        yield from _commands(page, first + 2, block, mark["scenario"] if mark else "")
+
+
+def _commands(page: str, start: int, block: list[str], scenario: str) -> Iterator[Printed]:
+    starts = [number for number, line in enumerate(block) if line.startswith("$ ")]
+    for begin, end in zip(starts, [*starts[1:], len(block)], strict=False):
+        body = begin
+        while block[body].endswith("\\"):
+            body += 1
+        command = " ".join(line.removesuffix("\\").strip() for line in block[begin : body + 1]).removeprefix("$ ")
+        output = "\n".join(block[body + 1 : end])
+        if output.strip():
+            yield Printed(page, start + begin, command, output, scenario)
+
+
+def matches(shown: str, output: str) -> bool:
+    """Whether a page's text is what a command printed, but for line breaks, blanks, seconds, times and omissions."""
+    return re.fullmatch(_pattern(shown), _plain(output), re.DOTALL) is not None
+
+
+def first_difference(shown: str, output: str) -> str:
+    """The first part of a page's text, between two omissions, that the output does not have in its place."""
+    rest = _plain(output)
+    for part in _plain(shown).split(OMISSION):
+        _, match, after = rest.partition(part.strip())
+        if not match:
+            return part.strip()
+        rest = after
+    return f"(the page ends before the output does: {rest.strip()[:200]!r})"
+
+
+def _plain(text: str) -> str:
+    text = _DAY_AND_TIME.sub("TIME", _SECONDS.sub("SECONDS", text))
+    return " ".join(text.split())
+
+
+def _pattern(shown: str) -> str:
+    parts = [re.escape(part.strip()) for part in _plain(shown).split(OMISSION)]
+    return r"\s*" + r".*?".join(rf"{part}\s*" if part else "" for part in parts)

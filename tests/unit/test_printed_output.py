@@ -1,0 +1,124 @@
+"""What the pages show as a command's output is what the command prints; those that need a cluster run in the lab."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tenancy.cli import main
+from tests.printed import Printed, first_difference, matches, printed, printed_in
+
+ROOT = Path(__file__).parents[2]
+
+
+def replaced(file: str, text: str, other: str) -> None:
+    path = Path(file)
+    content = path.read_text("utf-8")
+    assert content.count(text) == 1, f"{file} has {text!r} {content.count(text)} times"
+    path.write_text(content.replace(text, other), "utf-8")
+
+
+def two_mistakes() -> None:
+    replaced("stacks/local/tenants/fraud.yaml", "fraud-engineers, role: developer", "fraud-engineers, role: developr")
+    replaced("stacks/local/tenants/fraud.yaml", "a100: {guaranteed: 32", "a100: {guaranteed: 320")
+
+
+def one_slice_too_many() -> None:
+    replaced("stacks/bank/environment.yaml", "mig: {layout: {1g.5gb: 4,", "mig: {layout: {1g.5gb: 5,")
+
+
+def without_the_new_tenant() -> None:
+    Path("stacks/local/tenants/scoring.yaml").unlink()
+
+
+def a_change_of_fraud() -> None:
+    fraud = "stacks/bank/tenants/fraud.yaml"
+    commit("the files of before")
+    replaced(fraud, "model-audit, role: viewer", "model-audit, role: owner")
+    replaced(fraud, "access: write-once", "access: read-write")
+    replaced(fraud, "guaranteed: 64, sharing", "guaranteed: 48, sharing")
+    commit("a change of fraud")
+
+
+def a_range_that_is_too_wide() -> None:
+    replaced("stacks/bank/tenants/fraud.yaml", "cidr: 198.51.100.0/24", "cidr: 0.0.0.0/0")
+
+
+def commit(message: str) -> None:
+    author = {"NAME": "someone", "EMAIL": "someone@bank.example"}
+    identity = {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in author.items()}
+    for arguments in (["init", "--quiet", "--initial-branch=main"], ["add", "."], ["commit", "--quiet", "-m", message]):
+        subprocess.run(["git", *arguments], check=True, env={**os.environ, **identity}, capture_output=True)
+
+
+SCENARIOS: dict[str, Callable[[], None]] = {
+    "two-mistakes": two_mistakes,
+    "one-slice-too-many": one_slice_too_many,
+    "guarantee-too-large": without_the_new_tenant,
+    "change-of-fraud": a_change_of_fraud,
+    "range-too-wide": a_range_that_is_too_wide,
+}
+"""What is changed in the copy of the stacks before the command runs."""
+
+COMPLETED = {
+    "tenancy new scoring local --owner … --gpu a100=40": (
+        "new scoring local --owner scoring-leads --mail scoring@bank.example --department risk --cost-center CC-4420 "
+        "--tier batch --group scoring-engineers=developer --gpu a100=40"
+    ).split()
+}
+"""Commands that a page cuts off, whole."""
+
+FROM_FILES = {"catalog", "chargeback", "check", "diff", "new", "render", "sample", "validate"}
+REPORTS_FROM_FILES = {"access", "capacity", "costs", "failures", "pools"}
+OF_A_CLUSTER = {"--live", "--prometheus"}
+
+
+def runs_offline(block: Printed) -> bool:
+    """Whether a block shows one command of tenancy that reads files alone."""
+    words = block.words
+    if not block.command.startswith("tenancy ") or "|" in words or OF_A_CLUSTER & {*words}:
+        return False
+    return words[0] in FROM_FILES or (words[0] == "report" and words[1] in REPORTS_FROM_FILES)
+
+
+BLOCKS = list(printed())
+OFFLINE: dict[str, list[Printed]] = {}
+for _block in BLOCKS:
+    if runs_offline(_block):
+        OFFLINE.setdefault(_block.page, []).append(_block)
+
+
+def test_there_are_outputs_to_compare() -> None:
+    commands = {block.words[0] for blocks in OFFLINE.values() for block in blocks}
+    assert commands >= {"validate", "report", "new", "chargeback", "check", "diff"}
+
+
+@pytest.mark.parametrize("page", OFFLINE)
+def test_a_page_shows_what_the_command_prints(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("stacks", "schemas", "tests/foreign"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    shutil.copy(ROOT / "Pulumi.yaml", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for block in OFFLINE[page]:
+        if block.scenario:
+            SCENARIOS[block.scenario]()
+        result = CliRunner().invoke(main, COMPLETED.get(block.command, block.words))
+        assert matches(block.output, result.output), (
+            f"{block}\nnot printed: {first_difference(block.output, result.output)}\nprinted:\n{result.output}"
+        )
+
+
+def test_an_output_that_is_not_printed_any_more_is_told() -> None:
+    page = "# A page\n\n```\n$ tenancy x\none\n…\nthree and\n  more (1.5 s)\n```\n"
+    [block] = printed_in("page.md", page)
+    assert block == Printed("page.md", 4, "tenancy x", "one\n…\nthree and\n  more (1.5 s)", "")
+    assert matches(block.output, "one\ntwo\nthree and more (22.7 s)\n")
+    for other in ("one\ntwo\nthree and more", "zero\none\nthree and more (1.5 s)", "one\nthree and more (1.5 s)\nfour"):
+        assert not matches(block.output, other)
+    assert first_difference(block.output, "one\ntwo\nthree and less (1.5 s)") == "three and more (SECONDS)"
