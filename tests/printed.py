@@ -28,6 +28,8 @@ class Printed(NamedTuple):
     output: str
     scenario: str
     """The name in the comment `<!-- printed: NAME -->` above the block; empty where the checkout's files suffice."""
+    earlier: tuple[str, ...] = ()
+    """Commands of the block, without output, between the command with output before this one and this one."""
 
     @property
     def words(self) -> list[str]:
@@ -56,6 +58,7 @@ def printed_in(page: str, text: str) -> Iterator[Printed]:
 
 def _commands(page: str, start: int, block: list[str], scenario: str) -> Iterator[Printed]:
     starts = [number for number, line in enumerate(block) if line.startswith("$ ")]
+    earlier: list[str] = []
     for begin, end in zip(starts, [*starts[1:], len(block)], strict=False):
         body = begin
         while block[body].endswith("\\"):
@@ -63,7 +66,10 @@ def _commands(page: str, start: int, block: list[str], scenario: str) -> Iterato
         command = " ".join(line.removesuffix("\\").strip() for line in block[begin : body + 1]).removeprefix("$ ")
         output = "\n".join(block[body + 1 : end])
         if output.strip():
-            yield Printed(page, start + begin, command, output, scenario)
+            yield Printed(page, start + begin, command, output, scenario, tuple(earlier))
+            earlier = []
+        else:
+            earlier.append(command)
 
 
 def matches(shown: str, output: str) -> bool:
@@ -74,10 +80,10 @@ def matches(shown: str, output: str) -> bool:
 def first_difference(shown: str, output: str) -> str:
     """The first part of a page's text, between two omissions, that the output does not have in its place."""
     rest = _plain(output)
-    for part in _plain(shown).split(OMISSION):
-        _, match, after = rest.partition(part.strip())
+    for part in filter(None, map(str.strip, _plain(shown).split(OMISSION))):
+        _, match, after = rest.partition(part)
         if not match:
-            return part.strip()
+            return part
         rest = after
     return f"(the page ends before the output does: {rest.strip()[:200]!r})"
 

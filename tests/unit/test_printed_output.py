@@ -33,13 +33,21 @@ def one_slice_too_many() -> None:
     replaced("stacks/bank/environment.yaml", "mig: {layout: {1g.5gb: 4,", "mig: {layout: {1g.5gb: 5,")
 
 
+def committed_files() -> None:
+    commit("the files of before")
+
+
 def without_the_new_tenant() -> None:
-    Path("stacks/local/tenants/scoring.yaml").unlink()
+    Path("stacks/local/tenants/scoring.yaml").rename("scoring.yaml")
+
+
+def with_the_new_tenant() -> None:
+    Path("scoring.yaml").rename("stacks/local/tenants/scoring.yaml")
 
 
 def a_change_of_fraud() -> None:
     fraud = "stacks/bank/tenants/fraud.yaml"
-    commit("the files of before")
+    committed_files()
     replaced(fraud, "model-audit, role: viewer", "model-audit, role: owner")
     replaced(fraud, "access: write-once", "access: read-write")
     replaced(fraud, "guaranteed: 64, sharing", "guaranteed: 48, sharing")
@@ -60,7 +68,9 @@ def commit(message: str) -> None:
 SCENARIOS: dict[str, Callable[[], None]] = {
     "two-mistakes": two_mistakes,
     "one-slice-too-many": one_slice_too_many,
+    "committed-files": committed_files,
     "guarantee-too-large": without_the_new_tenant,
+    "new-tenant-merged": with_the_new_tenant,
     "change-of-fraud": a_change_of_fraud,
     "range-too-wide": a_range_that_is_too_wide,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -24,6 +25,8 @@ from tenancy.rules.found import Finding
 from tenancy.validation import Environment
 from tests import pack_worlds
 from tests.attack_worlds import WORLDS, creations, manifest, world_of
+
+ROOT = Path(__file__).parents[2]
 
 BEYOND = {
     "avail-05": {"avail-05-serviceaccount-list", "avail-05-configmap-data", "avail-05-secret-data"},
@@ -174,3 +177,27 @@ def test_the_page_says_partly_and_why(rule: str) -> None:
     assert row.count("partly") == len(RULES[rule].partial)
     for why in RULES[rule].partial.values():
         assert f"- Partly in the preview: {why}." in page
+
+
+def test_the_readme_says_where_rules_are_enforced_and_every_rule_has_such_a_place() -> None:
+    readme = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    places = "on a resource in the preview by a policy pack, on a request at run time by the API server"
+    assert f"Each rule is enforced where it can be broken: in a file when it is read, {places}" in readme
+    enforced = Face.SPEC | Face.PREVIEW | Face.API_SERVER
+    elsewhere = {rule.id for rule in RULES.values() if not rule.faces & enforced}
+    # A bill is no file of the spec: `tenancy chargeback` refuses it. The others are refused by the program before it
+    # changes a cluster.
+    assert {id for id in elsewhere if not id.startswith("bill-")} == {"custom-01", "ns-06", "rbac-07"}
+    assert {rule.id for rule in RULES.values() if rule.faces & enforced == enforced} == set(), (
+        "then the README may say so"
+    )
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda page: page.name
+)
+def test_no_page_says_that_every_rule_is_enforced_in_every_place(page: Path) -> None:
+    text = " ".join(page.read_text("utf-8").split())
+    assert not re.search(
+        r"(?:every|each|all) rules? (?:is|are) (?:checked|enforced|judged) (?:two|three|3|twice|everywhere)", text, re.I
+    )

@@ -1,0 +1,71 @@
+"""What the pages show of commands that need a cluster is what they print in the lab, in the order of a first day."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from engine_project import Project, copied
+
+from tests.printed import Printed, first_difference, matches, printed
+from tests.queues.scene import on_lab_of
+
+pytestmark = [pytest.mark.chapters, pytest.mark.exhaustive]
+BLOCKS = list(printed())
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """A checkout with a lab of its own, whose shell finds the commands."""
+    with copied(tmp_path_factory.mktemp("engine") / "project") as made:
+        yield made
+
+
+def block(page: str, start: str, number: int = 0) -> Printed:
+    """A block of a page whose command starts with a text."""
+    return [each for each in BLOCKS if each.page == page and each.command.startswith(start)][number]
+
+
+def run(project: Project, shown: Printed) -> None:
+    """Run the command of a block as a person's shell does, after the block's earlier commands, and compare."""
+    shell = {"PATH": f"{project.folder}/.venv/bin:{project.environ()['PATH']}"}
+    for command in shown.earlier:
+        done = project.run("bash", "-c", command, env=shell)
+        assert done.code == 0, done.text
+    compare(shown, project.run("bash", "-c", shown.command, env=shell).text)
+
+
+def compare(shown: Printed, output: str) -> None:
+    assert matches(shown.output, output), (
+        f"{shown}\nnot printed: {first_difference(shown.output, output)}\nprinted:\n{output}"
+    )
+
+
+def test_the_quickstart_shows_what_make_up_prints(project: Project) -> None:
+    steps = (("lab", "up", "local"), ("up", "local"), ("verify", "local", "--brief"))
+    compare(block("quickstart.md", "make up"), "".join(project.tenancy(*step).text for step in steps))
+
+
+def test_drift_is_told_as_the_page_shows(project: Project) -> None:
+    run(project, block("state.md", "tenancy up"))
+
+
+def test_work_waits_and_is_explained_as_the_first_environment_shows(project: Project) -> None:
+    with on_lab_of(project.folder, project.environment) as scene:
+        training, other = scene.space("performance"), scene.space("fraud", "train")
+        scene.submit("performance", "fine-tuning", 8, 6)
+        scene.until_runs(training, "fine-tuning")
+        scene.submit("fraud", "retraining", 8, 4)
+        scene.until_runs(other, "retraining")
+        scene.submit("performance", "sweep", 8, 4)
+        scene.until_runs(training, "sweep")
+        scene.submit("performance", "evaluation", 8, 8)
+        scene.until_waits(training, "fine-tuning", "evaluation")
+        run(project, block("first-environment.md", "tenancy queues"))
+        run(project, block("first-environment.md", "tenancy why"))
+        scene.clear("performance", "fraud")
+
+
+@pytest.mark.parametrize("start", ["tenancy new", "tenancy validate", "tenancy up", "tenancy sample", "tenancy report"])
+def test_a_tenant_is_onboarded_as_the_page_shows(project: Project, start: str) -> None:
+    run(project, block("onboarding.md", start))
