@@ -37,3 +37,8 @@ MOST_GRACE = 600
 """Seconds that a pod may take to end."""
 AFFINITY_TERMS = 16
 """Terms in each list of a pod's affinity to other pods: the scheduler compares each with every pod of the cluster."""
+PODS_OF_WORK = 10_000
+"""Pods of one piece of work, or of one of its parts (a group of workers, a replicated job). Kueue multiplies the counts
+of a part in 32 bits (v0.19.2 raycluster/common.go, jobset_controller.go): above 2^31 the product begins again at 0, and
+its GPUs are not counted. The bound is far below, and above the pods of any cluster that this product has been tried on.
+"""

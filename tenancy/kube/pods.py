@@ -89,7 +89,8 @@ def _pods(kind: str, spec: Any, item: Mapping[str, Any]) -> Iterator[Pods]:
             cluster = spec if kind == "RayCluster" else spec["rayClusterSpec"]
             yield pods("head", 1, f"{where}.headGroupSpec.template")
             for number, group in enumerate(cluster.get("workerGroupSpecs") or ()):
-                yield pods(group["groupName"], group.get("replicas", 1), f"{where}.workerGroupSpecs[{number}].template")
+                count = group.get("replicas", 1) * max(group.get("numOfHosts", 1), 1)
+                yield pods(group["groupName"], count, f"{where}.workerGroupSpecs[{number}].template")
 
 
 def _parallel(spec: Mapping[str, Any]) -> int:

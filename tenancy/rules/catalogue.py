@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Flag, StrEnum, auto
 
+from tenancy.catalog.sizes import PODS_OF_WORK
+
 
 class Severity(StrEnum):
     """What is at risk where a rule is broken."""
@@ -1222,8 +1224,8 @@ _ALL = (
         "kueue-26",
         "the queue counts every pod of a Ray cluster for as long as the pod exists",
         "workers that are not counted, or that outlive the job, run on GPUs that are guaranteed to others",
-        "set minReplicas no higher than replicas; of a RayJob drop ttlSecondsAfterFinished, deletionStrategy and "
-        "clusterSelector",
+        "set minReplicas no higher than replicas, and maxReplicas no lower; of a RayJob drop ttlSecondsAfterFinished, "
+        "deletionStrategy and clusterSelector",
     ),
     Rule(
         _API_SERVER,
@@ -1232,6 +1234,30 @@ _ALL = (
         "further pods run until the queue has stopped the work, and for their grace period after, on GPUs that are "
         "guaranteed to others",
         "suspend the work before its counts are raised, or make further work",
+    ),
+    Rule(
+        _API_SERVER | _ATTACK,
+        "kueue-28",
+        "a Job's parallelism is at most its completions, also in a CronJob and in a JobSet",
+        "Kueue takes each pod that ends for one that returns its GPUs, and of such a Job another pod starts on them: "
+        "its running pods are not counted, and no guarantee reclaims them",
+        "set parallelism no higher than completions; that many pods run at most in any case",
+    ),
+    Rule(
+        _API_SERVER | _ATTACK,
+        "kueue-29",
+        f"each part of a piece of work has at most {PODS_OF_WORK:,} pods",
+        "Kueue multiplies counts of pods in 32 bits: a larger product begins again at 0, and the GPUs of its pods are "
+        "not counted",
+        "lower replicas, parallelism, size, numOfHosts or numNodes, or make several pieces of work",
+    ),
+    Rule(
+        _API_SERVER | _ATTACK,
+        "kueue-30",
+        "the workers of an MPIJob end with its launcher",
+        "with the MPI operator's default they keep their GPUs after the launcher has ended, and the queue gives the "
+        "same GPUs to other work",
+        "set spec.runPolicy.cleanPodPolicy to Running or All",
     ),
     Rule(
         _API_SERVER | _ATTACK,

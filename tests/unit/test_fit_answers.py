@@ -80,9 +80,9 @@ def manifest(kind: str, spec: Any) -> dict[str, Any]:
             "RayCluster",
             {
                 "headGroupSpec": {"template": TEMPLATE},
-                "workerGroupSpecs": [{"groupName": "gpus", "replicas": 5, "template": TEMPLATE}],
+                "workerGroupSpecs": [{"groupName": "gpus", "replicas": 5, "numOfHosts": 4, "template": TEMPLATE}],
             },
-            {"head": 1, "gpus": 5},
+            {"head": 1, "gpus": 20},
         ),
         ("ConfigMap", None, {}),
     ],

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from tenancy.catalog.vocabulary import Allowance
+from tenancy.planning.guards.counts import COUNTED, NO_MORE
 from tenancy.planning.guards.expressions import (
     GRANTED,
     HAS_TENANT,
@@ -68,32 +69,6 @@ _ADVICE = f"""(object.kind == 'RayJob' && {_UNWRITTEN.format("dyn(object)")}
     ? 'submissionMode is HTTPMode, or K8sJobMode with a submitterPodTemplate that keeps to the level; ' : '')"""
 """What to change of a RayJob whose submitter would be made without a securityContext."""
 
-
-def _no_more(at: str, named: str, count: str) -> str:
-    """Whether each of a list's parts was there before, under its name, with as many pods."""
-    now, before = (f"dyn({root}).{at}" for root in ("object", "oldObject"))
-    counts = [count.replace("p.", f"{part}.") for part in ("p", "q")]
-    return f"""(!has({now}) || {now}.all(p, has({before}) && {before}.exists(q,
-        q.{named} == p.{named} && {counts[0]} <= {counts[1]})))"""
-
-
-_WORKERS = "p.?replicas.orValue(0) * p.?numOfHosts.orValue(1)"
-_MPI = "dyn({0}).spec.mpiReplicaSpecs.?{1}.?replicas.orValue({2})"
-_NO_MORE: Mapping[str, str] = {
-    "JobSet": _no_more(
-        "spec.replicatedJobs", "name", "p.?replicas.orValue(1) * p.template.spec.?parallelism.orValue(1)"
-    ),
-    "MPIJob": " && ".join(
-        f"{_MPI.format('object', name, few)} <= {_MPI.format('oldObject', name, few)}"
-        for name, few in (("Launcher", 1), ("Worker", 0))
-    ),
-    "RayCluster": _no_more("spec.workerGroupSpecs", "groupName", _WORKERS),
-    "RayJob": f"""(!has(dyn(object).spec.rayClusterSpec)
-        || {_no_more("spec.rayClusterSpec.workerGroupSpecs", "groupName", _WORKERS)})""",
-    "TrainJob": """dyn(object).spec.?trainer.?numNodes.orValue(1)
-        <= dyn(oldObject).spec.?trainer.?numNodes.orValue(1)""",
-}
-"""Of each kind that the queue starts as a whole: whether it has no more pods than before."""
 
 _OF_POD = re.compile(r"variables\.(spec|podLabels|podAnnotations|newAnnotations|newFinalizers|containers|asked)\b")
 
@@ -177,8 +152,9 @@ def framework_guard(environment: Environment, pod_rules: Mapping[str, str]) -> G
 
     def of_kind(values: Mapping[str, str], otherwise: str) -> str:
         chosen = otherwise
-        for kind, text in values.items():
-            chosen = f"object.kind == {cel(kind)} ? {text} : {chosen}"
+        for framework in kinds:
+            if text := values.get(framework.kind):
+                chosen = f"object.kind == {cel(framework.kind)} ? {text} : {chosen}"
         return chosen
 
     variables = {
@@ -195,29 +171,27 @@ def framework_guard(environment: Environment, pod_rules: Mapping[str, str]) -> G
         "marks": marks("object", "templates", "jobs"),
         "oldMarks": f"request.operation == 'UPDATE' ? {marks('oldObject', 'oldTemplates', 'oldJobs')} : []",
         "ends": "object.kind != 'LeaderWorkerSet'",
-        "given": of_kind({"LeaderWorkerSet": cel(GATED["leaderworkersets"])}, "{}"),
+        "given": of_kind(
+            {
+                "LeaderWorkerSet": cel(GATED["leaderworkersets"]),
+                # The queue's webhook numbers the workers from the launcher on (v0.19.2, mpijob_webhook.go, `Default`).
+                "MPIJob": f"(dyn(object).spec.?runLauncherAsWorker.orValue(false) ? {cel(GATED['mpijobs'])} : {{}})",
+            },
+            "{}",
+        ),
         "gates": gates("variables.templates"),
         "oldGates": f"request.operation == 'UPDATE' ? {gates(templates('oldObject'))} : []",
         **suspension("spec.suspend", "spec.managedBy"),
-        "noMorePods": of_kind(_NO_MORE, "true"),
+        "noMorePods": of_kind(NO_MORE, "true"),
     }
     mpi = suspension("spec.runPolicy.suspend", "spec.runPolicy.managedBy")
     for name in ("suspended", "wasSuspended", "controllers"):
         here, there = (re.sub(r"\b(object|oldObject)\b(?=\.)", r"dyn(\1)", x[name]) for x in (variables, mpi))
         variables[name] = f"object.kind == 'MPIJob' ? ({there}) : ({here})"
     variables["waits"] = "object.kind != 'LeaderWorkerSet'"
-    workers = """(!has({0}.workerGroupSpecs) || {0}.workerGroupSpecs.all(w,
-        !has(w.minReplicas) || w.minReplicas <= (has(w.replicas) ? w.replicas : 0)))"""
-    ray_job = f"""(!has(dyn(object).spec.rayClusterSpec) || {workers.format("dyn(object).spec.rayClusterSpec")})
-        && (!has(dyn(object).spec.clusterSelector) || size(dyn(object).spec.clusterSelector) == 0)
-        && (!has(dyn(object).spec.ttlSecondsAfterFinished) || dyn(object).spec.ttlSecondsAfterFinished == 0)
-        && !has(dyn(object).spec.deletionStrategy)"""
-    ray_cluster = workers.format("dyn(object).spec")
     head = "dyn(object).spec.{0}headGroupSpec.?enableIngress.orValue(false)"
-    ray = {
-        # What is made beside what Kueue counts (v0.19.2, raycluster/common.go, rayjob_controller.go, against KubeRay's
-        # `GetWorkerGroupDesiredReplicas` and the end of a RayJob).
-        "kueue-26": of_kind({"RayCluster": f"({ray_cluster})", "RayJob": f"({ray_job})"}, "true"),
+    of_kinds = {
+        **{rule: text for rule, texts in COUNTED.items() if (text := of_kind(texts, "true")) != "true"},
         "net-01": of_kind(
             {
                 "RayCluster": f"!{head.format('')}",
@@ -242,7 +216,7 @@ def framework_guard(environment: Environment, pod_rules: Mapping[str, str]) -> G
             **HAS_TENANT,
             **with_work(each),
             **SECURED,
-            **but_by_controllers(ray),
+            **but_by_controllers(of_kinds),
             **QUEUE_RULES,
             **but_by_controllers({"kueue-03": gated}),
             **SUSPENSION,

@@ -88,6 +88,7 @@ GATED: Mapping[str, Mapping[str, str]] = {
         DOMAIN + "pod-group-serving": "true",
         DOMAIN + "pod-index-offset": "1",
     },
+    "mpijobs": {DOMAIN + "pod-index-offset": "1"},
 }
 """What Kueue's webhooks write before a guard sees the object, as if its maker had; empty: any value."""
 OWN_CONTROLLERS = (

@@ -8,6 +8,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.sizes import MOST_GRACE
 from tenancy.catalog.vocabulary import Allowance
 from tenancy.planning.common.pools import NETWORK_LAYER
+from tenancy.planning.guards.counts import few
 from tenancy.planning.guards.expressions import (
     DEVICES,
     GRANTED,
@@ -174,6 +175,8 @@ def scale_guard(environment: Environment) -> Guard:
     others = [(f.group, f.version, [f"{f.resource}/scale"]) for f in frameworks(environment)]
     # No replicas are no field.
     now, before = (f"dyn({root}).?spec.?replicas.orValue(0)" for root in ("object", "oldObject"))
+    scaler = "request.resource.resource == 'horizontalpodautoscalers'"
+    pods = f"{scaler} ? {few('dyn(object).spec.maxReplicas')} : {few(now)}"
     return Guard(
         "tenancy-scales",
         [
@@ -184,7 +187,8 @@ def scale_guard(environment: Environment) -> Guard:
         ],
         {
             "gpu-10": f"""{may(Allowance.GPUS_FOR_ALL)} || request.userInfo.username in {cel(list(AUTOSCALERS))}
-        || (has(request.subResource) && {now} <= {before}) || {GRANTED}"""
+        || (has(request.subResource) && {now} <= {before}) || {GRANTED}""",
+            **({"kueue-29": pods} if environment.queued else {}),
         },
         {"allowances": LISTS["allowances"]},
         changed("spec"),

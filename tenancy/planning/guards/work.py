@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tenancy.planning.guards.counts import ends_as_counted, few, in_parallel
 from tenancy.planning.guards.expressions import (
     HAS_TENANT,
     META,
@@ -31,10 +32,11 @@ from tenancy.planning.guards.queued import (
     suspension,
 )
 from tenancy.planning.guards.sizes import few_marks
-from tenancy.planning.guards.who import controllers, frameworks, who
+from tenancy.planning.guards.who import but_by_controllers, controllers, frameworks, who
 from tenancy.schema.environment import Environment
 
-_PARALLEL = "dyn({0}).spec.?parallelism.orValue(1)"
+_JOB = "dyn({0}).spec"
+_OF_CRONJOB = "dyn(object).spec.jobTemplate.spec"
 
 
 def work_guards(environment: Environment) -> tuple[Guard, ...]:
@@ -67,8 +69,14 @@ def work_guards(environment: Environment) -> tuple[Guard, ...]:
         ),
     )
     is_job = "request.resource.resource == 'jobs'"
+    replicas = f"{_JOB.format('object')}.?replicas.orValue(1)"
+    of_templates = {
+        "kueue-28": f"!({is_job}) || {ends_as_counted(_JOB.format('object'))}",
+        "kueue-29": f"{is_job} ? {few(in_parallel(_JOB.format('object')))} : {few(replicas)}",
+    }
+    of_cronjobs = {"kueue-28": ends_as_counted(_OF_CRONJOB), "kueue-29": few(in_parallel(_OF_CRONJOB))}
     on_templates = of_queue(
-        {**QUEUE_RULES, **TEMPLATE_LIMITS, **SUSPENSION, **COUNTS},
+        {**QUEUE_RULES, **TEMPLATE_LIMITS, **SUSPENSION, **COUNTS, **but_by_controllers(of_templates)},
         QueueFields(
             *(OWN, "{0}.spec.template"),
             queues=by_hand,
@@ -77,11 +85,11 @@ def work_guards(environment: Environment) -> tuple[Guard, ...]:
         ),
         **{k: f"{is_job} && ({untyped(v)})" for k, v in suspension("spec.suspend", "").items() if k != "controllers"},
         # Other kinds' pods wait each by itself.
-        noMorePods=f"!({is_job}) || {_PARALLEL.format('object')} <= {_PARALLEL.format('oldObject')}",
+        noMorePods=f"!({is_job}) || {in_parallel(_JOB.format('object'))} <= {in_parallel(_JOB.format('oldObject'))}",
         controllers=f"{is_job} && has(dyn(object).spec.managedBy) ? [dyn(object).spec.managedBy] : []",
     )
     on_cronjobs = of_queue(
-        {**QUEUE_RULES, **TEMPLATE_LIMITS, **SUSPENSION},
+        {**QUEUE_RULES, **TEMPLATE_LIMITS, **SUSPENSION, **but_by_controllers(of_cronjobs)},
         QueueFields("{0}.spec.jobTemplate.metadata", "{0}.spec.jobTemplate.spec.template", queues="false"),
         # Whether it makes Jobs now is its own; each of them waits.
         waits="false",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tenancy.prove.attacks.access import access_attacks
 from tenancy.prove.attacks.claims import claim_attacks
 from tenancy.prove.attacks.clock import clock_attacks
+from tenancy.prove.attacks.counts import count_attacks
 from tenancy.prove.attacks.limits import limit_attacks
 from tenancy.prove.attacks.model import Attack, Request, differences, from_entries
 from tenancy.prove.attacks.nodes import node_attacks
@@ -47,6 +48,7 @@ def all_attacks(scene: Scene) -> tuple[Attack, ...]:
         *size_attacks(scene),
         *security_attacks(scene),
         *queue_attacks(scene),
+        *count_attacks(scene),
         *clock_attacks(scene),
         *access_attacks(scene),
         *surface_attacks(scene),

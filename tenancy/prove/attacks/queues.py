@@ -67,7 +67,7 @@ NOTES: dict[str, tuple[str, str, str, Sequence[str]]] = {
 """Labels and annotations of Kueue's own, set by the creator of the work; without kinds: through all of them."""
 
 
-def _workers(template: Object) -> list[Object]:
+def ray_workers(template: Object) -> list[Object]:
     counts = dict.fromkeys(("replicas", "minReplicas", "maxReplicas"), 1)
     return [{"groupName": "workers", **counts, "rayStartParams": {}, "template": template}]
 
@@ -81,8 +81,8 @@ BESIDE: Sequence[tuple[str, str, Callable[[Object], Any], str]] = (
     ),
     ("LeaderWorkerSet", "/spec/leaderWorkerTemplate/leaderTemplate", lambda pods: pods, ""),
     ("MPIJob", "/spec/mpiReplicaSpecs/Worker", lambda pods: {"replicas": 1, "template": pods}, "/template"),
-    ("RayCluster", "/spec/workerGroupSpecs", _workers, "/0/template"),
-    ("RayJob", "/spec/rayClusterSpec/workerGroupSpecs", _workers, "/0/template"),
+    ("RayCluster", "/spec/workerGroupSpecs", ray_workers, "/0/template"),
+    ("RayJob", "/spec/rayClusterSpec/workerGroupSpecs", ray_workers, "/0/template"),
     ("RayJob", "/spec/submitterPodTemplate", lambda pods: pods, ""),
 )
 """Kinds with a second pod template: its JSON pointer, the value to put there, and the template's pointer in that."""
@@ -150,7 +150,7 @@ def all_kinds(place: AttackedNamespace) -> list[str]:
     return list(dict.fromkeys([*kinds_of(place), *others]))
 
 
-def _through(
+def through(
     scene: Scene,
     place: AttackedNamespace,
     rule: str,
@@ -189,10 +189,10 @@ def _names(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     sentence = "use a queue that is not its namespace's"
     for kind in all_kinds(place):
         at, mine = _label(kind, QUEUE), words.DEFAULT_QUEUE
-        yield _through(scene, place, "kueue-01", "queue", sentence, kind, at, "another-tenants", mine)
+        yield through(scene, place, "kueue-01", "queue", sentence, kind, at, "another-tenants", mine)
     for name in (f"{words.DEFAULT_QUEUE}-2", words.DEFAULT_QUEUE[:-1], "a" * 63):
         at = _label("Pod", QUEUE)
-        yield _through(scene, place, "kueue-01", f"like-{name}", sentence, "Pod", at, name, words.DEFAULT_QUEUE)
+        yield through(scene, place, "kueue-01", f"like-{name}", sentence, "Pod", at, name, words.DEFAULT_QUEUE)
     hidden = f"{sentence}, by its template"
     at = f"/metadata/labels/{escaped(QUEUE)}"
     case = Case("kueue-01", "template", hidden, at, "another-tenants", words.DEFAULT_QUEUE)
@@ -205,9 +205,9 @@ def _owners(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     for kind in all_kinds(place):
         made = put(work(place, kind), "/metadata/ownerReferences", [{**OWNER, "controller": False}])
         at = "/metadata/ownerReferences/0/controller"
-        yield _through(scene, place, "kueue-02", "owner", sentence, kind, at, True, False, base=made)
+        yield through(scene, place, "kueue-02", "owner", sentence, kind, at, True, False, base=made)
     made, at = put(work(place, "Job"), "/metadata/ownerReferences", [OF_CRONJOB]), "/metadata/ownerReferences/0/kind"
-    yield _through(scene, place, "kueue-02", "owner-kind", sentence, "Job", at, "ReplicaSet", "CronJob", base=made)
+    yield through(scene, place, "kueue-02", "owner-kind", sentence, "Job", at, "ReplicaSet", "CronJob", base=made)
     reason = "only running work can be enlarged, and the attacks create nothing"
     yield skipped("kueue-27-parallelism", "kueue-27", "run more pods than the queue has counted", reason)
     reason = "only existing work can be deleted, and the attacks create nothing"
@@ -238,7 +238,7 @@ def _suspension(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     }
     for kind in all_kinds(place):
         if kind in where:
-            yield _through(scene, place, "kueue-04", "managed-by", sentence, kind, where[kind], other)
+            yield through(scene, place, "kueue-04", "managed-by", sentence, kind, where[kind], other)
     reason = "only existing work can be unsuspended, and the attacks create nothing; Kueue suspends new work by itself"
     yield skipped("kueue-04-unsuspend", "kueue-04", "start suspended work without the queue", reason)
 
@@ -248,7 +248,7 @@ def _urgency(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     mine = allowed_classes(place.environment, place.tenant.tier_of(place.namespace))[-1]
     for kind in all_kinds(place):
         at = _label(kind, URGENCY)
-        yield _through(scene, place, "kueue-06", "unknown", jump, kind, at, "tenancy-tier-unknown", mine)
+        yield through(scene, place, "kueue-06", "unknown", jump, kind, at, "tenancy-tier-unknown", mine)
     case = Case(
         "kueue-06", "template", f"{jump}, by its template", f"/metadata/labels/{escaped(URGENCY)}", "system", mine
     )
@@ -258,23 +258,23 @@ def _urgency(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
         allowed = allowed_classes(there.environment, there.tenant.tier_of(there.namespace))
         for name in sorted({class_name(tier) for tier in there.environment.tiers} - set(allowed)):
             sentence, at = f"{jump} with {name}", _label("Pod", URGENCY)
-            yield _through(scene, there, "kueue-06", name, sentence, "Pod", at, name, allowed[-1], f"@{there.name}")
+            yield through(scene, there, "kueue-06", name, sentence, "Pod", at, name, allowed[-1], f"@{there.name}")
 
 
 def _notes(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     for slug, (sentence, field, name, kinds) in NOTES.items():
         for kind in kinds or all_kinds(place):
             at, made = _label(kind, DOMAIN + name, field), _in_queue(kind, _labelled(place, kind, field))
-            yield _through(scene, place, "kueue-08", slug, sentence, kind, at, "1", base=made)
+            yield through(scene, place, "kueue-08", slug, sentence, kind, at, "1", base=made)
     if "JobSet" in kinds_of(place):
         at = "/spec/replicatedJobs/0/template/metadata/labels"
         made = put(work(place, "JobSet"), at, {"bank.example/note": "hello"})
         at, sentence = f"{at}/{escaped(DOMAIN + 'prebuilt-workload-name')}", "have its jobs use other work's quota"
-        yield _through(scene, place, "kueue-08", "of-its-jobs", sentence, "JobSet", at, "1", base=made)
+        yield through(scene, place, "kueue-08", "of-its-jobs", sentence, "JobSet", at, "1", base=made)
     at = _label("Pod", "provreq.kueue.x-k8s.io/ValidUntilSeconds", "annotations")
     tell = "set for how long the autoscaler reserves nodes for it"
     made = _labelled(place, "Pod", "annotations")
-    yield _through(scene, place, "kueue-08", "provisioning", tell, "Pod", at, "604800", base=made)
+    yield through(scene, place, "kueue-08", "provisioning", tell, "Pod", at, "604800", base=made)
     note = {"/metadata/annotations": {"bank.example/note": "hello"}}
     at = f"/metadata/annotations/{escaped(DOMAIN + 'role-hash')}"
     alike = Case("kueue-08", "role-hash", "have its pods counted as if they were smaller", at, "abcd1234", base=note)
@@ -290,7 +290,7 @@ def _notes(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
         made = _in_queue(kind, workload(kind, pod))
         at = ("/spec/jobTemplate" if kind == "CronJob" else "") + "/spec/template/metadata/annotations/"
         at += escaped(DOMAIN + "pod-suspending-parent")
-        yield _through(scene, place, "kueue-08", "other-parent", escape, kind, at, parent, base=made)
+        yield through(scene, place, "kueue-08", "other-parent", escape, kind, at, parent, base=made)
 
 
 def _in_queue(kind: str, made: Object) -> Object:
@@ -308,18 +308,18 @@ def _run_time(scene: Scene) -> Iterator[Attack]:
         for kind in all_kinds(place) if place is timed[0][0] else ("Pod", "Job"):
             if kind in ENDING:
                 at = _label(kind, RUN_TIME)
-                yield _through(
+                yield through(
                     scene, place, "kueue-10", "too-long", sentence, kind, at, str(most + 1), str(most), suffix
                 )
                 if kind == "Job":
                     made = put(work(place, kind), "/metadata/ownerReferences", [OF_CRONJOB])
                     slug, for_it = "of-cronjob", f"{sentence}, as a part of a CronJob"
-                    yield _through(
+                    yield through(
                         scene, place, "kueue-10", slug, for_it, kind, at, str(most + 1), str(most), suffix, made
                     )
                 made = put(_labelled(place, kind), at, ABSENT)
                 silent = f"{sentence}: it names no maximum run time"
-                yield _through(scene, place, "kueue-10", "silent", silent, kind, at, ABSENT, "60", suffix, made)
+                yield through(scene, place, "kueue-10", "silent", silent, kind, at, ABSENT, "60", suffix, made)
 
 
 def _most_seconds(place: AttackedNamespace) -> str:
@@ -339,7 +339,7 @@ def _beside(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
                 ("kueue-03", GATES, [{"name": "bank.example/wait"}], ABSENT),
                 ("kueue-08", f"/metadata/annotations/{escaped(DOMAIN + 'role-hash')}", "abcd1234", ABSENT),
             ):
-                yield _through(scene, place, rule, slug, hidden, kind, f"{at}{below}{field}", bad, good, base=made)
+                yield through(scene, place, rule, slug, hidden, kind, f"{at}{below}{field}", bad, good, base=made)
 
 
 def _runtimes(scene: Scene) -> Iterator[Attack]:
@@ -381,7 +381,7 @@ def _runtime_patches(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]
         ("root", "/securityContext", {"runAsNonRoot": False}, {"runAsNonRoot": True}),
     ):
         if name in _AT_ANY_LEVEL or place.namespace.pod_security is PodSecurity.RESTRICTED:
-            yield _through(scene, place, "pod-04", name, sentence, TRAIN_JOB, f"{pods}{field}", bad, good, base=made)
+            yield through(scene, place, "pod-04", name, sentence, TRAIN_JOB, f"{pods}{field}", bad, good, base=made)
 
 
 _AT_ANY_LEVEL = ("volume-of-the-node", "privileged")
@@ -389,29 +389,15 @@ _AT_ANY_LEVEL = ("volume-of-the-node", "privileged")
 
 
 def _ray(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
-    """Pods and ingresses that KubeRay would create beyond what the queue counts."""
-    more, longer = "have more workers than the queue counts", "keep its GPUs after its end"
-    pods = {"metadata": {"annotations": {"bank.example/note": "hello"}}, "spec": place.pod()["spec"]}
+    """Ingresses that KubeRay would create, and submitters that Pod Security refuses."""
     for kind, spec in (("RayCluster", "/spec"), ("RayJob", "/spec/rayClusterSpec")):
-        if kind not in kinds_of(place):
-            continue
-        made = put(work(place, kind), f"{spec}/workerGroupSpecs", _workers(pods))
-        made = put(made, f"{spec}/workerGroupSpecs/0/maxReplicas", 2)
-        at = f"{spec}/workerGroupSpecs/0/minReplicas"
-        yield _through(scene, place, "kueue-26", "least-workers", more, kind, at, 2, 1, base=made)
-        at = f"{spec}/headGroupSpec/enableIngress"
-        yield _through(scene, place, "net-01", "ingress", "publish its dashboard by an ingress", kind, at, True, False)
-    if not {"RayCluster", "RayJob"} & {*kinds_of(place)}:
-        yield skipped("kueue-26-ray", "kueue-26", more, "the environment queues no Ray clusters")
-    if "RayJob" in kinds_of(place):
-        at = "/spec/ttlSecondsAfterFinished"
-        yield _through(scene, place, "kueue-26", "after-its-end", longer, "RayJob", at, 86400, 0)
-        policy = {"onSuccess": {"policy": "DeleteNone"}, "onFailure": {"policy": "DeleteNone"}}
-        yield _through(scene, place, "kueue-26", "for-ever", longer, "RayJob", "/spec/deletionStrategy", policy)
-        if place.namespace.pod_security is PodSecurity.RESTRICTED:
-            idle, at = "hold GPUs for a job whose submitter never starts", "/spec/submissionMode"
-            for mode in ("K8sJobMode", "SidecarMode"):
-                yield _through(scene, place, "pod-04", mode.lower(), idle, "RayJob", at, mode, "HTTPMode")
+        if kind in kinds_of(place):
+            at, sentence = f"{spec}/headGroupSpec/enableIngress", "publish its dashboard by an ingress"
+            yield through(scene, place, "net-01", "ingress", sentence, kind, at, True, False)
+    if "RayJob" in kinds_of(place) and place.namespace.pod_security is PodSecurity.RESTRICTED:
+        idle, at = "hold GPUs for a job whose submitter never starts", "/spec/submissionMode"
+        for mode in ("K8sJobMode", "SidecarMode"):
+            yield through(scene, place, "pod-04", mode.lower(), idle, "RayJob", at, mode, "HTTPMode")
 
 
 def _limits(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:

@@ -96,7 +96,10 @@ _OTHERS: Mapping[str, Callable[[Object], Object]] = {
         "leaderWorkerTemplate": {"size": 1, "workerTemplate": template},
         "rolloutStrategy": {"type": "RollingUpdate"},
     },
-    "MPIJob": lambda template: {"mpiReplicaSpecs": {"Launcher": {"replicas": 1, "template": template}}},
+    "MPIJob": lambda template: {
+        "runPolicy": {"cleanPodPolicy": "Running"},
+        "mpiReplicaSpecs": {"Launcher": {"replicas": 1, "template": template}},
+    },
     "RayCluster": _ray_cluster,
     "RayJob": lambda template: {
         "entrypoint": "true",
