@@ -116,11 +116,14 @@ def manifests(scene: Scene) -> dict[str, tuple[Object, int]]:
     rollout = {"type": "RollingUpdate", "rollingUpdateConfiguration": {"maxUnavailable": 1, "maxSurge": 0}}
     # What its operator's webhook would fill in.
     group = {"replicas": 1, "rolloutStrategy": rollout, "startupPolicy": "LeaderCreated"}
-    mpi = {"Launcher": {"replicas": 1, "template": template(scene, 0, "Never")}}
+    roles = {
+        "Launcher": {"replicas": 1, "template": template(scene, 0, "Never")},
+        "Worker": {"replicas": 2, "template": once},
+    }
     return {
         "jobset": ({"replicatedJobs": [{"name": "workers", "replicas": 2, "template": job}]}, 8),
         "leaderworkerset": ({"leaderWorkerTemplate": {"size": 2, "workerTemplate": plain}, **group}, 4),
-        "mpijob": ({"slotsPerWorker": 2, "mpiReplicaSpecs": {**mpi, "Worker": {"replicas": 2, "template": once}}}, 4),
+        "mpijob": ({"runPolicy": {"cleanPodPolicy": "All"}, "slotsPerWorker": 2, "mpiReplicaSpecs": roles}, 4),
         "raycluster": (ray, 4),
         "rayjob": (
             {"entrypoint": "true", "shutdownAfterJobFinishes": True, "rayClusterSpec": ray}
