@@ -13,6 +13,9 @@ CLOCK_LAST_ROUND = "tenancy_clock_last_round_timestamp_seconds"
 """Metric of the clock: Unix time of its last round."""
 CLOCK_ENDED = "tenancy_clock_ended_entries"
 """Metric of the clock: number of entries of its spec files whose last day has passed."""
+COUNT_DELAY_SECONDS = 60
+"""For which the GPUs that pods have may differ from those that Kueue counts: pods and queues are read one after the
+other, and pods end after their work."""
 LABELS: Mapping[str, tuple[str, ...]] = {
     "nodes": (
         words.POOL,

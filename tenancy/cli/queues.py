@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ LATE = 5
 if TYPE_CHECKING:
     from tenancy.clock.usage import Usage
     from tenancy.live.api import Api
+    from tenancy.live.usage import QueueUse
     from tenancy.validation import Loaded
 
 
@@ -38,7 +39,9 @@ def command(environment: str, lab: bool, brief: bool, waits: bool, form: str) ->
     """Show how many GPUs each queue of ENV is guaranteed, uses and borrows, and how much of its work waits.
 
     Borrowed GPUs are those in use above the queue's guarantee: idle guarantees of other tenants or of the tenant's
-    other tiers, and unallocated GPUs. Waiting is a number of workloads; all others are GPUs, slices or replicas.
+    other tiers, and unallocated GPUs. Waiting is a number of workloads; all others are GPUs, slices or replicas. In
+    use is what Kueue counts: work whose pods have had another number of GPUs for a minute is named below the table.
+    In JSON, `bound` is the number of GPUs that pods have.
     """
     from tenancy.cli.tables import show
     from tenancy.lab.layout import enter_lab
@@ -55,6 +58,7 @@ def command(environment: str, lab: bool, brief: bool, waits: bool, form: str) ->
     try:
         api = Api(loaded.environment.cluster.context)
         found = queue_use(api, loaded.environment)
+        bound, differing = _bound(api, loaded, found)
         usage = _usage(api, loaded)
         times = _times(loaded, usage)
         past = past_waits(api, dt.datetime.now(dt.UTC)) if waits else {}
@@ -66,6 +70,7 @@ def command(environment: str, lab: bool, brief: bool, waits: bool, form: str) ->
                 {
                     **asdict(h),
                     "dollars": None if h.dollars is None else float(h.dollars),
+                    "bound": bound[h] if bound else None,
                     **times.get(h.tenant, {}),
                     **(
                         {"waits": asdict(of) if (of := past.get(queue_name(h.tenant, h.tier))) else None}
@@ -87,6 +92,7 @@ def command(environment: str, lab: bool, brief: bool, waits: bool, form: str) ->
     if any(h.dollars is not None for h in found):
         remarks.append(f"GPUs in use cost ${sum(h.dollars or 0 for h in found)} an hour")
     remarks += sorted({f"{h.tenant}, {h.tier}: {h.state}" for h in found if h.state != "open"})
+    remarks += differing
     header: tuple[str, ...] = (
         "tenant",
         "tier",
@@ -112,6 +118,33 @@ def command(environment: str, lab: bool, brief: bool, waits: bool, form: str) ->
     lines = "\n".join(f"- {remark}" for remark in remarks)
     idle = "no GPU is in use and no work waits" if found else "there are no queues, because no tenant has GPUs"
     show(form, [Table(title, header, rows, remarks)], {}, f"{title}: {idle}\n{lines}")
+
+
+def _bound(api: Api, loaded: Loaded, uses: Sequence[QueueUse]) -> tuple[Mapping[QueueUse, int], list[str]]:
+    """GPUs that pods have by queue, pool and flavor, and sentences on work for which Kueue counts another number; empty
+    where pods get devices by claims, or may not be read."""
+    from tenancy.live.api import ApiUnreachable
+    from tenancy.live.gpu_counts import bound_devices, remarks
+    from tenancy.planning.queueing.queue_names import queue_name
+
+    if loaded.environment.devices_by_claim:
+        return {}, []
+    try:
+        devices = bound_devices(api, loaded.environment)
+        resource_of = loaded.environment.resource_of
+        bound = {use: devices[queue_name(use.tenant, use.tier), use.pool, resource_of(use.flavor)] for use in uses}
+        differing = {use.tenant for use, count in bound.items() if count != use.held}
+        spaces = [
+            tenant.namespace_name(part)
+            for tenant in loaded.tenants
+            if tenant.tenant in differing
+            for part in tenant.namespaces
+        ]
+        return bound, remarks(api, loaded.environment, spaces)
+    except ApiUnreachable as error:
+        if error.status is None:
+            raise
+        return {}, [f"whether all GPUs that run are counted is not known: {error}"]
 
 
 def _usage(api: Api, loaded: Loaded) -> Usage | None:

@@ -76,16 +76,19 @@ def pod_samples(
     given: Mapping[str, str],
     scheduled: float | None = None,
     ended: float | None = None,
+    deleted: float | None = None,
 ) -> Iterator[Sample]:
     """`requests` are those of each container; `owner` is the kind and the name of the controller, or two empty ones.
 
-    `scheduled` and `ended` are in seconds since 1970; None: not yet.
+    `scheduled`, `ended` and `deleted`, the end of its grace period, are in seconds since 1970; None: not yet.
     """
     me = {"namespace": namespace, "pod": pod, "uid": uid}
     if scheduled is not None:
         yield "kube_pod_status_scheduled_time", me, scheduled
     if ended is not None:
         yield "kube_pod_completion_time", me, ended
+    if deleted is not None:
+        yield "kube_pod_deletion_timestamp", me, deleted
     for each in PHASES:
         yield "kube_pod_status_phase", {**me, "phase": each}, float(each == phase)
     yield "kube_pod_labels", {**me, **labels(given, "pods")}, 1
@@ -148,6 +151,7 @@ def state(items: Mapping[str, Sequence[Object]]) -> Iterator[Sample]:
             given=meta.get("labels", {}),
             scheduled=max(_times(pod["status"].get("conditions", ()), "PodScheduled"), default=None),
             ended=max(_endings(pod["status"].get("containerStatuses", ())), default=None),
+            deleted=_seconds(meta["deletionTimestamp"]) if "deletionTimestamp" in meta else None,
         )
     for quota in items["resourcequotas"]:
         yield from quota_samples(quota)

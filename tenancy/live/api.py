@@ -176,7 +176,7 @@ class Api:
         if absent and answer.status == NOT_FOUND:
             return [], ""
         if not answer.ok:
-            raise ApiUnreachable(f"GET {path}: {answer.status} {answer.message}")
+            raise ApiUnreachable(f"GET {path}: {answer.status} {answer.message}", answer.status)
         metadata = answer.body.get("metadata") or {}
         return list(answer.body.get("items") or []), str(metadata.get("resourceVersion", ""))
 
@@ -193,7 +193,7 @@ class Api:
             if absent and answer.status == NOT_FOUND:
                 return
             if not answer.ok:
-                raise ApiUnreachable(f"GET {path}: {answer.status} {answer.message}")
+                raise ApiUnreachable(f"GET {path}: {answer.status} {answer.message}", answer.status)
             yield answer.body
             token = answer.body["metadata"].get("continue") or ""
             if not token:

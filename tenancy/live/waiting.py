@@ -14,6 +14,7 @@ from typing import Any
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.live.api import Api, collection
+from tenancy.live.gpu_counts import uncounted_work
 from tenancy.planning.queueing.queue_names import ANY_POOL, API, BOARD_COMPUTE, BOARD_MEMORY, CORES, MEMORY, pool_of
 
 KINDS: Mapping[str, tuple[str, str]] = {
@@ -37,6 +38,9 @@ _AGAIN = "To queue it again, delete it and make it anew."
 `statefulset_reconciler.go`)."""
 
 
+_TO_COUNT = "Delete it, which ends its pods, and make it anew; tell the platform team if that happens again."
+
+
 class WorkNotFound(Exception):
     """There is no such work, or the user may not see it."""
 
@@ -46,7 +50,8 @@ class Explanation:
     """Why work waits or runs, as one sentence with the message that it is based on."""
 
     state: str
-    """`waits`, `runs`, `stuck` (the queue let it start, and its pods do not), `evicted` or `ended`."""
+    """`waits`, `runs`, `uncounted` (its pods have more GPUs than Kueue counts), `stuck` (the queue let it start, and
+    its pods do not), `evicted` or `ended`."""
     sentence: str
     said: str
     """The message from the cluster that the sentence explains, verbatim."""
@@ -62,6 +67,9 @@ def explain(api: Api, namespace: str, kind: str, name: str) -> Explanation:
         raise WorkNotFound(answer.message or f"no {kind} {name} in {namespace}")
     workloads = api.items(collection(API, "Workload", namespace))
     found = _workload(api, namespace, answer.body, workloads)
+    # Whatever the conditions say: an eviction ends no pod that Kueue takes for ended.
+    if uncounted := uncounted_work(api, namespace, {"kind": what, **answer.body}, workloads):
+        return Explanation("uncounted", f"{uncounted.sentence()} {_TO_COUNT}", "", None)
     if found is None:
         return _unqueued(api, namespace, answer.body)
     conditions = {c["type"]: c for c in (found.get("status") or {}).get("conditions") or ()}

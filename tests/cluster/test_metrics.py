@@ -26,6 +26,7 @@ from tenancy.lab.layout import Lab
 from tenancy.lab.metrics_history import STEP, openmetrics
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.common.pools import fake_nodes
+from tenancy.planning.observability import alerts
 from tenancy.planning.observability.alerts import rule_file
 from tenancy.planning.observability.metrics import label_proxy_arguments, metrics_objects
 from tenancy.planning.services import queue_chart
@@ -79,6 +80,7 @@ def root(loaded: Loaded, rows: Any, tmp_path_factory: pytest.TempPathFactory) ->
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("GPU_TENANCY_LAB", raising=False)
         patch.setattr(prometheus, "EVERY", EVERY)
+        patch.setattr(alerts, "COUNT_DELAY_SECONDS", 2 * EVERY)
         rules = rule_file(loaded.environment, loaded.tenants)
         often = {"groups": [{**group, "interval": f"{EVERY}s"} for group in rules["groups"]]}
         try:
@@ -132,7 +134,7 @@ def there(api: LabApi, path: str) -> bool:
         return False
 
 
-def job() -> dict[str, Any]:
+def job(name: str = "holds") -> dict[str, Any]:
     wanted = {"cpu": "4", "memory": "16Gi", "ephemeral-storage": "1Gi"}
     container = {
         "name": "main",
@@ -149,7 +151,7 @@ def job() -> dict[str, Any]:
     }
     template = {"metadata": {"annotations": {"tenancy.gpu/lab-seconds": "3600"}}, "spec": pod}
     spec = {"template": template, "backoffLimit": 0}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "holds"}, "spec": spec}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
 
 
 def until(fact: Callable[[], Any], what: str, seconds: float = 90) -> Any:
@@ -285,6 +287,33 @@ def test_a_node_that_loses_its_taint_is_told(admin: LabApi, url: str) -> None:
         until(lambda: told() == gone, "the node is told")
     finally:
         admin.request("PATCH", "/api/v1/nodes/notebooks-0", {"spec": {"taints": node["spec"]["taints"]}})
+
+
+def test_gpus_that_run_and_are_not_counted_are_told_by_queue_and_pool(admin: LabApi, url: str) -> None:
+    """A Workload is called finished while its pod runs: Kueue gives its GPUs to others."""
+
+    def told() -> list[tuple[str, ...]]:
+        found = query(url, 'ALERTS{alertname="GpusUncounted", alertstate="firing"}')
+        return [tuple(each["metric"][key] for key in ("tenant", "cluster_queue", "pool")) for each in found]
+
+    space, jobs = "fraud--train", "/apis/batch/v1/namespaces/fraud--train/jobs"
+    workloads = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{space}/workloads"
+    admin.request("POST", jobs, job("hole"), CREATE)
+    try:
+        pods = f"/api/v1/namespaces/{space}/pods?labelSelector=job-name=hole"
+        until(lambda: [p for p in admin.get(pods)["items"] if p["status"]["phase"] == "Running"], "its pod runs")
+        time.sleep(3 * EVERY)
+        assert told() == [], "it is counted"
+        (mine,) = [w for w in admin.get(workloads)["items"] if w["metadata"]["ownerReferences"][0]["name"] == "hole"]
+        over = {"type": "Finished", "status": "True", "reason": "Any", "message": "any"}
+        over["lastTransitionTime"] = mine["metadata"]["creationTimestamp"]
+        conditions = [*mine["status"]["conditions"], over]
+        path = f"{workloads}/{mine['metadata']['name']}/status"
+        admin.request("PATCH", path, {"status": {"conditions": conditions}})
+        until(lambda: told() == [("fraud", "fraud--batch", "train")], "the hole is told")
+    finally:
+        admin.request("DELETE", f"{jobs}/hole?propagationPolicy=Background")
+    until(lambda: told() == [], "no pod is left")
 
 
 # What a tenant sees

@@ -19,7 +19,7 @@ from typing import Any
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.bandwidth import GIGABITS, PCIE_BYTES
 from tenancy.catalog.boards import BOARDS
-from tenancy.catalog.exporters import CLOCK_ENDED, CLOCK_LAST_ROUND, label_name, metric_name
+from tenancy.catalog.exporters import CLOCK_ENDED, CLOCK_LAST_ROUND, COUNT_DELAY_SECONDS, label_name, metric_name
 from tenancy.planning.aws.prices import node_prices
 from tenancy.planning.common.pools import node_extended, node_taints
 from tenancy.planning.guards import guards
@@ -48,6 +48,8 @@ NVME_WAIT_SECONDS = 0.01
 """Mean time of one request, queueing included. An NVMe device that is not saturated answers within a millisecond."""
 UPDATE_SECONDS = 3600
 """For which an Update of Pulumi Kubernetes Operator is taken to be at work: a stack takes seconds to minutes."""
+PRESENT = ("Pending", "Running")
+"""Phases of a pod that has not ended. One that has a node has its devices too."""
 WRITES = "POST|PUT|PATCH|APPLY|DELETE|DELETECOLLECTION"
 
 EVALUATED = "tenancy:environment:info"
@@ -145,10 +147,7 @@ def _facts(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Rule
     )
     typed = _where_known(REQUESTED, "pool, resource", "gpu_type, purchase", DEVICE)
     yield _record(DEVICES, _where_known(typed, "namespace, pod", "job_type", WORKLOAD))
-    here, ended = (
-        f'max by (namespace, pod) (kube_pod_status_phase{{phase=~"{phases}"}}) == 1'
-        for phases in ("Pending|Running", "Succeeded|Failed")
-    )
+    here, ended = _phase(*PRESENT), _phase("Succeeded", "Failed")
     kinds = "tenant, owner, namespace, queue, job_type, pool, resource, gpu_type, purchase"
     yield _record(HELD, f"sum by ({kinds}) ({DEVICES} and on (namespace, pod) ({here}))")
     # Of each pod, never a sum of pods: a sum falls when a pod goes, and a counter that falls has begun anew. From when
@@ -182,6 +181,11 @@ def _prices(environment: Environment) -> Iterator[tuple[tuple[str, str], Fractio
         for flavor in environment.flavors_of(name):
             price = node * part_of_node(environment, name, flavor)
             yield (name, metric_name(environment.resource_of(flavor))), price
+
+
+def _phase(*phases: str) -> str:
+    """Pods in one of the phases."""
+    return f'max by (namespace, pod) (kube_pod_status_phase{{phase=~"{"|".join(phases)}"}}) == 1'
 
 
 def _where_known(expr: str, keys: str, more: str, facts: str) -> str:
@@ -304,6 +308,48 @@ def _about_queues(environment: Environment, tenants: Sequence[Tenant], alert: An
         expr = _of_queue(f"({waiting} > 0) unless on (cluster_queue) ({started})", tier=tier)
         summary = f"{{{{ $value }}}} jobs wait in {{{{ $labels.cluster_queue }}}}, and none has started for {wait}"
         yield alert("NothingStarts", expr, wait, "warning", summary, tier=tier)
+    if names and not environment.devices_by_claim:
+        yield from _about_counts(environment, which, alert)
+
+
+def _about_counts(environment: Environment, which: str, alert: Any) -> Iterator[Rule]:
+    """GPUs that a queue's pods have in a pool, against those that the queue counts there.
+
+    Pods and queues are scraped at different times. So a pod counts once it has had its node for a minute, and against
+    it stands the most that was counted in the last minute: else a cluster on which work starts and ends all the time
+    would always seem to differ.
+    """
+    where, keys = "on (namespace, pod)", "tenant, owner, cluster_queue, pool, resource"
+
+    def of_pods(series: str) -> str:
+        """With the labels that queues have; kube-state-metrics writes names of resources in another way."""
+        found = f'sum by ({keys}) (label_replace({series}, "cluster_queue", "$1", "queue", "(.+)"))'
+        for name in sorted({environment.resource_of(flavor) for flavor in environment.flavors}):
+            if (exported := metric_name(name)) != name:
+                found = f'label_replace({found}, "resource", "{name}", "resource", "{exported}")'
+        return found
+
+    def of_queues(series: str) -> str:
+        each = f"max by (cluster_queue, flavor, resource) ({series})"
+        pool = f'label_replace({each}, "pool", "$1", "flavor", "([^.]+).*")'
+        return f"sum by ({keys}) ({pool} * on (cluster_queue) group_left (tenant, owner) {QUEUE})"
+
+    reserved = f"kueue_cluster_queue_resource_reservation{{{which}}}"
+    counted, counted_before = (
+        of_queues(series) for series in (reserved, f"max_over_time({reserved}[{COUNT_DELAY_SECONDS}s])")
+    )
+    settled = f"max by (namespace, pod) (kube_pod_status_scheduled_time) < time() - {COUNT_DELAY_SECONDS}"
+    # The timestamp is the end of the grace period, within which a pod may still run.
+    ending = "max by (namespace, pod) (kube_pod_deletion_timestamp) > time()"
+    running = of_pods(f"({DEVICES} and {where} ({_phase(*PRESENT)}) and {where} ({settled}) unless {where} ({ending}))")
+    # Without Kueue's metrics nothing seems to be counted: that is another alert.
+    differs = f"{running} - ({counted_before} or 0 * {running}) > 0 and on () (count({reserved}) > 0)"
+    of = "{{ $value }} {{ $labels.resource }} in pool {{ $labels.pool }}"
+    summary = f"pods of {{{{ $labels.cluster_queue }}}} have {of} that the queue does not count"
+    yield alert("GpusUncounted", differs, f"{COUNT_DELAY_SECONDS}s", "critical", summary)
+    unused = f"{counted} - ({of_pods(HELD)} or 0 * {counted}) > 0"
+    summary = f"{{{{ $labels.cluster_queue }}}} counts {of} that no pod has"
+    yield alert("QuotaWithoutPods", unused, "1h", "info", summary)
 
 
 def _about_devices(environment: Environment) -> Iterator[Rule]:
