@@ -15,7 +15,11 @@ from tenancy.planning import Plan
 from tenancy.planning.scope import StackScope, select
 
 TYPES = "aws:"
-_RELEASES = "aws:ssm/getParameter:getParameter"
+_LOOKED_UP = {
+    "aws:ssm/getParameter:getParameter": {"value": "of the pinned node image"},
+    "aws:eks/getAddonVersion:getAddonVersion": {"version": "v9.9.9-eksbuild.1"},
+}
+"""Answers of AWS that only versions depend on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +41,8 @@ class _Recorder(Mocks):
         self.resources: list[Resource] = []
 
     def call(self, args: MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-        if args.token == _RELEASES:
-            return {"value": "of the pinned node image"}, []
+        if args.token in _LOOKED_UP:
+            return _LOOKED_UP[args.token], []
         raise RuntimeError(f"the program asked {args.token}, which has no answer here")
 
     def new_resource(self, args: MockResourceArgs) -> tuple[str, dict[str, Any]]:

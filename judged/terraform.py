@@ -35,7 +35,10 @@ SINGULAR = {
 }
 """Lists that Pulumi names in the plural and Terraform in the singular."""
 
-PLURAL = ("blockDeviceMappings", "networkInterfaces", "tagSpecifications", "ingress", "egress")
+PLURAL = (
+    *("blockDeviceMappings", "networkInterfaces", "nodeRepairConfigOverrides", "tagSpecifications"),
+    *("ingress", "egress"),
+)
 """Lists of blocks whose name both share."""
 
 

@@ -32,6 +32,8 @@ class Answers:
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.missing: set[str] = set()
         self.twice: set[str] = set()
+        self.add_ons: dict[str, tuple[str, str]] = {}
+        """EKS' default version and the most recent one, by add-on."""
 
     def __call__(self, _: object, call: Any) -> Any:
         name = call.token.rpartition("/")[2].partition(":")[0]
@@ -40,6 +42,11 @@ class Answers:
 
     def getParameter(self, _: Any) -> dict[str, Any]:  # noqa: N802 (AWS' name)
         return {"value": "1.36.3-20260903"}
+
+    def getAddonVersion(self, asked: Any) -> dict[str, Any]:  # noqa: N802 (AWS' name)
+        """Of EKS' default and the most recent one; by default newer than any floor."""
+        default, latest = self.add_ons.get(asked["addonName"], ("v9.9.0-eksbuild.1", "v9.9.1-eksbuild.1"))
+        return {"version": latest if asked["mostRecent"] else default}
 
     def getVpc(self, _: Any) -> dict[str, Any]:  # noqa: N802 (AWS' name)
         return VPC

@@ -10,6 +10,12 @@ EFA = "vpc.amazonaws.com/efa"
 ALWAYS_CAPPED = (GPU, GPU_SHARED, EFA)
 """Resources in every tenant's quota, also if no pool offers them: a new node with one is not outside of all quotas."""
 
+APPLICATION_XIDS = (13, 31, 43, 45)
+"""A program's own faults and their cleaning up (NVIDIA, "XID Errors"): its owner sees them in its log."""
+REPAIRED_APPLICATION_XIDS = (13, 31)
+"""Those of them for which EKS reboots a managed node or Karpenter replaces one (EKS user guide, "Detect node health
+issues", 2026-11-27), if the node monitoring agent reports them, as before v1.6.4."""
+
 GPU_TAINT = GPU
 """Taint key of every GPU node, which keeps off pods without a GPU."""
 

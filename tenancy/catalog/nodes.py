@@ -46,6 +46,10 @@ EPHEMERAL_EVICTION_PER_CENT = 10
 
 ROOT_VOLUME_GIB = 20
 """Default size of the root volume, GiB; the same for EKS and Karpenter."""
+WHOLE_ROOT_GIB = 200
+"""Our default where the root volume holds container images and pods' own files."""
+SYSTEM_ROOT_GIB = 50
+"""Our default beside local NVMe disks, which hold both: the volume then has the system, its logs and its journal."""
 
 
 @dataclass(frozen=True, slots=True)

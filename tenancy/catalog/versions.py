@@ -63,18 +63,36 @@ IMAGES: Mapping[str, str] = {
     "prom-label-proxy": "quay.io/prometheuscommunity/prom-label-proxy:v0.11.1",
 }
 
-ADD_ONS: Mapping[str, str | None] = {
-    "vpc-cni": None,
-    "kube-proxy": None,
-    "eks-pod-identity-agent": None,
-    "coredns": None,
-    "metrics-server": None,
-    "aws-ebs-csi-driver": None,
-    "eks-node-monitoring-agent": None,
+ADD_ONS = (
+    *("vpc-cni", "kube-proxy", "eks-pod-identity-agent", "coredns", "metrics-server", "aws-ebs-csi-driver"),
+    "eks-node-monitoring-agent",
+)
+"""None is pinned: versions differ from minor to minor (kube-proxy's is the minor itself), so a run asks EKS for the
+version of the cluster's Kubernetes."""
+
+ADD_ON_FLOORS: Mapping[str, tuple[str, str]] = {
+    # kubernetes-sigs/aws-ebs-csi-driver#2918, 2026-04.
+    "aws-ebs-csi-driver": ("v1.58.0", "the driver, before it, does not tag volumes with the cluster's name"),
+    # aws/eks-node-monitoring-agent CHANGELOG.md, v1.6.4 of 2026-04-10, "Update well known XID codes"; the list before
+    # is in v1.6.3 `dcgm_policies.go`.
+    "eks-node-monitoring-agent": ("v1.6.4", "the agent, before it, takes a program's fault for the GPU's (XID 13, 31)"),
 }
-"""None: the version that EKS takes by default for the cluster's Kubernetes. An add-on's versions differ from minor to
-minor (kube-proxy's is the minor itself), so a pin here would refuse half of the clusters; EKS moves an installed add-on
-only on request (EKS user guide, "Updating an add-on"), so None does not drift. Write a version to pin one."""
+"""Oldest version of an add-on that does what the platform depends on, and why."""
+
+_ADD_ON_FORM = re.compile(r"v(\d+)\.(\d+)\.(\d+)(-eksbuild\.\d+)?")
+
+
+def add_on_misfit(name: str, version: str) -> str | None:
+    """Why a version of an add-on is refused; None if it is accepted."""
+    if not (found := _ADD_ON_FORM.fullmatch(version)):
+        return f"version {version!r} of {name}, which is not like v1.2.3-eksbuild.1"
+    floor, why = ADD_ON_FLOORS.get(name, ("v0.0.0", ""))
+    oldest = _ADD_ON_FORM.fullmatch(floor)
+    assert oldest, floor
+    if tuple(map(int, found.groups()[:3])) < tuple(map(int, oldest.groups()[:3])):
+        return f"version {version} of {name}, before {floor}: {why}"
+    return None
+
 
 AMI_FLOORS: tuple[tuple[str, str], ...] = (
     # awslabs/amazon-eks-ami#2706 compares v20260403 and v20260423.

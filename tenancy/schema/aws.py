@@ -10,8 +10,9 @@ from typing import Annotated
 from pydantic import Field
 
 from tenancy.catalog.instances import for_services
+from tenancy.catalog.nodes import SYSTEM_ROOT_GIB, WHOLE_ROOT_GIB
 from tenancy.catalog.regions import REGIONS
-from tenancy.catalog.versions import AMI_DEFAULT, ami_release_misfit
+from tenancy.catalog.versions import ADD_ONS, AMI_DEFAULT, add_on_misfit, ami_release_misfit
 from tenancy.rules.values import MOST_PUBLIC, foreign_arn, is_private, never_public, unsafe_range, wide_range
 from tenancy.schema.base import Flag, Mistake, Positive, Spec, TextForm, WholeNumber, broken
 from tenancy.schema.identity import Identities, PodIdentity
@@ -155,6 +156,39 @@ class System(Spec):
             yield Mistake(("instance",), f"{self.instance}, which {misfit}", rule, "write one such as m7i.xlarge")
 
 
+class AddOnRelease(StrEnum):
+    """Which version of an EKS add-on a run installs."""
+
+    DEFAULT = "default"  # the one that EKS marks as the default of the cluster's Kubernetes
+    LATEST = "latest"  # the most recent that EKS lists for the cluster's Kubernetes
+
+
+class AddOns(Spec):
+    """Versions of the EKS add-ons. Each run asks EKS again, so that they follow the cluster's Kubernetes."""
+
+    release: AddOnRelease = Field(
+        default=AddOnRelease.DEFAULT,
+        description="Version of every add-on that versions does not name: EKS' default for the cluster's Kubernetes, "
+        "or the latest that EKS lists for it. Where the default is older than the platform needs, the latest is taken. "
+        "Default: default.",
+    )
+    versions: dict[str, str] = Field(
+        default_factory=dict,
+        description="Fixed versions by add-on, such as vpc-cni: v1.20.4-eksbuild.2. That of kube-proxy has the minor "
+        "of cluster.kubernetes. Default: none is fixed.",
+    )
+
+    def mistakes(self) -> Iterator[Mistake]:
+        for name, version in self.versions.items():
+            if name not in ADD_ONS:
+                change = f"write {' or '.join(nearest(name, ADD_ONS))}"
+                yield Mistake(("versions", name), f"add-on {name!r}", f"one of {', '.join(ADD_ONS)}", change)
+            elif given := add_on_misfit(name, version):
+                rule = "a version that EKS lists, and none that is older than the platform needs"
+                command = f"`aws eks describe-addon-versions --addon-name {name}`"
+                yield Mistake(("versions", name), given, rule, f"write one that {command} prints, or drop it")
+
+
 _LOG_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653)
 """What CloudWatch Logs accepts as retentionInDays (PutRetentionPolicy)."""
 
@@ -212,6 +246,12 @@ class Aws(Identities):
     deletion_protection: Flag = Field(
         default=True, description="Whether EKS refuses to delete the cluster. Default: true."
     )
+    extended_support: Flag = Field(
+        default=True,
+        description="Whether EKS keeps the cluster's Kubernetes past its standard support of 14 months, for 12 more, "
+        "for $0.60 instead of $0.10 an hour. With false EKS updates the control plane when standard "
+        "support ends. Default: true.",
+    )
     irsa: Flag = Field(
         default=False,
         description="Whether an OIDC provider for IRSA is made; in an existing cluster for oidc-issuer. Default: "
@@ -224,8 +264,15 @@ class Aws(Identities):
         default=AMI_DEFAULT,
         description=f"Release of the EKS node images (AL2023); a pool may set its own. Default: {AMI_DEFAULT}.",
     )
-    root_volume: Annotated[int, WholeNumber(50, 16_000)] = Field(
-        default=200, description="Size of every node's root volume, GiB. The volume is encrypted. Default: 200."
+    add_ons: AddOns = Field(
+        default_factory=AddOns,
+        description="Versions of the EKS add-ons of a cluster that is built. Default: the defaults of its fields.",
+    )
+    root_volume: Annotated[int, WholeNumber(50, 16_000)] | None = Field(
+        default=None,
+        description="Size of every node's root volume, GiB. The volume is encrypted. Default: "
+        f"{SYSTEM_ROOT_GIB} for machines with local NVMe disks, which have the images and the pods' files; else "
+        f"{WHOLE_ROOT_GIB}.",
     )
     upgrade_pause: Annotated[int, WholeNumber(0, 1440)] = Field(
         default=30,
@@ -299,6 +346,10 @@ class Aws(Identities):
         if self.network.vpc and self.zones and set(self.zones) != set(self.network.subnets):
             given = f"zones {', '.join(self.zones)} beside subnets in {', '.join(self.network.subnets)}"
             yield Mistake(("zones",), given, "zones of a given VPC are its subnets'", "drop zones")
+
+    def root_gib(self, nvme: int) -> int:
+        """Size of the root volume of a machine with so much local NVMe (GB), GiB."""
+        return self.root_volume or (SYSTEM_ROOT_GIB if nvme else WHOLE_ROOT_GIB)
 
     @property
     def every_zone(self) -> tuple[str, ...]:

@@ -166,6 +166,12 @@ class Environment(DerivedEnvironment):
             if change := incompatible(self.cluster.kubernetes, what):
                 given = f"Kubernetes {self.cluster.kubernetes} with {what}"
                 yield broken(("cluster", "kubernetes"), "ver-01", given, change)
+        proxy = self.aws.add_ons.versions.get("kube-proxy")
+        if self.builds_cluster and proxy and not proxy.startswith(f"v{self.cluster.kubernetes}."):
+            given = f"kube-proxy {proxy} on Kubernetes {self.cluster.kubernetes}"
+            where = ("aws", "add-ons", "versions", "kube-proxy")
+            change = f"write a version that begins with v{self.cluster.kubernetes}, or drop it"
+            yield broken(where, "ver-01", given, change)
 
     def _watched(self) -> Iterator[Mistake]:
         for name, tier in self.tiers.items():

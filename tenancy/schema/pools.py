@@ -211,7 +211,7 @@ class Purchase(Spec):
     )
     ends: Day | None = Field(
         default=None,
-        description="Day on which the capacity block ends; its nodes are removed 30 minutes earlier. Default: none.",
+        description="Day on which the capacity block ends; its nodes are drained 40 minutes earlier. Default: none.",
     )
 
     def mistakes(self) -> Iterator[Mistake]:

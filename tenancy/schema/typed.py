@@ -9,6 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, NotRequired, TypedDict
 
 
+class AddOnsDict(TypedDict):
+    """Versions of the EKS add-ons. Each run asks EKS again, so that they follow the cluster's Kubernetes."""
+
+    release: NotRequired[Literal['default', 'latest']]
+    versions: NotRequired[Mapping[str, str]]
+
+
 class AwsDict(TypedDict):
     """The AWS account of an environment: region, network, nodes of the system, identities and encryption keys."""
 
@@ -33,10 +40,12 @@ class AwsDict(TypedDict):
     encryption_key: NotRequired[str | None]
     log_key: NotRequired[str | None]
     deletion_protection: NotRequired[bool]
+    extended_support: NotRequired[bool]
     irsa: NotRequired[bool]
     system: NotRequired[SystemDict]
     ami_release: NotRequired[str]
-    root_volume: NotRequired[int]
+    add_ons: NotRequired[AddOnsDict]
+    root_volume: NotRequired[int | None]
     upgrade_pause: NotRequired[int]
 
 

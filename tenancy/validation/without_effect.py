@@ -23,7 +23,7 @@ _RANGES = {"service_ranges", "service_ranges_file"}
 """Fields of `aws.network` that network policies are made of."""
 _OF_BUILT_CLUSTERS = (
     *("zones", "network", "public-access", "deletion-protection", "system", "ami-release", "upgrade-pause"),
-    *("permissions-boundary", "encryption-key"),
+    *("permissions-boundary", "encryption-key", "add-ons", "extended-support"),
 )
 """Fields of `aws` of the network, the cluster and its nodes."""
 _OF_BUILT_NODES = ("zones", "ami-release", "upgrade")

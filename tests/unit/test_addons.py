@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -30,8 +31,9 @@ SCHEMAS = {
     "aws-ebs-csi-driver": (
         "controller.nodeSelector controller.tolerations controller.extraVolumeTags node.tolerateAllTaints"
     ),
-    # aws/amazon-vpc-cni-k8s `charts/aws-vpc-cni/values.yaml`; the add-on with both keys, as text, in use.
-    "vpc-cni": "enableNetworkPolicy env.NETWORK_POLICY_ENFORCING_MODE",
+    # aws/amazon-vpc-cni-k8s `charts/aws-vpc-cni/values.yaml`; the add-on with the first two keys, as text, in use. The
+    # third in the add-on's own schema (`describe-addon-configuration`, amazon-vpc-cni-k8s#3059), as text.
+    "vpc-cni": "enableNetworkPolicy env.NETWORK_POLICY_ENFORCING_MODE env.ADDITIONAL_ENI_TAGS",
     "kube-proxy": "",
     "eks-pod-identity-agent": "",
 }
@@ -42,7 +44,14 @@ def _made(**arguments: Any) -> dict[str, AddOn]:
     return {
         add_on.name: add_on
         for add_on in add_ons(
-            [GPU, POOL], **{"cni": "vpc-cni", "volume_tags": {"tenancy:environment": "small"}, **arguments}
+            [GPU, POOL],
+            **{
+                "cni": "vpc-cni",
+                "volume_tags": {"tenancy:environment": "small"},
+                "interface_tags": {"tenancy:cluster": "small"},
+                "kubernetes": "1.36",
+                **arguments,
+            },
         )
     }
 
@@ -58,7 +67,7 @@ def _emitted(values: Mapping[str, Any], known: set[str], before: str = "") -> It
 
 @pytest.mark.parametrize("cni", ["vpc-cni", "cilium"])
 def test_the_add_ons_are_those_of_the_catalogue(cni: str) -> None:
-    assert {name: add_on.version for name, add_on in _made(cni=cni).items()} == dict(ADD_ONS)
+    assert tuple(_made(cni=cni)) == ADD_ONS
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
@@ -72,11 +81,19 @@ def test_the_vpc_cni_enforces_policies_where_it_is_the_enforcer() -> None:
 
 
 def test_under_cilium_the_vpc_cni_gives_addresses_alone() -> None:
-    assert _made(cni="cilium")["vpc-cni"].configuration == {"enableNetworkPolicy": "false"}
+    configuration = _made(cni="cilium")["vpc-cni"].configuration
+    assert configuration["enableNetworkPolicy"] == "false"
+    assert set(configuration["env"]) == {"ADDITIONAL_ENI_TAGS"}
+
+
+@pytest.mark.parametrize("cni", ["vpc-cni", "cilium"])
+def test_interfaces_carry_the_tag_by_which_the_cnis_role_may_change_them(cni: str) -> None:
+    configuration = _made(cni=cni)["vpc-cni"].configuration
+    assert json.loads(configuration["env"]["ADDITIONAL_ENI_TAGS"]) == {"tenancy:cluster": "small"}
 
 
 def test_the_mode_in_which_a_new_pod_is_open_is_said_to_be_a_way_that_nothing_holds() -> None:
-    (mode,) = _made()["vpc-cni"].configuration["env"].values()
+    mode = _made()["vpc-cni"].configuration["env"]["NETWORK_POLICY_ENFORCING_MODE"]
     assert (mode == "standard") is bool(ways()["N14"].names("open"))
 
 

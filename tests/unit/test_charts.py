@@ -293,7 +293,10 @@ def _tolerates(tolerations: Any, taint: Mapping[str, str]) -> bool:
 def _platform(*taints: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """Values and configurations of all charts and add-ons."""
     ours = [chart for name, chart in _all(*taints).items() if name != "vcluster"]
-    made: list[HelmChart | AddOn] = [*ours, *add_ons(list(taints), cni="cilium", volume_tags={})]
+    made: list[HelmChart | AddOn] = [
+        *ours,
+        *add_ons(list(taints), cni="cilium", volume_tags={}, interface_tags={}, kubernetes="1.36"),
+    ]
     return {part.name: part.values if isinstance(part, HelmChart) else part.configuration for part in made}
 
 

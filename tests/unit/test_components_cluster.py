@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,11 @@ import aws_double_api
 import pulumi
 import pytest
 
+from tenancy.catalog.versions import ADD_ON_FLOORS, ADD_ONS
+from tenancy.components.aws.add_on import eks_add_on
 from tenancy.components.aws.network import ClusterNetwork
 from tenancy.planning import Plan, make_plan
+from tenancy.planning.aws.addons import add_ons
 from tenancy.planning.aws.cluster import (
     CHINAS_OWN,
     PRIVATE_SERVICES,
@@ -22,7 +26,7 @@ from tenancy.planning.aws.cluster import (
     endpoint_service,
 )
 from tenancy.planning.scope import StackScope
-from tenancy.schema.aws import Endpoints
+from tenancy.schema.aws import AddOns, Endpoints
 from tenancy.validation import Environment, load
 from tests import registered
 from tests.aws_answers import MAIN, SECONDARY, Answers, refused
@@ -212,3 +216,99 @@ def test_four_services_have_names_of_their_own_in_china(region: str) -> None:
     assert apart == ({"ec2", "ecr.api", "ecr.dkr", "sts"} if region.startswith("cn-") else set())
     assert {name.removeprefix("cn.") for name in named.values()} == {f"com.amazonaws.{region}.{s}" for s in named}
     assert set(PRIVATE_SERVICES) > CHINAS_OWN
+
+
+# Node groups: what is repaired, and their root volumes
+
+
+def groups_of(made: Registered) -> dict[str, dict[str, Any]]:
+    """Inputs of the node groups of AWS by name."""
+    found = (inputs(request) for request in of(made, "NodeGroup").values() if request.type.startswith("aws:"))
+    return {each["nodeGroupName"]: each for each in found}
+
+
+def test_a_fault_of_a_tenants_program_repairs_no_node(cluster: Registered) -> None:
+    for name, group in groups_of(cluster).items():
+        repair = group["nodeRepairConfig"]
+        assert repair["enabled"] is True, name
+        reasons = ["NvidiaXID13Error", "NvidiaXID31Error"] if name not in ("system", "general") else []
+        assert repair["nodeRepairConfigOverrides"] == [
+            {
+                "nodeMonitoringCondition": "AcceleratedHardwareReady",
+                "nodeUnhealthyReason": reason,
+                "minRepairWaitTimeMins": 1,
+                "repairAction": "NoAction",
+            }
+            for reason in reasons
+        ], name
+
+
+def test_the_root_volume_is_small_where_local_disks_hold_images_and_files(cluster: Registered) -> None:
+    templates = (inputs(request) for request in of(cluster, "LaunchTemplate").values())
+    sizes = {each["name"]: each["blockDeviceMappings"][0]["ebs"]["volumeSize"] for each in templates}
+    assert sizes == {
+        "bank-system": 200,
+        "bank-general": 200,
+        "bank-notebooks": 50,
+        "bank-serve-mig": 50,
+        "bank-train-a100": 50,
+        "bank-train-efa": 50,
+    }
+
+
+# Add-ons
+
+
+@pytest.fixture
+def version_of(bank: Plan, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, str]]:
+    """Version of each add-on as it is registered, by name, of what a file says of add-ons."""
+
+    def made(**written: Any) -> dict[str, str]:
+        wanted = AddOns.model_validate(written)
+        plans = add_ons([], cni="cilium", volume_tags={}, interface_tags={}, kubernetes="1.36", wanted=wanted)
+        below = pulumi.ResourceOptions()
+        monkeypatch.setattr(
+            registered, "build", lambda *_: [eks_add_on(plan.name, plan, "bank", None, {}, below) for plan in plans]
+        )
+        found = (inputs(each) for each in of(register(bank), "Addon").values())
+        return {each["addonName"]: each["addonVersion"] for each in found}
+
+    return made
+
+
+def test_an_add_on_has_the_version_that_eks_lists_for_the_clusters_kubernetes(
+    version_of: Callable[..., dict[str, str]], answers: Answers
+) -> None:
+    made = version_of()
+    assert set(made) == set(ADD_ONS)
+    assert set(made.values()) == {"v9.9.0-eksbuild.1"}
+    asked = [asked for name, asked in answers.asked if name == "getAddonVersion"]
+    assert {each["kubernetesVersion"] for each in asked} == {"1.36"}, "another minor has other versions"
+
+
+@pytest.mark.usefixtures("answers")
+def test_the_latest_version_is_taken_where_it_is_asked_for_and_a_fixed_one_before_it(
+    version_of: Callable[..., dict[str, str]],
+) -> None:
+    made = version_of(release="latest", versions={"coredns": "v1.12.1-eksbuild.2"})
+    assert made.pop("coredns") == "v1.12.1-eksbuild.2"
+    assert set(made.values()) == {"v9.9.1-eksbuild.1"}
+
+
+@pytest.mark.parametrize("name", ADD_ON_FLOORS)
+def test_a_default_that_is_older_than_the_platform_needs_gives_way_to_the_latest(
+    version_of: Callable[..., dict[str, str]], answers: Answers, name: str
+) -> None:
+    answers.add_ons[name] = ("v1.5.9-eksbuild.1", "v1.99.0-eksbuild.1")
+    assert version_of()[name] == "v1.99.0-eksbuild.1"
+
+
+@pytest.mark.parametrize("name", ADD_ON_FLOORS)
+def test_a_kubernetes_for_which_every_version_is_too_old_is_refused(
+    version_of: Callable[..., dict[str, str]], answers: Answers, name: str
+) -> None:
+    answers.add_ons[name] = ("v1.5.8-eksbuild.1", "v1.5.9-eksbuild.1")
+    with pytest.raises(
+        pulumi.RunError, match=f"lists version v1.5.9-eksbuild.1 of {name}, before {ADD_ON_FLOORS[name][0]}"
+    ):
+        version_of()

@@ -241,6 +241,8 @@ aws:
   system: {instance: m7i.2xlarge, nodes: 4}
   ami-release: v20260724
   root-volume: 300
+  extended-support: false
+  add-ons: {release: latest, versions: {coredns: v1.12.1-eksbuild.2}}
   upgrade-pause: 10
   organization: o-b4nkexampl3
   payer: true

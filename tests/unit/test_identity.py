@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tenancy.iam.evaluator import Policies, compile
+from tenancy.iam.requests import Principal, request, role_session
 from tenancy.planning.aws.identity import (
     INLINE_LENGTH,
     MANAGED_COUNT,
@@ -24,6 +26,7 @@ from tenancy.planning.aws.identity import (
 from tenancy.planning.common.names import ROLE_LENGTH
 from tenancy.validation import Environment
 from tests.conftest import every
+from tests.iam.symbolic import Region, counterexample
 
 ACCOUNT = "111122223333"
 CLUSTER = f"arn:aws:eks:eu-central-1:{ACCOUNT}:cluster/small"
@@ -193,10 +196,148 @@ def test_the_node_role_can_neither_change_the_network_nor_open_a_shell(small: En
     )
 
 
-def test_the_network_is_the_cnis_and_volumes_are_the_drivers(small: Environment) -> None:
+# What the VPC CNI and the EBS driver may do
+
+OWN = f"arn:aws:ec2:eu-central-1:{ACCOUNT}"
+CHANGES = tuple(f"ec2:{verb}*" for verb in ("Assign", "Attach", "Delete", "Detach", "Modify", "Unassign"))
+CNI_TAGS = ("aws:ResourceTag/tenancy:cluster", "aws:ResourceTag/aws:eks:cluster-name")
+OTHERS = (None, "other", "smal", "small-2", "Small")
+"""Values of a tag that are not this cluster's."""
+
+
+def session(purpose: str, environment: Environment) -> Principal:
+    """A session of a pod of kube-system, with the tags that EKS Pod Identity gives it."""
+    return role_session(
+        f"arn:aws:iam::{ACCOUNT}:role/{roles(environment)[purpose].name}",
+        session_tags={"eks-cluster-name": environment.cluster.name, "kubernetes-namespace": "kube-system"},
+    )
+
+
+def cni(environment: Environment) -> Policies:
+    return Policies(identity=tuple(roles(environment)["vpc-cni"].inline.values()))
+
+
+def test_neither_the_cni_nor_the_driver_has_a_policy_for_the_whole_account(small: Environment) -> None:
     made = roles(small)
-    assert made["vpc-cni"].managed == ("arn:aws:iam::aws:policy/AmazonEKS_CNI_Policy",)
-    assert made["ebs-csi"].managed == ("arn:aws:iam::aws:policy/service-role/AmazonEBSCSIDriverPolicy",)
+    assert made["vpc-cni"].managed == ()
+    assert made["ebs-csi"].managed == ("arn:aws:iam::aws:policy/AmazonEBSCSIDriverEKSClusterScopedPolicy",)
+    assert made["ebs-csi"].inline == {}
+
+
+@pytest.mark.parametrize("kind", ["network-interface", "instance", "security-group", "*"])
+def test_no_request_of_the_cni_changes_what_is_of_another_cluster(small: Environment, kind: str) -> None:
+    keys = {**dict.fromkeys(CNI_TAGS, OTHERS), "ec2:CreateAction": (None,)}
+    region = Region((*CHANGES, "ec2:CreateTags"), (f"arn:aws:ec2:*:*:{kind}/*",), keys)
+    assert counterexample(cni(small), session("vpc-cni", small), region) is None
+
+
+def test_the_cni_creates_nothing_without_this_clusters_tag(small: Environment) -> None:
+    keys = {"aws:RequestTag/tenancy:cluster": OTHERS}
+    region = Region(("ec2:CreateNetworkInterface",), (f"{OWN}:network-interface/*",), keys)
+    assert counterexample(cni(small), session("vpc-cni", small), region) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "action", "keys"),
+    [
+        ("network-interface", "AssignPrivateIpAddresses", {CNI_TAGS[0]: "small"}),
+        ("network-interface", "UnassignPrivateIpAddresses", {CNI_TAGS[0]: "small"}),
+        ("network-interface", "DeleteNetworkInterface", {CNI_TAGS[0]: "small"}),
+        ("network-interface", "CreateNetworkInterface", {"aws:RequestTag/tenancy:cluster": "small"}),
+        ("network-interface", "CreateTags", {"ec2:CreateAction": "CreateNetworkInterface"}),
+        ("network-interface", "CreateTags", {CNI_TAGS[0]: "small"}),
+        ("subnet", "CreateNetworkInterface", {CNI_TAGS[0]: "small"}),
+        ("security-group", "CreateNetworkInterface", {CNI_TAGS[1]: "small"}),
+        ("security-group", "CreateNetworkInterface", {CNI_TAGS[0]: "small"}),
+        *(
+            (kind, action, {CNI_TAGS[0]: "small"})
+            for kind in ("network-interface", "instance")
+            for action in ("AttachNetworkInterface", "DetachNetworkInterface", "ModifyNetworkInterfaceAttribute")
+        ),
+    ],
+)
+def test_the_cni_changes_what_is_of_its_own_cluster(
+    small: Environment, kind: str, action: str, keys: dict[str, str]
+) -> None:
+    asked = request(session("vpc-cni", small), f"ec2:{action}", f"{OWN}:{kind}/x-1", keys)
+    assert compile(cni(small))(asked).allowed
+
+
+@pytest.mark.parametrize("action", ["Instances", "InstanceTypes", "NetworkInterfaces", "Subnets", "Tags"])
+def test_the_cni_describes_in_its_own_region_alone(small: Environment, action: str) -> None:
+    ask = compile(cni(small))
+    who = session("vpc-cni", small)
+    allowed = {
+        region: ask(request(who, f"ec2:Describe{action}", "*", {"aws:RequestedRegion": region})).allowed
+        for region in ("eu-central-1", "eu-west-1")
+    }
+    assert allowed == {"eu-central-1": True, "eu-west-1": False}
+
+
+def test_in_a_given_network_the_cni_uses_the_given_subnets_alone(environment: Environment) -> None:
+    subnets = {"eu-central-1a": "subnet-0123abcd", "eu-central-1b": "subnet-4567cdef"}
+    given = build(environment, network={"vpc": "vpc-0123abcd", "subnets": subnets}, zones=list(subnets))
+    (statement,) = (s for s in statements(*cni(given).identity) if s["Sid"] == "CreateInOwnSubnets")
+    assert statement["Resource"] == [f"arn:aws:ec2:eu-central-1:*:subnet/{each}" for each in sorted(subnets.values())]
+    assert "Condition" not in statement, "a subnet of somebody else has no tag of ours"
+
+
+def ebs_driver_policy() -> Document:
+    """AmazonEBSCSIDriverEKSClusterScopedPolicy v2, edited 2026-05-28, as AWS' managed policy reference lists it
+    (read 2026-11-27): its statements that change something."""
+    own = "${aws:PrincipalTag/eks-cluster-name}"
+    tag, node_tags = "ebs.csi.aws.com/cluster-name", ("eks:cluster-name", "eks:eks-cluster-name")
+
+    def statement(actions: str, kind: str, **condition: Any) -> Document:
+        names, resource = [f"ec2:{each}" for each in actions.split()], f"arn:aws:ec2:*:*:{kind}"
+        return {"Effect": "Allow", "Action": names, "Resource": resource, "Condition": condition}
+
+    has = {"StringEquals": {f"ec2:ResourceTag/{tag}": own}}
+    asked = {"StringEquals": {f"aws:RequestTag/{tag}": own}}
+    created = {"StringEquals": {"ec2:CreateAction": ["CreateVolume", "CreateSnapshot", "CopyVolumes"]}}
+    kept = {"aws:TagKeys": ["ebs.csi.aws.com/cluster", tag, "kubernetes.io/created-for/pvc/name"]}
+    later = {**has, "Null": {"aws:TagKeys": "false"}, "ForAllValues:StringNotEquals": kept}
+    return {
+        "Version": "2012-10-17",
+        "Statement": [
+            statement("CreateVolume CopyVolumes", "volume/*", **asked),
+            statement("CopyVolumes", "volume/vol-*", **has),
+            statement("CreateSnapshot", "snapshot/*", **asked),
+            statement("CreateSnapshot ModifyVolume AttachVolume DetachVolume DeleteVolume", "volume/*", **has),
+            statement("CreateVolume EnableFastSnapshotRestores DeleteSnapshot LockSnapshot", "snapshot/*", **has),
+            *(
+                statement("AttachVolume DetachVolume", "instance/*", StringEquals={f"ec2:ResourceTag/{each}": own})
+                for each in (*node_tags, tag)
+            ),
+            *(statement("CreateTags", f"{kind}/*", **created) for kind in ("volume", "snapshot")),
+            statement("CreateTags DeleteTags", "volume/*", **later),
+        ],
+    }
+
+
+EBS_TAGS = tuple(f"ec2:ResourceTag/{tag}" for tag in ("ebs.csi.aws.com/cluster-name", "eks:cluster-name"))
+NODE_TAG = "ec2:ResourceTag/eks:eks-cluster-name"
+
+
+@pytest.mark.parametrize("kind", ["volume", "snapshot", "instance"])
+def test_no_request_of_the_driver_changes_what_is_of_another_cluster(small: Environment, kind: str) -> None:
+    keys = {**dict.fromkeys((*EBS_TAGS, NODE_TAG), OTHERS), "ec2:CreateAction": (None,), "aws:TagKeys": (None,)}
+    changing = tuple(f"ec2:{verb}*" for verb in ("Attach", "Delete", "Detach", "Enable", "Lock", "Modify"))
+    region = Region((*changing, "ec2:CreateTags"), (f"arn:aws:ec2:*:*:{kind}/*",), keys)
+    policies = Policies(identity=(ebs_driver_policy(),))
+    assert counterexample(policies, session("ebs-csi", small), region) is None
+
+
+def test_the_driver_attaches_to_nodes_of_managed_groups_and_of_karpenter(small: Environment) -> None:
+    """Karpenter's nodes carry no tag of the driver: their root volumes would carry it too, and be the driver's."""
+    ask = compile(Policies(identity=(ebs_driver_policy(),)))
+    who = session("ebs-csi", small)
+    for tag in (EBS_TAGS[1], NODE_TAG):
+        assert ask(request(who, "ec2:AttachVolume", f"{OWN}:instance/i-1", {tag: "small"})).allowed
+        assert not ask(request(who, "ec2:AttachVolume", f"{OWN}:instance/i-1", {tag: "other"})).allowed
+    asked = roles(small)["karpenter"].inline["node-lifecycle"]
+    (created,) = (s for s in statements(asked) if s["Sid"] == "CreateTagged")
+    assert created["Condition"]["StringEquals"]["aws:RequestTag/eks:eks-cluster-name"] == "small"
 
 
 # What Karpenter may do

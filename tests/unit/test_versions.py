@@ -6,12 +6,14 @@ from itertools import pairwise
 import pytest
 
 from tenancy.catalog.versions import (
+    ADD_ON_FLOORS,
     ADD_ONS,
     AMI_DEFAULT,
     AMI_FLOOR,
     AMI_FLOORS,
     CHARTS,
     COMPATIBLE,
+    add_on_misfit,
     ami_name,
     ami_release_misfit,
     incompatible,
@@ -34,10 +36,28 @@ def test_karpenter_and_its_crds_are_of_one_release() -> None:
     assert CHARTS["karpenter"].version == CHARTS["karpenter-crd"].version
 
 
-@pytest.mark.parametrize("name", ADD_ONS)
-def test_an_add_on_is_eks_default_or_one_build(name: str) -> None:
-    version = ADD_ONS[name]
-    assert version is None or re.fullmatch(r"v\d+\.\d+\.\d+-eksbuild\.\d+", version)
+@pytest.mark.parametrize(
+    ("name", "version", "refused"),
+    [
+        ("aws-ebs-csi-driver", "v1.57.1-eksbuild.1", "before v1.58.0"),
+        ("aws-ebs-csi-driver", "v1.58.0-eksbuild.1", None),
+        ("aws-ebs-csi-driver", "v1.100.0-eksbuild.1", None),
+        ("eks-node-monitoring-agent", "v1.6.3-eksbuild.1", "before v1.6.4"),
+        ("eks-node-monitoring-agent", "v1.6.4-eksbuild.1", None),
+        ("coredns", "v1.11.1-eksbuild.8", None),
+        ("coredns", "1.11.1", "not like v1.2.3-eksbuild.1"),
+        ("coredns", "latest", "not like v1.2.3-eksbuild.1"),
+    ],
+)
+def test_a_version_of_an_add_on_is_one_build_and_not_older_than_the_platform_needs(
+    name: str, version: str, refused: str | None
+) -> None:
+    given = add_on_misfit(name, version)
+    assert given is None if refused is None else given is not None and refused in given
+
+
+def test_every_floor_is_of_an_add_on_that_is_installed() -> None:
+    assert set(ADD_ON_FLOORS) <= set(ADD_ONS)
 
 
 def test_floors_of_the_node_images_only_rise() -> None:

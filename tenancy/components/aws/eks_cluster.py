@@ -72,6 +72,7 @@ class EksCluster(pulumi.ComponentResource):
             enabled_cluster_log_types=list(LOG_TYPES),
             encryption_config={"provider": {"key_arn": self.key}, "resources": ["secrets"]},
             deletion_protection=plan.deletion_protection,
+            upgrade_policy={"support_type": "EXTENDED" if plan.extended_support else "STANDARD"},
             tags=plan.tags,
             opts=pulumi.ResourceOptions(parent=self, depends_on=[logs]),
         )

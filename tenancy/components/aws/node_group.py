@@ -8,7 +8,7 @@ import pulumi
 import pulumi_aws as aws
 
 from tenancy.components.aws.eks_cluster import EksCluster
-from tenancy.planning.aws.cluster import ClusterPlan, NodeGroupPlan
+from tenancy.planning.aws.cluster import GPU_CONDITION, ClusterPlan, NodeGroupPlan
 from tenancy.planning.common.names import node_group_names
 
 
@@ -49,7 +49,7 @@ class NodeGroup(pulumi.ComponentResource):
                 {
                     "device_name": "/dev/xvda",
                     "ebs": {
-                        "volume_size": cluster.root_volume,
+                        "volume_size": plan.root_volume,
                         "volume_type": "gp3",
                         "encrypted": "true",
                         "kms_key_id": control_plane.key,
@@ -84,8 +84,19 @@ class NodeGroup(pulumi.ComponentResource):
                 "max_unavailable": plan.at_once,
                 "update_strategy": "MINIMAL" if plan.terminates_first else "DEFAULT",
             },
-            # A node is replaced for faults that the monitoring agent finds, XID and ECC errors among them.
-            node_repair_config={"enabled": True},
+            # A node is rebooted or replaced for faults that the monitoring agent finds, XID and ECC errors among them.
+            node_repair_config={
+                "enabled": True,
+                "node_repair_config_overrides": [
+                    {
+                        "node_monitoring_condition": GPU_CONDITION,
+                        "node_unhealthy_reason": reason,
+                        "min_repair_wait_time_mins": 1,  # EKS asks for all four values, and for no less than 1 here
+                        "repair_action": "NoAction",
+                    }
+                    for reason in plan.unrepaired
+                ],
+            },
             launch_template={"id": template.id, "version": template.latest_version.apply(str)},
             labels=plan.labels,
             taints=[dict(taint) for taint in plan.taints],  # ty: ignore[invalid-argument-type]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.gpus import REPAIRED_APPLICATION_XIDS
 from tenancy.catalog.versions import ami_name
 from tenancy.planning.aws import identity, node_config
 from tenancy.planning.aws.addons import AddOn, wanted_add_ons
@@ -24,6 +25,10 @@ CHINAS_OWN = frozenset({"ec2", "ecr.api", "ecr.dkr", "sts"})
 """Those of them whose endpoint services begin with `cn.` in China: eksctl `pkg/cfn/builder/vpc_endpoint.go`,
 2026-11-23."""
 ADMINISTRATOR = "AmazonEKSClusterAdminPolicy"
+GPU_CONDITION = "AcceleratedHardwareReady"
+"""Condition of a node by which EKS' monitoring agent reports GPUs."""
+UNREPAIRED = tuple(f"NvidiaXID{code}Error" for code in REPAIRED_APPLICATION_XIDS)
+"""A tenant's program that fails is no reason to reboot or replace a node that others use."""
 BUILT = "cluster.mode: build with aws.enabled builds the cluster"
 """Rule of a message about an environment whose cluster exists."""
 
@@ -86,6 +91,10 @@ class NodeGroupPlan:
     at_once: int
     terminates_first: bool
     wave: int
+    root_volume: int
+    """GiB."""
+    unrepaired: tuple[str, ...]
+    """Reasons of the condition GPU_CONDITION for which EKS repairs no node."""
     tags: dict[str, str]
 
 
@@ -131,6 +140,7 @@ class ClusterPlan:
     log_days: int
     public_access: tuple[str, ...]
     deletion_protection: bool
+    extended_support: bool
     irsa: bool
     platform_role: str
     platform_group: str
@@ -138,7 +148,6 @@ class ClusterPlan:
     """ARN of the access policy that makes the platform's role an administrator."""
     add_ons: tuple[AddOn, ...]
     """Those without which no node gets ready."""
-    root_volume: int
     groups: tuple[NodeGroupPlan, ...]
     """In the order of their waves."""
     efa_groups: dict[str, dict[str, str]]
@@ -183,12 +192,12 @@ def cluster_plan(environment: Environment) -> ClusterPlan | None:
         log_days=aws.log_days,
         public_access=aws.public_access,
         deletion_protection=aws.deletion_protection,
+        extended_support=aws.extended_support,
         irsa=aws.irsa,
         platform_role=aws.platform_role,
         platform_group=environment.platform.group,
         platform_policy=f"arn:{identity.partition(aws.region)}:eks::aws:cluster-access-policy/{ADMINISTRATOR}",
         add_ons=tuple(add_on for add_on in wanted_add_ons(environment) if add_on.before_nodes),
-        root_volume=aws.root_volume,
         groups=tuple(sorted(groups, key=lambda group: (group.wave, group.name))),
         efa_groups={name: names.pool_tags(environment, name) for name, pool in environment.pools.items() if pool.efa},
         karpenter=_karpenter(environment) if scales else None,
@@ -238,6 +247,9 @@ def _system(environment: Environment) -> NodeGroupPlan:
         at_once=1,
         terminates_first=False,
         wave=0,
+        # No NodeConfig of theirs puts images on local disks.
+        root_volume=environment.aws.root_gib(0),
+        unrepaired=(),
         tags=names.tags(environment),
     )
 
@@ -269,6 +281,8 @@ def _pools(environment: Environment) -> Iterator[NodeGroupPlan]:
             at_once=pool.upgrade.at_once,
             terminates_first=pool.terminates_first,
             wave=pool.upgrade.wave,
+            root_volume=environment.aws.root_gib(pool.machine.nvme),
+            unrepaired=UNREPAIRED if pool.machine.gpus else (),
             tags=names.pool_tags(environment, name),
         )
 

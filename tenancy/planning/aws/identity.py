@@ -23,13 +23,19 @@ from tenancy.planning.aws.documents import deny as _deny
 from tenancy.planning.aws.documents import document as _document
 from tenancy.planning.aws.documents import partition as partition
 from tenancy.planning.aws.documents import suffix as _suffix
-from tenancy.planning.common.names import aws_name, karpenter_queue, node_role
+from tenancy.planning.common.names import CLUSTER_TAG, EKS_GROUP_TAG, aws_name, karpenter_queue, node_role
 from tenancy.schema.environment import Environment
 
 MANAGED_COUNT = 10
 """Most managed policies of a role, unless the account's quota is raised."""
 
 CLUSTER, NODE, VPC_CNI, EBS_CSI, KARPENTER = "cluster", "node", "vpc-cni", "ebs-csi", "karpenter"
+
+EBS_POLICY = "AmazonEBSCSIDriverEKSClusterScopedPolicy"
+"""AWS' policy of the EBS CSI driver for one cluster: volumes and snapshots whose tag `ebs.csi.aws.com/cluster-name` is
+the `eks-cluster-name` of the session, and instances whose `eks:cluster-name` or `eks:eks-cluster-name` is. EKS writes
+the first on nodes of managed groups, Karpenter the second; the add-on tags what it creates from v1.58.0 on. The older
+`AmazonEBSCSIDriverPolicy` allows all volumes of the account (kubernetes-sigs/aws-ebs-csi-driver#2918)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +56,10 @@ def roles(environment: Environment) -> dict[str, RolePlan]:
     made = {
         CLUSTER: _cluster(environment),
         NODE: _node(environment),
-        VPC_CNI: _of_pods(environment, VPC_CNI, "aws-node", managed=("AmazonEKS_CNI_Policy",)),
-        EBS_CSI: _of_pods(
-            environment, EBS_CSI, "ebs-csi-controller-sa", managed=("service-role/AmazonEBSCSIDriverPolicy",)
+        VPC_CNI: _of_pods(
+            environment, VPC_CNI, "aws-node", inline={"interfaces": _document(*_interfaces(environment))}
         ),
+        EBS_CSI: _of_pods(environment, EBS_CSI, "ebs-csi-controller-sa", managed=(EBS_POLICY,)),
     }
     if any(pool.scales for pool in environment.pools.values()):
         made[KARPENTER] = _of_pods(environment, KARPENTER, "karpenter", inline=_karpenter(environment))
@@ -139,6 +145,44 @@ def _of_pods(
         inline=inline or {},
         service_account=(namespace, service_account),
     )
+
+
+def _interfaces(environment: Environment) -> list[Document]:
+    """What the VPC CNI calls, on interfaces and instances that carry this cluster's tag and no others.
+
+    AWS' `AmazonEKS_CNI_Policy` allows all interfaces of the account. The actions are those of amazon-vpc-cni-k8s
+    `docs/iam-policy.md`, "Scope-down IAM policy per EKS cluster" (3ecdfeb, read 2026-11-27), with two differences: the
+    tag is our own, which nodes' first interfaces have from their start and the CNI gives to others
+    (`ADDITIONAL_ENI_TAGS`), and an interface may be tagged only when it is created or when it carries the tag already.
+    """
+    interfaces, instances, groups = (
+        _arn(environment, "ec2", f"{kind}/*") for kind in ("network-interface", "instance", "security-group")
+    )
+    name = environment.cluster.name
+    has = {"StringEquals": {f"aws:ResourceTag/{CLUSTER_TAG}": name}}
+    of_eks = {"StringEquals": {f"aws:ResourceTag/{EKS_GROUP_TAG}": name}}
+    asked = {"StringEquals": {f"aws:RequestTag/{CLUSTER_TAG}": name}}
+    created = {"StringEquals": {"ec2:CreateAction": "CreateNetworkInterface"}}
+    given = environment.aws.network.subnets.values()
+    # A given subnet has none of our tags, and may be another account's, shared with this one.
+    subnets = [_arn(environment, "ec2", f"subnet/{subnet}", account="*") for subnet in sorted(given)]
+    described = ("Instances", "InstanceTypes", "NetworkInterfaces", "SecurityGroups", "Subnets", "Tags")
+    attach, change = ["ec2:AttachNetworkInterface", "ec2:DetachNetworkInterface"], "ec2:ModifyNetworkInterfaceAttribute"
+    addresses = ["ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses", "ec2:DeleteNetworkInterface"]
+    create = ["ec2:CreateNetworkInterface"]
+    return [
+        _allow("ReadNetwork", [f"ec2:Describe{each}" for each in described], "*", _here(environment)),
+        _allow("CreateTaggedInterfaces", create, interfaces, asked),
+        _allow("CreateInOwnSubnets", create, subnets)
+        if subnets
+        else _allow("CreateInOwnSubnets", create, _arn(environment, "ec2", "subnet/*"), has),
+        _allow("UseGroupOfCluster", [*create, change], groups, of_eks),
+        _allow("UseGroupsOfPools", [*create, change], groups, has),
+        _allow("TagCreatedInterfaces", ["ec2:CreateTags"], interfaces, created),
+        _allow("TagOwnInterfaces", ["ec2:CreateTags"], interfaces, has),
+        _allow("ChangeOwnInterfaces", [*attach, change, *addresses], interfaces, has),
+        _allow("AttachToOwnInstances", [*attach, change], instances, has),
+    ]
 
 
 def _karpenter(environment: Environment) -> dict[str, Document]:

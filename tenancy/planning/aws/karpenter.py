@@ -16,7 +16,15 @@ from tenancy.kube.objects import Object
 from tenancy.planning.aws.identity import volume_key
 from tenancy.planning.aws.node_config import user_data
 from tenancy.planning.common.labels import manifest, platform_labels
-from tenancy.planning.common.names import CLUSTER_TAG, POOL_TAG, SUBNET_TAG, SubnetUse, node_role, pool_tags
+from tenancy.planning.common.names import (
+    CLUSTER_TAG,
+    EKS_GROUP_TAG,
+    POOL_TAG,
+    SUBNET_TAG,
+    SubnetUse,
+    node_role,
+    pool_tags,
+)
 from tenancy.planning.common.pools import (
     capacity_type,
     efa_cards,
@@ -33,9 +41,6 @@ API = "karpenter.sh/v1"
 ALPHA_API = "karpenter.sh/v1alpha1"
 
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
-CLUSTER_GROUP_TAG = "aws:eks:cluster-name"
-"""EKS puts it on the security group that it makes for a cluster, and on no other."""
-
 DRAIN = "1h"
 """Maximum time to drain a node: six times what a pod may ask for to write its checkpoint (avail-01), so that no pod
 delays a security fix in an image for ever. It counts from when a node is to be replaced or is deleted."""
@@ -77,7 +82,7 @@ def _node_class(environment: Environment, name: str, pool: Pool) -> dict[str, An
             {
                 "deviceName": "/dev/xvda",
                 "ebs": {
-                    "volumeSize": f"{aws.root_volume}Gi",
+                    "volumeSize": f"{aws.root_gib(pool.machine.nvme)}Gi",
                     "volumeType": "gp3",
                     "encrypted": True,
                     "kmsKeyID": volume_key(environment),
@@ -121,7 +126,7 @@ def _security_group(environment: Environment, name: str, pool: Pool) -> dict[str
     """
     if pool.efa:
         return {CLUSTER_TAG: environment.cluster.name, POOL_TAG: name}
-    return {CLUSTER_GROUP_TAG: environment.cluster.name}
+    return {EKS_GROUP_TAG: environment.cluster.name}
 
 
 def _interfaces(pool: Pool) -> list[dict[str, Any]]:

@@ -15,6 +15,8 @@ ROLE_LENGTH = account.ROLE_NAME
 """IAM's limit on role names; every other name here is allowed to be longer."""
 
 CLUSTER_TAG = "tenancy:cluster"
+EKS_GROUP_TAG = "aws:eks:cluster-name"
+"""EKS puts it on the security group that it makes for a cluster, and on no other."""
 POOL_TAG = "tenancy:pool"
 ENVIRONMENT_TAG = "tenancy:environment"
 NAMESPACE_TAG = "tenancy:namespace"

@@ -78,7 +78,7 @@ def node_extended(environment: Environment, name: str) -> dict[str, int]:
 def node_allocatable(environment: Environment, name: str) -> nodes.Resources:
     """What is left of the machine for pods, the platform's own among them."""
     pool = environment.pools[name]
-    return nodes.allocatable(pool.machine, pool.most_pods, environment.aws.root_volume)
+    return nodes.allocatable(pool.machine, pool.most_pods, environment.aws.root_gib(pool.machine.nvme))
 
 
 def beside_daemonsets(environment: Environment, name: str) -> nodes.Resources:

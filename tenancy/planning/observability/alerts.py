@@ -20,6 +20,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.bandwidth import GIGABITS, PCIE_BYTES
 from tenancy.catalog.boards import BOARDS
 from tenancy.catalog.exporters import CLOCK_ENDED, CLOCK_LAST_ROUND, COUNT_DELAY_SECONDS, label_name, metric_name
+from tenancy.catalog.gpus import APPLICATION_XIDS
 from tenancy.planning.aws.prices import node_prices
 from tenancy.planning.common.pools import node_extended, node_taints
 from tenancy.planning.guards import guards
@@ -37,8 +38,6 @@ Rule = dict[str, Any]
 PLATFORM = "platform"
 """Tenant of series without a tenant; no tenant may be called so."""
 POOL_LABEL = label_name(words.POOL)
-APPLICATION_XIDS = (13, 31, 43, 45)
-"""A program's own faults and their cleaning up (NVIDIA, "XID Errors"): its owner sees them in its log."""
 LOCAL_DISKS = "/mnt/k8s-disks/.+"
 """Where nodeadm mounts the instance's NVMe."""
 NVME_DEVICES = "nvme.+"
