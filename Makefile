@@ -114,9 +114,13 @@ test-newest: $(VENV_NEWEST)/ready ## test the program and the pack under mocks, 
 # uv resolves for all platforms at once, and pip installs the result.
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links --no-annotate --upgrade
+# What `tenancy init` writes into a repository has no hashes: the wheel itself has none there, and pip takes all or none.
+# The extra `lab` pins the SDKs of its engine.
+LAB_FREE := --extra cost --extra evidence
 lock: ## resolve the dependencies again
-	$(LOCK) --all-extras -c requirements/pins.in pyproject.toml s3-client/pyproject.toml requirements/build.in -o requirements/lock.txt
-	$(LOCK) --all-extras pyproject.toml -o requirements/newest.txt
+	$(LOCK) --all-extras pyproject.toml s3-client/pyproject.toml requirements/build.in -o requirements/lock.txt
+	$(filter-out --generate-hashes,$(LOCK)) -c requirements/lock.txt $(LAB_FREE) --extra lab pyproject.toml -o requirements/package.txt
+	$(LOCK) $(LAB_FREE) --extra dev pyproject.toml -o requirements/newest.txt
 	$(LOCK) -c requirements/lock.txt requirements/docs.in -o requirements/docs.txt
 	$(LOCK) requirements/go.in -o requirements/go.txt
 	$(BIN)/python -m judged.ages

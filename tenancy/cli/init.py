@@ -121,6 +121,7 @@ def command(
     enter = "" if folder.resolve() == Path.cwd() else f"  cd {folder}\n"
     click.echo(
         f"{enter}"
+        "  pip install -r requirements.txt   the versions with which this one was tested\n"
         "  tenancy validate dev\n"
         "  tenancy lab up dev     a control plane on this machine, for dev\n"
         "  tenancy up dev         preview with the policy pack, then update\n"

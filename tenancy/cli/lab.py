@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from tenancy.cli.common import example
+from tenancy.cli.common import BAD_INPUT, example, fail
 
 if TYPE_CHECKING:
     from io import BufferedReader
@@ -34,10 +34,13 @@ DEFAULT_ENVIRONMENT = "local"
 @contextlib.contextmanager
 def _clear_errors() -> Generator[None]:
     from tenancy.lab.layout import LabError
+    from tenancy.lab.plugins import MissingPluginError
     from tenancy.lab.tools import ToolsError
 
     try:
         yield
+    except MissingPluginError as problem:
+        fail(str(problem), BAD_INPUT)
     except (LabError, ToolsError) as problem:
         click.echo(f"Error: {problem}", err=True)
         sys.exit(1)

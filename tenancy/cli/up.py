@@ -113,6 +113,7 @@ def command(
     from tenancy.engine.driver import Driver, Failed
     from tenancy.engine.workers import available, default_workers
     from tenancy.lab.layout import LabError
+    from tenancy.lab.plugins import MissingPluginError
     from tenancy.live.api import ApiUnreachable
     from tenancy.live.preflight import PreconditionFailed, refuse_another
     from tenancy.planning import make_plan
@@ -131,6 +132,7 @@ def command(
     try:
         asked = begun.early.command.result if begun.early else None
         driver = Driver.of(loaded, report.say, run.leavers.by_hand, asked)
+        driver.expect_plugins()
         report.say(f"{plan.environment}: {len(plan.tenants)} tenants")
         wanted = list(stacks(plan, loaded.environment.stacks))
         if unknown := set(chosen) - {name for name, *_ in wanted}:
@@ -165,6 +167,9 @@ def command(
         failed = _run(fleet, here, parallel or default_workers(*available()))
     except NothingToCompare:
         report.say(f"{plan.environment}: no preview of the other stacks is possible before the cluster exists")
+    except MissingPluginError as error:
+        report.end()
+        fail(str(error), BAD_INPUT)
     except (ApiUnreachable, ClockRefused, PreconditionFailed, Failed, LabError) as error:
         report.end()
         fail(f"{error}{reach_hint(plan) if isinstance(error, ApiUnreachable) else ''}")

@@ -31,6 +31,7 @@ from tenancy.engine.recovery import (
     torn_state,
     writes_whole_states,
 )
+from tenancy.lab import plugins
 from tenancy.lab.layout import enter_lab, find_root
 from tenancy.live.api import Api, path_of
 from tenancy.live.drift import Drift, drift
@@ -100,6 +101,12 @@ class Driver:
             raise Failed(str(error)) from error
         mend_backend(_backend())
         return cls(root, context, say, engine, removing)
+
+    def expect_plugins(self) -> None:
+        """MissingPluginError if the program uses an SDK whose plugin a lab cannot have. Elsewhere the engine fetches
+        plugins by itself."""
+        if self.context == words.LAB_CONTEXT:
+            plugins.expect(self.root, self.say)
 
     def select(self, name: str) -> Any:
         """The stack, made if it does not exist; locks and operations that a dead engine left are cleared."""

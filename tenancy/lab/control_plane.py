@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tenancy.lab import clock as lab_clock
-from tenancy.lab import kueue, metrics, pki, ports, processes, prometheus, snapshots
+from tenancy.lab import kueue, metrics, pki, plugins, ports, processes, prometheus, snapshots
 from tenancy.lab.api import ApiError, LabApi
 from tenancy.lab.components import CLOCK, COMPONENTS, GENERATOR, KUEUE, PROBES, PROMETHEUS, commands
 from tenancy.lab.layout import (
@@ -99,6 +99,7 @@ def up(
     with _locked(lab), contextlib.ExitStack() as claims:
         group = platform_group or lab.recall().get("platform", {}).get("group") or DEFAULT_PLATFORM_GROUP
         _prepare(lab, toolbox)
+        plugins.prepare(lab, say)
         if queues is not None:
             lab.remember(queues=dict(queues))
         if watched is not None:
@@ -224,13 +225,13 @@ def _link_plugins(lab: Lab, toolbox: Any) -> None:
         command = shlex.join([sys.executable, "-I", str(script), "--runner", str(runner)])
         write(wrapper, f'#!/bin/sh\nexec {command} "$@"\n', mode=0o700)
     versions = {name: version for name, version, *_ in tools.table(toolbox)}
-    plugins = lab.folder / "pulumi" / "plugins"
+    home = lab.folder / "pulumi" / "plugins"
     provider = "pulumi-resource-kubernetes"
     for kind, name, target, of in (
         ("resource-kubernetes", provider, toolbox[provider], provider),
         ("language-python", "pulumi-language-python", host, "pulumi"),
     ):
-        link(plugins / f"{kind}-v{versions[of]}" / name, target)
+        link(home / f"{kind}-v{versions[of]}" / name, target)
     # Here the engine logs every value that passes, which takes a quarter of its time. It has no switch for that, and
     # skips the log if it cannot create the folder.
     logs = lab.folder / "pulumi" / "logs"

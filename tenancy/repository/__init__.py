@@ -69,6 +69,8 @@ def repository(answers: RepositoryAnswers, version: str) -> Iterator[tuple[str, 
     yield "__main__.py", "from tenancy.program import run\n\nrun()\n", False
     yield "Pulumi.yaml", text("Pulumi.yaml"), False
     yield "requirements.txt", text("requirements.txt"), False
+    yield "constraints.txt", _constraints(version), False
+    yield "wheels/README.md", text("wheels.md"), False
     yield "README.md", text("README.md"), False
     yield ".gitignore", text("gitignore"), False
     yield "CODEOWNERS", text("CODEOWNERS"), False
@@ -99,6 +101,13 @@ def _workflows(forge: Forge, text: Any) -> Iterator[tuple[str, str, bool]]:
     else:
         yield "ci/gitlab/tenancy.gitlab-ci.yml", (ci / "gitlab" / "tenancy.gitlab-ci.yml").read_text("utf-8"), False
         yield ".gitlab-ci.yml", text("gitlab-ci.yml"), False
+
+
+def _constraints(version: str) -> str:
+    """Pins of every package that this version was tested with."""
+    inside = HERE / "constraints.txt"
+    pins = inside if inside.is_file() else HERE.parents[1] / "requirements" / "package.txt"
+    return f"# The versions with which gpu-tenancy {version} was tested.\n{pins.read_text('utf-8')}"
 
 
 def carried(name: str) -> Path:

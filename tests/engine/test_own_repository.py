@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -13,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tenancy.lab import recipes
+
 pytestmark = pytest.mark.chapters
 
 ROOT = Path(__file__).parents[2]
@@ -22,6 +27,9 @@ import tenancy.cli.up, tenancy.cli.verify, tenancy.program, tenancy.policy_pack.
 
 print("\\n".join(sorted({module.__file__ for name, module in sys.modules.items() if name.split(".")[0] == "tenancy"})))
 """
+
+
+PLAIN = {key: value for key, value in os.environ.items() if not key.startswith(("PULUMI_", "GPU_TENANCY_", "PYTHON"))}
 
 
 @dataclass(frozen=True)
@@ -54,26 +62,37 @@ class Repository:
         return self.run("sh", "-c", f". .lab/env && {command}")
 
 
+PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input")
+INIT = (
+    *("tenancy", "init", "clusters", "--organisation", "acme", "--group", "gpu-platform"),
+    *("--region", "eu-central-1", "--account", "111122223333", "--ci", "github"),
+)
+
+
 @pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Repository]:
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("wheel")
+    build = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(home), str(ROOT)]
+    subprocess.run([*PIP, *build], check=True, timeout=300)
+    (made,) = home.glob("gpu_tenancy-*.whl")
+    return made
+
+
+@pytest.fixture(scope="module")
+def repository(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Repository]:
     """The wheel in a fresh virtual environment, whose other packages are those of the tests."""
     home = tmp_path_factory.mktemp("own")
     folder = home / "clusters"
     venv.create(folder / ".venv", with_pip=False, symlinks=True)
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input"]
-    build = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(home), str(ROOT)]
-    subprocess.run([*pip, *build], check=True, timeout=300)
-    (wheel,) = home.glob("gpu_tenancy-*.whl")
     python = folder / ".venv" / "bin" / "python"
     install = ["--python", str(python), "install", "--no-deps", "--no-index", "--no-compile", str(wheel)]
-    subprocess.run([*pip, *install], check=True, timeout=300)
+    subprocess.run([*PIP, *install], check=True, timeout=300)
     # A path file adds the packages there, and not the path files there: the checkout's editable install is one.
     asked = [python, "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"]
     own = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
     Path(own, "dependencies.pth").write_text(sysconfig.get_paths()["purelib"] + "\n", "utf-8")
     made = Repository(folder)
-    options = ("--organisation", "acme", "--group", "gpu-platform", "--region", "eu-central-1")
-    done = made.run("tenancy", "init", "clusters", *options, "--account", "111122223333", "--ci", "github", folder=home)
+    done = made.run(*INIT, folder=home)
     assert done.returncode == 0, done.stderr
     try:
         yield made
@@ -87,6 +106,55 @@ def deployed(repository: Repository) -> Repository:
         done = repository.run(*command)
         assert done.returncode == 0, done.stdout + done.stderr
     return repository
+
+
+def resolved(*asked: str, folder: Path) -> dict[str, str]:
+    """The versions that pip would install into an empty environment, from the package index of this machine."""
+    dry = ("install", "--dry-run", "--ignore-installed", "--report", "-")
+    done = subprocess.run(
+        [*PIP, *dry, *asked], cwd=folder, capture_output=True, text=True, timeout=600, check=False, env=PLAIN
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)["install"]
+    return {each["metadata"]["name"].replace("_", "-").lower(): each["metadata"]["version"] for each in found}
+
+
+def test_a_users_pip_takes_the_sdks_whose_plugins_the_lab_has(wheel: Path, tmp_path: Path) -> None:
+    tools = recipes.load()
+    found = resolved(f"{wheel}[lab]", folder=tmp_path)
+    assert found["pulumi-kubernetes"] == tools["pulumi-resource-kubernetes"].version
+    assert found["pulumi"] == tools["pulumi"].version
+
+
+@pytest.mark.exhaustive
+def test_an_empty_environment_with_the_wheel_alone_comes_up_on_the_lab_and_then_with_the_tested_versions(
+    wheel: Path, tmp_path: Path
+) -> None:
+    """As docs/own-repository.md says, with what pip chooses by itself."""
+    made = Repository(tmp_path / "clusters")
+    venv.create(made.folder / ".venv", with_pip=True, symlinks=True)
+    steps = [
+        ("pip", "install", "--quiet", "--disable-pip-version-check", f"{wheel}[lab]"),
+        INIT,
+        ("tenancy", "validate", "dev"),
+        ("tenancy", "lab", "up", "dev"),
+        ("tenancy", "up", "dev"),
+    ]
+    try:
+        for command in steps:
+            done = made.run(*command, folder=tmp_path if command is INIT else None)
+            assert done.returncode == 0, done.stdout + done.stderr
+        shutil.copy(wheel, made.folder / "wheels")
+        done = made.run("pip", "install", "--quiet", "--disable-pip-version-check", "-r", "requirements.txt")
+        assert done.returncode == 0, done.stderr
+        frozen = dict(line.split("==") for line in made.run("pip", "freeze").stdout.splitlines() if "==" in line)
+        pins = dict(re.findall(r"^([\w-]+)==(\S+)", (made.folder / "constraints.txt").read_text("utf-8"), re.MULTILINE))
+        names = {name: name.replace("_", "-").lower() for name in frozen}
+        assert {names[name]: version for name, version in frozen.items() if names[name] in pins}.items() <= pins.items()
+        done = made.run("tenancy", "up", "dev", "--preview")
+        assert done.returncode == 0, done.stdout + done.stderr
+    finally:
+        made.run("tenancy", "lab", "down")
 
 
 def test_nothing_of_the_checkout_is_imported(repository: Repository) -> None:

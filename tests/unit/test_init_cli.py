@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import os
 import re
+import tomllib
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 import yaml
 from click.testing import CliRunner, Result
+from packaging.requirements import Requirement
 
 from tenancy import __version__
 from tenancy.cli import main
+from tenancy.lab import recipes
 from tenancy.repository import carried
 from tenancy.schema.json_schema import MODELS, schema
 from tenancy.validation import load, told
@@ -59,6 +63,42 @@ def test_the_program_and_the_pack_are_a_few_lines_and_those_of_the_checkout(writ
     assert f"gpu-tenancy[lab]=={__version__}\n" in (written[1] / "requirements.txt").read_text("utf-8")
 
 
+def _pins(text: str) -> dict[str, str]:
+    return dict(re.findall(r"^([\w.-]+)==([^\s;]+)", text, re.MULTILINE))
+
+
+def test_its_constraints_are_the_versions_that_were_tested_of_every_package_that_it_needs(
+    written: tuple[str, Path],
+) -> None:
+    text = (written[1] / "constraints.txt").read_text("utf-8")
+    pins, locked = _pins(text), _pins((ROOT / "requirements" / "lock.txt").read_text("utf-8"))
+    assert pins.items() <= locked.items()
+    pin = r"[\w.-]+==[\w.]+( ; [^/]+)?"
+    assert every(re.fullmatch(pin, line) for line in text.splitlines()[1:]), "pins alone, and no address of an index"
+    needed, left = set[str](), [("gpu-tenancy", ("lab", "cost", "evidence"))]
+    while left:
+        name, extras = left.pop()
+        for text in distribution(name).requires or ():
+            need = Requirement(text)
+            if need.marker is None or any(need.marker.evaluate({"extra": extra}) for extra in ("", *extras)):
+                key = re.sub(r"[-_.]+", "-", need.name).lower()
+                left += [] if key in needed else [(need.name, tuple(need.extras))]
+                needed.add(key)
+    assert len(needed) > 50
+    assert needed <= pins.keys()
+    requirements = (written[1] / "requirements.txt").read_text("utf-8").splitlines()
+    assert "-c constraints.txt" in requirements
+
+
+def test_the_extra_of_the_lab_takes_the_sdks_of_its_engine_and_its_provider() -> None:
+    extra = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]["lab"]
+    tools = recipes.load()
+    assert {need for need in extra if need.startswith("pulumi")} == {
+        f"pulumi=={tools['pulumi'].version}",
+        f"pulumi-kubernetes=={tools['pulumi-resource-kubernetes'].version}",
+    }
+
+
 def test_its_workflows_are_those_that_are_tested_here_and_so_is_each_step(written: tuple[str, Path]) -> None:
     forge, folder = written
     assert (folder / "ci").is_dir() is (forge != "none")
@@ -84,8 +124,8 @@ def test_the_image_installs_the_requirements_with_the_digests_of_our_own(written
     copied = [
         word for line in lines if line.startswith("COPY ") and "--from" not in line for word in line.split()[1:-1]
     ]
-    assert copied
-    assert every((written[1] / name).is_file() for name in copied)
+    assert {"requirements.txt", "constraints.txt", "wheels"} <= set(copied)
+    assert every((written[1] / name).exists() for name in copied)
 
 
 def test_each_tenants_file_is_owned_by_its_owner_and_all_else_by_the_platform(written: tuple[str, Path]) -> None:
