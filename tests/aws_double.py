@@ -42,7 +42,16 @@ from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
 Answer = Mapping[str, Any] | Callable[[Mapping[str, Any], str], Mapping[str, Any]]
 """What an invoke returns: the values, or a function of its arguments and the region."""
 
+
+def _add_on_version(arguments: Mapping[str, Any], region: str) -> dict[str, Any]:
+    """EKS' default version of an add-on, or the most recent one: here by the cluster's minor."""
+    minor, patch = arguments["kubernetesVersion"], int(arguments.get("mostRecent") or False)
+    major = minor if arguments["addonName"] == "kube-proxy" else f"9.{minor.partition('.')[2]}"
+    return {**arguments, "version": f"v{major}.{patch}-eksbuild.1", "id": arguments["addonName"], "region": region}
+
+
 ANSWERS: Mapping[str, Answer] = {
+    "aws:eks/getAddonVersion:getAddonVersion": _add_on_version,
     "aws:index/getAvailabilityZones:getAvailabilityZones": lambda _, region: {
         "id": region,
         "names": [f"{region}{zone}" for zone in "abc"],

@@ -15,11 +15,16 @@ from tenancy.planning import Plan
 from tenancy.planning.scope import StackScope, select
 from tests.conftest import forget_programs
 
+ADD_ON_VERSION = "aws:eks/getAddonVersion:getAddonVersion"
+
 
 class Echo(Mocks):
-    """Gives back what it is given; a program that asks something outside its files is stopped."""
+    """Gives back what it is given; a program that asks something outside its files is stopped, but for the versions of
+    EKS' add-ons."""
 
     def call(self, args: Any) -> Any:
+        if args.token == ADD_ON_VERSION:
+            return {"version": "v9.9.0-eksbuild.1"}
         raise AssertionError(f"the program called {args.token}")
 
     def new_resource(self, args: Any) -> tuple[str, dict[str, Any]]:

@@ -84,12 +84,16 @@ _ADD_ON_FORM = re.compile(r"v(\d+)\.(\d+)\.(\d+)(-eksbuild\.\d+)?")
 
 def add_on_misfit(name: str, version: str) -> str | None:
     """Why a version of an add-on is refused; None if it is accepted."""
-    if not (found := _ADD_ON_FORM.fullmatch(version)):
+    if not _ADD_ON_FORM.fullmatch(version):
         return f"version {version!r} of {name}, which is not like v1.2.3-eksbuild.1"
+    return add_on_too_old(name, version)
+
+
+def add_on_too_old(name: str, version: str) -> str | None:
+    """Why a version that EKS lists is too old; None if it is not."""
     floor, why = ADD_ON_FLOORS.get(name, ("v0.0.0", ""))
-    oldest = _ADD_ON_FORM.fullmatch(floor)
-    assert oldest, floor
-    if tuple(map(int, found.groups()[:3])) < tuple(map(int, oldest.groups()[:3])):
+    found, oldest = _ADD_ON_FORM.fullmatch(version), _ADD_ON_FORM.fullmatch(floor)
+    if found and oldest and tuple(map(int, found.groups()[:3])) < tuple(map(int, oldest.groups()[:3])):
         return f"version {version} of {name}, before {floor}: {why}"
     return None
 

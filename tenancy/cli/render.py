@@ -100,12 +100,13 @@ def command(
     """Write the objects of ENV as YAML: the folder platform/ and one folder per tenant.
 
     The objects are those that `tenancy up` creates, and every run writes the same bytes. File names are numbered in the
-    order in which the files are safe to apply. With `aws.enabled: true` two more folders are written, to read and
-    compare and not for kubectl: charts/, each Helm chart with its values, and cluster/, the AWS resources. Files of an
-    earlier run that are no longer needed are removed; a folder with any other file is refused.
+    order in which the files are safe to apply. Three folders are to read and compare, and not for kubectl: charts/,
+    each Helm chart with its values; cluster/, the layouts of slices; and with `aws.enabled: true` aws/, every resource
+    on AWS with its policies, of the cluster, the platform and each tenant. Files of an earlier run that are no longer
+    needed are removed; a folder with any other file is refused.
     """
     from tenancy.planning import make_plan
-    from tenancy.planning.render import ForeignFiles, write
+    from tenancy.planning.render import ForeignFiles, texts, write
 
     loaded = load_or_exit(environment)
     tell(told(loaded))
@@ -139,6 +140,11 @@ def command(
             _expect_safe_moves(out, wanted)
     elif repo:
         fail("given --repo without --gitops; rule: --repo is for a GitOps tool; change: name it or drop it", BAD_INPUT)
+    if plan.account:
+        from tenancy.cli.render_aws import aws_texts
+        from tenancy.components.aws_registrations import aws_registrations
+
+        wanted = {**(texts(plan) if wanted is None else wanted), **aws_texts(aws_registrations(plan))}
     try:
         with writing():
             count = write(plan, out, wanted)

@@ -27,16 +27,7 @@ class ClusterServices(pulumi.ComponentResource):
             releases.append(HelmRelease(f"{name}-{chart.name}", chart, options))
             self.network += releases[-1:] if chart.name == plan.network else []
             self.queue += releases[-1:] if chart.name == plan.queue else []
-        for add_on in plan.add_ons:
-            identity = plan.identities.get(add_on.role)
-            eks_add_on(
-                f"{name}-{add_on.name}",
-                add_on,
-                plan.cluster,
-                (identity.role, identity.service_account) if identity else None,
-                plan.tags,
-                pulumi.ResourceOptions(parent=self, depends_on=self.network),
-            )
+        service_add_ons(name, plan, pulumi.ResourceOptions(parent=self, depends_on=self.network))
 
         def make(manifest: Object, after: list[pulumi.Resource]) -> Manifest:
             options = pulumi.ResourceOptions(parent=self, depends_on=after)
@@ -49,3 +40,11 @@ class ClusterServices(pulumi.ComponentResource):
             if manifest["kind"] == "NodePool":
                 make(manifest, [*installed, *prerequisites])
         self.register_outputs({"charts": [chart.name for chart in plan.charts]})
+
+
+def service_add_ons(name: str, plan: ServicesPlan, opts: pulumi.ResourceOptions) -> None:
+    """The add-ons of EKS that need a network."""
+    for add_on in plan.add_ons:
+        identity = plan.identities.get(add_on.role)
+        account = (identity.role, identity.service_account) if identity else None
+        eks_add_on(f"{name}-{add_on.name}", add_on, plan.cluster, account, plan.tags, opts)

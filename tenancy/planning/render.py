@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -58,12 +57,11 @@ def files(plan: Plan) -> Iterator[tuple[str, list[Object]]]:
 
 def papers(plan: Plan) -> Iterator[tuple[str, list[Object]]]:
     """What is no object of Kubernetes: the charts with their values, in the order in which they are installed, and
-    the AWS half as it is asked for."""
+    the layouts of slices."""
     services = plan.platform.services
     if services:
         for number, chart in enumerate((*services.charts, *plan.platform.metrics_charts)):
             yield f"charts/{number}0-{chart.name}.yaml", [asdict(chart)]
-        yield "cluster/add-ons.yaml", [_plain(asdict(add_on)) for add_on in services.add_ons]
     elif plan.platform.queue_chart:
         yield "charts/00-kueue.yaml", [asdict(plan.platform.queue_chart)]
     for tenant in plan.tenants:
@@ -72,19 +70,8 @@ def papers(plan: Plan) -> Iterator[tuple[str, list[Object]]]:
                 yield f"charts/{space.name}.yaml", [asdict(space.chart)]
     for name, chart_values in plan.platform.exporters.items():
         yield f"charts/values-{name}.yaml", [chart_values]
-    if plan.cluster:
-        yield "cluster/cluster.yaml", [_plain(asdict(plan.cluster))]
     # Where nodes are made by another tool too: their operator cuts the GPUs, and `verify-on-cluster.sh` compares.
     yield "cluster/mig-parted.yaml", [plan.platform.mig_parted] if plan.platform.mig_parted else []
-
-
-def _plain(value: Any) -> Any:
-    """Tuples as lists and enumerations as texts: what YAML can say."""
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value.value if isinstance(value, Enum) else value
 
 
 def _sorted(objects: Iterable[Object]) -> list[Object]:

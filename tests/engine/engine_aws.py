@@ -17,7 +17,6 @@ from engine_project import Done, Project
 from tenancy.planning.common.charts import SYSTEM_NODES
 
 RELEASE = "aws:ssm/getParameter:getParameter"
-ADD_ON_VERSION = "aws:eks/getAddonVersion:getAddonVersion"
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,6 @@ def on_aws(name: str, project: Project, folder: Path) -> Generator[OnAws]:
     """`folder` is for what belongs to no project."""
     with serving(folder / "charts") as charts, AwsDouble() as aws:
         aws.answers[RELEASE] = _release
-        aws.answers[ADD_ON_VERSION] = _add_on_version
         kubeconfig = folder / "kubeconfig"
         kubeconfig.write_text(project.lab.kubeconfig.read_text("utf-8").replace("gpu-tenancy-lab", name), "utf-8")
         yield OnAws(name, project, aws, kubeconfig, charts)
@@ -79,13 +77,6 @@ def _release(arguments: Mapping[str, Any], region: str) -> dict[str, Any]:
     day = arguments["name"].split("/")[-2].rpartition("-v")[2]
     value = {"value": f"1.36.3-{day}", "insecureValue": "", "type": "String", "version": 1, "arn": "arn:aws:ssm:::x"}
     return {**value, "name": arguments["name"], "id": arguments["name"], "withDecryption": True, "region": region}
-
-
-def _add_on_version(arguments: Mapping[str, Any], region: str) -> dict[str, Any]:
-    """EKS' default version of an add-on, or the most recent one: here by the cluster's minor."""
-    minor, patch = arguments["kubernetesVersion"], int(arguments.get("mostRecent") or False)
-    major = minor if arguments["addonName"] == "kube-proxy" else f"9.{minor.partition('.')[2]}"
-    return {**arguments, "version": f"v{major}.{patch}-eksbuild.1", "id": arguments["addonName"], "region": region}
 
 
 def system_node(number: int) -> dict[str, Any]:

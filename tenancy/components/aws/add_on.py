@@ -5,7 +5,7 @@ import json
 import pulumi
 import pulumi_aws as aws
 
-from tenancy.catalog.versions import ADD_ON_FLOORS, add_on_misfit
+from tenancy.catalog.versions import ADD_ON_FLOORS, add_on_too_old
 from tenancy.planning.aws.addons import AddOn
 
 
@@ -51,7 +51,7 @@ def _version(plan: AddOn, parent: pulumi.Resource | None) -> pulumi.Input[str]:
 
 def _fitting(plan: AddOn, *versions: str) -> str:
     """The first version that is not older than the platform needs."""
-    misfits = [add_on_misfit(plan.name, version) for version in versions]
+    misfits = [add_on_too_old(plan.name, version) for version in versions]
     if None in misfits:
         return versions[misfits.index(None)]
     raise pulumi.RunError(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol
 
 import pulumi
 
@@ -11,8 +12,14 @@ from tenancy.components.aws.identity import IamRole
 from tenancy.components.aws.key import EncryptionKey
 from tenancy.components.aws.pod_identity import pod_identity
 from tenancy.components.aws.tenant_aws_resources import TenantAwsResources
-from tenancy.components.kubernetes.tenant_namespace import PlannedNamespace
 from tenancy.planning.aws.tenant_aws import TenantAwsPlan
+
+
+class NamespaceResources(Protocol):
+    """What of a namespace in the cluster its half on AWS comes after."""
+
+    namespace: pulumi.Resource
+    isolation_resources: list[pulumi.Resource]
 
 
 class TenantAws(pulumi.ComponentResource):
@@ -26,7 +33,7 @@ class TenantAws(pulumi.ComponentResource):
         self,
         name: str,
         plan: TenantAwsPlan,
-        namespaces: Mapping[str, PlannedNamespace],
+        namespaces: Mapping[str, NamespaceResources],
         data: Data | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
