@@ -86,6 +86,9 @@ TABLES: Mapping[str, Mapping[str, Column]] = {
 """Columns by table. `cpu` is in cores, `memory` in bytes, `value` from 0 to 1, `price` in dollars for an hour of the
 node, `quantity` in the unit of the line's kind; the flavor is empty for a pod without devices."""
 
+REQUIRED = ("nodes", "allocations")
+"""Tables without which nothing can be allocated."""
+
 _PER_UNIT = {"milli": 1_000, "micro": 1_000_000}
 
 
@@ -107,7 +110,7 @@ def read(folder: Path, start: int, end: int) -> Tables:
     if not folder.is_dir():
         raise Violation("bill-07", f"--tables {folder}, which is no folder", "name the folder of the tables")
     found = {name: paths for name in TABLES if (paths := _paths(folder, name))}
-    for name in ("nodes", "allocations"):
+    for name in REQUIRED:
         if name not in found:
             given = f"{folder} without {name}{FORMS[0]}, or another of {', '.join(FORMS[1:])}"
             raise Violation("bill-07", given, f"write the table of {name}; docs/chargeback.md lists its columns")
@@ -138,6 +141,9 @@ def tables(given: Mapping[str, Iterable[tuple[str, pl.LazyFrame]]], start: int, 
         made = _stretches(frame, scrapes, step) if name != "used" else _spread(frame, step)
         spans[name] = pl.concat([spans[name], made]) if name in spans else made
     spans.pop("gaps", None)
+    for name in REQUIRED:
+        # No node or no work in the whole range: the source was read, and has no row.
+        spans.setdefault(name, _empty(name))
     clipped = {name: _clip(frame, start, end) for name, frame in spans.items() if name != "lines"}
     return Tables(
         **clipped,
@@ -209,6 +215,12 @@ def _typed(name: str, source: str, frame: pl.LazyFrame, given: list[str]) -> pl.
     found = made.with_columns(pl.col(texts).cast(pl.Categorical)).collect(engine="streaming")
     _judge(source, frame, found, wanted, times)
     return found
+
+
+def _empty(name: str) -> pl.DataFrame:
+    kinds = {column: pl.String if of.kind == "text" else pl.Int64 for column, of in TABLES[name].items()}
+    frame = pl.LazyFrame(schema={**kinds, "start": pl.Int64, "end": pl.Int64})
+    return _typed(name, name, frame, frame.collect_schema().names())
 
 
 def _value(name: str, of: Column, given: pl.DataType) -> pl.Expr:

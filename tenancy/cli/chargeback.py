@@ -271,8 +271,9 @@ def _read(
     else:
         from tenancy.chargeback.example import frames as made
         from tenancy.chargeback.example import month
+        from tenancy.planning.leaving import present
 
-        frames = made(month(loaded, *span, seed or 0))
+        frames = made(month(present(loaded), *span, seed or 0))
     if record:
         try:
             record.mkdir(parents=True, exist_ok=True)

@@ -138,10 +138,17 @@ def refuses_bad_input(command: Callable[P, R]) -> Callable[P, R]:
     return run
 
 
-def tenant_or_exit(loaded: Loaded, name: str) -> Any:
-    """The tenant of that name; without one, exit code 2 and a message with the known names."""
+def tenant_or_exit(loaded: Loaded, name: str, *, removed: bool = True) -> Any:
+    """The tenant of that name; without one, exit code 2 and a message with the known names.
+
+    Without `removed`, a tenant whose file says `leaving: remove` is refused too: nothing of it is left.
+    """
     for tenant in loaded.tenants:
         if tenant.tenant == name:
+            if tenant.leaving == "remove" and not removed:
+                given = f"tenant {name}, whose file says leaving: remove"
+                change = "name another tenant; to restore this one, drop `leaving` and run `tenancy up`"
+                fail(f"given {given}; rule: a tenant that has namespaces; change: {change}", BAD_INPUT)
             return tenant
     known = ", ".join(t.tenant for t in loaded.tenants)
     fail(f"given tenant {name!r}; rule: a tenant of {loaded.environment.environment}; change: use one of {known}", 2)

@@ -85,7 +85,7 @@ def page(environment: str, tenant: str | None, simulation: Path | None, chargeba
     """
     loaded = load_or_exit(environment)
     if tenant:
-        tenant_or_exit(loaded, tenant)
+        tenant_or_exit(loaded, tenant, removed=False)
     from tenancy.report import given
     from tenancy.report.page import Pages
 
@@ -102,7 +102,7 @@ def page(environment: str, tenant: str | None, simulation: Path | None, chargeba
     found = {} if tenant else {out / f"{name}.html": pages.environment()}
     # A tenant may have the same name as its environment.
     folder = out / "tenants"
-    chosen = [one.tenant for one in loaded.tenants if tenant in {None, one.tenant}]
+    chosen = [one.tenant for one in pages.loaded.tenants if tenant in {None, one.tenant}]
     _write(found | {folder / f"{one}.html": pages.tenant(one) for one in sorted(chosen)})
 
 

@@ -43,7 +43,7 @@ def command(kind: str, environment: str, lab: bool, tenant: str, namespace: str 
     from tenancy.planning.kubernetes.samples import find_namespace, missing_pool, sample_to_create
 
     loaded = load_or_exit(environment, lab=lab)
-    who = tenant_or_exit(loaded, tenant)
+    who = tenant_or_exit(loaded, tenant, removed=False)
     found, wanted = find_namespace(who, namespace), _wanted(gpus)
     print_json(sample_to_create(kind, loaded.environment, who, found, wanted))
     if not wanted and (lacking := missing_pool(loaded.environment, who, found)):

@@ -176,6 +176,7 @@ def command(
             "queues.scheduler: none",
             BAD_INPUT,
         )
+    from tenancy.planning.leaving import present
     from tenancy.simulation import trace as traces
     from tenancy.simulation import trace_files
     from tenancy.simulation.changes import changed
@@ -183,7 +184,8 @@ def command(
     from tenancy.simulation.report import run_both
 
     try:
-        after = changed(loaded, changes) if changes else None
+        after = present(changed(loaded, changes)) if changes else None
+        loaded = present(loaded)
         if trace:
             found = _part(trace_files.read(trace, loaded, _mapping(mapped)), trace, begin, hours)
         else:

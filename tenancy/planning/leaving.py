@@ -14,11 +14,21 @@ from tenancy.planning.aws.workloads import CI
 from tenancy.schema.people import Role
 from tenancy.schema.queues import QueueState
 from tenancy.schema.tenant import Leaving, Tenant
+from tenancy.validation.loader import Loaded
+from tenancy.validation.validator import vouch_for
 
 
 def standing(tenants: Iterable[Tenant]) -> tuple[Tenant, ...]:
     """The tenants that have something, each with what it has at its stage."""
     return tuple(_at_stage(tenant) for tenant in tenants if tenant.leaving is not Leaving.REMOVE)
+
+
+def present(loaded: Loaded) -> Loaded:
+    """The environment without the tenants that were removed, for what reports or simulates the others."""
+    tenants = standing(loaded.tenants)
+    # A pool or a wave may still name a tenant that was removed.
+    vouch_for(loaded.environment, tenants)
+    return replace(loaded, tenants=tenants)
 
 
 def _at_stage(tenant: Tenant) -> Tenant:

@@ -13,6 +13,7 @@ from tenancy.output.html import Tile, render
 from tenancy.planning import make_plan
 from tenancy.planning.access_review import BREAK_GLASS, AccessGrant, not_made, review
 from tenancy.planning.aws.prices import MICRO
+from tenancy.planning.leaving import present
 from tenancy.report import costs, isolation, shares
 from tenancy.report.facts import Facts, Member, dollars, facts, number, pools_monthly, some
 from tenancy.report.given import Charged, Course
@@ -48,7 +49,8 @@ class Pages:
     """All pages of one environment; shared facts are computed once."""
 
     def __init__(self, loaded: Loaded, course: Course | None = None, charged: Charged | None = None) -> None:
-        self.loaded, self.plan = loaded, make_plan(loaded.environment, loaded.tenants)
+        self.plan = make_plan(loaded.environment, loaded.tenants)
+        loaded = self.loaded = present(loaded)
         self.facts: Facts = facts(loaded)
         self.planes = Planes(loaded, self.plan).all()
         self.charged = charged

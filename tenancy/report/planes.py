@@ -198,7 +198,11 @@ class Planes:
 
     def _data(self) -> Plane:
         account = AccountModel(self.environment, self.tenants, self.plan)
-        owned = {tenant.name: list(_owned(account, self._of[tenant.name], tenant.aws)) for tenant in self.plan.tenants}
+        owned = {
+            tenant.name: list(_owned(account, self._of[tenant.name], tenant.aws))
+            for tenant in self.plan.tenants
+            if tenant.name in self._of
+        }
         patterns = {
             tenant.name: [(who, _patterns(who)) for who in account.of_tenant(tenant.name)]
             for tenant in self.plan.tenants

@@ -19,7 +19,7 @@ from tenancy.schema.environment import Environment
 from tenancy.schema.queues import seconds
 from tenancy.schema.shares import WhenSpent
 from tenancy.schema.source import Location
-from tenancy.schema.tenant import Tenant
+from tenancy.schema.tenant import Leaving, Tenant
 from tenancy.validation.found import Found
 from tenancy.validation.shares import Offers, guarantees
 
@@ -47,6 +47,7 @@ def calendar(environment: Environment, offers: Offers, tenants: Sequence[Tenant]
         for mistake in _of_tenant(environment, tenant):
             yield index, mistake
     # A flavor that is not there is reported by itself, and so are guarantees that are too high without any window.
+    moving = [(index, tenant) for index, tenant in moving if tenant.leaving is not Leaving.REMOVE]
     if moving and not any(True for _ in guarantees(offers, tenants)):
         yield from _oversold(offers, tenants, moving)
 

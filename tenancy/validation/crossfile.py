@@ -16,7 +16,7 @@ from tenancy.schema.environment import Environment, undeclared
 from tenancy.schema.people import Role
 from tenancy.schema.queues import SharingPreset
 from tenancy.schema.source import Location
-from tenancy.schema.tenant import Access, Storage, Tenant
+from tenancy.schema.tenant import Access, Leaving, Storage, Tenant
 from tenancy.schema.tiers import Tier
 from tenancy.validation.aws import aws_resources
 from tenancy.validation.calendar import calendar
@@ -262,7 +262,8 @@ def _remembered(environment: Environment, tenants: Sequence[Tenant]) -> Iterator
     """Object quotas that together exceed the API server's store or Kueue's memory."""
     times, budget, most = environment.cluster.object_overcommit, store_budget(), KUEUE_SIZES[-1]
     quotas = ObjectQuotas(environment)
-    stored = {index: quotas.stored_bytes(tenant) for index, tenant in enumerate(tenants)}
+    present = {index: tenant for index, tenant in enumerate(tenants) if tenant.leaving is not Leaving.REMOVE}
+    stored = {index: quotas.stored_bytes(tenant) for index, tenant in present.items()}
     for index, each in stored.items():
         if each > budget:
             given = f"{tenants[index].tenant}, which may store {_mebibytes(each)} of {_mebibytes(budget)}"
@@ -271,19 +272,19 @@ def _remembered(environment: Environment, tenants: Sequence[Tenant]) -> Iterator
     where = ("cluster", "object-overcommit")
     if (together := sum(stored.values())) > budget * times:
         given = (
-            f"{len(tenants)} tenants, which may store {_mebibytes(together)} together, {together / budget:.1f} times "
+            f"{len(present)} tenants, which may store {_mebibytes(together)} together, {together / budget:.1f} times "
             f"{_mebibytes(budget)}; object-overcommit is {times}"
         )
         yield ENVIRONMENT, broken(where, "quota-06", given)
-    for index, tenant in enumerate(tenants):
+    for index, tenant in present.items():
         if (need := quotas.kueue_need([tenant])) > most:
             given = f"{tenant.tenant}, for whose work Kueue may need {_mebibytes(need)} of {_mebibytes(most)}"
             change = "lower jobs, pods or ended-pods of its namespaces, or split it into two tenants"
             yield index, broken(("namespaces",), "queue-03", given, change)
             return
-    if (need := quotas.kueue_need(tenants)) > most:
+    if (need := quotas.kueue_need(list(present.values()))) > most:
         given = (
-            f"work of {len(tenants)} tenants, for which Kueue may need {_mebibytes(need)} of {_mebibytes(most)}; "
+            f"work of {len(present)} tenants, for which Kueue may need {_mebibytes(need)} of {_mebibytes(most)}; "
             f"object-overcommit is {times}"
         )
         yield ENVIRONMENT, broken(where, "queue-03", given)

@@ -9,7 +9,7 @@ from tenancy.kube.placement import placed
 from tenancy.schema.base import Mistake, broken
 from tenancy.schema.environment import Environment, undeclared
 from tenancy.schema.pools import Pool
-from tenancy.schema.tenant import Tenant
+from tenancy.schema.tenant import Leaving, Tenant
 from tenancy.validation.found import Found
 
 
@@ -69,7 +69,7 @@ def guarantees(
     claims_on: dict[str, dict[frozenset[str], list[tuple[int, int]]]] = {flavor: {} for flavor in offers}
     counted: set[str] = set()
     for index, tenant in enumerate(tenants):
-        if tenant.tenant in counted:
+        if tenant.tenant in counted or tenant.leaving is Leaving.REMOVE:
             continue
         counted.add(tenant.tenant)
         for namespace in tenant.namespaces:

@@ -18,7 +18,12 @@ from tenancy.live.removal import report
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.access_review import review
 from tenancy.planning.guards import READINESS_PROBE, guard_objects, guards, marker, readiness_probe
+from tenancy.planning.kubernetes.api_storage import api_storage
+from tenancy.planning.leaving import present
+from tenancy.planning.queueing.capacity import losses, supply
+from tenancy.report.page import Pages
 from tenancy.rules.objects import object_findings
+from tenancy.simulation.generate import generate
 from tests.conftest import FRAUD, SpecFolder, every
 
 FILE = "tenants/fraud.yaml"
@@ -331,3 +336,28 @@ def test_a_quota_is_below_use_only_if_more_is_in_use(plan: Plan, used: str, belo
     live = {"metadata": {"name": "tenant", "namespace": space.name}, "status": {"used": {"pods": used}}}
     api: Any = Recorded({f"/api/v1/namespaces/{space.name}/resourcequotas": {"items": [live]}})
     assert below_use(api, [space]) == ({"fraud--serve/tenant": {"pods": ("20", "21")}} if below else {})
+
+
+# A tenant that was removed
+
+
+def test_a_removed_tenant_reserves_no_gpus(spec: SpecFolder) -> None:
+    """fraud has 16 of 32 A100, research 8: 24 for fraud fit, and 32 once research is removed."""
+    raised = "a100: {guaranteed: 32, sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16}"
+    spec.edit(FILE, "a100: {guaranteed: 16, sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16}", raised)
+    assert spec.problem().id == "pool-03"
+    spec.add("tenants/research.yaml", "leaving: hold\n")
+    assert spec.problem().id == "pool-03"
+    spec.edit("tenants/research.yaml", "leaving: hold", "leaving: remove")
+    loaded = spec.load()
+    a100 = supply(loaded.environment, loaded.tenants)[0]
+    assert (a100.guaranteed, a100.free, [share.tenant for share in a100.tenants]) == (32, 0, ["fraud"])
+
+
+def test_reports_and_simulations_leave_out_a_removed_tenant(spec: SpecFolder) -> None:
+    spec.add("tenants/research.yaml", "leaving: remove\n")
+    loaded = spec.load()
+    assert {job.tenant for job in generate(present(loaded), 50, 24, 1)} == {"fraud"}
+    assert [one.tenant for one in api_storage(loaded.environment, loaded.tenants).tenants] == ["fraud"]
+    assert not any("research" in names for loss in losses(loaded.environment, loaded.tenants) for names in loss.tenants)
+    assert "research" not in Pages(loaded).environment()

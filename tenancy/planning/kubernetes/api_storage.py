@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tenancy.planning.leaving import standing
 from tenancy.schema.environment import Environment
 from tenancy.schema.tenant import Tenant
 from tenancy.validation import stored
@@ -38,18 +39,18 @@ class ApiStorage:
 
 def api_storage(environment: Environment, tenants: Sequence[Tenant]) -> ApiStorage:
     """Max bytes that the tenants' objects may take in etcd and in the caches of their readers."""
-    quotas = stored.ObjectQuotas(environment)
+    quotas, present = stored.ObjectQuotas(environment), standing(tenants)
     each = tuple(
         TenantApiStorage(
             tenant.tenant, quotas.objects(tenant), quotas.stored_bytes(tenant), quotas.cached_bytes(tenant)
         )
-        for tenant in tenants
+        for tenant in present
     )
     return ApiStorage(
         store=stored.STORE_BYTES,
         budget=stored.store_budget(),
         overcommit=environment.cluster.object_overcommit,
         stored=sum(one.stored for one in each),
-        kueue=stored.kueue_memory(environment, tenants) if environment.queued else 0,
+        kueue=stored.kueue_memory(environment, present) if environment.queued else 0,
         tenants=each,
     )

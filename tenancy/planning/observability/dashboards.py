@@ -18,6 +18,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.planning.common.labels import manifest, platform_labels
 from tenancy.planning.common.names import fitted
+from tenancy.planning.leaving import standing
 from tenancy.planning.queueing.queue_names import flavor_name, queue_name, queue_resource
 from tenancy.planning.queueing.quota_shares import in_preference, open_pools, part_of_node
 from tenancy.schema.environment import Environment
@@ -49,7 +50,7 @@ def every(
     environment: Environment, tenants: Sequence[Tenant], prices: NodePrices
 ) -> list[tuple[Tenant | None, dict[str, Any]]]:
     """The platform's first, then every tenant's."""
-    ordered = sorted(tenants, key=lambda tenant: tenant.tenant)
+    ordered = sorted(standing(tenants), key=lambda tenant: tenant.tenant)
     return [
         (None, platform_dashboard(environment, prices)),
         *((tenant, tenant_dashboard(environment, tenant, prices)) for tenant in ordered),

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tenancy.kube.placement import placed
+from tenancy.planning.leaving import standing
 from tenancy.schema.environment import Environment
 from tenancy.schema.pools import Cut
 from tenancy.schema.tenant import Tenant
@@ -87,7 +88,8 @@ _Claims = Mapping[frozenset[str], Mapping[str, int]]
 
 def supply(environment: Environment, tenants: Sequence[Tenant]) -> tuple[FlavorSupply, ...]:
     """Every flavor, in the order of the environment; linear in the number of tenants."""
-    return tuple(_flavor_supply(environment, flavor, tenants) for flavor in environment.flavors)
+    present = standing(tenants)
+    return tuple(_flavor_supply(environment, flavor, present) for flavor in environment.flavors)
 
 
 def _flavor_supply(environment: Environment, flavor: str, tenants: Sequence[Tenant]) -> FlavorSupply:
@@ -255,7 +257,7 @@ def losses(environment: Environment, tenants: Sequence[Tenant], rack: int = RACK
 
     A zone takes its part of every pool that has nodes there; nodes are spread evenly.
     """
-    return tuple(_Failures(environment, tenants).all(rack))
+    return tuple(_Failures(environment, standing(tenants)).all(rack))
 
 
 @dataclass(frozen=True, slots=True)
