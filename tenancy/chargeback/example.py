@@ -101,7 +101,7 @@ def _places(loaded: Loaded, dice: random.Random) -> Iterator[_NamespaceFlavor]:
             tiers = frozenset({tenant.tier_of(part)})
             for pool in pools_of(loaded.environment, flavor, tenant.tenant, tiers):
                 guaranteed = held[tenant.tenant].guaranteed(pool, flavor)
-                most = guaranteed + (share.borrow_up_to or 0)
+                most = guaranteed + share.borrows
                 if most:
                     yield _NamespaceFlavor(tenant, part, flavor, pool, guaranteed, most, dice.uniform(0.35, 1.0))
 

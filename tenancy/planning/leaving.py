@@ -14,8 +14,7 @@ from tenancy.planning.aws.workloads import CI
 from tenancy.schema.people import Role
 from tenancy.schema.queues import QueueState
 from tenancy.schema.tenant import Leaving, Tenant
-from tenancy.validation.loader import Loaded
-from tenancy.validation.validator import vouch_for
+from tenancy.validation.loader import Loaded, with_tenants
 
 
 def standing(tenants: Iterable[Tenant]) -> tuple[Tenant, ...]:
@@ -25,10 +24,7 @@ def standing(tenants: Iterable[Tenant]) -> tuple[Tenant, ...]:
 
 def present(loaded: Loaded) -> Loaded:
     """The environment without the tenants that were removed, for what reports or simulates the others."""
-    tenants = standing(loaded.tenants)
-    # A pool or a wave may still name a tenant that was removed.
-    vouch_for(loaded.environment, tenants)
-    return replace(loaded, tenants=tenants)
+    return with_tenants(loaded, standing(loaded.tenants))
 
 
 def _at_stage(tenant: Tenant) -> Tenant:

@@ -24,9 +24,15 @@ class GpuShare(Spec):
         default=SharingPreset.STRICT,
         description="Whether idle GPUs are lent to other tenants, and whether the tenant borrows. Default: strict.",
     )
-    lend_up_to: Count | None = Field(default=None, description="Maximum number that is lent. Default: 0.")
+    lend_up_to: Count | None = Field(
+        default=None,
+        description="Maximum number that is lent while idle. Default: the whole guarantee with sharing lend or "
+        "lend-and-borrow; 0 with strict.",
+    )
     borrow_up_to: Count | None = Field(
-        default=None, description="Maximum number that is borrowed on top of the guarantee, in each pool. Default: 0."
+        default=None,
+        description="Maximum number that is borrowed on top of the guarantee, in each pool. Default: as many as are "
+        "guaranteed with sharing lend-and-borrow; 0 otherwise.",
     )
     more: tuple[More, ...] = Field(
         default=(),
@@ -34,6 +40,16 @@ class GpuShare(Spec):
         description="Further guaranteed GPUs from a first to a last day; the environment needs queues.clock. "
         "Default: none.",
     )
+
+    @property
+    def lends(self) -> int:
+        """Maximum number that is lent."""
+        return (self.guaranteed if self.lend_up_to is None else self.lend_up_to) if self.sharing.lends else 0
+
+    @property
+    def borrows(self) -> int:
+        """Maximum number that is borrowed in each pool, by a tier that borrows."""
+        return (self.guaranteed if self.borrow_up_to is None else self.borrow_up_to) if self.sharing.borrows else 0
 
     def mistakes(self) -> Iterator[Mistake]:
         if self.lend_up_to is not None:

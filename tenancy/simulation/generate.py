@@ -67,8 +67,8 @@ class _WorkloadSlot:
         self.tier = tenant.tier_of(namespace)
         self.most = quota_ceiling(environment, tenant, namespace)[flavor]
         self.guaranteed = tenant.held_in(namespace)[flavor]
-        self.borrowed = tenant.gpus[flavor].borrow_up_to or 0 if environment.tiers[self.tier].borrows else 0
-        self.lent = tenant.gpus[flavor].lend_up_to or 0 if tenant.gpus[flavor].sharing.lends else 0
+        self.borrowed = tenant.gpus[flavor].borrows if environment.tiers[self.tier].borrows else 0
+        self.lent = tenant.gpus[flavor].lends
         self.priority = environment.tiers[self.tier].priority
         self.interruptible = environment.tiers[self.tier].interruptible
         self.node = per_node(environment, flavor)

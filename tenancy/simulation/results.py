@@ -177,7 +177,7 @@ class _Evaluation:
             for tenant in self.tenants.values()
             for part in tenant.namespaces
             for flavor, share in tenant.gpus.items()
-            if share.borrow_up_to and self.environment.tiers[tenant.tier_of(part)].borrows
+            if share.borrows and self.environment.tiers[tenant.tier_of(part)].borrows
         }
 
     def results(self) -> Results:

@@ -63,6 +63,14 @@ def handed_over(loaded: Loaded) -> Loaded:
     return loaded
 
 
+def with_tenants(loaded: Loaded, tenants: tuple[Tenant, ...]) -> Loaded:
+    """The environment with what it has of its tenants. They need no second check, in which a pool or a wave might name
+    a tenant that is not among them."""
+    require_valid(loaded.environment, loaded.tenants)
+    vouch_for(loaded.environment, tenants)
+    return replace(loaded, tenants=tenants)
+
+
 ON_LAB = "GPU_TENANCY_ON_LAB"
 """Environment variable of the program of a stack that runs on the lab instead of its cluster."""
 

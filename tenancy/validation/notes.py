@@ -9,7 +9,8 @@ from tenancy.kube.quantities import write
 from tenancy.schema.base import Mistake, amount
 from tenancy.schema.environment import Environment
 from tenancy.schema.pools import Market
-from tenancy.schema.tenant import Tenant
+from tenancy.schema.queues import SharingPreset
+from tenancy.schema.tenant import Leaving, Tenant
 from tenancy.schema.tiers import Spread
 from tenancy.validation.crossfile import some
 
@@ -26,6 +27,7 @@ def notes(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Mista
     yield from _spot(environment)
     yield from _crowded(environment, tenants)
     yield from _unspread(environment, tenants)
+    yield from _kept_in_departments(environment, tenants)
 
 
 def to_come(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Mistake]:
@@ -114,6 +116,22 @@ def _unspread(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[M
         yield Mistake(("tiers", asking[0], "spread"), given, rule, change)
 
 
+def _kept_in_departments(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Mistake]:
+    """Tenants that lend or borrow in a strict department in which no other tenant takes part."""
+    if not environment.queued:
+        return
+    active = [tenant for tenant in tenants if tenant.leaving is not Leaving.REMOVE]
+    for name, department in environment.organisation.departments.items():
+        mine = [tenant for tenant in active if tenant.department == name]
+        shared = [t for t in mine if any(share.lends or share.borrows for share in t.gpus.values())]
+        if department.sharing is SharingPreset.STRICT and shared and len(mine) == 1:
+            (tenant,) = shared
+            given = f"sharing in the file of {tenant.tenant}, the only tenant of {name}, whose own sharing is strict"
+            rule = "a strict department lends to no other department and borrows from none"
+            change = "set it to lend or lend-and-borrow; until then the tenant lends and borrows nothing"
+            yield Mistake(("organisation", "departments", name), given, rule, change)
+
+
 def _starts(environment: Environment, tenant: Tenant, tier: str) -> bool:
     """Whether a tenant's queue of a tier has any quota, guaranteed or borrowed."""
     mine = frozenset({tier})
@@ -124,7 +142,7 @@ def _starts(environment: Environment, tenant: Tenant, tier: str) -> bool:
     if any(count for namespace in namespaces for count in tenant.held_in(namespace).values()):
         return True
     yielded = {flavor for name in open_pools for flavor in environment.flavors_of(name)}
-    some_gpus = any(share.guaranteed or share.borrow_up_to for f, share in tenant.gpus.items() if f in yielded)
+    some_gpus = any(share.guaranteed or share.borrows for f, share in tenant.gpus.items() if f in yielded)
     return environment.tiers[tier].borrows and some_gpus
 
 

@@ -1,6 +1,7 @@
-"""Fields without effect in this environment, or in this run on the lab.
+"""Fields without effect in this environment, or in this run on the lab, and fields whose resources are on AWS alone.
 
-For a tenant with grants, network policies and service accounts are made everywhere; roles are made on AWS only.
+A field is called without effect only if all is the same without it: the plan, the clock, reports and alerts. For a
+tenant with grants, network policies and service accounts are made everywhere; roles are made on AWS only.
 """
 
 from __future__ import annotations
@@ -12,22 +13,26 @@ from tenancy.schema.base import Mistake
 from tenancy.schema.cluster import Cni, Encryption
 from tenancy.schema.environment import Environment, Layout
 from tenancy.schema.identity import PodIdentity
+from tenancy.schema.queues import SharingPreset
 from tenancy.schema.services import Source
+from tenancy.schema.shares import GpuShare, WhenSpent
 from tenancy.schema.source import Location
 from tenancy.schema.tenant import Tenant
 from tenancy.validation.found import ENVIRONMENT, Found
 
 _EFFECTIVE_WITHOUT_AWS = {"enabled", "identity", "network"}
 """Fields of `aws`: network policies allow Pod Identity's agent and the service ranges in any cluster."""
+_REPORTED_WITHOUT_AWS = {"region", "zones", "platform_role", "people", "break_glass"}
+"""Fields of `aws` that reports read in any environment: prices, failures of a zone, access that is not made."""
 _RANGES = {"service_ranges", "service_ranges_file"}
 """Fields of `aws.network` that network policies are made of."""
 _OF_BUILT_CLUSTERS = (
-    *("zones", "network", "public-access", "deletion-protection", "system", "ami-release", "upgrade-pause"),
+    *("network", "public-access", "deletion-protection", "system", "ami-release", "upgrade-pause"),
     *("permissions-boundary", "encryption-key", "add-ons", "extended-support"),
 )
 """Fields of `aws` of the network, the cluster and its nodes."""
-_OF_BUILT_NODES = ("zones", "ami-release", "upgrade")
-"""Fields of a pool that nodes are made with; the others say what its nodes are."""
+_OF_BUILT_NODES = ("ami-release", "upgrade")
+"""Fields of a pool that nodes are made with; the others say what its nodes are, and zones what fails together."""
 _ON_AWS = {
     "storage": "no role, bucket policy or access point",
     "uses": "no repository, secret, log group, queue or mount",
@@ -61,20 +66,14 @@ def without_effect(environment: Environment, tenants: Sequence[Tenant], written:
 def _of_environment(environment: Environment, written: Environment, on_lab: bool) -> Iterator[Found]:
     if written.aws.enabled and not environment.aws.enabled:
         given = "enabled: true in a run on the lab, which has no AWS: no network, cluster, node group, role or bucket"
-        yield ENVIRONMENT, _idle(("aws", "enabled"), given, "run it without --lab to have them")
+        yield ENVIRONMENT, _on_aws(("aws", "enabled"), given, "run it without --lab to have them")
     elif not environment.aws.enabled:
-        for field in sorted(environment.aws.model_fields_set - _EFFECTIVE_WITHOUT_AWS):
+        yield from _without_aws(environment)
+    if written.rollout and written.stacks is Layout.ONE:
+        for field in sorted(written.rollout.model_fields_set - {"after"}):
             name = field.replace("_", "-")
-            yield ENVIRONMENT, _idle(("aws", name), f"{name} with aws.enabled: false", _off(name))
-        for field in sorted(environment.aws.network.model_fields_set - _RANGES):
-            name = field.replace("_", "-")
-            yield ENVIRONMENT, _idle(("aws", "network", name), f"{name} with aws.enabled: false", _off(name))
-        for field in ("buckets", "file-access-points"):
-            if getattr(environment, field.replace("-", "_")):
-                yield ENVIRONMENT, _idle((field,), f"{field} with aws.enabled: false", _off(field))
-    if written.rollout and written.rollout.model_fields_set - {"after"} and written.stacks is Layout.ONE:
-        given = "waves of rollout with stacks: one, where all tenants are in one stack"
-        yield ENVIRONMENT, _idle(("rollout",), given, "set stacks to per-tenant, or keep `after` alone")
+            given = f"{name} with stacks: one, where all tenants are in one stack and no wave is made"
+            yield ENVIRONMENT, _idle(("rollout", name), given, f"drop {name}, or set stacks to per-tenant")
     if environment.aws.enabled and not environment.builds_cluster:
         yield from _of_existing(environment)
     aws = environment.aws
@@ -108,6 +107,22 @@ def _of_environment(environment: Environment, written: Environment, on_lab: bool
             ENVIRONMENT,
             _idle(("metrics", "collector"), given, "start the lab with `tenancy lab up ENV --with metrics` for alerts"),
         )
+
+
+def _without_aws(environment: Environment) -> Iterator[Found]:
+    """Fields of AWS where it is off."""
+    for field in sorted(environment.aws.model_fields_set - _EFFECTIVE_WITHOUT_AWS):
+        name = field.replace("_", "-")
+        if field in _REPORTED_WITHOUT_AWS:
+            yield ENVIRONMENT, _on_aws(("aws", name), f"{name} with aws.enabled: false", _ENABLE)
+        else:
+            yield ENVIRONMENT, _idle(("aws", name), f"{name} with aws.enabled: false", _off(name))
+    for field in sorted(environment.aws.network.model_fields_set - _RANGES):
+        name = field.replace("_", "-")
+        yield ENVIRONMENT, _idle(("aws", "network", name), f"{name} with aws.enabled: false", _off(name))
+    for field in ("buckets", "file-access-points"):
+        if getattr(environment, field.replace("-", "_")):
+            yield ENVIRONMENT, _on_aws((field,), f"{field} with aws.enabled: false", _ENABLE)
 
 
 _SERVICES = {
@@ -160,17 +175,53 @@ def _of_tenant(environment: Environment, written: Environment, tenant: Tenant, o
     if not environment.aws.enabled:
         for field, missing in _ON_AWS.items():
             if field in tenant.model_fields_set and getattr(tenant, field):
-                change = "run it without --lab to have them" if written.aws.enabled else _off(field)
-                yield _idle((field,), f"{field} {off}: {missing} is made", change)
+                change = "run it without --lab to have them" if written.aws.enabled else _ENABLE
+                yield _on_aws((field,), f"{field} {off}: {missing} is made", change)
         if tenant.budget and not environment.metrics.collected:
-            given = f"budget {off} and without a metrics.collector: nothing alerts"
-            change = "name a metrics.collector or use AWS, or drop budget; `tenancy chargeback` compares with it"
-            yield _idle(("budget",), given, "run it without --lab to be alerted" if on_lab else change)
+            yield _unalerted(tenant.budget.when_spent, off, on_lab)
+    for flavor, share in tenant.gpus.items():
+        yield from _unshared(environment, tenant, flavor, share)
     if environment.cluster.cni is not Cni.CILIUM:
         for i, way in enumerate(tenant.egress):
             if way.dns:
                 given = f"dns: {way.dns} in a run on the lab, where no Cilium runs: this egress is not allowed"
                 yield _idle(("egress", i, "dns"), given, "run it without --lab to have it")
+
+
+def _unalerted(spent: WhenSpent, off: str, on_lab: bool) -> Mistake:
+    """A budget of which no alert is sent; the clock and the bill go by it all the same."""
+    given = f"budget {off} and without a metrics.collector: no alert is sent"
+    kept = "`tenancy chargeback` compares with it"
+    if spent is not WhenSpent.ALERT:
+        kept += f", and the clock keeps when-spent: {spent}"
+    way = "run it without --lab" if on_lab else "name a metrics.collector or use AWS"
+    rule = "alerts on budgets come from a metrics.collector or from AWS"
+    return Mistake(("budget",), given, rule, f"{way} to be alerted; without it {kept}")
+
+
+def _unshared(environment: Environment, tenant: Tenant, flavor: str, share: GpuShare) -> Iterator[Mistake]:
+    """Sharing by which nothing is lent or borrowed."""
+    where = ("gpus", flavor, "sharing")
+    borrows = bool(share.borrows) and any(environment.tiers[tier].borrows for tier in tenant.tiers)
+    if share.sharing is SharingPreset.STRICT:
+        return
+    if not share.lends and not borrows:
+        numbers = {"lend-up-to": share.lend_up_to, "borrow-up-to": share.borrow_up_to}
+        limits = "".join(f", {name}: {number}" for name, number in numbers.items() if number is not None)
+        given = f"sharing: {share.sharing} with guaranteed: {share.guaranteed}{limits}: nothing is lent or borrowed"
+        change = "write a lend-up-to or borrow-up-to above 0" if share.guaranteed else "write a borrow-up-to above 0"
+        yield _idle(where, given, f"drop sharing and its limits, or {change}")
+    elif share.sharing.borrows and not borrows and share.borrow_up_to is None:
+        firm = " and ".join(sorted(tenant.tiers))
+        given = f"sharing: {share.sharing} with tier {firm}, which does not borrow: GPUs are lent and none are borrowed"
+        yield _idle(where, given, "write sharing: lend")
+
+
+_ENABLE = "set aws.enabled to true to have them"
+
+
+def _on_aws(where: tuple[str | int, ...], given: str, change: str) -> Mistake:
+    return Mistake(where, given, "a field whose resources are made on AWS alone is reported", change)
 
 
 def _off(field: str) -> str:

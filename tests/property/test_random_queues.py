@@ -235,11 +235,9 @@ def limits_hold(environment: Environment, tenants: tuple[Tenant, ...], plan: Pla
         for resource in {queue_resource(environment, flavor) for flavor in tenant.gpus}:
             same = [share for f, share in tenant.gpus.items() if queue_resource(environment, f) == resource]
             total = sum(amount for (_, r), amount in lent.items() if r == resource)
-            assert total <= sum((share.lend_up_to or 0) for share in same if share.sharing.lends)
+            assert total <= sum(share.lends for share in same)
             for (_, r), amount in borrowed.items():
-                assert r != resource or amount <= sum(
-                    (share.borrow_up_to or 0) for share in same if share.sharing.borrows
-                )
+                assert r != resource or amount <= sum(share.borrows for share in same)
         for tier in tenant.tiers:
             queue = queues[f"{tenant.tenant}--{tier}"]
             assert environment.tiers[tier].borrows or set(amounts(queue, "borrowingLimit").values()) <= {0}

@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 from tenancy import __version__
 from tenancy.cli import main
 from tenancy.lab import recipes
+from tenancy.planning.queueing.capacity import supply
 from tenancy.repository import carried
 from tenancy.schema.json_schema import MODELS, schema
 from tenancy.validation import load, told
@@ -49,6 +50,15 @@ def test_its_environments_are_valid_without_a_note(written: tuple[str, Path], en
     assert list(told(loaded)) == []
     assert loaded.environment.aws.enabled is (environment == "prod")
     assert len(loaded.tenants) == (2 if environment == "prod" else 1)
+
+
+def test_its_tenants_lend_what_they_say(written: tuple[str, Path]) -> None:
+    loaded = load(written[1] / "stacks" / "prod")
+    lent = {
+        share.tenant: share.lends for flavor in supply(loaded.environment, loaded.tenants) for share in flavor.tenants
+    }
+    assert lent == {tenant.tenant: tenant.gpus["l4"].guaranteed for tenant in loaded.tenants}
+    assert all(tenant.gpus["l4"].sharing.lends for tenant in loaded.tenants)
 
 
 def test_the_program_and_the_pack_are_a_few_lines_and_those_of_the_checkout(written: tuple[str, Path]) -> None:

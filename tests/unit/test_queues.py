@@ -285,9 +285,11 @@ def test_cohorts_below_the_root_have_nothing_of_their_own(plan: Plan) -> None:
     [
         ("{guaranteed: 16}", 0, 0),
         ("{guaranteed: 16, sharing: strict}", 0, 0),
-        ("{guaranteed: 16, sharing: lend}", 0, 0),
+        ("{guaranteed: 16, sharing: lend}", 16, 0),
+        ("{guaranteed: 16, sharing: lend, lend-up-to: 0}", 0, 0),
+        ("{guaranteed: 5, sharing: lend-and-borrow}", 5, 5),
         ("{guaranteed: 16, sharing: lend, lend-up-to: 5}", 5, 0),
-        ("{guaranteed: 16, sharing: lend-and-borrow, borrow-up-to: 7}", 0, 7),
+        ("{guaranteed: 16, sharing: lend-and-borrow, borrow-up-to: 7}", 16, 7),
         ("{guaranteed: 16, sharing: lend-and-borrow, lend-up-to: 16, borrow-up-to: 7}", 16, 7),
         ("{guaranteed: 16, sharing: lend-and-borrow, lend-up-to: 16, borrow-up-to: 10000}", 16, 16),
     ],

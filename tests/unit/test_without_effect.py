@@ -21,6 +21,11 @@ FRAUD, RESEARCH, ENV = "tenants/fraud.yaml", "tenants/research.yaml", "environme
 CI = "ci: {github: bank/fraud-models, branch: main}\n"
 USES = "uses: {repositories: [scoring]}\n"
 IDLE = "a field without effect is reported"
+NOTES = {
+    IDLE,
+    "a field whose resources are made on AWS alone is reported",
+    "alerts on budgets come from a metrics.collector or from AWS",
+}
 
 
 def run(*words: object) -> Result:
@@ -30,8 +35,8 @@ def run(*words: object) -> Result:
 
 
 def idle(spec: SpecFolder) -> dict[str, tuple[str, int]]:
-    """Fields without effect: the file and the line of each."""
-    return {note.field: (Path(note.file).name, note.line) for note in told(spec.load()) if note.rule == IDLE}
+    """Fields without effect, or without the part of it that is on AWS: the file and the line of each."""
+    return {note.field: (Path(note.file).name, note.line) for note in told(spec.load()) if note.rule in NOTES}
 
 
 def line_of(spec: SpecFolder, file: str, text: str) -> int:
@@ -100,7 +105,7 @@ def test_a_run_on_the_lab_says_what_of_the_bank_it_does_not_have() -> None:
     bank = load(BANK)
     assert told(bank) == (), "on its own cluster everything has an effect"
     found = told(on_lab(bank))
-    assert {note.rule for note in found} == {IDLE}
+    assert {note.rule for note in found} == NOTES
     fields = {note.field for note in found}
     assert {"aws.enabled", "cluster.cni", "storage", "ci", "uses", "budget"} <= fields
     names = [
@@ -154,6 +159,48 @@ def test_the_same_field_of_many_tenants_is_one_note_that_counts_them(spec: SpecF
         text = fraud.replace("tenant: fraud", f"tenant: {name}").replace("guaranteed: 1", "guaranteed: 0 #")
         people = text[: text.index("people:")] + "budget: {monthly-usd: 1000}\n"
         spec.write(f"tenants/{name}.yaml", re.sub(r"namespaces:\n(  - .*\n)+", "", people))
-    found = [note for note in told(spec.load()) if note.rule == IDLE and note.field == "budget"]
+    found = [note for note in told(spec.load()) if note.field == "budget"]
     assert len(found) == 1
     assert "(so in 7 tenants' files: also " in found[0].given
+
+
+# Budgets and sharing
+
+
+@pytest.mark.parametrize("spent", ["hold", "stop"])
+def test_a_budget_that_the_clock_keeps_is_not_called_without_effect(spec: SpecFolder, spent: str) -> None:
+    prices = "queues: {clock: true}\nprices: {a100-40gb: 2.50, l4: 0.80}\n"
+    spec.edit(ENV, "buckets:", f"{prices}buckets:")
+    spec.edit(FRAUD, "budget: {monthly-usd: 180000}", f"budget: {{monthly-usd: 1, when-spent: {spent}}}")
+    (note,) = [note for note in told(spec.load()) if note.field == "budget"]
+    assert note.rule != IDLE
+    assert note.given.endswith("without a metrics.collector: no alert is sent")
+    assert "drop" not in note.change
+    assert note.change.endswith(f"and the clock keeps when-spent: {spent}")
+
+
+SHARE = "a100: {guaranteed: 16, sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16}"
+
+
+@pytest.mark.parametrize(
+    ("share", "noted"),
+    [
+        ("a100: {guaranteed: 0, sharing: lend}", True),
+        ("a100: {guaranteed: 0, sharing: lend-and-borrow}", True),
+        ("a100: {guaranteed: 4, sharing: lend, lend-up-to: 0}", True),
+        ("a100: {guaranteed: 0, sharing: lend-and-borrow, borrow-up-to: 4}", False),
+        ("a100: {guaranteed: 4, sharing: lend}", False),
+        ("a100: {guaranteed: 4}", False),
+    ],
+)
+def test_sharing_by_which_nothing_is_lent_or_borrowed_is_told(spec: SpecFolder, share: str, noted: bool) -> None:
+    spec.edit(FRAUD, SHARE, share)
+    assert ("gpus.a100.sharing" in idle(spec)) is noted
+
+
+@pytest.mark.parametrize(("sharing", "noted"), [("lend-and-borrow", True), ("lend", False)])
+def test_borrowing_that_no_tier_of_the_tenant_does_is_told(spec: SpecFolder, sharing: str, noted: bool) -> None:
+    spec.edit(ENV, "  batch:\n", "  batch:\n    borrows: false\n")
+    spec.edit("tenants/research.yaml", "a100: {guaranteed: 8}", f"a100: {{guaranteed: 8, sharing: {sharing}}}")
+    spec.edit(FRAUD, SHARE, "a100: {guaranteed: 16}")
+    assert ("gpus.a100.sharing" in idle(spec)) is noted

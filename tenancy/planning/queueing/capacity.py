@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from tenancy.kube.placement import placed
 from tenancy.planning.leaving import standing
+from tenancy.planning.queueing.quota_shares import borrowing_tiers
 from tenancy.schema.environment import Environment
 from tenancy.schema.pools import Cut
 from tenancy.schema.tenant import Tenant
@@ -106,7 +107,7 @@ def _flavor_supply(environment: Environment, flavor: str, tenants: Sequence[Tena
         maximum=sum(pool.maximum for pool in pools),
         guaranteed=guaranteed,
         free=sum(always_on.values()) - guaranteed,
-        lendable=sum(tenant.gpus[flavor].lend_up_to or 0 for tenant in holders),
+        lendable=sum(tenant.gpus[flavor].lends for tenant in holders),
         upgrading=sum(worst.values()),
         pools=pools,
         tenants=tuple(_shares(environment, flavor, holders, always_on, _Lending(claims, lent))),
@@ -148,7 +149,7 @@ def _claims(
     for tenant in tenants:
         if flavor not in tenant.gpus:
             continue
-        lends = tenant.gpus[flavor].lend_up_to or 0
+        lends = tenant.gpus[flavor].lends
         for namespace in tenant.namespaces:
             held = tenant.held_in(namespace)[flavor]
             pools = admitting(tenant.tenant, frozenset({tenant.tier_of(namespace)})) if held else frozenset()
@@ -182,12 +183,12 @@ def _shares(
     admitting = _admitting(environment, flavor)
     for tenant in holders:
         share = tenant.gpus[flavor]
-        asked, found = share.borrow_up_to or 0, 0
+        asked, found = share.borrows if borrowing_tiers(environment, tenant) else 0, 0
         if asked:
             claims = lending.without(tenant.tenant)
             claims[admitting(tenant.tenant, tenant.tiers)] += asked
             found = max(0, asked - placed(claims, there)[0])
-        yield TenantShare(tenant.tenant, share.guaranteed, share.lend_up_to or 0, asked, found)
+        yield TenantShare(tenant.tenant, share.guaranteed, share.lends, asked, found)
 
 
 # Placing claims on pools

@@ -233,7 +233,7 @@ def tenant_queues(
     labels, kept = tier_labels(environment, tenant, tenant.tier), kept_by_clock(environment)
     spanned = {tier: open_pools(environment, tenant, tier) for tier in sorted(tenant.tiers)}
     resources = calculator.resources(tenant.gpus)
-    borrowed = calculator.either(share.borrowed, {f: wanted.borrow_up_to or 0 for f, wanted in tenant.gpus.items()})
+    borrowed = calculator.either(share.borrowed, {f: wanted.borrows for f, wanted in tenant.gpus.items()})
     lent = calculator.all(share.lent)
     nominal = {tier: _nominal(environment, calculator, tenant, tier, share) for tier in spanned}
     whole: Counter[tuple[str, str]] = Counter()

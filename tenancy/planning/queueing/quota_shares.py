@@ -141,7 +141,7 @@ def _share_out(
     environment: Environment, tenant: Tenant, flavor: str, share: QueueShare, most: Mapping[str, int]
 ) -> None:
     wanted = tenant.gpus[flavor]
-    left = wanted.lend_up_to or 0 if wanted.sharing.lends else 0
+    left = wanted.lends
     # Pools that others may use before the tenant's own, from which no other tenant could borrow.
     lendable = pools_of(environment, flavor, tenant.tenant, tenant.tiers)
     for pool in sorted(lendable, key=lambda name: environment.pools[name].sole_tenant is not None):
@@ -150,7 +150,7 @@ def _share_out(
             left -= lent
     tiers = frozenset(borrowing_tiers(environment, tenant))
     for pool in pools_of(environment, flavor, tenant.tenant, tiers) if tiers else ():
-        if more := min(wanted.borrow_up_to or 0, most[pool] - share.guaranteed(pool, flavor)):
+        if more := min(wanted.borrows, most[pool] - share.guaranteed(pool, flavor)):
             share.borrowed.setdefault(pool, {})[flavor] = more
 
 
@@ -173,7 +173,7 @@ def quota_ceiling(environment: Environment, tenant: Tenant, namespace: Namespace
             pools = pools_of(environment, flavor, tenant.tenant, borrowing)
             there = [environment.flavors_of(pool)[flavor] * environment.pools[pool].nodes.max for pool in pools]
             guaranteed = share.guaranteed + tenant.most_more(flavor)
-            most[flavor] = guaranteed + sum(min(share.borrow_up_to or 0, count) for count in there)
+            most[flavor] = guaranteed + sum(min(share.borrows, count) for count in there)
         else:
             parts = [part for part in tenant.namespaces if tenant.tier_of(part) == tier]
             most[flavor] = sum(tenant.held_in(part)[flavor] for part in parts)
