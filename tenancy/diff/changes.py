@@ -11,6 +11,7 @@ from itertools import permutations
 from typing import Any
 
 from tenancy.catalog.prices import MONTH_HOURS
+from tenancy.kube.quota_words import BORROWS, GUARANTEED, LENDS, WEIGHT
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.access_review import granted, rights
 from tenancy.planning.aws.prices import MICRO, bought, node_price
@@ -134,8 +135,7 @@ def _names(side: SpecState) -> Facts:
     return {(name, "", "is a tenant"): tenant.title or tenant.team for name, tenant in side.tenants.items()}
 
 
-GUARANTEED, BORROWS, BORROWABLE, LENDS = "guaranteed", "may borrow", "always on", "lends"
-WEIGHT, SHARING = "weight", "shares with other departments"
+BORROWABLE, SHARING = "always on", "shares with other departments"
 
 
 def _shares(side: SpecState) -> Facts:

@@ -17,7 +17,7 @@ from tenancy.diff import changes as of
 from tenancy.diff.changes import Change, ChangeTopic, Facts, between, ordered
 from tenancy.iam.rights import rights
 from tenancy.kube import quantities
-from tenancy.kube.quota_tree import stored_quotas
+from tenancy.kube.quota_words import device_amounts
 from tenancy.planning.kubernetes.access import role_name
 from tenancy.planning.scope import CLUSTER_SUFFIX, names_of, scope_of
 from tenancy.rules import aws, objects, plain
@@ -245,22 +245,10 @@ def _of_one(item: Object) -> Iterator[Fact]:
 
 def _amounts(item: Object, whose: str) -> Iterator[Fact]:
     """Device quotas of a queue or cohort; the CPU and memory that belong to them are left out."""
-    for quota in stored_quotas(item.get("spec")):
-        name = quota.resource
-        if name in {"cpu", "memory", "ephemeral-storage", "pods"} or name.startswith(words.PREFIX):
-            continue
-        where = f"{at(item, 'metadata', 'name')}: {name} in {quota.flavor}"
-        for given, what in ((quota.nominal, of.GUARANTEED), (quota.lending, of.LENDS), (quota.borrowing, of.BORROWS)):
-            if amount := _devices(given):
-                yield ChangeTopic.GPUS, (whose, where, what), amount
-
-
-def _devices(amount: Any) -> int | str:
-    """A count of devices; the text itself if it is not a quantity, such as a value unknown in the preview."""
-    try:
-        return quantities.units(amount or 0)
-    except ValueError:
-        return str(amount)
+    for of_pool in device_amounts(item.get("spec")):
+        if of_pool.amount:
+            where = f"{at(item, 'metadata', 'name')}: {of_pool.resource} in {of_pool.flavor}"
+            yield ChangeTopic.GPUS, (whose, where, of_pool.what), of_pool.amount
 
 
 def _quantity(resource: str, amount: Any) -> str:

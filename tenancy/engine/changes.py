@@ -10,6 +10,7 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.iam.rights import ChangedRights, changed
+from tenancy.kube.quota_words import spec_changes
 from tenancy.live.removal import ACCESS_BINDINGS
 from tenancy.planning.model import Plan
 from tenancy.rules.found import name_of
@@ -161,7 +162,11 @@ def _plain(message: str) -> str:
 
 def _details(step: Any) -> Iterable[str]:
     old, new = step.old.inputs, step.new.inputs
+    worded, told = spec_changes(step.type.rpartition(":")[2], old.get("spec"), new.get("spec"))
+    yield from worded
     for path in sorted(step.detailed_diff or step.diffs or ()):
+        if told and path.startswith(told):
+            continue
         before, after = _short(_at(old, path)), _short(_at(new, path))
         yield f"{path} {before} → {after}" if before != after else path
 
