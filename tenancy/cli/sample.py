@@ -38,14 +38,29 @@ from tenancy.cli.common import (
 def command(kind: str, environment: str, lab: bool, tenant: str, namespace: str | None, gpus: tuple[str, ...]) -> None:
     """Print, as JSON, the smallest pod or job that ENV admits from a tenant's developers.
 
+    A job that asks for more GPUs than a node has gets several pods of equal size (completions and parallelism).
+
     Where GPUs are requested by a ResourceClaim, the output is a List: the ResourceClaimTemplate, then the pod or job.
     """
-    from tenancy.planning.kubernetes.samples import find_namespace, missing_pool, sample_to_create
+    from tenancy.planning.kubernetes.samples import (
+        LargerThanNodes,
+        find_namespace,
+        missing_pool,
+        sample_to_create,
+        split,
+    )
 
     loaded = load_or_exit(environment, lab=lab)
     who = tenant_or_exit(loaded, tenant, removed=False)
     found, wanted = find_namespace(who, namespace), _wanted(gpus)
-    print_json(sample_to_create(kind, loaded.environment, who, found, wanted))
+    try:
+        print_json(sample_to_create(kind, loaded.environment, who, found, wanted))
+    except LargerThanNodes as error:
+        fail(str(error), BAD_INPUT)
+    for flavor, count in wanted.items():
+        pods, each, pool = split(kind, loaded.environment, who, found, flavor, count)
+        if pods > 1:
+            click.echo(f"note: {pods} pods of {each} {flavor}: no node of pool {pool} has {count}", err=True)
     if not wanted and (lacking := missing_pool(loaded.environment, who, found)):
         click.echo(f"warning: {lacking}", err=True)
 

@@ -16,6 +16,7 @@ from tenancy.kube.selectors import has_labels, takes_node
 from tenancy.kube.tolerations import tolerates
 from tenancy.live.api import Api
 from tenancy.live.fits_answers import ControlAnswer, FitVerdict
+from tenancy.live.queue_causes import oversized
 from tenancy.planning.common.pools import node_labels, node_resources, node_taints
 from tenancy.schema.environment import Environment
 
@@ -145,6 +146,10 @@ def _nowhere(machines: Sequence[Machine], reasons: Mapping[str, str], needed: Re
         short = [name for name, amount in needed.items() if machine.whole[name] < amount]
         counted[reasons[machine.name] or f"have less {short[0] if short else 'room'} than one pod asks for"] += 1
     why = "; ".join(f"{count} {reason}" for reason, count in counted.most_common(3)) or "there are none"
+    able = [machine.whole for machine in machines if not reasons[machine.name]]
+    selected = (pods.template["spec"].get("nodeSelector") or {}).get(words.POOL, "")
+    if cause := oversized(pods.template, able, selected):
+        return ControlAnswer("pool", FitVerdict.NEVER, f"{cause.sentence}.", cause.change)
     more = ", those that are not made yet among them," if any(not machine.made for machine in machines) else ""
     text = f"No node takes a pod of it ({pods.name}), not even an empty one: of {len(machines)} nodes{more} {why}."
     asks = any(name.startswith("nvidia.com/") for name in needed) or pods.template["spec"].get("resourceClaims")

@@ -16,6 +16,18 @@ from tenancy.kube.quota_tree import Node, Place, resource_groups
 from tenancy.live.api import Api, collection
 from tenancy.live.cohorts import read_tree
 from tenancy.live.fits_answers import ControlAnswer, FitVerdict, amount_of, queued_metadata, written
+from tenancy.live.queue_causes import (
+    Cause,
+    above_maximum,
+    no_queue,
+    no_topology,
+    not_granted,
+    on_hold,
+    other_nodes,
+    oversized,
+    topology_alone,
+)
+from tenancy.planning.common.pools import node_resources
 from tenancy.planning.common.priorities import DEFAULT_CLASS, priorities
 from tenancy.planning.guards.names import QUEUE, URGENCY
 from tenancy.planning.queueing.kueue import configuration
@@ -50,7 +62,12 @@ class _Choice:
     needed: int = 0
     there: int = 0
     """The amount available now, or for `never` the maximum."""
-    reason: str = ""
+    cause: Cause | None = None
+    """Why the flavor is no choice, whatever its quota."""
+
+
+def _never(cause: Cause) -> ControlAnswer:
+    return ControlAnswer("queue", FitVerdict.NEVER, f"{cause.sentence}.", cause.change)
 
 
 def queue_answer(
@@ -61,8 +78,7 @@ def queue_answer(
     name = (queued_metadata(item).get("labels") or {}).get(QUEUE, words.DEFAULT_QUEUE)
     local = api.request("GET", f"{collection(API, 'LocalQueue', space)}/{name}")
     if not local.ok:
-        text = f"There is no queue {name} in {space}."
-        return ControlAnswer("queue", FitVerdict.NEVER, text, f"drop the label {QUEUE}, or name one of its queues"), []
+        return _never(no_queue(name)), []
     called = local.body["spec"]["clusterQueue"]
     queue = api.request("GET", f"{collection(API, 'ClusterQueue')}/{called}")
     if not queue.ok:
@@ -70,13 +86,13 @@ def queue_answer(
         return ControlAnswer("queue", FitVerdict.NEVER, text, "ask the platform team to run `tenancy up`"), []
     for one in (local.body, queue.body):
         if not _active(one):
-            change = "wait until the platform team resumes it"
-            return ControlAnswer("queue", FitVerdict.WAITS, f"Queue {called} is on hold.", change), []
+            cause = on_hold()
+            return ControlAnswer("queue", FitVerdict.WAITS, f"{cause.sentence}.", cause.change), []
     tree, flavors = read_tree(api), {f["metadata"]["name"]: f for f in api.items(collection(API, "ResourceFlavor"))}
     wanted = [(pods, _counted(api, environment, item, pods)) for pods in sets]
     urgency = _urgency(environment, item, sets[0])
     work = _work_of(api, called)
-    scheduler = _Scheduler(queue.body, tree[called], flavors, work, urgency)
+    scheduler = _Scheduler(environment, queue.body, tree[called], flavors, work, urgency)
     choices = scheduler.place(wanted)
     ahead = sum(1 for one in work if not _holds_quota(one) and (one["spec"].get("priority") or 0) >= urgency)
     used = [flavors[one.flavor] for one in choices if one.flavor in flavors and one.mode is not _Mode.NEVER]
@@ -142,13 +158,14 @@ class _Scheduler:
 
     def __init__(
         self,
+        environment: Environment,
         queue: Mapping[str, Any],
         node: Node,
         flavors: Mapping[str, Object],
         work: Sequence[Mapping[str, Any]],
         urgency: int,
     ) -> None:
-        self.queue, self.node, self.flavors = queue, node, flavors
+        self.environment, self.queue, self.node, self.flavors = environment, queue, node, flavors
         self.less_urgent: Counter[Place] = Counter()
         for one in work:
             if _holds_quota(one) and (one["spec"].get("priority") or 0) < urgency:
@@ -177,15 +194,15 @@ class _Scheduler:
                     self.node.use((best.flavor, name), amount)
                     taken.append(((best.flavor, name), amount))
             for name, amount in needed.items():
-                found.append(_Choice(_Mode.NEVER, "", name, amount, 0, f"its queue has no {name}"))
+                found.append(_Choice(_Mode.NEVER, "", name, amount, 0, not_granted(name)))
         for place, amount in taken:
             self.node.use(place, -amount)
         return found
 
     def _in(self, flavor: str, needed: Mapping[str, int], pods: Pods, before: Mapping[Place, int]) -> _Choice:
         """The choice of one flavor for the pods; `before` is assigned to other pods of the same work."""
-        if reason := _elsewhere(self.flavors.get(flavor), pods):
-            return _Choice(_Mode.NEVER, flavor, reason=reason)
+        if cause := _elsewhere(self.environment, flavor, self.flavors.get(flavor), pods):
+            return _Choice(_Mode.NEVER, flavor, cause=cause)
         worst = _Choice(_Mode.NOW, flavor)
         for resource, amount in needed.items():
             place = (flavor, resource)
@@ -224,21 +241,25 @@ class _Scheduler:
 _SHADOWS = frozenset({BOARD_COMPUTE, BOARD_MEMORY})
 
 
-def _elsewhere(flavor: Mapping[str, Any] | None, pods: Pods) -> str:
-    """Why pods cannot use a flavor, whatever its quota; empty if they can."""
+def _elsewhere(environment: Environment, name: str, flavor: Mapping[str, Any] | None, pods: Pods) -> Cause | None:
+    """Why pods cannot use a flavor, whatever its quota; None if they can."""
     if flavor is None:
-        return "its flavor does not exist"
+        return Cause(f"It never starts: its flavor {name} does not exist", "ask the platform team to run `tenancy up`")
     labels = flavor["spec"].get("nodeLabels") or {}
     for key, value in (pods.template["spec"].get("nodeSelector") or {}).items():
         if key in labels and labels[key] != value:
-            return f"its node selector names {value}"
+            return other_nodes(name)
     notes = (pods.template.get("metadata") or {}).get("annotations") or {}
     near, asks = flavor["spec"].get("topologyName"), any(key in notes for key in NEARNESS)
     if near and not asks:
-        return "the pool needs a topology annotation on the pods"
+        return topology_alone(name)
     if asks and labels and not near:
-        return "the pool has no topology, and the pods ask for one"
-    return ""
+        return no_topology(name)
+    if near and pool_of(name) in environment.pools:
+        # By quota alone it would start: Kueue looks at single nodes only where it knows their topology.
+        size = node_resources(environment, pool_of(name))
+        return oversized(pods.template, [Counter({key: thousandths(n) for key, n in size.items()})], name)
+    return None
 
 
 def _pool_name(flavor: str) -> str:
@@ -281,16 +302,9 @@ def _told(
         return ControlAnswer(
             "queue", FitVerdict.WAITS, text + waiting, "wait, ask for less, or split it into smaller pieces"
         )
-    if worst.reason:
-        text = f"Queue {called} never starts it{pool}: {worst.reason}."
-        return ControlAnswer(
-            "queue", FitVerdict.NEVER, text, "ask for what the tenant has a share of, and let the queue choose"
-        )
-    text = (
-        f"Queue {called} never starts it{pool}: it asks for {amount_of(worst.needed, worst.resource)} at once, and the "
-        f"maximum is {written(worst.there)}."
-    )
-    return ControlAnswer("queue", FitVerdict.NEVER, text, "ask for less, or for a larger share")
+    if worst.cause:
+        return _never(worst.cause)
+    return _never(above_maximum(worst.flavor, amount_of(worst.needed, worst.resource), written(worst.there)))
 
 
 def _fewer(item: Mapping[str, Any], scheduler: _Scheduler, wanted: Sequence[tuple[Pods, Resources]]) -> int:

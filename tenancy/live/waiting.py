@@ -7,14 +7,26 @@ Kueue's messages in the Workload (v0.19.2 `pkg/scheduler/flavorassigner`, `sched
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import FRAMEWORKS
+from tenancy.kube.quantities import thousandths
 from tenancy.live.api import Api, collection
 from tenancy.live.gpu_counts import uncounted_work
+from tenancy.live.queue_causes import (
+    above_maximum,
+    no_queue,
+    no_topology,
+    not_granted,
+    on_hold,
+    other_nodes,
+    oversized,
+    topology_alone,
+)
 from tenancy.planning.queueing.queue_names import ANY_POOL, API, BOARD_COMPUTE, BOARD_MEMORY, CORES, MEMORY, pool_of
 
 KINDS: Mapping[str, tuple[str, str]] = {
@@ -92,7 +104,7 @@ def explain(api: Api, namespace: str, kind: str, name: str) -> Explanation:
             return Explanation("evicted", f"{by_clock} {_AGAIN}", said, None)
         return Explanation("evicted", f"{evicted(conditions['Evicted'])} It does not come back by itself.", said, None)
     else:
-        sentence = _budget(api, namespace, said) or waits(said)
+        sentence = _budget(api, namespace, said) or _oversized(api, found, said) or waits(said)
     if _holds(conditions, "Evicted"):
         return Explanation("evicted", f"{evicted(conditions['Evicted'])} {sentence}", said, ahead)
     return Explanation("waits", sentence, said, ahead)
@@ -106,6 +118,23 @@ def _budget(api: Api, namespace: str, said: str) -> str:
     events = api.items(collection("v1", "Event", namespace) + selector)
     newest = max(events, key=lambda event: str(event.get("lastTimestamp") or ""), default=None)
     return str(newest.get("message", "")) if newest else ""
+
+
+def _oversized(api: Api, workload: Object, said: str) -> str:
+    """The cause if a pod asks for more GPUs than a node of its pool has; empty if not, or if nodes may not be read.
+
+    Kueue tries every pool of the queue, and its message may name one that the work does not ask for.
+    """
+    tried = [found[1] for found in re.finditer(_TRIED, said)]
+    for pods in (workload.get("spec") or {}).get("podSets") or ():
+        selected = (pods["template"]["spec"].get("nodeSelector") or {}).get(words.POOL)
+        for flavor in [selected] if selected else dict.fromkeys(tried):
+            answer = api.request("GET", f"/api/v1/nodes?labelSelector={words.POOL}%3D{pool_of(flavor)}")
+            nodes = answer.body.get("items") or () if answer.ok else ()
+            sizes = [Counter({k: thousandths(n) for k, n in node["status"]["allocatable"].items()}) for node in nodes]
+            if cause := oversized(pods["template"], sizes, flavor):
+                return str(cause)
+    return ""
 
 
 def _holds(conditions: Mapping[str, Object], kind: str) -> bool:
@@ -190,6 +219,10 @@ _OF_THE_QUEUE = (
 """Messages on work that arrives while the queue is stopped; Kueue does not clear them when the queue opens."""
 
 
+_TRIED = r'(?:in flavor |[Ff]lavor )"?([a-z0-9.-]+)"?'
+"""A flavor that Kueue's message names."""
+
+
 def _pool(flavor: str) -> str:
     return "" if flavor == ANY_POOL else f" in pool {pool_of(flavor)}"
 
@@ -206,10 +239,7 @@ _WAITS: Sequence[tuple[str, Say]] = (
     ),
     (
         r"insufficient quota for (\S+) in flavor (\S+),.*?(?:request \((\S+?)\))? > maximum capacity \((\S+?)\)",
-        lambda m: (
-            f"It never starts{_pool(m[2])} as it is: it asks for {m[3] or 'more'} {_resource(m[1])} at once, and "
-            f"the maximum of its queue is {m[4]}; ask for less, or for a larger share."
-        ),
+        lambda m: str(above_maximum(m[2], f"{m[3] or 'more'} {_resource(m[1])}", m[4])),
     ),
     (
         r"insufficient unused quota for (\S+) in flavor (\S+?), (\S+) more needed",
@@ -220,7 +250,7 @@ _WAITS: Sequence[tuple[str, Say]] = (
     ),
     (
         r"resource (\S+) unavailable in ClusterQueue",
-        lambda m: f"It never starts: its queue has no {m[1]}; ask for what the tenant has a share of.",
+        lambda m: str(not_granted(m[1])),
     ),
     (
         r'topology "[^"]+" (?:allows to fit only (\d+) out of (\d+)|doesn\'t allow to fit any of (\d+))',
@@ -231,24 +261,15 @@ _WAITS: Sequence[tuple[str, Say]] = (
     ),
     (
         r'Flavor "([^"]+)" supports only TopologyAwareScheduling, flavor \S+ doesn\'t match node affinity',
-        lambda m: (
-            f"It never starts{_pool(m[1])}: the pool places work by topology only; write the annotation "
-            'kueue.x-k8s.io/podset-unconstrained-topology: "true" into its pod template, or drop its node selector.'
-        ),
+        lambda m: str(topology_alone(m[1])),
     ),
     (
         r'Flavor "([^"]+)" does not support TopologyAwareScheduling',
-        lambda m: (
-            f"It never starts{_pool(m[1])}: the nodes there have no known topology; drop the topology annotation of "
-            "its pod template, or the node selector that keeps it from other pools."
-        ),
+        lambda m: str(no_topology(m[1])),
     ),
     (
         r"flavor (\S+) doesn't match node affinity",
-        lambda m: (
-            f"It never starts{_pool(m[1])}: its node selector or affinity names other nodes; drop it, the queue "
-            "chooses the pool."
-        ),
+        lambda m: str(other_nodes(m[1])),
     ),
     (
         r"untolerated taint .* in flavor (\S+)",
@@ -269,14 +290,11 @@ _WAITS: Sequence[tuple[str, Say]] = (
     ),
     (
         r"LocalQueue (\S+) (?:doesn't exist|is terminating or missing)",
-        lambda m: (
-            f"It never starts: there is no queue {m[1]} in its namespace; drop the label "
-            "kueue.x-k8s.io/queue-name, or name one of `kubectl get localqueues`."
-        ),
+        lambda m: str(no_queue(m[1])),
     ),
     (
         _OF_THE_QUEUE,
-        lambda _: "Its queue is on hold: nothing new starts in it until the platform team opens it again.",
+        lambda _: str(on_hold()),
     ),
     (r"namespace doesn't match", lambda _: "It never starts: its queue belongs to another tenant."),
     (r"^Preempted to accommodate", lambda _: "It is in the queue again."),

@@ -195,13 +195,15 @@ def test_more_pods_than_the_quota_has_left_wait(scene: Scene) -> None:
 
 def test_more_than_the_queue_may_ever_hold_never_fits(scene: Scene) -> None:
     item, twin = (scene.job("fraud", "one", 8, pods=pods) for pods in (3, 2))
-    assert "24 nvidia.com/gpu at once, and the maximum is 16" in refused(scene, item, twin, "queue").sentence
+    assert (
+        "24 nvidia.com/gpu at once, and the maximum of its queue is 16" in refused(scene, item, twin, "queue").sentence
+    )
 
 
 @pytest.mark.parametrize("kind", ["CronJob", "Job", "JobSet", "StatefulSet"])
 def test_every_kind_of_work_is_counted_as_a_whole(scene: Scene, kind: str) -> None:
     found = refused(scene, wrapped(scene, kind, 3), wrapped(scene, kind, 2), "queue")
-    assert "never starts it in pool train" in found.sentence
+    assert "It never starts in pool train as it is" in found.sentence
 
 
 def test_a_guard_judges_every_kind_of_work(scene: Scene) -> None:
@@ -278,7 +280,7 @@ def test_a_pod_larger_than_any_node_is_the_pools_no(scene: Scene) -> None:
     """The queue would let it start: it counts GPUs of all nodes together."""
     item, twin = scene.job("fraud", "one", 9), scene.job("fraud", "one", 8)
     assert said(asked(scene, item), "queue").verdict is FitVerdict.FITS
-    assert "have less nvidia.com/gpu than one pod asks for" in refused(scene, item, twin, "pool").sentence
+    assert "one pod asks for 9 nvidia.com/gpu, and a node has 8" in refused(scene, item, twin, "pool").sentence
 
 
 def test_a_kind_that_the_cluster_does_not_have_is_told(scene: Scene) -> None:

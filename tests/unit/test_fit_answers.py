@@ -282,7 +282,10 @@ def test_more_pods_than_all_nodes_take_never_fit(monkeypatch: pytest.MonkeyPatch
 
 def test_gpus_of_two_nodes_are_not_added_up_for_one_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     found = _placed(monkeypatch, [_machine("a", 3), _machine("b", 3)], 1)
-    assert (found.verdict, "have less nvidia.com/gpu" in found.sentence) == (FitVerdict.NEVER, True)
+    assert (found.verdict, "one pod asks for 4 nvidia.com/gpu, and a node has 3" in found.sentence) == (
+        FitVerdict.NEVER,
+        True,
+    )
 
 
 def test_a_node_that_is_not_there_yet_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""`tenancy up` tells a change of quotas in the words of `tenancy diff`, and prints no path into an object with words."""
+"""`tenancy up` tells a change of quotas in the words of `tenancy diff`, with no path into an object that has words."""
 
 from __future__ import annotations
 

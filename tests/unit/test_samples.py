@@ -199,6 +199,7 @@ def test_a_sample_claims_what_the_namespace_holds_by_a_template_that_comes_first
         for namespace in tenant.namespaces:
             for flavor, held in tenant.held_in(namespace).items():
                 if held:
+                    held = min(held, 8)  # of one node
                     made = sample_to_create(kind, claimed.environment, tenant, namespace, {flavor: held})
                     template, workload = made["items"]
                     (request,) = template["spec"]["spec"]["devices"]["requests"]
@@ -231,7 +232,7 @@ def test_a_sample_without_gpus_claims_nothing_and_comes_alone(claimed: Loaded) -
 
 
 @pytest.mark.parametrize(
-    ("wanted", "rule"), [({"a100": 33}, "gpu-08"), ({"a100": 41}, "gpu-06"), ({"l4": 1}, "gpu-06")]
+    ("wanted", "rule"), [({"a100": 41}, "gpu-06"), ({"l4": 1}, "gpu-06"), ({"a100": 1, "l4": 1}, "gpu-06")]
 )
 def test_a_claim_that_would_be_refused_is_no_sample(tmp_path: Path, wanted: dict[str, int], rule: str) -> None:
     folder = by_claim(tmp_path / "small")
@@ -251,3 +252,47 @@ def test_the_command_prints_template_and_pod_as_one_list(tmp_path: Path) -> None
     made = json.loads(CliRunner().invoke(main, arguments).stdout)
     assert (made["apiVersion"], made["kind"]) == ("v1", "List")
     assert [item["kind"] for item in made["items"]] == ["ResourceClaimTemplate", "Pod"]
+
+
+# More GPUs than a node has
+
+
+def _nodes_of(environment: Environment, made: Any) -> int:
+    """GPUs of a node of the pool that a sample names."""
+    pool = _pod_spec(made)["nodeSelector"][words.POOL]
+    return environment.flavors_of(pool)["a100"]
+
+
+@pytest.mark.parametrize(
+    ("count", "pods", "each"), [(1, 1, 1), (8, 1, 8), (9, 3, 3), (12, 2, 6), (16, 2, 8), (24, 3, 8), (32, 4, 8)]
+)
+def test_a_job_of_more_gpus_than_a_node_has_gets_equal_pods(
+    environment: Environment, fraud: Tenant, count: int, pods: int, each: int
+) -> None:
+    made = sample_to_create("job", environment, fraud, fraud.namespaces[0], {"a100": count})
+    (container,) = _pod_spec(made)["containers"]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == str(each)
+    assert each <= _nodes_of(environment, made)
+    written = [made["spec"].get(key) for key in ("completions", "parallelism", "completionMode")]
+    assert written == ([pods, pods, "Indexed"] if pods > 1 else [None] * 3)
+
+
+def test_a_pod_of_more_gpus_than_a_node_has_is_refused_with_the_way(spec: SpecFolder) -> None:
+    words = ("sample", "pod", str(spec.path), "--tenant", "fraud", "--gpu", "a100=9")
+    result = CliRunner().invoke(main, words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "given 9 a100 for one pod; rule: a pod runs on one node, and no node has more than 8" in result.stderr
+    assert "change: ask for 8 at most, or for a job, which gets several pods" in result.stderr
+    job = CliRunner().invoke(main, ["sample", "job", *words[2:]])
+    assert job.exit_code == 0
+    assert "note: 3 pods of 3 a100: no node of pool train has 9" in job.stderr
+
+
+def test_a_job_of_more_gpus_than_any_pool_has_is_refused(spec: SpecFolder) -> None:
+    spec.edit("environment.yaml", "  train: {instance: p4d.24xlarge, nodes: 4}\n", TWO_POOLS)
+    result = CliRunner().invoke(main, ["sample", "job", str(spec.path), "--tenant", "fraud", "--gpu", "a100=24"])
+    assert result.exit_code == 2
+    assert "given 24 a100; rule: a job runs in one pool, and no pool has more than 16" in result.stderr
+
+
+TWO_POOLS = "  train: {instance: p4d.24xlarge, nodes: 2}\n  more: {instance: p4d.24xlarge, nodes: 2}\n"

@@ -8,8 +8,12 @@ import pytest
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
+from tenancy.kube.pods import pods_of
 from tenancy.live.api import Response
+from tenancy.live.fits_answers import FitVerdict
+from tenancy.live.fits_queue import queue_answer
 from tenancy.live.waiting import Explanation, evicted, explain
+from tenancy.validation import Environment
 
 TENANT = "More urgent work of its own tenant took its place."
 SHARE = "It ran on borrowed GPUs, which went to a queue that uses less for its weight."
@@ -79,3 +83,113 @@ def test_running_work_is_told_its_newest_warning() -> None:
     ]
     assert explained(stored(True, "Admitted"), warned).sentence == "It runs. warning 2"
     assert explained(stored(True, "Admitted")).sentence == "It runs."
+
+
+# The same cause, told by `tenancy fits` before and by `tenancy why` afterwards
+
+GPU, SPACE = "nvidia.com/gpu", "fraud--train"
+UNCONSTRAINED = {"kueue.x-k8s.io/podset-unconstrained-topology": "true"}
+"""An annotation that asks for placement by topology."""
+
+
+def job(gpus: int = 1, pods: int = 1, labels: Any = None, notes: Any = None, pool: str = "") -> Object:
+    spec = {"containers": [{"resources": {"limits": {GPU: gpus}}}]}
+    spec |= {"nodeSelector": {words.POOL: pool}} if pool else {}
+    template = {"metadata": {"annotations": notes or {}}, "spec": spec}
+    metadata = {"name": "one", "namespace": SPACE, "labels": labels or {}}
+    body = {"parallelism": pods, "completions": pods, "template": template}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": body}
+
+
+class Queued:
+    """An API server with one queue of 16 GPUs in pool `train`, which has a topology or none."""
+
+    def __init__(self, *, near: bool = False, held: bool = False, resource: str = GPU) -> None:
+        status = {"conditions": [{"type": "Active", "status": "False" if held else "True"}]}
+        quota = {"name": resource, "nominalQuota": "16", "borrowingLimit": "0", "lendingLimit": "0"}
+        groups = [{"coveredResources": [resource], "flavors": [{"name": "train", "resources": [quota]}]}]
+        local = {"metadata": {"name": "default", "namespace": SPACE}, "spec": {"clusterQueue": "q"}, "status": status}
+        queue = {"metadata": {"name": "q"}, "spec": {"resourceGroups": groups}, "status": status}
+        flavor: Object = {"metadata": {"name": "train"}, "spec": {"nodeLabels": {words.POOL: "train"}}}
+        if near:
+            flavor["spec"]["topologyName"] = "train"
+        self.named = {"localqueues/default": local, "clusterqueues/q": queue}
+        self.lists = {"localqueues": [local], "clusterqueues": [queue], "resourceflavors": [flavor]}
+        node = {"metadata": {}, "status": {"allocatable": {GPU: "8"}}}
+        self.nodes = [node]
+
+    def request(self, _method: str, path: str) -> Response:
+        if "/nodes" in path:
+            return Response(200, {"items": self.nodes})
+        found = self.named.get("/".join(path.rsplit("/", 2)[-2:]))
+        return Response(200, found) if found else Response(404, {"message": "not found"})
+
+    def items(self, path: str) -> list[Object]:
+        return self.lists.get(path.rpartition("/")[2], [])
+
+
+CAUSES = {
+    "more than the queue ever has": (
+        Queued(),
+        job(gpus=8, pods=3),
+        "insufficient quota for nvidia.com/gpu in flavor train, previously considered podsets requests (0) + current "
+        "podset request (24) > maximum capacity (16)",
+    ),
+    "no such resource": (
+        Queued(resource="nvidia.com/mig-1g.5gb"),
+        job(),
+        "resource nvidia.com/gpu unavailable in ClusterQueue",
+    ),
+    "a topology in a pool without one": (
+        Queued(),
+        job(notes=UNCONSTRAINED),
+        'Flavor "train" does not support TopologyAwareScheduling',
+    ),
+    "no topology in a pool that needs one": (
+        Queued(near=True),
+        job(),
+        'Flavor "train" supports only TopologyAwareScheduling, flavor serve doesn\'t match node affinity',
+    ),
+    "the nodes of another pool": (Queued(), job(pool="serve"), "flavor train doesn't match node affinity"),
+    "no such queue": (
+        Queued(),
+        job(labels={"kueue.x-k8s.io/queue-name": "other"}),
+        "LocalQueue other doesn't exist",
+    ),
+    "a queue on hold": (Queued(held=True), job(), "LocalQueue default is stopped"),
+    "a pod larger than a node": (
+        Queued(near=True),
+        job(gpus=9, notes=UNCONSTRAINED, pool="train"),
+        'topology "train" doesn\'t allow to fit any of 1 pod(s). Total nodes: 2; '
+        'excluded: resource "nvidia.com/gpu": 2',
+    ),
+    "a pod larger than a node, where Kueue names another pool": (
+        Queued(near=True),
+        job(gpus=9, notes=UNCONSTRAINED, pool="train"),
+        'Flavor "serve" does not support TopologyAwareScheduling',
+    ),
+}
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_why_and_fits_give_one_explanation(environment: Environment, cause: str) -> None:
+    cluster, work, said = CAUSES[cause]
+    api: Any = cluster
+    answer, _ = queue_answer(api, environment, work, pods_of(work))
+    assert answer.verdict is not FitVerdict.FITS
+    conditions = [{"type": "QuotaReserved", "status": "False", "message": said}]
+    template = work["spec"]["template"]
+    waiting = {**stored(True), "status": {"conditions": conditions}}
+    queue = work["metadata"]["labels"].get("kueue.x-k8s.io/queue-name", "default")
+    waiting["spec"] = {"queueName": queue, "podSets": [{"count": 1, "template": template}]}
+
+    class Asked(Queued):
+        def request(self, method: str, path: str) -> Response:
+            owner = {**work, "metadata": {**work["metadata"], "uid": "s"}}
+            return Response(200, owner) if "/jobs/" in path else cluster.request(method, path)
+
+        def items(self, path: str) -> list[Object]:
+            return [waiting] if path.endswith("/workloads") else []
+
+    why: Any = Asked()
+    assert explain(why, SPACE, "job", "one").sentence == f"{answer.sentence.removesuffix('.')}; {answer.change}."

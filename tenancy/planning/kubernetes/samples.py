@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
@@ -62,11 +63,20 @@ def template_name(class_name: str, *counts: int) -> str:
 def sample_to_create(
     kind: str, environment: Environment, tenant: Tenant, namespace: Namespace, wanted: Mapping[str, int]
 ) -> Object:
-    """The `sample` as `kubectl create -f -` takes it: a List, where a template of its claim has to be there first."""
-    workload = sample(kind, environment, tenant, namespace, wanted)
-    if not (environment.devices_by_claim and wanted):
+    """The `sample` as `kubectl create -f -` takes it: a List, where a template of its claim has to be there first.
+
+    A job of more GPUs than a node has gets several pods; LargerThanNodes for what nodes of one pool cannot take.
+    """
+    if len(wanted) != 1:
+        return sample(kind, environment, tenant, namespace, wanted)
+    ((flavor, total),) = wanted.items()
+    found = split(kind, environment, tenant, namespace, flavor, total)
+    count = found.each
+    workload = sample(kind, environment, tenant, namespace, {flavor: count}, found.pool)
+    if found.pods > 1:
+        workload["spec"] |= {"completions": found.pods, "parallelism": found.pods, "completionMode": "Indexed"}
+    if not environment.devices_by_claim:
         return workload
-    ((flavor, count),) = wanted.items()
     body = {"spec": {"spec": claim_spec(device_class(flavor), count)}}
     where = tenant.namespace_name(namespace)
     name = template_name(device_class(flavor), count)
@@ -74,12 +84,51 @@ def sample_to_create(
     return {"apiVersion": "v1", "kind": "List", "items": [template, workload]}
 
 
+class LargerThanNodes(ValueError):
+    """Work that no node, or no pool, is large enough for."""
+
+
+class SampleSplit(NamedTuple):
+    """The pods of a sample, the GPUs of each, and the pool whose nodes take them."""
+
+    pods: int
+    each: int
+    pool: str
+
+
+def split(
+    kind: str, environment: Environment, tenant: Tenant, namespace: Namespace, flavor: str, count: int
+) -> SampleSplit:
+    """One pod if a node has that many GPUs, or the fewest equal pods of a job; in the first pool that can take them."""
+    pools = _granting(environment, tenant, namespace, flavor, count)
+    devices = {name: environment.flavors_of(name)[flavor] for name in pools}
+    if alone := next((name for name in pools if devices[name] >= count), None):
+        return SampleSplit(1, count, alone)
+    most = max(devices.values())
+    given = f"given {count} {flavor} for one pod; rule: a pod runs on one node, and no node has more than {most}"
+    if kind == "pod":
+        raise LargerThanNodes(f"{given}; change: ask for {most} at most, or for a job, which gets several pods")
+    for name in pools:
+        each = max(size for size in range(1, devices[name] + 1) if count % size == 0)
+        if devices[name] * environment.pools[name].nodes.max >= count:
+            return SampleSplit(count // each, each, name)
+    largest = max(devices[name] * environment.pools[name].nodes.max for name in pools)
+    rule = f"a job runs in one pool, and no pool has more than {largest}"
+    raise LargerThanNodes(f"given {count} {flavor}; rule: {rule}; change: ask for {largest} at most")
+
+
 def sample(
-    kind: str, environment: Environment, tenant: Tenant, namespace: Namespace, wanted: Mapping[str, int]
+    kind: str,
+    environment: Environment,
+    tenant: Tenant,
+    namespace: Namespace,
+    wanted: Mapping[str, int],
+    pool: str | None = None,
 ) -> Object:
     """A `pod` or `job` that asks for `wanted` GPUs by flavor; Violation if the tenant may not have them.
 
-    Where GPUs are claimed it names the template of a claim, which `sample_to_create` brings along.
+    `pool` is one that yields them to the tenant; by default the preferred one. Where GPUs are claimed it names the
+    template of a claim, which `sample_to_create` brings along.
     """
     resources = {"cpu": "100m", "memory": "128Mi", "ephemeral-storage": "64Mi"}
     claimed = bool(environment.devices_by_claim and wanted)
@@ -88,25 +137,16 @@ def sample(
     notes: dict[str, str] = {}
     template = "-".join(template_name(device_class(flavor), count) for flavor, count in wanted.items())
     for flavor, count in wanted.items():
-        if flavor not in tenant.gpus:
-            known = ", ".join(nearest(flavor, tenant.gpus)) or "no flavor at all"
-            raise Violation("gpu-06", f"{flavor} for {tenant.tenant}", f"{tenant.tenant} has {known}")
-        most = quota_ceiling(environment, tenant, namespace)[flavor]
-        if count > most:
-            given = f"{count} {flavor}, while the maximum of {tenant.namespace_name(namespace)} is {most}"
-            less = "ask for less" if most else "give it a guarantee or let it borrow"
-            raise Violation("gpu-06", given, f"{less}, or choose the namespace that has them")
-        pools = pools_of(environment, flavor, tenant.tenant, frozenset({tenant.tier_of(namespace)}))
-        if not pools:
-            raise Violation("pool-01", f"{flavor}, which no pool yields to tier {tenant.tier_of(namespace)}")
+        pools = _granting(environment, tenant, namespace, flavor, count)
         if not claimed:
             resources[environment.resource_of(flavor)] = str(count)
         elif count > MOST_DEVICES:
             raise Violation("gpu-08", f"a claim of {count} {flavor}", f"ask for {MOST_DEVICES} at most")
-        selector = {words.POOL: pools[0]}
-        tolerations = [{"operator": "Equal", **taint} for taint in node_taints(pools[0], environment.pools[pools[0]])]
+        chosen = pool or pools[0]
+        selector = {words.POOL: chosen}
+        tolerations = [{"operator": "Equal", **taint} for taint in node_taints(chosen, environment.pools[chosen])]
         # A pool with a topology has a flavor of another name.
-        if environment.queued and flavor_name(environment, pools[0]) != pools[0]:
+        if environment.queued and flavor_name(environment, chosen) != chosen:
             notes = {ANY_TOPOLOGY: "true"}
     if len(wanted) > 1:
         raise Violation("gpu-06", f"flavors {', '.join(wanted)}", "one pod runs on one pool: ask for one flavor")
@@ -158,6 +198,22 @@ def sample(
     template = {"metadata": metadata, "spec": spec}
     body = {"spec": {"backoffLimit": 0, "ttlSecondsAfterFinished": 600, "template": template}}
     return manifest("batch/v1", "Job", NAME, labels, body, namespace=where)
+
+
+def _granting(environment: Environment, tenant: Tenant, namespace: Namespace, flavor: str, count: int) -> list[str]:
+    """Pools that yield a flavor to a namespace, the preferred first; Violation if it may not have that many."""
+    if flavor not in tenant.gpus:
+        known = ", ".join(nearest(flavor, tenant.gpus)) or "no flavor at all"
+        raise Violation("gpu-06", f"{flavor} for {tenant.tenant}", f"{tenant.tenant} has {known}")
+    most = quota_ceiling(environment, tenant, namespace)[flavor]
+    if count > most:
+        given = f"{count} {flavor}, while the maximum of {tenant.namespace_name(namespace)} is {most}"
+        less = "ask for less" if most else "give it a guarantee or let it borrow"
+        raise Violation("gpu-06", given, f"{less}, or choose the namespace that has them")
+    pools = pools_of(environment, flavor, tenant.tenant, frozenset({tenant.tier_of(namespace)}))
+    if not pools:
+        raise Violation("pool-01", f"{flavor}, which no pool yields to tier {tenant.tier_of(namespace)}")
+    return pools
 
 
 def missing_pool(environment: Environment, tenant: Tenant, namespace: Namespace) -> str | None:
