@@ -17,7 +17,7 @@ from tenancy.live.api import Api, collection
 from tenancy.live.cohorts import read_tree
 from tenancy.live.fits_answers import ControlAnswer, FitVerdict, amount_of, queued_metadata, written
 from tenancy.live.queue_causes import (
-    Cause,
+    WaitCause,
     above_maximum,
     no_queue,
     no_topology,
@@ -62,11 +62,11 @@ class _Choice:
     needed: int = 0
     there: int = 0
     """The amount available now, or for `never` the maximum."""
-    cause: Cause | None = None
+    cause: WaitCause | None = None
     """Why the flavor is no choice, whatever its quota."""
 
 
-def _never(cause: Cause) -> ControlAnswer:
+def _never(cause: WaitCause) -> ControlAnswer:
     return ControlAnswer("queue", FitVerdict.NEVER, f"{cause.sentence}.", cause.change)
 
 
@@ -241,10 +241,12 @@ class _Scheduler:
 _SHADOWS = frozenset({BOARD_COMPUTE, BOARD_MEMORY})
 
 
-def _elsewhere(environment: Environment, name: str, flavor: Mapping[str, Any] | None, pods: Pods) -> Cause | None:
+def _elsewhere(environment: Environment, name: str, flavor: Mapping[str, Any] | None, pods: Pods) -> WaitCause | None:
     """Why pods cannot use a flavor, whatever its quota; None if they can."""
     if flavor is None:
-        return Cause(f"It never starts: its flavor {name} does not exist", "ask the platform team to run `tenancy up`")
+        return WaitCause(
+            f"It never starts: its flavor {name} does not exist", "ask the platform team to run `tenancy up`"
+        )
     labels = flavor["spec"].get("nodeLabels") or {}
     for key, value in (pods.template["spec"].get("nodeSelector") or {}).items():
         if key in labels and labels[key] != value:

@@ -16,7 +16,7 @@ _GPU = "nvidia.com/"
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class WaitCause:
     """Why work does not start, and what to change."""
 
     sentence: str
@@ -30,58 +30,58 @@ def _in_pool(flavor: str) -> str:
     return "" if flavor in {"", ANY_POOL} else f" in pool {pool_of(flavor)}"
 
 
-def above_maximum(flavor: str, asked: str, maximum: str) -> Cause:
+def above_maximum(flavor: str, asked: str, maximum: str) -> WaitCause:
     """All of its pods together ask for more than the queue can ever have."""
     text = f"It never starts{_in_pool(flavor)} as it is: it asks for {asked} at once, and the maximum of its queue is"
-    return Cause(f"{text} {maximum}", "ask for less, or for a larger share")
+    return WaitCause(f"{text} {maximum}", "ask for less, or for a larger share")
 
 
-def larger_than_nodes(flavor: str, asked: str, most: str) -> Cause:
+def larger_than_nodes(flavor: str, asked: str, most: str) -> WaitCause:
     """One pod asks for more than a node of the pool has."""
     text = f"It never starts{_in_pool(flavor)}: one pod asks for {asked}, and a node has {most}"
-    return Cause(text, "split it into pods that each fit on a node: completions and parallelism of a Job, replicas")
+    return WaitCause(text, "split it into pods that each fit on a node: completions and parallelism of a Job, replicas")
 
 
-def not_granted(resource: str) -> Cause:
+def not_granted(resource: str) -> WaitCause:
     """The queue has no quota of a resource."""
     text = f"It never starts: its queue has no {resource}"
-    return Cause(text, "ask for what the tenant has a share of")
+    return WaitCause(text, "ask for what the tenant has a share of")
 
 
-def no_topology(flavor: str) -> Cause:
+def no_topology(flavor: str) -> WaitCause:
     """Pods ask for a topology in a pool that has none."""
     change = "drop the topology annotation of its pod template, or the node selector that keeps it from other pools"
-    return Cause(f"It never starts{_in_pool(flavor)}: the nodes there have no known topology", change)
+    return WaitCause(f"It never starts{_in_pool(flavor)}: the nodes there have no known topology", change)
 
 
-def topology_alone(flavor: str) -> Cause:
+def topology_alone(flavor: str) -> WaitCause:
     """Pods ask for no topology in a pool that places work by topology."""
     change = (
         'write the annotation kueue.x-k8s.io/podset-unconstrained-topology: "true" into its pod template, or drop its '
         "node selector"
     )
-    return Cause(f"It never starts{_in_pool(flavor)}: the pool places work by topology only", change)
+    return WaitCause(f"It never starts{_in_pool(flavor)}: the pool places work by topology only", change)
 
 
-def other_nodes(flavor: str) -> Cause:
+def other_nodes(flavor: str) -> WaitCause:
     """A node selector or affinity names the nodes of another pool."""
     text = f"It never starts{_in_pool(flavor)}: its node selector or affinity names other nodes"
-    return Cause(text, "drop it, the queue chooses the pool")
+    return WaitCause(text, "drop it, the queue chooses the pool")
 
 
-def no_queue(name: str) -> Cause:
+def no_queue(name: str) -> WaitCause:
     """The label names a queue that the namespace does not have."""
     change = "drop the label kueue.x-k8s.io/queue-name, or name one of `kubectl get localqueues`"
-    return Cause(f"It never starts: there is no queue {name} in its namespace", change)
+    return WaitCause(f"It never starts: there is no queue {name} in its namespace", change)
 
 
-def on_hold() -> Cause:
+def on_hold() -> WaitCause:
     """The queue is stopped."""
     text = "Its queue is on hold: nothing new starts in it until the platform team opens it again"
-    return Cause(text, "`queue` or `leaving` in the tenant's file, or a pool's end, is the reason")
+    return WaitCause(text, "`queue` or `leaving` in the tenant's file, or a pool's end, is the reason")
 
 
-def oversized(template: Mapping[str, Any], sizes: Iterable[Resources], flavor: str) -> Cause | None:
+def oversized(template: Mapping[str, Any], sizes: Iterable[Resources], flavor: str) -> WaitCause | None:
     """The cause if a pod of the template asks for more GPUs than any node of these sizes has; None without nodes."""
     whole = list(sizes)
     for name, amount in requests_of(template["spec"]).items():

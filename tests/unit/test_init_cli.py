@@ -58,7 +58,7 @@ def test_its_tenants_lend_what_they_say(written: tuple[str, Path]) -> None:
         share.tenant: share.lends for flavor in supply(loaded.environment, loaded.tenants) for share in flavor.tenants
     }
     assert lent == {tenant.tenant: tenant.gpus["l4"].guaranteed for tenant in loaded.tenants}
-    assert all(tenant.gpus["l4"].sharing.lends for tenant in loaded.tenants)
+    assert every(tenant.gpus["l4"].sharing.lends for tenant in loaded.tenants)
 
 
 def test_the_program_and_the_pack_are_a_few_lines_and_those_of_the_checkout(written: tuple[str, Path]) -> None:
