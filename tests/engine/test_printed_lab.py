@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 
 import pytest
-from engine_project import Project, copied
+from engine_project import ROOT, Project, copied
 
 from tests.printed import Printed, first_difference, matches, printed
 from tests.queues.scene import on_lab_of
@@ -18,6 +19,7 @@ BLOCKS = list(printed())
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     """A checkout with a lab of its own, whose shell finds the commands."""
     with copied(tmp_path_factory.mktemp("engine") / "project") as made:
+        shutil.copytree(ROOT / "schemas", made.folder / "schemas")
         for arguments in (["init", "--quiet"], ["add", "stacks"], ["commit", "--quiet", "-m", "the files of before"]):
             assert made.run("git", "-c", "user.name=platform", "-c", "user.email=p@bank.example", *arguments).code == 0
         yield made
