@@ -32,6 +32,7 @@ from tenancy.planning.leaving import only_reading, standing
 from tenancy.planning.model import Admission, NamespacePlan, Plan, PlatformPlan, TenantPlan, TenantPlans
 from tenancy.planning.observability.metrics import exporter_values, metrics_objects, metrics_prerequisites
 from tenancy.planning.queueing.model import LocalQueue
+from tenancy.planning.queueing.queue_defaults import queue_defaults
 from tenancy.planning.queueing.queues import local_queues, platform_queues, tenant_queues
 from tenancy.planning.queueing.quota_shares import QuotaCalculator, shares
 from tenancy.planning.services import metrics_charts, operator_values, queue_chart, services_plan
@@ -124,7 +125,7 @@ def _platform(environment: Environment, tenants: Sequence[Tenant], chart: HelmCh
         device_classes=device_classes(environment),
         storage_classes=storage_classes(environment),
         flow_control=flow_objects(environment),
-        pod_settings=(*pod_defaults(environment), *runtime_classes(environment)),
+        pod_settings=(*pod_defaults(environment), *queue_defaults(environment), *runtime_classes(environment)),
         queue_chart=chart,
         cluster_policies=platform_network_policies(environment),
         services=services_plan(environment, tenants),

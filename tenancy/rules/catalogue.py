@@ -1035,7 +1035,8 @@ _ALL = (
         "kueue-01",
         "work names a queue of its namespace",
         "work without a queue, or with a queue that does not exist, waits for ever",
-        "drop the label kueue.x-k8s.io/queue-name, or name one of `kubectl get localqueues`",
+        "label the work kueue.x-k8s.io/queue-name: default, or with another name of `kubectl get localqueues`: a queue "
+        "on hold takes it, and starts it when it opens",
         _MEDIUM,
     ),
     Rule(

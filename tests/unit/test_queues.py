@@ -21,7 +21,9 @@ from tenancy.kube.quantities import parse
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.common.pools import NETWORK_LAYER, fake_nodes, node_allocatable, node_taints
 from tenancy.planning.common.priorities import priorities
+from tenancy.planning.guards.names import QUEUE as LABEL
 from tenancy.planning.queueing.kueue import configuration
+from tenancy.planning.queueing.queue_defaults import queue_defaults
 from tenancy.planning.queueing.queue_names import (
     ANY_POOL,
     BOARD_COMPUTE,
@@ -40,6 +42,7 @@ from tenancy.planning.queueing.queues import machine_resources
 from tenancy.planning.queueing.quota_shares import BOARD, board_units, quota_ceiling, shares, supply
 from tenancy.schema import pools as spec_pools
 from tenancy.validation import Environment, Loaded, Tenant, load
+from tests import cel_runtime
 from tests.conftest import SpecFolder, amounts, every, unreserved
 
 STACKS = Path(__file__).parents[2] / "stacks"
@@ -822,6 +825,52 @@ def test_a_namespaces_gate_stops_its_own_queues_and_no_other_namespaces(spec: Sp
 
 
 # Provisioning
+
+
+OF_JOBSET = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "sweep", "controller": True}
+OF_CRONJOB = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "nightly", "controller": True}
+OF_OTHERS = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "etl", "controller": True}
+
+
+@pytest.mark.parametrize(
+    ("operation", "labels", "owner", "before", "named_by_us"),
+    [
+        ("CREATE", None, None, None, True),
+        ("CREATE", {"app": "x"}, None, None, True),
+        ("CREATE", {LABEL: ""}, None, None, True),
+        ("CREATE", {LABEL: "nightly"}, None, None, False),
+        ("CREATE", {}, OF_CRONJOB, None, True),
+        ("CREATE", {}, OF_OTHERS, None, True),
+        ("CREATE", {}, OF_JOBSET, None, False),
+        ("CREATE", {}, OF_JOBSET | {"controller": False}, None, True),
+        ("UPDATE", {}, None, {LABEL: "nightly"}, True),
+        ("UPDATE", {}, None, {"app": "x"}, False),
+    ],
+)
+def test_work_without_a_queue_gets_a_name_and_what_is_counted_with_other_work_does_not(
+    spec: SpecFolder, operation: str, labels: Any, owner: Any, before: Any, named_by_us: bool
+) -> None:
+    """A part of a JobSet is counted with it, and work that runs without the queue stays as it is."""
+    spec.edit(ENV, "buckets:", "queues: {kinds: [jobset]}\nbuckets:")
+    policy, _ = queue_defaults(spec.load().environment)
+    meta = {"name": "work", **({} if labels is None else {"labels": labels})}
+    data = {
+        "object": {"metadata": meta | ({"ownerReferences": [owner]} if owner else {})},
+        "oldObject": {"metadata": {"name": "work", "labels": before or {}}},
+        "request": {"operation": operation},
+    }
+    holds = [cel_runtime.evaluated(one["expression"], data) for one in policy["spec"]["matchConditions"]]
+    assert every(holds) == named_by_us, holds
+
+
+@pytest.mark.parametrize(("version", "count"), [("1.35", 0), ("1.36", 2)])
+def test_the_policy_that_names_queues_is_where_the_api_server_has_it(
+    spec: SpecFolder, version: str, count: int
+) -> None:
+    environment = spec.load().environment
+    cluster = environment.cluster.model_copy(update={"kubernetes": version})
+    found = queue_defaults(environment.model_copy(update={"cluster": cluster}))
+    assert len(found) == count
 
 
 def test_no_autoscaler_is_asked_for_nodes_unless_a_class_is_named(plan: Plan) -> None:

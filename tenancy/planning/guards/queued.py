@@ -21,10 +21,14 @@ from tenancy.planning.guards.who import but_by_controllers, who
 from tenancy.schema.environment import Environment
 
 # Rules on everything that queues, over what `queue_variables` yields.
-QUEUE_RULES: Mapping[str, str] = but_by_controllers(
+QUEUE_RULES: Mapping[str, str] = {
+    # Also of a CronJob's controller, which tries again: without a queue's name its Job would wait for ever.
+    "kueue-01": f"""(!variables.queues || variables.owned || {cel(QUEUE)} in variables.workLabels
+            || (variables.byController && request.operation != 'CREATE'))
+        && (variables.byController
+            || variables.marks.all(m, !({cel(QUEUE)} in m) || m[{cel(QUEUE)}] in variables.allowedQueues))""",
+} | but_by_controllers(
     {
-        "kueue-01": f"""(!variables.queues || variables.owned || {cel(QUEUE)} in variables.workLabels)
-        && variables.marks.all(m, !({cel(QUEUE)} in m) || m[{cel(QUEUE)}] in variables.allowedQueues)""",
         "kueue-02": "size(variables.newOwners) == 0 && size(variables.lostOwners) == 0",
         "kueue-03": "variables.gates.all(g, g in variables.usualGates || g in variables.oldGates)",
         "kueue-06": f"""variables.marks.all(m, !({cel(URGENCY)} in m)

@@ -1,0 +1,78 @@
+"""The queue's name that the API server writes onto work without one.
+
+Kueue's webhook writes it too, but not while the namespace's queue is on hold or drains: it forgets a LocalQueue with a
+stopPolicy (v0.19.2 `localqueue_controller.go`; `DefaultLocalQueueExist`). Such work would be refused, or, made by a
+controller, wait for ever. A MutatingAdmissionPolicy is there from Kubernetes 1.36 on; before, kueue-01 refuses the work
+with the label to write, and a CronJob's controller tries again until the queue is open.
+"""
+
+from __future__ import annotations
+
+from tenancy.catalog import vocabulary as words
+from tenancy.catalog.versions import incompatible
+from tenancy.kube.objects import Object
+from tenancy.planning.common.labels import beside_the_systems, manifest, platform_labels
+from tenancy.planning.guards.expressions import cel, one_line
+from tenancy.planning.guards.names import QUEUE
+from tenancy.planning.guards.who import frameworks
+from tenancy.schema.environment import Environment
+
+NAME = "tenancy-queue-defaults"
+API = "admissionregistration.k8s.io/v1"
+
+_QUEUED = ("apps/Deployment", "apps/ReplicaSet", "apps/StatefulSet", "batch/Job", "v1/Pod")
+"""Built-in kinds whose parts Kueue counts with them, and gives no queue of their own (`IsOwnerManagedByKueue`)."""
+_NAMED = f"(has({{0}}.metadata.labels) && {{0}}.metadata.labels[?{cel(QUEUE)}].orValue('') != '')"
+_PATCH = f"""!({cel(words.TENANT)} in namespaceObject.metadata.labels) ? [] :
+    (has(object.metadata.labels) ? [] : [JSONPatch{{op: "add", path: "/metadata/labels", value: {{}}}}])
+    + [JSONPatch{{op: "add", path: "/metadata/labels/" + jsonpatch.escapeKey({cel(QUEUE)}),
+        value: request.operation == 'CREATE' ? {cel(words.DEFAULT_QUEUE)}
+            : oldObject.metadata.labels[{cel(QUEUE)}]}}]"""
+
+
+def queue_defaults(environment: Environment) -> tuple[Object, ...]:
+    """The policy and its binding; none without a queue, or where the API server lacks the kind."""
+    if not environment.queued or incompatible(environment.cluster.kubernetes, "pod-defaults"):
+        return ()
+    others = frameworks(environment)
+    owners = [*_QUEUED, *(f"{framework.group}/{framework.kind}" for framework in others)]
+    conditions = {
+        "unnamed": f"!{_NAMED.format('object')}",
+        "whole": f"""!has(object.metadata.ownerReferences) || !object.metadata.ownerReferences.exists(o,
+            o.?controller.orValue(false) && (o.apiVersion.split('/')[0] + '/' + o.kind) in {cel(owners)})""",
+        # An update keeps the name. One that had none may run without the queue, which would stop it.
+        "new": f"request.operation == 'CREATE' || {_NAMED.format('oldObject')}",
+    }
+    made = [
+        ("", "v1", ["pods"], ["CREATE"]),
+        ("batch", "v1", ["jobs"], ["CREATE", "UPDATE"]),
+        ("apps", "v1", ["deployments", "statefulsets"], ["CREATE", "UPDATE"]),
+        *((each.group, each.version, [each.resource], ["CREATE", "UPDATE"]) for each in others),
+    ]
+    spec = {
+        # Work that has no queue's name then is refused by a guard.
+        "failurePolicy": "Ignore",
+        "reinvocationPolicy": "Never",
+        "matchConstraints": {
+            "matchPolicy": "Equivalent",
+            "namespaceSelector": beside_the_systems(environment),
+            "objectSelector": {},
+            "resourceRules": [
+                {
+                    "apiGroups": [group],
+                    "apiVersions": [version],
+                    "operations": operations,
+                    "resources": resources,
+                    "scope": "*",
+                }
+                for group, version, resources, operations in made
+            ],
+        },
+        "matchConditions": [{"name": name, "expression": one_line(text)} for name, text in conditions.items()],
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": one_line(_PATCH)}}],
+    }
+    labels = platform_labels(environment)
+    return (
+        manifest(API, "MutatingAdmissionPolicy", NAME, labels, {"spec": spec}),
+        manifest(API, "MutatingAdmissionPolicyBinding", NAME, labels, {"spec": {"policyName": NAME}}),
+    )
