@@ -33,6 +33,7 @@ from pack_cases import (
 )
 
 from tenancy.rules import aws
+from tenancy.rules.queues import PREEMPTION
 
 Object = dict[str, Any]
 GPU = "nvidia.com/gpu"
@@ -502,12 +503,12 @@ TOGETHER = (
         "kueue-19",
         (
             *QUEUED,
-            kueue("k", fairSharing={}),
+            kueue("k", fairSharing={"preemptionStrategies": list(PREEMPTION)}),
             share("acme", preemption={"reclaimWithinCohort": "Any", "borrowWithinCohort": {"policy": "LowerPriority"}}),
         ),
         (
             *QUEUED,
-            kueue("k", fairSharing={}),
+            kueue("k", fairSharing={"preemptionStrategies": list(PREEMPTION)}),
             share("acme", preemption={"reclaimWithinCohort": "Any", "borrowWithinCohort": {"policy": "Never"}}),
         ),
         "ClusterQueue acme--batch",

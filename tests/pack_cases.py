@@ -13,6 +13,7 @@ from tenancy.components.kubernetes.manifest import resource_type
 from tenancy.rules import aws
 from tenancy.rules.found import name_of
 from tenancy.rules.nodes import MIG_CONFIG
+from tenancy.rules.queues import GATES, PREEMPTION
 from tenancy.rules.values import MOST_PUBLIC
 
 Object = dict[str, Any]
@@ -442,7 +443,7 @@ def local_queue(name: str, where: str, tenant: str | None, leads_to: str) -> Obj
 
 def kueue(name: str, **said: Any) -> Object:
     """A Helm release of Kueue's chart that says this in its configuration."""
-    text = json.dumps({"manageJobsWithoutQueueName": True, **said})
+    text = _kueue_text(**said)
     return {
         **release(name, {}),
         "chart": "oci://registry.k8s.io/kueue/charts/kueue",
@@ -450,10 +451,13 @@ def kueue(name: str, **said: Any) -> Object:
     }
 
 
+def _kueue_text(**said: Any) -> str:
+    return json.dumps({"manageJobsWithoutQueueName": True, "featureGates": dict(GATES), **said})
+
+
 def kueue_map(where: str, **said: Any) -> Object:
     """The config map that the chart makes of it, in some namespace."""
-    text = json.dumps({"manageJobsWithoutQueueName": True, **said})
-    data = {"data": {"controller_manager_config.yaml": text}}
+    data = {"data": {"controller_manager_config.yaml": _kueue_text(**said)}}
     return manifest("v1", "ConfigMap", "kueue-manager-config", data, None, where)
 
 
@@ -1341,13 +1345,20 @@ MACHINE_CASES = (
         "kueue-14",
         kueue_map("unqueued", manageJobsWithoutQueueName=False),
         _MAP_TEXT,
-        json.dumps({"manageJobsWithoutQueueName": True}),
+        _kueue_text(),
     ),
     _one(
         "kueue-14",
         kueue_map("uncounted", resources={"excludeResourcePrefixes": ["cpu", "nvidia.com"]}),
         _MAP_TEXT,
-        json.dumps({"manageJobsWithoutQueueName": True, "resources": {"excludeResourcePrefixes": ["cpu"]}}),
+        _kueue_text(resources={"excludeResourcePrefixes": ["cpu"]}),
+    ),
+    _one("kueue-31", kueue_map("returned", featureGates={"ReclaimablePods": True}), _MAP_TEXT, _kueue_text()),
+    _one(
+        "kueue-31",
+        kueue_map("evicting", fairSharing={"preemptionStrategies": [*PREEMPTION, "LessThanInitialShare"]}),
+        _MAP_TEXT,
+        _kueue_text(fairSharing={"preemptionStrategies": list(PREEMPTION)}),
     ),
     _one("ami-01", group("old", releaseVersion="1.36.3-20260512"), ("releaseVersion",), "1.36.3-20260903"),
     _one("ami-01", group("formless", releaseVersion="latest"), ("releaseVersion",), "1.36.3-20260903"),

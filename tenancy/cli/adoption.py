@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from tenancy.schema.environment import GuardsMode
 
 
-def tables(environment: str, found: Sequence[ExistingNamespace], guards: GuardsMode | None) -> list[Table]:
-    """One table for each topic; empty ones are not shown."""
+def tables(
+    environment: str, found: Sequence[ExistingNamespace], guards: GuardsMode | None, kueue: Sequence[str] = ()
+) -> list[Table]:
+    """One table for each topic; empty ones are not shown. `kueue` are sentences about Kueue's configuration."""
     from tenancy.live.adoption import AdoptionTopic
 
     findings = [finding for space in found for finding in space.findings]
@@ -34,7 +36,7 @@ def tables(environment: str, found: Sequence[ExistingNamespace], guards: GuardsM
         AdoptionTopic.REFUSED: "Existing objects that would be refused",
     }
     return [
-        _summary(environment, found, guards),
+        _summary(environment, found, guards, kueue),
         *(
             Table(titles[topic], headers[topic], [_row(one) for one in findings if one.topic is topic])
             for topic in AdoptionTopic
@@ -42,14 +44,16 @@ def tables(environment: str, found: Sequence[ExistingNamespace], guards: GuardsM
     ]
 
 
-def _summary(environment: str, found: Sequence[ExistingNamespace], guards: GuardsMode | None) -> Table:
+def _summary(
+    environment: str, found: Sequence[ExistingNamespace], guards: GuardsMode | None, kueue: Sequence[str]
+) -> Table:
     from tenancy.live.adoption import AdoptionTopic, State
 
     rows = []
     for space in found:
         of = Counter(finding.topic for finding in space.findings)
         rows.append((space.name, space.tenant or None, *(of[topic] for topic in AdoptionTopic), str(space.state)))
-    remarks = [_stand(environment, guards)]
+    remarks = [_stand(environment, guards), *kueue]
     if unasked := sorted({rule for space in found for rule in space.unasked}):
         remarks.append(
             f"{len(unasked)} rules depend on labels that a takeover writes, and were not checked in namespaces that "

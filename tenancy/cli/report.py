@@ -313,8 +313,8 @@ def adoption(environment: str, tenant: str | None, lab: bool, form: str) -> None
 
     For each namespace that the spec files name, or whose name has the form of a tenant's: labels and annotations that
     change, existing objects that stay, quotas below current use, and what Pod Security and the admission policies
-    (guards) would refuse, by dry runs. For every other namespace with work: what the guards refuse there. Nothing on
-    the cluster is changed.
+    (guards) would refuse, by dry runs. For every other namespace with work: what the guards refuse there. Of a Kueue
+    that the environment does not install: settings with which GPUs run uncounted. Nothing on the cluster is changed.
 
     Exit codes: 0 nothing to report, 1 findings or namespaces that are not taken over, 2 bad input.
     """
@@ -322,6 +322,7 @@ def adoption(environment: str, tenant: str | None, lab: bool, form: str) -> None
     from tenancy.lab.layout import enter_lab
     from tenancy.live.adoption import State, mode, spaces
     from tenancy.live.api import Api, ApiUnreachable
+    from tenancy.live.kueue_settings import kueue_settings
     from tenancy.planning import make_plan
 
     loaded = load_or_exit(environment, form, lab)
@@ -333,14 +334,18 @@ def adoption(environment: str, tenant: str | None, lab: bool, form: str) -> None
         api = Api(plan.context)
         guards = mode(api, plan.environment)
         found = spaces(api, loaded.environment, plan, tenant)
+        settings = kueue_settings(api, plan)
     except ApiUnreachable as error:
         fail(str(error))
-    value = {"environment": plan.environment, "guards": guards, "namespaces": as_json(found)}
+    kueue = [*settings.problems, *settings.remarks]
+    value = {"environment": plan.environment, "guards": guards, "kueue": kueue, "namespaces": as_json(found)}
     if not (found or form == "json"):
         click.echo(f"No namespace of {plan.environment} exists on the cluster: there is nothing to take over.")
+        for text in kueue:
+            click.echo(text)
     else:
-        show(form, report.tables(plan.environment, found, guards), value)
-    if any(space.findings or space.state not in {State.OURS, State.UNMANAGED} for space in found):
+        show(form, report.tables(plan.environment, found, guards, kueue), value)
+    if settings.problems or any(space.findings or space.state not in {State.OURS, State.UNMANAGED} for space in found):
         sys.exit(FAILED)
 
 

@@ -13,6 +13,7 @@ from tenancy.live.api import NOT_FOUND, Api, ApiUnreachable, collection, path_of
 from tenancy.live.deployer import deployer_problems
 from tenancy.live.drift import is_the_engines
 from tenancy.live.guards import PreconditionFailed, guard_problems, wait_for_guards
+from tenancy.live.kueue_settings import kueue_settings
 from tenancy.live.queues import queue_problems
 from tenancy.live.selectors import FEW, of_tenants
 from tenancy.live.served import unserved
@@ -36,9 +37,9 @@ def check(
     """Refuse a run that would harm the cluster; return warnings, which do not stop it.
 
     Refused are another environment's cluster, the takeover of foreign objects, the deletion of tenants' namespaces,
-    kinds that the cluster does not serve, guards that would stop work, an identity that the guards would refuse in
-    mid-run, and a tenant's stack on a cluster without guards. `removing` are tenants and namespaces whose removal was
-    requested by name.
+    kinds that the cluster does not serve, guards that would stop work, a Kueue whose configuration leaves GPUs
+    uncounted, an identity that the guards would refuse in mid-run, and a tenant's stack on a cluster without guards.
+    `removing` are tenants and namespaces whose removal was requested by name.
     """
     refuse_another(api, plan)
     by_name = platform is None and 0 < len(tenants) <= FEW
@@ -51,8 +52,9 @@ def check(
         *queue_problems(api, plan, tenants),
     ]
     if platform is None:
-        problems += guard_problems(api)
-    return _told(plan, problems, undecided(api, plan, namespaces) if platform else ())
+        return _told(plan, [*problems, *guard_problems(api)], ())
+    settings = kueue_settings(api, plan)
+    return [*settings.remarks, *_told(plan, problems, undecided(api, plan, namespaces), settings.problems)]
 
 
 def check_platform(
@@ -89,9 +91,10 @@ def _namespaces(api: Api, selector: str = "") -> list[Object]:
     return found
 
 
-def _told(plan: Plan, problems: Sequence[str], found: Sequence[Undecided]) -> list[str]:
-    """Warnings; PreconditionFailed with all problems, to which namespaces belong that enforced guards would stop."""
-    told = [problem(found)] if found else []
+def _told(plan: Plan, problems: Sequence[str], found: Sequence[Undecided], settings: Sequence[str] = ()) -> list[str]:
+    """Warnings; PreconditionFailed with all problems. With enforced guards these include namespaces whose work would be
+    refused, and `settings` of Kueue with which guarantees do not hold."""
+    told = [*([problem(found)] if found else []), *settings]
     if plan.admission.enforced:
         problems, told = [*problems, *told], []
     if problems:

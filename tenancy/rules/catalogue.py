@@ -1261,6 +1261,16 @@ _ALL = (
         "set spec.runPolicy.cleanPodPolicy to Running or All",
     ),
     Rule(
+        _PREVIEW,
+        "kueue-31",
+        "Kueue counts the GPUs of a job until it ends, and compares final shares alone before an eviction",
+        "with Kueue's defaults a restarted JobSet runs on GPUs that are not counted and cannot be evicted, and jobs of "
+        "two tenants can evict each other without end",
+        "set featureGates.ReclaimablePods to false, and fairSharing.preemptionStrategies to "
+        "LessThanOrEqualToFinalShare alone",
+        advises=True,
+    ),
+    Rule(
         _API_SERVER | _ATTACK,
         "quota-04",
         "a container that asks for more than its namespace's default limit sets its own limit",

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 import town
-from scene import PATIENCE, Scene, collection, kueue_values, until
+from scene import PATIENCE, QUEUE, Object, Scene, collection, holds, kueue_values, until
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.days import today
 from tenancy.lab import control_plane
-from tenancy.live.api import path_of
+from tenancy.live.api import Impersonation, Response, path_of
 from tenancy.planning.kubernetes.samples import ANY_TOPOLOGY
+from tenancy.planning.queueing.queue_defaults import queue_defaults
 from tenancy.planning.queueing.queue_names import API
 
 SHARE = "guaranteed: 16, sharing: lend-and-borrow, lend-up-to: 16, borrow-up-to: 16"
@@ -48,6 +49,8 @@ def town_hall(scene: Scene) -> Iterator[Scene]:
     yield scene
     for path, text in before.items():
         path.write_text(text, "utf-8")
+    for item in scene.items("CronJob", None, "batch/v1"):
+        scene.api.request("DELETE", path_of({"apiVersion": "batch/v1", "kind": "CronJob", **item}))
     scene.apply()
     scene.clear()
     scene.settle()
@@ -181,6 +184,105 @@ def test_drain_evicts_what_runs_and_gives_it_back_its_place(town_hall: Scene) ->
     town_hall.edit("tenants/fraud.yaml", "queue: drain", "queue: open")
     town_hall.apply("ClusterQueue")
     town_hall.until_runs(home, "one")
+
+
+def held_back(scene: Scene, gate: str) -> str:
+    """The first namespace of fraud on hold or drained by its own line in the file; its name."""
+    file = scene.folder / "tenants/fraud.yaml"
+    file.write_text(file.read_text("utf-8") + f"namespaces: [{{name: main, queue: {gate}}}]\n", "utf-8")
+    scene.apply("LocalQueue")
+    (queue,) = scene.items("LocalQueue", scene.space("fraud"))
+    until(lambda: not holds(scene.items("LocalQueue", scene.space("fraud"))[0], "Active"), "Kueue has stopped it")
+    return queue["metadata"]["namespace"]
+
+
+def opened(scene: Scene) -> None:
+    file = scene.folder / "tenants/fraud.yaml"
+    file.write_text(file.read_text("utf-8").partition("namespaces:")[0], "utf-8")
+    scene.apply("LocalQueue")
+
+
+CRONJOBS = Impersonation("system:serviceaccount:kube-system:cronjob-controller", ("system:masters",))
+
+
+def without_a_queue(scene: Scene, kind: str) -> tuple[Object, Impersonation]:
+    """Work that names no queue, and whose request makes it: a developer's, or for a CronJob its controller's."""
+    job = scene.job("fraud", f"of-{kind.lower()}", 1)
+    metadata = {"name": job["metadata"]["name"], "namespace": job["metadata"]["namespace"]}
+    pods = job["spec"]["template"]
+    if kind == "Job":
+        return {**job, "metadata": metadata}, scene.developer("fraud")
+    if kind == "CronJob":
+        owner = {"apiVersion": "batch/v1", "kind": kind, "name": "nightly", "uid": nightly(scene), "controller": True}
+        return {**job, "metadata": {**metadata, "ownerReferences": [owner]}}, CRONJOBS
+    if kind == "Pod":
+        annotations = pods["metadata"]["annotations"]
+        item = {"apiVersion": "v1", "kind": kind, "metadata": {**metadata, "annotations": annotations}}
+        return {**item, "spec": pods["spec"]}, scene.developer("fraud")
+    labels = {"app": metadata["name"]}
+    template = {"metadata": {**pods["metadata"], "labels": labels}, "spec": {**pods["spec"], "restartPolicy": "Always"}}
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+    spec |= {"serviceName": metadata["name"]} if kind == "StatefulSet" else {}
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": spec}, scene.developer("fraud")
+
+
+def nightly(scene: Scene) -> str:
+    """A CronJob whose Jobs the test makes, because its own schedule would take a minute; its uid."""
+    job = scene.job("fraud", "nightly", 1)
+    metadata = {"name": "nightly", "namespace": job["metadata"]["namespace"]}
+    spec = {"schedule": "0 3 * * *", "suspend": True, "jobTemplate": {"spec": job["spec"]}}
+    item = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": metadata, "spec": spec}
+    answer = scene.ask("fraud", item)
+    assert answer.ok or answer.status == 409, answer.message
+    return scene.api.request("GET", path_of(item)).body["metadata"]["uid"]
+
+
+WORK = ("Job", "Pod", "Deployment", "StatefulSet", "CronJob")
+
+
+def ask(scene: Scene, kind: str, query: str = "", **labels: str) -> Response:
+    item, who = without_a_queue(scene, kind)
+    item["metadata"]["labels"] = labels
+    return scene.api.request(
+        "POST", collection(item["apiVersion"], item["kind"], scene.space("fraud")) + query, item, who
+    )
+
+
+@pytest.mark.parametrize("gate", ["hold", pytest.param("drain", marks=pytest.mark.exhaustive)])
+def test_work_without_a_queues_name_waits_while_its_namespace_is_on_hold_and_starts_afterwards(
+    town_hall: Scene, gate: str
+) -> None:
+    home = held_back(town_hall, gate)
+    for kind in WORK:
+        answer = ask(town_hall, kind)
+        assert answer.ok, f"{kind}: {answer.message}"
+        assert answer.body["metadata"]["labels"][QUEUE] == "default", kind
+    until(lambda: len(town_hall.items("Workload", home)) == len(WORK), "Kueue knows all of it")
+    assert not town_hall.pods(home)
+    assert not any(holds(item, "QuotaReserved") for item in town_hall.items("Workload", home))
+    opened(town_hall)
+    until(lambda: len(town_hall.pods(home)) == len(WORK), "all of it runs")
+    town_hall.until_held("fraud", len(WORK))
+
+
+@pytest.mark.exhaustive
+def test_where_the_api_server_names_no_queue_work_is_refused_with_the_label_to_write(town_hall: Scene) -> None:
+    """As on Kubernetes 1.35. A CronJob's controller is refused too, and tries again: its Job would never start."""
+    home = held_back(town_hall, "hold")
+    for item in queue_defaults(town_hall.loaded.environment):
+        assert town_hall.api.request("DELETE", path_of(item)).ok
+    until(lambda: not ask(town_hall, "Job", "?dryRun=All").ok, "the API server writes no queue's name")
+    for kind in WORK:
+        refused = ask(town_hall, kind)
+        assert refused.status == 403, kind
+        assert "kueue-01" in refused.message, kind
+        assert "label the work kueue.x-k8s.io/queue-name: default" in refused.message
+        assert ask(town_hall, kind, **{QUEUE: "default"}).ok, kind
+    opened(town_hall)
+    until(lambda: len(town_hall.pods(home)) == len(WORK), "all of it runs")
+    town_hall.clear("fraud")
+    for kind in WORK:
+        assert ask(town_hall, kind, "?dryRun=All").ok, f"{kind}: Kueue names the queue while it is open"
 
 
 def _state(scene: Scene) -> str:

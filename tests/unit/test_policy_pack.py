@@ -223,24 +223,41 @@ def test_a_share_that_is_never_lent_need_not_come_back() -> None:
     assert findings([with_field(quiet, lent, "0")]) == []
 
 
+_UNRECLAIMED = {"featureGates": {"ReclaimablePods": False}}
 CONFIGURATION = ("values", "managerConfig", "controllerManagerConfigYaml")
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        json.dumps({"manageJobsWithoutQueueName": False}),
-        json.dumps({"manageJobsWithoutQueueName": True, "resources": {"excludeResourcePrefixes": ["nvidia.com/gpu"]}}),
-        "{}",
-        "integrations: [",
-        None,
+        json.dumps({"manageJobsWithoutQueueName": False} | _UNRECLAIMED),
+        json.dumps(
+            {"manageJobsWithoutQueueName": True, "resources": {"excludeResourcePrefixes": ["nvidia.com/gpu"]}}
+            | _UNRECLAIMED
+        ),
+        json.dumps(_UNRECLAIMED),
     ],
 )
 def test_a_release_of_kueue_is_judged_by_its_values(text: str | None) -> None:
-    """An absent text is the chart's own, which leaves work without a queue alone."""
     broken = with_field(kueue("k"), CONFIGURATION, text)
     assert [(found.rule, found.object) for found in findings([broken])] == [("kueue-14", "Release gpu-operator/k")]
     assert findings([kueue("k")]) == []
+
+
+@pytest.mark.parametrize("text", ["{}", "integrations: [", None])
+def test_a_release_with_kueues_defaults_is_told_of_both(text: str | None) -> None:
+    """An absent text is the chart's own, which leaves work without a queue alone and counts ended pods as returned."""
+    broken = with_field(kueue("k"), CONFIGURATION, text)
+    assert [found.rule for found in findings([broken])] == ["kueue-14", "kueue-31"]
+
+
+@pytest.mark.parametrize(("enabled", "rules"), [(True, ["kueue-31"]), (False, [])])
+def test_feature_gates_of_the_command_line_replace_those_of_the_configuration(enabled: bool, rules: list[str]) -> None:
+    text = json.dumps({"manageJobsWithoutQueueName": True})
+    item = with_field(kueue("k"), CONFIGURATION, text)
+    gates = [{"name": "ReclaimablePods", "enabled": enabled}]
+    item = with_field(item, ("values", "controllerManager"), {"featureGates": gates})
+    assert [found.rule for found in findings([item])] == rules
 
 
 @pytest.mark.parametrize("length", range(1, len(CONFIGURATION) + 1))

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+import yaml
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.live import preflight
 from tenancy.live.api import Api, ApiUnreachable, Response, collection, path_of
+from tenancy.live.kueue_settings import MANAGER, KueueSettings, kueue_settings
 from tenancy.live.preflight import PreconditionFailed, check
 from tenancy.live.selectors import FEW
 from tenancy.planning import Plan, make_plan
+from tenancy.planning.queueing.kueue import configuration
 from tenancy.planning.queueing.queue_names import API
+from tenancy.rules.queues import CONFIGURATION, TEXT
 from tenancy.validation import load
 
 LOCAL = Path(__file__).parents[2] / "stacks" / "local"
@@ -157,3 +163,74 @@ def test_a_queue_with_work_that_the_files_lack_is_refused(plan: Plan, work: str)
     queue["status"] = {work: 2}
     with pytest.raises(PreconditionFailed, match="given queue former of research--main, which would leave the file"):
         check(Cluster([*items, queue]), plan, None, [plan.tenant("research")])
+
+
+# Kueue's own configuration, where the environment does not install it
+
+
+def kueue(command: str | None = None, **changed: Any) -> list[Object]:
+    """Kueue's ConfigMap, and its Deployment if that has a command line."""
+    settings = configuration(load(LOCAL).environment) | changed
+    where = {"namespace": words.QUEUE_NAMESPACE}
+    found: list[Object] = [
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": CONFIGURATION, **where},
+            "data": {TEXT: yaml.safe_dump(settings)},
+        }
+    ]
+    if command:
+        pods = {"spec": {"containers": [{"name": "manager", "args": ["--config=/controller.yaml", command]}]}}
+        metadata = {"name": MANAGER, **where}
+        found.append({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": {"template": pods}})
+    return found
+
+
+def told(plan: Plan, items: Iterable[Object], refused: str = "") -> list[str]:
+    return check(Cluster([*made(plan), *items], refused), plan, plan.platform, [])
+
+
+@pytest.mark.parametrize(
+    "items",
+    [kueue(), kueue("--feature-gates=ElasticJobsViaWorkloadSlices=false,ReclaimablePods=false", featureGates=None)],
+)
+def test_a_kueue_that_counts_every_gpu_is_told_nothing(plan: Plan, items: list[Object]) -> None:
+    assert told(plan, items) == []
+
+
+@pytest.mark.parametrize(
+    ("items", "given"),
+    [
+        (kueue(featureGates=None), "featureGates.ReclaimablePods not set"),
+        (kueue(featureGates={"ReclaimablePods": True}), "featureGates.ReclaimablePods true"),
+        (kueue("--feature-gates=ReclaimablePods=true"), "featureGates.ReclaimablePods true"),
+        (kueue(fairSharing={"preemptionStrategies": ["LessThanInitialShare"]}), "preemptionStrategies LessThanInit"),
+        (kueue(fairSharing={}), "preemptionStrategies not set"),
+        (kueue(manageJobsWithoutQueueName=False), "manageJobsWithoutQueueName false"),
+    ],
+)
+def test_a_kueue_that_leaves_gpus_uncounted_is_refused_and_under_audit_told(
+    plan: Plan, items: list[Object], given: str
+) -> None:
+    with pytest.raises(PreconditionFailed) as refused:
+        told(plan, items)
+    (text,) = str(refused.value).splitlines()
+    assert f"given Kueue's ConfigMap {CONFIGURATION} in {words.QUEUE_NAMESPACE} with {given}" in text
+    assert "; change: set " in text
+    assert "restart the lab's Kueue: `tenancy lab up local`" in text
+    audited = replace(plan, platform=replace(plan.platform, admission=replace(plan.admission, enforced=False)))
+    assert told(audited, items) == [text]
+
+
+@pytest.mark.parametrize(("refused", "said"), [("configmaps", "403 forbidden"), ("", "404 not found")])
+def test_a_configuration_that_cannot_be_read_is_told_with_what_to_check(plan: Plan, refused: str, said: str) -> None:
+    (text,) = told(plan, (), refused)
+    assert f"cannot be read ({said}): check that its configuration has manageJobsWithoutQueueName: true" in text
+    assert "featureGates.ReclaimablePods: false" in text
+
+
+def test_the_kueue_that_the_environment_installs_is_not_read(plan: Plan) -> None:
+    installed = SimpleNamespace(queue="kueue")
+    own = replace(plan, platform=replace(plan.platform, services=cast(Any, installed)))
+    assert kueue_settings(Cluster(kueue(featureGates=None)), own) == KueueSettings()

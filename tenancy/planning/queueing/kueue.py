@@ -12,6 +12,7 @@ from tenancy.planning.common.devices import claimable, device_class
 from tenancy.planning.queueing.queue_names import BOARD_COMPUTE, BOARD_MEMORY, CORES, queue_resource
 from tenancy.planning.queueing.queues import machine_resources
 from tenancy.planning.queueing.quota_shares import board_units
+from tenancy.rules.queues import GATES, PREEMPTION
 from tenancy.schema.environment import Environment
 from tenancy.schema.queues import seconds
 from tenancy.schema.tenant import Tenant
@@ -27,20 +28,6 @@ whether work ran in it or not (v0.19.2 `localqueue_controller.go`)."""
 INTERVALS = (5, 10, 15, 20, 30, 60)
 """Minutes between two samples of usage. Few, because a change restarts Kueue; the first is Kueue's default. A job
 counts as use for one interval at least, so a longer one is worse for queues of short jobs."""
-
-
-GATES = {"ReclaimablePods": False}
-"""Feature gates. Kueue counts a pod that has ended as returned, whatever its job makes afterwards: a JobSet that
-restarts, a child Job that is made anew and a Job with more parallelism than completions run on GPUs that it does not
-count (v0.19.2 `job_controller.go`, `jobset_controller.go`: ReclaimablePods). Its webhook refuses a lower number
-(`workload_webhook.go`: validateReclaimablePodsUpdate), and the refusal ends the reconciliation before the eviction
-(`jobframework/reconciler.go`, steps 4 and 6): such work cannot be reclaimed, held or drained. Without the gate all
-pods of a job are counted until the job ends."""
-PREEMPTION = ("LessThanOrEqualToFinalShare",)
-"""Strategies of preemption between tenants. With LessThanInitialShare too, a job whose share after its start is larger
-than that of its victim may evict it, and the victim evicts that job in turn: six jobs of two tenants, two of them with
-`job-min-parallelism`, evicted each other 50 times in 40 s. With this one alone the evicting tenant's share is at most
-that of the evicted one after each eviction, so evictions end."""
 
 
 def sampling(tenants: Iterable[Tenant]) -> int:
@@ -88,7 +75,7 @@ def configuration(environment: Environment, tenants: Iterable[Tenant] = ()) -> d
             "blockAdmission": False,
             "requeuingStrategy": {"timestamp": "Eviction", "backoffBaseSeconds": 60, "backoffMaxSeconds": 3600},
         },
-        "featureGates": GATES,
+        "featureGates": dict(GATES),
         "fairSharing": {"preemptionStrategies": list(PREEMPTION)},
         "admissionFairSharing": {
             "usageHalfLifeTime": _duration(queues.usage_half_life),

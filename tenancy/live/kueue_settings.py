@@ -1,0 +1,75 @@
+"""What a Kueue that the environment does not install is configured with, against what guarantees need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import at, many
+from tenancy.live.api import Api, Response, collection
+from tenancy.planning.model import Plan
+from tenancy.planning.queueing.queue_names import API
+from tenancy.rules.catalogue import RULES
+from tenancy.rules.queues import CONFIGURATION, GATES, PREEMPTION, TEXT, of_configuration
+
+MANAGER = "kueue-controller-manager"
+"""Name of the Deployment that Kueue's chart and manifests make."""
+_GATES_ARGUMENT = "--feature-gates="
+
+
+@dataclass(frozen=True, slots=True)
+class KueueSettings:
+    """`problems` contradict a rule; `remarks` name what could not be read."""
+
+    problems: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+def kueue_settings(api: Api, plan: Plan) -> KueueSettings:
+    """Read Kueue's ConfigMap and the arguments of its Deployment; nothing where the environment has no queue, installs
+    Kueue itself, or the cluster has no Kueue yet."""
+    services = plan.platform.services
+    if not plan.platform.queues or (services and services.queue) or not api.request("GET", f"/apis/{API}").ok:
+        return KueueSettings()
+    where = f"ConfigMap {CONFIGURATION} in {words.QUEUE_NAMESPACE}"
+    answer = api.request("GET", f"{collection('v1', 'ConfigMap', words.QUEUE_NAMESPACE)}/{CONFIGURATION}")
+    text = at(answer.body, "data", TEXT) if answer.ok else None
+    if text is None:
+        return KueueSettings(remarks=(_unread(where, answer),))
+    manager = api.request("GET", f"{collection('apps/v1', 'Deployment', words.QUEUE_NAMESPACE)}/{MANAGER}")
+    arguments = dict(_arguments(manager.body)) if manager.ok else {}
+    found = of_configuration(text, arguments)
+    return KueueSettings(tuple(_problem(plan, where, rule, given) for rule, given in found))
+
+
+def _arguments(manager: Any) -> Iterator[tuple[str, bool]]:
+    """Feature gates of the command line."""
+    for container in many(at(manager, "spec", "template", "spec", "containers")):
+        for argument in (*many(at(container, "command")), *many(at(container, "args"))):
+            if str(argument).startswith(_GATES_ARGUMENT):
+                for each in str(argument).removeprefix(_GATES_ARGUMENT).split(","):
+                    name, _, value = each.partition("=")
+                    yield name.strip(), value.strip().lower() == "true"
+
+
+def _problem(plan: Plan, where: str, rule: str, given: str) -> str:
+    restart = f"restart Kueue: `kubectl -n {words.QUEUE_NAMESPACE} rollout restart deployment/{MANAGER}`"
+    if plan.context == words.LAB_CONTEXT:
+        restart = f"restart the lab's Kueue: `tenancy lab up {plan.environment}`"
+    return (
+        f"given Kueue's {where} with {given}; rule {rule}: {RULES[rule].title}; change: {RULES[rule].fix}, and "
+        f"{restart}; `tenancy render {plan.environment} --out rendered` writes the whole configuration into "
+        "rendered/charts/values-kueue.yaml"
+    )
+
+
+def _unread(where: str, answer: Response) -> str:
+    said = f"{answer.status} {answer.message}" if not answer.ok else f"it has no {TEXT}"
+    gates = ", ".join(f"featureGates.{name}: {str(value).lower()}" for name, value in GATES.items())
+    return (
+        f"Kueue's {where} cannot be read ({said}): check that its configuration has manageJobsWithoutQueueName: true, "
+        f"{gates} and fairSharing.preemptionStrategies: [{', '.join(PREEMPTION)}]; with Kueue's defaults jobs may run "
+        "on GPUs that are not counted"
+    )
