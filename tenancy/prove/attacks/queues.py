@@ -68,6 +68,7 @@ NOTES: dict[str, tuple[str, str, str, Sequence[str]]] = {
 
 
 def ray_workers(template: Object) -> list[Object]:
+    """The groups of a Ray cluster with one group of one worker."""
     counts = dict.fromkeys(("replicas", "minReplicas", "maxReplicas"), 1)
     return [{"groupName": "workers", **counts, "rayStartParams": {}, "template": template}]
 
