@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         TenantStorage,
     )
     from tenancy.planning import Plan, plan
-    from tenancy.schema.aws import Aws, Endpoints, Network, System
+    from tenancy.schema.aws import AddOnRelease, AddOns, Aws, Endpoints, Network, System
     from tenancy.schema.calendar import GpuWindow, More
     from tenancy.schema.cluster import Cluster, ClusterMode, Cni, Devices, Encryption, Images, Sandbox, VirtualClusters
     from tenancy.schema.costs import Costs, OverheadKey, PurchaseKind, UsageKind
@@ -90,7 +90,7 @@ _HOMES = {
         "TenantStorage",
     ),
     "tenancy.planning": ("Plan", "plan"),
-    "tenancy.schema.aws": ("Aws", "Endpoints", "Network", "System"),
+    "tenancy.schema.aws": ("AddOnRelease", "AddOns", "Aws", "Endpoints", "Network", "System"),
     "tenancy.schema.calendar": ("GpuWindow", "More"),
     "tenancy.schema.cluster": (
         "Cluster",
@@ -219,6 +219,8 @@ __all__ = [  # noqa: RUF022 - by subject
     "CostTool",
     "Devices",
     "Encryption",
+    "AddOnRelease",
+    "AddOns",
     "Endpoints",
     "GuardsMode",
     "KeyPer",

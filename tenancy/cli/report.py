@@ -183,14 +183,21 @@ def capacity(environment: str, form: str) -> None:
     Counts are GPUs, slices or replicas. Guarantees are backed only by nodes that are always on (nodes.min); nodes up to
     nodes.max are autoscaled, not guaranteed.
     """
+    from tenancy.planning.aws.cluster import upgrade_surges
     from tenancy.planning.kubernetes.api_storage import api_storage
     from tenancy.planning.queueing.capacity import supply
 
     loaded = load_or_exit(environment, form)
     found = supply(loaded.environment, loaded.tenants)
     stored = api_storage(loaded.environment, loaded.tenants)
-    tables = [*supply_tables.capacity(loaded.environment.environment, found), supply_tables.api_storage(stored)]
-    show(form, tables, {"flavors": as_json(found), "api_storage": as_json(stored)}, _without_rows(loaded))
+    surges = upgrade_surges(loaded.environment)
+    tables = [
+        *supply_tables.capacity(loaded.environment.environment, found),
+        supply_tables.upgrades(surges),
+        supply_tables.api_storage(stored),
+    ]
+    value = {"flavors": as_json(found), "upgrades": as_json(surges), "api_storage": as_json(stored)}
+    show(form, tables, value, _without_rows(loaded))
 
 
 @command.command(
@@ -237,6 +244,30 @@ def failures(environment: str, rack: int | None, form: str) -> None:
     found = losses(loaded.environment, loaded.tenants, rack or RACK)
     value = {"rack": rack or RACK, "losses": as_json(found)}
     show(form, supply_tables.failures(found, rack or RACK), value, _without_rows(loaded))
+
+
+@command.command(
+    short_help="Estimate what the platform costs a month without GPU machines.",
+    epilog=example("tenancy report costs bank"),
+)
+@environment_argument
+@report_format
+def costs(environment: str, form: str) -> None:
+    """Estimate what ENV costs a month on AWS without its GPU machines: control plane, network, keys, logs, the nodes of
+    the platform and of pools without GPUs, and root volumes.
+
+    The prices are AWS' list prices of us-east-1, or those of `costs` in the file for pools. An estimate and no bill:
+    data transfer, requests, buckets, autoscaled nodes and taxes are not in it. `tenancy chargeback` has what was used.
+    """
+    from tenancy.planning import make_plan
+    from tenancy.planning.fixed_costs import fixed_costs
+
+    loaded = load_or_exit(environment, form)
+    plan = make_plan(loaded.environment, loaded.tenants)
+    found = fixed_costs(loaded.environment, plan)
+    value = {"estimate": True, **supply_tables.costs_value(found)}
+    table = supply_tables.costs(loaded.environment, found)
+    show(form, [table], value, "Nothing to estimate: aws.enabled is false, so nothing on AWS is made.")
 
 
 def _without_rows(loaded: Any) -> str:

@@ -1,16 +1,22 @@
-"""The tables of `tenancy report capacity`, `pools` and `failures`: supply, guarantees, nodes and losses."""
+"""The tables of `tenancy report capacity`, `pools`, `failures` and `costs`: supply, guarantees, nodes, losses, and what
+the platform costs by itself."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
 
+from tenancy.catalog import prices, service_prices
 from tenancy.catalog.nodes import Resources
 from tenancy.cli.tables import cores, gib
 from tenancy.output.tables import Table
+from tenancy.validation import Environment
 from tenancy.validation.crossfile import some
 
 if TYPE_CHECKING:
+    from tenancy.planning.aws.cluster import UpgradeSurge
+    from tenancy.planning.fixed_costs import FixedCost
     from tenancy.planning.kubernetes.api_storage import ApiStorage
     from tenancy.planning.queueing.capacity import FlavorSupply, Loss, Unmet
     from tenancy.planning.queueing.pool_yields import PoolYield
@@ -35,6 +41,68 @@ def capacity(environment: str, flavors: Sequence[FlavorSupply]) -> list[Table]:
         [(f.flavor, t.tenant, t.guaranteed, t.lends, t.borrows, t.borrowable) for f in flavors for t in f.tenants],
     )
     return [total, by_pool, by_tenant]
+
+
+def upgrades(surges: Sequence[UpgradeSurge]) -> Table:
+    """How many machines each group needs at once while its nodes are replaced."""
+    scarce = [one.group for one in surges if one.gpus and one.more and one.zones > 1]
+    advice = (
+        f"{some(scarce)}: EKS starts up to twice as many nodes as the group has zones, and the upgrade fails where EC2 "
+        "has none or the account's quota is reached; with one zone (`zones`) it is 2, with `upgrade: {strategy: "
+        "terminate-first}` 0"
+    )
+    return Table(
+        "Nodes during an upgrade",
+        ("group", "instance", "nodes", "zones", "more nodes", "at most"),
+        [(s.group, s.instance, s.nodes, s.zones, s.more, s.nodes + s.more) for s in surges],
+        [advice] if scarce else [],
+    )
+
+
+def costs(environment: Environment, found: Sequence[FixedCost]) -> Table:
+    """What the platform costs a month without its GPU machines."""
+    region = environment.aws.region
+    unknown = [one.item for one in found if one.month is None]
+    return Table(
+        f"Estimate of {environment.environment} without GPU machines, dollars a month",
+        ("item", "count", "each", "a month", "basis"),
+        [(o.item, o.count, _dollars(o.unit), _dollars(o.month), o.basis) for o in found]
+        + ([("total", None, None, _dollars(_total(found)), "")] if found else []),
+        [
+            f"list prices of {prices.REGION}, nodes of {prices.DATE}, the rest of {service_prices.DATE}; an estimate "
+            "and no bill" + (f", and {region} has other prices" if region != prices.REGION else ""),
+            "not in it: GPU machines, autoscaled nodes, data transfer, requests, buckets, taxes",
+            *([f"without a price: {some(unknown)}"] if unknown else []),
+        ],
+        frozenset({2, 3}),
+    )
+
+
+def costs_value(found: Sequence[FixedCost]) -> dict[str, Any]:
+    """The same for programs."""
+
+    def rounded(amount: Decimal | None) -> float | None:
+        return None if amount is None else float(round(amount, 2))
+
+    items = [
+        {"item": o.item, "count": o.count, "each": rounded(o.unit), "month": rounded(o.month), "basis": o.basis}
+        for o in found
+    ]
+    dates = {"nodes": prices.DATE, "services": service_prices.DATE}
+    return {
+        "currency": "USD",
+        "prices": {"region": prices.REGION, "dates": dates},
+        "items": items,
+        "month": rounded(_total(found)),
+    }
+
+
+def _total(found: Sequence[FixedCost]) -> Decimal:
+    return sum((one.month for one in found if one.month is not None), Decimal(0))
+
+
+def _dollars(amount: Decimal | None) -> str:
+    return "unknown" if amount is None else f"{amount:,.2f}"
 
 
 def api_storage(found: ApiStorage) -> Table:

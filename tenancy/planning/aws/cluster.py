@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.gpus import REPAIRED_APPLICATION_XIDS
+from tenancy.catalog.instances import MACHINES
 from tenancy.catalog.versions import ami_name
 from tenancy.planning.aws import identity, node_config
 from tenancy.planning.aws.addons import AddOn, wanted_add_ons
@@ -159,6 +160,39 @@ class ClusterPlan:
     def system(self) -> str:
         """Logical name of the system's node group."""
         return names.node_group_names(self.name, SYSTEM_NODES[words.POOL])[1]
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeSurge:
+    """Machines that a managed group needs beyond its own while its nodes are replaced."""
+
+    group: str
+    instance: str
+    gpus: int
+    """Of one node."""
+    nodes: int
+    zones: int
+    more: int
+
+
+def upgrade_surges(environment: Environment) -> tuple[UpgradeSurge, ...]:
+    """One for each managed group of a cluster that is built, in the order of their waves.
+
+    EKS raises the desired size by the larger of twice the zones and maxUnavailable, and waits for a new node in every
+    zone (EKS user guide, "Understand each phase of node updates", 2026-11-27).
+    """
+    plan = cluster_plan(environment)
+    return tuple(
+        UpgradeSurge(
+            group.name,
+            group.instance,
+            machine.gpus if (machine := MACHINES.get(group.instance)) else 0,
+            group.nodes,
+            len(group.zones),
+            0 if group.terminates_first else max(2 * len(group.zones), group.at_once),
+        )
+        for group in (plan.groups if plan else ())
+    )
 
 
 def account_plan(environment: Environment) -> AccountPlan | None:
