@@ -1272,6 +1272,14 @@ _ALL = (
     ),
     Rule(
         _API_SERVER | _ATTACK,
+        "kueue-31",
+        "each job of a JobSet that says parallelism says completions too, or is NonIndexed",
+        "the API server refuses an Indexed job without completions: the JobSet holds its quota for pods that never "
+        "come",
+        "set completions, or completionMode: NonIndexed",
+    ),
+    Rule(
+        _API_SERVER | _ATTACK,
         "quota-04",
         "a container that asks for more than its namespace's default limit sets its own limit",
         "the queue never admits such work: its requests would exceed its limits",
@@ -1358,6 +1366,15 @@ _ALL = (
         partial={
             _PREVIEW: "it reads objects with the tenant's label, and no data of config maps, which a tier may extend"
         },
+    ),
+    Rule(
+        _PREVIEW | _API_SERVER | _ATTACK,
+        "avail-07",
+        "a CronJob's schedule has five fields, or is a word such as @daily: at most one start a minute",
+        "`@every` takes any duration: a few CronJobs that start each second occupy the controllers of all tenants' "
+        "CronJobs and Jobs",
+        "write five fields, such as */5 * * * *; for a shorter interval let one pod repeat the work",
+        _MEDIUM,
     ),
     Rule(
         _PREVIEW | _API_SERVER | _ATTACK,
@@ -1557,6 +1574,15 @@ _ALL = (
     ),
     Rule(
         _API_SERVER | _ATTACK,
+        "stor-12",
+        "a claim names a storage class, and a class of volume attributes, that the environment lists",
+        "a class decides whether a volume is encrypted, whose tags it has, what it costs and with which driver it is "
+        "made; on a cluster that exists there are classes for others",
+        "set storageClassName to a class of platform.storage-classes, tenancy-gp3 by default; the platform team adds "
+        "classes there and under platform.volume-attributes-classes",
+    ),
+    Rule(
+        _API_SERVER | _ATTACK,
         "stor-04",
         "a pod has no inline CSI volume",
         "such a volume is mounted with the driver's own rights, without a claim and outside of the quota",
@@ -1570,6 +1596,16 @@ _ALL = (
         "reads what the driver may read",
         "name namespace and claim under claimRef; with Mountpoint for S3 set authenticationSource: pod",
         _CRITICAL,
+    ),
+    Rule(
+        _API_SERVER | _ATTACK,
+        "meta-01",
+        "labels and annotations have keys that no agent of the platform obeys",
+        "an agent has rights of its own in every namespace: by a key a pod keeps its node from an upgrade or from "
+        "being removed, writes into another tenant's logs or leaves a mesh, a claim changes its volume's price and "
+        "tags, and a secret becomes a copy of another tenant's",
+        "drop the key, or use one without a domain or under the domain of your owner's mail address; the platform team "
+        "adds keys that its agents may obey under platform.keys",
     ),
     Rule(
         _PREVIEW | _API_SERVER | _ATTACK,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.sizes import MOST_GRACE
 from tenancy.kube.pod_templates import PodTemplate, templates_of
 from tenancy.rules.found import UNKNOWN, Given, Object, at, many
+from tenancy.rules.values import SCHEDULE
 
 _PROBES = ("livenessProbe", "startupProbe")
 _LISTS = ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution")
@@ -30,6 +32,13 @@ def findings(item: Object) -> Given:
     yield from _finalizers(item.get("metadata"))
     if item.get("kind") == "Service" and (address := at(item, "spec", "clusterIP")) not in (None, "", "None", UNKNOWN):
         yield "net-11", f"clusterIP {address}"
+    schedule = at(item, "spec", "schedule")
+    if (
+        item.get("kind") == "CronJob"
+        and isinstance(schedule, str)
+        and not re.fullmatch(f"{SCHEDULE}|{UNKNOWN}", schedule)
+    ):
+        yield "avail-07", f"schedule {schedule}"
     if item.get("kind") in ("ConfigMap", "Secret"):
         labels = at(item, "metadata", "labels")
         if loaded := [key for key in words.LOADED_LABELS if key in labels]:

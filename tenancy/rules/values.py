@@ -369,6 +369,10 @@ def weak_pod_security(level: str | None) -> str | None:
     return None if level == "restricted" else f"{level or 'no level'}"
 
 
+SCHEDULE = r"(@(yearly|annually|monthly|weekly|daily|midnight|hourly)|[^@\s]+(\s+[^@\s]+){4})"
+"""Of a CronJob: five fields, the first of them minutes, or a word for five (robfig/cron v3, `ParseStandard`). What is
+left is `@every`, which takes any duration, also one below a second or below zero."""
+
 HARMLESS_ANNOTATIONS = ("app.kubernetes.io/", "kubectl.kubernetes.io/", "service.kubernetes.io/topology-mode")
 PUBLISHERS = ("kubernetes.io", "k8s.io", "k8s.aws", "amazonaws.com", "cilium.io", "io.cilium")
 """Domains of controllers that publish a service, name it or open it to other clusters by its annotations; the last is

@@ -103,6 +103,13 @@ class DerivedEnvironment(EnvironmentFields):
         return self.makes_storage_class or self.services.storage_class is Source.PRESENT
 
     @property
+    def claim_classes(self) -> tuple[str, ...]:
+        """Storage classes that tenants' claims may name."""
+        own = self.virtual_clusters.storage_class if self.virtual_clusters else None
+        named = self.platform.storage_classes or (words.STORAGE_CLASS,)
+        return tuple(dict.fromkeys([*named, *([own] if own else [])]))
+
+    @property
     def queued(self) -> bool:
         """Whether a queue decides when work starts."""
         return self.queues.scheduler is Scheduler.KUEUE

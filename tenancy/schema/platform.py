@@ -44,6 +44,18 @@ _LabelKey = Annotated[
 ]
 
 
+_Key = Annotated[
+    str,
+    TextForm(
+        r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+"
+        r"(/[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$",
+        "a domain of keys, or one key",
+        "write it like sidecar.istio.io or reloader.stakater.com/auto",
+        317,
+    ),
+]
+
+
 class PlatformService(Spec):
     """Pods of the platform that tenants' files may name under egress and ingress."""
 
@@ -124,6 +136,23 @@ class Platform(Spec):
         default_factory=dict,
         description="Services of the platform that tenants may name under egress and ingress, by name: a registry, an "
         "ingress, a metrics collector. Default: none.",
+    )
+    keys: tuple[_Key, ...] = Field(
+        default=(),
+        description="Further keys of labels and annotations that tenants may write: a domain, with those below it, or "
+        "one key, such as sidecar.istio.io or reloader.stakater.com/auto. Each is for an agent that may obey tenants "
+        "(meta-01). Default: keys without a domain, those of Kubernetes and of tools that deploy, and those under the "
+        "domain of the tenant's owner.mail.",
+    )
+    storage_classes: tuple[Slug, ...] = Field(
+        default=(),
+        description="Storage classes that tenants' claims may name (stor-12). Default: tenancy-gp3, the environment's "
+        "own.",
+    )
+    volume_attributes_classes: tuple[Slug, ...] = Field(
+        default=(),
+        description="Classes of volume attributes that tenants' claims may name: a volume's type, IOPS and "
+        "throughput, and so its price (stor-12). Default: none.",
     )
     docs: _Address = Field(
         default="docs/rules.md",

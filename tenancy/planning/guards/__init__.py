@@ -32,7 +32,7 @@ from tenancy.planning.guards.work import work_guards
 from tenancy.rules.catalogue import RULES, Face, with_face
 from tenancy.schema.environment import Environment, GuardsMode
 
-VERSION = 6
+VERSION = 7
 """Raised with each rule that guards enforce. A tenant is made only where the guards have this version or a newer."""
 MARKER = "guards"
 READINESS_PROBE = "tenancy-readiness"

@@ -18,9 +18,10 @@ from tenancy.planning.guards.expressions import (
     changed,
     may,
 )
+from tenancy.planning.guards.keys import beside_pods, both
 from tenancy.planning.guards.names import GATED
 from tenancy.planning.guards.pod_security import SECURED, security_message, security_variables
-from tenancy.planning.guards.pods import ASKED, LISTS, with_work
+from tenancy.planning.guards.pods import ASKED, LISTS, PLAIN_RESOURCES, with_work
 from tenancy.planning.guards.queued import (
     COUNTS,
     OWN,
@@ -188,6 +189,8 @@ def framework_guard(environment: Environment, pod_rules: Mapping[str, str]) -> G
     for name in ("suspended", "wasSuspended", "controllers"):
         here, there = (re.sub(r"\b(object|oldObject)\b(?=\.)", r"dyn(\1)", x[name]) for x in (variables, mpi))
         variables[name] = f"object.kind == 'MPIJob' ? ({there}) : ({here})"
+    variables["controllers"] = f"""({variables["controllers"]})
+        + variables.jobs.filter(j, has(j.spec.managedBy)).map(j, j.spec.managedBy)"""
     variables["waits"] = "object.kind != 'LeaderWorkerSet'"
     head = "dyn(object).spec.{0}headGroupSpec.?enableIngress.orValue(false)"
     of_kinds = {
@@ -204,8 +207,18 @@ def framework_guard(environment: Environment, pod_rules: Mapping[str, str]) -> G
     each = {
         rule: _for_each_pod(text) for rule, text in {**pod_rules, **few_marks(environment), **TEMPLATE_LIMITS}.items()
     }
+    each = both(each, but_by_controllers(beside_pods(environment, [framework.resource for framework in kinds])))
     bare = f"{may(Allowance.GPUS_FOR_ALL)} || variables.byController || {GRANTED}"
     each["gpu-10"] = f"({each['gpu-10']}) && (object.kind != 'TrainJob' || {bare})"
+    of_trainer = "dyn(object).spec.?trainer.?resourcesPerNode"
+    each["gpu-06"] = f"""({each["gpu-06"]}) && (object.kind != 'TrainJob'
+        || [{of_trainer}.?limits.orValue({{}}), {of_trainer}.?requests.orValue({{}})].all(m, m.all(r,
+            r in {PLAIN_RESOURCES} || r in variables.allowedResources)))"""
+    # JobSet's webhook writes Indexed where nothing is said, and the API server refuses such a Job without completions.
+    children = """object.kind != 'JobSet' || !has(dyn(object).spec.replicatedJobs)
+        || dyn(object).spec.replicatedJobs.all(j, !has(j.template.spec.parallelism) || has(j.template.spec.completions)
+            || j.template.spec.?completionMode.orValue('Indexed') == 'NonIndexed')"""
+    of_children = {"kueue-31": children} if any(framework.kind == "JobSet" for framework in kinds) else {}
     # A list of gates for each template here.
     gated = """variables.gates.all(l, l.all(g, g in variables.usualGates
         || variables.oldGates.exists(o, g in o)))"""
@@ -218,7 +231,7 @@ def framework_guard(environment: Environment, pod_rules: Mapping[str, str]) -> G
             **SECURED,
             **but_by_controllers(of_kinds),
             **QUEUE_RULES,
-            **but_by_controllers({"kueue-03": gated}),
+            **but_by_controllers({"kueue-03": gated, **of_children}),
             **SUSPENSION,
             **COUNTS,
         },

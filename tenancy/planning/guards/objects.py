@@ -24,6 +24,7 @@ from tenancy.planning.guards.expressions import (
     may,
     unchanged,
 )
+from tenancy.planning.guards.keys import claim_classes
 from tenancy.planning.guards.names import AUTOSCALERS, NAMESPACE_CONTROLLERS, VOLUME_BINDER
 from tenancy.planning.guards.pods import LISTS
 from tenancy.planning.guards.sizes import of_tenants, people
@@ -131,7 +132,10 @@ def object_guards(environment: Environment) -> tuple[Guard, ...]:
         && (!has(object.spec.volumeName) || object.spec.volumeName == ''
             || request.userInfo.username == {cel(VOLUME_BINDER)}
             || (oldObject != null && has(oldObject.spec.volumeName)
-                && oldObject.spec.volumeName == object.spec.volumeName))"""
+                && oldObject.spec.volumeName == object.spec.volumeName))""",
+                # A claim that is there keeps its class: it can still be enlarged.
+                "stor-12": f"""({claim_classes(environment, "dyn(object)")}) || (oldObject != null
+        && {_same("storageClassName")} && {_same("volumeAttributesClassName")})""",
             },
             {},
             changed("spec", also=_same_old_class()),
@@ -193,6 +197,11 @@ def scale_guard(environment: Environment) -> Guard:
         {"allowances": LISTS["allowances"]},
         changed("spec"),
     )
+
+
+def _same(field: str) -> str:
+    now, before = (f"dyn({root}).spec.?{field}.orValue('')" for root in ("object", "oldObject"))
+    return f"{now} == {before}"
 
 
 def _same_old_class() -> str:

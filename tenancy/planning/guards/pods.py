@@ -49,8 +49,10 @@ AUDIENCES = ("", "pods.eks.amazonaws.com", "sts.amazonaws.com")
 """Of tokens: the API server, and those that EKS' own webhook mounts (aws/amazon-eks-pod-identity-webhook)."""
 TOKEN_SECONDS = 86400
 """What the same webhook asks for."""
+DOMAINS_OF_NODE = cel([f".{domain}" for domain in (*NETWORK_DOMAINS, *RUNTIME_DOMAINS, "cdi.k8s.io")])
+"""Of annotations that the node obeys: each is judged by net-07 or gpu-05."""
 _DOMAINS = cel([f".{domain}" for domain in (*NETWORK_DOMAINS, *RUNTIME_DOMAINS)])
-_PLAIN_RESOURCES = cel(["cpu", "memory", "ephemeral-storage"])
+PLAIN_RESOURCES = cel(["cpu", "memory", "ephemeral-storage"])
 
 _TOLERABLE = f"""(t.key in ['node.kubernetes.io/not-ready', 'node.kubernetes.io/unreachable']
             && has(t.effect) && t.effect == 'NoExecute')
@@ -129,9 +131,9 @@ POD_RULES: Mapping[str, str] = {
         !k.startsWith('cdi.k8s.io/') && !k.startsWith('nvidia.cdi.k8s.io/'))""",
     "gpu-06": f"""variables.containers.all(c, !has(c.resources) || (
         (!has(c.resources.limits) || c.resources.limits.all(r,
-            r in {_PLAIN_RESOURCES} || r in variables.allowedResources))
+            r in {PLAIN_RESOURCES} || r in variables.allowedResources))
         && (!has(c.resources.requests) || c.resources.requests.all(r,
-            r in {_PLAIN_RESOURCES} || r in variables.allowedResources))))""",
+            r in {PLAIN_RESOURCES} || r in variables.allowedResources))))""",
     "gpu-07": "!has(variables.spec.resourceClaims) || size(variables.spec.resourceClaims) == 0",
     # EKS adds a toleration for each extended resource that a pod asks for, keyed by the resource.
     "sched-01": f"""!has(variables.spec.tolerations) || variables.spec.tolerations.all(t, has(t.key) && (

@@ -12,6 +12,7 @@ from tenancy.catalog import sizes
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.vocabulary import Allowance
 from tenancy.planning.guards.expressions import HAS_TENANT, OWN_FINALIZERS, Guard, cel, charged, listed, may
+from tenancy.planning.guards.keys import own_keys, template_keys
 from tenancy.planning.guards.names import SYSTEM_USERS
 from tenancy.planning.guards.who import but_by_controllers, frameworks
 from tenancy.schema.environment import Environment
@@ -41,7 +42,9 @@ ENGINE = "pulumi-kubernetes"
 def few_marks(environment: Environment) -> dict[str, str]:
     """Of a template: what its pods will carry, beside what controllers add."""
     few = f"size(variables.podLabels) <= {sizes.KEYS} && size(variables.podAnnotations) <= {sizes.KEYS}"
-    return but_by_controllers({"avail-05": f"{cel(environment.platform.group)} in request.userInfo.groups || ({few})"})
+    platform = f"{cel(environment.platform.group)} in request.userInfo.groups"
+    rules = {"avail-05": few, "meta-01": template_keys(environment)}
+    return but_by_controllers({rule: f"{platform} || ({text})" for rule, text in rules.items()})
 
 
 def people(environment: Environment) -> dict[str, str]:
@@ -71,7 +74,13 @@ def limit_guards(environment: Environment) -> tuple[Guard, Guard]:
             dyn({{0}}).?imagePullSecrets.orValue([])]) : {spec})"""
     most = f"(request.resource.resource in ['configmaps', 'secrets'] ? {sizes.DATA} : {sizes.SPEC})"
     return (
-        Guard(WORK, [*_WORK, *others], of_tenants({"avail-05": _size(spec, str(sizes.SPEC))}), {}, people(environment)),
+        Guard(
+            WORK,
+            [*_WORK, *others],
+            of_tenants({"avail-05": _size(spec, str(sizes.SPEC)), "meta-01": own_keys(environment)}),
+            {},
+            people(environment),
+        ),
         Guard(
             OBJECTS,
             [*_OBJECTS, *claims],
@@ -81,6 +90,9 @@ def limit_guards(environment: Environment) -> tuple[Guard, Guard]:
                     "avail-03": f"size({OWN_FINALIZERS}.filter(f, !(f in {cel(list(OF_SERVER))}))) == 0",
                     "cost-01": f"!has(object.metadata.labels) || {charged('object.metadata.labels')}",
                     "id-10": _UNDER_OWN_NAME,
+                    # Of a service and an account, annotations are judged by net-01 and id-01; of a policy, by net-10.
+                    "meta-01": f"""request.resource.resource == 'networkpolicies'
+        || ({own_keys(environment, ["services", "serviceaccounts"])})""",
                     "obs-01": f"""!(request.resource.resource in ['configmaps', 'secrets'])
         || !has(object.metadata.labels) || {cel(list(words.LOADED_LABELS))}.all(k, !(k in object.metadata.labels))""",
                 }

@@ -16,6 +16,7 @@ from tenancy.planning.guards.expressions import (
     untyped,
     written_out,
 )
+from tenancy.planning.guards.keys import beside_pods, both, claim_rules, volume_keys
 from tenancy.planning.guards.kinds import framework_guard
 from tenancy.planning.guards.names import GATED, HELD, PLACED
 from tenancy.planning.guards.pod_security import SECURED, security_message, security_variables
@@ -33,6 +34,7 @@ from tenancy.planning.guards.queued import (
 )
 from tenancy.planning.guards.sizes import few_marks
 from tenancy.planning.guards.who import but_by_controllers, controllers, frameworks, who
+from tenancy.rules.values import SCHEDULE
 from tenancy.schema.environment import Environment
 
 _JOB = "dyn({0}).spec"
@@ -49,6 +51,7 @@ def work_guards(environment: Environment) -> tuple[Guard, ...]:
         **POD_RULES,
         **(BY_CLAIM if environment.devices_by_claim else {}),
         **(SYNCED if environment.virtual_clusters else {}),
+        **claim_rules(environment),
     }
     queued = environment.queued
     makers = {"byController": who(environment)["byController"]}
@@ -97,6 +100,9 @@ def work_guards(environment: Environment) -> tuple[Guard, ...]:
         wasSuspended="true",
         controllers="has(object.spec.jobTemplate.spec.managedBy) ? [object.spec.jobTemplate.spec.managedBy] : []",
     )
+    of_schedule = {"avail-07": f"object.spec.schedule.matches({cel(f'^{SCHEDULE}$')})"}
+    of_each = {**pod_rules, **few_marks(environment)}
+    beside, of_jobs = (but_by_controllers(beside_pods(environment, [kind])) for kind in ("statefulsets", "cronjobs"))
     seen = ("spec", *META, "metadata.ownerReferences") if queued else ("spec",)
     return (
         written_out(
@@ -104,7 +110,13 @@ def work_guards(environment: Environment) -> tuple[Guard, ...]:
                 "tenancy-pods",
                 # A pod's marks can be written by its status too.
                 [("", "v1", ["pods", "pods/ephemeralcontainers", *(["pods/status"] if queued else [])])],
-                {**HAS_TENANT, **pod_rules, **STANDING_PODS, **on_pods[0]},
+                {
+                    **HAS_TENANT,
+                    **pod_rules,
+                    **STANDING_PODS,
+                    **but_by_controllers({"meta-01": volume_keys(environment)}),
+                    **on_pods[0],
+                },
                 {
                     **pod_variables("object.spec", "object.metadata", "request.operation == 'CREATE'", queued),
                     **makers,
@@ -117,7 +129,7 @@ def work_guards(environment: Environment) -> tuple[Guard, ...]:
             Guard(
                 "tenancy-templates",
                 [*templates, ("", "v1", ["replicationcontrollers"])],
-                {**HAS_TENANT, **with_work(pod_rules), **few_marks(environment), **SECURED, **on_templates[0]},
+                {**HAS_TENANT, **with_work(both(of_each, beside)), **SECURED, **on_templates[0]},
                 {
                     **pod_variables("object.spec.template.spec", "object.spec.template.metadata", "true"),
                     **security_variables(),
@@ -131,7 +143,7 @@ def work_guards(environment: Environment) -> tuple[Guard, ...]:
         Guard(
             "tenancy-cronjobs",
             [("batch", "v1", ["cronjobs"])],
-            {**HAS_TENANT, **with_work(pod_rules), **few_marks(environment), **SECURED, **on_cronjobs[0]},
+            {**HAS_TENANT, **with_work(both(of_each, of_jobs)), **SECURED, **of_schedule, **on_cronjobs[0]},
             {
                 **pod_variables(
                     "object.spec.jobTemplate.spec.template.spec",

@@ -6,6 +6,7 @@ from tenancy.prove.attacks.access import access_attacks
 from tenancy.prove.attacks.claims import claim_attacks
 from tenancy.prove.attacks.clock import clock_attacks
 from tenancy.prove.attacks.counts import count_attacks
+from tenancy.prove.attacks.keys import key_attacks
 from tenancy.prove.attacks.limits import limit_attacks
 from tenancy.prove.attacks.model import Attack, Request, differences, from_entries
 from tenancy.prove.attacks.nodes import node_attacks
@@ -46,6 +47,7 @@ def all_attacks(scene: Scene) -> tuple[Attack, ...]:
         *object_attacks(scene),
         *limit_attacks(scene),
         *size_attacks(scene),
+        *key_attacks(scene),
         *security_attacks(scene),
         *queue_attacks(scene),
         *count_attacks(scene),

@@ -18,7 +18,7 @@ RULE = "rbac"
 RBAC_API = "rbac.authorization.k8s.io/v1"
 GONE = f"{POD_NAME}-not-there"
 
-_PATCH = {"metadata": {"annotations": {"bank.example/note": "hello"}}}
+_PATCH = {"metadata": {"annotations": {"note": "hello"}}}
 
 
 def access_attacks(scene: Scene) -> Iterator[Attack]:

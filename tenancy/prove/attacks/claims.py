@@ -37,7 +37,7 @@ CLAIMED = [{"name": "gpu", "resourceClaimName": "gpu"}]
 _GONE = f"{POD_NAME}-not-there"
 _PASSED_OFF = "present its own claim as one that a pod's template made"
 _ABSENT_POD = {"apiVersion": "v1", "kind": "Pod", "name": _GONE, "uid": "0b1c0000-0000-4000-8000-000000000000"}
-_NOTE = {"metadata": {"annotations": {"bank.example/note": "hello"}}}
+_NOTE = {"metadata": {"annotations": {"note": "hello"}}}
 
 
 def claim(class_name: str, *counts: int, name: str = "", plural: str = CLAIMS) -> Object:
@@ -166,7 +166,7 @@ def _claim_cases(mine: str) -> Iterator[Case]:
 
 def _passed_off(scene: Scene, place: AttackedNamespace, mine: str) -> Iterator[Attack]:
     """Claims that no quota counts, for work that was counted."""
-    made = put(claim(mine), "/metadata/annotations", {"bank.example/note": "hello"})
+    made = put(claim(mine), "/metadata/annotations", {"note": "hello"})
     made = put(made, "/metadata/ownerReferences", [{**_ABSENT_POD, "controller": False}])
     path, guard = group(API, place.name, CLAIMS), scene.guard("gpu-11", CLAIMS)
     for name, at, bad, good in (

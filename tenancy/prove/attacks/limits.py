@@ -69,7 +69,7 @@ def _large_claim(place: AttackedNamespace) -> Attack:
 
     def claim(size: str) -> dict[str, Any]:
         spec: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
-        spec["storageClassName"] = "gp3"
+        spec["storageClassName"] = place.environment.claim_classes[0]
         return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": POD_NAME}, "spec": spec}
 
     over = claim(_just_above(tier.claim.max))

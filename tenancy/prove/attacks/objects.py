@@ -122,13 +122,13 @@ def _identities(scene: Scene) -> Iterator[Attack]:
         return
     owner = owned.person(Role.OWNER)
     plain = _body("ServiceAccount")
-    plain["metadata"]["annotations"] = {"bank.example/note": "hello"}
+    plain["metadata"]["annotations"] = {"note": "hello"}
     at = f"/metadata/annotations/{escaped('eks.amazonaws.com/role-arn')}"
     arn = "arn:aws:iam::111122223333:role/another-tenant"
     yield _create(scene, owned, "id-01", "role", sentence, plain, at, arn, owner)
     never, at_end = "keep a service account, and its namespace, from ever being removed", ["bank.example/keep"]
     yield _create(scene, owned, "avail-03", "finalizer", never, plain, "/metadata/finalizers", at_end, owner)
-    patch = {"metadata": {"annotations": {"bank.example/note": "hello"}}}
+    patch = {"metadata": {"annotations": {"note": "hello"}}}
     there = core(owned.name, "serviceaccounts", "default")
     engine = "present its own change as the platform's"
     for name, kind in (("merge", MERGE), ("apply", APPLY)):
@@ -148,7 +148,7 @@ def _identities(scene: Scene) -> Iterator[Attack]:
 def _services(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     spec = {"type": "ClusterIP", "selector": {"app": "x"}, "ports": [{"port": 80}]}
     plain = _body("Service", spec=spec)
-    plain["metadata"]["annotations"] = {"bank.example/note": "hello"}
+    plain["metadata"]["annotations"] = {"note": "hello"}
     kind = "/spec/type"
     yield _create(scene, place, "net-01", "node-port", "open a port on every node", plain, kind, "NodePort")
     yield _create(
@@ -180,7 +180,7 @@ def _claims(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     spec = {
         "accessModes": ["ReadWriteOnce"],
         "resources": {"requests": {"storage": "1Gi"}},
-        "storageClassName": "gp3",
+        "storageClassName": place.environment.claim_classes[0],
     }
     plain = _body("PersistentVolumeClaim", spec=spec)
     sentence = "bind a volume that another tenant released"
@@ -188,7 +188,7 @@ def _claims(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     anything = {"matchLabels": {"team": "another-team"}}
     yield _create(scene, place, "stor-03", "selector", f"{sentence}, by its labels", plain, "/spec/selector", anything)
     yield _create(scene, place, "stor-03", "classless", f"{sentence}, of no class", plain, "/spec/storageClassName", "")
-    noted = put(plain, "/metadata/annotations", {"bank.example/note": "hello"})
+    noted = put(plain, "/metadata/annotations", {"note": "hello"})
     at = "/metadata/annotations/volume.beta.kubernetes.io~1storage-class"
     yield _create(scene, place, "stor-03", "old-annotation", f"{sentence}, by an annotation", noted, at, "")
 

@@ -117,7 +117,7 @@ def _devices(_scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
         ("plain-annotation", "cdi.k8s.io/anything", ("Pod",)),
     ):
         at = f"/metadata/annotations/{key.replace('/', '~1')}"
-        base = {"/metadata/annotations": {"bank.example/note": "hello"}}
+        base = {"/metadata/annotations": {"note": "hello"}}
         yield Case(
             "gpu-05", slug, "have a device injected by annotation", at, "nvidia.com/gpu=all", ABSENT, base, kinds
         )
@@ -304,7 +304,7 @@ def _around(_scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
     yield Case("avail-03", "finalizer", keep, FINALIZERS, ["bank.example/keep"], kinds=ALL_KINDS)
     tracked = f"{keep}, by the job controller's own finalizer"
     yield Case("avail-03", "job-template", tracked, FINALIZERS, [JOB_FINALIZER], kinds=("Job", "Deployment"))
-    note = {"/metadata/annotations": {"bank.example/note": "hello"}}
+    note = {"/metadata/annotations": {"note": "hello"}}
     hold = "keep its node from being replaced"
     karpenter = "/metadata/annotations/karpenter.sh~1do-not-disrupt"
     yield Case("avail-04", "do-not-disrupt", hold, karpenter, "true", "false", note, ALL_KINDS)

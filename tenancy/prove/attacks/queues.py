@@ -183,7 +183,7 @@ def _label(kind: str, key: str, field: str = "labels") -> str:
 
 def _labelled(place: AttackedNamespace, kind: str, field: str = "labels") -> Object:
     """Work with an unrelated label or annotation, so that the twin differs in one key."""
-    return put(work(place, kind), _label(kind, "bank.example/note", field), "hello")
+    return put(work(place, kind), _label(kind, "note", field), "hello")
 
 
 def _names(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
@@ -269,14 +269,14 @@ def _notes(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
             yield through(scene, place, "kueue-08", slug, sentence, kind, at, "1", base=made)
     if "JobSet" in kinds_of(place):
         at = "/spec/replicatedJobs/0/template/metadata/labels"
-        made = put(work(place, "JobSet"), at, {"bank.example/note": "hello"})
+        made = put(work(place, "JobSet"), at, {"note": "hello"})
         at, sentence = f"{at}/{escaped(DOMAIN + 'prebuilt-workload-name')}", "have its jobs use other work's quota"
         yield through(scene, place, "kueue-08", "of-its-jobs", sentence, "JobSet", at, "1", base=made)
     at = _label("Pod", "provreq.kueue.x-k8s.io/ValidUntilSeconds", "annotations")
     tell = "set for how long the autoscaler reserves nodes for it"
     made = _labelled(place, "Pod", "annotations")
     yield through(scene, place, "kueue-08", "provisioning", tell, "Pod", at, "604800", base=made)
-    note = {"/metadata/annotations": {"bank.example/note": "hello"}}
+    note = {"/metadata/annotations": {"note": "hello"}}
     at = f"/metadata/annotations/{escaped(DOMAIN + 'role-hash')}"
     alike = Case("kueue-08", "role-hash", "have its pods counted as if they were smaller", at, "abcd1234", base=note)
     for kind in kinds_of(place):
@@ -330,7 +330,7 @@ def _most_seconds(place: AttackedNamespace) -> str:
 def _beside(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     """Rules on the first pod template apply to the others too."""
     hidden = "hide the breach in one of several templates"
-    note = {"bank.example/note": "hello"}
+    note = {"note": "hello"}
     pods = put(workload("Job", place.pod())["spec"]["template"], "/metadata/annotations", note)
     for kind, at, beside, below in BESIDE:
         if kind in kinds_of(place):
@@ -457,7 +457,7 @@ def _rights(place: AttackedNamespace) -> Iterator[Attack]:
     """Objects of the queue that only Kueue and the platform write."""
     who, mine = place.developer, queue_name(place.tenant.tenant, place.tenant.tier_of(place.namespace))
     queues, works = (group(API, place.name, what) for what in ("localqueues", "workloads"))
-    note = {"metadata": {"annotations": {"bank.example/note": "hello"}}}
+    note = {"metadata": {"annotations": {"note": "hello"}}}
     stop = {"spec": {"stopPolicy": "None"}}
     status = {"status": {"conditions": []}}
     spec = {"podSets": [{"name": "main", "count": 1, "template": {"spec": place.pod()["spec"]}}]}

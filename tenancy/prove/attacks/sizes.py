@@ -14,7 +14,7 @@ from tenancy.planning.common.labels import tenant_labels
 from tenancy.planning.guards.who import frameworks
 from tenancy.prove.attacks.claims import API as CLAIM_API
 from tenancy.prove.attacks.claims import FORMS, claim, device_class
-from tenancy.prove.attacks.model import Attack, Request, attack, escaped, put
+from tenancy.prove.attacks.model import Attack, Request, attack, put
 from tenancy.prove.attacks.scene import POD_NAME, AttackedNamespace, Scene
 from tenancy.prove.attacks.workloads import BY_CONTROLLERS, ENV, FINALIZERS, Case, attack_of, kinds_of, of_api, workload
 from tenancy.schema.people import Role
@@ -33,7 +33,7 @@ def size_attacks(scene: Scene) -> Iterator[Attack]:
 
 
 def _marks(count: int) -> dict[str, str]:
-    return {f"bank.example/note-{number}": "x" for number in range(count)}
+    return {f"note-{number}": "x" for number in range(count)}
 
 
 def _work(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
@@ -73,7 +73,7 @@ def _work(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
                     twin_who=None,
                 )
     pods, guard = collection("v1", "Pod", place.name), scene.guard("avail-05", "pods")
-    noted = put(place.pod(), "/metadata/annotations", {"bank.example/note": "hello"})
+    noted = put(place.pod(), "/metadata/annotations", {"note": "hello"})
     request = Request("POST", pods, put(noted, _NOTE, "a" * sizes.METADATA), place.developer)
     yield attack("avail-05-pod-metadata", "avail-05", f"{FILL}, by an annotation", guard, request, twin_body=noted)
     # An emoji is one character and four bytes.
@@ -84,7 +84,7 @@ def _work(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     yield attack("avail-05-pod-managers", "avail-05", f"{FILL}, by field managers", guard, request, twin_who=None)
 
 
-_NOTE = f"/metadata/annotations/{escaped('bank.example/note')}"
+_NOTE = "/metadata/annotations/note"
 
 
 def _with(case: Case, base: Object) -> Case:
@@ -152,7 +152,7 @@ def _kinds(place: AttackedNamespace) -> Iterator[Object]:
     yield made("Secret", data={"note": "YWFh"})
     yield made("ServiceAccount")
     yield made("Service", spec={"selector": {"app": "x"}, "ports": [{"port": 80}]})
-    yield made("PersistentVolumeClaim", spec={**storage, "storageClassName": "gp3"})
+    yield made("PersistentVolumeClaim", spec={**storage, "storageClassName": place.environment.claim_classes[0]})
     yield made("PodDisruptionBudget", "policy/v1", spec={"selector": mine, "maxUnavailable": 1})
     if place.developer == place.without_grant:
         yield made("HorizontalPodAutoscaler", "autoscaling/v2", spec={"scaleTargetRef": target, "maxReplicas": 2})
