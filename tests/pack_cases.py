@@ -1813,6 +1813,14 @@ CASES = (*ALONE_CASES, *TOGETHER_CASES)
 SIZE_CASES = (
     _pod("avail-01", "slow", {"terminationGracePeriodSeconds": 601}, ("spec", "terminationGracePeriodSeconds"), 600),
     _pod("avail-06", "forgotten", {"terminationGracePeriodSeconds": 0}, ("spec", "terminationGracePeriodSeconds"), 1),
+    _one(
+        "avail-07",
+        manifest(
+            "batch/v1", "CronJob", "ticking", {"spec": {**_CRON, "schedule": "@every 1s"}}, namespace="acme--pods"
+        ),
+        ("spec", "schedule"),
+        "* * * * *",
+    ),
     _pod(
         "avail-05",
         "large",

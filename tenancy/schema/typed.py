@@ -387,6 +387,9 @@ class PlatformDict(TypedDict):
     temporary_namespaces: NotRequired[Sequence[TemporaryNamespacesDict]]
     chart_mirror: NotRequired[str | None]
     services: NotRequired[Mapping[str, PlatformServiceDict]]
+    keys: NotRequired[Sequence[str]]
+    storage_classes: NotRequired[Sequence[str]]
+    volume_attributes_classes: NotRequired[Sequence[str]]
     docs: NotRequired[str]
 
 

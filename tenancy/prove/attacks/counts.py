@@ -114,13 +114,13 @@ def _mpi(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     # The queue's webhook writes a mark of its own into such a job: the twin shows that it is admitted.
     made = put(made, "/spec/runLauncherAsWorker", True)
     marks = "/spec/mpiReplicaSpecs/Worker/template/metadata/annotations"
-    made = put(made, marks, {"bank.example/note": "hello"})
+    made = put(made, marks, {"note": "hello"})
     at, alike = f"{marks}/{escaped(DOMAIN + 'role-hash')}", "have its pods counted as if they were smaller"
     yield through(scene, place, "kueue-08", "launcher-as-worker", alike, "MPIJob", at, "abcd1234", base=made)
 
 
 def _pods(place: AttackedNamespace) -> Object:
-    pod = put(place.pod(), "/metadata/annotations", {"bank.example/note": "hello"})
+    pod = put(place.pod(), "/metadata/annotations", {"note": "hello"})
     return workload("Job", pod)["spec"]["template"]
 
 

@@ -10,7 +10,7 @@ from tenancy.kube.objects import Object
 from tenancy.live import denial
 from tenancy.live.api import collection
 from tenancy.planning.guards.who import frameworks
-from tenancy.prove.attacks.model import ABSENT, Attack, Request, attack, escaped, put
+from tenancy.prove.attacks.model import ABSENT, Attack, Request, attack, escaped, put, skipped
 from tenancy.prove.attacks.queues import TRAIN_JOB, work
 from tenancy.prove.attacks.scene import POD_NAME, AttackedNamespace, Scene
 from tenancy.prove.attacks.workloads import kinds_of, workload
@@ -208,7 +208,9 @@ def _children(place: AttackedNamespace) -> Iterator[Attack]:
     if not place.environment.queued:
         return
     hold, kinds = "hold quota for pods that never come", kinds_of(place)
-    if "JobSet" in kinds:
+    if "JobSet" not in kinds:
+        yield skipped("kueue-31-jobset-endless", "kueue-31", hold, "the environment queues no JobSets")
+    else:
         job = "/spec/replicatedJobs/0/template"
         made = put(put(work(place, "JobSet"), f"{job}/spec/parallelism", 1), f"{job}/spec/completions", 1)
         policy = "tenancy-frameworks"

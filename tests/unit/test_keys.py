@@ -1,0 +1,164 @@
+"""Keys of labels and annotations that tenants may write, by CEL's own runtime: what charts, kubectl and controllers of
+supported kinds write is admitted, and what agents obey is not."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+
+from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import Object
+from tenancy.live.api import collection
+from tenancy.planning import make_plan
+from tenancy.planning.guards import guards
+from tenancy.planning.guards.expressions import Guard
+from tenancy.prove.attacks.scene import AttackedNamespace, Scene
+from tenancy.prove.attacks.workloads import kinds_of, of_api, workload
+from tests import cel_runtime as cel
+from tests.attack_worlds import world_of
+
+PERSON = {"username": "verify-developer@fraud", "groups": ["fraud-engineers"]}
+USUAL = {
+    "app": "x",
+    "team.example": "x",
+    "app.kubernetes.io/name": "x",
+    "app.kubernetes.io/managed-by": "Helm",
+    "helm.sh/chart": "mlflow-1.2.3",
+    "pod-template-hash": "abc",
+    "job-name": "x",
+    "controller-uid": "x",
+    "batch.kubernetes.io/job-name": "x",
+    "apps.kubernetes.io/pod-index": "0",
+    "statefulset.kubernetes.io/pod-name": "x-0",
+    "argocd.argoproj.io/instance": "mlflow",
+    "kustomize.toolkit.fluxcd.io/name": "apps",
+    "ray.io/node-type": "worker",
+    "trainer.kubeflow.org/trainjob-ancestor-step": "trainer",
+    "bank.example/product": "cards",
+    "ml.bank.example/model": "x",
+    "fraud/model": "x",
+}
+"""Labels of charts, of controllers and of tools that deploy, and those of the organization and the tenant."""
+NOTES = {
+    "checksum/config": "3f2a",
+    "meta.helm.sh/release-name": "mlflow",
+    "kubectl.kubernetes.io/last-applied-configuration": "{}",
+    "kubectl.kubernetes.io/restartedAt": "2026-11-27T17:00:00Z",
+    "kubectl.kubernetes.io/default-container": "hello",
+    "deployment.kubernetes.io/revision": "3",
+    "cronjob.kubernetes.io/instantiate": "manual",
+    "kubernetes.io/change-cause": "a new model",
+    "kubernetes.io/egress-bandwidth": "1G",
+    "controller.kubernetes.io/pod-deletion-cost": "10",
+    "prometheus.io/scrape": "true",
+    "prometheus.io/port": "8080",
+    "prometheus.io/scheme": "http",
+    "prometheus.io/path": "/metrics",
+    "pulumi.com/skipAwait": "true",
+    "ray.io/ft-enabled": "true",
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "true",
+}
+
+
+@cache
+def _guards(*keys: str) -> tuple[Guard, ...]:
+    environment, _ = world_of("every-kind")
+    platform = environment.platform.model_copy(update={"keys": keys})
+    return tuple(guards(environment.model_copy(update={"platform": platform})))
+
+
+@cache
+def _place() -> AttackedNamespace:
+    home = Scene(*world_of("every-kind"), ["nvidia"], ["plain"]).home
+    assert home
+    return home
+
+
+@cache
+def _space(name: str) -> Object:
+    items = make_plan(*world_of("every-kind")).objects()
+    return next(item for item in items if item["kind"] == "Namespace" and item["metadata"]["name"] == name)
+
+
+def refused(item: Object, old: Object | None = None, user: Any = PERSON, keys: tuple[str, ...] = ()) -> bool:
+    """Whether meta-01 refuses an object that a person writes."""
+    group, _, _ = item["apiVersion"].rpartition("/")
+    resource = collection(item["apiVersion"], item["kind"], "x").rpartition("/")[2]
+    name = _place().name
+    item = {**item, "metadata": {"name": "x", "namespace": name, **item["metadata"]}}
+    data = {
+        "object": item,
+        "oldObject": old,
+        "request": {
+            "operation": "UPDATE" if old else "CREATE",
+            "resource": {"group": group, "resource": resource},
+            "subResource": "",
+            "name": "x",
+            "namespace": name,
+            "userInfo": user,
+        },
+        "namespaceObject": _space(name),
+    }
+    asked = [
+        guard
+        for guard in _guards(*keys)
+        if "meta-01" in guard.rules and any(of == group and resource in some for of, _, some in guard.resources)
+    ]
+    assert asked, "no guard judges this kind"
+    return any(cel.refuses(guard, "meta-01", data) for guard in asked)
+
+
+KINDS = kinds_of(_place())
+
+
+def _template(kind: str, labels: dict[str, str], notes: dict[str, str]) -> Object:
+    pod = _place().pod()
+    metadata = {**pod["metadata"], "labels": {**pod["metadata"].get("labels", {}), **labels}, "annotations": notes}
+    return workload(kind, {**pod, "metadata": metadata})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_charts_and_controllers_write_is_admitted(kind: str) -> None:
+    made = _template(kind, USUAL, NOTES)
+    assert not refused(made)
+    own = {**made["metadata"], "labels": {**made["metadata"].get("labels", {}), **USUAL}, "annotations": NOTES}
+    assert not refused({**made, "metadata": own})
+
+
+@pytest.mark.parametrize("key", ["sidecar.istio.io/inject", "example.com/x", "vault.hashicorp.com/agent-inject"])
+@pytest.mark.parametrize("kind", ["Pod", "Deployment", "JobSet"])
+def test_the_platform_adds_keys_and_domains_for_its_agents(kind: str, key: str) -> None:
+    made = _template(kind, {}, {key: "x"})
+    domain = key.partition("/")[0]
+    assert refused(made)
+    assert not refused(made, keys=(key,))
+    assert not refused(made, keys=(domain,))
+    assert not refused(made, keys=(domain.partition(".")[2],)), "a domain has those below it"
+    assert refused(made, keys=(f"{key}s", f"not-{domain}", f"below.{domain}"))
+
+
+def test_what_an_object_has_already_is_not_judged_again_and_a_changed_value_is() -> None:
+    pod = _place().pod()
+    old = {**pod, "metadata": {**pod["metadata"], "annotations": {"loki.grafana.com/tenant": "x"}}}
+    again = {**old, "metadata": {**old["metadata"], "labels": {"app": "y"}}}
+    other = {**old, "metadata": {**old["metadata"], "annotations": {"loki.grafana.com/tenant": "y"}}}
+    emptied = {**old, "metadata": {**old["metadata"], "annotations": {"loki.grafana.com/limit": ""}}}
+    assert [refused(item, old) for item in (again, other, emptied)] == [False, True, True]
+
+
+def test_agents_and_the_platform_write_their_own_keys() -> None:
+    agent = {"username": "system:serviceaccount:gpu-operator:gpu-operator", "groups": []}
+    groups = ["system:serviceaccounts:kube-system", world_of("every-kind")[0].platform.group]
+    made = _template("Pod", {"nvidia.com/gpu-driver-upgrade-drain.skip": "true"}, {})
+    assert refused(made, user=agent), "of a namespace that is not the platform's"
+    assert [refused(made, user={**agent, "groups": [group]}) for group in groups] == [False, False]
+
+
+def test_a_label_of_the_platform_is_on_no_object_of_a_tenant() -> None:
+    for kind in ("ConfigMap", "Secret", "Service", "ServiceAccount", "PersistentVolumeClaim"):
+        item = {"apiVersion": "v1", "kind": kind, "metadata": {"labels": {"app": "x"}}}
+        assert not refused(item)
+        assert refused({**item, "metadata": {"labels": {words.ENVIRONMENT: "local"}}})
+    assert of_api("Pod") == "v1"
