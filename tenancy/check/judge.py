@@ -115,10 +115,10 @@ def judge(
         level = level_of(finding, preset)
         if level is not RuleLevel.DISABLED:
             waiver = waived_by(finding, waivers, today)
-            place = places.get(finding.object, FilePosition("", 1))
+            place = places.get(finding.object, FilePosition("", 1)).of(finding.given)
             found.append(CheckedFinding(finding, owners.get(finding.object, PLATFORM), place, level, waiver))
     for finding, waiver in said.excepted:
-        place = places.get(finding.object, FilePosition("", 1))
+        place = places.get(finding.object, FilePosition("", 1)).of(finding.given)
         owner = owners.get(finding.object, PLATFORM)
         found.append(CheckedFinding(finding, owner, place, level_of(finding, preset), waiver))
     found.sort(key=lambda one: (not one.fails, _ORDER[one.rule.severity], one.tenant, one.place.file, one.place.line))

@@ -46,7 +46,12 @@ def _on_lines(verdict: CheckResult) -> CheckResult:
             replace(
                 one,
                 tenant=shown(one.tenant),
-                finding=replace(one.finding, object=shown(one.finding.object), given=shown(one.finding.given)),
+                finding=replace(
+                    one.finding,
+                    object=shown(one.finding.object),
+                    given=shown(one.finding.given),
+                    fix=shown(one.finding.fix),
+                ),
             )
             for one in verdict.findings
         ),
@@ -143,7 +148,7 @@ def _lines(one: CheckedFinding, everything: bool) -> list[str]:
     word = one.rule.severity.value if one.fails else "consider"
     head = f"  {word:<8}  {one.finding.rule:<9} {one.finding.object} ({one.place})"
     most = None if everything else 3
-    return [head, *_wrapped(f"given {one.finding.given}; fix: {one.rule.fix}", "            ", most)]
+    return [head, *_wrapped(f"given {one.finding.given}; fix: {one.finding.change}", "            ", most)]
 
 
 def _wrapped(sentence: str, indent: str, most: int | None = 3) -> list[str]:
@@ -172,7 +177,7 @@ def as_json(verdict: CheckResult) -> dict[str, Any]:
                 "line": one.place.line,
                 "given": one.finding.given,
                 "why": one.rule.why,
-                "fix": one.rule.fix,
+                "fix": one.finding.change,
                 "exception": str(one.waiver) if one.waiver else None,
             }
             for one in verdict.findings

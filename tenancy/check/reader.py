@@ -14,6 +14,7 @@ import yaml
 
 from tenancy.catalog.files import read_file, read_input
 from tenancy.catalog.text import shown
+from tenancy.check.lines import MOST, line_of
 from tenancy.kube.kinds import placed
 from tenancy.rules import objects, plain, together
 from tenancy.rules.found import UNREADABLE, Object, at
@@ -42,6 +43,13 @@ class FilePosition:
 
     file: str
     line: int
+    node: Any = field(default=None, compare=False, repr=False)
+    """The object's YAML, in which fields are looked up; None if it is not kept."""
+
+    def of(self, given: str) -> FilePosition:
+        """The line of the field that a finding's text names; this line if none is found."""
+        line = line_of(self.node, given)
+        return FilePosition(self.file, line) if line else self
 
     def __str__(self) -> str:
         return f"{shown(self.file)}:{self.line}"
@@ -155,15 +163,16 @@ def _take(found: Manifests, file: str, content: bytes) -> None:
         given = "a document that is too deep" if isinstance(error, RecursionError) else str(error)
         found.unread.append(Unread(FilePosition(file, 1), given, "a manifest is YAML or JSON", "correct it"))
         return
+    keeps = len(content) <= MOST
     for document, line in documents:
         try:
-            for item, at_line in _items(document, line):
+            for item, at_line, node in _items(document, line):
                 if problem := misshapen(item):
                     found.unread.append(
                         Unread(FilePosition(file, at_line), problem, "an object of Kubernetes", _CORRECT)
                     )
                 else:
-                    found.objects.append((item, FilePosition(file, at_line)))
+                    found.objects.append((item, FilePosition(file, at_line, node if keeps else None)))
         except UNREADABLE as error:  # a release's chart and values are looked for where they stand
             given = f"an object that cannot be read ({error})"
             found.unread.append(Unread(FilePosition(file, line), given, "an object of Kubernetes", _CORRECT))
@@ -202,7 +211,7 @@ def _refuse_depth(text: str) -> None:
 
 
 Lined = tuple[Any, Any]
-"""A value, and the lines at which the entries of its `items` begin, if it has any."""
+"""A value, and its node in the file; None for JSON with tabs."""
 
 
 def _documents(text: str) -> Iterator[tuple[Lined, int]]:
@@ -218,8 +227,7 @@ def _documents(text: str) -> Iterator[tuple[Lined, int]]:
             node = loader.get_node()
             if "*" in text and "&" in text and _size(node, {}) > _LARGEST:
                 raise ValueError("aliases of aliases with more than a million values")
-            lines = _lines(node)
-            yield (loader.construct_document(node), lines), node.start_mark.line + 1
+            yield (loader.construct_document(node), node), node.start_mark.line + 1
     finally:
         loader.dispose()
 
@@ -234,36 +242,33 @@ def _size(node: Any, known: dict[int, int]) -> int:
     return known[id(node)]
 
 
-def _lines(node: Any) -> list[int] | None:
-    """Lines at which the entries of a list begin."""
-    if isinstance(node, yaml.SequenceNode):
-        return [entry.start_mark.line + 1 for entry in node.value]
-    for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
-        if getattr(key, "value", None) == "items" and isinstance(value, yaml.SequenceNode):
-            return [entry.start_mark.line + 1 for entry in value.value]
-    return None
+def _entries(node: Any, count: int) -> list[Any]:
+    """Nodes of the entries of a list, or of the list under `items`."""
+    if isinstance(node, yaml.MappingNode):
+        node = next((value for key, value in node.value if getattr(key, "value", None) == "items"), None)
+    return node.value if isinstance(node, yaml.SequenceNode) else [None] * count
 
 
-def _items(lined: Lined, line: int) -> Iterator[tuple[Object, int]]:
-    """The objects of a document: itself, those of a list, or the release of a chart."""
-    document, lines = lined
+def _items(lined: Lined, line: int) -> Iterator[tuple[Object, int, Any]]:
+    """The objects of a document with their lines and nodes: itself, those of a list, or the release of a chart."""
+    document, node = lined
     if isinstance(document, list):
-        for index, entry in enumerate(document):
-            yield from _items((entry, None), lines[index] if lines else line)
+        for entry, inner in zip(document, _entries(node, len(document)), strict=False):
+            yield from _items((entry, inner), inner.start_mark.line + 1 if inner else line)
         return
     if not isinstance(document, Mapping):
         return
     kind, entries = str(document.get("kind") or ""), document.get("items")
     if kind.endswith("List") and isinstance(entries, list):
-        for index, entry in enumerate(entries):
+        for entry, inner in zip(entries, _entries(node, len(entries)), strict=False):
             if isinstance(entry, Mapping) and not entry.get("kind"):
                 entry = {"apiVersion": document.get("apiVersion"), "kind": kind.removesuffix("List"), **entry}
-            yield from _items((entry, None), lines[index] if lines else line)
+            yield from _items((entry, inner), inner.start_mark.line + 1 if inner else line)
     elif release := _release(document):
-        yield release, line
+        yield release, line, node
     elif kind in _JUDGED or (kind and document.get("apiVersion") and _is_named(document)):
         # Configurations of programs have a kind too, but no name: those of kustomize, the kubelet and kind.
-        yield placed(document), line
+        yield placed(document), line, node
 
 
 def _release(document: Mapping[str, Any]) -> Object | None:

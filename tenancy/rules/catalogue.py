@@ -51,6 +51,8 @@ class Rule:
     why: str
     fix: str
     severity: Severity = Severity.HIGH
+    fix_of_object: str = ""
+    """What to change in an object that no spec file describes, where `fix` names a field of a spec file."""
     waivable: bool = False
     advises: bool = False
     """The policy pack only warns, unless it is configured to refuse: correct programs can break the rule too."""
@@ -124,6 +126,7 @@ _ALL = (
         "a wide range, also in pieces, opens the instance metadata service, the nodes and every other tenant",
         "name the range of the service that the tenant needs, or write internet: true under egress",
         _CRITICAL,
+        fix_of_object="name the range of the service that the tenant needs under ipBlock.cidr",
     ),
     Rule(
         _SPEC,
@@ -671,6 +674,7 @@ _ALL = (
         "below restricted, a pod can reach the node, and with it every tenant on the node",
         "set pod-security to restricted, or write an exception with an end date",
         _CRITICAL,
+        fix_of_object="set the labels enforce: restricted and enforce-version: v1.36, or the cluster's minor version",
         waivable=True,
     ),
     Rule(
@@ -1295,12 +1299,13 @@ _ALL = (
         "push the image to a registry that the environment lists",
     ),
     Rule(
-        _SPEC | _API_SERVER | _ATTACK,
+        _SPEC | _PREVIEW | _API_SERVER | _ATTACK,
         "img-02",
         "an image is named by digest, or by a tag other than latest where the tier takes tags",
         "a tag that moves can come to name an unscanned image",
         "write the image with @sha256:<digest>, or with the tag of a release",
         _MEDIUM,
+        partial={_PREVIEW: "it does not know whether a tier takes tags, so any tag but latest passes"},
     ),
     Rule(
         _SPEC,
@@ -1685,6 +1690,7 @@ _ALL = (
         "policies add up: one that admits all namespaces undoes the default-deny",
         "select pods of the same namespace, or name ranges with ports exactly as under egress and ingress",
         _CRITICAL,
+        fix_of_object="select pods of the same namespace by podSelector, or name ranges under ipBlock.cidr, with ports",
         partial={
             _PREVIEW: (
                 "it does not know who makes a policy: one with the platform's label counts as the platform's; and "

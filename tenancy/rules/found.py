@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import at as at
 from tenancy.kube.objects import many as many
 from tenancy.kube.objects import name_of as name_of
@@ -31,7 +32,19 @@ class Finding:
     rule: str
     object: str
     given: str
+    fix: str = ""
+    """What to change in this object; empty: what the rule says."""
+
+    @property
+    def change(self) -> str:
+        """What to change."""
+        return self.fix or RULES[self.rule].fix
 
     def __str__(self) -> str:
-        found = RULES[self.rule]
-        return f"{self.rule}: {self.object}: given {self.given}; why: {found.why}; fix: {found.fix}"
+        return f"{self.rule}: {self.object}: given {self.given}; why: {RULES[self.rule].why}; fix: {self.change}"
+
+
+def finding_on(item: Object, rule: str, given: str) -> Finding:
+    """A finding on an object, with advice in the words of its manifest if no spec file describes it."""
+    ours = at(item, "metadata", "labels", words.ENVIRONMENT)
+    return Finding(rule, name_of(item), given, "" if ours else RULES[rule].fix_of_object)

@@ -16,11 +16,12 @@ from tenancy.catalog.versions import COMPATIBLE, incompatible
 from tenancy.kube.pod_templates import BUILT_IN, templates_of
 from tenancy.rules import access, aws, devices, network, nodes, queues
 from tenancy.rules.exceptions import FindingWaiver
-from tenancy.rules.found import UNKNOWN, Finding, Given, Object, at, many, name_of
+from tenancy.rules.found import UNKNOWN, Finding, Given, Object, at, finding_on, many, name_of
 from tenancy.rules.owned import annotations_of, is_tenants, labels_of, spec_of
 from tenancy.rules.values import (
     day,
     gpu_keys,
+    moving_image,
     unbounded_end,
     unenforced_quota_keys,
     weak_pod_security,
@@ -59,13 +60,16 @@ def _namespace(item: Object) -> Given:
         return
     labels = labels_of(item)
     level = labels.get(words.PSA_ENFORCE)
+    weak: list[str] = []
     if given := weak_pod_security(level):
         until, reason = _carried(item, "ns-03")
         if until is None:
-            yield "ns-03", f"{words.PSA_ENFORCE}: {given}{reason}"
+            weak.append(f"{words.PSA_ENFORCE}: {given}{reason}")
     version = str(labels.get(words.PSA_VERSION, "none"))
     if version != UNKNOWN and (misfit := _unpinned(version)) is not None:
-        yield "ns-03", f"{words.PSA_VERSION}: {version}{misfit}"
+        weak.append(f"{words.PSA_VERSION}: {version}{misfit}")
+    if weak:
+        yield "ns-03", "; ".join(weak)
     if missing := [key for key in words.COST_LABELS if not labels.get(key)]:
         yield "cost-02", f"no label {', '.join(missing)}"
     # Only a preview shows it; a plain manifest is not checked for it.
@@ -138,6 +142,12 @@ def _workload(item: Object) -> Given:
             yield "gpu-01", f"{where}.runtimeClassName: {at(spec, 'runtimeClassName')}"
         if at(spec, "nodeName"):
             yield "sched-02", f"{where}.nodeName: {at(spec, 'nodeName')}"
+        images = [(f"{path}.image", at(container, "image")) for path, container in template.containers]
+        for number, volume in enumerate(many(at(spec, "volumes"))):
+            images.append((f"{where}.volumes[{number}].image.reference", at(volume, "image", "reference")))
+        for path, image in images:
+            if isinstance(image, str) and image != UNKNOWN and (given := moving_image(image)):
+                yield "img-02", f"{path}: {given}"
         for path, container in template.containers:
             for number, variable in enumerate(many(at(container, "env"))):
                 name, value = at(variable, "name"), at(variable, "value")
@@ -197,7 +207,7 @@ def object_findings(item: Object) -> Iterator[Finding]:
     # An object of an unknown kind is searched for pods.
     check = CHECKS.get(str(item.get("kind")), _workload)
     for rule, given in check(item):
-        yield Finding(rule, name_of(item), given)
+        yield finding_on(item, rule, given)
 
 
 def stack_findings(items: Iterable[Object]) -> Iterator[Finding]:

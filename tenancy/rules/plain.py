@@ -11,7 +11,7 @@ from tenancy.catalog import boards
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.pod_templates import BUILT_IN, templates_of
 from tenancy.rules import nodes, objects, queues, sizes
-from tenancy.rules.found import UNKNOWN, Finding, Given, Object, at, name_of
+from tenancy.rules.found import UNKNOWN, Finding, Given, Object, at, finding_on, name_of
 from tenancy.rules.nodes import shared_without_a_name
 from tenancy.rules.pod_security import as_root_of_node
 
@@ -122,6 +122,6 @@ def object_findings(item: Object) -> Iterator[Finding]:
     # An object of an unknown kind is searched for pods.
     check = CHECKS.get(str(item.get("kind")), _workload)
     for rule, given in check(item):
-        yield Finding(rule, name_of(item), given)
+        yield finding_on(item, rule, given)
     for rule, given in sizes.findings(item):
-        yield Finding(rule, name_of(item), given)
+        yield finding_on(item, rule, given)

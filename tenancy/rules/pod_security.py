@@ -231,6 +231,8 @@ class RefusedField:
     given: str
     node: bool = field(default=False, compare=False)
     """Whether a pod with it can become root on its node."""
+    wanted: str = field(default="", compare=False)
+    """What the level allows, in words."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.given}"
@@ -250,7 +252,7 @@ def breaches(
             # A hostPath volume breaks a check of its type and one of its source.
             if not any(known == (path, given) or known[0].startswith(f"{path}.") for known in said):
                 said.add((path, given))
-                yield RefusedField(path, given, check.node)
+                yield RefusedField(path, given, check.node, check.wanted)
     notes = at(template.metadata, "annotations")
     for key, value in notes.items() if isinstance(notes, Mapping) and level is not PodSecurityLevel.PRIVILEGED else ():
         if str(key).startswith(APPARMOR) and not _profile(str(value)):

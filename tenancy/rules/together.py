@@ -229,14 +229,18 @@ def _secured(index: Index) -> Iterator[Finding]:
         space = index.spaces.get(namespace)
         level, minor = level_of(space), minor_of(space)
         broken = [
-            str(one)
+            one
             for _, template in index.templates([item])
             for one in breaches(template, level, minor)
             # pod-02 reports those, at any level of the namespace.
             if one not in as_root_of_node(template)
         ]
         if broken:
-            yield Finding("pod-04", name_of(item), f"{'; '.join(broken)}, at level {level}")
+            wanted = dict.fromkeys(one.wanted for one in broken if one.wanted)
+            given = f"{'; '.join(map(str, broken))}, at level {level}"
+            yield Finding(
+                "pod-04", name_of(item), given, f"write the fields so that {', '.join(wanted)}" if wanted else ""
+            )
 
 
 def _identities(index: Index) -> Iterator[Finding]:

@@ -28,7 +28,22 @@ STOOD = "stood"
 ON_TEMPLATES = {
     rule
     for rule in GUARDED
-    if rule.startswith(("gpu-0", "sched-", "img-", "dns-", "avail-", "pod-", "quota-", "stor-04", "net-07", "cost-"))
+    if rule.startswith(
+        (
+            "gpu-0",
+            "sched-",
+            "img-",
+            "dns-",
+            "avail-",
+            "pod-",
+            "quota-",
+            "stor-04",
+            "net-07",
+            "cost-",
+            "meta-",
+            "stor-12",
+        )
+    )
 } - {"gpu-01", "gpu-04", "gpu-08", "avail-02", "pod-03", "sched-03", "sched-08"}
 """Rules on pods; of those left out one needs a class of the cluster's, three a namespace that is told so, and the
 others are about other kinds."""
@@ -148,6 +163,7 @@ LABELS, NOTES = "/metadata/labels", "/metadata/annotations"
 MARKS: dict[str, tuple[str, str, Any]] = {
     "gpu-05": (f"{NOTES}/{escaped('nvidia.cdi.k8s.io/pod')}", "nvidia.com/gpu=all", "annotation"),
     "avail-04": (f"{NOTES}/{escaped('karpenter.sh/do-not-disrupt')}", "true", "hold"),
+    "meta-01": (f"{LABELS}/{escaped('nvidia.com/gpu-driver-upgrade-drain.skip')}", "true", "agent"),
     "net-07": (f"{NOTES}/{escaped('k8s.v1.cni.cncf.io/networks')}", "x", "network"),
     "cost-01": (f"{LABELS}/team", "another-team", "team"),
     "kueue-08": (f"{LABELS}/{escaped('kueue.x-k8s.io/pod-group-name')}", "a", "group"),

@@ -21,7 +21,7 @@ WORK, OBJECTS = "tenancy-work-limits", "tenancy-object-limits"
 
 Resources = Sequence[tuple[str, str, Sequence[str]]]
 _WORK: Resources = (
-    ("", "v1", ["pods", "pods/ephemeralcontainers", "replicationcontrollers"]),
+    ("", "v1", ["pods", "pods/ephemeralcontainers", "pods/status", "replicationcontrollers"]),
     ("apps", "v1", ["deployments", "statefulsets", "replicasets", "daemonsets"]),
     ("batch", "v1", ["jobs", "cronjobs"]),
 )
