@@ -158,7 +158,7 @@ SECURED = {"securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": 
 
 
 def container(**fields: Any) -> Object:
-    return {"name": "main", "image": "x", "securityContext": CLOSED, **fields}
+    return {"name": "main", "image": "x/y:1", "securityContext": CLOSED, **fields}
 
 
 def _pod(rule: str, name: str, spec: Object, path: tuple[Any, ...], mended: Any) -> Case:
@@ -600,6 +600,13 @@ def _volume(name: str, path: tuple[Any, ...], broken: Any, mended: Any, **source
 _MOUNTED = {"driver": "s3.csi.aws.com", "volumeHandle": "models", "volumeAttributes": {"bucketName": "models"}}
 _EFS = {"driver": "efs.csi.aws.com", "volumeHandle": "fs-0a::fsap-0b"}
 OBJECT_CASES = (
+    _pod(
+        "img-02",
+        "moving",
+        {"containers": [container(image="registry.example/a/b:latest")]},
+        ("spec", "containers", 0, "image"),
+        "registry.example/a/b:1",
+    ),
     _volume("any-claims", ("spec", "claimRef"), None, _FILES["claimRef"], csi=_EFS),
     _volume("somewhere", ("spec", "claimRef", "namespace"), None, "acme--train", csi=_EFS),
     _volume("of-a-node", ("spec", "hostPath"), {"path": "/data"}, None, csi=_EFS),

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.text import shown
 from tenancy.kube.objects import CLOCK_FIELDS, Object, place_of
 from tenancy.live.api import APPLY, Api, collection, path_of
 from tenancy.rules.found import name_of
@@ -145,11 +146,13 @@ def of_object(api: Api, item: Object, live: Object, managers: Mapping[str, str] 
     # False and absent are the same value for some fields, and differ for others.
     changed = [path for path in lost if _value(live, path) or _value(item, path)]
     doubtful = [path for path in lost if path not in changed] if manager else []
-    changed += _really(api, item, live, manager, [*_kept_but_other(written, live, ours), *doubtful])
+    kept = _really(api, item, live, manager, [*_kept_but_other(written, live, ours)])
+    changed += [*kept, *_really(api, item, live, manager, doubtful)]
     added = tuple(_beside(written, ours, theirs))
     if not (changed or added):
         return []
-    return [Drift(item, live, tuple(changed), added, _writers(live, manager), anew=not ours)]
+    by = _writers(live, manager, forged=bool(kept))
+    return [Drift(item, live, tuple(changed), added, by, anew=not ours)]
 
 
 def by_others(api: Api, selector: str, items: Iterable[Object]) -> Iterator[Drift]:
@@ -342,11 +345,29 @@ def _merge(tree: dict[str, Any], more: Node) -> None:
         _merge(tree.setdefault(key, {}), below)
 
 
-def _writers(live: Object, manager: str | None) -> str:
-    """Other managers that wrote; if there is none, the client used the engine's name, or none."""
-    entries = [*_entries(live, manager, ours=False)] or [*_entries(live, manager, ours=True)]
-    named = {f"{e['manager']} at {e.get('time', '?')}" for e in entries}
+_ALIKE = (ENGINE.partition("-")[0], words.PRODUCT, words.PREFIX.partition(".")[0])
+"""How names begin, in any case, that a reader may take for the engine's or this product's."""
+
+
+def _writers(live: Object, manager: str | None, *, forged: bool) -> str:
+    """Other managers that wrote; if there is none, the client used the engine's name, or none.
+
+    `forged`: a changed field still has the engine as its manager, so its author wrote under the engine's name, or wrote
+    the record of managers too.
+    """
+    entries = [*_entries(live, manager, ours=False)]
+    named = {f"{shown(e['manager'])}{_not_the_engine(e, manager)} at {e.get('time', '?')}" for e in entries}
+    if forged or not entries:
+        named |= {
+            f"a client under the engine's name {shown(e['manager'])} at {e.get('time', '?')}"
+            for e in _entries(live, manager, ours=True)
+        }
     return ", ".join(sorted(named)) or f"a client without a name at {live['metadata'].get('creationTimestamp', '?')}"
+
+
+def _not_the_engine(entry: Mapping[str, Any], manager: str | None) -> str:
+    alike = entry["manager"].casefold().startswith(_ALIKE) and entry["manager"] not in {words.CLOCK, manager}
+    return " (not the engine's)" if alike and manager is not None else ""
 
 
 # What is ours

@@ -78,7 +78,28 @@ def test_a_changed_value_is_reported_whatever_name_wrote_it(manager: str, known:
     (one,) = found(Server(live(*entries, automountServiceAccountToken=True)), known=known)
     assert one.fields == "automountServiceAccountToken"
     if known:
-        assert one.by == f"{manager} at 2026-11-23T10:00:00Z"
+        assert manager in one.by
+
+
+@pytest.mark.parametrize(
+    "manager", ["Pulumi-kubernetes-1a2b3c4d", "pulumi-kubernetes-1a2b3c4e", "tenancy", "Tenancy-up"]
+)
+def test_a_name_like_the_engines_is_named_as_one_that_is_not(manager: str) -> None:
+    token = "f:automountServiceAccountToken"
+    rest = {key: value for key, value in FIELDS.items() if key != token}
+    entries = [entry(MANAGER, rest), entry(manager, {token: {}}, "Update")]
+    (one,) = found(Server(live(*entries, automountServiceAccountToken=True)))
+    assert one.by == f"{manager} (not the engine's) at 2026-11-23T10:00:00Z"
+
+
+def test_a_forged_record_of_managers_is_told_as_a_write_under_the_engines_name() -> None:
+    forged = [entry(MANAGER, FIELDS), entry("kubectl-label", {"f:metadata": {"f:labels": {"f:x": {}}}}, "Update")]
+    (one,) = found(Server(live(*forged, automountServiceAccountToken=True)))
+    assert one.fields.startswith("automountServiceAccountToken")
+    assert f"a client under the engine's name {MANAGER} at 2026-11-23T10:00:00Z" in one.by
+    assert "kubectl-label at 2026-11-23T10:00:00Z" in one.by
+    (one,) = found(Server(live(entry("clock\u202ex", {}), automountServiceAccountToken=True)))
+    assert "\u202e" not in one.by
 
 
 def test_another_form_of_the_same_value_is_no_drift() -> None:
