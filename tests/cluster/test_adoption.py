@@ -355,7 +355,7 @@ def test_an_export_holds_what_can_be_made_again_and_says_what_it_lacks(
         "kind": "PersistentVolumeClaim",
         "metadata": {"name": "data", "namespace": HOME},
         "spec": {
-            "storageClassName": "gp3",
+            "storageClassName": "tenancy-gp3",
             "accessModes": ["ReadWriteOnce"],
             "resources": {"requests": {"storage": "5Gi"}},
         },

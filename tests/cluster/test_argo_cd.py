@@ -78,7 +78,11 @@ def test_a_default_deny_that_a_person_deletes_comes_back(argo: Argo) -> None:
 
 def test_a_tenant_without_a_file_loses_access_and_keeps_its_data_and_isolation(argo: Argo) -> None:
     claims = "/api/v1/namespaces/fraud--train/persistentvolumeclaims"
-    claim = {"accessModes": ["ReadWriteOnce"], "storageClassName": "gp3", "resources": {"requests": {"storage": "1Gi"}}}
+    claim = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "tenancy-gp3",
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
     body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "weights"}, "spec": claim}
     argo.api.request("POST", claims, body, CREATE)
     bindings = "/apis/rbac.authorization.k8s.io/v1/namespaces/fraud--train/rolebindings"
