@@ -1817,14 +1817,13 @@ ALONE_CASES = (*OBJECT_CASES, *MACHINE_CASES)
 TOGETHER_CASES = (*STACK_CASES, *STACK_MACHINE_CASES)
 CASES = (*ALONE_CASES, *TOGETHER_CASES)
 
+_SECURED_CRON = {"jobTemplate": {"spec": {"template": {"spec": {**SECURED, "containers": [container()]}}}}}
 SIZE_CASES = (
     _pod("avail-01", "slow", {"terminationGracePeriodSeconds": 601}, ("spec", "terminationGracePeriodSeconds"), 600),
     _pod("avail-06", "forgotten", {"terminationGracePeriodSeconds": 0}, ("spec", "terminationGracePeriodSeconds"), 1),
     _one(
         "avail-07",
-        manifest(
-            "batch/v1", "CronJob", "ticking", {"spec": {**_CRON, "schedule": "@every 1s"}}, namespace="acme--pods"
-        ),
+        manifest("batch/v1", "CronJob", "ticking", {"spec": {**_SECURED_CRON, "schedule": "@every 1s"}}, "acme--pods"),
         ("spec", "schedule"),
         "* * * * *",
     ),
