@@ -1823,7 +1823,13 @@ SIZE_CASES = (
     _pod("avail-06", "forgotten", {"terminationGracePeriodSeconds": 0}, ("spec", "terminationGracePeriodSeconds"), 1),
     _one(
         "avail-07",
-        manifest("batch/v1", "CronJob", "ticking", {"spec": {**_SECURED_CRON, "schedule": "@every 1s"}}, "acme--pods"),
+        manifest(
+            "batch/v1",
+            "CronJob",
+            "ticking",
+            {"spec": {**_SECURED_CRON, "schedule": "@every 1s"}},
+            namespace="acme--pods",
+        ),
         ("spec", "schedule"),
         "* * * * *",
     ),
