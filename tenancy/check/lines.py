@@ -13,7 +13,7 @@ _KEY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _WORD = re.compile(r"[A-Za-z][\w-]*")
 _STEP = re.compile(r"[^.\[\]]+")
 MOST = 4 << 20
-"""Bytes of a file up to which places of fields are kept: a larger one is a dump of a cluster, which nobody edits."""
+"""Bytes of a file up to which places of fields are kept: a larger one is the dump of a cluster."""
 
 
 def line_of(node: Any, given: str) -> int | None:
