@@ -9,6 +9,8 @@ from tenancy.components.aws.network import NONE, SEVERAL
 MAIN, SECONDARY = "rtb-main", "100.64.0.0/16"
 VPC = {
     "mainRouteTableId": MAIN,
+    "enableDnsSupport": True,
+    "enableDnsHostnames": True,
     "cidrBlock": "10.0.0.0/16",
     "cidrBlockAssociations": [
         {"associationId": "vpc-cidr-assoc-1", "cidrBlock": "10.0.0.0/16", "state": "associated"},
@@ -32,6 +34,10 @@ class Answers:
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.missing: set[str] = set()
         self.twice: set[str] = set()
+        self.switched_off: set[str] = set()
+        """Attributes of the VPC."""
+        self.images: dict[str, str] = {}
+        """Descriptions of images by name."""
         self.add_ons: dict[str, tuple[str, str]] = {}
         """EKS' default version and the most recent one, by add-on."""
 
@@ -48,8 +54,16 @@ class Answers:
         default, latest = self.add_ons.get(asked["addonName"], ("v9.9.0-eksbuild.1", "v9.9.1-eksbuild.1"))
         return {"version": latest if asked["mostRecent"] else default}
 
+    def getAmi(self, asked: Any) -> Any:  # noqa: N802 (AWS' name)
+        (only,) = asked["filters"]
+        assert (only["name"], asked["owners"]) == ("name", ["amazon"])
+        found = self.images.get(only["values"][0])
+        if found is None:
+            return refused("Your query returned no results. Please change your search criteria and try again.")
+        return {"description": found}
+
     def getVpc(self, _: Any) -> dict[str, Any]:  # noqa: N802 (AWS' name)
-        return VPC
+        return {**VPC, **dict.fromkeys(self.switched_off, False)}
 
     def getRouteTables(self, asked: Any) -> dict[str, Any]:  # noqa: N802 (AWS' name)
         (only,) = asked["filters"]

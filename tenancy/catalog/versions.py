@@ -26,6 +26,8 @@ CHARTS: Mapping[str, ChartPin] = {
     # NVIDIA/gpu-operator tag v26.7.0, 2026-08-20; that it is the supported line: cloud-native-docs platform-support.
     "gpu-operator": ChartPin("https://helm.ngc.nvidia.com/nvidia", "gpu-operator", "v26.7.0"),
     # aws/karpenter-provider-aws tag v1.14.1, 2026-08-21. The chart in that tag still says 1.13.0: releases rewrite it.
+    # 1.14.3 and 1.15.2 are out: not taken, because the objects and the policies here were read in the source of 1.14.1,
+    # and CRDs of 1.15.2 take them too (only additions, compared 2026-11-27).
     "karpenter": ChartPin("oci://public.ecr.aws/karpenter", "karpenter", "1.14.1"),
     "karpenter-crd": ChartPin("oci://public.ecr.aws/karpenter", "karpenter-crd", "1.14.1"),
     # A patch of 1.18 seen in use, 2026-07; the values are judged by the chart of 1.18.0 (Go module cilium v1.18.0).

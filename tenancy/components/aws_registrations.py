@@ -129,6 +129,8 @@ class _Answers(Mocks):
             "ids": [answer],
             "vpcEndpointType": next((v for v in _words(args.args) if v in ("Gateway", "Interface")), answer),
             "mainRouteTableId": answer,
+            "enableDnsSupport": True,
+            "enableDnsHostnames": True,
             "cidrBlock": answer,
             "cidrBlockAssociations": [{"associationId": answer, "cidrBlock": answer, "state": "associated"}],
         }

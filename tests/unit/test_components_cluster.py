@@ -14,6 +14,7 @@ import pytest
 
 from tenancy.catalog.versions import ADD_ON_FLOORS, ADD_ONS
 from tenancy.components.aws.add_on import eks_add_on
+from tenancy.components.aws.image_release import image_release
 from tenancy.components.aws.network import ClusterNetwork
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.aws.addons import add_ons
@@ -114,11 +115,21 @@ def test_the_way_out_replaces_no_node_group(cluster: Registered) -> None:
         assert not {"NatGateway", "RouteTableAssociation", "VpcEndpoint"} & kinds, urn
 
 
-def test_a_checked_vpc_is_asked_for_its_endpoints_alone(
+@pytest.mark.parametrize("endpoints", Endpoints)
+@pytest.mark.parametrize("attribute", ["enableDnsSupport", "enableDnsHostnames"])
+def test_a_given_vpc_in_which_private_names_do_not_resolve_ends_the_run(
+    bank: Plan, answers: Answers, monkeypatch: pytest.MonkeyPatch, attribute: str, endpoints: Endpoints
+) -> None:
+    answers.switched_off = {attribute}
+    with pytest.raises(pulumi.RunError, match=f"given vpc-0123abcd without {attribute}; rule: nodes reach"):
+        made_of(bank, given(bank, endpoints), monkeypatch)
+
+
+def test_a_checked_vpc_is_asked_for_its_names_and_its_endpoints_alone(
     bank: Plan, answers: Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = made_of(bank, given(bank, Endpoints.CHECKED), monkeypatch)
-    assert {name for name, _ in answers.asked} == {"getVpcEndpoint"}
+    assert {name for name, _ in answers.asked} == {"getVpc", "getVpcEndpoint"}
     assert answers.kinds() == {"s3": "Gateway", **dict.fromkeys(PRIVATE_SERVICES, "Interface")}
     assert if_any(made, "VpcEndpoint", "SecurityGroup") == {}
 
@@ -312,3 +323,57 @@ def test_a_kubernetes_for_which_every_version_is_too_old_is_refused(
         pulumi.RunError, match=f"lists version v1.5.9-eksbuild.1 of {name}, before {ADD_ON_FLOORS[name][0]}"
     ):
         version_of()
+
+
+# The image's release
+
+NOT_THERE = "reading SSM Parameter: couldn't find resource"
+DESCRIBED = "EKS-optimized Kubernetes node based on Amazon Linux 2023, (k8s: 1.36.2, containerd: 2.2.5-1.amzn2023.0.4)"
+
+
+@pytest.fixture
+def release_of(bank: Plan, monkeypatch: pytest.MonkeyPatch) -> Callable[[], str]:
+    """The release version of the system's nodes as it is registered."""
+    assert bank.cluster
+    group = bank.cluster.groups[0]
+
+    def made() -> str:
+        def program(*_: Any) -> None:
+            parent = pulumi.ComponentResource("gpu-tenancy:index:NodeGroup", "parent")
+            pulumi.ComponentResource(
+                "gpu-tenancy:index:Release", "made", {"version": image_release(group, "1.36", parent)}
+            )
+
+        monkeypatch.setattr(registered, "build", program)
+        (request,) = (each for each in register(bank).requests.values() if each.name == "made")
+        return str(inputs(request)["version"])
+
+    return made
+
+
+def test_the_release_is_what_eks_says_of_the_image(release_of: Callable[[], str], answers: Answers) -> None:
+    assert release_of() == "1.36.3-20260903"
+    assert {name for name, _ in answers.asked} == {"getParameter"}, "the image is not asked for"
+
+
+def test_an_image_without_a_parameter_says_its_kubelet_itself(release_of: Callable[[], str], answers: Answers) -> None:
+    answers.getParameter = lambda _: refused(NOT_THERE)  # ty: ignore[invalid-assignment]
+    answers.images["amazon-eks-node-al2023-x86_64-standard-1.36-v20260903"] = DESCRIBED
+    assert release_of() == "1.36.2-20260903"
+
+
+@pytest.mark.parametrize("description", [None, "an image of somebody", "(containerd: 1.36.2)"])
+def test_an_image_that_is_not_there_ends_the_run_with_what_to_write(
+    release_of: Callable[[], str], answers: Answers, description: str | None
+) -> None:
+    answers.getParameter = lambda _: refused(NOT_THERE)  # ty: ignore[invalid-assignment]
+    if description is not None:
+        answers.images["amazon-eks-node-al2023-x86_64-standard-1.36-v20260903"] = description
+    with pytest.raises(pulumi.RunError) as error:
+        release_of()
+    text = str(error.value)
+    assert text.startswith(
+        "given ami-release v20260903 on Kubernetes 1.36, for which AWS has no image amazon-eks-node-"
+    )
+    assert "change: write a release whose notes" in text
+    assert NOT_THERE in text

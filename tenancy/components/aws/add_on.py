@@ -5,7 +5,7 @@ import json
 import pulumi
 import pulumi_aws as aws
 
-from tenancy.catalog.versions import ADD_ON_FLOORS, add_on_too_old
+from tenancy.catalog.versions import add_on_too_old
 from tenancy.planning.aws.addons import AddOn
 
 
@@ -33,28 +33,22 @@ def eks_add_on(
     )
 
 
-def _version(plan: AddOn, parent: pulumi.Resource | None) -> pulumi.Input[str]:
-    """The fixed version, or what EKS lists for the cluster's Kubernetes at this run."""
+def _version(plan: AddOn, parent: pulumi.Resource | None) -> str:
+    """The fixed version, or the first that EKS lists for the cluster's Kubernetes and that is not too old."""
     if plan.version:
         return plan.version
-    opts = pulumi.InvokeOptions(parent=parent)
-
-    def listed(most_recent: bool) -> pulumi.Output[str]:
-        return aws.eks.get_addon_version_output(
-            addon_name=plan.name, kubernetes_version=plan.kubernetes, most_recent=most_recent, opts=opts
+    too_old = None
+    for most_recent in (True,) if plan.latest else (False, True):
+        version = aws.eks.get_addon_version(
+            addon_name=plan.name,
+            kubernetes_version=plan.kubernetes,
+            most_recent=most_recent,
+            opts=pulumi.InvokeOptions(parent=parent),
         ).version
-
-    if plan.latest or plan.name not in ADD_ON_FLOORS:
-        return listed(plan.latest).apply(lambda version: _fitting(plan, version))
-    return pulumi.Output.all(listed(False), listed(True)).apply(lambda found: _fitting(plan, *found))
-
-
-def _fitting(plan: AddOn, *versions: str) -> str:
-    """The first version that is not older than the platform needs."""
-    misfits = [add_on_too_old(plan.name, version) for version in versions]
-    if None in misfits:
-        return versions[misfits.index(None)]
+        too_old = add_on_too_old(plan.name, version)
+        if too_old is None:
+            return version
     raise pulumi.RunError(
-        f"given cluster.kubernetes: {plan.kubernetes}, for which EKS lists {misfits[-1]}; rule: no add-on is older "
-        "than the platform needs; change: use a newer Kubernetes"
+        f"given cluster.kubernetes: {plan.kubernetes}, for which EKS lists {too_old}; rule: no add-on is older than "
+        "the platform needs; change: use a newer Kubernetes"
     )

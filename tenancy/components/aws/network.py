@@ -51,6 +51,10 @@ class ClusterNetwork(pulumi.ComponentResource):
             self.subnets = {
                 subnet.zone: pulumi.Output.from_input(ids.get(subnet.zone, subnet.given)) for subnet in plan.subnets
             }
+            if given:
+                self.vpc_id.apply(lambda known: _must_resolve(known, asking))
+            else:
+                _must_resolve(plan.vpc, asking)
         else:
             tables = self._make(plan)
         if plan.endpoints is Endpoints.CHECKED:
@@ -196,6 +200,20 @@ SEVERAL = "multiple EC2 VPC Endpoints matched"
 """What the provider says where more than one endpoint answers; `NONE` where none does. Its data source for one
 endpoint is the only one: terraform-provider-aws, SingularDataSourceFindError."""
 NONE = "no matching EC2 VPC Endpoint found"
+
+
+def _must_resolve(vpc: str, opts: pulumi.InvokeOptions) -> None:
+    """Ends the run if names of a VPC's endpoints do not resolve in it: neither endpoints' private DNS nor EKS' private
+    endpoint would (EKS user guide, "VPC requirements and considerations")."""
+    found = aws.ec2.get_vpc(id=vpc, opts=opts)
+    given = {"enableDnsSupport": found.enable_dns_support, "enableDnsHostnames": found.enable_dns_hostnames}
+    if missing := [name for name, value in given.items() if not value]:
+        raise pulumi.RunError(
+            f"given {vpc} without {' and '.join(missing)}; rule: nodes reach the API server and AWS by private names "
+            "of the VPC; change: `aws ec2 modify-vpc-attribute --vpc-id "
+            f"{vpc} --{'enable-dns-support' if 'enableDnsSupport' in missing else 'enable-dns-hostnames'}`, one "
+            "attribute a call"
+        )
 
 
 def _check_later(vpc: pulumi.Output[str], plan: NetworkPlan, service: str, opts: pulumi.InvokeOptions) -> None:

@@ -8,6 +8,7 @@ import pulumi
 import pulumi_aws as aws
 
 from tenancy.components.aws.eks_cluster import EksCluster
+from tenancy.components.aws.image_release import image_release
 from tenancy.planning.aws.cluster import GPU_CONDITION, ClusterPlan, NodeGroupPlan
 from tenancy.planning.common.names import node_group_names
 
@@ -75,9 +76,7 @@ class NodeGroup(pulumi.ComponentResource):
             subnet_ids=[subnets[zone] for zone in plan.zones],
             version=cluster.kubernetes,
             ami_type=plan.ami_type,
-            release_version=aws.ssm.get_parameter_output(
-                name=plan.release, opts=pulumi.InvokeOptions(parent=self)
-            ).value,
+            release_version=image_release(plan, cluster.kubernetes, self),
             capacity_type=plan.capacity_type,
             scaling_config={"desired_size": plan.started, "min_size": plan.started, "max_size": plan.nodes},
             update_config={

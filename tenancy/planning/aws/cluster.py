@@ -98,6 +98,11 @@ class NodeGroupPlan:
     """Reasons of the condition GPU_CONDITION for which EKS repairs no node."""
     tags: dict[str, str]
 
+    @property
+    def image(self) -> str:
+        """Name of the image, as the release notes list it."""
+        return self.release.split("/")[-2]
+
 
 @dataclass(frozen=True, slots=True)
 class KarpenterPlan:
