@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -12,7 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from tenancy.cli import main
-from tests.printed import Printed, first_difference, matches, printed, printed_in
+from tenancy.rules.catalogue import RULES
+from tests.printed import PAGES, Printed, first_difference, matches, printed, printed_in
 
 ROOT = Path(__file__).parents[2]
 
@@ -132,3 +134,15 @@ def test_an_output_that_is_not_printed_any_more_is_told() -> None:
     for other in ("one\ntwo\nthree and more", "zero\none\nthree and more (1.5 s)", "one\nthree and more (1.5 s)\nfour"):
         assert not matches(block.output, other)
     assert first_difference(block.output, "one\ntwo\nthree and less (1.5 s)") == "three and more (SECONDS)"
+
+
+FINDING = re.compile(r"^\s*(?P<id>[a-z]+-\d+): .*?; why: (?P<why>.*); fix: (?P<fix>.*)$", re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if FINDING.search(page.read_text("utf-8"))], ids=lambda p: p.name
+)
+def test_a_finding_on_a_page_has_its_rules_reason_and_correction(page: Path) -> None:
+    for finding in FINDING.finditer(page.read_text("utf-8")):
+        rule = RULES[finding["id"]]
+        assert (finding["why"], finding["fix"]) == (rule.why, rule.fix)
