@@ -1276,7 +1276,7 @@ _ALL = (
     ),
     Rule(
         _API_SERVER | _ATTACK,
-        "kueue-31",
+        "kueue-32",
         "each job of a JobSet that says parallelism says completions too, or is NonIndexed",
         "the API server refuses an Indexed job without completions: the JobSet holds its quota for pods that never "
         "come",

@@ -20,6 +20,7 @@ from tenancy.kube.objects import Object
 from tenancy.planning import make_plan
 from tenancy.planning.guards import guards
 from tenancy.prove.attacks import Attack
+from tenancy.rules import catalogue
 from tenancy.rules.catalogue import RULES, Face, with_face
 from tenancy.rules.found import Finding
 from tenancy.validation import Environment
@@ -177,6 +178,10 @@ def test_the_page_says_partly_and_why(rule: str) -> None:
     assert row.count("partly") == len(RULES[rule].partial)
     for why in RULES[rule].partial.values():
         assert f"- Partly in the preview: {why}." in page
+
+
+def test_each_rule_has_an_id_of_its_own() -> None:
+    assert len(catalogue._ALL) == len(RULES)
 
 
 def test_the_readme_says_where_rules_are_enforced_and_every_rule_has_such_a_place() -> None:

@@ -218,7 +218,7 @@ def framework_guard(environment: Environment, pod_rules: Mapping[str, str]) -> G
     children = """object.kind != 'JobSet' || !has(dyn(object).spec.replicatedJobs)
         || dyn(object).spec.replicatedJobs.all(j, !has(j.template.spec.parallelism) || has(j.template.spec.completions)
             || j.template.spec.?completionMode.orValue('Indexed') == 'NonIndexed')"""
-    of_children = {"kueue-31": children} if any(framework.kind == "JobSet" for framework in kinds) else {}
+    of_children = {"kueue-32": children} if any(framework.kind == "JobSet" for framework in kinds) else {}
     # A list of gates for each template here.
     gated = """variables.gates.all(l, l.all(g, g in variables.usualGates
         || variables.oldGates.exists(o, g in o)))"""

@@ -209,12 +209,12 @@ def _children(place: AttackedNamespace) -> Iterator[Attack]:
         return
     hold, kinds = "hold quota for pods that never come", kinds_of(place)
     if "JobSet" not in kinds:
-        yield skipped("kueue-31-jobset-endless", "kueue-31", hold, "the environment queues no JobSets")
+        yield skipped("kueue-32-jobset-endless", "kueue-32", hold, "the environment queues no JobSets")
     else:
         job = "/spec/replicatedJobs/0/template"
         made = put(put(work(place, "JobSet"), f"{job}/spec/parallelism", 1), f"{job}/spec/completions", 1)
         policy = "tenancy-frameworks"
-        yield _tried(place, "kueue-31", "endless", hold, policy, made, f"{job}/spec/completions", ABSENT)
+        yield _tried(place, "kueue-32", "endless", hold, policy, made, f"{job}/spec/completions", ABSENT)
         at, other = f"{job}/spec/managedBy", "batch.kubernetes.io/job-controller"
         managed = put(made, at, other)
         yield _tried(place, "kueue-04", "of-its-jobs", hold, policy, managed, at, "kueue.x-k8s.io/multikueue")
