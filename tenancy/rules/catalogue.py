@@ -1626,8 +1626,8 @@ _ALL = (
         _SPEC | _PREVIEW,
         "quota-01",
         "a quota has only keys that the API server accepts and enforces",
-        "'limits.nvidia.com/gpu' and a bare 'nvidia.com/gpu' are stored and never counted; the API server refuses a quota "
-        "with a key such as 'count/a/b', and the update ends there",
+        "'limits.nvidia.com/gpu' and a bare 'nvidia.com/gpu' are stored and never counted; the API server refuses a "
+        "quota with a key such as 'count/a/b', and the update ends there",
         "write extended resources as requests.<domain>/<name>",
     ),
     Rule(
