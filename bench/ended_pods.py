@@ -22,7 +22,7 @@ from tenancy.simulation.runner import Runner
 from tenancy.simulation.trace import Job
 from tenancy.validation import Loaded, load
 
-STACK, JOBS, HOURS, SEED = "bank", 800, 24, 1
+STACK, JOBS, HOURS, SEED = "bank", 500, 24, 1
 FIRST = 0.5
 """Part of a job's run time after which its first pod ends; the others end evenly from then on."""
 GATE = "ReclaimablePods"

@@ -18,7 +18,7 @@ from tenancy.cli.common import (
 
 
 @click.command("sample", epilog=example("tenancy sample pod local --tenant fraud --gpu a100=1 | kubectl create -f -"))
-@click.argument("kind", type=click.Choice(["pod", "job"]))
+@click.argument("kind", type=click.Choice(["pod", "job", "mpijob"]))
 @environment_argument
 @lab_option
 @click.option("--tenant", required=True, metavar="NAME", help="Tenant that the pod or job is for.")
@@ -36,9 +36,10 @@ from tenancy.cli.common import (
 )
 @refuses_bad_input
 def command(kind: str, environment: str, lab: bool, tenant: str, namespace: str | None, gpus: tuple[str, ...]) -> None:
-    """Print, as JSON, the smallest pod or job that ENV admits from a tenant's developers.
+    """Print, as JSON, the smallest pod, job or MPIJob that ENV admits from a tenant's developers.
 
-    A job that asks for more GPUs than a node has gets several pods of equal size (completions and parallelism).
+    A job that asks for more GPUs than a node has gets several pods of equal size (completions and parallelism). An
+    MPIJob names what becomes of its workers (cleanPodPolicy), as its queue requires.
 
     Where GPUs are requested by a ResourceClaim, the output is a List: the ResourceClaimTemplate, then the pod or job.
     """

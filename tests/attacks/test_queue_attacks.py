@@ -140,6 +140,8 @@ class Held:
             yield self._update(f"owner-{what[:3]}", "kueue-02", what, owned, controls, True, me)
         waits = {**note, "spec": {"suspend": True}}
         yield self._update("unsuspend", "kueue-04", "jobs/held", waits, "/spec/suspend", False, me)
+        once = {**note, "spec": {"parallelism": 1}}
+        yield self._update("parallelism", "kueue-28", "jobs/held", once, "/spec/parallelism", 2, me)
         yield self._by_queue("unsuspend", "kueue-04", "jobs/held", put(waits, "/spec/suspend", False))
         label = "/metadata/labels/"
         for what in ("pods/held", "jobs/held"):
@@ -212,7 +214,7 @@ def mutant(changes: Cluster) -> Iterator[Mutant]:
     mutant.without(frozenset())
 
 
-CHANGING = ("kueue-01", "kueue-02", "kueue-03", "kueue-04", "kueue-06", "kueue-08", "kueue-10", "kueue-25")
+CHANGING = ("kueue-01", "kueue-02", "kueue-03", "kueue-04", "kueue-06", "kueue-08", "kueue-10", "kueue-25", "kueue-28")
 
 
 @pytest.mark.parametrize("rule", CHANGING)

@@ -116,6 +116,19 @@ def test_what_stands_grows_no_further_than_it_may(cluster: Cluster, home: Attack
     refused_by(cluster, "avail-05", growths)
 
 
+@pytest.mark.usefixtures("standing")
+def test_no_scale_makes_more_pods_than_the_queue_can_count(cluster: Cluster, home: AttackedNamespace) -> None:
+    path = f"{collection('apps/v1', 'Deployment', home.name)}/{STANDS}/scale"
+    body = {"spec": {"replicas": sizes.PODS_OF_WORK + 1}}
+    request = Request("PATCH", path, body, home.developer, MERGE)
+    guard, sentence = (
+        cluster.scene.guard("kueue-29", "deployments/scale"),
+        "have so many pods that the queue counts none",
+    )
+    fewer = put(body, "/spec/replicas", sizes.PODS_OF_WORK)
+    refused_by(cluster, "kueue-29", [attack("scale", "kueue-29", sentence, guard, request, twin_body=fewer)])
+
+
 def _apply(cluster: Cluster, path: str, body: Object, number: int, who: Impersonation | None) -> Response:
     applied = f"{path}?fieldManager=manager-{number}&force=true"
     return cluster.api.request("PATCH", applied, body, who, APPLY)

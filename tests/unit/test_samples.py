@@ -11,6 +11,7 @@ from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.cli import main
 from tenancy.kube.pod_templates import templates_of
+from tenancy.kube.pods import pods_of
 from tenancy.planning import make_plan
 from tenancy.planning.common.priorities import allowed_classes, class_name
 from tenancy.planning.kubernetes.namespaces import allowed_pools, allowed_registries, granted_resources
@@ -296,3 +297,26 @@ def test_a_job_of_more_gpus_than_any_pool_has_is_refused(spec: SpecFolder) -> No
 
 
 TWO_POOLS = "  train: {instance: p4d.24xlarge, nodes: 2}\n  more: {instance: p4d.24xlarge, nodes: 2}\n"
+
+
+# An MPIJob
+
+
+def test_the_workers_of_a_sample_of_an_mpijob_end_with_its_launcher(spec: SpecFolder) -> None:
+    spec.edit("environment.yaml", "buckets:", "queues: {kinds: [mpijob]}\nbuckets:")
+    words = ("sample", "mpijob", str(spec.path), "--tenant", "fraud")
+    result = CliRunner().invoke(main, [*words, "--gpu", "a100=12"])
+    assert result.exit_code == 0, result.output
+    made = json.loads(result.stdout)
+    assert made["spec"]["runPolicy"]["cleanPodPolicy"] == "Running"
+    assert [(pods.name, pods.count) for pods in pods_of(made)] == [("launcher", 1), ("worker", 2)]
+    launcher, worker = (pods.template["spec"]["containers"][0]["resources"]["limits"] for pods in pods_of(made))
+    assert ("nvidia.com/gpu" in launcher, worker["nvidia.com/gpu"]) == (False, "6")
+    assert json.loads(CliRunner().invoke(main, words).stdout)["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] == 1
+
+
+def test_an_mpijob_that_the_environment_does_not_queue_is_no_sample(spec: SpecFolder) -> None:
+    result = CliRunner().invoke(main, ["sample", "mpijob", str(spec.path), "--tenant", "fraud", "--gpu", "a100=1"])
+    assert result.exit_code == 2
+    assert "given mpijob, where queues.kinds are none" in result.stderr
+    assert "change: add mpijob to queues.kinds" in result.stderr

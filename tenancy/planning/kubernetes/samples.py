@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.kube.objects import Object
 from tenancy.planning.common.devices import device_class
 from tenancy.planning.common.labels import manifest
@@ -67,13 +68,19 @@ def sample_to_create(
 
     A job of more GPUs than a node has gets several pods; LargerThanNodes for what nodes of one pool cannot take.
     """
+    if kind == "mpijob" and "mpijob" not in environment.queues.kinds:
+        listed = ", ".join(environment.queues.kinds) or "none"
+        raise Violation("ref-01", f"mpijob, where queues.kinds are {listed}", "add mpijob to queues.kinds")
     if len(wanted) != 1:
-        return sample(kind, environment, tenant, namespace, wanted)
+        found = sample("job" if kind == "mpijob" else kind, environment, tenant, namespace, wanted)
+        return _mpi_job(found, found, 1, 1) if kind == "mpijob" else found
     ((flavor, total),) = wanted.items()
     found = split(kind, environment, tenant, namespace, flavor, total)
     count = found.each
-    workload = sample(kind, environment, tenant, namespace, {flavor: count}, found.pool)
-    if found.pods > 1:
+    workload = sample("job" if kind == "mpijob" else kind, environment, tenant, namespace, {flavor: count}, found.pool)
+    if kind == "mpijob":
+        workload = _mpi_job(sample("job", environment, tenant, namespace, {}), workload, found.pods, count)
+    elif found.pods > 1:
         workload["spec"] |= {"completions": found.pods, "parallelism": found.pods, "completionMode": "Indexed"}
     if not environment.devices_by_claim:
         return workload
@@ -82,6 +89,21 @@ def sample_to_create(
     name = template_name(device_class(flavor), count)
     template = manifest("resource.k8s.io/v1", "ResourceClaimTemplate", name, _LABELS, body, namespace=where)
     return {"apiVersion": "v1", "kind": "List", "items": [template, workload]}
+
+
+def _mpi_job(launcher: Object, worker: Object, workers: int, slots: int) -> Object:
+    """An MPIJob of the pods of two Jobs. By the operator's default its workers would outlive it (kueue-30)."""
+    framework = FRAMEWORKS["mpijob"]
+    parts = {"Launcher": (1, launcher), "Worker": (workers, worker)}
+    spec = {
+        "slotsPerWorker": slots,
+        "runPolicy": {"cleanPodPolicy": "Running", "ttlSecondsAfterFinished": 600},
+        "mpiReplicaSpecs": {
+            name: {"replicas": count, "template": job["spec"]["template"]} for name, (count, job) in parts.items()
+        },
+    }
+    api = f"{framework.group}/{framework.version}"
+    return {"apiVersion": api, "kind": framework.kind, "metadata": worker["metadata"], "spec": spec}
 
 
 class LargerThanNodes(ValueError):
