@@ -22,7 +22,8 @@ from tenancy.simulation.runner import Runner
 from tenancy.simulation.trace import Job
 from tenancy.validation import Loaded, load
 
-STACK, JOBS, HOURS, SEED = "bank", 500, 24, 1
+STACKS = ("bank", "local")
+JOBS, HOURS, SEED = 500, 24, 1
 FIRST = 0.5
 """Part of a job's run time after which its first pod ends; the others end evenly from then on."""
 GATE = "ReclaimablePods"
@@ -113,7 +114,11 @@ def waits_of(jobs: Sequence[Job], found: Run) -> Mapping[int, int]:
 
 
 def measure() -> str:
-    loaded = load(Path(__file__).parents[1] / "stacks" / STACK)
+    return "\n\n".join(map(_measured, STACKS))
+
+
+def _measured(stack: str) -> str:
+    loaded = load(Path(__file__).parents[1] / "stacks" / stack)
     jobs = generate(loaded, JOBS, HOURS, SEED)
     several = [job for job in jobs if job.gpus > job.gpus_per_pod]
     whole = sum(job.gpus * job.duration for job in jobs) / 3600
@@ -122,13 +127,13 @@ def measure() -> str:
     for returned, text in ((False, "with their job (the gate is off)"), (True, "at once (the gate is on)")):
         found = run(loaded, jobs, returned)
         waits = sorted(waits_of(jobs, found).values())
-        minutes = [round(waits[int(part * (len(waits) - 1))] / 60) for part in (0.5, 0.95, 1)]
+        p95, longest = (round(waits[int(part * (len(waits) - 1))] / 60) for part in (0.95, 1))
         evicted = sum(event.kind is EventKind.EVICT for event in found.events)
-        mean = sum(waits) / len(waits) / 60
-        rows.append((text, *(f"{each} min" for each in (round(mean), *minutes)), evicted))
-    header = ("GPUs of ended pods return", "mean wait", "median", "p95", "longest", "evictions")
-    return (
-        f"{len(jobs)} jobs of a day of `stacks/{STACK}`, {len(several)} of them with several pods, whose ends are "
-        f"spread evenly over the second half of the job's run time: {kept:,.0f} of {whole:,.0f} GPU hours are those of "
-        f"pods that have ended before their job.\n\n{as_markdown(Table('', header, rows))}"
+        rows.append((text, f"{sum(waits) / len(waits) / 60:.1f} min", f"{p95} min", f"{longest} min", evicted))
+    header = ("GPUs of ended pods return", "mean wait", "p95", "longest", "evictions")
+    text = (
+        f"{len(jobs)} jobs, {len(several)} of them with several pods, whose ends are spread evenly over the second "
+        f"half of the job's run time: {kept:,.0f} of {whole:,.0f} GPU hours are those of pods that have ended before "
+        "their job."
     )
+    return f"{text}\n\n{as_markdown(Table(f'A day of stacks/{stack}', header, rows))}".replace("## ", "### ")
