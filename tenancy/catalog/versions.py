@@ -202,6 +202,16 @@ def incompatible(kubernetes: str, what: str) -> str | None:
     return None
 
 
+def minor_step(current: str, wanted: str) -> str | None:
+    """The minor to write instead where EKS refuses an update of a cluster from one minor to another: it takes one
+    minor at a time, and none back (EKS user guide, "Update existing cluster to new Kubernetes version", 2026-11-27).
+    None if it takes it."""
+    (major, old), (_, new) = _minor(current), _minor(wanted)
+    if new < old:
+        return f"{major}.{old}"
+    return f"{major}.{old + 1}" if new > old + 1 else None
+
+
 def _minor(version: str) -> tuple[int, int]:
     major, minor = version.removeprefix("v").split(".")[:2]
     return int(major), int(minor)

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +21,11 @@ from tenancy.catalog.versions import (
     ami_release_misfit,
     incompatible,
     karpenter_alias,
+    minor_step,
 )
+from tenancy.engine.minors import refused_minor
+from tenancy.planning import make_plan
+from tenancy.validation import Environment, Tenant, load
 from tests.conftest import every
 
 
@@ -54,6 +61,55 @@ def test_a_version_of_an_add_on_is_one_build_and_not_older_than_the_platform_nee
 ) -> None:
     given = add_on_misfit(name, version)
     assert given is None if refused is None else given is not None and refused in given
+
+
+@pytest.mark.parametrize(
+    ("current", "wanted", "step"),
+    [
+        ("1.36", "1.36", None),
+        ("1.36", "1.37", None),
+        ("1.36", "1.38", "1.37"),
+        ("1.33", "1.36", "1.34"),
+        ("1.9", "1.11", "1.10"),
+        ("1.36", "1.35", "1.36"),
+        ("1.36", "1.30", "1.36"),
+    ],
+)
+def test_a_cluster_goes_one_minor_at_a_time_and_none_back(current: str, wanted: str, step: str | None) -> None:
+    assert minor_step(current, wanted) == step
+
+
+def cluster_of(version: str, seen: str | None = None) -> list[dict[str, Any]]:
+    """The state of a cluster that was made with a version, and that AWS reports with another."""
+    made = {"type": "aws:eks/cluster:Cluster", "inputs": {"version": version}}
+    return [{"type": "aws:ec2/vpc:Vpc", "inputs": {}}, {**made, "outputs": {"version": seen} if seen else {}}]
+
+
+def test_an_update_by_two_minors_or_back_is_refused_with_the_next_step() -> None:
+    plan = make_plan(*bank()).cluster
+    assert plan
+    assert plan.kubernetes == "1.36"
+    for current in ("1.36", "1.35"):
+        assert refused_minor(plan, cluster_of(current)) is None
+    assert refused_minor(plan, []) is None, "it is not made yet"
+    jump = refused_minor(plan, cluster_of("1.33"))
+    assert jump is not None
+    assert jump.startswith("given cluster.kubernetes: 1.36, and cluster bank of Kubernetes 1.33; rule: EKS updates")
+    assert 'change: write "1.34", run `tenancy up`, and write "1.36" afterwards; nothing was changed' in jump
+    back = refused_minor(plan, cluster_of("1.37"))
+    assert back is not None
+    assert 'change: write "1.37"; nothing was changed' in back
+
+
+def test_the_version_that_aws_reports_counts_before_the_one_that_was_written() -> None:
+    plan = make_plan(*bank()).cluster
+    assert plan
+    assert refused_minor(plan, cluster_of("1.34", seen="1.35")) is None, "EKS updated it at the end of its support"
+
+
+def bank() -> tuple[Environment, Sequence[Tenant]]:
+    loaded = load(Path(__file__).parents[2] / "stacks" / "bank")
+    return loaded.environment, loaded.tenants
 
 
 def test_every_floor_is_of_an_add_on_that_is_installed() -> None:

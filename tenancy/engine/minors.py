@@ -1,0 +1,26 @@
+"""Whether EKS would take the Kubernetes version of a plan, by the state of what AWS has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tenancy.catalog.versions import minor_step
+from tenancy.planning.aws.cluster import ClusterPlan
+
+
+def refused_minor(plan: ClusterPlan, resources: Iterable[Mapping[str, Any]]) -> str | None:
+    """Why the cluster of a stack cannot be updated to the plan's Kubernetes; None if it can, or is not made yet."""
+    for found in resources:
+        if found["type"] != "aws:eks/cluster:Cluster":
+            continue
+        # EKS itself updates a cluster whose standard support ends, where that is allowed.
+        current = (found.get("outputs") or {}).get("version") or found["inputs"]["version"]
+        if step := minor_step(current, plan.kubernetes):
+            then = f', run `tenancy up`, and write "{plan.kubernetes}" afterwards' if step != current else ""
+            return (
+                f"given cluster.kubernetes: {plan.kubernetes}, and cluster {plan.name} of Kubernetes {current}; rule: "
+                f'EKS updates a cluster by one minor at a time, and none back; change: write "{step}"{then}; nothing was '
+                "changed"
+            )
+    return None
