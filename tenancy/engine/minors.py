@@ -20,7 +20,7 @@ def refused_minor(plan: ClusterPlan, resources: Iterable[Mapping[str, Any]]) -> 
             then = f', run `tenancy up`, and write "{plan.kubernetes}" afterwards' if step != current else ""
             return (
                 f"given cluster.kubernetes: {plan.kubernetes}, and cluster {plan.name} of Kubernetes {current}; rule: "
-                f'EKS updates a cluster by one minor at a time, and none back; change: write "{step}"{then}; nothing was '
-                "changed"
+                f'EKS updates a cluster by one minor at a time, and none back; change: write "{step}"{then}; nothing '
+                "was changed"
             )
     return None
