@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
@@ -16,6 +17,7 @@ from tenancy.planning.guards import guards
 from tenancy.planning.guards.expressions import Guard
 from tenancy.prove.attacks.scene import AttackedNamespace, Scene
 from tenancy.prove.attacks.workloads import kinds_of, of_api, workload
+from tenancy.schema.platform import Platform
 from tests import cel_runtime as cel
 from tests.attack_worlds import world_of
 
@@ -63,9 +65,10 @@ NOTES = {
 
 
 @cache
-def _guards(*keys: str) -> tuple[Guard, ...]:
+def _guards(*keys: str, classes: tuple[str, ...] = (), attributes: tuple[str, ...] = ()) -> tuple[Guard, ...]:
     environment, _ = world_of("every-kind")
-    platform = environment.platform.model_copy(update={"keys": keys})
+    update = {"keys": keys, "storage_classes": classes, "volume_attributes_classes": attributes}
+    platform = environment.platform.model_copy(update=update)
     return tuple(guards(environment.model_copy(update={"platform": platform})))
 
 
@@ -82,8 +85,15 @@ def _space(name: str) -> Object:
     return next(item for item in items if item["kind"] == "Namespace" and item["metadata"]["name"] == name)
 
 
-def refused(item: Object, old: Object | None = None, user: Any = PERSON, keys: tuple[str, ...] = ()) -> bool:
-    """Whether meta-01 refuses an object that a person writes."""
+def refused(
+    item: Object,
+    old: Object | None = None,
+    user: Any = PERSON,
+    keys: tuple[str, ...] = (),
+    rule: str = "meta-01",
+    **classes: tuple[str, ...],
+) -> bool:
+    """Whether a rule refuses an object that a person writes."""
     group, _, _ = item["apiVersion"].rpartition("/")
     resource = collection(item["apiVersion"], item["kind"], "x").rpartition("/")[2]
     name = _place().name
@@ -103,11 +113,11 @@ def refused(item: Object, old: Object | None = None, user: Any = PERSON, keys: t
     }
     asked = [
         guard
-        for guard in _guards(*keys)
-        if "meta-01" in guard.rules and any(of == group and resource in some for of, _, some in guard.resources)
+        for guard in _guards(*keys, **classes)
+        if rule in guard.rules and any(of == group and resource in some for of, _, some in guard.resources)
     ]
     assert asked, "no guard judges this kind"
-    return any(cel.refuses(guard, "meta-01", data) for guard in asked)
+    return any(cel.refuses(guard, rule, data) for guard in asked)
 
 
 KINDS = kinds_of(_place())
@@ -162,3 +172,57 @@ def test_a_label_of_the_platform_is_on_no_object_of_a_tenant() -> None:
         assert not refused(item)
         assert refused({**item, "metadata": {"labels": {words.ENVIRONMENT: "local"}}})
     assert of_api("Pod") == "v1"
+
+
+def claim(storage: str | None, attributes: str | None = None) -> Object:
+    spec = {"storageClassName": storage, "volumeAttributesClassName": attributes}
+    given = {name: value for name, value in spec.items() if value is not None}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {}, "spec": given}
+
+
+def test_a_claim_names_the_classes_that_the_environment_lists() -> None:
+    def answers(*items: Object, **classes: tuple[str, ...]) -> list[bool]:
+        return [refused(item, rule="stor-12", **classes) for item in items]
+
+    own, other, none = claim(words.STORAGE_CLASS), claim("fast"), claim(None)
+    assert answers(own, other, none) == [False, True, True]
+    assert answers(own, other, none, classes=("fast", "files")) == [True, False, True]
+    dear = claim(words.STORAGE_CLASS, "io2")
+    assert [*answers(dear), *answers(dear, attributes=("io2",))] == [True, False]
+
+
+def test_a_claim_that_is_there_keeps_its_class_and_takes_no_other() -> None:
+    old = claim("gp2")
+    larger = {**old, "spec": {**old["spec"], "resources": {"requests": {"storage": "2Gi"}}}}
+    assert not refused(larger, old, rule="stor-12")
+    assert refused(claim("gp2", "io2"), old, rule="stor-12")
+    assert refused(claim("io2"), old, rule="stor-12")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_claims_that_work_makes_are_judged_in_its_template(kind: str) -> None:
+    def made(storage: str) -> Object:
+        volume = {"name": "data", "ephemeral": {"volumeClaimTemplate": {"spec": claim(storage)["spec"]}}}
+        pod = _place().pod()
+        return workload(kind, {**pod, "spec": {**pod["spec"], "volumes": [volume]}})
+
+    assert [refused(made(name), rule="stor-12") for name in (words.STORAGE_CLASS, "fast")] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("field", "good", "bad"),
+    [
+        (
+            "keys",
+            ["sidecar.istio.io", "reloader.stakater.com/auto"],
+            ["app", "*.istio.io", "Istio.io", "istio.io/", "a/b"],
+        ),
+        ("storage_classes", ["gp3", "files"], ["GP3", ""]),
+        ("volume_attributes_classes", ["io2"], ["IO2", "a b"]),
+    ],
+)
+def test_what_the_platform_lists_has_the_form_of_its_names(field: str, good: list[str], bad: list[str]) -> None:
+    assert getattr(Platform.model_validate({"group": "g", field: good}), field) == tuple(good)
+    for one in bad:
+        with pytest.raises(ValidationError):
+            Platform.model_validate({"group": "g", field: [one]})
