@@ -117,7 +117,9 @@ def _stands(body: Object) -> Object:
 
 def _of_template(found: Attack) -> bool:
     """Whether the difference is in what is written anew, and not in the object's own labels nor in who asks."""
-    return any(at.startswith("/spec/") for at in differences(found.request.body, found.twin.body))
+    fixed = ("/spec/replicas", "/spec/volumeClaimTemplates")  # no pod stands here, and no claim's template changes
+    where = differences(found.request.body, found.twin.body)
+    return any(at.startswith("/spec/") and not at.startswith(fixed) for at in where)
 
 
 def _adds(found: Attack) -> bool:
