@@ -16,6 +16,9 @@ from tenancy.cli.common import BAD_INPUT, example, fail
 if TYPE_CHECKING:
     from io import BufferedReader
 
+    from tenancy.lab.layout import Lab
+    from tenancy.schema.environment import Environment
+
 COMPONENTS = (
     "etcd",
     "kube-apiserver",
@@ -115,6 +118,8 @@ def up(environment: str | None, extras: tuple[str, ...], history: int, seed: int
             clock=asked.clock,
             say=_say,
         )
+        if asked.environment:
+            _tell_missing_operators(lab, asked.environment)
         click.echo(f"The lab is up ({time.monotonic() - began:.1f} s). Next, in this shell:\n")
         click.echo(f"  . {_short(lab.folder / 'env')}")
         if extras:
@@ -272,6 +277,7 @@ class _Asked(NamedTuple):
     """Values of Kueue's chart; empty without queues."""
     clock: str | None = None
     """Folder of the spec files for which the clock runs; empty without a clock."""
+    environment: Environment | None = None
 
 
 def _of_environment(name: str | None) -> _Asked:
@@ -294,7 +300,20 @@ def _of_environment(name: str | None) -> _Asked:
     environment, chart = loaded.environment, queue_chart(loaded.environment, loaded.tenants)
     clock = str(loaded.folder.resolve()) if environment.clocked else ""
     values = chart.values if chart else {}
-    return _Asked(environment.environment, environment.platform.group, fake_nodes(environment), values, clock)
+    nodes = fake_nodes(environment)
+    return _Asked(environment.environment, environment.platform.group, nodes, values, clock, environment)
+
+
+def _tell_missing_operators(lab: Lab, environment: Environment) -> None:
+    """A note on kinds of work whose operators the lab has not."""
+    from tenancy.lab.layout import CONTEXT
+    from tenancy.live.api import Api
+    from tenancy.live.served import told_of_frameworks, unserved_frameworks
+
+    if environment.queues.kinds:
+        api = Api(CONTEXT, str(lab.kubeconfig))
+        if note := told_of_frameworks(unserved_frameworks(api, environment)):
+            _say(f"note: {note}")
 
 
 def _metrics_of(name: str, days: int, seed: int) -> tuple[dict[str, Any], Iterator[str] | None]:

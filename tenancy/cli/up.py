@@ -116,6 +116,7 @@ def command(
     from tenancy.lab.plugins import MissingPluginError
     from tenancy.live.api import ApiUnreachable
     from tenancy.live.preflight import PreconditionFailed, refuse_another
+    from tenancy.live.served import told_of_frameworks, unserved_frameworks
     from tenancy.planning import make_plan
     from tenancy.planning.scope import StackScope, in_order, in_shard, reach_hint, stacks
 
@@ -157,6 +158,8 @@ def command(
             here = here[1:]
         if not standing and others:
             expect_cluster(driver, plan, only_preview)
+        if standing and (note := told_of_frameworks(unserved_frameworks(driver.api, loaded.environment))):
+            report.say(f"note: {note}")
         # Before a cluster was made, nothing on it was worth asking.
         fleet = decided(run, driver, report, loaded, here, chosen, begun.early if standing else None, begun.beside)
         if begun.beside:

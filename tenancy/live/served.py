@@ -6,9 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.frameworks import Framework
 from tenancy.catalog.versions import CHARTS
 from tenancy.live.api import Api
+from tenancy.planning.guards.who import frameworks
 from tenancy.planning.model import Plan, PlatformPlan, TenantPlan
+from tenancy.schema.environment import Environment
 
 OWN_SUFFIX = ".k8s.io"
 """End of the names of Kubernetes' own groups; groups without a dot are its own too."""
@@ -68,6 +71,32 @@ def unserved(api: Api, plan: Plan, platform: PlatformPlan | None, tenants: Seque
         served = {found["kind"] for found in answer.body.get("resources") or ()} if answer.ok else set()
         if missing := sorted(kinds - served):
             yield _message(api, plan, group, f"{version} ({', '.join(missing)})")
+
+
+def unserved_frameworks(api: Api, environment: Environment) -> tuple[Framework, ...]:
+    """Kinds of queues.kinds that the cluster does not serve, because their operator is not installed."""
+    answers: dict[str, set[str]] = {}
+
+    def served(framework: Framework) -> bool:
+        path = f"/apis/{framework.group}/{framework.version}"
+        if path not in answers:
+            answer = api.request("GET", path)
+            answers[path] = {found["name"] for found in answer.body.get("resources") or ()} if answer.ok else set()
+        return framework.resource in answers[path]
+
+    return tuple(framework for framework in frameworks(environment) if not served(framework))
+
+
+def told_of_frameworks(missing: Sequence[Framework]) -> str:
+    """A note on kinds of work that cannot be created on the cluster yet; empty if there are none."""
+    if not missing:
+        return ""
+    names = ", ".join(f"{each.kind} ({each.group}/{each.version})" for each in missing)
+    return (
+        f"given queues.kinds with {names}, which the cluster does not serve; rule: an operator defines the kind and "
+        "runs its work; change: install it. Until then no such work can be created, and `tenancy verify` skips its "
+        "attacks"
+    )
 
 
 def _own(group: str) -> bool:

@@ -16,9 +16,11 @@ from urllib.parse import urlencode
 from tenancy.catalog import vocabulary as words
 from tenancy.live import denial
 from tenancy.live.api import Api, Response
+from tenancy.live.served import unserved_frameworks
 from tenancy.planning.model import Plan
 from tenancy.prove.attacks import Attack, Request, Scene
 from tenancy.prove.attacks.model import core
+from tenancy.prove.attacks.queues import TRAIN_JOB
 from tenancy.validation import Loaded
 
 AT_ONCE = 4
@@ -98,12 +100,15 @@ def scene_of(api: Api, loaded: Loaded, plan: Plan) -> Scene:
     def names(path: str) -> list[str]:
         return sorted(item["metadata"]["name"] for item in api.items(path))
 
-    runtimes = names(TRAINING_RUNTIMES) if "trainjob" in loaded.environment.queues.kinds else ()
+    missing = unserved_frameworks(api, loaded.environment)
+    trains = "trainjob" in loaded.environment.queues.kinds and all(each.kind != TRAIN_JOB for each in missing)
+    runtimes = names(TRAINING_RUNTIMES) if trains else ()
     # A tenant that leaves has no developer any more, so that no twin would be admitted.
     staying = tuple(tenant for tenant in loaded.tenants if tenant.leaving is None)
     classes = names("/apis/node.k8s.io/v1/runtimeclasses")
     address = _free_address(api)
-    return Scene(loaded.environment, staying, classes, runtimes, api.items(NODE_OF_POOL), frozenset(there), address)
+    nodes = api.items(NODE_OF_POOL)
+    return Scene(loaded.environment, staying, classes, runtimes, nodes, frozenset(there), address, missing)
 
 
 def _free_address(api: Api) -> str | None:

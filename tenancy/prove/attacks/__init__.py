@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from tenancy.catalog.frameworks import Framework
 from tenancy.prove.attacks.access import access_attacks
 from tenancy.prove.attacks.claims import claim_attacks
 from tenancy.prove.attacks.clock import clock_attacks
 from tenancy.prove.attacks.counts import count_attacks
 from tenancy.prove.attacks.keys import key_attacks
 from tenancy.prove.attacks.limits import limit_attacks
-from tenancy.prove.attacks.model import Attack, Request, differences, from_entries
+from tenancy.prove.attacks.model import Attack, Request, differences, from_entries, skipped
 from tenancy.prove.attacks.nodes import node_attacks
 from tenancy.prove.attacks.objects import object_attacks
 from tenancy.prove.attacks.pods import pod_attacks
@@ -40,8 +43,8 @@ __all__ = [
 
 
 def all_attacks(scene: Scene) -> tuple[Attack, ...]:
-    """Every attack that applies to the environment; those that do not are marked as skipped."""
-    return (
+    """Every attack that applies to the environment and its cluster; those that do not are marked as skipped."""
+    attacks = (
         *pod_attacks(scene),
         *claim_attacks(scene),
         *object_attacks(scene),
@@ -57,3 +60,20 @@ def all_attacks(scene: Scene) -> tuple[Attack, ...]:
         *node_attacks(scene),
         *unmanaged_attacks(scene),
     )
+    return tuple(_if_served(attack, scene.unserved) for attack in attacks) if scene.unserved else attacks
+
+
+def _if_served(attack: Attack, missing: Sequence[Framework]) -> Attack:
+    """The attack, skipped if one of its requests is for a kind whose operator is not installed: nothing answers it."""
+    paths = [request.path.partition("?")[0] for request in (attack.request, attack.twin)]
+    kinds = [
+        each.kind
+        for each in missing
+        if any(
+            path.startswith(f"/apis/{each.group}/{each.version}/") and each.resource in path.split("/")
+            for path in paths
+        )
+    ]
+    if attack.skipped or not kinds:
+        return attack
+    return skipped(attack.id, attack.rule, attack.attack, f"the cluster serves no {kinds[0]}: its operator is missing")

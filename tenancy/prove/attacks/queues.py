@@ -115,7 +115,12 @@ def queue_attacks(scene: Scene) -> Iterator[Attack]:
     yield from _rights(home)
     missing = {f.kind for f in frameworks(home.environment)} - {*all_kinds(home)}
     for kind in sorted(missing):
-        reason = "the cluster has no ClusterTrainingRuntime: Kueue refuses every one"
+        absent = any(each.kind == kind for each in scene.unserved)
+        reason = (
+            f"the cluster serves no {kind}: its operator is missing"
+            if absent
+            else "the cluster has no ClusterTrainingRuntime: Kueue refuses every one"
+        )
         yield skipped(f"kueue-{kind.lower()}", "kueue-01", f"through a {kind}: {sentence}", reason)
     if unread := [f.kind for f in frameworks(home.environment) if f.kind not in kinds_of(home)]:
         reason = f"{', '.join(unread)} has no pod template of its own: guards judge its pods instead"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from tenancy.catalog.frameworks import Framework
 from tenancy.kube.objects import Object
 from tenancy.live import denial
 from tenancy.live.api import Impersonation
@@ -101,6 +102,9 @@ class Scene:
 
     address: str | None = None
     """A free address of the cluster's service range; None: one of the range that the files name."""
+
+    unserved: Sequence[Framework] = ()
+    """Kinds of queues.kinds that the cluster does not serve: nothing can be sent to them."""
 
     @cached_property
     def node(self) -> Object | None:

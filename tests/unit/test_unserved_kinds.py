@@ -1,0 +1,114 @@
+"""Kinds of work whose operators a cluster lacks: they are told, and nothing is sent to them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenancy.catalog.frameworks import FRAMEWORKS
+from tenancy.live.api import Response
+from tenancy.live.served import told_of_frameworks, unserved_frameworks
+from tenancy.planning import make_plan
+from tenancy.prove import verify
+from tenancy.prove.attacks import Scene, all_attacks
+from tenancy.validation import load
+from tests.attack_worlds import world_of
+from tests.conftest import every
+
+LOCAL = Path(__file__).parents[2] / "stacks" / "local"
+
+
+class Cluster:
+    """An API server that serves some of the kinds."""
+
+    host = "https://cluster.example"
+
+    def __init__(self, *kinds: str) -> None:
+        self.kinds = kinds
+        self.asked: list[str] = []
+
+    def request(self, method: str, path: str, *_: Any, **__: Any) -> Response:
+        assert method == "GET"
+        self.asked.append(path)
+        version = path.removeprefix("/apis/")
+        served = [
+            {"name": each.resource, "kind": each.kind}
+            for name, each in FRAMEWORKS.items()
+            if name in self.kinds and f"{each.group}/{each.version}" == version
+        ]
+        if not served:
+            return Response(404, {"message": "404 page not found"})
+        return Response(200, {"resources": served})
+
+
+@pytest.mark.parametrize(
+    ("served", "missing"),
+    [
+        ((), set(FRAMEWORKS)),
+        (tuple(FRAMEWORKS), set()),
+        (("raycluster", "jobset"), set(FRAMEWORKS) - {"raycluster", "jobset"}),
+        (("rayjob",), set(FRAMEWORKS) - {"rayjob"}),
+    ],
+)
+def test_each_kind_that_the_cluster_does_not_serve_is_told_once(served: tuple[str, ...], missing: set[str]) -> None:
+    environment, _ = world_of("every-kind")
+    api: Any = Cluster(*served)
+    found = unserved_frameworks(api, environment)
+    assert {name for name, each in FRAMEWORKS.items() if each in found} == missing
+    assert len(api.asked) == len(set(api.asked)), "each version is asked for once"
+    note = told_of_frameworks(found)
+    assert not missing or every(FRAMEWORKS[kind].kind in note for kind in missing)
+    assert bool(note) is bool(missing)
+
+
+def test_an_environment_without_further_kinds_asks_nothing() -> None:
+    environment, _ = world_of("local")
+    api: Any = Cluster()
+    assert (unserved_frameworks(api, environment), api.asked) == ((), [])
+
+
+def _under(path: str, kind: str) -> bool:
+    each = FRAMEWORKS[kind]
+    return path.startswith(f"/apis/{each.group}/{each.version}/") and each.resource in path.split("?")[0].split("/")
+
+
+@pytest.mark.parametrize("missing", [tuple(FRAMEWORKS), ("jobset", "trainjob"), ("raycluster",)])
+def test_attacks_through_missing_kinds_are_skipped_with_the_reason_and_all_others_are_sent(
+    missing: tuple[str, ...],
+) -> None:
+    environment, tenants = world_of("every-kind")
+    runtimes = [] if "trainjob" in missing else ["plain"]
+    served = {each.id: each for each in all_attacks(Scene(environment, tenants, ["nvidia"], runtimes))}
+    unserved = [FRAMEWORKS[kind] for kind in missing]
+    scene = Scene(environment, tenants, ["nvidia"], runtimes, unserved=unserved)
+    found = {each.id: each for each in all_attacks(scene)}
+    assert found.keys() == served.keys()
+    through = {
+        id
+        for id, each in served.items()
+        if any(_under(path, kind) for kind in missing for path in (each.request.path, each.twin.path))
+    }
+    assert len(through) > 10
+    assert {id for id, each in found.items() if each.skipped and not served[id].skipped} == through
+    for id in through:
+        assert "its operator is missing" in found[id].skipped, id
+    others = [id for id in found.keys() - through if "operator is missing" not in found[id].skipped]
+    assert every(found[id] == served[id] for id in others)
+
+
+def test_verify_answers_a_cluster_without_the_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it asked for the runtimes of a kind that is not there, and ended."""
+    environment, tenants = world_of("every-kind")
+    loaded = load(LOCAL)
+    api: Any = Cluster()
+    spaces = [{"metadata": {"name": tenant.namespace_name(space)}} for tenant in tenants for space in tenant.namespaces]
+    lists = {"/api/v1/namespaces": spaces, "/apis/node.k8s.io/v1/runtimeclasses": [], verify.NODE_OF_POOL: []}
+    api.items = lists.__getitem__
+    monkeypatch.setattr(verify, "_free_address", lambda _: None)
+    given = replace(loaded, environment=environment, tenants=tenants)
+    scene = verify.scene_of(api, given, make_plan(environment, tenants))
+    assert {each.kind for each in scene.unserved} == {each.kind for each in FRAMEWORKS.values()}
+    assert not scene.training_runtimes
