@@ -17,6 +17,7 @@ from tenancy.components.collector import collect_seldom
 from tenancy.components.program import build
 from tenancy.engine import records
 from tenancy.engine.cost_tags import Unanswered, known_keys
+from tenancy.live.adoption_record import record
 from tenancy.live.api import Api, ApiUnreachable
 from tenancy.live.plain_engine import check_cluster, check_plain, is_plain
 from tenancy.live.preflight import PreconditionFailed, check, removing_by_name, wait_for_guards
@@ -53,6 +54,8 @@ def run() -> None:
         if scope is StackScope.CLUSTER:
             _check_cluster(plan, stack)
         api = None if scope is StackScope.CLUSTER else _checked(plan, platform, tenants)
+        if api and not pulumi.runtime.is_dry_run():
+            record(api, tenants)
         if api and is_plain() and not pulumi.runtime.is_dry_run():
             # The next `tenancy up` cannot know what this run is about to change.
             records.forget(api, stack)

@@ -14,7 +14,7 @@ from tenancy.validation import Environment, Tenant, load
 from tests.claims import by_claim
 
 ROOT = Path(__file__).parents[1]
-WORLDS = ("local", "bank", "every-kind", "dra", "unmanaged")
+WORLDS = ("local", "bank", "every-kind", "dra", "unmanaged", "older")
 """The bank with Cilium, `local`, `local` with one setting changed, and the small one where GPUs are claimed."""
 
 
@@ -29,6 +29,7 @@ def world_of(name: str) -> tuple[Environment, tuple[Tenant, ...]]:
     queues = environment.queues
     changes = {
         "every-kind": {"queues": queues.model_copy(update={"kinds": tuple(FRAMEWORKS)})},
+        "older": {"cluster": environment.cluster.model_copy(update={"kubernetes": "1.33"})},
         "unmanaged": {"platform": environment.platform.model_copy(update={"unmanaged": ("legacy",)})},
     }
     return environment.model_copy(update=changes.get(name, {})), tuple(loaded.tenants)

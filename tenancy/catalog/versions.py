@@ -177,6 +177,8 @@ COMPATIBLE: Mapping[str, Minors] = {
     "guards": Minors("1.30", None, "ValidatingAdmissionPolicy is stable there"),
     # kubernetes KEP 3962: admissionregistration.k8s.io/v1 has it since 1.36.
     "pod-defaults": Minors("1.36", None, "MutatingAdmissionPolicy is stable there"),
+    # k8s.io/pod-security-admission `policy/check_hostProbesAndHostLifecycle.go`: from the standard of 1.34 on.
+    "probe-hosts": Minors("1.34", None, "Pod Security checks hosts of probes and lifecycle hooks there"),
     # kubernetes KEP 4381: resource.k8s.io/v1 since 1.34. The driver's chart itself takes 1.32 with the beta API.
     "dra": Minors("1.34", None, "resource.k8s.io/v1 is served there"),
     # karpenter-provider-aws v1.14.1 `hack/docs/compatibilitymatrix_gen/compatibility.yaml` and `pkg/providers/version`.

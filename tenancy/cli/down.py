@@ -15,16 +15,18 @@ from tenancy.cli.common import environment_argument, example, fail, lab_option, 
 def command(environment: str, lab: bool, yes: bool) -> None:
     """Remove everything of ENV from its cluster: tenants first, admission policies last.
 
-    A namespace is deleted with all objects in it. Namespaces of a tenant with `adopt: true` stay. So does an EKS
-    cluster with `aws.deletion-protection: true`.
+    A namespace is deleted with all objects in it. Namespaces of a tenant with `adopt: true` stay, and get the labels
+    and annotations of before their adoption. An EKS cluster with `aws.deletion-protection: true` stays too.
     """
     from tenancy.cli.up_report import show
     from tenancy.clock.controller import ClockRefused
     from tenancy.clock.ending import end_reservations
     from tenancy.engine.driver import Driver, Failed
     from tenancy.lab.layout import LabError
+    from tenancy.live.adoption_record import give_back
     from tenancy.live.api import ApiUnreachable
-    from tenancy.live.removal import PATIENCE, RemovalTimeout
+    from tenancy.live.preflight import PreconditionFailed
+    from tenancy.live.removal import PATIENCE, RemovalTimeout, mark_left
     from tenancy.live.unrecorded import remove_all, unrecorded
     from tenancy.planning.scope import CLUSTER_SUFFIX, names_of
 
@@ -47,15 +49,21 @@ def command(environment: str, lab: bool, yes: bool) -> None:
         if name in lost:  # with objects of all tenants, of which some have stacks of their own
             apart = {names_of(stack)[1] for stack in held if stack != name}
             lost[name] = [found for found in lost[name] if found.tenant not in apart]
-        names = [r["id"] for found in held.values() for r in found if r["type"] == words.NAMESPACE_TYPE]
+        spaces = [r for found in held.values() for r in found if r["type"] == words.NAMESPACE_TYPE]
+        adopted = [r["id"] for r in spaces if r.get("retainOnDelete")]
+        names = [r["id"] for r in spaces if r["id"] not in adopted]
         names += [r.name for found in lost.values() for r in found if r.kind == "Namespace"]
         if not any([*held.values(), *lost.values()]):
+            give_back(driver.api, name, click.echo)
             click.echo(f"{name}: there is nothing to remove")
             return
         click.echo(f"{name}: namespaces on {driver.api.host} with all objects in them: {', '.join(sorted(names))}")
+        if adopted:
+            click.echo(f"{name}: adopted namespaces stay, without access and limits: {', '.join(sorted(adopted))}")
         if not yes and not click.confirm("Remove them?"):
             fail("nothing was changed")
         end_reservations(driver.api)
+        mark_left(driver.api, adopted)
         for stack in stacks:
             if found := lost.get(stack.name):
                 remove_all(driver.api, found, PATIENCE, click.echo)
@@ -63,6 +71,7 @@ def command(environment: str, lab: bool, yes: bool) -> None:
                 show(driver.destroy(stack))
             if stack.name != name:
                 driver.forget(stack)
-    except (ApiUnreachable, ClockRefused, Failed, LabError, RemovalTimeout) as error:
+        give_back(driver.api, name, click.echo)
+    except (ApiUnreachable, ClockRefused, Failed, LabError, PreconditionFailed, RemovalTimeout) as error:
         fail(str(error))
     click.echo(f"{name}: removed in {time.monotonic() - began:.1f} s")

@@ -114,6 +114,7 @@ def command(
     from tenancy.engine.workers import available, default_workers
     from tenancy.lab.layout import LabError
     from tenancy.lab.plugins import MissingPluginError
+    from tenancy.live.adoption_record import give_back
     from tenancy.live.api import ApiUnreachable
     from tenancy.live.preflight import PreconditionFailed, refuse_another
     from tenancy.live.served import told_of_frameworks, unserved_frameworks
@@ -168,6 +169,8 @@ def command(
             report.say(text)
         expect_former(fleet)
         failed = _run(fleet, here, parallel or default_workers(*available()))
+        if not (failed or only_preview) and run.leavers.with_kept_namespaces(loaded):
+            give_back(driver.api, plan.environment, report.say)
     except NothingToCompare:
         report.say(f"{plan.environment}: no preview of the other stacks is possible before the cluster exists")
     except MissingPluginError as error:

@@ -65,6 +65,10 @@ class RemovableTenants(NamedTuple):
         gone = frozenset(t.tenant for t in loaded.tenants if t.leaving is Leaving.REMOVE)
         return cls(gone, frozenset(unnamed), timeout)
 
+    def with_kept_namespaces(self, loaded: Loaded) -> bool:
+        """Whether one of them may have an adopted namespace, which stays: a tenant without a file may."""
+        return bool(self.by_hand) or any(t.adopt and t.tenant in self.by_file for t in loaded.tenants)
+
 
 def in_stages(tenant: str, environment: str) -> str:
     """Rule and change of a message, for a tenant whose file was deleted before its stages of leaving."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pulumi
 
 from tenancy.components.program import build
+from tenancy.live.adoption_record import record
 from tenancy.live.api import Api
 from tenancy.live.guards import VERSION, PreconditionFailed, marker
 from tenancy.planning.model import Plan
@@ -29,6 +30,8 @@ def register(loaded: Loaded, plan: Plan, tenant: str, api: Api) -> None:
             )
 
     part = plan.tenant(tenant)
+    if not pulumi.runtime.is_dry_run():
+        record(api, (part,))
     build(plan, StackScope.TENANT, None, (part,), lambda: None, require=require)
     spec = next(each for each in loaded.tenants if each.tenant == tenant)
     outputs = tenant_outputs(loaded.environment, spec, part)

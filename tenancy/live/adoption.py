@@ -111,6 +111,8 @@ def spaces(api: Api, environment: Environment, plan: Plan, tenant: str | None = 
                 ours = labels.get(words.ENVIRONMENT) == plan.environment
                 state = State.OURS if ours else State.WANTED if one.adopt else State.IN_THE_WAY
                 found.append(asker.space(planned[name], live, one.name, state))
+            elif name in plan.admission.unmanaged:
+                continue  # of a tenant that has left
             elif name.startswith(words.derived_name(one.name, "")) or _labelled(live, plan.environment) == one.name:
                 found.append(ExistingNamespace(name, one.name, State.STRAY, 0, ()))
     if tenant is None:

@@ -427,7 +427,8 @@ def _beside(item: Object, ours: Node, theirs: Node) -> Iterator[Path]:
         planned = item["metadata"].get(place) or {}
         for key in metadata.get(f"f:{place}") or {}:
             name = key.removeprefix("f:")
-            if name.startswith(_OURS) and name not in planned and key not in own.get(f"f:{place}", {}):
+            ours_alone = name.startswith(_OURS) and name != words.BEFORE_ADOPTION
+            if ours_alone and name not in planned and key not in own.get(f"f:{place}", {}):
                 yield ("f:metadata", f"f:{place}", key)
 
 

@@ -86,6 +86,8 @@ def never_held(api: Api, spaces: Sequence[str]) -> list[str]:
         for name in spaces
         if name in there
         and "deletionTimestamp" not in there[name]
+        # One that was given back after its tenant left is no longer in use by it.
+        and words.TENANT in (there[name].get("labels") or {})
         and words.LEAVING not in (there[name].get("annotations") or {})
     ]
 

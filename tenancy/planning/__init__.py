@@ -28,7 +28,7 @@ from tenancy.planning.kubernetes.sandbox import runtime_classes
 from tenancy.planning.kubernetes.service_accounts import default_account, service_accounts
 from tenancy.planning.kubernetes.storage import storage_classes
 from tenancy.planning.kubernetes.virtual_clusters import virtual_cluster
-from tenancy.planning.leaving import only_reading, standing
+from tenancy.planning.leaving import only_reading, standing, with_former
 from tenancy.planning.model import Admission, NamespacePlan, Plan, PlatformPlan, TenantPlan, TenantPlans
 from tenancy.planning.observability.metrics import exporter_values, metrics_objects, metrics_prerequisites
 from tenancy.planning.queueing.model import LocalQueue
@@ -60,6 +60,7 @@ def make_plan(environment: Environment, tenants: Sequence[Tenant], *, at_once: b
     """
     tenants = [tenant.named(environment.namespace_name) for tenant in tenants]
     require_valid(environment, tenants)
+    environment = with_former(environment, tenants)
     by_name = sorted(tenants, key=lambda tenant: tenant.tenant)
     ordered = standing(by_name)
     chart = queue_chart(environment, ordered)

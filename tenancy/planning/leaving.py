@@ -11,6 +11,7 @@ from tenancy.planning.aws.documents import Document
 from tenancy.planning.aws.grants import PUSH
 from tenancy.planning.aws.tenant_aws import TenantAwsPlan
 from tenancy.planning.aws.workloads import CI
+from tenancy.schema.environment import Environment
 from tenancy.schema.people import Role
 from tenancy.schema.queues import QueueState
 from tenancy.schema.tenant import Leaving, Tenant
@@ -25,6 +26,22 @@ def standing(tenants: Iterable[Tenant]) -> tuple[Tenant, ...]:
 def present(loaded: Loaded) -> Loaded:
     """The environment without the tenants that were removed, for what reports or simulates the others."""
     return with_tenants(loaded, standing(loaded.tenants))
+
+
+def with_former(environment: Environment, tenants: Iterable[Tenant]) -> Environment:
+    """The environment in which adopted namespaces whose tenant has left are unmanaged: they existed before the tenant,
+    stay without it, and their own work goes on."""
+    former = {
+        tenant.namespace_name(space)
+        for tenant in tenants
+        if tenant.adopt and tenant.leaving is Leaving.REMOVE
+        for space in tenant.namespaces
+    }
+    if not former:
+        return environment
+    unmanaged = tuple(sorted({*environment.platform.unmanaged, *former}))
+    platform = environment.platform.model_copy(update={"unmanaged": unmanaged})
+    return environment.model_copy(update={"platform": platform})
 
 
 def _at_stage(tenant: Tenant) -> Tenant:

@@ -1424,6 +1424,14 @@ _ALL = (
     ),
     Rule(
         _API_SERVER | _ATTACK,
+        "pod-05",
+        "before Kubernetes 1.34, probes and lifecycle hooks of a pod ask the pod itself",
+        "the kubelet sends them from the node's network, past every network policy, to the instance metadata for "
+        "example; Pod Security has the check from 1.34 on",
+        "drop host from httpGet and tcpSocket of probes and lifecycle hooks",
+    ),
+    Rule(
+        _API_SERVER | _ATTACK,
         "quota-03",
         "resources are requested by containers, not by the pod as a whole",
         "a limit range does not check the resources of the pod as a whole",

@@ -128,7 +128,8 @@ _HANDLERS = (
     *("livenessProbe", "readinessProbe", "startupProbe"),
     *("lifecycle.postStart", "lifecycle.preStop"),
 )
-_HOSTS = tuple(f"{handler}.{way}.host" for handler in _HANDLERS for way in ("httpGet", "tcpSocket"))
+HOSTS = tuple(f"{handler}.{way}.host" for handler in _HANDLERS for way in ("httpGet", "tcpSocket"))
+"""Fields by which the kubelet sends requests to another address than the pod's own."""
 
 
 def _baseline(of: FieldOwner, field: str, *allowed: Any, **more: Any) -> Check:
@@ -149,7 +150,7 @@ CHECKS: tuple[Check, ...] = (
     _baseline(FieldOwner.CONTAINERS, "ports[].hostPort", 0),
     *(
         _baseline(FieldOwner.CONTAINERS, field, "", since=34, group="host of probes and lifecycle hooks")
-        for field in _HOSTS
+        for field in HOSTS
     ),
     _baseline(FieldOwner.BOTH, f"{_CONTEXT}.appArmorProfile.type", *_PROFILES),
     _baseline(FieldOwner.BOTH, f"{_CONTEXT}.seLinuxOptions.type", *_SELINUX, until=31),

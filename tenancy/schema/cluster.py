@@ -75,7 +75,9 @@ class Cluster(Spec):
         "on another cluster changes nothing there. Required.",
     )
     kubernetes: _Version = Field(
-        default="1.36", description="Minor version of Kubernetes, 1.30 or newer. Default: 1.36."
+        default="1.36",
+        description="Minor version of Kubernetes, 1.30 or newer. Before 1.34 a guard checks the hosts of probes, "
+        "because Pod Security does not (pod-05). Default: 1.36.",
     )
     cni: Cni = Field(default=Cni.VPC_CNI, description="CNI plugin that enforces network policies. Default: vpc-cni.")
     encryption: Encryption = Field(

@@ -353,7 +353,8 @@ class Tenant(Spec):
     adopt: Flag = Field(
         default=False,
         description="Whether existing namespaces are used. They and their content are kept when the tenant is "
-        "removed; its access and limits are removed. If false, a run fails if they exist. Default: false.",
+        "removed: its access and limits are removed, labels and annotations of before come back, and guards treat them "
+        "as unmanaged. If false, a run fails if they exist. Default: false.",
     )
 
     def mistakes(self) -> Iterator[Mistake]:

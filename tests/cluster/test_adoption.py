@@ -38,6 +38,13 @@ TENANT = town.tenant(
     *("fraud", "risk", "guaranteed: 8"),
     more=f"namespaces: [{{name: old, namespace-name: {HOME}, quota: {{config-maps: 2}}}}]\nadopt: true\n",
 )
+OWN = {
+    "labels": {"team": "blue-team", words.PSA_ENFORCE: "baseline", "blue.example/stage": "live"},
+    "annotations": {"blue.example/contact": "blue@bank.example"},
+}
+"""Labels and annotations of the namespace before its adoption. The plan writes the first two labels itself."""
+PULLS = {"imagePullSecrets": [{"name": "blue-registry"}], "metadata": {"labels": {"blue.example/stage": "live"}}}
+"""Of its service account `default`, which the plan writes too."""
 OTHER = town.tenant("owner", "markets", "guaranteed: 8")
 SAFE = {
     "runAsNonRoot": True,
@@ -131,8 +138,10 @@ def everything(project: Project) -> dict[str, str]:
 
 
 def test_before_any_guard_stands_the_report_says_what_comes_first(project: Project, scene: Scene) -> None:
-    assert make(scene, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME}}).ok
-    until(lambda: scene.api.request("GET", f"/api/v1/namespaces/{HOME}/serviceaccounts/default").ok, "it takes pods")
+    assert make(scene, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME, **OWN}}).ok
+    account = f"/api/v1/namespaces/{HOME}/serviceaccounts/default"
+    until(lambda: scene.api.request("GET", account).ok, "it takes pods")
+    assert scene.api.request("PATCH", account, PULLS, content_type="application/merge-patch+json").ok
     beside = {"metadata": {"name": "legacy", "namespace": HOME}}
     rbac = "rbac.authorization.k8s.io"
     subject = {"apiGroup": rbac, "kind": "Group", "name": "legacy-team"}
@@ -206,7 +215,7 @@ def test_guards_that_warn_are_asked_before_the_namespace_is_ours(project: Projec
     assert rules(space, "NetworkPolicy legacy") == set()
     changes = {finding["what"]: (finding["now"], finding["then"]) for finding in told(space, "changes")}
     assert changes[f"label {words.TENANT}"] == ("–", "fraud")
-    assert changes[f"label {words.PSA_ENFORCE}"] == ("–", "restricted")
+    assert changes[f"label {words.PSA_ENFORCE}"] == ("baseline", "restricted")
     beside = {finding["what"]: finding["now"] for finding in told(space, "stays beside")}
     assert beside == {
         "RoleBinding legacy": "Group legacy-team as edit",
@@ -301,6 +310,80 @@ def test_mended_it_is_enforced_and_the_report_is_empty(project: Project, scene: 
     done = project.tenancy("verify", "local", "--only", "gpu-02")
     assert "only warn" not in done.text
     assert done.code == 0, done.text
+
+
+# Leaving, with the namespace
+
+
+def own_metadata(scene: Scene) -> dict[str, dict[str, str]]:
+    metadata = scene.api.request("GET", f"/api/v1/namespaces/{HOME}").body["metadata"]
+    servers = {words.SPACE_NAME}
+    return {
+        place: {k: v for k, v in metadata[place].items() if k not in servers} for place in ("labels", "annotations")
+    }
+
+
+def test_a_namespace_that_was_taken_over_is_given_back_as_it_was_and_its_work_starts_again(
+    project: Project, scene: Scene
+) -> None:
+    """A deployment that guards refused is made and rolled as before; pods with GPUs stay refused, as in any namespace
+    that is no tenant's."""
+    noted = own_metadata(scene)["annotations"][words.BEFORE_ADOPTION]
+    assert json.loads(noted)["labels"] == OWN["labels"]
+    elsewhere = deployment("elsewhere", image="docker.io/library/app:1")
+    assert make(scene, elsewhere, "?dryRun=All").status == 403
+    changed = {"metadata": {"annotations": {"blue.example/contact": "red@bank.example"}}}
+    path = f"/api/v1/namespaces/{HOME}"
+    assert scene.api.request("PATCH", path, changed, content_type="application/merge-patch+json").ok
+    for leaving in ("hold", "remove"):
+        project.write(FILE, f"{TENANT}leaving: {leaving}\n")
+        done = project.tenancy("up", "local")
+        assert done.code == 0, done.text
+    assert f"namespace {HOME} has its labels and annotations of before its adoption" in done.out
+    kept = {"labels": OWN["labels"], "annotations": changed["metadata"]["annotations"]}
+    assert own_metadata(scene) == kept, "what others wrote since stays"
+    account = scene.api.request("GET", f"{path}/serviceaccounts/default").body
+    assert account["imagePullSecrets"] == PULLS["imagePullSecrets"]
+    assert account["metadata"]["labels"] == PULLS["metadata"]["labels"]
+    assert account.get("automountServiceAccountToken") is None
+    ours = ("ResourceQuota", "LimitRange", "NetworkPolicy", "RoleBinding")
+    assert [key for key in everything(project) if key.startswith(ours) and not key.endswith("/inside")] == []
+
+    until(lambda: make(scene, elsewhere, "?dryRun=All").ok, "its own work is created again")
+    assert make(scene, elsewhere).ok
+    restarted = {"kubectl.kubernetes.io/restartedAt": "2026-11-27T18:00:00Z"}
+    roll = {"spec": {"template": {"metadata": {"annotations": restarted}}}}
+    for name in ("good", "elsewhere"):
+        where = f"/apis/apps/v1/namespaces/{HOME}/deployments/{name}"
+        assert scene.api.request("PATCH", where, roll, content_type="application/merge-patch+json").ok
+
+        def rolled(where: str = where) -> bool:
+            # The nodes of this lab are kept for GPUs, so that pods wait: what counts is that they are created.
+            found = scene.api.request("GET", where).body
+            status = found.get("status") or {}
+            return status.get("observedGeneration") == found["metadata"]["generation"] and (
+                status.get("updatedReplicas") == 1
+            )
+
+        until(rolled, f"{name} has a pod after its restart")
+    bare = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "namespace": HOME}}
+    with_gpus = template(resources={"limits": {"nvidia.com/gpu": "8"}})["spec"]
+    assert "gpu-12" in make(scene, {**bare, "spec": with_gpus}, "?dryRun=All").message
+    assert make(scene, {**bare, "spec": template()["spec"]}, "?dryRun=All").ok
+    done = project.tenancy("up", "local")
+    assert done.code == 0, done.text
+    done = project.tenancy("report", "adoption", "local", "--format", "json")
+    (space,) = [each for each in json.loads(done.out)["namespaces"] if each["namespace"] == HOME]
+    assert (space["state"], space["tenant"]) == ("unmanaged", "")
+    assert "in no file" not in project.tenancy("report", "adoption", "local").out
+
+
+def test_it_is_taken_over_again(project: Project, scene: Scene) -> None:
+    drop(scene, "apps/v1", "Deployment", "elsewhere")
+    project.write(FILE, TENANT)
+    done = project.tenancy("up", "local")
+    assert done.code == 0, done.text
+    assert own_metadata(scene)["labels"][words.TENANT] == "fraud"
 
 
 # Leaving

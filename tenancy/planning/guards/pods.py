@@ -19,6 +19,7 @@ from tenancy.planning.guards.expressions import (
     may,
 )
 from tenancy.planning.guards.names import JOB_CONTROLLERS, JOB_FINALIZER, MANAGED
+from tenancy.rules.pod_security import HOSTS
 from tenancy.rules.values import IMAGE_ASTRAY, IMAGE_DIGEST
 
 # Annotations of pods that a network or a runtime obeys. Network plugins, by domain (a domain covers those below it):
@@ -247,6 +248,18 @@ STANDING_PODS: Mapping[str, str] = {
         f"(!variables.placing && object.spec.containers == oldObject.spec.containers && {_SAME_PROGRAMS})"
     )
 }
+
+
+def _own_host(field: str) -> str:
+    steps = field.split(".")
+    absent = [f"!has(c.{'.'.join(steps[: number + 1])})" for number in range(len(steps))]
+    return f"({' || '.join([*absent, f'c.{field} == {cel(str())}'])})"
+
+
+PROBE_HOSTS: Mapping[str, str] = {
+    "pod-05": f"variables.containers.all(c, {' && '.join(_own_host(field) for field in HOSTS)})"
+}
+"""Where Pod Security of the cluster's version has no check of them."""
 
 # What a pod has already is not judged again: a network agent has written there how the pod is connected, and a request
 # that removes one finalizer leaves the others. Agents of the system write onto pods that exist; pods that its

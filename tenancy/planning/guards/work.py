@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tenancy.catalog.versions import incompatible
 from tenancy.planning.guards.counts import ends_as_counted, few, in_parallel
 from tenancy.planning.guards.expressions import (
     HAS_TENANT,
@@ -20,7 +21,15 @@ from tenancy.planning.guards.keys import beside_pods, both, claim_rules, volume_
 from tenancy.planning.guards.kinds import framework_guard
 from tenancy.planning.guards.names import GATED, HELD, PLACED
 from tenancy.planning.guards.pod_security import SECURED, security_message, security_variables
-from tenancy.planning.guards.pods import BY_CLAIM, POD_RULES, STANDING_PODS, SYNCED, pod_variables, with_work
+from tenancy.planning.guards.pods import (
+    BY_CLAIM,
+    POD_RULES,
+    PROBE_HOSTS,
+    STANDING_PODS,
+    SYNCED,
+    pod_variables,
+    with_work,
+)
 from tenancy.planning.guards.queued import (
     COUNTS,
     OWN,
@@ -52,6 +61,7 @@ def work_guards(environment: Environment) -> tuple[Guard, ...]:
         **(BY_CLAIM if environment.devices_by_claim else {}),
         **(SYNCED if environment.virtual_clusters else {}),
         **claim_rules(environment),
+        **(PROBE_HOSTS if incompatible(environment.cluster.kubernetes, "probe-hosts") else {}),
     }
     queued = environment.queued
     makers = {"byController": who(environment)["byController"]}

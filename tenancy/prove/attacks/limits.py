@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tenancy.catalog.versions import incompatible
 from tenancy.kube import quantities
 from tenancy.live import denial
 from tenancy.planning.kubernetes import quotas
@@ -103,6 +104,7 @@ def _in_init_containers(place: AttackedNamespace) -> Iterator[Case]:
 
 def _pod_security(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     rule = "pod-security"
+    hosts = "pod-05" if incompatible(place.environment.cluster.kubernetes, "probe-hosts") else rule
     volume = {_VOLUMES: [{"name": "data"}]}
     ports = "/spec/containers/0/ports"
     baseline = (
@@ -162,7 +164,7 @@ def _pod_security(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
             {"type": "spc_t"},
         ),
         Case(
-            rule,
+            hosts,
             "probe",
             "have the node send requests to an address of its choice",
             "/spec/containers/0/livenessProbe/httpGet/host",
@@ -170,7 +172,7 @@ def _pod_security(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
             base={"/spec/containers/0/livenessProbe": {"httpGet": {"port": 80, "path": "/"}}},
         ),
         Case(
-            rule,
+            hosts,
             "hook",
             "have the node send requests to an address of its choice when it stops",
             "/spec/containers/0/lifecycle/preStop/httpGet/host",
@@ -205,7 +207,8 @@ def _pod_security(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     )
     strict = place.namespace.pod_security is PodSecurity.RESTRICTED
     for case in baseline if place is not scene.home or not strict else (*baseline, *more):
-        yield attack_of(scene, place, case, "Pod", denial.POD_SECURITY, f"@{place.name}")
+        denier = denial.POD_SECURITY if case.rule == rule else ""
+        yield attack_of(scene, place, case, "Pod", denier, f"@{place.name}")
     if place is scene.home:
         privileged = Case("api-validation", "privileged", "run privileged on the node", f"{SECURITY}/privileged", True)
         # The sample forbids escalation, and the two contradict each other: refused before Pod Security is evaluated.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from tenancy.catalog.versions import incompatible
 from tenancy.planning.guards.pod_security import RULE
 from tenancy.planning.guards.who import frameworks
 from tenancy.planning.kubernetes.samples import SAMPLE_ID
@@ -24,13 +26,17 @@ def security_attacks(scene: Scene) -> Iterator[Attack]:
     if (place := next(strict, None)) is None:
         yield skipped(RULE, RULE, _HOLD, "no namespace with a developer enforces the restricted level")
         return
+    hosts = "pod-05" if incompatible(place.environment.cluster.kubernetes, "probe-hosts") else RULE
+    if hosts == RULE:
+        reason = f"Pod Security of Kubernetes {place.environment.cluster.kubernetes} has the check"
+        yield skipped("pod-05-pod-probe", "pod-05", "have the node send requests to an address of its choice", reason)
     kinds = [*(kind for kind in kinds_of(place) if kind != "Pod"), *BY_CONTROLLERS]
-    for case in _cases(kinds, tuple(f.kind for f in frameworks(place.environment) if f.kind in kinds)):
+    for case in _cases(hosts, kinds, tuple(f.kind for f in frameworks(place.environment) if f.kind in kinds)):
         for kind in case.kinds:
             yield attack_of(scene, place, case, kind)
 
 
-def _cases(kinds: Sequence[str], of_others: Sequence[str]) -> Iterator[Case]:
+def _cases(hosts: str, kinds: Sequence[str], of_others: Sequence[str]) -> Iterator[Case]:
     volume = {_VOLUMES: [{"name": "data"}]}
     job = ("Job",)
 
@@ -45,7 +51,8 @@ def _cases(kinds: Sequence[str], of_others: Sequence[str]) -> Iterator[Case]:
     on_port = {_PORTS: [{"containerPort": 8080}]}
     yield case("host-port", "on a port of the node", f"{_PORTS}/0/hostPort", 8080, base=on_port)
     asks = {_PROBE: {"httpGet": {"port": 80, "path": "/"}}}
-    yield case("probe", "probed at an address of its choice", f"{_PROBE}/httpGet/host", "192.0.2.1", base=asks)
+    host = f"{_PROBE}/httpGet/host"
+    yield replace(case("probe", "probed at an address of its choice", host, "192.0.2.1", base=asks), rule=hosts)
     yield case("capability", "with an additional capability", f"{SECURITY}/capabilities/add", ["SYS_ADMIN"])
     yield case("keeps-capabilities", "with the default capabilities", f"{SECURITY}/capabilities/drop", ABSENT, ["ALL"])
     yield case(

@@ -1,0 +1,121 @@
+"""What an adoption changes in a namespace: recorded before it, and given back when the tenant has left.
+
+The record is an annotation of the namespace, which only the platform may change (ns-01). It has the labels and
+annotations of before, and the objects that existed under names of the plan's own, such as the service account
+`default`. What the adoption wrote since is told by the engine's field manager.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import Object
+from tenancy.live.api import CONFLICT, MERGE, NOT_FOUND, Api, Response, path_of
+from tenancy.live.copies import as_written
+from tenancy.live.drift import ENGINE
+from tenancy.live.guards import PreconditionFailed
+from tenancy.live.selectors import of_environment
+from tenancy.planning.model import NamespacePlan, TenantPlan
+
+BEFORE = words.BEFORE_ADOPTION
+MANAGER = "tenancy-adoption"
+"""Field manager of the record and of what is given back."""
+PLACES = ("labels", "annotations")
+_OF_SERVERS = (words.SPACE_NAME, "kubectl.kubernetes.io/last-applied-configuration")
+
+
+def record(api: Api, tenants: Sequence[TenantPlan]) -> None:
+    """Record what the adoption of namespaces of these tenants is about to change; those that are recorded or were
+    adopted before keep what they have. PreconditionFailed if the API server refuses."""
+    for tenant in tenants:
+        for space in tenant.namespaces if tenant.adopt else ():
+            answer = api.request("GET", path_of(space.namespace))
+            if answer.status != NOT_FOUND and _is_foreign(_expect(answer, space.name), space.namespace):
+                before = json.dumps(_before(api, space, answer.body), sort_keys=True, separators=(",", ":"))
+                _expect(_merge(api, path_of(space.namespace), {"annotations": {BEFORE: before}}), space.name)
+
+
+def _is_foreign(live: Mapping[str, Any], planned: Object) -> bool:
+    """Whether it was not adopted yet: it has neither a record nor the environment's label."""
+    labels, notes = (live["metadata"].get(place) or {} for place in PLACES)
+    return BEFORE not in notes and labels.get(words.ENVIRONMENT) != planned["metadata"]["labels"][words.ENVIRONMENT]
+
+
+def _before(api: Api, space: NamespacePlan, live: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        place: {key: value for key, value in (live["metadata"].get(place) or {}).items() if key not in _OF_SERVERS}
+        for place in PLACES
+    }
+    there = (api.request("GET", path_of(item)) for item in (*space.isolation, *space.access))
+    return found | {"objects": [as_written(answer.body) for answer in there if answer.ok]}
+
+
+def give_back(api: Api, environment: str, say: Callable[[str], None]) -> None:
+    """Restore namespaces whose tenant has left and which stay: their labels, annotations and objects of before. Safe to
+    repeat: a namespace that was given back is no longer the environment's.
+
+    PreconditionFailed if the API server refuses.
+    """
+    for live in api.items(f"/api/v1/namespaces?labelSelector={of_environment(environment)}"):
+        metadata = live["metadata"]
+        notes = metadata.get("annotations") or {}
+        if notes.get(words.LEAVING) != words.LEFT or "deletionTimestamp" in metadata:
+            continue
+        name = metadata["name"]
+        try:
+            before = json.loads(notes.get(BEFORE, "{}"))
+        except ValueError:
+            before = {}
+        objects = before.get("objects") or []
+        for item in objects:
+            _expect(_restored(api, item), name)
+        # The last step: by its labels it is found again after a run that was ended here.
+        _expect(_merge(api, f"/api/v1/namespaces/{name}", _changes(live, before)), name)
+        own = f", with {len(objects)} of its own objects" if objects else ""
+        lost = "" if BEFORE in notes else "; what they were before is unknown, because its adoption made no record"
+        say(f"namespace {name} has its labels and annotations of before its adoption{own}{lost}")
+
+
+def _restored(api: Api, item: Object) -> Response:
+    collection = path_of(item).rpartition("/")[0]
+    made = api.request("POST", f"{collection}?fieldManager={MANAGER}", item)
+    if made.status != CONFLICT:
+        return made
+    # Kubernetes makes the service account `default` of each namespace again.
+    return api.request("PATCH", f"{path_of(item)}?fieldManager={MANAGER}", item, content_type=MERGE)
+
+
+def _changes(live: Object, before: Mapping[str, Any]) -> dict[str, dict[str, str | None]]:
+    """Labels and annotations to write, None for those to remove: the adoption's own get their former values, and former
+    ones that are missing come back. What others wrote since stays."""
+    changes: dict[str, dict[str, str | None]] = {}
+    for place in PLACES:
+        now, former = live["metadata"].get(place) or {}, before.get(place) or {}
+        ours = {key for key in now if key.startswith(words.PREFIX)} | {*_written(live, place)}
+        missing = former.keys() - now.keys()
+        changes[place] = {key: former.get(key) for key in sorted(ours | missing)}
+    return changes
+
+
+def _written(live: Object, place: str) -> Iterator[str]:
+    """Keys that the engine wrote."""
+    for entry in live["metadata"].get("managedFields") or ():
+        if str(entry.get("manager", "")).startswith(ENGINE):
+            fields = ((entry.get("fieldsV1") or {}).get("f:metadata") or {}).get(f"f:{place}") or {}
+            yield from (key.removeprefix("f:") for key in fields if key != ".")
+
+
+def _merge(api: Api, path: str, metadata: Mapping[str, Any]) -> Response:
+    return api.request("PATCH", f"{path}?fieldManager={MANAGER}", {"metadata": metadata}, content_type=MERGE)
+
+
+def _expect(answer: Response, name: str) -> Mapping[str, Any]:
+    if not answer.ok:
+        raise PreconditionFailed(
+            f"given namespace {name}, of which the API server answers {answer.status}: {answer.message}; rule: what an "
+            "adoption changes is recorded and given back; change: resolve what the answer says, and run this again"
+        )
+    return answer.body
