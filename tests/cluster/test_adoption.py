@@ -373,7 +373,7 @@ def test_a_namespace_that_was_taken_over_is_given_back_as_it_was_and_its_work_st
     done = project.tenancy("up", "local")
     assert done.code == 0, done.text
     done = project.tenancy("report", "adoption", "local", "--format", "json")
-    (space,) = [each for each in json.loads(done.out)["namespaces"] if each["namespace"] == HOME]
+    (space,) = [each for each in json.loads(done.out)["namespaces"] if each["name"] == HOME]
     assert (space["state"], space["tenant"]) == ("unmanaged", "")
     assert "in no file" not in project.tenancy("report", "adoption", "local").out
 
