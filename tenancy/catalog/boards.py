@@ -11,6 +11,7 @@ A layout is a count per profile on one board. Sources are named beside each boar
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -319,6 +320,27 @@ def nearest_layouts(board: str, layout: Mapping[str, int], count: int = 3) -> li
 
     nearest = sorted(feasible_layouts(board), key=rank)[:count]
     return [{name: have for name, have in zip(names, counts, strict=True) if have} for counts in nearest]
+
+
+def fitting_layouts(board: str, layout: Mapping[str, int], count: int = 3) -> list[dict[str, int]]:
+    """Layouts to propose instead of one that does not fit: with every kind of slice that it has, if there are such.
+
+    A profile of another board stands for the plain one of this board with as many compute slices.
+    """
+    known = BOARDS[board].profiles
+    plain_of: dict[str, str] = {}
+    for name in known:
+        plain_of.setdefault(name.partition(".")[0], name)
+    meant: Counter[str] = Counter()
+    if layout.keys() <= known.keys():
+        meant.update(layout)
+    else:
+        for name, number in layout.items():
+            if alike := plain_of.get(name.partition(".")[0]):
+                meant[alike] += number
+    near = nearest_layouts(board, meant, len(feasible_layouts(board)))
+    whole = [found for found in near if meant.keys() <= found.keys()]
+    return sorted(whole or near, key=lambda found: len(found.keys() - meant.keys()))[:count]
 
 
 def share_of(board: str, profile: str) -> Fraction:

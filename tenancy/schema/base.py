@@ -117,10 +117,15 @@ class TextForm:
         if self.longest and len(text) > self.longest:
             raise plain(f"{len(text)} characters", f"at most {self.longest} characters", "shorten it")
         if not self.compiled.fullmatch(text):
-            raise plain(repr(text), self.rule, self.change)
+            raise plain(repr(text), self.rule, self._meant(text))
         if not is_shown(text):
             raise plain(repr(text), "a text has printable characters alone", "drop what is written here with '\\'")
         return text
+
+    def _meant(self, text: str) -> str:
+        """What to write instead: the text in another spelling if that has the form, else the form's example."""
+        spelt = re.sub(r"[\s_]+", "-", text.strip().lower())
+        return f"write {spelt}" if spelt != text and self.compiled.fullmatch(spelt) else self.change
 
 
 class Distinct:
@@ -266,7 +271,7 @@ FlavorName = Annotated[
     TextForm(
         r"^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$",
         "lower-case letters, digits, dashes and dots, at most 63",
-        "write it like a100-1g.5gb",
+        "name a flavor under flavors of environment.yaml, such as a100-1g.5gb",
     ),
 ]
 Mail = Annotated[

@@ -7,6 +7,7 @@ show its start or later, and ends at the last at which they show its end.
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import Annotated, NamedTuple
@@ -42,8 +43,27 @@ def _zone(name: str) -> str:
 
 
 Zone = Annotated[str, AfterValidator(_zone)]
+
+
+class _Clock(TextForm):
+    """A time of day; of a time in another spelling the message says it in this one."""
+
+    def _meant(self, text: str) -> str:
+        found = re.fullmatch(r"(\d{1,2})(?::?(\d\d))?\s*([ap])?\.?(?:m\.?)?(?:\s*h)?", text.strip().lower())
+        if not found:
+            return self.change
+        hour = int(found[1]) % 12 + 12 * (found[3] == "p") if found[3] else int(found[1])
+        spelt = f"{hour:02}:{found[2] or '00'}"
+        return f'write "{spelt}"' if self.compiled.fullmatch(spelt) else self.change
+
+
 TimeOfDay = Annotated[
-    str, TextForm(r"^([01][0-9]|2[0-3]):[0-5][0-9]$", "a time of day, hours and minutes", 'quote it: "17:00"')
+    str,
+    _Clock(
+        r"^([01][0-9]|2[0-3]):[0-5][0-9]$",
+        "a time of day, hours and minutes",
+        'write hours and minutes in quotes, such as "09:00" for starts and "17:00" for ends',
+    ),
 ]
 Weekdays = Annotated[
     str,

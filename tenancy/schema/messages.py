@@ -95,7 +95,8 @@ def _plain(model: type[BaseModel], where: Location, detail: Any, spelt: Callable
     match kind:
         case "extra_forbidden":
             known = [spelt(name) for name in _fields_at(model, where[:-1])]
-            return f"key {str(where[-1])!r}", "only known keys are read", _instead(str(where[-1]), known)
+            name = str(where[-1])
+            return f"key {name!r}", "only known keys are read", _other_key(name, value, known)
         case "missing":
             name = spelt(str(where[-1]))
             return "nothing", f"{name!r} is required", f"add {name}"
@@ -109,9 +110,10 @@ def _plain(model: type[BaseModel], where: Location, detail: Any, spelt: Callable
             return written(value), NEEDS_TEXT, change
         case "model_type" | "model_attributes_type" | "dict_type":
             names = [spelt(name) for name in _fields_at(model, where)]
+            needed = [spelt(name) for name in _resolved(_schema(model), _node_at(model, where)).get("required", ())]
             fields = f" of {', '.join(names)}" if names else ""
-            example = f"{{{names[0] if names else 'name'}: …}}"
-            return written(value), f"a mapping{fields} is needed", f"write it as {example}"
+            example = ", ".join(f"{name}: {_example(name, value)}" for name in needed or names[:1] or ["name"])
+            return written(value), f"a mapping{fields} is needed", f"write it as {{{example}}}"
         case "tuple_type" | "list_type":
             return written(value), "a list is needed", "write it as [one, two], or with '-' on a line for each"
         case "too_short":
@@ -126,6 +128,54 @@ def _plain(model: type[BaseModel], where: Location, detail: Any, spelt: Callable
             most = context.get("max_length")
             return f"{context.get('actual_length', 'more')} entries", f"at most {most} entries", "drop some"
     return written(value), detail["msg"][:1].lower() + detail["msg"][1:], "write a value that the rule admits"
+
+
+_OTHER_NAMES: Mapping[str, str] = {
+    # Kueue
+    "nominalquota": "guaranteed",
+    "borrowinglimit": "borrow-up-to",
+    "lendinglimit": "lend-up-to",
+    "stoppolicy": "queue",
+    "cohort": "department",
+    "cohortname": "department",
+    "queueingstrategy": "order",
+    # Karpenter and EC2
+    "capacitytype": "purchase",
+    "marketoptions": "purchase",
+    "spot": "purchase",
+    "instancetype": "instance",
+    "instancetypes": "instance",
+    "minsize": "nodes",
+    "maxsize": "nodes",
+    "desiredsize": "nodes",
+    "replicas": "nodes",
+    "availabilityzones": "zones",
+    # Kubernetes
+    "resourcequota": "quota",
+    "limitrange": "container",
+    "priorityclassname": "priority",
+    "ipblock": "cidr",
+    "tofqdns": "dns",
+    "email": "mail",
+}
+"""Names that other tools have for fields, without case and dashes, and the field's name here."""
+
+
+def _other_key(name: str, value: Any, known: Sequence[str]) -> str:
+    """What to write instead of a key that is not known."""
+    if name.removeprefix("requests.").startswith(("nvidia.com/", "gpu")) and "ephemeral-storage" in known:
+        return "drop it, and write the number under gpus of the tenant or of the namespace, by flavor: gpus: {a100: 8}"
+    same = _OTHER_NAMES.get(re.sub(r"[^a-z]", "", name.lower()), "")
+    close = same if same in known else _nearest(name, known)
+    if close and isinstance(value, list) and close == name.removesuffix("s") and value:
+        more = f", and an entry like this for each of {', '.join(map(str, value[1:]))}" if value[1:] else ""
+        return f"write {close}: {value[0]}{more}"
+    return f"did you mean {close!r}?" if close else _instead(name, known)
+
+
+def _example(name: str, value: Any) -> str:
+    """A value for a required field: the given text, if it is one for this field."""
+    return value if name == "mail" and isinstance(value, str) and "@" in value else "…"
 
 
 def _entries(count: int) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tenancy.rules.values import unsafe_range
+from tenancy.rules.values import INTERNET, unsafe_range
 from tenancy.schema.base import Flag, Mistake, Port, Slug, Spec, TextForm, broken
 
 _Host = Annotated[
@@ -22,6 +22,12 @@ _Host = Annotated[
 _Range = Annotated[
     str, TextForm(r"^[0-9a-f.:]+/[0-9]{1,3}$", "an address range with its length", "write it like 198.51.100.0/24", 60)
 ]
+
+
+_TO_INTERNET = (
+    "write internet: true instead of cidr, and the ranges of nodes and pods, which it leaves out, as cluster.ranges in "
+    "environment.yaml"
+)
 
 
 class _NetworkRule(Spec):
@@ -41,7 +47,8 @@ class _NetworkRule(Spec):
             said = " and ".join(given) or "none of them"
             yield Mistake((), said, "an entry names one peer", f"write exactly one of {', '.join(kinds)}")
         elif self.cidr is not None and (unsafe := unsafe_range(self.cidr)):
-            yield broken(("cidr",), "net-05", unsafe)
+            everything = self.cidr == INTERNET and "internet" in kinds
+            yield broken(("cidr",), "net-05", unsafe, _TO_INTERNET if everything else None)
 
     @property
     def place(self) -> str:

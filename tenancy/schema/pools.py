@@ -357,7 +357,7 @@ class Pool(Spec):
             return
         if instance is None:
             close = " or ".join(nearest(self.instance, MACHINES))
-            change = f"use {close}, or add a row to tenancy/catalog/instances.py"
+            change = f"use {close}; `tenancy catalog` lists the types"
             yield broken(("instance",), "ref-01", f"instance {self.instance!r}", change)
             return
         if instance.unsupported:
@@ -395,7 +395,10 @@ class Pool(Spec):
             yield broken(("provisioner",), "pool-07", given, change)
         if self.purchase.market is Market.SPOT and self.nodes.min:
             given = f"nodes.min {self.nodes.min} on spot"
-            change = "set nodes.min to 0: spot nodes are not guaranteed"
+            change = (
+                "set nodes.min to 0, and tiers to interruptible ones; EC2 may take a spot node back, so no guarantee "
+                "is met by this pool: guarantees need another pool with the flavor"
+            )
             yield broken(("nodes", "min"), "pool-07", given, change)
         if self.purchase.reserved and len(self.zones) != 1:
             given = f"{self.purchase} in {len(self.zones) or 'all'} zones"
@@ -510,7 +513,7 @@ BALANCED = "all-balanced"
 def layout_mistakes(where: tuple[str | int, ...], board: str, layout: Mapping[str, int]) -> Iterator[Mistake]:
     """A mistake for a layout that does not fit on a board, with the nearest layouts that fit."""
     if misfit := boards.layout_misfit(board, layout):
-        near = [boards.write_layout(found) for found in boards.nearest_layouts(board, layout)]
+        near = [boards.write_layout(found) for found in boards.fitting_layouts(board, layout)]
         yield broken(where, "mig-01", misfit, f"the nearest that fit: {'; '.join(near)}" if near else None)
 
 

@@ -91,7 +91,8 @@ class Quota(Spec):
                 given, change = f"{key}, which has a field of its own", "use the quota's field, and drop it here"
                 yield Mistake(("other", key), given, "a limit is written once", change)
             elif key.startswith(("requests.nvidia.com/", "requests." + gpus.EFA)):
-                given, change = f"{key}, which is granted as a flavor", "write it under the tenant's gpus"
+                given = f"{key}, which is granted as a flavor"
+                change = "drop it, and write the number under gpus of the tenant or of the namespace, by flavor"
                 yield Mistake(("other", key), given, "GPUs are counted per tenant", change)
 
     def within(self, ceiling: Quota) -> Quota:
@@ -116,10 +117,14 @@ class Quota(Spec):
             f"other.{key}": amount(value) for key, value in self.other.items()
         }
 
-    def over(self, ceiling: Quota) -> list[str]:
-        """Fields in which this quota exceeds the ceiling."""
+    def over(self, ceiling: Quota) -> dict[str, tuple[str, str]]:
+        """Fields in which this quota exceeds the ceiling, with its amount and the ceiling's."""
         most = ceiling.effective()
-        return [name for name, value in self.within(ceiling).effective().items() if value > most.get(name, value)]
+        return {
+            name: (write(value), write(most[name]))
+            for name, value in self.within(ceiling).effective().items()
+            if name in most and value > most[name]
+        }
 
 
 class Container(Spec):

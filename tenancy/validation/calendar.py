@@ -125,7 +125,7 @@ def _oversold(offers: Offers, tenants: Sequence[Tenant], moving: Sequence[tuple[
         more: Counter[tuple[int, str]] = Counter()
         for held in active:
             more[held.tenant, held.flavor] += held.gpus
-        for _, mistake in guarantees(offers, tenants, more):
+        for mistake in (found.mistake for found in guarantees(offers, tenants, more)):
             flavor = str(mistake.where[1])
             last = max((held for held in begun if held.flavor == flavor), key=lambda held: held[:2], default=None)
             if last and (place := (last.tenant, *last.where)) not in told:

@@ -76,16 +76,19 @@ def crossfile(environment: Environment, tenants: Sequence[Tenant], unread: Colle
     yield from _ambiguous(environment, tenants)
     offers = offers_of(environment)
     of_tiers = {name: tier.quota.effective() for name, tier in environment.tiers.items()}
+    oversold = list(guarantees(offers, tenants))
+    given_back = {found.tenant: found.over for found in oversold}
     for index, tenant in enumerate(tenants):
         for mistake in (
             *references(environment, tenant),
             *shares(environment, offers, tenant),
             *_isolated(environment, tenant),
             *virtual(environment, tenant),
-            *_queued(environment, of_tiers, tenant),
+            *_queued(environment, of_tiers, tenant, given_back.get(index, 0)),
         ):
             yield index, mistake
-    yield from guarantees(offers, tenants)
+    for found in oversold:
+        yield found.tenant, found.mistake
     yield from calendar(environment, offers, tenants)
     yield from _remembered(environment, tenants)
     yield from aws_resources(environment, tenants)
@@ -183,8 +186,11 @@ _Limits = Mapping[str, Decimal]
 """What `Quota.effective` answers."""
 
 
-def _queued(environment: Environment, of_tiers: Mapping[str, _Limits], tenant: Tenant) -> Iterator[Mistake]:
-    """Mistakes of a tenant's shares and queues. `of_tiers` are the quotas of the tiers."""
+def _queued(
+    environment: Environment, of_tiers: Mapping[str, _Limits], tenant: Tenant, given_back: int
+) -> Iterator[Mistake]:
+    """Mistakes of a tenant's shares and queues. `of_tiers` are the quotas of the tiers, `given_back` the GPUs that its
+    guarantees have to lose anyway, which need no quota."""
     firm = [tier for tier in sorted(tenant.tiers) if tier in environment.tiers and not environment.tiers[tier].borrows]
     for flavor, share in tenant.gpus.items():
         if share.sharing is not SharingPreset.STRICT and not environment.queued:
@@ -207,7 +213,7 @@ def _queued(environment: Environment, of_tiers: Mapping[str, _Limits], tenant: T
         name = tenant.tier_of(namespace)
         if tier := environment.tiers.get(name):
             quota = tier.allows(namespace.quota).effective() if namespace.quota else of_tiers[name]
-            yield from _default_containers(tenant, i, tier, quota)
+            yield from _default_containers(tenant, i, tier, quota, given_back)
 
 
 MOST_FLAVORS = 64
@@ -294,23 +300,24 @@ def _mebibytes(number: int) -> str:
     return f"{-(-number // quantities.MIB):,} MiB"
 
 
-def _default_containers(tenant: Tenant, number: int, tier: Tier, quota: _Limits) -> Iterator[Mistake]:
+def _default_containers(tenant: Tenant, number: int, tier: Tier, quota: _Limits, given_back: int) -> Iterator[Mistake]:
     """A quota without room for one default container per guaranteed GPU."""
     namespace = tenant.namespaces[number]
     gpus = sum(tenant.held_in(namespace).values())
     if number == 0:
         gpus += sum(map(tenant.most_more, tenant.gpus))
+    gpus = max(0, gpus - given_back)
     where = ("namespaces", number, "quota") if namespace.quota else ("tier",)
-    promised = f"for {gpus} GPUs that namespace {namespace.name} is guaranteed"
-    if gpus > quota["pods"]:
-        yield broken(where, "queue-02", f"pods {quota['pods']} {promised}")
     requests, limits = tier.container.default_request, tier.container.default
     sums = {"cpu": requests, "memory": requests, "cpu-limit": limits, "memory-limit": limits}
+    short = [f"pods {quota['pods']}"] if gpus > quota["pods"] else []
     for field, defaults in {**sums, "ephemeral-storage": {**requests, **limits}}.items():
         each = amount(defaults.get(field.removesuffix("-limit"), "0"))
         if gpus * each > quota[field]:
-            given = f"{field} {quantities.write(quota[field])} {promised}, at {quantities.write(each)} each by default"
-            yield broken(where, "queue-02", given)
+            short.append(f"{field} {quantities.write(quota[field])} at {quantities.write(each)} each by default")
+    if short:
+        given = f"{', '.join(short)}; for {gpus} GPUs that namespace {namespace.name} is guaranteed"
+        yield broken(where, "queue-02", given)
 
 
 def _first(

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import ValidationError
 
@@ -30,6 +30,9 @@ from tenancy.validation.notes import notes, to_come
 from tenancy.validation.spec_folder import SpecFolder
 from tenancy.validation.validator import require_valid, vouch_for
 from tenancy.validation.without_effect import without_effect
+
+if TYPE_CHECKING:
+    from tenancy.schema.salvage import ReadableEnvironment
 
 ENVIRONMENT_FILE = "environment.yaml"
 TENANTS_FOLDER = "tenants"
@@ -172,12 +175,26 @@ class _File(Generic[_Model]):
             yield _problem(self.path, 10**6, 1, (), f"{more} more problems", rule, change)
 
     def salvage(self, environment: Environment) -> Tenant | None:
-        """The part of a broken tenant that can still be checked."""
+        """The part of a broken tenant that can still be checked; mistakes that the first ones hid are added."""
         if not isinstance(self.document, dict):
             return None
         from tenancy.schema.salvage import salvage
 
-        return salvage(self.document, environment)
+        found = salvage(self.document, environment)
+        for mistake in found[1] if found else ():
+            self.add(mistake)
+        return found[0] if found else None
+
+    def readable(self) -> ReadableEnvironment | None:
+        """What can be read of a broken environment; mistakes that the first ones hid are added."""
+        if not isinstance(self.document, dict) or self.model:
+            return None
+        from tenancy.schema.salvage import salvage_environment
+
+        found = salvage_environment(self.document)
+        for mistake in found.further if found else ():
+            self.add(mistake)
+        return found
 
     @property
     def name(self) -> str:
@@ -217,6 +234,9 @@ def load(name: str | os.PathLike[str], root: Path | None = None) -> Loaded:
     unread: list[str] = []
     # Without the folder every reference to a tenant would be a further mistake with the same cause.
     whole = environment.model if files or not problems else None
+    readable = environment.readable() if whole is None and files else None
+    if readable:
+        whole = readable.model
     if whole:
         tenants = [tenant.named(whole.namespace_name) for tenant in tenants]
         broken_files = [file for file in files if not file.model]
@@ -225,7 +245,8 @@ def load(name: str | os.PathLike[str], root: Path | None = None) -> Loaded:
         unread = [file.name for file in broken_files]
     judged = [*read, *(file for file, _ in saved)]
     for index, mistake in across(whole, tenants, [tenant for _, tenant in saved], unread):
-        (environment if index == ENVIRONMENT else judged[index]).add(mistake)
+        if readable is None or not readable.follows(mistake):
+            (environment if index == ENVIRONMENT else judged[index]).add(mistake)
     problems += [problem for file in (environment, *files) for problem in file.problems()]
     if problems or environment.model is None:
         raise SpecError(problems)

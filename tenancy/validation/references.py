@@ -52,10 +52,12 @@ def _namespaces(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
             yield undeclared(("namespaces", i, "tier"), "tier", namespace.tier, environment.tiers)
         tier = environment.tiers.get(tenant.tier_of(namespace))
         if tier and namespace.quota:
-            for field in namespace.quota.over(tier.quota):
-                given = f"more {field} than tier {tenant.tier_of(namespace)} has"
-                change = "lower it to the tier's ceiling, or have the tier raised"
-                yield broken(("namespaces", i, "quota", *field.split(".", 1)), "ref-01", given, change)
+            for field, (asked, most) in namespace.quota.over(tier.quota).items():
+                name = tenant.tier_of(namespace)
+                given = f"{field} {asked}, more than the {most} of tier {name}"
+                change = f"lower it to {most}, or have the platform team raise the quota of tier {name}"
+                rule = "a namespace's quota is no more than its tier's"
+                yield Mistake(("namespaces", i, "quota", *field.split(".", 1)), given, rule, change, "ref-01")
             for mistake in unusable(tier.allows(namespace.quota), tier.container, tier.claim):
                 yield replace(mistake, where=("namespaces", i, "quota", *mistake.where))
 

@@ -10,7 +10,6 @@ from tenancy.schema.base import Mistake, broken
 from tenancy.schema.environment import Environment, undeclared
 from tenancy.schema.pools import Pool
 from tenancy.schema.tenant import Leaving, Tenant
-from tenancy.validation.found import Found
 
 
 class _Offer(NamedTuple):
@@ -61,9 +60,18 @@ def shares(environment: Environment, offers: Offers, tenant: Tenant) -> Iterator
                     yield broken(where, "pool-01", given, change)
 
 
+class Oversold(NamedTuple):
+    """Guarantees of a flavor that its pools cannot meet together."""
+
+    tenant: int
+    """Index of the tenant with the largest of them."""
+    over: int
+    mistake: Mistake
+
+
 def guarantees(
     offers: Offers, tenants: Sequence[Tenant], more: Mapping[tuple[int, str], int] | None = None
-) -> Iterator[Found]:
+) -> Iterator[Oversold]:
     """Guarantees that the pools cannot meet together, at the tenant that exceeds them. `more` is what tenants have on
     top at some instant, by tenant and flavor; it is the first namespace's."""
     claims_on: dict[str, dict[frozenset[str], list[tuple[int, int]]]] = {flavor: {} for flavor in offers}
@@ -93,7 +101,7 @@ def guarantees(
 
 def _oversold(
     tenants: Sequence[Tenant], flavor: str, claims: Sequence[tuple[int, int]], there: int, pools: Sequence[str]
-) -> Found:
+) -> Oversold:
     by_tenant: dict[int, int] = {}
     for index, count in claims:
         by_tenant[index] = by_tenant.get(index, 0) + count
@@ -105,4 +113,4 @@ def _oversold(
     )
     over = sum(by_tenant.values()) - there
     change = f"take back {over}, or raise nodes (of an autoscaled pool, nodes.min counts)"
-    return largest[0], broken(("gpus", flavor, "guaranteed"), "pool-03", given, change)
+    return Oversold(largest[0], over, broken(("gpus", flavor, "guaranteed"), "pool-03", given, change))
