@@ -6,6 +6,12 @@ from __future__ import annotations
 import re
 import unicodedata
 
+
+def counted(count: int, noun: str) -> str:
+    """A number and its noun, in the plural where it is not 1."""
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
 _IGNORABLE = (
     "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"

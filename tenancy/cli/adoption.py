@@ -15,7 +15,12 @@ if TYPE_CHECKING:
 
 
 def tables(
-    environment: str, found: Sequence[ExistingNamespace], guards: GuardsMode | None, kueue: Sequence[str] = ()
+    environment: str,
+    found: Sequence[ExistingNamespace],
+    guards: GuardsMode | None,
+    kueue: Sequence[str] = (),
+    *,
+    lab: bool = False,
 ) -> list[Table]:
     """One table for each topic; empty ones are not shown. `kueue` are sentences about Kueue's configuration."""
     from tenancy.live.adoption import AdoptionTopic
@@ -36,7 +41,7 @@ def tables(
         AdoptionTopic.REFUSED: "Existing objects that would be refused",
     }
     return [
-        _summary(environment, found, guards, kueue),
+        _summary(environment, found, guards, kueue, lab),
         *(
             Table(titles[topic], headers[topic], [_row(one) for one in findings if one.topic is topic])
             for topic in AdoptionTopic
@@ -45,7 +50,7 @@ def tables(
 
 
 def _summary(
-    environment: str, found: Sequence[ExistingNamespace], guards: GuardsMode | None, kueue: Sequence[str]
+    environment: str, found: Sequence[ExistingNamespace], guards: GuardsMode | None, kueue: Sequence[str], lab: bool
 ) -> Table:
     from tenancy.live.adoption import AdoptionTopic, State
 
@@ -53,7 +58,7 @@ def _summary(
     for space in found:
         of = Counter(finding.topic for finding in space.findings)
         rows.append((space.name, space.tenant or None, *(of[topic] for topic in AdoptionTopic), str(space.state)))
-    remarks = [_stand(environment, guards), *kueue]
+    remarks = [_stand(environment, guards, lab), *kueue]
     if unasked := sorted({rule for space in found for rule in space.unasked}):
         remarks.append(
             f"{len(unasked)} rules depend on labels that a takeover writes, and were not checked in namespaces that "
@@ -77,13 +82,14 @@ def _summary(
     return Table(f"Existing namespaces of {environment}", header, rows, remarks)
 
 
-def _stand(environment: str, guards: GuardsMode | None) -> str:
+def _stand(environment: str, guards: GuardsMode | None, lab: bool) -> str:
     from tenancy.schema.environment import GuardsMode
 
     if guards is None:
+        command = f"tenancy up {environment}{' --lab' * lab}"
         return (
             "the cluster has no guards (admission policies), so what they would refuse in tenants' namespaces is "
-            f"unknown: write `guards: audit` into environment.yaml and run `tenancy up {environment}` first"
+            f"unknown: write `guards: audit` into environment.yaml and run `{command}` first"
         )
     if guards is GuardsMode.AUDIT:
         return "guards (admission policies) only warn: all their warnings are below, and nothing is refused yet"

@@ -149,7 +149,10 @@ def require_clock(loaded: Loaded) -> None:
     """End the command with exit code 2 if the environment has no clock."""
     if not loaded.environment.clocked:
         given = f"given {loaded.environment.environment}, with queues.clock: false"
-        fail(f"{given}; rule: the clock writes queues that are left to it; change: set queues.clock: true", BAD_INPUT)
+        fail(
+            f"{given}; rule: the clock changes no queue without it; change: set queues.clock: true",
+            BAD_INPUT,
+        )
 
 
 def said(done: Round) -> str:

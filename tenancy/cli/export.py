@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tenancy.catalog.files import read_text_file
+from tenancy.catalog.text import counted
 from tenancy.cli.common import (
     BAD_INPUT,
     environment_argument,
@@ -68,7 +69,7 @@ def command(tenant: str, environment: str, lab: bool, out: Path, with_secrets: b
     files = dict(_files(loaded.folder, loaded.environment, one, found, queues))
     _write(out, files)
     click.echo(
-        f"{out}: {found.count} objects of {', '.join(spaces)}, {len(found.volumes)} volumes, "
+        f"{out}: {counted(found.count, 'object')} of {', '.join(spaces)}, {counted(len(found.volumes), 'volume')}, "
         f"{sum(found.left_out.values())} left out: see {out / 'README.md'}"
     )
     if one.leaving is None:

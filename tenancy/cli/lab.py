@@ -166,7 +166,7 @@ def status(form: str) -> None:
         click.echo(json.dumps(control_plane.status_rows(rows), indent=2))
     else:
         _table(
-            ["component", "process", "port", "state"],
+            ["component", "process ID", "port", "state"],
             [
                 [
                     row.component,

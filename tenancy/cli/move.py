@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.text import counted
 from tenancy.cli.common import environment_argument, example, fail, lab_option, load_or_exit
 
 if TYPE_CHECKING:
@@ -53,7 +54,9 @@ def command(environment: str, lab: bool, only_preview: bool) -> None:
     if not found:
         click.echo(f"{name}: every tenant is in the stack that `stacks: {loaded.environment.stacks}` says")
     elif not only_preview:
-        click.echo(f"{name}: {len(found)} tenants moved; `tenancy up {name}` records it, and changes nothing else")
+        click.echo(
+            f"{name}: {counted(len(found), 'tenant')} moved; `tenancy up {name}` records it, and changes nothing else"
+        )
 
 
 def _verb(only_preview: bool) -> str:

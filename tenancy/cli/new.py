@@ -363,7 +363,9 @@ def _with_what_is_left(loaded: Loaded, text: str, path: Path, problems: Sequence
             continue
         most = left(loaded, tenant, flavor)
         place = find(compose(text), ("gpus", flavor, "guaranteed")).value
-        change = f"ask for at most {most}, the number left, or raise nodes (nodes.min of an autoscaled pool)"
+        more = "raise nodes (nodes.min of an autoscaled pool)"
+        none = f"no {flavor} is left: lower the guarantee of another tenant, or {more}"
+        change = f"ask for at most {most}, the number left, or {more}" if most else none
         yield replace(problem, file=os.path.relpath(path), line=place.line, column=place.column, change=change)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tenancy.catalog.text import counted
 from tenancy.cli.common import environment_argument, example, fail, lab_option, load_or_exit, print_json
 
 LATE = 5
@@ -86,12 +87,13 @@ def command(environment: str, lab: bool, brief: bool, waits: bool, form: str) ->
     shown = [h for h in found if h.held or h.waiting] if brief else found
     held, borrowed = sum(h.held for h in found), sum(h.borrowed for h in found)
     remarks = [
-        f"{len(waiting)} queues: {held} GPUs, slices and replicas in use, {borrowed} of them borrowed; "
-        f"{sum(waiting.values())} workloads waiting"
+        f"{counted(len(waiting), 'queue')}: {held} GPUs, slices and replicas in use, {borrowed} of them borrowed; "
+        f"{counted(sum(waiting.values()), 'workload')} waiting"
     ]
     if any(h.dollars is not None for h in found):
         remarks.append(f"GPUs in use cost ${sum(h.dollars or 0 for h in found)} an hour")
-    remarks += sorted({f"{h.tenant}, {h.tier}: {h.state}" for h in found if h.state != "open"})
+    spent = _spent(loaded, usage)
+    remarks += sorted({f"{h.tenant}, {h.tier}: {spent.get(h.tenant, h.state)}" for h in found if h.state != "open"})
     remarks += differing
     header: tuple[str, ...] = (
         "tenant",
@@ -169,6 +171,16 @@ def _times(loaded: Loaded, usage: Usage | None) -> Mapping[str, Mapping[str, str
         }
         for tenant in loaded.tenants
     }
+
+
+def _spent(loaded: Loaded, usage: Usage | None) -> Mapping[str, str]:
+    """Tenants whose budget is spent, and what `tenancy why` says of it."""
+    if usage is None or not loaded.environment.queues.clock:
+        return {}
+    from tenancy.clock.decision import desired
+
+    now = dt.datetime.now(dt.UTC)
+    return {one.tenant: str(one) for one in desired(loaded.environment, loaded.tenants, now, usage).spent}
 
 
 def _late(usage: Usage | None) -> list[str]:

@@ -375,7 +375,7 @@ def adoption(environment: str, tenant: str | None, lab: bool, form: str) -> None
         for text in kueue:
             click.echo(text)
     else:
-        show(form, report.tables(plan.environment, found, guards, kueue), value)
+        show(form, report.tables(plan.environment, found, guards, kueue, lab=lab), value)
     if settings.problems or any(space.findings or space.state not in {State.OURS, State.UNMANAGED} for space in found):
         sys.exit(FAILED)
 

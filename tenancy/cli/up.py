@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tenancy.catalog.text import counted
 from tenancy.cli.common import (
     BAD_INPUT,
     environment_argument,
@@ -135,7 +136,7 @@ def command(
         asked = begun.early.command.result if begun.early else None
         driver = Driver.of(loaded, report.say, run.leavers.by_hand, asked)
         driver.expect_plugins()
-        report.say(f"{plan.environment}: {len(plan.tenants)} tenants")
+        report.say(f"{plan.environment}: {counted(len(plan.tenants), 'tenant')}")
         wanted = list(stacks(plan, loaded.environment.stacks))
         if unknown := set(chosen) - {name for name, *_ in wanted}:
             known, given = ", ".join(name for name, *_ in wanted), ", ".join(sorted(unknown))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import click
 
+from tenancy.catalog.text import counted
 from tenancy.cli.common import environment_argument, example, format_option, load_or_exit, print_json, tell
 from tenancy.validation import told
 
@@ -30,6 +31,6 @@ def command(environment: str, form: str) -> None:
         print_json(summary)
     else:
         tell(notes)
-        click.echo(
-            f"{summary['environment']}: {summary['tenants']} tenants, {summary['namespaces']} namespaces, no problem"
-        )
+        spaces = sum(len(tenant.namespaces) for tenant in loaded.tenants)
+        counts = f"{counted(len(loaded.tenants), 'tenant')}, {counted(spaces, 'namespace')}"
+        click.echo(f"{loaded.environment.environment}: {counts}, no problem")

@@ -26,6 +26,7 @@ class FlavorView:
     name: str
     chart: charts.Chart
     colours: dict[str, str]
+    always_on: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ def _view(
     most = max(there, *(sum(each) for each in zip(*series.values(), strict=True)), 1)
     layers = charts.layers(series, colours, len(moments))
     title = f"{flavor} by tenant over time"
-    return FlavorView(flavor, charts.stacked(layers, colours, most, days * 24, there, title), colours)
+    return FlavorView(flavor, charts.stacked(layers, colours, most, days * 24, there, title, start), colours, there)
 
 
 def _held(tenant: Tenant, flavor: str, moments: Sequence[dt.datetime], end: dt.datetime) -> list[float]:

@@ -97,7 +97,7 @@ def find_root(start: Path | None = None) -> Path:
             return folder
     raise LabError(
         f"{start} is not inside a project: neither it nor a folder above it has a Pulumi.yaml. "
-        "Change into the checkout and run the command again."
+        "Change into the folder of your repository that has one, and run the command again."
     )
 
 

@@ -11,6 +11,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.kube import quantities
 from tenancy.kube.quota_tree import stored_quotas
 from tenancy.live.api import Api, collection
+from tenancy.live.queue_causes import on_hold
 from tenancy.planning.queueing.queue_names import API, pool_of, queue_resource
 from tenancy.planning.queueing.quota_shares import part_of_node
 from tenancy.schema.environment import Environment
@@ -87,6 +88,8 @@ def _count(text: Any) -> int:
 def _state(status: Any) -> str:
     for condition in status.get("conditions") or ():
         if condition["type"] == "Active" and condition["status"] != "True":
+            if condition["reason"] == "Stopped":
+                return str(on_hold())
             return f"{condition['reason']}: {condition['message']}"
     return "open"
 

@@ -5,6 +5,7 @@ The template `charts.html.j2` writes them as SVG.
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -116,10 +117,17 @@ def layers(series: Mapping[str, Sequence[float]], colours: Mapping[str, str], wi
 
 
 def stacked(
-    layers: Mapping[str, Series], colours: Mapping[str, str], most: float, hours: float, limit: float | None, title: str
+    layers: Mapping[str, Series],
+    colours: Mapping[str, str],
+    most: float,
+    hours: float,
+    limit: float | None,
+    title: str,
+    begin: dt.datetime | None = None,
 ) -> Chart:
-    """Areas on top of one another over time; a dashed line at `limit`."""
-    frame = _Frame(230, most, hours)
+    """Areas on top of one another over time; a dashed line at `limit`. With `begin` the x axis has days and times of
+    day, else hours since the begin."""
+    frame = _Frame(230, most, hours, begin)
     shapes = frame.grid()
     count = len(next(iter(layers.values()), ()))
     below = [0.0] * count
@@ -212,8 +220,8 @@ def _marks(most: float, unit: float) -> Iterator[float]:
 class _Frame:
     """Axes: hours on the x axis, values on the y axis."""
 
-    def __init__(self, height: int, most: float, hours: float) -> None:
-        self.height, self.hours, self._most = height, hours, most
+    def __init__(self, height: int, most: float, hours: float, begin: dt.datetime | None = None) -> None:
+        self.height, self.hours, self._most, self._begin = height, hours, most, begin
         self._values = ticks(most)
 
     def x(self, hour: float) -> float:
@@ -221,6 +229,13 @@ class _Frame:
 
     def y(self, value: float) -> float:
         return TOP + (1 - value / self._values[-1]) * (self.height - TOP - BOTTOM)
+
+    def _moment(self, hour: int) -> str:
+        """An hour of the x axis in words."""
+        if self._begin is None:
+            return f"{hour} h"
+        moment = self._begin + dt.timedelta(hours=hour)
+        return f"{moment:%H:%M}" if moment.hour or moment.minute else f"{moment:%a} {moment.day} {moment:%b}"
 
     def grid(self, about: int = 5) -> list[Shape]:
         """Lines and labels of both axes, with about that many values on the y axis."""
@@ -233,6 +248,9 @@ class _Frame:
         step = next(step for step in (1, 2, 3, 6, 12, 24, 48, 96, 168, 336, 672) if self.hours / step <= 10)
         hour = 0
         while hour <= self.hours:
-            shapes.append(Label(self.x(hour), self.height - 8, f"{hour} h", "middle"))
+            if self._begin is None or hour < self.hours:  # the day after the last is no day of the chart
+                shapes.append(Label(self.x(hour), self.height - 8, self._moment(hour), "middle"))
+            if self._begin is not None:
+                shapes.append(Line("grid", self.x(hour), self.x(hour), TOP, self.height - BOTTOM))
             hour += step
         return shapes

@@ -70,7 +70,11 @@ def _named(value: Any) -> Any:
     seen: dict[str, dict[str, Any]] = {}
     for name in value:
         if not isinstance(name, str):
-            raise plain(written(name), "a list of names, or a mapping with a name for each", "write the name alone")
+            raise plain(
+                written(name),
+                "an entry of this list is the name of one",
+                "write the names in the list, or all of them as a mapping: {NAME: {…}}",
+            )
         if name in seen:
             raise plain(f"{name} twice", "a name is written once", "drop one of the two")
         seen[name] = {}

@@ -103,6 +103,11 @@ class Nodes(Spec):
     )
     max: Count = Field(description="Maximum number of nodes. Required.")
 
+    @classmethod
+    def fixed(cls, count: int) -> Nodes:
+        """The same number of nodes at all times; in a file the number alone."""
+        return cls(min=count, max=count)
+
     def mistakes(self) -> Iterator[Mistake]:
         if self.min > self.max:
             yield Mistake(

@@ -154,9 +154,9 @@ class Queues(Spec):
     )
     provisioning_class: _Class | None = Field(
         default=None,
-        description="Class of the ProvisioningRequest that must be provisioned before work starts on an autoscaled "
-        "pool. Karpenter answers no such request, so work on its pools would wait for ever. Default: none; no "
-        "request is made.",
+        description="ProvisioningRequest class of an autoscaler that can add all nodes of a job at once, for work on "
+        "autoscaled pools: Kueue then starts the work when its nodes exist. Only for an autoscaler that answers such "
+        "requests; Karpenter does not, and work would wait for ever. Default: none; no request is made.",
     )
 
     def mistakes(self) -> Iterator[Mistake]:

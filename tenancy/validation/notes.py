@@ -152,7 +152,7 @@ def _unreached(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[
     if not environment.aws.enabled or network.service_ranges:
         return
     if shut := [tenant.tenant for tenant in tenants if tenant.storage and not _leaves(tenant)]:
-        given = f"none, and grants of buckets to {some(shut)}, whose reach allows no egress to S3"
+        given = f"none, and grants of buckets to {some(shut)}, whose egress entries do not lead to S3"
         rule = "pods reach S3 only at ranges that network policies allow, whatever their role may do"
         change = "write the ranges of S3's prefix list in the region; docs/network.md shows how to get them"
         yield Mistake(("aws", "network", "service-ranges"), given, rule, change)

@@ -269,7 +269,7 @@ def test_what_is_left_is_granted(spec: SpecFolder) -> None:
 def test_where_nothing_is_left_zero_is_the_most(spec: SpecFolder) -> None:
     made(spec, "--gpu", "a100=8")
     result = run("new", "late", spec.path, *NEEDED, "--gpu", "a100=1")
-    assert "change: ask for at most 0" in result.stderr
+    assert "is left: lower the guarantee of another tenant, or raise nodes" in result.stderr
 
 
 def test_a_tenant_that_is_there_is_not_written_over(spec: SpecFolder) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import datetime as dt
 import re
 import subprocess
 import sys
@@ -15,7 +16,8 @@ from types import SimpleNamespace
 import jinja2
 import pytest
 
-from tenancy.output import html
+from tenancy.catalog.text import counted
+from tenancy.output import charts, html
 from tenancy.output.tables import NARROWEST, WIDTH, Table, as_text
 from tests.conftest import every
 
@@ -222,3 +224,35 @@ def test_numbers_that_are_texts_are_aligned_like_numbers() -> None:
 
 def test_a_table_without_columns_has_its_remarks() -> None:
     assert as_text(Table("Notes", (), (), ["one", "two"])) == "Notes:\n- one\n- two"
+
+
+# Time axes
+
+
+def _on_axis(chart: charts.Chart) -> list[str]:
+    return [shape.text for shape in chart.shapes if isinstance(shape, charts.Label) and shape.anchor == "middle"]
+
+
+@pytest.mark.parametrize(
+    ("hours", "labels"),
+    [
+        (168, ["Mon 23 Nov", "Tue 24 Nov", "Wed 25 Nov", "Thu 26 Nov", "Fri 27 Nov", "Sat 28 Nov", "Sun 29 Nov"]),
+        (24, ["Mon 23 Nov", "03:00", "06:00", "09:00", "12:00", "15:00", "18:00", "21:00"]),
+        (48, ["Mon 23 Nov", "06:00", "12:00", "18:00", "Tue 24 Nov", "06:00", "12:00", "18:00"]),
+    ],
+)
+def test_a_chart_that_begins_on_a_day_names_its_days(hours: int, labels: list[str]) -> None:
+    begin = dt.datetime(2026, 11, 23, tzinfo=dt.UTC)
+    chart = charts.stacked({"fraud": [1.0]}, {"fraud": "#000"}, 8, hours, None, "title", begin)
+    assert [
+        shape.text for shape in chart.shapes if isinstance(shape, charts.Label) and shape.anchor == "middle"
+    ] == labels
+    without = charts.stacked({"fraud": [1.0]}, {"fraud": "#000"}, 8, hours, None, "title")
+    hourly = [shape.text for shape in without.shapes if isinstance(shape, charts.Label) and shape.anchor == "middle"]
+    assert hourly[0] == "0 h"
+    assert hourly[-1] == f"{hours} h"
+
+
+@pytest.mark.parametrize(("count", "said"), [(0, "0 tenants"), (1, "1 tenant"), (2, "2 tenants")])
+def test_a_number_has_its_noun_in_the_right_form(count: int, said: str) -> None:
+    assert counted(count, "tenant") == said

@@ -12,7 +12,8 @@ from tenancy.kube.pods import pods_of
 from tenancy.live.api import Response
 from tenancy.live.fits_answers import FitVerdict
 from tenancy.live.fits_queue import queue_answer
-from tenancy.live.waiting import Explanation, evicted, explain
+from tenancy.live.usage import queue_use
+from tenancy.live.waiting import Explanation, evicted, explain, waits
 from tenancy.validation import Environment
 
 TENANT = "More urgent work of its own tenant took its place."
@@ -193,3 +194,24 @@ def test_why_and_fits_give_one_explanation(environment: Environment, cause: str)
 
     why: Any = Asked()
     assert explain(why, SPACE, "job", "one").sentence == f"{answer.sentence.removesuffix('.')}; {answer.change}."
+
+
+# `tenancy queues`
+
+
+def test_a_queue_on_hold_is_told_as_why_tells_it(environment: Environment) -> None:
+    said = "Can't admit new workloads: is stopped."
+    condition = {"type": "Active", "status": "False", "reason": "Stopped", "message": said}
+    quota = {"name": "nvidia.com/gpu", "nominalQuota": "16"}
+    groups = [{"coveredResources": [GPU], "flavors": [{"name": "train", "resources": [quota]}]}]
+    labels = {words.ENVIRONMENT: environment.environment, words.TENANT: "fraud", "tier": "batch"}
+    queue = {"metadata": {"name": "q", "labels": labels}, "spec": {"resourceGroups": groups}}
+
+    class Cluster:
+        def items(self, path: str) -> list[Object]:
+            return [{**queue, "status": {"conditions": [condition]}}] if path.endswith("/clusterqueues") else []
+
+    api: Any = Cluster()
+    (use,) = queue_use(api, environment)
+    assert use.state == waits("ClusterQueue q is stopped")
+    assert "Can't admit" not in use.state
