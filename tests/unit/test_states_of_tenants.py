@@ -99,6 +99,7 @@ RUN: Mapping[str, tuple[str, ...]] = {
     "report adoption": ("ENV", "ENV --tenant TENANT"),
     "report calendar": ("ENV --out OUT/calendar.html",),
     "report capacity": ("ENV",),
+    "report costs": ("ENV", "CLOUD"),
     "report dashboards": ("ENV --out OUT",),
     "report drift": ("ENV",),
     "report failures": ("ENV",),

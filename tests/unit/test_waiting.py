@@ -182,7 +182,7 @@ def test_why_and_fits_give_one_explanation(environment: Environment, cause: str)
     template = work["spec"]["template"]
     waiting = {**stored(True), "status": {"conditions": conditions}}
     queue = work["metadata"]["labels"].get("kueue.x-k8s.io/queue-name", "default")
-    waiting["spec"] = {"queueName": queue, "podSets": [{"count": 1, "template": template}]}
+    waiting["spec"] = {"queueName": queue, "podSets": [{"name": "main", "count": 1, "template": template}]}
 
     class Asked(Queued):
         def request(self, method: str, path: str) -> Response:
