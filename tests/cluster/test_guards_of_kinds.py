@@ -95,7 +95,11 @@ def test_without_some_rules_exactly_their_attacks_through_these_kinds_get_throug
 
 WORKERS = {"groupName": "workers", "replicas": 1, "minReplicas": 1, "maxReplicas": 4, "rayStartParams": {}}
 COUNTS = {
-    "JobSet": ("", lambda _: None, "/spec/replicatedJobs/0/template/spec/parallelism"),
+    "JobSet": (
+        "/spec/replicatedJobs/0/template/spec/completionMode",
+        lambda _: "NonIndexed",
+        "/spec/replicatedJobs/0/template/spec/parallelism",
+    ),
     "MPIJob": (
         "/spec/mpiReplicaSpecs/Worker",
         lambda pods: {"replicas": 1, "template": pods},

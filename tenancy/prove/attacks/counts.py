@@ -70,12 +70,17 @@ def _products(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     yield attack("kueue-29-autoscaler-pods", "kueue-29", sentence, guard, request, twin_body=twin)
 
 
+_OF_JOBSET = "/spec/replicatedJobs/0/template/spec"
 _COUNTS: Mapping[str, tuple[str, int, Mapping[str, int]]] = {
     "Job": ("/spec/parallelism", 1, {}),
     "CronJob": ("/spec/jobTemplate/spec/parallelism", 1, {}),
     "Deployment": ("/spec/replicas", 1, {}),
     "StatefulSet": ("/spec/replicas", 1, {}),
-    "JobSet": ("/spec/replicatedJobs/0/replicas", 2, {"/spec/replicatedJobs/0/template/spec/parallelism": 2}),
+    "JobSet": (
+        "/spec/replicatedJobs/0/replicas",
+        2,
+        {f"{_OF_JOBSET}/{field}": 2 for field in ("parallelism", "completions")},
+    ),
     "LeaderWorkerSet": ("/spec/replicas", 4, {"/spec/leaderWorkerTemplate/size": 4}),
     "MPIJob": ("/spec/mpiReplicaSpecs/Worker/replicas", 1, {}),
     TRAIN_JOB: ("/spec/trainer/numNodes", 1, {}),
