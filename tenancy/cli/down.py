@@ -71,7 +71,8 @@ def command(environment: str, lab: bool, yes: bool) -> None:
                 show(driver.destroy(stack))
             if stack.name != name:
                 driver.forget(stack)
-        give_back(driver.api, name, click.echo)
+        if adopted and name + CLUSTER_SUFFIX not in there:  # else they are gone with their cluster
+            give_back(driver.api, name, click.echo)
     except (ApiUnreachable, ClockRefused, Failed, LabError, PreconditionFailed, RemovalTimeout) as error:
         fail(str(error))
     click.echo(f"{name}: removed in {time.monotonic() - began:.1f} s")
