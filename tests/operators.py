@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ MODULES = {
 }
 
 
+@cache
 def _folder(module: str) -> Path:
     """Where Go keeps `path@version`; fetched if it is not there. Go checks what it fetches against its database."""
     go = next(toolchains())
@@ -38,6 +40,11 @@ def _folder(module: str) -> Path:
     if asked.returncode:
         pytest.fail(f"{module} cannot be had: {asked.stdout}{asked.stderr}")
     return Path(json.loads(asked.stdout)["Dir"])
+
+
+def source(path: str) -> Path:
+    """The folder of a module by its path alone, in the version that is pinned here."""
+    return _folder(next(module for module in MODULES if module.partition("@")[0] == path))
 
 
 def crds() -> list[dict[str, Any]]:

@@ -1,0 +1,523 @@
+"""Events of a story on a running cluster, and what must be true whenever it rests.
+
+People ask with their own rights. A kubelet's part is played: it ends pods as an event says.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from scene import GPU, LEAST_PODS, PLATFORM, QUEUE, Object, Scene, end_work, holds
+
+from tenancy.catalog.frameworks import FRAMEWORKS
+from tenancy.live.api import Response, collection
+from tenancy.live.gpu_counts import PodTree, counted_devices
+from tenancy.planning.queueing.queue_names import API
+from tenancy.prove.attacks.model import MERGE
+from tests.ledger_events import Event
+from tests.running_operators import Operators
+
+QUIET_SECONDS = 4.0
+"""For which nothing may change at rest: the evictions of a loop are two to five seconds apart."""
+END_SECONDS = 60.0
+"""Within which what was told to end has ended, and all comes to rest."""
+GROUP_LABELS = ("kueue.x-k8s.io/pod-group-name", "kueue.x-k8s.io/pod-group-total-count")
+WITHOUT_OPERATOR = {"job": ("batch/v1", "Job"), "deployment": ("apps/v1", "Deployment")}
+WITHOUT_OPERATOR |= {"statefulset": ("apps/v1", "StatefulSet"), "pod": ("v1", "Pod"), "group": ("v1", "Pod")}
+ROLLOUT = {"type": "RollingUpdate", "rollingUpdateConfiguration": {"maxUnavailable": 1, "maxSurge": 0}}
+
+
+def resource(kind: str) -> tuple[str, str]:
+    """API version and kind."""
+    if kind in WITHOUT_OPERATOR:
+        return WITHOUT_OPERATOR[kind]
+    framework = FRAMEWORKS[kind]
+    return f"{framework.group}/{framework.version}", framework.kind
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What was seen at one moment."""
+
+    bound: dict[str, int]
+    """GPUs of pods with a node that have not ended, by tenant."""
+    counted: dict[str, int]
+    """GPUs that Kueue counts, by tenant."""
+    evictions: int
+    """Of all Workloads, ever."""
+    problems: tuple[str, ...]
+    works: frozenset[str]
+    """Names of the work that the problems are of."""
+
+    def moves(self) -> object:
+        """What stands still at rest."""
+        return self.bound, self.counted, self.evictions, self.problems
+
+
+@dataclass
+class Verdict:
+    """What was wrong when a story rested."""
+
+    number: int
+    """Events until then."""
+    problems: tuple[str, ...]
+    works: frozenset[str] = frozenset()
+
+
+@dataclass
+class Player:
+    """Plays events on a scene."""
+
+    scene: Scene
+    operators: Operators | None = None
+    answers: Counter[tuple[str, int]] = field(default_factory=Counter)
+    log: list[str] = field(default_factory=list)
+    rests: list[float] = field(default_factory=list)
+    _touched: set[str] = field(default_factory=set)
+    """Work of which a pod ended or was taken away, or whose size was changed: it may be counted without pods."""
+
+    def play(self, events: Sequence[Event], patience: float = END_SECONDS) -> Verdict | None:
+        """Play them; what was wrong at the first rest at which something was."""
+        for number, event in enumerate(events, 1):
+            if event.verb == "rest":
+                if verdict := self.rest(patience):
+                    return Verdict(number, verdict.problems, verdict.works)
+            else:
+                self._do(event)
+        return None
+
+    def clear(self) -> None:
+        """Take all work off the cluster, and what events left of queues and nodes."""
+        self._touched.clear()
+        self._uncordon()
+        for tenant in self._tenants():
+            self._stop(tenant, "None")
+            space = self.scene.space(tenant)
+            for name in FRAMEWORKS:
+                where = collection(*resource(name), space)
+                for item in self.scene.api.items(where, absent=True):
+                    self.scene.api.request("DELETE", f"{where}/{item['metadata']['name']}?propagationPolicy=Background")
+            end_work(self.scene.api, space)
+        self.scene.clear()
+
+    # What is done
+
+    def _do(self, event: Event) -> None:
+        action: Callable[[Event], Response | None] = getattr(self, f"_{event.verb.replace('-', '_')}")
+        answer = action(event)
+        refusal = "" if answer is None or answer.ok else f" -> {answer.status} {answer.message[-160:]}"
+        self.log.append(f"{event!r}{refusal}")
+        if answer is not None:
+            self.answers[event.verb, answer.status // 100] += 1
+
+    def _ask(self, event: Event, method: str, path: str, body: Object | None = None) -> Response:
+        return self.scene.api.request(
+            method, path, body, self.scene.developer(event.tenant), MERGE if method == "PATCH" else "application/json"
+        )
+
+    def _make(self, event: Event) -> Response | None:
+        answer = None
+        for item in self._items(event):
+            answer = self.scene.ask(event.tenant, item)
+            if not answer.ok:
+                break
+        return answer
+
+    def _finish(self, event: Event) -> None:
+        pods = self._running(event)
+        remainder = min(event.facts["left"], len(pods))
+        first = int(event.facts["at"] * (len(pods) - remainder + 1)) if pods else 0
+        for pod in pods[:first] + pods[first + remainder :]:
+            self._end(pod, "Succeeded")
+            self._touched.add(event.name)
+
+    def _fail(self, event: Event) -> None:
+        if pod := self._chosen_pod(event):
+            self._end(pod, "Failed")
+            self._touched.add(event.name)
+
+    def _delete(self, event: Event) -> Response | None:
+        version, kind = resource(event.kind)
+        where = collection(version, kind, self.scene.space(event.tenant))
+        self._touched.add(event.name)
+        answer = None
+        for name in self._names(event, where) if event.kind == "group" else [event.name]:
+            answer = self._ask(event, "DELETE", f"{where}/{name}?propagationPolicy={event.facts['how']}")
+        return answer
+
+    def _delete_child(self, event: Event) -> Response | None:
+        """Of a JobSet the finished children, of others a child that runs."""
+        version, kind = ("apps/v1", "StatefulSet") if event.kind == "leaderworkerset" else ("batch/v1", "Job")
+        where = collection(version, kind, self.scene.space(event.tenant))
+        items = [i for i in self.scene.api.items(where) if _is_of(i["metadata"]["name"], event.name)]
+        if kind == "Job":
+            items = [item for item in items if holds(item, "Complete")] or items
+        if not items:
+            return None
+        self._touched.add(event.name)
+        name = items[int(event.facts["at"] * len(items))]["metadata"]["name"]
+        return self._ask(event, "DELETE", f"{where}/{name}?propagationPolicy=Background")
+
+    def _delete_pod(self, event: Event) -> Response | None:
+        pod = self._chosen_pod(event)
+        if pod is None:
+            return None
+        self._touched.add(event.name)
+        where = collection("v1", "Pod", self.scene.space(event.tenant))
+        return self._ask(event, "DELETE", f"{where}/{pod['metadata']['name']}")
+
+    def _scale(self, event: Event) -> Response:
+        self._touched.add(event.name)
+        replicas = event.facts["replicas"]
+        if event.kind == "raycluster":
+            cluster = self.scene.api.request("GET", self._path(event)).body
+            groups = copy.deepcopy(cluster.get("spec", {}).get("workerGroupSpecs") or [])
+            for group in groups:
+                group["replicas"] = replicas
+            return self._ask(event, "PATCH", self._path(event), {"spec": {"workerGroupSpecs": groups}})
+        return self._ask(event, "PATCH", self._path(event), {"spec": {"replicas": replicas}})
+
+    def _roll(self, event: Event) -> Response | None:
+        item = self.scene.api.request("GET", self._path(event)).body
+        if "spec" not in item:
+            return None
+        self._touched.add(event.name)
+        container = copy.deepcopy(item["spec"]["template"]["spec"]["containers"][0])
+        for amounts in container["resources"].values():
+            if GPU in amounts:
+                amounts[GPU] = str(event.facts["gpus"])
+        change = {"spec": {"template": {"spec": {"containers": [container]}}}}
+        return self._ask(event, "PATCH", self._path(event), change)
+
+    def _patch(self, event: Event) -> Response:
+        self._touched.add(event.name)
+        return self._ask(event, "PATCH", self._path(event), {"spec": event.facts["spec"]})
+
+    def _evict(self, event: Event) -> Response | None:
+        pod = self._chosen_pod(event)
+        if pod is None:
+            return None
+        self._touched.add(event.name)
+        return self._evicted(pod)
+
+    def _evicted(self, pod: Object) -> Response:
+        name, space = pod["metadata"]["name"], pod["metadata"]["namespace"]
+        item = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": space}}
+        return self.scene.api.request("POST", f"{collection('v1', 'Pod', space)}/{name}/eviction", item, PLATFORM)
+
+    def _drain(self, event: Event) -> None:
+        """No pod may come to the node until the next rest, and those that are there go."""
+        nodes = sorted(n["metadata"]["name"] for n in self.scene.items("Node", None, "v1"))
+        node = nodes[event.facts["node"] % len(nodes)]
+        self._cordon(node, True)
+        for tenant in self._tenants():
+            for pod in self.scene.pods(self.scene.space(tenant)):
+                if pod["spec"].get("nodeName") == node:
+                    self._touched.add(_work_of(pod["metadata"]["name"]))
+                    self._evicted(pod)
+
+    def _hold(self, event: Event) -> Response:
+        return self._stop(event.tenant, "HoldAndDrain" if event.facts["drain"] else "Hold")
+
+    def _resume(self, event: Event) -> Response:
+        return self._stop(event.tenant, "None")
+
+    def _stop(self, tenant: str, policy: str) -> Response:
+        where = f"{collection(API, 'LocalQueue', self.scene.space(tenant))}/default"
+        return self.scene.api.request("PATCH", where, {"spec": {"stopPolicy": policy}}, PLATFORM, MERGE)
+
+    def _restart(self, event: Event) -> None:
+        """A program ends at once, and is started again."""
+        if event.name == "kueue":
+            self.scene.kill_kueue()
+            self.scene.start_kueue()
+        elif self.operators:
+            self.operators.stop(event.name)
+            self.operators.start(event.name)
+            self.operators.until_ready(event.name)
+
+    def _pause(self, event: Event) -> None:
+        time.sleep(event.facts["seconds"])
+
+    def _until(self, event: Event) -> None:
+        """Until so many pods of it run, for half a minute."""
+        ends = time.monotonic() + 30
+        while len(self._running(event)) < event.facts["pods"] and time.monotonic() < ends:
+            time.sleep(0.2)
+
+    # What is made
+
+    def _template(self, event: Event, gpus: int, restart: str) -> Object:
+        pods = self.scene.job(event.tenant, "any", gpus)["spec"]["template"]
+        pods["spec"]["restartPolicy"] = restart
+        return {
+            "metadata": {"labels": {"app": event.name}, "annotations": pods["metadata"]["annotations"]},
+            "spec": pods["spec"],
+        }
+
+    def _items(self, event: Event) -> list[Object]:
+        facts, space = event.facts, self.scene.space(event.tenant)
+        gpus, pods = facts["gpus"], facts.get("pods", 1)
+        version, kind = resource(event.kind)
+        metadata: Object = {"name": event.name, "namespace": space}
+        item = {"apiVersion": version, "kind": kind, "metadata": metadata}
+        always, once = self._template(event, gpus, "Always"), self._template(event, gpus, "Never")
+        match event.kind:
+            case "job":
+                return [self._job(event)]
+            case "pod":
+                return [self._pod(event, event.name, facts["restart"])]
+            case "group":
+                return [self._pod(event, f"{event.name}-{n}", "Never", pods) for n in range(pods)]
+            case "deployment" | "statefulset":
+                spec = {"replicas": pods, "selector": {"matchLabels": {"app": event.name}}, "template": always}
+                if event.kind == "statefulset":
+                    spec |= {"serviceName": event.name, "podManagementPolicy": facts["policy"]}
+            case "jobset":
+                job: Object = {"backoffLimit": 0, "parallelism": pods, "completions": pods, "template": once}
+                if "ttl" in facts:
+                    job["ttlSecondsAfterFinished"] = facts["ttl"]
+                jobs = [{"name": "a", "replicas": facts["jobs"], "template": {"spec": job}}]
+                if facts.get("second"):
+                    jobs.append({"name": "b", "replicas": 1, "template": {"spec": job}})
+                spec = {"replicatedJobs": jobs, "failurePolicy": {"maxRestarts": facts["restarts"]}}
+            case "leaderworkerset":
+                group = {"size": pods, "workerTemplate": always}
+                spec = {"replicas": facts["groups"], "leaderWorkerTemplate": group, "rolloutStrategy": ROLLOUT}
+            case "raycluster":
+                head = {"rayStartParams": {}, "template": self._template(event, 0, "Never")}
+                count = {"replicas": pods, "minReplicas": 0, "maxReplicas": pods, "numOfHosts": facts["hosts"]}
+                worker = {"groupName": "gpus", "rayStartParams": {}, **count, "template": once}
+                spec = {"headGroupSpec": head, "workerGroupSpecs": [worker]}
+            case "trainjob":
+                resources = once["spec"]["containers"][0]["resources"]
+                trainer = {"numNodes": pods, "resourcesPerNode": resources}
+                spec = {"runtimeRef": {"name": "plain"}, "trainer": trainer}
+            case "mpijob":
+                roles = {"Launcher": {"replicas": 1, "template": self._template(event, 0, "Never")}}
+                roles["Worker"] = {"replicas": pods, "template": once}
+                spec = {"runPolicy": {"cleanPodPolicy": "Running"}, "slotsPerWorker": 1, "mpiReplicaSpecs": roles}
+            case other:
+                raise AssertionError(other)
+        return [{**item, "spec": spec}]
+
+    def _job(self, event: Event) -> Object:
+        facts = event.facts
+        job = self.scene.job(event.tenant, event.name, facts["gpus"], facts["pods"], priority=facts.get("priority"))
+        spec = job["spec"]
+        spec["completions"] = facts.get("completions", facts["pods"])
+        if spec["completions"] is None:
+            del spec["completions"]
+        if "mode" in facts:
+            spec["completionMode"] = facts["mode"]
+        if "per_index" in facts:
+            spec |= {"backoffLimitPerIndex": facts["per_index"], "maxFailedIndexes": 9}
+        if "ttl" in facts:
+            spec["ttlSecondsAfterFinished"] = facts["ttl"]
+        if "replacement" in facts:
+            spec["podReplacementPolicy"] = facts["replacement"]
+        if "least" in facts:
+            job["metadata"]["annotations"][LEAST_PODS] = str(facts["least"])
+        return job
+
+    def _pod(self, event: Event, name: str, restart: str, group: int = 0) -> Object:
+        pod = self._template(event, event.facts["gpus"], restart)
+        metadata = {**pod["metadata"], "name": name, "namespace": self.scene.space(event.tenant)}
+        if group:
+            group_name, total = GROUP_LABELS
+            metadata["labels"] = {**metadata["labels"], group_name: event.name, QUEUE: "default"}
+            metadata["annotations"] = {**metadata["annotations"], total: str(group)}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod["spec"]}
+
+    # What there is
+
+    def _tenants(self) -> list[str]:
+        return [tenant.tenant for tenant in self.scene.loaded.tenants]
+
+    def _path(self, event: Event) -> str:
+        return f"{collection(*resource(event.kind), self.scene.space(event.tenant))}/{event.name}"
+
+    def _names(self, event: Event, where: str) -> list[str]:
+        names = [item["metadata"]["name"] for item in self.scene.api.items(where)]
+        return [name for name in names if _is_of(name, event.name)]
+
+    def _running(self, event: Event) -> list[Object]:
+        pods = self.scene.pods(self.scene.space(event.tenant))
+        own_pods = [pod for pod in pods if _is_of(pod["metadata"]["name"], event.name)]
+        return sorted(own_pods, key=lambda pod: pod["metadata"]["name"])
+
+    def _chosen_pod(self, event: Event) -> Object | None:
+        pods = self._running(event)
+        return pods[int(event.facts["at"] * len(pods))] if pods else None
+
+    def _end(self, pod: Object, phase: str) -> None:
+        """What a kubelet writes when the containers of a pod have ended."""
+        code = 0 if phase == "Succeeded" else 1
+        ended = {"terminated": {"exitCode": code, "reason": "Completed" if code == 0 else "Error"}}
+        states = [
+            {"name": c["name"], "image": c["image"], "imageID": "", "ready": False, "restartCount": 0, "state": ended}
+            for c in pod["spec"]["containers"]
+        ]
+        conditions = [
+            {**c, "status": "False", "reason": "PodCompleted"} if c["type"] in {"Ready", "ContainersReady"} else c
+            for c in pod["status"]["conditions"]
+        ]
+        status = {"phase": phase, "containerStatuses": states, "conditions": conditions}
+        where = f"{collection('v1', 'Pod', pod['metadata']['namespace'])}/{pod['metadata']['name']}/status"
+        answer = self.scene.api.request("PATCH", where, {"status": status}, content_type=MERGE)
+        assert answer.ok or answer.status == 404, answer.message
+
+    def _cordon(self, node: str, is_closed: bool) -> None:
+        where = f"{collection('v1', 'Node')}/{node}"
+        self.scene.api.request("PATCH", where, {"spec": {"unschedulable": is_closed or None}}, PLATFORM, MERGE)
+
+    def _uncordon(self) -> None:
+        for node in self.scene.items("Node", None, "v1"):
+            if node["spec"].get("unschedulable"):
+                self._cordon(node["metadata"]["name"], False)
+
+    # What must be true at rest
+
+    def rest(self, patience: float = END_SECONDS) -> Verdict | None:
+        """Wait until nothing has changed for some seconds and nothing is wrong; what is, after so many seconds."""
+        self._uncordon()
+        began = since = moved = time.monotonic()
+        last: Sight | None = None
+        while True:
+            sight, now = self.look(), time.monotonic()
+            if last is None or sight.moves() != last.moves():
+                since = now
+            if last is not None and sight.evictions > last.evictions:
+                moved = now
+            last = sight
+            if not sight.problems and now - since >= QUIET_SECONDS:
+                self.rests.append(now - began)
+                self.log.append(f"# at rest after {now - began:.0f} s: run {sight.bound}, counted {sight.counted}")
+                return None
+            if now - began > patience:
+                problems = sight.problems
+                if not problems and now - moved < 4 * QUIET_SECONDS:
+                    problems = (f"evictions go on though nothing is submitted: {sight.evictions} by now",)
+                elif not problems:
+                    problems = (f"it does not come to rest: run {sight.bound}, counted {sight.counted}",)
+                self.log += [f"# {problem}" for problem in problems]
+                return Verdict(0, problems, sight.works)
+            time.sleep(0.4)
+
+    def look(self) -> Sight:
+        """What is there now, and what of it may not be so at rest."""
+        holdings = [use for use in self.scene.holdings() if use.flavor == "a100"]
+        bound: Counter[str] = Counter()
+        counted: Counter[str] = Counter()
+        evictions, problems, works = 0, list[str](), set[str]()
+        for tenant in self._tenants():
+            space = self.scene.space(tenant)
+            workloads = self.scene.items("Workload", space)
+            evictions += sum(map(_evictions, workloads))
+            tree = PodTree(self.scene.api, space, workloads)
+            bound[tenant] = sum(map(_gpus, tree.pods))
+            counted[tenant] = sum(use.held for use in holdings if use.tenant == tenant)
+            if bound[tenant] > counted[tenant]:
+                problems.append(f"{tenant}: {bound[tenant]} GPUs run, {counted[tenant]} are counted")
+            wrong = {
+                **self._miscounted(tree, self.scene.items("Pod", space, "v1")),
+                **_told_to_end(tree),
+                **self._kept_waiting(tenant, workloads),
+            }
+            problems += [f"{tenant}, {title}: {problem}" for title, problem in wrong.items()]
+            works |= {_work_of(title.partition("/")[2]) for title in wrong}
+        return Sight(dict(bound), dict(counted), evictions, tuple(problems), frozenset(works))
+
+    def _miscounted(self, tree: PodTree, pods: Sequence[Object]) -> dict[str, str]:
+        """Work that has more GPUs than are counted; or fewer, though none of its pods ended, waits or was changed."""
+        unbound = {
+            _work_of(pod["metadata"]["name"])
+            for pod in pods
+            if not pod["spec"].get("nodeName") or pod["status"].get("phase") in {"Succeeded", "Failed"}
+        }
+        problems = {}
+        for (kind, name), (own_pods, workloads) in tree.works().items():
+            run = sum(map(_gpus, own_pods))
+            counts = sum(counted_devices(workload)[GPU] for workload in workloads)
+            is_explained = _work_of(name) in self._touched | unbound
+            if run > counts or (run < counts and not is_explained):
+                problems[f"{kind}/{name}"] = f"its pods have {run} GPUs and {counts} are counted for it"
+        return problems
+
+    def _kept_waiting(self, tenant: str, workloads: Sequence[Object]) -> dict[str, str]:
+        """Work that waits and would fit into what its tenant is guaranteed and does not use."""
+        queues = [use for use in self.scene.holdings() if use.tenant == tenant and use.flavor == "a100"]
+        local = self.scene.items("LocalQueue", self.scene.space(tenant))
+        if not all(holds(queue, "Active") for queue in local):
+            return {}
+        free = sum(use.guaranteed - use.held for use in queues)
+        problems = {}
+        for workload in workloads:
+            request = sum(map(_request, workload["spec"]["podSets"]))
+            is_waiting = not any(holds(workload, kind) for kind in ("QuotaReserved", "Finished"))
+            if is_waiting and workload["spec"].get("active", True) and 0 < request <= free:
+                message = next((c["message"] for c in _conditions(workload) if c["type"] == "QuotaReserved"), "")
+                problems[_title(workload)] = (
+                    f"it waits for {request} GPUs and {free} of the guarantee are free ({message})"
+                )
+        return problems
+
+
+def _told_to_end(tree: PodTree) -> dict[str, str]:
+    """Work that has ended or was evicted, and pods that were deleted, and run all the same."""
+    problems = {}
+    for (kind, name), (pods, workloads) in tree.works().items():
+        states = {state for workload in workloads if (state := _ending(workload))}
+        if pods and states and all(map(_ending, workloads)):
+            problems[f"{kind}/{name}"] = f"it is {' and '.join(sorted(states))}, and {len(pods)} of its pods run"
+        for pod in pods:
+            if since := pod["metadata"].get("deletionTimestamp"):
+                problems[f"Pod/{pod['metadata']['name']}"] = f"it was deleted at {since} and is there"
+    return problems
+
+
+def _ending(workload: Object) -> str:
+    """Whether its pods have to be gone, in a word; what was evicted and admitted again goes on."""
+    if holds(workload, "Finished"):
+        return "finished"
+    return "evicted" if holds(workload, "Evicted") and not holds(workload, "Admitted") else ""
+
+
+def _conditions(item: Object) -> Sequence[Object]:
+    return (item.get("status") or {}).get("conditions") or ()
+
+
+def _evictions(workload: Object) -> int:
+    stats = ((workload.get("status") or {}).get("schedulingStats") or {}).get("evictions") or ()
+    return sum(stat["count"] for stat in stats)
+
+
+def _title(workload: Object) -> str:
+    owners = workload["metadata"].get("ownerReferences") or [{"kind": "Workload", "name": workload["metadata"]["name"]}]
+    return f"{owners[0]['kind']}/{owners[0]['name']}"
+
+
+def _amount(pod: Object) -> int:
+    return sum(int(c.get("resources", {}).get("limits", {}).get(GPU, 0)) for c in pod["containers"])
+
+
+def _gpus(pod: Object) -> int:
+    return _amount(pod["spec"])
+
+
+def _request(pods: Object) -> int:
+    return pods.get("count", 1) * _amount(pods["template"]["spec"])
+
+
+def _is_of(name: str, work: str) -> bool:
+    """Whether a child is of that work: its name begins with the work's."""
+    return name == work or name.startswith(f"{work}-")
+
+
+def _work_of(name: str) -> str:
+    """The work that a child is of."""
+    return name.partition("-")[0]

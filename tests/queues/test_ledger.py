@@ -1,0 +1,153 @@
+"""The GPUs that run are those that Kueue counts, whatever happens to work of any kind, with the kinds' own operators.
+
+At rest: no tenant's pods have more GPUs than its queues count, and fewer only where pods ended before their work; what
+was told to end has ended within a minute; nothing is evicted any more; and no work that fits into a guarantee waits.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import town
+from ledger import END_SECONDS, Player, Verdict
+from scene import Object, Scene, kueue_values
+
+from tenancy.lab import control_plane
+from tenancy.planning.common.pools import fake_nodes
+from tests import operators, running_operators
+from tests.ledger_events import KINDS, REGRESSIONS, REST, Event, Story, about, smallest
+
+OPERATORS = ("jobset", "lws", "trainer", "kuberay", "mpi-operator")
+QUEUED = ("jobset", "leaderworkerset", "mpijob", "raycluster", "trainjob")
+FILES = {
+    "environment.yaml": town.ENVIRONMENT.replace(", quota: {cpu: 600, memory: 4Ti}", "")
+    + f"queues: {{kinds: [{', '.join(QUEUED)}]}}\n",
+    "tenants/fraud.yaml": town.tenant(
+        "fraud", "risk", "guaranteed: 32, sharing: lend-and-borrow, lend-up-to: 16, borrow-up-to: 32"
+    ),
+    "tenants/performance.yaml": town.tenant(
+        "performance", "markets", "guaranteed: 24, sharing: lend-and-borrow, lend-up-to: 24, borrow-up-to: 40"
+    ),
+}
+EVENTS = 300
+SEED = int(os.environ.get("TENANCY_LEDGER_SEED", "0")) or 20261127
+ATTEMPTS = 40
+"""Parts of a failed story that are played again, to find the smallest that fails."""
+BEFORE = {
+    "featureGates": {"ReclaimablePods": True},
+    "fairSharing": {"preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]},
+}
+"""Kueue's own defaults, which the environment's configuration changes."""
+
+
+def definitions() -> list[Object]:
+    return [*operators.crds(), *running_operators.definitions()]
+
+
+CRDS = definitions
+
+
+@pytest.fixture(scope="module")
+def player(scene: Scene) -> Iterator[Player]:
+    with running_operators.running(scene.lab, OPERATORS) as programs:
+        scene.put(runtime(scene))
+        yield Player(scene, programs)
+        Player(scene, programs).clear()
+
+
+def runtime(scene: Scene) -> Object:
+    """What a TrainJob is made into; the platform's."""
+    pods = scene.job("fraud", "any", 1)["spec"]["template"]
+    pods["spec"]["containers"][0]["name"] = "node"
+    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+    job = {"name": "node", "template": {"metadata": {"labels": labels}, "spec": {"template": pods}}}
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "ClusterTrainingRuntime",
+        "metadata": {"name": "plain", "labels": {"trainer.kubeflow.org/framework": "plain"}},
+        "spec": {"mlPolicy": {"numNodes": 1}, "template": {"spec": {"replicatedJobs": [job]}}},
+    }
+
+
+def played(player: Player, events: Sequence[Event], patience: float = END_SECONDS) -> Verdict | None:
+    player.clear()
+    return player.play([*events, *([] if events and events[-1] == REST else [REST])], patience)
+
+
+def holds_for(player: Player, events: Sequence[Event], title: str) -> None:
+    """Play the events; what was wrong ends in a message with the smallest part of them that shows it."""
+    verdict = played(player, events)
+    if verdict is None:
+        return
+    past = events[: verdict.number]
+    tried = about(past, verdict.works) if verdict.works else past
+    start = tried if played(player, tried) else past
+    least, attempts = smallest(start, lambda part: played(player, part) is not None, ATTEMPTS)
+    problems = "\n".join(f"  {problem}" for problem in verdict.problems)
+    lines = "\n".join(f"    {event!r}," for event in least)
+    pytest.fail(
+        f"{title}: after {verdict.number} events, at rest:\n{problems}\n"
+        f"The smallest part that fails, of {attempts} that were tried:\n[\n{lines}\n]"
+    )
+
+
+@contextmanager
+def configured(scene: Scene, **settings: Any) -> Iterator[None]:
+    """Kueue with other settings."""
+
+    def start(values: dict[str, Any]) -> None:
+        group = scene.loaded.environment.platform.group
+        nodes = fake_nodes(scene.loaded.environment)
+        control_plane.up(root=scene.root, platform_group=group, nodes=nodes, queues=values, type_checks=False)
+
+    start(kueue_values(scene.loaded, **settings))
+    try:
+        yield
+    finally:
+        start(kueue_values(scene.loaded))
+
+
+def test_what_runs_is_counted_at_every_rest_of_a_random_story(player: Player) -> None:
+    """Its seed is printed; `TENANCY_LEDGER_SEED` plays another one."""
+    events = Story(SEED, KINDS, ("kueue", *OPERATORS)).events(EVENTS)
+    holds_for(player, events, f"seed {SEED}")
+    print(
+        f"rests took {', '.join(f'{seconds:.0f}' for seconds in player.rests)} s; {dict(player.answers)}",
+        file=sys.stderr,
+    )
+    assert {verb for verb, status in player.answers if status == 2} >= {"make", "delete", "scale", "evict"}
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("number", range(10))
+def test_what_runs_is_counted_in_ten_thousand_events(player: Player, number: int) -> None:
+    events = Story(SEED + 1 + number, KINDS, ("kueue", *OPERATORS)).events(1000)
+    holds_for(player, events, f"seed {SEED + 1 + number}")
+
+
+@pytest.mark.parametrize("title", REGRESSIONS)
+def test_what_was_found_in_queues_once_is_counted(player: Player, title: str) -> None:
+    holds_for(player, REGRESSIONS[title], title)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("title", REGRESSIONS)
+def test_with_kueues_own_defaults_each_of_them_is_seen(player: Player, title: str) -> None:
+    with configured(player.scene, **BEFORE):
+        verdict = played(player, REGRESSIONS[title], patience=20)
+        player.clear()
+    assert verdict, "\n".join(player.log)
+
+
+@pytest.mark.exhaustive
+def test_with_kueues_own_defaults_a_random_story_does_not_hold(player: Player) -> None:
+    events = Story(SEED, KINDS, ("kueue", *OPERATORS)).events(EVENTS)
+    with configured(player.scene, **BEFORE):
+        verdict = played(player, events, patience=20)
+        player.clear()
+    assert verdict, "\n".join(player.log)
