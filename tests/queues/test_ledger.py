@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 import town
 from ledger import END_SECONDS, Player, Verdict
-from scene import Object, Scene, kueue_values
+from scene import Object, Scene, kueue_values, until
 
 from tenancy.lab import control_plane
+from tenancy.live import gpu_counts
 from tenancy.planning.common.pools import fake_nodes
 from tests import operators, running_operators
 from tests.ledger_events import KINDS, REGRESSIONS, REST, Event, Story, about, smallest
@@ -151,3 +152,26 @@ def test_with_kueues_own_defaults_a_random_story_does_not_hold(player: Player) -
         verdict = played(player, events, patience=20)
         player.clear()
     assert verdict, "\n".join(player.log)
+
+
+@pytest.mark.exhaustive
+def test_a_hole_is_named_and_closes_when_kueue_gets_its_settings(
+    player: Player, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`tenancy queues` and `tenancy why` name the work while it is not counted; with the gate off Kueue counts it again
+    and neither says anything any more."""
+    monkeypatch.setattr(gpu_counts, "COUNT_DELAY_SECONDS", 1)
+    scene, space = player.scene, player.scene.space("fraud")
+    environment = scene.loaded.environment
+
+    def remarks() -> list[str]:
+        return [text for text in gpu_counts.remarks(scene.api, environment, [space]) if "to other work too" in text]
+
+    with configured(scene, **BEFORE):
+        played(player, REGRESSIONS["a JobSet whose children have succeeded is restarted"], patience=15)
+        until(lambda: scene.why(space, "sweep", "jobset").state == "uncounted", "why says that it is not counted")
+        (remark,) = remarks()
+        assert remark.startswith(f"JobSet sweep in {space}: 8 pods of this JobSet run with 64 nvidia.com/gpu")
+        assert "Kueue counts 8" in remark
+    until(lambda: scene.held("fraud") == 64, "Kueue counts it")
+    assert scene.why(space, "sweep", "jobset").state == "runs"
