@@ -33,7 +33,7 @@ func kuberay(probe string) {
 	// Of Jobs it sees its own alone.
 	own := labels.SelectorFromSet(labels.Set{utils.KubernetesCreatedByLabelKey: utils.ComponentName})
 	access := ctrl.GetConfigOrDie()
-	access.QPS, access.Burst = configapi.DefaultQPS, configapi.DefaultBurst
+	access.QPS, access.Burst = float32(configapi.DefaultQPS), configapi.DefaultBurst
 	manager, err := ctrl.NewManager(access, ctrl.Options{
 		Scheme:                 scheme,
 		Cache:                  cache.Options{ByObject: map[client.Object]cache.ByObject{&batchv1.Job{}: {Label: own}}},
