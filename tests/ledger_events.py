@@ -82,7 +82,7 @@ class Story:
             (lambda: self._on("patch", ("job",), **self._patch()), 3),
             (lambda: self._on("evict", KINDS, at=self._part()), 2),
             (lambda: [Event("drain", facts={"node": self._random.randrange(8)})], 1.5),
-            (self._queue, 1.5),
+            (self._queue, 3 if self._held else 1.5),
             (lambda: [Event("restart", name=self._random.choice(self._programs))], 0.7),
             (lambda: [Event("pause", facts={"seconds": self._random.choice((0.5, 1, 2))})], 4),
         ]

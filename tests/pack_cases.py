@@ -629,7 +629,7 @@ OBJECT_CASES = (
         "devices",
         {"containers": [container(env=_VISIBLE)]},
         ("spec", "containers", 0, "env", 0, "value"),
-        "none",
+        "",
     ),
     _one(
         "gpu-01",

@@ -30,7 +30,8 @@ DEVICE_VARIABLES = (
     "NVIDIA_MOFED",
     "NVIDIA_NVSWITCH",
 )
-"""Variables by which the NVIDIA container toolkit selects devices (v1.20 `internal/config/image`)."""
+"""Variables by which the NVIDIA container toolkit selects devices (v1.20 `internal/config/image`). The first opens none
+if it is set and empty, as the MPI operator writes it for a launcher, or `void` or `none`."""
 
 
 def resource_name(profile: str | None, shared: bool) -> str:

@@ -151,7 +151,8 @@ def _workload(item: Object) -> Given:
         for path, container in template.containers:
             for number, variable in enumerate(many(at(container, "env"))):
                 name, value = at(variable, "name"), at(variable, "value")
-                harmless = name == gpus.DEVICE_VARIABLES[0] and value in {"void", "none"}
+                none = value in {"", "void", "none"} or (value is None and at(variable, "valueFrom") is None)
+                harmless = name == gpus.DEVICE_VARIABLES[0] and none
                 if name in gpus.DEVICE_VARIABLES and not harmless:
                     given = "a value from another source" if value is None else value
                     yield "gpu-02", f"{path}.env[{number}] {name}: {given}"

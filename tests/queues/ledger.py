@@ -315,7 +315,7 @@ class Player:
         if "mode" in facts:
             spec["completionMode"] = facts["mode"]
         if "per_index" in facts:
-            spec |= {"backoffLimitPerIndex": facts["per_index"], "maxFailedIndexes": 9}
+            spec |= {"backoffLimitPerIndex": facts["per_index"], "maxFailedIndexes": 1}
         if "ttl" in facts:
             spec["ttlSecondsAfterFinished"] = facts["ttl"]
         if "replacement" in facts:

@@ -125,7 +125,8 @@ POD_RULES: Mapping[str, str] = {
     "gpu-01": f"""has(variables.spec.runtimeClassName) && variables.spec.runtimeClassName != ''
         ? variables.spec.runtimeClassName in variables.allowedRuntimes : {may(Allowance.NODE_RUNTIME)}""",
     "gpu-02": f"""variables.containers.all(c, !has(c.env) || c.env.all(e, !(e.name in {DEVICES})
-        || (e.name == 'NVIDIA_VISIBLE_DEVICES' && has(e.value) && e.value in ['void', 'none'])))""",
+        || (e.name == 'NVIDIA_VISIBLE_DEVICES' && !has(e.valueFrom)
+            && (!has(e.value) || e.value in ['', 'void', 'none']))))""",
     "gpu-03": f"""variables.containers.all(c, !has(c.envFrom) || c.envFrom.all(f,
         !has(f.prefix) || f.prefix == '' || !{DEVICES}.exists(d, d.startsWith(f.prefix))))""",
     "gpu-05": """variables.podAnnotations.all(k,

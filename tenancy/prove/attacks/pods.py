@@ -98,7 +98,7 @@ def _devices(_scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
     sidecar = {INIT: [{**first, "name": "first", "env": [harmless], "restartPolicy": "Always"}]}
     yield Case("gpu-02", "sidecar-env", "see all GPUs in a sidecar", f"{INIT}/0/env/0/name", visible, plain, sidecar)
     value = {ENV: [{"name": visible, "value": "void"}]}
-    yield Case("gpu-02", "env-index", "see one GPU by its index", f"{ENV}/0/value", "0", "none", value)
+    yield Case("gpu-02", "env-index", "see one GPU by its index", f"{ENV}/0/value", "0", "", value)
     hidden = {ENV: [{"name": plain, "valueFrom": {"configMapKeyRef": {"name": "x", "key": "x"}}}]}
     yield Case("gpu-02", "env-from-key", "see GPUs by a variable read from a config map", name, visible, plain, hidden)
     for device in gpus.DEVICE_VARIABLES:
