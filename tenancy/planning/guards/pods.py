@@ -172,8 +172,13 @@ POD_RULES: Mapping[str, str] = {
     "img-02": f"""variables.containers.all(c, has(c.image) && {_IMAGE.format("c.image")})
         && (!has(variables.spec.volumes) || variables.spec.volumes.all(v, !has(v.image)
             || (has(v.image.reference) && {_IMAGE.format("v.image.reference")})))""",
+    # The MPI operator lets workers find each other by their Service.
     "dns-01": """(!has(variables.spec.dnsPolicy) || variables.spec.dnsPolicy in ['', 'ClusterFirst'])
-        && !has(variables.spec.dnsConfig) && !has(variables.spec.hostAliases)""",
+        && (!has(variables.spec.dnsConfig) || (!has(variables.spec.dnsConfig.nameservers)
+            && !has(variables.spec.dnsConfig.options) && (!has(variables.spec.dnsConfig.searches)
+            || variables.spec.dnsConfig.searches.all(s,
+                s.endsWith('.' + namespaceObject.metadata.name + '.svc.cluster.local')))))
+        && !has(variables.spec.hostAliases)""",
     "pod-01": """(!has(variables.spec.os) || variables.spec.os.name == 'linux')
         && (!has(variables.spec.hostUsers) || variables.spec.hostUsers)""",
     "pod-03": f"""{may(Allowance.WRITABLE_ROOT)} || variables.containers.all(c, has(c.securityContext)
