@@ -386,7 +386,8 @@ class Player:
         """Wait until nothing has changed for some seconds and nothing is wrong; what is, after so many seconds."""
         self._uncordon()
         began = since = moved = time.monotonic()
-        last: Sight | None = None
+        first_seen: dict[str, float] = {}
+        start, last = self.look(), None
         while True:
             sight, now = self.look(), time.monotonic()
             if last is None or sight.moves() != last.moves():
@@ -394,18 +395,20 @@ class Player:
             if last is not None and sight.evictions > last.evictions:
                 moved = now
             last = sight
+            first_seen = {problem: first_seen.get(problem, now) for problem in sight.problems}
             if not sight.problems and now - since >= QUIET_SECONDS:
                 self.rests.append(now - began)
                 self.log.append(f"# at rest after {now - began:.0f} s: run {sight.bound}, counted {sight.counted}")
                 return None
             if now - began > patience:
-                problems = sight.problems
-                if not problems and now - moved < 4 * QUIET_SECONDS:
-                    problems = (f"evictions go on though nothing is submitted: {sight.evictions} by now",)
-                elif not problems:
-                    problems = (f"it does not come to rest: run {sight.bound}, counted {sight.counted}",)
-                self.log += [f"# {problem}" for problem in problems]
-                return Verdict(0, problems, sight.works)
+                evictions = sight.evictions - start.evictions
+                state = f"run {sight.bound}, counted {sight.counted}, {evictions} evictions"
+                problems = [problem for problem, time in first_seen.items() if now - time > patience / 2]
+                if not problems:
+                    verb = "evictions go on" if now - moved < 4 * QUIET_SECONDS else "it does not come to rest"
+                    problems = [f"{verb} though nothing is submitted: {state}", *sight.problems]
+                self.log += [f"# {problem}" for problem in (*problems, state)]
+                return Verdict(0, tuple(problems), sight.works)
             time.sleep(0.4)
 
     def look(self) -> Sight:

@@ -36,7 +36,7 @@ FILES = {
     ),
 }
 EVENTS = 300
-SEED = int(os.environ.get("TENANCY_LEDGER_SEED", "0")) or 55
+SEED = int(os.environ.get("TENANCY_LEDGER_SEED", "0")) or 20261127
 ATTEMPTS = 40
 """Parts of a failed story that are played again, to find the smallest that fails."""
 BEFORE = {
