@@ -142,7 +142,7 @@ def test_tenants_move_into_one_stack_and_back_and_no_object_is_touched(project: 
         assert "tenant fraud would move to" in project.tenancy("move", "local", "--preview").out
         moved = project.tenancy("move", "local")
         assert moved.code == 0, moved.text
-        assert "local: 1 tenants moved" in moved.out
+        assert "local: 1 tenant moved" in moved.out
         assert project.held(*stacks) == set(project.objects())
         done = project.up()
         assert re.search(r"update in .*: (?!.*[+-]\d)", done.out), done.text

@@ -246,7 +246,7 @@ def test_queues_where_nothing_is_held_say_so_and_keep_the_sums(
     assert "has no pools" not in answer.stdout
     assert ("Queues of small: no GPU is in use and no work waits" in answer.stdout) is not shown
     assert (
-        f"- 1 queues: {held} GPUs, slices and replicas in use, 0 of them borrowed; 0 workloads waiting" in answer.stdout
+        f"- 1 queue: {held} GPUs, slices and replicas in use, 0 of them borrowed; 0 workloads waiting" in answer.stdout
     )
     assert "- GPUs in use cost $" in answer.stdout
 
