@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 TENANCY := $(BIN)/tenancy
 ENV ?= local
 
-.PHONY: help up down test test-all test-newest lint types bench claims side-by-side judged fuzz reproducible sbom docs lock lab clean
+.PHONY: help up down test test-all test-newest lint types bench claims side-by-side judged judged-aws fuzz reproducible sbom docs lock lab clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -66,6 +66,9 @@ side-by-side: $(VENV)/ready ## run the attacks on other ways to share a cluster,
 
 judged: $(VENV)/ready ## run other makers' tools on what is made here and on a lab, write docs/judged.md
 	@$(BIN)/python -m judged
+
+judged-aws: $(VENV)/ready ## run the engine over a real AWS provider, JUDGED_AWS_PROVIDER=PATH, against AWS on loopback
+	@$(BIN)/python -m judged --only aws-engine
 
 FUZZ_RUNS ?= 5000
 fuzz: $(VENV)/ready ## damage files of every foreign format, FUZZ_RUNS times each, and read them (five minutes)
@@ -124,7 +127,7 @@ lock: ## resolve the dependencies again
 	$(LOCK) -c requirements/lock.txt requirements/docs.in -o requirements/docs.txt
 	$(LOCK) requirements/go.in -o requirements/go.txt
 	$(BIN)/python -m judged.ages
-	$(foreach one,tools checkov oscal prowler hardeneks nvidia,$(LOCK) requirements/judges-$(one).in -o requirements/judges-$(one).txt;)
+	$(foreach one,tools checkov oscal prowler hardeneks nvidia aws,$(LOCK) requirements/judges-$(one).in -o requirements/judges-$(one).txt;)
 
 clean: down ## stop the lab and remove the Python environments
 	rm -rf $(VENV) $(VENV_NEWEST) site

@@ -40,6 +40,8 @@ def main() -> int:
         verdicts += [Verdict(name, "–", "–", skipped=reason) for name, reason in run.NOT_RUN.items()]
     judged = waivers.weigh(verdicts, accepted, dt.datetime.now(dt.UTC).date())
     print(report.table(judged))
+    if only:
+        print("\n".join(line for verdict in verdicts for line in verdict.details))
     for problem in judged.problems:
         print(problem, file=sys.stderr)
     if not only:

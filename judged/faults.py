@@ -113,7 +113,7 @@ def aws_faults(resources: Sequence[Resource]) -> tuple[AwsFault, ...]:
     for row in aws_rows():
         first = next(one for one in resources if one.kind == row["kind"])
         broken, twin = f"fault-{row['name']}", f"twin-{row['name']}"
-        inputs = _merged(dict(first.inputs), row["change"])
+        inputs = merge(dict(first.inputs), row["change"])
         found.append(
             AwsFault(
                 row["name"],
@@ -147,18 +147,19 @@ def write(folder: Path) -> None:
 
 def _objects(row: Mapping[str, Any]) -> list[dict[str, Any]]:
     *rest, pod = (one for one in good() if one["kind"] != row.get("without"))
-    pod["spec"] = _merged(pod["spec"], row.get("pod", {}))
-    pod["spec"]["containers"] = [_merged(pod["spec"]["containers"][0], row.get("container", {}))]
+    pod["spec"] = merge(pod["spec"], row.get("pod", {}))
+    pod["spec"]["containers"] = [merge(pod["spec"]["containers"][0], row.get("container", {}))]
     return [*rest, pod, *([row["object"]] if "object" in row else [])]
 
 
-def _merged(old: dict[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+def merge(old: dict[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """`old` with the values of `new`, at every depth; None removes a field."""
     made = dict(old)
     for key, value in new.items():
         if value is None:
             made.pop(key, None)
         else:
             made[key] = (
-                _merged(made[key], value) if isinstance(value, dict) and isinstance(made.get(key), dict) else value
+                merge(made[key], value) if isinstance(value, dict) and isinstance(made.get(key), dict) else value
             )
     return made

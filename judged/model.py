@@ -34,6 +34,8 @@ class Verdict:
     counts_files: bool = False
     """Whether `checks` is a number of files, each of which can have several findings."""
     skipped: str = ""
+    details: Sequence[str] = ()
+    """Lines of Markdown for the page: what a row of the table cannot say."""
 
 
 class SkippedJudge(Exception):

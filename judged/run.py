@@ -13,6 +13,7 @@ from pathlib import Path
 import yaml
 
 from judged import faults, homes, inputs, live, nvidia, parse, schemas
+from judged.aws import journey
 from judged.homes import ROOT
 from judged.model import SkippedJudge, Verdict
 from judged.program import Resource
@@ -265,6 +266,7 @@ RUN: Mapping[str, Callable[[Work], Verdict]] = {
     "mypy": mypy,
     "pymarkdown": pymarkdown,
     "trestle": trestle,
+    journey.JUDGE: lambda work: journey.verdict(work.home / "aws-engine"),
     "prowler": lambda work: live.prowler(work.lab),
     "hardeneks": lambda work: live.hardeneks(work.lab),
     "kubectl-mtb": lambda work: live.multi_tenancy(work.lab),

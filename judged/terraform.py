@@ -13,12 +13,13 @@ from typing import Any
 from judged.program import Resource
 
 OTHER_TYPES = {
+    "aws:costexplorer/costAllocationTag:CostAllocationTag": "aws_ce_cost_allocation_tag",
     "aws:iam/openIdConnectProvider:OpenIdConnectProvider": "aws_iam_openid_connect_provider",
 }
 """Types whose name does not follow from Pulumi's."""
 
-WITHOUT_MODULE = ("ec2", "vpc")
-"""Modules of Pulumi's that Terraform's names do not have."""
+WITHOUT_MODULE = "ec2"
+"""The module of Pulumi's that Terraform's names do not have."""
 
 MAPS = ("tags", "tagsAll", "labels", "variables")
 """Fields whose keys are the user's: maps and no blocks."""
@@ -77,7 +78,7 @@ def type_of(kind: str) -> str:
         return OTHER_TYPES[kind]
     _, path, name = kind.split(":")
     module = path.partition("/")[0]
-    return "_".join(["aws", *([] if module in WITHOUT_MODULE else [module]), _snake(name)])
+    return "_".join(["aws", *([] if module == WITHOUT_MODULE else [module]), _snake(name)])
 
 
 def fields(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def build(
     # Else a changed ConfigMap is deleted and made anew, and for a moment the marker is gone.
     provider = kubernetes.Provider("kubernetes", context=plan.context, enable_config_map_mutable=True)
     on_aws = (platform and (platform.services or platform.data)) or any(tenant.aws for tenant in tenants)
-    both = [provider, *([_aws_provider(plan.account)] if plan.account and on_aws else [])]
+    both = [provider, *([aws_provider(plan.account)] if plan.account and on_aws else [])]
     inherited = pulumi.ResourceOptions(providers=both)
     made: PlannedPlatform | None = None
     if platform:
@@ -51,11 +51,12 @@ def _build_cluster(plan: Plan, cluster: ClusterPlan) -> None:
     from tenancy.components.aws.cluster import PlannedCluster
 
     assert plan.account, "a cluster is built in an account"
-    PlannedCluster(cluster.name, cluster, pulumi.ResourceOptions(providers=[_aws_provider(plan.account)]))
+    PlannedCluster(cluster.name, cluster, pulumi.ResourceOptions(providers=[aws_provider(plan.account)]))
     pulumi.export("kubeconfig", kubeconfig_command(cluster.name, cluster.region, plan.context))
 
 
-def _aws_provider(plan: AccountPlan) -> pulumi.ProviderResource:
+def aws_provider(plan: AccountPlan) -> pulumi.ProviderResource:
+    """The provider of the resources of an account in its region."""
     import pulumi_aws as aws  # only where there is something on AWS: the lab does without
 
     return aws.Provider(

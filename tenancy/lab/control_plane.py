@@ -208,22 +208,25 @@ def _prepare(lab: Lab, toolbox: Any) -> None:
     write_shell_file(lab)
 
 
+def language_host(toolbox: Any, folder: Path) -> Path:
+    """The engine's host of Python programs: the release's, or a command in `folder` that starts ours."""
+    wrapper = folder / "pulumi-language-python"
+    wrapper.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if host := toolbox.get("pulumi-language-python"):
+        wrapper.unlink(missing_ok=True)
+        return host
+    script = Path(__file__).with_name("language_host.py")
+    # -I: Python variables of the caller's shell are for the program, not for the host.
+    command = shlex.join([sys.executable, "-I", str(script), "--runner", str(toolbox["pulumi-language-python-exec"])])
+    write(wrapper, f'#!/bin/sh\nexec {command} "$@"\n', mode=0o700)
+    return wrapper
+
+
 def _link_plugins(lab: Lab, toolbox: Any) -> None:
     """Link the engine's plugins into PULUMI_HOME, where it looks them up by kind, name and version."""
     from tenancy.lab import tools
 
-    host = toolbox.get("pulumi-language-python")
-    wrapper = lab.folder / "bin" / "pulumi-language-python"
-    wrapper.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if host:
-        wrapper.unlink(missing_ok=True)
-    else:
-        host = wrapper
-        script = Path(__file__).with_name("language_host.py")
-        runner = toolbox["pulumi-language-python-exec"]
-        # -I: Python variables of the caller's shell are for the program, not for the host.
-        command = shlex.join([sys.executable, "-I", str(script), "--runner", str(runner)])
-        write(wrapper, f'#!/bin/sh\nexec {command} "$@"\n', mode=0o700)
+    host = language_host(toolbox, lab.folder / "bin")
     versions = {name: version for name, version, *_ in tools.table(toolbox)}
     home = lab.folder / "pulumi" / "plugins"
     provider = "pulumi-resource-kubernetes"

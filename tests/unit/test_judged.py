@@ -15,6 +15,8 @@ import pytest
 from click.testing import CliRunner
 
 from judged import checklists, faults, mtb, parse, report, run, waivers
+from judged.aws import journey
+from judged.aws.engine import AwsRequest
 from judged.model import Finding, SkippedJudge, Verdict
 from judged.waivers import UnusableWaivers, Waiver, weigh
 from tenancy.cli import main
@@ -220,6 +222,14 @@ def behaved() -> Verdict:
     return mtb.verdict(sent, loaded, lambda *_: answer)
 
 
+def travelled() -> Verdict:
+    """An environment of which one request was wrong."""
+    bank = journey.Journey("bank", steps=3)
+    wrong = AwsRequest("kms", "TagResource", 200, [(".Tags", "51 items")])
+    bank.judge_requests([wrong, AwsRequest("kms", "ListTags", 200, ())])
+    return journey.summary([bank], {row["name"]: ["found"] for row in journey.faults()}, 0, "5.100.0")
+
+
 ANSWERS: dict[str, tuple[Callable[[], Verdict], int, tuple[str, str]]] = {
     "checkov": (lambda: parse.checkov(json.dumps([CHECKOV]), "1", ""), 5, ("CKV_1", "bank/Pod.a.b")),
     "checkov-aws": (
@@ -251,6 +261,7 @@ ANSWERS: dict[str, tuple[Callable[[], Verdict], int, tuple[str, str]]] = {
     "pip-audit": (lambda: parse.pip_audit(json.dumps(AUDITED), "1", ""), 2, ("CVE-1", "a")),
     "mypy": (lambda: parse.mypy(json.dumps(TYPED), "1", "", 3), 3, ("arg-type", "a.py")),
     "trestle": (lambda: parse.trestle("no uuid", "1", "", 204), 204, ("oscal", "component-definition")),
+    "aws-engine": (travelled, 6 + len(journey.faults()), ("request", "bank/kms:TagResource.Tags")),
     "pymarkdown": (
         lambda: parse.pymarkdown("/r/docs/a.md:1:1: MD040: words", "1", "", 3, "/r"),
         3,
@@ -327,6 +338,12 @@ def test_the_page_names_skipped_judges_and_every_waiver() -> None:
         "| movable-tags | `aws:ecr/repository:Repository` | CKV_AWS_51 | img-04 |",
     ):
         assert line in page.splitlines()
+
+
+def test_the_page_has_what_a_judge_says_besides_its_row() -> None:
+    judged = weigh([Verdict("fake", "1.0", "samples", 1, details=("## More", "", "words", ""))], [], TODAY)
+    lines = report.page(judged, checklists.read(), {}, {}).splitlines()
+    assert lines[lines.index("## More") : lines.index("## Not run")] == ["## More", "", "words", ""]
 
 
 def test_the_page_in_the_docs_has_todays_judges_and_waivers() -> None:

@@ -43,6 +43,8 @@ def bank(resources: Sequence[Resource]) -> dict[str, Any]:
         ("aws:s3/bucketPolicy:BucketPolicy", "aws_s3_bucket_policy"),
         ("aws:ec2/launchTemplate:LaunchTemplate", "aws_launch_template"),
         ("aws:eks/nodeGroup:NodeGroup", "aws_eks_node_group"),
+        ("aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", "aws_vpc_security_group_ingress_rule"),
+        ("aws:costexplorer/costAllocationTag:CostAllocationTag", "aws_ce_cost_allocation_tag"),
         ("aws:iam/openIdConnectProvider:OpenIdConnectProvider", "aws_iam_openid_connect_provider"),
     ],
 )
