@@ -8,7 +8,7 @@ protection. Whether EKS would take a value, a quota or a combination is not know
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,11 +53,11 @@ KINDS = {
 
 
 class Eks:
-    """The clusters of all regions. `ec2` gives moto's EC2 of a region."""
+    """Clusters of all regions. `ec2` gives moto's EC2 of a region, `clusters` are names of those that others made."""
 
-    def __init__(self, ec2: Callable[[str], Any]) -> None:
+    def __init__(self, ec2: Callable[[str], Any], clusters: Iterable[str] = ()) -> None:
         self._ec2 = ec2
-        self._clusters: dict[str, Values] = {}
+        self._clusters: dict[str, Values] = {name: {"name": name, **ACTIVE} for name in clusters}
         self._items: dict[tuple[str, str, str], Values] = {}
         """By cluster, kind and name."""
         self._policies: dict[tuple[str, str], dict[str, Values]] = {}
@@ -174,7 +174,8 @@ class Eks:
         name = body.get(form.name, id)
         if (cluster, kind, name) in self._items:
             raise RefusedRequest(409, EXISTS, f"{name} exists already in {cluster}")
-        arn = _arn(region, form.path, cluster, name.rpartition("/")[2], str(uuid.uuid4()))
+        own = {"access-entries": ("role", ACCOUNT, name.rpartition("/")[2], str(uuid.uuid4()))}
+        arn = _arn(region, form.path, cluster, *own.get(kind, (name,) if name == id else (name, str(uuid.uuid4()))))
         names = {"clusterName": cluster, form.name: name, form.arn: arn, "createdAt": now(), "modifiedAt": now()}
         self._items[cluster, kind, name] = {**self._filled(cluster, kind, body, region, arn), **names}
         if owner:

@@ -92,6 +92,13 @@ class Run:
         return sorted((op, f"{urn.split('::')[2].rpartition('$')[2]} {urn.rpartition('::')[2]}") for op, urn in steps)
 
     @property
+    def deletions(self) -> tuple[int, int]:
+        """How many resources the state lost, and how many of these the provider keeps."""
+        steps = [event["resourcePreEvent"]["metadata"] for event in self.events if "resourcePreEvent" in event]
+        losses = [step["old"] for step in steps if step["op"] == "delete" and step["type"].startswith("aws:")]
+        return len(losses), sum(bool(old.get("retainOnDelete")) for old in losses)
+
+    @property
     def problem(self) -> str:
         """The first error that the engine tells, or the last line of its output."""
         diagnostics = (event["diagnosticEvent"] for event in self.events if "diagnosticEvent" in event)
@@ -136,12 +143,15 @@ def requests(lines: Iterable[str]) -> list[AwsRequest]:
 
 
 class EngineOverAws:
-    """A Pulumi project in `folder` whose AWS is on loopback."""
+    """A Pulumi project in `folder` whose AWS is on loopback, with clusters that another tool made."""
 
-    def __init__(self, folder: Path, source: Provider, resources: Iterable[Resource]) -> None:
+    def __init__(
+        self, folder: Path, source: Provider, resources: Iterable[Resource], clusters: Iterable[str] = ()
+    ) -> None:
         self.folder = folder
         self._source = source
         self._resources = resources
+        self._clusters = clusters
         self._read = 0
 
     def __enter__(self) -> EngineOverAws:
@@ -152,7 +162,7 @@ class EngineOverAws:
         self._write_project()
         program = homes.environment("aws") / "python"
         self._server = subprocess.Popen(
-            [program, "-m", "judged.aws.server", self._log],
+            [program, "-m", "judged.aws.server", self._log, *self._clusters],
             cwd=homes.ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -199,6 +209,7 @@ class EngineOverAws:
 
     def operate(self, operation: str, stack: str, *words: str, faults: Path | None = None) -> Run:
         """preview, up, refresh or destroy of a stack."""
+        print(f"  {operation} {stack} …", file=sys.stderr, flush=True)
         common = ("--event-log", self.folder / "events.jsonl", "--suppress-outputs")
         agreed = () if operation == "preview" else ("--yes", "--skip-preview")
         return self.stack(operation, "--stack", stack, *common, *agreed, *words, faults=faults)

@@ -34,7 +34,9 @@ JUDGE = "aws-engine"
 ON = "AWS on loopback"
 FAULTS = Path(__file__).parents[1] / "faults_engine.yaml"
 FAULTY = "faulty"
-"""Name of the environment with seeded faults."""
+"""Name of the environment with seeded faults: a copy of `regulated` without the stack of its cluster."""
+OF_OTHERS = ("existing", FAULTY)
+"""Clusters that no stack here makes."""
 HEADINGS = ("environment", "resources", "second preview", "refresh", "upgrade", "destroy", "requests", "wrong")
 UPGRADES = ("eks:UpdateClusterVersion", "eks:UpdateNodegroupVersion")
 IN_PLACE = ("update", *UPGRADES, "eks:UpdateAddon")
@@ -111,10 +113,10 @@ class Journey:
 def verdict(folder: Path) -> Verdict:
     """Take every environment through its steps. Raises SkippedJudge without a provider."""
     source = provider(os.environ)
-    resources = {environment.name: registered(environment.source) for environment in ENVIRONMENTS}
-    with EngineOverAws(folder, source, chain.from_iterable(resources.values())) as engine:
+    resources = chain.from_iterable(registered(environment.source) for environment in ENVIRONMENTS)
+    with EngineOverAws(folder, source, resources, OF_OTHERS) as engine:
         journeys = [travel(engine, environment) for environment in ENVIRONMENTS]
-        seeded = find_faults(engine, resources["regulated"])
+        seeded = find_faults(engine)
         remaining = engine.remaining_processes()
     return summary(journeys, seeded, len(remaining), source.version)
 
@@ -212,15 +214,16 @@ def upgrade_problems(changes: Iterable[tuple[str, str]], operations: Sequence[st
 
 
 def destroy(engine: EngineOverAws, journey: Journey, stacks: Sequence[str]) -> str:
-    """Delete the stacks, the cluster's last, as after `deletion-protection: false`; how many resources AWS keeps."""
-    count = 0
+    """Delete the stacks, the cluster's last, as after `deletion-protection: false`."""
+    deletions, retentions = 0, 0
     for stack in reversed(stacks):
         engine.stack("state", "unprotect", "--all", "--yes", "--stack", stack)
         run = engine.operate("destroy", stack)
         if not journey.judge_run("destroy", stack, run):
             return "failed"
-        count += sum(operation == "discard" or operation.startswith("retain") for operation, _ in run.changes)
-    return f"done, {count} kept" if count else "done"
+        deletions += run.deletions[0]
+        retentions += run.deletions[1]
+    return f"{deletions - retentions} deleted, {retentions} kept"
 
 
 # Seeded faults
@@ -231,14 +234,15 @@ def faults() -> list[dict[str, Any]]:
     return yaml.safe_load(FAULTS.read_text("utf-8"))["faults"]
 
 
-def find_faults(engine: EngineOverAws, resources: Sequence[Resource]) -> Mapping[str, list[str]]:
-    """The findings on each fault, by its name: all are seeded into one copy of the environment `regulated`."""
+def find_faults(engine: EngineOverAws) -> Mapping[str, list[str]]:
+    """The findings on each fault, by its name: all are seeded into one environment."""
     rows = faults()
     folder = engine.environment(FAULTY)
     shutil.copytree(ENVIRONMENTS[1].source, folder)
-    file = folder / "environment.yaml"
-    file.write_text(file.read_text("utf-8").replace("regulated", FAULTY), "utf-8")
-    # Resources of tenants and of the platform have the same names in both.
+    for file in folder.rglob("*.yaml"):
+        file.write_text(file.read_text("utf-8").replace("regulated", FAULTY), "utf-8")
+    # What begins with the environment's name belongs to the stack of its cluster.
+    resources = [resource for resource in registered(folder) if not resource.name.startswith(f"{FAULTY}-")]
     names = {row["kind"]: next(item.name for item in resources if item.kind == row["kind"]) for row in rows}
     seeds = engine.folder / "faults.json"
     seeds.write_text(json.dumps([{**row, "resource": names[row["kind"]]} for row in rows]), "utf-8")

@@ -1,7 +1,9 @@
 """AWS on loopback: moto, and what moto does not play as Terraform's provider asks (EKS, Budgets, cost-allocation tags,
 EKS' public parameters of images). Every request is judged by AWS' API models and logged as a line of JSON.
 
-python -m judged.aws.server LOG     prints its port, and ends with its standard input
+python -m judged.aws.server LOG CLUSTER...     prints its port, and ends with its standard input
+
+Each CLUSTER is the name of one that another tool made.
 """
 
 from __future__ import annotations
@@ -73,12 +75,12 @@ def correct_moto() -> None:
 class Server:
     """The WSGI application."""
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, log: Path, clusters: Iterable[str]) -> None:
         self._log = log.open("a", encoding="utf-8")
         self._lock = threading.RLock()
         self._moto = DomainDispatcherApplication(create_backend_app)
         self._eks, self._budgets, self._cost_tags = (
-            Eks(lambda region: get_backend("ec2")[ACCOUNT][region]),
+            Eks(lambda region: get_backend("ec2")[ACCOUNT][region], clusters),
             Budgets(),
             CostTags(),
         )
@@ -203,7 +205,7 @@ def main() -> None:
     """Serve on a free port until standard input ends."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     correct_moto()
-    server = make_server("127.0.0.1", 0, Server(Path(sys.argv[1])), threaded=True)
+    server = make_server("127.0.0.1", 0, Server(Path(sys.argv[1]), sys.argv[2:]), threaded=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(server.server_port, flush=True)
     sys.stdin.read()

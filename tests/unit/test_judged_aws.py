@@ -161,6 +161,15 @@ def test_a_failed_run_is_told_by_its_first_error() -> None:
     assert Run(1, [], "one\ntwo\n").problem == "two"
 
 
+def test_what_a_stack_leaves_to_aws_is_no_deletion() -> None:
+    def deletion(kind: str, **old: bool) -> dict[str, Any]:
+        return {"resourcePreEvent": {"metadata": {"op": "delete", "urn": "", "type": kind, "old": old}}}
+
+    component, lost = deletion("gpu-tenancy:index:Data"), deletion("aws:iam/role:Role", retainOnDelete=False)
+    kept = deletion("aws:s3/bucket:Bucket", retainOnDelete=True)
+    assert Run(0, [component, kept, lost, event("same", "a")], "").deletions == (2, 1)
+
+
 def sent(operation: str, **fields: Any) -> AwsRequest:
     return AwsRequest("eks", operation, fields.pop("status", 200), fields.pop("wrong", ()), **fields)
 
