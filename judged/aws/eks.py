@@ -69,6 +69,8 @@ class Eks:
         match request.path:
             case ["tags", *arn]:
                 return self._tagging(request, "/".join(arn))
+            case ["addons", "supported-versions"]:
+                return _add_on_versions(request.query)
             case ["clusters"] if request.method == "POST":
                 return self._create_cluster(request.body, request.region)
             case ["clusters", cluster, *_] if cluster not in self._clusters:
@@ -264,6 +266,14 @@ def _absent(kind: str, name: str) -> RefusedRequest:
 
 def _stored(body: Values) -> Values:
     return {key: value for key, value in body.items() if key not in NOT_STORED and value is not None}
+
+
+def _add_on_versions(query: Mapping[str, list[str]]) -> Values:
+    """Of each add-on one version for a minor version of Kubernetes."""
+    (name,), (minor,) = query["addonName"], query["kubernetesVersion"]
+    compatible = {"clusterVersion": minor, "platformVersions": ["*"], "defaultVersion": True}
+    version = {"addonVersion": f"v{minor}.0-eksbuild.1", "compatibilities": [compatible]}
+    return {"addons": [{"addonName": name, "addonVersions": [version]}]}
 
 
 def _logging(setting: Values) -> Values:

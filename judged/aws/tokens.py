@@ -37,6 +37,8 @@ NEWER = {
 """Properties of Pulumi's that Terraform's provider 5.100 does not have: dropped where its schema lacks them."""
 
 FUNCTIONS = {
+    "aws_ami": "aws:ec2/getAmi:getAmi",
+    "aws_eks_addon_version": "aws:eks/getAddonVersion:getAddonVersion",
     "aws_route_tables": "aws:ec2/getRouteTables:getRouteTables",
     "aws_ssm_parameter": "aws:ssm/getParameter:getParameter",
     "aws_vpc": "aws:ec2/getVpc:getVpc",
