@@ -176,8 +176,10 @@ class Eks:
         name = body.get(form.name, id)
         if (cluster, kind, name) in self._items:
             raise RefusedRequest(409, EXISTS, f"{name} exists already in {cluster}")
-        own = {"access-entries": ("role", ACCOUNT, name.rpartition("/")[2], str(uuid.uuid4()))}
-        arn = _arn(region, form.path, cluster, *own.get(kind, (name,) if name == id else (name, str(uuid.uuid4()))))
+        suffixes = {"access-entries": ("role", ACCOUNT, name.rpartition("/")[2], str(uuid.uuid4()))}
+        arn = _arn(
+            region, form.path, cluster, *suffixes.get(kind, (name,) if name == id else (name, str(uuid.uuid4())))
+        )
         names = {"clusterName": cluster, form.name: name, form.arn: arn, "createdAt": now(), "modifiedAt": now()}
         self._items[cluster, kind, name] = {**self._filled(cluster, kind, body, region, arn), **names}
         if owner:
@@ -269,10 +271,10 @@ def _stored(body: Values) -> Values:
 
 
 def _add_on_versions(query: Mapping[str, list[str]]) -> Values:
-    """Of each add-on one version for a minor version of Kubernetes."""
+    """Of each add-on one version for a minor version of Kubernetes, which no floor refuses."""
     (name,), (minor,) = query["addonName"], query["kubernetesVersion"]
     compatible = {"clusterVersion": minor, "platformVersions": ["*"], "defaultVersion": True}
-    version = {"addonVersion": f"v{minor}.0-eksbuild.1", "compatibilities": [compatible]}
+    version = {"addonVersion": f"v9.{minor.partition('.')[2]}.0-eksbuild.1", "compatibilities": [compatible]}
     return {"addons": [{"addonName": name, "addonVersions": [version]}]}
 
 

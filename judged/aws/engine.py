@@ -179,7 +179,8 @@ class EngineOverAws:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._server.communicate(timeout=PATIENCE)
+        self._server.kill()
+        self._server.communicate()
         for process in self._processes():
             os.kill(process, signal.SIGKILL)
 

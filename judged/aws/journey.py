@@ -127,8 +127,8 @@ def summary(journeys: Sequence[Journey], seeded: Mapping[str, Sequence[str]], re
     Checks are the engine's commands, the requests, the faults and the look at processes.
     """
     findings = [finding for journey in journeys for finding in journey.findings]
-    lost = [name for name, answers in seeded.items() if not answers]
-    findings += [Finding(JUDGE, "fault", name, "a seeded fault that was not found") for name in lost]
+    misses = [name for name, answers in seeded.items() if not answers]
+    findings += [Finding(JUDGE, "fault", name, "a seeded fault that was not found") for name in misses]
     if remaining:
         findings.append(Finding(JUDGE, "processes", "providers", f"{remaining} outlive the engine"))
     checks = sum(journey.steps + sum(journey.requests.values()) for journey in journeys) + len(seeded) + 1

@@ -15,11 +15,11 @@ import pulumi
 from pulumi.runtime import register_resource_transform
 
 from judged.faults import merge
-from tenancy.components.aws.add_on import eks_add_on
 from tenancy.components.aws.data import Data
 from tenancy.components.aws.tenant_aws import TenantAws
 from tenancy.components.kubernetes.tenant_namespace import PlannedNamespace
 from tenancy.components.program import aws_provider, build
+from tenancy.components.services import service_add_ons
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.model import TenantPlan
 from tenancy.planning.scope import StackScope, names_of, scope_of
@@ -57,11 +57,10 @@ def _build_aws_half(plan: Plan) -> None:
     assert plan.account, "the environment has an account"
     options = pulumi.ResourceOptions(providers=[aws_provider(plan.account)])
     data = Data("platform-data", plan.platform.data, (), options) if plan.platform.data else None
-    if services := plan.platform.services:
-        for add_on in services.add_ons:
-            identity = services.identities.get(add_on.role)
-            account = (identity.role, identity.service_account) if identity else None
-            eks_add_on(f"platform-services-{add_on.name}", add_on, services.cluster, account, services.tags, options)
+    if plan.platform.services:
+        # A question to AWS has no provider but its parent's.
+        parent = pulumi.ComponentResource("gpu-tenancy:index:Services", "platform-services", None, options)
+        service_add_ons("platform-services", plan.platform.services, pulumi.ResourceOptions(parent=parent))
     for tenant in plan.tenants:
         if tenant.aws:
             TenantAws(f"{tenant.name}-aws", tenant.aws, _namespaces(tenant), data, options)

@@ -364,7 +364,7 @@ def test_the_version_of_an_add_on_moves_with_kubernetes() -> None:
         Request("GET", ("addons", "supported-versions"), query, {}, "eu-central-1")
     )
     (add_on,) = answer["addons"]
-    assert [version["addonVersion"] for version in add_on["addonVersions"]] == ["v1.36.0-eksbuild.1"]
+    assert [version["addonVersion"] for version in add_on["addonVersions"]] == ["v9.36.0-eksbuild.1"]
 
 
 def test_a_budget_comes_back_with_aws_defaults() -> None:
