@@ -271,7 +271,7 @@ def _read(
     else:
         from tenancy.chargeback.example import frames as made
         from tenancy.chargeback.example import month
-        from tenancy.planning.leaving import present
+        from tenancy.planning.common.stages import present
 
         frames = made(month(present(loaded), *span, seed or 0))
     if record:

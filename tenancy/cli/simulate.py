@@ -176,7 +176,7 @@ def command(
             "queues.scheduler: none",
             BAD_INPUT,
         )
-    from tenancy.planning.leaving import present
+    from tenancy.planning.common.stages import present
     from tenancy.simulation import trace as traces
     from tenancy.simulation import trace_files
     from tenancy.simulation.changes import changed

@@ -20,7 +20,7 @@ from tenancy.catalog.days import assumed
 from tenancy.clock.usage import Usage, next_month
 from tenancy.kube.objects import Object
 from tenancy.planning.common.labels import manifest, platform_labels
-from tenancy.planning.leaving import standing
+from tenancy.planning.common.stages import standing
 from tenancy.planning.queueing.model import ClusterQueue, Cohort
 from tenancy.planning.queueing.queue_names import ANY_POOL, API, queue_resource
 from tenancy.planning.queueing.queues import platform_queues, reserve_queue, tenant_queues

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from tenancy.output import charts
 from tenancy.output.html import render
-from tenancy.planning.leaving import standing
+from tenancy.planning.common.stages import standing
 from tenancy.planning.queueing.quota_shares import part_of_node, supply
 from tenancy.schema.calendar import Interval
 from tenancy.schema.environment import Environment

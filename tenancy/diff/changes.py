@@ -11,11 +11,11 @@ from itertools import permutations
 from typing import Any
 
 from tenancy.catalog.prices import MONTH_HOURS
-from tenancy.kube.quota_words import BORROWS, GUARANTEED, LENDS, WEIGHT
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.access_review import granted, rights
 from tenancy.planning.aws.prices import MICRO, bought, node_price
-from tenancy.planning.leaving import standing
+from tenancy.planning.common.quota_words import BORROWS, GUARANTEED, LENDS, WEIGHT
+from tenancy.planning.common.stages import standing
 from tenancy.planning.queueing.capacity import supply
 from tenancy.planning.queueing.quota_shares import part_of_node
 from tenancy.planning.scope import StackScope, select, stacks

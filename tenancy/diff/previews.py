@@ -17,7 +17,7 @@ from tenancy.diff import changes as of
 from tenancy.diff.changes import Change, ChangeTopic, Facts, between, ordered
 from tenancy.iam.rights import rights
 from tenancy.kube import quantities
-from tenancy.kube.quota_words import device_amounts
+from tenancy.planning.common.quota_words import device_amounts
 from tenancy.planning.kubernetes.access import role_name
 from tenancy.planning.scope import CLUSTER_SUFFIX, names_of, scope_of
 from tenancy.rules import aws, objects, plain

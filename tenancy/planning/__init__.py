@@ -16,6 +16,7 @@ from tenancy.planning.common.charts import HelmChart
 from tenancy.planning.common.devices import device_classes
 from tenancy.planning.common.labels import manifest, platform_labels
 from tenancy.planning.common.priorities import priority_classes
+from tenancy.planning.common.stages import standing, with_former
 from tenancy.planning.guards import guard_objects, marker, readiness_probe
 from tenancy.planning.kubernetes.access import cluster_roles, role_bindings
 from tenancy.planning.kubernetes.cilium import namespace_policies, platform_network_policies, tenant_network_policies
@@ -23,16 +24,16 @@ from tenancy.planning.kubernetes.flow_control import flow_objects
 from tenancy.planning.kubernetes.namespaces import namespace_meta, pod_security
 from tenancy.planning.kubernetes.network import network_policies
 from tenancy.planning.kubernetes.pod_defaults import pod_defaults
+from tenancy.planning.kubernetes.queue_defaults import queue_defaults
 from tenancy.planning.kubernetes.quotas import class_quotas, limit_range, resource_quota
 from tenancy.planning.kubernetes.sandbox import runtime_classes
 from tenancy.planning.kubernetes.service_accounts import default_account, service_accounts
 from tenancy.planning.kubernetes.storage import storage_classes
 from tenancy.planning.kubernetes.virtual_clusters import virtual_cluster
-from tenancy.planning.leaving import only_reading, standing, with_former
+from tenancy.planning.leaving import only_reading
 from tenancy.planning.model import Admission, NamespacePlan, Plan, PlatformPlan, TenantPlan, TenantPlans
 from tenancy.planning.observability.metrics import exporter_values, metrics_objects, metrics_prerequisites
 from tenancy.planning.queueing.model import LocalQueue
-from tenancy.planning.queueing.queue_defaults import queue_defaults
 from tenancy.planning.queueing.queues import local_queues, platform_queues, tenant_queues
 from tenancy.planning.queueing.quota_shares import QuotaCalculator, shares
 from tenancy.planning.services import metrics_charts, operator_values, queue_chart, services_plan

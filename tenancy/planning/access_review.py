@@ -13,7 +13,7 @@ from tenancy.kube.objects import Object
 from tenancy.planning import make_plan
 from tenancy.planning.aws.workloads import ci_group
 from tenancy.planning.common import names
-from tenancy.planning.leaving import standing
+from tenancy.planning.common.stages import standing
 from tenancy.planning.model import NamespacePlan, Plan
 from tenancy.schema.data import Access
 from tenancy.schema.environment import Environment

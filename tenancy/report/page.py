@@ -13,7 +13,7 @@ from tenancy.output.html import Tile, render
 from tenancy.planning import make_plan
 from tenancy.planning.access_review import BREAK_GLASS, AccessGrant, not_made, review
 from tenancy.planning.aws.prices import MICRO
-from tenancy.planning.leaving import present
+from tenancy.planning.common.stages import present
 from tenancy.report import costs, isolation, shares
 from tenancy.report.facts import Facts, Member, dollars, facts, number, pools_monthly, some
 from tenancy.report.given import Charged, Course

@@ -18,7 +18,7 @@ from tenancy.iam.conditions import texts
 from tenancy.kube.quota_tree import Tree, most_borrowed
 from tenancy.kube.selectors import has_labels
 from tenancy.planning import access_review
-from tenancy.planning.leaving import standing
+from tenancy.planning.common.stages import standing
 from tenancy.planning.model import Plan
 from tenancy.planning.queueing import queue_names, quota_shares
 from tenancy.prove.attacks import Attack, Scene, all_attacks

@@ -13,8 +13,8 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.days import today
 from tenancy.lab import control_plane
 from tenancy.live.api import Impersonation, Response, path_of
+from tenancy.planning.kubernetes.queue_defaults import queue_defaults
 from tenancy.planning.kubernetes.samples import ANY_TOPOLOGY
-from tenancy.planning.queueing.queue_defaults import queue_defaults
 from tenancy.planning.queueing.queue_names import API
 
 SHARE = "guaranteed: 16, sharing: lend-and-borrow, lend-up-to: 16, borrow-up-to: 16"

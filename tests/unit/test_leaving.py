@@ -17,9 +17,9 @@ from tenancy.live.copies import as_written
 from tenancy.live.removal import report
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.access_review import review
+from tenancy.planning.common.stages import present
 from tenancy.planning.guards import READINESS_PROBE, guard_objects, guards, marker, readiness_probe
 from tenancy.planning.kubernetes.api_storage import api_storage
-from tenancy.planning.leaving import present
 from tenancy.planning.queueing.capacity import losses, supply
 from tenancy.report.page import Pages
 from tenancy.rules.objects import object_findings

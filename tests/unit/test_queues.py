@@ -22,8 +22,8 @@ from tenancy.planning import Plan, make_plan
 from tenancy.planning.common.pools import NETWORK_LAYER, fake_nodes, node_allocatable, node_taints
 from tenancy.planning.common.priorities import priorities
 from tenancy.planning.guards.names import QUEUE as LABEL
+from tenancy.planning.kubernetes.queue_defaults import queue_defaults
 from tenancy.planning.queueing.kueue import configuration
-from tenancy.planning.queueing.queue_defaults import queue_defaults
 from tenancy.planning.queueing.queue_names import (
     ANY_POOL,
     BOARD_COMPUTE,

@@ -10,8 +10,8 @@ import pytest
 
 from tenancy.engine.changes import Outcome
 from tenancy.kube.objects import Object, identity
-from tenancy.kube.quota_words import device_amounts, spec_changes
 from tenancy.planning import make_plan
+from tenancy.planning.common.quota_words import device_amounts, spec_changes
 from tenancy.validation import Loaded
 from tests.conftest import SpecFolder
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tenancy.planning.leaving import standing
+from tenancy.planning.common.stages import standing
 from tenancy.schema.environment import Environment
 from tenancy.schema.tenant import Tenant
 from tenancy.validation import stored

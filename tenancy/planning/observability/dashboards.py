@@ -18,7 +18,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.planning.common.labels import manifest, platform_labels
 from tenancy.planning.common.names import fitted
-from tenancy.planning.leaving import standing
+from tenancy.planning.common.stages import standing
 from tenancy.planning.queueing.queue_names import flavor_name, queue_name, queue_resource
 from tenancy.planning.queueing.quota_shares import in_preference, open_pools, part_of_node
 from tenancy.schema.environment import Environment

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tenancy.kube.placement import placed
-from tenancy.planning.leaving import standing
+from tenancy.planning.common.stages import standing
 from tenancy.planning.queueing.quota_shares import borrowing_tiers
 from tenancy.schema.environment import Environment
 from tenancy.schema.pools import Cut

@@ -11,9 +11,9 @@ from tenancy.kube.objects import Object
 from tenancy.live import denial
 from tenancy.live.api import Impersonation
 from tenancy.planning.common.pools import fake_nodes
+from tenancy.planning.common.stages import standing
 from tenancy.planning.guards import guards
 from tenancy.planning.kubernetes.samples import sample
-from tenancy.planning.leaving import standing
 from tenancy.planning.queueing.quota_shares import quota_ceiling
 from tenancy.schema.environment import Environment
 from tenancy.schema.people import Role

@@ -1,0 +1,60 @@
+"""What a tenant has on the cluster, where that is less than its file says: one that leaves, by its stage, and one whose
+people work in virtual clusters. The one place where this is decided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tenancy.schema.environment import Environment
+from tenancy.schema.people import Role
+from tenancy.schema.queues import QueueState
+from tenancy.schema.tenant import Leaving, Tenant
+from tenancy.validation.loader import Loaded, with_tenants
+
+
+def standing(tenants: Iterable[Tenant]) -> tuple[Tenant, ...]:
+    """The tenants that have something, each with what it has at its stage."""
+    return tuple(_at_stage(tenant) for tenant in tenants if tenant.leaving is not Leaving.REMOVE)
+
+
+def present(loaded: Loaded) -> Loaded:
+    """The environment without the tenants that were removed, for what reports or simulates the others."""
+    return with_tenants(loaded, standing(loaded.tenants))
+
+
+def with_former(environment: Environment, tenants: Iterable[Tenant]) -> Environment:
+    """The environment in which adopted namespaces whose tenant has left are unmanaged: they existed before the tenant,
+    stay without it, and their own work goes on."""
+    former = {
+        tenant.namespace_name(space)
+        for tenant in tenants
+        if tenant.adopt and tenant.leaving is Leaving.REMOVE
+        for space in tenant.namespaces
+    }
+    if not former:
+        return environment
+    unmanaged = tuple(sorted({*environment.platform.unmanaged, *former}))
+    platform = environment.platform.model_copy(update={"unmanaged": unmanaged})
+    return environment.model_copy(update={"platform": platform})
+
+
+def _at_stage(tenant: Tenant) -> Tenant:
+    """Reduces all roles to reading, and in a tenant that leaves admits no new work.
+
+    People of a virtual cluster work with its own API server. A right to create pods in the host namespace, or to exec
+    into the virtual control plane, would bypass its isolation.
+
+    Running work may end, so a tenant whose removal is reverted loses none of it. `queue: drain` in the file evicts
+    running work too. Isolation resources, guards and the grants of running work stay. GPU grants stay as well: without
+    a role that creates work they have no effect, and a namespace without any opens its GPUs to all.
+    """
+    if tenant.leaving is None and not tenant.in_virtual_clusters:
+        return tenant
+    stopped = QueueState.DRAIN if tenant.queue is QueueState.DRAIN else QueueState.HOLD
+    return tenant.model_copy(
+        update={
+            "people": tuple(person.model_copy(update={"role": Role.VIEWER}) for person in tenant.people),
+            "ci": tenant.ci and tenant.ci.model_copy(update={"role": Role.VIEWER.value}),
+            "queue": stopped if tenant.leaving else tenant.queue,
+        }
+    )
