@@ -251,16 +251,15 @@ def _rest(scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
     yield Case("dns-01", "hosts", "give a host name an address of its choice", "/spec/hostAliases", hosts)
     resolver = {"nameservers": ["198.51.100.53"]}
     yield Case("dns-01", "resolver", "add a resolver of its own", "/spec/dnsConfig", resolver)
-    here = {"searches": [f"train.{place.name}.svc.cluster.local"]}
-    search = "find names of another namespace first"
+    own_search = f"train.{place.name}.svc.cluster.local"
     yield Case(
         "dns-01",
         "search",
-        search,
+        "find names of another namespace first",
         "/spec/dnsConfig/searches/0",
         "kube-system.svc.cluster.local",
-        *here["searches"],
-        {"/spec/dnsConfig": here},
+        own_search,
+        {"/spec/dnsConfig": {"searches": [own_search]}},
     )
     grace = "/spec/terminationGracePeriodSeconds"
     yield Case("avail-01", "grace", "keep its GPU long after eviction", grace, 601, 600, kinds=ALL_KINDS)
