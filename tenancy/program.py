@@ -20,7 +20,7 @@ from tenancy.engine.cost_tags import Unanswered, known_keys
 from tenancy.live.adoption_record import record
 from tenancy.live.api import Api, ApiUnreachable
 from tenancy.live.plain_engine import check_cluster, check_plain, is_plain
-from tenancy.live.preflight import PreconditionFailed, check, removing_by_name, wait_for_guards
+from tenancy.live.preflight import PreconditionFailed, check, removing_by_name, replacing_by_name, wait_for_guards
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.aws.cluster import BUILT
 from tenancy.planning.aws.data import KNOWN_COST_TAGS, DataPlan
@@ -73,7 +73,7 @@ def run() -> None:
             raise pulumi.RunError(str(error)) from None
 
     collect_seldom()
-    build(plan, scope, platform, tenants, guards_enforced)
+    build(plan, scope, platform, tenants, guards_enforced, replacing=replacing_by_name())
     for name, value in stack_outputs(loaded.environment, loaded.tenants, tenants).items():
         pulumi.export(name, value)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,9 +81,13 @@ class Monitor(MockMonitor):
 
 
 def register(
-    plan: Plan, scope: StackScope = StackScope.ALL, tenant: str | None = None, preview: bool = False
+    plan: Plan,
+    scope: StackScope = StackScope.ALL,
+    tenant: str | None = None,
+    preview: bool = False,
+    replacing: Collection[str] = (),
 ) -> Registered:
-    """Run the program until everything has drained, on an event loop of its own."""
+    """Run the program until everything has drained, on an event loop of its own. `replacing` is as for `build`."""
     forget_programs()
     registered = Registered()
     loop = asyncio.new_event_loop()
@@ -93,7 +98,7 @@ def register(
         def ask(*_: object) -> None:
             registered.asked.append(len(registered.requests))
 
-        build(plan, scope, platform, tenants, ask, ask)
+        build(plan, scope, platform, tenants, ask, ask, **({"replacing": replacing} if replacing else {}))
 
     thresholds = gc.get_threshold()
     try:

@@ -16,6 +16,7 @@ from tenancy.cli.common import (
     load_or_exit,
     tell,
 )
+from tenancy.cli.up_cluster import expect_replaceable
 from tenancy.cli.up_decision import also_drifted, decided
 from tenancy.cli.up_fleet import run_shared
 from tenancy.cli.up_report import Report
@@ -62,6 +63,14 @@ def _shard(_: click.Context, __: click.Parameter, given: str | None) -> tuple[in
     "tenant's file, at once and without the stages of `leaving`; repeatable.",
 )
 @click.option(
+    "--replace",
+    "replacing",
+    multiple=True,
+    metavar="NAME",
+    help="Replace the nodes of this pool, of the platform (system), or in this zone, where AWS cannot change them in "
+    "place: their groups are deleted and made again, in waves; repeatable.",
+)
+@click.option(
     "--timeout",
     type=click.IntRange(1, 86400),
     default=300,
@@ -90,6 +99,7 @@ def command(
     refresh: bool,
     chosen: tuple[str, ...],
     unnamed: tuple[str, ...],
+    replacing: tuple[str, ...],
     timeout: int,
     shard: tuple[int, int] | None,
     parallel: int | None,
@@ -129,9 +139,11 @@ def command(
     begun = reading(environment, lab=lab, whole=not chosen)
     loaded = load_or_exit(environment, form, lab, begun.load)
     tell(told(loaded))
+    expect_replaceable(loaded.environment, replacing)
     report = Report(form)
     plan = make_plan(loaded.environment, loaded.tenants, at_once=False)
-    run = RunSettings(plan, RemovableTenants.of(loaded, unnamed, timeout), only_preview, refresh, skip_preview)
+    leavers = RemovableTenants.of(loaded, unnamed, timeout)
+    run = RunSettings(plan, leavers, only_preview, refresh, skip_preview, frozenset(replacing))
     try:
         asked = begun.early.command.result if begun.early else None
         driver = Driver.of(loaded, report.say, run.leavers.by_hand, asked)

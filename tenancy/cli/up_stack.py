@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tenancy.catalog import vocabulary as words
 from tenancy.cli.common import BAD_INPUT, fail
+from tenancy.cli.up_cluster import permitted, refuse_unasked
 
 if TYPE_CHECKING:
     from tenancy.cli.up_report import Report
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
     from tenancy.live.unrecorded import Unrecorded
     from tenancy.planning import Plan
     from tenancy.validation import Loaded
+
+
+NETWORK = "the network"
+"""First step of an update that makes a part of it."""
+NETWORK_KINDS = ("Subnet ", "RouteTable ", "RouteTableAssociation ", "Eip ", "NatGateway ", "VpcEndpoint ")
+"""Kinds of a network's resources for each zone, as changes name them."""
 
 
 class NothingToCompare(Exception):
@@ -156,6 +163,8 @@ class RunSettings(NamedTuple):
     refresh: bool
     skip_preview: bool = False
     """Whether the preview of a shared stack is left out where it would refuse nothing."""
+    replacing: frozenset[str] = frozenset()
+    """Node groups and zones that --replace names."""
 
 
 def bring_up(
@@ -173,7 +182,7 @@ def bring_up(
     from tenancy.engine.changes import lost_namespaces, without_file
     from tenancy.engine.driver import Failed
 
-    plan, leavers, only_preview, refresh, _ = run
+    plan, leavers, only_preview, refresh, *_ = run
     name = stack.name
     shared = plan.platform.data
     if name == plan.environment and plan.account and shared and shared.cost_tags:
@@ -182,7 +191,8 @@ def bring_up(
     if drifted:
         refresh = put_back(driver, report, stack, drifted, only_preview).missing or refresh
     leaving = leavers.by_file | leavers.by_hand
-    with driver.released(stack, leaving, for_good=not only_preview):
+    may = permitted(driver, report, plan, stack, run.replacing)
+    with driver.released(stack, leaving, may.removed, for_good=not only_preview):
         planned = driver.preview(stack, refresh=refresh)
     orphans = [tenant for tenant in without_file(planned, plan) if tenant not in leavers.by_hand]
     _expect_next_minor(driver, plan, stack)
@@ -198,6 +208,7 @@ def bring_up(
             "if the resource was renamed or belongs to another stack by now, `pulumi state rename` or `pulumi state "
             "move` it; nothing was changed"
         )
+    refuse_unasked(name, planned, plan, may)
     if only_preview:
         report.show(name, planned)
     elif planned.changes or planned.others:
@@ -207,8 +218,10 @@ def bring_up(
             _take_out(driver, report, stack, tenant, leavers.timeout)
         for part, resources in _waves(plan, planned)[:-1]:
             report.show(name, driver.update(stack, resources, refresh=refresh))
-            report.say(f"{name}: {part} is done; the next follows in {pause / 60:.0f} min (Ctrl-C ends the run here)")
-            time.sleep(pause)
+            # Nothing runs on a new part of the network yet.
+            wait = 0 if part == NETWORK else pause
+            report.say(f"{name}: {part} is done; the next follows in {wait / 60:.0f} min (Ctrl-C ends the run here)")
+            time.sleep(wait)
         report.show(name, driver.update(stack, refresh=refresh, first=first))
     return planned
 
@@ -264,6 +277,11 @@ def _waves(plan: Plan, planned: Outcome) -> list[tuple[str, list[str]]]:
         resources = node_group_names(plan.cluster.name, group.name)
         if changed.intersection(resources):
             waves.setdefault(group.wave, []).extend(resources)
+    new = {c.object for c in planned.changes if c.operation in {"create", "update"}}
+    network = sorted({name.rpartition(" ")[2] for name in new if name.startswith(NETWORK_KINDS)})
+    if network and (first or waves):
+        # A targeted step knows only what exists: subnets of a new zone come before what refers to them.
+        first.insert(0, (NETWORK, network))
     return first + [(f"wave {wave}", resources) for wave, resources in sorted(waves.items())]
 
 
@@ -274,11 +292,19 @@ def remove_former(
     from tenancy.engine import records
     from tenancy.engine.driver import Failed
     from tenancy.live.unrecorded import unrecorded
+    from tenancy.planning.scope import CLUSTER_SUFFIX
 
     plan, leavers, only_preview, *_ = run
     for name in existing:
         if name in wanted:
             continue
+        if name == plan.environment + CLUSTER_SUFFIX:
+            raise Failed(
+                f"given stack {name}, whose cluster the files no longer build; rule: a cluster that is built here "
+                "stays with its environment; change: write `cluster.mode: build` and `aws.enabled: true` again; to "
+                f"remove the cluster, `aws.deletion-protection: false`, `tenancy up {plan.environment}` and "
+                f"`tenancy down {plan.environment}`; nothing was changed"
+            )
         tenant = name.removeprefix(words.derived_name(plan.environment, ""))
         if tenant in plan.names:
             stack = driver.select(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import pulumi
 import pulumi_kubernetes as kubernetes
@@ -25,12 +25,13 @@ def build(
     tenants: tuple[TenantPlan, ...],
     guards_enforced: Callable[[], None],
     require: Require = require_guards,
+    replacing: Collection[str] = (),
 ) -> None:
     """Register the stack's resources; `guards_enforced` returns when the guards just made judge requests, and `require`
-    if those of a tenant's own stack do."""
+    if those of a tenant's own stack do. `replacing` is as for PlannedCluster."""
     if scope is StackScope.CLUSTER:
         if plan.cluster:
-            _build_cluster(plan, plan.cluster)
+            _build_cluster(plan, plan.cluster, replacing)
         return
     # Else a changed ConfigMap is deleted and made anew, and for a moment the marker is gone.
     provider = kubernetes.Provider("kubernetes", context=plan.context, enable_config_map_mutable=True)
@@ -47,11 +48,12 @@ def build(
         PlannedTenant(tenant.name, tenant, gate, data, inherited, platform=guards, require=require)
 
 
-def _build_cluster(plan: Plan, cluster: ClusterPlan) -> None:
+def _build_cluster(plan: Plan, cluster: ClusterPlan, replacing: Collection[str]) -> None:
     from tenancy.components.aws.cluster import PlannedCluster
 
     assert plan.account, "a cluster is built in an account"
-    PlannedCluster(cluster.name, cluster, pulumi.ResourceOptions(providers=[aws_provider(plan.account)]))
+    providers = pulumi.ResourceOptions(providers=[aws_provider(plan.account)])
+    PlannedCluster(cluster.name, cluster, providers, replacing=replacing)
     pulumi.export("kubeconfig", kubeconfig_command(cluster.name, cluster.region, plan.context))
 
 

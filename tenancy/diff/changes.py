@@ -13,6 +13,7 @@ from typing import Any
 from tenancy.catalog.prices import MONTH_HOURS
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.access_review import granted, rights
+from tenancy.planning.aws import creation
 from tenancy.planning.aws.prices import MICRO, bought, node_price
 from tenancy.planning.common.quota_words import BORROWS, GUARANTEED, LENDS, WEIGHT
 from tenancy.planning.common.stages import standing
@@ -105,6 +106,7 @@ def diff(before: SpecState, after: SpecState) -> tuple[Change, ...]:
         found += between(ChangeTopic.COST, _costs(before), _costs(after))
         found += between(ChangeTopic.EXCEPTION, _exceptions(before), _exceptions(after))
         found += between(ChangeTopic.WORK, _homes(before), _homes(after))
+        found += _fixed(before, after)
         found += between(ChangeTopic.STACK, *_stacks(before, after))
     return ordered(found)
 
@@ -319,6 +321,52 @@ def _homes(side: SpecState) -> Facts:
     if side.environment.pools:
         facts["", "", VERSION] = side.environment.cluster.kubernetes
     return facts
+
+
+FIXED, GROUP, ZONE, CLUSTER = "fixed at creation", "node group", "zone", "cluster"
+TEMPLATE = "launch template of"
+
+
+def _fixed(before: SpecState, after: SpecState) -> Iterator[Change]:
+    """What no update changes of a cluster that is built here, and what AWS replaces or deletes for it."""
+    old, new = (side.plan.cluster if side.plan else None for side in (before, after))
+    if old is None:
+        return
+    if new is None:
+        yield Change(ChangeTopic.WORK, "", CLUSTER, "built here", None, old.name)
+        return
+    values, wanted = creation.fixed_values(old), creation.fixed_values(new)
+    for field, value in wanted.items():
+        if value and values[field] != value:
+            yield Change(ChangeTopic.WORK, "", FIXED, values[field] or creation.CHOSEN, value, field)
+    subnets = {subnet.zone: subnet for subnet in new.network.subnets}
+    moved: dict[str, str] = {}
+    for subnet in old.network.subnets:
+        if subnet.zone not in subnets:
+            yield Change(ChangeTopic.WORK, "", ZONE, "there", None, subnet.zone)
+            continue
+        other = subnets[subnet.zone]
+        if subnet.private and other.private not in {"", subnet.private}:
+            yield Change(ChangeTopic.WORK, "", FIXED, subnet.private, other.private, f"range of {subnet.zone}")
+        if subnet.given and other.given not in {"", subnet.given}:
+            moved[subnet.zone] = f"subnet of {subnet.zone} {subnet.given} → {other.given}"
+    groups = {group.name: group for group in new.groups}
+    for group in old.groups:
+        if group.name in groups:
+            found = creation.group_differences(group, groups[group.name])
+            found += [moved[zone] for zone in group.zones if zone in moved]
+            if found:
+                yield Change(ChangeTopic.WORK, "", GROUP, "there", ", ".join(found), group.name)
+            elif _same_pool(before, after, group.pool) and creation.rolls(old, group, new, groups[group.name]):
+                yield Change(ChangeTopic.WORK, "", TEMPLATE, "there", "another", group.name)
+
+
+def _same_pool(before: SpecState, after: SpecState, pool: str) -> bool:
+    """Whether nothing is told yet of the nodes of a pool; also of the platform's, which belong to none."""
+    one, other = (side.environment for side in (before, after))
+    if not (one and other) or one.cluster.kubernetes != other.cluster.kubernetes:
+        return False
+    return not pool or _made_of(one.pools[pool]) == _made_of(other.pools[pool])
 
 
 def _made_of(pool: Pool) -> str:

@@ -325,6 +325,18 @@ def _disturbance(change: Change, before: SpecState, after: SpecState) -> str:
             if change.after is None:
                 return f"{change.of} is deleted, with what it contains"
             return f"{change.of} is {change.after}"
+        case of.FIXED:
+            value = f"{change.of} {change.before} → {change.after}"
+            return f"{value}: AWS fixes it when a cluster is made, and `tenancy up` refuses another value"
+        case of.CLUSTER:
+            return f"cluster {change.of} is no longer built here: `tenancy up` refuses it while the cluster exists"
+        case of.ZONE:
+            return f"zone {change.of} is left: `tenancy up` refuses it, unless `--replace {change.of}` names it"
+        case of.GROUP:
+            why = f"{change.after}: EKS deletes it with its nodes and makes another"
+            return f"node group {change.of}: {why}; `tenancy up` refuses it without `--replace {change.of}`"
+        case of.TEMPLATE:
+            return f"nodes of {change.of} are replaced in their wave, because their launch template changes"
         case of.VERSION:
             return f"Kubernetes {change.before} → {change.after}: every node is replaced, pool by pool"
     touched = of.users(before, change.of) or of.users(after, change.of)

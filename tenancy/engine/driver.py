@@ -36,7 +36,7 @@ from tenancy.lab.layout import enter_lab, find_root
 from tenancy.live.api import Api, path_of
 from tenancy.live.drift import Drift, drift
 from tenancy.live.plain_engine import BY_COMMAND
-from tenancy.live.preflight import REMOVING
+from tenancy.live.preflight import REMOVING, REPLACING
 from tenancy.planning.aws.data import KNOWN_COST_TAGS
 from tenancy.planning.scope import CLUSTER_SUFFIX
 from tenancy.rules.catalogue import RULES
@@ -217,6 +217,10 @@ class Driver:
         told = ",".join(key for key in wanted if key in known | own)
         stack.workspace.env_vars = {**stack.workspace.env_vars, KNOWN_COST_TAGS: told}
 
+    def tell_replaced(self, stack: Any, names: Collection[str]) -> None:
+        """Let the stack's program replace these node groups, or the platform's access."""
+        stack.workspace.env_vars = {**stack.workspace.env_vars, REPLACING: ",".join(sorted(names))}
+
     def preview(self, stack: Any, *, refresh: bool) -> Outcome:
         """What would change; Failed if a mandatory rule of the pack is broken or the program fails.
 
@@ -329,16 +333,23 @@ class Driver:
         return self._run(stack, partial(stack.destroy, target=targets), "removing its access", pack=False)
 
     @contextmanager
-    def released(self, stack: Any, tenants: Collection[str], *, for_good: bool) -> Generator[None]:
-        """Let the engine delete these tenants' namespaces, and forget the resources with their data, which are kept on
-        AWS. All other resources stay protected, and after a preview these are protected again."""
-        exported = stack.export_stack() if tenants else None
+    def released(
+        self, stack: Any, tenants: Collection[str], urns: Collection[str] = (), *, for_good: bool
+    ) -> Generator[None]:
+        """Let the engine delete these tenants' namespaces and the resources of these URNs, and forget the tenants'
+        resources with their data, which are kept on AWS. All other resources stay protected, and after a preview these
+        are protected again."""
+        exported = stack.export_stack() if tenants or urns else None
         resources = (exported.deployment or {}).get("resources") or () if exported else ()
         mine = {found["urn"] for tenant in tenants for found in of_tenant(resources, tenant)}
         held = [
             r
             for r in resources
-            if r["urn"] in mine and r.get("protect") and (r.get("retainOnDelete") or r["type"] == words.NAMESPACE_TYPE)
+            if r.get("protect")
+            and (
+                r["urn"] in urns
+                or (r["urn"] in mine and (r.get("retainOnDelete") or r["type"] == words.NAMESPACE_TYPE))
+            )
         ]
         if not held:
             yield

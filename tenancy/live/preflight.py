@@ -21,10 +21,21 @@ from tenancy.live.undecided import Undecided, problem, undecided
 from tenancy.planning.model import Plan, PlatformPlan, TenantPlan
 from tenancy.rules.catalogue import RULES
 
-__all__ = ["REMOVING", "PreconditionFailed", "check", "check_platform", "removing_by_name", "wait_for_guards"]
+__all__ = [
+    "REMOVING",
+    "REPLACING",
+    "PreconditionFailed",
+    "check",
+    "check_platform",
+    "removing_by_name",
+    "replacing_by_name",
+    "wait_for_guards",
+]
 
 REMOVING = "GPU_TENANCY_REMOVING"
 """Variable in which `tenancy up --remove` passes the tenants and namespaces to remove, comma-separated."""
+REPLACING = "GPU_TENANCY_REPLACING"
+"""Variable in which `tenancy up --replace` passes what the cluster's program may replace, comma-separated."""
 
 
 def check(
@@ -105,6 +116,11 @@ def _told(plan: Plan, problems: Sequence[str], found: Sequence[Undecided], setti
 def removing_by_name() -> frozenset[str]:
     """Tenants and namespaces that `tenancy up` told this program to remove."""
     return frozenset(name for name in os.environ.get(REMOVING, "").split(",") if name)
+
+
+def replacing_by_name() -> frozenset[str]:
+    """Node groups that this run of the cluster's program may replace, and PLATFORM_ROLE for the platform's access."""
+    return frozenset(name for name in os.environ.get(REPLACING, "").split(",") if name)
 
 
 def _unsaid(

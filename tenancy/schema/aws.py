@@ -90,6 +90,12 @@ class Network(Spec):
         description="Whether the VPC endpoints for S3, ECR, STS, EC2 and CloudWatch are made, or only checked for. "
         "Default: made; in an existing VPC, checked.",
     )
+    quarters: dict[Zone, Annotated[int, WholeNumber(1, MOST_ZONES)]] = Field(
+        default_factory=dict,
+        description="Quarter of cidr that holds a zone's private addresses, 1 to 3, by zone. A zone keeps it for as "
+        "long as the cluster exists. Default: by the zone's letter, whatever the order of zones: a and d the first, b "
+        "and e the second, c and f the third.",
+    )
     service_ranges_file: _File | None = Field(
         default=None,
         description="Name of AWS' published list of addresses, beside environment.yaml, such as ip-ranges.json from "
@@ -115,8 +121,10 @@ class Network(Spec):
             if (first := zone_of.setdefault(subnet, zone)) != zone:
                 given = f"{subnet}, which is that of {first}"
                 yield Mistake(("subnets", zone), given, "a subnet is in one zone", f"name the subnet in {zone}")
-        if self.vpc and "cidr" in self.model_fields_set:
-            yield Mistake(("cidr",), "cidr beside vpc", "a VPC is either made or existing", "drop one of the two")
+        for field in ("cidr", "quarters"):
+            if self.vpc and field in self.model_fields_set:
+                rule = "a VPC is either made or existing"
+                yield Mistake((field,), f"{field} beside vpc", rule, "drop one of the two")
         if self.endpoints is Endpoints.CHECKED and not self.vpc:
             rule = "endpoints are checked only in an existing VPC"
             yield Mistake(("endpoints",), "endpoints: checked without vpc", rule, "name the vpc, or drop endpoints")
@@ -148,6 +156,12 @@ class System(Spec):
     )
     nodes: Annotated[int, WholeNumber(2, 50)] = Field(
         default=3, description="Number of nodes, spread over the zones, at least 2. Default: 3."
+    )
+    zones: Zones = Field(
+        default=(),
+        min_length=1,
+        description="Availability zones of the nodes, some of aws.zones. Default: all zones of the environment; nodes "
+        "that exist stay in theirs when one is added.",
     )
 
     def mistakes(self) -> Iterator[Mistake]:
@@ -244,7 +258,9 @@ class Aws(Identities):
         "use it for /tenancy/<environment>/*. Default: the key of CloudWatch Logs.",
     )
     deletion_protection: Flag = Field(
-        default=True, description="Whether EKS refuses to delete the cluster. Default: true."
+        default=True,
+        description="Whether EKS refuses to delete the cluster, and Pulumi's engine to replace or delete it, its VPC, "
+        "subnets, node groups, add-ons and access entries. Default: true.",
     )
     extended_support: Flag = Field(
         default=True,
@@ -340,6 +356,11 @@ class Aws(Identities):
         if not self.network.vpc and len(self.zones) > MOST_ZONES:
             given, rule = f"{len(self.zones)} zones", f"a VPC that is made has {MOST_ZONES} zones at most"
             yield Mistake(("zones",), given, rule, f"name {MOST_ZONES}, or give a VPC with its subnets")
+        yield from self._quarter_mistakes()
+        for i, zone in enumerate(self.system.zones):
+            if zone not in self.every_zone:
+                given, change = f"zone {zone} outside aws.zones", f"use {', '.join(self.every_zone)}"
+                yield broken(("system", "zones", i), "ref-01", given, change)
         for i, zone in enumerate(self.zones):
             if self.region and zone[:-1] != self.region:
                 yield broken(("zones", i), "ref-01", f"zone {zone} outside {self.region}", f"use {self.region}a")
@@ -351,7 +372,31 @@ class Aws(Identities):
         """Size of the root volume of a machine with so much local NVMe (GB), GiB."""
         return self.root_volume or (SYSTEM_ROOT_GIB if nvme else WHOLE_ROOT_GIB)
 
+    def _quarter_mistakes(self) -> Iterator[Mistake]:
+        if self.network.vpc:
+            return
+        for zone in self.network.quarters:
+            if zone not in self.every_zone:
+                given, change = f"zone {zone} outside aws.zones", f"use {', '.join(self.every_zone)}"
+                yield broken(("network", "quarters", zone), "ref-01", given, change)
+        zone_of: dict[int, str] = {}
+        for zone in self.every_zone[:MOST_ZONES]:
+            quarter = self.quarter_of(zone)
+            if (first := zone_of.setdefault(quarter, zone)) != zone:
+                free = sorted(set(range(1, MOST_ZONES + 1)) - {self.quarter_of(each) for each in self.every_zone})
+                given, rule = (
+                    f"{zone} in quarter {quarter}, which is that of {first}",
+                    "each zone has a range of its own",
+                )
+                change = f"write network.quarters: {{{zone}: {free[0]}}}" if free else "write other quarters"
+                yield Mistake(("network", "quarters"), given, rule, change)
+
     @property
     def every_zone(self) -> tuple[str, ...]:
-        """Names of the availability zones: those written, or those of the existing subnets."""
-        return self.zones or tuple(self.network.subnets)
+        """Names of the availability zones, sorted: those written, or those of the existing subnets. Their order in the
+        file says nothing."""
+        return tuple(sorted(self.zones or self.network.subnets))
+
+    def quarter_of(self, zone: str) -> int:
+        """Quarter of the VPC's range that holds a zone's private addresses, from 1."""
+        return self.network.quarters.get(zone) or (ord(zone[-1]) - ord("a")) % MOST_ZONES + 1

@@ -334,6 +334,7 @@ class NetworkDict(TypedDict):
     vpc: NotRequired[str | None]
     subnets: NotRequired[Mapping[str, str]]
     endpoints: NotRequired[Literal['made', 'checked'] | None]
+    quarters: NotRequired[Mapping[str, int]]
     service_ranges_file: NotRequired[str | None]
     service_ranges: NotRequired[Sequence[str]]
 
@@ -548,6 +549,7 @@ class SystemDict(TypedDict):
 
     instance: NotRequired[str]
     nodes: NotRequired[int]
+    zones: NotRequired[Sequence[str]]
 
 
 class TemporaryNamespacesDict(TypedDict):

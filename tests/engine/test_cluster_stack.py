@@ -126,6 +126,29 @@ def test_a_second_run_changes_nothing(bank: OnAws) -> None:
     assert set(bank.steps(CLUSTER).values()) == {"same"}
 
 
+FIXED = ("cni: cilium}", "cni: cilium, service-cidr: 172.21.0.0/16}")
+
+
+def test_a_value_that_eks_fixes_is_refused_before_anything_changes(bank: OnAws) -> None:
+    bank.edit(*FIXED)
+    for arguments in (("up", "bank"), ("up", "bank", "--preview")):
+        done = bank.tenancy(*arguments, "--stack", CLUSTER, kubeconfig=False)
+        assert done.code == 1, done.text
+        assert "given cluster.service-cidr: 172.21.0.0/16, and a cluster that was made with" in done.err
+        assert bank.aws.order("create", "update", "delete") == []
+    bank.edit(*FIXED[::-1])
+
+
+def test_the_engine_alone_deletes_nothing_for_a_value_that_eks_fixes(bank: OnAws) -> None:
+    """By itself it would delete nodes, add-ons and access before the control plane; a target keeps none of them."""
+    bank.edit(*FIXED)
+    done = bank.pulumi("up", "--yes", "--skip-preview", "--stack", CLUSTER, "--target", "**::bank-cluster")
+    assert done.code != 0
+    assert "marked for protection" in " ".join(done.text.split())
+    assert bank.aws.order("create", "update", "delete") == []
+    bank.edit(*FIXED[::-1])
+
+
 @pytest.mark.exhaustive
 def test_the_charts_are_installed_and_karpenter_gets_its_pools(bank: OnAws) -> None:
     apply_nodes([system_node(number) for number in range(2)], bank.project.lab)

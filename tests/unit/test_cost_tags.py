@@ -176,7 +176,10 @@ def test_aws_is_asked_before_the_platforms_stack_of_who_pays(payer: Plan, stack:
     def go_on(*_: object, **__: object) -> None:
         raise NotAsked
 
-    driver: Any = SimpleNamespace(tell_cost_tags=ask, released=go_on, of_tenant=lambda *_: [])
+    def nothing(*_: object) -> list[Any]:
+        return []
+
+    driver: Any = SimpleNamespace(tell_cost_tags=ask, released=go_on, of_tenant=nothing, resources=nothing)
     plan = (
         payer
         if pays
@@ -227,7 +230,7 @@ def test_the_program_activates_the_keys_that_it_is_told(
     monkeypatch.setattr("tenancy.program.check", lambda *_: [])
     monkeypatch.setattr("tenancy.program.is_plain", lambda: False)
     monkeypatch.setattr("tenancy.program.known_keys", answer)
-    monkeypatch.setattr("tenancy.program.build", lambda *found: built.append(found))
+    monkeypatch.setattr("tenancy.program.build", lambda *found, **_: built.append(found))
     program.run()
     ((_, _, platform, *_),) = built
     assert set(platform.data.cost_tags) == keys

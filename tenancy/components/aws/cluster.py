@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pulumi
 import pulumi_aws as aws
 
@@ -25,13 +27,16 @@ class PlannedCluster(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
         *,
         given: GivenNetwork | None = None,
+        replacing: Collection[str] = (),
     ) -> None:
-        """`given` is an existing network that is known only as outputs; else its ids are the plan's."""
+        """`given` is an existing network that is known only as outputs; else its ids are the plan's. `replacing` are
+        the node groups that this run may replace, and PLATFORM_ROLE if it may replace the platform's access."""
         super().__init__("gpu-tenancy:index:GpuCluster", name, None, opts)
         below = pulumi.ResourceOptions(parent=self)
-        network = ClusterNetwork(f"{name}-network", plan.network, plan.tags, below, given=given)
+        protect = plan.deletion_protection
+        network = ClusterNetwork(f"{name}-network", plan.network, plan.tags, below, given=given, protect=protect)
         roles = Roles(f"{name}-role", plan.roles, plan.boundary, plan.tags, below)
-        self.eks = eks = EksCluster(name, plan, network, roles, below)
+        self.eks = eks = EksCluster(name, plan, network, roles, below, replacing=replacing)
         # A node without a network never gets ready, and its group fails after twenty minutes.
         first = [
             eks_add_on(
@@ -40,7 +45,7 @@ class PlannedCluster(pulumi.ComponentResource):
                 eks.cluster.name,
                 _identity(plan, roles, add_on.role),
                 plan.tags,
-                pulumi.ResourceOptions(parent=self, depends_on=[eks.access]),
+                pulumi.ResourceOptions(parent=self, depends_on=[eks.access], protect=protect),
             )
             for add_on in plan.add_ons
         ]
@@ -65,6 +70,7 @@ class PlannedCluster(pulumi.ComponentResource):
                 efa_groups[planned.pool].group.id if planned.pool in efa_groups else None,
                 earlier,
                 below,
+                replaced=planned.name in replacing,
             )
             same.append(made.group)
         if plan.karpenter:
@@ -78,7 +84,7 @@ class PlannedCluster(pulumi.ComponentResource):
                     service_account=account[1],
                     role_arn=roles.arns["karpenter"],
                     tags=plan.tags,
-                    opts=below,
+                    opts=pulumi.ResourceOptions(parent=self, protect=protect),
                 )
         self.register_outputs({"name": eks.cluster.name, "endpoint": eks.cluster.endpoint})
 

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 
 import pulumi
 import pulumi_aws as aws
 
 from tenancy.components.aws.network import ClusterNetwork
 from tenancy.components.aws.roles import Roles
-from tenancy.planning.aws.cluster import LOG_TYPES, ClusterPlan
+from tenancy.planning.aws.cluster import LOG_TYPES, PLATFORM_ROLE, ClusterPlan
 from tenancy.planning.common.names import control_plane_name
 
 
@@ -26,10 +27,14 @@ class EksCluster(pulumi.ComponentResource):
         network: ClusterNetwork,
         roles: Roles,
         opts: pulumi.ResourceOptions | None = None,
+        *,
+        replacing: Collection[str] = (),
     ) -> None:
+        """`replacing` is as for PlannedCluster."""
         super().__init__("gpu-tenancy:index:EksCluster", name, None, opts)
         below = pulumi.ResourceOptions(parent=self)
-        # Deleting the key loses every volume and secret; the cluster has a protection of its own.
+        # Deleting the key loses every volume and secret. EKS' own protection keeps the control plane alone, after the
+        # engine has deleted the nodes, add-ons and access of a cluster that it is about to replace.
         kept = pulumi.ResourceOptions(parent=self, protect=plan.deletion_protection)
         self.key = pulumi.Output.from_input(plan.key)
         if not plan.key:
@@ -74,15 +79,22 @@ class EksCluster(pulumi.ComponentResource):
             deletion_protection=plan.deletion_protection,
             upgrade_policy={"support_type": "EXTENDED" if plan.extended_support else "STANDARD"},
             tags=plan.tags,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[logs]),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                depends_on=[logs],
+                protect=plan.deletion_protection,
+                # EKS takes no other zones for a control plane than those of its creation: containers-roadmap#2258.
+                ignore_changes=["vpcConfig.subnetIds"],
+            ),
         )
+        admitted = plan.deletion_protection and PLATFORM_ROLE not in replacing
         self.access = aws.eks.AccessEntry(
             f"{name}-platform",
             cluster_name=self.cluster.name,
             principal_arn=plan.platform_role,
             kubernetes_groups=[plan.platform_group],
             tags=plan.tags,
-            opts=below,
+            opts=pulumi.ResourceOptions(parent=self, protect=admitted),
         )
         aws.eks.AccessPolicyAssociation(
             f"{name}-platform",
@@ -90,7 +102,7 @@ class EksCluster(pulumi.ComponentResource):
             principal_arn=plan.platform_role,
             policy_arn=plan.platform_policy,
             access_scope={"type": "cluster"},
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[self.access]),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[self.access], protect=admitted),
         )
         if plan.irsa:
             aws.iam.OpenIdConnectProvider(

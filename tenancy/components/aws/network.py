@@ -38,11 +38,14 @@ class ClusterNetwork(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
         *,
         given: GivenNetwork | None = None,
+        protect: bool = False,
     ) -> None:
-        """`given` has the ids of a VPC that exists, where they are outputs; else they are the plan's."""
+        """`given` has the ids of a VPC that exists, where they are outputs; else they are the plan's. With `protect`
+        VPC and subnets are neither deleted nor replaced."""
         super().__init__("gpu-tenancy:index:ClusterNetwork", name, None, opts)
         self._name, self._tags = name, tags
         self._below = pulumi.ResourceOptions(parent=self)
+        self._kept = pulumi.ResourceOptions(parent=self, protect=protect)
         self.ready = []
         asking = pulumi.InvokeOptions(parent=self)
         if plan.vpc:
@@ -81,7 +84,7 @@ class ClusterNetwork(pulumi.ComponentResource):
             enable_dns_hostnames=True,
             enable_dns_support=True,
             tags=self._tagged("vpc"),
-            opts=below,
+            opts=self._kept,
         )
         # A network interface without a security group of its own gets no traffic at all.
         aws.ec2.DefaultSecurityGroup(
@@ -105,7 +108,7 @@ class ClusterNetwork(pulumi.ComponentResource):
                 availability_zone=zone,
                 cidr_block=planned.public,
                 tags={**self._tagged(f"public-{zone}"), SUBNET_TAG: SubnetUse.PUBLIC},
-                opts=below,
+                opts=self._kept,
             )
             way = aws.ec2.RouteTableAssociation(
                 f"{name}-public-{zone}", route_table_id=out.id, subnet_id=public.id, opts=below
@@ -127,7 +130,7 @@ class ClusterNetwork(pulumi.ComponentResource):
                 availability_zone=zone,
                 cidr_block=planned.private,
                 tags={**self._tagged(f"private-{zone}"), SUBNET_TAG: SubnetUse.PRIVATE},
-                opts=below,
+                opts=self._kept,
             )
             table = aws.ec2.RouteTable(
                 f"{name}-private-{zone}",

@@ -29,7 +29,10 @@ class NodeGroup(pulumi.ComponentResource):
         wall: pulumi.Input[str] | None,
         after: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
+        *,
+        replaced: bool = False,
     ) -> None:
+        """With `replaced` this run may replace the group; else one that exists keeps its zones."""
         super().__init__("gpu-tenancy:index:NodeGroup", name, None, opts)
         eks = control_plane.cluster
         template_name, group_name = node_group_names(cluster.name, plan.name)
@@ -100,7 +103,14 @@ class NodeGroup(pulumi.ComponentResource):
             labels=plan.labels,
             taints=[dict(taint) for taint in plan.taints],  # ty: ignore[invalid-argument-type]
             tags=plan.tags,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=list(after)),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                depends_on=list(after),
+                protect=cluster.deletion_protection and not replaced,
+                # Another zone of the environment is for groups that are made later: EKS replaces a group, with all its
+                # nodes at once, for another subnet.
+                ignore_changes=None if replaced else ["subnetIds"],
+            ),
         )
         self.register_outputs({"name": self.group.node_group_name})
 

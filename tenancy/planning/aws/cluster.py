@@ -30,6 +30,8 @@ GPU_CONDITION = "AcceleratedHardwareReady"
 """Condition of a node by which EKS' monitoring agent reports GPUs."""
 UNREPAIRED = tuple(f"NvidiaXID{code}Error" for code in REPAIRED_APPLICATION_XIDS)
 """A tenant's program that fails is no reason to reboot or replace a node that others use."""
+PLATFORM_ROLE = "platform-role"
+"""What a run replaces where the platform's access gets another role, beside node groups."""
 BUILT = "cluster.mode: build with aws.enabled builds the cluster"
 """Rule of a message about an environment whose cluster exists."""
 
@@ -81,6 +83,8 @@ class NodeGroupPlan:
     started: int
     """How many of them there are now: none before a capacity block begins, when EC2 would refuse each."""
     zones: tuple[str, ...]
+    names_zones: bool
+    """Whether the file names its zones; else they are the environment's."""
     labels: dict[str, str]
     taints: tuple[dict[str, str], ...]
     capacity_type: str
@@ -248,6 +252,7 @@ def _network(environment: Environment) -> NetworkPlan:
     network = environment.aws.network
     ranges = list(ipaddress.IPv4Network(network.cidr).subnets(prefixlen_diff=2))
     public = list(ranges[MOST_ZONES].subnets(prefixlen_diff=4))
+    quarters = {zone: environment.aws.quarter_of(zone) - 1 for zone in environment.aws.every_zone}
     return NetworkPlan(
         region=environment.aws.region,
         vpc=network.vpc or "",
@@ -255,8 +260,8 @@ def _network(environment: Environment) -> NetworkPlan:
         subnets=tuple(
             SubnetPlan(zone, network.subnets[zone], "", "")
             if network.vpc
-            else SubnetPlan(zone, "", str(ranges[i]), str(public[i]))
-            for i, zone in enumerate(environment.aws.every_zone)
+            else SubnetPlan(zone, "", str(ranges[quarter]), str(public[quarter]))
+            for zone, quarter in quarters.items()
         ),
         endpoints=network.endpoints_are,
         services=PRIVATE_SERVICES,
@@ -274,7 +279,8 @@ def _system(environment: Environment) -> NodeGroupPlan:
         release=_release(environment, "x86_64", "standard", environment.aws.ami_release),
         nodes=system.nodes,
         started=system.nodes,
-        zones=environment.aws.every_zone,
+        zones=system.zones or environment.aws.every_zone,
+        names_zones=bool(system.zones),
         labels=dict(SYSTEM_NODES),
         taints=_taints(
             environment, ({"key": t["key"], "value": "true", "effect": "NoSchedule"} for t in SYSTEM_TOLERATIONS)
@@ -309,7 +315,8 @@ def _pools(environment: Environment) -> Iterator[NodeGroupPlan]:
             release=_release(environment, architecture, variant, pool.ami_release or environment.aws.ami_release),
             nodes=pool.nodes.min,
             started=pool.nodes.min if pool.purchase.begun else 0,
-            zones=pool.zones or environment.aws.every_zone,
+            zones=tuple(sorted(pool.zones)) or environment.aws.every_zone,
+            names_zones=bool(pool.zones),
             # Labels of birth are in the user data: changed there, they replace nodes instead of relabelling them.
             labels={k: v for k, v in labels.items() if k not in born_with and not k.startswith("node.kubernetes.io/")},
             taints=_taints(environment, node_taints(name, pool)),

@@ -1,0 +1,76 @@
+"""What `tenancy up` refuses to do to a cluster, and does only where the command names it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tenancy.catalog import vocabulary as words
+from tenancy.cli.common import BAD_INPUT, fail
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from tenancy.cli.up_report import Report
+    from tenancy.engine.changes import Outcome
+    from tenancy.engine.driver import Driver
+    from tenancy.planning import Plan
+    from tenancy.schema.environment import Environment
+
+
+class Permitted(NamedTuple):
+    """What one run may delete and replace of a cluster."""
+
+    removed: frozenset[str] = frozenset()
+    """URNs of protected resources that the files no longer have."""
+    replacing: frozenset[str] = frozenset()
+    """As for PlannedCluster."""
+
+
+def expect_replaceable(environment: Environment, named: Collection[str]) -> None:
+    """End the command if --replace names neither a node group nor a zone."""
+    from tenancy.planning.common.charts import SYSTEM_NODES
+
+    if named and not environment.builds_cluster:
+        given = f"given --replace {sorted(named)[0]} and a cluster of another tool"
+        rule, change = "the cluster's tool replaces its nodes", "leave --replace out"
+        fail(f"{given}; rule: {rule}; change: {change}", BAD_INPUT)
+    groups = [SYSTEM_NODES[words.POOL], *sorted(name for name, pool in environment.pools.items() if pool.nodes.min)]
+    for name in named:
+        # The file no longer has a zone that is left.
+        if name not in groups and not (environment.aws.region and name[:-1] == environment.aws.region):
+            change = f"name one of {', '.join(groups)}, or a zone such as {environment.aws.region or 'eu-central-1'}a"
+            rule = f"managed nodes of {environment.environment}, or a zone"
+            fail(f"given --replace {name}; rule: {rule}; change: {change}", BAD_INPUT)
+
+
+def permitted(driver: Driver, report: Report, plan: Plan, stack: Any, named: Collection[str]) -> Permitted:
+    """What this run may delete and replace of a cluster, of which the program is told; Failed if the plan has a value
+    that AWS cannot change in place."""
+    from tenancy.engine.cluster_changes import ClusterChanges
+    from tenancy.engine.driver import Failed
+    from tenancy.planning.scope import CLUSTER_SUFFIX
+
+    if plan.cluster is None or not stack.name.endswith(CLUSTER_SUFFIX):
+        return Permitted()
+    changes = ClusterChanges(plan.cluster, driver.resources(stack), named)
+    if refused := list(changes.refusals()):
+        raise Failed(f"stack {stack.name}:\n  " + "\n  ".join(refused))
+    for text in changes.notes():
+        report.say(f"note: {text}")
+    if changes.replacing:
+        driver.tell_replaced(stack, changes.replacing)
+    return Permitted(changes.removed, changes.replacing)
+
+
+def refuse_unasked(stack: str, planned: Outcome, plan: Plan, may: Permitted) -> None:
+    """Failed if an update would replace or delete what only a named option may."""
+    from tenancy.engine.cluster_changes import unasked
+    from tenancy.engine.driver import Failed
+
+    if lost := unasked(planned.changes, plan.cluster, may.replacing, may.removed):
+        raise Failed(
+            f"given stack {stack}, whose update would replace or delete\n  "
+            + "\n  ".join(lost)
+            + "\n  rule: clusters, networks, node groups, buckets and keys are replaced or deleted only by name; "
+            "change: write the old values again; what can be asked for is in docs/cluster.md; nothing was changed"
+        )

@@ -1,0 +1,85 @@
+"""What AWS fixes when a cluster, its network and its node groups are made: no edit changes it in place."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+
+from tenancy.planning.aws.cluster import ClusterPlan, NodeGroupPlan
+
+CHOSEN = "chosen by EKS"
+MADE_HERE = "made here"
+"""Value of a field that names what exists already, where it names nothing."""
+SERVICE_CIDR = "cluster.service-cidr"
+FIXED: Mapping[str, str] = MappingProxyType(
+    {
+        "aws.account": "a cluster is in one account",
+        "aws.region": "a cluster is in one region",
+        "aws.network.vpc": "EKS fixes the VPC of a cluster",
+        "aws.network.cidr": "EC2 fixes the range of a VPC",
+        "aws.encryption-key": "EKS encrypts a cluster's secrets with the key that it was given first",
+        "cluster.name": "EKS fixes the name of a cluster, and its roles, groups and key are named after it",
+        SERVICE_CIDR: "EKS fixes the range of a cluster's services",
+    }
+)
+"""Fields of an environment that no update of its cluster changes, and what fixes them.
+
+Sources, 2026-11-27: EKS API reference, CreateCluster (name, kubernetesNetworkConfig) and UpdateClusterConfig, which
+takes none of them; AssociateEncryptionConfig, once for a cluster; EC2 CreateVpc (CidrBlock).
+"""
+
+
+def fixed_values(plan: ClusterPlan) -> dict[str, str]:
+    """The value of each fixed field; an empty one is open, and any value fits it."""
+    network = plan.network
+    return {
+        "aws.account": plan.account,
+        "aws.region": plan.region,
+        "aws.network.vpc": network.vpc or MADE_HERE,
+        "aws.network.cidr": "" if network.vpc else network.cidr,
+        "aws.encryption-key": plan.key or MADE_HERE,
+        "cluster.name": plan.name,
+        SERVICE_CIDR: plan.service_cidr,
+    }
+
+
+def group_values(group: NodeGroupPlan) -> dict[str, str]:
+    """What EKS fixes of a node group beside its zones: terraform-provider-aws, `ForceNew` of aws_eks_node_group."""
+    return {"capacity type": group.capacity_type, "image type": group.ami_type}
+
+
+def group_differences(before: NodeGroupPlan, after: NodeGroupPlan) -> list[str]:
+    """What differs of the values that EKS fixes of a node group; zones that the environment has in addition are for new
+    groups."""
+    old, new = group_values(before), group_values(after)
+    found = [f"{what} {old[what]} → {new[what]}" for what in new if old[what] != new[what]]
+    if adds_zones(before.zones, after):
+        return found
+    return [*found, *zone_difference(before.zones, after)]
+
+
+def adds_zones(zones: Collection[str], group: NodeGroupPlan) -> bool:
+    """Whether a group in these zones differs from its plan only by zones that its file does not name."""
+    return bool(zones) and set(zones) < set(group.zones) and not group.names_zones
+
+
+def zone_difference(zones: Collection[str], group: NodeGroupPlan) -> list[str]:
+    """Zones of a group and those of its plan, where they differ."""
+    before, after = sorted(zones), sorted(group.zones)
+    return [f"zones {', '.join(before)} → {', '.join(after)}"] if before != after else []
+
+
+def rolls(cluster: ClusterPlan, group: NodeGroupPlan, cluster_after: ClusterPlan, group_after: NodeGroupPlan) -> bool:
+    """Whether EKS replaces the nodes of a group one after another, because what a node is launched with changes."""
+    one, other = _launched(cluster, group), _launched(cluster_after, group_after)
+    return one != other
+
+
+def _launched(cluster: ClusterPlan, group: NodeGroupPlan) -> tuple[object, ...]:
+    made_of = (group.instance, group.release, group.reservation, group.efa_cards, group.user_data, group.tags)
+    return (*made_of, group.root_volume, cluster.key)
+
+
+def group_field(group: NodeGroupPlan) -> str:
+    """Where environment.yaml has a node group."""
+    return f"pools.{group.pool}" if group.pool else "aws.system"

@@ -1,0 +1,131 @@
+"""What the engine does for an edit of the files, from what its program registers before and after: without an engine.
+
+A resource is replaced where a property changes that its provider cannot change in place: on AWS by the double's facts,
+on the cluster by `FORCE_NEW` and `NAMES`. What refers to a replaced resource by such a property is replaced
+with it. `tests/engine/test_cluster_changes.py` holds this model against the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import aws_double_facts as facts
+from aws_double_types import from_struct, plain
+
+from tenancy.planning import Plan
+from tenancy.rules.found import name_of
+from tests.registered import Registered
+
+# `forceNewProperties` in provider/pkg/provider/diff.go of pulumi/pulumi-kubernetes, read 2026-11-27, for the kinds that
+# the program makes. The program's provider changes ConfigMaps in place.
+NAMES = ("metadata.name", "metadata.namespace", "kind")
+FORCE_NEW: Mapping[str, str] = {
+    "ClusterRoleBinding": "roleRef",
+    "Deployment": "spec.selector",
+    "PersistentVolumeClaim": "spec",
+    "ResourceQuota": "spec.scopes",
+    "RoleBinding": "roleRef",
+    "Secret": "data stringData type",
+    "Service": "spec.clusterIP",
+    "StorageClass": "parameters provisioner",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What the engine does to one resource."""
+
+    operation: str
+    kind: str
+    name: str
+    protected: bool
+    """Whether the engine refuses it, because the program protects the resource."""
+
+
+def steps(before: Registered, after: Registered) -> list[Step]:
+    """Every step but `same`, sorted."""
+    old, new = _custom(before), _custom(after)
+    both = old.keys() & new.keys()
+    changed = {path: _changes(old[path], new[path]) for path in both}
+    replaced = {path for path, found in changed.items() if any(_replaces(old[path], each) for each in found)}
+    waiting = set(replaced)
+    while waiting:
+        urns = {f"::{new[path].name}" for path in waiting}
+        waiting = {path for path in both - replaced if _follows(new[path], urns)}
+        replaced |= waiting
+    found = [Step("create", new[path].type, new[path].name, protected=False) for path in new.keys() - old.keys()]
+    found += [Step("delete", old[path].type, old[path].name, old[path].protect) for path in old.keys() - new.keys()]
+    for path in both:
+        protected = old[path].protect and new[path].protect
+        if path in replaced:
+            found.append(Step("replace", new[path].type, new[path].name, protected))
+        elif changed[path]:
+            found.append(Step("update", new[path].type, new[path].name, protected=False))
+    return sorted(found, key=lambda step: (step.operation, step.kind, step.name))
+
+
+def object_steps(before: Plan, after: Plan) -> list[Step]:
+    """The same for the cluster's objects and charts of two plans, which is quicker than to register them; nothing of it
+    is protected."""
+    old, new = ({name_of(item): item for item in (*plan.objects(), *_charts(plan))} for plan in (before, after))
+    found = [Step("create", new[name]["kind"], name, protected=False) for name in new.keys() - old.keys()]
+    found += [Step("delete", old[name]["kind"], name, protected=False) for name in old.keys() - new.keys()]
+    for name in old.keys() & new.keys():
+        changes = list(facts.changes(old[name], new[name])) if old[name] != new[name] else []
+        replaced = any(_is_forced(new[name]["kind"], each) for each in changes)
+        if changes:
+            found.append(Step("replace" if replaced else "update", new[name]["kind"], name, protected=False))
+    return sorted(found, key=lambda step: (step.operation, step.kind, step.name))
+
+
+def _charts(plan: Plan) -> Iterator[dict[str, Any]]:
+    services, queue = plan.platform.services, plan.platform.queue_chart
+    # The chart of the queue is one of the services', where these have it.
+    charts = {
+        c.name: c
+        for c in (*filter(None, [queue]), *plan.platform.metrics_charts, *(services.charts if services else ()))
+    }
+    for chart in charts.values():
+        yield {"kind": "Release", "metadata": {"name": chart.name}, "spec": asdict(chart)}
+
+
+def _custom(registered: Registered) -> dict[str, Any]:
+    """Requests for resources of providers by the path that the engine makes a URN of."""
+    found = registered.requests.items()
+    return {
+        registered.path(urn): request
+        for urn, request in found
+        if request.custom and not request.type.startswith("pulumi:providers:")
+    }
+
+
+def _changes(old: Any, new: Any) -> list[facts.Change]:
+    if old.object == new.object:
+        return []
+    found = facts.changes(*(plain(from_struct(request.object)) for request in (old, new)))
+    return [each for each in found if not each.path.startswith(tuple(new.ignoreChanges))]
+
+
+def _replaces(request: Any, change: facts.Change) -> bool:
+    if request.type.startswith("aws:"):
+        return facts.replaces(request.type, change)
+    if request.type.startswith("kubernetes:"):
+        return _is_forced(request.type.rpartition(":")[2], change)
+    return False
+
+
+def _is_forced(kind: str, change: facts.Change) -> bool:
+    words = (*NAMES, *FORCE_NEW.get(kind, "").split())
+    return any(change.path == word or change.path.startswith((f"{word}.", f"{word}[")) for word in words)
+
+
+def _follows(request: Any, urns: set[str]) -> bool:
+    """Whether it refers to one of these by a property that it cannot change."""
+    return any(
+        any(urn.endswith(tuple(urns)) for urn in refers.urns)
+        and not any(each.startswith(key) for each in request.ignoreChanges)
+        and _replaces(request, facts.Change(key, "UPDATE"))
+        for key, refers in request.propertyDependencies.items()
+    )

@@ -1,0 +1,205 @@
+"""What every field of an environment changes, as one table: what the engine would create, update, replace or delete,
+what `tenancy up` refuses or does only by name, and what `tenancy diff` says.
+
+    pytest tests/unit/test_field_edits.py --update-golden
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenancy.diff.alarms import ReviewReason, alarm
+from tenancy.diff.changes import Change, ChangeTopic, SpecState, diff
+from tenancy.engine.changes import ResourceChange
+from tenancy.engine.cluster_changes import ClusterChanges, unasked
+from tenancy.planning import Plan
+from tenancy.planning.scope import StackScope
+from tenancy.validation import load
+from tests import recorded
+from tests.engine_model import Step, object_steps, steps
+from tests.field_edits import EDITS, FieldEdit, base, covered, edited, fields, write
+from tests.registered import Registered, register
+
+BY_NAME = {"Cluster", "Vpc", "Subnet", "NodeGroup", "Namespace", "Bucket", "Key"}
+"""Kinds that nothing replaces or deletes unless a file or an option says so by name."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """An environment's files, and what its program registers."""
+
+    folder: Path
+
+    @cached_property
+    def state(self) -> SpecState:
+        return SpecState("files", load(str(self.folder)))
+
+    @property
+    def plan(self) -> Plan:
+        assert self.state.plan
+        return self.state.plan
+
+    @cached_property
+    def cluster(self) -> Registered:
+        return register(self.plan, StackScope.CLUSTER)
+
+    @cached_property
+    def recorded(self) -> list[dict[str, Any]]:
+        """What the state of the cluster's stack has."""
+        return recorded.resources(self.cluster)
+
+    @property
+    def beside_objects(self) -> tuple[Any, ...]:
+        """What the platform and its tenants have beside objects and charts: resources on AWS."""
+        platform = self.plan.platform
+        services = replace(platform.services, charts=(), nodes=()) if platform.services else None
+        return (services, platform.data, *(tenant.aws for tenant in self.plan.tenants))
+
+    @cached_property
+    def others(self) -> Registered:
+        return register(self.plan, StackScope.ALL)
+
+
+@dataclass(frozen=True)
+class Row:
+    """An edit and what follows from it."""
+
+    edit: FieldEdit
+    before: Side
+    after: Side
+
+    @cached_property
+    def steps(self) -> list[Step]:
+        """What the engine would do, in the cluster's stack and in all others."""
+        found: list[Step] = []
+        if self.before.plan.cluster != self.after.plan.cluster:
+            found += steps(self.before.cluster, self.after.cluster if self.after.plan.cluster else Registered())
+        if self.before.beside_objects != self.after.beside_objects:
+            found += steps(self.before.others, self.after.others)
+        else:
+            found += object_steps(self.before.plan, self.after.plan)
+        return found
+
+    @cached_property
+    def refusals(self) -> list[str]:
+        """Why `tenancy up` does not apply it, unless an option names more."""
+        if self.after.plan.cluster is None:
+            return ["the files no longer build the cluster"]
+        return list(self.changes().refusals())
+
+    def changes(self, *named: str) -> ClusterChanges:
+        assert self.after.plan.cluster
+        return ClusterChanges(self.after.plan.cluster, self.before.recorded, named)
+
+    @cached_property
+    def told(self) -> list[Change]:
+        """Disruptions that `tenancy diff` tells."""
+        found = diff(self.before.state, self.after.state)
+        return [c for c in found if c.topic is ChangeTopic.WORK and alarm(c) is ReviewReason.DISRUPTION]
+
+    def text(self) -> str:
+        """Its lines of the table."""
+        counted = Counter((step.operation, step.kind.rpartition(":")[2]) for step in self.steps)
+        lines = [self.edit.title]
+        for operation in ("delete", "replace", "create", "update"):
+            kinds = [f"{kind}{f' ×{n}' * (n > 1)}" for (op, kind), n in sorted(counted.items()) if op == operation]
+            lines += [f"  {operation}: {', '.join(kinds)}"] * bool(kinds)
+        lines += [f"  up: refused: {text.partition('; change:')[0]}" for text in self.refusals]
+        lines += [f"  diff: {each.what} {each.of}: {each.before} → {each.after}" for each in self.told]
+        return re.sub(r"20\d\d-\d\d-\d\d", "DAY", "\n".join(lines)) + "\n"
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Row]]:
+    """Every edit once, by its title."""
+    folder = tmp_path_factory.mktemp("edits")
+
+    sides = {repr(edit.before): edit for edit in EDITS}
+    made = {
+        key: Side(write(folder / f"before-{n}" / "edits", base(edit))) for n, (key, edit) in enumerate(sides.items())
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        recorded.answer(patch)
+        found = {
+            edit.title: Row(edit, made[repr(edit.before)], Side(write(folder / str(n) / "edits", edited(edit))))
+            for n, edit in enumerate(EDITS)
+        }
+        assert len(found) == len(EDITS), "titles are unique"
+        yield found
+
+
+def test_every_field_has_an_edit() -> None:
+    """A new field is added to `tests/field_edits.py`."""
+    assert fields() - covered() == set()
+
+
+def test_the_table_is_this(rows: dict[str, Row], golden: Any) -> None:
+    golden.check("field-edits.txt", "\n".join(row.text() for _, row in sorted(rows.items())))
+
+
+def test_nothing_of_value_goes_without_a_name(rows: dict[str, Row]) -> None:
+    """What the engine would replace or delete is protected in the state, and refused by `tenancy up` from the state."""
+    for title, row in rows.items():
+        lost = [s for s in row.steps if s.operation in {"replace", "delete"} and s.kind.rpartition(":")[2] in BY_NAME]
+        for step in lost:
+            assert step.protected, f"{title}: the engine would {step.operation} {step.kind} {step.name}"
+        if lost and not row.refusals:
+            # The file says by name that a pool has no managed nodes any more.
+            removed = {urn.rpartition("::")[2] for urn in row.changes().removed}
+            assert {step.name for step in lost} <= removed, title
+
+
+def test_what_a_preview_would_take_is_refused_by_the_preview_too(rows: dict[str, Row]) -> None:
+    """Whatever the state says: with a state that is not protected, `up` has the preview left to look at."""
+    for title, row in rows.items():
+        changes = [ResourceChange("", s.operation, f"{s.kind.rpartition(':')[2]} {s.name}") for s in row.steps]
+        lost = {c.object for c in changes if c.operation == "replace" and c.object.partition(" ")[0] in BY_NAME}
+        cluster = row.after.plan.cluster or row.before.plan.cluster
+        assert len(unasked(changes, cluster, (), ())) >= len(lost), title
+
+
+def test_diff_tells_whatever_is_refused_replaced_or_deleted(rows: dict[str, Row]) -> None:
+    for title, row in rows.items():
+        lost = [s for s in row.steps if s.operation in {"replace", "delete"} and s.kind.rpartition(":")[2] in BY_NAME]
+        if lost or row.refusals:
+            assert row.told, f"{title}: {lost} {row.refusals}"
+
+
+def test_diff_tells_of_nodes_that_follow_another_template(rows: dict[str, Row]) -> None:
+    """EKS replaces the nodes of a group whose template changes, one after another."""
+    rolled = {
+        title: row for title, row in rows.items() if ("update", TEMPLATE) in {(s.operation, s.kind) for s in row.steps}
+    }
+    assert len(rolled) > 5
+    for title, row in rolled.items():
+        assert row.told, title
+
+
+TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
+
+
+def test_what_is_refused_for_a_pool_is_done_by_its_name(rows: dict[str, Row]) -> None:
+    named = {title: row for title, row in rows.items() if any("--replace" in text for text in row.refusals)}
+    assert len(named) > 3
+    for title, row in named.items():
+        pools = {change.group.name for change in row.changes().group_changes}
+        left = [text for text in row.changes(*pools).refusals() if "--replace" in text]
+        assert not [text for text in left if "control plane" not in text], title
+
+
+def test_zones_in_another_order_change_nothing(rows: dict[str, Row]) -> None:
+    assert rows["aws.zones (another order)"].steps == []
+
+
+def test_one_more_zone_touches_no_node_and_no_control_plane(rows: dict[str, Row]) -> None:
+    kinds = {(step.operation, step.kind.rpartition(":")[2]) for step in rows["aws.zones (one more)"].steps}
+    assert {operation for operation, _ in kinds} == {"create", "update"}
+    assert {kind for operation, kind in kinds if operation == "update"} <= {"VpcEndpoint", "NodePool"}
