@@ -2,7 +2,7 @@
 
 A resource is replaced where a property changes that its provider cannot change in place: on AWS by the double's facts,
 on the cluster by `FORCE_NEW` and `NAMES`. What refers to a replaced resource by such a property is replaced
-with it. `tests/engine/test_cluster_changes.py` holds this model against the engine.
+with it. `tests/engine/test_cluster_edits.py` holds this model against the engine.
 """
 
 from __future__ import annotations

@@ -43,6 +43,15 @@ def expect_replaceable(environment: Environment, named: Collection[str]) -> None
             fail(f"given --replace {name}; rule: {rule}; change: {change}", BAD_INPUT)
 
 
+def protect(driver: Driver, plan: Plan, stack: Any) -> None:
+    """Protect in the state of a cluster's stack what the program protects."""
+    from tenancy.engine.cluster_changes import ClusterChanges
+    from tenancy.planning.scope import CLUSTER_SUFFIX
+
+    if plan.cluster and stack.name.endswith(CLUSTER_SUFFIX):
+        driver.protect(stack, ClusterChanges(plan.cluster, driver.resources(stack)).unprotected)
+
+
 def permitted(driver: Driver, report: Report, plan: Plan, stack: Any, named: Collection[str]) -> Permitted:
     """What this run may delete and replace of a cluster, of which the program is told; Failed if the plan has a value
     that AWS cannot change in place."""

@@ -31,6 +31,7 @@ REMOVABLE = (
     "aws:eks/podIdentityAssociation:PodIdentityAssociation",
 )
 """Protected resources of a cluster that go when the files no longer have them."""
+PROTECTED = (CLUSTER, VPC, SUBNET, *REMOVABLE)
 NOTHING_CHANGED = "nothing was changed"
 
 Resources = Sequence[Mapping[str, Any]]
@@ -118,6 +119,14 @@ class ClusterChanges:
         gone = {r["urn"] for r in self._of(*REMOVABLE) if r["urn"].rpartition("::")[2] not in wanted}
         zones = set(self._dropped).intersection(self.named)
         return frozenset(gone | {r["urn"] for r in self._of(SUBNET) if r["inputs"]["availabilityZone"] in zones})
+
+    @property
+    def unprotected(self) -> frozenset[str]:
+        """URNs of resources that the program protects and the state does not yet: those of a version that protected the
+        cluster's key alone, and groups that were replaced."""
+        if not self.plan.deletion_protection:
+            return frozenset()
+        return frozenset(r["urn"] for r in self._of(*PROTECTED) if not r.get("protect"))
 
     @cached_property
     def group_changes(self) -> tuple[GroupChange, ...]:

@@ -365,6 +365,16 @@ class Driver:
                     found["protect"] = True
                 stack.import_stack(exported)
 
+    def protect(self, stack: Any, urns: Collection[str]) -> None:
+        """Protect these resources in the stack's state: an update records it only with another change of theirs."""
+        if not urns:
+            return
+        exported = stack.export_stack()
+        for found in (exported.deployment or {}).get("resources") or ():
+            if found["urn"] in urns:
+                found["protect"] = True
+        stack.import_stack(exported)
+
     def forget(self, stack: Any) -> None:
         """Remove a stack that has no resources of the cluster or of AWS, and its settings."""
         from pulumi import automation

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from pydantic import ValidationError
 
 from tenancy.cli import main
 from tenancy.cli.up_cluster import expect_replaceable
@@ -162,6 +163,17 @@ def test_what_a_replaced_cluster_would_take_with_it_is_protected_like_the_cluste
     found = of(made(("aws.deletion-protection", protection)), *PROTECTED)
     assert {request.type.rpartition(":")[2] for request in found.values() if request.custom} == PROTECTED
     assert {request.protect for request in found.values() if request.custom} == {protection}
+
+
+def test_a_state_without_protection_gets_it() -> None:
+    """An engine records it only with another change."""
+    before = _copied(state())
+    assert ClusterChanges(planned(), before).unprotected == frozenset()
+    for resource in before:
+        resource["protect"] = resource["type"].endswith(":Key")
+    found = ClusterChanges(planned(), before).unprotected
+    assert {urn.rpartition("::")[0].rpartition(":")[2] for urn in found} == PROTECTED - {"Key"}
+    assert ClusterChanges(planned(("aws.deletion-protection", False)), before).unprotected == frozenset()
 
 
 def test_a_group_that_is_named_may_be_replaced_and_no_other() -> None:
@@ -360,14 +372,17 @@ def test_nodes_and_zones_of_the_region_may_be_named(name: str) -> None:
     ],
 )
 def test_a_quarter_has_one_zone_and_both_are_the_environments(edits: tuple[tuple[str, Any], ...], words: str) -> None:
-    mistakes = [mistake.given for mistake in edited(*edits).aws.built_mistakes()]
-    assert words in mistakes
-    assert list(edited().aws.built_mistakes()) == []
+    assert edited().builds_cluster, "without the edit it is valid"
+    with pytest.raises(ValidationError, match=words):
+        edited(*edits)
 
 
 def test_a_stack_whose_cluster_the_files_no_longer_build_is_kept() -> None:
     run = RunSettings(
-        make_plan(edited(), []), RemovableTenants(frozenset(), frozenset({"bank.cluster"}), 1), False, False
+        make_plan(edited(), load(ROOT / "stacks" / "bank").tenants),
+        RemovableTenants(frozenset(), frozenset({"bank.cluster"}), 1),
+        False,
+        False,
     )
     driver: Any = None
     with pytest.raises(Failed, match="whose cluster the files no longer build"):

@@ -93,7 +93,6 @@ def test_named_nodes_move_into_the_zone_in_waves(on: OnAws) -> None:
 
 
 def test_a_replaced_group_is_protected_again(on: OnAws) -> None:
-    up(on)
     kept = {r["urn"].rpartition("::")[2] for r in on.project.state(CLUSTER)["resources"] if r.get("protect")}
     assert {"regulated-system-nodes", "regulated-risk-nodes", "regulated-cluster", "regulated-network-vpc"} <= kept
 
