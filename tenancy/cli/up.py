@@ -172,7 +172,7 @@ def command(
             here = here[1:]
         if not standing and others:
             expect_cluster(driver, plan, only_preview)
-        if standing and (note := told_of_frameworks(unserved_frameworks(driver.api, loaded.environment))):
+        if standing and others and (note := told_of_frameworks(unserved_frameworks(driver.api, loaded.environment))):
             report.say(f"note: {note}")
         # Before a cluster was made, nothing on it was worth asking.
         fleet = decided(run, driver, report, loaded, here, chosen, begun.early if standing else None, begun.beside)
