@@ -63,6 +63,7 @@ class Eks:
         self._policies: dict[tuple[str, str], dict[str, Values]] = {}
         self._tags: dict[str, dict[str, str]] = {}
         self._updates: dict[str, Values] = {}
+        self._tokens: dict[str, tuple[str, str, str]] = {}
 
     def answer(self, request: Request) -> Values:
         """The answer to a request. Raises RefusedRequest."""
@@ -174,6 +175,10 @@ class Eks:
     def _create(self, cluster: str, kind: str, body: Values, region: str, owner: str = "") -> Values:
         form, id = KINDS[kind], f"a-{uuid.uuid4().hex[:17]}"
         name = body.get(form.name, id)
+        token = body.get("clientRequestToken")
+        if token and self._tokens.get(token) == (cluster, kind, name):
+            item = self._items[cluster, kind, name]  # asked again by an SDK that did not get the answer
+            return {**item, "tags": self._tags[item[form.arn]]}
         if (cluster, kind, name) in self._items:
             raise RefusedRequest(409, EXISTS, f"{name} exists already in {cluster}")
         suffixes = {"access-entries": ("role", ACCOUNT, name.rpartition("/")[2], str(uuid.uuid4()))}
@@ -185,6 +190,8 @@ class Eks:
         if owner:
             self._items[cluster, kind, name]["ownerArn"] = owner
         self._tags[arn] = body.get("tags", {})
+        if token:
+            self._tokens[token] = (cluster, kind, name)
         return {**self._items[cluster, kind, name], "tags": self._tags[arn]}
 
     def _filled(self, cluster: str, kind: str, body: Values, region: str, arn: str) -> Values:

@@ -318,6 +318,16 @@ def test_a_name_that_exists_is_refused(ask: Ask) -> None:
         assert refused.value.status == 409
 
 
+def test_a_request_that_is_sent_again_has_the_answer_of_the_first(ask: Ask) -> None:
+    path, body = "clusters/bank/pod-identity-associations", {"namespace": "a", "serviceAccount": "b", "roleArn": "r"}
+    entry = {"principalArn": "role-b", "clientRequestToken": "once"}
+    first, second = (ask("POST", "clusters/bank/access-entries", **entry) for _ in range(2))
+    assert first == second
+    with pytest.raises(RefusedRequest):
+        ask("POST", "clusters/bank/access-entries", **{**entry, "clientRequestToken": "twice"})
+    assert ask("POST", path, **body) != ask("POST", path, **body), "without a token each is another"
+
+
 def test_a_cluster_with_node_groups_or_with_deletion_protection_is_not_deleted(ask: Ask) -> None:
     with pytest.raises(RefusedRequest, match="nodegroups attached"):
         ask("DELETE", "clusters/bank")
