@@ -5,7 +5,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,7 @@ from tenancy.prove.attacks.workloads import workload
 from tenancy.prove.verify import run
 from tenancy.rules.catalogue import RULES
 from tenancy.validation import Loaded, load
+from tests.attack_worlds import world_of
 from tests.claims import by_claim
 from tests.conftest import every
 
@@ -102,7 +103,8 @@ def test_every_attack_names_a_rule_or_a_control(offline: tuple[Attack, ...]) -> 
 
 def test_the_catalogue_says_which_rules_are_attacked(loaded: Loaded, tmp_path: Path) -> None:
     kinds = load(local(tmp_path / "kinds" / "local", kinds=FRAMEWORKS))
-    every = (*_all(loaded), *_all(by_claim(tmp_path / "small").load()), *_all(kinds))
+    older = replace(loaded, environment=world_of("older")[0])
+    every = (*_all(loaded), *_all(by_claim(tmp_path / "small").load()), *_all(kinds), *_all(older))
     assert {a.rule for a in every if not a.skipped} - CONTROLS == {*RULES_ATTACKED}
 
 
