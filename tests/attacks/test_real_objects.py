@@ -292,7 +292,7 @@ def test_anti_affinity_across_namespaces_would_keep_others_off_a_node(
     cluster: Cluster, home: AttackedNamespace, node: dict[str, str]
 ) -> None:
     """Why sched-06 is there. The term names one pod alone: a pod of the platform may be on the node too."""
-    mark = "verify.example~1beside"
+    mark = "bank.example~1beside"
     selector = {"matchLabels": {mark.replace("~1", "/"): "true"}}
     term: dict[str, Any] = {"topologyKey": "kubernetes.io/hostname", "labelSelector": selector}
     other = put(_on(home, "beside", node, "1"), f"/metadata/labels/{mark}", "true")
