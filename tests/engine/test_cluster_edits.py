@@ -24,6 +24,7 @@ SYSTEM_IN_TWO = "  system: {zones: [eu-central-1a, eu-central-1c]}\n"
 def on(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnAws]:
     with on_aws(ENVIRONMENT, project, tmp_path_factory.mktemp("regulated")) as found:
         found.edit(PLATFORM_ROLE, f"  upgrade-pause: 0\n{PLATFORM_ROLE}")
+        found.edit('kubernetes: "1.36"', 'kubernetes: "1.35"')
         done = found.tenancy("up", ENVIRONMENT, "--stack", CLUSTER, kubeconfig=False)
         assert found.aws.live, done.text
         yield found
@@ -73,11 +74,10 @@ def test_a_second_run_has_nothing_to_do(on: OnAws) -> None:
     assert set(on.steps(CLUSTER).values()) == {"same"}
 
 
-def test_a_zone_and_a_version_come_in_one_run(on: OnAws) -> None:
-    on.edit('kubernetes: "1.36"', 'kubernetes: "1.35"')
-    assert "the control plane is done" in up(on)
+def test_a_version_comes_before_the_nodes_where_the_control_plane_has_fewer_zones(on: OnAws) -> None:
+    """A targeted step ends in the engine's "not specified in --target list" where it refers to what is not made yet."""
     on.edit('kubernetes: "1.35"', 'kubernetes: "1.36"')
-    up(on)
+    assert "the control plane is done" in up(on)
 
 
 def test_named_nodes_move_into_the_zone_in_waves(on: OnAws) -> None:
