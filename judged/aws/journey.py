@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -113,12 +112,17 @@ class Journey:
 def verdict(folder: Path) -> Verdict:
     """Take every environment through its steps. Raises SkippedJudge without a provider."""
     source = provider(os.environ)
-    resources = chain.from_iterable(registered(environment.source) for environment in ENVIRONMENTS)
-    with EngineOverAws(folder, source, resources, OF_OTHERS) as engine:
-        journeys = [travel(engine, environment) for environment in ENVIRONMENTS]
+    resources = [resource for environment in ENVIRONMENTS for resource in registered(environment.source)]
+    journeys, remaining = [], 0
+    # Each has an account of its own: what one leaves there, such as the provider of a forge, is in the way of the next.
+    for environment in ENVIRONMENTS:
+        with EngineOverAws(folder / environment.name, source, resources, OF_OTHERS) as engine:
+            journeys.append(travel(engine, environment))
+            remaining += len(engine.remaining_processes())
+    with EngineOverAws(folder / FAULTY, source, resources, OF_OTHERS) as engine:
         seeded = find_faults(engine)
-        remaining = engine.remaining_processes()
-    return summary(journeys, seeded, len(remaining), source.version)
+        remaining += len(engine.remaining_processes())
+    return summary(journeys, seeded, remaining, source.version)
 
 
 def summary(journeys: Sequence[Journey], seeded: Mapping[str, Sequence[str]], remaining: int, version: str) -> Verdict:
