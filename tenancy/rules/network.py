@@ -10,7 +10,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.kube.kinds import group_of
 from tenancy.rules import cilium
 from tenancy.rules.declared import undeclared
-from tenancy.rules.found import UNKNOWN, Finding, Given, Object, at, name_of
+from tenancy.rules.found import UNKNOWN, Finding, Given, Object, at, finding_on, name_of
 from tenancy.rules.owned import annotations_of, is_ours, is_tenants, labels_of, plain_value, spec_of
 from tenancy.rules.values import (
     is_internet,
@@ -79,8 +79,8 @@ def opened_to_neighbours(items: Iterable[Object], homes: Mapping[str, str]) -> I
             found = cilium.in_namespace(item, labels_of(item)[words.TENANT], homes)
         elif kind == cilium.CLUSTERWIDE and homes:
             found = cilium.clusterwide(item, homes)
-        together = {Finding(rule, name_of(item), given): None for rule, given in found}
-        alone = {Finding(rule, name_of(item), given) for rule, given in CHECKS[str(kind)](item)} if together else set()
+        together = {finding_on(item, rule, given): None for rule, given in found}
+        alone = {finding_on(item, rule, given) for rule, given in CHECKS[str(kind)](item)} if together else set()
         yield from (finding for finding in together if finding not in alone)
 
 
@@ -94,7 +94,7 @@ def opened_beyond_the_file(
             continue
         said = any(rule == "net-02" for rule, _ in (*_network_policy(item), *_network_policy(item, homes)))
         for given in () if said else undeclared(item, space):
-            yield Finding("net-02", name_of(item), given)
+            yield finding_on(item, "net-02", given)
 
 
 def opened_together(items: Iterable[Object]) -> Iterator[Finding]:
@@ -110,7 +110,7 @@ def opened_together(items: Iterable[Object]) -> Iterator[Finding]:
             opened.setdefault(where, []).extend((item, cidr) for cidr in found)
     for (_, direction), ranges in opened.items():
         if found := too_wide_together([cidr for _, cidr in ranges]):
-            yield Finding("net-05", name_of(ranges[found[0]][0]), f"{direction} {found[1]}")
+            yield finding_on(ranges[found[0]][0], "net-05", f"{direction} {found[1]}")
 
 
 def _ranges(policy: Object, direction: str) -> list[str]:

@@ -39,8 +39,13 @@ _FOLLOWING: Mapping[str, frozenset[str]] = {
     "queues": frozenset({"time", "queue", "share"}),
     "images": frozenset({"img"}),
     "prices": frozenset({"price", "time"}),
+    "sandbox": frozenset({"iso", "ref"}),
+    "virtual-clusters": frozenset({"iso", "ref"}),
 }
 """Section of an environment -> families of rules that may be broken because something of it could not be read."""
+
+_DERIVED: Mapping[Location, Location] = {("aws", "zones"): ("aws", "network", "subnets")}
+"""Field -> the field whose value it has where it is absent."""
 
 
 class ReadableEnvironment(NamedTuple):
@@ -84,6 +89,7 @@ def _is_known(mistake: Mistake, dropped: set[Location]) -> bool:
     """Whether a mistake lies in, or is about, what was dropped before it was found."""
     where = mistake.where
     same = any(where[: len(one)] == one or one[: len(where)] == where for one in dropped)
+    same = same or (where in _DERIVED and any(one[:3] == _DERIVED[where] for one in dropped))
     # Under the name that was refused: without it, the required one is missing.
     same = same or (mistake.given == "nothing" and any(where[:-1] == one[:-1] for one in dropped))
     return same or any(name in mistake.given for name in (_UNREAD, *_names(dropped)))

@@ -249,7 +249,8 @@ def test_a_step_is_told_as_what_it_is_and_with_its_alarm(name: str, file: Path) 
 
 
 def test_a_rule_that_an_object_newly_breaks_is_told_with_its_fix(file: Path) -> None:
-    sound = {"tenancy.gpu/tenant": "fraud", "pod-security.kubernetes.io/enforce": "restricted"}
+    level = "pod-security.kubernetes.io/enforce"
+    sound = {"tenancy.gpu/tenant": "fraud", level: "restricted", f"{level}-version": "v1.36"}
     weak = {**sound, "pod-security.kubernetes.io/enforce": "privileged"}
     states = [{"metadata": {"name": "fraud--train", "labels": labels}} for labels in (sound, weak)]
     result = run("--preview", write(file, step("update", SPACE, *states)))

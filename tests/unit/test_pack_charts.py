@@ -21,7 +21,7 @@ spec:
   hostNetwork: {{ .Values.host }}
   securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
   containers:
-    - {name: main, image: x, securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}
+    - {name: main, image: "x:1", securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}
 """
 UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 Said = dict[str, list[str]]

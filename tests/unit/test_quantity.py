@@ -172,12 +172,15 @@ NO_QUANTITY: Mapping[str, Mapping[str, str]] = {
     },
     "tenancy/cli/supply_tables.py": {
         "float(pool.memory_gib)": "the catalogue's number",
+        "float(round(amount, 2))": "dollars",
+        "round(amount, 2)": "dollars",
         "float(pool.vcpu)": "the catalogue's number",
     },
     "tenancy/clock/idle.py": {
         "float(series['value'][1])": "a sample of a metric",
         "int(gpus)": "a number of GPUs, after the reader",
     },
+    "tenancy/prove/attacks/keys.py": {"int(key)": "an index in a JSON pointer"},
     "tenancy/clock/usage.py": {
         "Decimal(3600 * MILLI)": "seconds",
         "int(n)": "the clock's own record",

@@ -12,6 +12,7 @@ import pytest
 
 from tenancy.kube.objects import Object
 from tenancy.planning import Plan, make_plan
+from tenancy.planning.guards import READINESS_PROBE
 from tests.conftest import SpecFolder
 
 ROOT = Path(__file__).parents[2]
@@ -90,6 +91,15 @@ def split(item: Object) -> tuple[Object, dict[str, str]]:
     return item, pins
 
 
+def without_probe_hosts(item: Object) -> Object:
+    """An object without pod-05, the guard's check in the place of one that Pod Security has from 1.34 on."""
+    if item["kind"] != "ValidatingAdmissionPolicy":
+        return item
+    spec = item["spec"]
+    validations = [each for each in spec["validations"] if not str(each["message"]).startswith("pod-05")]
+    return {**item, "spec": {**spec, "validations": validations}}
+
+
 @pytest.mark.parametrize("version", [BEFORE, OLDEST])
 def test_an_upgrade_changes_the_pinned_standard_and_nothing_else(spec: SpecFolder, version: str) -> None:
     older, newer = on(spec, version), on(spec, NEWEST)
@@ -97,9 +107,9 @@ def test_an_upgrade_changes_the_pinned_standard_and_nothing_else(spec: SpecFolde
     assert older.keys() <= newer.keys()
     pinned = 0
     for key, item in older.items():
-        (before, old), (after, new) = split(item), split(newer[key])
-        if key[0] == "ConfigMap" and key[2] == "guards":
-            continue  # it tells which guards there are
+        (before, old), (after, new) = split(without_probe_hosts(item)), split(newer[key])
+        if key[2] in {"guards", READINESS_PROBE}:
+            continue  # they tell which guards there are
         assert before == after, key
         assert set(old.values()) <= {f"v{version}"}
         assert set(new.values()) <= {f"v{NEWEST}"}

@@ -177,7 +177,7 @@ POD_RULES: Mapping[str, str] = {
         && (!has(variables.spec.dnsConfig) || (!has(variables.spec.dnsConfig.nameservers)
             && !has(variables.spec.dnsConfig.options) && (!has(variables.spec.dnsConfig.searches)
             || variables.spec.dnsConfig.searches.all(s,
-                s.endsWith('.' + namespaceObject.metadata.name + '.svc.cluster.local')))))
+                s.endsWith('.' + request.namespace + '.svc.cluster.local')))))
         && !has(variables.spec.hostAliases)""",
     "pod-01": """(!has(variables.spec.os) || variables.spec.os.name == 'linux')
         && (!has(variables.spec.hostUsers) || variables.spec.hostUsers)""",
