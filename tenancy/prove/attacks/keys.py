@@ -127,6 +127,8 @@ def _agents(place: AttackedNamespace) -> Iterator[Attack]:
         # Of what an agent obeys on pods, the template counts.
         made = _on(place, kind, _noted(place.pod(), field))
         where = next(_pointers(made, NOTE)).rpartition("/")[0]
+        # The API server gives a Job without labels those of its template (batch/v1, `SetDefaults_Job`).
+        made = _noted(made, LABELS)
         yield _tried(
             place, "meta-01", "template", sentence, _policy(place, kind), made, f"{where}/{escaped(key)}", value
         )
