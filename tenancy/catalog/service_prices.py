@@ -1,9 +1,8 @@
 """List prices of what a platform on AWS pays for beside its machines: for estimates, not for bills.
 
-Region us-east-1, dollars, without taxes and discounts. AWS' pricing pages of EKS, VPC, EBS, KMS, Secrets Manager and
-CloudWatch are not stored where this was written; NAT gateways, endpoints and addresses were read second-hand as of
-2026-06-01 (three price guides agree), the control plane in the EKS user guide, "Kubernetes version lifecycle", and the
-rest are the prices that AWS has kept since 2021. Frankfurt is about 15 % dearer.
+Region us-east-1, dollars, without taxes and discounts. None was compared with AWS' own pricing pages (EKS, VPC, EBS,
+KMS, Secrets Manager, CloudWatch): NAT gateways, endpoints and addresses are those of three price guides of 2026-06-01,
+and the others are as generally known. Frankfurt is about 15 % dearer.
 """
 
 from __future__ import annotations
