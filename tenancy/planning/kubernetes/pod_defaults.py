@@ -7,6 +7,9 @@ then by the scheduler's default.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.versions import incompatible
 from tenancy.kube.objects import Object
@@ -17,6 +20,8 @@ from tenancy.schema.tiers import Spread, SpreadOf
 
 NAME = "tenancy-pod-defaults"
 API = "admissionregistration.k8s.io/v1"
+ResourceRule = tuple[str, str, list[str], list[str]]
+"""API group, version, resources and operations that a policy matches."""
 
 _LABELS = "(has(object.metadata.labels) ? object.metadata.labels : {})"
 _MISSING = f"{charged_keys(repr)}.filter(k, k in namespaceObject.metadata.labels && !(k in {_LABELS}))"
@@ -77,27 +82,40 @@ def pod_defaults(environment: Environment) -> tuple[Object, ...]:
     """The policy and its binding, for every namespace but the platform's own."""
     if incompatible(environment.cluster.kubernetes, "pod-defaults"):
         return ()
-    pods = {
-        "apiGroups": [""],
-        "apiVersions": ["v1"],
-        "operations": ["CREATE"],
-        "resources": ["pods"],
-        "scope": "*",
-    }
+    # A namespace without labels is refused by a guard, which says why.
+    return mutating_policy(environment, NAME, [("", "v1", ["pods"], ["CREATE"])], " ".join(_PATCH.split()))
+
+
+def mutating_policy(
+    environment: Environment, name: str, rules: Sequence[ResourceRule], patch: str, **more: Any
+) -> tuple[Object, ...]:
+    """A policy that patches requests outside of the platform's own namespaces, and its binding.
+
+    `more` are further keys of its spec. Where the patch fails, the request goes on and meets the guards.
+    """
     spec = {
-        # A namespace without labels is refused by a guard, which says why.
         "failurePolicy": "Ignore",
         "reinvocationPolicy": "Never",
         "matchConstraints": {
             "matchPolicy": "Equivalent",
             "namespaceSelector": beside_the_systems(environment),
             "objectSelector": {},
-            "resourceRules": [pods],
+            "resourceRules": [
+                {
+                    "apiGroups": [group],
+                    "apiVersions": [version],
+                    "operations": operations,
+                    "resources": resources,
+                    "scope": "*",
+                }
+                for group, version, resources, operations in rules
+            ],
         },
-        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": " ".join(_PATCH.split())}}],
+        **more,
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": patch}}],
     }
     labels = platform_labels(environment)
     return (
-        manifest(API, "MutatingAdmissionPolicy", NAME, labels, {"spec": spec}),
-        manifest(API, "MutatingAdmissionPolicyBinding", NAME, labels, {"spec": {"policyName": NAME}}),
+        manifest(API, "MutatingAdmissionPolicy", name, labels, {"spec": spec}),
+        manifest(API, "MutatingAdmissionPolicyBinding", name, labels, {"spec": {"policyName": name}}),
     )

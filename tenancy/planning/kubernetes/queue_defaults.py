@@ -11,14 +11,13 @@ from __future__ import annotations
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.versions import incompatible
 from tenancy.kube.objects import Object
-from tenancy.planning.common.labels import beside_the_systems, manifest, platform_labels
 from tenancy.planning.guards.expressions import cel, one_line
 from tenancy.planning.guards.names import QUEUE
 from tenancy.planning.guards.who import frameworks
+from tenancy.planning.kubernetes.pod_defaults import ResourceRule, mutating_policy
 from tenancy.schema.environment import Environment
 
 NAME = "tenancy-queue-defaults"
-API = "admissionregistration.k8s.io/v1"
 
 _QUEUED = ("apps/Deployment", "apps/ReplicaSet", "apps/StatefulSet", "batch/Job", "v1/Pod")
 """Built-in kinds whose parts Kueue counts with them, and gives no queue of their own (`IsOwnerManagedByKueue`)."""
@@ -43,36 +42,12 @@ def queue_defaults(environment: Environment) -> tuple[Object, ...]:
         # An update keeps the name. One that had none may run without the queue, which would stop it.
         "new": f"request.operation == 'CREATE' || {_NAMED.format('oldObject')}",
     }
-    made = [
+    made: list[ResourceRule] = [
         ("", "v1", ["pods"], ["CREATE"]),
         ("batch", "v1", ["jobs"], ["CREATE", "UPDATE"]),
         ("apps", "v1", ["deployments", "statefulsets"], ["CREATE", "UPDATE"]),
         *((each.group, each.version, [each.resource], ["CREATE", "UPDATE"]) for each in others),
     ]
-    spec = {
-        # Work that has no queue's name then is refused by a guard.
-        "failurePolicy": "Ignore",
-        "reinvocationPolicy": "Never",
-        "matchConstraints": {
-            "matchPolicy": "Equivalent",
-            "namespaceSelector": beside_the_systems(environment),
-            "objectSelector": {},
-            "resourceRules": [
-                {
-                    "apiGroups": [group],
-                    "apiVersions": [version],
-                    "operations": operations,
-                    "resources": resources,
-                    "scope": "*",
-                }
-                for group, version, resources, operations in made
-            ],
-        },
-        "matchConditions": [{"name": name, "expression": one_line(text)} for name, text in conditions.items()],
-        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": one_line(_PATCH)}}],
-    }
-    labels = platform_labels(environment)
-    return (
-        manifest(API, "MutatingAdmissionPolicy", NAME, labels, {"spec": spec}),
-        manifest(API, "MutatingAdmissionPolicyBinding", NAME, labels, {"spec": {"policyName": NAME}}),
-    )
+    match = [{"name": name, "expression": one_line(text)} for name, text in conditions.items()]
+    # Work that has no queue's name then is refused by a guard.
+    return mutating_policy(environment, NAME, made, one_line(_PATCH), matchConditions=match)
