@@ -197,7 +197,6 @@ def bring_up(
     with driver.released(stack, leaving, may.removed, for_good=not only_preview):
         planned = driver.preview(stack, refresh=refresh)
     orphans = [tenant for tenant in without_file(planned, plan) if tenant not in leavers.by_hand]
-    _expect_next_minor(driver, plan, stack)
     if orphans:
         raise Failed(
             f"given stack {name}, which has tenant {', '.join(orphans)} without a file; "
@@ -227,17 +226,6 @@ def bring_up(
         report.show(name, driver.update(stack, refresh=refresh, first=first))
         protect(driver, plan, stack)
     return planned
-
-
-def _expect_next_minor(driver: Driver, plan: Plan, stack: Any) -> None:
-    from tenancy.engine.driver import Failed
-    from tenancy.engine.minors import refused_minor
-    from tenancy.planning.scope import CLUSTER_SUFFIX
-
-    if plan.cluster is None or not stack.name.endswith(CLUSTER_SUFFIX):
-        return
-    if refused := refused_minor(plan.cluster, driver.resources(stack)):
-        raise Failed(refused)
 
 
 class PutBack(NamedTuple):

@@ -9,6 +9,7 @@ from ipaddress import IPv4Network
 from typing import Any
 
 from tenancy.engine.changes import ResourceChange
+from tenancy.engine.minors import refused_minor
 from tenancy.planning.aws.cluster import PLATFORM_ROLE, ClusterPlan, NodeGroupPlan
 from tenancy.planning.aws.creation import (
     FIXED,
@@ -81,6 +82,7 @@ class ClusterChanges:
         """Why this plan is not applied: one message for each value that AWS cannot change in place."""
         if self._cluster is None:
             return
+        yield from self._minor()
         yield from self._fixed()
         yield from self._ranges()
         yield from self._zones()
@@ -173,6 +175,10 @@ class ClusterChanges:
             "aws.encryption-key": MADE_HERE if self._of("aws:kms/key:Key") else key,
         }
         return values | ({"aws.region": arn[3], "aws.account": arn[4]} if len(arn) > 5 else {})
+
+    def _minor(self) -> Iterator[str]:
+        if refused := refused_minor(self.plan, self.resources):
+            yield refused
 
     def _fixed(self) -> Iterator[str]:
         wanted = fixed_values(self.plan)
