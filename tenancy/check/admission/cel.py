@@ -1,0 +1,154 @@
+"""CEL as Kubernetes evaluates it, by CEL's own C++ runtime (cel-expr-python).
+
+The functions that Kubernetes adds to CEL are here as far as guards use them:
+`k8s.io/apiserver` v0.36.3 `pkg/cel/library/quantity.go`, `authz.go`, `jsonpatch.go`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from contextvars import ContextVar
+from copy import copy
+from decimal import Decimal
+from functools import cache
+from typing import Any
+
+from tenancy.kube.quantities import parse
+
+ROOTS = ("object", "oldObject", "request", "namespaceObject", "authorizer", "variables")
+"""Variables of every expression of an admission policy."""
+
+Permission = Callable[[Mapping[str, str]], bool]
+"""Whether the identity of a request has a permission, by `group`, `resource`, `namespace` and `verb`."""
+_PERMISSION: ContextVar[Permission] = ContextVar("permission")
+_PARTS = {"group": "group", "resource": "resource", "namespace": "namespace", "check": "verb"}
+"""Functions of the authorizer, and the part of a permission that each names."""
+_VARIABLE = re.compile(r"\bvariables\.(\w+)")
+
+
+class EvaluationError(Exception):
+    """An expression that ends in an error, in CEL's words."""
+
+
+@cache
+def _environment() -> Any:
+    # Imported here: loading the runtime takes longer than most commands.
+    from cel_expr_python import cel
+    from cel_expr_python.ext import ext_optional, ext_strings
+
+    kinds = cel.Type
+
+    def function(name: str, takes: Sequence[Any], gives: Any, does: Any, *, member: bool) -> Any:
+        overload = cel.Overload(f"kubernetes_{name}", gives, list(takes), member, does)
+        return cel.FunctionDecl(name, [overload])
+
+    text = kinds.STRING
+    functions = [
+        # A quantity is its exact number as a text.
+        function("quantity", [text], text, lambda given: str(parse(given)), member=False),
+        function("sign", [text], kinds.INT, lambda given: _sign(Decimal(given)), member=False),
+        function("isGreaterThan", [text, text], kinds.BOOL, lambda a, b: Decimal(a) > Decimal(b), member=True),
+        # A check of the authorizer is its parts as JSON.
+        *(function(name, [text, text], text, _adding(part), member=True) for name, part in _PARTS.items()),
+        function("allowed", [text], kinds.BOOL, lambda check: _PERMISSION.get()(json.loads(check)), member=True),
+        function("jsonpatch.escapeKey", [text], text, escaped, member=False),
+    ]
+    return cel.NewEnv(
+        _messages(),
+        variables=dict.fromkeys(ROOTS, kinds.DYN),
+        extensions=[ext_optional.ExtOptional(), ext_strings.ExtStrings()],
+        functions=functions,
+    )
+
+
+def _messages() -> Any:
+    """The messages that Kubernetes adds to CEL: JSONPatch."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, struct_pb2
+
+    field = descriptor_pb2.FieldDescriptorProto  # ty: ignore[missing-attribute]
+    value = struct_pb2.DESCRIPTOR
+    file = descriptor_pb2.FileDescriptorProto(  # ty: ignore[missing-attribute]
+        name="jsonpatch.proto", syntax="proto3", dependency=[value.name]
+    )
+    fields = file.message_type.add(name="JSONPatch").field
+    for number, name in enumerate(("op", "path", "from"), start=1):
+        fields.add(name=name, number=number, label=field.LABEL_OPTIONAL, type=field.TYPE_STRING)
+    fields.add(
+        name="value",
+        number=4,
+        label=field.LABEL_OPTIONAL,
+        type=field.TYPE_MESSAGE,
+        type_name=".google.protobuf.Value",
+    )
+    pool: Any = descriptor_pool.DescriptorPool()  # ty: ignore[possibly-missing-implicit-call]
+    pool.AddSerializedFile(value.serialized_pb)
+    pool.AddSerializedFile(file.SerializeToString())
+    return pool
+
+
+def _adding(part: str) -> Callable[[str, str], str]:
+    return lambda check, given: json.dumps({**json.loads(check), part: given})
+
+
+def _sign(number: Decimal) -> int:
+    return (number > 0) - (number < 0)
+
+
+def escaped(key: str) -> str:
+    """A key as a part of a JSON pointer."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+@cache
+def compiled(expression: str) -> Any:
+    """An expression without variables, ready to be evaluated; ValueError if it is no CEL."""
+    try:
+        return _environment().compile(expression)
+    except RuntimeError as error:
+        raise ValueError(str(error)) from error
+
+
+class Evaluator:
+    """What expressions are asked about: the values of their roots, converted once for all of them."""
+
+    def __init__(self, roots: Mapping[str, Any], permission: Permission = lambda _: False) -> None:
+        self._roots = {**dict.fromkeys(ROOTS), **roots, "authorizer": "{}"}
+        self._permission = permission
+        self._activation = self._with({})
+
+    def _with(self, variables: Mapping[str, Any]) -> Any:
+        return _environment().Activation({**self._roots, "variables": dict(variables)})
+
+    def having(self, variables: Mapping[str, str]) -> Evaluator:
+        """The same, with the variables of a policy, each evaluated once.
+
+        One that ends in an error is left out: an expression that reads it ends in an error too, as at the API server.
+        """
+        made: dict[str, Any] = {}
+        scope, waiting = self, dict(variables)
+        while waiting:
+            ready = [name for name, text in waiting.items() if not set(_VARIABLE.findall(text)) & set(waiting)]
+            if not ready:
+                break
+            for name in ready:
+                text = waiting.pop(name)
+                with suppress(EvaluationError):
+                    made[name] = scope.value(text)
+            scope = copy(self)
+            scope._activation = self._with(made)
+        return scope
+
+    def value(self, expression: str) -> Any:
+        """The value of an expression; EvaluationError if it has none."""
+        token = _PERMISSION.set(self._permission)
+        try:
+            found = compiled(expression).eval(self._activation)
+        finally:
+            _PERMISSION.reset(token)
+        value = found.plain_value()
+        if found.type().name() == "ERROR":
+            raise EvaluationError(str(value))
+        return value

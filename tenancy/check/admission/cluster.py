@@ -1,0 +1,45 @@
+"""The objects of a cluster, found by kind, namespace and name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tenancy.kube.kinds import group_of
+from tenancy.kube.objects import Object, at, place_of
+from tenancy.kube.selectors import namespace_labels
+
+_BY_ITSELF = ("default", "kube-node-lease", "kube-public", "kube-system")
+"""Namespaces that every cluster has."""
+
+
+class ClusterObjects:
+    """What a cluster contains, indexed by group and kind; the version of an object's API does not matter."""
+
+    def __init__(self, objects: Iterable[Object]) -> None:
+        self._kinds: dict[tuple[str, str], dict[tuple[str, str], Object]] = {}
+        for item in objects:
+            self._kinds.setdefault((group_of(item), item["kind"]), {})[place_of(item)] = item
+        spaces = self._kinds.setdefault(("", "Namespace"), {})
+        for name in _BY_ITSELF:
+            spaces.setdefault(("", name), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        self._namespaces = {name: _labelled(item) for (_, name), item in spaces.items()}
+
+    def one(self, group: str, kind: str, name: str, namespace: str = "") -> Object | None:
+        """The object of that name; None if there is none."""
+        return self._kinds.get((group, kind), {}).get((namespace, name))
+
+    def all(self, group: str, kind: str, namespace: str | None = None) -> Sequence[Object]:
+        """Objects of a kind, of one namespace if it is given."""
+        items = self._kinds.get((group, kind), {}).items()
+        return [item for (space, _), item in items if namespace is None or space == namespace]
+
+    def namespace(self, name: str) -> Object | None:
+        """A namespace, with the label that the API server adds to each; None if there is none."""
+        return self._namespaces.get(name)
+
+
+def _labelled(item: Mapping[str, Any]) -> Object:
+    metadata = item["metadata"]
+    labels = namespace_labels(metadata["name"], at(metadata, "labels") or {})
+    return {**item, "metadata": {**metadata, "labels": labels}}

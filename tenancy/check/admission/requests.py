@@ -1,0 +1,87 @@
+"""What the API server is asked: an operation on an object, and the identity that asks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from tenancy.kube.kinds import group_of
+from tenancy.kube.objects import Object
+
+AUTHENTICATED = "system:authenticated"
+"""Group of every identity that the API server knows."""
+
+
+class Operation(StrEnum):
+    """What a request does. Only the first four reach admission."""
+
+    CREATE = "CREATE"
+    UPDATE = "UPDATE"
+    DELETE = "DELETE"
+    CONNECT = "CONNECT"
+    READ = "READ"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who asks."""
+
+    username: str
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionRequest:
+    """One request to the API server."""
+
+    operation: Operation
+    group: str
+    """API group; empty for the core group."""
+    version: str
+    resource: str
+    """In the plural, such as `pods`."""
+    name: str
+    """Empty where the API server generates it."""
+    identity: Identity
+    subresource: str = ""
+    namespace: str | None = None
+    """None for a cluster-scoped resource."""
+    object: Object | None = None
+    old_object: Object | None = None
+    """The stored object that is changed or deleted."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """CreateOptions, UpdateOptions or DeleteOptions."""
+    verb: str = ""
+    """RBAC's verb, such as `patch`; empty: the operation's own."""
+
+    @property
+    def access_verb(self) -> str:
+        """The verb that RBAC is asked about."""
+        return self.verb or self.operation.value.lower()
+
+
+_PLURALS = {"Endpoints": "endpoints"}
+
+
+def plural(kind: str) -> str:
+    """Name of the resource of a kind, as Kubernetes forms it for its own kinds and those of its extensions."""
+    name = kind.lower()
+    if kind in _PLURALS:
+        return _PLURALS[kind]
+    if name.endswith("y") and name[-2:-1] not in "aeiou":
+        return f"{name[:-1]}ies"
+    return f"{name}es" if name.endswith(("s", "x", "ch", "sh")) else f"{name}s"
+
+
+def creation(item: Object, namespace: str | None, identity: Identity) -> AdmissionRequest:
+    """The request that creates an object. `namespace` is where the request goes; None for a cluster-scoped kind."""
+    version = str(item.get("apiVersion") or "").rpartition("/")[2]
+    name = str(item["metadata"].get("name") or "")
+    resource = plural(str(item["kind"]))
+    # The API server judges a new Namespace by its own labels, in the namespace of its own name.
+    return AdmissionRequest(
+        Operation.CREATE, group_of(item), version, resource, name, identity, namespace=namespace, object=item
+    )

@@ -1,0 +1,70 @@
+"""What the API server answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tenancy.kube.objects import Object
+
+RBAC = "RBAC"
+SCHEMA = "API validation"
+POD_SECURITY = "PodSecurity"
+LIMIT_RANGE = "LimitRange"
+KUEUE = "Kueue"
+
+
+def policy(name: str) -> str:
+    """A ValidatingAdmissionPolicy as the component that denies."""
+    return f"ValidatingAdmissionPolicy/{name}"
+
+
+def quota(name: str) -> str:
+    """A ResourceQuota as the component that denies."""
+    return f"ResourceQuota/{name}"
+
+
+class Outcome(StrEnum):
+    """The answer in one word."""
+
+    ADMITTED = "admitted"
+    REFUSED = "refused"
+    UNDECIDED = "not decided"  # it depends on what is known only in the cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """One reason to refuse a request."""
+
+    component: str
+    """The control that denies, in the words of `tenancy verify`, such as `ValidatingAdmissionPolicy/tenancy-pods`."""
+    rule: str | None
+    """Id of the broken rule; None for a control without rules."""
+    message: str
+    path: str = ""
+    """The field, where the control names one."""
+
+    @property
+    def denier(self) -> str:
+        """The component with its rule, as `tenancy verify` writes it."""
+        policies = self.component.startswith(policy(""))
+        return f"{self.component}:{self.rule or ''}" if policies else self.component
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the API server answers to one request."""
+
+    denials: tuple[Denial, ...] = ()
+    """Of the first step that refuses; the API server's answer names the first one."""
+    undecided: tuple[str, ...] = ()
+    """Why the answer depends on what is not known offline."""
+    object: Object | None = None
+    """The object as it would be stored; None where it was refused before it was complete."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """The answer in one word: a refusal needs nothing that is not known."""
+        if self.denials:
+            return Outcome.REFUSED
+        return Outcome.UNDECIDED if self.undecided else Outcome.ADMITTED
