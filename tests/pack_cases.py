@@ -470,8 +470,15 @@ def node_pool(name: str, requirement: Object, taints: list[Object], labels: Obje
         "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": name},
         "requirements": [requirement],
         "taints": taints,
+        "expireAfter": "Never",
     }
-    body = {"spec": {"template": {"metadata": {"labels": labels or {}}, "spec": spec}, "limits": {"cpu": "1000"}}}
+    body = {
+        "spec": {
+            "template": {"metadata": {"labels": labels or {}}, "spec": spec},
+            "disruption": {"consolidationPolicy": "WhenEmpty"},
+            "limits": {"cpu": "1000"},
+        }
+    }
     return manifest("karpenter.sh/v1", "NodePool", name, body, None)
 
 
@@ -520,7 +527,15 @@ _NAMELESS = sharing(failRequestsGreaterThanOne=True)
 _VOLUME = [{"deviceName": "/dev/xvda", "ebs": {"volumeSize": "200Gi"}}]
 _VOLUME_PATH = ("blockDeviceMappings", 0, "ebs", "encrypted")
 _RESERVED = {"capacityReservationTarget": {"capacityReservationId": "cr-0a"}}
+_WAITING = with_field(
+    manifest("apps/v1", "Deployment", "waiting", {"spec": {"progressDeadlineSeconds": 600}}, None, "jobs"),
+    ("metadata", "labels"),
+    {"kueue.x-k8s.io/queue-name": "default"},
+)
+_WITHOUT_DEFAULT = {"type": "Container", "max": {"hugepages-2Mi": "1Gi"}}
 _TAINTED = ("spec", "template", "spec", "taints")
+_PACKS = ("spec", "disruption", "consolidationPolicy")
+_AGES = ("spec", "template", "spec", "expireAfter")
 _READER = release("reader", {"devicePlugin": {"config": {"name": "sharing"}}})
 _BY_TEMPLATE = template("p5-by-template", instanceType="p5.48xlarge")
 _ARN = "arn:aws:iam::111122223333:role/people"
@@ -551,6 +566,14 @@ _OF_RIGHT = {
     "namespaceSelector": {"matchLabels": {words.SPACE_NAME: "right"}},
     "podSelector": {"matchLabels": {"app": "web"}},
 }
+
+
+def _every_login(group: str) -> Object:
+    """A binding of cluster-admin."""
+    reference = {"apiGroup": RBAC, "kind": "ClusterRole", "name": "cluster-admin"}
+    subject = {"apiGroup": RBAC, "kind": "Group", "name": group}
+    body = {"roleRef": reference, "subjects": [subject]}
+    return manifest(f"{RBAC}/v1", "ClusterRoleBinding", "every-login", body, None)
 
 
 def _walled(name: str) -> tuple[Object, ...]:
@@ -900,6 +923,12 @@ OBJECT_CASES = (
         ),
         ("spec", "limits", 0, "default"),
         {"cpu": "1"},
+    ),
+    _one(
+        "quota-02",
+        manifest("v1", "LimitRange", "huge", {"spec": {"limits": [_WITHOUT_DEFAULT]}}, namespace="acme--main"),
+        ("spec", "limits", 0, "default"),
+        {"hugepages-2Mi": "0"},
     ),
     _role("rbac-01", "all", "", "*", "get", ("rules", 0, "resources"), ["pods"]),
     _role("rbac-01", "scaling-all", "", "*/scale", "update", ("rules", 0, "resources"), ["deployments/scale"]),
@@ -1473,6 +1502,14 @@ MACHINE_CASES = (
         "NO_SCHEDULE",
     ),
     _one("node-03", node_pool("bare", P5, []), _TAINTED, [GPU_TAINT]),
+    _one("kueue-33", _WAITING, ("spec", "progressDeadlineSeconds"), 86400),
+    _one(
+        "node-10",
+        with_field(node_pool("packing", P5, [GPU_TAINT]), _PACKS, "WhenEmptyOrUnderutilized"),
+        _PACKS,
+        "WhenEmpty",
+    ),
+    _one("node-10", with_field(node_pool("ageing", P5, [GPU_TAINT]), _AGES, "720h"), _AGES, "Never"),
     _one(
         "node-07",
         with_field(node_pool("endless", P5, [GPU_TAINT]), ("spec", "limits"), None),
@@ -1738,6 +1775,12 @@ STACK_CASES = (
             with_field(manifest(f"{RBAC}/v1", "ClusterRoleBinding", "everywhere", _WIDE, None), _SUBJECTS, "ops"),
         ),
         "ClusterRoleBinding everywhere",
+    ),
+    Case(
+        "rbac-04",
+        (*_OWNED, _every_login("system:authenticated")),
+        (*_OWNED, _every_login("platform-admins")),
+        "ClusterRoleBinding every-login",
     ),
     Case(
         "rbac-05",

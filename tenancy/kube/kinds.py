@@ -21,7 +21,7 @@ _KINDS: Mapping[str, str] = {
     "helm.sh": "Release",
     "karpenter.k8s.aws": "EC2NodeClass",
     "karpenter.sh": "NodeOverlay NodePool",
-    "kueue.x-k8s.io": "AdmissionCheck ClusterQueue Cohort LocalQueue ResourceFlavor WorkloadPriorityClass",
+    "kueue.x-k8s.io": "AdmissionCheck ClusterQueue Cohort LocalQueue ResourceFlavor Topology WorkloadPriorityClass",
     "networking.k8s.io": "NetworkPolicy",
     # Kyverno's ClusterPolicy is read for whether it requires a queue, the operator's for its settings.
     "kyverno.io": "ClusterPolicy",
@@ -50,7 +50,7 @@ def ruled(kind: str, api_version: str | None) -> str:
 
 _CLUSTER_WIDE = frozenset(
     "AdmissionCheck CiliumClusterwideNetworkPolicy ClusterPolicy ClusterQueue ClusterRole ClusterRoleBinding Cohort "
-    "EC2NodeClass Namespace Node NodeOverlay NodePool PersistentVolume PriorityClass ResourceFlavor "
+    "EC2NodeClass Namespace Node NodeOverlay NodePool PersistentVolume PriorityClass ResourceFlavor Topology "
     "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding WorkloadPriorityClass".split()
 )
 

@@ -49,6 +49,14 @@ _LIMITS = frozenset(
 _GUARDED = frozenset({"networkpolicies"})
 """Limits that tenants may add to; with the guards, net-02 and net-10 check the additions."""
 _READ = frozenset({"get", "list", "watch"})
+_EVERYBODY = frozenset({"system:authenticated", "system:unauthenticated", "system:masters", "system:anonymous"})
+_ALL_ACCOUNTS, _ACCOUNT = "system:serviceaccounts", "system:serviceaccount:"
+_FOR_EVERYBODY = frozenset(
+    {"system:basic-user", "system:discovery", "system:public-info-viewer", "system:service-account-issuer-discovery"}
+)
+"""Kubernetes' own roles that it binds to everybody (1.36, `rbac/bootstrappolicy`)."""
+_OVER_ALL = frozenset({"cluster-admin", "admin", "edit"})
+_BOOTSTRAPPED = ("kubernetes.io/bootstrapping", "rbac-defaults")
 _VIEWER = "tenancy-viewer"
 """The only role that a group may have in several tenants: an auditor's, which reads everything but secrets."""
 
@@ -110,11 +118,51 @@ def bound(
         for binding in (item for item in inside.get(name, ()) if item.get("kind") == "RoleBinding"):
             yield from _bound_role(binding, name, roles)
             yield from _bound_subjects(binding, name, homes, owner_of)
+    for binding in (item for item in items if item.get("kind") in {"ClusterRoleBinding", "RoleBinding"}):
+        yield from _bound_to_many(binding, roles)
     for binding in (item for item in items if item.get("kind") == "ClusterRoleBinding"):
         for subject in binding.get("subjects") or ():
-            tenant = owner_of.get((str(subject.get("kind")), str(subject.get("name"))))
+            namespace, _ = _account(subject)
+            whose = None if is_tenants(binding) else homes.get(namespace)
+            tenant = owner_of.get((str(subject.get("kind")), str(subject.get("name")))) or whose
             if tenant:
                 yield Finding("rbac-04", name_of(binding), f"{subject['kind']} {subject['name']!r} of tenant {tenant}")
+
+
+def _account(subject: Object) -> tuple[str, str]:
+    """Namespace and name of a service account, which is a user as well; empty for other subjects."""
+    name = str(subject.get("name"))
+    if subject.get("kind") == "ServiceAccount":
+        return str(subject.get("namespace")), name
+    if subject.get("kind") == "User" and name.startswith(_ACCOUNT):
+        namespace, _, account = name.removeprefix(_ACCOUNT).partition(":")
+        return namespace, account
+    return "", ""
+
+
+def _bound_to_many(binding: Object, roles: Mapping[tuple[str, str, str], Object]) -> Iterator[Finding]:
+    """rbac-04 and, within a namespace of the platform, rbac-05: rights of the platform for everybody, or for a user."""
+    wide, labels = binding.get("kind") == "ClusterRoleBinding", labels_of(binding)
+    if labels.get(_BOOTSTRAPPED[0]) == _BOOTSTRAPPED[1] or (not wide and is_tenants(binding)):
+        return
+    kind, role = (str(at(binding, "roleRef", key)) for key in ("kind", "name"))
+    namespace = str(at(binding, "metadata", "namespace")) if kind == "Role" else ""
+    rules = roles.get((kind, namespace, role))
+    for subject in binding.get("subjects") or ():
+        of, name = str(subject.get("kind")), str(subject.get("name"))
+        everybody = of != "ServiceAccount" and (name in _EVERYBODY or name.startswith(_ALL_ACCOUNTS))
+        person = wide and of == "User" and not name.startswith("system:")
+        if (everybody or person) and _over_all(role, rules, for_everybody=everybody):
+            yield Finding("rbac-04" if wide else "rbac-05", name_of(binding), f"{kind} {role} for {of} {name!r}")
+
+
+def _over_all(name: str, role: Object | None, *, for_everybody: bool) -> bool:
+    """Whether a role has rights that only the platform may have."""
+    if role is None:
+        of_system = name.startswith("system:") and name not in _FOR_EVERYBODY
+        return name in _OVER_ALL or (for_everybody and (of_system or name == "view"))
+    reads_secrets = any("secrets" in (rule.get("resources") or ()) for rule in role.get("rules") or ())
+    return (for_everybody and reads_secrets) or next(iter(role_rules(role)), None) is not None
 
 
 def _bound_subjects(

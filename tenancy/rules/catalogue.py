@@ -618,6 +618,17 @@ _ALL = (
         advises=True,
     ),
     Rule(
+        _PREVIEW,
+        "node-10",
+        "a NodePool with GPUs removes only empty nodes, and none for its age",
+        "Karpenter evicts what runs on a node to pack work more tightly, and on a node that expires: a training run "
+        "ends, and begins again at its last checkpoint",
+        "set spec.disruption.consolidationPolicy to WhenEmpty and spec.template.spec.expireAfter to Never; EKS Auto "
+        "Mode takes 504h at most",
+        _MEDIUM,
+        advises=True,
+    ),
+    Rule(
         _SPEC,
         "ver-01",
         "all components that the platform installs support the cluster's Kubernetes version",
@@ -1145,9 +1156,10 @@ _ALL = (
         _PREVIEW,
         "kueue-15",
         "Kueue's objects use its current API version, v1beta2",
-        "v1beta1 is deprecated: its fields spec.cohort and admissionChecks are dropped without an error",
-        "set apiVersion to kueue.x-k8s.io/v1beta2, and cohort to cohortName",
-        _MEDIUM,
+        "Kueue 0.19 serves no v1alpha1 and Kueue 0.20 no v1beta1, so the API server refuses the object; with v1beta2 "
+        "the older fields spec.cohort, spec.parent and admissionChecks are dropped without an error",
+        "set apiVersion to kueue.x-k8s.io/v1beta2, cohort of a ClusterQueue to cohortName, and parent of a Cohort to "
+        "parentName",
     ),
     Rule(
         _PREVIEW,
@@ -1281,6 +1293,16 @@ _ALL = (
         "the API server refuses an Indexed job without completions: the JobSet holds its quota for pods that never "
         "come",
         "set completions, or completionMode: NonIndexed",
+    ),
+    Rule(
+        _PREVIEW,
+        "kueue-33",
+        "a Deployment that waits for the queue has a progress deadline of more than ten minutes",
+        "after ten minutes, the default, Kubernetes reports a Deployment that only waits as failed: Helm, Argo CD and "
+        "Flux then stop the release or roll it back",
+        "set spec.progressDeadlineSeconds above the longest wait that is acceptable, such as 86400 for a day",
+        _MEDIUM,
+        advises=True,
     ),
     Rule(
         _API_SERVER | _ATTACK,
@@ -1641,9 +1663,10 @@ _ALL = (
     Rule(
         _SPEC | _PREVIEW,
         "quota-02",
-        "a limit range names no GPU",
-        "a maximum is also the default: pods that ask for no GPU get one",
-        "cap GPUs by quota; drop them from the limit range",
+        "a limit range names no GPU, and no maximum without a default",
+        "a maximum without a default is the default: pods get GPUs, huge pages or a whole node's memory that they do "
+        "not ask for",
+        "cap GPUs and huge pages by quota and drop them from the limit range; write a default beside each maximum",
     ),
     Rule(
         _PREVIEW,
@@ -1672,9 +1695,10 @@ _ALL = (
     Rule(
         _PREVIEW,
         "rbac-04",
-        "a tenant gets namespaced rights only",
-        "a ClusterRoleBinding to a tenant grants rights in all namespaces",
-        "bind the role with a RoleBinding in the tenant's namespaces",
+        "a tenant gets namespaced rights only, and rights like cluster-admin belong to groups and service accounts of "
+        "the platform",
+        "a ClusterRoleBinding grants rights in all namespaces, those of every other tenant among them",
+        "bind the role with a RoleBinding in the tenant's namespaces; for the platform name a group of its own",
         _CRITICAL,
     ),
     Rule(

@@ -19,12 +19,18 @@ MIG_CONFIG = "nvidia.com/mig.config"
 _UNCUT = "all-disabled"
 """Name of the layout with whole GPUs."""
 _NODE_POOL = "karpenter.sh/nodepool"
+_AUTO_MODE = "eks.amazonaws.com"
+_MACHINES = ("karpenter.k8s.aws", _AUTO_MODE)
+"""Domains of labels on EC2's instance types: Karpenter's, and those of EKS Auto Mode, which have the same names (EKS
+user guide, "Create a Node Pool for EKS Auto Mode", 2026-11-27)."""
 _GPU_VALUES: Mapping[str, frozenset[str]] = {
     "node.kubernetes.io/instance-type": frozenset(INSTANCES),
-    "karpenter.k8s.aws/instance-family": aws.FAMILIES,
-    "karpenter.k8s.aws/instance-category": frozenset({"g", "gr", "p"}),
+    **{f"{domain}/instance-family": aws.FAMILIES for domain in _MACHINES},
+    **{f"{domain}/instance-category": frozenset({"g", "gr", "p"}) for domain in _MACHINES},
 }
-_GPU_KEYS = "karpenter.k8s.aws/instance-gpu-"
+_GPU_KEYS = tuple(f"{domain}/instance-gpu-" for domain in _MACHINES)
+_LONGEST_ON_AUTO_MODE = 504
+"""Hours: the 21 days for which EKS Auto Mode keeps a node at most."""
 OPERATOR = "gpu-operator"
 _OPERATORS_OWN = ({"key": gpus.GPU_TAINT, "operator": "Exists", "effect": "NoSchedule"},)
 """Default tolerations of the operator's chart, for its daemonsets and those of feature discovery."""
@@ -56,6 +62,41 @@ def _node_pool(item: Object) -> Given:
         yield from aws.unbarred(at(item, "spec", "template", "spec", "taints"), machines)
         if (limits := at(item, "spec", "limits")) in (None, {}, UNKNOWN):
             yield "node-07", f"spec.limits {limits or 'not set'} with {', '.join(machines)}"
+        if endings := [*_packs(item), *_ages(item)]:
+            yield "node-10", f"{' and '.join(endings)} with {', '.join(machines)}"
+
+
+def _packs(pool: Object) -> Iterator[str]:
+    """How Karpenter may remove nodes with work on them to save others (Karpenter v1.14 API, defaults of NodePool)."""
+    disruption = at(pool, "spec", "disruption")
+    policy = at(disruption, "consolidationPolicy")
+    notes = at(pool, "spec", "template", "metadata", "annotations")
+    kept = at(pool, "spec", "replicas") is not None or str(at(notes, _KEPT)) == "true"
+    if policy == "WhenEmpty" or kept or at(disruption, "consolidateAfter") == "Never":
+        return
+    if not any(_stops_packing(budget) for budget in many(at(disruption, "budgets"))):
+        yield f"consolidationPolicy {policy or 'WhenEmptyOrUnderutilized, the default,'}"
+
+
+_KEPT = "karpenter.sh/do-not-disrupt"
+
+
+def _stops_packing(budget: Any) -> bool:
+    reasons = many(at(budget, "reasons"))
+    return (
+        str(at(budget, "nodes")) in {"0", "0%"}
+        and not at(budget, "schedule")
+        and (not reasons or "Underutilized" in reasons)
+    )
+
+
+def _ages(pool: Object) -> Iterator[str]:
+    """How long a node may live, where that is less than it could be."""
+    age = at(pool, "spec", "template", "spec", "expireAfter")
+    automatic = at(pool, "spec", "template", "spec", "nodeClassRef", "group") == _AUTO_MODE
+    longest = f"{_LONGEST_ON_AUTO_MODE}h" if automatic else "Never"
+    if age not in {longest, "Never"}:
+        yield f"expireAfter {age or ('336h' if automatic else '720h') + ', the default,'}"
 
 
 def pool_gpus(item: Object) -> list[str]:

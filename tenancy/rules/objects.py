@@ -25,6 +25,7 @@ from tenancy.rules.values import (
     unbounded_end,
     unenforced_quota_keys,
     weak_pod_security,
+    without_default,
 )
 
 
@@ -95,7 +96,14 @@ def _quota(item: Object) -> Given:
 
 def _limit_range(item: Object) -> Given:
     fields = ("default", "defaultRequest", "min", "max", "maxLimitRequestRatio")
-    named = {k for limit in spec_of(item).get("limits") or () for f in fields for k in gpu_keys(limit.get(f) or {})}
+    limits = spec_of(item).get("limits") or ()
+    named = {k for limit in limits for f in fields for k in gpu_keys(limit.get(f) or {})}
+    named |= {
+        f"{key} {most} under max without a default"
+        for limit in limits
+        if limit.get("type") == "Container" and UNKNOWN not in (limit.get("max"), limit.get("default"))
+        for key, most in without_default(limit.get("max") or {}, limit.get("default") or {}).items()
+    }
     if named:
         yield "quota-02", ", ".join(sorted(named))
 
@@ -158,6 +166,11 @@ def _workload(item: Object) -> Given:
                     yield "gpu-02", f"{path}.env[{number}] {name}: {given}"
 
 
+def _deployment(item: Object) -> Given:
+    yield from _workload(item)
+    yield from queues.waiting_deployment(item)
+
+
 def _claim(item: Object) -> Given:
     if is_tenants(item) and (found := list(devices.broken(item))):
         yield "gpu-08", "; ".join(found)
@@ -190,6 +203,7 @@ CHECKS: Mapping[str, Callable[[Object], Given]] = {
     "ValidatingAdmissionPolicy": _guard,
     "ValidatingAdmissionPolicyBinding": _guard_binding,
     **dict.fromkeys(BUILT_IN, _workload),
+    "Deployment": _deployment,
     **dict.fromkeys(network.RAY, _ray),
     **dict.fromkeys(devices.CLAIMS, _claim),
     **access.CHECKS,

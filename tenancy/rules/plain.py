@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -11,12 +11,15 @@ from tenancy.catalog import boards
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.pod_templates import BUILT_IN, templates_of
 from tenancy.rules import nodes, objects, queues, sizes
-from tenancy.rules.found import UNKNOWN, Finding, Given, Object, at, finding_on, name_of
+from tenancy.rules.found import UNKNOWN, Finding, Given, Object, at, finding_on, many, name_of
 from tenancy.rules.nodes import shared_without_a_name
 from tenancy.rules.pod_security import as_root_of_node
 
 KUEUE = "kueue.x-k8s.io/"
 KUEUE_VERSION = "v1beta2"
+_UNSERVED_FROM = {"v1alpha1": "0.19", "v1beta1": "0.20"}
+"""Version of Kueue's API -> the first one of Kueue, from 0.19 on, that does not serve it (kueue PR 5595 and issue 7743
+on Cohort and Topology, PR 14558)."""
 RENDERED = "rendered"
 """Key of a release: True if its objects are checked too, or why they are not."""
 
@@ -41,7 +44,7 @@ def _config_map(item: Object) -> Given:
         layouts = at(config, "mig-configs")
         for layout, groups in layouts.items() if isinstance(layouts, Mapping) else ():
             for group in groups if isinstance(groups, list) else ():
-                if given := _misfit(at(group, "mig-devices")):
+                if given := _misfit(at(group, "mig-devices"), _boards_of(at(group, "device-filter"))):
                     yield "mig-01", f"{name}: {layout}: {given}"
 
 
@@ -52,11 +55,20 @@ def _texts(item: Object) -> Iterator[tuple[str, str]]:
             yield str(name), text
 
 
-def _misfit(devices: Any) -> str | None:
-    """Why slices fit on no board with such profiles; None if they fit on one."""
+def _boards_of(devices: Any) -> list[str]:
+    """Boards that a `device-filter` selects, by their PCI ids; of an id that is not known no rule is judged."""
+    chosen = {str(devices)} if isinstance(devices, str) else set(map(str, many(devices)))
+    ids = {device.upper() for device in chosen}
+    return [name for name, board in boards.BOARDS.items() if ids & {device.upper() for device in board.devices}]
+
+
+def _misfit(devices: Any, chosen: Sequence[str]) -> str | None:
+    """Why slices do not fit on a board that the filter chooses, or without one on any board; None if they do."""
     if not isinstance(devices, Mapping) or not devices:
         return None
     layout = {str(profile): count for profile, count in devices.items() if type(count) is int}
+    if chosen:
+        return next((misfit for board in chosen if (misfit := boards.layout_misfit(board, layout))), None)
     reasons = [
         misfit
         for board in boards.BOARDS
@@ -71,7 +83,8 @@ def _misfit(devices: Any) -> str | None:
 def _old_kueue(item: Object) -> Given:
     version = str(item.get("apiVersion") or "")
     if version.startswith(KUEUE) and version != KUEUE + KUEUE_VERSION:
-        yield "kueue-15", f"apiVersion {version}"
+        unserved = _UNSERVED_FROM.get(version.removeprefix(KUEUE))
+        yield "kueue-15", f"apiVersion {version}{f', not served by Kueue {unserved} and newer' if unserved else ''}"
 
 
 def _release(item: Object) -> Given:
@@ -108,11 +121,11 @@ def unknown_findings(item: Object) -> Iterator[Finding]:
         yield Finding("seen-02", name_of(item), f"{', '.join(unknown)}: {UNKNOWN}")
 
 
-_KUEUES = ("AdmissionCheck", "ClusterQueue", "LocalQueue", "ResourceFlavor", "WorkloadPriorityClass")
+_KUEUES = ("AdmissionCheck", "ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "Topology")
 CHECKS: Mapping[str, Callable[[Object], Given]] = {
     "ConfigMap": _config_map,
     "Release": _release,
-    **dict.fromkeys(_KUEUES, _old_kueue),
+    **dict.fromkeys((*_KUEUES, "WorkloadPriorityClass"), _old_kueue),
     **dict.fromkeys(BUILT_IN, _workload),
 }
 

@@ -9,6 +9,7 @@ import yaml
 
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.exporters import QUEUE_NAME
 from tenancy.kube.quantities import parse_or_zero
 from tenancy.kube.quota_tree import stored_quotas
 from tenancy.rules.found import UNKNOWN, Given, Object, at, many
@@ -44,12 +45,18 @@ def _cluster_queue(item: Object) -> Given:
     if selector is not None and not _own(selector, tenant):
         whose = f" of tenant {tenant}" if tenant else ""
         yield "kueue-11", f"namespaceSelector {_plain(selector)}{whose}"
-    if not at(spec, "cohortName"):
+    if not (cohort := cohort_of(item)):
         return
     yield from _unlimited(spec)
     reclaim = at(spec, "preemption", "reclaimWithinCohort")
     if reclaim in (None, "Never") and any(_lends(quota.lending) for quota in stored_quotas(spec)):
-        yield "kueue-13", f"reclaimWithinCohort {reclaim or 'not set'} of a lender in {at(spec, 'cohortName')}"
+        yield "kueue-13", f"reclaimWithinCohort {reclaim or 'not set'} of a lender in {cohort}"
+
+
+def cohort_of(item: Object) -> Any:
+    """The Cohort that a ClusterQueue or a Cohort is in; v1beta1 has `cohort`, v1alpha1 of a Cohort `parent`."""
+    names = ("cohortName", "cohort") if item.get("kind") == "ClusterQueue" else ("parentName", "parent")
+    return next((found for name in names if (found := at(item, "spec", name))), None)
 
 
 def _lends(limit: Any) -> bool:
@@ -65,7 +72,7 @@ def _own(selector: Any, tenant: str | None) -> bool:
 
 
 def _cohort(item: Object) -> Given:
-    if at(item, "spec", "parentName"):
+    if cohort_of(item):
         yield from _unlimited(item.get("spec"))
 
 
@@ -102,6 +109,18 @@ def shares_taken(items: Iterable[Object], homes: Mapping[str, str]) -> Iterator[
         # The file of a namespace may be elsewhere: its name then says whose it is.
         if separator and owner in tenants and space.partition(words.SEPARATOR)[0] != owner:
             yield item, f"clusterQueue {share} of tenant {owner}, from namespace {space}"
+
+
+_PROGRESS = 600
+"""Seconds: a Deployment's default of progressDeadlineSeconds, which runs while its pods wait (kueue 6334, PR 15354)."""
+
+
+def waiting_deployment(item: Object) -> Given:
+    """kueue-33."""
+    deadline = at(item, "spec", "progressDeadlineSeconds")
+    if at(item, "metadata", "labels", QUEUE_NAME) and parse_or_zero(deadline) <= _PROGRESS and deadline != UNKNOWN:
+        given = f"{_PROGRESS}, the default," if deadline is None else deadline
+        yield "kueue-33", f"progressDeadlineSeconds {given} of a Deployment in a queue"
 
 
 def _config_map(item: Object) -> Given:

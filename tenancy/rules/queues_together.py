@@ -12,6 +12,7 @@ from tenancy.kube.quota_tree import stored_quotas
 from tenancy.rules.found import UNKNOWN, Finding, Object, at, many, name_of
 from tenancy.rules.index import Index, has_pairs, labels_of, own_name, pairs_of, plain_of, tenant_label
 from tenancy.rules.nodes_together import NODE_POOL, pool_labels
+from tenancy.rules.queues import cohort_of
 
 _QUEUE_NAME = "kueue.x-k8s.io/queue-name"
 _SUPPLIED = ("nvidia.com/", "vpc.amazonaws.com/efa", "amd.com/gpu")
@@ -55,7 +56,7 @@ def _members(index: Index) -> Iterator[Finding]:
     """kueue-22."""
     tenants = set(index.tenant_of.values())
     for queue in index.kinds("ClusterQueue") if tenants and "Namespace" not in index.blurred else ():
-        cohort = at(queue, "spec", "cohortName") or at(queue, "spec", "cohort")
+        cohort = cohort_of(queue)
         selector, tenant = at(queue, "spec", "namespaceSelector"), tenant_label(queue)
         if not cohort or not selector or UNKNOWN in str(selector):
             continue

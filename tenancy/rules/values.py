@@ -115,6 +115,11 @@ def gpu_keys(keys: Collection[str]) -> list[str]:
     return [key for key in sorted(keys) if "/" in key]
 
 
+def without_default(most: Mapping[str, Any], default: Mapping[str, Any]) -> dict[str, Any]:
+    """quota-02: maxima of containers, by resource, that the API server takes for the default as well."""
+    return {key: amount for key, amount in sorted(most.items()) if "/" not in key and key not in default}
+
+
 _OTHERS_GROUPS = ("system:", "eks:", "aws:", "amazon:", "iam:")
 """Identities of Kubernetes, and of EKS, which access entries refuse."""
 

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from tenancy.catalog import gpus
 from tenancy.kube.quantities import write
-from tenancy.rules.values import gpu_keys, unenforced_quota_keys
+from tenancy.rules.values import gpu_keys, unenforced_quota_keys, without_default
 from tenancy.schema.base import (
     Amounts,
     Cores,
@@ -154,6 +154,9 @@ class Container(Spec):
             alias = field.replace("_", "-")
             for key in gpu_keys(getattr(self, field)):
                 yield broken((alias, key), "quota-02", f"{key} under {alias}")
+        for key, most in without_default(self.max, self.default).items():
+            change = f"write {key} under default too, or drop it from max"
+            yield broken(("max", key), "quota-02", f"max {most} of {key} without a default", change)
         yield from _out_of_order({field.replace("_", "-"): getattr(self, field) for field in _CONTAINER_ORDER})
 
 

@@ -27,6 +27,7 @@ MISTAKES = (
     ("id-09", "aws:eks/podIdentityAssociation:PodIdentityAssociation speech-jobs"),
     ("id-04", "aws:eks/podIdentityAssociation:PodIdentityAssociation vision-jobs"),
     ("node-07", "NodePool more"),
+    ("node-10", "NodePool more"),
     ("stor-09", "PersistentVolume models"),
     ("ns-04", "Namespace vision"),
     ("ns-03", "Namespace speech"),

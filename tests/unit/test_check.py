@@ -121,7 +121,7 @@ EXPECTED = {
     "quota-05 rbac-02 rbac-04 rbac-05",
     "team-b": "cost-02 id-04 kueue-20 ns-03 ns-04 quota-02",
     PLATFORM: "ami-02 guard-01 guard-02 kueue-11 kueue-12 kueue-13 kueue-15 kueue-16 mig-01 node-01 node-02 node-06 "
-    "share-02",
+    "node-10 share-02",
 }
 
 

@@ -53,6 +53,7 @@ CustomResource(
     metadata={"name": "gpu"},
     spec={
         "limits": {"nvidia.com/gpu": "16"},
+        "disruption": {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "10m"},
         "template": {
             "spec": {
                 "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "gpu"},
@@ -60,6 +61,7 @@ CustomResource(
                     {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["g6.12xlarge"]}
                 ],
                 "taints": [TAINT],
+                "expireAfter": "Never",
             }
         },
     },
