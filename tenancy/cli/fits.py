@@ -114,7 +114,8 @@ def _read(file: str) -> Iterator[dict[str, Any]]:
         problem = " ".join(str(error).split())
         fail(f"{file}: given no YAML ({problem}); rule: a manifest is YAML or JSON; change: correct it", BAD_INPUT)
     if not documents:
-        fail(f"{file}: given nothing; rule: a manifest holds an object; change: write one", BAD_INPUT)
+        rule, change = "a manifest has a Kubernetes object", "write one; `tenancy sample job ENV` prints an example"
+        fail(f"{file}: given an empty file; rule: {rule}; change: {change}", BAD_INPUT)
     for document in documents:
         listed = isinstance(document, dict) and document.get("kind") == "List"
         for item in document.get("items") or () if listed else [document]:

@@ -14,6 +14,7 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     ValidationError,
@@ -97,20 +98,26 @@ def _named(longest: int) -> Any:
     return AfterValidator(check)
 
 
+_EXAMPLE = re.compile(r"(?:like|such as) [\"']?([^\s\"',;]+)")
+
+
 class TextForm:
-    """Form of a text: a pattern for editors, and a rule in words for people."""
+    """Form of a text: a pattern for editors, and a rule in words for people. `change` has an example after "like"."""
 
     def __init__(self, pattern: str, rule: str, change: str, longest: int | None = None) -> None:
         # ASCII, as JSON Schema reads \w and \d; lengths of policies are counted in characters of one byte each.
         self.compiled = re.compile(pattern, re.ASCII)
         self.rule, self.change, self.longest = rule, change, longest
+        shown = _EXAMPLE.search(change)
+        self.examples = [shown[1]] if shown and self.compiled.fullmatch(shown[1]) else []
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_after_validator_function(self.check, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         longest = {"maxLength": self.longest} if self.longest else {}
-        return {**handler(schema), "pattern": self.compiled.pattern, **longest}
+        examples = {"examples": self.examples} if self.examples else {}
+        return {**handler(schema), "pattern": self.compiled.pattern, **longest, **examples}
 
     def check(self, text: str) -> str:
         """The text, if it is short enough, matches the pattern and has printable characters only; raises Mistakes."""
@@ -240,8 +247,8 @@ _QUANTITY_SCHEMA = {
     ]
 }
 
-TenantName = Annotated[str, _named(words.TENANT_LENGTH)]
-ShortName = Annotated[str, _named(words.PART_LENGTH)]
+TenantName = Annotated[str, _named(words.TENANT_LENGTH), Field(examples=["fraud"])]
+ShortName = Annotated[str, _named(words.PART_LENGTH), Field(examples=["train"])]
 Slug = Annotated[
     str,
     TextForm(

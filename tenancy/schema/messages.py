@@ -18,7 +18,11 @@ from tenancy.schema.problems import Problem, SpecError, dotted
 from tenancy.schema.source import Location
 
 _CLOSE = 0.6
-_READ_AS: dict[type, str] = {bool: "a boolean", int: "a number", float: "a number", type(None): "nothing"}
+_READ_AS: dict[type, str] = {bool: "a boolean", int: "a number", float: "a number"}
+_EXAMPLES: Mapping[str | None, str] = {"boolean": "true", "integer": "8", "number": "2.50", "date": "2027-01-31"}
+_PLAIN = re.compile(r"[\w/@.:+*-]*[A-Za-z%][\w/@.:+*-]*")
+"""A text that YAML reads as one without quotes."""
+REQUIRED = "is required"
 
 
 def refused(model: type[BaseModel], fields: Mapping[str, Any], error: ValidationError) -> SpecError:
@@ -40,8 +44,8 @@ def in_python(model: type[BaseModel], error: ValidationError) -> Iterator[Mistak
         where = tuple(
             _snake(str(part)) if _is_field(model, mistake.where, i) else part for i, part in enumerate(mistake.where)
         )
-        if mistake.rule == NEEDS_TEXT and not mistake.given.startswith("nothing"):
-            mistake = replace(mistake, change="write a text, in quotes")
+        if mistake.rule == NEEDS_TEXT and mistake.change.startswith("quote it"):
+            mistake = replace(mistake, change="write a string, in quotes")
         yield replace(mistake, where=where)
 
 
@@ -99,15 +103,19 @@ def _plain(model: type[BaseModel], where: Location, detail: Any, spelt: Callable
             return f"key {name!r}", "only known keys are read", _other_key(name, value, known)
         case "missing":
             name = spelt(str(where[-1]))
-            return "nothing", f"{name!r} is required", f"add {name}"
+            example = _example_of(model, _node_at(model, where))
+            return f"no {name}", f"{name!r} {REQUIRED}", f"add {name}, such as {example}" if example else f"add {name}"
         case "enum" | "literal_error":
             names = re.findall(r"'([^']*)'", str(context.get("expected", "")))
             return written(value), f"one of {', '.join(names)}", _instead(str(value), names)
         case "string_type":
             if isinstance(value, bool | int | float):
                 return _quoted(str(value), type(value))
-            change = "write a text, or drop the key" if value is None else "write a text"
-            return written(value), NEEDS_TEXT, change
+            example = _example_of(model, _node_at(model, where))
+            change = f"write a string, such as {example}" if example else "write a string"
+            parent = _resolved(_schema(model), _node_at(model, where[:-1]))
+            may_drop = value is None and where[-1] not in (*parent.get("required", ()), *parent.get("items", ()))
+            return written(value), NEEDS_TEXT, f"{change}, or drop the key" if may_drop else change
         case "model_type" | "model_attributes_type" | "dict_type":
             names = [spelt(name) for name in _fields_at(model, where)]
             needed = [spelt(name) for name in _resolved(_schema(model), _node_at(model, where)).get("required", ())]
@@ -176,6 +184,21 @@ def _other_key(name: str, value: Any, known: Sequence[str]) -> str:
 def _example(name: str, value: Any) -> str:
     """A value for a required field: the given text, if it is one for this field."""
     return value if name == "mail" and isinstance(value, str) and "@" in value else "…"
+
+
+def _example_of(model: type[BaseModel], node: Any) -> str:
+    """A value that a place in a file may have, as YAML on one line; empty where the schema does not tell one."""
+    node = _resolved(_schema(model), node)
+    for choice in (node, *node.get("anyOf", ()), *node.get("allOf", ())):
+        if known := choice.get("examples") or choice.get("enum"):
+            return str(known[0]) if _PLAIN.fullmatch(str(known[0])) else f'"{known[0]}"'
+        if example := _EXAMPLES.get(choice.get("format") or choice.get("type")):
+            return example
+    if inner := _example_of(model, node.get("items", {})) if node.get("type") == "array" else "":
+        return f"[{inner}]"
+    fields = {name: _example_of(model, node["properties"][name]) for name in node.get("required", ())}
+    known_all = fields and all(fields.values())
+    return f"{{{', '.join(f'{name}: {value}' for name, value in fields.items())}}}" if known_all else ""
 
 
 def _entries(count: int) -> str:

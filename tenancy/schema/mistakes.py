@@ -8,7 +8,7 @@ from typing import Any
 from tenancy.rules.catalogue import Violation
 from tenancy.schema.source import Location
 
-NEEDS_TEXT = "a text is needed"
+NEEDS_TEXT = "a string is expected"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def written(value: Any) -> str:
     """A value in words, short."""
     match value:
         case None:
-            return "nothing"
+            return "no value"
         case bool():
             return f"the boolean {str(value).lower()}"
         case dict():

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from tenancy.schema.environment import Environment, undeclared
-from tenancy.schema.messages import explain
+from tenancy.schema.messages import REQUIRED, explain
 from tenancy.schema.mistakes import Mistake, broken
 from tenancy.schema.source import Location
 from tenancy.schema.tenant import Tenant
@@ -91,7 +91,7 @@ def _is_known(mistake: Mistake, dropped: set[Location]) -> bool:
     same = any(where[: len(one)] == one or one[: len(where)] == where for one in dropped)
     same = same or (where in _DERIVED and any(one[:3] == _DERIVED[where] for one in dropped))
     # Under the name that was refused: without it, the required one is missing.
-    same = same or (mistake.given == "nothing" and any(where[:-1] == one[:-1] for one in dropped))
+    same = same or (mistake.rule.endswith(REQUIRED) and any(where[:-1] == one[:-1] for one in dropped))
     return same or any(name in mistake.given for name in (_UNREAD, *_names(dropped)))
 
 

@@ -144,7 +144,8 @@ class _File(Generic[_Model]):
         if not isinstance(self.document, dict):
             needed = [info.alias or name for name, info in kind.model_fields.items() if info.is_required()]
             rule, change = "a file is a mapping of fields", f"write at least {', '.join(needed)}"
-            self.add(Mistake((), written(self.document), rule, change))
+            given = "an empty file" if self.document is None else written(self.document)
+            self.add(Mistake((), given, rule, change))
             return
         try:
             self.model = kind.from_file(self.document)

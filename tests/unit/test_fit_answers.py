@@ -380,7 +380,7 @@ def run(spec: SpecFolder, text: str, *options: str) -> Result:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("", "given nothing"),
+        ("", "given an empty file"),
         ("a: [", "given no YAML"),
         ("a: b", "an object has apiVersion, kind and metadata.name"),
         ("- a", "an object has apiVersion, kind and metadata.name"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import shutil
 import time
@@ -225,7 +226,7 @@ def test_a_text_that_yaml_reads_otherwise_is_shown_as_it_was_written(spec: Any, 
 @pytest.mark.parametrize("value", ["", "~", "null", "[]", "{}", "[risk]", "{risk: 1}"])
 def test_what_is_no_text_is_refused_where_text_is_needed(spec: Any, value: str) -> None:
     spec.edit(FRAUD, "department: risk", f"department: {value}")
-    assert (spec.problem().field, spec.problem().rule) == ("department", "a text is needed")
+    assert (spec.problem().field, spec.problem().rule) == ("department", "a string is expected")
 
 
 @pytest.mark.parametrize(
@@ -410,8 +411,8 @@ def test_a_mistake_in_a_merged_mapping_is_found_in_the_mapping(spec: Any) -> Non
 @pytest.mark.parametrize(
     ("text", "line", "column", "given"),
     [
-        ("", 1, 1, "nothing"),
-        ("# only a remark\n", 1, 1, "nothing"),
+        ("", 1, 1, "an empty file"),
+        ("# only a remark\n", 1, 1, "an empty file"),
         ("- tenant: fraud\n", 1, 1, "a list"),
         ("fraud\n", 1, 1, "'fraud'"),
         ("tenant: fraud\nowner:\n\tname: x\n", 3, 1, "a tab"),
@@ -883,3 +884,30 @@ def test_a_subject_is_no_markup(spec: Any, name: str) -> None:
     assert found.field == "people[0].group"
     spec.edit("tenants/fraud.yaml", f"{{group: {name!r},", "{group: 'CN=GPU Users,OU=Bank (DE)',")
     assert not spec.problems()
+
+
+@pytest.mark.parametrize("field", ["team", "department", "cost-center", "owner", "tier", "tenant"])
+def test_a_missing_field_is_told_with_an_example_that_is_read(spec: Any, field: str) -> None:
+    text = (spec.path / FRAUD).read_text("utf-8")
+    spec.write(FRAUD, re.sub(rf"^{field}:.*\n", "", text, flags=re.MULTILINE))
+    (problem,) = [each for each in spec.problems() if each.rule == f"'{field}' is required"]
+    assert problem.given == f"no {field}"
+    start = f"add {field}, such as "
+    assert problem.change.startswith(start)
+    spec.add(FRAUD, f"{field}: {problem.change.removeprefix(start)}\n")
+    # A department or tier of that name is another matter.
+    assert {each.id for each in spec.problems()} <= {"ref-01", "name-02", "name-07"}
+
+
+@pytest.mark.parametrize(
+    ("field", "change"),
+    [
+        ("department", "write a string, such as fraud-detection"),
+        ("title", "write a string, or drop the key"),
+    ],
+)
+def test_a_key_without_a_value_is_told_what_to_write(spec: Any, field: str, change: str) -> None:
+    text = (spec.path / FRAUD).read_text("utf-8")
+    spec.write(FRAUD, re.sub(rf"^{field}:.*\n", "", text, flags=re.MULTILINE) + f"{field}:\n")
+    (problem,) = [each for each in spec.problems() if each.field == field]
+    assert (problem.given, problem.change) == ("no value", change)
