@@ -65,11 +65,28 @@ def _commands(page: str, start: int, block: list[str], scenario: str) -> Iterato
             body += 1
         command = " ".join(line.removesuffix("\\").strip() for line in block[begin : body + 1]).removeprefix("$ ")
         output = "\n".join(block[body + 1 : end])
-        if output.strip():
+        if output.replace(OMISSION, "").strip():
             yield Printed(page, start + begin, command, output, scenario, tuple(earlier))
             earlier = []
         else:
             earlier.append(command)
+
+
+def page_block(page: str, start: str, number: int = 0) -> Printed:
+    """The block of a page whose command starts with a text: of several the one with this number.
+
+    Called with literals alone: by them `test_printed_output.py` knows which blocks are compared.
+    """
+    blocks = [block for block in printed() if block.page == page and block.command.startswith(start)]
+    assert len(blocks) > number, f"{page} has {len(blocks)} blocks that start with {start!r}"
+    return blocks[number]
+
+
+def compare(block: Printed, output: str) -> None:
+    """Fail with the first difference if the text of a block is not what its command printed."""
+    assert matches(block.output, output), (
+        f"{block}\nnot printed: {first_difference(block.output, output)}\nprinted:\n{output}"
+    )
 
 
 def matches(shown: str, output: str) -> bool:

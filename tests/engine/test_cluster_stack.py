@@ -23,7 +23,7 @@ from tenancy.planning.services import queue_chart
 from tenancy.validation import load
 from tests import judges
 from tests.conftest import every
-from tests.printed import first_difference, matches, printed
+from tests.printed import compare, page_block
 
 pytestmark = pytest.mark.chapters
 
@@ -49,8 +49,7 @@ def test_a_preview_shows_the_cluster_and_says_what_has_to_wait(bank: OnAws) -> N
     done = bank.tenancy("up", "bank", "--preview", kubeconfig=False)
     assert done.code == 0, done.text
     assert "no preview of the other stacks is possible before the cluster exists" in done.out
-    [page] = [each for each in printed() if each.page == "cluster.md" and each.command == "tenancy up bank --preview"]
-    assert matches(page.output, done.out), (first_difference(page.output, done.out), done.out)
+    compare(page_block("cluster.md", "tenancy up bank --preview"), done.out)
     assert [call for call in bank.aws.calls if call.kind == "create" and not call.preview] == []
 
 

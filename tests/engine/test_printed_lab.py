@@ -8,11 +8,10 @@ from collections.abc import Iterator
 import pytest
 from engine_project import ROOT, Project, copied
 
-from tests.printed import Printed, first_difference, matches, printed
+from tests.printed import Printed, compare, page_block
 from tests.queues.scene import on_lab_of
 
 pytestmark = [pytest.mark.chapters, pytest.mark.exhaustive]
-BLOCKS = list(printed())
 
 
 @pytest.fixture(scope="module")
@@ -25,11 +24,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
         yield made
 
 
-def block(page: str, start: str, number: int = 0) -> Printed:
-    """A block of a page whose command starts with a text."""
-    return [each for each in BLOCKS if each.page == page and each.command.startswith(start)][number]
-
-
 def run(project: Project, shown: Printed) -> None:
     """Run the command of a block as a person's shell does, after the block's earlier commands, and compare."""
     shell = {"PATH": f"{project.folder}/.venv/bin:{project.environ()['PATH']}"}
@@ -40,19 +34,13 @@ def run(project: Project, shown: Printed) -> None:
     compare(shown, project.run("bash", "-c", f"({shown.command}) 2>&1", env=shell).out)
 
 
-def compare(shown: Printed, output: str) -> None:
-    assert matches(shown.output, output), (
-        f"{shown}\nnot printed: {first_difference(shown.output, output)}\nprinted:\n{output}"
-    )
-
-
 def test_the_quickstart_shows_what_make_up_prints(project: Project) -> None:
     steps = "tenancy lab up local && tenancy up local && tenancy verify local --brief"
-    run(project, block("quickstart.md", "make up")._replace(command=steps))
+    run(project, page_block("quickstart.md", "make up")._replace(command=steps))
 
 
 def test_drift_is_told_as_the_page_shows(project: Project) -> None:
-    run(project, block("state.md", "tenancy up"))
+    run(project, page_block("state.md", "tenancy up"))
 
 
 def test_work_waits_and_is_explained_as_the_first_environment_shows(project: Project) -> None:
@@ -66,11 +54,20 @@ def test_work_waits_and_is_explained_as_the_first_environment_shows(project: Pro
         scene.until_runs(training, "sweep")
         scene.submit("performance", "evaluation", 8, 8)
         scene.until_waits(training, "fine-tuning", "evaluation")
-        run(project, block("first-environment.md", "tenancy queues"))
-        run(project, block("first-environment.md", "tenancy why"))
+        run(project, page_block("first-environment.md", "tenancy queues"))
+        run(project, page_block("first-environment.md", "tenancy why"))
         scene.clear("performance", "fraud")
 
 
-@pytest.mark.parametrize("start", ["tenancy new", "tenancy validate", "tenancy up", "tenancy sample", "tenancy report"])
-def test_a_tenant_is_onboarded_as_the_page_shows(project: Project, start: str) -> None:
-    run(project, block("onboarding.md", start))
+ONBOARDING = [
+    page_block("onboarding.md", "tenancy new"),
+    page_block("onboarding.md", "tenancy validate"),
+    page_block("onboarding.md", "tenancy up"),
+    page_block("onboarding.md", "tenancy sample"),
+    page_block("onboarding.md", "tenancy report"),
+]
+
+
+@pytest.mark.parametrize("block", ONBOARDING, ids=str)
+def test_a_tenant_is_onboarded_as_the_page_shows(project: Project, block: Printed) -> None:
+    run(project, block)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ from click.testing import CliRunner
 
 from tenancy.cli import main
 from tenancy.rules.catalogue import RULES
-from tests.printed import PAGES, Printed, first_difference, matches, printed, printed_in
+from tests.conftest import every
+from tests.printed import PAGES, Printed, compare, first_difference, matches, page_block, printed, printed_in
 
 ROOT = Path(__file__).parents[2]
 
@@ -121,9 +123,59 @@ def test_a_page_shows_what_the_command_prints(page: str, tmp_path: Path, monkeyp
         if block.scenario:
             SCENARIOS[block.scenario]()
         result = CliRunner().invoke(main, COMPLETED.get(block.command, block.words))
-        assert matches(block.output, result.output), (
-            f"{block}\nnot printed: {first_difference(block.output, result.output)}\nprinted:\n{result.output}"
-        )
+        compare(block, result.output)
+
+
+def compared_in_other_tests() -> Iterator[Printed]:
+    """Blocks that other tests compare: those of each call of `page_block` in a file that compares."""
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        text = path.read_text("utf-8")
+        calls = ast.walk(ast.parse(text)) if "page_block(" in text and path != Path(__file__) else ()
+        for call in calls:
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == page_block.__name__:
+                yield page_block(*map(ast.literal_eval, call.args))
+
+
+_ADOPTED = "a namespace of another tool is adopted first: tests/cluster/test_adoption.py makes these runs in parts"
+_AWS = "a cluster on a double of AWS: tests/engine/test_cluster_stack.py makes these runs and compares their parts"
+NOT_COMPARED: dict[tuple[str, str], str] = {
+    ("adoption.md", "tenancy up local"): _ADOPTED,
+    ("adoption.md", "tenancy verify local --only gpu-02"): _ADOPTED,
+    ("adoption.md", "tenancy report adoption local --tenant fraud"): _ADOPTED,
+    ("cluster.md", "tenancy up bank"): _AWS,
+    ("cluster.md", "tenancy up bank --stack bank.cluster"): _AWS,
+    ("lab.md", "tenancy lab up bank"): "the whole bank in a lab: tests/engine/test_bank_lab.py counts its nodes",
+    (
+        "lab.md",
+        "kubectl get nodes -L tenancy.gpu/pool --no-headers | awk '{print $NF}' | sort | uniq -c",
+    ): "the whole bank in a lab: tests/engine/test_bank_lab.py counts its nodes",
+    ("metrics.md", "tenancy chargeback local --from 2026-11-20 --to 2026-11-21 --prometheus http://127.0.0.1:PORT"): (
+        "days before today are generated, and the page has one of them"
+    ),
+    ("offboarding.md", "tenancy up local"): _ADOPTED,
+    ("offboarding.md", "tenancy export fraud local --out exported"): _ADOPTED,
+    ("policy.md", "cat levels.json"): "a file that the reader writes",
+    ("policy.md", "pulumi preview --policy-pack path/to/gpu-tenancy/policy"): (
+        "a program of another author: tests/engine/test_pack.py compares each finding"
+    ),
+    ("policy.md", "pulumi preview --policy-pack policy --policy-pack-config levels.json"): (
+        "a program of another author: tests/engine/test_pack.py compares each finding"
+    ),
+    ("pull-requests.md", "ci/steps/drift local out"): "tests/engine/test_pull_requests.py compares its parts",
+    ("pull-requests.md", "cat out/local.txt"): "tests/engine/test_pull_requests.py compares its parts",
+    ("scale.md", "tenancy up bank"): "1,000 tenants in a lab: scripts of the benchmarks make them",
+    ("simulate.md", "tenancy simulate bank --jobs 1000 --change fraud:gpus.a100.guaranteed=96 --out page.html"): (
+        "a quarter of an hour on two processors"
+    ),
+}
+"""Blocks that no test compares, by page and command, and why."""
+
+
+def test_each_output_on_a_page_is_compared_with_what_is_printed_or_says_why_not() -> None:
+    compared = {str(block) for block in compared_in_other_tests()}
+    others = {(block.page, block.command) for block in BLOCKS if str(block) not in compared and not runs_offline(block)}
+    assert others == NOT_COMPARED.keys(), "compare it in a test, or give the reason in NOT_COMPARED"
+    assert every(len(reason) > len("needs a lab") for reason in NOT_COMPARED.values())
 
 
 def test_an_output_that_is_not_printed_any_more_is_told() -> None:
