@@ -71,7 +71,8 @@ def _spot(environment: Environment) -> Iterator[Mistake]:
     if environment.builds_cluster and pools:
         given = f"spot for {some(pools)}"
         rule = "EC2 launches spot instances by the account's role AWSServiceRoleForEC2Spot, which is not made here"
-        change = "once per account: `aws iam create-service-linked-role --aws-service-name spot.amazonaws.com`"
+        command = "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
+        change = f"run `{command}` once per account; this note stays, because files do not show whether the role exists"
         yield Mistake(("pools", pools[0], "purchase"), given, rule, change)
 
 
@@ -110,8 +111,8 @@ def _unspread(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[M
         )
         rule = "a tier's spread is written onto pods from Kubernetes 1.36 on"
         change = (
-            "write topologySpreadConstraints with maxSkew 1 and topologyKey kubernetes.io/hostname into Deployments "
-            f"and StatefulSets; or {misfit}; or set spread: none"
+            f"{misfit}; or set spread: none for these tiers, and write topologySpreadConstraints with maxSkew 1 and "
+            "topologyKey kubernetes.io/hostname into Deployments and StatefulSets"
         )
         yield Mistake(("tiers", asking[0], "spread"), given, rule, change)
 
@@ -152,7 +153,7 @@ def _unreached(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[
     if not environment.aws.enabled or network.service_ranges:
         return
     if shut := [tenant.tenant for tenant in tenants if tenant.storage and not _leaves(tenant)]:
-        given = f"none, and grants of buckets to {some(shut)}, whose egress entries do not lead to S3"
+        given = f"none, and grants of buckets to {some(shut)}, whose egress does not include S3"
         rule = "pods reach S3 only at ranges that network policies allow, whatever their role may do"
         change = "write the ranges of S3's prefix list in the region; docs/network.md shows how to get them"
         yield Mistake(("aws", "network", "service-ranges"), given, rule, change)

@@ -73,19 +73,19 @@ def _of_environment(environment: Environment, written: Environment, on_lab: bool
         for field in sorted(written.rollout.model_fields_set - {"after"}):
             name = field.replace("_", "-")
             given = f"{name} with stacks: one, where all tenants are in one stack and no wave is made"
-            yield ENVIRONMENT, _idle(("rollout", name), given, f"drop {name}, or set stacks to per-tenant")
+            yield ENVIRONMENT, _idle(("rollout", name), given, f"drop {name}, or set stacks: per-tenant")
     if environment.aws.enabled and not environment.builds_cluster:
         yield from _of_existing(environment)
     aws = environment.aws
     untrusted = aws.identity is not PodIdentity.IRSA and (environment.builds_cluster or not aws.irsa)
     if aws.enabled and aws.oidc_issuer and untrusted:
         given = f"oidc-issuer with identity: {aws.identity}, whose roles trust no issuer of the cluster"
-        yield ENVIRONMENT, _idle(("aws", "oidc-issuer"), given, "drop it, or set identity to irsa")
+        yield ENVIRONMENT, _idle(("aws", "oidc-issuer"), given, "drop it")
     for name, needed in _SERVICES.items():
         if getattr(written.services, name.replace("-", "_")) is Source.INSTALL and not written.builds_cluster:
             if not written.installs(name):
                 given = f"{name}: install, and {needed}"
-                yield ENVIRONMENT, _idle(("services", name), given, "drop it, or what makes it needless")
+                yield ENVIRONMENT, _idle(("services", name), given, "drop it")
             elif on_lab:
                 given = f"{name}: install in a run on the lab, where no pod runs"
                 yield ENVIRONMENT, _idle(("services", name), given, "run it without --lab to have it")
@@ -105,7 +105,11 @@ def _of_environment(environment: Environment, written: Environment, on_lab: bool
         )
         yield (
             ENVIRONMENT,
-            _idle(("metrics", "collector"), given, "start the lab with `tenancy lab up ENV --with metrics` for alerts"),
+            _idle(
+                ("metrics", "collector"),
+                given,
+                f"{change}; the lab's own Prometheus, of `tenancy lab up ENV --with metrics`, evaluates the rules",
+            ),
         )
 
 
@@ -167,7 +171,7 @@ def _of_existing(environment: Environment) -> Iterator[Found]:
 
 def _unbuilt(where: Location, name: str) -> Mistake:
     given = f"{name} with cluster.mode: existing, which makes no network, cluster or node"
-    return _idle(where, given, f"drop {name}, or set cluster.mode to build")
+    return _idle(where, given, f"drop {name}")
 
 
 def _of_tenant(environment: Environment, written: Environment, tenant: Tenant, on_lab: bool) -> Iterator[Mistake]:
@@ -202,22 +206,25 @@ def _unalerted(spent: WhenSpent, off: str, on_lab: bool) -> Mistake:
 def _unshared(environment: Environment, tenant: Tenant, flavor: str, share: GpuShare) -> Iterator[Mistake]:
     """Sharing by which nothing is lent or borrowed."""
     where = ("gpus", flavor, "sharing")
-    borrows = bool(share.borrows) and any(environment.tiers[tier].borrows for tier in tenant.tiers)
+    tier_borrows = any(environment.tiers[tier].borrows for tier in tenant.tiers)
+    borrows = bool(share.borrows) and tier_borrows
     if share.sharing is SharingPreset.STRICT:
         return
     if not share.lends and not borrows:
         numbers = {"lend-up-to": share.lend_up_to, "borrow-up-to": share.borrow_up_to}
         limits = "".join(f", {name}: {number}" for name, number in numbers.items() if number is not None)
         given = f"sharing: {share.sharing} with guaranteed: {share.guaranteed}{limits}: nothing is lent or borrowed"
-        change = "write a lend-up-to or borrow-up-to above 0" if share.guaranteed else "write a borrow-up-to above 0"
-        yield _idle(where, given, f"drop sharing and its limits, or {change}")
+        possible = {"lend-up-to": share.guaranteed, "borrow-up-to": share.sharing.borrows and tier_borrows}
+        limits = " or ".join(name for name, effective in possible.items() if effective)
+        change = f", or write a {limits} above 0" if limits else ""
+        yield _idle(where, given, f"drop sharing and its limits{change}")
     elif share.sharing.borrows and not borrows and share.borrow_up_to is None:
         firm = " and ".join(sorted(tenant.tiers))
         given = f"sharing: {share.sharing} with tier {firm}, which does not borrow: GPUs are lent and none are borrowed"
         yield _idle(where, given, "write sharing: lend")
 
 
-_ENABLE = "set aws.enabled to true to have them"
+_ENABLE = "set aws.enabled: true to have them, with cluster.mode: existing on a cluster that exists"
 
 
 def _on_aws(where: tuple[str | int, ...], given: str, change: str) -> Mistake:
@@ -225,7 +232,7 @@ def _on_aws(where: tuple[str | int, ...], given: str, change: str) -> Mistake:
 
 
 def _off(field: str) -> str:
-    return f"set aws.enabled to true, or drop {field}"
+    return f"drop {field}, or {_ENABLE}"
 
 
 def _idle(where: tuple[str | int, ...], given: str, change: str) -> Mistake:
