@@ -30,6 +30,7 @@ _QUOTA = re.compile(r"(?:exceeded|failed) quota: ([^,:]+)")
 _RBAC = re.compile(
     r'User "[^"]*" cannot \S+ (?:resource|path) "|cannot impersonate resource "'
     r"|attempting to grant RBAC permissions not currently held"
+    r"|must have cluster-admin privileges to use the aggregationRule"
 )
 _LIMIT_RANGE = re.compile(r"(?:minimum|maximum) \S+ usage per |max limit to request ratio per ")
 

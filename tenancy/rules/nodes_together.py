@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tenancy.catalog import gpus
+from tenancy.kube.kubelets import RESTRICTED, kubelet_may_label
 from tenancy.kube.pod_templates import containers_of
 from tenancy.kube.quota_tree import stored_quotas
 from tenancy.kube.selectors import meets
@@ -17,12 +18,6 @@ from tenancy.rules.nodes import pool_gpus
 
 NODE_POOL = "karpenter.sh/nodepool"
 _NODE_GROUP = "eks.amazonaws.com/nodegroup"
-_NODE_RESTRICTION = "node-restriction.kubernetes.io/"
-_KUBELETS_OWN = frozenset(
-    {f"kubernetes.io/{name}" for name in ("arch", "hostname", "os")}
-    | {f"topology.kubernetes.io/{name}" for name in ("region", "zone")}
-)
-"""Those with Kubernetes' own prefix."""
 _BY_FEATURE = ("feature.node.kubernetes.io/", "nvidia.com/")
 """Labels that a node gets at run time: a pool does not show them."""
 _OF_NODES = ("kubernetes.io/", "node.kubernetes.io/")
@@ -109,7 +104,7 @@ def _relabelled(index: Index) -> Iterator[Finding]:
         for (key, value), tenants in sorted(apart.items()):
             has = by_itself.get(key) or (UNKNOWN if more == UNKNOWN else str(pairs_of(more).get(key)))
             whose = "" if has == UNKNOWN else f" for {', '.join(sorted(tenants))}"
-            if has in (value, UNKNOWN) and _of_kubelets(key):
+            if has in (value, UNKNOWN) and kubelet_may_label(key):
                 given[f"label {key}: {has}{whose}"] = None
         if given:
             yield Finding("node-08", name_of(machine), f"{'; '.join(given)}, and {unguarded}{said}")
@@ -159,7 +154,7 @@ def _makers(index: Index) -> Iterator[tuple[Object, Mapping[str, str], Any, str]
     for pool in index.kinds("NodePool"):
         yield pool, {NODE_POOL: own_name(pool)}, at(pool, "spec", "template", "metadata", "labels"), ""
     for group in index.kinds(aws.GROUP):
-        said = f"; EKS gives node groups no label of {_NODE_RESTRICTION}"
+        said = f"; EKS gives node groups no label of {RESTRICTED}/"
         yield group, {_NODE_GROUP: str(group.get("nodeGroupName"))}, group.get("labels"), said
 
 
@@ -186,14 +181,6 @@ def _covers(rule: Any, resource: str) -> bool:
     name, _, part = resource.partition("/")
     resources = {f"{one}/{sub}" if sub else one for one in ("*", name) for sub in {part, "*"}}
     return one_of("apiGroups", "", "*") and one_of("operations", "UPDATE", "*") and one_of("resources", *resources)
-
-
-def _of_kubelets(key: str) -> bool:
-    """Whether a kubelet may write a label of its node (`k8s.io/kubelet`, `well_known_labels.go`)."""
-    domain = f".{key.rpartition('/')[0]}"
-    if not domain.endswith((".kubernetes.io", ".k8s.io")):
-        return True
-    return key in _KUBELETS_OWN or domain.endswith((".kubelet.kubernetes.io", ".node.kubernetes.io"))
 
 
 def _untolerated(pod: Any, taints: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

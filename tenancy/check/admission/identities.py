@@ -1,0 +1,105 @@
+"""The identities of an environment: its people by name or role, its pods, its nodes and its platform team.
+
+A person's groups are known only to the identity provider: someone who is asked about by name has the rights that the
+name alone gives, a role has those of the first group with it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+
+from tenancy.check.admission import nodes
+from tenancy.check.admission.access import SERVICE_ACCOUNT, authenticated
+from tenancy.check.admission.bootstrap import GROUP, MASTERS, NODES
+from tenancy.check.admission.cluster import ClusterObjects
+from tenancy.check.admission.requests import AUTHENTICATED, Identity
+from tenancy.kube.objects import at
+from tenancy.planning.kubernetes.access import PERSONAS, role_name
+from tenancy.schema.people import Role
+
+PLATFORM = "platform"
+"""The platform team."""
+MAKERS = (Role.DEVELOPER, Role.OWNER)
+"""Roles that make work, the more usual one first."""
+_KINDS = ("Group", "User", "ServiceAccount")
+"""Subjects of bindings, in the order in which one is taken for a role."""
+
+
+class UnknownIdentityError(ValueError):
+    """No binding names it; the message says what there is."""
+
+
+def identity(cluster: ClusterObjects, named: str, namespace: str) -> Identity:
+    """The identity that is meant by a role of a namespace, by the name of a user or group, or by a name of Kubernetes'.
+
+    Raises UnknownIdentityError.
+    """
+    if named == PLATFORM:
+        return authenticated(Identity("platform", tuple(_administrators(cluster))))
+    if named in {*PERSONAS}:
+        if found := of_role(cluster, Role(named), namespace):
+            return found
+        raise UnknownIdentityError(_unknown(named, (role for role in PERSONAS if of_role(cluster, role, namespace))))
+    if named.startswith(SERVICE_ACCOUNT) and named.count(":") == 3:
+        return authenticated(Identity(named))
+    if named.startswith(nodes.PREFIX):
+        return authenticated(Identity(named, (NODES,)))
+    kinds = {kind for kind, name in _subjects(cluster) if name == named}
+    if "User" in kinds:
+        return authenticated(Identity(named))
+    if "Group" in kinds:
+        return _member(named, named)
+    known = [*PERSONAS, PLATFORM, *(name for kind, name in _subjects(cluster) if not name.startswith("system:"))]
+    raise UnknownIdentityError(_unknown(named, known))
+
+
+def of_role(cluster: ClusterObjects, role: Role, namespace: str) -> Identity | None:
+    """The identity that has a role in a namespace; None if it has no subject there."""
+    bindings = cluster.all(GROUP, "RoleBinding", namespace)
+    of_it = [binding for binding in bindings if at(binding, "roleRef", "name") == role_name(role)]
+    subjects = [subject for binding in of_it for subject in binding.get("subjects") or ()]
+    for subject in sorted(subjects, key=lambda subject: _KINDS.index(subject["kind"])):
+        if subject["kind"] == "Group":
+            return _member(subject["name"], f"{role} ({subject['name']})")
+        if subject["kind"] == "ServiceAccount":
+            return authenticated(Identity(_account(subject, namespace)))
+        return authenticated(Identity(subject["name"]))
+    return None
+
+
+def maker(cluster: ClusterObjects, namespace: str) -> Identity | None:
+    """Who makes the work of a namespace; None if its tenant names no developer and no owner."""
+    return next((found for role in MAKERS if (found := of_role(cluster, role, namespace))), None)
+
+
+def _member(group: str, username: str) -> Identity:
+    return authenticated(Identity(username, (group,)))
+
+
+def _account(subject: Mapping[str, str], namespace: str) -> str:
+    return f"{SERVICE_ACCOUNT}{subject.get('namespace') or namespace}:{subject['name']}"
+
+
+def _subjects(cluster: ClusterObjects) -> Iterator[tuple[str, str]]:
+    """Kind and name of every subject of a binding."""
+    for kind in ("ClusterRoleBinding", "RoleBinding"):
+        for binding in cluster.all(GROUP, kind):
+            for subject in binding.get("subjects") or ():
+                yield subject["kind"], subject["name"]
+
+
+def _administrators(cluster: ClusterObjects) -> Iterator[str]:
+    """Groups with every right, but for the API server's own."""
+    for binding in cluster.all(GROUP, "ClusterRoleBinding"):
+        if at(binding, "roleRef", "name") == "cluster-admin":
+            for subject in binding.get("subjects") or ():
+                if subject["kind"] == "Group" and subject["name"] not in (MASTERS, AUTHENTICATED):
+                    yield subject["name"]
+
+
+def _unknown(named: str, known: Iterable[str]) -> str:
+    names = list(dict.fromkeys(map(str, known)))
+    close = difflib.get_close_matches(named, names, n=1, cutoff=0.5)
+    change = f"did you mean {close[0]!r}?" if close else f"use one of {', '.join(names) or 'none: there are none'}"
+    return f"given {named!r}; rule: a role of the namespace, or a user or group with a role; change: {change}"
