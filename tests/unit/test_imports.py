@@ -64,6 +64,7 @@ INSIDE = {
         "kubernetes": set(),
         "aws": {"kubernetes"},
     },
+    "check": {"admission": set()},
     "prove": {"attacks": set()},
 }
 """Folders of a part, and which of their sisters each may import. What lies beside them at the top of the part is above
