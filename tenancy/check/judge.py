@@ -10,7 +10,7 @@ from typing import Any
 from tenancy.catalog import days
 from tenancy.catalog import vocabulary as words
 from tenancy.check.adopt import Adopted, adopt, meant
-from tenancy.check.reader import FilePosition, Manifests, Unread
+from tenancy.check.reader import FilePosition, Manifests, Unjudged, Unread
 from tenancy.kube.pod_templates import not_judged
 from tenancy.rules import objects, plain, regulated
 from tenancy.rules.catalogue import RULES, Face, Rule, Severity, with_face
@@ -48,18 +48,6 @@ class CheckedFinding:
 
 
 @dataclass(frozen=True, slots=True)
-class Unjudged:
-    """An object whose pods cannot be checked, or only in part."""
-
-    place: FilePosition
-    object: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.object} in {self.place}: {self.reason}"
-
-
-@dataclass(frozen=True, slots=True)
 class CheckResult:
     """All findings, the worst first."""
 
@@ -71,9 +59,12 @@ class CheckResult:
     """Expired exceptions: each fails until it is renewed or dropped."""
     unused: tuple[FindingWaiver, ...]
     """Exceptions that no finding needs any more."""
-    notes: tuple[str, ...] = ()
     unjudged: tuple[Unjudged, ...] = ()
-    """Objects of kinds without their pods in them. No rule on pods was checked for them."""
+    """What was not checked, or only in part."""
+    others: tuple[FilePosition, ...] = ()
+    """Documents that are no objects of Kubernetes."""
+    strict: bool = False
+    """Whether what was not checked fails the check."""
 
     @property
     def failing(self) -> tuple[CheckedFinding, ...]:
@@ -82,8 +73,8 @@ class CheckResult:
 
     @property
     def passes(self) -> bool:
-        """Whether no finding fails the check and no exception has expired."""
-        return not self.failing and not self.ended
+        """Whether no finding fails the check, no exception has expired, and strictly: all was checked."""
+        return not self.failing and not self.ended and not (self.strict and self.unjudged)
 
 
 def judge(
@@ -94,6 +85,7 @@ def judge(
     label: str | None = None,
     platform: Collection[str] = (),
     today: dt.date | None = None,
+    strict: bool = False,
 ) -> CheckResult:
     """Apply every rule to every object, and to all of them together."""
     today = today or days.today()
@@ -129,10 +121,12 @@ def judge(
         unread=tuple(unread),
         ended=tuple(waiver for waiver in waivers if waiver.over(today)),
         unused=tuple(waiver for waiver in waivers if id(waiver) not in covered and not waiver.over(today)),
-        notes=tuple(manifests.notes),
-        unjudged=tuple(
-            Unjudged(place, name_of(item), reason) for item, place in sound if (reason := not_judged(item)) is not None
+        unjudged=(
+            *manifests.unjudged,
+            *(Unjudged(place, name_of(item), reason) for item, place in sound if (reason := not_judged(item))),
         ),
+        others=tuple(manifests.others),
+        strict=strict,
     )
 
 

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 from tenancy.catalog.text import printed, printed_json, shown
 from tenancy.check.judge import CheckedFinding, CheckResult
-from tenancy.check.reader import FilePosition
+from tenancy.check.reader import FilePosition, Unjudged
 from tenancy.rules.catalogue import RULES, Rule, Severity
 from tenancy.rules.levels import RuleLevel
 
@@ -25,7 +25,7 @@ _NAMED = 5
 _EXCEPTED = 3
 """Exceptions that are shown on one screen; the summary has their number."""
 _UNJUDGED = 3
-"""Objects that cannot be checked that are listed on one screen; the summary has their number."""
+"""Objects that cannot be checked that have their reason on one screen; of the others the names are shown."""
 _SCORES = {Severity.CRITICAL: "9.5", Severity.HIGH: "7.5", Severity.MEDIUM: "5.0"}
 """GitHub's security-severity: above 9 it shows critical, from 7 high, from 4 medium."""
 
@@ -56,7 +56,6 @@ def _on_lines(verdict: CheckResult) -> CheckResult:
             for one in verdict.findings
         ),
         objects=tuple((shown(tenant), shown(name), place) for tenant, name, place in verdict.objects),
-        notes=tuple(map(shown, verdict.notes)),
         unjudged=tuple(replace(one, object=shown(one.object), reason=shown(one.reason)) for one in verdict.unjudged),
     )
 
@@ -67,7 +66,7 @@ def _text(verdict: CheckResult, everything: bool) -> str:
     tenants = list(_by_tenant(verdict))
     covered = [one for one in verdict.findings if one.waiver]
     told = covered if everything else covered[:_EXCEPTED]
-    named = min(len(verdict.unjudged), _UNJUDGED + 1)
+    named = min(len(verdict.unjudged), _UNJUDGED + 3) + (1 if verdict.others else 0)
     room = 10**9 if everything else SCREEN - 6 - min(len(verdict.ended), 5) - len(told) - named
     short: list[str] = []
     for position, (tenant, found) in enumerate(tenants):
@@ -90,9 +89,14 @@ def _text(verdict: CheckResult, everything: bool) -> str:
         lines += [f"unused exception: {waiver}" for waiver in verdict.unused]
     unjudged = verdict.unjudged if everything else verdict.unjudged[:_UNJUDGED]
     lines += [f"not judged: {one}" for one in unjudged]
-    if len(unjudged) < len(verdict.unjudged):
-        lines.append(f"not judged: {len(verdict.unjudged) - len(unjudged)} more; --all names them")
-    lines += [f"note: {note}" for note in verdict.notes]
+    if rest := verdict.unjudged[len(unjudged) :]:
+        names = ", ".join(dict.fromkeys(one.object for one in rest))
+        lines += _wrapped(f"not judged: {len(rest)} more, --all has their reasons: {names}", "", 3)
+    if verdict.others:
+        names = ", ".join(dict.fromkeys(shown(place.file) for place in verdict.others))
+        count = _number(len(verdict.others), "document")
+        is_are = "is no object" if len(verdict.others) == 1 else "are no objects"
+        lines += _wrapped(f"note: {count} {is_are} of Kubernetes: {names}", "", None if everything else 2)
     if left:
         lines.append(f"… and {left} more: --all shows them")
     return "\n".join([*lines, *([""] if lines else []), summary(verdict)])
@@ -184,7 +188,7 @@ def as_json(verdict: CheckResult) -> dict[str, Any]:
         ],
         "ended": [str(waiver) for waiver in verdict.ended],
         "unused": [str(waiver) for waiver in verdict.unused],
-        "notes": list(verdict.notes),
+        "others": [{"file": place.file, "line": place.line} for place in verdict.others],
         "not_judged": [
             {"object": one.object, "file": one.place.file, "line": one.place.line, "reason": one.reason}
             for one in verdict.unjudged
@@ -218,7 +222,7 @@ def sarif(verdict: CheckResult, version: str, exceptions: str = "") -> str:
     told = [{"level": "error", "message": {"text": shown(str(one))}} for one in verdict.unread]
     unjudged = [
         {
-            "level": "warning",
+            "level": "error" if verdict.strict else "warning",
             "message": {"text": f"not judged: {one.object}: {one.reason}"},
             "locations": [_location(one.place, one.object)],
         }
@@ -291,11 +295,17 @@ def junit(verdict: CheckResult) -> str:
         elif waived := [one for one in found if one.waiver]:
             tests[2] += 1
             ElementTree.SubElement(case, "skipped", message="; ".join(str(one.waiver) for one in waived))
-        elif one := unjudged.get((name, place)):
-            tests[2] += 1
-            ElementTree.SubElement(case, "skipped", message=f"not judged: {one.reason}")
+        elif one := unjudged.pop((name, place), None):
+            _unjudged_case(case, one, tests, strict=verdict.strict)
         if advice := [one for one in found if one.level is RuleLevel.ADVISORY and not one.waiver]:
             ElementTree.SubElement(case, "system-out").text = "\n".join(str(one.finding) for one in advice)
+    if sources := [one for one in unjudged.values() if one.object not in {name for _, name, _ in verdict.objects}]:
+        suite, tests = ElementTree.SubElement(root, "testsuite", name="not judged"), [0, 0, 0]
+        suites["not judged"], counts["not judged"] = suite, tests
+        for one in sources:
+            tests[0] += 1
+            case = ElementTree.SubElement(suite, "testcase", name=one.object, classname="sources")
+            _unjudged_case(case, one, tests, strict=verdict.strict)
     if verdict.ended:
         suite = ElementTree.SubElement(root, "testsuite", name="exceptions")
         counts["exceptions"], suites["exceptions"] = [len(verdict.ended), len(verdict.ended), 0], suite
@@ -311,3 +321,8 @@ def junit(verdict: CheckResult) -> str:
     root.attrib.update(tests=sums[0], failures=sums[1], skipped=sums[2], errors="0")
     ElementTree.indent(root)
     return printed('<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, "unicode"))
+
+
+def _unjudged_case(case: ElementTree.Element, one: Unjudged, tests: list[int], *, strict: bool) -> None:
+    tests[1 if strict else 2] += 1
+    ElementTree.SubElement(case, "failure" if strict else "skipped", message=f"not judged: {one.reason}")

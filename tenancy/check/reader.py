@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +13,7 @@ import yaml
 from tenancy.catalog.files import read_file, read_input
 from tenancy.catalog.text import shown
 from tenancy.check.lines import MOST, line_of
+from tenancy.kube.documents import Lined, ManifestLoader, documents
 from tenancy.kube.kinds import placed
 from tenancy.rules import objects, plain, together
 from tenancy.rules.found import UNREADABLE, Object, at
@@ -22,19 +21,8 @@ from tenancy.rules.found import UNREADABLE, Object, at
 SUFFIXES = (".yaml", ".yml", ".json")
 STDIN = "-"
 _SHOWN = "stdin"
-_BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _JUDGED = frozenset({*objects.CHECKS, *plain.CHECKS, *together.KINDS})
 _NOT_READ = frozenset({"node_modules", "__pycache__"})
-
-
-class _ManifestLoader(_BASE):
-    """Dates stay texts, as in the API."""
-
-
-_ManifestLoader.yaml_implicit_resolvers = {
-    first: [(tag, form) for tag, form in rules if tag != "tag:yaml.org,2002:timestamp"]
-    for first, rules in _BASE.yaml_implicit_resolvers.items()
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +56,27 @@ class Unread:
         return shown(f"{self.place}: given {self.given}; rule: {self.rule}; change: {self.change}")
 
 
+@dataclass(frozen=True, slots=True)
+class Unjudged:
+    """An object that cannot be checked, or only in part, and sources from which objects are made."""
+
+    place: FilePosition
+    object: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.object} in {self.place}: {self.reason}"
+
+
 @dataclass(slots=True)
 class Manifests:
     """The objects of all files with their positions, and what could not be read."""
 
     objects: list[tuple[Object, FilePosition]] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    unjudged: list[Unjudged] = field(default_factory=list)
+    others: list[FilePosition] = field(default_factory=list)
+    """Documents that are no objects of Kubernetes: values of charts, settings of programs."""
     files: int = 0
 
 
@@ -112,8 +114,9 @@ def _folder(found: Manifests, folder: Path) -> None:
     for home, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _NOT_READ)
         if "Chart.yaml" in files:
-            shown = os.path.relpath(home)
-            found.notes.append(f"{shown}: a chart's source, not judged: pipe `helm template` into `tenancy check -`")
+            place = FilePosition(os.path.relpath(Path(home) / "Chart.yaml"), 1)
+            reason = "a chart's source: pipe `helm template` into `tenancy check -`"
+            found.unjudged.append(Unjudged(place, f"chart {Path(home).name}", reason))
             folders[:], some = [], True
             continue
         for name in sorted(files):
@@ -155,7 +158,7 @@ def _take(found: Manifests, file: str, content: bytes) -> None:
         )
         return
     try:
-        documents = list(_documents(text))
+        read = list(documents(text))
     except yaml.YAMLError as error:
         found.unread.append(_broken(text, file, error))
         return
@@ -164,9 +167,12 @@ def _take(found: Manifests, file: str, content: bytes) -> None:
         found.unread.append(Unread(FilePosition(file, 1), given, "a manifest is YAML or JSON", "correct it"))
         return
     keeps = len(content) <= MOST
-    for document, line in documents:
+    for document, line in read:
         try:
-            for item, at_line, node in _items(document, line):
+            items = list(_items(document, line))
+            if not items and document[0] not in (None, {}, []):
+                _note(found, document[0], FilePosition(file, line))
+            for item, at_line, node in items:
                 if problem := misshapen(item):
                     found.unread.append(
                         Unread(FilePosition(file, at_line), problem, "an object of Kubernetes", _CORRECT)
@@ -176,6 +182,19 @@ def _take(found: Manifests, file: str, content: bytes) -> None:
         except UNREADABLE as error:  # a release's chart and values are looked for where they stand
             given = f"an object that cannot be read ({error})"
             found.unread.append(Unread(FilePosition(file, line), given, "an object of Kubernetes", _CORRECT))
+
+
+_SOURCES = "Kustomization"
+
+
+def _note(found: Manifests, document: Any, place: FilePosition) -> None:
+    """A document without an object: a file of kustomize, from which objects are made, or one of another program."""
+    kind = document.get("kind") if isinstance(document, Mapping) else None
+    if kind == _SOURCES or Path(place.file).stem == "kustomization":
+        reason = "a source of objects: pipe `kustomize build` into `tenancy check -`"
+        found.unjudged.append(Unjudged(place, _SOURCES, reason))
+    else:
+        found.others.append(place)
 
 
 def _broken(text: str, file: str, error: yaml.YAMLError) -> Unread:
@@ -190,56 +209,6 @@ def _broken(text: str, file: str, error: yaml.YAMLError) -> Unread:
 
 
 _CORRECT = "write it as the API accepts it; `kubectl explain` shows the form"
-_DEEPEST, _LARGEST = 1000, 1_000_000
-_BRACKET = re.compile(r'"(?:[^"\\\n]|\\.)*"|[\[{]|[\]}]')
-
-
-def _refuse_depth(text: str) -> None:
-    """libyaml composes recursively and ends the process past some 10,000 levels."""
-    depth = deepest = 0
-    for found in _BRACKET.finditer(text):
-        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)
-        deepest = max(deepest, depth)
-    indent = max((len(line) - len(line.lstrip(" -?")) for line in text.splitlines()), default=0)
-    if deepest + indent < _DEEPEST:
-        return
-    depth = 0
-    for event in yaml.parse(text, Loader=_ManifestLoader):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _DEEPEST:
-            raise RecursionError
-
-
-Lined = tuple[Any, Any]
-"""A value, and its node in the file; None for JSON with tabs."""
-
-
-def _documents(text: str) -> Iterator[tuple[Lined, int]]:
-    if "\t" in text and text.lstrip().startswith(("{", "[")):  # JSON may be indented by tabs, YAML may not
-        document = json.loads(text)
-        json.dumps(document, ensure_ascii=False).encode()  # a lone surrogate can be written, but not printed
-        yield (document, None), 1
-        return
-    _refuse_depth(text)
-    loader = _ManifestLoader(text)
-    try:
-        while loader.check_node():
-            node = loader.get_node()
-            if "*" in text and "&" in text and _size(node, {}) > _LARGEST:
-                raise ValueError("aliases of aliases with more than a million values")
-            yield (loader.construct_document(node), node), node.start_mark.line + 1
-    finally:
-        loader.dispose()
-
-
-def _size(node: Any, known: dict[int, int]) -> int:
-    """Number of values of a document with expanded aliases."""
-    if id(node) not in known:
-        known[id(node)] = 1  # an alias inside of its own anchor
-        children = node.value if isinstance(node, yaml.CollectionNode) else ()
-        pairs = (part for child in children for part in (child if isinstance(child, tuple) else (child,)))
-        known[id(node)] = 1 + sum(_size(part, known) for part in pairs)
-    return known[id(node)]
 
 
 def _entries(node: Any, count: int) -> list[Any]:
@@ -285,7 +254,7 @@ def _release(document: Mapping[str, Any]) -> Object | None:
         values = at(source, "helm", "valuesObject")
         if values is None and isinstance(text := at(source, "helm", "values"), str):
             try:
-                values = yaml.load(text, Loader=_ManifestLoader)
+                values = yaml.load(text, Loader=ManifestLoader)
             except yaml.YAMLError:
                 values = None
         metadata = {**(metadata or {}), "namespace": at(spec, "destination", "namespace")}

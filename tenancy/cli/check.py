@@ -33,6 +33,11 @@ _FORMS = ("text", "json", "sarif", "junit")
     "--platform", multiple=True, metavar="NAMESPACE", help="Namespace of the platform, not of a tenant; repeatable."
 )
 @click.option(
+    "--strict",
+    is_flag=True,
+    help="Fail with exit code 1 if anything is not judged. Default: what is not judged is named.",
+)
+@click.option(
     "--format", "form", type=click.Choice(_FORMS), default="text", help="Format of the output. Default: text."
 )
 @click.option("--all", "everything", is_flag=True, help="Print every finding. Default: at most one screen.")
@@ -43,6 +48,7 @@ def command(
     exceptions: Path | None,
     tenant_label: str | None,
     platform: tuple[str, ...],
+    strict: bool,
     form: str,
     everything: bool,
 ) -> None:
@@ -51,8 +57,8 @@ def command(
     PATH is a file, a folder with its subfolders, or - for standard input. No cluster and no Pulumi engine is needed.
     If no namespace has a label that names its tenant, every namespace that is not the platform's counts as one tenant.
 
-    Exit codes: 0 no mandatory rule is broken, 1 a mandatory rule is broken or an exception has expired, 2 a manifest
-    cannot be read.
+    Exit codes: 0 no mandatory rule is broken, 1 a mandatory rule is broken, an exception has expired or, with --strict,
+    anything is not judged, 2 a manifest cannot be read.
     """
     from tenancy.check import outputs
     from tenancy.check.judge import judge
@@ -61,13 +67,15 @@ def command(
 
     waivers = _waivers(exceptions) if exceptions else ()
     manifests = read(paths)
-    verdict = judge(manifests, PolicyPreset(preset), waivers, label=tenant_label, platform=platform)
-    if not verdict.objects and not verdict.unread:
+    verdict = judge(manifests, PolicyPreset(preset), waivers, label=tenant_label, platform=platform, strict=strict)
+    if not verdict.objects and not verdict.unread and not verdict.unjudged:
         fail(
             f"given {' '.join(paths)}, without an object; rule: manifests; change: name a file or folder with objects",
             BAD_INPUT,
         )
-    if form == "json":
+    if form == "text" and verdict.unread and not verdict.objects:
+        pass  # nothing was read: the sentences on it say all
+    elif form == "json":
         print_json({**outputs.as_json(verdict), "unread": [str(one) for one in verdict.unread]})
     else:
         click.echo(

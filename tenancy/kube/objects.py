@@ -10,6 +10,10 @@ from typing import Any
 Object = dict[str, Any]
 """A Kubernetes object as the API takes it: apiVersion, kind, metadata and the rest."""
 
+UNKNOWN = "not known until apply"
+"""Placeholder of a value that a preview does not know, or that a workflow's parameter gives. A finding that contains it
+only advises, for any rule."""
+
 CLOCK_FIELDS = (("spec", "resourceGroups"), ("spec", "stopPolicy"))
 """Fields of a queue or Cohort that the clock writes after the engine has made it."""
 
@@ -25,10 +29,12 @@ def place_of(item: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def name_of(item: Mapping[str, Any]) -> str:
-    """Kind, namespace and name as one text, for messages; parts that are missing are shown as None or left out."""
+    """Kind, namespace and name as one text, for messages; of an object whose name the API server makes, its start."""
     metadata = item.get("metadata") or {}
     where = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
-    return f"{item.get('kind')} {where}{metadata.get('name')}"
+    start = metadata.get("generateName")
+    name = metadata.get("name") or (f"(generateName {start})" if start else "(without a name)")
+    return f"{item.get('kind')} {where}{name}"
 
 
 def digest(objects: Iterator[Object] | list[Object]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import UNKNOWN as UNKNOWN
 from tenancy.kube.objects import at as at
 from tenancy.kube.objects import many as many
 from tenancy.kube.objects import name_of as name_of
@@ -16,10 +17,6 @@ Object = Mapping[str, Any]
 """An object of Kubernetes or a resource of AWS, with the type as `kind` and the engine's name as `metadata.name`."""
 Given = Iterator[tuple[str, str]]
 """Pairs of a rule's id and what was given."""
-
-UNKNOWN = "not known until apply"
-"""Placeholder of a value that a preview does not know. A finding that contains it only advises, for any rule."""
-
 
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """Errors that rules raise if an object does not have the form that the API accepts."""

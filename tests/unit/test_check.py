@@ -253,7 +253,8 @@ def test_a_charts_source_is_said_and_not_judged(tmp_path: Path) -> None:
     (tmp_path / "chart" / "templates" / "x.yaml").write_text("kind: {{ .Values.kind }}\n")
     result = run(tmp_path, "--all")
     assert result.exit_code == 1
-    assert "a chart's source, not judged: pipe `helm template` into `tenancy check -`" in result.stdout
+    assert "not judged: chart chart in " in result.stdout
+    assert "Chart.yaml:1: a chart's source: pipe `helm template` into `tenancy check -`" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -337,12 +338,25 @@ def test_a_path_that_cannot_be_read_ends_with_2(name: str, tmp_path: Path) -> No
 
 def test_settings_of_programs_are_no_objects(tmp_path: Path) -> None:
     shutil.copy(FOREIGN / "well-made" / "inference" / "team.yaml", tmp_path)
-    (tmp_path / "kustomization.yaml").write_text("kind: Kustomization\napiVersion: kustomize.config.k8s.io/v1beta1\n")
     (tmp_path / "kubelet.yaml").write_text("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n")
     (tmp_path / "values.yaml").write_text("kind: small\nreplicas: 2\n")
     (tmp_path / "package.json").write_text('{"name": "x", "scripts": {}}')
-    result = run(tmp_path)
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "4 objects: no broken rule\n", "")
+    result = run(tmp_path, "--all", "--strict")
+    assert (result.exit_code, result.stderr) == (0, "")
+    said = " ".join(result.stdout.split())
+    assert "note: 3 documents are no objects of Kubernetes: " in said
+    assert {name for name in ("kubelet.yaml", "values.yaml", "package.json") if name in said} != set()
+    assert result.stdout.endswith("4 objects: no broken rule\n")
+
+
+@pytest.mark.parametrize(
+    "text", ["kind: Kustomization\napiVersion: kustomize.config.k8s.io/v1beta1\n", "resources: [a]\n"]
+)
+def test_a_source_of_kustomize_is_named_and_not_judged(text: str, tmp_path: Path) -> None:
+    shutil.copy(FOREIGN / "well-made" / "inference" / "team.yaml", tmp_path)
+    (tmp_path / "kustomization.yaml").write_text(text)
+    assert [run(tmp_path, *more).exit_code for more in ((), ("--strict",))] == [0, 1]
+    assert "not judged: Kustomization in " in run(tmp_path).stdout
 
 
 def test_a_broken_file_does_not_hide_what_the_others_show(tmp_path: Path) -> None:
