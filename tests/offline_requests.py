@@ -1,45 +1,101 @@
-"""Requests of attacks as the offline API server takes them."""
+"""Requests of attacks, as the offline API server takes them."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
-from tenancy.check.admission.requests import AUTHENTICATED, AdmissionRequest, Identity, Operation
+from tenancy.check.admission.access import Attributes, authenticated, forbidden
+from tenancy.check.admission.patches import PatchError, patched
+from tenancy.check.admission.requests import AdmissionRequest, Identity, Operation
+from tenancy.check.admission.server import OfflineApiServer
+from tenancy.check.admission.verdicts import NOT_FOUND, SCHEMA, Denial, Verdict
+from tenancy.kube.objects import Object
 from tenancy.prove.attacks.model import Request
+from tests.request_paths import attributes
 
-_PATH = re.compile(
-    r"/(?:api|apis/(?P<group>[^/]+))/(?P<version>v\w+)(?:/namespaces/(?P<space>[^/]+)(?=/))?/(?P<resource>[\w.-]+)"
-    r"(?:/(?P<name>[^/]+)(?:/(?P<part>.+))?)?"
-)
-PLATFORM = Identity("kubernetes-admin", ("system:masters", AUTHENTICATED))
-"""The user of a lab's kubeconfig."""
+_OPERATIONS = {
+    "POST": Operation.CREATE,
+    "PUT": Operation.UPDATE,
+    "PATCH": Operation.UPDATE,
+    "DELETE": Operation.DELETE,
+    "GET": Operation.READ,
+}
 
 
-def creation(request: Request) -> AdmissionRequest | None:
-    """A POST as the offline server takes it; None for another method."""
-    url = urlsplit(request.path)
-    found = _PATH.fullmatch(url.path)
-    if request.method != "POST" or not found:
-        return None
-    space = unquote(found["space"]) if found["space"] else None
-    body: dict[str, Any] = request.body
-    metadata = {**body.get("metadata", {}), **({"namespace": space} if space else {})}
-    return AdmissionRequest(
-        Operation.CREATE,
-        found["group"] or "",
-        found["version"],
-        found["resource"],
-        unquote(found["name"] or metadata.get("name", "")),
-        identity(request),
-        subresource=found["part"] or "",
-        namespace=space,
-        object={**body, "metadata": metadata},
-        options={key: values[0] for key, values in parse_qs(url.query).items()},
+def verdict_on(server: OfflineApiServer, request: Request, platform: str) -> Verdict:
+    """The answer to a request of an attack; `platform` is the group of the identity that sends those without one."""
+    asked = attributes(request.method, request.path)
+    who = request.who
+    identity = (
+        Identity(who.user, tuple(who.groups)) if who else Identity("kubernetes-admin", ("system:masters", platform))
+    )
+    identity = authenticated(identity)
+    decision = server.access.decide(identity, asked)
+    if decision.decided and not decision.allowed:
+        return Verdict((forbidden(identity, asked),))
+    undecided = () if decision.decided else (decision.reason,)
+    operation = _OPERATIONS[request.method]
+    old = _old(server, asked)
+    if old is None and asked.name and (operation is not Operation.CREATE or asked.subresource):
+        return Verdict((Denial(NOT_FOUND, None, f'{asked.resource} "{asked.name}" not found'),), undecided)
+    if operation is Operation.READ or (operation is Operation.DELETE and not asked.name):
+        return Verdict((), undecided)
+    try:
+        item = _new(request, asked, old)
+    except PatchError as error:
+        return Verdict((Denial(SCHEMA, None, str(error)),), undecided)
+    return server.verdict(
+        AdmissionRequest(
+            operation,
+            asked.group,
+            _version(request.path),
+            asked.resource,
+            asked.name or str(((item or {}).get("metadata") or {}).get("name") or ""),
+            identity,
+            subresource=asked.subresource,
+            namespace=_namespace(asked),
+            object=item,
+            old_object=None if operation is Operation.CREATE else old,
+            options=_options(request),
+            verb=asked.verb,
+        )
     )
 
 
-def identity(request: Request) -> Identity:
-    """Who sends a request, with the group that the API server adds."""
-    return Identity(request.who.user, (*request.who.groups, AUTHENTICATED)) if request.who else PLATFORM
+def _namespace(asked: Attributes) -> str | None:
+    return asked.namespace or None
+
+
+def _old(server: OfflineApiServer, asked: Attributes) -> Object | None:
+    namespace = "" if asked.resource == "namespaces" else asked.namespace
+    return server.stored(asked.group, asked.resource, asked.name, namespace) if asked.name else None
+
+
+def _version(path: str) -> str:
+    parts = urlsplit(path).path.strip("/").split("/")
+    return parts[1] if parts[0] == "api" else parts[2]
+
+
+def _new(request: Request, asked: Attributes, old: Object | None) -> Object | None:
+    if request.method == "DELETE":
+        return None
+    if request.method == "PATCH":
+        assert old is not None
+        return patched(old, request.body, request.content_type)
+    body: dict[str, Any] = request.body
+    metadata = dict(body.get("metadata") or {})
+    if asked.namespace and asked.resource != "namespaces":
+        metadata["namespace"] = asked.namespace
+    return {**body, "metadata": metadata}
+
+
+def _options(request: Request) -> Mapping[str, Any]:
+    given: dict[str, Any] = {
+        key: {"true": True, "false": False}.get(values[0], int(values[0]) if values[0].isdigit() else values[0])
+        for key, values in parse_qs(urlsplit(request.path).query).items()
+    }
+    if request.method == "DELETE" and isinstance(request.body, Mapping):
+        given |= request.body
+    return {**given, "dryRun": ["All"]}

@@ -48,6 +48,16 @@ def ruled(kind: str, api_version: str | None) -> str:
     return kind if not api_version or kind not in GROUPS or group in GROUPS[kind] else f"{kind}.{group or 'core'}"
 
 
+def plural(kind: str) -> str:
+    """Name of the resource of a kind, as Kubernetes forms it for its own kinds and those of its extensions."""
+    name = kind.lower()
+    if name == "endpoints":
+        return name
+    if name.endswith("y") and name[-2:-1] not in "aeiou":
+        return f"{name[:-1]}ies"
+    return f"{name}es" if name.endswith(("s", "x", "ch", "sh")) else f"{name}s"
+
+
 _CLUSTER_WIDE = frozenset(
     "AdmissionCheck CiliumClusterwideNetworkPolicy ClusterPolicy ClusterQueue ClusterRole ClusterRoleBinding Cohort "
     "EC2NodeClass Namespace Node NodeOverlay NodePool PersistentVolume PriorityClass ResourceFlavor Topology "

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tenancy.kube.kinds import group_of
+from tenancy.kube.kinds import group_of, plural
 from tenancy.kube.objects import Object, at, place_of
 from tenancy.kube.selectors import namespace_labels
 
 _BY_ITSELF = ("default", "kube-node-lease", "kube-public", "kube-system")
 """Namespaces that every cluster has."""
+_CERTIFICATES = "kube-root-ca.crt"
+"""ConfigMap that a controller makes in every namespace, as another one its default service account."""
 
 
 class ClusterObjects:
@@ -23,6 +25,12 @@ class ClusterObjects:
         spaces = self._kinds.setdefault(("", "Namespace"), {})
         for name in _BY_ITSELF:
             spaces.setdefault(("", name), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        for _, name in spaces:
+            for kind, made in (("ServiceAccount", "default"), ("ConfigMap", _CERTIFICATES)):
+                metadata = {"name": made, "namespace": name}
+                data = {"data": {"ca.crt": ""}} if kind == "ConfigMap" else {}
+                item = {"apiVersion": "v1", "kind": kind, "metadata": metadata, **data}
+                self._kinds.setdefault(("", kind), {}).setdefault((name, made), item)
         self._namespaces = {name: _labelled(item) for (_, name), item in spaces.items()}
 
     def one(self, group: str, kind: str, name: str, namespace: str = "") -> Object | None:
@@ -33,6 +41,11 @@ class ClusterObjects:
         """Objects of a kind, of one namespace if it is given."""
         items = self._kinds.get((group, kind), {}).items()
         return [item for (space, _), item in items if namespace is None or space == namespace]
+
+    def stored(self, group: str, resource: str, name: str, namespace: str = "") -> Object | None:
+        """The object that a path names; None if there is none."""
+        found = (self.one(group, kind, name, namespace) for of, kind in self._kinds if of == group)
+        return next((item for item in found if item and plural(item["kind"]) == resource), None)
 
     def namespace(self, name: str) -> Object | None:
         """A namespace, with the label that the API server adds to each; None if there is none."""

@@ -13,56 +13,92 @@ from typing import Any
 
 from tenancy.check.admission.cel import EvaluationError, Evaluator, Permission
 from tenancy.check.admission.cluster import ClusterObjects
+from tenancy.check.admission.patches import PatchError, json_patched
 from tenancy.check.admission.requests import AdmissionRequest
-from tenancy.check.admission.verdicts import Denial, policy
+from tenancy.check.admission.verdicts import Denial, policy_component
 from tenancy.kube.objects import Object, at, many
 from tenancy.kube.selectors import matches
 
 GROUP = "admissionregistration.k8s.io"
+VALIDATING, MUTATING = "ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"
 _RULE = re.compile(r"([a-z]+-\d+): ")
 
 
-class ValidatingPolicy:
+class AdmissionPolicy:
     """A policy and the resources that one of its bindings selects."""
 
     def __init__(self, policy: Object, binding: Object) -> None:
-        spec = policy["spec"]
+        self.spec: Mapping[str, Any] = policy["spec"]
         self.name: str = policy["metadata"]["name"]
-        self._selected = (spec["matchConstraints"], at(binding, "spec", "matchResources"))
-        self._variables = {one["name"]: one["expression"] for one in many(spec.get("variables"))}
-        self._conditions = tuple(one["expression"] for one in many(spec.get("matchConditions")))
-        self._validations = many(spec.get("validations"))
-        self._fails_closed = spec.get("failurePolicy", "Fail") == "Fail"
-        self.denies = "Deny" in binding["spec"]["validationActions"]
+        self._selected = (self.spec.get("matchConstraints"), at(binding, "spec", "matchResources"))
+        self.variables = {one["name"]: one["expression"] for one in many(self.spec.get("variables"))}
+        self.conditions = tuple(one["expression"] for one in many(self.spec.get("matchConditions")))
+        self.fails_closed = self.spec.get("failurePolicy", "Fail") == "Fail"
+        self.denies = "Deny" in many(at(binding, "spec", "validationActions"))
 
     def selects(self, request: AdmissionRequest, cluster: ClusterObjects) -> bool:
         """Whether the policy and its binding select a request, before its conditions."""
         return all(selected(resources, request, cluster) for resources in self._selected if resources is not None)
 
-    def denials(self, evaluator: Evaluator) -> Iterator[Denial]:
-        """The validations that a request breaks."""
-        component = policy(self.name)
+
+def policy_denials(policy: AdmissionPolicy, evaluator: Evaluator) -> Iterator[Denial]:
+    """The validations of a policy that a request breaks."""
+    component = policy_component(policy.name)
+    try:
+        holds = all_hold(policy.conditions, evaluator)
+    except EvaluationError as error:
+        if policy.fails_closed:
+            yield Denial(component, None, str(error))
+        return
+    if not holds:
+        return
+    evaluator = evaluator.having(policy.variables)
+    for each in many(policy.spec.get("validations")):
+        expression = each["expression"]
         try:
-            holds = all_hold(self._conditions, evaluator)
+            if evaluator.value(expression) is True:
+                continue
+            message = _message(each, evaluator)
         except EvaluationError as error:
-            if self._fails_closed:
-                yield Denial(component, None, str(error))
-            return
-        if not holds:
-            return
-        evaluator = evaluator.having(self._variables)
-        for each in self._validations:
-            expression = each["expression"]
-            try:
-                if evaluator.value(expression) is True:
-                    continue
-                message = _message(each, evaluator)
-            except EvaluationError as error:
-                if not self._fails_closed:
-                    continue
-                message = f"expression '{expression}' resulted in error: {error}"
-            rule = _RULE.match(message)
-            yield Denial(component, rule[1] if rule else None, message)
+            if not policy.fails_closed:
+                continue
+            message = f"expression '{expression}' resulted in error: {error}"
+        rule = _RULE.match(message)
+        yield Denial(component, rule[1] if rule else None, message)
+
+
+def mutated(policy: AdmissionPolicy, evaluator: Evaluator, item: Object) -> Object:
+    """The object with the mutations of a policy; EvaluationError where one fails, and the request with it."""
+    try:
+        if not all_hold(policy.conditions, evaluator):
+            return item
+        evaluator = evaluator.having(policy.variables)
+        made = item
+        for each in many(policy.spec.get("mutations")):
+            operations = evaluator.value(each["jsonPatch"]["expression"])
+            made = json_patched(made, [_operation(one) for one in operations])
+    except (EvaluationError, PatchError) as error:
+        if policy.fails_closed:
+            raise EvaluationError(str(error)) from error
+        return item
+    return made
+
+
+def _operation(message: Any) -> dict[str, Any]:
+    """A JSONPatch of CEL as JSON."""
+    from google.protobuf.json_format import MessageToDict
+
+    value = _json(MessageToDict(message.value)) if message.HasField("value") else None
+    return {"op": message.op, "path": message.path, "from": getattr(message, "from"), "value": value}
+
+
+def _json(value: Any) -> Any:
+    """A value of a message as JSON has it: its numbers are all floating-point."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, Mapping):
+        return {key: _json(inner) for key, inner in value.items()}
+    return [_json(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _message(validation: Mapping[str, Any], evaluator: Evaluator) -> str:
@@ -132,13 +168,12 @@ def _covers(rule: Mapping[str, Any], request: AdmissionRequest) -> bool:
     return bool(written & set(rule["resources"]))
 
 
-def validating_policies(cluster: ClusterObjects) -> tuple[ValidatingPolicy, ...]:
-    """Every validating policy that a binding puts in force."""
-    policies = {item["metadata"]["name"]: item for item in cluster.all(GROUP, "ValidatingAdmissionPolicy")}
-    bindings = cluster.all(GROUP, "ValidatingAdmissionPolicyBinding")
+def policies_in_force(cluster: ClusterObjects, kind: str) -> tuple[AdmissionPolicy, ...]:
+    """Every policy of a kind that a binding puts in force, once for each binding."""
+    policies = {item["metadata"]["name"]: item for item in cluster.all(GROUP, kind)}
     return tuple(
-        ValidatingPolicy(policies[binding["spec"]["policyName"]], binding)
-        for binding in bindings
+        AdmissionPolicy(policies[binding["spec"]["policyName"]], binding)
+        for binding in cluster.all(GROUP, f"{kind}Binding")
         if binding["spec"]["policyName"] in policies
     )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from tenancy.kube.kinds import group_of
+from tenancy.kube.kinds import group_of, plural
 from tenancy.kube.objects import Object
 
 AUTHENTICATED = "system:authenticated"
@@ -63,25 +63,11 @@ class AdmissionRequest:
         return self.verb or self.operation.value.lower()
 
 
-_PLURALS = {"Endpoints": "endpoints"}
-
-
-def plural(kind: str) -> str:
-    """Name of the resource of a kind, as Kubernetes forms it for its own kinds and those of its extensions."""
-    name = kind.lower()
-    if kind in _PLURALS:
-        return _PLURALS[kind]
-    if name.endswith("y") and name[-2:-1] not in "aeiou":
-        return f"{name[:-1]}ies"
-    return f"{name}es" if name.endswith(("s", "x", "ch", "sh")) else f"{name}s"
-
-
 def creation(item: Object, namespace: str | None, identity: Identity) -> AdmissionRequest:
     """The request that creates an object. `namespace` is where the request goes; None for a cluster-scoped kind."""
     version = str(item.get("apiVersion") or "").rpartition("/")[2]
     name = str(item["metadata"].get("name") or "")
     resource = plural(str(item["kind"]))
-    # The API server judges a new Namespace by its own labels, in the namespace of its own name.
     return AdmissionRequest(
         Operation.CREATE, group_of(item), version, resource, name, identity, namespace=namespace, object=item
     )

@@ -6,16 +6,32 @@ reads the rendered objects of the environment, which are what `tenancy up` appli
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tenancy.check.admission import bootstrap
 from tenancy.check.admission.access import Access, Attributes, attributes_of, forbidden
+from tenancy.check.admission.cel import EvaluationError, Permission
 from tenancy.check.admission.cluster import ClusterObjects
-from tenancy.check.admission.policies import evaluator_of, validating_policies
-from tenancy.check.admission.requests import AdmissionRequest
-from tenancy.check.admission.verdicts import Verdict
+from tenancy.check.admission.completions import completed
+from tenancy.check.admission.defaults import decoded, defaulted, managed, stored
+from tenancy.check.admission.kueue import queued_by_kueue
+from tenancy.check.admission.limits import limit_denials, with_default_limits
+from tenancy.check.admission.pod_security import pod_security_denials
+from tenancy.check.admission.policies import (
+    MUTATING,
+    VALIDATING,
+    evaluator_of,
+    mutated,
+    policies_in_force,
+    policy_denials,
+)
+from tenancy.check.admission.quota import quota_denials
+from tenancy.check.admission.requests import AdmissionRequest, Operation
+from tenancy.check.admission.validation import validation_denials
+from tenancy.check.admission.verdicts import Denial, Verdict
 from tenancy.kube.objects import Object
 
 if TYPE_CHECKING:
@@ -31,34 +47,90 @@ class OfflineApiServer:
         self.cluster = ClusterObjects([*bootstrap.objects((int(major), int(minor))), *objects])
         self.version = version
         self.access = Access(self.cluster)
-        self._policies = validating_policies(self.cluster)
+        self._minor = int(minor)
+        self._validating = policies_in_force(self.cluster, VALIDATING)
+        self._mutating = policies_in_force(self.cluster, MUTATING)
 
     @classmethod
     def of_environment(cls, plan: Plan, version: str) -> OfflineApiServer:
         """The API server of a plan's environment after `tenancy up`."""
         return cls([bootstrap.platform_binding(plan.admission.group), *plan.objects()], version)
 
+    def stored(self, group: str, resource: str, name: str, namespace: str = "") -> Object | None:
+        """An object of the cluster as it is stored, with its defaults; None if there is none."""
+        item = self.cluster.stored(group, resource, name, namespace)
+        return None if item is None else defaulted(decoded(deepcopy(item), group), group)
+
     def verdict(self, request: AdmissionRequest) -> Verdict:
         """What it answers to a request."""
-
         decision = self.access.decide(request.identity, attributes_of(request))
+        undecided = () if decision.decided else (decision.reason,)
         if not decision.allowed and decision.decided:
             return Verdict((forbidden(request.identity, attributes_of(request)),))
+        if request.operation is Operation.READ:
+            return Verdict((), undecided)
+        if request.object is not None:
+            item = defaulted(decoded(deepcopy(request.object), request.group), request.group)
+            managed(item, request.options, applied=False)
+            request = replace(request, object=item)
+        for step in (self._admitted, self._validated):
+            request, denials = step(request)
+            if denials:
+                return Verdict(denials, undecided)
+        return Verdict((), undecided, request.object)
+
+    def _admitted(self, request: AdmissionRequest) -> tuple[AdmissionRequest, tuple[Denial, ...]]:
+        """The request after mutating admission, in the order of the plugins."""
+        with_default_limits(request, self.cluster)
+        if denials := tuple(completed(request, self.cluster)):
+            return request, denials
+        for policy in self._mutating:
+            if request.object is not None and policy.selects(request, self.cluster):
+                try:
+                    made = mutated(
+                        policy, evaluator_of(request, self.cluster, self._permission(request)), request.object
+                    )
+                except EvaluationError as error:
+                    return request, (Denial(f"{MUTATING}/{policy.name}", None, str(error)),)
+                request = replace(request, object=made)
+        queued_by_kueue(request, self.cluster)
+        if request.object is not None and request.operation is Operation.CREATE:
+            stored(request.object, request.group)
+        return request, tuple(validation_denials(request))
+
+    def _validated(self, request: AdmissionRequest) -> tuple[AdmissionRequest, tuple[Denial, ...]]:
+        """Validating admission, in the order of the plugins; all denials of the first plugin that denies."""
+        plugins = (self._restrictions, self._limits, self._pod_security, self._policies, self._quotas)
+        for plugin in plugins:
+            if denials := tuple(plugin(request)):
+                return request, denials
+        return request, ()
+
+    def _restrictions(self, request: AdmissionRequest) -> Iterator[Denial]:
         if denial := self.access.restriction(request) or self.access.escalation(request):
-            return Verdict((denial,))
+            yield denial
+
+    def _limits(self, request: AdmissionRequest) -> Iterator[Denial]:
+        return limit_denials(request, self.cluster)
+
+    def _pod_security(self, request: AdmissionRequest) -> Iterator[Denial]:
+        return pod_security_denials(request, self.cluster, self._minor)
+
+    def _policies(self, request: AdmissionRequest) -> Iterator[Denial]:
+        asked = [each for each in self._validating if each.denies and each.selects(request, self.cluster)]
+        if asked:
+            evaluator = evaluator_of(request, self.cluster, self._permission(request))
+            for policy in asked:
+                yield from policy_denials(policy, evaluator)
+
+    def _quotas(self, request: AdmissionRequest) -> Iterator[Denial]:
+        return quota_denials(request, self.cluster)
+
+    def _permission(self, request: AdmissionRequest) -> Permission:
+        """Whether the identity of a request has a permission, for expressions that ask the authorizer."""
 
         def permission(check: Mapping[str, str]) -> bool:
-            return self._allowed(request, check)
+            asked = Attributes(check.get("verb", ""), check.get("resource", ""), check.get("group", ""))
+            return self.access.decide(request.identity, replace(asked, namespace=check.get("namespace", ""))).allowed
 
-        asked = [each for each in self._policies if each.denies and each.selects(request, self.cluster)]
-        undecided = () if decision.decided else (decision.reason,)
-        if not asked:
-            return Verdict((), undecided, request.object)
-        evaluator = evaluator_of(request, self.cluster, permission)
-        denials = tuple(denial for each in asked for denial in each.denials(evaluator))
-        return Verdict(denials, undecided, None if denials else request.object)
-
-    def _allowed(self, request: AdmissionRequest, check: Mapping[str, str]) -> bool:
-        """Whether the identity of a request has a permission, for expressions that ask the authorizer."""
-        asked = Attributes(check.get("verb", ""), check.get("resource", ""), check.get("group", ""))
-        return self.access.decide(request.identity, replace(asked, namespace=check.get("namespace", ""))).allowed
+        return permission

@@ -12,9 +12,10 @@ SCHEMA = "API validation"
 POD_SECURITY = "PodSecurity"
 LIMIT_RANGE = "LimitRange"
 KUEUE = "Kueue"
+NOT_FOUND = "not found"
 
 
-def policy(name: str) -> str:
+def policy_component(name: str) -> str:
     """A ValidatingAdmissionPolicy as the component that denies."""
     return f"ValidatingAdmissionPolicy/{name}"
 
@@ -47,7 +48,7 @@ class Denial:
     @property
     def denier(self) -> str:
         """The component with its rule, as `tenancy verify` writes it."""
-        policies = self.component.startswith(policy(""))
+        policies = self.component.startswith(policy_component(""))
         return f"{self.component}:{self.rule or ''}" if policies else self.component
 
 

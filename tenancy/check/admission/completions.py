@@ -1,0 +1,150 @@
+"""What built-in admission plugins write into new objects, and what they refuse on the way.
+
+Sources: `k8s.io/kubernetes` v1.36.3 `plugin/pkg/admission`: `serviceaccount`, `priority`, `defaulttolerationseconds`,
+`runtimeclass`, `extendedresourcetoleration`, `storage`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tenancy.check.admission.cluster import ClusterObjects
+from tenancy.check.admission.requests import AdmissionRequest, Operation
+from tenancy.check.admission.verdicts import Denial
+from tenancy.kube.objects import Object, at, many
+
+SERVICE_ACCOUNT = "ServiceAccount"
+PRIORITY = "Priority"
+
+_SYSTEM_CLASSES = {"system-cluster-critical": 2000000000, "system-node-critical": 2000001000}
+_TOLERATED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+_FIELD = {"apiVersion": "v1", "fieldPath": "metadata.namespace"}
+_TOKEN = {
+    "name": "kube-api-access-00000",
+    "projected": {
+        "defaultMode": 420,
+        "sources": [
+            {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+            {"configMap": {"items": [{"key": "ca.crt", "path": "ca.crt"}], "name": "kube-root-ca.crt"}},
+            {
+                "downwardAPI": {
+                    "items": [
+                        {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}, "path": "namespace"}
+                    ]
+                }
+            },
+        ],
+    },
+}
+_TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+
+def completed(request: AdmissionRequest, cluster: ClusterObjects) -> Iterator[Denial]:
+    """Completes a new object, which is changed, and yields why it cannot be."""
+    item = request.object
+    if item is None or request.operation is not Operation.CREATE or request.subresource:
+        return
+    if (request.group, request.resource) == ("", "pods"):
+        yield from _account(item, request.namespace or "", cluster)
+        yield from _priority(item, cluster)
+        _tolerations(item)
+        _runtime(item, cluster)
+    elif (request.group, request.resource) == ("", "persistentvolumeclaims"):
+        _storage(item, cluster)
+
+
+def _account(item: Object, namespace: str, cluster: ClusterObjects) -> Iterator[Denial]:
+    spec = item["spec"]
+    name = spec.get("serviceAccountName") or "default"
+    spec["serviceAccountName"] = spec["serviceAccount"] = name
+    account = cluster.one("", "ServiceAccount", name, namespace)
+    if account is None and name != "default":
+        message = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
+        yield Denial(SERVICE_ACCOUNT, None, message, "spec.serviceAccountName")
+        return
+    mounted = spec.get("automountServiceAccountToken")
+    if mounted is None:
+        mounted = at(account, "automountServiceAccountToken")
+    if mounted is not False:
+        _mount_token(spec)
+    if "imagePullSecrets" not in spec and (secrets := many(at(account, "imagePullSecrets"))):
+        spec["imagePullSecrets"] = [{"name": secret["name"]} for secret in secrets]
+
+
+def _mount_token(spec: Object) -> None:
+    needed = False
+    for container in (*many(spec.get("initContainers")), *many(spec.get("containers"))):
+        mounts = many(container.get("volumeMounts"))
+        if all(mount.get("mountPath") != _TOKEN_PATH for mount in mounts):
+            mount = {"mountPath": _TOKEN_PATH, "name": _TOKEN["name"], "readOnly": True}
+            container["volumeMounts"] = [*mounts, mount]
+            needed = True
+    if needed:
+        spec["volumes"] = [*many(spec.get("volumes")), _TOKEN]
+
+
+def _priority(item: Object, cluster: ClusterObjects) -> Iterator[Denial]:
+    spec, known = item["spec"], cluster.all("scheduling.k8s.io", "PriorityClass")
+    name = spec.get("priorityClassName")
+    chosen = next((each for each in known if each["metadata"]["name"] == name), None)
+    if not name:
+        globally = [each for each in known if each.get("globalDefault")]
+        chosen = min(globally, key=lambda each: each.get("value", 0)) if globally else None
+        spec["priorityClassName"] = chosen["metadata"]["name"] if chosen else ""
+        if not chosen:
+            del spec["priorityClassName"]
+    elif chosen is None and name not in _SYSTEM_CLASSES:
+        yield Denial(PRIORITY, None, f"no PriorityClass with name {name} was found", "spec.priorityClassName")
+        return
+    value = chosen.get("value", 0) if chosen else _SYSTEM_CLASSES.get(str(name), 0)
+    if spec.setdefault("priority", value) != value:
+        message = (
+            f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; "
+            f"priority admission controller computed {value} from the given PriorityClass name"
+        )
+        yield Denial(PRIORITY, None, message, "spec.priority")
+    policy = (chosen or {}).get("preemptionPolicy", "PreemptLowerPriority")
+    if spec.setdefault("preemptionPolicy", policy) != policy:
+        message = (
+            f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in pod spec; "
+            f"priority admission controller computed {policy} from the given PriorityClass name"
+        )
+        yield Denial(PRIORITY, None, message, "spec.preemptionPolicy")
+
+
+def _tolerations(item: Object) -> None:
+    given = many(item["spec"].get("tolerations"))
+    more = [
+        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+        for key in _TOLERATED
+        if not any(one.get("key", key) == key and one.get("effect", "NoExecute") == "NoExecute" for one in given)
+    ]
+    resources = {
+        name
+        for field in ("containers", "initContainers")
+        for container in many(item["spec"].get(field))
+        for name in at(container, "resources", "requests") or {}
+        if "/" in name and not name.partition("/")[0].endswith("kubernetes.io")
+    }
+    devices = [{"key": name, "operator": "Exists", "effect": "NoSchedule"} for name in sorted(resources)]
+    if more := [*more, *(one for one in devices if one not in given)]:
+        item["spec"]["tolerations"] = [*given, *more]
+
+
+def _runtime(item: Object, cluster: ClusterObjects) -> None:
+    name = item["spec"].get("runtimeClassName")
+    found = cluster.one("node.k8s.io", "RuntimeClass", name) if name else None
+    if overhead := at(found, "overhead", "podFixed"):
+        item["spec"]["overhead"] = dict(overhead)
+
+
+def _storage(item: Object, cluster: ClusterObjects) -> None:
+    known = [
+        each
+        for each in cluster.all("storage.k8s.io", "StorageClass")
+        if (at(each, "metadata", "annotations") or {}).get(_DEFAULT_CLASS) == "true"
+    ]
+    if known and "storageClassName" not in item["spec"]:
+        item["spec"]["storageClassName"] = known[0]["metadata"]["name"]
+    item["metadata"]["finalizers"] = [*many(item["metadata"].get("finalizers")), "kubernetes.io/pvc-protection"]

@@ -1,0 +1,110 @@
+"""Patches of objects: RFC 6902, RFC 7386, strategic merges and applied fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+JSON_PATCH = "application/json-patch+json"
+MERGE = "application/merge-patch+json"
+_KEYS = ("name", "key", "containerPort", "mountPath", "type", "uid")
+"""Fields by which the API server matches entries of lists."""
+
+
+class PatchError(ValueError):
+    """A patch that the API server does not take."""
+
+
+def patched(item: Mapping[str, Any], patch: Any, content_type: str) -> dict[str, Any]:
+    """The object after a patch of this content type."""
+    if content_type == JSON_PATCH:
+        return json_patched(item, patch)
+    if not isinstance(patch, Mapping):
+        raise PatchError("a patch of an object is an object")
+    return merged(item, patch, lists=content_type != MERGE)
+
+
+def merged(item: Mapping[str, Any], patch: Mapping[str, Any], *, lists: bool) -> dict[str, Any]:
+    """The object with the fields of the patch; null takes a field off. `lists` are merged by the keys of entries."""
+    made = dict(item)
+    for key, value in patch.items():
+        given = made.get(key)
+        if value is None:
+            made.pop(key, None)
+        elif isinstance(value, Mapping):
+            made[key] = merged(given if isinstance(given, Mapping) else {}, value, lists=lists)
+        elif lists and isinstance(value, list) and isinstance(given, list):
+            made[key] = _entries(given, value)
+        else:
+            made[key] = value
+    return made
+
+
+def _entries(given: Sequence[Any], patch: Sequence[Any]) -> list[Any]:
+    entries = [*given, *patch]
+    if not all(isinstance(each, Mapping) for each in entries):
+        return [*given, *(each for each in patch if each not in given)]
+    key = next((key for key in _KEYS if all(key in each for each in entries)), None)
+    if key is None:
+        return list(patch)
+    made = {each[key]: dict(each) for each in given}
+    for each in patch:
+        made[each[key]] = merged(made.get(each[key], {}), each, lists=True)
+    return list(made.values())
+
+
+def json_patched(item: Any, operations: Any) -> Any:
+    """The object after the operations of a JSON patch."""
+    for operation in operations:
+        kind, keys = operation["op"], _keys(operation["path"])
+        try:
+            if kind in ("add", "replace"):
+                item = _written(item, keys, operation.get("value"), adding=kind == "add")
+            elif kind == "remove":
+                item = _removed(item, keys)
+            elif kind in ("copy", "move"):
+                source = _keys(operation["from"])
+                value = _at(item, source)
+                item = _written(_removed(item, source) if kind == "move" else item, keys, value, adding=True)
+            elif kind == "test" and _at(item, keys) != operation.get("value"):
+                raise PatchError(f"testing value {operation['path']} failed")
+        except (LookupError, TypeError, ValueError) as error:
+            raise PatchError(f"{kind} operation does not apply: {operation['path']}") from error
+    return item
+
+
+def _keys(pointer: str) -> list[str]:
+    return [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
+
+
+def _at(value: Any, keys: Sequence[str]) -> Any:
+    for key in keys:
+        value = value[int(key)] if isinstance(value, list) else value[key]
+    return value
+
+
+def _written(value: Any, keys: Sequence[str], new: Any, *, adding: bool) -> Any:
+    if not keys:
+        return new
+    key, *deeper = keys
+    if isinstance(value, list):
+        index = len(value) if key == "-" else int(key)
+        if deeper:
+            return [*value[:index], _written(value[index], deeper, new, adding=adding), *value[index + 1 :]]
+        if index > len(value) or (not adding and index == len(value)):
+            raise IndexError(key)
+        return [*value[:index], new, *value[index if adding else index + 1 :]]
+    if (deeper or not adding) and key not in value:
+        raise KeyError(key)
+    return {**value, key: _written(value[key], deeper, new, adding=adding) if deeper else new}
+
+
+def _removed(value: Any, keys: Sequence[str]) -> Any:
+    key, *deeper = keys
+    if isinstance(value, list):
+        index = int(key)
+        rest = [_removed(value[index], deeper)] if deeper else []
+        return [*value[:index], *rest, *value[index + 1 :]]
+    if not deeper:
+        return {name: inner for name, inner in value.items() if name != key or value[key] is None}
+    return {**value, key: _removed(value[key], deeper)}

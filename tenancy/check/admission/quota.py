@@ -1,0 +1,174 @@
+"""ResourceQuotas of a namespace without work: what alone is more than they allow can never be created.
+
+Source: `k8s.io/kubernetes` v1.36.3 `pkg/quota/v1/evaluator/core` and `k8s.io/apiserver` v0.36.3
+`pkg/admission/plugin/resourcequota/controller.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+from tenancy.check.admission.cluster import ClusterObjects
+from tenancy.check.admission.requests import AdmissionRequest, Operation
+from tenancy.check.admission.verdicts import Denial, quota
+from tenancy.kube.objects import Object, at, many
+from tenancy.kube.pods import ONE, Resources, limits_of, requests_of
+from tenancy.kube.quantities import thousandths, write
+
+_COMPUTE = ("cpu", "memory", "ephemeral-storage")
+_NEEDED = tuple(f"{side}{name}" for side in ("", "requests.", "limits.") for name in ("cpu", "memory"))
+"""Resources that every container has to name where a quota counts them."""
+_ALL_DEVICES = 32
+"""Devices that a claim without a count is charged for."""
+_IN_GROUPS = {
+    ("", "pods"): "pods",
+    ("", "services"): "services",
+    ("", "secrets"): "secrets",
+    ("", "configmaps"): "configmaps",
+    ("", "persistentvolumeclaims"): "persistentvolumeclaims",
+    ("", "replicationcontrollers"): "replicationcontrollers",
+    ("", "resourcequotas"): "resourcequotas",
+}
+
+
+def quota_denials(request: AdmissionRequest, cluster: ClusterObjects) -> Iterator[Denial]:
+    """Quotas that a new object exceeds by itself, the first one of the namespace first."""
+    item = request.object
+    if item is None or request.subresource or request.operation is not Operation.CREATE or request.namespace is None:
+        return
+    usage = usage_of(request.group, request.resource, item)
+    for each in sorted(cluster.all("", "ResourceQuota", request.namespace), key=lambda one: one["metadata"]["name"]):
+        name, hard = each["metadata"]["name"], at(each, "spec", "hard") or {}
+        if not all(_in_scope(scope, item) for scope in _scopes(each)):
+            continue
+        if request.resource == "pods" and (missing := _unnamed(item, hard)):
+            yield Denial(quota(name), None, f"failed quota: {name}: must specify {missing}")
+            continue
+        over = sorted(key for key, most in hard.items() if usage.get(key, 0) > thousandths(most))
+        if over:
+            asked, at_most = (
+                ",".join(f"{key}={amount}" for key, amount in amounts)
+                for amounts in (
+                    [(key, _shown(usage[key])) for key in over],
+                    [(key, str(hard[key])) for key in over],
+                )
+            )
+            none = ",".join(f"{key}=0" for key in over)
+            yield Denial(
+                quota(name), None, f"exceeded quota: {name}, requested: {asked}, used: {none}, limited: {at_most}"
+            )
+
+
+def usage_of(group: str, resource: str, item: Object) -> Resources:
+    """What a quota counts of one object, in thousandths."""
+    usage = Resources({f"count/{resource}.{group}" if group else f"count/{resource}": ONE})
+    if (plain := _IN_GROUPS.get((group, resource))) is not None:
+        usage[plain] = ONE
+    match group, resource:
+        case "", "pods":
+            usage.update(_of_pod(item["spec"]))
+        case "", "persistentvolumeclaims":
+            usage.update(_of_claim(item))
+        case "", "services":
+            usage.update(_of_service(item))
+        case "resource.k8s.io", "resourceclaims":
+            usage.update(_of_devices(item))
+    return usage
+
+
+def _of_pod(spec: Mapping[str, Any]) -> Resources:
+    usage = Resources()
+    for name, amount in requests_of(spec).items():
+        usage[f"requests.{name}"] = amount
+        if name in _COMPUTE or name.startswith("hugepages-"):
+            usage[name] = amount
+    for name, amount in limits_of(spec).items():
+        if name in _COMPUTE:
+            usage[f"limits.{name}"] = amount
+    return usage
+
+
+def _of_claim(item: Object) -> Resources:
+    amount = thousandths(at(item, "spec", "resources", "requests", "storage") or 0)
+    usage = Resources({"requests.storage": amount})
+    if name := at(item, "spec", "storageClassName"):
+        prefix = f"{name}.storageclass.storage.k8s.io/"
+        usage.update({f"{prefix}requests.storage": amount, f"{prefix}persistentvolumeclaims": ONE})
+    return usage
+
+
+def _of_service(item: Object) -> Resources:
+    kind, ports = at(item, "spec", "type"), len(many(at(item, "spec", "ports")))
+    usage = Resources()
+    if kind == "LoadBalancer":
+        usage["services.loadbalancers"] = ONE
+    if kind == "NodePort" or (
+        kind == "LoadBalancer" and at(item, "spec", "allocateLoadBalancerNodePorts") is not False
+    ):
+        usage["services.nodeports"] = ports * ONE
+    return usage
+
+
+def _of_devices(item: Object) -> Resources:
+    usage = Resources()
+    for request in many(at(item, "spec", "devices", "requests")):
+        most: dict[str, int] = {}
+        for part in (request.get("exactly"), *many(request.get("firstAvailable"))):
+            if isinstance(part, Mapping):
+                count = _ALL_DEVICES if part.get("allocationMode") == "All" else int(part.get("count", 1))
+                name = str(part.get("deviceClassName"))
+                most[name] = max(most.get(name, 0), count)
+        for name, count in most.items():
+            usage[f"{name}.deviceclass.resource.k8s.io/devices"] += count * ONE
+    return usage
+
+
+def _unnamed(item: Object, hard: Mapping[str, Any]) -> str:
+    """What containers leave out that the quota counts, as the API server names it."""
+    missing: dict[str, list[str]] = {}
+    of_pod = at(item, "spec", "resources") or {}
+    for container in (*many(at(item, "spec", "containers")), *many(at(item, "spec", "initContainers"))):
+        resources = container.get("resources") or {}
+        for key in _NEEDED:
+            if key not in hard:
+                continue
+            side = "limits" if key.startswith("limits.") else "requests"
+            name = key.rpartition(".")[2]
+            if not any(name in (holder.get(side) or {}) for holder in (resources, of_pod)):
+                missing.setdefault(key, []).append(str(container.get("name")))
+    return "; ".join(f"{key} for: {','.join(sorted(names))}" for key, names in sorted(missing.items()))
+
+
+def _scopes(item: Object) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    for name in many(at(item, "spec", "scopes")):
+        yield name, "Exists", ()
+    for one in many(at(item, "spec", "scopeSelector", "matchExpressions")):
+        yield one["scopeName"], one["operator"], many(one.get("values"))
+
+
+def _in_scope(scope: tuple[str, str, tuple[str, ...]], item: Object) -> bool:
+    """Whether a quota with this scope counts an object; scopes are of pods."""
+    name, operator, values = scope
+    if item.get("kind") != "Pod":
+        return False
+    spec = item["spec"]
+    match name:
+        case "PriorityClass":
+            given = spec.get("priorityClassName") or ""
+            if operator in ("In", "NotIn"):
+                return (given in values) == (operator == "In")
+            return bool(given) == (operator == "Exists")
+        case "Terminating" | "NotTerminating":
+            return ("activeDeadlineSeconds" in spec) == (name == "Terminating")
+        case "BestEffort" | "NotBestEffort":
+            return bool(requests_of(spec)) == (name == "NotBestEffort")
+        case "CrossNamespacePodAffinity":
+            return "namespaces" in str(spec.get("affinity"))
+        case _:
+            return False
+
+
+def _shown(amount: int) -> str:
+    return write(Decimal(amount) / 1000)

@@ -1,0 +1,67 @@
+"""What the API server's own validation refuses in pods and their templates, as far as controls rely on it.
+
+Source: `k8s.io/kubernetes` v1.36.3 `pkg/apis/core/validation/validation.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tenancy.check.admission.requests import AdmissionRequest, Operation
+from tenancy.check.admission.verdicts import SCHEMA, Denial
+from tenancy.kube.objects import at
+from tenancy.kube.pod_templates import BUILT_IN, PodTemplate, templates_of
+from tenancy.kube.quantities import parse
+
+_ESCALATION = "Invalid value: cannot set `allowPrivilegeEscalation` to false and"
+
+
+def validation_denials(request: AdmissionRequest) -> Iterator[Denial]:
+    """Fields of a new object that the API server refuses, whoever asks."""
+    item = request.object
+    if item is None or request.operation is not Operation.CREATE or request.subresource or item["kind"] not in BUILT_IN:
+        return
+    for template in templates_of(item):
+        for path, message in _of_pod(template, gated=item["kind"] == "Pod"):
+            yield Denial(SCHEMA, None, f"{path}: {message}", path)
+
+
+def _of_pod(template: PodTemplate, *, gated: bool) -> Iterator[tuple[str, str]]:
+    spec, path = template.spec, template.path
+    if not spec.get("containers"):
+        yield f"{path}.containers", "Required value"
+    if gated and spec.get("nodeName") and spec.get("schedulingGates"):
+        yield f"{path}.nodeName", "Forbidden: cannot be set until all schedulingGates have been cleared"
+    for where, container in template.containers:
+        for field in ("name", "image"):
+            if not container.get(field):
+                yield f"{where}.{field}", "Required value"
+        security, at_security = container.get("securityContext") or {}, f"{where}.securityContext"
+        if security.get("allowPrivilegeEscalation") is False:
+            added = at(security, "capabilities", "add") or ()
+            if security.get("privileged"):
+                yield at_security, f"{_ESCALATION} `privileged` to true"
+            if "CAP_SYS_ADMIN" in added:
+                yield at_security, f"{_ESCALATION} `capabilities.Add` CAP_SYS_ADMIN"
+        if security.get("procMount") == "Unmasked" and spec.get("hostUsers") is not False:
+            yield f"{at_security}.procMount", "Invalid value: `hostUsers` must be false to use `Unmasked`"
+        yield from _of_resources(container.get("resources") or {}, f"{where}.resources")
+
+
+def _of_resources(resources: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
+    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+    try:
+        for name, amount in requests.items():
+            most, given = limits.get(name), f'Invalid value: "{amount}": must be'
+            # Devices and huge pages are never promised twice: a limit is the request.
+            exact = "/" in name or name.startswith("hugepages-")
+            if most is None:
+                if exact:
+                    yield f"{path}.limits", "Required value: Limit must be set for non overcommitable resources"
+            elif exact and parse(amount) != parse(most):
+                yield f"{path}.requests", f"{given} equal to {name} limit of {most}"
+            elif parse(amount) > parse(most):
+                yield f"{path}.requests", f"{given} less than or equal to {name} limit of {most}"
+    except ValueError as error:
+        yield path, f"Invalid value: {error}"
