@@ -23,6 +23,7 @@ from typing import Any
 from bench.generate import generate
 from bench.labs import SERVER, answers, guards_judge, started, until
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.controllers import QUEUE
 from tenancy.catalog.sizes import DATA, KEYS, KIB, METADATA
 from tenancy.kube.objects import Object
 from tenancy.lab import api as lab_api
@@ -32,7 +33,6 @@ from tenancy.lab.pki import LOOPBACK
 from tenancy.live.api import Api, ApiUnreachable, Impersonation, collection, path_of
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.common.pools import fake_nodes
-from tenancy.planning.guards.names import QUEUE
 from tenancy.planning.kubernetes.flow_control import TENANTS
 from tenancy.planning.kubernetes.samples import sample
 from tenancy.validation import Loaded, load

@@ -20,6 +20,7 @@ from bench.generate import generate
 from bench.labs import CREATE, REFUSED, SERVER, answers, guards_judge, started, until
 from bench.processors import used
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.controllers import HELD, QUEUE
 from tenancy.kube.objects import Object
 from tenancy.lab import control_plane, ports, processes
 from tenancy.lab.api import ApiError, LabApi
@@ -27,7 +28,6 @@ from tenancy.lab.components import KUEUE
 from tenancy.lab.layout import Lab
 from tenancy.live.api import collection
 from tenancy.planning import Plan, make_plan
-from tenancy.planning.guards.names import HELD, QUEUE
 from tenancy.planning.kubernetes.samples import sample
 from tenancy.validation import Loaded, load
 

@@ -13,6 +13,8 @@ ENVIRONMENT = PREFIX + "environment"
 """Label of every object of this product; an object without it has another manager."""
 POOL = PREFIX + "pool"
 """Label and taint of a pool's nodes, and toleration of pods that may use the pool."""
+NETWORK_LAYER = "topology.k8s.aws/network-node-layer-"
+"""Label of a node, with the layer's number, broadest first: what EKS says of where in the network a node is."""
 
 BOARD = PREFIX + "board"
 """Label of a node: its GPU board."""

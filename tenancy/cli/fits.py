@@ -92,7 +92,7 @@ def command(file: str, environment: str | None, lab: bool, namespace: str | None
 
 
 def _kinds(loaded: Loaded) -> tuple[str, ...]:
-    from tenancy.planning.guards.who import frameworks
+    from tenancy.planning.guards.facts import frameworks
 
     return (*WORK, *(framework.kind for framework in frameworks(loaded.environment)))
 

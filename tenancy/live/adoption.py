@@ -25,7 +25,7 @@ from tenancy.live.discovery import ResourceKind, namespaced
 from tenancy.live.selectors import of_environment
 from tenancy.live.undecided import REFUSED_BY, Undecided, undecided
 from tenancy.planning.guards import BACKSTOPS, READINESS_PROBE, guards
-from tenancy.planning.guards.expressions import Guard
+from tenancy.planning.guards.model import Guard
 from tenancy.planning.model import NamespacePlan, Plan, TenantPlan
 from tenancy.rules.catalogue import RULES
 from tenancy.schema.environment import Environment, GuardsMode

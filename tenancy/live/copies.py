@@ -6,8 +6,8 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+from tenancy.catalog.controllers import QUEUE, RUN_TIME, URGENCY
 from tenancy.kube.objects import Object
-from tenancy.planning.guards.names import QUEUE, RUN_TIME, URGENCY
 
 ASKS_QUEUE = frozenset({QUEUE, RUN_TIME, URGENCY})
 """Labels of Kueue that users write."""

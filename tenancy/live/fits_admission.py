@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tenancy.catalog.controllers import QUEUE, RUN_TIME, URGENCY
 from tenancy.kube.objects import Object
 from tenancy.kube.pods import ONE, Pods, limits_of, requests_of
 from tenancy.kube.quantities import thousandths
@@ -17,7 +18,6 @@ from tenancy.live import denial
 from tenancy.live.api import CONFLICT, NOT_FOUND, Api, ApiUnreachable, Impersonation, Response, collection
 from tenancy.live.fits_answers import ControlAnswer, FitVerdict, queued_metadata, written
 from tenancy.planning.common.priorities import DEFAULT_CLASS
-from tenancy.planning.guards.names import QUEUE, RUN_TIME, URGENCY
 
 ASKED = ("RBAC", "guard", "Pod Security", "LimitRange")
 """Controls that one dry run passes through."""

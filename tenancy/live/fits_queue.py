@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.controllers import QUEUE, URGENCY
 from tenancy.kube.objects import Object
 from tenancy.kube.pods import ONE, Pods, Resources, requests_of
 from tenancy.kube.quantities import thousandths, units
@@ -29,7 +30,6 @@ from tenancy.live.queue_causes import (
 )
 from tenancy.planning.common.pools import node_resources
 from tenancy.planning.common.priorities import DEFAULT_CLASS, priorities
-from tenancy.planning.guards.names import QUEUE, URGENCY
 from tenancy.planning.queueing.kueue import configuration
 from tenancy.planning.queueing.queue_names import ANY_POOL, API, BOARD_COMPUTE, BOARD_MEMORY, pool_of
 from tenancy.schema.environment import Environment

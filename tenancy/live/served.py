@@ -9,7 +9,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import Framework
 from tenancy.catalog.versions import CHARTS
 from tenancy.live.api import Api
-from tenancy.planning.guards.who import frameworks
+from tenancy.planning.guards.facts import frameworks
 from tenancy.planning.model import Plan, PlatformPlan, TenantPlan
 from tenancy.schema.environment import Environment
 

@@ -6,9 +6,71 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
 from tenancy.catalog import vocabulary as words
 from tenancy.rules.found import Finding, Given, Object, at, name_of
+from tenancy.rules.model import Face, Rule, Severity
 from tenancy.rules.owned import is_ours, is_tenants, labels_of
 from tenancy.rules.values import (
     foreign_subject,
+)
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        id="rbac-05",
+        title="access is granted to groups and users of people, never to system or platform identities",
+        why="a binding to system:authenticated gives every user and pod of the cluster access to the tenant",
+        fix="name a group or user of the identity provider that belongs to this tenant alone",
+        severity=Severity.CRITICAL,
+        enforced=Face.SPEC | Face.PREVIEW,
+    ),
+    Rule(
+        id="rbac-01",
+        title="a tenant's role has no wildcard",
+        why="'*' grants pods/status, namespaces and every resource that is installed later",
+        fix="list the resources and verbs",
+        severity=Severity.CRITICAL,
+        enforced=Face.PREVIEW,
+    ),
+    Rule(
+        id="rbac-02",
+        title="a tenant's role cannot escalate, bind, impersonate, approve or mint tokens",
+        why="each of these verbs is a way to every other right",
+        fix="drop the verb or resource",
+        severity=Severity.CRITICAL,
+        enforced=Face.PREVIEW,
+    ),
+    Rule(
+        id="rbac-03",
+        title="a tenant's role can only read the objects that limit the tenant",
+        why="a tenant that can write quotas, limit ranges, network policies or bindings is not limited by them",
+        fix="grant get, list and watch only",
+        severity=Severity.CRITICAL,
+        enforced=Face.PREVIEW,
+    ),
+    Rule(
+        id="rbac-04",
+        title=(
+            "a tenant gets namespaced rights only, and rights like cluster-admin belong to groups and service "
+            "accounts of "
+            "the platform"
+        ),
+        why="a ClusterRoleBinding grants rights in all namespaces, those of every other tenant among them",
+        fix="bind the role with a RoleBinding in the tenant's namespaces; for the platform name a group of its own",
+        severity=Severity.CRITICAL,
+        enforced=Face.PREVIEW,
+    ),
+    Rule(
+        id="rbac-07",
+        title="the identity that deploys is in the platform's group",
+        why="guards let only that group change tenants' namespaces, whatever other rights an identity has",
+        fix="add the identity to platform.group, or deploy as one that is in it",
+    ),
+    Rule(
+        id="rbac-06",
+        title="a binding names a role that exists",
+        why="the user who later makes a role of that name decides what the tenant may do",
+        fix="name a role that is among the objects, or drop the binding",
+        severity=Severity.MEDIUM,
+        enforced=Face.PREVIEW,
+    ),
 )
 
 _ESCALATING_VERBS = frozenset({"bind", "escalate", "approve", "sign"})

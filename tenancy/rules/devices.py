@@ -6,9 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from tenancy.rules.found import Object, at, many
+from tenancy.rules.gpus import MAX_DEVICES
 
-MOST_DEVICES = 32
-"""Devices of one claim: no scheduler gives more (`AllocationResultsMaxSize`)."""
 CLAIMS: Mapping[str, tuple[str, ...]] = {"ResourceClaim": ("spec",), "ResourceClaimTemplate": ("spec", "spec")}
 """Kind -> path of the claim's spec."""
 _FLAT = ("resource.k8s.io/v1alpha3", "resource.k8s.io/v1beta1")
@@ -43,8 +42,8 @@ def broken(item: Object) -> Iterator[str]:
         mode, count = at(exact, "allocationMode"), at(exact, "count")
         if mode not in {None, _EXACT}:
             yield f"{at_request}.allocationMode: {mode}"
-        elif count is not None and not (isinstance(count, int) and count <= MOST_DEVICES):
-            yield f"{at_request}.count: {count} of {MOST_DEVICES} at most"
+        elif count is not None and not (isinstance(count, int) and count <= MAX_DEVICES):
+            yield f"{at_request}.count: {count} of {MAX_DEVICES} at most"
         for field in ("adminAccess", "tolerations", "capacity"):
             if value := at(exact, field):
                 yield f"{at_request}.{field}: {value}"

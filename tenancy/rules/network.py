@@ -7,16 +7,244 @@ from types import MappingProxyType
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.controllers import NAMESPACE_CONTROLLERS
+from tenancy.catalog.vocabulary import Allowance
 from tenancy.kube.kinds import group_of
 from tenancy.rules import cilium
 from tenancy.rules.declared import undeclared
+from tenancy.rules.expressions import (
+    OF_TENANT,
+    by_framework,
+    by_platform,
+    cel,
+    in_tenants_namespaces,
+    may,
+    unless_by_controller,
+)
 from tenancy.rules.found import UNKNOWN, Finding, Given, Object, at, finding_on, name_of
+from tenancy.rules.model import Face, GuardFacts, Rule, Severity, Subject
 from tenancy.rules.owned import annotations_of, is_ours, is_tenants, labels_of, plain_value, spec_of
 from tenancy.rules.values import (
+    HARMLESS_ANNOTATIONS,
+    PUBLISHERS,
     is_internet,
     publishes,
     too_wide_together,
     unsafe_range,
+)
+
+# Annotations of pods that a network or a runtime obeys. Network plugins, by domain (a domain covers those below it):
+#   k8s.v1.cni.cncf.io, v1.multus-cni.io   more networks, the default one: Multus, docs/configuration.md
+#   vpc.amazonaws.com, k8s.amazonaws.com   ENIs, addresses that load balancers believe: amazon-vpc-cni-k8s README
+#   cni.projectcalico.org                  addresses, pools, allowed source prefixes: Calico, "pod annotations"
+#   k8s.ovn.org, ovn.kubernetes.io         OVN-Kubernetes; Kube-OVN, addresses and gateways
+#   cilium.io                              policy.cilium.io/no-track-port, ipam.cilium.io/ip-pool, bandwidth.cilium.io:
+#                                          cilium pkg/annotation/k8s.go
+# and runtimes:
+#   cri-o.io, crio.io                      seccomp, processors: CRI-O, pkg/annotations
+#   nri.io, noderesource.dev               devices and mounts: containerd/nri, plugins/device-injector
+#   containerd.io                          where the restart monitor writes: containerd, core/runtime/restart
+NETWORK_DOMAINS = (
+    *("cilium.io", "cni.projectcalico.org", "k8s.amazonaws.com", "k8s.ovn.org", "k8s.v1.cni.cncf.io"),
+    *("ovn.kubernetes.io", "v1.multus-cni.io", "vpc.amazonaws.com"),
+)
+RUNTIME_DOMAINS = ("containerd.io", "cri-o.io", "crio.io", "noderesource.dev", "nri.io")
+# Keys without a domain, by how they begin: Kata's hypervisor (kata-containers, docs/how-to/how-to-set-sandbox-config),
+# CRI-O's devices and containerd's untrusted runtime, gVisor's mounts, Cilium's older names.
+SANDBOX_PREFIXES = ("dev.gvisor.", "io.cilium.", "io.katacontainers.", "io.kubernetes.cri-o.", "io.kubernetes.cri.")
+DOMAINS_OF_NODE = cel([f".{domain}" for domain in (*NETWORK_DOMAINS, *RUNTIME_DOMAINS, "cdi.k8s.io")])
+"""Of annotations that the node obeys: each is judged by net-07 or gpu-05."""
+_DOMAINS = cel([f".{domain}" for domain in (*NETWORK_DOMAINS, *RUNTIME_DOMAINS)])
+_HARMLESS, _CONTROLLERS = cel(list(HARMLESS_ANNOTATIONS)), cel(list(PUBLISHERS))
+_INGRESS = "dyn(object).spec.{0}headGroupSpec.?enableIngress.orValue(false)"
+_INGRESSES = {
+    "RayCluster": f"!{_INGRESS.format('')}",
+    "RayJob": f"(!has(dyn(object).spec.rayClusterSpec) || !{_INGRESS.format('rayClusterSpec.')})",
+}
+# By now every service has an address. An address that a client chose has a field manager; one that the API server
+# chose has none.
+_GIVEN_ADDRESS = """object.spec.?clusterIP.orValue('None') == 'None'
+        || dyn(object).metadata.?managedFields.orValue([]).all(m, !m.?fieldsV1[?'f:spec'][?'f:clusterIP'].hasValue()
+            && !m.?fieldsV1[?'f:spec'][?'f:clusterIPs'].hasValue())"""
+# The MPI operator lets workers find each other by their Service.
+_NAMES = """(!has(variables.spec.dnsPolicy) || variables.spec.dnsPolicy in ['', 'ClusterFirst'])
+        && (!has(variables.spec.dnsConfig) || (!has(variables.spec.dnsConfig.nameservers)
+            && !has(variables.spec.dnsConfig.options) && (!has(variables.spec.dnsConfig.searches)
+            || variables.spec.dnsConfig.searches.all(s,
+                s.endsWith('.' + request.namespace + '.svc.cluster.local')))))
+        && !has(variables.spec.hostAliases)"""
+
+
+def _own_names(facts: GuardFacts) -> str:
+    """A syncer of a virtual cluster writes into every pod that it makes where its DNS and API server are."""
+    if not facts.virtual_clusters:
+        return _NAMES
+    return f"""({_NAMES})
+        || ({may(Allowance.SYNCED_NAMES)} && (!variables.placing || request.userInfo.username
+            == 'system:serviceaccount:' + namespaceObject.metadata.name + ':' + {cel(words.VIRTUAL_CLUSTER)}))"""
+
+
+def _no_ingress(facts: GuardFacts) -> str | None:
+    text = by_framework([framework.kind for framework in facts.frameworks], _INGRESSES, "true")
+    return None if text == "true" else unless_by_controller(text)
+
+
+def _peers(allowed: str) -> str:
+    """Whether a peer `p` of a rule `r` is the namespace, a sibling, or an address that the file names."""
+    chosen, name, tenant = "p.namespaceSelector.matchLabels", cel(words.SPACE_NAME), cel(words.TENANT)
+    return f"""has(p.ipBlock)
+            ? has(r.ports) && size(r.ports) > 0 && r.ports.all(q, has(q.port) && !has(q.endPort)
+                && (p.ipBlock.cidr + ':' + string(q.port) + '/' + (has(q.protocol) ? q.protocol : 'TCP'))
+                    in variables.{allowed})
+            : !has(p.namespaceSelector) || (has({chosen}) && (
+                ({name} in {chosen} && {chosen}[{name}] == namespaceObject.metadata.name)
+                || ({cel(words.SIBLINGS)} in variables.{allowed} && {tenant} in {chosen}
+                    && {chosen}[{tenant}] == {OF_TENANT})))"""
+
+
+def _narrow(direction: str, side: str, allowed: str) -> str:
+    at = f"object.spec.{direction}"
+    return f"""(!has({at}) || {at}.all(r, has(r.{side}) && size(r.{side}) > 0
+            && r.{side}.all(p, {_peers(allowed)})))"""
+
+
+def _policies(facts: GuardFacts) -> str:
+    """NetworkPolicies add up: one of a tenant's own may open only what its file opens."""
+    return f"""{by_platform(facts.platform_group)} || request.operation == 'DELETE'
+        || (request.operation == 'UPDATE' && object.spec == oldObject.spec)
+        || ({_narrow("ingress", "from", "allowedIngress")} && {_narrow("egress", "to", "allowedEgress")})"""
+
+
+def _policies_of_platform(facts: GuardFacts) -> str:
+    return f"{by_platform(facts.platform_group)} || !variables.ours || request.userInfo.username in " + cel(
+        list(NAMESPACE_CONTROLLERS)
+    )
+
+
+def _addresses(facts: GuardFacts) -> str:
+    return in_tenants_namespaces(
+        f"{by_platform(facts.platform_group)} || request.operation != 'CREATE' || {_GIVEN_ADDRESS}"
+    )
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        id="net-05",
+        title=(
+            "address ranges lie outside the cluster and together cover no more than one /8, or one /32 of "
+            "IPv6; or it is "
+            "the internet without private ranges"
+        ),
+        why="a wide range, also in pieces, opens the instance metadata service, the nodes and every other tenant",
+        fix="name the range of the service that the tenant needs, or write internet: true under egress",
+        severity=Severity.CRITICAL,
+        enforced=Face.SPEC | Face.PREVIEW,
+        fix_of_object="name the range of the service that the tenant needs under ipBlock.cidr",
+    ),
+    Rule(
+        id="net-06",
+        title="network rules by host name need a CNI that enforces them",
+        why="a plain NetworkPolicy matches addresses only: the rule would match nothing, without an error",
+        fix="set cluster.cni to cilium, or name the service's address range with cidr",
+        severity=Severity.MEDIUM,
+        enforced=Face.SPEC,
+    ),
+    Rule(
+        id="net-09",
+        title="encryption between nodes needs a CNI that supports it",
+        why="the VPC CNI sends pods' traffic unencrypted, whatever the file says",
+        fix="set cluster.cni to cilium, or encryption to none",
+        severity=Severity.MEDIUM,
+        enforced=Face.SPEC,
+    ),
+    Rule(
+        id="dns-01",
+        title="a pod uses the cluster's DNS as it is",
+        why="hostAliases and other resolvers bypass network rules by host name",
+        fix="drop dnsPolicy, dnsConfig and hostAliases",
+        severity=Severity.MEDIUM,
+        enforced=Face.ATTACK,
+        guards={Subject.PODS: _own_names},
+    ),
+    Rule(
+        id="net-01",
+        title="a service is of type ClusterIP, without external addresses, names or controllers' annotations",
+        why="load balancers, node ports and external names bypass the network policies",
+        fix="use ClusterIP; the platform team publishes services",
+        enforced=Face.PREVIEW | Face.ATTACK,
+        guards={
+            Subject.SERVICES: f"""(!has(object.spec.type) || object.spec.type == 'ClusterIP')
+        && (!has(object.spec.externalIPs) || size(object.spec.externalIPs) == 0)
+        && !has(object.spec.externalName)
+        && (!has(object.metadata.annotations) || object.metadata.annotations.all(k,
+            !k.contains('/') || {_HARMLESS}.exists(p, k.startsWith(p))
+            || !{_CONTROLLERS}.exists(d, k.split('/')[0].endsWith(d))))""",
+            Subject.FRAMEWORKS: _no_ingress,
+        },
+    ),
+    Rule(
+        id="net-07",
+        title="a pod's annotations choose no network, address, device or sandbox of the node",
+        why=(
+            "network plugins and runtimes obey them: the pod could get another network or address, bypass policies or "
+            "choose another hypervisor"
+        ),
+        fix="drop the annotation; kubernetes.io/ingress-bandwidth and egress-bandwidth are fine",
+        severity=Severity.CRITICAL,
+        enforced=Face.ATTACK,
+        guards={
+            Subject.PODS: f"""variables.newAnnotations.all(k,
+        !{cel(list(SANDBOX_PREFIXES))}.exists(p, k.startsWith(p))
+        && !{_DOMAINS}.exists(d, ('.' + k.split('/')[0]).endsWith(d)))"""
+        },
+    ),
+    Rule(
+        id="net-10",
+        title="only the platform changes its network policies, and no other policy has its label",
+        why=(
+            "without the default-deny a namespace is open to all traffic; an owner reference to a tenant's "
+            "object would "
+            "delete the policy together with that object"
+        ),
+        fix=(
+            "do not change policies with the label tenancy.gpu/environment; add policies of your own without that label"
+        ),
+        severity=Severity.CRITICAL,
+        enforced=Face.ATTACK,
+        guards={Subject.NETWORK_POLICIES: _policies_of_platform},
+    ),
+    Rule(
+        id="net-11",
+        title="the cluster chooses a service's address",
+        why="a chosen address may be that of another service that is not made yet, such as the cluster's DNS",
+        fix="drop clusterIP and clusterIPs; clusterIP: None is fine",
+        enforced=Face.PREVIEW | Face.ATTACK,
+        guards={Subject.SERVICES: _addresses},
+    ),
+    Rule(
+        id="net-08",
+        title="a namespace with a default-deny allows egress to the cluster's DNS",
+        why="without DNS no name resolves, and users then remove the default-deny to make their work run",
+        fix="add an egress rule to kube-dns in kube-system, UDP and TCP 53",
+        severity=Severity.MEDIUM,
+        enforced=Face.PREVIEW,
+    ),
+    Rule(
+        id="net-02",
+        title="a network policy in a tenant's namespace allows only traffic that the tenant's file allows",
+        why="policies add up: one that admits all namespaces undoes the default-deny",
+        fix="select pods of the same namespace, or name ranges with ports exactly as under egress and ingress",
+        severity=Severity.CRITICAL,
+        enforced=Face.PREVIEW | Face.ATTACK,
+        fix_of_object="select pods of the same namespace by podSelector, or name ranges under ipBlock.cidr, with ports",
+        partial={
+            Face.PREVIEW: (
+                "it does not know who makes a policy: one with the platform's label counts as the platform's; and "
+                "only namespaces that this product made show what a tenant's file allows"
+            )
+        },
+        guards={Subject.NETWORK_POLICIES: _policies},
+    ),
 )
 
 

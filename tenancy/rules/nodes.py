@@ -9,11 +9,125 @@ from typing import Any
 import yaml
 
 from tenancy.catalog import gpus
+from tenancy.catalog import vocabulary as words
 from tenancy.catalog.instances import INSTANCES
 from tenancy.catalog.versions import ami_release_misfit
 from tenancy.kube.tolerations import tolerates
 from tenancy.rules import aws
+from tenancy.rules.expressions import cel, unchanged
 from tenancy.rules.found import UNKNOWN, Finding, Given, Object, at, many, name_of
+from tenancy.rules.model import Face, Rule, Severity, Subject
+
+PLACING = (words.PREFIX, words.NETWORK_LAYER)
+"""How the labels of nodes begin that pods, flavors and Kueue's topology choose by, and that a kubelet may write."""
+PLACE = "kubernetes.io/hostname"
+"""The narrowest of the topology, and what keeps pods of two tenants apart. A kubelet that registers again writes it
+once more as it was."""
+_PLACING = f"({cel(list(PLACING))}.exists(p, k.startsWith(p)) || k == {cel(PLACE)})"
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        id="node-01",
+        title="a node's metadata service answers the node and no pod",
+        why="a pod that reaches it gets the credentials of the node's role, and the user data",
+        fix="set httpTokens to required and httpPutResponseHopLimit to 1 under metadataOptions",
+        severity=Severity.CRITICAL,
+        enforced=Face.PREVIEW,
+    ),
+    Rule(
+        id="node-02",
+        title="volumes of nodes are encrypted, whatever the account's default is",
+        why="a node's disk holds images, scratch data and secrets of every tenant that ran there",
+        fix="set encrypted on every ebs under blockDeviceMappings, the root volume among them",
+        severity=Severity.MEDIUM,
+        enforced=Face.PREVIEW,
+    ),
+    Rule(
+        id="node-03",
+        title="a node with GPUs has a taint that keeps off pods without GPUs",
+        why="pods without a GPU fill its CPU and memory, and its GPUs stay idle",
+        fix="give the group or NodePool a taint, nvidia.com/gpu=present:NoSchedule",
+        enforced=Face.PREVIEW,
+    ),
+    Rule(
+        id="node-04",
+        title="a reservation is used without a placement group, unless it was made in that group",
+        why="EC2 looks for capacity in the group, finds no reserved capacity there, and starts no instance",
+        fix="drop the placement group, or make the reservation in it",
+        severity=Severity.MEDIUM,
+        enforced=Face.PREVIEW,
+        advises=True,
+    ),
+    Rule(
+        id="node-05",
+        title="NVIDIA's operator and its feature discovery tolerate the taints of every pool with GPUs",
+        why="a node that they cannot run on advertises no GPUs, so no pod can use them",
+        fix="list the taint under daemonsets.tolerations and under node-feature-discovery.worker.tolerations",
+        severity=Severity.MEDIUM,
+        enforced=Face.PREVIEW,
+    ),
+    Rule(
+        id="node-06",
+        title="a daemon set tolerates the taints of the pools with GPUs that it may run on",
+        why="a node that it does not reach has no driver, no metrics or no network, without an error",
+        fix="tolerate the taint, or select the nodes that it is for",
+        severity=Severity.MEDIUM,
+        enforced=Face.PREVIEW,
+    ),
+    Rule(
+        id="node-07",
+        title="a NodePool with GPU instances has a limit",
+        why=(
+            "Karpenter starts nodes for all pending pods: a loop that makes pods uses up the budget or the last "
+            "capacity"
+        ),
+        fix="set spec.limits, such as nvidia.com/gpu: 64",
+        enforced=Face.PREVIEW,
+    ),
+    Rule(
+        id="node-08",
+        title="kubelets cannot write the node labels by which tenants' work is placed",
+        why="an attacker with a node's kubelet could label it as another tenant's node and receive that tenant's pods",
+        fix=(
+            "deny kubelets the label by an admission policy on updates of nodes and nodes/status; on a NodePool, the "
+            "prefix node-restriction.kubernetes.io/ does the same"
+        ),
+        enforced=Face.PREVIEW | Face.ATTACK,
+        advises=True,
+        partial={Face.PREVIEW: "it sees resources that create nodes with such labels, and no request to change a node"},
+        guards={Subject.NODES: unchanged("labels", "oldLabels", _PLACING)},
+    ),
+    Rule(
+        id="node-09",
+        title="one DCGM server runs on a node with GPUs",
+        why=(
+            "with a second one, EKS' node monitoring agent has marked healthy nodes unhealthy, and node repair "
+            "replaces "
+            "such a node with everything that runs on it"
+        ),
+        fix="set dcgm.enabled to false: the exporter has an engine of its own, and the agent installs its own server",
+        severity=Severity.MEDIUM,
+        enforced=Face.PREVIEW,
+        advises=True,
+    ),
+    Rule(
+        id="node-10",
+        title="a NodePool with GPUs removes only empty nodes, and none for its age",
+        why=(
+            "Karpenter evicts what runs on a node to pack work more tightly, and on a node that expires: a "
+            "training run "
+            "ends, and begins again at its last checkpoint"
+        ),
+        fix=(
+            "set spec.disruption.consolidationPolicy to WhenEmpty and spec.template.spec.expireAfter to Never; "
+            "EKS Auto "
+            "Mode takes 504h at most"
+        ),
+        severity=Severity.MEDIUM,
+        enforced=Face.PREVIEW,
+        advises=True,
+    ),
+)
 
 MIG_CONFIG = "nvidia.com/mig.config"
 _UNCUT = "all-disabled"

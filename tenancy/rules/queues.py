@@ -12,7 +12,172 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.exporters import QUEUE_NAME
 from tenancy.kube.quantities import parse_or_zero
 from tenancy.kube.quota_tree import stored_quotas
+from tenancy.rules.expressions import IN_TENANTS_NAMESPACE, OF_TENANT, cel
 from tenancy.rules.found import UNKNOWN, Given, Object, at, many
+from tenancy.rules.model import Face, Rule, Severity, Subject
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        id="kueue-05",
+        title="a LocalQueue points to a ClusterQueue of its own tenant",
+        why="a LocalQueue that points to another tenant's ClusterQueue spends that tenant's quota",
+        fix="name a ClusterQueue that begins with the tenant's name and '--'",
+        severity=Severity.CRITICAL,
+        enforced=Face.PREVIEW | Face.ATTACK,
+        guards={
+            # A LocalQueue leads to the tenant's own share, for any author.
+            Subject.QUEUES: f"""{IN_TENANTS_NAMESPACE}
+        && object.spec.clusterQueue.startsWith({OF_TENANT} + {cel(words.SEPARATOR)})"""
+        },
+    ),
+    Rule(
+        id="kueue-11",
+        title="a tenant's ClusterQueue admits work of the tenant's own namespaces only",
+        why=(
+            "an empty selector lets every namespace spend the quota, and a selector on another tenant's label that "
+            "tenant"
+        ),
+        fix="set namespaceSelector to matchLabels: {tenancy.gpu/tenant: <the tenant>}",
+        enforced=Face.PREVIEW,
+    ),
+    Rule(
+        id="kueue-12",
+        title="a member of a cohort sets lendingLimit for every resource",
+        why="without lendingLimit all idle quota is lent, to every member of the cohort tree",
+        fix="write lendingLimit beside every nominalQuota, 0 for quota that is never lent",
+        enforced=Face.PREVIEW,
+    ),
+    Rule(
+        id="kueue-13",
+        title="a ClusterQueue that lends can reclaim what it lent",
+        why="the default of reclaimWithinCohort is Never: the lender waits for its own guarantee",
+        fix="set preemption.reclaimWithinCohort to Any",
+        enforced=Face.PREVIEW,
+    ),
+    Rule(
+        id="kueue-14",
+        title="Kueue also manages work that names no queue, and counts GPUs",
+        why=(
+            "work without a queue name, or with resources that are not counted, would run at once on GPUs of other "
+            "tenants"
+        ),
+        fix="set manageJobsWithoutQueueName to true, and take nvidia.com out of resources.excludeResourcePrefixes",
+        enforced=Face.PREVIEW,
+    ),
+    Rule(
+        id="kueue-15",
+        title="Kueue's objects use its current API version, v1beta2",
+        why=(
+            "Kueue 0.19 serves no v1alpha1 and Kueue 0.20 no v1beta1, so the API server refuses the object; "
+            "with v1beta2 "
+            "the older fields spec.cohort, spec.parent and admissionChecks are dropped without an error"
+        ),
+        fix=(
+            "set apiVersion to kueue.x-k8s.io/v1beta2, cohort of a ClusterQueue to cohortName, and parent of a "
+            "Cohort to "
+            "parentName"
+        ),
+        enforced=Face.PREVIEW,
+    ),
+    Rule(
+        id="kueue-16",
+        title="the nominal quotas of all queues for a flavor do not exceed what its nodes have",
+        why="quota above the supply cannot be met when all tenants use theirs",
+        fix="lower nominalQuota, or raise the limits of the pool",
+        enforced=Face.PREVIEW,
+    ),
+    Rule(
+        id="kueue-17",
+        title="a LocalQueue points to an existing ClusterQueue that admits its namespace",
+        why="otherwise the namespace's work waits for ever",
+        fix="name a ClusterQueue whose namespaceSelector matches the namespace",
+        severity=Severity.MEDIUM,
+        enforced=Face.PREVIEW,
+    ),
+    Rule(
+        id="kueue-18",
+        title="a ClusterQueue uses existing ResourceFlavors, with labels that nodes have",
+        why="otherwise its work waits for nodes that never come",
+        fix="make the ResourceFlavor, with nodeLabels of a pool",
+        severity=Severity.MEDIUM,
+        enforced=Face.PREVIEW,
+    ),
+    Rule(
+        id="kueue-19",
+        title="with fair sharing, no ClusterQueue sets borrowWithinCohort",
+        why="with fair sharing the shares decide what is preempted: Kueue accepts the field and ignores it",
+        fix="drop borrowWithinCohort, or fairSharing from Kueue's configuration",
+        severity=Severity.MEDIUM,
+        enforced=Face.PREVIEW,
+    ),
+    Rule(
+        id="kueue-20",
+        title="every tenant namespace has a LocalQueue named default",
+        why="work that names no queue uses it; without it such work runs uncounted",
+        fix="make a LocalQueue named default, or set manageJobsWithoutQueueName to true",
+        enforced=Face.PREVIEW,
+    ),
+    Rule(
+        id="kueue-21",
+        title="if Kueue converts one GPU resource for fair sharing, it converts every slice that queues offer",
+        why="a slice without a conversion counts as 0 in a fair share",
+        fix="add an input for each nvidia.com/mig-… under resources.transformations",
+        severity=Severity.MEDIUM,
+        enforced=Face.PREVIEW,
+    ),
+    Rule(
+        id="kueue-22",
+        title="every member of a cohort is a ClusterQueue of a declared tenant",
+        why="an undeclared member borrows what the others leave idle",
+        fix="take the ClusterQueue out of the cohort, or select the namespaces of a tenant",
+        enforced=Face.PREVIEW,
+    ),
+    Rule(
+        id="kueue-23",
+        title="an admission policy limits the priority classes that a tenant's work may use",
+        why=(
+            "without one, any user may name any class: the highest is admitted first everywhere and evicts others' work"
+        ),
+        fix="bind an admission policy that compares kueue.x-k8s.io/priority-class and priorityClassName with a list",
+        enforced=Face.PREVIEW,
+    ),
+    Rule(
+        id="kueue-24",
+        title="in a namespace with a queue, a default, a quota or an admission policy ensures CPU and memory requests",
+        why="the queue counts a container without requests as using nothing, and it uses capacity guaranteed to others",
+        fix="give a LimitRange defaults of cpu and memory, or require requests by an admission policy",
+        severity=Severity.MEDIUM,
+        enforced=Face.PREVIEW,
+    ),
+    Rule(
+        id="kueue-31",
+        title="Kueue counts the GPUs of a job until it ends, and compares final shares alone before an eviction",
+        why=(
+            "with Kueue's defaults a restarted JobSet runs on GPUs that are not counted and cannot be evicted, "
+            "and jobs of "
+            "two tenants can evict each other without end"
+        ),
+        fix=(
+            "set featureGates.ReclaimablePods to false, and fairSharing.preemptionStrategies to "
+            "LessThanOrEqualToFinalShare alone"
+        ),
+        enforced=Face.PREVIEW,
+        advises=True,
+    ),
+    Rule(
+        id="kueue-33",
+        title="a Deployment that waits for the queue has a progress deadline of more than ten minutes",
+        why=(
+            "after ten minutes, the default, Kubernetes reports a Deployment that only waits as failed: Helm, "
+            "Argo CD and "
+            "Flux then stop the release or roll it back"
+        ),
+        fix="set spec.progressDeadlineSeconds above the longest wait that is acceptable, such as 86400 for a day",
+        severity=Severity.MEDIUM,
+        enforced=Face.PREVIEW,
+        advises=True,
+    ),
+)
 
 CHART = "kueue"
 CONFIGURATION = "kueue-manager-config"

@@ -12,6 +12,42 @@ from tenancy.catalog import vocabulary as words
 from tenancy.rules import aws
 from tenancy.rules.found import UNKNOWN, Finding, Given, Object, at, many, name_of
 from tenancy.rules.index import Index
+from tenancy.rules.model import Face, Rule, Severity
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        id="reg-01",
+        title="a tenant's work shares no node with another tenant's work",
+        why="after a container escape on a shared node, the data of the other tenants there can be read",
+        fix=(
+            "name a pool of its own under tenancy.gpu/allowed-pools of the namespace, or require podAntiAffinity "
+            "on kubernetes.io/hostname against namespaces of other tenants"
+        ),
+        enforced=Face.PREVIEW | Face.AWS,
+    ),
+    Rule(
+        id="reg-02",
+        title="secrets, volumes, buckets and logs are encrypted with a customer-managed key",
+        why="with an AWS-owned key you cannot see or revoke who may decrypt",
+        fix="name a key of KMS: encryptionConfig, kmsKeyId, or kmsMasterKeyId of a bucket's encryption configuration",
+        enforced=Face.PREVIEW | Face.AWS,
+    ),
+    Rule(
+        id="reg-03",
+        title="a log group sets how long its logs are kept",
+        why="without a retention period logs are kept for ever, or are deleted without a decision",
+        fix="set retentionInDays to what your auditors ask for",
+        severity=Severity.MEDIUM,
+        enforced=Face.PREVIEW | Face.AWS,
+    ),
+    Rule(
+        id="reg-04",
+        title="the control plane writes an audit log",
+        why="without it, there is no record of who read or changed what",
+        fix="list audit under enabledClusterLogTypes",
+        enforced=Face.PREVIEW | Face.AWS,
+    ),
+)
 
 _NODE_SELECTOR = "scheduler.alpha.kubernetes.io/node-selector"
 """Annotation of a namespace whose selector the API server's PodNodeSelector adds to every pod."""

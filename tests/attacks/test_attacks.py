@@ -32,6 +32,7 @@ from click.testing import CliRunner, Result
 
 from tenancy.catalog import sizes
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.controllers import JOB_FINALIZER
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.cli import main
 from tenancy.lab import control_plane
@@ -39,9 +40,7 @@ from tenancy.live import denial
 from tenancy.live.api import Impersonation, collection, path_of
 from tenancy.planning import Plan
 from tenancy.planning.guards import BACKSTOPS, OF_DELETIONS, OF_RUNNING, guards
-from tenancy.planning.guards.names import JOB_FINALIZER
 from tenancy.planning.guards.objects import DELETIONS
-from tenancy.planning.guards.pods import NETWORK_DOMAINS, RUNTIME_DOMAINS, SANDBOX_PREFIXES
 from tenancy.planning.kubernetes import quotas
 from tenancy.prove.attacks import RULES_ATTACKED, Attack, AttackedNamespace, Request, Scene, all_attacks, differences
 from tenancy.prove.attacks.model import APPLY, JSON_PATCH, MERGE, STRATEGIC, attack, put
@@ -50,6 +49,7 @@ from tenancy.prove.attacks.pods import JOB_CONTROLLER, OBEYED
 from tenancy.prove.attacks.workloads import workload
 from tenancy.prove.verify import run
 from tenancy.rules.catalogue import RULES
+from tenancy.rules.network import NETWORK_DOMAINS, RUNTIME_DOMAINS, SANDBOX_PREFIXES
 from tenancy.validation import Loaded, load
 from tests.attack_worlds import world_of
 from tests.claims import by_claim

@@ -11,11 +11,11 @@ import pytest
 from attack_lab import Cluster, Mutant, claimed, gaps, refused_by, removed, turned, until, without_controllers
 
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.controllers import COUNTED, DOMAIN, HELD, KUEUE, MANAGED, PARENT, QUEUE, RUN_TIME, URGENCY
 from tenancy.kube.objects import Object
 from tenancy.live import denial
 from tenancy.live.api import Impersonation, Response, collection, path_of
 from tenancy.planning.guards import BACKSTOPS
-from tenancy.planning.guards.names import COUNTED, DOMAIN, HELD, KUEUE, MANAGED, PARENT, QUEUE, RUN_TIME, URGENCY
 from tenancy.planning.kubernetes import quotas
 from tenancy.planning.queueing.queue_names import API, queue_name
 from tenancy.prove.attacks import Attack, AttackedNamespace, Request, Scene, differences

@@ -9,9 +9,9 @@ import pytest
 from attack_lab import Cluster, gaps, refused_by, until
 
 from tenancy.catalog import sizes
+from tenancy.catalog.controllers import KUEUE
 from tenancy.kube.objects import Object
 from tenancy.live.api import Impersonation, Response, collection
-from tenancy.planning.guards.names import KUEUE
 from tenancy.prove.attacks import Attack, AttackedNamespace, Request
 from tenancy.prove.attacks.model import APPLY, MERGE, STRATEGIC, attack, put
 from tenancy.prove.attacks.workloads import workload

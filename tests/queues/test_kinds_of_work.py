@@ -9,9 +9,9 @@ import pytest
 import town
 from scene import Object, Scene, collection, condition, holds, until
 
+from tenancy.catalog.controllers import HELD
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.live.api import path_of
-from tenancy.planning.guards.names import HELD
 from tenancy.prove.attacks.model import MERGE
 from tests import operators
 

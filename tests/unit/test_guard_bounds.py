@@ -12,7 +12,7 @@ from tenancy.catalog import sizes
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.planning.guards import guard_objects
 from tenancy.planning.guards.bounds import LISTS_OF_PLATFORM, bounded, too_many
-from tenancy.planning.guards.expressions import Guard
+from tenancy.planning.guards.model import Guard
 from tenancy.schema.environment import Environment
 from tenancy.validation import load
 from tests.claims import by_claim

@@ -17,7 +17,7 @@ import pytest
 from tenancy.kube.objects import Object
 from tenancy.planning import make_plan
 from tenancy.planning.guards import guards
-from tenancy.planning.guards.expressions import Guard, NamespaceScope
+from tenancy.planning.guards.model import Guard, NamespaceScope
 from tenancy.prove.attacks import Attack, Request
 from tenancy.rules.catalogue import Face, with_face
 from tests import cel_runtime as cel

@@ -14,7 +14,7 @@ from tenancy.kube.objects import Object
 from tenancy.live.api import collection
 from tenancy.planning import make_plan
 from tenancy.planning.guards import guards
-from tenancy.planning.guards.expressions import Guard
+from tenancy.planning.guards.model import Guard
 from tenancy.prove.attacks.scene import AttackedNamespace, Scene
 from tenancy.prove.attacks.workloads import kinds_of, of_api, workload
 from tenancy.schema.platform import Platform

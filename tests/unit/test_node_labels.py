@@ -13,13 +13,13 @@ from tenancy.catalog import vocabulary as words
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.common.pools import MIG_CONFIG, PLUGIN_CONFIG, node_labels
 from tenancy.planning.guards import guard_objects, guards
-from tenancy.planning.guards.objects import PLACE, PLACING
 from tenancy.planning.kubernetes.samples import sample
 from tenancy.prove.attacks import Scene
 from tenancy.prove.attacks.nodes import node_attacks
 from tenancy.rules import aws
 from tenancy.rules.found import UNKNOWN, Finding
 from tenancy.rules.levels import PolicyPreset, RuleLevel, level_of
+from tenancy.rules.nodes import PLACE, PLACING
 from tenancy.rules.together import findings_together
 from tenancy.validation import Loaded, load
 

@@ -16,12 +16,12 @@ import pytest
 
 from tenancy.catalog import boards
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.controllers import QUEUE as LABEL
 from tenancy.kube.objects import Object
 from tenancy.kube.quantities import parse
 from tenancy.planning import Plan, make_plan
-from tenancy.planning.common.pools import NETWORK_LAYER, fake_nodes, node_allocatable, node_taints
+from tenancy.planning.common.pools import fake_nodes, node_allocatable, node_taints
 from tenancy.planning.common.priorities import priorities
-from tenancy.planning.guards.names import QUEUE as LABEL
 from tenancy.planning.kubernetes.queue_defaults import queue_defaults
 from tenancy.planning.queueing.kueue import configuration
 from tenancy.planning.queueing.queue_names import (
@@ -757,7 +757,7 @@ def test_a_pool_has_a_topology_of_the_layers_that_its_nodes_tell(
     plan = plan_of(spec)
     assert set(if_any(plan, "Topology")) == ({TOPOLOGIES[layers]} if layers else set())
     (node, _) = [item for item in fake_nodes(spec.load().environment) if item["metadata"]["name"].startswith("far-")]
-    told = {label for label in node["metadata"]["labels"] if label.startswith(NETWORK_LAYER)}
+    told = {label for label in node["metadata"]["labels"] if label.startswith(words.NETWORK_LAYER)}
     assert len(told) == layers
     for topology in if_any(plan, "Topology").values():
         assert {level["nodeLabel"] for level in topology["spec"]["levels"]} == told | {"kubernetes.io/hostname"}

@@ -14,8 +14,6 @@ from tenancy.schema.pools import Market, Pool, resource_name
 MIG_CONFIG = "nvidia.com/mig.config"
 """Which layout of the mig-parted configuration a node has, from its birth."""
 PLUGIN_CONFIG = "nvidia.com/device-plugin.config"
-NETWORK_LAYER = "topology.k8s.aws/network-node-layer-"
-"""With the layer's number, broadest first: what EKS says of where in the network a node is."""
 
 Taint = dict[str, str]
 
@@ -130,7 +128,7 @@ def fake_nodes(environment: Environment) -> list[Object]:
 
 def network_labels(layers: int) -> tuple[str, ...]:
     """Labels of where in the network a node is, broadest first."""
-    return tuple(f"{NETWORK_LAYER}{layer}" for layer in range(1, layers + 1))
+    return tuple(f"{words.NETWORK_LAYER}{layer}" for layer in range(1, layers + 1))
 
 
 def _place(name: str, pool: Pool, number: int) -> dict[str, str]:

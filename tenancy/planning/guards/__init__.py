@@ -9,27 +9,30 @@ text of a tenant file enters an expression.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.sizes import WALKED, WALKED_OF_PLATFORM
 from tenancy.kube.objects import Object, digest
 from tenancy.planning.common.labels import among, beside_the_systems, manifest, platform_labels
+from tenancy.planning.guards.assembly import ordered
 from tenancy.planning.guards.bounds import bounded
 from tenancy.planning.guards.devices import claim_guards
-from tenancy.planning.guards.expressions import Guard, NamespaceScope, cel, one_line
+from tenancy.planning.guards.facts import guard_facts
+from tenancy.planning.guards.model import Guard, NamespaceScope, one_line
 from tenancy.planning.guards.objects import (
-    QUEUED_DELETIONS,
     deletion_guard,
     node_guard,
     object_guards,
     queue_guard,
     scale_guard,
 )
-from tenancy.planning.guards.queued import COUNTS
 from tenancy.planning.guards.sizes import limit_guards
 from tenancy.planning.guards.unmanaged import temporary, unmanaged_guards
 from tenancy.planning.guards.work import work_guards
-from tenancy.rules.catalogue import RULES, Face, with_face
+from tenancy.rules.catalogue import RULES, Face, with_face, with_subject
+from tenancy.rules.expressions import cel
+from tenancy.rules.model import Subject
 from tenancy.schema.environment import Environment, GuardsMode
 
 VERSION = 7
@@ -41,9 +44,9 @@ QUESTION = "are-the-guards-in-force"
 
 GUARDED = with_face(Face.API_SERVER)
 """Every rule that some guard enforces, including those that exist only where there is a queue."""
-OF_DELETIONS = tuple(QUEUED_DELETIONS)
+OF_DELETIONS = with_subject(Subject.QUEUED_DELETIONS)
 """Rules that only a request to delete an object can break."""
-OF_RUNNING = tuple(COUNTS)
+OF_RUNNING = with_subject(Subject.RUNNING_WORK)
 """Rules that only a change of running work can break."""
 BACKSTOPS = tuple(
     rule for rule in GUARDED if Face.ATTACK not in RULES[rule].faces and rule not in (*OF_DELETIONS, *OF_RUNNING)
@@ -55,21 +58,23 @@ def guards(environment: Environment) -> tuple[Guard, ...]:
     """All guards of an environment, each bounded in the number of entries that it evaluates."""
     of_platform = ("tenancy-namespaces", "tenancy-nodes")
     return tuple(
-        bounded(guard, WALKED_OF_PLATFORM if guard.name in of_platform else WALKED) for guard in _guards(environment)
+        bounded(replace(guard, rules=ordered(guard.rules)), WALKED_OF_PLATFORM if guard.name in of_platform else WALKED)
+        for guard in _guards(environment)
     )
 
 
 def _guards(environment: Environment) -> tuple[Guard, ...]:
+    facts = guard_facts(environment)
     return (
-        *work_guards(environment),
-        scale_guard(environment),
-        deletion_guard(environment),
-        *((queue_guard(),) if environment.queued else ()),
-        *object_guards(environment),
-        node_guard(),
-        *(claim_guards() if environment.devices_by_claim else ()),
-        *limit_guards(environment),
-        *unmanaged_guards(environment),
+        *work_guards(environment.platform.docs, facts),
+        scale_guard(facts),
+        deletion_guard(facts),
+        *((queue_guard(facts),) if facts.queued else ()),
+        *object_guards(environment, facts),
+        node_guard(facts),
+        *(claim_guards(facts) if facts.devices_by_claim else ()),
+        *limit_guards(facts),
+        *unmanaged_guards(environment, facts),
     )
 
 

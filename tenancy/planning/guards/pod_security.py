@@ -5,13 +5,13 @@ Made from the table that `tenancy check` judges by. Pods themselves are left to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
 
 from tenancy.catalog import vocabulary as words
-from tenancy.planning.guards.expressions import cel
 from tenancy.rules.catalogue import RULES
+from tenancy.rules.expressions import cel
 from tenancy.rules.pod_security import (
     APPARMOR,
     APPARMOR_OF_NODE,
@@ -26,7 +26,6 @@ from tenancy.rules.pod_security import (
 )
 
 RULE = "pod-04"
-SECURED: Mapping[str, str] = {RULE: "size(variables.unfit) == 0"}
 _ASKING = (PodSecurityLevel.BASELINE, PodSecurityLevel.RESTRICTED)
 OLDEST = 30
 """Kubernetes 1.x: the oldest that an environment may have."""

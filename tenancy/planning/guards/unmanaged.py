@@ -9,35 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
-from tenancy.planning.guards.expressions import Guard, NamespaceScope, cel, changed
+from tenancy.planning.guards.model import Guard, NamespaceScope, changed
+from tenancy.rules.catalogue import expressions
+from tenancy.rules.expressions import cel
+from tenancy.rules.model import GuardFacts, Subject
 from tenancy.schema.environment import Environment
 
 UNMANAGED = "tenancy-unmanaged"
-_OF_GPUS = "nvidia.com/"
-"""How extended resources and taints of NVIDIA's begin."""
 
 
-def _gpu_rule(environment: Environment) -> str:
-    """A pod that stays off the nodes of tenants: it tolerates none of their taints, names no node, and asks for nothing
-    for which EKS adds a toleration."""
-    taken = f"(r.startsWith({cel(_OF_GPUS)}) || r == {cel(gpus.EFA)})"
-    conditions = [
-        f"""(!has(object.spec.tolerations) || object.spec.tolerations.all(t, has(t.key) && t.key != ''
-            && !t.key.startsWith({cel(_OF_GPUS)}) && !(t.key in {cel([gpus.EFA, words.POOL])})))""",
-        "(request.operation != 'CREATE' || !has(object.spec.nodeName) || object.spec.nodeName == '')",
-        f"""variables.containers.all(c, !has(c.resources) || (
-            (!has(c.resources.limits) || c.resources.limits.all(r, !{taken}))
-            && (!has(c.resources.requests) || c.resources.requests.all(r, !{taken}))))""",
-    ]
-    if environment.devices_by_claim:
-        # The claim says which class it asks for, and it may be created after the pod.
-        conditions.append("(!has(object.spec.resourceClaims) || size(object.spec.resourceClaims) == 0)")
-    return " && ".join(conditions)
-
-
-def unmanaged_guards(environment: Environment) -> Iterator[Guard]:
+def unmanaged_guards(environment: Environment, facts: GuardFacts) -> Iterator[Guard]:
     """Guards on the namespaces that are neither a tenant's nor the platform's; none if there are no such namespaces."""
     if not environment.platform.unmanaged:
         return
@@ -45,7 +27,7 @@ def unmanaged_guards(environment: Environment) -> Iterator[Guard]:
         UNMANAGED,
         # Pods alone: a template takes nothing, and to judge it would refuse to scale it down.
         [("", "v1", ["pods", "pods/ephemeralcontainers"])],
-        {"gpu-12": _gpu_rule(environment)},
+        expressions(Subject.UNMANAGED_PODS, facts),
         {"containers": "object.spec.containers + (has(object.spec.initContainers) ? object.spec.initContainers : [])"},
         changed("spec"),
         spaces=NamespaceScope.UNMANAGED,

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from tenancy.catalog import vocabulary as words
 from tenancy.planning.common.labels import platform_labels, tenant_labels
 from tenancy.planning.common.meta import Meta
-from tenancy.planning.guards.who import frameworks
+from tenancy.planning.guards.facts import frameworks
 from tenancy.planning.kubernetes.model import ClusterRole, PolicyRule, RoleBinding, RoleSubject
 from tenancy.schema.environment import Environment
 from tenancy.schema.people import Role

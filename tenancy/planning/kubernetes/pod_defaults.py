@@ -14,7 +14,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.versions import incompatible
 from tenancy.kube.objects import Object
 from tenancy.planning.common.labels import beside_the_systems, manifest, platform_labels
-from tenancy.planning.guards.expressions import charged_keys, noted
+from tenancy.rules.expressions import charged_keys, noted
 from tenancy.schema.environment import Environment
 from tenancy.schema.tiers import Spread, SpreadOf
 

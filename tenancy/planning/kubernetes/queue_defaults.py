@@ -9,12 +9,13 @@ with the label to write, and a CronJob's controller tries again until the queue 
 from __future__ import annotations
 
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.controllers import QUEUE
 from tenancy.catalog.versions import incompatible
 from tenancy.kube.objects import Object
-from tenancy.planning.guards.expressions import cel, one_line
-from tenancy.planning.guards.names import QUEUE
-from tenancy.planning.guards.who import frameworks
+from tenancy.planning.guards.facts import frameworks
+from tenancy.planning.guards.model import one_line
 from tenancy.planning.kubernetes.pod_defaults import ResourceRule, mutating_policy
+from tenancy.rules.expressions import cel
 from tenancy.schema.environment import Environment
 
 NAME = "tenancy-queue-defaults"

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.controllers import RUN_TIME
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.kube.objects import Object
 from tenancy.planning.common.devices import device_class
 from tenancy.planning.common.labels import manifest
 from tenancy.planning.common.pools import node_taints, pools_of
 from tenancy.planning.common.priorities import class_name
-from tenancy.planning.guards.names import RUN_TIME
 from tenancy.planning.queueing.queue_names import flavor_name
 from tenancy.planning.queueing.quota_shares import quota_ceiling
 from tenancy.rules.catalogue import Violation
-from tenancy.rules.devices import MOST_DEVICES
+from tenancy.rules.gpus import MAX_DEVICES
 from tenancy.schema.environment import Environment, nearest
 from tenancy.schema.queues import seconds
 from tenancy.schema.tenant import Namespace, Tenant
@@ -162,8 +162,8 @@ def sample(
         pools = _granting(environment, tenant, namespace, flavor, count)
         if not claimed:
             resources[environment.resource_of(flavor)] = str(count)
-        elif count > MOST_DEVICES:
-            raise Violation("gpu-08", f"a claim of {count} {flavor}", f"ask for {MOST_DEVICES} at most")
+        elif count > MAX_DEVICES:
+            raise Violation("gpu-08", f"a claim of {count} {flavor}", f"ask for {MAX_DEVICES} at most")
         chosen = pool or pools[0]
         selector = {words.POOL: chosen}
         tolerations = [{"operator": "Equal", **taint} for taint in node_taints(chosen, environment.pools[chosen])]

@@ -11,13 +11,13 @@ from typing import Any
 
 from tenancy.catalog import virtual_clusters as sizes
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.controllers import QUEUE
 from tenancy.catalog.versions import CHARTS
 from tenancy.kube.objects import Object
 from tenancy.planning.common.charts import HelmChart, listed, mirrored
 from tenancy.planning.common.labels import tenant_labels
 from tenancy.planning.common.pools import node_taints
 from tenancy.planning.common.priorities import class_name
-from tenancy.planning.guards.names import QUEUE
 from tenancy.schema.cluster import VirtualClusters
 from tenancy.schema.environment import Environment
 from tenancy.schema.tenant import Namespace, Tenant

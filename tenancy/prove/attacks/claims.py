@@ -7,18 +7,18 @@ from typing import Any
 
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.controllers import CLAIM_OF_POD
 from tenancy.catalog.versions import incompatible
 from tenancy.kube.objects import Object
 from tenancy.live import denial
 from tenancy.live.api import Impersonation
 from tenancy.planning.common.devices import DRIVER, DRIVER_CLASSES, claimable, device_class, granted_classes
-from tenancy.planning.guards.names import CLAIM_OF_POD
 from tenancy.planning.kubernetes import quotas
 from tenancy.planning.kubernetes.samples import claim_spec, template_name
 from tenancy.prove.attacks.model import ABSENT, MERGE, Attack, Request, attack, escaped, group, put, skipped
 from tenancy.prove.attacks.scene import POD_NAME, AttackedNamespace, Scene
 from tenancy.prove.attacks.workloads import ALL_KINDS, LIMITS, Case, attack_of, kinds_of
-from tenancy.rules.devices import MOST_DEVICES
+from tenancy.rules.gpus import MAX_DEVICES
 from tenancy.schema.people import Role
 
 API = "resource.k8s.io/v1"
@@ -148,8 +148,8 @@ def _claim_cases(mine: str) -> Iterator[Case]:
     yield Case("gpu-08", "nothing", empty, REQUESTS, [], one)
     yield Case("gpu-08", "no-requests", f"{empty}, not even a list", REQUESTS, ABSENT, one)
     yield Case("gpu-08", "no-devices", f"{empty}, not even devices", "/devices", ABSENT, {"requests": one})
-    sentence = f"claim more than {MOST_DEVICES} devices at once"
-    yield Case("gpu-08", "count", sentence, f"{EXACTLY}/count", MOST_DEVICES + 1, 1)
+    sentence = f"claim more than {MAX_DEVICES} devices at once"
+    yield Case("gpu-08", "count", sentence, f"{EXACTLY}/count", MAX_DEVICES + 1, 1)
     everything = [{"operator": "Exists"}]
     yield Case("gpu-08", "toleration", "claim devices that are tainted", f"{EXACTLY}/tolerations", everything)
     part = {"requests": {"memory": "1Gi"}}
@@ -245,12 +245,12 @@ def over_quota(place: AttackedNamespace, flavor: str, held: int) -> Attack:
     sentence = f"claim {held + 1} {flavor}, where the maximum of {place.name} is {held}"
     if held:
         # gpu-08 bounds a request. The twin's last one asks for one device: other work may use the rest of the quota.
-        last = min(held + 1, MOST_DEVICES)
-        full, rest = divmod(held + 1 - last, MOST_DEVICES)
-        counts = [*[MOST_DEVICES] * full, *([rest] if rest else []), last]
+        last = min(held + 1, MAX_DEVICES)
+        full, rest = divmod(held + 1 - last, MAX_DEVICES)
+        counts = [*[MAX_DEVICES] * full, *([rest] if rest else []), last]
         if len(counts) > MOST_REQUESTS:
             return skipped(
-                id, "quota", sentence, f"a claim has at most {MOST_REQUESTS} requests of {MOST_DEVICES} devices"
+                id, "quota", sentence, f"a claim has at most {MOST_REQUESTS} requests of {MAX_DEVICES} devices"
             )
         body = claim(name, *counts)
         twin = put(body, f"/spec{REQUESTS}/{len(counts) - 1}/exactly/count", 1)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from tenancy.catalog.controllers import DOMAIN
 from tenancy.catalog.sizes import PODS_OF_WORK
 from tenancy.kube.objects import Object
 from tenancy.live.api import collection
-from tenancy.planning.guards.names import DOMAIN
 from tenancy.prove.attacks.model import ABSENT, Attack, Request, attack, escaped, put, skipped
 from tenancy.prove.attacks.queues import TRAIN_JOB, all_kinds, ray_workers, through, work
 from tenancy.prove.attacks.scene import POD_NAME, AttackedNamespace, Scene

@@ -9,7 +9,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.live import denial
 from tenancy.live.api import collection
-from tenancy.planning.guards.who import frameworks
+from tenancy.planning.guards.facts import frameworks
 from tenancy.prove.attacks.model import ABSENT, Attack, Request, attack, escaped, put, skipped
 from tenancy.prove.attacks.queues import TRAIN_JOB, work
 from tenancy.prove.attacks.scene import POD_NAME, AttackedNamespace, Scene

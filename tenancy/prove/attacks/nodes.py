@@ -10,8 +10,6 @@ from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.live import denial
 from tenancy.live.api import Impersonation
-from tenancy.planning.common.pools import NETWORK_LAYER
-from tenancy.planning.guards.objects import PLACE
 from tenancy.prove.attacks.model import (
     APPLY,
     JSON_PATCH,
@@ -25,6 +23,7 @@ from tenancy.prove.attacks.model import (
     skipped,
 )
 from tenancy.prove.attacks.scene import Scene
+from tenancy.rules.nodes import PLACE
 
 RULE = "node-08"
 NOTE = "bank.example/note"
@@ -88,7 +87,7 @@ def _renamed(scene: Scene, node: Object) -> Iterator[Attack]:
     tenants = sorted(tenant.tenant for tenant in scene.tenants)
     parts = {
         "tenant": ("relabel its node as a tenant's own", words.TENANT, tenants[0] if tenants else "of-another"),
-        "network": ("relabel its node's place in the network topology", f"{NETWORK_LAYER}1", "nn-elsewhere"),
+        "network": ("relabel its node's place in the network topology", f"{words.NETWORK_LAYER}1", "nn-elsewhere"),
         "host": ("relabel its node as another machine", PLACE, "elsewhere"),
     }
     for name, (sentence, key, value) in parts.items():

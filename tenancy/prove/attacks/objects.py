@@ -10,7 +10,6 @@ from urllib.parse import urlencode
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.live.api import Impersonation, collection
-from tenancy.planning.guards.sizes import ENGINE
 from tenancy.planning.kubernetes.namespaces import namespace_meta
 from tenancy.planning.kubernetes.network import DEFAULT_DENY
 from tenancy.prove.attacks.model import (
@@ -28,6 +27,7 @@ from tenancy.prove.attacks.model import (
     skipped,
 )
 from tenancy.prove.attacks.scene import POD_NAME, AttackedNamespace, Scene
+from tenancy.rules.identity import ENGINE
 from tenancy.rules.values import internet_block
 from tenancy.schema.people import Role
 

@@ -8,12 +8,11 @@ from typing import Any
 
 from tenancy.catalog import gpus, sizes
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.controllers import JOB_FINALIZER
 from tenancy.live import denial
 from tenancy.live.api import Impersonation, collection
 from tenancy.planning.common.labels import own_labels, tenant_labels
 from tenancy.planning.common.priorities import allowed_classes, class_name
-from tenancy.planning.guards.names import JOB_FINALIZER
-from tenancy.planning.guards.pods import TOKEN_SECONDS
 from tenancy.planning.kubernetes.namespaces import allowed_pools, allowed_registries, granted_resources
 from tenancy.prove.attacks.grants import withheld_attacks
 from tenancy.prove.attacks.model import ABSENT, Attack, Request, attack, escaped, put, skipped
@@ -35,6 +34,7 @@ from tenancy.prove.attacks.workloads import (
     of_api,
     workload,
 )
+from tenancy.rules.identity import TOKEN_SECONDS
 
 JOB_CONTROLLER = Impersonation(
     "system:serviceaccount:kube-system:job-controller", ("system:serviceaccounts:kube-system",)

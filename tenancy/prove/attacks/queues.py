@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.controllers import DOMAIN, HELD, PLACED, QUEUE, RUN_TIME, URGENCY
 from tenancy.kube import quantities
 from tenancy.kube.objects import Object
 from tenancy.live import denial
 from tenancy.live.api import Impersonation, collection
 from tenancy.planning.common.priorities import allowed_classes, class_name
-from tenancy.planning.guards.names import DOMAIN, HELD, PLACED, QUEUE, RUN_TIME, URGENCY
-from tenancy.planning.guards.who import frameworks
+from tenancy.planning.guards.facts import frameworks
 from tenancy.planning.kubernetes.namespaces import queue_notes
 from tenancy.planning.queueing.queue_names import API, queue_name
 from tenancy.prove.attacks.model import ABSENT, MERGE, Attack, Request, attack, escaped, group, put, skipped

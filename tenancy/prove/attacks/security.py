@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tenancy.catalog.versions import incompatible
+from tenancy.planning.guards.facts import frameworks
 from tenancy.planning.guards.pod_security import RULE
-from tenancy.planning.guards.who import frameworks
 from tenancy.planning.kubernetes.samples import SAMPLE_ID
 from tenancy.prove.attacks.model import ABSENT, Attack, skipped
 from tenancy.prove.attacks.scene import Scene

@@ -11,7 +11,7 @@ from tenancy.kube.objects import Object
 from tenancy.live import denial
 from tenancy.live.api import collection
 from tenancy.planning.common.labels import tenant_labels
-from tenancy.planning.guards.who import frameworks
+from tenancy.planning.guards.facts import frameworks
 from tenancy.prove.attacks.claims import API as CLAIM_API
 from tenancy.prove.attacks.claims import FORMS, claim, device_class
 from tenancy.prove.attacks.model import Attack, Request, attack, put

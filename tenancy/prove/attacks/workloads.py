@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tenancy.catalog.controllers import RUN_TIME
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.kube.objects import Object
 from tenancy.live.api import collection
-from tenancy.planning.guards.names import RUN_TIME
-from tenancy.planning.guards.who import frameworks
+from tenancy.planning.guards.facts import frameworks
 from tenancy.prove.attacks.model import ABSENT, Attack, Request, attack, put
 from tenancy.prove.attacks.objects import CLUSTER_ADMIN
 from tenancy.prove.attacks.scene import AttackedNamespace, Scene

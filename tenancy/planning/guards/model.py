@@ -1,47 +1,13 @@
-"""What a guard is, and the pieces of CEL that guards share."""
+"""What a guard is: an admission policy, before it is an object."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from tenancy.catalog import gpus
-from tenancy.catalog import vocabulary as words
-
-
-def cel(value: object) -> str:
-    """A constant of ours as a CEL literal; CEL reads JSON's strings and lists."""
-    return json.dumps(value)
-
-
-DEVICES = cel(list(gpus.DEVICE_VARIABLES))
-_CHARGED = cel(list(words.CHARGED_LABELS))
-
-GRANTED = f"""authorizer.group({cel(words.GPU_GRANT[0])}).resource({cel(words.GPU_GRANT[1])})
-            .namespace(namespaceObject.metadata.name).check({cel(words.GPU_GRANT[2])}).allowed()"""
-OF_TENANT = f"namespaceObject.metadata.labels[{cel(words.TENANT)}]"
-
-
-def charged_keys(literal: Callable[[str], str] = cel) -> str:
-    """Keys of the labels that costs are charged by: ours, and those that the namespace's annotation names."""
-    return f"({_CHARGED} + {noted(words.OWN_LABELS, literal)}.split(','))"
-
-
-def charged(labels: str) -> str:
-    """Whether the cost labels, by which tenants are charged, are the namespace's."""
-    return f"""{charged_keys()}.all(k, !(k in {labels})
-        || (k in namespaceObject.metadata.labels && {labels}[k] == namespaceObject.metadata.labels[k]))"""
-
-
-def may(leave_out: words.Allowance) -> str:
-    """CEL: whether the namespace has an allowance."""
-    return f"({cel(leave_out.value)} in variables.allowances)"
-
-
-HAS_TENANT = {"ns-02": f"{cel(words.TENANT)} in namespaceObject.metadata.labels"}
+from tenancy.rules.expressions import OWN_FINALIZERS, cel
 
 
 class NamespaceScope(Enum):
@@ -67,17 +33,6 @@ class Guard:
     spaces: NamespaceScope = NamespaceScope.MANAGED
     messages: Mapping[str, str] = field(default_factory=dict)
     """Rule id -> CEL expression of what the refusal says, where the rule alone does not say what to change."""
-
-
-def noted(key: str, literal: Callable[[str], str] = cel) -> str:
-    """An annotation of the namespace; empty if it is not there. `literal` writes the key: CEL takes both quotes, and
-    a policy with the other ones is another policy."""
-    return f"namespaceObject.metadata.?annotations[?{literal(key)}].orValue('')"
-
-
-def listed(key: str) -> str:
-    """No item is empty: every image's name begins with nothing."""
-    return f"{noted(key)}.split(',').filter(x, x != '')"
 
 
 _KEPT = ("containers", "allowances", "allowedResources", "asked", "defaultLimits", "byController", "minor", "unfit")
@@ -108,17 +63,7 @@ def untyped(text: str) -> str:
     return re.sub(r"\b(object|oldObject)(?=\.)", r"dyn(\1)", text)
 
 
-OWN_FINALIZERS = """(has(object.metadata.finalizers) ? object.metadata.finalizers : []).filter(f,
-    request.operation == 'CREATE'
-        || !(has(oldObject.metadata.finalizers) && f in oldObject.metadata.finalizers))"""
-
 NO_NEW_FINALIZER = f"size({OWN_FINALIZERS}) == 0"
-
-
-def map_at(at: str, optional: Sequence[str]) -> str:
-    """A map that may be absent, as may the objects around it."""
-    there = " && ".join([*(f"has({part})" for part in optional), f"has({at})"])
-    return f"({there} ? {at} : {{}})"
 
 
 def changed(*fields: str, also: str = "") -> dict[str, str]:
@@ -141,15 +86,6 @@ def by_resource(values: Mapping[str, Mapping[str, str]]) -> str:
     for resource, value in values.items():
         chosen = f"request.resource.resource == {cel(resource)} ? {cel(value)} : {chosen}"
     return chosen
-
-
-def unchanged(new: str, old: str, which: str) -> str:
-    """Of a map's keys `k`, those that `which` names are as they were: none written, changed or taken off."""
-    return (
-        f"variables.{new}.all(k, !{which}"
-        f" || (k in variables.{old} && variables.{old}[k] == variables.{new}[k]))"
-        f" && variables.{old}.all(k, !{which} || k in variables.{new})"
-    )
 
 
 def one_line(text: str) -> str:

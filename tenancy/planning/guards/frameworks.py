@@ -4,38 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
-from tenancy.catalog.vocabulary import Allowance
-from tenancy.planning.guards.counts import COUNTED, NO_MORE
-from tenancy.planning.guards.expressions import (
-    GRANTED,
-    HAS_TENANT,
-    META,
-    NO_NEW_FINALIZER,
-    OWN_FINALIZERS,
-    Guard,
-    cel,
-    changed,
-    may,
-)
-from tenancy.planning.guards.keys import beside_pods, both
-from tenancy.planning.guards.names import GATED
-from tenancy.planning.guards.pod_security import SECURED, security_message, security_variables
-from tenancy.planning.guards.pods import ASKED, LISTS, PLAIN_RESOURCES, with_work
-from tenancy.planning.guards.queued import (
-    COUNTS,
+from tenancy.catalog.controllers import GATED
+from tenancy.planning.guards.assembly import fields_of_work, joined, latest
+from tenancy.planning.guards.counts import NO_MORE
+from tenancy.planning.guards.model import NO_NEW_FINALIZER, Guard, changed
+from tenancy.planning.guards.pod_security import security_message, security_variables
+from tenancy.planning.guards.variables import (
+    ASKED,
+    LISTS,
     OWN,
-    QUEUE_RULES,
-    SUSPENSION,
-    TEMPLATE_LIMITS,
     QueueFields,
+    controllers,
     marks_of,
     queue_variables,
     suspension,
 )
-from tenancy.planning.guards.sizes import few_marks
-from tenancy.planning.guards.who import but_by_controllers, controllers, frameworks
-from tenancy.schema.environment import Environment
+from tenancy.rules.catalogue import expressions
+from tenancy.rules.expressions import OWN_FINALIZERS, by_framework, cel
+from tenancy.rules.model import GuardFacts, Subject
 
 # Pod templates of a kind, as a list. A TrainJob has none, only patches of its runtime's.
 _RAY = """([{0}.headGroupSpec.template]
@@ -102,9 +90,11 @@ def _security(patch: Mapping[str, str] | None) -> dict[str, str]:
     }
 
 
-def framework_guard(environment: Environment, pod_rules: Mapping[str, str]) -> Guard:
+def framework_guard(docs: str, facts: GuardFacts) -> Guard:
     """Kinds of others: one guard for all, because what it reads of each is a list of templates."""
-    kinds = frameworks(environment)
+    kinds = facts.frameworks
+    names = [framework.kind for framework in kinds]
+    facts = replace(facts, resources=tuple(framework.resource for framework in kinds))
 
     def templates(root: str) -> str:
         chosen = "[]"
@@ -151,13 +141,6 @@ def framework_guard(environment: Environment, pod_rules: Mapping[str, str]) -> G
     def gates(found: str) -> str:
         return f"{found}.filter(t, has(t.spec.schedulingGates)).map(t, t.spec.schedulingGates.map(g, g.name))"
 
-    def of_kind(values: Mapping[str, str], otherwise: str) -> str:
-        chosen = otherwise
-        for framework in kinds:
-            if text := values.get(framework.kind):
-                chosen = f"object.kind == {cel(framework.kind)} ? {text} : {chosen}"
-        return chosen
-
     variables = {
         **LISTS,
         "templates": templates("object"),
@@ -168,11 +151,12 @@ def framework_guard(environment: Environment, pod_rules: Mapping[str, str]) -> G
         **_security(patched if any(framework.kind == "TrainJob" for framework in kinds) else None),
         "placing": "true",
         "ownFinalizers": OWN_FINALIZERS,
-        **queue_variables(environment, QueueFields(OWN)),
+        **queue_variables(facts, QueueFields(OWN)),
         "marks": marks("object", "templates", "jobs"),
         "oldMarks": f"request.operation == 'UPDATE' ? {marks('oldObject', 'oldTemplates', 'oldJobs')} : []",
         "ends": "object.kind != 'LeaderWorkerSet'",
-        "given": of_kind(
+        "given": by_framework(
+            names,
             {
                 "LeaderWorkerSet": cel(GATED["leaderworkersets"]),
                 # The queue's webhook numbers the workers from the launcher on (v0.19.2, mpijob_webhook.go, `Default`).
@@ -183,7 +167,7 @@ def framework_guard(environment: Environment, pod_rules: Mapping[str, str]) -> G
         "gates": gates("variables.templates"),
         "oldGates": f"request.operation == 'UPDATE' ? {gates(templates('oldObject'))} : []",
         **suspension("spec.suspend", "spec.managedBy"),
-        "noMorePods": of_kind(NO_MORE, "true"),
+        "noMorePods": by_framework(names, NO_MORE, "true"),
     }
     mpi = suspension("spec.runPolicy.suspend", "spec.runPolicy.managedBy")
     for name in ("suspended", "wasSuspended", "controllers"):
@@ -192,53 +176,27 @@ def framework_guard(environment: Environment, pod_rules: Mapping[str, str]) -> G
     variables["controllers"] = f"""({variables["controllers"]})
         + variables.jobs.filter(j, has(j.spec.managedBy)).map(j, j.spec.managedBy)"""
     variables["waits"] = "object.kind != 'LeaderWorkerSet'"
-    head = "dyn(object).spec.{0}headGroupSpec.?enableIngress.orValue(false)"
-    of_kinds = {
-        **{rule: text for rule, texts in COUNTED.items() if (text := of_kind(texts, "true")) != "true"},
-        "net-01": of_kind(
-            {
-                "RayCluster": f"!{head.format('')}",
-                "RayJob": f"(!has(dyn(object).spec.rayClusterSpec) || !{head.format('rayClusterSpec.')})",
-            },
-            "true",
-        ),
-    }
     # A TrainJob has no template: its runtime's may ask for GPUs too.
     each = {
-        rule: _for_each_pod(text) for rule, text in {**pod_rules, **few_marks(environment), **TEMPLATE_LIMITS}.items()
+        rule: _for_each_pod(text)
+        for rule, text in latest(facts, Subject.PODS, Subject.TEMPLATES, Subject.QUEUED_TEMPLATES).items()
     }
-    each = both(each, but_by_controllers(beside_pods(environment, [framework.resource for framework in kinds])))
-    bare = f"{may(Allowance.GPUS_FOR_ALL)} || variables.byController || {GRANTED}"
-    each["gpu-10"] = f"({each['gpu-10']}) && (object.kind != 'TrainJob' || {bare})"
-    of_trainer = "dyn(object).spec.?trainer.?resourcesPerNode"
-    each["gpu-06"] = f"""({each["gpu-06"]}) && (object.kind != 'TrainJob'
-        || [{of_trainer}.?limits.orValue({{}}), {of_trainer}.?requests.orValue({{}})].all(m, m.all(r,
-            r in {PLAIN_RESOURCES} || r in variables.allowedResources)))"""
-    # JobSet's webhook writes Indexed where nothing is said, and the API server refuses such a Job without completions.
-    children = """object.kind != 'JobSet' || !has(dyn(object).spec.replicatedJobs)
-        || dyn(object).spec.replicatedJobs.all(j, !has(j.template.spec.parallelism) || has(j.template.spec.completions)
-            || j.template.spec.?completionMode.orValue('Indexed') == 'NonIndexed')"""
-    of_children = {"kueue-32": children} if any(framework.kind == "JobSet" for framework in kinds) else {}
-    # A list of gates for each template here.
-    gated = """variables.gates.all(l, l.all(g, g in variables.usualGates
-        || variables.oldGates.exists(o, g in o)))"""
+    own = (Subject.CLAIMS_OF_WORK, Subject.FRAMEWORK_PODS, Subject.WORK)
     return Guard(
         "tenancy-frameworks",
         [(framework.group, framework.version, [framework.resource]) for framework in kinds],
         {
-            **HAS_TENANT,
-            **with_work(each),
-            **SECURED,
-            **but_by_controllers(of_kinds),
-            **QUEUE_RULES,
-            **but_by_controllers({"kueue-03": gated, **of_children}),
-            **SUSPENSION,
-            **COUNTS,
+            **joined(each, *(expressions(subject, facts) for subject in own)),
+            **latest(
+                facts,
+                *(Subject.NAMESPACE_OF_WORK, Subject.POD_SECURITY, Subject.QUEUED, Subject.QUEUED_WORK),
+                *(Subject.RUNNING_WORK, Subject.FRAMEWORKS),
+            ),
         },
         variables,
         {
-            **changed("spec", *META, "metadata.ownerReferences", also=NO_NEW_FINALIZER),
-            **controllers(environment.queued),
+            **changed(*fields_of_work(facts), also=NO_NEW_FINALIZER),
+            **controllers(facts.queued),
         },
-        messages=security_message(environment.platform.docs, _ADVICE),
+        messages=security_message(docs, _ADVICE),
     )

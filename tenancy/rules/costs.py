@@ -1,0 +1,131 @@
+"""Costs: labels that costs are charged by, prices, and the bill that `tenancy chargeback` is given."""
+
+from __future__ import annotations
+
+from tenancy.rules.expressions import charged, in_tenants_namespaces
+from tenancy.rules.model import Face, Rule, Severity, Subject
+
+_OF_OBJECT = f"!has(object.metadata.labels) || {charged('object.metadata.labels')}"
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        id="price-01",
+        title="either all boards of the flavors have a price, or none has",
+        why="a GPU without a price would count as 0 in a share",
+        fix="write a price for each board, or drop prices",
+        severity=Severity.MEDIUM,
+        enforced=Face.SPEC,
+    ),
+    Rule(
+        id="cost-01",
+        title="the cost of an object is charged to the tenant of its namespace",
+        why="a pod, a volume or a service with another team's label is charged to that team",
+        fix="drop the label; the namespace's value is used",
+        severity=Severity.MEDIUM,
+        enforced=Face.PREVIEW | Face.ATTACK,
+        partial={
+            Face.PREVIEW: (
+                "it reads labels of Kubernetes' built-in kinds of work, in namespaces that are among the objects"
+            )
+        },
+        guards={
+            Subject.PODS: charged("variables.podLabels"),
+            # The queue copies them to what it counts.
+            Subject.WORK: _OF_OBJECT,
+            Subject.SIZES_OF_OBJECTS: in_tenants_namespaces(_OF_OBJECT),
+        },
+    ),
+    Rule(
+        id="cost-02",
+        title="every object of a tenant has all cost labels",
+        why="the cost of an object without them has no owner",
+        fix="set all of the labels " + "team, owner, department, cost-center, product, env, tier, gpu-tier",
+        severity=Severity.MEDIUM,
+        enforced=Face.PREVIEW,
+    ),
+    Rule(
+        id="cost-03",
+        title="every AWS resource of a tenant has the tenant's cost tags",
+        why="AWS bills by tags alone: the cost of a resource without them has no owner",
+        fix="set all of the tags " + "team, owner, department, cost-center, product, env, tier, gpu-tier",
+        severity=Severity.MEDIUM,
+        enforced=Face.PREVIEW,
+    ),
+    Rule(
+        id="cost-04",
+        title="a tenant's own labels have keys without a meaning for the platform",
+        why="a key of Kubernetes, Kueue, Cilium, Karpenter, AWS or of this product decides where pods run and who pays",
+        fix="choose a key without a domain, or with one of your own",
+        enforced=Face.SPEC,
+    ),
+    Rule(
+        id="bill-01",
+        title="everything that is billed has a configured price",
+        why="a bill with a guessed price is wrong",
+        fix="write the pool's price under costs.pools, its board's under prices, or a discount or rate under costs",
+        severity=Severity.MEDIUM,
+    ),
+    Rule(
+        id="bill-02",
+        title="a flavor in use on a node is one that the node's pool yields",
+        why="otherwise the share of the node is unknown: counted as one GPU, a slice would cost seven times as much",
+        fix="name the flavor as environment.yaml does, or declare the pool as it was at that time",
+        severity=Severity.MEDIUM,
+    ),
+    Rule(
+        id="bill-03",
+        title="a namespace belongs to one tenant at a time",
+        why="usage that two tenants claim would be charged to the wrong one, or twice",
+        fix="correct the label of the pods, or the times in the table of namespaces",
+        severity=Severity.MEDIUM,
+    ),
+    Rule(
+        id="bill-04",
+        title="usage data covers the whole range",
+        why="hours without data would cost nothing",
+        fix="choose a range that was recorded, or add the missing rows to the tables",
+        severity=Severity.MEDIUM,
+    ),
+    Rule(
+        id="bill-05",
+        title="usage of a node does not exceed what the node has",
+        why="a row of usage is wrong, or the node is not of the kind that the data says",
+        fix="look for duplicate rows, and check the pool's layout at that time",
+        severity=Severity.MEDIUM,
+    ),
+    Rule(
+        id="bill-06",
+        title="every node with usage is in the data",
+        why="a node that is missing in the data is missing in the bill",
+        fix="add the node and its times to the table of nodes",
+        severity=Severity.MEDIUM,
+    ),
+    Rule(
+        id="bill-07",
+        title="a table is complete, and every row of it can be read and counts once",
+        why="the cost of a skipped row is charged to no tenant, and a row that counts twice is charged twice",
+        fix="correct the row; docs/chargeback.md lists the columns",
+        severity=Severity.MEDIUM,
+    ),
+    Rule(
+        id="bill-08",
+        title="all usage belongs to a tenant or to the platform",
+        why="usage without an owner would be charged to all tenants",
+        fix="name the tenant in the table of namespaces or in a label, or list the namespace under platform.namespaces",
+        severity=Severity.MEDIUM,
+    ),
+    Rule(
+        id="bill-09",
+        title="a range, its periods and its time zone are valid",
+        why="a bill of days that do not exist cannot be checked",
+        fix="write days as 2026-10-01 and zones as Europe/Berlin",
+        severity=Severity.MEDIUM,
+    ),
+    Rule(
+        id="bill-10",
+        title="the source of the metrics answers every query",
+        why="a query that fails would look like no usage",
+        fix="check the address, the token and the metrics that docs/chargeback.md lists",
+        severity=Severity.MEDIUM,
+    ),
+)

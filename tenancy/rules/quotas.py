@@ -1,0 +1,106 @@
+"""Quotas and shares: what a tenant may use, and of what nothing is left uncounted."""
+
+from __future__ import annotations
+
+from tenancy.rules.expressions import unless_by_controller
+from tenancy.rules.model import Face, Rule, Severity, Subject
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        id="share-01",
+        title="a share lends no more than its guarantee, and lends or borrows only if its sharing preset allows it",
+        why="a limit that the preset ignores has no effect",
+        fix="choose sharing: lend or lend-and-borrow, or drop the limit",
+        severity=Severity.MEDIUM,
+        enforced=Face.SPEC,
+    ),
+    Rule(
+        id="share-03",
+        title="a tenant borrows GPUs only for work that may be preempted",
+        why="work that is never preempted would keep GPUs that are guaranteed to another tenant",
+        fix="give a namespace a tier with borrows: true, or drop borrow-up-to",
+        enforced=Face.SPEC,
+    ),
+    Rule(
+        id="share-04",
+        title="GPUs are lent and borrowed only through a queue",
+        why="without a queue, lent GPUs cannot be reclaimed",
+        fix="set queues.scheduler to kueue, or sharing to strict",
+        severity=Severity.MEDIUM,
+        enforced=Face.SPEC,
+    ),
+    Rule(
+        id="share-02",
+        title="a replica of a GPU has a resource name of its own, and no container gets two replicas",
+        why="a replica named nvidia.com/gpu is taken for a whole GPU, and two replicas may be the same GPU",
+        fix="set renameByDefault and, for time slicing, failRequestsGreaterThanOne to true",
+        enforced=Face.PREVIEW,
+    ),
+    Rule(
+        id="quota-04",
+        title="a container that asks for more than its namespace's default limit sets its own limit",
+        why="the queue never admits such work: its requests would exceed its limits",
+        fix="write limits of the same resources; `kubectl describe limitrange` shows the defaults",
+        severity=Severity.MEDIUM,
+        enforced=Face.ATTACK,
+        guards={
+            # Kueue reads a template before the defaults of its pods are filled in.
+            Subject.QUEUED_TEMPLATES: unless_by_controller(
+                """variables.containers.all(c, !has(c.resources) || !has(c.resources.requests)
+        || variables.defaultLimits.all(d, !(d.split('=')[0] in c.resources.requests)
+            || (has(c.resources.limits) && d.split('=')[0] in c.resources.limits)
+            || !quantity(string(c.resources.requests[d.split('=')[0]])).isGreaterThan(quantity(d.split('=')[1]))))"""
+            )
+        },
+    ),
+    Rule(
+        id="quota-03",
+        title="resources are requested by containers, not by the pod as a whole",
+        why="a limit range does not check the resources of the pod as a whole",
+        fix="move spec.resources to the containers",
+        enforced=Face.ATTACK,
+        guards={Subject.PODS: "!has(variables.spec.resources)"},
+    ),
+    Rule(
+        id="quota-06",
+        title=(
+            "object quotas of one tenant, and of all tenants divided by object-overcommit, fit into half of the API "
+            "server's store"
+        ),
+        why="an API server whose store is full accepts no writes, neither from other tenants nor from nodes",
+        fix=(
+            "lower the counts of the tiers' quotas, split the environment into two clusters, or raise "
+            "cluster.object-overcommit"
+        ),
+        enforced=Face.SPEC,
+    ),
+    Rule(
+        id="quota-05",
+        title="a tenant's quota names every kind of GPU that the cluster offers",
+        why="a resource that no quota names is unlimited: one tenant takes every slice that is free",
+        fix="write requests.<resource> for each, 0 for what the tenant does not have",
+        enforced=Face.PREVIEW,
+    ),
+    Rule(
+        id="quota-01",
+        title="a quota has only keys that the API server accepts and enforces",
+        why=(
+            "'limits.nvidia.com/gpu' and a bare 'nvidia.com/gpu' are stored and never counted; the API server "
+            "refuses a "
+            "quota with a key such as 'count/a/b', and the update ends there"
+        ),
+        fix="write extended resources as requests.<domain>/<name>",
+        enforced=Face.SPEC | Face.PREVIEW,
+    ),
+    Rule(
+        id="quota-02",
+        title="a limit range names no GPU, and no maximum without a default",
+        why=(
+            "a maximum without a default is the default: pods get GPUs, huge pages or a whole node's memory "
+            "that they do "
+            "not ask for"
+        ),
+        fix="cap GPUs and huge pages by quota and drop them from the limit range; write a default beside each maximum",
+        enforced=Face.SPEC | Face.PREVIEW,
+    ),
+)

@@ -1,0 +1,152 @@
+"""Storage: volumes, claims, buckets and prefixes."""
+
+from __future__ import annotations
+
+from tenancy.catalog.controllers import VOLUME_BINDER
+from tenancy.rules.claims_of_work import CLAIM_TEMPLATES, by_resource_of_work, each_claim_of_volumes
+from tenancy.rules.expressions import cel, same_field
+from tenancy.rules.model import Face, GuardFacts, Rule, Severity, Subject
+
+OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
+"""Annotation that goes before `storageClassName`: what the volume binder reads first."""
+
+
+def _classes(facts: GuardFacts, claim: str = "c") -> str:
+    """Whether a claim, or a template of one, names classes that the environment lists."""
+    storage = f"{claim}.spec.?storageClassName.orValue('') in {cel(list(facts.claim_classes))}"
+    attributes = cel(["", *facts.volume_attributes_classes])
+    return f"{storage} && {claim}.spec.?volumeAttributesClassName.orValue('') in {attributes}"
+
+
+def _claims(facts: GuardFacts) -> str:
+    """A claim that is there keeps its class: it can still be enlarged."""
+    return f"""({_classes(facts, "dyn(object)")}) || (oldObject != null
+        && {same_field("storageClassName")} && {same_field("volumeAttributesClassName")})"""
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        id="stor-01",
+        title="a prefix is relative, of printable ASCII, ends with '/' and contains no wildcard, quote or '..'",
+        why="'teams/fraud' without the slash also matches 'teams/fraud-2'",
+        fix="write the prefix as 'teams/<tenant>/'",
+        severity=Severity.CRITICAL,
+        enforced=Face.SPEC | Face.AWS,
+    ),
+    Rule(
+        id="stor-02",
+        title="two tenants' prefixes do not overlap unless both only read",
+        why="one tenant could read or overwrite the other's data",
+        fix="give each tenant a prefix of its own",
+        severity=Severity.CRITICAL,
+        enforced=Face.SPEC | Face.AWS,
+    ),
+    Rule(
+        id="stor-05",
+        title="a grant that may write but not delete needs a versioned bucket",
+        why="without versions an overwrite destroys data as a delete does",
+        fix="set versioned to true on the bucket",
+        enforced=Face.SPEC | Face.AWS,
+    ),
+    Rule(
+        id="stor-06",
+        title="a grant is no wider than the tier's storage-access",
+        why="a tier that may only read could change data that others rely on",
+        fix="narrow the grant's access, or move the namespace to a tier that may write",
+        enforced=Face.SPEC | Face.AWS,
+    ),
+    Rule(
+        id="stor-07",
+        title="a namespace's grants do not overlap",
+        why=(
+            "rights add up: the wider grant also applies to the narrower grant's prefix, so the narrower one limits "
+            "nothing"
+        ),
+        fix="write one grant for the prefix, or limit the two to different namespaces",
+        severity=Severity.MEDIUM,
+        enforced=Face.SPEC | Face.AWS,
+    ),
+    Rule(
+        id="stor-08",
+        title="a bucket keeps its objects when the program is destroyed",
+        why="the bucket may hold the only copy of a tenant's data",
+        fix="drop forceDestroy; empty the bucket by hand before it is removed",
+        severity=Severity.MEDIUM,
+        enforced=Face.PREVIEW | Face.AWS,
+    ),
+    Rule(
+        id="stor-10",
+        title="a bucket refuses public access, whatever its policy and its access lists say",
+        why="one statement or access list that allows everyone publishes every object",
+        fix="set all four fields of the bucket's public access block to true",
+        enforced=Face.PREVIEW,
+        advises=True,
+    ),
+    Rule(
+        id="stor-11",
+        title="a key of KMS rotates every year",
+        why="without rotation, key material that leaks decrypts everything that was ever encrypted with it",
+        fix="set enableKeyRotation to true",
+        severity=Severity.MEDIUM,
+        enforced=Face.PREVIEW,
+        advises=True,
+    ),
+    Rule(
+        id="stor-03",
+        title="a PersistentVolumeClaim names a storage class and no volume",
+        why="a volume name, a selector or an empty class binds a volume that another tenant left behind",
+        fix="set storageClassName; drop volumeName, selector and volume.beta.kubernetes.io/storage-class",
+        severity=Severity.CRITICAL,
+        enforced=Face.ATTACK,
+        guards={
+            Subject.CLAIMS: f"""has(object.spec.storageClassName) && object.spec.storageClassName != ''
+        && object.metadata.?annotations[?{cel(OLD_CLASS)}].orValue(object.spec.storageClassName)
+            == object.spec.storageClassName
+        && !has(object.spec.selector)
+        && (!has(object.spec.volumeName) || object.spec.volumeName == ''
+            || request.userInfo.username == {cel(VOLUME_BINDER)}
+            || (oldObject != null && has(oldObject.spec.volumeName)
+                && oldObject.spec.volumeName == object.spec.volumeName))"""
+        },
+    ),
+    Rule(
+        id="stor-12",
+        title="a claim names a storage class, and a class of volume attributes, that the environment lists",
+        why=(
+            "a class decides whether a volume is encrypted, whose tags it has, what it costs and with which "
+            "driver it is "
+            "made; on a cluster that exists there are classes for others"
+        ),
+        fix=(
+            "set storageClassName to a class of platform.storage-classes, tenancy-gp3 by default; the platform "
+            "team adds "
+            "classes there and under platform.volume-attributes-classes"
+        ),
+        enforced=Face.ATTACK,
+        guards={
+            Subject.PODS: lambda facts: each_claim_of_volumes(_classes(facts)),
+            Subject.CLAIMS_OF_WORK: lambda facts: by_resource_of_work(facts, (CLAIM_TEMPLATES, _classes(facts))),
+            Subject.CLAIMS: _claims,
+        },
+    ),
+    Rule(
+        id="stor-04",
+        title="a pod has no inline CSI volume",
+        why="such a volume is mounted with the driver's own rights, without a claim and outside of the quota",
+        fix="make a PersistentVolumeClaim",
+        enforced=Face.ATTACK,
+        guards={Subject.PODS: "!has(variables.spec.volumes) || variables.spec.volumes.all(v, !has(v.csi))"},
+    ),
+    Rule(
+        id="stor-09",
+        title="a PersistentVolume of a program is reserved for one claim, and is mounted with the rights of the pod",
+        why=(
+            "any namespace may claim a volume without a claimRef; with the driver's rights every pod that "
+            "mounts a volume "
+            "reads what the driver may read"
+        ),
+        fix="name namespace and claim under claimRef; with Mountpoint for S3 set authenticationSource: pod",
+        severity=Severity.CRITICAL,
+        enforced=Face.PREVIEW,
+    ),
+)
