@@ -39,7 +39,7 @@ FAMILIES = (
 )
 """In the order of pages and of the validations of an admission policy."""
 RULES: Mapping[str, Rule] = {rule.id: rule for family in FAMILIES for rule in family.RULES}
-"""Every rule by its id."""
+"""Every rule by its id, family by family."""
 
 
 class Violation(ValueError):

@@ -11,7 +11,7 @@ from tenancy.kube.objects import UNKNOWN as UNKNOWN
 from tenancy.kube.objects import at as at
 from tenancy.kube.objects import many as many
 from tenancy.kube.objects import name_of as name_of
-from tenancy.rules.model import Rule
+from tenancy.rules.model import RULES_BY_ID
 
 Object = Mapping[str, Any]
 """An object of Kubernetes or a resource of AWS, with the type as `kind` and the engine's name as `metadata.name`."""
@@ -20,13 +20,6 @@ Given = Iterator[tuple[str, str]]
 
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """Errors that rules raise if an object does not have the form that the API accepts."""
-
-
-def _rule(id: str) -> Rule:
-    """A rule by its id. Families import this module, and the catalogue imports families."""
-    from tenancy.rules.catalogue import RULES
-
-    return RULES[id]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +35,13 @@ class Finding:
     @property
     def change(self) -> str:
         """What to change."""
-        return self.fix or _rule(self.rule).fix
+        return self.fix or RULES_BY_ID[self.rule].fix
 
     def __str__(self) -> str:
-        return f"{self.rule}: {self.object}: given {self.given}; why: {_rule(self.rule).why}; fix: {self.change}"
+        return f"{self.rule}: {self.object}: given {self.given}; why: {RULES_BY_ID[self.rule].why}; fix: {self.change}"
 
 
 def finding_on(item: Object, rule: str, given: str) -> Finding:
     """A finding on an object, with advice in the words of its manifest if no spec file describes it."""
     ours = at(item, "metadata", "labels", words.ENVIRONMENT)
-    return Finding(rule, name_of(item), given, "" if ours else _rule(rule).fix_of_object)
+    return Finding(rule, name_of(item), given, "" if ours else RULES_BY_ID[rule].fix_of_object)

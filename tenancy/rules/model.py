@@ -130,7 +130,16 @@ class Rule:
     partial: Mapping[Face, str] = field(default_factory=dict)
     """Why a face finds less than the others, by face. The text completes "this face finds less, because"."""
 
+    def __post_init__(self) -> None:
+        if self.id in RULES_BY_ID:
+            raise ValueError(f"given a second rule {self.id}; change: give each rule an id of its own")
+        RULES_BY_ID[self.id] = self
+
     @property
     def faces(self) -> Face:
         """Where the rule is enforced."""
         return self.enforced | (Face.API_SERVER if self.guards else NOWHERE)
+
+
+RULES_BY_ID: dict[str, Rule] = {}
+"""Every rule of the families that are imported; `tenancy.rules.catalogue` imports all."""

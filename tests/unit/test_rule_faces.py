@@ -23,6 +23,7 @@ from tenancy.prove.attacks import Attack
 from tenancy.rules import catalogue
 from tenancy.rules.catalogue import RULES, Face, with_face
 from tenancy.rules.found import Finding
+from tenancy.rules.model import Rule
 from tenancy.validation import Environment
 from tests import pack_worlds
 from tests.attack_worlds import WORLDS, creations, manifest, world_of
@@ -183,6 +184,8 @@ def test_the_page_says_partly_and_why(rule: str) -> None:
 
 def test_each_rule_has_an_id_of_its_own() -> None:
     assert sum(len(family.RULES) for family in catalogue.FAMILIES) == len(RULES)
+    with pytest.raises(ValueError, match="a second rule gpu-01"):
+        Rule(id="gpu-01", title="t", why="w", fix="f")
 
 
 def test_the_readme_says_where_rules_are_enforced_and_every_rule_has_such_a_place() -> None:
