@@ -49,11 +49,20 @@ class Adopted:
     """Whether no object has a label of this product."""
 
 
-def adopt(items: Iterable[Object], label: str | None = None, platform: Collection[str] = ()) -> Adopted:
-    """Every object with the label of its tenant; `label` is the key on namespaces of tenants, if it is another."""
+def adopt(
+    items: Iterable[Object],
+    label: str | None = None,
+    platform: Collection[str] = (),
+    tenants: Mapping[str, str] | None = None,
+) -> Adopted:
+    """Every object with the label of its tenant; `label` is the key on namespaces of tenants, if it is another.
+
+    `tenants` has the tenant of each namespace, where it is known.
+    """
     items = [meant(_stored(item)) for item in _written_by_people(list(items))]
     key = label or words.TENANT
-    foreign = label is not None or not any({key, words.ENVIRONMENT} & {*_labels(item)} for item in items)
+    named = any({key, words.ENVIRONMENT} & {*_labels(item)} for item in items)
+    foreign = tenants is None and (label is not None or not named)
     if label is None and foreign:
         names = {_namespace(item) for item in items}
         names |= {at(item, "metadata", "name") for item in items if item.get("kind") == "Namespace"}
@@ -69,6 +78,7 @@ def adopt(items: Iterable[Object], label: str | None = None, platform: Collectio
             if (space := _namespace(item)) and key in _labels(item) and space not in platform:
                 tenant_of.setdefault(space, str(_labels(item)[key]))
         tenant_of = {name: tenant for name, tenant in tenant_of.items() if UNKNOWN not in (name, tenant)}
+        tenant_of = {**tenant_of, **(tenants or {})}
     labelled = [_labelled(item, tenant_of) for item in items]
     if not foreign:
         return Adopted(labelled, labelled, tenant_of, foreign)

@@ -9,9 +9,11 @@ from typing import Any
 
 from tenancy.catalog import days
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.check.adopt import Adopted, adopt, meant
+from tenancy.check.answers import Answers
 from tenancy.check.reader import FilePosition, Manifests, Unjudged, Unread
-from tenancy.kube.pod_templates import not_judged
+from tenancy.kube.pod_templates import BUILT_IN, not_judged, templates_of
 from tenancy.rules import objects, plain, regulated
 from tenancy.rules.catalogue import RULES, Face, Rule, Severity, with_face
 from tenancy.rules.exceptions import FindingWaiver, waived_by
@@ -23,6 +25,7 @@ PLATFORM = "platform"
 """Owner of objects that belong to no tenant."""
 JUDGED = frozenset(with_face(Face.PREVIEW))
 """Every rule for plain manifests."""
+_OF_API_SERVER = frozenset(with_face(Face.API_SERVER))
 _ORDER = {Severity.CRITICAL: 0, Severity.HIGH: 1, Severity.MEDIUM: 2}
 
 
@@ -65,6 +68,8 @@ class CheckResult:
     """Documents that are no objects of Kubernetes."""
     strict: bool = False
     """Whether what was not checked fails the check."""
+    answers: Answers | None = None
+    """What the API server of an environment answers; None if no environment was named."""
 
     @property
     def failing(self) -> tuple[CheckedFinding, ...]:
@@ -74,7 +79,9 @@ class CheckResult:
     @property
     def passes(self) -> bool:
         """Whether no finding fails the check, no exception has expired, and strictly: all was checked."""
-        return not self.failing and not self.ended and not (self.strict and self.unjudged)
+        asked = self.answers
+        whole = not self.unjudged and not (asked and asked.undecided)
+        return not self.failing and not self.ended and (asked is None or asked.passes) and (whole or not self.strict)
 
 
 def judge(
@@ -86,8 +93,13 @@ def judge(
     platform: Collection[str] = (),
     today: dt.date | None = None,
     strict: bool = False,
+    answers: Answers | None = None,
+    tenants: Mapping[str, str] | None = None,
 ) -> CheckResult:
-    """Apply every rule to every object, and to all of them together."""
+    """Apply every rule to every object, and to all of them together.
+
+    With `answers`, what an API server decides is theirs; `tenants` has the tenant of each namespace of its cluster.
+    """
     today = today or days.today()
     unread = list(manifests.unread)
     # Findings name an object by the kind that rules mean, so its place and its case are found by the same name.
@@ -96,14 +108,17 @@ def judge(
     places: dict[str, FilePosition] = {}
     for item, place in sound:
         places.setdefault(name_of(item), place)
-    said = together([item for item, _ in sound], label, platform, today)
+    said = together([item for item, _ in sound], label, platform, today, tenants)
     torn = {id(item): reason for item, reason in said.unread}
     unread += [_unreadable(item, place, torn[id(item)]) for item, place in sound if id(item) in torn]
     sound = [(item, place) for item, place in sound if id(item) not in torn]
     adopted = said.adopted
     owners = {name_of(item): owner_of(item, adopted) for item in adopted.objects}
     found: list[CheckedFinding] = []
+    decided = _decided(adopted) if answers else frozenset()
     for finding in said.findings:
+        if finding.object in decided and finding.rule in _OF_API_SERVER:
+            continue
         level = level_of(finding, preset)
         if level is not RuleLevel.DISABLED:
             waiver = waived_by(finding, waivers, today)
@@ -121,13 +136,21 @@ def judge(
         unread=tuple(unread),
         ended=tuple(waiver for waiver in waivers if waiver.over(today)),
         unused=tuple(waiver for waiver in waivers if id(waiver) not in covered and not waiver.over(today)),
+        answers=answers,
         unjudged=(
             *manifests.unjudged,
+            *(answers.unasked if answers else ()),
             *(Unjudged(place, name_of(item), reason) for item, place in sound if (reason := not_judged(item))),
         ),
         others=tuple(manifests.others),
         strict=strict,
     )
+
+
+def _decided(adopted: Adopted) -> frozenset[str]:
+    """Objects of which an API server judges all pods when they are created: the pods of other kinds come later."""
+    kinds = {*BUILT_IN, *FRAMEWORKS}
+    return frozenset(name_of(item) for item in adopted.objects if item.get("kind") in kinds or not templates_of(item))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +166,16 @@ class JointFindings:
 
 
 def together(
-    items: Iterable[Object], label: str | None, platform: Collection[str], today: dt.date | None = None
+    items: Iterable[Object],
+    label: str | None,
+    platform: Collection[str],
+    today: dt.date | None = None,
+    tenants: Mapping[str, str] | None = None,
 ) -> JointFindings:
     """Apply every rule to objects, without those on which rules fail."""
 
     def ask(some: Sequence[Object]) -> JointFindings:
-        adopted = adopt(some, label, platform)
+        adopted = adopt(some, label, platform, tenants)
         excepted = tuple(pair for item in adopted.plain for pair in objects.excepted(item, today))
         return JointFindings(adopted, tuple(dict.fromkeys(findings(adopted))), excepted)
 

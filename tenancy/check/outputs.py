@@ -11,6 +11,7 @@ from urllib.parse import quote
 from xml.etree import ElementTree
 
 from tenancy.catalog.text import printed, printed_json, shown
+from tenancy.check import answer_outputs
 from tenancy.check.judge import CheckedFinding, CheckResult
 from tenancy.check.reader import FilePosition, Unjudged
 from tenancy.rules.catalogue import RULES, Rule, Severity
@@ -61,7 +62,7 @@ def _on_lines(verdict: CheckResult) -> CheckResult:
 
 
 def _text(verdict: CheckResult, everything: bool) -> str:
-    lines: list[str] = []
+    lines = list(answer_outputs.lines(verdict.answers, 10**9 if everything else SCREEN // 2)) if verdict.answers else []
     left = 0
     tenants = list(_by_tenant(verdict))
     covered = [one for one in verdict.findings if one.waiver]
@@ -106,11 +107,14 @@ def summary(verdict: CheckResult) -> str:
     """One line with the numbers of objects, broken rules, advice and exceptions."""
     failing = len(verdict.failing)
     open_ones = [one for one in verdict.findings if not one.waiver]
-    parts = [
-        f"{_number(len(verdict.objects), 'object')}: {_number(failing, 'broken rule') if failing else 'no broken rule'}"
-    ]
+    parts = [f"{len(verdict.answers.refusals)} refused by {verdict.answers.environment}"] if verdict.answers else []
+    parts.append(_number(failing, "broken rule") if failing else "no broken rule")
+    parts[0] = f"{_number(len(verdict.objects), 'object')}: {parts[0]}"
     if advice := len(open_ones) - failing:
         parts.append(f"{advice} to consider")
+    if verdict.answers and (undecided := verdict.answers.undecided):
+        count = len({id(one) for found in undecided.values() for one in found if not one.refused})
+        parts += [f"{count} not decided"] if count else []
     if verdict.unjudged:
         parts.append(f"{len(verdict.unjudged)} not judged")
     if covered := len(verdict.findings) - len(open_ones):
@@ -168,6 +172,7 @@ def _wrapped(sentence: str, indent: str, most: int | None = 3) -> list[str]:
 def as_json(verdict: CheckResult) -> dict[str, Any]:
     """The result as plain values, for JSON."""
     return {
+        **({"answers": answer_outputs.as_json(verdict.answers)} if verdict.answers else {}),
         "passes": verdict.passes,
         "objects": len(verdict.objects),
         "findings": [
@@ -199,8 +204,11 @@ def as_json(verdict: CheckResult) -> dict[str, Any]:
 def sarif(verdict: CheckResult, version: str, exceptions: str = "") -> str:
     """SARIF 2.1.0: one run, the rules that are broken, and where. An expired exception is reported in its file."""
     verdict = _on_lines(verdict)
-    ids = sorted({one.finding.rule for one in verdict.findings} | ({"exc-01"} if verdict.ended else set()))
+    refusals = verdict.answers.refusals if verdict.answers else ()
+    denied = {answer_outputs.rule_of(denial) for one in refusals for denial in one.verdict.denials}
+    ids = sorted({one.finding.rule for one in verdict.findings} | ({"exc-01"} if verdict.ended else set()) | denied)
     results = [_result(one, ids.index(one.finding.rule)) for one in verdict.findings]
+    results += answer_outputs.sarif_results(verdict.answers, ids) if verdict.answers else []
     for waiver in verdict.ended:
         message = f"given {waiver}; why: {RULES['exc-01'].why}; fix: {RULES['exc-01'].fix}"
         fingerprint = {"gpuTenancy/v1": f"exc-01 {waiver.rule} {waiver.resource}"}
@@ -217,7 +225,7 @@ def sarif(verdict: CheckResult, version: str, exceptions: str = "") -> str:
     driver = {
         "name": "gpu-tenancy",
         "version": version,
-        "rules": [_descriptor(RULES[name]) for name in ids],
+        "rules": [_descriptor(RULES[name]) if name in RULES else _component(name) for name in ids],
     }
     told = [{"level": "error", "message": {"text": shown(str(one))}} for one in verdict.unread]
     unjudged = [
@@ -246,6 +254,13 @@ def _descriptor(rule: Rule) -> dict[str, Any]:
         "help": {"text": f"Why: {rule.why}. What to do: {rule.fix}."},
         "properties": {"security-severity": _SCORES[rule.severity], "tags": ["security", "multi-tenancy"]},
     }
+
+
+def _component(name: str) -> dict[str, Any]:
+    """A control of the API server without rules of ours, such as its validation."""
+    text = {"text": f"{name} refuses the request."}
+    tags = {"security-severity": _SCORES[Severity.MEDIUM], "tags": ["multi-tenancy"]}
+    return {"id": name, "shortDescription": text, "fullDescription": text, "properties": tags}
 
 
 def _result(one: CheckedFinding, index: int) -> dict[str, Any]:
@@ -319,6 +334,10 @@ def junit(verdict: CheckResult) -> str:
         suite.attrib.update(tests=str(tests), failures=str(failures), skipped=str(skipped), errors="0")
     sums = [str(sum(column)) for column in zip(*counts.values(), strict=True)] or ["0", "0", "0"]
     root.attrib.update(tests=sums[0], failures=sums[1], skipped=sums[2], errors="0")
+    if verdict.answers:
+        answer_outputs.junit_suite(verdict.answers, root)
+        for key in ("tests", "failures", "skipped"):
+            root.set(key, str(sum(int(suite.get(key) or 0) for suite in root)))
     ElementTree.indent(root)
     return printed('<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, "unicode"))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -28,6 +29,24 @@ _FORMS = ("text", "json", "sarif", "junit")
     help="YAML file with a list of exceptions, each with rule, resource, reason, owner and until (a date). An expired "
     "exception fails the check. Default: no exceptions.",
 )
+@click.option(
+    "--env",
+    "environment",
+    metavar="ENV",
+    help="Environment of which the API server's answer is told, offline, from its files. Default: none; the rules that "
+    "hold everywhere are applied.",
+)
+@click.option(
+    "--namespace",
+    metavar="NAME",
+    help="Namespace of objects that name none; for --env. Default: that of the API, default.",
+)
+@click.option(
+    "--as",
+    "named",
+    metavar="PERSON|ROLE",
+    help="Who creates the objects, for --env: a role in the namespace, a user or group, or platform. Default: developer.",
+)
 @click.option("--tenant-label", metavar="KEY", help="Label of a namespace whose value names its tenant.")
 @click.option(
     "--platform", multiple=True, metavar="NAMESPACE", help="Namespace of the platform, not of a tenant; repeatable."
@@ -46,6 +65,9 @@ def command(
     paths: tuple[str, ...],
     preset: str,
     exceptions: Path | None,
+    environment: str | None,
+    namespace: str | None,
+    named: str | None,
     tenant_label: str | None,
     platform: tuple[str, ...],
     strict: bool,
@@ -56,10 +78,14 @@ def command(
 
     PATH is a file, a folder with its subfolders, or - for standard input. No cluster and no Pulumi engine is needed.
     If no namespace has a label that names its tenant, every namespace that is not the platform's counts as one tenant.
+    With --env it says for each object what the API server of the environment answers to its creation.
 
-    Exit codes: 0 no mandatory rule is broken, 1 a mandatory rule is broken, an exception has expired or, with --strict,
-    anything is not judged, 2 a manifest cannot be read.
+    Exit codes: 0 no mandatory rule is broken and no object is refused, 1 a mandatory rule is broken, an object is
+    refused, an exception has expired or, with --strict, anything is not judged or not decided, 2 a manifest cannot be
+    read, or the environment, the namespace or the person is unknown.
     """
+    if environment is None and (given := [o for o, v in (("--namespace", namespace), ("--as", named)) if v]):
+        fail(f"given {given[0]} without --env; rule: it is of an environment; change: add --env ENV", BAD_INPUT)
     from tenancy.check import outputs
     from tenancy.check.judge import judge
     from tenancy.check.reader import read
@@ -67,7 +93,19 @@ def command(
 
     waivers = _waivers(exceptions) if exceptions else ()
     manifests = read(paths)
-    verdict = judge(manifests, PolicyPreset(preset), waivers, label=tenant_label, platform=platform, strict=strict)
+    answers = tenants = None
+    if environment is not None:
+        answers, tenants = _answers(manifests, environment, namespace, named)
+    verdict = judge(
+        manifests,
+        PolicyPreset(preset),
+        waivers,
+        label=tenant_label,
+        platform=platform,
+        strict=strict,
+        answers=answers,
+        tenants=tenants,
+    )
     if not verdict.objects and not verdict.unread and not verdict.unjudged:
         fail(
             f"given {' '.join(paths)}, without an object; rule: manifests; change: name a file or folder with objects",
@@ -91,6 +129,23 @@ def command(
         sys.exit(BAD_INPUT)
     if not verdict.passes:
         sys.exit(FAILED)
+
+
+def _answers(manifests: Any, environment: str, namespace: str | None, named: str | None) -> tuple[Any, Any]:
+    """What the API server of an environment answers, and the tenants of its namespaces."""
+    from tenancy.check.admission.identities import UnknownIdentityError
+    from tenancy.check.admission.server import OfflineApiServer
+    from tenancy.check.answers import UnknownNamespaceError, answers, tenants_of
+    from tenancy.cli.common import load_or_exit
+    from tenancy.planning import make_plan
+
+    loaded = load_or_exit(environment)
+    plan = make_plan(loaded.environment, loaded.tenants)
+    server = OfflineApiServer.of_environment(plan, loaded.environment.cluster.kubernetes)
+    try:
+        return answers(manifests, server, loaded.folder.name, namespace, named), tenants_of(server)
+    except (UnknownIdentityError, UnknownNamespaceError) as error:
+        fail(str(error), BAD_INPUT)
 
 
 def _waivers(path: Path) -> tuple:

@@ -65,6 +65,29 @@ _CLUSTER_WIDE = frozenset(
 )
 
 
+_CLUSTER_WIDE_TOO = frozenset(
+    "APIService CSIDriver CSINode CertificateSigningRequest ClusterServingRuntime ClusterTrainingRuntime "
+    "ClusterTrustBundle ClusterWorkflowTemplate CustomResourceDefinition DeviceClass FlowSchema IPAddress IngressClass "
+    "MultiKueueCluster MultiKueueConfig MutatingAdmissionPolicy MutatingAdmissionPolicyBinding "
+    "MutatingWebhookConfiguration NodeClaim PriorityLevelConfiguration ProvisioningRequestConfig ResourceSlice "
+    "RuntimeClass ServiceCIDR StorageClass ValidatingWebhookConfiguration VolumeAttachment "
+    "VolumeAttributesClass".split()
+)
+"""Further cluster-scoped kinds of Kubernetes, Kueue, Karpenter, KServe, Trainer and Argo Workflows."""
+_NAMESPACED_GROUPS = frozenset({"", "apps", "autoscaling", "batch", "discovery.k8s.io", "extensions", "policy"})
+"""Groups of which the kinds above alone are cluster-scoped."""
+
+
+def is_cluster_wide(item: Mapping[str, Any], namespace: str | None = None) -> bool:
+    """Whether an object is in no namespace. Of a kind that is not known, one is that names none, unless there is a
+    `namespace` for those."""
+    kind = str(item.get("kind"))
+    if kind in _CLUSTER_WIDE | _CLUSTER_WIDE_TOO:
+        return True
+    known = kind in GROUPS or group_of(item) in _NAMESPACED_GROUPS
+    return not known and namespace is None and not (item.get("metadata") or {}).get("namespace")
+
+
 def placed(item: Mapping[str, Any]) -> Mapping[str, Any]:
     """A cluster-scoped object without its namespace: for a kind that it has not seen, Pulumi's Kubernetes provider sets
     the namespace default."""

@@ -33,6 +33,14 @@ class ClusterObjects:
                 self._kinds.setdefault(("", kind), {}).setdefault((name, made), item)
         self._namespaces = {name: _labelled(item) for (_, name), item in spaces.items()}
 
+    def add(self, item: Object) -> None:
+        """Take up an object that was created."""
+        metadata = {"name": "", **item["metadata"]}
+        place = (metadata.get("namespace") or "", metadata["name"] or f"{len(self._kinds)}-{id(item)}")
+        self._kinds.setdefault((group_of(item), item["kind"]), {})[place] = item
+        if (group_of(item), item["kind"]) == ("", "Namespace"):
+            self._namespaces[metadata["name"]] = _labelled(item)
+
     def one(self, group: str, kind: str, name: str, namespace: str = "") -> Object | None:
         """The object of that name; None if there is none."""
         return self._kinds.get((group, kind), {}).get((namespace, name))

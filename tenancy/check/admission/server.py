@@ -32,6 +32,7 @@ from tenancy.check.admission.quota import quota_denials
 from tenancy.check.admission.requests import AdmissionRequest, Operation
 from tenancy.check.admission.validation import validation_denials
 from tenancy.check.admission.verdicts import Denial, Verdict
+from tenancy.kube.kinds import group_of
 from tenancy.kube.objects import Object
 
 if TYPE_CHECKING:
@@ -60,6 +61,12 @@ class OfflineApiServer:
         """An object of the cluster as it is stored, with its defaults; None if there is none."""
         item = self.cluster.stored(group, resource, name, namespace)
         return None if item is None else defaulted(decoded(deepcopy(item), group), group)
+
+    def add(self, item: Object) -> None:
+        """Take up an object that was created: rights that it gives hold from then on."""
+        self.cluster.add(item)
+        if group_of(item) == bootstrap.GROUP:
+            self.access = Access(self.cluster)
 
     def verdict(self, request: AdmissionRequest) -> Verdict:
         """What it answers to a request."""

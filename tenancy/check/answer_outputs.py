@@ -1,0 +1,119 @@
+"""The API server's answers as lines for people, and as parts of JSON, SARIF and JUnit."""
+
+from __future__ import annotations
+
+import dataclasses
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+from xml.etree import ElementTree
+
+from tenancy.catalog.text import shown
+from tenancy.check.admission.verdicts import Denial
+from tenancy.check.answers import Answer, Answers, identities_of
+
+WIDTH = 100
+_NAMED = 5
+"""Objects that are named of those for which one reason holds."""
+
+
+def lines(answers: Answers, room: int) -> Iterator[str]:
+    """Refusals in the words of what refuses, and once for each reason what is not decided; `room` limits the lines."""
+    for identity, tenants in identities_of(answers.answers):
+        yield shown(f"asked of {answers.environment} as {identity}, for {', '.join(tenants)}")
+    refusals, left = answers.refusals, room
+    for index, one in enumerate(refusals):
+        block = list(_refusal(one))
+        if index and len(block) > left:
+            yield f"… and {len(refusals) - index} more refused: --all shows them"
+            break
+        left -= len(block)
+        yield from block
+    for reason, objects in answers.undecided.items():
+        names = list(dict.fromkeys(one.object for one in objects))
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        yield from _wrapped(f"not decided: {reason}: {', '.join(names[:_NAMED])}{more}", "")
+
+
+def _refusal(one: Answer) -> Iterator[str]:
+    yield shown(f"  refused   {one.object} ({one.place})")
+    for denial in one.verdict.denials:
+        yield from _wrapped(said(denial), "            ")
+
+
+def said(denial: Denial) -> str:
+    """A denial with the component that denies."""
+    return shown(f"{denial.component}: {denial.message}")
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    wrapper = textwrap.TextWrapper(
+        WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
+    )
+    return wrapper.wrap(shown(text))
+
+
+def as_json(answers: Answers) -> dict[str, Any]:
+    """The answers as plain values."""
+    return {
+        "environment": answers.environment,
+        "objects": [
+            {
+                "object": one.object,
+                "tenant": one.tenant,
+                "file": one.place.file,
+                "line": one.place.line,
+                "as": one.identity,
+                "answer": one.verdict.outcome.value,
+                "denials": [dataclasses.asdict(denial) for denial in one.verdict.denials],
+                "undecided": list(one.verdict.undecided),
+            }
+            for one in answers.answers
+        ],
+    }
+
+
+def rule_of(denial: Denial) -> str:
+    """Id under which a denial is reported: of its rule, or of the component that has none."""
+    return denial.rule or denial.component
+
+
+def sarif_results(answers: Answers, ids: list[str]) -> Iterator[dict[str, Any]]:
+    """A result for each denial."""
+    for one in answers.refusals:
+        for denial in one.verdict.denials:
+            where = {"artifactLocation": {"uri": quote(one.place.file)}, "region": {"startLine": one.place.line}}
+            yield {
+                "ruleId": rule_of(denial),
+                "ruleIndex": ids.index(rule_of(denial)),
+                "level": "error",
+                "message": {"text": f"{answers.environment} refuses {one.object}: {said(denial)}"},
+                "locations": [
+                    {"physicalLocation": where, "logicalLocations": [{"name": one.object, "kind": "object"}]}
+                ],
+                "partialFingerprints": {"gpuTenancy/v1": f"{rule_of(denial)} {one.object} {denial.component}"},
+            }
+
+
+def junit_suite(answers: Answers, root: ElementTree.Element) -> None:
+    """A suite with a case for each object that was asked about."""
+    refused = len(answers.refusals)
+    undecided = [one for one in answers.answers if not one.refused and one.verdict.undecided]
+    suite = ElementTree.SubElement(root, "testsuite", name=f"answers of {answers.environment}", errors="0")
+    suite.attrib.update(tests=str(len(answers.answers)), failures=str(refused), skipped=str(len(undecided)))
+    for one in answers.answers:
+        case = ElementTree.SubElement(
+            suite,
+            "testcase",
+            name=shown(one.object),
+            classname=shown(one.tenant),
+            file=shown(one.place.file),
+            line=str(one.place.line),
+        )
+        if one.refused:
+            message = ", ".join(dict.fromkeys(map(rule_of, one.verdict.denials)))
+            told = "\n".join(map(said, one.verdict.denials))
+            ElementTree.SubElement(case, "failure", message=message, type="refused").text = told
+        elif one.verdict.undecided:
+            ElementTree.SubElement(case, "skipped", message=shown(f"not decided: {'; '.join(one.verdict.undecided)}"))

@@ -1,0 +1,166 @@
+"""What the API server of an environment answers to manifests: each is the request that creates it.
+
+An object that is admitted counts as present for those after it, as when files are applied in their order.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tenancy.catalog import vocabulary as words
+from tenancy.check.admission import identities
+from tenancy.check.admission.requests import Identity, creation
+from tenancy.check.admission.server import OfflineApiServer
+from tenancy.check.admission.verdicts import Denial, Outcome, Verdict
+from tenancy.check.reader import FilePosition, Manifests, Unjudged
+from tenancy.kube.kinds import is_cluster_wide
+from tenancy.kube.objects import Object, at, name_of
+
+LIFECYCLE = "NamespaceLifecycle"
+"""Admission plugin that refuses objects in namespaces that do not exist."""
+NOT_SERVED = "whether the cluster serves the kind: no operator of the environment has it"
+PODS_OF_OTHERS = "its operator makes the pods, and each is a request of its own"
+
+
+class UnknownNamespaceError(ValueError):
+    """A namespace that the environment does not have; the message says which there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The API server's answer to the creation of one object."""
+
+    object: str
+    tenant: str
+    place: FilePosition
+    identity: str
+    """Who asks, in words."""
+    verdict: Verdict
+
+    @property
+    def refused(self) -> bool:
+        """Whether the API server refuses it."""
+        return self.verdict.outcome is Outcome.REFUSED
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The answers to all objects of an input, in its order."""
+
+    environment: str
+    answers: tuple[Answer, ...] = ()
+    unasked: tuple[Unjudged, ...] = ()
+    """What is no request, such as a chart's release."""
+
+    @property
+    def refusals(self) -> tuple[Answer, ...]:
+        """Objects that the API server refuses."""
+        return tuple(one for one in self.answers if one.refused)
+
+    @property
+    def undecided(self) -> Mapping[str, list[Answer]]:
+        """Each reason why an answer is not decided, with the objects of which it is true."""
+        found: dict[str, list[Answer]] = {}
+        for one in self.answers:
+            for reason in one.verdict.undecided:
+                found.setdefault(reason, []).append(one)
+        return found
+
+    @property
+    def passes(self) -> bool:
+        """Whether no object is refused."""
+        return not self.refusals
+
+
+def answers(
+    manifests: Manifests,
+    server: OfflineApiServer,
+    environment: str,
+    namespace: str | None = None,
+    named: str | None = None,
+) -> Answers:
+    """The answer to each object, by the person or role `named`, or else by a developer of the namespace's tenant.
+
+    `namespace` is that of objects that name none. Raises UnknownNamespaceError and `identities.UnknownIdentityError`.
+    """
+    made = {str(at(item, "metadata", "name")) for item, _ in manifests.objects if item.get("kind") == "Namespace"}
+    if namespace is not None and server.cluster.namespace(namespace) is None and namespace not in made:
+        raise UnknownNamespaceError(_unknown(namespace, tenants_of(server)))
+    home = namespace or _home(manifests, server)
+    unasked: list[Unjudged] = []
+    found: list[Answer] = []
+    for item, place in manifests.objects:
+        if not item.get("apiVersion"):
+            reason = "no object of the API: its chart is judged by what `helm template` writes"
+            unasked.append(Unjudged(place, name_of(item), reason))
+            continue
+        item = _placed(dict(item), namespace)
+        where = at(item, "metadata", "namespace")
+        identity = _identity(server, named, where or home or "", home)
+        verdict = _asked(server, item, where, identity)
+        if not verdict.denials:
+            server.add(verdict.object or item)
+        tenant = tenants_of(server).get(str(where), "platform")
+        found.append(Answer(name_of(item), tenant, place, identity.username, verdict))
+    return Answers(environment, tuple(found), tuple(unasked))
+
+
+def tenants_of(server: OfflineApiServer) -> Mapping[str, str]:
+    """Each namespace of a tenant, and the tenant."""
+    spaces = server.cluster.all("", "Namespace")
+    return {
+        str(at(space, "metadata", "name")): str(tenant)
+        for space in spaces
+        if (tenant := at(space, "metadata", "labels", words.TENANT))
+    }
+
+
+def _placed(item: dict[str, Any], namespace: str | None) -> Object:
+    metadata = {**(item.get("metadata") or {})}
+    if is_cluster_wide(item, namespace):
+        metadata.pop("namespace", None)
+    elif not metadata.get("namespace"):
+        metadata["namespace"] = namespace or "default"
+    return {**item, "metadata": metadata}
+
+
+def _home(manifests: Manifests, server: OfflineApiServer) -> str | None:
+    """The first namespace of a tenant in an input, whose people create also what is in none."""
+    tenants = tenants_of(server)
+    spaces = (at(item, "metadata", "namespace") for item, _ in manifests.objects)
+    return next((str(space) for space in spaces if space in tenants), None)
+
+
+def _identity(server: OfflineApiServer, named: str | None, where: str, home: str | None) -> Identity:
+    if named is not None:
+        return identities.identity(server.cluster, named, where)
+    found = identities.maker(server.cluster, where)
+    if found is None and home is not None:
+        found = identities.maker(server.cluster, home)
+    return found or identities.identity(server.cluster, identities.PLATFORM, where)
+
+
+def _asked(server: OfflineApiServer, item: Object, namespace: str | None, identity: Identity) -> Verdict:
+    verdict = server.verdict(creation(item, namespace, identity))
+    if not verdict.denials and namespace and server.cluster.namespace(namespace) is None:
+        return Verdict((Denial(LIFECYCLE, None, f'namespaces "{namespace}" not found'),))
+    return verdict
+
+
+def _unknown(namespace: str, known: Mapping[str, str]) -> str:
+    close = difflib.get_close_matches(namespace, known, n=1, cutoff=0.5)
+    change = (
+        f"did you mean {close[0]!r}?" if close else f"use one of {', '.join(sorted(known)) or 'none: there are none'}"
+    )
+    return f"given --namespace {namespace}; rule: a namespace of the environment, or of the files; change: {change}"
+
+
+def identities_of(found: Sequence[Answer]) -> Iterator[tuple[str, list[str]]]:
+    """Each identity that asked, with the namespaces in which it did."""
+    groups: dict[str, dict[str, None]] = {}
+    for one in found:
+        groups.setdefault(one.identity, {})[one.tenant] = None
+    yield from ((identity, list(tenants)) for identity, tenants in groups.items())

@@ -1,0 +1,150 @@
+"""`tenancy check --env`: the API server's answer to manifests, from the files of the environment alone."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from tenancy.cli import main
+
+Object = dict[str, Any]
+SPACE = "fraud--train"
+IMAGE = "registry.bank.example/teams/fraud/fit@sha256:" + "0" * 64
+CLOSED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True}
+REQUESTS = {"cpu": "1", "memory": "1Gi", "ephemeral-storage": "1Gi"}
+POD: Object = {
+    "restartPolicy": "Never",
+    "automountServiceAccountToken": False,
+    "securityContext": {"runAsNonRoot": True, "runAsUser": 10001, "seccompProfile": {"type": "RuntimeDefault"}},
+    "containers": [
+        {
+            "name": "main",
+            "image": IMAGE,
+            "securityContext": CLOSED,
+            "resources": {"requests": REQUESTS, "limits": REQUESTS},
+        }
+    ],
+}
+
+
+def made(kind: str, name: str = "x", api_version: str = "v1", space: str | None = SPACE, **body: Any) -> Object:
+    metadata = {"name": name, **({"namespace": space} if space else {})}
+    return copy.deepcopy({"apiVersion": api_version, "kind": kind, "metadata": metadata, **body})
+
+
+def job(**pod: Any) -> Object:
+    return made("Job", "fit", "batch/v1", spec={"template": {"spec": {**POD, **pod}}})
+
+
+def check(folder: Path, *items: Object, more: tuple[str, ...] = ()) -> Result:
+    (folder / "x.yaml").write_text(yaml.safe_dump_all(items))
+    return CliRunner().invoke(main, ["check", str(folder / "x.yaml"), "--env", "local", *more])
+
+
+def answer(folder: Path, *items: Object, more: tuple[str, ...] = ()) -> list[Object]:
+    return json.loads(check(folder, *items, more=(*more, "--format", "json")).stdout)["answers"]["objects"]
+
+
+def denials(one: Object) -> set[str]:
+    return {denial["rule"] or denial["component"] for denial in one["denials"]}
+
+
+TOLERATION = {"tolerations": [{"operator": "Exists"}]}
+OF_DOCKER = {"containers": [{**POD["containers"][0], "image": "docker.io/someone/fit:latest"}]}
+REFUSED = {
+    "toleration": (job(**TOLERATION), {"sched-01"}),
+    "image": (job(**OF_DOCKER), {"img-01", "img-02"}),
+    "service": (made("Service", spec={"type": "LoadBalancer", "ports": [{"port": 80}]}), {"net-01"}),
+}
+
+
+def test_work_that_keeps_to_every_rule_is_admitted(tmp_path: Path) -> None:
+    result = check(tmp_path, job())
+    assert result.stdout.endswith("1 object: 0 refused by local, no broken rule\n"), result.output
+    assert result.exit_code == 0
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refusal_is_in_the_words_of_the_guard_with_its_place(name: str, tmp_path: Path) -> None:
+    item, rules = REFUSED[name]
+    (one,) = answer(tmp_path, item)
+    assert (one["answer"], denials(one)) == ("refused", rules)
+    result = check(tmp_path, item)
+    assert result.exit_code == 1
+    said = " ".join(result.stdout.split())
+    assert "asked of local as developer (fraud-engineers), for fraud" in said
+    assert f"{item['kind']} {SPACE}/{item['metadata']['name']} (" in said
+    for rule in rules:
+        assert f"{rule}: " in said
+        assert f"Read docs/rules.md#{rule}" in said
+
+
+def test_what_is_refused_is_not_told_a_second_time_as_a_finding(tmp_path: Path) -> None:
+    found = json.loads(check(tmp_path, job(nodeName="n"), more=("--format", "json")).stdout)
+    assert "sched-02" not in {one["rule"] for one in found["findings"]}
+
+
+def test_a_role_decides_who_may(tmp_path: Path) -> None:
+    (one,) = answer(tmp_path, job(), more=("--as", "viewer"))
+    assert (one["answer"], denials(one)) == ("refused", {"RBAC"})
+    role = made("ClusterRole", "reader", "rbac.authorization.k8s.io/v1", None, rules=[])
+    asked = {whose: denials(answer(tmp_path, role, more=whose)[0]) for whose in ((), ("--namespace", SPACE))}
+    assert list(asked.values()) == [set(), {"RBAC"}]
+
+
+def test_an_object_without_a_namespace_is_asked_about_in_the_one_that_is_named(tmp_path: Path) -> None:
+    item = made("ConfigMap", space=None, data={"a": "b"})
+    assert denials(answer(tmp_path, item)[0]) == set() or answer(tmp_path, item)[0]["tenant"] == "platform"
+    (one,) = answer(tmp_path, item, more=("--namespace", SPACE))
+    assert (one["answer"], one["object"], one["as"]) == (
+        "admitted",
+        f"ConfigMap {SPACE}/x",
+        "developer (fraud-engineers)",
+    )
+
+
+def test_a_namespace_that_the_same_files_make_counts_as_present(tmp_path: Path) -> None:
+    space, item = made("Namespace", "new", space=None), made("ConfigMap", space="new", data={})
+    asked = {"more": ("--as", "platform")}
+    assert [denials(one) for one in answer(tmp_path, item, space, **asked)] == [{"NamespaceLifecycle"}, set()]
+    assert [denials(one) for one in answer(tmp_path, space, item, **asked)] == [set(), set()]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--env", "nope"), "given 'nope'"),
+        (("--namespace", "fraud--trian"), "did you mean 'fraud--train'?"),
+        (("--as", "develper"), "did you mean 'developer'?"),
+    ],
+)
+def test_an_unknown_name_ends_with_one_sentence(more: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    result = check(tmp_path, job(), more=more)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr
+
+
+def test_a_person_without_an_environment_is_refused(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["check", str(tmp_path), "--as", "viewer"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "given --as without --env" in result.stderr
+
+
+def test_every_form_has_the_refusals(tmp_path: Path) -> None:
+    item, rules = REFUSED["image"]
+    (run,) = json.loads(check(tmp_path, item, more=("--format", "sarif")).stdout)["runs"]
+    described = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
+    assert {one["ruleId"] for one in run["results"]} == rules
+    assert all(described[one["ruleIndex"]] == one["ruleId"] for one in run["results"])
+    root = ElementTree.fromstring(check(tmp_path, item, more=("--format", "junit")).stdout)
+    assert root.get("failures") == "1"
+    assert {one.get("message") for one in root.iter("failure")} == {"img-01, img-02"}
+    (run,) = json.loads(check(tmp_path, item, more=("--as", "viewer", "--format", "sarif")).stdout)["runs"]
+    assert [one["ruleId"] for one in run["results"]] == ["RBAC"]
