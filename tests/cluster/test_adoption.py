@@ -17,6 +17,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.live.api import Response
 from tenancy.live.preflight import wait_for_guards
 from tenancy.live.removal import RemovalTimeout, take_out
+from tests.printed import compare, page_block
 from tests.queues import town
 from tests.queues.scene import ROOT, Object, Scene, condition, on_lab_of, until
 
@@ -196,13 +197,13 @@ def test_guards_that_warn_are_asked_before_the_namespace_is_ours(project: Projec
     project.write("environment.yaml", ENVIRONMENT + "guards: audit\n")
     done = project.tenancy("up", "local")
     assert done.code == 0, done.text
-    assert "guard-03" in done.out, "the pack advises"
+    compare(page_block("adoption.md", "tenancy up local"), done.out)
     project.write(FILE, TENANT)
     before = everything(project)
     done, space = report(project)
     assert done.code == 1, done.text
     assert everything(project) == before
-    assert "guards (admission policies) only warn" in done.out
+    compare(page_block("adoption.md", "tenancy report adoption"), done.out)
     # Of the rules that read the namespace nothing can be known yet, and so nothing is said.
     assert "img-01" in space["unasked"]
     assert rules(space, "Deployment visible") == {"gpu-02"}
@@ -246,7 +247,7 @@ def test_taken_over_below_its_use_nothing_is_deleted_and_it_is_said(project: Pro
     before = everything(project)
     done = project.tenancy("up", "local")
     assert done.code == 0, done.text
-    assert f"quota {HOME}/tenant: 4 configmaps in use, of 2: running pods stay" in done.out
+    compare(page_block("adoption.md", "tenancy up local", 1), done.out)
     after = everything(project)
     assert {key: after.get(key) for key in before} == before
 
@@ -254,6 +255,7 @@ def test_taken_over_below_its_use_nothing_is_deleted_and_it_is_said(project: Pro
 def test_once_it_is_ours_all_rules_are_asked(project: Project) -> None:
     done, space = report(project)
     assert (done.code, space["state"], space["unasked"]) == (1, "taken over", [])
+    compare(page_block("adoption.md", "tenancy report adoption", 1), done.out)
     assert told(space, "changes") == []
     assert rules(space, "Deployment elsewhere") == {"img-01"}
     assert rules(space, "Deployment visible") == {"gpu-02"}
@@ -270,8 +272,7 @@ def test_once_it_is_ours_all_rules_are_asked(project: Project) -> None:
 def test_verify_says_that_guards_only_warn(project: Project) -> None:
     done = project.tenancy("verify", "local", "--only", "gpu-02")
     assert done.code == 1
-    assert "given a cluster whose guards only warn" in done.err
-    assert "the attack succeeded" in done.out
+    compare(page_block("adoption.md", "tenancy verify"), done.err + done.out)
 
 
 def test_the_guards_are_known_to_be_in_force_while_they_warn(scene: Scene) -> None:

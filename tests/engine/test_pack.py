@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import sys
@@ -33,6 +34,7 @@ from tenancy.rules import aws
 from tenancy.rules.catalogue import RULES
 from tenancy.validation import load
 from tests.conftest import in_days
+from tests.printed import compare, page_block
 
 # A world with fewer cases costs as much as one with a hundred; `test_policy_pack_whole.py` has them all.
 WORLDS = [
@@ -217,6 +219,27 @@ def test_a_node_group_of_another_tool_is_judged_by_the_template_that_it_names(fo
     assert f"node-03: {aws.GROUP} bare: given no taint on g6.12xlarge" in done.out
     plain = template("plain", instanceType="m7i.large")
     assert foreign.preview([plain, group("bare", templates=[plain])]).code == 0
+
+
+@pytest.mark.exhaustive
+def test_the_page_of_the_pack_shows_what_a_preview_prints(foreign: Foreign) -> None:
+    gpus = {"spec": {"hard": {"nvidia.com/gpu": "8"}}}
+    objects = [namespace("vision", "vision"), manifest("v1", "ResourceQuota", "gpus", gpus, "vision", "vision")]
+    levels = page_block("policy.md", "cat levels.json").output
+    until = json.loads(levels)["isolation"]["exceptions"][0]["until"]
+    blocks = {
+        "{}": page_block("policy.md", "pulumi preview --policy-pack path"),
+        levels: page_block("policy.md", "pulumi preview --policy-pack policy"),
+    }
+    for config, block in blocks.items():
+        done = foreign.preview(objects, json.loads(config.replace(until, in_days(30))))
+        shown = {
+            str(foreign.project.folder / "policy"): "path/to/gpu-tenancy/policy",
+            "ResourceQuota: r1)": "ResourceQuota: gpus)",  # the program numbers its resources
+            in_days(30): until,
+        }
+        output = functools.reduce(lambda text, pair: text.replace(*pair), shown.items(), done.out)
+        compare(block, output)
 
 
 # The product's own plan

@@ -139,9 +139,6 @@ def compared_in_other_tests() -> Iterator[Printed]:
 _ADOPTED = "a namespace of another tool is adopted first: tests/cluster/test_adoption.py makes these runs in parts"
 _AWS = "a cluster on a double of AWS: tests/engine/test_cluster_stack.py makes these runs and compares their parts"
 NOT_COMPARED: dict[tuple[str, str], str] = {
-    ("adoption.md", "tenancy up local"): _ADOPTED,
-    ("adoption.md", "tenancy verify local --only gpu-02"): _ADOPTED,
-    ("adoption.md", "tenancy report adoption local --tenant fraud"): _ADOPTED,
     ("cluster.md", "tenancy up bank"): _AWS,
     ("cluster.md", "tenancy up bank --stack bank.cluster"): _AWS,
     ("lab.md", "tenancy lab up bank"): "the whole bank in a lab: tests/engine/test_bank_lab.py counts its nodes",
@@ -154,13 +151,6 @@ NOT_COMPARED: dict[tuple[str, str], str] = {
     ),
     ("offboarding.md", "tenancy up local"): _ADOPTED,
     ("offboarding.md", "tenancy export fraud local --out exported"): _ADOPTED,
-    ("policy.md", "cat levels.json"): "a file that the reader writes",
-    ("policy.md", "pulumi preview --policy-pack path/to/gpu-tenancy/policy"): (
-        "a program of another author: tests/engine/test_pack.py compares each finding"
-    ),
-    ("policy.md", "pulumi preview --policy-pack policy --policy-pack-config levels.json"): (
-        "a program of another author: tests/engine/test_pack.py compares each finding"
-    ),
     ("pull-requests.md", "ci/steps/drift local out"): "tests/engine/test_pull_requests.py compares its parts",
     ("pull-requests.md", "cat out/local.txt"): "tests/engine/test_pull_requests.py compares its parts",
     ("scale.md", "tenancy up bank"): "1,000 tenants in a lab: scripts of the benchmarks make them",
