@@ -188,10 +188,20 @@ COMPATIBLE: Mapping[str, Minors] = {
     # amazon-eks-ami `nodeadm/internal/containerd/runtime_config_nvidia.go` turns CDI on from kubelet 1.32, and the
     # operator is told to use CDI. Its chart itself takes any Kubernetes.
     "gpu-operator": Minors("1.32", None, "EKS' node images switch device injection by CDI on there"),
-    # cilium v1.18.0 `Documentation/network/kubernetes/requirements.rst`: tested on 1.30 to 1.33; older have no support,
-    # newer "depend on the backward compatibility offered by Kubernetes".
-    "cilium": Minors("1.30", None, "Cilium 1.18 supports nothing older"),
+    # cilium v1.18.14 `Documentation/network/kubernetes/compatibility.rst`: tested on 1.30 to 1.33; older have no
+    # support, newer depend on what Kubernetes keeps compatible. AWS runs 1.18 on each version of EKS (awsdocs PR 1163).
+    "cilium": Minors(
+        "1.30", "1.36", "Cilium 1.18 is tested on 1.30 to 1.33, runs on EKS up to 1.36, and is unknown on newer ones"
+    ),
 }
+NEWEST_KNOWN = "1.36"
+"""Newest Kubernetes for which the guards, the charts and their limits were read and tested; of newer ones nothing is
+known, where a component names no newest version itself."""
+
+
+def is_unknown(kubernetes: str) -> bool:
+    """Whether nothing is known of a minor of Kubernetes here."""
+    return _minor(kubernetes) > _minor(NEWEST_KNOWN)
 
 
 def incompatible(kubernetes: str, what: str) -> str | None:

@@ -10,6 +10,7 @@ import polars as pl
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.prices import MONTH_HOURS
+from tenancy.catalog.text import counted
 from tenancy.chargeback.bill import TaggedCosts
 from tenancy.chargeback.claims import NO_TENANT, PLATFORM, Claims, named, timeline
 from tenancy.chargeback.model import HOUR, BillingUnit, Category, ChargebackReport, CostLine, DataFinding
@@ -22,7 +23,6 @@ from tenancy.schema.costs import UsageKind
 from tenancy.schema.data import Access
 from tenancy.schema.environment import Environment
 from tenancy.schema.tenant import Tenant
-from tenancy.schema.tiers import counted
 
 
 class _Item(NamedTuple):

@@ -221,7 +221,7 @@ def command(
     except OSError as error:
         _refuse(str(error.filename), f"a path that can be written ({error.strerror})", "another path")
     if report.findings:
-        from tenancy.schema.tiers import counted
+        from tenancy.catalog.text import counted
 
         if form != "table" or out:
             for finding in report.findings:

@@ -261,13 +261,21 @@ def _network_policy(item: Object, homes: Mapping[str, str] = MappingProxyType({}
             for peer in peers or ():
                 block = peer.get("ipBlock")
                 mine = direction == "egress" and block and block.get("cidr") == words.IDENTITY_AGENT
-                mine = mine or (direction == "egress" and bool(block) and is_internet(block))
+                mine = mine or (
+                    direction == "egress" and bool(block) and (is_internet(block) or _is_cache(block, rule))
+                )
                 if block and not mine and (given := unsafe_range(str(block.get("cidr")))):
                     yield "net-05", f"{direction} {given}"
                 selector = peer.get("namespaceSelector")
                 if selector is not None and not _stays_home(peer, tenant, direction, rule, homes):
                     unknown = f" with ports {UNKNOWN}" if UNKNOWN in str(rule.get("ports")) else ""
                     yield "net-02", f"{direction} namespaceSelector {plain_value(selector)} of tenant {tenant}{unknown}"
+
+
+def _is_cache(block: Object, rule: Object) -> bool:
+    """Whether a rule opens NodeLocal DNSCache for DNS alone."""
+    ports = [port.get("port") for port in rule.get("ports") or ()]
+    return block.get("cidr") == words.DNS_CACHE and bool(ports) and set(ports) == {53}
 
 
 def _stays_home(peer: Object, tenant: str, direction: str, rule: Object, homes: Mapping[str, str]) -> bool:

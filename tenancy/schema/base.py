@@ -168,7 +168,9 @@ class WholeNumber:
     def check(self, value: Any) -> Any:
         """The value, if it is an integer of the range, and not a boolean or a text; raises Mistakes."""
         if isinstance(value, bool) or not isinstance(value, int):
-            raise plain(written(value), "a whole number is needed", "write digits alone, such as 8")
+            digits = isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value)
+            change = f"write {int(value)}, without quotes" if digits else "write digits alone, such as 8"
+            raise plain(written(value), "a whole number is needed", change)
         if not self.least <= value <= self.most:
             raise plain(written(value), f"a whole number from {self.least} to {self.most}", "write one in that range")
         return value
@@ -203,7 +205,7 @@ def _cores(value: Any) -> str:
 def _size(value: Any) -> str:
     text = _quantity(value)
     if 0 < quantities.parse_plain(text) < quantities.MIB:
-        change = f"write its unit, such as {str(value).rstrip(_LETTERS)}Gi"
+        change = f"write {str(value).rstrip(_LETTERS)}Gi, or another unit"
         raise plain(written(value), "a size is in bytes, and 0 or 1Mi at least", change)
     return text
 
@@ -237,9 +239,11 @@ def _date(value: Any) -> Any:
 def _flag(value: Any) -> Any:
     if isinstance(value, bool):
         return value
-    raise plain(written(value), "true or false is needed", "write true or false, without quotes")
+    meant = _MEANT.get(str(value).lower(), "true or false")
+    raise plain(written(value), "true or false is needed", f"write {meant}, without quotes")
 
 
+_MEANT = {"yes": "true", "on": "true", "true": "true", "no": "false", "off": "false", "false": "false"}
 _QUANTITY_SCHEMA = {
     "anyOf": [
         {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$"},

@@ -12,7 +12,7 @@ from pydantic import Field
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.versions import incompatible
 from tenancy.rules.values import astray_image, moving_image, unsafe_range, wide_range
-from tenancy.schema.base import COUNTED, Mistake, Quantity, ShortName, Slug, Spec, TextForm, WholeNumber, broken
+from tenancy.schema.base import COUNTED, Flag, Mistake, Quantity, ShortName, Slug, Spec, TextForm, WholeNumber, broken
 
 
 class Cni(StrEnum):
@@ -103,6 +103,13 @@ class Cluster(Spec):
         "and Kueue's memory hold. With 1, all tenants together cannot fill them. With more, one tenant cannot, but "
         "several together can; the alerts ApiStorageNearlyFull and ApiStorageFull report it. Default: 10.",
     )
+    dns_cache: Flag = Field(
+        default=False,
+        description="Whether pods resolve names at NodeLocal DNSCache, on the node at "
+        f"{words.DNS_CACHE.partition('/')[0]}: network policies then open that address for DNS as well. Its pods are "
+        "on the node's network, so no label selects them. With cni: cilium a local redirect policy leads to the "
+        "cache, and the field is false. Default: false.",
+    )
     devices: Devices = Field(
         default=Devices.PLUGIN,
         description="How pods request GPUs. dra needs Kubernetes 1.34 or newer and no pool of Karpenter. Default: "
@@ -117,6 +124,10 @@ class Cluster(Spec):
             yield broken(("devices",), "dra-01", f"devices: dra on Kubernetes {self.kubernetes}", misfit)
         if self.encryption is Encryption.WIREGUARD and self.cni is not Cni.CILIUM:
             yield broken(("encryption",), "net-09", f"encryption: wireguard with cni {self.cni}")
+        if self.dns_cache and self.cni is Cni.CILIUM:
+            given, rule = "dns-cache with cni: cilium", "to Cilium the cache is the node, which no address range opens"
+            change = "drop dns-cache, and lead DNS to the cache by a CiliumLocalRedirectPolicy"
+            yield Mistake(("dns-cache",), given, rule, change)
         for i, text in enumerate(self.ranges):
             if given := wide_range(text):
                 yield Mistake(("ranges", i), given, "a range of the cluster's own", "write it like 10.64.0.0/16")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from tenancy.catalog import boards, gpus
+from tenancy.catalog.text import counted
 from tenancy.catalog.versions import incompatible
 from tenancy.rules.values import (
     holds_pods,
@@ -38,7 +39,7 @@ from tenancy.schema.pools import (
 )
 from tenancy.schema.services import Source
 from tenancy.schema.source import Location
-from tenancy.schema.tiers import Spread, counted
+from tenancy.schema.tiers import Spread
 
 
 def undeclared(
@@ -353,6 +354,15 @@ class Environment(DerivedEnvironment):
             f"{ours} of them the platform's"
         )
         where = ("pools", name, "share") if pool.share else ("pools", name, "mig")
-        most = room // units
-        change = f"share by {most} at most" if pool.share and most > 1 else f"cut into {room} slices at most"
-        yield broken(where, "pool-04", given, change)
+        yield broken(where, "pool-04", given, _fewer(pool, room, units, replicas))
+
+
+def _fewer(pool: Pool, room: int, units: int, replicas: int) -> str:
+    """What to change in a pool whose slices and replicas are more than its nodes take pods."""
+    if pool.share and room // units > 1:
+        return f"share by {room // units} at most"
+    each = room // replicas // pool.machine.gpus
+    if not pool.mig or not each:
+        return "drop share" if pool.share and units <= room else "choose an instance type that takes more pods"
+    beside = f", {room // replicas} on a node with {replicas} replicas of each" if replicas > 1 else ""
+    return f"cut each GPU into {each} slices at most{beside}"

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from tenancy.catalog.text import shown
 from tenancy.rules.catalogue import Violation
 from tenancy.schema.mistakes import NEEDS_TEXT, Mistake, Mistakes, found, written
+from tenancy.schema.other_names import field_of, in_place_of
 from tenancy.schema.problems import Problem, SpecError, dotted
 from tenancy.schema.source import Location
 
@@ -67,7 +68,7 @@ def explain(
     """Every mistake, and whether it is the key that is wrong. `spelt` is how its reader writes a field's name."""
     details = error.errors(include_url=False)
     misspelt = {
-        (*d["loc"][:-1], _nearest(str(d["loc"][-1]), _fields_at(model, d["loc"][:-1])))
+        (*d["loc"][:-1], _meant_by(str(d["loc"][-1]), _fields_at(model, d["loc"][:-1])))
         for d in details
         if d["type"] == "extra_forbidden"
     }
@@ -111,6 +112,8 @@ def _plain(model: type[BaseModel], where: Location, detail: Any, spelt: Callable
         case "string_type":
             if isinstance(value, bool | int | float):
                 return _quoted(str(value), type(value))
+            if first := _first_of_list(where, value):
+                return written(value), NEEDS_TEXT, first
             example = _example_of(model, _node_at(model, where))
             change = f"write a string, such as {example}" if example else "write a string"
             parent = _resolved(_schema(model), _node_at(model, where[:-1]))
@@ -138,47 +141,35 @@ def _plain(model: type[BaseModel], where: Location, detail: Any, spelt: Callable
     return written(value), detail["msg"][:1].lower() + detail["msg"][1:], "write a value that the rule admits"
 
 
-_OTHER_NAMES: Mapping[str, str] = {
-    # Kueue
-    "nominalquota": "guaranteed",
-    "borrowinglimit": "borrow-up-to",
-    "lendinglimit": "lend-up-to",
-    "stoppolicy": "queue",
-    "cohort": "department",
-    "cohortname": "department",
-    "queueingstrategy": "order",
-    # Karpenter and EC2
-    "capacitytype": "purchase",
-    "marketoptions": "purchase",
-    "spot": "purchase",
-    "instancetype": "instance",
-    "instancetypes": "instance",
-    "minsize": "nodes",
-    "maxsize": "nodes",
-    "desiredsize": "nodes",
-    "replicas": "nodes",
-    "availabilityzones": "zones",
-    # Kubernetes
-    "resourcequota": "quota",
-    "limitrange": "container",
-    "priorityclassname": "priority",
-    "ipblock": "cidr",
-    "tofqdns": "dns",
-    "email": "mail",
-}
-"""Names that other tools have for fields, without case and dashes, and the field's name here."""
+def _first_of_list(where: Location, value: Any) -> str:
+    """What to write in place of a list of texts where one is needed: the first, and how the others are written."""
+    if not isinstance(value, list) or not value or not all(isinstance(one, str) for one in value):
+        return ""
+    field = next((str(part) for part in reversed(where) if isinstance(part, str)), "")
+    more = f", and a further {_HOLDERS.get(where[0], 'entry')} for each of {', '.join(value[1:])}" if value[1:] else ""
+    return f"write {field}: {value[0]}{more}"
+
+
+_HOLDERS: Mapping[Any, str] = {"pools": "pool", "flavors": "flavor", "tiers": "tier", "buckets": "bucket"}
+"""What an entry of a mapping is called, by the mapping."""
 
 
 def _other_key(name: str, value: Any, known: Sequence[str]) -> str:
     """What to write instead of a key that is not known."""
     if name.removeprefix("requests.").startswith(("nvidia.com/", "gpu")) and "ephemeral-storage" in known:
         return "drop it, and write the number under gpus of the tenant or of the namespace, by flavor: gpus: {a100: 8}"
-    same = _OTHER_NAMES.get(re.sub(r"[^a-z]", "", name.lower()), "")
-    close = same if same in known else _nearest(name, known)
+    if instead := in_place_of(name, known):
+        return instead
+    close = _meant_by(name, known)
     if close and isinstance(value, list) and close == name.removesuffix("s") and value:
         more = f", and an entry like this for each of {', '.join(map(str, value[1:]))}" if value[1:] else ""
         return f"write {close}: {value[0]}{more}"
-    return f"did you mean {close!r}?" if close else _instead(name, known)
+    return f"did you mean {close!r}?" if close else f"drop it, or use one of {', '.join(known)}" if known else "drop it"
+
+
+def _meant_by(name: str, known: Sequence[str]) -> str:
+    """The field that a key means: by another tool's name of it, or by a similar spelling; empty if it is none."""
+    return field_of(name, known) or _nearest(name, known)
 
 
 def _example(name: str, value: Any) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from tenancy.catalog import vocabulary as words
 from tenancy.rules.values import INTERNET, unsafe_range
 from tenancy.schema.base import Flag, Mistake, Port, Slug, Spec, TextForm, broken
 
@@ -30,6 +31,11 @@ _TO_INTERNET = (
 )
 
 
+_TO_CACHE = (
+    "drop the entry, and set cluster.dns-cache to true in environment.yaml, which opens NodeLocal DNSCache to all"
+)
+
+
 class _NetworkRule(Spec):
     """One peer, and the destination port of its connections."""
 
@@ -48,7 +54,8 @@ class _NetworkRule(Spec):
             yield Mistake((), said, "an entry names one peer", f"write exactly one of {', '.join(kinds)}")
         elif self.cidr is not None and (unsafe := unsafe_range(self.cidr)):
             everything = self.cidr == INTERNET and "internet" in kinds
-            yield broken(("cidr",), "net-05", unsafe, _TO_INTERNET if everything else None)
+            change = _TO_INTERNET if everything else _TO_CACHE if self.cidr == words.DNS_CACHE else None
+            yield broken(("cidr",), "net-05", unsafe, change)
 
     @property
     def place(self) -> str:

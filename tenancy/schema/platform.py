@@ -66,6 +66,16 @@ class PlatformService(Spec):
         min_length=1, description="Labels that all pods of the service have. Required."
     )
 
+    def mistakes(self) -> Iterator[Mistake]:
+        if _DNS_CACHE in self.labels.values():
+            given = f"{_DNS_CACHE}, whose pods are on the node's network"
+            rule = "a network policy selects no pod on the node's network"
+            change = "drop the service and the entries that name it, and set cluster.dns-cache to true"
+            yield Mistake(("labels",), given, rule, change)
+
+
+_DNS_CACHE = "node-local-dns"
+
 
 _Namespaces = Annotated[
     str,

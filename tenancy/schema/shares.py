@@ -58,7 +58,7 @@ class GpuShare(Spec):
                 yield broken(where, "share-01", f"lend-up-to: {self.lend_up_to} with sharing: strict")
             elif self.lend_up_to > self.guaranteed:
                 given = f"lend-up-to: {self.lend_up_to} of {self.guaranteed} guaranteed"
-                yield broken(where, "share-01", given, "lend no more than the guarantee")
+                yield broken(where, "share-01", given, f"write {self.guaranteed} at most")
         if self.borrow_up_to is not None and self.sharing is not SharingPreset.LEND_AND_BORROW:
             given = f"borrow-up-to: {self.borrow_up_to} with sharing: {self.sharing}"
             yield broken(("borrow-up-to",), "share-01", given)

@@ -79,21 +79,32 @@ class Quota(Spec):
     storage: Size = Field(default="2Ti", description="Storage of all claims together, bytes. Default: 2Ti.")
     other: dict[str, Quantity] = Field(
         default_factory=dict,
-        description="Further keys of the ResourceQuota and their amounts, as the API server spells them. Default: "
-        "none.",
+        description="Further keys of the ResourceQuota and their amounts, as the API server spells them. Containers "
+        "may ask for the resources that it names, such as requests.hugepages-2Mi or requests.rdma/hca; the queue does "
+        "not count them. Default: none.",
     )
 
     def mistakes(self) -> Iterator[Mistake]:
         for key in unenforced_quota_keys(self.other):
-            yield broken(("other", key), "quota-01", f"{key}, which the API server refuses or never counts")
+            name = key.removeprefix("limits.")
+            change = f"did you mean '{_REQUESTS}{name}'?" if "/" in name or _is_huge(name) else None
+            yield broken(("other", key), "quota-01", f"{key}, which the API server refuses or never counts", change)
         for key in self.other:
             if key in OWN_QUOTA_KEYS:
                 given, change = f"{key}, which has a field of its own", "use the quota's field, and drop it here"
                 yield Mistake(("other", key), given, "a limit is written once", change)
-            elif key.startswith(("requests.nvidia.com/", "requests." + gpus.EFA)):
+            elif key.startswith(_BY_FLAVOR):
                 given = f"{key}, which is granted as a flavor"
                 change = "drop it, and write the number under gpus of the tenant or of the namespace, by flavor"
                 yield Mistake(("other", key), given, "GPUs are counted per tenant", change)
+            elif key.startswith(_HUGE_PAGES) and (mistake := _not_pages(key, self.other[key])):
+                yield mistake
+
+    @property
+    def granted(self) -> tuple[str, ...]:
+        """Resources of `other` that containers may ask for: extended ones and huge pages."""
+        named = {key.removeprefix(_REQUESTS): most for key, most in self.other.items() if key.startswith(_REQUESTS)}
+        return tuple(sorted(name for name, most in named.items() if amount(most) and ("/" in name or _is_huge(name))))
 
     def within(self, ceiling: Quota) -> Quota:
         """This quota for the fields that it sets, and the ceiling for all others."""
@@ -127,6 +138,33 @@ class Quota(Spec):
         }
 
 
+_REQUESTS = "requests."
+_HUGE = "hugepages-"
+_HUGE_PAGES = _REQUESTS + _HUGE
+_BY_FLAVOR = ("requests.nvidia.com/", _REQUESTS + gpus.EFA, "requests.deviceclass.resource.kubernetes.io/")
+
+
+def _is_huge(resource: str) -> bool:
+    return resource.startswith(_HUGE)
+
+
+def _not_pages(key: str, most: str) -> Mistake | None:
+    """Why an amount of huge pages is none; they are counted in bytes."""
+    size = key.removeprefix(_HUGE_PAGES)
+    if size not in _PAGES:
+        rule = "nodes have huge pages of 2Mi, or of 1Gi"
+        return Mistake(("other", key), key, rule, f"write {_HUGE_PAGES}{_PAGES[0]}")
+    page = amount(size)
+    if amount(most) % page:
+        whole = write((amount(most) // page + 1) * page)
+        given = f"{most} of {key.removeprefix(_REQUESTS)}"
+        return Mistake(("other", key), given, "huge pages are counted in bytes, by whole pages", f"write {whole}")
+    return None
+
+
+_PAGES = ("2Mi", "1Gi")
+
+
 class Container(Spec):
     """Limits of one container; a GPU is never among them."""
 
@@ -155,7 +193,8 @@ class Container(Spec):
             for key in gpu_keys(getattr(self, field)):
                 yield broken((alias, key), "quota-02", f"{key} under {alias}")
         for key, most in without_default(self.max, self.default).items():
-            change = f"write {key} under default too, or drop it from max"
+            huge = f", and limit it under quota.other as {_REQUESTS}{key}" if _is_huge(key) else ""
+            change = f"drop {key} from max{huge or ', or write it under default too'}"
             yield broken(("max", key), "quota-02", f"max {most} of {key} without a default", change)
         yield from _out_of_order({field.replace("_", "-"): getattr(self, field) for field in _CONTAINER_ORDER})
 
@@ -359,8 +398,3 @@ class Tier(Spec):
     def allows(self, own: Quota | None) -> Quota:
         """The quota of a namespace of this tier, which may set its own."""
         return own.within(self.quota) if own else self.quota
-
-
-def counted(number: int, what: str) -> str:
-    """A number with its noun, in the plural unless the number is 1."""
-    return f"{number} {what}{'s' * (number != 1)}"

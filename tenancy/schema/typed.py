@@ -111,6 +111,7 @@ class ClusterDict(TypedDict):
     ranges: NotRequired[Sequence[str]]
     service_cidr: NotRequired[str | None]
     object_overcommit: NotRequired[int]
+    dns_cache: NotRequired[bool]
     devices: NotRequired[Literal['plugin', 'dra']]
 
 

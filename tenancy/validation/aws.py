@@ -9,6 +9,7 @@ from itertools import pairwise
 from tenancy.catalog import account
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.regions import BILLED_IN_YUAN, WITHOUT_COSTS
+from tenancy.catalog.text import counted
 from tenancy.rules.values import foreign_arn
 from tenancy.schema.base import Mistake, broken
 from tenancy.schema.data import Access, KeyPer
@@ -375,7 +376,7 @@ def _bucket_lengths(environment: Environment, tenants: Sequence[Tenant]) -> Iter
         length = 0 if bucket.access_points else policy_length(environment, holding.get(name, ()), name)
         if length > account.BUCKET_POLICY_LENGTH:
             given = (
-                f"bucket {name} with prefixes of {len(holding[name])} tenants, {length} bytes of "
+                f"bucket {name} with prefixes of {counted(len(holding[name]), 'tenant')}, {length} bytes of "
                 f"{account.BUCKET_POLICY_LENGTH}"
             )
             change = "set access-points on the bucket, or make a second bucket"
@@ -415,7 +416,7 @@ def _quotas(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Fou
         quota = account.QUOTAS[name]
         there = environment.aws.quotas.get(name, quota.default)
         if count > there:
-            given = f"{count} {name} for {len(tenants)} tenants of {there} {quota.title}"
+            given = f"{count} {name} for {counted(len(tenants), 'tenant')} of {there} {quota.title}"
             change = f"have it raised and write quotas: {{{name}: <number>}}, or use another account"
             if name == "roles" and not shared:
                 change += ", or set identity to shared"

@@ -9,6 +9,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.text import counted
 from tenancy.kube import quantities
 from tenancy.rules.values import name_misfit
 from tenancy.schema.base import Mistake, amount, broken
@@ -278,8 +279,8 @@ def _remembered(environment: Environment, tenants: Sequence[Tenant]) -> Iterator
     where = ("cluster", "object-overcommit")
     if (together := sum(stored.values())) > budget * times:
         given = (
-            f"{len(present)} tenants, which may store {_mebibytes(together)} together, {together / budget:.1f} times "
-            f"{_mebibytes(budget)}; object-overcommit is {times}"
+            f"{counted(len(present), 'tenant')}, which may store {_mebibytes(together)} together, "
+            f"{together / budget:.1f} times {_mebibytes(budget)}; object-overcommit is {times}"
         )
         yield ENVIRONMENT, broken(where, "quota-06", given)
     for index, tenant in present.items():
@@ -290,8 +291,8 @@ def _remembered(environment: Environment, tenants: Sequence[Tenant]) -> Iterator
             return
     if (need := quotas.kueue_need(list(present.values()))) > most:
         given = (
-            f"work of {len(present)} tenants, for which Kueue may need {_mebibytes(need)} of {_mebibytes(most)}; "
-            f"object-overcommit is {times}"
+            f"work of {counted(len(present), 'tenant')}, for which Kueue may need {_mebibytes(need)} of "
+            f"{_mebibytes(most)}; object-overcommit is {times}"
         )
         yield ENVIRONMENT, broken(where, "queue-03", given)
 

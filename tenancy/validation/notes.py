@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tenancy.catalog.versions import incompatible
+from tenancy.catalog.versions import NEWEST_KNOWN, incompatible, is_unknown
 from tenancy.kube.quantities import write
 from tenancy.schema.base import Mistake, amount
 from tenancy.schema.environment import Environment
@@ -22,12 +22,21 @@ _AWS_NAMES = (".amazonaws.com", ".amazonaws.com.cn")
 
 def notes(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Mistake]:
     """All notes on the environment's file."""
+    yield from _unknown_version(environment)
     yield from _unreached(environment, tenants)
     yield from _never_started(environment, tenants)
     yield from _spot(environment)
     yield from _crowded(environment, tenants)
     yield from _unspread(environment, tenants)
     yield from _kept_in_departments(environment, tenants)
+
+
+def _unknown_version(environment: Environment) -> Iterator[Mistake]:
+    if is_unknown(version := environment.cluster.kubernetes):
+        given = f"Kubernetes {version}, of which nothing is known here"
+        rule = f"guards, charts and their limits were read for Kubernetes up to {NEWEST_KNOWN}"
+        change = f'write "{NEWEST_KNOWN}", or run `tenancy verify` on a test cluster of {version} first'
+        yield Mistake(("cluster", "kubernetes"), given, rule, change)
 
 
 def to_come(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Mistake]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from tenancy.catalog.text import counted
 from tenancy.kube.placement import placed
 from tenancy.schema.base import Mistake, broken
 from tenancy.schema.environment import Environment, undeclared
@@ -107,7 +108,9 @@ def _oversold(
         by_tenant[index] = by_tenant.get(index, 0) + count
     largest = sorted(by_tenant, key=lambda i: (-by_tenant[i], i))
     parts = [f"{tenants[i].tenant} {by_tenant[i]}" for i in largest[:5]]
-    more = f" + {len(largest) - 5} tenants {sum(by_tenant[i] for i in largest[5:])}" if len(largest) > 5 else ""
+    more = (
+        f" + {counted(len(largest) - 5, 'tenant')} {sum(by_tenant[i] for i in largest[5:])}" if len(largest) > 5 else ""
+    )
     given = (
         f"{' + '.join(parts)}{more} = {sum(by_tenant.values())} guaranteed of {there} {flavor} in {', '.join(pools)}"
     )

@@ -51,7 +51,7 @@ def test_a_sample_asks_for_what_the_guards_let_through(loaded: Loaded) -> None:
                 spec = sample("pod", environment, tenant, namespace, {flavor: 1})["spec"]
                 (container,) = spec["containers"]
                 extended = {r for r in container["resources"]["limits"] if "/" in r}
-                assert extended <= set(granted_resources(environment, tenant))
+                assert extended <= set(granted_resources(environment, tenant, namespace))
                 assert container["image"].startswith(tuple(allowed_registries(environment, tenant)))
                 assert {t["value"] for t in spec["tolerations"] if t["key"] == words.POOL} <= set(pools)
 

@@ -25,8 +25,9 @@ from tenancy.catalog.versions import (
 )
 from tenancy.engine.minors import refused_minor
 from tenancy.planning import make_plan
-from tenancy.validation import Environment, Tenant, load
+from tenancy.validation import Environment, Tenant, load, told
 from tests.conftest import every
+from tests.demo import demo
 
 
 @pytest.mark.parametrize("name", CHARTS)
@@ -175,8 +176,18 @@ def test_the_minor_before_the_oldest_is_refused(what: str) -> None:
     assert f"use Kubernetes {oldest} or newer" in (incompatible(before, what) or "")
 
 
-def test_a_minor_past_the_newest_is_refused() -> None:
-    assert (incompatible("1.37", "karpenter") or "").startswith("use Kubernetes 1.36 or older")
+@pytest.mark.parametrize("what", ["karpenter", "cilium"])
+@pytest.mark.parametrize("version", ["1.37", "1.38"])
+def test_a_minor_past_the_newest_is_refused(what: str, version: str) -> None:
+    assert (incompatible(version, what) or "").startswith("use Kubernetes 1.36 or older")
+
+
+@pytest.mark.parametrize(("version", "unknown"), [("1.36", False), ("1.37", True), ("1.38", True)])
+def test_a_version_of_which_nothing_is_known_is_noted(tmp_path: Path, version: str, *, unknown: bool) -> None:
+    files = demo()
+    files["environment"]["cluster"]["kubernetes"] = version
+    said = [str(note) for note in told(load(files.write(tmp_path)))]
+    assert any("of which nothing is known here" in note for note in said) is unknown
 
 
 def test_minors_are_numbers_and_not_text() -> None:

@@ -25,13 +25,14 @@ def pod_security(version: str, level: str = "restricted") -> dict[str, str]:
     }
 
 
-def granted_resources(environment: Environment, tenant: Tenant) -> list[str]:
-    """Extended resources that the tenant's pods may name; under DRA they claim devices instead."""
+def granted_resources(environment: Environment, tenant: Tenant, namespace: Namespace) -> list[str]:
+    """Extended resources and huge pages that pods there may name; under DRA they claim GPUs instead."""
     mine = [pool for pool in environment.pools.values() if pool.efa and pool.admits(tenant.tenant, tenant.tiers)]
-    efa = {gpus.EFA} if mine else set()
+    quota = environment.tiers[tenant.tier_of(namespace)].allows(namespace.quota)
+    beside = {*quota.granted, *([gpus.EFA] if mine else [])}
     if environment.devices_by_claim:
-        return sorted(efa)
-    return sorted({environment.resource_of(flavor) for flavor in tenant.gpus} | efa)
+        return sorted(beside)
+    return sorted({environment.resource_of(flavor) for flavor in tenant.gpus} | beside)
 
 
 def allowed_pools(environment: Environment, tenant: Tenant, tier: str) -> list[str]:
@@ -94,7 +95,7 @@ def namespace_meta(environment: Environment, tenant: Tenant, namespace: Namespac
         words.ALLOWED_POOLS: allowed_pools(environment, tenant, tier),
         words.ALLOWED_PRIORITIES: allowed_classes(environment, tier),
         words.ALLOWED_REGISTRIES: allowed_registries(environment, tenant),
-        words.ALLOWED_RESOURCES: granted_resources(environment, tenant),
+        words.ALLOWED_RESOURCES: granted_resources(environment, tenant, namespace),
         **allowed_ways(tenant),
     }
     if environment.devices_by_claim:

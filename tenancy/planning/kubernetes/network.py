@@ -25,9 +25,9 @@ DEFAULT_DENY = "default-deny"
 AGENT = words.IDENTITY_AGENT
 """EKS Pod Identity's agent on every node; one address beside the metadata service's, which stays closed."""
 
-_CLUSTER_DNS = NetworkRule(
-    (Peer(namespaces={words.SPACE_NAME: "kube-system"}, pods=cilium.DNS_PODS),), (Port("UDP", 53), Port("TCP", 53))
-)
+_DNS_PORTS = (Port("UDP", 53), Port("TCP", 53))
+_CLUSTER_DNS = NetworkRule((Peer(namespaces={words.SPACE_NAME: "kube-system"}, pods=cilium.DNS_PODS),), _DNS_PORTS)
+_DNS_CACHE = NetworkRule((Peer(words.DNS_CACHE),), _DNS_PORTS)
 
 
 def network_policies(environment: Environment, tenant: Tenant, namespace: Namespace) -> tuple[NetworkPolicy, ...]:
@@ -48,7 +48,8 @@ def network_policies(environment: Environment, tenant: Tenant, namespace: Namesp
             # Only the platform writes the label: ns-01 refuses all others.
             policies.append(both_ways("between-namespaces", Peer(namespaces={words.TENANT: tenant.tenant})))
     if environment.cluster.cni is not Cni.CILIUM:
-        policies.append(policy("dns", egress=[_CLUSTER_DNS]))
+        caches = [_DNS_CACHE] if environment.cluster.dns_cache else []
+        policies.append(policy("dns", egress=[_CLUSTER_DNS, *caches]))
     if ways := [*_ways(environment, tenant.egress), *_aws(environment, tenant, namespace)]:
         policies.append(policy("egress", egress=ways))
     if ways := list(_ways(environment, tenant.ingress)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.controllers import RUN_TIME
 from tenancy.catalog.frameworks import FRAMEWORKS
@@ -13,6 +14,7 @@ from tenancy.planning.common.devices import device_class
 from tenancy.planning.common.labels import manifest
 from tenancy.planning.common.pools import node_taints, pools_of
 from tenancy.planning.common.priorities import class_name
+from tenancy.planning.kubernetes.namespaces import granted_resources
 from tenancy.planning.queueing.queue_names import flavor_name
 from tenancy.planning.queueing.quota_shares import quota_ceiling
 from tenancy.rules.catalogue import Violation
@@ -27,6 +29,7 @@ SAMPLE_ID = 10001
 """User and group that it runs as: above 10,000 no host's own account has the number (kube-score, CKV_K8S_40)."""
 ANY_TOPOLOGY = "kueue.x-k8s.io/podset-unconstrained-topology"
 """Annotation of pods that may lie anywhere in a flavor with a topology; without one Kueue never gives it to them."""
+HUGE_PAGES, PAGES = "hugepages-2Mi", "5Gi"
 _LABELS = {"app.kubernetes.io/name": NAME}
 
 
@@ -165,6 +168,8 @@ def sample(
         elif count > MAX_DEVICES:
             raise Violation("gpu-08", f"a claim of {count} {flavor}", f"ask for {MAX_DEVICES} at most")
         chosen = pool or pools[0]
+        if kind == "job":
+            resources |= _fabric(environment, tenant, namespace, chosen, flavor, count)
         selector = {words.POOL: chosen}
         tolerations = [{"operator": "Equal", **taint} for taint in node_taints(chosen, environment.pools[chosen])]
         # A pool with a topology has a flavor of another name.
@@ -220,6 +225,20 @@ def sample(
     template = {"metadata": metadata, "spec": spec}
     body = {"spec": {"backoffLimit": 0, "ttlSecondsAfterFinished": 600, "template": template}}
     return manifest("batch/v1", "Job", NAME, labels, body, namespace=where)
+
+
+def _fabric(
+    environment: Environment, tenant: Tenant, namespace: Namespace, pool: str, flavor: str, count: int
+) -> dict[str, str]:
+    """EFA interfaces of a pod that takes all GPUs of a node, and the huge pages of its library, where they are granted.
+
+    The pages as in AWS' own manifests (awslabs/awsome-distributed-ai, PR 1230).
+    """
+    machine = environment.pools[pool]
+    if not machine.efa or count < environment.flavors_of(pool)[flavor]:
+        return {}
+    pages = {name: PAGES for name in granted_resources(environment, tenant, namespace) if name == HUGE_PAGES}
+    return {gpus.EFA: str(machine.machine.efa), **pages}
 
 
 def _granting(environment: Environment, tenant: Tenant, namespace: Namespace, flavor: str, count: int) -> list[str]:

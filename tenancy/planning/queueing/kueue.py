@@ -82,7 +82,7 @@ def configuration(environment: Environment, tenants: Iterable[Tenant] = ()) -> d
             "usageSamplingInterval": f"{sampling(tenants)}m",
             "resourceWeights": _weights(environment),
         },
-        "resources": _resources(environment),
+        "resources": _resources(environment, tenants),
         "objectRetentionPolicies": {"workloads": {"afterFinished": _duration(queues.keep_finished)}},
     }
 
@@ -106,10 +106,11 @@ def _weights(environment: Environment) -> dict[str, float]:
     return {**dict.fromkeys(ignored, 0.0), **counted}
 
 
-def _resources(environment: Environment) -> dict[str, Any]:
-    # What is never short of itself: the disk of a node goes with its CPU, and EFA with a pool's single tenant. GPUs are
-    # not among them: what is left out here is not counted at all.
-    excluded = {"excludeResourcePrefixes": ["ephemeral-storage", gpus.EFA]}
+def _resources(environment: Environment, tenants: Iterable[Tenant]) -> dict[str, Any]:
+    # What is never short of itself: the disk of a node goes with its CPU, and EFA with a pool's single tenant. What a
+    # quota grants beside GPUs is limited by that quota alone. GPUs are not among them: what is left out here is not
+    # counted at all.
+    excluded = {"excludeResourcePrefixes": ["ephemeral-storage", gpus.EFA, *_granted(environment, tenants)]}
     if environment.devices_by_claim:
         mapped = [
             {"name": queue_resource(environment, flavor), "deviceClassNames": [device_class(flavor)]}
@@ -132,3 +133,10 @@ def _resources(environment: Environment) -> dict[str, Any]:
             if named != resource
         ],
     }
+
+
+def _granted(environment: Environment, tenants: Iterable[Tenant]) -> list[str]:
+    """Resources beside GPUs that the quota of some namespace grants."""
+    quotas = [tier.quota for tier in environment.tiers.values()]
+    quotas += [namespace.quota for tenant in tenants for namespace in tenant.namespaces if namespace.quota]
+    return sorted({name for quota in quotas for name in quota.granted})

@@ -121,7 +121,7 @@ def _devices(_scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
         yield Case(
             "gpu-05", slug, "have a device injected by annotation", at, "nvidia.com/gpu=all", ABSENT, base, kinds
         )
-    granted = granted_resources(place.environment, place.tenant)
+    granted = granted_resources(place.environment, place.tenant, place.namespace)
     wanted = {"unknown": "nvidia.com/mig-99g.999gb", "efa": gpus.EFA, "other-vendor": "amd.com/gpu"}
     for slug, resource in wanted.items():
         if resource not in granted:
@@ -424,7 +424,7 @@ def _gpu_tolerations(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]
 def _of_namespace(scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
     """Attacks on limits that guards read from the namespace's own annotations."""
     environment, tenant = place.environment, place.tenant
-    granted = granted_resources(environment, tenant)
+    granted = granted_resources(environment, tenant, place.namespace)
     for resource in sorted({*environment.resources, gpus.GPU} - set(granted)):
         at = f"{LIMITS}/{resource.replace('/', '~1')}"
         slug = resource.rpartition("/")[2].replace(".", "-")

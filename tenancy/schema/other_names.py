@@ -1,0 +1,105 @@
+"""Names that other tools have for fields, and what there is in place of the fields that only they have.
+
+Names are compared without case, dashes and underscores.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+
+_FIELDS: Mapping[str, str] = {
+    # Kueue
+    "nominalquota": "guaranteed",
+    "borrowinglimit": "borrow-up-to",
+    "lendinglimit": "lend-up-to",
+    "stoppolicy": "queue",
+    "cohort": "department",
+    "cohortname": "department",
+    "queueingstrategy": "order",
+    # Karpenter, EC2 and Terraform's modules of both
+    "capacitytype": "purchase",
+    "marketoptions": "purchase",
+    "spot": "purchase",
+    "capacityreservation": "purchase",
+    "instancetype": "instance",
+    "instancetypes": "instance",
+    "instancefamily": "instance",
+    "minsize": "nodes",
+    "maxsize": "nodes",
+    "desiredsize": "nodes",
+    "desiredcapacity": "nodes",
+    "replicas": "nodes",
+    "availabilityzones": "zones",
+    "releaseversion": "ami-release",
+    "amireleaseversion": "ami-release",
+    "clustername": "name",
+    "clusterversion": "kubernetes",
+    "kubernetesversion": "kubernetes",
+    "version": "kubernetes",
+    # Kubernetes
+    "resourcequota": "quota",
+    "limitrange": "container",
+    "priorityclassname": "priority",
+    "ipblock": "cidr",
+    "tofqdns": "dns",
+    "email": "mail",
+}
+_IMAGE = "drop it: nodes run EKS' own image, whose release is ami-release"
+_KEPT = "drop it: a node is removed only while it is empty, and when its image or a setting changes"
+_LABELS = "drop it: nodes have the labels of their pool and their board"
+_TAINTS = "drop it: a pool with tenants or tiers has a taint of its own, and one with GPUs a further one"
+_USER_DATA = "drop it: user data is made from the pool's fields"
+_GROUPS = "drop it: nodes have security groups of the environment's own"
+_OWN_QUEUES = "drop it: a tenant's queues are made, and admit work of its own namespaces alone"
+_SHARES = "drop it, and write the tenant's GPUs by flavor, such as gpus: {a100: {guaranteed: 8}}"
+_RECLAIMED = "drop it: what is lent is reclaimed, and sharing under gpus says whether anything is lent"
+_ALIKE = (
+    "write time-slicing: 4, for every GPU of a node: NVIDIA's device plugin shares all of them or none, and GPUs that "
+    "stay whole need a pool of their own"
+)
+_WITHOUT_FIELD: Mapping[str, Mapping[str, str]] = {
+    # A pool
+    "instance": {
+        **dict.fromkeys(("ami", "amiid", "amifamily", "amialias", "amitype", "amiselectorterms", "imageid"), _IMAGE),
+        **dict.fromkeys(("consolidation", "consolidationpolicy", "consolidateafter", "disruption"), _KEPT),
+        **dict.fromkeys(("expireafter", "ttlsecondsafterempty", "ttlsecondsuntilexpired"), _KEPT),
+        **dict.fromkeys(("labels", "nodelabels"), _LABELS),
+        **dict.fromkeys(("taints", "startuptaints", "nodetaints"), _TAINTS),
+        **dict.fromkeys(("userdata", "bootstrapextraargs", "kubelet", "prebootstrapuserdata"), _USER_DATA),
+        **dict.fromkeys(("securitygroups", "securitygroupids", "securitygroupselectorterms"), _GROUPS),
+        **dict.fromkeys(("subnets", "subnetids", "subnetselectorterms"), "drop it, and write the zones of the nodes"),
+        "limits": "drop it: nodes, or nodes.max of an autoscaled pool, is the limit",
+        "requirements": "drop it: instance, zones and purchase say which nodes are made",
+        "weight": "drop it: reserved pools are filled first, and spot pools last",
+    },
+    # A tenant
+    "cost-center": {
+        **dict.fromkeys(("clusterqueue", "localqueue", "namespaceselector", "queuename"), _OWN_QUEUES),
+        **dict.fromkeys(("coveredresources", "flavors", "resourcegroups"), _SHARES),
+        **dict.fromkeys(("borrowwithincohort", "preemption", "reclaimwithincohort"), _RECLAIMED),
+    },
+    # How a pool is shared
+    "time-slicing": dict.fromkeys(("pergpu", "gpus", "devices", "resources"), _ALIKE),
+}
+"""By a field of the part of a spec: other names there, and what to do."""
+
+
+def field_of(name: str, known: Collection[str]) -> str:
+    """The field, of those that are known, that another tool calls so; empty if there is none."""
+    return _known(_FIELDS.get(_letters(name), ""), known)
+
+
+def in_place_of(name: str, known: Collection[str]) -> str:
+    """What to do about a field that only other tools have, where these are known; empty if it is none of them."""
+    told = (texts for field, texts in _WITHOUT_FIELD.items() if _known(field, known))
+    return next((texts[letters] for texts in told if (letters := _letters(name)) in texts), "")
+
+
+def _known(field: str, known: Collection[str]) -> str:
+    """The field as it is spelt where it is known: with dashes in files, with underscores in Python."""
+    return next((name for name in known if _letters(name) == _letters(field)), "")
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
