@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from tenancy.catalog import boards, gpus
 from tenancy.catalog.text import counted
@@ -29,6 +29,7 @@ from tenancy.schema.environment_fields import GuardsMode as GuardsMode
 from tenancy.schema.environment_fields import Layout as Layout
 from tenancy.schema.pools import (
     BALANCED,
+    Cut,
     Flavor,
     Pool,
     Provisioner,
@@ -321,7 +322,8 @@ class Environment(DerivedEnvironment):
         for name, pool in self.pools.items():
             if pool.machine.gpus and not self.flavors_of(name):
                 given = f"pool {name}, which yields no declared flavor"
-                yield broken(("pools", name), "ref-01", given, "declare its GPU or slices under flavors")
+                change = f"declare its GPU or slices under flavors, such as {_flavor_of(pool, self.cuts(name))}"
+                yield broken(("pools", name), "ref-01", given, change)
             cuts = self.cuts(name)
             if pool.mig and pool.mig.strategy is Strategy.SINGLE:
                 where = ("pools", name, "mig", "strategy")
@@ -355,6 +357,15 @@ class Environment(DerivedEnvironment):
         )
         where = ("pools", name, "share") if pool.share else ("pools", name, "mig")
         yield broken(where, "pool-04", given, _fewer(pool, room, units, replicas))
+
+
+def _flavor_of(pool: Pool, cuts: Sequence[Cut]) -> str:
+    """A flavor that a pool yields, as it is declared."""
+    mig = next((profile for cut in cuts for profile in cut.slices), None)
+    share = pool.share.mode if pool.share else None
+    parts = {"gpu": pool.machine.gpu, "mig": mig, "share": share}
+    fields = ", ".join(f"{name}: {value}" for name, value in parts.items() if value)
+    return f"{'-'.join(filter(None, (pool.machine.gpu.partition('-')[0], mig, share)))}: {{{fields}}}"
 
 
 def _fewer(pool: Pool, room: int, units: int, replicas: int) -> str:

@@ -86,17 +86,17 @@ class Quota(Spec):
 
     def mistakes(self) -> Iterator[Mistake]:
         for key in unenforced_quota_keys(self.other):
-            name = key.removeprefix("limits.")
-            change = f"did you mean '{_REQUESTS}{name}'?" if "/" in name or _is_huge(name) else None
-            yield broken(("other", key), "quota-01", f"{key}, which the API server refuses or never counts", change)
+            given, name = f"{key}, which the API server refuses or never counts", key.removeprefix("limits.")
+            meant = f"did you mean '{_REQUESTS}{name}'?" if "/" in name or _is_huge(name) else None
+            change = _TO_FLAVORS if (_REQUESTS + name).startswith(_BY_FLAVOR) else meant
+            yield broken(("other", key), "quota-01", given, change)
         for key in self.other:
             if key in OWN_QUOTA_KEYS:
                 given, change = f"{key}, which has a field of its own", "use the quota's field, and drop it here"
                 yield Mistake(("other", key), given, "a limit is written once", change)
             elif key.startswith(_BY_FLAVOR):
                 given = f"{key}, which is granted as a flavor"
-                change = "drop it, and write the number under gpus of the tenant or of the namespace, by flavor"
-                yield Mistake(("other", key), given, "GPUs are counted per tenant", change)
+                yield Mistake(("other", key), given, "GPUs are counted per tenant", _TO_FLAVORS)
             elif key.startswith(_HUGE_PAGES) and (mistake := _not_pages(key, self.other[key])):
                 yield mistake
 
@@ -139,6 +139,7 @@ class Quota(Spec):
 
 
 _REQUESTS = "requests."
+_TO_FLAVORS = "drop it, and write the number under gpus of the tenant or of the namespace, by flavor"
 _HUGE = "hugepages-"
 _HUGE_PAGES = _REQUESTS + _HUGE
 _BY_FLAVOR = ("requests.nvidia.com/", _REQUESTS + gpus.EFA, "requests.deviceclass.resource.kubernetes.io/")
