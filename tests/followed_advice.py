@@ -78,6 +78,11 @@ def _drop(content: Any, problem: Problem) -> None:
     holder.pop(last)
 
 
+def _default(content: Any, problem: Problem, key: str, amount: str) -> None:
+    container, _ = _holder(content, problem.field.rpartition(".max")[0] + ".default")
+    container["default"][key] = amount
+
+
 def _drop_from(content: Any, problem: Problem, key: str, _: str) -> None:
     holder, last = _holder(content, problem.field)
     assert last == key, "the message is about this key"
@@ -122,6 +127,7 @@ _ACTIONS: tuple[tuple[str, Callable[..., None]], ...] = (
     (r"cut each GPU into (\d+) slices", _fewer_slices),
     (r"share by (\d+) at most", _share_by),
     (r"drop it\b", _drop),
+    (r"write ([^:\s]+): (\S+) under default", _default),
     (r"drop (\S+) from (\w+)", _drop_from),
     (rf"write ([a-z][a-z-]*): {_VALUE}", _set_field),
     (rf"(?:write|use) (?:it (?:as|like) |one of |one such as )?{_VALUE}", _set),

@@ -147,7 +147,8 @@ RULES: tuple[Rule, ...] = (
         id="gpu-06",
         title="a container asks only for extended resources that its tenant was granted",
         why="a resource that no quota names is unlimited",
-        fix="ask for a granted resource, or have the flavor added to the tenant file",
+        fix="ask for a granted resource; GPUs are granted by a flavor in the tenant file, huge pages and other "
+        "resources under quota.other as requests.<resource>",
         severity=Severity.CRITICAL,
         enforced=Face.ATTACK,
         guards={

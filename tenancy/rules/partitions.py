@@ -9,7 +9,7 @@ RULES: tuple[Rule, ...] = (
         id="mig-01",
         title="a MIG layout fits on the board",
         why="a layout that does not fit fails on the node, long after it was merged",
-        fix="choose counts whose memory and compute units fit",
+        fix="choose profiles of the board, and counts whose memory and compute units fit",
         severity=Severity.MEDIUM,
         enforced=Face.SPEC | Face.PREVIEW,
     ),

@@ -194,8 +194,10 @@ class Container(Spec):
             for key in gpu_keys(getattr(self, field)):
                 yield broken((alias, key), "quota-02", f"{key} under {alias}")
         for key, most in without_default(self.max, self.default).items():
-            huge = f", and limit it under quota.other as {_REQUESTS}{key}" if _is_huge(key) else ""
-            change = f"drop {key} from max{huge or ', or write it under default too'}"
+            usual = type(self).model_fields["default"].default.get(key, most)
+            change = f"write {key}: {usual} under default, or drop {key} from max"
+            if _is_huge(key):
+                change = f"drop {key} from max, and limit it under quota.other as {_REQUESTS}{key}"
             yield broken(("max", key), "quota-02", f"max {most} of {key} without a default", change)
         yield from _out_of_order({field.replace("_", "-"): getattr(self, field) for field in _CONTAINER_ORDER})
 

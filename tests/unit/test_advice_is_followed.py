@@ -232,6 +232,9 @@ MISTAKES = (
         "steady",
         {"priority": 1000, "container": {"max": {"hugepages-2Mi": "1Gi"}}},
     ),
+    env(
+        "a default that leaves memory out", "tiers", "steady", {"priority": 1000, "container": {"default": {"cpu": 4}}}
+    ),
     tenant(
         "everybody's group",
         "people",

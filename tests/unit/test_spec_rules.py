@@ -261,7 +261,7 @@ CASES = (
     ),
     Case("work of one tenant that Kueue has no memory for", "queue-03", ENV, "", "pods: 100,", "pods: 100, jobs: 4700, ended-pods: 0,", "pods: 100, jobs: 2000, ended-pods: 0,"),
     Case("more than one tenant may store", "quota-06", ENV, "", "pods: 100,", "pods: 100, cron-jobs: 40000,", "pods: 100, cron-jobs: 4000,"),
-    Case("a tier's quota without room for the default", "queue-02", ENV, "", "max: {cpu: 32, memory: 128Gi}", "default: {cpu: 4}\n      default-request: {cpu: 3}", "default: {cpu: 4}\n      default-request: {cpu: 2}"),
+    Case("a tier's quota without room for the default", "queue-02", ENV, "", "max: {cpu: 32, memory: 128Gi}", "default: {cpu: 4, memory: 8Gi}\n      default-request: {cpu: 3}", "default: {cpu: 4, memory: 8Gi}\n      default-request: {cpu: 2}"),
 )  # fmt: skip
 
 CONSEQUENCES = {
