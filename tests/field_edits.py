@@ -247,6 +247,8 @@ CLUSTER = (
     _edit("cluster/devices", "dra", before=FIXED_SIZES),
     _edit("cluster/encryption", "wireguard"),
     _edit("cluster/kubernetes", "1.36"),
+    _edit("cluster/kubernetes", "1.36", before=(("cluster/kubernetes", "1.34"),), note="two minors"),
+    _edit("cluster/kubernetes", "1.34", note="back"),
     _edit("cluster/mode", "existing", before=WITHOUT_METRICS),
     _edit("cluster/name", "edits-2"),
     _edit("cluster/object-overcommit", 20),

@@ -214,10 +214,13 @@ def incompatible(kubernetes: str, what: str) -> str | None:
     return None
 
 
+MINOR_RULE = "EKS updates a cluster by one minor at a time, and none back"
+"""Source: EKS user guide, "Update existing cluster to new Kubernetes version", 2026-11-27."""
+
+
 def minor_step(current: str, wanted: str) -> str | None:
-    """The minor to write instead where EKS refuses an update of a cluster from one minor to another: it takes one
-    minor at a time, and none back (EKS user guide, "Update existing cluster to new Kubernetes version", 2026-11-27).
-    None if it takes it."""
+    """The minor to write instead where MINOR_RULE forbids an update of a cluster from one minor to another; None if it
+    does not."""
     (major, old), (_, new) = _minor(current), _minor(wanted)
     if new < old:
         return f"{major}.{old}"

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from tenancy.cli.up_report import Report
     from tenancy.engine.changes import Outcome
+    from tenancy.engine.cluster_changes import ClusterChanges
     from tenancy.engine.driver import Driver
     from tenancy.planning import Plan
     from tenancy.schema.environment import Environment
@@ -43,25 +44,29 @@ def expect_replaceable(environment: Environment, named: Collection[str]) -> None
             fail(f"given --replace {name}; rule: {rule}; change: {change}", BAD_INPUT)
 
 
-def protect(driver: Driver, plan: Plan, stack: Any) -> None:
-    """Protect in the state of a cluster's stack what the program protects."""
+def cluster_changes(driver: Driver, plan: Plan, stack: Any, named: Collection[str] = ()) -> ClusterChanges | None:
+    """The plan of a cluster compared with the state of its stack, which is read here; None for another stack."""
     from tenancy.engine.cluster_changes import ClusterChanges
-    from tenancy.planning.scope import CLUSTER_SUFFIX
-
-    if plan.cluster and stack.name.endswith(CLUSTER_SUFFIX):
-        driver.protect(stack, ClusterChanges(plan.cluster, driver.resources(stack)).unprotected)
-
-
-def permitted(driver: Driver, report: Report, plan: Plan, stack: Any, named: Collection[str]) -> Permitted:
-    """What this run may delete and replace of a cluster, of which the program is told; Failed if the plan has a value
-    that AWS cannot change in place."""
-    from tenancy.engine.cluster_changes import ClusterChanges
-    from tenancy.engine.driver import Failed
     from tenancy.planning.scope import CLUSTER_SUFFIX
 
     if plan.cluster is None or not stack.name.endswith(CLUSTER_SUFFIX):
+        return None
+    return ClusterChanges(plan.cluster, driver.resources(stack), named)
+
+
+def protect(driver: Driver, stack: Any, changes: ClusterChanges | None) -> None:
+    """Protect in the state of a cluster's stack what the program protects."""
+    if changes:
+        driver.protect(stack, changes.unprotected)
+
+
+def permitted(driver: Driver, report: Report, stack: Any, changes: ClusterChanges | None) -> Permitted:
+    """What this run may delete and replace of a cluster, of which the program is told; Failed if the plan has a value
+    that AWS cannot change in place."""
+    from tenancy.engine.driver import Failed
+
+    if changes is None:
         return Permitted()
-    changes = ClusterChanges(plan.cluster, driver.resources(stack), named)
     if refused := list(changes.refusals()):
         raise Failed(f"stack {stack.name}:\n  " + "\n  ".join(refused))
     for text in changes.notes():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tenancy.catalog import vocabulary as words
 from tenancy.cli.common import BAD_INPUT, fail
-from tenancy.cli.up_cluster import permitted, protect, refuse_unasked
+from tenancy.cli.up_cluster import cluster_changes, permitted, protect, refuse_unasked
 
 if TYPE_CHECKING:
     from tenancy.cli.up_report import Report
@@ -191,9 +191,10 @@ def bring_up(
     if drifted:
         refresh = put_back(driver, report, stack, drifted, only_preview).missing or refresh
     leaving = leavers.by_file | leavers.by_hand
+    changes = cluster_changes(driver, plan, stack, run.replacing)
     if not only_preview:
-        protect(driver, plan, stack)
-    may = permitted(driver, report, plan, stack, run.replacing)
+        protect(driver, stack, changes)
+    may = permitted(driver, report, stack, changes)
     with driver.released(stack, leaving, may.removed, for_good=not only_preview):
         planned = driver.preview(stack, refresh=refresh)
     orphans = [tenant for tenant in without_file(planned, plan) if tenant not in leavers.by_hand]
@@ -224,7 +225,7 @@ def bring_up(
             report.say(f"{name}: {part} is done; the next follows in {wait / 60:.0f} min (Ctrl-C ends the run here)")
             time.sleep(wait)
         report.show(name, driver.update(stack, refresh=refresh, first=first))
-        protect(driver, plan, stack)
+        protect(driver, stack, cluster_changes(driver, plan, stack))
     return planned
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -11,6 +12,7 @@ from itertools import permutations
 from typing import Any
 
 from tenancy.catalog.prices import MONTH_HOURS
+from tenancy.catalog.versions import minor_step
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.access_review import granted, rights
 from tenancy.planning.aws import creation
@@ -21,6 +23,10 @@ from tenancy.planning.queueing.capacity import supply
 from tenancy.planning.queueing.quota_shares import part_of_node
 from tenancy.planning.scope import StackScope, select, stacks
 from tenancy.rules import objects, plain, together
+from tenancy.rules.cilium import CLUSTERWIDE, IN_NAMESPACE
+from tenancy.rules.found import Finding
+from tenancy.rules.index import tenant_label
+from tenancy.schema.cluster import Cni
 from tenancy.schema.environment import Environment, Layout
 from tenancy.schema.network_rules import EgressRule, IngressRule
 from tenancy.schema.pools import Pool
@@ -96,12 +102,13 @@ class SpecState:
 
 def diff(before: SpecState, after: SpecState) -> tuple[Change, ...]:
     """Every change, ordered by topic. If a side cannot be read, only broken rules are compared."""
-    found = [*between(ChangeTopic.RULE, _broken(before), _broken(after))]
+    found = [*rule_changes(_broken(before), _broken(after))]
     if not (before.problems or after.problems):
         found += between(ChangeTopic.TENANT, _names(before), _names(after))
         found += between(ChangeTopic.GPUS, _shares(before), _shares(after))
         found += between(ChangeTopic.QUOTA, _quotas(before), _quotas(after))
         found += between(ChangeTopic.NETWORK, _reach(before), _reach(after))
+        found += _without_cilium(before, after)
         found += between(ChangeTopic.ACCESS, _access(before), _access(after))
         found += between(ChangeTopic.COST, _costs(before), _costs(after))
         found += between(ChangeTopic.EXCEPTION, _exceptions(before), _exceptions(after))
@@ -128,6 +135,37 @@ def between(topic: ChangeTopic, before: Facts, after: Facts) -> Iterator[Change]
         if one != other:
             tenant, of, what = key
             yield Change(topic, tenant, what, one, other, of)
+
+
+_GIVEN = ": given "
+
+
+def rule_fact(finding: Finding) -> tuple[str, str, str]:
+    """The key of a broken rule among the facts of its topic."""
+    return "", finding.rule, f"{finding.object}{_GIVEN}{finding.given}"
+
+
+def rule_changes(before: Facts, after: Facts) -> Iterator[Change]:
+    """Changes of broken rules. If an object loses some of its faults against a rule and gains none, the rule is not
+    newly broken, and the lost faults are told alone."""
+    found = list(between(ChangeTopic.RULE, before, after))
+    new = [change for change in found if change.after is not None]
+    for change in (each for each in found if each.after is None):
+        (subject, faults), text = _faults(change), change.what
+        for other in (each for each in new if each.of == change.of):
+            name, rest = _faults(other)
+            if name == subject and set(rest) < set(faults):
+                new.remove(other)
+                text = f"{name}{_GIVEN}{', '.join(fault for fault in faults if fault not in rest)}"
+                break
+        yield replace(change, what=text)
+    yield from new
+
+
+def _faults(change: Change) -> tuple[str, list[str]]:
+    """The object that breaks a rule, and what was given part by part."""
+    subject, _, given = change.what.partition(_GIVEN)
+    return subject, re.split(r"[;,] (?:and )?", given)
 
 
 # What is compared
@@ -207,6 +245,24 @@ def _where(way: EgressRule | IngressRule) -> str:
     return way.cidr or f"the platform's {way.service}"
 
 
+CILIUM = frozenset({IN_NAMESPACE, CLUSTERWIDE})
+
+
+def _without_cilium(before: SpecState, after: SpecState) -> Iterator[Change]:
+    """Policies of Cilium that are deleted because the cluster gets another CNI, by the tenant of their pods."""
+    old, new = before.environment, after.environment
+    if not (old and new and before.plan) or old.cluster.cni is not Cni.CILIUM or new.cluster.cni is Cni.CILIUM:
+        return
+    deleted: dict[str, list[str]] = {}
+    for item in before.plan.objects():
+        tenant = tenant_label(item) or ""
+        if item["kind"] in CILIUM and (not tenant or tenant in after.tenants):
+            deleted.setdefault(tenant, []).append(objects.name_of(item))
+    for tenant, policies in deleted.items():
+        what = f"whatever only policies of Cilium restrict; deleted: {', '.join(sorted(policies))}"
+        yield Change(ChangeTopic.NETWORK, tenant, what, None, "connect", "pods" if tenant else "pods of tenants")
+
+
 def _access(side: SpecState) -> Facts:
     """Rights by subject and place. Several rights of one subject at one place are one value."""
     if not side.loaded or not side.plan:
@@ -280,7 +336,7 @@ def _broken(side: SpecState) -> Facts:
         items = list(side.plan.objects())
         alone = (f for item in items for f in (*objects.object_findings(item), *plain.object_findings(item)))
         for finding in (*alone, *objects.stack_findings(items), *together.findings_together(items)):
-            facts["", finding.rule, f"{finding.object}: given {finding.given}"] = "broken"
+            facts[rule_fact(finding)] = "broken"
     return facts
 
 
@@ -324,6 +380,7 @@ def _homes(side: SpecState) -> Facts:
 
 
 FIXED, GROUP, ZONE, CLUSTER = "fixed at creation", "node group", "zone", "cluster"
+REFUSED_MINOR = "Kubernetes that EKS refuses"
 TEMPLATE = "launch template of"
 
 
@@ -339,6 +396,8 @@ def _fixed(before: SpecState, after: SpecState) -> Iterator[Change]:
     for field, value in wanted.items():
         if value and values[field] != value:
             yield Change(ChangeTopic.WORK, "", FIXED, values[field] or creation.CHOSEN, value, field)
+    if minor_step(old.kubernetes, new.kubernetes):
+        yield Change(ChangeTopic.WORK, "", REFUSED_MINOR, old.kubernetes, new.kubernetes)
     subnets = {subnet.zone: subnet for subnet in new.network.subnets}
     moved: dict[str, str] = {}
     for subnet in old.network.subnets:

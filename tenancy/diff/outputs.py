@@ -10,6 +10,7 @@ from typing import Any
 
 from tenancy.catalog.prices import DATE, REGION
 from tenancy.catalog.text import in_markdown
+from tenancy.catalog.versions import MINOR_RULE, minor_step
 from tenancy.diff import changes as of
 from tenancy.diff.alarms import ReviewReason, alarm
 from tenancy.diff.changes import Change, ChangeTopic, SpecState, Value
@@ -291,12 +292,14 @@ def _work(found: Sequence[Change], before: SpecState, after: SpecState) -> list[
     """Changes that disrupt running work, or end a disruption; additions are left out."""
     gone = {change.of for change in found if change.what == of.NAMESPACE and change.after is None}
     pools = {(c.of, c.before, c.after) for c in found if c.what == of.NODES_MAX}
+    refused = any(change.what == of.REFUSED_MINOR for change in found)
     told = [
         change
         for change in found
         if (alarm(change) or change.what == of.GATE)
         and not (change.what == of.QUEUE and change.of.partition("/")[0] in gone)
         and not (change.what == of.NODES_MIN and (change.of, change.before, change.after) in pools)
+        and not (change.what == of.VERSION and refused)
     ]
     told.sort(key=lambda change: change.what != of.NAMESPACE)
     return [(c.tenant or PLATFORM, _disturbance(c, before, after), _loud([c])) for c in told]
@@ -337,6 +340,10 @@ def _disturbance(change: Change, before: SpecState, after: SpecState) -> str:
             return f"node group {change.of}: {why}; `tenancy up` refuses it without `--replace {change.of}`"
         case of.TEMPLATE:
             return f"nodes of {change.of} are replaced in their wave, because their launch template changes"
+        case of.REFUSED_MINOR:
+            current, wanted = str(change.before), str(change.after)
+            step = minor_step(current, wanted)
+            return f"Kubernetes {current} → {wanted}: {MINOR_RULE}, and `tenancy up` refuses it; write {step}"
         case of.VERSION:
             return f"Kubernetes {change.before} → {change.after}: every node is replaced, pool by pool"
     touched = of.users(before, change.of) or of.users(after, change.of)

@@ -14,7 +14,7 @@ from typing import Any
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.files import TRACES, read_input, read_text_file
 from tenancy.diff import changes as of
-from tenancy.diff.changes import Change, ChangeTopic, Facts, between, ordered
+from tenancy.diff.changes import CILIUM, Change, ChangeTopic, Facts, between, ordered, rule_changes, rule_fact
 from tenancy.iam.rights import rights
 from tenancy.kube import quantities
 from tenancy.planning.common.quota_words import device_amounts
@@ -172,7 +172,8 @@ def _changes(previews: Sequence[Preview]) -> tuple[Change, ...]:
     for preview in previews:
         before, after = _facts(preview.before), _facts(preview.after)
         for topic in dict.fromkeys([*before, *after]):
-            found += between(topic, before.get(topic, {}), after.get(topic, {}))
+            sides = before.get(topic, {}), after.get(topic, {})
+            found += rule_changes(*sides) if topic is ChangeTopic.RULE else between(topic, *sides)
         found += _opened(preview)
         found += _replaced(preview)
         if preview.operations:
@@ -210,7 +211,7 @@ def _of_one(item: Object) -> Iterator[Fact]:
     for finding in (*objects.object_findings(item), *plain.object_findings(item)):
         if UNKNOWN in finding.given:
             continue  # the policy pack reports it, and checks it once the value is known
-        yield ChangeTopic.RULE, ("", finding.rule, f"{finding.object}: given {finding.given}"), "broken"
+        yield ChangeTopic.RULE, rule_fact(finding), "broken"
     if item[_TYPE] == _TENANT:
         yield ChangeTopic.TENANT, (name, "", "is a tenant"), name
     elif kind in {"Namespace", "NamespacePatch"}:
@@ -267,7 +268,6 @@ def _selected(item: Object) -> str:
     return f" with {json.dumps(chosen, sort_keys=True)}" if chosen else ""
 
 
-CILIUM = frozenset({"CiliumNetworkPolicy", "CiliumClusterwideNetworkPolicy"})
 _SIDES = (("egress", "to", "connect"), ("ingress", "from", "accept"))
 
 

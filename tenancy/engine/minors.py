@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tenancy.catalog.versions import minor_step
+from tenancy.catalog.versions import MINOR_RULE, minor_step
 from tenancy.planning.aws.cluster import ClusterPlan
 
 
@@ -20,7 +20,6 @@ def refused_minor(plan: ClusterPlan, resources: Iterable[Mapping[str, Any]]) -> 
             then = f', run `tenancy up`, and write "{plan.kubernetes}" afterwards' if step != current else ""
             return (
                 f"given cluster.kubernetes: {plan.kubernetes}, and cluster {plan.name} of Kubernetes {current}; rule: "
-                f'EKS updates a cluster by one minor at a time, and none back; change: write "{step}"{then}; nothing '
-                "was changed"
+                f'{MINOR_RULE}; change: write "{step}"{then}; nothing was changed'
             )
     return None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from pydantic import ValidationError
 from tenancy.cli import main
 from tenancy.cli.up_cluster import expect_replaceable
 from tenancy.cli.up_report import Report
-from tenancy.cli.up_stack import RemovableTenants, RunSettings, remove_former
+from tenancy.cli.up_stack import RemovableTenants, RunSettings, bring_up, remove_former
 from tenancy.engine.changes import ResourceChange
 from tenancy.engine.cluster_changes import ClusterChanges, unasked
 from tenancy.engine.driver import Failed
@@ -387,3 +388,30 @@ def test_a_stack_whose_cluster_the_files_no_longer_build_is_kept() -> None:
     driver: Any = None
     with pytest.raises(Failed, match="whose cluster the files no longer build"):
         remove_former(run, driver, Report("text"), ["bank.cluster"], {"bank"})
+
+
+class Previewed(Exception):
+    """The run has come to its preview."""
+
+
+def test_the_state_of_a_cluster_is_read_once_before_its_preview() -> None:
+    reads, protections = [], []
+
+    def resources(_: object) -> list[dict[str, Any]]:
+        reads.append("read")
+        return state(("aws.deletion-protection", False))
+
+    def released(*_: object, **__: object) -> None:
+        raise Previewed
+
+    driver: Any = SimpleNamespace(
+        resources=resources, protect=lambda _, urns: protections.append(urns), released=released
+    )
+    plan = make_plan(edited(), load(ROOT / "stacks" / "bank").tenants)
+    run = RunSettings(plan, RemovableTenants(frozenset(), frozenset(), 1), only_preview=False, refresh=False)
+    stack: Any = SimpleNamespace(name="bank.cluster")
+    with pytest.raises(Previewed):
+        bring_up(run, driver, Report("text"), stack)
+    assert reads == ["read"]
+    (urns,) = protections
+    assert urns

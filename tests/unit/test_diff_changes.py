@@ -18,6 +18,7 @@ from tenancy.diff import outputs
 from tenancy.diff.alarms import ReviewReason, alarm
 from tenancy.diff.changes import UNKNOWN, Change, ChangeTopic, SpecState, diff
 from tenancy.diff.sources import of_folder
+from tests import field_edits
 from tests.conftest import SpecFolder, in_days
 
 FRAUD, RESEARCH, ENVIRONMENT = "tenants/fraud.yaml", "tenants/research.yaml", "environment.yaml"
@@ -315,6 +316,51 @@ def test_a_price_that_is_not_set_is_unknown(before: Path, spec: SpecFolder) -> N
     told = outputs.text("small", of_folder(before, "a"), of_folder(spec.path, "b"), found)
     assert "! the cluster: pool burst has no price: write costs.pools" in told
     assert "max nodes 84,680 → unknown" in told
+
+
+def edits(tmp_path: Path, field: str, old: str, new: str) -> tuple[SpecState, SpecState]:
+    """An environment that builds its cluster, with two values of a field of `cluster`."""
+    states = []
+    for value in (old, new):
+        environment = field_edits.base()
+        environment["cluster"][field] = value
+        folder = field_edits.write(tmp_path / value / "edits", environment)
+        states.append(of_folder(folder, value))
+    return states[0], states[1]
+
+
+REFUSAL = "EKS updates a cluster by one minor at a time, and none back, and `tenancy up` refuses it; write"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("1.35", "1.36", "every node is replaced, pool by pool"),
+        ("1.34", "1.36", f"{REFUSAL} 1.35"),
+        ("1.35", "1.34", f"{REFUSAL} 1.35"),
+    ],
+)
+def test_a_minor_that_an_update_refuses_is_told_as_refused(old: str, new: str, words: str, tmp_path: Path) -> None:
+    before, after = edits(tmp_path, "kubernetes", old, new)
+    text = " ".join(outputs.text("edits", before, after, diff(before, after)).split())
+    assert f"! platform: Kubernetes {old} → {new}: {words}" in text
+    assert ("every node is replaced" in text) is (REFUSAL not in words)
+
+
+def test_policies_of_cilium_that_go_with_it_are_named(tmp_path: Path) -> None:
+    before, after = edits(tmp_path, "cni", "cilium", "vpc-cni")
+    deleted = [change for change in diff(before, after) if "policies of Cilium" in change.what]
+    assert {change.tenant: alarm(change) for change in deleted} == dict.fromkeys(
+        ("", "aml", "fraud"), ReviewReason.WIDER_ACCESS
+    )
+    text = " ".join(outputs.text("edits", before, after, diff(before, after)).split())
+    assert "! platform: pods of tenants can now connect to whatever only policies of Cilium restrict" in text
+    assert (
+        "! fraud: pods can now connect to whatever only policies of Cilium restrict; deleted: "
+        "CiliumClusterwideNetworkPolicy tenancy--fraud, CiliumNetworkPolicy fraud--main/dns, CiliumNetworkPolicy "
+        "fraud--main/pod-identity" in text
+    )
+    assert not [change for change in diff(after, before) if "policies of Cilium" in change.what]
 
 
 def test_only_stacks_whose_part_changes_have_to_run(before: Path, spec: SpecFolder) -> None:

@@ -261,6 +261,22 @@ def test_a_rule_that_an_object_newly_breaks_is_told_with_its_fix(file: Path) -> 
     assert "ns-03: is no longer broken" in again.stdout
 
 
+def test_a_rule_that_an_object_breaks_in_fewer_ways_is_not_newly_broken(file: Path) -> None:
+    level, sound = "pod-security.kubernetes.io/enforce", {"tenancy.gpu/tenant": "fraud"}
+    both, version, other = (
+        {"metadata": {"name": "fraud--train", "labels": {**sound, **labels}}}
+        for labels in ({level: "privileged"}, {level: "restricted"}, {level: "restricted", f"{level}-version": "v1.0"})
+    )
+    mended = run("--preview", write(file, step("update", SPACE, both, version)))
+    assert "is broken" not in mended.stdout
+    assert f"ns-03: is no longer broken: Namespace fraud--train: given {level}: privileged" in " ".join(
+        mended.stdout.split()
+    )
+    assert mended.exit_code == 0
+    for before, after in ((version, both), (version, other)):
+        assert "! ns-03: is broken" in run("--preview", write(file, step("update", SPACE, before, after))).stdout
+
+
 def test_a_default_deny_that_goes_with_its_namespace_opens_nothing(file: Path) -> None:
     steps = step("delete", POLICY, policy(name="default-deny", deny=True)), step("delete", SPACE, space())
     found = changes([read(str(write(file, *steps)))])

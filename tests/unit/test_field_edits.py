@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tenancy.diff.alarms import ReviewReason, alarm
-from tenancy.diff.changes import Change, ChangeTopic, SpecState, diff
+from tenancy.diff.changes import REFUSED_MINOR, Change, ChangeTopic, SpecState, diff
 from tenancy.engine.changes import ResourceChange
 from tenancy.engine.cluster_changes import ClusterChanges, unasked
 from tenancy.planning import Plan
@@ -171,6 +171,12 @@ def test_diff_tells_whatever_is_refused_replaced_or_deleted(rows: dict[str, Row]
         lost = [s for s in row.steps if s.operation in {"replace", "delete"} and s.kind.rpartition(":")[2] in BY_NAME]
         if lost or row.refusals:
             assert row.told, f"{title}: {lost} {row.refusals}"
+
+
+def test_diff_names_what_an_update_refuses(rows: dict[str, Row]) -> None:
+    jumps = {title for title, row in rows.items() if any("one minor at a time" in text for text in row.refusals)}
+    told = {title for title, row in rows.items() if any(each.what == REFUSED_MINOR for each in row.told)}
+    assert told == jumps == {"cluster.kubernetes (two minors)", "cluster.kubernetes (back)"}
 
 
 def test_diff_tells_of_nodes_that_follow_another_template(rows: dict[str, Row]) -> None:
