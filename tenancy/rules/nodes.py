@@ -134,6 +134,8 @@ _UNCUT = "all-disabled"
 """Name of the layout with whole GPUs."""
 _NODE_POOL = "karpenter.sh/nodepool"
 _AUTO_MODE = "eks.amazonaws.com"
+OF_KARPENTER = ("karpenter.", "eks.amazonaws.com/instance-", "eks.amazonaws.com/compute-type")
+"""How labels begin that only nodes of Karpenter or of EKS Auto Mode have."""
 _MACHINES = ("karpenter.k8s.aws", _AUTO_MODE)
 """Domains of labels on EC2's instance types: Karpenter's, and those of EKS Auto Mode, which have the same names (EKS
 user guide, "Create a Node Pool for EKS Auto Mode", 2026-11-27)."""

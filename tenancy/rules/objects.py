@@ -21,6 +21,7 @@ from tenancy.rules.owned import annotations_of, is_tenants, labels_of, spec_of
 from tenancy.rules.values import (
     day,
     gpu_keys,
+    huge_pages_for_all,
     moving_image,
     unbounded_end,
     unenforced_quota_keys,
@@ -98,6 +99,12 @@ def _limit_range(item: Object) -> Given:
     fields = ("default", "defaultRequest", "min", "max", "maxLimitRequestRatio")
     limits = spec_of(item).get("limits") or ()
     named = {k for limit in limits for f in fields for k in gpu_keys(limit.get(f) or {})}
+    named |= {
+        f"{key} under {field}"
+        for limit in limits
+        for field in fields[:3]
+        for key in huge_pages_for_all(limit.get(field))
+    }
     named |= {
         f"{key} {most} under max without a default"
         for limit in limits

@@ -34,25 +34,29 @@ def _workload(item: Object) -> Given:
 
 def _config_map(item: Object) -> Given:
     """Findings on configurations of NVIDIA's device plugin (sharing) and MIG manager (layouts)."""
-    for name, text in _texts(item):
-        try:
-            config = yaml.safe_load(text)
-        except yaml.YAMLError:
-            continue  # of another program
+    for name, config in _configurations(item.get("data")):
         if isinstance(at(config, "sharing"), Mapping):
             yield from shared_without_a_name({name: config})
-        layouts = at(config, "mig-configs")
-        for layout, groups in layouts.items() if isinstance(layouts, Mapping) else ():
-            for group in groups if isinstance(groups, list) else ():
-                if given := _misfit(at(group, "mig-devices"), _boards_of(at(group, "device-filter"))):
-                    yield "mig-01", f"{name}: {layout}: {given}"
+        yield from _layouts(name, config)
 
 
-def _texts(item: Object) -> Iterator[tuple[str, str]]:
-    data = item.get("data")
+def _layouts(name: str, config: Any) -> Given:
+    """mig-01."""
+    layouts = at(config, "mig-configs")
+    for layout, groups in layouts.items() if isinstance(layouts, Mapping) else ():
+        for group in groups if isinstance(groups, list) else ():
+            if given := _misfit(at(group, "mig-devices"), _boards_of(at(group, "device-filter"))):
+                yield "mig-01", f"{name}: {layout}: {given}"
+
+
+def _configurations(data: Any) -> Iterator[tuple[str, Any]]:
+    """The texts of a config map that are configurations of one of the two, as objects."""
     for name, text in data.items() if isinstance(data, Mapping) else ():
         if isinstance(text, str) and ("sharing" in text or "mig-configs" in text):
-            yield str(name), text
+            try:
+                yield str(name), yaml.safe_load(text)
+            except yaml.YAMLError:
+                continue  # of another program
 
 
 def _boards_of(devices: Any) -> list[str]:
@@ -89,6 +93,9 @@ def _old_kueue(item: Object) -> Given:
 
 def _release(item: Object) -> Given:
     chart = str(item.get("chart") or "").rstrip("/").rpartition("/")[2]
+    if nodes.is_operator(item):
+        for name, config in _configurations(at(item, "values", "migManager", "config", "data")):
+            yield from _layouts(f"migManager.config.data.{name}", config)
     judged = nodes.is_operator(item) or chart.startswith(queues.CHART)
     if chart and not judged and at(item, "metadata", "labels", words.TENANT) and item.get(RENDERED) is not True:
         reason = f" ({item[RENDERED]})" if item.get(RENDERED) else ""

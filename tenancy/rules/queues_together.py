@@ -11,6 +11,7 @@ from tenancy.kube.quantities import parse_or_zero, write
 from tenancy.kube.quota_tree import stored_quotas
 from tenancy.rules.found import UNKNOWN, Finding, Object, at, many, name_of
 from tenancy.rules.index import Index, has_pairs, labels_of, own_name, pairs_of, plain_of, tenant_label
+from tenancy.rules.nodes import OF_KARPENTER
 from tenancy.rules.nodes_together import NODE_POOL, pool_labels
 from tenancy.rules.queues import cohort_of
 
@@ -94,7 +95,7 @@ def _supplies(index: Index) -> Iterator[Finding]:
             continue
         for resource, wanted in sorted(asked.get(name, {}).items()):
             # If no node is shown, there may be others than Karpenter's, unless the flavor is only for those.
-            seen = index.kinds("Node") or any(str(key).startswith("karpenter.") for key in labels)
+            seen = index.kinds("Node") or any(str(key).startswith(OF_KARPENTER) for key in labels)
             there = _supply(nodes, pools, resource) if seen else None
             if there is not None and wanted > there and resource.startswith(_SUPPLIED):
                 given = f"{write(wanted)} {resource} of flavor {name} in all queues, of {write(there)}"

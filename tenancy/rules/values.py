@@ -15,6 +15,7 @@ from typing import Any
 
 from tenancy.catalog import days
 from tenancy.catalog import vocabulary as words
+from tenancy.kube.quantities import parse_or_zero
 
 # Of a thousand tenants' files the same few ranges are asked about again and again.
 _network = lru_cache(maxsize=10_000)(ipaddress.ip_network)
@@ -113,6 +114,13 @@ def unenforced_quota_keys(keys: Collection[str]) -> list[str]:
 def gpu_keys(keys: Collection[str]) -> list[str]:
     """quota-02: extended resources, which a limit range must not name."""
     return [key for key in sorted(keys) if "/" in key]
+
+
+def huge_pages_for_all(amounts: Any) -> list[str]:
+    """quota-02: huge pages that a default or a minimum gives to every container."""
+    pairs = amounts.items() if isinstance(amounts, Mapping) else ()
+    huge = {key: amount for key, amount in pairs if key.startswith("hugepages-")}
+    return [key for key, amount in sorted(huge.items()) if parse_or_zero(amount)]
 
 
 def without_default(most: Mapping[str, Any], default: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from tenancy.catalog import gpus
 from tenancy.kube.quantities import write
-from tenancy.rules.values import gpu_keys, unenforced_quota_keys, without_default
+from tenancy.rules.values import gpu_keys, huge_pages_for_all, unenforced_quota_keys, without_default
 from tenancy.schema.base import (
     Amounts,
     Cores,
@@ -193,6 +193,9 @@ class Container(Spec):
             alias = field.replace("_", "-")
             for key in gpu_keys(getattr(self, field)):
                 yield broken((alias, key), "quota-02", f"{key} under {alias}")
+            for key in () if field == "max" else huge_pages_for_all(getattr(self, field)):
+                change = f"drop {key} from {alias}, and limit it under quota.other as {_REQUESTS}{key}"
+                yield broken((alias, key), "quota-02", f"{key} under {alias}", change)
         for key, most in without_default(self.max, self.default).items():
             usual = type(self).model_fields["default"].default.get(key, most)
             change = f"write {key}: {usual} under default, or drop {key} from max"

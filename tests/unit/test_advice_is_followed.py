@@ -235,6 +235,7 @@ MISTAKES = (
     env(
         "a default that leaves memory out", "tiers", "steady", {"priority": 1000, "container": {"default": {"cpu": 4}}}
     ),
+    env("huge pages for all", "tiers", "steady", {"priority": 1000, "container": {"min": {"hugepages-2Mi": "2Mi"}}}),
     tenant(
         "everybody's group",
         "people",

@@ -10,7 +10,7 @@ import pytest
 from tenancy.check.judge import judge
 from tenancy.check.reader import FilePosition, Manifests
 from tenancy.rules.catalogue import RULES, Severity
-from tests.pack_cases import GPU_TAINT, P5, manifest, node_pool, one_of, with_field
+from tests.pack_cases import GPU_TAINT, P5, manifest, node_pool, one_of, release, with_field
 from tests.pack_cases import cluster_queue as queue
 
 AUTO_MODE = {"group": "eks.amazonaws.com", "kind": "NodeClass", "name": "default"}
@@ -159,6 +159,13 @@ def test_without_a_filter_or_with_an_unknown_one_any_board_with_such_slices_will
         assert "rtx-pro-6000" in findings(layouts(device, **{"1g.24gb": 7}))["mig-01"]
 
 
+def test_layouts_in_the_operators_values_are_judged_too() -> None:
+    text = layouts("0x290110DE", **{"1g.24gb": 4})["data"]["config.yaml"]
+    item = release("operator", {"migManager": {"config": {"create": True, "data": {"config.yaml": text}}}})
+    assert "b200-180gb has no profile 1g.24gb" in findings(item)["mig-01"]
+    assert "mig-01" not in findings(with_field(item, ("values", "migManager"), {}))
+
+
 def deployment(deadline: int | None, **labels: str) -> Any:
     spec = {"progressDeadlineSeconds": deadline, "template": {"spec": {"containers": []}}}
     item = manifest("apps/v1", "Deployment", "chat", {"spec": spec}, None, "team-a")
@@ -187,3 +194,9 @@ def test_a_maximum_without_a_default_is_every_containers_default(resource: str) 
     assert "quota-02" not in findings(limit_range(max={resource: "1Gi"}, default={resource: "0"}))
     of_pod = with_field(limit_range(max={resource: "1Gi"}), ("spec", "limits", 0, "type"), "Pod")
     assert "quota-02" not in findings(of_pod), "only a container has defaults"
+
+
+@pytest.mark.parametrize("field", ["default", "defaultRequest", "min"])
+def test_huge_pages_that_every_container_gets_are_found(field: str) -> None:
+    assert f"hugepages-2Mi under {field}" in findings(limit_range(**{field: {"hugepages-2Mi": "1Gi"}}))["quota-02"]
+    assert "quota-02" not in findings(limit_range(**{field: {"hugepages-2Mi": "0"}}))
