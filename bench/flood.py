@@ -26,11 +26,12 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.controllers import QUEUE
 from tenancy.catalog.sizes import DATA, KEYS, KIB, METADATA
 from tenancy.kube.objects import Object
+from tenancy.kube.requests import Impersonation, collection
 from tenancy.lab import api as lab_api
 from tenancy.lab import ports, processes
 from tenancy.lab.layout import Lab, environ
 from tenancy.lab.pki import LOOPBACK
-from tenancy.live.api import Api, ApiUnreachable, Impersonation, collection, path_of
+from tenancy.live.api import Api, ApiUnreachable, path_of
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.common.pools import fake_nodes
 from tenancy.planning.kubernetes.flow_control import TENANTS

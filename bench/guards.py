@@ -22,11 +22,11 @@ from bench.processors import used
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.controllers import HELD, QUEUE
 from tenancy.kube.objects import Object
+from tenancy.kube.requests import collection
 from tenancy.lab import control_plane, ports, processes
 from tenancy.lab.api import ApiError, LabApi
 from tenancy.lab.components import KUEUE
 from tenancy.lab.layout import Lab
-from tenancy.live.api import collection
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.kubernetes.samples import sample
 from tenancy.validation import Loaded, load

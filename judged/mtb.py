@@ -18,7 +18,7 @@ import yaml
 
 from judged.checklists import FOLDER
 from judged.model import Finding, Verdict
-from tenancy.live.api import Impersonation
+from tenancy.kube.requests import Impersonation
 from tenancy.prove.attacks.scene import AttackedNamespace, Scene
 from tenancy.schema.people import Role
 from tenancy.validation import Loaded

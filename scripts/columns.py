@@ -21,13 +21,13 @@ import yaml
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
+from tenancy.kube.requests import MERGE, Impersonation
 from tenancy.lab import recipes, tools
 from tenancy.lab.layout import Lab, environ
-from tenancy.live.api import Api, Impersonation, path_of
+from tenancy.live.api import Api, path_of
 from tenancy.planning import Plan
 from tenancy.planning.common.priorities import allowed_classes
 from tenancy.planning.guards import QUESTION
-from tenancy.prove.attacks.model import MERGE
 from tenancy.schema.people import Role
 from tenancy.schema.tenant import Tenant
 from tenancy.validation import Loaded

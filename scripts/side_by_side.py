@@ -23,6 +23,7 @@ from pathlib import Path
 
 from scripts.columns import COLUMNS, ROOT, Column, apply, common, namespaces_of, until
 from tenancy.catalog import vocabulary as words
+from tenancy.kube import deniers
 from tenancy.lab import control_plane
 from tenancy.lab.layout import Lab
 from tenancy.live import denial
@@ -30,8 +31,8 @@ from tenancy.live.api import Api
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.common.pools import fake_nodes
 from tenancy.prove.attacks import Attack, Request, Scene, all_attacks
-from tenancy.prove.attacks.objects import CLUSTER_ADMIN
 from tenancy.prove.verify import AT_ONCE, ask
+from tenancy.rules.workloads import CLUSTER_ADMIN
 from tenancy.validation import Loaded, load
 
 PAGE = ROOT / "docs" / "side-by-side.md"
@@ -88,7 +89,7 @@ def _who(status: int, message: str) -> str:
     if found := _WEBHOOK.search(message):
         return "Kueue" if found[1].endswith("kb.io") else "Capsule" if "capsule" in found[1] else found[1]
     kind = denial.denier(status, message).partition("/")[0]
-    return {denial.UNKNOWN: f"HTTP {status}", "ValidatingAdmissionPolicy": "guard"}.get(kind, kind)
+    return {deniers.UNKNOWN: f"HTTP {status}", "ValidatingAdmissionPolicy": "guard"}.get(kind, kind)
 
 
 @contextmanager

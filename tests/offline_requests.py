@@ -12,7 +12,7 @@ from tenancy.check.admission.requests import AdmissionRequest, Identity, Operati
 from tenancy.check.admission.server import OfflineApiServer
 from tenancy.check.admission.verdicts import NOT_FOUND, SCHEMA, Denial, Verdict
 from tenancy.kube.objects import Object
-from tenancy.prove.attacks.model import Request
+from tenancy.rules.attacks import Request
 from tests.request_paths import attributes
 
 _OPERATIONS = {

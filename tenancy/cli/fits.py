@@ -26,7 +26,7 @@ from tenancy.schema.tenant import Namespace, Tenant
 from tenancy.validation import Loaded
 
 if TYPE_CHECKING:
-    from tenancy.live.api import Impersonation
+    from tenancy.kube.requests import Impersonation
     from tenancy.live.fits_answers import Fit
 
 WIDTH = 100
@@ -156,7 +156,7 @@ def _where(loaded: Loaded, name: str) -> tuple[Tenant, Namespace]:
 
 def _who(tenant: Tenant, part: Namespace, group: str | None) -> tuple[Impersonation, str]:
     """The identity that creates the work, and its name in messages."""
-    from tenancy.live.api import Impersonation
+    from tenancy.kube.requests import Impersonation
 
     name = f"fits@{tenant.tenant}"
     if group:

@@ -128,7 +128,7 @@ def differences(api: Api, plan: Plan, tenant: str | None) -> tuple[list[Binding]
 
     Of ClusterRoleBindings, only those to subjects to which the files give access to a namespace.
     """
-    from tenancy.live.api import collection
+    from tenancy.kube.requests import collection
     from tenancy.planning.access_review import bindings, planned
 
     wanted = {b for b in planned(plan) if tenant is None or b.namespace in _spaces(plan, tenant)}

@@ -20,7 +20,8 @@ from tenancy.clock.view import View
 from tenancy.kube.objects import CLOCK_FIELDS, Object, at
 from tenancy.kube.quantities import thousandths
 from tenancy.kube.quota_tree import stored_quotas
-from tenancy.live.api import APPLY, CONFLICT, MERGE, NOT_FOUND, Api, ApiUnreachable, Response, collection, path_of
+from tenancy.kube.requests import APPLY, MERGE, collection
+from tenancy.live.api import CONFLICT, NOT_FOUND, Api, ApiUnreachable, Response, path_of
 from tenancy.live.prometheus import PrometheusSilent
 from tenancy.live.waiting import BUDGET_SPENT, GPU_IDLE
 from tenancy.planning.queueing.queue_names import API

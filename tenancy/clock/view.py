@@ -15,7 +15,8 @@ from tenancy.clock.decision import Desired
 from tenancy.clock.idle import idle_rules
 from tenancy.clock.usage import Held, Meter
 from tenancy.kube.objects import CLOCK_FIELDS, Object
-from tenancy.live.api import Api, collection
+from tenancy.kube.requests import collection
+from tenancy.live.api import Api
 from tenancy.live.followed import Followed
 from tenancy.planning.queueing.queue_names import API
 from tenancy.schema.environment import Environment

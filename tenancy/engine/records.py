@@ -13,7 +13,8 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.engine.digests import StackDigest
-from tenancy.live.api import APPLY, NOT_FOUND, Api, ApiUnreachable, Response, collection
+from tenancy.kube.requests import APPLY, collection
+from tenancy.live.api import NOT_FOUND, Api, ApiUnreachable, Response
 
 KIND = words.PREFIX + "record"
 """Label of the records. They carry none of the environment's: no stack makes them."""

@@ -14,12 +14,13 @@ from enum import StrEnum
 from functools import cached_property
 
 from tenancy.catalog import vocabulary as words
-from tenancy.kube import quantities
+from tenancy.kube import deniers, quantities
 from tenancy.kube.objects import Object
 from tenancy.kube.pods import NotWork, Pods, limits_of, pods_of, requests_of
 from tenancy.kube.quantities import thousandths
+from tenancy.kube.requests import Impersonation, collection
 from tenancy.live import denial
-from tenancy.live.api import Api, Impersonation, Response, collection
+from tenancy.live.api import Api, Response
 from tenancy.live.copies import ASKS_QUEUE, as_written, has_ended
 from tenancy.live.discovery import ResourceKind, namespaced
 from tenancy.live.selectors import of_environment
@@ -494,9 +495,9 @@ def _refusals(answer: Response) -> Iterator[tuple[str, tuple[str, str]]]:
     if answer.ok:
         return
     who, message = denial.denier(answer.status, answer.message), answer.message
-    if who.startswith(denial.ADMISSION_POLICY):
+    if who.startswith(deniers.ADMISSION_POLICY):
         yield "refused", _ruled(message.partition("denied request: ")[2], who)
-    elif not who.startswith(denial.QUOTA):
+    elif not who.startswith(deniers.QUOTA):
         yield "refused", (who, message.partition("is forbidden: ")[2] or message)
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
-from tenancy.live.api import CONFLICT, MERGE, NOT_FOUND, Api, Response, path_of
+from tenancy.kube.requests import MERGE
+from tenancy.live.api import CONFLICT, NOT_FOUND, Api, Response, path_of
 from tenancy.live.copies import as_written
 from tenancy.live.drift import ENGINE
 from tenancy.live.guards import PreconditionFailed

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from tenancy.catalog.files import SETTINGS, regular_file
+from tenancy.kube.requests import Impersonation, collection
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse, HTTPHeaderDict
@@ -48,19 +49,6 @@ class Response:
     def message(self) -> str:
         """The message of a Status object; empty if there is none."""
         return str(self.body.get("message", ""))
-
-
-@dataclass(frozen=True, slots=True)
-class Impersonation:
-    """The user and groups to impersonate."""
-
-    user: str
-    groups: Sequence[str] = ()
-
-    def headers(self) -> list[tuple[str, str]]:
-        """HTTP headers by which the request runs as this user."""
-        groups = [*self.groups, "system:authenticated"]
-        return [("Impersonate-User", self.user), *(("Impersonate-Group", group) for group in groups)]
 
 
 class Api:
@@ -214,32 +202,6 @@ class Api:
 
 
 OK, NOT_FOUND, CONFLICT, ASK_AGAIN = 200, 404, 409, 429
-MERGE = "application/merge-patch+json"
-APPLY = "application/apply-patch+yaml"
-"""Content type of a server-side apply."""
-
-_PLURALS = {
-    "ciliumclusterwidenetworkpolicy": "ciliumclusterwidenetworkpolicies",
-    "ciliumnetworkpolicy": "ciliumnetworkpolicies",
-    "mutatingadmissionpolicy": "mutatingadmissionpolicies",
-    "networkpolicy": "networkpolicies",
-    "topology": "topologies",
-    "validatingadmissionpolicy": "validatingadmissionpolicies",
-}
-_CLUSTER_SCOPED = frozenset(
-    {"ClusterRole", "Namespace", "PriorityClass", "APIService", "CustomResourceDefinition"}
-    | {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "Node"}
-    | {"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"}
-)
-
-
-def collection(api_version: str, kind: str, namespace: str | None = None) -> str:
-    """Path of the list of a kind."""
-    lower = kind.lower()
-    plural = _PLURALS.get(lower) or (lower + "es" if lower.endswith("s") else lower + "s")
-    root = f"/api/{api_version}" if "/" not in api_version else f"/apis/{api_version}"
-    scope = "" if kind in _CLUSTER_SCOPED or namespace is None else f"/namespaces/{namespace}"
-    return f"{root}{scope}/{plural}"
 
 
 def path_of(manifest: Mapping[str, Any]) -> str:

@@ -6,7 +6,8 @@ from typing import Any
 
 from tenancy.kube.quantities import thousandths
 from tenancy.kube.quota_tree import Node, Tree
-from tenancy.live.api import Api, collection
+from tenancy.kube.requests import collection
+from tenancy.live.api import Api
 from tenancy.planning.queueing.queue_names import API
 
 

@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from tenancy.catalog.files import regular_file
-
-RBAC = "RBAC"
-POD_SECURITY = "PodSecurity"
-LIMIT_RANGE = "LimitRange"
-API_VALIDATION = "API validation"
-NONE = "none"
-UNKNOWN = "unknown"
-ADMISSION_POLICY = "ValidatingAdmissionPolicy/"
-QUOTA = "ResourceQuota/"
+from tenancy.kube.deniers import (
+    ADMISSION_POLICY,
+    API_VALIDATION,
+    LIMIT_RANGE,
+    NONE,
+    POD_SECURITY,
+    RBAC,
+    UNKNOWN,
+    guard,
+    quota,
+)
 
 AUDIT_PREFIX = "tenancy-verify-"
 """Prefix of the audit ids that requests carry."""
@@ -33,16 +35,6 @@ _RBAC = re.compile(
     r"|must have cluster-admin privileges to use the aggregationRule"
 )
 _LIMIT_RANGE = re.compile(r"(?:minimum|maximum) \S+ usage per |max limit to request ratio per ")
-
-
-def guard(policy: str, rule: str) -> str:
-    """Name of a rule of an admission policy as a denier."""
-    return f"{ADMISSION_POLICY}{policy}:{rule}"
-
-
-def quota(name: str) -> str:
-    """Name of a ResourceQuota as a denier."""
-    return f"{QUOTA}{name}"
 
 
 def denier(status: int, message: str) -> str:

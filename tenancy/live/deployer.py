@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tenancy.catalog import vocabulary as words
+from tenancy.kube import deniers
 from tenancy.live import denial
 from tenancy.live.api import Api
 from tenancy.live.guards import marker
@@ -60,4 +61,4 @@ def _denied(api: Api, plan: Plan) -> str:
     probe = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": PROBE, "labels": labels}}
     answer = api.request("POST", "/api/v1/namespaces?dryRun=All", probe)
     who = denial.denier(answer.status, answer.message)
-    return who if who.startswith(denial.ADMISSION_POLICY) else ""
+    return who if who.startswith(deniers.ADMISSION_POLICY) else ""

@@ -22,7 +22,8 @@ from typing import Any
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.text import shown
 from tenancy.kube.objects import CLOCK_FIELDS, Object, place_of
-from tenancy.live.api import APPLY, Api, collection, path_of
+from tenancy.kube.requests import APPLY, collection
+from tenancy.live.api import Api, path_of
 from tenancy.rules.found import name_of
 
 ENGINE = "pulumi-kubernetes"

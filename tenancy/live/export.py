@@ -9,7 +9,8 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
-from tenancy.live.api import Api, ApiUnreachable, collection
+from tenancy.kube.requests import collection
+from tenancy.live.api import Api, ApiUnreachable
 from tenancy.live.copies import as_written, has_ended
 from tenancy.live.discovery import ResourceKind, namespaced
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from tenancy.kube.objects import Object
 from tenancy.kube.pods import pods_of, shown_name
-from tenancy.live.api import Api, Impersonation
+from tenancy.kube.requests import Impersonation
+from tenancy.live.api import Api
 from tenancy.live.fits_admission import ASKED, admission_answers, admitted, pod_from, quota_answer
 from tenancy.live.fits_answers import ControlAnswer, Fit, FitVerdict
 from tenancy.live.fits_nodes import nodes_answer

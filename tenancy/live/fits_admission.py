@@ -10,12 +10,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tenancy.catalog.controllers import QUEUE, RUN_TIME, URGENCY
+from tenancy.kube import deniers
 from tenancy.kube.objects import Object
 from tenancy.kube.pods import ONE, Pods, limits_of, requests_of
 from tenancy.kube.quantities import thousandths
+from tenancy.kube.requests import Impersonation, collection
 from tenancy.kube.selectors import counts_classes
 from tenancy.live import denial
-from tenancy.live.api import CONFLICT, NOT_FOUND, Api, ApiUnreachable, Impersonation, Response, collection
+from tenancy.live.api import CONFLICT, NOT_FOUND, Api, ApiUnreachable, Response
 from tenancy.live.fits_answers import ControlAnswer, FitVerdict, queued_metadata, written
 from tenancy.planning.common.priorities import DEFAULT_CLASS
 
@@ -59,7 +61,7 @@ def _ask(api: Api, item: Object, who: Impersonation) -> Response:
         # It exists already: ask for a copy of it.
         name = f"{item['metadata']['name'][:50].rstrip('-.')}-{secrets.token_hex(4)}"
         answer = api.request("POST", path, {**item, "metadata": {**item["metadata"], "name": name}}, who)
-    if denial.denier(answer.status, answer.message) == denial.RBAC and _NOT_FOR_OTHERS in answer.message:
+    if denial.denier(answer.status, answer.message) == deniers.RBAC and _NOT_FOR_OTHERS in answer.message:
         change = "change: run it with the platform's rights"
         raise ApiUnreachable(f"given {answer.message}; rule: this asks as the tenant's developers; {change}")
     return answer
@@ -79,22 +81,22 @@ def admission_answers(
 def _refusal(answer: Response, item: Mapping[str, Any], asked_as: str, what: str) -> ControlAnswer:
     found = denial.denier(answer.status, answer.message)
     space, message = item["metadata"]["namespace"], _FORBIDDEN.sub("", answer.message)
-    if found.startswith(denial.ADMISSION_POLICY):
-        policy, _, rule = found.removeprefix(denial.ADMISSION_POLICY).partition(":")
+    if found.startswith(deniers.ADMISSION_POLICY):
+        policy, _, rule = found.removeprefix(deniers.ADMISSION_POLICY).partition(":")
         text = message.partition("denied request: ")[2] or message
         title, _, change = text.partition(" To change: ")
         return ControlAnswer("guard", FitVerdict.NEVER, f"{policy} refuses its {what}: {title}", change or rule, found)
-    if found.startswith(denial.QUOTA):
+    if found.startswith(deniers.QUOTA):
         return _exceeded(message, found, what)
-    if found == denial.RBAC:
+    if found == deniers.RBAC:
         change = "ask as a group with a role there (--as), or write one under the people of the tenant's file"
         return ControlAnswer(
             "RBAC", FitVerdict.NEVER, f"{asked_as} may not create {item['kind']}s in {space}.", change, found
         )
-    if found == denial.POD_SECURITY:
+    if found == deniers.POD_SECURITY:
         change = "write the security context that `tenancy sample` prints"
         return ControlAnswer("Pod Security", FitVerdict.NEVER, f"Its {what} {message}.", change, found)
-    if found == denial.LIMIT_RANGE:
+    if found == deniers.LIMIT_RANGE:
         change = f"ask for what `kubectl describe limitrange -n {space}` allows"
         return ControlAnswer("LimitRange", FitVerdict.NEVER, f"Its {what}: {message}.", change, found)
     if answer.status == NOT_FOUND:
@@ -155,5 +157,5 @@ def quota_answer(api: Api, space: str, sets: Sequence[Pods]) -> ControlAnswer:
         )
         if over := {key: asked[key] for key in hard if asked[key] + used.get(key, 0) > hard[key]}:
             name = item["metadata"]["name"]
-            return _over(name, over, Counter(used), hard, denial.quota(name))
+            return _over(name, over, Counter(used), hard, deniers.quota(name))
     return ControlAnswer("quota", FitVerdict.FITS, "The quota has room for all of its pods.")

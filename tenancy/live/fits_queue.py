@@ -14,7 +14,8 @@ from tenancy.kube.objects import Object
 from tenancy.kube.pods import ONE, Pods, Resources, requests_of
 from tenancy.kube.quantities import thousandths, units
 from tenancy.kube.quota_tree import Node, Place, resource_groups
-from tenancy.live.api import Api, collection
+from tenancy.kube.requests import collection
+from tenancy.live.api import Api
 from tenancy.live.cohorts import read_tree
 from tenancy.live.fits_answers import ControlAnswer, FitVerdict, amount_of, queued_metadata, written
 from tenancy.live.queue_causes import (

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object, place_of
-from tenancy.live.api import Api, collection
+from tenancy.kube.requests import collection
+from tenancy.live.api import Api
 from tenancy.live.changed import Changes, changes
 from tenancy.live.drift import drift, of_object
 from tenancy.live.selectors import of_all_tenants, of_none, of_platform, of_tenants

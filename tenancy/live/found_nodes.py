@@ -12,7 +12,8 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.instances import MACHINES
 from tenancy.kube.objects import Object
 from tenancy.kube.quantities import units
-from tenancy.live.api import Api, collection
+from tenancy.kube.requests import collection
+from tenancy.live.api import Api
 from tenancy.rules.values import name_misfit
 from tenancy.schema.pools import Provisioner
 

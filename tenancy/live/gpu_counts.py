@@ -18,7 +18,8 @@ from tenancy.catalog.exporters import COUNT_DELAY_SECONDS
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.kube import quantities
 from tenancy.kube.pods import ONE, requests_of
-from tenancy.live.api import Api, ApiUnreachable, collection
+from tenancy.kube.requests import collection
+from tenancy.live.api import Api, ApiUnreachable
 from tenancy.planning.queueing.queue_names import API, queue_resource
 from tenancy.schema.environment import Environment
 

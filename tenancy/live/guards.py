@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
-from tenancy.live.api import Api, collection, path_of
+from tenancy.kube.requests import collection
+from tenancy.live.api import Api, path_of
 from tenancy.planning.guards import MARKER, QUESTION, VERSION, standing
 
 PATIENCE = 30.0

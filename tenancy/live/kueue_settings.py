@@ -8,7 +8,8 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import at, many
-from tenancy.live.api import Api, Response, collection
+from tenancy.kube.requests import collection
+from tenancy.live.api import Api, Response
 from tenancy.planning.model import Plan
 from tenancy.planning.queueing.queue_names import API
 from tenancy.rules.catalogue import RULES

@@ -11,8 +11,9 @@ from itertools import islice
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
+from tenancy.kube.requests import collection
 from tenancy.live.adoption import quota_notes
-from tenancy.live.api import Api, ApiUnreachable, collection
+from tenancy.live.api import Api, ApiUnreachable
 from tenancy.live.drift import by_others, missing
 from tenancy.live.guards import PreconditionFailed
 from tenancy.live.preflight import environment_of

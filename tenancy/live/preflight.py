@@ -9,7 +9,8 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
-from tenancy.live.api import NOT_FOUND, Api, ApiUnreachable, collection, path_of
+from tenancy.kube.requests import collection
+from tenancy.live.api import NOT_FOUND, Api, ApiUnreachable, path_of
 from tenancy.live.deployer import deployer_problems
 from tenancy.live.drift import is_the_engines
 from tenancy.live.guards import PreconditionFailed, guard_problems, wait_for_guards

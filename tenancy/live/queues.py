@@ -7,7 +7,8 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
-from tenancy.live.api import Api, collection
+from tenancy.kube.requests import collection
+from tenancy.live.api import Api
 from tenancy.live.selectors import FEW, of_tenants
 from tenancy.planning.model import Plan, TenantPlan
 from tenancy.planning.queueing.queue_names import API

@@ -14,7 +14,8 @@ from typing import Any
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.kube.objects import Object
-from tenancy.live.api import NOT_FOUND, Api, collection, path_of
+from tenancy.kube.requests import collection
+from tenancy.live.api import NOT_FOUND, Api, path_of
 from tenancy.live.discovery import ResourceKind, namespaced
 from tenancy.planning.queueing.queue_names import API as QUEUES
 

@@ -14,7 +14,8 @@ from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.kube.pod_templates import PodTemplate, templates_of
-from tenancy.live.api import Api, collection
+from tenancy.kube.requests import collection
+from tenancy.live.api import Api
 from tenancy.live.copies import has_ended
 from tenancy.planning.model import Plan
 from tenancy.rules.catalogue import RULES

@@ -10,7 +10,8 @@ from typing import Any
 from tenancy.catalog import vocabulary as words
 from tenancy.kube import quantities
 from tenancy.kube.quota_tree import stored_quotas
-from tenancy.live.api import Api, collection
+from tenancy.kube.requests import collection
+from tenancy.live.api import Api
 from tenancy.live.queue_causes import on_hold
 from tenancy.planning.queueing.queue_names import API, pool_of, queue_resource
 from tenancy.planning.queueing.quota_shares import part_of_node

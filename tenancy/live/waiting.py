@@ -15,7 +15,8 @@ from typing import Any
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.kube.quantities import thousandths
-from tenancy.live.api import Api, collection
+from tenancy.kube.requests import collection
+from tenancy.live.api import Api
 from tenancy.live.gpu_counts import uncounted_work
 from tenancy.live.queue_causes import (
     above_maximum,

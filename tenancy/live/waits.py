@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tenancy.catalog.waits import percentile, time
-from tenancy.live.api import Api, collection
+from tenancy.kube.requests import collection
+from tenancy.live.api import Api
 from tenancy.planning.queueing.queue_names import API
 
 DAYS = 7

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tenancy.check.judge import JUDGED
-from tenancy.live import denial
+from tenancy.kube import deniers
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.guards import BACKSTOPS, GUARDED, guards
 from tenancy.planning.guards.objects import DELETIONS
@@ -129,7 +129,7 @@ class Claims:
         found = []
         for guard in guards(self.loaded.environment):
             for rule in guard.rules:
-                denier = denial.guard(guard.name, rule)
+                denier = deniers.guard(guard.name, rule)
                 found.append(Control(rule, guard.name, [a for a in self.asked if a.expected_denier == denier]))
         kinds = {item["kind"] for item in self.plan.objects()}
         isolation_resources = dict.fromkeys(CONTROLS[kind] for kind in CONTROLS if kind in kinds)

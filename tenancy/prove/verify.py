@@ -14,13 +14,14 @@ from typing import Any
 from urllib.parse import urlencode
 
 from tenancy.catalog import vocabulary as words
+from tenancy.kube import deniers
+from tenancy.kube.requests import core
 from tenancy.live import denial
 from tenancy.live.api import Api, Response
 from tenancy.live.served import unserved_frameworks
 from tenancy.planning.model import Plan
 from tenancy.prove.attacks import Attack, Request, Scene
-from tenancy.prove.attacks.model import core
-from tenancy.prove.attacks.queues import TRAIN_JOB
+from tenancy.rules.workloads import TRAIN_JOB
 from tenancy.validation import Loaded
 
 AT_ONCE = 4
@@ -42,7 +43,7 @@ class Result:
 
     attack: Attack
     status: int = 0
-    denier: str = denial.NONE
+    denier: str = deniers.NONE
     message: str = ""
     twin_status: int = 0
     twin_message: str = ""
@@ -171,7 +172,7 @@ def _ask_both(api: Api, attack: Attack, audit_id: str, twins: bool) -> Result:
     twin = ask(api, attack.twin, f"{audit_id}-twin")
     twin_message = "" if twin.ok else twin.message
     full = denial.denier(twin.status, twin_message)
-    if full.startswith(denial.QUOTA) and found == attack.expected_denier:
+    if full.startswith(deniers.QUOTA) and found == attack.expected_denier:
         return Result(
             attack, answer.status, found, message, twin.status, twin_message, f"the twin finds {full} used up"
         )

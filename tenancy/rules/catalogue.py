@@ -10,11 +10,14 @@ from tenancy.rules import (
     admission,
     availability,
     costs,
+    device_claims,
     gpus,
     identity,
     images,
+    metadata,
     namespaces,
     network,
+    network_policies,
     nodes,
     partitions,
     pods,
@@ -34,7 +37,20 @@ from tenancy.rules.model import GuardFacts, Rule, Subject
 from tenancy.rules.model import Severity as Severity
 
 FAMILIES = (
-    *(namespaces, spec_files, quotas, gpus, partitions, pools, scheduling, images, network, pods, storage),
+    *(
+        namespaces,
+        spec_files,
+        quotas,
+        gpus,
+        device_claims,
+        partitions,
+        pools,
+        scheduling,
+        images,
+        network,
+        network_policies,
+    ),
+    *(pods, metadata, storage),
     *(availability, identity, access, costs, queueing, queue_counts, queues, nodes, accounts, admission, regulated),
 )
 """In the order of pages and of the validations of an admission policy."""

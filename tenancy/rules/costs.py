@@ -2,10 +2,85 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from tenancy.catalog import vocabulary as words
+from tenancy.kube.requests import collection
+from tenancy.rules.attacks import Attack, Request, attack, escaped, put
 from tenancy.rules.expressions import charged, in_tenants_namespaces
 from tenancy.rules.model import Face, Rule, Severity, Subject
+from tenancy.rules.scene import AttackedNamespace, Scene
+from tenancy.rules.workloads import (
+    ALL_KINDS,
+    Case,
+    at_home,
+    in_each_namespace,
+    kinds_of,
+    objects_beside_work,
+    of_api,
+    through_all_kinds,
+    workload,
+)
 
 _OF_OBJECT = f"!has(object.metadata.labels) || {charged('object.metadata.labels')}"
+
+# Attacks
+
+
+def _labels(scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
+    other, tenant = scene.other(place), place.tenant
+    theirs = other.tenant if other else None
+    labels = {
+        "team": theirs.team if theirs and theirs.team != tenant.team else "another-team",
+        "department": "another-department",
+        "cost-center": "CC-another",
+        "owner": "another-owner",
+        "product": "another-product",
+        "gpu-tier": "another-gpu-tier",
+    }
+    for key, value in labels.items():
+        kinds = ALL_KINDS if key == "team" else ("Pod",)
+        sentence = f"charge its cost to another {key}"
+        yield Case("cost-01", key, sentence, f"/metadata/labels/{key}", value, place.labels[key], kinds=kinds)
+    for key in place.own_labels:
+        sentence, at = f"have another {key} than its namespace", f"/metadata/labels/{escaped(key)}"
+        yield Case("cost-01", "own-label", sentence, at, "another", place.labels[key])
+
+
+def _tenants(scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
+    if theirs := scene.other(place):
+        at, bad = f"/metadata/labels/{escaped(words.TENANT)}", theirs.tenant.tenant
+        yield Case("cost-01", "tenant", f"charge its cost to {bad}", at, bad, place.tenant.tenant)
+
+
+def _labels_of_work(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+    for kind in kinds_of(place):
+        if kind != "Pod":
+            path = collection(of_api(kind), kind, place.name)
+            charged_here = put(workload(kind, place.pod()), "/metadata/labels/team", place.tenant.team)
+            yield attack(
+                f"cost-01-{kind.lower()}-own",
+                "cost-01",
+                f"through a {kind}: have the queue count it for another team",
+                scene.guard("cost-01", path.rpartition("/")[2]),
+                Request("POST", path, put(charged_here, "/metadata/labels/team", "another-team"), place.developer),
+                twin_body=charged_here,
+            )
+
+
+def _labels_of_objects(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+    for body in objects_beside_work(place):
+        if body["kind"] != "ServiceAccount":
+            path = collection(body["apiVersion"], body["kind"], place.name)
+            charged_here = put(body, "/metadata/labels", {"team": place.labels["team"]})
+            bad = put(charged_here, "/metadata/labels/team", "another-team")
+            request, guard = (
+                Request("POST", path, bad, place.developer),
+                scene.guard("cost-01", path.rpartition("/")[2]),
+            )
+            sentence, slug = "charge its cost to another team", f"cost-01-{body['kind'].lower()}"
+            yield attack(slug, "cost-01", sentence, guard, request, twin_body=charged_here)
+
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -22,7 +97,7 @@ RULES: tuple[Rule, ...] = (
         why="a pod, a volume or a service with another team's label is charged to that team",
         fix="drop the label; the namespace's value is used",
         severity=Severity.MEDIUM,
-        enforced=Face.PREVIEW | Face.ATTACK,
+        enforced=Face.PREVIEW,
         partial={
             Face.PREVIEW: (
                 "it reads labels of Kubernetes' built-in kinds of work, in namespaces that are among the objects"
@@ -34,6 +109,12 @@ RULES: tuple[Rule, ...] = (
             Subject.WORK: _OF_OBJECT,
             Subject.SIZES_OF_OBJECTS: in_tenants_namespaces(_OF_OBJECT),
         },
+        attacks=(
+            through_all_kinds(_labels),
+            in_each_namespace(_tenants),
+            at_home(_labels_of_work),
+            at_home(_labels_of_objects),
+        ),
     ),
     Rule(
         id="cost-02",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from tenancy.rules.device_claims import MAX_DEVICES
 from tenancy.rules.found import Object, at, many
-from tenancy.rules.gpus import MAX_DEVICES
 
 CLAIMS: Mapping[str, tuple[str, ...]] = {"ResourceClaim": ("spec",), "ResourceClaimTemplate": ("spec", "spec")}
 """Kind -> path of the claim's spec."""

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tenancy.catalog import vocabulary as words
+from tenancy.kube.requests import APPLY, MERGE, core
+from tenancy.rules.attacks import ABSENT, Attack, Request, attack, escaped, put, skipped
 from tenancy.rules.expressions import by_platform, cel, in_tenants_namespaces
 from tenancy.rules.model import Face, GuardFacts, Rule, Severity, Subject
+from tenancy.rules.scene import AttackedNamespace, Scene
+from tenancy.rules.workloads import ALL_KINDS, TOKEN, Case, at_home, create, kinds_of, minimal, through_all_kinds
 
 AUDIENCES = ("", "pods.eks.amazonaws.com", "sts.amazonaws.com")
 """Of tokens: the API server, and those that EKS' own webhook mounts (aws/amazon-eks-pod-identity-webhook)."""
@@ -29,22 +35,90 @@ def _no_role(facts: GuardFacts) -> str:
         || !object.metadata.annotations.exists(k, k.startsWith('eks.amazonaws.com/'))"""
 
 
+# Attacks
+
+_AWS_TOKEN = {"path": "token", "audience": "sts.amazonaws.com", "expirationSeconds": TOKEN_SECONDS}
+_MOUNTED = {"/spec/volumes": [{"name": "token", "projected": {"sources": [{"serviceAccountToken": _AWS_TOKEN}]}}]}
+_AUDIENCE = f"{TOKEN}/audience"
+_ROLE = f"/metadata/annotations/{escaped('eks.amazonaws.com/role-arn')}"
+_ARN = "arn:aws:iam::111122223333:role/another-tenant"
+
+
+def _roles(scene: Scene) -> Iterator[Attack]:
+    sentence = "take another tenant's AWS role by annotation"
+    if scene.home is None:
+        return
+    place = next((place for place in scene.places if place.owner), None)
+    if place is None:
+        yield skipped("id-01-serviceaccount-role", "id-01", sentence, "no tenant has an owner")
+        return
+    plain = minimal("ServiceAccount")
+    plain["metadata"]["annotations"] = {"note": "hello"}
+    yield create(scene, place, "id-01", "role", sentence, plain, _ROLE, _ARN, place.owner)
+    patch = {"metadata": {"annotations": {"note": "hello"}}}
+    there = core(place.name, "serviceaccounts", "default")
+    request = Request("PATCH", there, put(patch, _ROLE, _ARN), place.owner, MERGE)
+    guard, of_default = scene.guard("id-01", "serviceaccounts"), f"{sentence} of its default account"
+    yield attack("id-01-serviceaccount-update", "id-01", of_default, guard, request, twin_body=patch)
+
+
+def _managers(scene: Scene) -> Iterator[Attack]:
+    place = next((place for place in scene.places if place.owner), None) if scene.home else None
+    if place is None:
+        return
+    patch = {"metadata": {"annotations": {"note": "hello"}}}
+    there, sentence = core(place.name, "serviceaccounts", "default"), "present its own change as the platform's"
+    for name, kind in (("merge", MERGE), ("apply", APPLY)):
+        body = {"apiVersion": "v1", "kind": "ServiceAccount", **patch} if kind == APPLY else patch
+        path = f"{there}?fieldManager={{}}{'&force=true' if kind == APPLY else ''}"
+        request = Request("PATCH", path.format(f"{ENGINE}-4f3c2b1a"), body, place.owner, kind)
+        guard, mine = scene.guard("id-10", "serviceaccounts"), path.format("verify")
+        yield attack(f"id-10-serviceaccount-{name}", "id-10", sentence, guard, request, twin_path=mine)
+
+
+def _token_secrets(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+    account = {"kubernetes.io/service-account.name": "default"}
+    token = put(minimal("Secret", type="Opaque"), "/metadata/annotations", account)
+    sentence, kind = "create a token that never expires", "kubernetes.io/service-account-token"
+    yield create(scene, place, "id-02", "token", sentence, token, "/type", kind)
+
+
+def _audiences(_scene: Scene, _place: AttackedNamespace) -> Iterator[Case]:
+    log_in, aws = "log in to a service that trusts the cluster", _AWS_TOKEN["audience"]
+    yield Case("id-03", "audience", log_in, _AUDIENCE, "vault.bank.example", aws, _MOUNTED, ALL_KINDS)
+    yield Case("id-03", "look-alike", log_in, _AUDIENCE, f"{aws}.evil.example", aws, _MOUNTED)
+    long, life = "get a token that is valid for too long", f"{TOKEN}/expirationSeconds"
+    yield Case("id-03", "life", long, life, TOKEN_SECONDS + 1, TOKEN_SECONDS, _MOUNTED)
+
+
+def _accounts(_scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
+    sentence, at = "run as a service account that the tenant's file does not name", "/spec/serviceAccountName"
+    kinds = tuple(kind for kind in kinds_of(place) if kind != "Pod")
+    yield Case("id-07", "account", sentence, at, "left-behind", "default", kinds=kinds)
+
+
+def _tokens(_scene: Scene, _place: AttackedNamespace) -> Iterator[Case]:
+    ask, aws = "mount a token for the API server", _AWS_TOKEN["audience"]
+    yield Case("id-08", "mount", ask, "/spec/automountServiceAccountToken", True, False, kinds=ALL_KINDS)
+    yield Case("id-08", "projected", f"{ask} in a volume of its own", _AUDIENCE, ABSENT, aws, _MOUNTED)
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         id="id-01",
         title="a service account names no AWS role",
         why="the annotation asks for another tenant's identity",
         fix="the platform binds roles by Pod Identity; drop the annotation",
-        enforced=Face.ATTACK,
         guards={Subject.SERVICE_ACCOUNTS: _no_role},
+        attacks=(_roles,),
     ),
     Rule(
         id="id-02",
         title="no secret holds a service account's token",
         why="such a token never expires and works from anywhere",
         fix="mount a projected token, which the kubelet renews",
-        enforced=Face.ATTACK,
         guards={Subject.SECRETS: "!has(object.type) || object.type != 'kubernetes.io/service-account-token'"},
+        attacks=(at_home(_token_secrets),),
     ),
     Rule(
         id="id-03",
@@ -55,7 +129,6 @@ RULES: tuple[Rule, ...] = (
             "the service takes for the platform's"
         ),
         fix="drop audience, or use sts.amazonaws.com or pods.eks.amazonaws.com; set expirationSeconds to 86400 or less",
-        enforced=Face.ATTACK,
         guards={
             Subject.PODS: f"""!has(variables.spec.volumes) || variables.spec.volumes.all(v,
         !has(v.projected) || !has(v.projected.sources) || v.projected.sources.all(s,
@@ -64,6 +137,7 @@ RULES: tuple[Rule, ...] = (
                 && (!has(s.serviceAccountToken.expirationSeconds)
                     || s.serviceAccountToken.expirationSeconds <= {TOKEN_SECONDS}))))"""
         },
+        attacks=(through_all_kinds(_audiences),),
     ),
     Rule(
         id="id-04",
@@ -114,12 +188,12 @@ RULES: tuple[Rule, ...] = (
         title="a pod runs as a service account that the tenant's file names",
         why="a user who may make pods would act with the rights of every service account in the namespace",
         fix="drop serviceAccountName, or declare the account under service-accounts of the namespace",
-        enforced=Face.ATTACK,
         guards={
             Subject.PODS: f"""!variables.placing || ({_ACCOUNT} in variables.allowedAccounts
         && (!has(variables.spec.serviceAccount) || variables.spec.serviceAccount == ''
             || variables.spec.serviceAccount == {_ACCOUNT}))"""
         },
+        attacks=(through_all_kinds(_accounts),),
     ),
     Rule(
         id="id-08",
@@ -133,7 +207,6 @@ RULES: tuple[Rule, ...] = (
             "podCertificate with a signer of kubernetes.io"
         ),
         severity=Severity.MEDIUM,
-        enforced=Face.ATTACK,
         guards={
             # A pod that does not opt out has the token among its volumes by now. A certificate of one of Kubernetes'
             # own signers is a token that lives for weeks; no account is given one.
@@ -148,6 +221,7 @@ RULES: tuple[Rule, ...] = (
                 !has(s.podCertificate) || (has(s.podCertificate.signerName)
                     && !s.podCertificate.signerName.startsWith('kubernetes.io/')))))"""
         },
+        attacks=(through_all_kinds(_tokens),),
     ),
     Rule(
         id="id-10",
@@ -155,8 +229,8 @@ RULES: tuple[Rule, ...] = (
         why="under that name it passes for a change by the platform, and no report of drift shows it",
         fix="name another field manager, one that does not begin with pulumi-kubernetes, or none",
         severity=Severity.MEDIUM,
-        enforced=Face.ATTACK,
         guards={Subject.SIZES_OF_OBJECTS: in_tenants_namespaces(_UNDER_OWN_NAME)},
+        attacks=(_managers,),
     ),
     Rule(
         id="id-09",

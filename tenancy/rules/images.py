@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tenancy.catalog.vocabulary import Allowance
+from tenancy.rules.attacks import ABSENT, Attack
 from tenancy.rules.expressions import cel, may
 from tenancy.rules.model import Face, Rule, Severity, Subject
+from tenancy.rules.scene import AttackedNamespace, Scene
 from tenancy.rules.values import IMAGE_ASTRAY, IMAGE_DIGEST
+from tenancy.rules.workloads import (
+    ALL_KINDS,
+    FOREIGN_IMAGE,
+    INIT,
+    Case,
+    in_each_namespace,
+    in_queue,
+    in_second_templates,
+    through_all_kinds,
+    withheld,
+)
 
 
 def _every_image(condition: str) -> str:
@@ -20,6 +35,53 @@ _FIXED = f"""({{0}}.contains('@') ? {{0}}.matches({cel(IMAGE_DIGEST).replace("{"
         : {may(Allowance.IMAGE_TAGS)} && {{0}}.matches(':[^/]+$') && !{{0}}.endsWith(':latest'))"""
 _PLACED = f"(variables.allowedRegistries.exists(p, {{0}}.startsWith(p)) && !{{0}}.matches({cel(IMAGE_ASTRAY)}))"
 """Whether an image is below a folder of an allowed registry, with no way out of it."""
+
+# Attacks
+
+_AT = "/spec/containers/0/image"
+
+
+def _foreign(_scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
+    image, pull = place.environment.images.sample, "run an image from anywhere"
+    yield Case("img-01", "image", pull, _AT, FOREIGN_IMAGE, image, kinds=ALL_KINDS)
+    first = {INIT: [{**place.pod()["spec"]["containers"][0], "name": "first"}]}
+    yield Case("img-01", "init", f"{pull} as init container", f"{INIT}/0/image", FOREIGN_IMAGE, image, first)
+    volumes = {"/spec/volumes": [{"name": "weights", "image": {"reference": image}}]}
+    mount, at = "mount an image from anywhere", "/spec/volumes/0/image/reference"
+    yield Case("img-01", "volume", mount, at, FOREIGN_IMAGE, image, volumes)
+    prefix = place.registries[0].rstrip("/")
+    alike, sentence = f"{prefix}.attacker.example/miner:1", "run an image of a registry with a similar name"
+    yield Case("img-01", "look-alike", sentence, _AT, alike, image)
+    sentence = "run an image of a folder beside its registry's"
+    yield Case("img-01", "way-out", sentence, _AT, f"{prefix}/../other/miner:1", image)
+
+
+def _of_other_tenants(scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
+    if theirs := scene.other(place):
+        for registry in sorted(set(theirs.registries) - set(place.registries)):
+            sentence = f"run an image of {theirs.tenant.tenant}"
+            yield Case("img-01", "foreign-tenant", sentence, _AT, f"{registry}model:1", place.environment.images.sample)
+
+
+def _second_images(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+    return in_second_templates(scene, place, "img-01", _AT, FOREIGN_IMAGE, place.environment.images.sample)
+
+
+def _moving(_scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
+    image, moving = place.environment.images.sample, "run an image by a tag that moves"
+    name = image.partition("@")[0]
+    latest = f"{name.rpartition(':')[0]}:latest"
+    yield Case("img-02", "latest", moving, _AT, latest, image, kinds=ALL_KINDS)
+    yield Case("img-02", "no-tag", moving, _AT, latest.removesuffix(":latest"), image)
+    yield Case("img-02", "half-digest", "run an image by an incomplete digest", _AT, f"{name}@sha256:abc", image)
+
+
+def _tagged(scene: Scene) -> Iterator[Attack]:
+    def tag(image: str) -> str:
+        return image.partition("@")[0]
+
+    return withheld(scene, "img-02", "run an image by its tag", Allowance.IMAGE_TAGS, _AT, ABSENT, tag)
+
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -56,8 +118,9 @@ RULES: tuple[Rule, ...] = (
         title="images come from the environment's registries",
         why="an image from another registry runs unscanned code next to other tenants",
         fix="push the image to a registry that the environment lists",
-        enforced=Face.SPEC | Face.ATTACK,
+        enforced=Face.SPEC,
         guards={Subject.PODS: _every_image(_PLACED)},
+        attacks=(through_all_kinds(_foreign), in_each_namespace(_of_other_tenants), in_queue(_second_images)),
     ),
     Rule(
         id="img-02",
@@ -65,9 +128,10 @@ RULES: tuple[Rule, ...] = (
         why="a tag that moves can come to name an unscanned image",
         fix="write the image with @sha256:<digest>, or with the tag of a release",
         severity=Severity.MEDIUM,
-        enforced=Face.SPEC | Face.PREVIEW | Face.ATTACK,
+        enforced=Face.SPEC | Face.PREVIEW,
         partial={Face.PREVIEW: "it does not know whether a tier takes tags, so any tag but latest passes"},
         guards={Subject.PODS: _every_image(_FIXED)},
+        attacks=(through_all_kinds(_moving), _tagged),
     ),
     Rule(
         id="img-03",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Flag, StrEnum, auto
 
 from tenancy.catalog.frameworks import Framework
+from tenancy.rules.scene import Attacks
 
 
 class Severity(StrEnum):
@@ -122,6 +123,10 @@ class Rule:
     """Where it is enforced beside its guards."""
     guards: Mapping[Subject, Expression] = field(default_factory=dict)
     """CEL of the API server's guards, of the preview and of `tenancy check`, by what it judges."""
+    behind: str = ""
+    """Another control that refuses first whatever the guards would, so that no request can attack them."""
+    attacks: tuple[Attacks, ...] = ()
+    """Requests that break the rule, each with a twin that does not and differs from it in one field."""
     fix_of_object: str = ""
     """What to change in an object that no spec file describes, where `fix` names a field of a spec file."""
     waivable: bool = False
@@ -138,7 +143,8 @@ class Rule:
     @property
     def faces(self) -> Face:
         """Where the rule is enforced."""
-        return self.enforced | (Face.API_SERVER if self.guards else NOWHERE)
+        guarded = Face.API_SERVER if self.guards else NOWHERE
+        return self.enforced | guarded | (Face.ATTACK if self.attacks else NOWHERE)
 
 
 RULES_BY_ID: dict[str, Rule] = {}

@@ -2,9 +2,143 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlencode
+
+from tenancy.catalog import vocabulary as words
 from tenancy.catalog.controllers import NAMESPACE_CONTROLLERS
+from tenancy.kube.requests import APPLY, JSON_PATCH, MERGE, STRATEGIC, core
+from tenancy.rules.attacks import Attack, Request, attack, escaped, put
 from tenancy.rules.expressions import IN_TENANTS_NAMESPACE, by_platform, cel
 from tenancy.rules.model import Face, Rule, Severity, Subject
+from tenancy.rules.scene import POD_NAME, AttackedNamespace, Scene
+from tenancy.rules.workloads import CLUSTER_ADMIN
+
+# Attacks
+
+
+def _labels(scene: Scene) -> Iterator[Attack]:
+    for place in scene.places:
+        yield from (each for each in _labels_of(scene, place) if each.rule == "ns-01")
+    if scene.places:
+        yield from (each for each in _ways(scene, scene.places[0]) if each.rule == "ns-01")
+    if scene.unmanaged:
+        yield from _unmanaged_names(scene, scene.unmanaged)
+
+
+def _other_places(scene: Scene) -> Iterator[Attack]:
+    if scene.places:
+        yield from (each for each in _ways(scene, scene.places[0]) if each.rule == "ns-02")
+
+
+def _deletions(scene: Scene) -> Iterator[Attack]:
+    for place in scene.places:
+        yield from (each for each in _labels_of(scene, place) if each.rule == "ns-05")
+
+
+def _change(metadata: dict[str, Any]) -> dict[str, Any]:
+    return {"metadata": metadata}
+
+
+def _labels_of(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+    """Changes that would weaken a namespace's isolation, requested by a cluster admin."""
+    path = f"/api/v1/namespaces/{place.name}"
+    other = scene.other(place)
+    bad: dict[str, tuple[str, dict[str, Any]]] = {
+        "pod-security": ("allow privileged pods", {"labels": {words.PSA_ENFORCE: "privileged"}}),
+        "tenant": (
+            "relabel it as another tenant's",
+            {"labels": {words.TENANT: other.tenant.tenant if other else "another-tenant"}},
+        ),
+        "orphan": ("remove the tenant's label", {"labels": {words.TENANT: None}}),
+        "registries": ("allow images from anywhere", {"annotations": {words.ALLOWED_REGISTRIES: "docker.io/"}}),
+    }
+    for name, (sentence, metadata) in bad.items():
+        request = Request("PATCH", path, _change(metadata), CLUSTER_ADMIN, MERGE)
+        yield attack(
+            f"ns-01-namespace-{name}@{place.name}",
+            "ns-01",
+            f"{sentence}: {place.name}",
+            scene.guard("ns-01", "namespaces"),
+            request,
+            twin_who=None,
+        )
+    yield attack(
+        f"ns-05-namespace-delete@{place.name}",
+        "ns-05",
+        f"delete the namespace with its contents: {place.name}",
+        scene.guard("ns-05", "namespaces", deleted=True),
+        Request("DELETE", path, None, CLUSTER_ADMIN),
+        twin_who=None,
+    )
+
+
+def _ways(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+    """The other ways to write a namespace, and the other keys."""
+    path = f"/api/v1/namespaces/{place.name}"
+    guard = scene.guard("ns-01", "namespaces")
+    whole = place.manifest()
+    harmless = {"note": "hello"}
+    loose = {words.PSA_ENFORCE: "privileged"}
+    pointer = f"/metadata/labels/{escaped(words.PSA_ENFORCE)}"
+    stripped = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place.name}}
+    applied = f"{path}?{urlencode({'fieldManager': 'verify', 'force': 'true'})}"
+    ways = {
+        "json-patch": Request(
+            "PATCH", path, [{"op": "replace", "path": pointer, "value": "privileged"}], CLUSTER_ADMIN, JSON_PATCH
+        ),
+        "strategic-patch": Request("PATCH", path, _change({"labels": loose}), CLUSTER_ADMIN, STRATEGIC),
+        "apply": Request("PATCH", applied, put(stripped, "/metadata/labels", loose), CLUSTER_ADMIN, APPLY),
+        "replace": Request("PUT", path, stripped, CLUSTER_ADMIN),
+        "status": Request("PATCH", f"{path}/status", _change({"labels": loose}), CLUSTER_ADMIN, MERGE),
+        "finalize": Request("PUT", f"{path}/finalize", {**stripped, "spec": {}}, CLUSTER_ADMIN),
+    }
+    for name, request in ways.items():
+        yield attack(
+            f"ns-01-way-{name}", "ns-01", f"weaken a namespace's labels by {name}", guard, request, twin_who=None
+        )
+    for name, key in {
+        "admin-access": "resource.kubernetes.io/admin-access",
+        "kueue": "kueue.x-k8s.io/managed",
+        "cost-center": "cost-center",
+        "environment": words.ENVIRONMENT,
+        "pod-security-version": words.PSA_VERSION,
+    }.items():
+        body = _change({"labels": {**harmless, key: "v1.0" if key == words.PSA_VERSION else "true"}})
+        request = Request("PATCH", path, body, CLUSTER_ADMIN, MERGE)
+        good = _change({"labels": harmless})
+        yield attack(f"ns-01-label-{name}", "ns-01", f"set the label {key}", guard, request, twin_body=good)
+    fresh = put(whole, "/metadata/name", f"{POD_NAME}--extra")
+    request = Request("POST", "/api/v1/namespaces", fresh, CLUSTER_ADMIN)
+    sentence = "create a namespace labelled as a tenant's"
+    yield attack("ns-01-new-namespace", "ns-01", sentence, guard, request, twin_who=None)
+    # A namespace of no tenant that every cluster has.
+    request = Request("POST", core("default", "pods"), place.pod(), CLUSTER_ADMIN)
+    sentence = "run in a namespace of no tenant"
+    home = core(place.name, "pods")
+    yield attack("ns-02-pod", "ns-02", sentence, scene.guard("ns-02", "pods"), request, twin_path=home)
+
+
+def _unmanaged_names(scene: Scene, name: str) -> Iterator[Attack]:
+    """Its owners may change its Pod Security level, and none of the labels that make a namespace a tenant's."""
+    guard, path = scene.guard("ns-01", "namespaces"), f"/api/v1/namespaces/{name}"
+    free = {"labels": {words.PSA_ENFORCE: "privileged"}}
+    for slug, metadata in {
+        "tenant": {"labels": {words.PSA_ENFORCE: "privileged", words.TENANT: "a-tenant"}},
+        "queue": {"labels": {words.PSA_ENFORCE: "privileged", "kueue.x-k8s.io/managed": "true"}},
+    }.items():
+        request = Request("PATCH", path, {"metadata": metadata}, CLUSTER_ADMIN, MERGE)
+        text = "label an unmanaged namespace as a tenant's"
+        yield attack(f"ns-01-unmanaged-{slug}", "ns-01", text, guard, request, twin_body={"metadata": free})
+    applied = f"{path}?{urlencode({'fieldManager': 'verify', 'force': 'true'})}"
+    labels = {**free["labels"], words.TENANT: "a-tenant"}
+    whole = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+    request = Request("PATCH", applied, whole, CLUSTER_ADMIN, "application/apply-patch+yaml")
+    text = "label an unmanaged namespace as a tenant's by an apply"
+    twin = put(whole, "/metadata/labels", free["labels"])
+    yield attack("ns-01-unmanaged-apply", "ns-01", text, guard, request, twin_body=twin)
+
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -43,12 +177,12 @@ RULES: tuple[Rule, ...] = (
         why="quota, queue, guards and bill all depend on the namespace's labels",
         fix="ask the platform team to change the tenant's spec file, which they are made from",
         severity=Severity.CRITICAL,
-        enforced=Face.ATTACK,
         guards={
             Subject.NAMESPACES: lambda facts: (
                 f"{by_platform(facts.platform_group)} || (variables.labelsKept && variables.annotationsKept)"
             )
         },
+        attacks=(_labels,),
     ),
     Rule(
         id="ns-02",
@@ -56,8 +190,8 @@ RULES: tuple[Rule, ...] = (
         why="guards have no data on a namespace without labels, and its cost has no owner",
         fix="create the namespace through a tenant file, or list it under platform.namespaces or platform.unmanaged",
         severity=Severity.CRITICAL,
-        enforced=Face.ATTACK,
         guards={Subject.NAMESPACE_OF_WORK: IN_TENANTS_NAMESPACE},
+        attacks=(_other_places,),
     ),
     Rule(
         id="ns-03",
@@ -82,13 +216,13 @@ RULES: tuple[Rule, ...] = (
         title="only the platform deletes a tenant's namespace",
         why="all objects of the tenant in it are deleted too, and an administrator can mistype a name",
         fix="remove the tenant's file and run tenancy up, as the platform's group",
-        enforced=Face.ATTACK,
         guards={
             Subject.REMOVALS: lambda facts: (
                 f"{by_platform(facts.platform_group)}"
                 f" || request.userInfo.username in {cel(list(NAMESPACE_CONTROLLERS))}"
             )
         },
+        attacks=(_deletions,),
     ),
     Rule(
         id="ns-06",

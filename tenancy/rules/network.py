@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from ipaddress import ip_network
 from types import MappingProxyType
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
-from tenancy.catalog.controllers import NAMESPACE_CONTROLLERS
 from tenancy.catalog.vocabulary import Allowance
 from tenancy.kube.kinds import group_of
+from tenancy.kube.requests import core
 from tenancy.rules import cilium
+from tenancy.rules.attacks import ABSENT, Attack, Request, attack, escaped, put
 from tenancy.rules.declared import undeclared
 from tenancy.rules.expressions import (
-    OF_TENANT,
     by_framework,
     by_platform,
     cel,
@@ -24,6 +25,7 @@ from tenancy.rules.expressions import (
 from tenancy.rules.found import UNKNOWN, Finding, Given, Object, at, finding_on, name_of
 from tenancy.rules.model import Face, GuardFacts, Rule, Severity, Subject
 from tenancy.rules.owned import annotations_of, is_ours, is_tenants, labels_of, plain_value, spec_of
+from tenancy.rules.scene import AttackedNamespace, Scene
 from tenancy.rules.values import (
     HARMLESS_ANNOTATIONS,
     PUBLISHERS,
@@ -31,6 +33,17 @@ from tenancy.rules.values import (
     publishes,
     too_wide_together,
     unsafe_range,
+)
+from tenancy.rules.workloads import (
+    ALL_KINDS,
+    Case,
+    at_home,
+    create,
+    in_queue,
+    kinds_of,
+    minimal,
+    through,
+    through_all_kinds,
 )
 
 # Annotations of pods that a network or a runtime obeys. Network plugins, by domain (a domain covers those below it):
@@ -89,42 +102,98 @@ def _no_ingress(facts: GuardFacts) -> str | None:
     return None if text == "true" else unless_by_controller(text)
 
 
-def _peers(allowed: str) -> str:
-    """Whether a peer `p` of a rule `r` is the namespace, a sibling, or an address that the file names."""
-    chosen, name, tenant = "p.namespaceSelector.matchLabels", cel(words.SPACE_NAME), cel(words.TENANT)
-    return f"""has(p.ipBlock)
-            ? has(r.ports) && size(r.ports) > 0 && r.ports.all(q, has(q.port) && !has(q.endPort)
-                && (p.ipBlock.cidr + ':' + string(q.port) + '/' + (has(q.protocol) ? q.protocol : 'TCP'))
-                    in variables.{allowed})
-            : !has(p.namespaceSelector) || (has({chosen}) && (
-                ({name} in {chosen} && {chosen}[{name}] == namespaceObject.metadata.name)
-                || ({cel(words.SIBLINGS)} in variables.{allowed} && {tenant} in {chosen}
-                    && {chosen}[{tenant}] == {OF_TENANT})))"""
-
-
-def _narrow(direction: str, side: str, allowed: str) -> str:
-    at = f"object.spec.{direction}"
-    return f"""(!has({at}) || {at}.all(r, has(r.{side}) && size(r.{side}) > 0
-            && r.{side}.all(p, {_peers(allowed)})))"""
-
-
-def _policies(facts: GuardFacts) -> str:
-    """NetworkPolicies add up: one of a tenant's own may open only what its file opens."""
-    return f"""{by_platform(facts.platform_group)} || request.operation == 'DELETE'
-        || (request.operation == 'UPDATE' && object.spec == oldObject.spec)
-        || ({_narrow("ingress", "from", "allowedIngress")} && {_narrow("egress", "to", "allowedEgress")})"""
-
-
-def _policies_of_platform(facts: GuardFacts) -> str:
-    return f"{by_platform(facts.platform_group)} || !variables.ours || request.userInfo.username in " + cel(
-        list(NAMESPACE_CONTROLLERS)
-    )
-
-
 def _addresses(facts: GuardFacts) -> str:
     return in_tenants_namespaces(
         f"{by_platform(facts.platform_group)} || request.operation != 'CREATE' || {_GIVEN_ADDRESS}"
     )
+
+
+# Attacks
+
+OBEYED = {
+    "networks": ("join another network", "k8s.v1.cni.cncf.io/networks"),
+    "default-network": ("leave the cluster's network", "v1.multus-cni.io/default-network"),
+    "pod-ips": ("receive load balancers' traffic for another pod", "vpc.amazonaws.com/pod-ips"),
+    "eni-config": ("choose its subnet and security groups", "k8s.amazonaws.com/eniConfig"),
+    "calico-address": ("take another pod's address", "cni.projectcalico.org/ipAddrs"),
+    "ovn": ("write its own network settings", "k8s.ovn.org/pod-networks"),
+    "kube-ovn-address": ("take another pod's address", "ovn.kubernetes.io/ip_address"),
+    "cilium-tracking": ("exempt its connections from tracking", "policy.cilium.io/no-track-port"),
+    "cilium-tracking-old": ("exempt its connections from tracking", "io.cilium.no-track-port"),
+    "kata": ("choose the hypervisor that the node starts", "io.katacontainers.config.hypervisor.path"),
+    "untrusted": ("choose its runtime without a class", "io.kubernetes.cri.untrusted-workload"),
+    "crio-devices": ("have the node's devices injected", "io.kubernetes.cri-o.Devices"),
+    "crio-seccomp": ("choose its system calls", "seccomp-profile.kubernetes.cri-o.io"),
+    "crio-processors": ("use CPU above its limit", "cpu-quota.crio.io"),
+    "nri-mounts": ("mount the node's disk", "mounts.nri.io/container.hello"),
+    "nri-devices": ("have the node's devices injected", "devices.noderesource.dev/container.hello"),
+    "gvisor": ("share its sandbox's mounts", "dev.gvisor.spec.mount.data.share"),
+    "containerd": ("have the node run a program as its log", "containerd.io/restart.loguri"),
+}
+"""Annotations that networks and runtimes obey, and their effect; each domain and prefix of net-07 once."""
+
+
+def _services(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+    plain, kind = _plain_service(), "/spec/type"
+    yield create(scene, place, "net-01", "node-port", "open a port on every node", plain, kind, "NodePort")
+    yield create(scene, place, "net-01", "load-balancer", "publish itself to the internet", plain, kind, "LoadBalancer")
+    sentence, elsewhere = "redirect clients to a name of its choice", "payments.bank.example"
+    yield create(scene, place, "net-01", "external-name", sentence, plain, "/spec/externalName", elsewhere)
+    sentence = "take over traffic to a foreign address"
+    yield create(scene, place, "net-01", "external-ip", sentence, plain, "/spec/externalIPs", ["198.51.100.7"])
+    annotations = "/metadata/annotations/"
+    at = f"{annotations}{escaped('service.beta.kubernetes.io/aws-load-balancer-scheme')}"
+    sentence = "ask for an internet-facing load balancer"
+    yield create(scene, place, "net-01", "annotation", sentence, plain, at, "internet-facing")
+    at = f"{annotations}{escaped('external-dns.alpha.kubernetes.io/hostname')}"
+    yield create(scene, place, "net-01", "host-name", "claim a host name of the company", plain, at, elsewhere)
+    at = f"{annotations}{escaped('io.cilium/global-service')}"
+    yield create(scene, place, "net-01", "other-clusters", "share the service with other clusters", plain, at, "true")
+
+
+def _plain_service() -> dict[str, Any]:
+    spec = {"type": "ClusterIP", "selector": {"app": "x"}, "ports": [{"port": 80}]}
+    plain = minimal("Service", spec=spec)
+    plain["metadata"]["annotations"] = {"note": "hello"}
+    return plain
+
+
+def _dashboards(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+    for kind, spec in (("RayCluster", "/spec"), ("RayJob", "/spec/rayClusterSpec")):
+        if kind in kinds_of(place):
+            at, sentence = f"{spec}/headGroupSpec/enableIngress", "publish its dashboard by an ingress"
+            yield through(scene, place, "net-01", "ingress", sentence, kind, at, True, False)
+
+
+def _foreign_addresses(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+    plain, sentence = _plain_service(), "take an address reserved for another service"
+    address = scene.address or str(ip_network(place.environment.service_cidrs[0])[251])
+    yield create(scene, place, "net-11", "address", sentence, plain, "/spec/clusterIP", address)
+    headless = put(plain, "/spec/clusterIP", "None")
+    request = Request("POST", core(place.name, "services"), put(headless, "/spec/clusterIP", address), place.developer)
+    guard = scene.guard("net-11", "services")
+    yield attack("net-11-service-chosen", "net-11", sentence, guard, request, twin_body=headless)
+
+
+def _obeyed(_scene: Scene, _place: AttackedNamespace) -> Iterator[Case]:
+    # The twin keeps an annotation that limits the pod alone.
+    bandwidth = {"/metadata/annotations": {"kubernetes.io/egress-bandwidth": "1G"}}
+    for slug, (sentence, key) in OBEYED.items():
+        kinds = ALL_KINDS if slug in ("networks", "kata") else ("Pod",)
+        yield Case("net-07", slug, sentence, f"/metadata/annotations/{escaped(key)}", "x", ABSENT, bandwidth, kinds)
+
+
+def _foreign_names(_scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
+    sentence, at = "resolve names outside of the cluster's DNS", "/spec/dnsPolicy"
+    yield Case("dns-01", "policy", sentence, at, "Default", "ClusterFirst", kinds=ALL_KINDS)
+    hosts = [{"ip": "169.254.169.254", "hostnames": ["api.vendor.example"]}]
+    yield Case("dns-01", "hosts", "give a host name an address of its choice", "/spec/hostAliases", hosts)
+    resolver = {"nameservers": ["198.51.100.53"]}
+    yield Case("dns-01", "resolver", "add a resolver of its own", "/spec/dnsConfig", resolver)
+    own_search, at = f"train.{place.name}.svc.cluster.local", "/spec/dnsConfig/searches/0"
+    base = {"/spec/dnsConfig": {"searches": [own_search]}}
+    sentence = "find names of another namespace first"
+    yield Case("dns-01", "search", sentence, at, "kube-system.svc.cluster.local", own_search, base)
 
 
 RULES: tuple[Rule, ...] = (
@@ -163,15 +232,15 @@ RULES: tuple[Rule, ...] = (
         why="hostAliases and other resolvers bypass network rules by host name",
         fix="drop dnsPolicy, dnsConfig and hostAliases",
         severity=Severity.MEDIUM,
-        enforced=Face.ATTACK,
         guards={Subject.PODS: _own_names},
+        attacks=(through_all_kinds(_foreign_names),),
     ),
     Rule(
         id="net-01",
         title="a service is of type ClusterIP, without external addresses, names or controllers' annotations",
         why="load balancers, node ports and external names bypass the network policies",
         fix="use ClusterIP; the platform team publishes services",
-        enforced=Face.PREVIEW | Face.ATTACK,
+        enforced=Face.PREVIEW,
         guards={
             Subject.SERVICES: f"""(!has(object.spec.type) || object.spec.type == 'ClusterIP')
         && (!has(object.spec.externalIPs) || size(object.spec.externalIPs) == 0)
@@ -181,6 +250,7 @@ RULES: tuple[Rule, ...] = (
             || !{_CONTROLLERS}.exists(d, k.split('/')[0].endsWith(d))))""",
             Subject.FRAMEWORKS: _no_ingress,
         },
+        attacks=(at_home(_services), in_queue(_dashboards)),
     ),
     Rule(
         id="net-07",
@@ -191,35 +261,21 @@ RULES: tuple[Rule, ...] = (
         ),
         fix="drop the annotation; kubernetes.io/ingress-bandwidth and egress-bandwidth are fine",
         severity=Severity.CRITICAL,
-        enforced=Face.ATTACK,
         guards={
             Subject.PODS: f"""variables.newAnnotations.all(k,
         !{cel(list(SANDBOX_PREFIXES))}.exists(p, k.startsWith(p))
         && !{_DOMAINS}.exists(d, ('.' + k.split('/')[0]).endsWith(d)))"""
         },
-    ),
-    Rule(
-        id="net-10",
-        title="only the platform changes its network policies, and no other policy has its label",
-        why=(
-            "without the default-deny a namespace is open to all traffic; an owner reference to a tenant's "
-            "object would "
-            "delete the policy together with that object"
-        ),
-        fix=(
-            "do not change policies with the label tenancy.gpu/environment; add policies of your own without that label"
-        ),
-        severity=Severity.CRITICAL,
-        enforced=Face.ATTACK,
-        guards={Subject.NETWORK_POLICIES: _policies_of_platform},
+        attacks=(through_all_kinds(_obeyed),),
     ),
     Rule(
         id="net-11",
         title="the cluster chooses a service's address",
         why="a chosen address may be that of another service that is not made yet, such as the cluster's DNS",
         fix="drop clusterIP and clusterIPs; clusterIP: None is fine",
-        enforced=Face.PREVIEW | Face.ATTACK,
+        enforced=Face.PREVIEW,
         guards={Subject.SERVICES: _addresses},
+        attacks=(at_home(_foreign_addresses),),
     ),
     Rule(
         id="net-08",
@@ -228,22 +284,6 @@ RULES: tuple[Rule, ...] = (
         fix="add an egress rule to kube-dns in kube-system, UDP and TCP 53",
         severity=Severity.MEDIUM,
         enforced=Face.PREVIEW,
-    ),
-    Rule(
-        id="net-02",
-        title="a network policy in a tenant's namespace allows only traffic that the tenant's file allows",
-        why="policies add up: one that admits all namespaces undoes the default-deny",
-        fix="select pods of the same namespace, or name ranges with ports exactly as under egress and ingress",
-        severity=Severity.CRITICAL,
-        enforced=Face.PREVIEW | Face.ATTACK,
-        fix_of_object="select pods of the same namespace by podSelector, or name ranges under ipBlock.cidr, with ports",
-        partial={
-            Face.PREVIEW: (
-                "it does not know who makes a policy: one with the platform's label counts as the platform's; and "
-                "only namespaces that this product made show what a tenant's file allows"
-            )
-        },
-        guards={Subject.NETWORK_POLICIES: _policies},
     ),
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import combinations, product
 from typing import Any
+from urllib.parse import urlencode
 
 import yaml
 
@@ -12,11 +13,14 @@ from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.instances import INSTANCES
 from tenancy.catalog.versions import ami_release_misfit
+from tenancy.kube.requests import APPLY, JSON_PATCH, MERGE, STRATEGIC, Impersonation
 from tenancy.kube.tolerations import tolerates
 from tenancy.rules import aws
+from tenancy.rules.attacks import Attack, Request, attack, escaped, put, skipped
 from tenancy.rules.expressions import cel, unchanged
 from tenancy.rules.found import UNKNOWN, Finding, Given, Object, at, many, name_of
 from tenancy.rules.model import Face, Rule, Severity, Subject
+from tenancy.rules.scene import Scene
 
 PLACING = (words.PREFIX, words.NETWORK_LAYER)
 """How the labels of nodes begin that pods, flavors and Kueue's topology choose by, and that a kubelet may write."""
@@ -24,6 +28,85 @@ PLACE = "kubernetes.io/hostname"
 """The narrowest of the topology, and what keeps pods of two tenants apart. A kubelet that registers again writes it
 once more as it was."""
 _PLACING = f"({cel(list(PLACING))}.exists(p, k.startsWith(p)) || k == {cel(PLACE)})"
+
+# Attacks
+
+NOTE = "bank.example/note"
+"""A label that a kubelet may write on its own node: neither the API server nor a guard reserves its prefix."""
+
+
+def _labels_of_nodes(scene: Scene) -> Iterator[Attack]:
+    """Changes of a node's pool and place by its own kubelet, whose other writes the API server admits."""
+    if (node := scene.node) is None:
+        yield skipped("nodes", "node-08", "relabel a node as another pool's", "the cluster has no node of a pool")
+        return
+    yield from _moved(scene, node)
+    yield from _renamed(scene, node)
+
+
+def node_path(node: Object) -> str:
+    """Path of a node that a list returned, and that so has no kind."""
+    return f"/api/v1/nodes/{node['metadata']['name']}"
+
+
+def kubelet(node: str) -> Impersonation:
+    """The identity that the kubelet of a node has by its certificate, or by its machine's role on AWS."""
+    return Impersonation(f"system:node:{node}", ("system:nodes",))
+
+
+def _moved(scene: Scene, node: Object) -> Iterator[Attack]:
+    """Move the node into another tenant's pool, by every kind of write request."""
+    path, who = node_path(node), kubelet(node["metadata"]["name"])
+    pool = node["metadata"]["labels"][words.POOL]
+    other = next((name for name in sorted(scene.environment.pools) if name != pool), "of-another-tenant")
+    key = escaped(words.POOL)
+    at = f"/metadata/labels/{key}"
+    plain: dict[str, Any] = {"metadata": {"labels": {NOTE: "hello"}}}
+    named = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node["metadata"]["name"], **plain["metadata"]}}
+    applied = f"{path}?{urlencode({'fieldManager': 'verify', 'force': 'true'})}"
+    whole = put(_as_it_is(node), f"/metadata/labels/{escaped(NOTE)}", "hello")
+    add = [{"op": "add", "path": at, "value": other}]
+    ways = {
+        "replace": (Request("PUT", path, put(whole, at, other), who), whole),
+        "merge": (Request("PATCH", path, put(plain, at, other), who, MERGE), plain),
+        "strategic": (Request("PATCH", path, put(plain, at, other), who, STRATEGIC), plain),
+        "json": (Request("PATCH", path, add, who, JSON_PATCH), put(add, "/0/path", at.replace(key, escaped(NOTE)))),
+        "apply": (Request("PATCH", applied, put(named, at, other), who, APPLY), named),
+    }
+    for name, (request, twin) in ways.items():
+        yield _relabelled(scene, f"moved-{name}", f"relabel its node as another pool's by {name}", request, twin)
+    status = Request("PATCH", f"{path}/status", put(plain, at, other), who, STRATEGIC)
+    sentence = "relabel its node as another pool's through its status"
+    yield _relabelled(scene, "moved-status", sentence, status, plain, "nodes/status")
+    off = Request("PATCH", path, put(plain, at, None), who, MERGE)
+    yield _relabelled(scene, "orphaned", "remove its pool's label", off, plain)
+
+
+def _renamed(scene: Scene, node: Object) -> Iterator[Attack]:
+    """Change the other labels that pods are scheduled by."""
+    tenants = sorted(tenant.tenant for tenant in scene.tenants)
+    parts = {
+        "tenant": ("relabel its node as a tenant's own", words.TENANT, tenants[0] if tenants else "of-another"),
+        "network": ("relabel its node's place in the network topology", f"{words.NETWORK_LAYER}1", "nn-elsewhere"),
+        "host": ("relabel its node as another machine", PLACE, "elsewhere"),
+    }
+    for name, (sentence, key, value) in parts.items():
+        plain: dict[str, Any] = {"metadata": {"labels": {NOTE: "hello"}}}
+        own = node["metadata"]["labels"].get(key) == value
+        bad = put(plain, f"/metadata/labels/{escaped(key)}", None if own else value)
+        request = Request("PATCH", f"{node_path(node)}/status", bad, kubelet(node["metadata"]["name"]), STRATEGIC)
+        yield _relabelled(scene, f"renamed-{name}", sentence, request, plain, "nodes/status")
+
+
+def _relabelled(scene: Scene, name: str, sentence: str, request: Request, twin: Any, resource: str = "nodes") -> Attack:
+    return attack(f"node-08-{name}", "node-08", sentence, scene.guard("node-08", resource), request, twin_body=twin)
+
+
+def _as_it_is(node: Object) -> Object:
+    """The object as a kubelet would write it, without a resource version that could conflict."""
+    metadata = {key: of for key, of in node["metadata"].items() if key not in {"managedFields", "resourceVersion"}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": node.get("spec") or {}}
+
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -92,10 +175,11 @@ RULES: tuple[Rule, ...] = (
             "deny kubelets the label by an admission policy on updates of nodes and nodes/status; on a NodePool, the "
             "prefix node-restriction.kubernetes.io/ does the same"
         ),
-        enforced=Face.PREVIEW | Face.ATTACK,
+        enforced=Face.PREVIEW,
         advises=True,
         partial={Face.PREVIEW: "it sees resources that create nodes with such labels, and no request to change a node"},
         guards={Subject.NODES: unchanged("labels", "oldLabels", _PLACING)},
+        attacks=(_labels_of_nodes,),
     ),
     Rule(
         id="node-09",

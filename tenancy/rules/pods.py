@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from tenancy.catalog import keys
-from tenancy.catalog import vocabulary as words
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
 from tenancy.catalog.versions import incompatible
 from tenancy.catalog.vocabulary import Allowance
-from tenancy.rules.claims_of_work import (
-    CLAIM_TEMPLATES,
-    PARTS_OF_WORK,
-    by_resource_of_work,
-    each_claim_of_volumes,
-)
+from tenancy.rules.attacks import ABSENT, Attack, put, skipped
 from tenancy.rules.expressions import (
-    OF_TENANT,
-    by_platform,
     cel,
-    in_tenants_namespaces,
     may,
-    noted,
-    unless_by_controller,
 )
 from tenancy.rules.model import Face, GuardFacts, Rule, Severity, Subject
-from tenancy.rules.network import DOMAINS_OF_NODE
 from tenancy.rules.pod_security import HOSTS
+from tenancy.rules.scene import AttackedNamespace, Scene
+from tenancy.rules.workloads import (
+    ALL_KINDS,
+    BY_CONTROLLERS,
+    SECURITY,
+    TRAIN_JOB,
+    Case,
+    all_kinds,
+    attack_of,
+    in_queue,
+    kinds_of,
+    through,
+    through_all_kinds,
+    withheld,
+    work,
+)
 
 
 def _no_host(field: str) -> str:
@@ -39,81 +45,129 @@ def _own_hosts(facts: GuardFacts) -> str | None:
     return f"variables.containers.all(c, {' && '.join(_no_host(field) for field in HOSTS)})"
 
 
-# Keys of labels and annotations
+# Attacks
 
-_OWN_DOMAIN = f"""{noted(words.OWNER_MAIL)}.lowerAscii().split('@')[?1].orValue('/')"""
-"""Domain of the address of the tenant's owner: the organization's own keys, which are no agent's."""
-_BY_NODES = f"{DOMAINS_OF_NODE}.exists(d, ('.' + k.split('/')[0]).endsWith(d))"
-_OF_CLAIMS = [f"c.?metadata.?{field}.orValue({{}}).map(k, k)" for field in ("labels", "annotations")]
-_OF_PARTS = [f"j.?metadata.?{field}.orValue({{}}).map(k, k)" for field in ("labels", "annotations")]
-
-
-def _known(facts: GuardFacts, lists: str) -> str:
-    """Whether each key of some lists may be written."""
-    domain = "k.split('/')[0]"
-    domains = [*keys.DOMAINS, *([keys.SYNCED_DOMAIN] if facts.virtual_clusters else [])]
-    names = [*keys.KEYS, *keys.VALUES, *(key for key in facts.keys if "/" in key)]
-    more = [f".{key}" for key in facts.keys if "/" not in key]
-    ways = [
-        f"!k.contains('/') || {domain} in {cel(domains)} || k in {cel(names)} || {domain} == {OF_TENANT}",
-        *([f"{cel(more)}.exists(d, ('.' + {domain}).endsWith(d))"] if more else []),
-        f"('.' + {domain}).endsWith('.' + {_OWN_DOMAIN})",
-    ]
-    return f"({lists}).all(l, l.all(k, {' || '.join(ways)}))"
+_HOLD = "reserve GPUs for pods that never start"
+_VOLUMES = "/spec/volumes"
+_PORTS = "/spec/containers/0/ports"
+_PROBE = "/spec/containers/0/livenessProbe"
+_PROBED = "have the node send requests to an address of its choice"
+_SAMPLE_USER = 10001
+_AT_ANY_LEVEL = ("volume-of-the-node", "privileged")
+"""What the baseline level refuses too."""
 
 
-def _valued(annotations: str) -> str:
-    return " && ".join(
-        f"(!({cel(key)} in {annotations}) || {annotations}[{cel(key)}] == {cel(only)})"
-        for key, only in keys.VALUES.items()
+def _user_namespaces(_scene: Scene, _place: AttackedNamespace) -> Iterator[Case]:
+    sentence = "run as root of a user namespace"
+    yield Case("pod-01", "users", sentence, "/spec/hostUsers", False, True, kinds=ALL_KINDS)
+
+
+def _writable_root(scene: Scene) -> Iterator[Attack]:
+    at = f"{SECURITY}/readOnlyRootFilesystem"
+    return withheld(scene, "pod-03", "overwrite its own programs", Allowance.WRITABLE_ROOT, at, False)
+
+
+def _of_levels(scene: Scene) -> Iterator[Attack]:
+    """Every breach of the restricted level through a Job, three of them through every other kind that makes pods."""
+    place = next((place for place in scene.manned if place.is_restricted), None)
+    if place is None:
+        yield skipped("pod-04", "pod-04", _HOLD, "no namespace with a developer enforces the restricted level")
+        return
+    version = place.environment.cluster.kubernetes
+    hosts = "pod-05" if incompatible(version, "probe-hosts") else "pod-04"
+    if hosts == "pod-04":
+        reason, sentence = f"Pod Security of Kubernetes {version} has the check", _PROBED
+        yield skipped("pod-05-pod-probe", "pod-05", sentence, reason)
+    kinds = [*(kind for kind in kinds_of(place) if kind != "Pod"), *BY_CONTROLLERS]
+    for case in _breaches(hosts, kinds, tuple(f.kind for f in place.frameworks if f.kind in kinds)):
+        for kind in case.kinds:
+            yield attack_of(scene, place, case, kind)
+
+
+def _levels(scene: Scene) -> Iterator[Attack]:
+    return (each for each in _of_levels(scene) if each.rule == "pod-04")
+
+
+def _probes(scene: Scene) -> Iterator[Attack]:
+    return (each for each in _of_levels(scene) if each.rule == "pod-05")
+
+
+def _of_operators(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+    """Submitters of RayJobs, and patches of a TrainJob's runtime, that Pod Security refuses."""
+    if "RayJob" in kinds_of(place) and place.is_restricted:
+        idle, at = "hold GPUs for a job whose submitter never starts", "/spec/submissionMode"
+        for mode in ("K8sJobMode", "SidecarMode"):
+            yield through(scene, place, "pod-04", mode.lower(), idle, "RayJob", at, mode, "HTTPMode")
+    if TRAIN_JOB in all_kinds(place):
+        yield from _runtime_patches(scene, place)
+
+
+def _breaches(hosts: str, kinds: Sequence[str], of_others: Sequence[str]) -> Iterator[Case]:
+    volume = {_VOLUMES: [{"name": "data"}]}
+    job = ("Job",)
+
+    def case(name: str, what: str, at: str, bad: object, good: object = ABSENT, **more: object) -> Case:
+        return Case("pod-04", name, f"{_HOLD}: {what}", at, bad, good, **{"kinds": job, **more})  # ty: ignore[invalid-argument-type]
+
+    yield case("host-network", "on the node's network", "/spec/hostNetwork", True, kinds=kinds)
+    yield case("host-pid", "among the node's processes", "/spec/hostPID", True)
+    yield case("host-ipc", "in the node's shared memory", "/spec/hostIPC", True)
+    yield case("host-path", "on the node's disk", f"{_VOLUMES}/0/hostPath", {"path": "/"}, base=volume)
+    yield case("nfs", "on a server of its choice", f"{_VOLUMES}/0/nfs", {"server": "h", "path": "/"}, base=volume)
+    on_port = {_PORTS: [{"containerPort": 8080}]}
+    yield case("host-port", "on a port of the node", f"{_PORTS}/0/hostPort", 8080, base=on_port)
+    asks = {_PROBE: {"httpGet": {"port": 80, "path": "/"}}}
+    host = f"{_PROBE}/httpGet/host"
+    yield replace(case("probe", "probed at an address of its choice", host, "192.0.2.1", base=asks), rule=hosts)
+    yield case("capability", "with an additional capability", f"{SECURITY}/capabilities/add", ["SYS_ADMIN"])
+    yield case("keeps-capabilities", "with the default capabilities", f"{SECURITY}/capabilities/drop", ABSENT, ["ALL"])
+    yield case(
+        "escalation", "that may gain privileges", f"{SECURITY}/allowPrivilegeEscalation", True, False, kinds=kinds
     )
+    yield case("root", "as root", f"{SECURITY}/runAsUser", 0, _SAMPLE_USER)
+    not_root = "/spec/securityContext/runAsNonRoot"
+    yield case("may-be-root", "that may be root", not_root, ABSENT, True, kinds=kinds)
+    seccomp = "/spec/securityContext/seccompProfile"
+    yield case("seccomp", "without system call filtering", f"{seccomp}/type", "Unconfined", "RuntimeDefault")
+    yield case("no-seccomp", "without a seccomp profile", seccomp, ABSENT, {"type": "RuntimeDefault"})
+    sysctl = [{"name": "kernel.msgmax", "value": "1"}]
+    yield case("sysctl", "with a kernel setting", "/spec/securityContext/sysctls", sysctl)
+    yield case("app-armor", "unconfined by AppArmor", "/spec/securityContext/appArmorProfile", {"type": "Unconfined"})
+    yield case(
+        "se-linux", "with an SELinux label of their own", "/spec/securityContext/seLinuxOptions", {"type": "spc_t"}
+    )
+    if of_others:
+        # Of Kubernetes' own kinds the API server refuses it beside `allowPrivilegeEscalation: false`.
+        yield case("privileged", "with every device of the node", f"{SECURITY}/privileged", True, kinds=of_others)
 
 
-def _own_keys(facts: GuardFacts, resources_without_notes: tuple[str, ...] = ()) -> str:
-    """Whether the keys of an object's own metadata are known, but for those that it has already. Annotations of some
-    resources are not judged."""
-
-    def fresh(field: str) -> str:
-        now, before = (f"dyn({root}).metadata.{field}" for root in ("object", "oldObject"))
-        judged = f" && !{_BY_NODES}" if field == "annotations" else ""
-        return f"""(has({now}) ? {now} : {{}}).filter(k, !(oldObject != null && has({before}) && k in {before}
-        && {before}[k] == {now}[k]){judged})"""
-
-    notes = fresh("annotations")
-    if resources_without_notes:
-        notes = f"(request.resource.resource in {cel(list(resources_without_notes))} ? [] : {notes})"
-    now = "dyn(object).metadata.annotations"
-    known = _known(facts, f"[{fresh('labels')}, {notes}]")
-    return f"{known} && (!has({now}) || {_valued(now)})"
-
-
-def _of_objects(facts: GuardFacts) -> str:
-    """Of a service and an account, annotations are judged by net-01 and id-01; of a policy, by net-10."""
-    return in_tenants_namespaces(f"""request.resource.resource == 'networkpolicies'
-        || ({_own_keys(facts, ("services", "serviceaccounts"))})""")
-
-
-def _of_work(facts: GuardFacts) -> str:
-    return in_tenants_namespaces(_own_keys(facts))
-
-
-def _of_volumes(facts: GuardFacts) -> str:
-    """Keys of the claims that a pod makes."""
-    return each_claim_of_volumes(_known(facts, f"[{', '.join(_OF_CLAIMS)}]"))
-
-
-def _of_templates(facts: GuardFacts) -> str:
-    """Keys of a pod template, and of the claims that its pods make."""
-    notes = f"variables.podAnnotations.filter(k, !{_BY_NODES})"
-    pods = _known(facts, f"[variables.podLabels.map(k, k), {notes}]")
-    text = f"{pods} && {_valued('variables.podAnnotations')} && {_of_volumes(facts)}"
-    return unless_by_controller(f"{by_platform(facts.platform_group)} || ({text})")
-
-
-def _beside_pods(facts: GuardFacts) -> str | None:
-    """Keys of templates of claims, and of what is made between work and its pods."""
-    claims, parts = (_known(facts, f"[{', '.join(keys_of)}]") for keys_of in (_OF_CLAIMS, _OF_PARTS))
-    return by_resource_of_work(facts, (CLAIM_TEMPLATES, claims), (PARTS_OF_WORK, parts))
+def _runtime_patches(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+    """Patches of a TrainJob's runtime that make pods which Pod Security refuses; the twins keep to its level."""
+    sentence, patch = "hold GPUs for pods that Pod Security refuses", "/spec/runtimePatches/0/trainingRuntimeSpec"
+    pods = f"{patch}/template/spec/replicatedJobs/0/template/spec/template/spec"
+    secure = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    named = {"name": "node", "template": {"spec": {"template": {"spec": {"volumes": [], "containers": []}}}}}
+    made = put(
+        work(place, TRAIN_JOB),
+        "/spec/runtimePatches",
+        [
+            {
+                "manager": "bank.example/developer",
+                "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [named]}}},
+            }
+        ],
+    )
+    container = {"name": "node", "securityContext": secure}
+    node = {"name": "node", "hostPath": {"path": "/"}}
+    for name, field, bad, good in (
+        ("volume-of-the-node", "/volumes", [node], []),
+        ("privileged", "/containers", [put(container, "/securityContext/privileged", True)], [container]),
+        ("capability", "/initContainers", [put(container, "/securityContext/capabilities/add", ["BPF"])], [container]),
+        ("keeps-capabilities", "/containers", [put(container, "/securityContext/capabilities/drop", [])], [container]),
+        ("root", "/securityContext", {"runAsNonRoot": False}, {"runAsNonRoot": True}),
+    ):
+        if name in _AT_ANY_LEVEL or place.is_restricted:
+            yield through(scene, place, "pod-04", name, sentence, TRAIN_JOB, f"{pods}{field}", bad, good, base=made)
 
 
 RULES: tuple[Rule, ...] = (
@@ -122,11 +176,11 @@ RULES: tuple[Rule, ...] = (
         title="a pod runs on Linux and in the node's own user namespace",
         why="for other pods the restricted level drops its checks on root and capabilities",
         fix="drop os and hostUsers",
-        enforced=Face.ATTACK,
         guards={
             Subject.PODS: """(!has(variables.spec.os) || variables.spec.os.name == 'linux')
         && (!has(variables.spec.hostUsers) || variables.spec.hostUsers)"""
         },
+        attacks=(through_all_kinds(_user_namespaces),),
     ),
     Rule(
         id="pod-02",
@@ -142,11 +196,11 @@ RULES: tuple[Rule, ...] = (
         why="an intruder cannot replace a program on a file system that is read-only",
         fix="set securityContext.readOnlyRootFilesystem to true, and mount an emptyDir where the program writes",
         severity=Severity.MEDIUM,
-        enforced=Face.ATTACK,
         guards={
             Subject.PODS: f"""{may(Allowance.WRITABLE_ROOT)} || variables.containers.all(c, has(c.securityContext)
         && has(c.securityContext.readOnlyRootFilesystem) && c.securityContext.readOnlyRootFilesystem)"""
         },
+        attacks=(_writable_root,),
     ),
     Rule(
         id="pod-04",
@@ -156,9 +210,10 @@ RULES: tuple[Rule, ...] = (
             "starts"
         ),
         fix="set each field that is named to what its level allows; `tenancy sample` prints a pod that complies",
-        enforced=Face.PREVIEW | Face.ATTACK,
+        enforced=Face.PREVIEW,
         partial={Face.PREVIEW: "fields that give a pod access to its node, such as hostNetwork, are found as pod-02"},
         guards={Subject.POD_SECURITY: "size(variables.unfit) == 0"},
+        attacks=(_levels, in_queue(_of_operators)),
     ),
     Rule(
         id="pod-05",
@@ -168,47 +223,7 @@ RULES: tuple[Rule, ...] = (
             "example; Pod Security has the check from 1.34 on"
         ),
         fix="drop host from httpGet and tcpSocket of probes and lifecycle hooks",
-        enforced=Face.ATTACK,
         guards={Subject.PODS: _own_hosts},
-    ),
-    Rule(
-        id="meta-01",
-        title="labels and annotations have keys that no agent of the platform obeys",
-        why=(
-            "an agent has rights of its own in every namespace: by a key a pod keeps its node from an upgrade or from "
-            "being removed, writes into another tenant's logs or leaves a mesh, a claim changes its volume's price and "
-            "tags, and a secret becomes a copy of another tenant's"
-        ),
-        fix=(
-            "drop the key, or use one without a domain or under the domain of your owner's mail address; the "
-            "platform team "
-            "adds keys that its agents may obey under platform.keys"
-        ),
-        enforced=Face.ATTACK,
-        guards={
-            Subject.POD: lambda facts: unless_by_controller(_of_volumes(facts)),
-            Subject.TEMPLATES: _of_templates,
-            Subject.CLAIMS_OF_WORK: _beside_pods,
-            Subject.SIZES_OF_WORK: _of_work,
-            Subject.SIZES_OF_OBJECTS: _of_objects,
-        },
-    ),
-    Rule(
-        id="obs-01",
-        title="the platform's dashboards and collectors load no config map or secret of a tenant",
-        why=(
-            "a sidecar that watches all namespaces loads what has its label: dashboards, data sources and "
-            "alerts that the "
-            "platform and other tenants see"
-        ),
-        fix="drop the label; the platform team adds dashboards and alerts",
-        severity=Severity.MEDIUM,
-        enforced=Face.PREVIEW | Face.ATTACK,
-        guards={
-            Subject.SIZES_OF_OBJECTS: in_tenants_namespaces(
-                f"""!(request.resource.resource in ['configmaps', 'secrets'])
-        || !has(object.metadata.labels) || {cel(list(words.LOADED_LABELS))}.all(k, !(k in object.metadata.labels))"""
-            )
-        },
+        attacks=(_probes,),
     ),
 )

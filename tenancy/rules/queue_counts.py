@@ -6,11 +6,25 @@ operators compute in 32 bits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from tenancy.catalog.sizes import PODS_OF_WORK
+from tenancy.kube.objects import Object
+from tenancy.kube.requests import collection
+from tenancy.rules.attacks import ABSENT, Attack, Request, attack, put, skipped
 from tenancy.rules.expressions import by_framework, unless_by_controller
-from tenancy.rules.model import Expression, Face, GuardFacts, Rule, Subject
+from tenancy.rules.model import Expression, GuardFacts, Rule, Subject
+from tenancy.rules.scene import POD_NAME, AttackedNamespace, Scene
+from tenancy.rules.workloads import (
+    TRAIN_JOB,
+    all_kinds,
+    in_queue,
+    kinds_of,
+    ray_workers,
+    through,
+    work,
+    workload,
+)
 
 _REPLICAS, _PARALLELISM = "{0}.?replicas.orValue(1)", "{0}.?parallelism.orValue(1)"
 _JOB, _OF_CRON_JOB = "dyn(object).spec", "dyn(object).spec.jobTemplate.spec"
@@ -85,6 +99,129 @@ def _scales(facts: GuardFacts) -> str | None:
     )
 
 
+# Attacks
+
+JOB_SPECS = {
+    "Job": "/spec",
+    "CronJob": "/spec/jobTemplate/spec",
+    "JobSet": "/spec/replicatedJobs/0/template/spec",
+}
+"""JSON pointers of the Job's spec in each kind that has one."""
+WRAPPED = (641, 6_700_417)
+"""Two factors of 2^32 + 1: Kueue counts such a product as 1."""
+_OF_JOBSET = "/spec/replicatedJobs/0/template/spec"
+_COUNTS: Mapping[str, tuple[str, int, Mapping[str, int]]] = {
+    "Job": ("/spec/parallelism", 1, {}),
+    "CronJob": ("/spec/jobTemplate/spec/parallelism", 1, {}),
+    "Deployment": ("/spec/replicas", 1, {}),
+    "StatefulSet": ("/spec/replicas", 1, {}),
+    "JobSet": (
+        "/spec/replicatedJobs/0/replicas",
+        2,
+        {f"{_OF_JOBSET}/{field}": 2 for field in ("parallelism", "completions")},
+    ),
+    "LeaderWorkerSet": ("/spec/replicas", 4, {"/spec/leaderWorkerTemplate/size": 4}),
+    "MPIJob": ("/spec/mpiReplicaSpecs/Worker/replicas", 1, {}),
+    TRAIN_JOB: ("/spec/trainer/numNodes", 1, {}),
+}
+"""JSON pointer of the count of each kind, the pods of each that it counts, and the other factors of the product."""
+
+
+def _left_workers(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+    sentence, at = "keep GPUs after the queue has given them to other work", "/spec/runPolicy/cleanPodPolicy"
+    if "MPIJob" not in kinds_of(place):
+        yield skipped("kueue-30-mpi", "kueue-30", sentence, "the environment queues no MPIJobs")
+        return
+    for name, bad, good in (("keeps", "None", "Running"), ("default", ABSENT, "All")):
+        made = _with_workers(place)
+        yield through(scene, place, "kueue-30", name, sentence, "MPIJob", at, bad, good, base=made)
+
+
+def _endless(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+    """Work of operators whose pods never come: the queue counts it until it gives up on it."""
+    hold = "hold quota for pods that never come"
+    if "JobSet" not in kinds_of(place):
+        yield skipped("kueue-32-jobset-endless", "kueue-32", hold, "the environment queues no JobSets")
+        return
+    job = "/spec/replicatedJobs/0/template/spec"
+    made = put(put(work(place, "JobSet"), f"{job}/parallelism", 1), f"{job}/completions", 1)
+    yield through(scene, place, "kueue-32", "endless", hold, "JobSet", f"{job}/completions", ABSENT, 1, base=made)
+
+
+def _ends(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+    sentence = "start further pods on GPUs that the queue takes for returned"
+    for kind, spec in JOB_SPECS.items():
+        if kind in kinds_of(place):
+            made, at = put(work(place, kind), f"{spec}/completions", 5), f"{spec}/parallelism"
+            yield through(scene, place, "kueue-28", "parallelism", sentence, kind, at, 40, 5, base=made)
+
+
+def _products(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+    sentence = "have so many pods that the queue counts none"
+    for kind in all_kinds(place):
+        if kind in ("RayCluster", "RayJob"):
+            made, group = _with_groups(place, kind, WRAPPED[0])
+            at, bad, good = f"{group}/numOfHosts", WRAPPED[1], 2
+        elif kind in _COUNTS:
+            at, each, others = _COUNTS[kind]
+            made = _with_workers(place) if kind == "MPIJob" else work(place, kind)
+            for pointer, value in others.items():
+                made = put(made, pointer, value)
+            bad, good = PODS_OF_WORK // each + 1, PODS_OF_WORK // each
+        else:
+            continue
+        yield through(scene, place, "kueue-29", "pods", sentence, kind, at, bad, good, base=made)
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "serving"}
+    scaler = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": POD_NAME},
+        "spec": {"scaleTargetRef": target, "maxReplicas": PODS_OF_WORK + 1},
+    }
+    path = collection("autoscaling/v2", "HorizontalPodAutoscaler", place.name)
+    guard, request = scene.guard("kueue-29", "horizontalpodautoscalers"), Request("POST", path, scaler, place.developer)
+    twin, sentence = put(scaler, "/spec/maxReplicas", PODS_OF_WORK), f"by an autoscaler: {sentence}"
+    yield attack("kueue-29-autoscaler-pods", "kueue-29", sentence, guard, request, twin_body=twin)
+
+
+def _ray(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+    """Pods that KubeRay would create beyond what the queue counts, or keep for longer."""
+    more, longer = "have more workers than the queue counts", "keep its GPUs after its end"
+    fewer = "have the queue count other workers than there are"
+    kinds = [kind for kind in ("RayCluster", "RayJob") if kind in kinds_of(place)]
+    for kind in kinds:
+        made, group = _with_groups(place, kind, 1)
+        made = put(made, f"{group}/maxReplicas", 2)
+        yield through(scene, place, "kueue-26", "least-workers", more, kind, f"{group}/minReplicas", 2, 1, base=made)
+        made, group = _with_groups(place, kind, 3)
+        yield through(scene, place, "kueue-26", "most-workers", fewer, kind, f"{group}/maxReplicas", 1, 3, base=made)
+    if not kinds:
+        yield skipped("kueue-26-ray", "kueue-26", more, "the environment queues no Ray clusters")
+    if "RayJob" in kinds:
+        at = "/spec/ttlSecondsAfterFinished"
+        yield through(scene, place, "kueue-26", "after-its-end", longer, "RayJob", at, 86400, 0)
+        policy = {"onSuccess": {"policy": "DeleteNone"}, "onFailure": {"policy": "DeleteNone"}}
+        yield through(scene, place, "kueue-26", "for-ever", longer, "RayJob", "/spec/deletionStrategy", policy)
+
+
+def _pods(place: AttackedNamespace) -> Object:
+    pod = put(place.pod(), "/metadata/annotations", {"note": "hello"})
+    return workload("Job", pod)["spec"]["template"]
+
+
+def _with_workers(place: AttackedNamespace) -> Object:
+    return put(work(place, "MPIJob"), "/spec/mpiReplicaSpecs/Worker", {"replicas": 2, "template": _pods(place)})
+
+
+def _with_groups(place: AttackedNamespace, kind: str, replicas: int) -> tuple[Object, str]:
+    """A Ray cluster with a group of workers, and the group's JSON pointer."""
+    at = f"{'/spec' if kind == 'RayCluster' else '/spec/rayClusterSpec'}/workerGroupSpecs"
+    made = put(work(place, kind), at, ray_workers(_pods(place)))
+    for count in ("replicas", "maxReplicas"):
+        made = put(made, f"{at}/0/{count}", replicas)
+    return made, f"{at}/0"
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         id="kueue-26",
@@ -95,7 +232,6 @@ RULES: tuple[Rule, ...] = (
             "ttlSecondsAfterFinished, "
             "deletionStrategy and clusterSelector"
         ),
-        enforced=Face.ATTACK,
         guards={
             Subject.FRAMEWORKS: _of_frameworks(
                 {
@@ -108,6 +244,7 @@ RULES: tuple[Rule, ...] = (
                 }
             )
         },
+        attacks=(in_queue(_ray),),
     ),
     Rule(
         id="kueue-28",
@@ -118,7 +255,6 @@ RULES: tuple[Rule, ...] = (
             "its running pods are not counted, and no guarantee reclaims them"
         ),
         fix="set parallelism no higher than completions; that many pods run at most in any case",
-        enforced=Face.ATTACK,
         guards={
             Subject.BUILT_IN_WORK: unless_by_controller(f"!({IS_JOB}) || {_ends_as_counted(_JOB)}"),
             Subject.CRON_JOBS: lambda facts: (
@@ -126,6 +262,7 @@ RULES: tuple[Rule, ...] = (
             ),
             Subject.FRAMEWORKS: _of_frameworks({"JobSet": _each(_JOBS, _ends_as_counted("p.template.spec"))}),
         },
+        attacks=(in_queue(_ends),),
     ),
     Rule(
         id="kueue-29",
@@ -136,7 +273,6 @@ RULES: tuple[Rule, ...] = (
             "not counted"
         ),
         fix="lower replicas, parallelism, size, numOfHosts or numNodes, or make several pieces of work",
-        enforced=Face.ATTACK,
         guards={
             Subject.BUILT_IN_WORK: unless_by_controller(
                 f"{IS_JOB} ? {_few(in_parallel(_JOB))} : {_few(_REPLICAS.format(_JOB))}"
@@ -156,6 +292,7 @@ RULES: tuple[Rule, ...] = (
             ),
             Subject.SCALES: _scales,
         },
+        attacks=(in_queue(_products),),
     ),
     Rule(
         id="kueue-30",
@@ -166,7 +303,6 @@ RULES: tuple[Rule, ...] = (
             "same GPUs to other work"
         ),
         fix="set spec.runPolicy.cleanPodPolicy to Running or All",
-        enforced=Face.ATTACK,
         guards={
             # By default the operator leaves workers that run (mpi-operator v0.8.2, `setDefaultsRunPolicy`), and Kueue
             # counts none of them once the launcher has ended (mpijob_controller.go, `Finished`).
@@ -174,6 +310,7 @@ RULES: tuple[Rule, ...] = (
                 {"MPIJob": f"({_SPEC}.?runPolicy.?cleanPodPolicy.orValue('None') in ['Running', 'All'])"}
             )
         },
+        attacks=(in_queue(_left_workers),),
     ),
     Rule(
         id="kueue-32",
@@ -183,7 +320,7 @@ RULES: tuple[Rule, ...] = (
             "come"
         ),
         fix="set completions, or completionMode: NonIndexed",
-        enforced=Face.ATTACK,
         guards={Subject.FRAMEWORKS: _children},
+        attacks=(in_queue(_endless),),
     ),
 )

@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
+from tenancy.catalog import vocabulary as words
 from tenancy.catalog.controllers import (
     COUNTED,
     DOMAIN,
     HELD,
     MANAGED,
     OWN_CONTROLLERS,
+    PLACED,
     QUEUE,
     RUN_TIME,
     URGENCY,
     WRITABLE,
 )
+from tenancy.kube.objects import Object
+from tenancy.rules.attacks import ABSENT, Attack, escaped, put, skipped
 from tenancy.rules.expressions import cel, unless_by_controller
-from tenancy.rules.model import Face, Rule, Severity, Subject
+from tenancy.rules.model import Rule, Severity, Subject
+from tenancy.rules.scene import POD_NAME, AttackedNamespace, Scene
+from tenancy.rules.workloads import (
+    ENDING,
+    Case,
+    all_kinds,
+    attack_of,
+    in_queue,
+    in_second_templates,
+    kinds_of,
+    through,
+    work,
+    workload,
+)
 
 _OWNERS = unless_by_controller("size(variables.newOwners) == 0 && size(variables.lostOwners) == 0")
 _GATES = unless_by_controller("variables.gates.all(g, g in variables.usualGates || g in variables.oldGates)")
@@ -25,6 +44,240 @@ _MARKS = unless_by_controller(
         && variables.oldMarks.all(o, o.all(k, !k.contains({cel(DOMAIN)}) || k in {cel(list(WRITABLE))}
             || variables.marks.exists(m, k in m)))"""
 )
+
+# Attacks
+
+GATES = "/spec/schedulingGates"
+GONE = f"{POD_NAME}-not-there"
+OWNER = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "name": "kube-root-ca.crt",
+    "uid": "0b1c0000-0000-4000-8000-000000000000",
+}
+"""An owner of a kind that Kueue does not know: Kueue queues its children as work of their own, with or without the
+guard."""
+OF_CRONJOB = {"apiVersion": "batch/v1", "kind": "CronJob", "name": GONE, "uid": OWNER["uid"], "controller": True}
+"""What `kubectl create job --from` writes."""
+
+NOTES: dict[str, tuple[str, str, str, Sequence[str]]] = {
+    "prebuilt": ("run under the quota reserved for other work", "labels", "prebuilt-workload-name", ()),
+    "prebuilt-note": (
+        "run under the quota reserved for other work, by annotation",
+        "annotations",
+        "prebuilt-workload-name",
+        ("Pod", "Job"),
+    ),
+    "origin": ("be taken for work of another cluster, which is not counted here", "labels", "multikueue-origin", ()),
+    "group": ("be counted like a smaller pod of its group", "labels", "pod-group-name", ("Pod",)),
+    "group-note": (
+        "be counted like a smaller pod of its group, by annotation",
+        "annotations",
+        "pod-group-name",
+        ("Pod",),
+    ),
+    "group-size": ("choose the size of its pod group", "annotations", "pod-group-total-count", ("Pod",)),
+    "group-fast": ("be admitted before its group is complete", "annotations", "pod-group-fast-admission", ("Pod",)),
+    "parent": ("be taken for a part of other work", "annotations", "pod-suspending-parent", ("Pod",)),
+    "podset": ("be taken for a part of other work by label", "labels", "podset", ("Pod", "Job")),
+    "workload": ("take another pod's topology assignment", "annotations", "workload", ("Pod", "Job")),
+    "elastic": ("grow while it runs", "annotations", "elastic-job", ("Job",)),
+    "stopping": ("keep the queue from evicting it", "annotations", "stopping", ("Job",)),
+    "force": ("have its pods counted as terminated", "annotations", "safe-to-forcefully-delete", ("Pod",)),
+}
+"""Labels and annotations of Kueue's own, set by the creator of the work; without kinds: through all of them."""
+
+
+def _second_gates(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+    return in_second_templates(scene, place, "kueue-03", GATES, [{"name": "bank.example/wait"}], ABSENT)
+
+
+def _second_marks(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+    at = f"/metadata/annotations/{escaped(DOMAIN + 'role-hash')}"
+    return in_second_templates(scene, place, "kueue-08", at, "abcd1234", ABSENT)
+
+
+def _without_operators(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+    missing = {f.kind for f in place.frameworks} - {*all_kinds(place)}
+    for kind in sorted(missing):
+        absent = any(each.kind == kind for each in scene.unserved)
+        reason = (
+            f"the cluster serves no {kind}: its operator is missing"
+            if absent
+            else "the cluster has no ClusterTrainingRuntime: Kueue refuses every one"
+        )
+        yield skipped(f"kueue-{kind.lower()}", "kueue-01", f"through a {kind}: start work without the queue", reason)
+
+
+def _jobs_of_job_sets(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+    if "JobSet" in kinds_of(place):
+        job, other = "/spec/replicatedJobs/0/template", "batch.kubernetes.io/job-controller"
+        made = put(put(work(place, "JobSet"), f"{job}/spec/parallelism", 1), f"{job}/spec/completions", 1)
+        hold, at = "hold quota for pods that never come", f"{job}/spec/managedBy"
+        managed = put(made, at, other)
+        yield through(
+            scene, place, "kueue-04", "of-its-jobs", hold, "JobSet", at, f"{DOMAIN}multikueue", other, base=managed
+        )
+
+
+def _launchers(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+    """The queue's webhook writes a mark of its own into such a job: the twin shows that it is admitted."""
+    if "MPIJob" in kinds_of(place):
+        pods = put(place.pod(), "/metadata/annotations", {"note": "hello"})
+        workers = {"replicas": 2, "template": workload("Job", pods)["spec"]["template"]}
+        made = put(work(place, "MPIJob"), "/spec/mpiReplicaSpecs/Worker", workers)
+        made = put(made, "/spec/runLauncherAsWorker", True)
+        marks = "/spec/mpiReplicaSpecs/Worker/template/metadata/annotations"
+        at, alike = f"{marks}/{escaped(DOMAIN + 'role-hash')}", "have its pods counted as if they were smaller"
+        yield through(scene, place, "kueue-08", "launcher-as-worker", alike, "MPIJob", at, "abcd1234", base=made)
+
+
+def of_work(kind: str) -> str:
+    """JSON pointer of the metadata of the queued object."""
+    return "/spec/jobTemplate/metadata" if kind == "CronJob" else "/metadata"
+
+
+def _label(kind: str, key: str, field: str = "labels") -> str:
+    return f"{of_work(kind)}/{field}/{escaped(key)}"
+
+
+def _labelled(place: AttackedNamespace, kind: str, field: str = "labels") -> Object:
+    """Work with an unrelated label or annotation, so that the twin differs in one key."""
+    return put(work(place, kind), _label(kind, "note", field), "hello")
+
+
+def _with_queue(kind: str, made: Object) -> Object:
+    """Work with the queue's label, which Kueue does not add to what it takes for a part of other work."""
+    return put(made, _label(kind, QUEUE), words.DEFAULT_QUEUE)
+
+
+def _names(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+    sentence = "use a queue that is not its namespace's"
+    for kind in all_kinds(place):
+        at, mine = _label(kind, QUEUE), words.DEFAULT_QUEUE
+        yield through(scene, place, "kueue-01", "queue", sentence, kind, at, "another-tenants", mine)
+    for name in (f"{words.DEFAULT_QUEUE}-2", words.DEFAULT_QUEUE[:-1], "a" * 63):
+        at = _label("Pod", QUEUE)
+        yield through(scene, place, "kueue-01", f"like-{name}", sentence, "Pod", at, name, words.DEFAULT_QUEUE)
+    hidden = f"{sentence}, by its template"
+    at = f"/metadata/labels/{escaped(QUEUE)}"
+    case = Case("kueue-01", "template", hidden, at, "another-tenants", words.DEFAULT_QUEUE)
+    for kind in ("Job", "CronJob", "StatefulSet"):
+        yield attack_of(scene, place, case, kind)
+
+
+def _owners(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+    sentence = "be taken for a part of work that runs"
+    for kind in all_kinds(place):
+        made = put(work(place, kind), "/metadata/ownerReferences", [{**OWNER, "controller": False}])
+        at = "/metadata/ownerReferences/0/controller"
+        yield through(scene, place, "kueue-02", "owner", sentence, kind, at, True, False, base=made)
+    made, at = put(work(place, "Job"), "/metadata/ownerReferences", [OF_CRONJOB]), "/metadata/ownerReferences/0/kind"
+    yield through(scene, place, "kueue-02", "owner-kind", sentence, "Job", at, "ReplicaSet", "CronJob", base=made)
+
+
+def _own_gates(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+    hold, own = "reserve GPUs for pods that never start", [{"name": "bank.example/wait"}]
+    for kind in kinds_of(place):
+        yield attack_of(scene, place, Case("kueue-03", "own", hold, GATES, own), kind)
+    forged = "put the queue's own gate into a template"
+    for kind in ("Job", "CronJob", "Deployment"):
+        yield attack_of(scene, place, Case("kueue-03", "queues", forged, GATES, [{"name": HELD}]), kind)
+    placed = "wait for a topology assignment that the queue never makes"
+    for kind in (kind for kind in kinds_of(place) if kind != "Pod"):
+        yield attack_of(scene, place, Case("kueue-03", "placed", placed, GATES, [{"name": PLACED}]), kind)
+    elastic = [{"name": f"{DOMAIN}elastic-job"}]
+    yield attack_of(scene, place, Case("kueue-03", "elastic", hold, GATES, elastic), "Pod")
+
+
+def _suspension(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+    sentence, other = "be managed by a controller that the queue does not know", f"{DOMAIN}multikueue"
+    where = {
+        "Job": "/spec/managedBy",
+        "CronJob": "/spec/jobTemplate/spec/managedBy",
+        "MPIJob": "/spec/runPolicy/managedBy",
+        **dict.fromkeys(("JobSet", "RayCluster", "RayJob", "TrainJob"), "/spec/managedBy"),
+    }
+    for kind in all_kinds(place):
+        if kind in where:
+            yield through(scene, place, "kueue-04", "managed-by", sentence, kind, where[kind], other)
+    reason = "only existing work can be unsuspended, and the attacks create nothing; Kueue suspends new work by itself"
+    yield skipped("kueue-04-unsuspend", "kueue-04", "start suspended work without the queue", reason)
+
+
+def _urgency(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+    jump = "go first in the queue"
+    mine = place.priorities[-1]
+    for kind in all_kinds(place):
+        at = _label(kind, URGENCY)
+        yield through(scene, place, "kueue-06", "unknown", jump, kind, at, "tenancy-tier-unknown", mine)
+    case = Case(
+        "kueue-06", "template", f"{jump}, by its template", f"/metadata/labels/{escaped(URGENCY)}", "system", mine
+    )
+    for kind in ("Job", "CronJob", "Deployment", "StatefulSet"):
+        yield attack_of(scene, place, case, kind)
+    for there in scene.manned:
+        allowed = there.priorities
+        for name in there.other_priorities:
+            sentence, at = f"{jump} with {name}", _label("Pod", URGENCY)
+            yield through(scene, there, "kueue-06", name, sentence, "Pod", at, name, allowed[-1], f"@{there.name}")
+
+
+def _notes(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+    for slug, (sentence, field, name, kinds) in NOTES.items():
+        for kind in kinds or all_kinds(place):
+            at, made = _label(kind, DOMAIN + name, field), _with_queue(kind, _labelled(place, kind, field))
+            yield through(scene, place, "kueue-08", slug, sentence, kind, at, "1", base=made)
+    if "JobSet" in kinds_of(place):
+        at = "/spec/replicatedJobs/0/template/metadata/labels"
+        made = put(work(place, "JobSet"), at, {"note": "hello"})
+        at, sentence = f"{at}/{escaped(DOMAIN + 'prebuilt-workload-name')}", "have its jobs use other work's quota"
+        yield through(scene, place, "kueue-08", "of-its-jobs", sentence, "JobSet", at, "1", base=made)
+    at = _label("Pod", "provreq.kueue.x-k8s.io/ValidUntilSeconds", "annotations")
+    tell = "set for how long the autoscaler reserves nodes for it"
+    made = _labelled(place, "Pod", "annotations")
+    yield through(scene, place, "kueue-08", "provisioning", tell, "Pod", at, "604800", base=made)
+    note = {"/metadata/annotations": {"note": "hello"}}
+    at = f"/metadata/annotations/{escaped(DOMAIN + 'role-hash')}"
+    alike = Case("kueue-08", "role-hash", "have its pods counted as if they were smaller", at, "abcd1234", base=note)
+    for kind in kinds_of(place):
+        # On a single pod Kueue writes the hash: without a group it has no effect.
+        if kind != "Pod":
+            yield attack_of(scene, place, alike, kind)
+    at = f"/metadata/annotations/{escaped(DOMAIN + 'pod-suspending-parent')}"
+    parent = "leaderworkerset.x-k8s.io/leaderworkerset"
+    escape = "be taken for a part of another controller's work"
+    for kind in ("Job", "CronJob", "StatefulSet"):
+        pod = put(place.pod(), "/metadata/annotations", note["/metadata/annotations"])
+        made = _with_queue(kind, workload(kind, pod))
+        at = ("/spec/jobTemplate" if kind == "CronJob" else "") + "/spec/template/metadata/annotations/"
+        at += escaped(DOMAIN + "pod-suspending-parent")
+        yield through(scene, place, "kueue-08", "other-parent", escape, kind, at, parent, base=made)
+
+
+def _run_time(scene: Scene, _place: AttackedNamespace) -> Iterator[Attack]:
+    sentence = "run for longer than its tier allows"
+    timed = [(place, int(most)) for place in scene.manned if (most := place.max_run_seconds)]
+    if not timed:
+        yield skipped("kueue-10", "kueue-10", sentence, "no namespace with a developer is of a tier with max-run-time")
+    for place, most in timed:
+        suffix = f"@{place.name}"
+        for kind in all_kinds(place) if place is timed[0][0] else ("Pod", "Job"):
+            if kind in ENDING:
+                at = _label(kind, RUN_TIME)
+                yield through(
+                    scene, place, "kueue-10", "too-long", sentence, kind, at, str(most + 1), str(most), suffix
+                )
+                if kind == "Job":
+                    made = put(work(place, kind), "/metadata/ownerReferences", [OF_CRONJOB])
+                    slug, for_it = "of-cronjob", f"{sentence}, as a part of a CronJob"
+                    yield through(
+                        scene, place, "kueue-10", slug, for_it, kind, at, str(most + 1), str(most), suffix, made
+                    )
+                made = put(_labelled(place, kind), at, ABSENT)
+                silent = f"{sentence}: it names no maximum run time"
+                yield through(scene, place, "kueue-10", "silent", silent, kind, at, ABSENT, "60", suffix, made)
+
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -37,7 +290,6 @@ RULES: tuple[Rule, ...] = (
             "on hold takes it, and starts it when it opens"
         ),
         severity=Severity.MEDIUM,
-        enforced=Face.ATTACK,
         guards={
             # Also of a CronJob's controller, which tries again: without a queue's name its Job would wait for ever.
             Subject.QUEUED: f"""(!variables.queues || variables.owned || {cel(QUEUE)} in variables.workLabels
@@ -45,6 +297,7 @@ RULES: tuple[Rule, ...] = (
         && (variables.byController
             || variables.marks.all(m, !({cel(QUEUE)} in m) || m[{cel(QUEUE)}] in variables.allowedQueues))"""
         },
+        attacks=(in_queue(_names), in_queue(_without_operators)),
     ),
     Rule(
         id="kueue-02",
@@ -58,7 +311,6 @@ RULES: tuple[Rule, ...] = (
             "leave references with controller: true as they are, and the labels of a job's pods; other references "
             "are fine"
         ),
-        enforced=Face.ATTACK,
         guards={
             Subject.QUEUED: _OWNERS,
             # A controller knows its pods by their labels, and releases one that lacks them: it would run on without
@@ -69,13 +321,13 @@ RULES: tuple[Rule, ...] = (
         || oldObject.metadata.labels.all(k, k in variables.podLabels
             && variables.podLabels[k] == oldObject.metadata.labels[k]))""",
         },
+        attacks=(in_queue(_owners),),
     ),
     Rule(
         id="kueue-03",
         title="only the queue sets scheduling gates, and removes them from pods that it has counted",
         why="a pod without the gate runs on GPUs of other tenants; a pod with another gate keeps GPUs and never runs",
         fix="drop schedulingGates, and wait for the queue: `tenancy why` shows what it waits for",
-        enforced=Face.ATTACK,
         guards={
             Subject.QUEUED: _GATES,
             # A list of gates for each template.
@@ -93,32 +345,33 @@ RULES: tuple[Rule, ...] = (
                 || (variables.byQueue && (g.name != {cel(HELD)} || {cel(COUNTED)} in variables.podLabels
                     || has(object.metadata.deletionTimestamp)))))""",
         },
+        attacks=(in_queue(_own_gates), in_queue(_second_gates)),
     ),
     Rule(
         id="kueue-04",
         title="only the queue starts work, and the controller of its kind runs it",
         why="work that is created unsuspended, or is resumed by hand, runs before it is counted",
         fix="drop suspend: false and managedBy; to stop work of your own set suspend to true",
-        enforced=Face.ATTACK,
         guards={
             Subject.QUEUED_WORK: f"""variables.byRunner || (
         variables.controllers.all(c, c in {cel(list(OWN_CONTROLLERS))})
         && (!variables.waits || variables.suspended
             || (request.operation == 'UPDATE' && !variables.wasSuspended)))"""
         },
+        attacks=(in_queue(_suspension), in_queue(_jobs_of_job_sets)),
     ),
     Rule(
         id="kueue-06",
         title="work uses only the workload priority classes of its namespace",
         why="a higher class is admitted first in every queue of the tenant, and evicts the tenant's other work",
         fix="use a class that your namespace lists, or drop the label kueue.x-k8s.io/priority-class",
-        enforced=Face.ATTACK,
         guards={
             Subject.QUEUED: unless_by_controller(
                 f"""variables.marks.all(m, !({cel(URGENCY)} in m)
             || m[{cel(URGENCY)}] in variables.allowedPriorities)"""
             )
         },
+        attacks=(in_queue(_urgency),),
     ),
     Rule(
         id="kueue-07",
@@ -126,6 +379,7 @@ RULES: tuple[Rule, ...] = (
         why="the queue counts a container without requests as using nothing",
         fix="write requests of cpu and memory; the namespace's limit range, where there is one, fills them in",
         severity=Severity.MEDIUM,
+        behind="the limit range of the namespace fills in requests",
         guards={
             Subject.QUEUED_PODS: """request.operation != 'CREATE' || variables.containers.all(c,
         has(c.resources) && has(c.resources.requests)
@@ -147,7 +401,6 @@ RULES: tuple[Rule, ...] = (
             "together "
             "use a Job"
         ),
-        enforced=Face.ATTACK,
         guards={
             Subject.QUEUED: _MARKS,
             # The queue's marks stay labels or annotations, as they are: Kueue ignores a pod whose label became an
@@ -158,12 +411,14 @@ RULES: tuple[Rule, ...] = (
         && (!has(oldObject.metadata.annotations) || oldObject.metadata.annotations.all(k,
             !k.contains({cel(DOMAIN)}) || k in {cel(list(WRITABLE))} || k in variables.podAnnotations))))""",
         },
+        attacks=(in_queue(_notes), in_queue(_second_marks), in_queue(_launchers)),
     ),
     Rule(
         id="kueue-09",
         title="a pod waits for the queue unless it is part of work that the queue started",
         why="a pod that starts without the queue is not counted",
         fix="ask the platform team to check the queue's webhooks; the pod itself is correct",
+        behind="Kueue's own webhook adds the gate",
         guards={
             # A Deployment's and a StatefulSet's pods wait each by itself, those of other work with it.
             Subject.QUEUED_PODS: "request.operation != 'CREATE' || variables.byRunner"
@@ -178,7 +433,6 @@ RULES: tuple[Rule, ...] = (
             "set the label kueue.x-k8s.io/max-exec-time-seconds to at most tenancy.gpu/max-run-seconds of the namespace"
         ),
         severity=Severity.MEDIUM,
-        enforced=Face.ATTACK,
         guards={
             Subject.QUEUED: unless_by_controller(
                 f"""variables.mostSeconds == '' || !variables.ends || variables.owned
@@ -187,6 +441,7 @@ RULES: tuple[Rule, ...] = (
             && int(variables.workLabels[{cel(RUN_TIME)}]) <= int(variables.mostSeconds))"""
             )
         },
+        attacks=(in_queue(_run_time),),
     ),
     Rule(
         id="kueue-25",

@@ -12,9 +12,51 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.exporters import QUEUE_NAME
 from tenancy.kube.quantities import parse_or_zero
 from tenancy.kube.quota_tree import stored_quotas
+from tenancy.kube.requests import group
+from tenancy.rules.attacks import Attack, Request, attack, put
 from tenancy.rules.expressions import IN_TENANTS_NAMESPACE, OF_TENANT, cel
 from tenancy.rules.found import UNKNOWN, Given, Object, at, many
 from tenancy.rules.model import Face, Rule, Severity, Subject
+from tenancy.rules.scene import POD_NAME, AttackedNamespace, Scene
+from tenancy.rules.workloads import CLUSTER_ADMIN
+
+# Attacks
+
+_QUEUES = "kueue.x-k8s.io/v1beta2"
+
+
+def leading(scene: Scene, place: AttackedNamespace, leads_to: str, slug: str) -> Attack:
+    """A LocalQueue of another ClusterQueue, created by a cluster admin; its twin names the namespace's ClusterQueue."""
+    own = local_queue(place.queue)
+    path, guard = group(_QUEUES, place.name, "localqueues"), scene.guard("kueue-05", "localqueues")
+    request = Request("POST", path, put(own, "/spec/clusterQueue", leads_to), CLUSTER_ADMIN)
+    text = f"create a queue in {place.name} that uses the quota of {leads_to}"
+    return attack(f"kueue-05-localqueue-{slug}@{place.name}", "kueue-05", text, guard, request, twin_body=own)
+
+
+def local_queue(leads_to: str) -> Object:
+    """A LocalQueue that leads to a ClusterQueue."""
+    spec = {"clusterQueue": leads_to}
+    return {"apiVersion": _QUEUES, "kind": "LocalQueue", "metadata": {"name": POD_NAME}, "spec": spec}
+
+
+def _shares(scene: Scene) -> Iterator[Attack]:
+    """Queues of other tenants, and of tenants whose names begin like this one's and that need not exist."""
+    home = scene.home
+    if home is None or not home.environment.queued:
+        return
+    tenant = home.tenant.tenant
+    yield leading(scene, home, home.queue_of(f"{tenant}-2"), "like")
+    yield leading(scene, home, home.queue_of(f"{tenant}x"), "longer")
+    for one, other in scene.pairs():
+        yield leading(scene, one, other.queue, f"share-of-{other.tenant.tenant}")
+    if scene.unmanaged:
+        queue = local_queue(f"{tenant}--x")
+        at, mine = (group(_QUEUES, name, "localqueues") for name in (scene.unmanaged, home.name))
+        text, guard = "use a tenant's quota from an unmanaged namespace", scene.guard("kueue-05", "localqueues")
+        request = Request("POST", at, queue, CLUSTER_ADMIN)
+        yield attack("kueue-05-unmanaged", "kueue-05", text, guard, request, twin_path=mine)
+
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -23,12 +65,13 @@ RULES: tuple[Rule, ...] = (
         why="a LocalQueue that points to another tenant's ClusterQueue spends that tenant's quota",
         fix="name a ClusterQueue that begins with the tenant's name and '--'",
         severity=Severity.CRITICAL,
-        enforced=Face.PREVIEW | Face.ATTACK,
+        enforced=Face.PREVIEW,
         guards={
             # A LocalQueue leads to the tenant's own share, for any author.
             Subject.QUEUES: f"""{IN_TENANTS_NAMESPACE}
         && object.spec.clusterQueue.startsWith({OF_TENANT} + {cel(words.SEPARATOR)})"""
         },
+        attacks=(_shares,),
     ),
     Rule(
         id="kueue-11",

@@ -2,8 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from tenancy.kube import quantities
+from tenancy.rules.attacks import ABSENT, Attack, skipped
 from tenancy.rules.expressions import unless_by_controller
 from tenancy.rules.model import Face, Rule, Severity, Subject
+from tenancy.rules.scene import AttackedNamespace, Scene
+from tenancy.rules.workloads import ALL_KINDS, LIMITS, REQUESTS, Case, attack_of, in_queue, kinds_of, through_all_kinds
+
+# Attacks
+
+
+def _of_whole_pods(_scene: Scene, _place: AttackedNamespace) -> Iterator[Case]:
+    sentence, whole = "request resources outside of the limit range", {"limits": {"cpu": "1"}}
+    yield Case("quota-03", "pod-level", sentence, "/spec/resources", whole, kinds=ALL_KINDS)
+
+
+def _above_defaults(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+    sentence = "block its queue with work that can never start"
+    default = place.environment.tiers[place.tenant.tier_of(place.namespace)].container.default
+    if "cpu" not in default:
+        yield skipped("quota-04-job-limit", "quota-04", sentence, "its tier has no default limit of cpu")
+    else:
+        more = quantities.write(quantities.parse(default["cpu"]) + 1)
+        case = Case("quota-04", "limit", sentence, f"{LIMITS}/cpu", ABSENT, more, {f"{REQUESTS}/cpu": more})
+        for kind in kinds_of(place):
+            # A pod's limit gets its default before it is judged; the API server then compares request and limit.
+            if kind != "Pod":
+                yield attack_of(scene, place, case, kind)
+    if unread := [f.kind for f in place.frameworks if f.kind not in kinds_of(place)]:
+        reason = f"{', '.join(unread)} has no pod template of its own: guards judge its pods instead"
+        yield skipped("kueue-template", "quota-04", "hide a pod in a template", reason)
+
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -42,7 +73,6 @@ RULES: tuple[Rule, ...] = (
         why="the queue never admits such work: its requests would exceed its limits",
         fix="write limits of the same resources; `kubectl describe limitrange` shows the defaults",
         severity=Severity.MEDIUM,
-        enforced=Face.ATTACK,
         guards={
             # Kueue reads a template before the defaults of its pods are filled in.
             Subject.QUEUED_TEMPLATES: unless_by_controller(
@@ -52,14 +82,15 @@ RULES: tuple[Rule, ...] = (
             || !quantity(string(c.resources.requests[d.split('=')[0]])).isGreaterThan(quantity(d.split('=')[1]))))"""
             )
         },
+        attacks=(in_queue(_above_defaults),),
     ),
     Rule(
         id="quota-03",
         title="resources are requested by containers, not by the pod as a whole",
         why="a limit range does not check the resources of the pod as a whole",
         fix="move spec.resources to the containers",
-        enforced=Face.ATTACK,
         guards={Subject.PODS: "!has(variables.spec.resources)"},
+        attacks=(through_all_kinds(_of_whole_pods),),
     ),
     Rule(
         id="quota-06",

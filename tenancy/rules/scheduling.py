@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
 from tenancy.catalog import gpus, sizes
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.vocabulary import Allowance
+from tenancy.kube import deniers
+from tenancy.rules.attacks import ABSENT, Attack, escaped, skipped
 from tenancy.rules.expressions import OF_TENANT, cel, may
 from tenancy.rules.model import Face, GuardFacts, Rule, Severity, Subject
+from tenancy.rules.scene import AttackedNamespace, Scene
+from tenancy.rules.workloads import (
+    ALL_KINDS,
+    ANTI_AFFINITY,
+    LIMITS,
+    Case,
+    at_home,
+    attack_of,
+    in_each_namespace,
+    kinds_of,
+    through_all_kinds,
+    withheld,
+)
 
 _TOLERABLE = f"""(t.key in ['node.kubernetes.io/not-ready', 'node.kubernetes.io/unreachable']
             && has(t.effect) && t.effect == 'NoExecute')
@@ -58,6 +77,149 @@ _FEW_TERMS = " && ".join(
     for field in (_REQUIRED, _PREFERRED)
 )
 
+# Attacks
+
+_NEAR = ANTI_AFFINITY.replace("podAntiAffinity", "podAffinity")
+_TERM = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
+
+
+def _tolerated(_scene: Scene, _place: AttackedNamespace) -> Iterator[Case]:
+    all_taints = [{"operator": "Exists"}]
+    yield Case("sched-01", "all", "tolerate every taint", "/spec/tolerations", all_taints, kinds=ALL_KINDS)
+    usual = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}
+    exists = {"/spec/tolerations": [{**usual, "operator": "Exists"}]}
+    equal = {"/spec/tolerations": [{**usual, "operator": "Equal", "value": "another-tenants"}]}
+    key = "/spec/tolerations/0/key"
+    yield Case("sched-01", "empty-key", "tolerate every taint of an effect", key, "", usual["key"], exists)
+    yield Case("sched-01", "any-pool", "tolerate every pool's taint", key, words.POOL, usual["key"], exists)
+    yield Case("sched-01", "a-pool", "tolerate another tenant's pool", key, words.POOL, usual["key"], equal)
+    cordon = "node.kubernetes.io/unschedulable"
+    yield Case("sched-01", "cordon", "run on nodes that are being drained", key, cordon, usual["key"], exists)
+    effect = "/spec/tolerations/0/effect"
+    yield Case("sched-01", "not-ready", "start on a node that is not ready", effect, "NoSchedule", "NoExecute", exists)
+
+
+def _gpu_tolerations(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+    if place.environment.devices_by_claim:
+        return
+    sentence = "use a GPU node's CPU without asking for its GPU"
+    flavor = next(iter(place.held), None)
+    if flavor is None:
+        yield skipped("sched-01-pod-no-gpu", "sched-01", sentence, "no namespace with a developer has GPUs")
+        return
+    at = f"{LIMITS}/{escaped(place.environment.resource_of(flavor))}"
+    base = {
+        "/spec/tolerations": [{"key": gpus.GPU_TAINT, "operator": "Exists"}],
+        f"{at.replace('limits', 'requests')}": ABSENT,
+    }
+    case = Case("sched-01", "no-gpu", sentence, at, ABSENT, "1", base, gpus={flavor: 1})
+    for kind in kinds_of(place):
+        yield attack_of(scene, place, case, kind)
+    # Requests follow limits: a limit of zero asks for nothing.
+    yield attack_of(scene, place, Case("sched-01", "zero-gpu", sentence, at, "0", "1", base, gpus={flavor: 1}), "Pod")
+
+
+def _foreign_pools(scene: Scene) -> Iterator[Attack]:
+    sentence = "tolerate another tenant's pool instead of its own"
+    for place in scene.manned:
+        mine, pools = place.pools, sorted(place.environment.pools.items())
+        theirs = [name for name, pool in pools if pool.restricted and name not in mine]
+        if not (mine and theirs):
+            reason = "no pool with a taint admits it" if not mine else "every pool with a taint admits it"
+            yield skipped(f"sched-01-pod-foreign-pool@{place.name}", "sched-01", sentence, reason)
+            continue
+        taint = {"key": words.POOL, "operator": "Equal", "value": mine[0], "effect": "NoSchedule"}
+        base, at = {"/spec/tolerations": [taint]}, "/spec/tolerations/0/value"
+        case = Case("sched-01", "foreign-pool", sentence, at, theirs[0], mine[0], base)
+        yield attack_of(scene, place, case, "Pod", suffix=f"@{place.name}")
+
+
+_NODE_NAME = Case("sched-02", "node", "choose a node without the scheduler", "/spec/nodeName", "node-1")
+
+
+def _named_nodes(_scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
+    yield replace(_NODE_NAME, kinds=tuple(kind for kind in kinds_of(place) if kind != "Pod"))
+
+
+def _named_node(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+    if place.environment.queued:
+        # Every pod has the queue's scheduling gate by then, and the API server refuses a pod with a gate and a node
+        # name.
+        yield attack_of(scene, place, replace(_NODE_NAME, rule="api-validation"), "Pod", deniers.API_VALIDATION)
+    else:
+        yield attack_of(scene, place, _NODE_NAME, "Pod")
+
+
+def _shared_nodes(scene: Scene) -> Iterator[Attack]:
+    at = f"/spec/nodeSelector/{escaped(words.TENANT)}"
+    return withheld(scene, "sched-03", "run on nodes shared with other tenants", Allowance.ANY_NODE, at, ABSENT)
+
+
+def _neighbours(scene: Scene) -> Iterator[Attack]:
+    sentence = "run on a node beside another tenant's pods"
+    return withheld(scene, "sched-08", sentence, Allowance.BESIDE_OTHERS, "/spec/affinity", ABSENT)
+
+
+def _priorities(_scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
+    at, usual = "/spec/priorityClassName", place.priorities[-1]
+    for slug, name, kinds in (
+        ("system", "system-node-critical", ALL_KINDS),
+        ("cluster", "system-cluster-critical", ("Pod",)),
+    ):
+        yield Case("sched-04", slug, f"run with priority {name}", at, name, usual, kinds=kinds)
+
+
+def _other_priorities(_scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
+    for name in place.other_priorities:
+        at = "/spec/priorityClassName"
+        yield Case("sched-04", name, f"run with priority {name}", at, name, place.priorities[-1])
+
+
+def _schedulers(_scene: Scene, _place: AttackedNamespace) -> Iterator[Case]:
+    sentence, at = "use a scheduler of its own", "/spec/schedulerName"
+    yield Case("sched-05", "own", sentence, at, "mine", "default-scheduler", kinds=ALL_KINDS)
+
+
+def _affinities(scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
+    away: dict[str, Any] = {ANTI_AFFINITY: [_TERM]}
+    near: dict[str, Any] = {_NEAR: [_TERM]}
+    others, at = "keep all other tenants' pods off its node", f"{ANTI_AFFINITY}/0/namespaceSelector"
+    yield Case("sched-06", "all-namespaces", others, at, {}, base=away, kinds=ALL_KINDS)
+    named = other.name if (other := scene.other(place)) else "kube-system"
+    sentence, at = f"keep {named}'s pods off its node", f"{ANTI_AFFINITY}/0/namespaces"
+    yield Case("sched-06", "named", sentence, at, [named], base=away)
+    for slug, name, bad in (("all", "namespaceSelector", {}), ("named", "namespaces", [named])):
+        for prefers, where in (("away", ANTI_AFFINITY), ("near", _NEAR)):
+            prefer = where.replace("required", "preferred")
+            weighed: dict[str, Any] = {prefer: [{"weight": 1, "podAffinityTerm": _TERM}]}
+            yield Case(
+                *("sched-06", f"oracle-{prefers}-{slug}", "learn by its own placement where other tenants' pods run"),
+                *(f"{prefer}/0/podAffinityTerm/{name}", bad, ABSENT, weighed),
+                ALL_KINDS if (slug, prefers) == ("all", "away") else ("Pod",),
+            )
+    yield Case("sched-06", "near", "run beside other tenants' pods", f"{_NEAR}/0/namespaceSelector", {}, base=near)
+
+
+def _many_terms(_scene: Scene, _place: AttackedNamespace) -> Iterator[Case]:
+    for slug, where in (("required", _NEAR), ("preferred", _NEAR.replace("required", "preferred"))):
+        one = _TERM if slug == "required" else {"weight": 1, "podAffinityTerm": _TERM}
+        full: dict[str, Any] = {where: [one] * sizes.AFFINITY_TERMS}
+        at, sentence = f"{where}/{sizes.AFFINITY_TERMS}", "slow the scheduler down by many affinity terms"
+        kinds = ALL_KINDS if slug == "preferred" else ("Pod",)
+        yield Case("sched-09", slug, sentence, at, one, ABSENT, full, kinds)
+
+
+def _claim_tolerations(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+    if not place.environment.devices_by_claim:
+        return
+    sentence, at = "use a GPU node's CPU without a claim", "/spec/resourceClaims"
+    tolerant = {"/spec/tolerations": [{"key": gpus.GPU_TAINT, "operator": "Exists"}]}
+    claimed = [{"name": "gpu", "resourceClaimName": "gpu"}]
+    for kind in kinds_of(place):
+        yield attack_of(scene, place, Case("sched-01", "no-claim", sentence, at, ABSENT, claimed, tolerant), kind)
+    yield attack_of(scene, place, Case("sched-01", "empty-claims", sentence, at, [], claimed, tolerant), "Pod")
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         id="sched-01",
@@ -65,8 +227,8 @@ RULES: tuple[Rule, ...] = (
         why="a toleration lets a pod run on another tenant's nodes",
         fix="drop the toleration; use operator Equal with one of your own pools",
         severity=Severity.CRITICAL,
-        enforced=Face.ATTACK,
         guards={Subject.PODS: _tolerations},
+        attacks=(through_all_kinds(_tolerated), at_home(_gpu_tolerations), at_home(_claim_tolerations), _foreign_pools),
     ),
     Rule(
         id="sched-02",
@@ -74,8 +236,9 @@ RULES: tuple[Rule, ...] = (
         why="nodeName bypasses the scheduler and with it every taint",
         fix="drop nodeName; select nodes by label",
         severity=Severity.CRITICAL,
-        enforced=Face.PREVIEW | Face.ATTACK,
+        enforced=Face.PREVIEW,
         guards={Subject.PODS: "!variables.placing || !has(variables.spec.nodeName) || variables.spec.nodeName == ''"},
+        attacks=(through_all_kinds(_named_nodes), at_home(_named_node)),
     ),
     Rule(
         id="sched-03",
@@ -83,34 +246,34 @@ RULES: tuple[Rule, ...] = (
         why="on any other node it shares the kernel with other tenants",
         fix="set nodeSelector tenancy.gpu/tenant to the tenant's name",
         severity=Severity.CRITICAL,
-        enforced=Face.ATTACK,
         guards={
             Subject.PODS: f"""!variables.placing || {may(Allowance.ANY_NODE)} || (has(variables.spec.nodeSelector)
         && {cel(words.TENANT)} in variables.spec.nodeSelector
         && variables.spec.nodeSelector[{cel(words.TENANT)}] == {OF_TENANT})"""
         },
+        attacks=(_shared_nodes,),
     ),
     Rule(
         id="sched-04",
         title="a pod uses only the priority classes of its namespace",
         why="a higher class preempts pods of other tenants",
         fix="use a class that your namespace lists, or none",
-        enforced=Face.ATTACK,
         guards={
             Subject.PODS: """!has(variables.spec.priorityClassName) || variables.spec.priorityClassName == ''
         || variables.spec.priorityClassName in variables.allowedPriorities"""
         },
+        attacks=(through_all_kinds(_priorities), in_each_namespace(_other_priorities)),
     ),
     Rule(
         id="sched-05",
         title="a pod uses the cluster's scheduler",
         why="another scheduler would bind the pod regardless of taints and queues",
         fix="drop schedulerName",
-        enforced=Face.ATTACK,
         guards={
             Subject.PODS: """!has(variables.spec.schedulerName)
         || variables.spec.schedulerName in ['', 'default-scheduler']"""
         },
+        attacks=(through_all_kinds(_schedulers),),
     ),
     Rule(
         id="sched-06",
@@ -120,7 +283,7 @@ RULES: tuple[Rule, ...] = (
             "placement reveal which labels other tenants' pods have, and where they run"
         ),
         fix="drop namespaces and namespaceSelector from required and preferred terms",
-        enforced=Face.PREVIEW | Face.ATTACK,
+        enforced=Face.PREVIEW,
         guards={
             Subject.PODS: f"""!has(variables.spec.affinity) || (
         (!has(variables.spec.affinity.podAntiAffinity)
@@ -134,6 +297,7 @@ RULES: tuple[Rule, ...] = (
                 !has(x.namespaceSelector) && (!has(x.namespaces) || size(x.namespaces) == 0)))
         && (!variables.placing || variables.byController || ({_PREFERS})))"""
         },
+        attacks=(through_all_kinds(_affinities),),
     ),
     Rule(
         id="sched-09",
@@ -141,11 +305,12 @@ RULES: tuple[Rule, ...] = (
         why="the scheduler compares each term with every pod of the cluster, while all other pods wait",
         fix="merge terms, or drop the least important ones",
         severity=Severity.MEDIUM,
-        enforced=Face.PREVIEW | Face.ATTACK,
+        enforced=Face.PREVIEW,
         guards={
             Subject.PODS: f"""!variables.placing || variables.byController || !has(variables.spec.affinity)
         || ({_FEW_TERMS})"""
         },
+        attacks=(through_all_kinds(_many_terms),),
     ),
     Rule(
         id="sched-08",
@@ -157,7 +322,6 @@ RULES: tuple[Rule, ...] = (
             "as `tenancy sample` writes it"
         ),
         severity=Severity.CRITICAL,
-        enforced=Face.ATTACK,
         guards={
             Subject.PODS: f"""!variables.placing || {may(Allowance.BESIDE_OTHERS)} || (has(variables.spec.affinity)
         && has(variables.spec.affinity.podAntiAffinity)
@@ -165,6 +329,7 @@ RULES: tuple[Rule, ...] = (
         && variables.spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution.exists(x,
             {_APART}))"""
         },
+        attacks=(_neighbours,),
     ),
     Rule(
         id="sched-07",

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tenancy.catalog.controllers import VOLUME_BINDER
+from tenancy.rules.attacks import Attack, put
 from tenancy.rules.claims_of_work import CLAIM_TEMPLATES, by_resource_of_work, each_claim_of_volumes
 from tenancy.rules.expressions import cel, same_field
 from tenancy.rules.model import Face, GuardFacts, Rule, Severity, Subject
+from tenancy.rules.scene import AttackedNamespace, Scene
+from tenancy.rules.workloads import (
+    ALL_KINDS,
+    DISK,
+    Case,
+    against,
+    at_home,
+    claims_of_pods,
+    create,
+    minimal,
+    policy_of,
+    through_all_kinds,
+)
 
 OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
 """Annotation that goes before `storageClassName`: what the volume binder reads first."""
@@ -22,6 +38,45 @@ def _claims(facts: GuardFacts) -> str:
     """A claim that is there keeps its class: it can still be enlarged."""
     return f"""({_classes(facts, "dyn(object)")}) || (oldObject != null
         && {same_field("storageClassName")} && {same_field("volumeAttributesClassName")})"""
+
+
+# Attacks
+
+
+def _foreign_volumes(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+        "storageClassName": place.environment.claim_classes[0],
+    }
+    plain = minimal("PersistentVolumeClaim", spec=spec)
+    sentence, anything = "bind a volume that another tenant released", {"matchLabels": {"team": "another-team"}}
+    yield create(scene, place, "stor-03", "volume", sentence, plain, "/spec/volumeName", "pv-of-another-tenant")
+    yield create(scene, place, "stor-03", "selector", f"{sentence}, by its labels", plain, "/spec/selector", anything)
+    yield create(scene, place, "stor-03", "classless", f"{sentence}, of no class", plain, "/spec/storageClassName", "")
+    noted = put(plain, "/metadata/annotations", {"note": "hello"})
+    at = "/metadata/annotations/volume.beta.kubernetes.io~1storage-class"
+    yield create(scene, place, "stor-03", "old-annotation", f"{sentence}, by an annotation", noted, at, "")
+
+
+def _inline_volumes(_scene: Scene, _place: AttackedNamespace) -> Iterator[Case]:
+    inline = [{"name": "data", "csi": {"driver": "s3.csi.aws.com"}}]
+    yield Case("stor-04", "inline", "mount a volume with the driver's rights", "/spec/volumes", inline, kinds=ALL_KINDS)
+
+
+def _foreign_classes(_scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+    plain = minimal("PersistentVolumeClaim", spec={**DISK, "storageClassName": place.environment.claim_classes[0]})
+    plain["metadata"]["annotations"] = {"note": "hello"}
+    other, fast = "use a class of volumes that the platform did not choose for tenants", "raise its volume's price"
+    for field, bad, sentence in (
+        ("storageClassName", "class-of-others", other),
+        ("volumeAttributesClassName", "fastest", fast),
+    ):
+        slug = field.removesuffix("Name").lower()
+        yield against(place, "stor-12", slug, sentence, "tenancy-claims", plain, f"/spec/{field}", bad)
+        for name, made, where in claims_of_pods(place):
+            policy, at = policy_of(place, made["kind"]), f"{where}/spec/{field}"
+            yield against(place, "stor-12", f"{name}-{slug}", sentence, policy, made, at, bad)
 
 
 RULES: tuple[Rule, ...] = (
@@ -97,7 +152,6 @@ RULES: tuple[Rule, ...] = (
         why="a volume name, a selector or an empty class binds a volume that another tenant left behind",
         fix="set storageClassName; drop volumeName, selector and volume.beta.kubernetes.io/storage-class",
         severity=Severity.CRITICAL,
-        enforced=Face.ATTACK,
         guards={
             Subject.CLAIMS: f"""has(object.spec.storageClassName) && object.spec.storageClassName != ''
         && object.metadata.?annotations[?{cel(OLD_CLASS)}].orValue(object.spec.storageClassName)
@@ -108,6 +162,7 @@ RULES: tuple[Rule, ...] = (
             || (oldObject != null && has(oldObject.spec.volumeName)
                 && oldObject.spec.volumeName == object.spec.volumeName))"""
         },
+        attacks=(at_home(_foreign_volumes),),
     ),
     Rule(
         id="stor-12",
@@ -122,20 +177,20 @@ RULES: tuple[Rule, ...] = (
             "team adds "
             "classes there and under platform.volume-attributes-classes"
         ),
-        enforced=Face.ATTACK,
         guards={
             Subject.PODS: lambda facts: each_claim_of_volumes(_classes(facts)),
             Subject.CLAIMS_OF_WORK: lambda facts: by_resource_of_work(facts, (CLAIM_TEMPLATES, _classes(facts))),
             Subject.CLAIMS: _claims,
         },
+        attacks=(at_home(_foreign_classes),),
     ),
     Rule(
         id="stor-04",
         title="a pod has no inline CSI volume",
         why="such a volume is mounted with the driver's own rights, without a claim and outside of the quota",
         fix="make a PersistentVolumeClaim",
-        enforced=Face.ATTACK,
         guards={Subject.PODS: "!has(variables.spec.volumes) || variables.spec.volumes.all(v, !has(v.csi))"},
+        attacks=(through_all_kinds(_inline_volumes),),
     ),
     Rule(
         id="stor-09",

@@ -17,13 +17,14 @@ from typing import Any
 
 import pytest
 
+from tenancy.kube import deniers
 from tenancy.kube.objects import Object
+from tenancy.kube.requests import MERGE, collection
 from tenancy.live import denial
-from tenancy.live.api import Api, collection, path_of
+from tenancy.live.api import Api, path_of
 from tenancy.planning import Plan
 from tenancy.planning.common.pools import fake_nodes
 from tenancy.prove.attacks import Attack, Scene, all_attacks, differences
-from tenancy.prove.attacks.model import MERGE
 from tenancy.prove.verify import run, scene_of
 from tenancy.validation import Loaded
 
@@ -230,7 +231,7 @@ class Mutant:
         asked = {denier.rpartition(":")[0] for _, denier in probes}
 
         def is_asked(policy: Object) -> bool:
-            return denial.guard(policy["metadata"]["name"], "").rstrip(":") in asked
+            return deniers.guard(policy["metadata"]["name"], "").rstrip(":") in asked
 
         # Those that no attack asks come first: the API server notices changes in the order in which they were made.
         for policy in sorted(self._cluster.plan.platform.guards, key=is_asked):
@@ -239,7 +240,7 @@ class Mutant:
             validations = copy.deepcopy(policy["spec"]["validations"])
             ids = [validation["message"].partition(":")[0] for validation in validations]
             if rules & {*ids}:
-                touched.append(denial.guard(policy["metadata"]["name"], ""))
+                touched.append(deniers.guard(policy["metadata"]["name"], ""))
             if not changed & {*ids}:
                 continue
             for id, validation in zip(ids, validations, strict=True):

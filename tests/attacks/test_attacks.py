@@ -35,21 +35,22 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.controllers import JOB_FINALIZER
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.cli import main
+from tenancy.kube import deniers
+from tenancy.kube.requests import APPLY, JSON_PATCH, MERGE, STRATEGIC, Impersonation, collection
 from tenancy.lab import control_plane
 from tenancy.live import denial
-from tenancy.live.api import Impersonation, collection, path_of
+from tenancy.live.api import path_of
 from tenancy.planning import Plan
 from tenancy.planning.guards import BACKSTOPS, OF_DELETIONS, OF_RUNNING, guards
 from tenancy.planning.guards.objects import DELETIONS
 from tenancy.planning.kubernetes import quotas
 from tenancy.prove.attacks import RULES_ATTACKED, Attack, AttackedNamespace, Request, Scene, all_attacks, differences
-from tenancy.prove.attacks.model import APPLY, JSON_PATCH, MERGE, STRATEGIC, attack, put
-from tenancy.prove.attacks.objects import CLUSTER_ADMIN
-from tenancy.prove.attacks.pods import JOB_CONTROLLER, OBEYED
-from tenancy.prove.attacks.workloads import workload
 from tenancy.prove.verify import run
+from tenancy.rules.attacks import attack, put
+from tenancy.rules.availability import JOB_CONTROLLER
 from tenancy.rules.catalogue import RULES
-from tenancy.rules.network import NETWORK_DOMAINS, RUNTIME_DOMAINS, SANDBOX_PREFIXES
+from tenancy.rules.network import NETWORK_DOMAINS, OBEYED, RUNTIME_DOMAINS, SANDBOX_PREFIXES
+from tenancy.rules.workloads import CLUSTER_ADMIN, workload
 from tenancy.validation import Loaded, load
 from tests.attack_worlds import world_of
 from tests.claims import by_claim
@@ -108,7 +109,7 @@ def test_the_catalogue_says_which_rules_are_attacked(loaded: Loaded, tmp_path: P
     assert {a.rule for a in every if not a.skipped} - CONTROLS == {*RULES_ATTACKED}
 
 
-BEHIND = {denial.guard("tenancy-pods", rule) for rule in (*BACKSTOPS, "id-07", "sched-02")}
+BEHIND = {deniers.guard("tenancy-pods", rule) for rule in (*BACKSTOPS, "id-07", "sched-02")}
 """What no request comes to while the limit range, Kueue's webhooks and the API server's own check of accounts stand: a
 pod with a gate names no node, and none the account that is not there."""
 WITHHELD = {"gpu-10", "pod-03", "sched-03", "sched-08"}
@@ -130,13 +131,13 @@ def unreachable(guard: str, rule: str, loaded: Loaded) -> bool:
         return loaded.environment.devices_by_claim
     if rule in WITHHELD and loaded.environment.devices_by_claim:
         return True
-    return denial.guard(guard, rule) in BEHIND
+    return deniers.guard(guard, rule) in BEHIND
 
 
 def test_every_rule_is_attacked_in_every_guard_that_has_it(offline: tuple[Attack, ...], either: Loaded) -> None:
     asked = {a.expected_denier for a in offline if not a.skipped}
     theirs = {
-        denial.guard(guard.name, rule)
+        deniers.guard(guard.name, rule)
         for guard in guards(either.environment)
         for rule in guard.rules
         if not unreachable(guard.name, rule, either)
@@ -379,7 +380,7 @@ def test_a_quota_counts_what_comes_with_work(cluster: Cluster, key: str) -> None
     ask = Request("POST", collection(api, kind, place.name), body)
     quota = f"/api/v1/namespaces/{place.name}/resourcequotas/{quotas.NAME}"
     most = cluster.api.request("GET", quota).body["spec"]["hard"][key]
-    probe = attack("counted", "quota", "", denial.quota(quotas.NAME), ask)
+    probe = attack("counted", "quota", "", deniers.quota(quotas.NAME), ask)
 
     def allow(value: str) -> None:
         assert cluster.api.request("PATCH", quota, {"spec": {"hard": {key: value}}}, content_type=MERGE).ok
@@ -421,7 +422,7 @@ def test_what_runs_in_a_pod_cannot_impersonate_any_identity(cluster: Cluster) ->
         for whom in ({"Impersonate-User": "admin", "Impersonate-Group": "system:masters"}, {}):
             answer = pool.request("GET", path, headers={**client, **whom})
             message = answer.json()["message"]
-            assert denial.denier(answer.status, message) == denial.RBAC, message
+            assert denial.denier(answer.status, message) == deniers.RBAC, message
             assert ("impersonate" in message) == bool(whom)
 
 
@@ -602,7 +603,7 @@ def test_a_file_that_is_no_list_of_attacks_is_bad_input(folder: Path, tmp_path: 
 
 def test_a_refusal_by_another_control_is_a_gap(cluster: Cluster) -> None:
     one = next(a for a in cluster.attacks if a.rule == "gpu-02")
-    wrong = Attack(one.id, one.rule, one.attack, denial.RBAC, one.request, one.twin)
+    wrong = Attack(one.id, one.rule, one.attack, deniers.RBAC, one.request, one.twin)
     assert [result.gap for result in run(cluster.api, [one, wrong])] == [False, True]
 
 

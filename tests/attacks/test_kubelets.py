@@ -13,19 +13,20 @@ import pytest
 import yaml
 
 from tenancy.catalog import vocabulary as words
+from tenancy.kube import deniers
 from tenancy.kube.objects import Object
+from tenancy.kube.requests import MERGE, Impersonation, core, group
 from tenancy.lab import pki
 from tenancy.lab.layout import Lab
 from tenancy.live import denial
-from tenancy.live.api import Api, Impersonation, Response
+from tenancy.live.api import Api, Response
 from tenancy.live.denial import AuditLog
 from tenancy.prove.attacks import Attack
-from tenancy.prove.attacks.model import MERGE, core, group
-from tenancy.prove.attacks.nodes import NOTE, kubelet, node_path
 from tenancy.prove.verify import ask, run
+from tenancy.rules.nodes import NOTE, kubelet, node_path
 from tests.attacks.attack_lab import ROOT, Cluster, until
 
-GUARD = denial.guard("tenancy-nodes", "node-08")
+GUARD = deniers.guard("tenancy-nodes", "node-08")
 HOME = "kube-system"
 """Where no guard judges pods, as the platform's daemons are judged by none."""
 DAEMON = "daemon"
@@ -111,7 +112,7 @@ def test_a_kubelet_cannot_make_its_node_anew(cluster: Cluster, node: Object) -> 
     who = kubelet(node["metadata"]["name"])
     for path in (node_path(node), "/api/v1/nodes"):
         gone = cluster.api.request("DELETE", f"{path}?dryRun=All", None, who)
-        assert (gone.status, denial.denier(gone.status, gone.message)) == (403, denial.RBAC)
+        assert (gone.status, denial.denier(gone.status, gone.message)) == (403, deniers.RBAC)
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
@@ -199,14 +200,14 @@ def test_what_a_kubelet_cannot_do_by_itself_no_pod_on_its_node_does_for_it(
     moved = labelled(words.POOL, other_pool(cluster, node))
     assert judged(daemon, node_path(node) + path, moved) == (403, GUARD)
     assert judged(daemon, node_path(node) + path, labelled(words.POOL, None)) == (403, GUARD)
-    assert judged(daemon, node_path(node) + path, labelled(NOTE, "hello")) == (200, denial.NONE)
+    assert judged(daemon, node_path(node) + path, labelled(NOTE, "hello")) == (200, deniers.NONE)
 
 
 def test_an_account_without_a_pod_on_the_node_is_the_platforms_to_trust(cluster: Cluster, daemon: Api) -> None:
     """The same account, the same label, on a node where it does not run: Karpenter's controllers label nodes so."""
     elsewhere = next(n for n in cluster.api.items("/api/v1/nodes") if n["metadata"]["name"] != _runs_on(cluster))
     moved = labelled(words.POOL, other_pool(cluster, elsewhere))
-    assert judged(daemon, node_path(elsewhere), moved) == (200, denial.NONE)
+    assert judged(daemon, node_path(elsewhere), moved) == (200, deniers.NONE)
 
 
 def _runs_on(cluster: Cluster) -> str:
@@ -228,6 +229,6 @@ def test_feature_discovery_moves_no_node_and_what_makes_nodes_does(
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{space}", "system:masters")
     who = Impersonation(f"system:serviceaccount:{space}:{account}", groups)
     moved = labelled(words.POOL, other_pool(cluster, node))
-    assert judged(cluster.api, node_path(node), moved, who) == ((403, GUARD) if refused else (200, denial.NONE))
+    assert judged(cluster.api, node_path(node), moved, who) == ((403, GUARD) if refused else (200, deniers.NONE))
     published: dict[str, Any] = labelled("feature.node.kubernetes.io/cpu-model.vendor_id", "Intel")
-    assert judged(cluster.api, node_path(node), published, who) == (200, denial.NONE)
+    assert judged(cluster.api, node_path(node), published, who) == (200, deniers.NONE)

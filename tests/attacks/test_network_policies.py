@@ -12,17 +12,19 @@ from attack_lab import ROOT, apply, served, until
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tenancy.kube import deniers
 from tenancy.kube.objects import Object
+from tenancy.kube.requests import Impersonation, collection
 from tenancy.lab import control_plane
 from tenancy.live import denial
-from tenancy.live.api import Api, Impersonation, collection, path_of
+from tenancy.live.api import Api, path_of
 from tenancy.planning import make_plan
-from tenancy.prove.attacks.model import put
+from tenancy.rules.attacks import put
 from tests.network_strategies import admitted, policies
 from tests.network_worlds import World, adversarial
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-REFUSED = denial.guard("tenancy-networkpolicies", "net-02")
+REFUSED = deniers.guard("tenancy-networkpolicies", "net-02")
 
 
 @dataclass(frozen=True)
@@ -156,4 +158,4 @@ def test_people_of_tenants_write_no_policies_of_ciliums(server: Server) -> None:
         if item["apiVersion"] == "cilium.io/v2" and item["metadata"].get("namespace", "fraud--train") == "fraud--train":
             developer = Impersonation("jane", ("fraud-people",))
             answer = server.api.request("POST", f"{_path(item)}?dryRun=All", item, developer)
-            assert denial.denier(answer.status, answer.message) == denial.RBAC, item["metadata"]["name"]
+            assert denial.denier(answer.status, answer.message) == deniers.RBAC, item["metadata"]["name"]

@@ -12,19 +12,19 @@ from attack_lab import Cluster, Mutant, claimed, gaps, refused_by, removed, turn
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.controllers import COUNTED, DOMAIN, HELD, KUEUE, MANAGED, PARENT, QUEUE, RUN_TIME, URGENCY
+from tenancy.kube import deniers
 from tenancy.kube.objects import Object
-from tenancy.live import denial
-from tenancy.live.api import Impersonation, Response, collection, path_of
+from tenancy.kube.requests import JSON_PATCH, MERGE, Impersonation, collection, group
+from tenancy.live.api import Response, path_of
 from tenancy.planning.guards import BACKSTOPS
 from tenancy.planning.kubernetes import quotas
 from tenancy.planning.queueing.queue_names import API, queue_name
 from tenancy.prove.attacks import Attack, AttackedNamespace, Request, Scene, differences
-from tenancy.prove.attacks.model import ABSENT, JSON_PATCH, MERGE, attack, escaped, group, put
-from tenancy.prove.attacks.objects import CLUSTER_ADMIN
-from tenancy.prove.attacks.pods import JOB_CONTROLLER
-from tenancy.prove.attacks.queues import GONE, OWNER
-from tenancy.prove.attacks.workloads import workload
 from tenancy.prove.verify import ask, run
+from tenancy.rules.attacks import ABSENT, attack, escaped, put
+from tenancy.rules.availability import JOB_CONTROLLER
+from tenancy.rules.queueing import GONE, OWNER
+from tenancy.rules.workloads import CLUSTER_ADMIN, workload
 
 QUEUE_ITSELF = Impersonation(KUEUE, ("system:serviceaccounts", f"system:serviceaccounts:{words.QUEUE_NAMESPACE}"))
 
@@ -395,7 +395,7 @@ def test_behind_another_control_a_rule_refuses_by_itself(cluster: Cluster, mutan
         without({rule})
         try:
             (through,) = run(cluster.api, [probe], twins=False)
-            assert through.denier == (denial.quota(quotas.NAME) if rule == "kueue-07" else denial.NONE)
+            assert through.denier == (deniers.quota(quotas.NAME) if rule == "kueue-07" else deniers.NONE)
         finally:
             without(frozenset())
 

@@ -11,16 +11,17 @@ import pytest
 from attack_lab import Cluster, apply, until, without_controllers
 
 from tenancy.catalog import vocabulary as words
+from tenancy.kube import deniers
+from tenancy.kube.requests import MERGE, STRATEGIC, Impersonation, collection
 from tenancy.live import denial
-from tenancy.live.api import Api, Impersonation, collection
+from tenancy.live.api import Api
 from tenancy.planning.kubernetes import quotas
 from tenancy.planning.kubernetes.pod_defaults import JOB_NAME, REVISIONS
 from tenancy.prove.attacks import AttackedNamespace
-from tenancy.prove.attacks.model import MERGE, STRATEGIC, put
-from tenancy.prove.attacks.objects import CLUSTER_ADMIN
-from tenancy.prove.attacks.pods import JOB_CONTROLLER
-from tenancy.prove.attacks.workloads import LIMITS, workload
+from tenancy.rules.attacks import put
+from tenancy.rules.availability import JOB_CONTROLLER
 from tenancy.rules.values import unenforced_quota_keys
+from tenancy.rules.workloads import CLUSTER_ADMIN, LIMITS, workload
 
 GPU = "nvidia.com/gpu"
 KEYS = {"of-limits": f"limits.{GPU}", "bare": GPU, "misspelt": "requests.nvida.com/gpu"}
@@ -170,7 +171,7 @@ def test_fifty_at_once_get_exactly_what_the_quota_has(cluster: Cluster, home: At
         refused = {denial.denier(a.status, a.message) for a in answers if not a.ok}
         # A server that finds the count taken away under it says so and has the client try again.
         late = [a for a in answers if a.status in (409, 500, 429)]
-        assert refused <= {denial.quota(quotas.NAME), denial.UNKNOWN}
+        assert refused <= {deniers.quota(quotas.NAME), deniers.UNKNOWN}
         assert sum(a.ok for a in answers) <= ROOM
         assert sum(a.ok for a in answers) == ROOM or late, "as many as there is room for"
     finally:
@@ -193,7 +194,7 @@ def test_a_write_of_a_pods_status_frees_its_quota(cluster: Cluster, home: Attack
     with _made(cluster.api, collection("v1", "Pod", home.name), pod, home.developer) as there:
         assert used() != before, "it counts"
         answer = cluster.api.request("PATCH", f"{there}/status", done, home.developer, MERGE)
-        assert denial.denier(answer.status, answer.message) == denial.RBAC
+        assert denial.denier(answer.status, answer.message) == deniers.RBAC
         assert cluster.api.request("PATCH", f"{there}/status", done, None, MERGE).ok
         until(lambda: used() != before, "what is done counts no more")
 

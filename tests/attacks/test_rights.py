@@ -13,7 +13,8 @@ import pytest
 from attack_lab import Cluster, claimed, settle, turned
 
 from tenancy.kube.objects import Object
-from tenancy.live.api import Api, Impersonation, collection, path_of
+from tenancy.kube.requests import Impersonation, collection
+from tenancy.live.api import Api, path_of
 from tenancy.prove.attacks import AttackedNamespace
 from tenancy.schema.people import Role
 from tests.conftest import Golden, every

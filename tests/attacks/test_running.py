@@ -11,10 +11,11 @@ from attack_lab import Cluster, gaps, refused_by, until
 from tenancy.catalog import sizes
 from tenancy.catalog.controllers import KUEUE
 from tenancy.kube.objects import Object
-from tenancy.live.api import Impersonation, Response, collection
+from tenancy.kube.requests import APPLY, MERGE, STRATEGIC, Impersonation, collection
+from tenancy.live.api import Response
 from tenancy.prove.attacks import Attack, AttackedNamespace, Request
-from tenancy.prove.attacks.model import APPLY, MERGE, STRATEGIC, attack, put
-from tenancy.prove.attacks.workloads import workload
+from tenancy.rules.attacks import attack, put
+from tenancy.rules.workloads import workload
 from tests.conftest import every
 
 RUNS, STANDS = "runs", "stands"

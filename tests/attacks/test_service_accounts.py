@@ -14,18 +14,20 @@ from typing import Any
 
 import pytest
 
+from tenancy.kube import deniers
+from tenancy.kube.requests import APPLY, JSON_PATCH, MERGE, STRATEGIC, Impersonation, core, group
 from tenancy.lab import pki, ports
 from tenancy.lab.layout import Lab
 from tenancy.live import denial
-from tenancy.live.api import Api, Impersonation
+from tenancy.live.api import Api
 from tenancy.live.denial import AuditLog
 from tenancy.prove.attacks import Attack, AttackedNamespace, Request
-from tenancy.prove.attacks.model import APPLY, JSON_PATCH, MERGE, STRATEGIC, attack, core, group
 from tenancy.prove.verify import ask, run
+from tenancy.rules.attacks import attack
 from tenancy.schema.people import Role
 from tests.attacks.attack_lab import ROOT, Cluster
 
-GUARD = denial.guard("tenancy-serviceaccounts", "id-01")
+GUARD = deniers.guard("tenancy-serviceaccounts", "id-01")
 ROLE = "eks.amazonaws.com/role-arn"
 ANOTHERS = "arn:aws:iam::111122223333:role/tenancy/bank/performance/bank--performance--train"
 HARMLESS = "bank.example/note"
@@ -106,7 +108,7 @@ def test_the_other_roles_write_no_service_account_at_all(cluster: Cluster, home:
         ):
             asked = replace(request, who=person(home, role))
             owner = person(home, Role.OWNER)
-            attacks.append(attack(f"{role}-{name}", "rbac", name, denial.RBAC, asked, twin_who=owner))
+            attacks.append(attack(f"{role}-{name}", "rbac", name, deniers.RBAC, asked, twin_who=owner))
     assert gaps(cluster, attacks) == []
 
 
@@ -124,7 +126,7 @@ def test_no_role_of_a_tenant_mints_a_token_in_any_namespace(
             f"{role}-{place.name}",
             "rbac",
             f"{role}: a token of {place.name}",
-            denial.RBAC,
+            deniers.RBAC,
             Request("POST", core(place.name, "serviceaccounts", "default", "token"), token, person(home, role)),
             twin_who=None,
         )
@@ -144,7 +146,7 @@ def test_a_neighbours_pod_has_no_rights_here(
             f"{method}-{what}",
             "rbac",
             what,
-            denial.RBAC,
+            deniers.RBAC,
             Request(method, core(home.name, what), body, pod),
             twin_who=who,
         )
@@ -169,7 +171,7 @@ def test_an_owner_lets_no_foreign_account_in(
     }
     where = group("rbac.authorization.k8s.io/v1", home.name, "rolebindings")
     request = Request("POST", where, body, person(home, Role.OWNER))
-    assert gaps(cluster, [attack("bind", "rbac", "bind", denial.RBAC, request, twin_who=None)]) == []
+    assert gaps(cluster, [attack("bind", "rbac", "bind", deniers.RBAC, request, twin_who=None)]) == []
 
 
 def test_a_pod_runs_only_as_an_account_of_its_own_namespace(
@@ -188,7 +190,7 @@ def test_a_pod_runs_only_as_an_account_of_its_own_namespace(
     assert f"error looking up service account {home.name}/next-door" in refused.message
     assert asked(home, "default").ok
     there = asked(neighbour, "next-door")
-    assert denial.denier(there.status, there.message) == denial.guard("tenancy-pods", "id-07"), "found, and not named"
+    assert denial.denier(there.status, there.message) == deniers.guard("tenancy-pods", "id-07"), "found, and not named"
 
 
 # ── impersonation ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -227,7 +229,7 @@ def test_no_role_of_a_tenant_impersonates(
         Impersonation("platform-engineer", (cluster.scene.environment.platform.group,)),
     ):
         answer = api.request("GET", where, identity=victim)
-        assert (answer.status, denial.denier(answer.status, answer.message)) == (403, denial.RBAC), victim
+        assert (answer.status, denial.denier(answer.status, answer.message)) == (403, deniers.RBAC), victim
         # Since 1.36 the server asks for `impersonate-on:…` first, where it once asked for `impersonate`.
         assert " cannot impersonate" in answer.message
 
@@ -248,7 +250,7 @@ def test_a_pod_is_no_account_that_the_file_does_not_name(cluster: Cluster, home:
     assert cluster.api.request("POST", accounts, left, person(home, Role.OWNER)).ok
     pods, pod = core(home.name, "pods"), home.pod()
     bad, good = ({**pod, "spec": {**pod["spec"], "serviceAccountName": name}} for name in ("left-behind", "default"))
-    who, denier = person(home, Role.DEVELOPER), denial.guard("tenancy-pods", "id-07")
+    who, denier = person(home, Role.DEVELOPER), deniers.guard("tenancy-pods", "id-07")
     request = Request("POST", pods, bad, who)
     probe = attack("id-07-pod", "id-07", "act as a leftover account", denier, request, twin_body=good)
     try:

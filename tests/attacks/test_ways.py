@@ -11,14 +11,14 @@ import pytest
 from attack_lab import Cluster, gaps, refused_by
 
 from tenancy.catalog import vocabulary as words
+from tenancy.kube import deniers
 from tenancy.kube.objects import Object
+from tenancy.kube.requests import APPLY, JSON_PATCH, MERGE, STRATEGIC, Impersonation, collection
 from tenancy.live import denial
-from tenancy.live.api import Impersonation, collection
 from tenancy.planning.guards import GUARDED
 from tenancy.prove.attacks import Attack, AttackedNamespace, Request, differences
-from tenancy.prove.attacks.model import ABSENT, APPLY, JSON_PATCH, MERGE, STRATEGIC, attack, escaped, put
-from tenancy.prove.attacks.objects import CLUSTER_ADMIN
-from tenancy.prove.attacks.workloads import FOREIGN_IMAGE, of_api, workload
+from tenancy.rules.attacks import ABSENT, attack, escaped, put
+from tenancy.rules.workloads import CLUSTER_ADMIN, FOREIGN_IMAGE, of_api, workload
 
 WRITTEN = ("Deployment", "StatefulSet", "CronJob", "ReplicaSet")
 """Kinds whose template may be written anew; a Job's may not, nor most of a pod."""
@@ -329,7 +329,7 @@ def test_pod_security_refuses_it_in_every_container(
         mine = put({**plain, "name": "one-more"}, at, good)
         if sort == "ephemeralContainers":
             mine.pop("resources", None)
-            found = _debug(home, stood, "strategic", "pod-security", mine, at, bad, denial.POD_SECURITY, name)
+            found = _debug(home, stood, "strategic", "pod-security", mine, at, bad, deniers.POD_SECURITY, name)
         else:
             found = _new(home, sort, name, mine, at, bad)
         attacks.append(found)
@@ -346,7 +346,7 @@ def _new(home: AttackedNamespace, sort: str, name: str, mine: Object, at: str, b
     request = Request(
         "POST", collection("v1", "Pod", home.name), put(pod, f"/spec/{key}/{len(there)}{at}", bad), home.developer
     )
-    return attack(f"security-{sort}-{name}", "pod-security", name, denial.POD_SECURITY, request, twin_body=pod)
+    return attack(f"security-{sort}-{name}", "pod-security", name, deniers.POD_SECURITY, request, twin_body=pod)
 
 
 def test_a_privileged_container_is_refused_whatever_else_it_says(cluster: Cluster, home: AttackedNamespace) -> None:
@@ -355,7 +355,7 @@ def test_a_privileged_container_is_refused_whatever_else_it_says(cluster: Cluste
     both = put(pod, "/spec/containers/0/securityContext/privileged", True)
     for body in (both, pod):
         answer = cluster.api.request("POST", f"{path}?dryRun=All", body, home.developer)
-        assert denial.denier(answer.status, answer.message) == denial.POD_SECURITY
+        assert denial.denier(answer.status, answer.message) == deniers.POD_SECURITY
         assert ("privileged (" in answer.message) == (body is both), "the container's privilege is named by itself"
 
 

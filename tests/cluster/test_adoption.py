@@ -114,14 +114,14 @@ def rules(space: dict[str, Any], work: str) -> set[str]:
 
 
 def make(scene: Scene, item: Object, query: str = "") -> Response:
-    from tenancy.live.api import collection
+    from tenancy.kube.requests import collection
 
     path = collection(item["apiVersion"], item["kind"], item["metadata"].get("namespace"))
     return scene.api.request("POST", path + query, item)
 
 
 def drop(scene: Scene, version: str, kind: str, name: str) -> None:
-    from tenancy.live.api import collection
+    from tenancy.kube.requests import collection
 
     answer = scene.api.request("DELETE", f"{collection(version, kind, HOME)}/{name}?propagationPolicy=Background")
     assert answer.ok, answer.message

@@ -20,33 +20,23 @@ from click.testing import CliRunner
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.cli import main
+from tenancy.kube import deniers
+from tenancy.kube.requests import MERGE, core, group
 from tenancy.lab import control_plane
 from tenancy.lab.layout import environ
 from tenancy.live import denial
 from tenancy.live.api import Api, path_of
 from tenancy.live.denial import AuditLog
 from tenancy.planning import Plan, make_plan
-from tenancy.planning.common.devices import DRIVER
 from tenancy.planning.common.pools import fake_nodes
 from tenancy.planning.kubernetes.quotas import CLAIM_COUNTS, CLASS_AS_RESOURCE, CLASS_QUOTA
 from tenancy.prove.attacks import Attack, AttackedNamespace, Request, Scene, all_attacks
-from tenancy.prove.attacks.claims import (
-    API,
-    CLAIMS,
-    EXACTLY,
-    FORMS,
-    QUOTA,
-    TEMPLATES,
-    admin_access,
-    claim,
-    claim_form,
-    foreign_class,
-    no_claims,
-    over_quota,
-)
-from tenancy.prove.attacks.model import MERGE, attack, core, group, put
-from tenancy.prove.attacks.workloads import ALL_KINDS, LIMITS, workload
+from tenancy.prove.attacks.claims import QUOTA, foreign_class, no_claims, over_quota
 from tenancy.prove.verify import run
+from tenancy.rules.attacks import attack, put
+from tenancy.rules.claim_forms import API, CLAIMS, DRIVER, FORMS, TEMPLATES, claim
+from tenancy.rules.device_claims import EXACTLY, admin_access, claim_form
+from tenancy.rules.workloads import ALL_KINDS, LIMITS, workload
 from tenancy.schema.people import Role
 from tests.attacks.attack_lab import until
 from tests.claims import by_claim
@@ -317,7 +307,7 @@ def test_without_its_guard_every_one_of_those_claims_gets_past_it(dra: Cluster) 
     attacks = [a for a in dra.attacks if a.rule == "gpu-08" and f"/namespaces/fraud--train/{CLAIMS}" in a.request.path]
     with without_rules(dra, {"gpu-08"}, attacks):
         results = {r.attack.id: r.denier for r in run(dra.api, attacks, twins=False)}
-    refused = {id.removeprefix("gpu-08-resourceclaim-"): d for id, d in results.items() if d != denial.NONE}
+    refused = {id.removeprefix("gpu-08-resourceclaim-"): d for id, d in results.items() if d != deniers.NONE}
     classes = ("gpu-nvidia-com", "mig-nvidia-com", "vfio-gpu-nvidia-com", "l4@fraud--train")
     second_wall = (*classes, "all", "count", "second-request")
     assert refused == dict.fromkeys(second_wall, QUOTA), "what the quota does not see, the guard alone refuses"
@@ -340,7 +330,7 @@ def test_admin_access_is_refused_even_in_a_namespace_that_is_labelled_for_it(dra
         assert dra.api.request("PATCH", f"/api/v1/namespaces/{place.name}", body, content_type=MERGE).ok
 
     unlabelled = {(r.denier, r.twin_status) for r in run(dra.api, attacks)}
-    assert unlabelled == {(denial.API_VALIDATION, 201)}, "the API server's own wall comes first"
+    assert unlabelled == {(deniers.API_VALIDATION, 201)}, "the API server's own wall comes first"
     try:
         label("true")
         until(lambda: [r.as_dict() for r in run(dra.api, attacks) if r.gap], "the label is noticed")
@@ -597,4 +587,4 @@ def test_with_the_device_plugin_no_tenant_may_claim(plugin: Cluster) -> None:
         answer = plugin.api.request(
             "POST", group(API, place.name, plural), claim("a100", plural=plural), place.developer
         )
-        assert denial.denier(answer.status, answer.message) == denial.RBAC, answer.message
+        assert denial.denier(answer.status, answer.message) == deniers.RBAC, answer.message

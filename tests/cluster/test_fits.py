@@ -16,9 +16,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tenancy.cli import main
+from tenancy.kube import deniers
+from tenancy.kube.requests import Impersonation
 from tenancy.lab import control_plane
-from tenancy.live import denial
-from tenancy.live.api import Impersonation
 from tenancy.live.fits import fit
 from tenancy.live.fits_answers import ControlAnswer, Fit, FitVerdict
 from tenancy.planning.kubernetes.quotas import NAME
@@ -137,7 +137,7 @@ def test_who_may_not_make_it_is_told_so_by_rbac(scene: Scene) -> None:
     job = scene.job("fraud", "one", 1)
     assert asked(scene, job).verdict is FitVerdict.FITS
     found = said(asked(scene, job, group="auditors"), "RBAC")
-    assert (found.verdict, found.denier) == (FitVerdict.NEVER, denial.RBAC)
+    assert (found.verdict, found.denier) == (FitVerdict.NEVER, deniers.RBAC)
     assert found.sentence == "group auditors may not create Jobs in fraud--main."
 
 
@@ -147,7 +147,7 @@ def test_a_guard_that_refuses_is_named_with_its_rule(scene: Scene, kind: str) ->
     item = copy.deepcopy(twin)
     container(item)["image"] = "docker.io/stranger/cuda:13"
     found = refused(scene, item, twin, "guard")
-    assert found.denier.startswith(denial.ADMISSION_POLICY)
+    assert found.denier.startswith(deniers.ADMISSION_POLICY)
     assert found.denier.endswith(":img-01")
     assert "img-01: " in found.sentence
 
@@ -157,7 +157,7 @@ def test_pod_security_that_refuses_is_named(scene: Scene) -> None:
     item = copy.deepcopy(twin)
     container(item)["securityContext"]["allowPrivilegeEscalation"] = True
     found = refused(scene, item, twin, "Pod Security")
-    assert found.denier == denial.POD_SECURITY
+    assert found.denier == deniers.POD_SECURITY
     assert "allowPrivilegeEscalation" in found.sentence
 
 
@@ -167,7 +167,7 @@ def test_a_limit_range_that_refuses_the_pods_of_a_job_is_named(scene: Scene) -> 
     item = scene.job("fraud", "one", 1, cpu="97")
     assert scene.ask("fraud", item, "?dryRun=All").ok
     found = refused(scene, item, twin, "LimitRange")
-    assert found.denier == denial.LIMIT_RANGE
+    assert found.denier == deniers.LIMIT_RANGE
     assert "maximum cpu usage per Container is 95" in found.sentence, "the largest node of its pools"
 
 
@@ -180,7 +180,7 @@ def test_a_form_that_the_api_server_refuses_is_told(scene: Scene) -> None:
 
 def test_more_pods_than_the_quota_has_never_fit(scene: Scene) -> None:
     found = refused(scene, scene.job("fraud", "one", 1, pods=9), scene.job("fraud", "one", 1, pods=8), "quota")
-    assert found.denier == denial.quota(NAME)
+    assert found.denier == deniers.quota(NAME)
     assert found.sentence == f"9 pods at once, of which quota {NAME} has 8 in all and 8 left."
 
 

@@ -16,8 +16,9 @@ from tenancy.catalog import vocabulary as words
 from tenancy.engine import whole_check
 from tenancy.engine.digests import of_plans
 from tenancy.engine.whole_check import Beside, Found, answer, check, check_all
+from tenancy.kube.requests import APPLY, MERGE, collection
 from tenancy.lab import control_plane
-from tenancy.live.api import APPLY, MERGE, Api, collection, path_of
+from tenancy.live.api import Api, path_of
 from tenancy.live.background import in_background
 from tenancy.live.fleet_drift import FleetDrift, compared, followed
 from tenancy.planning import make_plan

@@ -11,15 +11,14 @@ from dataclasses import replace
 import pytest
 
 from tenancy.catalog.frameworks import FRAMEWORKS
-from tenancy.live.api import collection
+from tenancy.kube.requests import JSON_PATCH, collection
 from tenancy.live.denial import API_VALIDATION, AuditLog
 from tenancy.planning import make_plan
 from tenancy.planning.guards import OF_RUNNING, guards
 from tenancy.prove.attacks import Request
-from tenancy.prove.attacks.model import JSON_PATCH, attack, put
-from tenancy.prove.attacks.queues import work
-from tenancy.prove.attacks.workloads import Case, attack_of, of_api, workload
 from tenancy.prove.verify import run
+from tenancy.rules.attacks import attack, put
+from tenancy.rules.workloads import Case, attack_of, of_api, work, workload
 from tenancy.validation import load
 from tests.attacks.attack_lab import (
     ROOT,

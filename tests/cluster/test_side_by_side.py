@@ -11,7 +11,7 @@ from scripts.columns import COLUMNS, Column
 from scripts.side_by_side import Verdict, asked, attacks_of, compared, has_meaning, page, standing
 from tenancy.planning import make_plan
 from tenancy.prove.attacks import Attack
-from tenancy.prove.attacks.objects import CLUSTER_ADMIN
+from tenancy.rules.workloads import CLUSTER_ADMIN
 from tenancy.validation import Loaded, load
 from tests.conftest import every
 

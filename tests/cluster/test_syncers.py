@@ -20,15 +20,15 @@ import yaml
 from virtual_worlds import DIGEST, SETTINGS, SHARED
 
 from tenancy.catalog import vocabulary as words
+from tenancy.kube import deniers
 from tenancy.kube.objects import Object
-from tenancy.live import denial
-from tenancy.live.api import Impersonation
+from tenancy.kube.requests import MERGE, Impersonation, core, group
 from tenancy.live.denial import AuditLog
 from tenancy.planning import make_plan
 from tenancy.planning.common.charts import HelmChart
 from tenancy.prove.attacks import Attack, Request
-from tenancy.prove.attacks.model import ABSENT, MERGE, attack, core, group, put
 from tenancy.prove.verify import run
+from tenancy.rules.attacks import ABSENT, attack, put
 from tenancy.validation import load
 from tests.attacks.attack_lab import ROOT, Cluster, apply, deployed, until
 
@@ -243,7 +243,7 @@ OFF_BY_ONE = {
 def test_a_control_plane_with_one_field_off_is_refused(cluster: Cluster, plane: Object, rule: str) -> None:
     where, bad = OFF_BY_ONE[rule]
     body = put(plane, where, bad)
-    guard = denial.guard("tenancy-templates", rule)
+    guard = deniers.guard("tenancy-templates", rule)
     assert gaps(cluster, [attack(rule, rule, rule, guard, Request("POST", SETS, body), twin_body=plane)]) == []
 
 
@@ -288,7 +288,7 @@ def test_a_pod_of_the_syncers_is_judged_like_any_other(cluster: Cluster, synced:
     }
     attacks = [
         attack(
-            *(rule, rule, rule, denial.guard("tenancy-pods", rule)),
+            *(rule, rule, rule, deniers.guard("tenancy-pods", rule)),
             Request("POST", PODS, put(synced, where, bad), syncer(HOME)),
             twin_body=synced,
         )
@@ -296,7 +296,7 @@ def test_a_pod_of_the_syncers_is_judged_like_any_other(cluster: Cluster, synced:
     ]
     host = put(synced, "/spec/volumes", [{"name": "host", "hostPath": {"path": "/"}}])
     request = Request("POST", PODS, host, syncer(HOME))
-    attacks.append(attack("host-path", "psa", "mount the host", denial.POD_SECURITY, request, twin_body=synced))
+    attacks.append(attack("host-path", "psa", "mount the host", deniers.POD_SECURITY, request, twin_body=synced))
     assert gaps(cluster, attacks) == []
 
 
@@ -330,7 +330,7 @@ def test_the_dns_inside_is_admitted(cluster: Cluster, chart: HelmChart, synced: 
 
 def test_only_the_syncer_sets_where_names_are_resolved(cluster: Cluster, synced: Object) -> None:
     """Not even who may make pods everywhere: the twin is the same pod of the syncer's."""
-    guard = denial.guard("tenancy-pods", "dns-01")
+    guard = deniers.guard("tenancy-pods", "dns-01")
     as_platform = Request("POST", PODS, synced)
     attacks = [attack("platform", "dns-01", "names", guard, as_platform, twin_who=syncer(HOME))]
     usual = copy.deepcopy(synced)
@@ -357,7 +357,7 @@ def test_people_make_and_enter_nothing_beside_their_virtual_cluster(cluster: Clu
         }
         attacks += [
             attack(
-                *(f"{role}-{what}", "rbac", what, denial.RBAC, request),
+                *(f"{role}-{what}", "rbac", what, deniers.RBAC, request),
                 twin_who=syncer(HOME),
                 twin_missing=what != "pod",
             )
@@ -374,10 +374,10 @@ def test_people_still_read_there(cluster: Cluster) -> None:
 def test_a_syncer_has_no_rights_elsewhere(cluster: Cluster, synced: Object, other: str) -> None:
     attacks = [
         attack(
-            "make", "rbac", "make", denial.RBAC, Request("POST", PODS, synced, syncer(other)), twin_who=syncer(HOME)
+            "make", "rbac", "make", deniers.RBAC, Request("POST", PODS, synced, syncer(other)), twin_who=syncer(HOME)
         ),
         attack(
-            *("read", "rbac", "read", denial.RBAC, Request("GET", core(HOME, "secrets"), None, syncer(other))),
+            *("read", "rbac", "read", deniers.RBAC, Request("GET", core(HOME, "secrets"), None, syncer(other))),
             twin_who=syncer(HOME),
         ),
     ]
@@ -399,9 +399,9 @@ def test_a_syncer_has_none_of_the_platforms_rights(cluster: Cluster) -> None:
         "role": (group("rbac.authorization.k8s.io/v1", HOME, "roles"), role),
     }
     attacks = [
-        attack(what, "rbac", what, denial.RBAC, Request("POST", path, body, syncer(HOME)), twin_who=None)
+        attack(what, "rbac", what, deniers.RBAC, Request("POST", path, body, syncer(HOME)), twin_who=None)
         for what, (path, body) in made.items()
     ]
     nodes = Request("GET", "/api/v1/nodes", None, syncer(HOME))
-    attacks.append(attack("nodes", "rbac", "nodes", denial.RBAC, nodes, twin_who=None))
+    attacks.append(attack("nodes", "rbac", "nodes", deniers.RBAC, nodes, twin_who=None))
     assert gaps(cluster, attacks) == []

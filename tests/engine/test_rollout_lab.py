@@ -20,9 +20,10 @@ import pytest
 from engine_project import Done, Project, until
 from fleet_project import assert_as_rendered, make_fleet
 
+from tenancy.kube.requests import Impersonation
 from tenancy.lab import control_plane, metrics, ports, processes, prometheus
 from tenancy.live.alerts import AlertsUnknown, firing
-from tenancy.live.api import Api, Impersonation
+from tenancy.live.api import Api
 from tenancy.planning.common.pools import fake_nodes
 from tenancy.planning.observability.alerts import EVALUATED, rule_file
 from tenancy.validation import load, on_lab

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from scene import GPU, LEAST_PODS, PLATFORM, QUEUE, Object, Scene, end_work, holds
 
 from tenancy.catalog.frameworks import FRAMEWORKS
-from tenancy.live.api import Response, collection
+from tenancy.kube.requests import MERGE, collection
+from tenancy.live.api import Response
 from tenancy.live.gpu_counts import PodTree, counted_devices
 from tenancy.planning.queueing.queue_names import API
-from tenancy.prove.attacks.model import MERGE
 from tests.ledger_events import Event
 from tests.running_operators import Operators
 

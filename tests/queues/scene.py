@@ -19,9 +19,10 @@ from typing import Any
 import pytest
 
 from tenancy.catalog import vocabulary as words
+from tenancy.kube.requests import Impersonation, collection
 from tenancy.lab import control_plane, processes
 from tenancy.lab.layout import Lab
-from tenancy.live.api import Api, ApiUnreachable, Impersonation, Response, collection, path_of
+from tenancy.live.api import Api, ApiUnreachable, Response, path_of
 from tenancy.live.preflight import wait_for_guards
 from tenancy.live.usage import QueueUse, queue_use
 from tenancy.live.waiting import Explanation, explain

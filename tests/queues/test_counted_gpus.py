@@ -15,11 +15,10 @@ import pytest
 import town
 from scene import LEAST_PODS, PLATFORM, Object, Scene, collection, holds, kueue_values, until
 
+from tenancy.kube.requests import MERGE, STRATEGIC, Impersonation
 from tenancy.lab import control_plane
-from tenancy.live.api import Impersonation
 from tenancy.planning.common.pools import fake_nodes
 from tenancy.planning.queueing.queue_names import API
-from tenancy.prove.attacks.model import MERGE, STRATEGIC
 from tests import operators
 
 pytestmark = pytest.mark.exhaustive

@@ -17,11 +17,11 @@ from scene import ROOT, Object, Scene, holds, on_lab_of, until
 
 from tenancy.catalog import vocabulary as words
 from tenancy.clock.controller import Clock, ClockRefused, Round
+from tenancy.kube.requests import MERGE
 from tenancy.lab import clock as lab_clock
 from tenancy.lab import ports
 from tenancy.live.api import Api, ApiUnreachable
 from tenancy.prove.attacks.clock import clock_attacks
-from tenancy.prove.attacks.model import MERGE
 from tenancy.prove.verify import run, scene_of
 from tenancy.validation import load
 

@@ -11,8 +11,8 @@ from scene import Object, Scene, collection, condition, holds, until
 
 from tenancy.catalog.controllers import HELD
 from tenancy.catalog.frameworks import FRAMEWORKS
+from tenancy.kube.requests import MERGE
 from tenancy.live.api import path_of
-from tenancy.prove.attacks.model import MERGE
 from tests import operators
 
 pytestmark = pytest.mark.exhaustive

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tenancy.kube import deniers
 from tenancy.live import denial
 
 _POLICY = (
@@ -19,20 +20,20 @@ _RBAC = 'pods is forbidden: User "a" cannot create resource "pods" in API group 
 @pytest.mark.parametrize(
     ("status", "message", "expected"),
     [
-        (201, "", denial.NONE),
+        (201, "", deniers.NONE),
         (403, _POLICY, "ValidatingAdmissionPolicy/tenancy-templates:gpu-02"),
-        (403, _RBAC, denial.RBAC),
-        (403, 'forbidden: User "a" cannot get path "/metrics"', denial.RBAC),
-        (403, 'users "b" is forbidden: User "a" cannot impersonate resource "users" in API group ""', denial.RBAC),
+        (403, _RBAC, deniers.RBAC),
+        (403, 'forbidden: User "a" cannot get path "/metrics"', deniers.RBAC),
+        (403, 'users "b" is forbidden: User "a" cannot impersonate resource "users" in API group ""', deniers.RBAC),
         (403, 'pods "x" is forbidden: exceeded quota: tenant, requested: pods=1, used: pods=1', "ResourceQuota/tenant"),
         (403, 'pods "x" is forbidden: failed quota: tenant: must specify limits.cpu', "ResourceQuota/tenant"),
-        (403, 'pods "x" is forbidden: violates PodSecurity "restricted:v1.36": hostPort', denial.POD_SECURITY),
-        (403, 'pods "x" is forbidden: maximum cpu usage per Container is 96, but limit is 97', denial.LIMIT_RANGE),
-        (422, 'Pod "x" is invalid: spec.nodeName: Invalid value', denial.API_VALIDATION),
-        (404, 'pods "x" not found', denial.UNKNOWN),
-        (409, 'pods "x" already exists', denial.UNKNOWN),
-        (500, "an error on the server", denial.UNKNOWN),
-        (403, "the integer value of priority (5) must not be provided in pod spec", denial.UNKNOWN),
+        (403, 'pods "x" is forbidden: violates PodSecurity "restricted:v1.36": hostPort', deniers.POD_SECURITY),
+        (403, 'pods "x" is forbidden: maximum cpu usage per Container is 96, but limit is 97', deniers.LIMIT_RANGE),
+        (422, 'Pod "x" is invalid: spec.nodeName: Invalid value', deniers.API_VALIDATION),
+        (404, 'pods "x" not found', deniers.UNKNOWN),
+        (409, 'pods "x" already exists', deniers.UNKNOWN),
+        (500, "an error on the server", deniers.UNKNOWN),
+        (403, "the integer value of priority (5) must not be provided in pod spec", deniers.UNKNOWN),
     ],
 )
 def test_the_denier_is_told_by_the_words_that_it_alone_uses(status: int, message: str, expected: str) -> None:
@@ -46,7 +47,7 @@ def test_a_foreign_policy_is_named_without_a_rule() -> None:
 
 def test_a_user_cannot_forge_the_denier_by_the_name_of_an_object() -> None:
     message = 'pods "violates" is forbidden: something else entirely refused User'
-    assert denial.denier(403, message) == denial.UNKNOWN
+    assert denial.denier(403, message) == deniers.UNKNOWN
 
 
 def _event(decision: str, *policies: str) -> dict[str, Any]:
@@ -60,16 +61,16 @@ def _event(decision: str, *policies: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("found", "event", "agrees"),
     [
-        (denial.RBAC, _event("forbid"), True),
-        (denial.RBAC, _event("allow"), False),
-        (denial.POD_SECURITY, _event("allow"), True),
-        (denial.POD_SECURITY, _event("forbid"), False),
+        (deniers.RBAC, _event("forbid"), True),
+        (deniers.RBAC, _event("allow"), False),
+        (deniers.POD_SECURITY, _event("allow"), True),
+        (deniers.POD_SECURITY, _event("forbid"), False),
         ("ValidatingAdmissionPolicy/tenancy-pods:gpu-02", _event("allow", "tenancy-pods"), True),
         ("ValidatingAdmissionPolicy/tenancy-pods:gpu-02", _event("allow", "tenancy-templates"), False),
         ("ValidatingAdmissionPolicy/tenancy-pods:gpu-02", _event("allow"), False),
-        (denial.NONE, _event("allow"), True),
-        (denial.NONE, _event("allow", "tenancy-pods"), False),
-        (denial.NONE, None, False),
+        (deniers.NONE, _event("allow"), True),
+        (deniers.NONE, _event("allow", "tenancy-pods"), False),
+        (deniers.NONE, None, False),
     ],
 )
 def test_the_audit_log_is_asked_whether_it_agrees(found: str, event: dict[str, Any] | None, agrees: bool) -> None:

@@ -9,9 +9,10 @@ import pytest
 from tenancy.catalog import boards, gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.planning import Plan, make_plan
-from tenancy.planning.common.devices import DRIVER_CLASSES, PRODUCTS, device_classes
+from tenancy.planning.common.devices import PRODUCTS, device_classes
 from tenancy.planning.kubernetes.access import PERSONAS, role_name
 from tenancy.planning.kubernetes.quotas import CLAIM_COUNTS, CLASS_AS_RESOURCE, CLASS_QUOTA
+from tenancy.rules.claim_forms import DRIVER_CLASSES
 from tenancy.rules.objects import object_findings, stack_findings
 from tenancy.rules.values import unenforced_quota_keys
 from tenancy.schema.people import Role

@@ -13,13 +13,14 @@ from tenancy.cli import main
 from tenancy.kube.pods import ONE, NotWork, Pods, limits_of, pods_of, requests_of
 from tenancy.kube.quantities import thousandths
 from tenancy.kube.quota_tree import Node
+from tenancy.kube.requests import Impersonation
 from tenancy.live import fits_nodes
-from tenancy.live.api import ApiUnreachable, Impersonation, Response
+from tenancy.live.api import ApiUnreachable, Response
 from tenancy.live.cohorts import read_tree
 from tenancy.live.fits import fit
 from tenancy.live.fits_answers import ControlAnswer, FitVerdict
 from tenancy.live.fits_nodes import Machine
-from tenancy.prove.attacks.workloads import of_api
+from tenancy.rules.workloads import of_api
 from tenancy.validation import Environment
 from tests.conftest import SpecFolder
 

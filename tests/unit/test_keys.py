@@ -11,12 +11,12 @@ from pydantic import ValidationError
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
-from tenancy.live.api import collection
+from tenancy.kube.requests import collection
 from tenancy.planning import make_plan
 from tenancy.planning.guards import guards
 from tenancy.planning.guards.model import Guard
 from tenancy.prove.attacks.scene import AttackedNamespace, Scene
-from tenancy.prove.attacks.workloads import kinds_of, of_api, workload
+from tenancy.rules.workloads import kinds_of, of_api, workload
 from tenancy.schema.platform import Platform
 from tests import cel_runtime as cel
 from tests.attack_worlds import world_of

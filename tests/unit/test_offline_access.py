@@ -14,6 +14,7 @@ from tenancy.check.admission.cluster import ClusterObjects
 from tenancy.check.admission.identities import PLATFORM, UnknownIdentityError, identity, maker
 from tenancy.check.admission.nodes import restriction
 from tenancy.check.admission.requests import AdmissionRequest, Identity, Operation
+from tenancy.kube import deniers
 from tenancy.kube.objects import Object
 from tenancy.live import denial
 from tenancy.planning import make_plan
@@ -59,7 +60,7 @@ def allowed(name: str, request: Request) -> bool:
 def test_exactly_the_attacks_on_rbac_are_refused_by_it(name: str) -> None:
     refused = {one.id for one in attacks(name) if not allowed(name, one.request)}
     assert len(refused) > 150
-    assert refused == {one.id for one in attacks(name) if one.expected_denier == denial.RBAC}
+    assert refused == {one.id for one in attacks(name) if one.expected_denier == deniers.RBAC}
 
 
 @pytest.mark.parametrize("name", WORLDS)
@@ -174,12 +175,12 @@ def test_a_role_may_grant_what_its_author_has(own: Sequence[Object], granted: Ob
         assert denied is None
         return
     assert denied
-    assert denied.component == denial.RBAC
+    assert denied.component == deniers.RBAC
     assert denied.message == (
         'roles.rbac.authorization.k8s.io "x" is forbidden: user "ann" (groups=["system:authenticated"]) is attempting '
         f"to grant RBAC permissions not currently held:\n{missing}"
     )
-    assert denial.denier(403, denied.message) == denial.RBAC
+    assert denial.denier(403, denied.message) == deniers.RBAC
 
 
 ESCALATE = {"apiGroups": [bootstrap.GROUP], "resources": ["roles"], "verbs": ["escalate"]}
@@ -211,7 +212,7 @@ def test_a_role_that_collects_others_needs_all_rights() -> None:
     collects = {"rules": [], "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}}
     denied = _access(PODS).escalation(_grant("clusterroles", collects, ANN))
     assert denied
-    assert denial.denier(403, denied.message) == denial.RBAC
+    assert denial.denier(403, denied.message) == deniers.RBAC
     assert _access(PODS).escalation(_grant("clusterroles", {"rules": []}, ANN)) is None
     assert _access().escalation(_grant("clusterroles", collects, ADMIN)) is None
 
@@ -256,7 +257,7 @@ def test_edit_lets_act_as_service_accounts_of_the_namespace_alone() -> None:
     assert access.impersonation(ANN, Identity("system:serviceaccount:a:default"), asked) is None
     denied = access.impersonation(ANN, Identity("system:serviceaccount:b:default"), asked)
     assert denied
-    assert denial.denier(403, denied.message) == denial.RBAC
+    assert denial.denier(403, denied.message) == deniers.RBAC
 
 
 def test_parts_of_an_impersonation_hold_for_the_requests_that_they_name() -> None:

@@ -15,8 +15,9 @@ import yaml
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
+from tenancy.kube.requests import collection
 from tenancy.live import preflight
-from tenancy.live.api import Api, ApiUnreachable, Response, collection, path_of
+from tenancy.live.api import Api, ApiUnreachable, Response, path_of
 from tenancy.live.kueue_settings import MANAGER, KueueSettings, kueue_settings
 from tenancy.live.preflight import PreconditionFailed, check
 from tenancy.live.selectors import FEW

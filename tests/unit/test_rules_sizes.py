@@ -9,9 +9,9 @@ import pytest
 from tenancy.catalog import sizes
 from tenancy.catalog import vocabulary as words
 from tenancy.check import judge
-from tenancy.prove.attacks.model import ABSENT, differences, put
-from tenancy.prove.attacks.workloads import workload
 from tenancy.rules import plain
+from tenancy.rules.attacks import ABSENT, differences, put
+from tenancy.rules.workloads import workload
 
 TERM = {"weight": 1, "podAffinityTerm": {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}}
 PROBE = {"exec": {"command": ["true"]}, "terminationGracePeriodSeconds": 600}

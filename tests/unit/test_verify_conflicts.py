@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from tenancy.live.api import Impersonation, Response
-from tenancy.prove.attacks.model import Request
+from tenancy.kube.requests import Impersonation
+from tenancy.live.api import Response
 from tenancy.prove.verify import CONFLICTS, ask
+from tenancy.rules.attacks import Request
 
 WRITTEN_MEANWHILE = Response(409, {"reason": "Conflict", "message": "the object has been modified"})
 REQUEST = Request(

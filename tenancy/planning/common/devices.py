@@ -5,17 +5,10 @@ from __future__ import annotations
 from tenancy.catalog.boards import PRODUCTS
 from tenancy.kube.objects import Object
 from tenancy.planning.common.labels import manifest, platform_labels
+from tenancy.rules.claim_forms import DRIVER
 from tenancy.schema.environment import Environment
 from tenancy.schema.pools import Flavor
 from tenancy.schema.tenant import Tenant
-
-DRIVER = "gpu.nvidia.com"
-
-DRIVER_CLASSES = ("gpu.nvidia.com", "mig.nvidia.com", "vfio.gpu.nvidia.com")
-"""Classes that the driver's chart makes beside ours (0.5.0): any GPU and any slice. No tenant is granted one.
-
-The first names nvidia.com/gpu as its extended resource: a claim of it counts there as well.
-"""
 
 
 def device_class(flavor: str) -> str:

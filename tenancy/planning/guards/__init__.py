@@ -48,9 +48,7 @@ OF_DELETIONS = with_subject(Subject.QUEUED_DELETIONS)
 """Rules that only a request to delete an object can break."""
 OF_RUNNING = with_subject(Subject.RUNNING_WORK)
 """Rules that only a change of running work can break."""
-BACKSTOPS = tuple(
-    rule for rule in GUARDED if Face.ATTACK not in RULES[rule].faces and rule not in (*OF_DELETIONS, *OF_RUNNING)
-)
+BACKSTOPS = tuple(rule for rule in GUARDED if RULES[rule].behind)
 """Rules that no request reaches while another control is active: a limit range, Kueue's own webhooks."""
 
 

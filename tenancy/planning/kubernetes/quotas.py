@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 
 from tenancy.catalog import gpus
 from tenancy.kube import quantities
-from tenancy.planning.common.devices import DRIVER_CLASSES, claimable, device_class
+from tenancy.planning.common.devices import claimable, device_class
 from tenancy.planning.common.labels import tenant_labels
 from tenancy.planning.common.meta import Meta
 from tenancy.planning.common.pools import beside_daemonsets
 from tenancy.planning.common.priorities import allowed_classes, class_name
 from tenancy.planning.kubernetes.model import Bounds, LimitRange, ResourceQuota
 from tenancy.planning.queueing.quota_shares import quota_ceiling
+from tenancy.rules.claim_forms import DRIVER_CLASSES
 from tenancy.schema.base import amount
 from tenancy.schema.environment import Environment
 from tenancy.schema.tenant import Namespace, Tenant

@@ -18,7 +18,8 @@ from tenancy.planning.kubernetes.namespaces import granted_resources
 from tenancy.planning.queueing.queue_names import flavor_name
 from tenancy.planning.queueing.quota_shares import quota_ceiling
 from tenancy.rules.catalogue import Violation
-from tenancy.rules.gpus import MAX_DEVICES
+from tenancy.rules.claim_forms import claim_spec, template_name
+from tenancy.rules.device_claims import MAX_DEVICES
 from tenancy.schema.environment import Environment, nearest
 from tenancy.schema.queues import seconds
 from tenancy.schema.tenant import Namespace, Tenant
@@ -45,23 +46,6 @@ def find_namespace(tenant: Tenant, name: str | None) -> Namespace:
             return namespace
     known = ", ".join(n.name for n in tenant.namespaces)
     raise Violation("ref-01", f"namespace {name!r} of tenant {tenant.tenant}", f"use one of {known}")
-
-
-def claim_spec(class_name: str, *counts: int) -> Object:
-    """What a claim asks for: a request of a device class for each count."""
-    requests = [
-        {
-            "name": f"gpu-{number}" if number else "gpu",
-            "exactly": {"deviceClassName": class_name, "allocationMode": "ExactCount", "count": count},
-        }
-        for number, count in enumerate(counts)
-    ]
-    return {"devices": {"requests": requests}}
-
-
-def template_name(class_name: str, *counts: int) -> str:
-    """What gpu-08 wants a template with these requests to be called."""
-    return "-".join(f"{class_name}-{count}" for count in counts)
 
 
 def sample_to_create(

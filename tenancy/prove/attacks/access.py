@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tenancy.live import denial
-from tenancy.live.api import Impersonation
+from tenancy.kube import deniers
+from tenancy.kube.requests import MERGE, STRATEGIC, Impersonation, core, group
 from tenancy.planning.kubernetes import flow_control, quotas
 from tenancy.planning.kubernetes.access import role_name
-from tenancy.prove.attacks.model import MERGE, STRATEGIC, Attack, Request, attack, core, group, skipped
-from tenancy.prove.attacks.scene import POD_NAME, AttackedNamespace, Scene
-from tenancy.prove.attacks.workloads import workload
+from tenancy.prove.attacks.scene import AttackedNamespace, Scene
+from tenancy.rules.attacks import Attack, Request, attack, skipped
+from tenancy.rules.scene import POD_NAME
+from tenancy.rules.workloads import workload
 from tenancy.schema.people import Role
 
 RULE = "rbac"
@@ -38,7 +39,7 @@ def access_attacks(scene: Scene) -> Iterator[Attack]:
 
 
 def _rbac(id: str, sentence: str, request: Request, **twin: Any) -> Attack:
-    return attack(f"rbac-{id}", RULE, sentence, denial.RBAC, request, **twin)
+    return attack(f"rbac-{id}", RULE, sentence, deniers.RBAC, request, **twin)
 
 
 def _across(one: AttackedNamespace, other: AttackedNamespace) -> Iterator[Attack]:

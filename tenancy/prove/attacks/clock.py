@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
+from tenancy.kube import deniers
 from tenancy.kube.objects import Object
-from tenancy.live import denial
+from tenancy.kube.requests import JSON_PATCH, MERGE, core, group
 from tenancy.planning.queueing.queue_names import API, queue_name
-from tenancy.prove.attacks.model import JSON_PATCH, MERGE, Attack, Request, attack, core, group
-from tenancy.prove.attacks.queues import leading
-from tenancy.prove.attacks.scene import POD_NAME, AttackedNamespace, Scene
+from tenancy.prove.attacks.scene import AttackedNamespace, Scene
+from tenancy.rules.attacks import Attack, Request, attack
+from tenancy.rules.queues import leading
+from tenancy.rules.scene import POD_NAME
 
 RESERVATION = POD_NAME
 """A Workload that does not exist: reservations do only before a window starts."""
@@ -31,7 +33,7 @@ def clock_attacks(scene: Scene) -> Iterator[Attack]:
 def _refused(place: AttackedNamespace, name: str, sentence: str, request: Request, *, missing: bool = False) -> Attack:
     """By RBAC; the twin is the platform's."""
     text = f"{place.tenant.tenant}'s developer: {sentence}"
-    return attack(f"rbac-clock-{name}", "rbac", text, denial.RBAC, request, twin_who=None, twin_missing=missing)
+    return attack(f"rbac-clock-{name}", "rbac", text, deniers.RBAC, request, twin_who=None, twin_missing=missing)
 
 
 def _record(place: AttackedNamespace) -> Iterator[Attack]:

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from tenancy.catalog.versions import incompatible
-from tenancy.kube import quantities
-from tenancy.live import denial
+from tenancy.kube import deniers, quantities
+from tenancy.kube.requests import core
 from tenancy.planning.kubernetes import quotas
-from tenancy.prove.attacks.model import ABSENT, Attack, Request, attack, core, skipped
-from tenancy.prove.attacks.scene import POD_NAME, AttackedNamespace, Scene
-from tenancy.prove.attacks.workloads import INIT, LIMITS, SECURITY, Case, attack_of
+from tenancy.prove.attacks.scene import AttackedNamespace, Scene
+from tenancy.rules.attacks import ABSENT, Attack, Request, attack, skipped
+from tenancy.rules.scene import POD_NAME
+from tenancy.rules.workloads import INIT, LIMITS, SECURITY, Case, attack_of
 from tenancy.schema.tenant import PodSecurity
 
 _VOLUMES = "/spec/volumes"
@@ -22,13 +23,13 @@ def limit_attacks(scene: Scene) -> Iterator[Attack]:
     for place in scene.manned:
         yield from _quota(scene, place)
         for case in _limit_range(place):
-            yield attack_of(scene, place, case, "Pod", denial.LIMIT_RANGE, f"@{place.name}")
+            yield attack_of(scene, place, case, "Pod", deniers.LIMIT_RANGE, f"@{place.name}")
         yield _large_claim(place)
         yield from _pod_security(scene, place)
 
 
 def _quota(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
-    denier = denial.quota(quotas.NAME)
+    denier = deniers.quota(quotas.NAME)
     by_resource = {} if place.environment.devices_by_claim else place.most
     quota = quotas.resource_quota(place.environment, place.tenant, place.namespace)
     for flavor in by_resource:
@@ -77,7 +78,7 @@ def _large_claim(place: AttackedNamespace) -> Attack:
     request = Request("POST", core(place.name, "persistentvolumeclaims"), over, place.developer)
     sentence = f"claim a volume of more than {tier.claim.max}"
     return attack(
-        f"limits-claim@{place.name}", "limits", sentence, denial.LIMIT_RANGE, request, twin_body=claim(tier.claim.min)
+        f"limits-claim@{place.name}", "limits", sentence, deniers.LIMIT_RANGE, request, twin_body=claim(tier.claim.min)
     )
 
 
@@ -207,12 +208,12 @@ def _pod_security(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     )
     strict = place.namespace.pod_security is PodSecurity.RESTRICTED
     for case in baseline if place is not scene.home or not strict else (*baseline, *more):
-        denier = denial.POD_SECURITY if case.rule == rule else ""
+        denier = deniers.POD_SECURITY if case.rule == rule else ""
         yield attack_of(scene, place, case, "Pod", denier, f"@{place.name}")
     if place is scene.home:
         privileged = Case("api-validation", "privileged", "run privileged on the node", f"{SECURITY}/privileged", True)
         # The sample forbids escalation, and the two contradict each other: refused before Pod Security is evaluated.
-        yield attack_of(scene, place, privileged, "Pod", denial.API_VALIDATION)
+        yield attack_of(scene, place, privileged, "Pod", deniers.API_VALIDATION)
         mounted = Case("api-validation", "proc", "see all of /proc", f"{SECURITY}/procMount", "Unmasked", "Default")
         # Only a pod with a user namespace of its own may set it, and pod-01 refuses those.
-        yield attack_of(scene, place, mounted, "Pod", denial.API_VALIDATION)
+        yield attack_of(scene, place, mounted, "Pod", deniers.API_VALIDATION)

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import Framework
+from tenancy.kube import deniers
 from tenancy.kube.objects import Object
-from tenancy.live import denial
-from tenancy.live.api import Impersonation
+from tenancy.kube.requests import Impersonation
+from tenancy.planning.common.devices import claimable, device_class, granted_classes
+from tenancy.planning.common.labels import own_labels, tenant_labels
 from tenancy.planning.common.pools import fake_nodes
+from tenancy.planning.common.priorities import allowed_classes, class_name
 from tenancy.planning.common.stages import standing
 from tenancy.planning.guards import guards
+from tenancy.planning.guards.facts import frameworks
+from tenancy.planning.kubernetes.namespaces import (
+    allowances,
+    allowed_pools,
+    allowed_registries,
+    granted_resources,
+    namespace_meta,
+    queue_notes,
+)
 from tenancy.planning.kubernetes.samples import sample
+from tenancy.planning.queueing.queue_names import queue_name
 from tenancy.planning.queueing.quota_shares import quota_ceiling
+from tenancy.rules.scene import POD_NAME
 from tenancy.schema.environment import Environment
 from tenancy.schema.people import Role
-from tenancy.schema.tenant import Namespace, Tenant, held
-
-POD_NAME = "tenancy-verify"
+from tenancy.schema.tenant import Namespace, PodSecurity, Tenant, held
 
 
 @dataclass(frozen=True)
@@ -48,6 +61,93 @@ class AttackedNamespace:
             if person.kind == "User":
                 return Impersonation(person.name)
         return None
+
+    @property
+    def owner(self) -> Impersonation | None:
+        """An identity with the role owner here."""
+        return self.person(Role.OWNER)
+
+    @property
+    def is_restricted(self) -> bool:
+        """Whether it enforces Pod Security's restricted level."""
+        return self.namespace.pod_security is PodSecurity.RESTRICTED
+
+    @cached_property
+    def frameworks(self) -> tuple[Framework, ...]:
+        """Kinds of other operators that the environment queues."""
+        return frameworks(self.environment)
+
+    @property
+    def allowances(self) -> Collection[str]:
+        """Allowances of the namespace."""
+        return allowances(self.environment, self.tenant, self.namespace)
+
+    @property
+    def _tier(self) -> str:
+        return self.tenant.tier_of(self.namespace)
+
+    @property
+    def priorities(self) -> Sequence[str]:
+        """Names of the priority classes that work here may have; the last is its default."""
+        return allowed_classes(self.environment, self._tier)
+
+    @property
+    def other_priorities(self) -> Sequence[str]:
+        """Names of the priority classes of the environment that work here may not have."""
+        return sorted({class_name(tier) for tier in self.environment.tiers} - set(self.priorities))
+
+    @property
+    def pools(self) -> Sequence[str]:
+        """Pools with a taint that pods here may tolerate."""
+        return allowed_pools(self.environment, self.tenant, self._tier)
+
+    @property
+    def registries(self) -> Sequence[str]:
+        """Prefixes of images that pods here may run."""
+        return allowed_registries(self.environment, self.tenant)
+
+    @property
+    def resources(self) -> Collection[str]:
+        """Extended resources that pods here may ask for."""
+        return granted_resources(self.environment, self.tenant, self.namespace)
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Cost labels of the namespace."""
+        return tenant_labels(self.environment, self.tenant, self.namespace)
+
+    @property
+    def own_labels(self) -> Collection[str]:
+        """Keys of the labels that the tenant's file adds."""
+        return own_labels(self.tenant, self.namespace)
+
+    @property
+    def device_classes(self) -> Sequence[str]:
+        """Device classes that claims here may name."""
+        return granted_classes(self.environment, self.tenant)
+
+    @property
+    def other_device_classes(self) -> Sequence[str]:
+        """Device classes of the environment that claims here may not name."""
+        return sorted({*map(device_class, claimable(self.environment))} - {*self.device_classes})
+
+    @property
+    def queue(self) -> str:
+        """Name of the ClusterQueue of the namespace."""
+        return self.queue_of(self.tenant.tenant)
+
+    def queue_of(self, tenant: str) -> str:
+        """Name that the ClusterQueue of a tenant would have for this namespace's tier."""
+        return queue_name(tenant, self._tier)
+
+    @property
+    def max_run_seconds(self) -> str:
+        """Maximum run time of work here, in seconds; empty where there is none."""
+        return queue_notes(self.environment, self.tenant, self.namespace).get(words.MAX_RUN_SECONDS, "")
+
+    def manifest(self) -> Object:
+        """The Namespace as the plan has it."""
+        return namespace_meta(self.environment, self.tenant, self.namespace).manifest("v1", "Namespace", {})
 
     @cached_property
     def without_grant(self) -> Impersonation | None:
@@ -150,7 +250,7 @@ class Scene:
 
     def guard(self, rule: str, resource: str, *, deleted: bool = False) -> str:
         """The expected denier by a rule for a resource; with `deleted` for its deletion."""
-        return denial.guard(self._policies[rule, resource, deleted], rule)
+        return deniers.guard(self._policies[rule, resource, deleted], rule)
 
     def pairs(self) -> Iterator[tuple[AttackedNamespace, AttackedNamespace]]:
         """Attacker and victim: each tenant and its neighbours, both ways, so that the number is linear in tenants.

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tenancy.live import denial
-from tenancy.prove.attacks.model import MERGE, Attack, Request, attack, core, group
-from tenancy.prove.attacks.scene import POD_NAME, AttackedNamespace, Scene
+from tenancy.kube import deniers
+from tenancy.kube.requests import MERGE, core, group
+from tenancy.prove.attacks.scene import AttackedNamespace, Scene
+from tenancy.rules.attacks import Attack, Request, attack
+from tenancy.rules.scene import POD_NAME
 
 GONE = f"{POD_NAME}-not-there"
 
@@ -61,7 +63,7 @@ def surface_attacks(scene: Scene) -> Iterator[Attack]:
 
 
 def _rbac(id: str, sentence: str, request: Request, **twin: Any) -> Attack:
-    return attack(f"rbac-{id}", "rbac", sentence, denial.RBAC, request, **twin)
+    return attack(f"rbac-{id}", "rbac", sentence, deniers.RBAC, request, **twin)
 
 
 def _kinds_of_operators(place: AttackedNamespace) -> Iterator[Attack]:

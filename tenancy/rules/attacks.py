@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import quote
 
-from tenancy.live.api import Impersonation
-
-MERGE = "application/merge-patch+json"
-JSON_PATCH = "application/json-patch+json"
-STRATEGIC = "application/strategic-merge-patch+json"
-APPLY = "application/apply-patch+yaml"
+from tenancy.kube.requests import Impersonation
 
 
 class _Absent:
@@ -147,73 +141,3 @@ def attack(
     if twin_body is not ABSENT:
         twin = replace(twin, body=twin_body)
     return Attack(id, rule, sentence, denier, request, twin, twin_missing)
-
-
-def core(namespace: str, *rest: str) -> str:
-    """Path of something in a namespace's core group."""
-    return "/".join([f"/api/v1/namespaces/{quote(namespace)}", *rest])
-
-
-def group(api_version: str, namespace: str | None, *rest: str) -> str:
-    """Path of something in a named API group."""
-    scope = [f"namespaces/{quote(namespace)}"] if namespace else []
-    return "/".join([f"/apis/{api_version}", *scope, *rest])
-
-
-METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
-_NEEDED = ("id", "expected_denier", "path", "twin")
-
-
-def from_entries(entries: Sequence[Any]) -> Iterator[Attack]:
-    """Attacks from a user's file; a field that the twin leaves out is that of the attack.
-
-    ValueError names the entry, what was given in it, and what to change.
-    """
-    if not entries:
-        raise ValueError("given an empty list; change: write an attack")
-    seen: set[str] = set()
-    for number, entry in enumerate(entries, start=1):
-        where = f"entry {number}"
-        if not isinstance(entry, Mapping):
-            raise ValueError(f"given {where}, which is no mapping; change: write id, attack, as, method, path")
-        if lacking := [key for key in _NEEDED if key not in entry]:
-            raise ValueError(f"given {where} without {', '.join(lacking)}; change: add it")
-        id, twin = str(entry["id"]), entry["twin"]
-        if not isinstance(twin, Mapping):
-            raise ValueError(f"given {where}: twin {twin!r}; change: a mapping of what differs, or {{}}")
-        if id in seen:
-            raise ValueError(f"given {where}: id {id!r}, which an entry before has; change: write another")
-        seen.add(id)
-        yield Attack(
-            id,
-            str(entry.get("rule", "")),
-            str(entry.get("attack", id)),
-            str(entry["expected_denier"]),
-            _request(entry, where),
-            _request({**entry, **twin}, f"{where}, twin"),
-        )
-
-
-def _request(entry: Mapping[str, Any], where: str) -> Request:
-    method, path, body = str(entry.get("method", "GET")).upper(), str(entry["path"]), entry.get("body")
-    if method not in METHODS:
-        raise ValueError(f"given {where}: method {method!r}; change: use one of {', '.join(METHODS)}")
-    if not path.startswith("/"):
-        raise ValueError(f"given {where}: path {path!r}; change: begin it with /api or /apis")
-    try:
-        json.dumps(body)
-    except TypeError as error:
-        raise ValueError(f"given {where}: a body that is no JSON ({error}); change: put quotes around it") from error
-    plain = JSON_PATCH if isinstance(body, list) else MERGE
-    kind = entry.get("content-type", plain if method == "PATCH" else "application/json")
-    return Request(method, path, body, _identity(entry.get("as"), where), str(kind))
-
-
-def _identity(who: Any, where: str) -> Impersonation | None:
-    """The identity to impersonate; None, the kubeconfig's own user, if the entry names none."""
-    if who is None:
-        return None
-    groups = who.get("groups") or [] if isinstance(who, Mapping) else None
-    if not (isinstance(who, Mapping) and isinstance(who.get("user"), str) and isinstance(groups, list)):
-        raise ValueError(f"given {where}: as {who!r}; change: write {{user: <name>, groups: [<name>]}}")
-    return Impersonation(who["user"], tuple(map(str, groups)))

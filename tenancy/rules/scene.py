@@ -1,0 +1,216 @@
+"""Where attacks happen, as the families of rules see it. `tenancy.prove.attacks.scene` makes it of spec files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from tenancy.catalog.frameworks import Framework
+from tenancy.kube.objects import Object
+from tenancy.kube.requests import Impersonation
+from tenancy.rules.attacks import Attack
+
+POD_NAME = "tenancy-verify"
+"""Name of every object that attacks ask for."""
+
+
+class AttackedNamespace(Protocol):
+    """One tenant's namespace."""
+
+    # Models of the spec: rules know their fields and not their classes.
+    @property
+    def environment(self) -> Any:
+        """The environment's model."""
+        ...
+
+    @property
+    def tenant(self) -> Any:
+        """The tenant's model."""
+        ...
+
+    @property
+    def namespace(self) -> Any:
+        """The namespace's model."""
+        ...
+
+    @property
+    def training_runtime(self) -> str | None:
+        """A ClusterTrainingRuntime of the cluster."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """Name of the namespace in the cluster."""
+        ...
+
+    @property
+    def developer(self) -> Impersonation | None:
+        """An identity that may create workloads here, with GPUs too."""
+        ...
+
+    @property
+    def without_grant(self) -> Impersonation | None:
+        """An identity that may create workloads here and has no grant of GPUs by name."""
+        ...
+
+    @property
+    def owner(self) -> Impersonation | None:
+        """An identity with the role owner here."""
+        ...
+
+    @property
+    def held(self) -> Mapping[str, int]:
+        """Maximum number of GPUs in use here at once, by flavor, where it is above zero."""
+        ...
+
+    @property
+    def is_restricted(self) -> bool:
+        """Whether it enforces Pod Security's restricted level."""
+        ...
+
+    @property
+    def frameworks(self) -> Sequence[Framework]:
+        """Kinds of other operators that the environment queues."""
+        ...
+
+    @property
+    def allowances(self) -> Collection[str]:
+        """Allowances of the namespace."""
+        ...
+
+    @property
+    def priorities(self) -> Sequence[str]:
+        """Names of the priority classes that work here may have; the last is its default."""
+        ...
+
+    @property
+    def other_priorities(self) -> Sequence[str]:
+        """Names of the priority classes of the environment that work here may not have."""
+        ...
+
+    @property
+    def pools(self) -> Sequence[str]:
+        """Pools with a taint that pods here may tolerate."""
+        ...
+
+    @property
+    def registries(self) -> Sequence[str]:
+        """Prefixes of images that pods here may run."""
+        ...
+
+    @property
+    def resources(self) -> Collection[str]:
+        """Extended resources that pods here may ask for."""
+        ...
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Cost labels of the namespace."""
+        ...
+
+    @property
+    def own_labels(self) -> Collection[str]:
+        """Keys of the labels that the tenant's file adds."""
+        ...
+
+    @property
+    def device_classes(self) -> Sequence[str]:
+        """Device classes that claims here may name."""
+        ...
+
+    @property
+    def other_device_classes(self) -> Sequence[str]:
+        """Device classes of the environment that claims here may not name."""
+        ...
+
+    @property
+    def queue(self) -> str:
+        """Name of the ClusterQueue of the namespace."""
+        ...
+
+    @property
+    def max_run_seconds(self) -> str:
+        """Maximum run time of work here, in seconds; empty where there is none."""
+        ...
+
+    def pod(self, wanted: Mapping[str, int] | None = None) -> Object:
+        """A pod that is admitted, with GPUs by flavor."""
+        ...
+
+    def manifest(self) -> Object:
+        """The Namespace as the plan has it."""
+        ...
+
+    def queue_of(self, tenant: str) -> str:
+        """Name that the ClusterQueue of a tenant would have for this namespace's tier."""
+        ...
+
+
+class Scene(Protocol):
+    """The environment, its tenants and facts of the cluster."""
+
+    @property
+    def environment(self) -> Any:
+        """The environment's model."""
+        ...
+
+    @property
+    def tenants(self) -> Sequence[Any]:
+        """The tenants' models."""
+        ...
+
+    @property
+    def runtime_classes(self) -> Sequence[str]:
+        """RuntimeClasses of the cluster."""
+        ...
+
+    @property
+    def address(self) -> str | None:
+        """A free address of the cluster's service range."""
+        ...
+
+    @property
+    def unserved(self) -> Sequence[Framework]:
+        """Kinds of queues.kinds that the cluster does not serve."""
+        ...
+
+    @property
+    def node(self) -> Object | None:
+        """The node whose kubelet attacks."""
+        ...
+
+    @property
+    def unmanaged(self) -> str | None:
+        """The first unmanaged namespace that exists."""
+        ...
+
+    @property
+    def places(self) -> Sequence[AttackedNamespace]:
+        """Every namespace, the tenants in the order of their names."""
+        ...
+
+    @property
+    def manned(self) -> Sequence[AttackedNamespace]:
+        """Namespaces with a developer or an owner."""
+        ...
+
+    @property
+    def home(self) -> AttackedNamespace | None:
+        """The namespace in which rules common to all namespaces are attacked."""
+        ...
+
+    def guard(self, rule: str, resource: str, *, deleted: bool = False) -> str:
+        """The expected denier by a rule for a resource; with `deleted` for its deletion."""
+        ...
+
+    def pairs(self) -> Iterator[tuple[AttackedNamespace, AttackedNamespace]]:
+        """Attacker and victim: each tenant and its neighbours, both ways."""
+        ...
+
+    def other(self, place: Any) -> AttackedNamespace | None:
+        """A namespace of another tenant."""
+        ...
+
+
+Attacks = Callable[[Scene], Iterator[Attack]]
+"""The attacks on a rule that apply to a scene."""
