@@ -45,7 +45,8 @@ _FORMS = ("text", "json", "sarif", "junit")
     "--as",
     "named",
     metavar="PERSON|ROLE",
-    help="Who creates the objects, for --env: a role in the namespace, a user or group, or platform. Default: developer.",
+    help="Who creates the objects, for --env: a role in the namespace, a user or group, or platform. "
+    "Default: developer.",
 )
 @click.option("--tenant-label", metavar="KEY", help="Label of a namespace whose value names its tenant.")
 @click.option(

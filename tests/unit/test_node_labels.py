@@ -15,8 +15,8 @@ from tenancy.planning.common.pools import MIG_CONFIG, PLUGIN_CONFIG, node_labels
 from tenancy.planning.guards import guard_objects, guards
 from tenancy.planning.kubernetes.samples import sample
 from tenancy.prove.attacks import Scene
-from tenancy.prove.attacks.nodes import node_attacks
 from tenancy.rules import aws
+from tenancy.rules.catalogue import RULES
 from tenancy.rules.found import UNKNOWN, Finding
 from tenancy.rules.levels import PolicyPreset, RuleLevel, level_of
 from tenancy.rules.nodes import PLACE, PLACING
@@ -79,7 +79,8 @@ def test_no_guard_is_asked_when_a_node_is_made_or_goes(loaded: Loaded) -> None:
 
 def test_a_cluster_without_a_node_of_a_pool_is_not_asked_and_says_so(loaded: Loaded) -> None:
     scene = Scene(loaded.environment, loaded.tenants, nodes=())
-    assert [(a.rule, a.skipped) for a in node_attacks(scene)] == [("node-08", "the cluster has no node of a pool")]
+    made = [each for attacks in RULES["node-08"].attacks for each in attacks(scene)]
+    assert [(a.rule, a.skipped) for a in made] == [("node-08", "the cluster has no node of a pool")]
 
 
 # What the pack says of others' programs

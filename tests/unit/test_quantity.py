@@ -180,7 +180,14 @@ NO_QUANTITY: Mapping[str, Mapping[str, str]] = {
         "float(series['value'][1])": "a sample of a metric",
         "int(gpus)": "a number of GPUs, after the reader",
     },
-    "tenancy/prove/attacks/keys.py": {"int(key)": "an index in a JSON pointer"},
+    "tenancy/check/admission/cel.py": {
+        f"Decimal({name})": "a quantity's exact number, which the reader wrote" for name in ("a", "b", "given")
+    },
+    "tenancy/check/admission/limits.py": {"Decimal(amount)": "after the reader"},
+    "tenancy/check/admission/quota.py": {
+        "Decimal(amount)": "after the reader",
+        "int(part.get('count', 1))": "a number of devices",
+    },
     "tenancy/clock/usage.py": {
         "Decimal(3600 * MILLI)": "seconds",
         "int(n)": "the clock's own record",
@@ -213,7 +220,7 @@ NO_QUANTITY: Mapping[str, Mapping[str, str]] = {
         "int(amount(quota.memory) / 2 ** 20)": "rounded down on purpose, after the reader",
     },
     "tenancy/planning/services.py": {"Decimal(kueue_memory(environment, tenants))": "bytes, computed"},
-    "tenancy/prove/attacks/queues.py": {"int(most)": "seconds of an annotation"},
+    "tenancy/schema/base.py": {"int(value)": "a number that YAML read"},
     "tenancy/schema/tiers.py": {"int(self.below[:-1])": "a percentage"},
     "tenancy/simulation/clocked.py": {
         "float(units(resource['nominalQuota']))": "a number of GPUs, after the reader",
