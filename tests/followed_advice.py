@@ -62,7 +62,7 @@ def _rename(content: Any, problem: Problem, name: str) -> None:
 
 def _set(content: Any, problem: Problem, text: str) -> None:
     holder, last = _holder(content, problem.field)
-    if isinstance(holder[last], dict) and isinstance(yaml.safe_load(text), str):
+    if isinstance(holder, dict) and isinstance(holder[last], dict) and isinstance(yaml.safe_load(text), str):
         holder[text] = holder.pop(last)  # the field is under a name, and the message is about the name
     else:
         holder[last] = yaml.safe_load(text)

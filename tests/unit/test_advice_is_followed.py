@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
-
+from tenancy.schema.problems import Problem
 from tenancy.validation import SpecError, load
 from tests.demo import Demo, demo
 from tests.followed_advice import NotNamed, follow
@@ -16,12 +15,6 @@ from tests.followed_advice import NotNamed, follow
 ENV, TENANT = "environment", "vision"
 ROUNDS = 3
 """Times that a person reads the messages and does what they say."""
-AWS = {
-    "enabled": True,
-    "account": "111122223333",
-    "region": "eu-central-1",
-    "zones": ["eu-central-1a", "eu-central-1b"],
-}
 
 
 @dataclass(frozen=True)
@@ -253,16 +246,15 @@ MISTAKES = (
 
 def mend(files: Demo, folder: Path, slip: Slip) -> str:
     """Empty once the files are valid, or what a person cannot follow or is still told after it."""
+    problems: tuple[Problem, ...] = ()
     for turn in range(ROUNDS + 1):
         try:
             load(files.write(folder))
         except SpecError as error:
             problems = error.problems
         else:
-            return ""
-        if turn == ROUNDS:
-            break
-        for problem in problems:
+            return "" if turn else "it is no mistake"
+        for problem in problems if turn < ROUNDS else ():
             try:
                 follow(files, problem)
             except NotNamed as choice:
@@ -272,16 +264,8 @@ def mend(files: Demo, folder: Path, slip: Slip) -> str:
     return f"still told: {problems[0]}"
 
 
-@pytest.mark.parametrize("slip", MISTAKES, ids=lambda slip: slip.name)
-def test_each_is_a_mistake(tmp_path: Path, slip: Slip) -> None:
-    files = demo()
-    load(files.write(tmp_path / "before"))
-    slip.make(files)
-    with pytest.raises(SpecError):
-        load(files.write(tmp_path / "after"))
-
-
 def test_doing_what_the_message_says_makes_the_files_valid(tmp_path: Path) -> None:
+    load(demo().write(tmp_path))
     assert len(MISTAKES) >= 60
     left = {}
     for number, slip in enumerate(MISTAKES):
