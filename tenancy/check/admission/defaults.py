@@ -266,12 +266,13 @@ def _autoscaler(item: Object) -> None:
 
 
 def _device_claim(item: Object) -> None:
-    devices = at(item, "spec", "devices") or at(item, "spec", "spec", "devices")
-    for request in many(at(devices, "requests")):
+    claim = item["kind"] == "ResourceClaim"
+    devices = _part(item, "spec", "devices") if claim else _part(item, "spec", "spec", "devices")
+    for request in many(devices.get("requests")):
         for part in (request.get("exactly"), *many(request.get("firstAvailable"))):
             if isinstance(part, dict) and part.setdefault("allocationMode", "ExactCount") == "ExactCount":
                 part.setdefault("count", 1)
-    if item["kind"] == "ResourceClaim":
+    if claim:
         item["status"] = {}
 
 

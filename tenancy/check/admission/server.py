@@ -76,6 +76,9 @@ class OfflineApiServer:
             return Verdict((forbidden(request.identity, attributes_of(request)),))
         if request.operation is Operation.READ:
             return Verdict((), undecided)
+        if request.namespace is not None and self.cluster.namespace(request.namespace) is None:
+            reason = f"namespace {request.namespace} is in no file of the environment, so its labels are not known"
+            return Verdict((), (*undecided, reason))
         if request.object is not None:
             item = defaulted(decoded(deepcopy(request.object), request.group), request.group)
             managed(item, request.options, applied=False)
@@ -103,7 +106,7 @@ class OfflineApiServer:
         queued_by_kueue(request, self.cluster)
         if request.object is not None and request.operation is Operation.CREATE:
             stored(request.object, request.group)
-        return request, tuple(validation_denials(request))
+        return request, tuple(validation_denials(request, self.cluster))
 
     def _validated(self, request: AdmissionRequest) -> tuple[AdmissionRequest, tuple[Denial, ...]]:
         """Validating admission, in the order of the plugins; all denials of the first plugin that denies."""

@@ -8,23 +8,44 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tenancy.check.admission.cluster import ClusterObjects
 from tenancy.check.admission.requests import AdmissionRequest, Operation
 from tenancy.check.admission.verdicts import SCHEMA, Denial
-from tenancy.kube.objects import at
+from tenancy.kube.objects import Object, at, many
 from tenancy.kube.pod_templates import BUILT_IN, PodTemplate, templates_of
 from tenancy.kube.quantities import parse
 
 _ESCALATION = "Invalid value: cannot set `allowPrivilegeEscalation` to false and"
 
 
-def validation_denials(request: AdmissionRequest) -> Iterator[Denial]:
+def validation_denials(request: AdmissionRequest, cluster: ClusterObjects) -> Iterator[Denial]:
     """Fields of a new object that the API server refuses, whoever asks."""
     item = request.object
-    if item is None or request.operation is not Operation.CREATE or request.subresource or item["kind"] not in BUILT_IN:
+    if item is None or request.operation is not Operation.CREATE or request.subresource:
         return
-    for template in templates_of(item):
-        for path, message in _of_pod(template, gated=item["kind"] == "Pod"):
-            yield Denial(SCHEMA, None, f"{path}: {message}", path)
+    found: Iterator[tuple[str, str]] = iter(())
+    if item["kind"] in BUILT_IN:
+        templates = templates_of(item)
+        found = (each for one in templates for each in _of_pod(one, gated=item["kind"] == "Pod"))
+    elif request.group == "resource.k8s.io" and not _for_administrators(request, cluster):
+        found = _of_devices(item)
+    for path, message in found:
+        yield Denial(SCHEMA, None, f"{path}: {message}", path)
+
+
+def _for_administrators(request: AdmissionRequest, cluster: ClusterObjects) -> bool:
+    space = cluster.namespace(request.namespace or "")
+    return (at(space, "metadata", "labels") or {}).get("resource.kubernetes.io/admin-access") == "true"
+
+
+def _of_devices(item: Object) -> Iterator[tuple[str, str]]:
+    path = "spec.spec.devices" if item["kind"] == "ResourceClaimTemplate" else "spec.devices"
+    for number, request in enumerate(many(at(item, *path.split("."), "requests"))):
+        if at(request, "exactly", "adminAccess"):
+            message = (
+                "Forbidden: admin access to devices requires the `resource.kubernetes.io/admin-access: true` label"
+            )
+            yield f"{path}.requests[{number}].exactly.adminAccess", f"{message} on the containing namespace"
 
 
 def _of_pod(template: PodTemplate, *, gated: bool) -> Iterator[tuple[str, str]]:
@@ -33,6 +54,10 @@ def _of_pod(template: PodTemplate, *, gated: bool) -> Iterator[tuple[str, str]]:
         yield f"{path}.containers", "Required value"
     if gated and spec.get("nodeName") and spec.get("schedulingGates"):
         yield f"{path}.nodeName", "Forbidden: cannot be set until all schedulingGates have been cleared"
+    for number, claim in enumerate(many(spec.get("resourceClaims"))):
+        if len({"resourceClaimName", "resourceClaimTemplateName"} & set(claim)) != 1:
+            message = "Invalid value: must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+            yield f"{path}.resourceClaims[{number}]", message
     for where, container in template.containers:
         for field in ("name", "image"):
             if not container.get(field):
