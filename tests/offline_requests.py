@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from tenancy.check.admission.access import Attributes, authenticated, forbidden
+from tenancy.check.admission.bootstrap import platform_binding
 from tenancy.check.admission.patches import PatchError, patched
 from tenancy.check.admission.requests import AdmissionRequest, Identity, Operation
 from tenancy.check.admission.server import OfflineApiServer
 from tenancy.check.admission.verdicts import NOT_FOUND, SCHEMA, Denial, Verdict
 from tenancy.kube.objects import Object
+from tenancy.planning import make_plan
+from tenancy.prove.attacks import Attack, Scene, all_attacks
 from tenancy.rules.attacks import Request
+from tenancy.validation import Environment, Tenant
 from tests.request_paths import attributes
 
+CLASSES, RUNTIMES = ["nvidia"], ["plain"]
+"""Runtime classes and training runtimes of the cluster."""
 _OPERATIONS = {
     "POST": Operation.CREATE,
     "PUT": Operation.UPDATE,
@@ -22,6 +28,25 @@ _OPERATIONS = {
     "DELETE": Operation.DELETE,
     "GET": Operation.READ,
 }
+
+
+def offline_server(
+    environment: Environment, tenants: Sequence[Tenant], extra: Sequence[Object] = ()
+) -> OfflineApiServer:
+    """The API server of an environment with its unmanaged namespaces and the node that attacks are on."""
+    plan = make_plan(environment, tenants)
+    spaces = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in environment.platform.unmanaged
+    ]
+    node = Scene(environment, tenants, CLASSES, RUNTIMES).node
+    nodes = [{**node, "apiVersion": "v1", "kind": "Node"}] if node else []
+    made = [platform_binding(plan.admission.group), *plan.objects(), *spaces, *nodes, *extra]
+    return OfflineApiServer(made, environment.cluster.kubernetes)
+
+
+def attacks_of(environment: Environment, tenants: Sequence[Tenant]) -> tuple[Attack, ...]:
+    """Every attack that applies to an environment, without a cluster."""
+    return tuple(one for one in all_attacks(Scene(environment, tenants, CLASSES, RUNTIMES)) if not one.skipped)
 
 
 def verdict_on(server: OfflineApiServer, request: Request, platform: str) -> Verdict:

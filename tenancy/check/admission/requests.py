@@ -71,3 +71,32 @@ def creation(item: Object, namespace: str | None, identity: Identity) -> Admissi
     return AdmissionRequest(
         Operation.CREATE, group_of(item), version, resource, name, identity, namespace=namespace, object=item
     )
+
+
+LARGEST = 3 * 2**20
+"""Bytes of the largest request that the API server reads."""
+DEEPEST = 100
+"""Levels of an object that are read: no kind has half of them, and the API server's own limit is far above."""
+
+
+def unreadable(item: Object) -> str:
+    """Why an object is too large or too deep to be judged; empty if it is not.
+
+    Every part counts where it stands: in a file one part can stand in a million places by aliases.
+    """
+    size, waiting = 0, list[tuple[Any, int]]([(item, 1)])
+    while waiting:
+        value, depth = waiting.pop()
+        if depth > DEEPEST:
+            return f"given an object of more than {DEEPEST} levels"
+        if isinstance(value, Mapping):
+            size += 2 + sum(len(str(key)) + 4 for key in value)
+            waiting += [(inner, depth + 1) for inner in value.values()]
+        elif isinstance(value, (list, tuple)):
+            size += 2 + len(value)
+            waiting += [(inner, depth + 1) for inner in value]
+        else:
+            size += len(value) + 2 if isinstance(value, str) else 4
+        if size > LARGEST:
+            return f"Request entity too large: limit is {LARGEST} bytes"
+    return ""

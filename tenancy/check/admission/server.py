@@ -29,9 +29,9 @@ from tenancy.check.admission.policies import (
     policy_denials,
 )
 from tenancy.check.admission.quota import quota_denials
-from tenancy.check.admission.requests import AdmissionRequest, Operation
+from tenancy.check.admission.requests import AdmissionRequest, Operation, unreadable
 from tenancy.check.admission.validation import validation_denials
-from tenancy.check.admission.verdicts import Denial, Verdict
+from tenancy.check.admission.verdicts import SCHEMA, Denial, Verdict
 from tenancy.kube.kinds import group_of
 from tenancy.kube.objects import Object
 
@@ -49,8 +49,8 @@ class OfflineApiServer:
         self.version = version
         self.access = Access(self.cluster)
         self._minor = int(minor)
-        self._validating = policies_in_force(self.cluster, VALIDATING)
-        self._mutating = policies_in_force(self.cluster, MUTATING)
+        self.validating = policies_in_force(self.cluster, VALIDATING)
+        self.mutating = policies_in_force(self.cluster, MUTATING)
 
     @classmethod
     def of_environment(cls, plan: Plan, version: str) -> OfflineApiServer:
@@ -80,6 +80,8 @@ class OfflineApiServer:
             reason = f"namespace {request.namespace} is in no file of the environment, so its labels are not known"
             return Verdict((), (*undecided, reason))
         if request.object is not None:
+            if reason := unreadable(request.object):
+                return Verdict((Denial(SCHEMA, None, reason),), undecided)
             item = defaulted(decoded(deepcopy(request.object), request.group), request.group)
             managed(item, request.options, applied=False)
             request = replace(request, object=item)
@@ -94,7 +96,7 @@ class OfflineApiServer:
         with_default_limits(request, self.cluster)
         if denials := tuple(completed(request, self.cluster)):
             return request, denials
-        for policy in self._mutating:
+        for policy in self.mutating:
             if request.object is not None and policy.selects(request, self.cluster):
                 try:
                     made = mutated(
@@ -127,7 +129,7 @@ class OfflineApiServer:
         return pod_security_denials(request, self.cluster, self._minor)
 
     def _policies(self, request: AdmissionRequest) -> Iterator[Denial]:
-        asked = [each for each in self._validating if each.denies and each.selects(request, self.cluster)]
+        asked = [each for each in self.validating if each.denies and each.selects(request, self.cluster)]
         if asked:
             evaluator = evaluator_of(request, self.cluster, self._permission(request))
             for policy in asked:

@@ -64,6 +64,16 @@ class Verdict:
     """The object as it would be stored; None where it was refused before it was complete."""
 
     @property
+    def denier(self) -> str:
+        """The control that refuses, as `tenancy verify` writes it; `none` if none does."""
+        return self.denials[0].denier if self.denials else "none"
+
+    @property
+    def missing(self) -> bool:
+        """Whether the object that the request names does not exist."""
+        return self.denier == NOT_FOUND
+
+    @property
     def outcome(self) -> Outcome:
         """The answer in one word: a refusal needs nothing that is not known."""
         if self.denials:

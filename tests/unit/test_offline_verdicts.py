@@ -1,0 +1,223 @@
+"""The offline API server refuses every attack by the control that is expected to, and admits every twin.
+
+What a live API server answers is compared in `tests/cluster/test_offline_verdicts.py`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+
+from tenancy.check.admission.cel import EvaluationError, Evaluator, compiled
+from tenancy.check.admission.requests import DEEPEST, LARGEST, Identity, creation
+from tenancy.check.admission.server import OfflineApiServer
+from tenancy.check.admission.verdicts import SCHEMA, Outcome, Verdict
+from tenancy.kube.objects import Object
+from tenancy.prove.attacks import Attack
+from tests.attack_worlds import WORLDS, world_of
+from tests.offline_requests import attacks_of, offline_server, verdict_on
+
+UNDECIDED = 0.02
+"""Share of requests whose answer may depend on what only the cluster knows."""
+
+
+@cache
+def server(world: str) -> OfflineApiServer:
+    return offline_server(*world_of(world))
+
+
+@cache
+def attacks(world: str) -> tuple[Attack, ...]:
+    return attacks_of(*world_of(world))
+
+
+def answer(world: str, request: Any) -> Verdict:
+    return verdict_on(server(world), request, world_of(world)[0].platform.group)
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_every_attack_is_refused_by_its_control_and_every_twin_is_admitted(world: str) -> None:
+    assert len(attacks(world)) > 700
+    wrong, undecided = {}, []
+    for one in attacks(world):
+        refusal, admission = answer(world, one.request), answer(world, one.twin)
+        undecided += [one.id for each in (refusal, admission) if each.outcome is Outcome.UNDECIDED]
+        missing = one.twin_missing and admission.missing
+        if refusal.denier != one.expected_denier or not (missing or admission.outcome is Outcome.ADMITTED):
+            wrong[one.id] = (refusal.denier, admission.denier, admission.undecided)
+    assert wrong == {}, "what refuses an attack and its twin, where that is not what it should be"
+    assert len(undecided) <= UNDECIDED * 2 * len(attacks(world))
+
+
+def _rules(world: str) -> dict[str, Attack]:
+    """The first attack of each rule of each policy."""
+    policies = [one for one in attacks(world) if one.expected_denier.startswith("ValidatingAdmissionPolicy/")]
+    return {one.expected_denier: one for one in reversed(policies)}
+
+
+@pytest.fixture
+def without() -> Iterator[Any]:
+    """Takes a validation off a rendered policy, until the test ends."""
+    taken: list[tuple[Any, Any]] = []
+
+    def take(policy: str, rule: str) -> None:
+        (found,) = (each for each in server("local").validating if each.name == policy)
+        taken.append((found, found.spec))
+        kept = [each for each in found.spec["validations"] if not each["message"].startswith(f"{rule}:")]
+        assert len(kept) < len(found.spec["validations"])
+        found.spec = {**found.spec, "validations": kept}
+
+    yield take
+    for policy, spec in taken:
+        policy.spec = spec
+
+
+@pytest.mark.parametrize("denier", _rules("local"))
+def test_without_its_validation_an_attack_is_not_refused_by_its_rule(denier: str, without: Any) -> None:
+    one, (policy, _, rule) = _rules("local")[denier], denier.partition("/")[2].partition(":")
+    assert answer("local", one.request).denier == denier
+    without(policy, rule)
+    assert answer("local", one.request).denier != denier
+
+
+def test_every_expression_of_every_environment_is_one_that_cel_compiles() -> None:
+    texts = set()
+    for world in WORLDS:
+        for policy in (*server(world).validating, *server(world).mutating):
+            texts |= {*policy.conditions, *policy.variables.values()}
+            texts |= {one["expression"] for one in policy.spec.get("validations") or ()}
+            texts |= {
+                one["messageExpression"] for one in policy.spec.get("validations") or () if "messageExpression" in one
+            }
+            texts |= {one["jsonPatch"]["expression"] for one in policy.spec.get("mutations") or ()}
+    assert len(texts) > 200
+    for text in texts:
+        compiled(text)
+
+
+# What a manifest of a user may be
+
+PERSON = Identity("ann", ("fraud-engineers",))
+SPACE = "fraud--train"
+
+
+def pod(**spec: Any) -> Object:
+    container = {"name": "main", "image": "registry.example/a"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": [container], **spec}}
+
+
+def _deep(levels: int) -> Any:
+    made: Any = "end"
+    for _ in range(levels):
+        made = {"a": made}
+    return made
+
+
+def _doubled(times: int) -> Any:
+    """What aliases in YAML make: one list of entries that are all the same list, and so on."""
+    made: Any = ["text"]
+    for _ in range(times):
+        made = [made, made]
+    return made
+
+
+def _admin(item: Object) -> Verdict:
+    group = world_of("local")[0].platform.group
+    return server("local").verdict(creation(item, SPACE, Identity("admin", (group, "system:masters"))))
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        pod(affinity=_deep(100_000)),
+        pod(tolerations=_doubled(60)),
+        pod(volumes=[{"name": "a" * LARGEST}]),
+        pod(hostAliases=[{"ip": "1.2.3.4"}] * (LARGEST // 10)),
+    ],
+    ids=["deep", "aliases", "long", "wide"],
+)
+def test_an_object_that_no_api_server_reads_is_refused_at_once(item: Object) -> None:
+    start = time.process_time()
+    verdict = _admin(item)
+    assert [denial.component for denial in verdict.denials] == [SCHEMA]
+    assert time.process_time() - start < 5
+
+
+def test_an_object_as_deep_as_may_be_is_judged() -> None:
+    verdict = _admin(pod(affinity=_deep(DEEPEST - 4)))
+    assert SCHEMA not in {denial.component for denial in verdict.denials}
+
+
+def test_an_object_in_a_namespace_of_no_file_is_not_decided() -> None:
+    group = world_of("local")[0].platform.group
+    verdict = server("local").verdict(creation(pod(), "elsewhere", Identity("admin", (group, "system:masters"))))
+    assert verdict.outcome is Outcome.UNDECIDED
+    assert "elsewhere" in verdict.undecided[0]
+
+
+def test_200_pods_are_judged_within_two_seconds() -> None:
+    items = [pod(priorityClassName="x") for _ in range(200)]
+    made = offline_server(*world_of("local"))
+    start = time.process_time()
+    for item in items:
+        made.verdict(creation(item, SPACE, PERSON))
+    assert time.process_time() - start < 2
+
+
+# CEL
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("quantity('1Gi').isGreaterThan(quantity('1G'))", True),
+        ("quantity('9007199254740993').isGreaterThan(quantity('9007199254740992'))", True),
+        ("sign(quantity('0')) == 0 && sign(quantity('1n')) == 1 && sign(quantity('-1')) == -1", True),
+        ("jsonpatch.escapeKey('a/b~c')", "a~1b~0c"),
+        ("authorizer.group('g').resource('r').namespace('n').check('use').allowed()", True),
+        ("authorizer.group('g').resource('r').namespace('m').check('use').allowed()", False),
+        ("variables.twice == 4 && has(variables.twice)", True),
+        ("variables.wrong == 1 || true", True),
+    ],
+)
+def test_functions_of_kubernetes_have_their_values(expression: str, value: Any) -> None:
+    asked = Evaluator({}, lambda check: check == {"group": "g", "resource": "r", "namespace": "n", "verb": "use"})
+    variables = {"twice": "2 * variables.two", "two": "1 + 1", "wrong": "object.nothing"}
+    assert asked.having(variables).value(expression) == value
+
+
+@pytest.mark.parametrize("expression", ["quantity('many')", "variables.wrong", "object.nothing"])
+def test_what_has_no_value_is_an_error(expression: str) -> None:
+    with pytest.raises(EvaluationError):
+        Evaluator({"object": {}}).having({"wrong": "1 / 0"}).value(expression)
+
+
+def test_a_variable_is_evaluated_once_for_all_that_read_it() -> None:
+    asked: list[Any] = []
+
+    def permission(check: Any) -> bool:
+        asked.append(check)
+        return True
+
+    made = Evaluator({}, permission).having({"granted": "authorizer.group('g').check('use').allowed()"})
+    assert made.value("variables.granted && variables.granted") is True
+    assert made.value("variables.granted") is True
+    assert len(asked) == 1
+
+
+def test_a_request_that_a_policy_only_warns_of_is_admitted() -> None:
+    one = next(iter(_rules("local").values()))
+    policies = [policy for policy in server("local").validating if policy.denies]
+    try:
+        for policy in policies:
+            policy.denies = False
+        assert answer("local", one.request).outcome is Outcome.ADMITTED
+    finally:
+        for policy in policies:
+            policy.denies = True
+    assert answer("local", replace(one.request)).outcome is Outcome.REFUSED
