@@ -153,6 +153,18 @@ def test_an_object_as_deep_as_may_be_is_judged() -> None:
     assert SCHEMA not in {denial.component for denial in verdict.denials}
 
 
+@pytest.mark.parametrize("wrong", ["text", 1, [1], [["a"]], {"a": 1}, [{"a": [{}]}]], ids=str)
+@pytest.mark.parametrize("field", ["containers", "volumes", "tolerations", "securityContext", "resources"])
+def test_a_field_of_another_form_is_an_answer(field: str, wrong: Any) -> None:
+    assert _admin(pod(**{field: wrong})).outcome in Outcome
+    assert _admin({**pod(), field: wrong}).outcome in Outcome
+
+
+@pytest.mark.parametrize("spec", ["text", 1, [1], {}])
+def test_a_pod_whose_spec_has_another_form_is_refused(spec: Any) -> None:
+    assert _admin({**pod(), "spec": spec}).denier == SCHEMA
+
+
 def test_an_object_in_a_namespace_of_no_file_is_not_decided() -> None:
     group = world_of("local")[0].platform.group
     verdict = server("local").verdict(creation(pod(), "elsewhere", Identity("admin", (group, "system:masters"))))

@@ -33,7 +33,8 @@ from tenancy.check.admission.requests import AdmissionRequest, Operation, unread
 from tenancy.check.admission.validation import validation_denials
 from tenancy.check.admission.verdicts import SCHEMA, Denial, Verdict
 from tenancy.kube.kinds import group_of
-from tenancy.kube.objects import Object
+from tenancy.kube.objects import Object, name_of
+from tenancy.rules.found import UNREADABLE
 
 if TYPE_CHECKING:
     from tenancy.planning.model import Plan
@@ -79,17 +80,23 @@ class OfflineApiServer:
         if request.namespace is not None and self.cluster.namespace(request.namespace) is None:
             reason = f"namespace {request.namespace} is in no file of the environment, so its labels are not known"
             return Verdict((), (*undecided, reason))
+        if request.object is not None and (reason := unreadable(request.object)):
+            return Verdict((Denial(SCHEMA, None, reason),), undecided)
+        try:
+            request, denials = self._answer(request)
+        except UNREADABLE as error:
+            message = f"{name_of(request.object or {})} is not of the form of its kind ({error})"
+            denials = (Denial(SCHEMA, None, message),)
+        return Verdict(denials, undecided, None if denials else request.object)
+
+    def _answer(self, request: AdmissionRequest) -> tuple[AdmissionRequest, tuple[Denial, ...]]:
+        """The request as it is stored, or the denials of the first step that denies."""
         if request.object is not None:
-            if reason := unreadable(request.object):
-                return Verdict((Denial(SCHEMA, None, reason),), undecided)
             item = defaulted(decoded(deepcopy(request.object), request.group), request.group)
             managed(item, request.options, applied=False)
             request = replace(request, object=item)
-        for step in (self._admitted, self._validated):
-            request, denials = step(request)
-            if denials:
-                return Verdict(denials, undecided)
-        return Verdict((), undecided, request.object)
+        request, denials = self._admitted(request)
+        return (request, denials) if denials else self._validated(request)
 
     def _admitted(self, request: AdmissionRequest) -> tuple[AdmissionRequest, tuple[Denial, ...]]:
         """The request after mutating admission, in the order of the plugins."""
