@@ -89,6 +89,12 @@ CASES = {
             ),
         ),
     ),
+    "a Kubernetes of which nothing is known": Case(
+        ((ENV, 'kubernetes: "1.36"', 'kubernetes: "1.37"'),),
+        "cluster.kubernetes",
+        "of which nothing is known here",
+        (('write "1.36"', ((ENV, '"1.37"', '"1.36"'),)),),
+    ),
     "a spread that is not written": Case(
         ((ENV, 'kubernetes: "1.36"', 'kubernetes: "1.35"'),),
         "tiers.production.spread",
