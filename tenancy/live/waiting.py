@@ -366,11 +366,15 @@ def _started(api: Api, namespace: str, workload: Object, work: Object) -> Explan
     )
     where = f" in pool {', '.join(flavors)}" if flavors else ""
     uid = work["metadata"]["uid"]
-    if refused := _last_warning(api, namespace, uid, "FailedCreate"):
+    pods = [pod for pod in api.items(collection("v1", "Pod", namespace)) if _owned(pod, {uid})]
+    newest = max((pod["metadata"].get("creationTimestamp") or "" for pod in pods), default="")
+    refusals = _warnings(api, namespace, uid, "FailedCreate")
+    # A pod that was made since was not refused: its controller tried again.
+    if refusals and (not pods or _when(refusals[-1]) > newest):
+        refused = str(refusals[-1].get("message", ""))
         return Explanation(
             "stuck", f"The queue let it start{where}, and its pods are refused: {refused}", refused, None
         )
-    pods = [pod for pod in api.items(collection("v1", "Pod", namespace)) if _owned(pod, {uid})]
     for pod in [*pods, work] if work["kind"] == "Pod" else pods:
         for condition in (pod.get("status") or {}).get("conditions") or ():
             # Kueue removes the gate of an admitted pod within a second.
@@ -400,7 +404,16 @@ def _unqueued(api: Api, namespace: str, work: Object) -> Explanation:
 
 
 def _last_warning(api: Api, namespace: str, uid: str, reason: str) -> str:
+    warnings = _warnings(api, namespace, uid, reason)
+    return str(warnings[-1].get("message", "")) if warnings else ""
+
+
+def _warnings(api: Api, namespace: str, uid: str, reason: str) -> list[Object]:
+    """Those of an object, the latest last."""
     selector = f"?fieldSelector=involvedObject.uid={uid},type=Warning"
     events = [e for e in api.items(collection("v1", "Event", namespace) + selector) if reason in e.get("reason", "")]
-    events.sort(key=lambda e: str(e.get("lastTimestamp") or e.get("eventTime") or ""))
-    return str(events[-1].get("message", "")) if events else ""
+    return sorted(events, key=_when)
+
+
+def _when(event: Object) -> str:
+    return str(event.get("lastTimestamp") or event.get("eventTime") or "")

@@ -9,6 +9,7 @@ import pytest
 import town
 from scene import Object, Scene, collection, condition, holds, until
 
+from tenancy.catalog import vocabulary as words
 from tenancy.catalog.controllers import HELD
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.kube.requests import MERGE
@@ -37,9 +38,13 @@ def template(scene: Scene, gpus: int, restart: str = "Always") -> Object:
     return {"metadata": {"labels": labels}, "spec": {**found["spec"], "restartPolicy": restart}}
 
 
-def serving(scene: Scene, kind: str, name: str, replicas: int, gpus: int = 8, **more: object) -> str:
+def serving(
+    scene: Scene, kind: str, name: str, replicas: int, gpus: int = 8, pool: str | None = None, **more: object
+) -> str:
     pods = template(scene, gpus)
     pods["metadata"]["labels"] = {"app": name}
+    if pool:
+        pods["spec"]["nodeSelector"] = {words.POOL: pool}
     spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": pods, **more}
     if kind == "StatefulSet":
         spec |= {"serviceName": name, "podManagementPolicy": "Parallel"}
@@ -99,6 +104,23 @@ def test_a_replica_on_borrowed_gpus_goes_back_into_the_queue(scene: Scene) -> No
     scene.api.request("DELETE", f"{collection('batch/v1', 'Job', there)}/all?propagationPolicy=Background")
     until(lambda: len(scene.pods(home)) == 3, "three replicas run again")
     scene.until_said(home, "scorer", "It runs", "deployment")
+
+
+def test_pods_that_wait_fill_the_quota_of_the_namespace_and_why_says_so(scene: Scene) -> None:
+    """Fraud's quota is 24 GPUs. Three replicas that no pool takes wait with 24, so the pod of a Job that the queue lets
+    start is refused, though the GPUs are idle; without the replicas it runs."""
+    scene.clear()
+    home = serving(scene, "Deployment", "idle", 3, pool="elsewhere")
+    until(lambda: len(scene.items("Pod", home, "v1")) == 3, "three replicas wait")
+    scene.submit("fraud", "late", 8)
+    scene.until_runs(home, "late")
+    said = scene.until_said(home, "late", "its pods are refused: ")
+    assert "exceeded quota: tenant" in said
+    scene.until_held("fraud", 8)
+    assert not scene.pods(home)
+    scale(scene, "Deployment", "idle", 0)
+    until(lambda: len(scene.pods(home)) == 1, "the job's pod runs")
+    scene.until_said(home, "late", "It runs")
 
 
 def manifests(scene: Scene) -> dict[str, tuple[Object, int]]:

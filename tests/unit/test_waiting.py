@@ -40,10 +40,13 @@ def test_who_evicted_work_is_told_by_kueues_reason_alone(reason: str, queue: str
     assert evicted({"type": "Evicted", "reason": "Preempted", "message": said}) == sentence
 
 
-def explained(workload: Object, events: list[Object] | None = None) -> Explanation:
-    """What `tenancy why` says of a StatefulSet with this Workload."""
+def explained(workload: Object, events: list[Object] | None = None, made: str = "") -> Explanation:
+    """What `tenancy why` says of a StatefulSet with this Workload, and a pod that was made then."""
     owner = {"kind": "StatefulSet", "metadata": {"name": "notebook", "namespace": "desk", "uid": "s"}, "spec": {}}
-    lists = {"workloads": [workload], "events": events or [], "pods": []}
+    metadata: Object = {"name": "notebook-0", "uid": "p", "creationTimestamp": made}
+    metadata["ownerReferences"] = [{"uid": "s", "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "notebook"}]
+    pod = {"metadata": metadata, "spec": {"containers": []}}
+    lists = {"workloads": [workload], "events": events or [], "pods": [pod] if made else [], "statefulsets": [owner]}
 
     class Cluster:
         def request(self, _method: str, _path: str) -> Response:
@@ -84,6 +87,13 @@ def test_running_work_is_told_its_newest_warning() -> None:
     ]
     assert explained(stored(True, "Admitted"), warned).sentence == "It runs. warning 2"
     assert explained(stored(True, "Admitted")).sentence == "It runs."
+
+
+def test_refused_pods_are_told_until_one_is_made() -> None:
+    refusal = {"reason": "FailedCreate", "message": "exceeded quota", "lastTimestamp": "2026-11-24T12:00:00Z"}
+    refused = "The queue let it start, and its pods are refused: exceeded quota"
+    for made, sentence in {"": refused, "2026-11-24T11:59:00Z": refused, "2026-11-24T12:01:00Z": "It runs."}.items():
+        assert explained(stored(True, "Admitted"), [refusal], made).sentence == sentence, made
 
 
 # The same cause, told by `tenancy fits` before and by `tenancy why` afterwards
