@@ -6,37 +6,39 @@ People ask with their own rights. A kubelet's part is played: it ends pods as an
 from __future__ import annotations
 
 import copy
+import datetime as dt
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from scene import GPU, LEAST_PODS, PLATFORM, QUEUE, Object, Scene, end_work, holds
+from ledger_evidence import evidence
+from ledger_items import items_of, resource
+from scene import GPU, PLATFORM, Object, Scene, condition, end_work, holds
 
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.kube.requests import MERGE, collection
 from tenancy.live.api import Response
 from tenancy.live.gpu_counts import PodTree, counted_devices
+from tenancy.live.usage import QueueUse
 from tenancy.planning.queueing.queue_names import API
 from tests.ledger_events import Event
 from tests.running_operators import Operators
 
-QUIET_SECONDS = 4.0
-"""For which nothing may change at rest: the evictions of a loop are two to five seconds apart."""
+QUIET_SECONDS = 1.5
+"""For which nothing may change at rest."""
+LOOP_SECONDS = 6.0
+"""For which no work may be evicted, or start again after it: the evictions of a loop are two to five seconds apart."""
 END_SECONDS = 60.0
-"""Within which what was told to end has ended, and all comes to rest."""
-GROUP_LABELS = ("kueue.x-k8s.io/pod-group-name", "kueue.x-k8s.io/pod-group-total-count")
-WITHOUT_OPERATOR = {"job": ("batch/v1", "Job"), "deployment": ("apps/v1", "Deployment")}
-WITHOUT_OPERATOR |= {"statefulset": ("apps/v1", "StatefulSet"), "pod": ("v1", "Pod"), "group": ("v1", "Pod")}
-ROLLOUT = {"type": "RollingUpdate", "rollingUpdateConfiguration": {"maxUnavailable": 1, "maxSurge": 0}}
-
-
-def resource(kind: str) -> tuple[str, str]:
-    """API version and kind."""
-    if kind in WITHOUT_OPERATOR:
-        return WITHOUT_OPERATOR[kind]
-    framework = FRAMEWORKS[kind]
-    return f"{framework.group}/{framework.version}", framework.kind
+"""For which nothing may be wrong at rest, and within which what was told to end has ended."""
+REST_PATIENCES = 3
+"""Within so many times that long all comes to rest: on a busy machine evictions may follow from others for a minute."""
+RETRY_SECONDS = 70.0
+"""Within which a controller makes a pod again that was refused: the Job controller's longest delay is a minute."""
+CHILDREN = {"leaderworkerset": ("apps/v1", "StatefulSet"), "rayjob": ("ray.io/v1", "RayCluster")}
+"""Of kinds whose children are no Jobs."""
+RAY_OUTCOME = "played.example/ray-job"
+"""Annotation of a RayCluster that says what became of its job (`tests/modules/operators/kuberay.go`)."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class Sight:
     """GPUs that Kueue counts, by tenant."""
     evictions: int
     """Of all Workloads, ever."""
+    evicted: float
+    """When work was last evicted, or let start again after it, in seconds since 1970."""
     problems: tuple[str, ...]
     works: frozenset[str]
     """Names of the work that the problems are of."""
@@ -66,6 +70,8 @@ class Verdict:
     """Events until then."""
     problems: tuple[str, ...]
     works: frozenset[str] = frozenset()
+    evidence: str = ""
+    """What the cluster says of this work."""
 
 
 @dataclass
@@ -77,6 +83,8 @@ class Player:
     answers: Counter[tuple[str, int]] = field(default_factory=Counter)
     log: list[str] = field(default_factory=list)
     rests: list[float] = field(default_factory=list)
+    seconds: Counter[str] = field(default_factory=Counter)
+    """What each kind of event took."""
     _touched: set[str] = field(default_factory=set)
     """Work of which a pod ended or was taken away, or whose size was changed: it may be counted without pods."""
 
@@ -85,9 +93,13 @@ class Player:
         for number, event in enumerate(events, 1):
             if event.verb == "rest":
                 if verdict := self.rest(patience):
-                    return Verdict(number, verdict.problems, verdict.works)
-            else:
+                    return replace(verdict, number=number)
+                continue
+            try:
                 self._do(event)
+            except Exception as error:
+                error.add_note(f"in event {number}: {event!r}")
+                raise
         return None
 
     def clear(self) -> None:
@@ -108,7 +120,9 @@ class Player:
 
     def _do(self, event: Event) -> None:
         action: Callable[[Event], Response | None] = getattr(self, f"_{event.verb.replace('-', '_')}")
+        began = time.monotonic()
         answer = action(event)
+        self.seconds[event.verb] += time.monotonic() - began
         refusal = "" if answer is None or answer.ok else f" -> {answer.status} {answer.message[-160:]}"
         self.log.append(f"{event!r}{refusal}")
         if answer is not None:
@@ -121,18 +135,30 @@ class Player:
 
     def _make(self, event: Event) -> Response | None:
         answer = None
-        for item in self._items(event):
+        for item in items_of(self.scene, event):
             answer = self.scene.ask(event.tenant, item)
             if not answer.ok:
                 break
         return answer
 
     def _finish(self, event: Event) -> None:
+        if event.kind == "rayjob" and not event.facts["left"]:
+            self._end_ray_job(event)
+            return
         pods = self._running(event)
         remainder = min(event.facts["left"], len(pods))
         first = int(event.facts["at"] * (len(pods) - remainder + 1)) if pods else 0
         for pod in pods[:first] + pods[first + remainder :]:
             self._end(pod, "Succeeded")
+            self._touched.add(event.name)
+
+    def _end_ray_job(self, event: Event) -> None:
+        """What Ray says of the job of a RayJob from now on; its pods run until KubeRay ends them."""
+        where = collection("ray.io/v1", "RayCluster", self.scene.space(event.tenant))
+        for name in self._names(event, where):
+            note = {"metadata": {"annotations": {RAY_OUTCOME: "SUCCEEDED"}}}
+            answer = self.scene.api.request("PATCH", f"{where}/{name}", note, content_type=MERGE)
+            assert answer.ok or answer.status == 404, answer.message
             self._touched.add(event.name)
 
     def _fail(self, event: Event) -> None:
@@ -151,7 +177,7 @@ class Player:
 
     def _delete_child(self, event: Event) -> Response | None:
         """Of a JobSet the finished children, of others a child that runs."""
-        version, kind = ("apps/v1", "StatefulSet") if event.kind == "leaderworkerset" else ("batch/v1", "Job")
+        version, kind = CHILDREN.get(event.kind, ("batch/v1", "Job"))
         where = collection(version, kind, self.scene.space(event.tenant))
         items = [i for i in self.scene.api.items(where) if _is_of(i["metadata"]["name"], event.name)]
         if kind == "Job":
@@ -210,8 +236,9 @@ class Player:
         return self.scene.api.request("POST", f"{collection('v1', 'Pod', space)}/{name}/eviction", item, PLATFORM)
 
     def _drain(self, event: Event) -> None:
-        """No pod may come to the node until the next rest, and those that are there go."""
-        nodes = sorted(n["metadata"]["name"] for n in self.scene.items("Node", None, "v1"))
+        """No pod may come to a node with GPUs until the next rest, and those that are there go."""
+        items = self.scene.items("Node", None, "v1")
+        nodes = sorted(node["metadata"]["name"] for node in items if GPU in node["status"]["allocatable"])
         node = nodes[event.facts["node"] % len(nodes)]
         self._cordon(node, True)
         for tenant in self._tenants():
@@ -248,90 +275,6 @@ class Player:
         ends = time.monotonic() + 30
         while len(self._running(event)) < event.facts["pods"] and time.monotonic() < ends:
             time.sleep(0.2)
-
-    # What is made
-
-    def _template(self, event: Event, gpus: int, restart: str) -> Object:
-        pods = self.scene.job(event.tenant, "any", gpus)["spec"]["template"]
-        pods["spec"]["restartPolicy"] = restart
-        return {
-            "metadata": {"labels": {"app": event.name}, "annotations": pods["metadata"]["annotations"]},
-            "spec": pods["spec"],
-        }
-
-    def _items(self, event: Event) -> list[Object]:
-        facts, space = event.facts, self.scene.space(event.tenant)
-        gpus, pods = facts["gpus"], facts.get("pods", 1)
-        version, kind = resource(event.kind)
-        metadata: Object = {"name": event.name, "namespace": space}
-        item = {"apiVersion": version, "kind": kind, "metadata": metadata}
-        always, once = self._template(event, gpus, "Always"), self._template(event, gpus, "Never")
-        match event.kind:
-            case "job":
-                return [self._job(event)]
-            case "pod":
-                return [self._pod(event, event.name, facts["restart"])]
-            case "group":
-                return [self._pod(event, f"{event.name}-{n}", "Never", pods) for n in range(pods)]
-            case "deployment" | "statefulset":
-                spec = {"replicas": pods, "selector": {"matchLabels": {"app": event.name}}, "template": always}
-                if event.kind == "statefulset":
-                    spec |= {"serviceName": event.name, "podManagementPolicy": facts["policy"]}
-            case "jobset":
-                job: Object = {"backoffLimit": 0, "parallelism": pods, "completions": pods, "template": once}
-                if "ttl" in facts:
-                    job["ttlSecondsAfterFinished"] = facts["ttl"]
-                jobs = [{"name": "a", "replicas": facts["jobs"], "template": {"spec": job}}]
-                if facts.get("second"):
-                    jobs.append({"name": "b", "replicas": 1, "template": {"spec": job}})
-                spec = {"replicatedJobs": jobs, "failurePolicy": {"maxRestarts": facts["restarts"]}}
-            case "leaderworkerset":
-                group = {"size": pods, "workerTemplate": always}
-                spec = {"replicas": facts["groups"], "leaderWorkerTemplate": group, "rolloutStrategy": ROLLOUT}
-            case "raycluster":
-                head = {"rayStartParams": {}, "template": self._template(event, 0, "Never")}
-                count = {"replicas": pods, "minReplicas": 0, "maxReplicas": pods, "numOfHosts": facts["hosts"]}
-                worker = {"groupName": "gpus", "rayStartParams": {}, **count, "template": once}
-                spec = {"headGroupSpec": head, "workerGroupSpecs": [worker]}
-            case "trainjob":
-                resources = once["spec"]["containers"][0]["resources"]
-                trainer = {"numNodes": pods, "resourcesPerNode": resources}
-                spec = {"runtimeRef": {"name": "plain"}, "trainer": trainer}
-            case "mpijob":
-                roles = {"Launcher": {"replicas": 1, "template": self._template(event, 0, "Never")}}
-                roles["Worker"] = {"replicas": pods, "template": once}
-                spec = {"runPolicy": {"cleanPodPolicy": "Running"}, "slotsPerWorker": 1, "mpiReplicaSpecs": roles}
-            case other:
-                raise AssertionError(other)
-        return [{**item, "spec": spec}]
-
-    def _job(self, event: Event) -> Object:
-        facts = event.facts
-        job = self.scene.job(event.tenant, event.name, facts["gpus"], facts["pods"], priority=facts.get("priority"))
-        spec = job["spec"]
-        spec["completions"] = facts.get("completions", facts["pods"])
-        if spec["completions"] is None:
-            del spec["completions"]
-        if "mode" in facts:
-            spec["completionMode"] = facts["mode"]
-        if "per_index" in facts:
-            spec |= {"backoffLimitPerIndex": facts["per_index"], "maxFailedIndexes": 1}
-        if "ttl" in facts:
-            spec["ttlSecondsAfterFinished"] = facts["ttl"]
-        if "replacement" in facts:
-            spec["podReplacementPolicy"] = facts["replacement"]
-        if "least" in facts:
-            job["metadata"]["annotations"][LEAST_PODS] = str(facts["least"])
-        return job
-
-    def _pod(self, event: Event, name: str, restart: str, group: int = 0) -> Object:
-        pod = self._template(event, event.facts["gpus"], restart)
-        metadata = {**pod["metadata"], "name": name, "namespace": self.scene.space(event.tenant)}
-        if group:
-            group_name, total = GROUP_LABELS
-            metadata["labels"] = {**metadata["labels"], group_name: event.name, QUEUE: "default"}
-            metadata["annotations"] = {**metadata["annotations"], total: str(group)}
-        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod["spec"]}
 
     # What there is
 
@@ -371,6 +314,13 @@ class Player:
         answer = self.scene.api.request("PATCH", where, {"status": status}, content_type=MERGE)
         assert answer.ok or answer.status == 404, answer.message
 
+    def _end_deleted(self, pods: Sequence[Object]) -> None:
+        """What a kubelet writes before a pod goes: a Job with `podReplacementPolicy: Failed` waits for it."""
+        for pod in pods:
+            metadata = pod["metadata"]
+            if metadata.get("deletionTimestamp") and metadata.get("finalizers") and pod["status"]["phase"] == "Running":
+                self._end(pod, "Failed")
+
     def _cordon(self, node: str, is_closed: bool) -> None:
         where = f"{collection('v1', 'Node')}/{node}"
         self.scene.api.request("PATCH", where, {"spec": {"unschedulable": is_closed or None}}, PLATFORM, MERGE)
@@ -383,32 +333,31 @@ class Player:
     # What must be true at rest
 
     def rest(self, patience: float = END_SECONDS) -> Verdict | None:
-        """Wait until nothing has changed for some seconds and nothing is wrong; what is, after so many seconds."""
+        """Wait until nothing has changed for some seconds and nothing is wrong; what has been for so many seconds."""
         self._uncordon()
-        began = since = moved = time.monotonic()
+        began = since = time.monotonic()
         first_seen: dict[str, float] = {}
         start, last = self.look(), None
         while True:
             sight, now = self.look(), time.monotonic()
             if last is None or sight.moves() != last.moves():
                 since = now
-            if last is not None and sight.evictions > last.evictions:
-                moved = now
             last = sight
             first_seen = {problem: first_seen.get(problem, now) for problem in sight.problems}
-            if not sight.problems and now - since >= QUIET_SECONDS:
+            since_eviction = time.time() - sight.evicted
+            if not sight.problems and now - since >= QUIET_SECONDS and since_eviction >= LOOP_SECONDS:
                 self.rests.append(now - began)
                 self.log.append(f"# at rest after {now - began:.0f} s: run {sight.bound}, counted {sight.counted}")
                 return None
-            if now - began > patience:
+            problems = [problem for problem, seen in first_seen.items() if now - seen >= patience]
+            if problems or now - began > REST_PATIENCES * patience:
                 evictions = sight.evictions - start.evictions
                 state = f"run {sight.bound}, counted {sight.counted}, {evictions} evictions"
-                problems = [problem for problem, time in first_seen.items() if now - time > patience / 2]
                 if not problems:
-                    verb = "evictions go on" if now - moved < 4 * QUIET_SECONDS else "it does not come to rest"
+                    verb = "evictions go on" if since_eviction < 3 * LOOP_SECONDS else "it does not come to rest"
                     problems = [f"{verb} though nothing is submitted: {state}", *sight.problems]
                 self.log += [f"# {problem}" for problem in (*problems, state)]
-                return Verdict(0, tuple(problems), sight.works)
+                return Verdict(0, tuple(problems), sight.works, evidence(self.scene, sight.works))
             time.sleep(0.4)
 
     def look(self) -> Sight:
@@ -416,56 +365,74 @@ class Player:
         holdings = [use for use in self.scene.holdings() if use.flavor == "a100"]
         bound: Counter[str] = Counter()
         counted: Counter[str] = Counter()
-        evictions, problems, works = 0, list[str](), set[str]()
+        evictions, evicted, problems, works = 0, 0.0, list[str](), set[str]()
         for tenant in self._tenants():
             space = self.scene.space(tenant)
             workloads = self.scene.items("Workload", space)
             evictions += sum(map(_evictions, workloads))
-            tree = PodTree(self.scene.api, space, workloads)
+            evicted = max(evicted, *map(_evicted, workloads), 0.0)
+            tree, pods = PodTree(self.scene.api, space, workloads), self.scene.items("Pod", space, "v1")
+            self._end_deleted(pods)
             bound[tenant] = sum(map(_gpus, tree.pods))
             counted[tenant] = sum(use.held for use in holdings if use.tenant == tenant)
             if bound[tenant] > counted[tenant]:
                 problems.append(f"{tenant}: {bound[tenant]} GPUs run, {counted[tenant]} are counted")
             wrong = {
-                **self._miscounted(tree, self.scene.items("Pod", space, "v1")),
+                **self._miscounted(space, tree, pods),
                 **_told_to_end(tree),
-                **self._kept_waiting(tenant, workloads),
+                **self._kept_waiting(tenant, workloads, holdings),
             }
             problems += [f"{tenant}, {title}: {problem}" for title, problem in wrong.items()]
             works |= {_work_of(title.partition("/")[2]) for title in wrong}
-        return Sight(dict(bound), dict(counted), evictions, tuple(problems), frozenset(works))
+        return Sight(dict(bound), dict(counted), evictions, evicted, tuple(problems), frozenset(works))
 
-    def _miscounted(self, tree: PodTree, pods: Sequence[Object]) -> dict[str, str]:
-        """Work that has more GPUs than are counted; or fewer, though none of its pods ended, waits or was changed."""
+    def _miscounted(self, space: str, tree: PodTree, pods: Sequence[Object]) -> dict[str, str]:
+        """Work that has more GPUs than are counted; or fewer, though none of its pods ended, waits, was refused or was
+        changed."""
         unbound = {
             _work_of(pod["metadata"]["name"])
             for pod in pods
             if not pod["spec"].get("nodeName") or pod["status"].get("phase") in {"Succeeded", "Failed"}
         }
-        problems = {}
+        problems, refused = {}, None
         for (kind, name), (own_pods, workloads) in tree.works().items():
             run = sum(map(_gpus, own_pods))
             counts = sum(counted_devices(workload)[GPU] for workload in workloads)
-            is_explained = _work_of(name) in self._touched | unbound
-            if run > counts or (run < counts and not is_explained):
-                problems[f"{kind}/{name}"] = f"its pods have {run} GPUs and {counts} are counted for it"
+            if run < counts and _work_of(name) not in self._touched | unbound:
+                refused = self._refused(space) if refused is None else refused
+                if _work_of(name) in refused:
+                    continue
+            elif run <= counts:
+                continue
+            problems[f"{kind}/{name}"] = f"its pods have {run} GPUs and {counts} are counted for it"
         return problems
 
-    def _kept_waiting(self, tenant: str, workloads: Sequence[Object]) -> dict[str, str]:
+    def _refused(self, space: str) -> set[str]:
+        """Work whose pods the namespace's quota refuses: pods that wait in the queue count in it too."""
+        events = self.scene.api.items(collection("v1", "Event", space) + "?fieldSelector=type=Warning")
+        now = time.time()
+        return {
+            _work_of(event["involvedObject"]["name"])
+            for event in events
+            if "exceeded quota" in event["message"] and now - _time(event.get("lastTimestamp")) < RETRY_SECONDS
+        }
+
+    def _kept_waiting(self, tenant: str, workloads: Sequence[Object], holdings: Sequence[QueueUse]) -> dict[str, str]:
         """Work that waits and would fit into what its tenant is guaranteed and does not use."""
-        queues = [use for use in self.scene.holdings() if use.tenant == tenant and use.flavor == "a100"]
         local = self.scene.items("LocalQueue", self.scene.space(tenant))
         if not all(holds(queue, "Active") for queue in local):
             return {}
-        free = sum(use.guaranteed - use.held for use in queues)
+        free = sum(use.guaranteed - use.held for use in holdings if use.tenant == tenant)
         problems = {}
         for workload in workloads:
             request = sum(map(_request, workload["spec"]["podSets"]))
-            is_waiting = not any(holds(workload, kind) for kind in ("QuotaReserved", "Finished"))
-            if is_waiting and workload["spec"].get("active", True) and 0 < request <= free:
-                message = next((c["message"] for c in _conditions(workload) if c["type"] == "QuotaReserved"), "")
+            is_done = any(holds(workload, kind) for kind in ("QuotaReserved", "Finished"))
+            reserved = condition(workload, "QuotaReserved")
+            # A StatefulSet that is scaled to 0 wants nothing.
+            is_waiting = not is_done and workload["spec"].get("active", True) and reserved.get("reason") != "OnHold"
+            if is_waiting and 0 < request <= free:
                 problems[_title(workload)] = (
-                    f"it waits for {request} GPUs and {free} of the guarantee are free ({message})"
+                    f"it waits for {request} GPUs and {free} of the guarantee are free ({reserved.get('message', '')})"
                 )
         return problems
 
@@ -490,13 +457,17 @@ def _ending(workload: Object) -> str:
     return "evicted" if holds(workload, "Evicted") and not holds(workload, "Admitted") else ""
 
 
-def _conditions(item: Object) -> Sequence[Object]:
-    return (item.get("status") or {}).get("conditions") or ()
-
-
 def _evictions(workload: Object) -> int:
     stats = ((workload.get("status") or {}).get("schedulingStats") or {}).get("evictions") or ()
     return sum(stat["count"] for stat in stats)
+
+
+def _evicted(workload: Object) -> float:
+    return _time(condition(workload, "Evicted").get("lastTransitionTime"))
+
+
+def _time(when: str | None) -> float:
+    return dt.datetime.fromisoformat(when).timestamp() if when else 0.0
 
 
 def _title(workload: Object) -> str:

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -322,11 +323,21 @@ class Scene:
         spaces = [space.name for tenant in chosen for space in tenant.namespaces]
         for space in spaces:
             end_work(self.api, space)
-        left = lambda kind, version: {i["metadata"]["namespace"] for i in self.items(kind, None, version)}  # noqa: E731
-        until(lambda: left("Workload", API).isdisjoint(spaces), "no workload is left")
-        until(lambda: left("Pod", "v1").isdisjoint(spaces), "no pod is left")
+        workloads, pods = (partial(self._left, spaces, *kind) for kind in (("Workload", API), ("Pod", "v1")))
+        until(lambda: not workloads(), "no workload is left", also=lambda: _named(workloads()))
+        until(lambda: not pods(), "no pod is left", also=lambda: _named(pods()))
         names = {tenant.name for tenant in chosen}
         until(lambda: not any(h.held for h in self.holdings() if h.tenant in names), "none of its GPUs is in use")
+
+    def _left(self, spaces: Iterable[str], kind: str, version: str) -> list[Object]:
+        return [item for item in self.items(kind, None, version) if item["metadata"]["namespace"] in spaces]
+
+
+def _named(items: Iterable[Object]) -> str:
+    """Objects with what keeps them."""
+    keys = ("name", "namespace", "creationTimestamp", "deletionTimestamp", "finalizers", "ownerReferences")
+    facts = [{key: item["metadata"][key] for key in keys if key in item["metadata"]} for item in items]
+    return "".join(f"\n  {json.dumps(fact)}" for fact in facts)
 
 
 def kueue_values(loaded: Loaded, **more: Any) -> dict[str, Any]:

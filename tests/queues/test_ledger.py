@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import town
@@ -24,9 +26,11 @@ from tests import operators, running_operators
 from tests.ledger_events import KINDS, REGRESSIONS, REST, Event, Story, about, smallest
 
 OPERATORS = ("jobset", "lws", "trainer", "kuberay", "mpi-operator")
-QUEUED = ("jobset", "leaderworkerset", "mpijob", "raycluster", "trainjob")
+QUEUED = ("jobset", "leaderworkerset", "mpijob", "raycluster", "rayjob", "trainjob")
 FILES = {
+    # The heads of Ray clusters and the launchers of MPIJobs have no GPUs.
     "environment.yaml": town.ENVIRONMENT.replace("{cpu: 600, memory: 4Ti}", "{services: 200}")
+    + "  general: {instance: m7i.4xlarge, nodes: 2}\n"
     + f"queues: {{kinds: [{', '.join(QUEUED)}]}}\n",
     "tenants/fraud.yaml": town.tenant(
         "fraud", "risk", "guaranteed: 32, sharing: lend-and-borrow, lend-up-to: 16, borrow-up-to: 32"
@@ -39,6 +43,8 @@ EVENTS = 300
 SEED = int(os.environ.get("TENANCY_LEDGER_SEED", "0")) or 20261127
 ATTEMPTS = 40
 """Parts of a failed story that are played again, to find the smallest that fails."""
+SEARCH_SECONDS = float(os.environ.get("TENANCY_LEDGER_SEARCH_SECONDS", "600"))
+"""For which parts are played."""
 BEFORE = {
     "featureGates": {"ReclaimablePods": True},
     "fairSharing": {"preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]},
@@ -85,16 +91,39 @@ def holds_for(player: Player, events: Sequence[Event], title: str) -> None:
     verdict = played(player, events)
     if verdict is None:
         return
-    past = events[: verdict.number]
-    tried = about(past, verdict.works) if verdict.works else past
-    start = tried if played(player, tried) else past
-    least, attempts = smallest(start, lambda part: played(player, part) is not None, ATTEMPTS)
     problems = "\n".join(f"  {problem}" for problem in verdict.problems)
+    message = f"{title}: after {verdict.number} events, at rest:\n{problems}\n{verdict.evidence}"
+    # The search takes minutes, and may itself be ended.
+    print(message, file=sys.stderr, flush=True)
+    try:
+        part = smallest_failing(player, events[: verdict.number], verdict.works)
+    except AssertionError as error:
+        part = f"The search for a smaller part was given up: {error}"
+    pytest.fail(f"{message}\n{part}")
+
+
+def smallest_failing(player: Player, events: Sequence[Event], works: Collection[str]) -> str:
+    """A part of the events that fails, and how many were tried."""
+    ends = time.monotonic() + SEARCH_SECONDS
+
+    def fails(part: Sequence[Event]) -> bool:
+        return time.monotonic() < ends and played(player, part) is not None
+
+    tried = about(events, works) if works else events
+    start = tried if fails(tried) else events
+    least, attempts = smallest(start, fails, ATTEMPTS)
     lines = "\n".join(f"    {event!r}," for event in least)
-    pytest.fail(
-        f"{title}: after {verdict.number} events, at rest:\n{problems}\n"
-        f"The smallest part that fails, of {attempts} that were tried:\n[\n{lines}\n]"
-    )
+    return f"The smallest part that fails, of {attempts} that were tried:\n[\n{lines}\n]"
+
+
+def test_what_was_wrong_first_is_said_though_no_smaller_part_can_be_played() -> None:
+    player, problem = Mock(spec=Player), "w1: its pods have 8 GPUs and 0 are counted for it"
+    player.play.return_value = Verdict(1, (problem,), frozenset({"w1"}))
+    player.clear.side_effect = (None, AssertionError("after 60 s still not: no workload is left"))
+    with pytest.raises(pytest.fail.Exception) as failure:
+        holds_for(player, [Event("pause", facts={"seconds": 0})], "seed 1")
+    assert problem in str(failure.value)
+    assert "given up: after 60 s still not: no workload is left" in str(failure.value)
 
 
 @contextmanager
@@ -118,7 +147,9 @@ def test_what_runs_is_counted_at_every_rest_of_a_random_story(player: Player) ->
     events = Story(SEED, KINDS, ("kueue", *OPERATORS)).events(EVENTS)
     holds_for(player, events, f"seed {SEED}")
     print(
-        f"rests took {', '.join(f'{seconds:.0f}' for seconds in player.rests)} s; {dict(player.answers)}",
+        f"rests took {', '.join(f'{seconds:.0f}' for seconds in player.rests)} s; events "
+        f"{', '.join(f'{verb} {seconds:.0f}' for verb, seconds in player.seconds.most_common())} s; "
+        f"{dict(player.answers)}",
         file=sys.stderr,
     )
     assert {verb for verb, status in player.answers if status == 2} >= {"make", "delete", "scale", "evict"}
