@@ -10,12 +10,14 @@ from typing import Any
 
 TENANTS = ("fraud", "fraud", "performance")
 """Who does something; the first borrows twice as often as the second."""
-ENDING = ("job", "group", "pod", "jobset", "trainjob", "mpijob")
+ENDING = ("job", "group", "pod", "jobset", "trainjob", "mpijob", "rayjob")
 """Kinds whose pods end by themselves; those of the others run until they are told to end."""
 SCALED = ("deployment", "statefulset", "leaderworkerset", "raycluster")
+PARENTS = ("jobset", "trainjob", "rayjob", "leaderworkerset")
+"""Kinds whose children are work of another kind, which may be deleted alone."""
 BUILT_IN = ("job", "pod", "group", "deployment", "statefulset")
-KINDS = (*BUILT_IN, "jobset", "leaderworkerset", "raycluster", "trainjob", "mpijob")
-WEIGHTS = {"job": 5, "jobset": 6}
+KINDS = (*BUILT_IN, "jobset", "leaderworkerset", "raycluster", "rayjob", "trainjob", "mpijob")
+WEIGHTS = {"job": 3, "jobset": 5}
 """Of kinds that are made more often than others."""
 REST_EVERY = 30
 LIVE = 18
@@ -75,7 +77,7 @@ class Story:
             (self._befall_half_done, 7),
             (lambda: self._on("fail", ENDING + SCALED, at=self._part()), 6),
             (self._delete, 3 if len(self._live) < LIVE else 10),
-            (lambda: self._on("delete-child", ("jobset", "trainjob", "leaderworkerset"), at=self._part()), 3),
+            (lambda: self._on("delete-child", PARENTS, at=self._part()), 3),
             (lambda: self._on("delete-pod", KINDS, at=self._part()), 2),
             (lambda: self._on("scale", SCALED, replicas=self._random.choice((0, 0, 1, 2, 3, 4))), 5),
             (lambda: self._on("roll", ("deployment", "statefulset"), gpus=self._random.choice((1, 2, 4, 8))), 2),
@@ -134,7 +136,7 @@ class Story:
                 )
             case "leaderworkerset":
                 yield self._new(kind, gpus=min(gpus, 4), groups=draw.choice((1, 2)), pods=draw.choice((1, 2, 3)))
-            case "raycluster":
+            case "raycluster" | "rayjob":
                 yield self._new(kind, gpus=gpus, pods=draw.choice((1, 2, 3)), hosts=draw.choice((1, 1, 2)))
             case "trainjob" | "mpijob":
                 yield self._new(kind, gpus=gpus, pods=draw.choice((1, 2, 3)))
