@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from tenancy.kube.objects import Object
 from tenancy.kube.pod_templates import templates_of
-from tenancy.kube.quantities import thousandths
+from tenancy.kube.quantities import thousandths, write
 
 Resources = Counter[str]
 """Resource -> amount, in thousandths."""
@@ -37,6 +38,21 @@ class NotWork(ValueError):
 def shown_name(item: Mapping[str, Any]) -> str:
     """The name of an object, or the beginning of a name that the API server completes."""
     return item["metadata"].get("name") or f"{item['metadata'].get('generateName', '')}…"
+
+
+def queued_metadata(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Metadata of the queued object."""
+    return (item["spec"]["jobTemplate"].get("metadata") or {}) if item["kind"] == "CronJob" else item["metadata"]
+
+
+def written(number: int) -> str:
+    """A number of thousandths as a quantity."""
+    return write(Decimal(number) / ONE)
+
+
+def amount_of(number: int, resource: str) -> str:
+    """A number of thousandths of a resource, in words."""
+    return f"{written(number)} {resource}"
 
 
 # Number of pods

@@ -13,10 +13,13 @@ from tenancy.catalog.files import regular_file
 from tenancy.kube.deniers import (
     ADMISSION_POLICY,
     API_VALIDATION,
+    KUEUE,
     LIMIT_RANGE,
     NONE,
     POD_SECURITY,
+    PRIORITY,
     RBAC,
+    SERVICE_ACCOUNT,
     UNKNOWN,
     guard,
     quota,
@@ -34,6 +37,11 @@ _RBAC = re.compile(
     r"|attempting to grant RBAC permissions not currently held"
     r"|must have cluster-admin privileges to use the aggregationRule"
 )
+_PLUGINS = {
+    KUEUE: re.compile(r'admission webhook "v[a-z]+\.kb\.io" denied the request'),
+    SERVICE_ACCOUNT: re.compile("error looking up service account "),
+    PRIORITY: re.compile("no PriorityClass with name "),
+}
 _LIMIT_RANGE = re.compile(r"(?:minimum|maximum) \S+ usage per |max limit to request ratio per ")
 
 
@@ -54,6 +62,8 @@ def denier(status: int, message: str) -> str:
         return RBAC
     if status == 403 and _LIMIT_RANGE.search(message):
         return LIMIT_RANGE
+    if named := next((name for name, words in _PLUGINS.items() if words.search(message)), None):
+        return named
     if status in (400, 422):
         return API_VALIDATION
     return UNKNOWN

@@ -12,13 +12,13 @@ from typing import Any
 from tenancy.catalog.controllers import QUEUE, RUN_TIME, URGENCY
 from tenancy.kube import deniers
 from tenancy.kube.objects import Object
-from tenancy.kube.pods import ONE, Pods, limits_of, requests_of
+from tenancy.kube.pods import ONE, Pods, limits_of, queued_metadata, requests_of, written
 from tenancy.kube.quantities import thousandths
 from tenancy.kube.requests import Impersonation, collection
 from tenancy.kube.selectors import counts_classes
 from tenancy.live import denial
 from tenancy.live.api import CONFLICT, NOT_FOUND, Api, ApiUnreachable, Response
-from tenancy.live.fits_answers import ControlAnswer, FitVerdict, queued_metadata, written
+from tenancy.live.fits_answers import ControlAnswer, FitVerdict
 from tenancy.planning.common.priorities import DEFAULT_CLASS
 
 ASKED = ("RBAC", "guard", "Pod Security", "LimitRange")

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from enum import StrEnum
-from typing import Any
-
-from tenancy.kube import quantities
-from tenancy.kube.pods import ONE
 
 
 class FitVerdict(StrEnum):
@@ -52,18 +46,3 @@ class Fit:
     def verdict(self) -> FitVerdict:
         """The worst of the answers."""
         return max((said.verdict for said in self.said), key=lambda verdict: verdict.rank)
-
-
-def queued_metadata(item: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Metadata of the queued object."""
-    return (item["spec"]["jobTemplate"].get("metadata") or {}) if item["kind"] == "CronJob" else item["metadata"]
-
-
-def written(number: int) -> str:
-    """A number of thousandths as a quantity."""
-    return quantities.write(Decimal(number) / ONE)
-
-
-def amount_of(number: int, resource: str) -> str:
-    """A number of thousandths of a resource, in words."""
-    return f"{written(number)} {resource}"

@@ -16,8 +16,8 @@ from tenancy.kube.selectors import has_labels, takes_node
 from tenancy.kube.tolerations import tolerates
 from tenancy.live.api import Api
 from tenancy.live.fits_answers import ControlAnswer, FitVerdict
-from tenancy.live.queue_causes import oversized
 from tenancy.planning.common.pools import node_labels, node_resources, node_taints
+from tenancy.planning.queueing.causes import oversized
 from tenancy.schema.environment import Environment
 
 

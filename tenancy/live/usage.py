@@ -12,7 +12,7 @@ from tenancy.kube import quantities
 from tenancy.kube.quota_tree import stored_quotas
 from tenancy.kube.requests import collection
 from tenancy.live.api import Api
-from tenancy.live.queue_causes import on_hold
+from tenancy.planning.queueing.causes import on_hold
 from tenancy.planning.queueing.queue_names import API, pool_of, queue_resource
 from tenancy.planning.queueing.quota_shares import part_of_node
 from tenancy.schema.environment import Environment

@@ -18,7 +18,7 @@ from tenancy.kube.quantities import thousandths
 from tenancy.kube.requests import collection
 from tenancy.live.api import Api
 from tenancy.live.gpu_counts import uncounted_work
-from tenancy.live.queue_causes import (
+from tenancy.planning.queueing.causes import (
     above_maximum,
     no_queue,
     no_topology,

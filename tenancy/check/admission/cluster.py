@@ -55,6 +55,11 @@ class ClusterObjects:
         found = (self.one(group, kind, name, namespace) for of, kind in self._kinds if of == group)
         return next((item for item in found if item and plural(item["kind"]) == resource), None)
 
+    @property
+    def groups(self) -> frozenset[str]:
+        """API groups of its objects."""
+        return frozenset(group for group, _ in self._kinds)
+
     def namespace(self, name: str) -> Object | None:
         """A namespace, with the label that the API server adds to each; None if there is none."""
         return self._namespaces.get(name)

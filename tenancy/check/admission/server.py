@@ -17,6 +17,7 @@ from tenancy.check.admission.cel import EvaluationError, Permission
 from tenancy.check.admission.cluster import ClusterObjects
 from tenancy.check.admission.completions import completed
 from tenancy.check.admission.defaults import decoded, defaulted, managed, stored
+from tenancy.check.admission.forms import form_problems, undecodable
 from tenancy.check.admission.kueue import queued_by_kueue
 from tenancy.check.admission.limits import limit_denials, with_default_limits
 from tenancy.check.admission.pod_security import pod_security_denials
@@ -28,16 +29,20 @@ from tenancy.check.admission.policies import (
     policies_in_force,
     policy_denials,
 )
+from tenancy.check.admission.queue_rules import webhook_denials
 from tenancy.check.admission.quota import quota_denials
 from tenancy.check.admission.requests import AdmissionRequest, Operation, unreadable
 from tenancy.check.admission.validation import validation_denials
-from tenancy.check.admission.verdicts import SCHEMA, Denial, Verdict
+from tenancy.check.admission.verdicts import CONFLICT, SCHEMA, Denial, Verdict
 from tenancy.kube.kinds import group_of
-from tenancy.kube.objects import Object, name_of
+from tenancy.kube.objects import Object, many, name_of
 from tenancy.rules.found import UNREADABLE
 
 if TYPE_CHECKING:
     from tenancy.planning.model import Plan
+
+_IN_EVERY_NAMESPACE = frozenset({("configmaps", "kube-root-ca.crt"), ("serviceaccounts", "default")})
+"""Objects that controllers make in each namespace."""
 
 
 class OfflineApiServer:
@@ -50,6 +55,10 @@ class OfflineApiServer:
         self.version = version
         self.access = Access(self.cluster)
         self._minor = int(minor)
+        granted = (
+            rule for role in self.cluster.all(bootstrap.GROUP, "ClusterRole") for rule in many(role.get("rules"))
+        )
+        self._known_groups = self.cluster.groups | {group for rule in granted for group in many(rule.get("apiGroups"))}
         self.validating = policies_in_force(self.cluster, VALIDATING)
         self.mutating = policies_in_force(self.cluster, MUTATING)
 
@@ -77,6 +86,8 @@ class OfflineApiServer:
             return Verdict((forbidden(request.identity, attributes_of(request)),))
         if request.operation is Operation.READ:
             return Verdict((), undecided)
+        if unserved := self._unserved(request):
+            return Verdict((), (*undecided, unserved))
         if request.namespace is not None and self.cluster.namespace(request.namespace) is None:
             reason = f"namespace {request.namespace} is in no file of the environment, so its labels are not known"
             return Verdict((), (*undecided, reason))
@@ -87,16 +98,39 @@ class OfflineApiServer:
         except UNREADABLE as error:
             message = f"{name_of(request.object or {})} is not of the form of its kind ({error})"
             denials = (Denial(SCHEMA, None, message),)
+        if not denials and (existing := self._existing(request)):
+            denials = (existing,)
         return Verdict(denials, undecided, None if denials else request.object)
 
     def _answer(self, request: AdmissionRequest) -> tuple[AdmissionRequest, tuple[Denial, ...]]:
         """The request as it is stored, or the denials of the first step that denies."""
+        if denial := undecodable(request):
+            return request, (denial,)
         if request.object is not None:
             item = defaulted(decoded(deepcopy(request.object), request.group), request.group)
             managed(item, request.options, applied=False)
             request = replace(request, object=item)
         request, denials = self._admitted(request)
         return (request, denials) if denials else self._validated(request)
+
+    def _unserved(self, request: AdmissionRequest) -> str:
+        """Why it is not known whether the cluster serves a kind; empty for kinds of Kubernetes and of the plan."""
+        group = request.group
+        if not group or "." not in group or group.endswith(".k8s.io") or group in self._known_groups:
+            return ""
+        return f"whether the cluster serves {request.resource}.{group} depends on its operator, which may be missing"
+
+    def _existing(self, request: AdmissionRequest) -> Denial | None:
+        """The refusal of a creation whose object is there already."""
+        if request.operation is not Operation.CREATE or request.subresource or not request.name:
+            return None
+        by_controllers = (request.resource, request.name) in _IN_EVERY_NAMESPACE and request.group == ""
+        if not by_controllers and not self.cluster.stored(
+            request.group, request.resource, request.name, request.namespace or ""
+        ):
+            return None
+        kind = f"{request.resource}.{request.group}" if request.group else request.resource
+        return Denial(CONFLICT, None, f'{kind} "{request.name}" already exists')
 
     def _admitted(self, request: AdmissionRequest) -> tuple[AdmissionRequest, tuple[Denial, ...]]:
         """The request after mutating admission, in the order of the plugins."""
@@ -115,11 +149,14 @@ class OfflineApiServer:
         queued_by_kueue(request, self.cluster)
         if request.object is not None and request.operation is Operation.CREATE:
             stored(request.object, request.group)
+            problems = form_problems(request.object)
+            forms = tuple(Denial(SCHEMA, None, f"{path}: {said}", path) for path, said in problems)
+            return request, (*forms, *validation_denials(request, self.cluster))
         return request, tuple(validation_denials(request, self.cluster))
 
     def _validated(self, request: AdmissionRequest) -> tuple[AdmissionRequest, tuple[Denial, ...]]:
         """Validating admission, in the order of the plugins; all denials of the first plugin that denies."""
-        plugins = (self._restrictions, self._limits, self._pod_security, self._policies, self._quotas)
+        plugins = (self._restrictions, self._limits, self._pod_security, self._policies, self._queue, self._quotas)
         for plugin in plugins:
             if denials := tuple(plugin(request)):
                 return request, denials
@@ -141,6 +178,9 @@ class OfflineApiServer:
             evaluator = evaluator_of(request, self.cluster, self._permission(request))
             for policy in asked:
                 yield from policy_denials(policy, evaluator)
+
+    def _queue(self, request: AdmissionRequest) -> Iterator[Denial]:
+        return webhook_denials(request, self.cluster)
 
     def _quotas(self, request: AdmissionRequest) -> Iterator[Denial]:
         return quota_denials(request, self.cluster)

@@ -13,6 +13,7 @@ POD_SECURITY = "PodSecurity"
 LIMIT_RANGE = "LimitRange"
 KUEUE = "Kueue"
 NOT_FOUND = "not found"
+CONFLICT = "already exists"
 
 
 def policy_component(name: str) -> str:

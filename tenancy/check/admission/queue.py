@@ -1,0 +1,71 @@
+"""What a queue can never admit, whatever else runs: it would be created, and never start.
+
+The causes are those of `tenancy fits` and `tenancy why`, computed for a cluster in which nothing else runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+from tenancy.catalog import vocabulary as words
+from tenancy.catalog.controllers import QUEUE
+from tenancy.check.admission.cluster import ClusterObjects
+from tenancy.kube.objects import Object, at
+from tenancy.kube.pods import NotWork, Pods, amount_of, pods_of, queued_metadata, written
+from tenancy.kube.quota_tree import Tree
+from tenancy.planning.queueing.assignment import Mode, Scheduler, counted
+from tenancy.planning.queueing.causes import WaitCause, above_maximum, no_queue, on_hold
+from tenancy.schema.environment import Environment
+
+GROUP = "kueue.x-k8s.io"
+
+
+class Queues:
+    """The queues of an environment, without any work in them."""
+
+    def __init__(self, environment: Environment, cluster: ClusterObjects) -> None:
+        self._environment, self._cluster = environment, cluster
+
+    @cached_property
+    def _tree(self) -> Tree:
+        return Tree.read([*self._cluster.all(GROUP, "ClusterQueue"), *self._cluster.all(GROUP, "Cohort")])
+
+    def obstacles(self, item: Object, namespace: str) -> Iterator[WaitCause]:
+        """Why an object that the API server admits would never start; nothing if it could.
+
+        `item` has the defaults of admission: requests of its containers, and the name of its queue.
+        """
+        space = at(self._cluster.namespace(namespace), "metadata", "labels") or {}
+        if words.TENANT not in space or not self._environment.queued:
+            return
+        try:
+            sets = pods_of(item)
+        except NotWork:
+            return
+        if not sets:
+            return
+        name = str((queued_metadata(item).get("labels") or {}).get(QUEUE) or words.DEFAULT_QUEUE)
+        local = self._cluster.one(GROUP, "LocalQueue", name, namespace)
+        queue = self._cluster.one(GROUP, "ClusterQueue", at(local, "spec", "clusterQueue") or "") if local else None
+        if local is None or queue is None:
+            yield no_queue(name)
+            return
+        if any(at(one, "spec", "stopPolicy") not in (None, "None") for one in (local, queue)):
+            yield on_hold()
+            return
+        yield from self._unplaced(queue, sets, namespace)
+
+    def _unplaced(self, queue: Object, sets: list[Pods], namespace: str) -> Iterator[WaitCause]:
+        flavors = {one["metadata"]["name"]: one for one in self._cluster.all(GROUP, "ResourceFlavor")}
+        tree = self._tree.queues[queue["metadata"]["name"]]
+        scheduler = Scheduler(self._environment, queue, tree, flavors, (), 0)
+
+        def claim_template(name: str) -> Object | None:
+            return self._cluster.one("resource.k8s.io", "ResourceClaimTemplate", name, namespace)
+
+        for choice in scheduler.place([(pods, counted(self._environment, pods, claim_template)) for pods in sets]):
+            if choice.mode is not Mode.NEVER:
+                continue
+            asked = amount_of(choice.needed, choice.resource)
+            yield choice.cause or above_maximum(choice.flavor, asked, written(choice.there))

@@ -1,0 +1,159 @@
+"""The verdict without a cluster is the API server's, over manifests in public shapes; roles that it makes are those
+that are written down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from attack_lab import Cluster
+
+from tenancy.check.admission import bootstrap
+from tenancy.check.admission.access import authenticated
+from tenancy.check.admission.requests import Identity, creation, plural
+from tenancy.check.admission.server import OfflineApiServer
+from tenancy.check.admission.verdicts import CONFLICT, NOT_FOUND, Outcome
+from tenancy.kube import deniers
+from tenancy.kube.objects import Object
+from tenancy.kube.requests import Impersonation
+from tenancy.live import denial
+from tenancy.live.api import Response
+from tenancy.prove.attacks import AttackedNamespace
+from tenancy.prove.verify import AT_ONCE
+from tenancy.schema.people import Role
+from tests.manifests import Manifest, manifests
+
+RUNTIME = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "nvidia"}, "handler": "nvidia"}
+"""The operator of NVIDIA brings it."""
+UNDECIDED_AT_MOST = 0.02
+_BY_STATUS = {404: NOT_FOUND, 409: CONFLICT}
+
+
+@pytest.fixture(scope="module")
+def home(cluster: Cluster) -> AttackedNamespace:
+    assert cluster.scene.home
+    return cluster.scene.home
+
+
+@pytest.fixture(scope="module")
+def asked(home: AttackedNamespace) -> Sequence[tuple[Manifest, Impersonation | None]]:
+    """Every manifest, and who creates it where the environment has such a person."""
+    people = {role.value: home.person(role) for role in Role}
+    return [
+        (one, None if one.role == "platform" else people[one.role])
+        for one in manifests(home.pod())
+        if one.role == "platform" or people[one.role]
+    ]
+
+
+@pytest.fixture(scope="module")
+def answers(
+    cluster: Cluster, home: AttackedNamespace, asked: Sequence[tuple[Manifest, Impersonation | None]]
+) -> Mapping[str, str]:
+    """The denying control of each manifest by the API server, or none."""
+
+    def one(pair: tuple[Manifest, Impersonation | None]) -> Response:
+        item = pair[0].item
+        version = item["apiVersion"]
+        root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        path = f"{root}/namespaces/{home.name}/{plural(item['kind'])}?dryRun=All"
+        return cluster.api.request("POST", path, item, pair[1])
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        found = list(pool.map(one, asked))
+    return {
+        each.id: _BY_STATUS.get(answer.status) or denial.denier(answer.status, answer.message)
+        for (each, _), answer in zip(asked, found, strict=True)
+    }
+
+
+def _server(cluster: Cluster, objects: Sequence[Object]) -> OfflineApiServer:
+    platform = bootstrap.platform_binding(cluster.plan.admission.group)
+    return OfflineApiServer([platform, RUNTIME, *objects], cluster.scene.environment.cluster.kubernetes)
+
+
+def _disagreements(
+    server: OfflineApiServer,
+    cluster: Cluster,
+    home: AttackedNamespace,
+    asked: Sequence[tuple[Manifest, Impersonation | None]],
+    answers: Mapping[str, str],
+) -> Iterator[tuple[str, Any, str]]:
+    group = cluster.plan.admission.group
+    for each, who in asked:
+        identity = Identity(who.user, tuple(who.groups)) if who else Identity("platform-engineer", (group,))
+        verdict = server.verdict(creation(each.item, home.name, authenticated(identity)))
+        deniers = {denied.denier for denied in verdict.denials} or {deniers.NONE}
+        if verdict.outcome is Outcome.UNDECIDED:
+            assert all(verdict.undecided), each.id
+            yield each.id, Outcome.UNDECIDED, ""
+        elif answers[each.id] not in deniers:
+            yield each.id, sorted(deniers), answers[each.id]
+
+
+def test_the_verdict_without_a_cluster_is_that_of_its_api_server(
+    cluster: Cluster,
+    home: AttackedNamespace,
+    asked: Sequence[tuple[Manifest, Impersonation | None]],
+    answers: Mapping[str, str],
+) -> None:
+    assert len(asked) > 700
+    assert len(set(answers.values())) > 50, "many controls refuse"
+    found = list(_disagreements(_server(cluster, list(cluster.plan.objects())), cluster, home, asked, answers))
+    undecided = [id for id, said, _ in found if said is Outcome.UNDECIDED]
+    assert [one for one in found if one[1] is not Outcome.UNDECIDED] == []
+    assert len(undecided) <= UNDECIDED_AT_MOST * len(asked), undecided
+
+
+@pytest.mark.parametrize(
+    ("kind", "refused"),
+    [
+        ("ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy/"),
+        ("RoleBinding", deniers.NONE),
+        ("LimitRange", deniers.LIMIT_RANGE),
+    ],
+)
+def test_without_a_kind_of_object_other_verdicts_would_be_told(
+    kind: str,
+    refused: str,
+    cluster: Cluster,
+    home: AttackedNamespace,
+    asked: Sequence[tuple[Manifest, Impersonation | None]],
+    answers: Mapping[str, str],
+) -> None:
+    objects = [item for item in cluster.plan.objects() if item["kind"] != kind]
+    found = _disagreements(_server(cluster, objects), cluster, home, asked, answers)
+    assert any(answer.startswith(refused) for _, said, answer in found if said is not Outcome.UNDECIDED)
+
+
+def test_roles_that_the_api_server_makes_are_those_that_are_written_down(cluster: Cluster) -> None:
+    minor = tuple(map(int, cluster.scene.environment.cluster.kubernetes.split(".")))
+    written = list(bootstrap.objects((minor[0], minor[1])))
+    assert len(written) > 25
+    for item in written:
+        what = "clusterroles" if item["kind"] == "ClusterRole" else "clusterrolebindings"
+        path = f"/apis/{bootstrap.GROUP}/v1/{what}/{item['metadata']['name']}"
+        made = cluster.api.request("GET", path).body
+        if item["kind"] == "ClusterRoleBinding":
+            assert _subjects(made) == _subjects(item), path
+            assert made["roleRef"]["name"] == item["roleRef"]["name"]
+        elif "aggregationRule" in item:
+            assert made["aggregationRule"] == item["aggregationRule"], path
+        else:
+            assert _rights(made) == _rights(item), path
+
+
+def _subjects(binding: Mapping[str, Any]) -> set[tuple[str, ...]]:
+    return {(one["kind"], one["name"], one.get("namespace", "")) for one in binding.get("subjects") or ()}
+
+
+def _rights(role: Mapping[str, Any]) -> set[tuple[str, ...]]:
+    return {
+        (group, resource, verb)
+        for rule in role.get("rules") or ()
+        for verb in rule["verbs"]
+        for group in rule.get("apiGroups") or [""]
+        for resource in [*(rule.get("resources") or ()), *(rule.get("nonResourceURLs") or ())]
+    }
