@@ -85,12 +85,12 @@ def _disagreements(
     for each, who in asked:
         identity = Identity(who.user, tuple(who.groups)) if who else Identity("platform-engineer", (group,))
         verdict = server.verdict(creation(each.item, home.name, authenticated(identity)))
-        deniers = {denied.denier for denied in verdict.denials} or {deniers.NONE}
+        controls = {denied.denier for denied in verdict.denials} or {deniers.NONE}
         if verdict.outcome is Outcome.UNDECIDED:
             assert all(verdict.undecided), each.id
             yield each.id, Outcome.UNDECIDED, ""
-        elif answers[each.id] not in deniers:
-            yield each.id, sorted(deniers), answers[each.id]
+        elif answers[each.id] not in controls:
+            yield each.id, sorted(controls), answers[each.id]
 
 
 def test_the_verdict_without_a_cluster_is_that_of_its_api_server(

@@ -170,6 +170,10 @@ NO_QUANTITY: Mapping[str, Mapping[str, str]] = {
         "int(dice.lognormvariate(math.log(5 * HOUR), 1.1))": "seconds",
         "round(min(0.99, max(0.01, dice.gauss(0.55, 0.22))), 3)": "a made-up utilization",
     },
+    "tenancy/check/admission/cel.py": {
+        f"Decimal({name})": "the number of a quantity, after the reader" for name in ("a", "b", "given")
+    },
+    "tenancy/check/admission/quota.py": {"int(part.get('count', 1))": "a number of devices"},
     "tenancy/cli/supply_tables.py": {
         "float(pool.memory_gib)": "the catalogue's number",
         "float(round(amount, 2))": "dollars",
@@ -194,7 +198,10 @@ NO_QUANTITY: Mapping[str, Mapping[str, str]] = {
         "int(warned)": "the clock's own record",
     },
     "tenancy/diff/previews.py": {"int(count)": "a number of nodes"},
-    "tenancy/kube/pods.py": {"int(pods.count)": "a number of pods"},
+    "tenancy/kube/pods.py": {
+        "int(pods.count)": "a number of pods",
+        "Decimal(number)": "thousandths, which the reader made",
+    },
     "tenancy/lab/metrics.py": {
         "float(each == phase)": "a truth",
         "float(quantities.parse(amount))": "a sample of a metric, after the reader",
@@ -204,9 +211,7 @@ NO_QUANTITY: Mapping[str, Mapping[str, str]] = {
         "round(part * 100)": "a made-up utilization",
         "round(part, 4)": "a made-up utilization",
     },
-    "tenancy/live/fits_answers.py": {"Decimal(number)": "thousandths, which the reader made"},
     "tenancy/live/fits_nodes.py": {"int(machine[name] // amount)": "a ratio of two numbers that are read already"},
-    "tenancy/live/fits_queue.py": {"int(notes.get(LEAST_PODS, 0))": "an annotation of Kueue's with a number of pods"},
     "tenancy/planning/observability/alerts.py": {"float(price)": "dollars"},
     "tenancy/planning/queueing/pool_yields.py": {
         "int(amount(quota.cpu))": "rounded down on purpose, after the reader",

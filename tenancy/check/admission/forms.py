@@ -250,7 +250,7 @@ def _service(item: Object) -> Iterator[Problem]:
     for number, port in enumerate(ports):
         if len(ports) > 1 and not port.get("name"):
             yield f"spec.ports[{number}].name", "Required value"
-        if not 1 <= int(port.get("port") or 0) <= 65535:
+        if not 1 <= (port.get("port") or 0) <= 65535:
             value = port.get("port")
             yield f"spec.ports[{number}].port", f"Invalid value: {value}: must be between 1 and 65535, inclusive"
 

@@ -6,15 +6,14 @@ Source: `k8s.io/kubernetes` v1.36.3 `plugin/pkg/admission/limitranger/admission.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from decimal import Decimal
 from typing import Any
 
 from tenancy.check.admission.cluster import ClusterObjects
 from tenancy.check.admission.requests import AdmissionRequest, Operation
 from tenancy.check.admission.verdicts import LIMIT_RANGE, Denial
 from tenancy.kube.objects import at, many
-from tenancy.kube.pods import Resources, limits_of, requests_of
-from tenancy.kube.quantities import parse, thousandths, write
+from tenancy.kube.pods import Resources, limits_of, requests_of, written
+from tenancy.kube.quantities import parse, thousandths
 
 _NOTE = "kubernetes.io/limit-ranger"
 
@@ -114,9 +113,9 @@ def _below(limit: Mapping[str, Any], requests: Resources, limits: Mapping[str, i
         if name not in requests:
             yield f"{words}.  No request is specified"
         elif requests[name] < bound:
-            yield f"{words}, but request is {_shown(requests[name])}"
+            yield f"{words}, but request is {written(requests[name])}"
         elif name in limits and limits[name] < bound:
-            yield f"{words}, but limit is {_shown(limits[name])}"
+            yield f"{words}, but limit is {written(limits[name])}"
 
 
 def _above(limit: Mapping[str, Any], requests: Resources, limits: Resources | None, kind: str) -> Iterator[str]:
@@ -126,12 +125,8 @@ def _above(limit: Mapping[str, Any], requests: Resources, limits: Resources | No
         if limits is not None and name not in limits:
             yield f"{words}.  No limit is specified"
         elif limits is not None and limits[name] > bound:
-            yield f"{words}, but limit is {_shown(limits[name])}"
+            yield f"{words}, but limit is {written(limits[name])}"
         elif limits is None and name not in requests:
             yield f"{words}.  No request is specified"
         elif requests.get(name, 0) > bound:
-            yield f"{words}, but request is {_shown(requests[name])}"
-
-
-def _shown(amount: int) -> str:
-    return write(Decimal(amount) / 1000)
+            yield f"{words}, but request is {written(requests[name])}"

@@ -7,15 +7,14 @@ Source: `k8s.io/kubernetes` v1.36.3 `pkg/quota/v1/evaluator/core` and `k8s.io/ap
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from decimal import Decimal
 from typing import Any
 
 from tenancy.check.admission.cluster import ClusterObjects
 from tenancy.check.admission.requests import AdmissionRequest, Operation
 from tenancy.check.admission.verdicts import Denial, quota
 from tenancy.kube.objects import Object, at, many
-from tenancy.kube.pods import ONE, Resources, limits_of, requests_of
-from tenancy.kube.quantities import thousandths, write
+from tenancy.kube.pods import ONE, Resources, limits_of, requests_of, written
+from tenancy.kube.quantities import thousandths
 
 _COMPUTE = ("cpu", "memory", "ephemeral-storage")
 _NEEDED = tuple(f"{side}{name}" for side in ("", "requests.", "limits.") for name in ("cpu", "memory"))
@@ -51,7 +50,7 @@ def quota_denials(request: AdmissionRequest, cluster: ClusterObjects) -> Iterato
             asked, at_most = (
                 ",".join(f"{key}={amount}" for key, amount in amounts)
                 for amounts in (
-                    [(key, _shown(usage[key])) for key in over],
+                    [(key, written(usage[key])) for key in over],
                     [(key, str(hard[key])) for key in over],
                 )
             )
@@ -168,7 +167,3 @@ def _in_scope(scope: tuple[str, str, tuple[str, ...]], item: Object) -> bool:
             return "namespaces" in str(spec.get("affinity"))
         case _:
             return False
-
-
-def _shown(amount: int) -> str:
-    return write(Decimal(amount) / 1000)
