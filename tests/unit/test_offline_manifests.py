@@ -72,11 +72,11 @@ def _beside(kind: str, api_version: str = "v1", **fields: Any) -> Object:
     return {"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}, **fields}
 
 
-PORTS = {"spec": {"ports": [{"port": 80}], "selector": {"a": "b"}}}
+PORTS = {"ports": [{"port": 80}], "selector": {"a": "b"}}
 CPU = "/spec/containers/0/resources/requests/cpu"
 DEADLINE = "/spec/template/spec/activeDeadlineSeconds"
 BLOCK = "/spec/egress/0/to/0/ipBlock/cidr"
-EGRESS = {"spec": {"podSelector": {}, "egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/24"}}]}]}}
+EGRESS = {"podSelector": {}, "egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/24"}}]}]}
 SCALE = {"scaleTargetRef": {"kind": "Deployment", "name": "x", "apiVersion": "apps/v1"}, "maxReplicas": 3}
 
 
@@ -99,13 +99,13 @@ SCALE = {"scaleTargetRef": {"kind": "Deployment", "name": "x", "apiVersion": "ap
         (_work("Job"), "/spec/parallelism", -1, "spec.parallelism"),
         (_work("CronJob"), "/spec/schedule", "every day", "spec.schedule"),
         (_work("CronJob"), "/spec/timeZone", "Mars/Base", "spec.timeZone"),
-        (_beside("Service", **PORTS), "/spec/ports", [], "spec.ports"),
-        (_beside("Service", **PORTS), "/spec/ports/0/port", 70000, "spec.ports[0].port"),
+        (_beside("Service", spec=PORTS), "/spec/ports", [], "spec.ports"),
+        (_beside("Service", spec=PORTS), "/spec/ports/0/port", 70000, "spec.ports[0].port"),
         (_beside("ConfigMap"), "/data", {"a/b": "c"}, "data[a/b]"),
         (_beside("ConfigMap"), "/data", {"a": 1}, "data"),
         (_beside("Secret"), "/data", {"a": "***"}, "data[a]"),
         (_beside("Secret", stringData={"tls.crt": "x"}), "/type", "kubernetes.io/tls", "data[tls.key]"),
-        (_beside("NetworkPolicy", "networking.k8s.io/v1", **EGRESS), BLOCK, "10.0.0.1", BLOCK),
+        (_beside("NetworkPolicy", "networking.k8s.io/v1", spec=EGRESS), BLOCK, "10.0.0.1", BLOCK),
         (
             _beside("HorizontalPodAutoscaler", "autoscaling/v2", spec=SCALE),
             "/spec/minReplicas",

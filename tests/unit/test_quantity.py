@@ -170,10 +170,6 @@ NO_QUANTITY: Mapping[str, Mapping[str, str]] = {
         "int(dice.lognormvariate(math.log(5 * HOUR), 1.1))": "seconds",
         "round(min(0.99, max(0.01, dice.gauss(0.55, 0.22))), 3)": "a made-up utilization",
     },
-    "tenancy/check/admission/cel.py": {
-        f"Decimal({name})": "the number of a quantity, after the reader" for name in ("a", "b", "given")
-    },
-    "tenancy/check/admission/quota.py": {"int(part.get('count', 1))": "a number of devices"},
     "tenancy/cli/supply_tables.py": {
         "float(pool.memory_gib)": "the catalogue's number",
         "float(round(amount, 2))": "dollars",
@@ -187,9 +183,7 @@ NO_QUANTITY: Mapping[str, Mapping[str, str]] = {
     "tenancy/check/admission/cel.py": {
         f"Decimal({name})": "a quantity's exact number, which the reader wrote" for name in ("a", "b", "given")
     },
-    "tenancy/check/admission/limits.py": {"Decimal(amount)": "after the reader"},
     "tenancy/check/admission/quota.py": {
-        "Decimal(amount)": "after the reader",
         "int(part.get('count', 1))": "a number of devices",
     },
     "tenancy/clock/usage.py": {
