@@ -11,14 +11,14 @@ from xml.etree import ElementTree
 
 from tenancy.catalog.text import shown
 from tenancy.check.admission.verdicts import Denial
-from tenancy.check.answers import Answer, Answers, identities_of
+from tenancy.check.answers import ObjectAnswer, ObjectAnswers, identities_of
 
 WIDTH = 100
 _NAMED = 5
 """Objects that are named of those for which one reason holds."""
 
 
-def lines(answers: Answers, room: int) -> Iterator[str]:
+def lines(answers: ObjectAnswers, room: int) -> Iterator[str]:
     """Refusals in the words of what refuses, and once for each reason what is not decided; `room` limits the lines."""
     for identity, tenants in identities_of(answers.answers):
         yield shown(f"asked of {answers.environment} as {identity}, for {', '.join(tenants)}")
@@ -36,7 +36,7 @@ def lines(answers: Answers, room: int) -> Iterator[str]:
         yield from _wrapped(f"not decided: {reason}: {', '.join(names[:_NAMED])}{more}", "")
 
 
-def _refusal(one: Answer) -> Iterator[str]:
+def _refusal(one: ObjectAnswer) -> Iterator[str]:
     yield shown(f"  refused   {one.object} ({one.place})")
     for denial in one.verdict.denials:
         yield from _wrapped(said(denial), "            ")
@@ -54,7 +54,7 @@ def _wrapped(text: str, indent: str) -> list[str]:
     return wrapper.wrap(shown(text))
 
 
-def as_json(answers: Answers) -> dict[str, Any]:
+def as_json(answers: ObjectAnswers) -> dict[str, Any]:
     """The answers as plain values."""
     return {
         "environment": answers.environment,
@@ -79,7 +79,7 @@ def rule_of(denial: Denial) -> str:
     return denial.rule or denial.component
 
 
-def sarif_results(answers: Answers, ids: list[str]) -> Iterator[dict[str, Any]]:
+def sarif_results(answers: ObjectAnswers, ids: list[str]) -> Iterator[dict[str, Any]]:
     """A result for each denial."""
     for one in answers.refusals:
         for denial in one.verdict.denials:
@@ -96,7 +96,7 @@ def sarif_results(answers: Answers, ids: list[str]) -> Iterator[dict[str, Any]]:
             }
 
 
-def junit_suite(answers: Answers, root: ElementTree.Element) -> None:
+def junit_suite(answers: ObjectAnswers, root: ElementTree.Element) -> None:
     """A suite with a case for each object that was asked about."""
     refused = len(answers.refusals)
     undecided = [one for one in answers.answers if not one.refused and one.verdict.undecided]

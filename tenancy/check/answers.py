@@ -14,7 +14,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.check.admission import identities
 from tenancy.check.admission.requests import Identity, creation
 from tenancy.check.admission.server import OfflineApiServer
-from tenancy.check.admission.verdicts import Denial, Outcome, Verdict
+from tenancy.check.admission.verdicts import Denial, Verdict, VerdictOutcome
 from tenancy.check.reader import FilePosition, Manifests, Unjudged
 from tenancy.kube.kinds import is_cluster_wide
 from tenancy.kube.objects import Object, at, name_of
@@ -30,7 +30,7 @@ class UnknownNamespaceError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ObjectAnswer:
     """The API server's answer to the creation of one object."""
 
     object: str
@@ -43,27 +43,27 @@ class Answer:
     @property
     def refused(self) -> bool:
         """Whether the API server refuses it."""
-        return self.verdict.outcome is Outcome.REFUSED
+        return self.verdict.outcome is VerdictOutcome.REFUSED
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class ObjectAnswers:
     """The answers to all objects of an input, in its order."""
 
     environment: str
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[ObjectAnswer, ...] = ()
     unasked: tuple[Unjudged, ...] = ()
     """What is no request, such as a chart's release."""
 
     @property
-    def refusals(self) -> tuple[Answer, ...]:
+    def refusals(self) -> tuple[ObjectAnswer, ...]:
         """Objects that the API server refuses."""
         return tuple(one for one in self.answers if one.refused)
 
     @property
-    def undecided(self) -> Mapping[str, list[Answer]]:
+    def undecided(self) -> Mapping[str, list[ObjectAnswer]]:
         """Each reason why an answer is not decided, with the objects of which it is true."""
-        found: dict[str, list[Answer]] = {}
+        found: dict[str, list[ObjectAnswer]] = {}
         for one in self.answers:
             for reason in one.verdict.undecided:
                 found.setdefault(reason, []).append(one)
@@ -81,7 +81,7 @@ def answers(
     environment: str,
     namespace: str | None = None,
     named: str | None = None,
-) -> Answers:
+) -> ObjectAnswers:
     """The answer to each object, by the person or role `named`, or else by a developer of the namespace's tenant.
 
     `namespace` is that of objects that name none. Raises UnknownNamespaceError and `identities.UnknownIdentityError`.
@@ -91,7 +91,7 @@ def answers(
         raise UnknownNamespaceError(_unknown(namespace, tenants_of(server)))
     home = namespace or _home(manifests, server)
     unasked: list[Unjudged] = []
-    found: list[Answer] = []
+    found: list[ObjectAnswer] = []
     for item, place in manifests.objects:
         if not item.get("apiVersion"):
             reason = "no object of the API: its chart is judged by what `helm template` writes"
@@ -104,8 +104,8 @@ def answers(
         if not verdict.denials:
             server.add(verdict.object or item)
         tenant = tenants_of(server).get(str(where), "platform")
-        found.append(Answer(name_of(item), tenant, place, identity.username, verdict))
-    return Answers(environment, tuple(found), tuple(unasked))
+        found.append(ObjectAnswer(name_of(item), tenant, place, identity.username, verdict))
+    return ObjectAnswers(environment, tuple(found), tuple(unasked))
 
 
 def tenants_of(server: OfflineApiServer) -> Mapping[str, str]:
@@ -158,7 +158,7 @@ def _unknown(namespace: str, known: Mapping[str, str]) -> str:
     return f"given --namespace {namespace}; rule: a namespace of the environment, or of the files; change: {change}"
 
 
-def identities_of(found: Sequence[Answer]) -> Iterator[tuple[str, list[str]]]:
+def identities_of(found: Sequence[ObjectAnswer]) -> Iterator[tuple[str, list[str]]]:
     """Each identity that asked, with the namespaces in which it did."""
     groups: dict[str, dict[str, None]] = {}
     for one in found:

@@ -11,7 +11,7 @@ from tenancy.catalog import days
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.check.adopt import Adopted, adopt, meant
-from tenancy.check.answers import Answers
+from tenancy.check.answers import ObjectAnswers
 from tenancy.check.reader import FilePosition, Manifests, Unjudged, Unread
 from tenancy.kube.pod_templates import BUILT_IN, not_judged, templates_of
 from tenancy.rules import objects, plain, regulated
@@ -68,7 +68,7 @@ class CheckResult:
     """Documents that are no objects of Kubernetes."""
     strict: bool = False
     """Whether what was not checked fails the check."""
-    answers: Answers | None = None
+    answers: ObjectAnswers | None = None
     """What the API server of an environment answers; None if no environment was named."""
 
     @property
@@ -93,7 +93,7 @@ def judge(
     platform: Collection[str] = (),
     today: dt.date | None = None,
     strict: bool = False,
-    answers: Answers | None = None,
+    answers: ObjectAnswers | None = None,
     tenants: Mapping[str, str] | None = None,
 ) -> CheckResult:
     """Apply every rule to every object, and to all of them together.

@@ -15,7 +15,7 @@ from tenancy.live.api import Api
 from tenancy.live.cohorts import read_tree
 from tenancy.live.fits_answers import ControlAnswer, FitVerdict
 from tenancy.planning.common.priorities import DEFAULT_CLASS, priorities
-from tenancy.planning.queueing.assignment import Choice, Mode, Scheduler, counted, holds_quota
+from tenancy.planning.queueing.assignment import FlavorAssigner, FlavorChoice, Mode, counted, holds_quota
 from tenancy.planning.queueing.causes import WaitCause, above_maximum, no_queue, on_hold
 from tenancy.planning.queueing.queue_names import ANY_POOL, API, pool_of
 from tenancy.schema.environment import Environment
@@ -58,7 +58,7 @@ def queue_answer(
     wanted = [(pods, counted(environment, pods, claim_template)) for pods in sets]
     urgency = _urgency(environment, item, sets[0])
     work = _work_of(api, called)
-    scheduler = Scheduler(environment, queue.body, tree[called], flavors, work, urgency)
+    scheduler = FlavorAssigner(environment, queue.body, tree[called], flavors, work, urgency)
     choices = scheduler.place(wanted)
     ahead = sum(1 for one in work if not holds_quota(one) and (one["spec"].get("priority") or 0) >= urgency)
     used = [flavors[one.flavor] for one in choices if one.flavor in flavors and one.mode is not Mode.NEVER]
@@ -99,13 +99,13 @@ def _urgency(environment: Environment, item: Mapping[str, Any], pods: Pods) -> i
 def _told(
     called: str,
     item: Mapping[str, Any],
-    choices: Sequence[Choice],
-    scheduler: Scheduler,
+    choices: Sequence[FlavorChoice],
+    scheduler: FlavorAssigner,
     wanted: Sequence[tuple[Pods, Resources]],
     ahead: int,
 ) -> ControlAnswer:
     order = list(Mode)
-    worst = max(choices, key=lambda choice: order.index(choice.mode), default=Choice(Mode.NOW, ""))
+    worst = max(choices, key=lambda choice: order.index(choice.mode), default=FlavorChoice(Mode.NOW, ""))
     pool = _pool_name(worst.flavor)
     waiting = f" {ahead} of the queue start{'s' * (ahead == 1)} first." if ahead else ""
     if worst.mode is not Mode.NOW and (fewer := _fewer(item, scheduler, wanted)):
@@ -137,7 +137,7 @@ def _told(
     return _never(above_maximum(worst.flavor, amount_of(worst.needed, worst.resource), written(worst.there)))
 
 
-def _fewer(item: Mapping[str, Any], scheduler: Scheduler, wanted: Sequence[tuple[Pods, Resources]]) -> int:
+def _fewer(item: Mapping[str, Any], scheduler: FlavorAssigner, wanted: Sequence[tuple[Pods, Resources]]) -> int:
     """Number of its pods that would start now, if they may start without the others."""
     ((pods, each), *others) = wanted
     notes = item["metadata"].get("annotations") or {}

@@ -111,12 +111,12 @@ _LIMITS = frozenset(
 _GUARDED = frozenset({"networkpolicies"})
 """Limits that tenants may add to; with the guards, net-02 and net-10 check the additions."""
 _READ = frozenset({"get", "list", "watch"})
-_EVERYBODY = frozenset({"system:authenticated", "system:unauthenticated", "system:masters", "system:anonymous"})
+_ALL_IDENTITIES = frozenset({"system:authenticated", "system:unauthenticated", "system:masters", "system:anonymous"})
 _ALL_ACCOUNTS, _ACCOUNT = "system:serviceaccounts", "system:serviceaccount:"
-_FOR_EVERYBODY = frozenset(
+_FOR_ALL_IDENTITIES = frozenset(
     {"system:basic-user", "system:discovery", "system:public-info-viewer", "system:service-account-issuer-discovery"}
 )
-"""Kubernetes' own roles that it binds to everybody (1.36, `rbac/bootstrappolicy`)."""
+"""Kubernetes' own roles that it binds to all identities (1.36, `rbac/bootstrappolicy`)."""
 _OVER_ALL = frozenset({"cluster-admin", "admin", "edit"})
 _BOOTSTRAPPED = ("kubernetes.io/bootstrapping", "rbac-defaults")
 _VIEWER = "tenancy-viewer"
@@ -203,7 +203,7 @@ def _account(subject: Object) -> tuple[str, str]:
 
 
 def _bound_to_many(binding: Object, roles: Mapping[tuple[str, str, str], Object]) -> Iterator[Finding]:
-    """rbac-04 and, within a namespace of the platform, rbac-05: rights of the platform for everybody, or for a user."""
+    """rbac-04 and, within a namespace of the platform, rbac-05: rights of the platform for all identities or a user."""
     wide, labels = binding.get("kind") == "ClusterRoleBinding", labels_of(binding)
     if labels.get(_BOOTSTRAPPED[0]) == _BOOTSTRAPPED[1] or (not wide and is_tenants(binding)):
         return
@@ -212,19 +212,19 @@ def _bound_to_many(binding: Object, roles: Mapping[tuple[str, str, str], Object]
     rules = roles.get((kind, namespace, role))
     for subject in binding.get("subjects") or ():
         of, name = str(subject.get("kind")), str(subject.get("name"))
-        everybody = of != "ServiceAccount" and (name in _EVERYBODY or name.startswith(_ALL_ACCOUNTS))
+        for_all = of != "ServiceAccount" and (name in _ALL_IDENTITIES or name.startswith(_ALL_ACCOUNTS))
         person = wide and of == "User" and not name.startswith("system:")
-        if (everybody or person) and _over_all(role, rules, for_everybody=everybody):
+        if (for_all or person) and _over_all(role, rules, for_all=for_all):
             yield Finding("rbac-04" if wide else "rbac-05", name_of(binding), f"{kind} {role} for {of} {name!r}")
 
 
-def _over_all(name: str, role: Object | None, *, for_everybody: bool) -> bool:
+def _over_all(name: str, role: Object | None, *, for_all: bool) -> bool:
     """Whether a role has rights that only the platform may have."""
     if role is None:
-        of_system = name.startswith("system:") and name not in _FOR_EVERYBODY
-        return name in _OVER_ALL or (for_everybody and (of_system or name == "view"))
+        of_system = name.startswith("system:") and name not in _FOR_ALL_IDENTITIES
+        return name in _OVER_ALL or (for_all and (of_system or name == "view"))
     reads_secrets = any("secrets" in (rule.get("resources") or ()) for rule in role.get("rules") or ())
-    return (for_everybody and reads_secrets) or next(iter(role_rules(role)), None) is not None
+    return (for_all and reads_secrets) or next(iter(role_rules(role)), None) is not None
 
 
 def _bound_subjects(

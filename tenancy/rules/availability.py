@@ -21,8 +21,8 @@ from tenancy.rules.expressions import (
     may,
     unless_by_controller,
 )
-from tenancy.rules.model import Face, GuardFacts, Rule, Severity, Subject
-from tenancy.rules.scene import POD_NAME, AttackedNamespace, Scene
+from tenancy.rules.model import Face, GuardFacts, GuardSubject, Rule, Severity
+from tenancy.rules.scene import POD_NAME, AttackPlace, AttackScene
 from tenancy.rules.values import SCHEDULE
 from tenancy.rules.workloads import (
     ALL_KINDS,
@@ -111,7 +111,7 @@ JOB_CONTROLLER = Impersonation(
 _KEEP = "keep its node and its namespace from ever being removed"
 
 
-def _graces(_scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
+def _graces(_scene: AttackScene, place: AttackPlace) -> Iterator[Case]:
     grace = "/spec/terminationGracePeriodSeconds"
     yield Case("avail-01", "grace", "keep its GPU long after eviction", grace, 601, 600, kinds=ALL_KINDS)
     check = {"exec": {"command": ["true"]}, "terminationGracePeriodSeconds": 600}
@@ -126,18 +126,18 @@ def _graces(_scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
             )
 
 
-def _at_once(_scene: Scene, _place: AttackedNamespace) -> Iterator[Case]:
+def _at_once(_scene: AttackScene, _place: AttackPlace) -> Iterator[Case]:
     sentence, at = "release its quota before its containers end", "/spec/terminationGracePeriodSeconds"
     yield Case("avail-06", "at-once", sentence, at, 0, 1, kinds=ALL_KINDS)
 
 
-def _finalizers(_scene: Scene, _place: AttackedNamespace) -> Iterator[Case]:
+def _finalizers(_scene: AttackScene, _place: AttackPlace) -> Iterator[Case]:
     yield Case("avail-03", "finalizer", _KEEP, FINALIZERS, ["bank.example/keep"], kinds=ALL_KINDS)
     tracked = f"{_KEEP}, by the job controller's own finalizer"
     yield Case("avail-03", "job-template", tracked, FINALIZERS, [JOB_FINALIZER], kinds=("Job", "Deployment"))
 
 
-def _finalizers_of_work(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _finalizers_of_work(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     """The queue no longer counts deleted work that a finalizer keeps, and its pods run on."""
     # No controller removes the job controller's finalizer from a pod without a Job.
     yield attack(
@@ -163,7 +163,7 @@ def _finalizers_of_work(scene: Scene, place: AttackedNamespace) -> Iterator[Atta
             )
 
 
-def _finalizers_of_objects(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _finalizers_of_objects(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     for body in objects_beside_work(place):
         if body["kind"] != "ServiceAccount":
             path = collection(body["apiVersion"], body["kind"], place.name)
@@ -172,7 +172,7 @@ def _finalizers_of_objects(scene: Scene, place: AttackedNamespace) -> Iterator[A
             yield attack(f"avail-03-{body['kind'].lower()}", "avail-03", keep, guard, request, twin_body=body)
 
 
-def _finalizers_of_accounts(scene: Scene) -> Iterator[Attack]:
+def _finalizers_of_accounts(scene: AttackScene) -> Iterator[Attack]:
     if scene.home and (place := next((place for place in scene.places if place.owner), None)):
         plain = minimal("ServiceAccount")
         plain["metadata"]["annotations"] = {"note": "hello"}
@@ -180,7 +180,7 @@ def _finalizers_of_accounts(scene: Scene) -> Iterator[Attack]:
         yield create(scene, place, "avail-03", "finalizer", never, plain, FINALIZERS, keep, place.owner)
 
 
-def _steadfast(_scene: Scene, _place: AttackedNamespace) -> Iterator[Case]:
+def _steadfast(_scene: AttackScene, _place: AttackPlace) -> Iterator[Case]:
     note, hold = {"/metadata/annotations": {"note": "hello"}}, "keep its node from being replaced"
     karpenter = "/metadata/annotations/karpenter.sh~1do-not-disrupt"
     yield Case("avail-04", "do-not-disrupt", hold, karpenter, "true", "false", note, ALL_KINDS)
@@ -189,7 +189,7 @@ def _steadfast(_scene: Scene, _place: AttackedNamespace) -> Iterator[Case]:
     yield Case("avail-04", "safe-to-evict", hold, autoscaler, "false", "true", note, ALL_KINDS)
 
 
-def _schedules(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _schedules(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     sentence = "delay other tenants' CronJobs by one that starts jobs without a pause"
     made = put(workload("CronJob", place.pod()), "/spec/schedule", "* * * * *")
     for slug, schedule in {"second": "@every 1s", "short": "@every 1ns", "hour": "@every 1h0m0.5s"}.items():
@@ -204,7 +204,7 @@ _BESIDE_CLASS = {"cronjobs": "tenancy-cronjobs"}
 _NOTE = "/metadata/annotations/note"
 
 
-def _sizes_of_objects(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _sizes_of_objects(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     for body in objects_beside_work(place):
         kind = body["kind"]
         path, who = collection(body["apiVersion"], kind, place.name), place.developer
@@ -226,7 +226,7 @@ def _sizes_of_objects(scene: Scene, place: AttackedNamespace) -> Iterator[Attack
         yield attack(f"avail-05-{kind.lower()}-data", "avail-05", _FILL, guard, request, twin_body=made)
 
 
-def _budgets(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _budgets(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     twin = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -252,7 +252,7 @@ def _marks(count: int) -> dict[str, str]:
     return {f"note-{number}": "x" for number in range(count)}
 
 
-def _sizes_of_work(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _sizes_of_work(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     others = {framework.kind for framework in place.frameworks}
     for kind in (*kinds_of(place), *BY_CONTROLLERS):
         path = collection(of_api(kind), kind, place.name)
@@ -333,11 +333,11 @@ RULES: tuple[Rule, ...] = (
         enforced=Face.PREVIEW,
         guards={
             # A probe that fails ends its container with a grace period of its own, and a deletion waits for that.
-            Subject.PODS: f"""(!has(variables.spec.terminationGracePeriodSeconds)
+            GuardSubject.PODS: f"""(!has(variables.spec.terminationGracePeriodSeconds)
             || variables.spec.terminationGracePeriodSeconds <= {MOST_GRACE})
         && variables.containers.all(c, {_short("livenessProbe")} && {_short("startupProbe")})""",
             # A pod's grace period may be that of the request.
-            Subject.DELETIONS: f"""request.resource.resource != 'pods' || !has(request.options.gracePeriodSeconds)
+            GuardSubject.DELETIONS: f"""request.resource.resource != 'pods' || !has(request.options.gracePeriodSeconds)
         || request.options.gracePeriodSeconds <= {MOST_GRACE}""",
         },
         attacks=(through_all_kinds(_graces),),
@@ -354,7 +354,7 @@ RULES: tuple[Rule, ...] = (
         guards={
             # The number of pods is unknown here: any other number of pods to keep may be all of them. Without any
             # number it is one.
-            Subject.BUDGETS: """(has(object.spec.maxUnavailable)
+            GuardSubject.BUDGETS: """(has(object.spec.maxUnavailable)
             ? int(string(object.spec.maxUnavailable).replace('%', '')) > 0 : has(object.spec.minAvailable))
         && (!has(object.spec.minAvailable) || int(string(object.spec.minAvailable).replace('%', '')) == 0)"""
         },
@@ -371,9 +371,9 @@ RULES: tuple[Rule, ...] = (
         severity=Severity.MEDIUM,
         enforced=Face.PREVIEW,
         guards={
-            Subject.PODS: "size(variables.newFinalizers) == 0",
-            Subject.WORK: "variables.byController || size(variables.ownFinalizers) == 0",
-            Subject.SIZES_OF_OBJECTS: in_tenants_namespaces(
+            GuardSubject.PODS: "size(variables.newFinalizers) == 0",
+            GuardSubject.WORK: "variables.byController || size(variables.ownFinalizers) == 0",
+            GuardSubject.SIZES_OF_OBJECTS: in_tenants_namespaces(
                 f"size({OWN_FINALIZERS}.filter(f, !(f in {cel(list(OF_SERVER))}))) == 0"
             ),
         },
@@ -394,7 +394,7 @@ RULES: tuple[Rule, ...] = (
         ),
         severity=Severity.MEDIUM,
         guards={
-            Subject.PODS: f"""{cel(STEADFAST)}.all(k, !(k in variables.podAnnotations)
+            GuardSubject.PODS: f"""{cel(STEADFAST)}.all(k, !(k in variables.podAnnotations)
         || variables.podAnnotations[k] == {cel(STEADFAST)}[k])"""
         },
         attacks=(through_all_kinds(_steadfast),),
@@ -426,9 +426,9 @@ RULES: tuple[Rule, ...] = (
             )
         },
         guards={
-            Subject.TEMPLATES: _few_keys,
-            Subject.SIZES_OF_WORK: in_tenants_namespaces(_size(_SPEC, str(sizes.SPEC))),
-            Subject.SIZES_OF_OBJECTS: in_tenants_namespaces(_size(_BODY, _MAX_BODY)),
+            GuardSubject.TEMPLATES: _few_keys,
+            GuardSubject.SIZES_OF_WORK: in_tenants_namespaces(_size(_SPEC, str(sizes.SPEC))),
+            GuardSubject.SIZES_OF_OBJECTS: in_tenants_namespaces(_size(_BODY, _MAX_BODY)),
         },
         attacks=(at_home(_sizes_of_work), at_home(_sizes_of_objects)),
     ),
@@ -442,7 +442,7 @@ RULES: tuple[Rule, ...] = (
         fix="write five fields, such as */5 * * * *; for a shorter interval let one pod repeat the work",
         severity=Severity.MEDIUM,
         enforced=Face.PREVIEW,
-        guards={Subject.CRON_JOBS: f"object.spec.schedule.matches({cel(f'^{SCHEDULE}$')})"},
+        guards={GuardSubject.CRON_JOBS: f"object.spec.schedule.matches({cel(f'^{SCHEDULE}$')})"},
         attacks=(at_home(_schedules),),
     ),
     Rule(
@@ -461,10 +461,10 @@ RULES: tuple[Rule, ...] = (
         guards={
             # With a grace period of zero a deletion leaves nothing for the kubelet to end: quota and queue are free at
             # once.
-            Subject.PODS: """!variables.placing || variables.byController
+            GuardSubject.PODS: """!variables.placing || variables.byController
         || !has(variables.spec.terminationGracePeriodSeconds)
         || variables.spec.terminationGracePeriodSeconds > 0""",
-            Subject.DELETIONS: lambda facts: in_tenants_namespaces(f"!({by_people(facts)}) || {_AT_ONCE}"),
+            GuardSubject.DELETIONS: lambda facts: in_tenants_namespaces(f"!({by_people(facts)}) || {_AT_ONCE}"),
         },
         attacks=(through_all_kinds(_at_once),),
     ),

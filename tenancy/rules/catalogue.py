@@ -33,7 +33,7 @@ from tenancy.rules import (
 )
 from tenancy.rules.model import FACES as FACES
 from tenancy.rules.model import Face as Face
-from tenancy.rules.model import GuardFacts, Rule, Subject
+from tenancy.rules.model import GuardFacts, GuardSubject, Rule
 from tenancy.rules.model import Severity as Severity
 
 FAMILIES = (
@@ -73,12 +73,12 @@ def with_face(face: Face) -> tuple[str, ...]:
     return tuple(rule.id for rule in RULES.values() if face in rule.faces)
 
 
-def with_subject(*subjects: Subject) -> tuple[str, ...]:
+def with_subject(*subjects: GuardSubject) -> tuple[str, ...]:
     """Ids of the rules that judge one of the subjects."""
     return tuple(rule.id for rule in RULES.values() if any(subject in rule.guards for subject in subjects))
 
 
-def expressions(subject: Subject, facts: GuardFacts) -> dict[str, str]:
+def expressions(subject: GuardSubject, facts: GuardFacts) -> dict[str, str]:
     """CEL of every rule on a subject, by rule, where the environment needs it."""
     texts: dict[str, str] = {}
     for rule in RULES.values():

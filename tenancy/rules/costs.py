@@ -8,8 +8,8 @@ from tenancy.catalog import vocabulary as words
 from tenancy.kube.requests import collection
 from tenancy.rules.attacks import Attack, Request, attack, escaped, put
 from tenancy.rules.expressions import charged, in_tenants_namespaces
-from tenancy.rules.model import Face, Rule, Severity, Subject
-from tenancy.rules.scene import AttackedNamespace, Scene
+from tenancy.rules.model import Face, GuardSubject, Rule, Severity
+from tenancy.rules.scene import AttackPlace, AttackScene
 from tenancy.rules.workloads import (
     ALL_KINDS,
     Case,
@@ -27,7 +27,7 @@ _OF_OBJECT = f"!has(object.metadata.labels) || {charged('object.metadata.labels'
 # Attacks
 
 
-def _labels(scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
+def _labels(scene: AttackScene, place: AttackPlace) -> Iterator[Case]:
     other, tenant = scene.other(place), place.tenant
     theirs = other.tenant if other else None
     labels = {
@@ -47,13 +47,13 @@ def _labels(scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
         yield Case("cost-01", "own-label", sentence, at, "another", place.labels[key])
 
 
-def _tenants(scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
+def _tenants(scene: AttackScene, place: AttackPlace) -> Iterator[Case]:
     if theirs := scene.other(place):
         at, bad = f"/metadata/labels/{escaped(words.TENANT)}", theirs.tenant.tenant
         yield Case("cost-01", "tenant", f"charge its cost to {bad}", at, bad, place.tenant.tenant)
 
 
-def _labels_of_work(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _labels_of_work(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     for kind in kinds_of(place):
         if kind != "Pod":
             path = collection(of_api(kind), kind, place.name)
@@ -68,7 +68,7 @@ def _labels_of_work(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
             )
 
 
-def _labels_of_objects(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _labels_of_objects(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     for body in objects_beside_work(place):
         if body["kind"] != "ServiceAccount":
             path = collection(body["apiVersion"], body["kind"], place.name)
@@ -104,10 +104,10 @@ RULES: tuple[Rule, ...] = (
             )
         },
         guards={
-            Subject.PODS: charged("variables.podLabels"),
+            GuardSubject.PODS: charged("variables.podLabels"),
             # The queue copies them to what it counts.
-            Subject.WORK: _OF_OBJECT,
-            Subject.SIZES_OF_OBJECTS: in_tenants_namespaces(_OF_OBJECT),
+            GuardSubject.WORK: _OF_OBJECT,
+            GuardSubject.SIZES_OF_OBJECTS: in_tenants_namespaces(_OF_OBJECT),
         },
         attacks=(
             through_all_kinds(_labels),

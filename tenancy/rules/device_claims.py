@@ -23,8 +23,8 @@ from tenancy.rules.claim_forms import (
     template_name,
 )
 from tenancy.rules.expressions import CONTROLS, cel
-from tenancy.rules.model import Face, GuardFacts, Rule, Severity, Subject
-from tenancy.rules.scene import POD_NAME, AttackedNamespace, Scene
+from tenancy.rules.model import Face, GuardFacts, GuardSubject, Rule, Severity
+from tenancy.rules.scene import POD_NAME, AttackPlace, AttackScene
 from tenancy.rules.workloads import ALL_KINDS, Case, attack_of, kinds_of
 
 MAX_DEVICES = 32
@@ -65,7 +65,7 @@ _ABSENT_POD = {"apiVersion": "v1", "kind": "Pod", "name": _GONE, "uid": "0b1c000
 _PASSED = "present its own claim as one that a pod's template made"
 
 
-def _of_pods(scene: Scene) -> Iterator[Attack]:
+def _of_pods(scene: AttackScene) -> Iterator[Attack]:
     """What a pod may say about claims."""
     home, at = scene.home, "/spec/resourceClaims"
     if home is None:
@@ -89,20 +89,20 @@ def _of_pods(scene: Scene) -> Iterator[Attack]:
             yield attack_of(scene, home, case, kind)
 
 
-def is_claimed(scene: Scene) -> bool:
+def is_claimed(scene: AttackScene) -> bool:
     """Whether the cluster of the scene serves claims."""
     return scene.home is not None and not incompatible(scene.home.environment.cluster.kubernetes, "dra")
 
 
-def _contents(scene: Scene) -> Iterator[Attack]:
+def _contents(scene: AttackScene) -> Iterator[Attack]:
     yield from (each for each in _of_claims(scene) if each.rule != "gpu-11")
 
 
-def _owners(scene: Scene) -> Iterator[Attack]:
+def _owners(scene: AttackScene) -> Iterator[Attack]:
     yield from (each for each in _of_claims(scene) if each.rule == "gpu-11")
 
 
-def _of_claims(scene: Scene) -> Iterator[Attack]:
+def _of_claims(scene: AttackScene) -> Iterator[Attack]:
     """What a claim may say."""
     home = scene.home
     if home is None or not is_claimed(scene):
@@ -123,7 +123,7 @@ def singular(plural: str) -> str:
 
 
 def claim_form(
-    scene: Scene, place: AttackedNamespace, case: Case, flavor: str, plural: str, *, denier: str = "", suffix: str = ""
+    scene: AttackScene, place: AttackPlace, case: Case, flavor: str, plural: str, *, denier: str = "", suffix: str = ""
 ) -> Attack:
     """A case through a claim of a flavor or a template of one; its pointers are relative to the claim's own spec."""
     root, whole = FORMS[plural], claim(flavor, plural=plural)
@@ -140,7 +140,7 @@ def claim_form(
     )
 
 
-def _of_home(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _of_home(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     """Fields of a claim beyond a number of devices of a granted class."""
     flavor = next(iter(place.held), None)
     if flavor is None:
@@ -189,7 +189,7 @@ def _cases(mine: str) -> Iterator[Case]:
     yield Case("gpu-08", "second-request", sentence, second, foreign, base=requested)
 
 
-def _passed_off(scene: Scene, place: AttackedNamespace, mine: str) -> Iterator[Attack]:
+def _passed_off(scene: AttackScene, place: AttackPlace, mine: str) -> Iterator[Attack]:
     """Claims that no quota counts, for work that was counted."""
     made = put(claim(mine), "/metadata/annotations", {"note": "hello"})
     made = put(made, "/metadata/ownerReferences", [{**_ABSENT_POD, "controller": False}])
@@ -214,7 +214,7 @@ def admin_access(rule: str) -> Case:
     return Case(rule, "admin", "claim devices that others are using", f"{EXACTLY}/adminAccess", True, False)
 
 
-def _foreign_class(scene: Scene, place: AttackedNamespace, name: str) -> Iterator[Attack]:
+def _foreign_class(scene: AttackScene, place: AttackPlace, name: str) -> Iterator[Attack]:
     """Claims of a class of the environment that the tenant was not granted."""
     sentence = f"claim a device of class {name}, which {place.tenant.tenant} was not granted"
     flavor, at = next(iter(place.held), None), f"{EXACTLY}/deviceClassName"
@@ -229,7 +229,7 @@ def _foreign_class(scene: Scene, place: AttackedNamespace, name: str) -> Iterato
             )
 
 
-def by_platform_alone(id: str, rule: str, sentence: str, denier: str, place: AttackedNamespace, body: Object) -> Attack:
+def by_platform_alone(id: str, rule: str, sentence: str, denier: str, place: AttackPlace, body: Object) -> Attack:
     """For places where no claim of the tenant is admitted: the platform asks; the twin is in its own namespace."""
     plural = f"{body['kind'].lower()}s"
     request = Request("POST", group(API, place.name, plural), body)
@@ -243,7 +243,7 @@ RULES: tuple[Rule, ...] = (
         why="elsewhere a device claim bypasses the quota on GPUs",
         fix="ask for GPUs under resources.limits; with cluster.devices: dra, by resourceClaimTemplateName",
         severity=Severity.CRITICAL,
-        guards={Subject.PODS: _claims},
+        guards={GuardSubject.PODS: _claims},
         attacks=(_of_pods,),
     ),
     Rule(
@@ -266,9 +266,9 @@ RULES: tuple[Rule, ...] = (
             )
         },
         guards={
-            Subject.DEVICE_CLAIMS: _CLAIM,
+            GuardSubject.DEVICE_CLAIMS: _CLAIM,
             # The queue counts a template when work comes, and claims are made from what has that name by then.
-            Subject.DEVICE_CLAIM_TEMPLATES: f"({_CLAIM}) && (object.metadata.name == {_COUNTS}"
+            GuardSubject.DEVICE_CLAIM_TEMPLATES: f"({_CLAIM}) && (object.metadata.name == {_COUNTS}"
             f" || object.metadata.name.startsWith({_COUNTS} + '.'))",
         },
         attacks=(_contents,),
@@ -283,7 +283,9 @@ RULES: tuple[Rule, ...] = (
         ),
         guards={
             # The cluster takes a claim for a pod's own by these two, whatever it asks for.
-            Subject.DEVICE_CLAIMS: f"request.userInfo.username in {cel(list(CLAIM_CONTROLLERS))} || !({_OWNED_CLAIM})"
+            GuardSubject.DEVICE_CLAIMS: (
+                f"request.userInfo.username in {cel(list(CLAIM_CONTROLLERS))} || !({_OWNED_CLAIM})"
+            )
         },
         attacks=(_owners,),
     ),

@@ -13,8 +13,8 @@ from tenancy.kube.objects import Object
 from tenancy.kube.requests import JSON_PATCH, MERGE, STRATEGIC, collection, core
 from tenancy.rules.attacks import ABSENT, Attack, Request, attack, escaped, put, skipped
 from tenancy.rules.expressions import DEVICES, GRANTED, PLAIN_RESOURCES, cel, may
-from tenancy.rules.model import Face, GuardFacts, Rule, Severity, Subject
-from tenancy.rules.scene import POD_NAME, AttackedNamespace, Scene
+from tenancy.rules.model import Face, GuardFacts, GuardSubject, Rule, Severity
+from tenancy.rules.scene import POD_NAME, AttackPlace, AttackScene
 from tenancy.rules.workloads import (
     ALL_KINDS,
     CLUSTER_ADMIN,
@@ -88,7 +88,7 @@ def _unmanaged(facts: GuardFacts) -> str:
 _VISIBLE = gpus.DEVICE_VARIABLES[0]
 
 
-def _variables(_scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
+def _variables(_scene: AttackScene, place: AttackPlace) -> Iterator[Case]:
     harmless = {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "all"}
     name, plain = f"{ENV}/0/name", harmless["name"]
     env = {ENV: [harmless]}
@@ -108,7 +108,7 @@ def _variables(_scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
             yield Case("gpu-02", f"env-{slug}", f"open devices by {device}", name, device, plain, env)
 
 
-def _prefixes(_scene: Scene, _place: AttackedNamespace) -> Iterator[Case]:
+def _prefixes(_scene: AttackScene, _place: AttackPlace) -> Iterator[Case]:
     prefixed = {"/spec/containers/0/envFrom": [{"prefix": "MODEL_", "configMapRef": {"name": "settings"}}]}
     at = "/spec/containers/0/envFrom/0/prefix"
     complete = "turn a config map's key into a device variable by a prefix"
@@ -117,7 +117,7 @@ def _prefixes(_scene: Scene, _place: AttackedNamespace) -> Iterator[Case]:
     yield Case("gpu-03", "long-prefix", f"{complete} that lacks one letter", at, f"{_VISIBLE[:-1]}", "M", prefixed)
 
 
-def _annotations(_scene: Scene, _place: AttackedNamespace) -> Iterator[Case]:
+def _annotations(_scene: AttackScene, _place: AttackPlace) -> Iterator[Case]:
     base = {"/metadata/annotations": {"note": "hello"}}
     for slug, key, kinds in (
         ("annotation", "nvidia.cdi.k8s.io/container.hello", ALL_KINDS),
@@ -128,7 +128,7 @@ def _annotations(_scene: Scene, _place: AttackedNamespace) -> Iterator[Case]:
         yield Case("gpu-05", slug, inject, at, "nvidia.com/gpu=all", ABSENT, base, kinds)
 
 
-def _resources(_scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
+def _resources(_scene: AttackScene, place: AttackPlace) -> Iterator[Case]:
     foreign = {"unknown": "nvidia.com/mig-99g.999gb", "efa": gpus.EFA, "other-vendor": "amd.com/gpu"}
     for slug, resource in foreign.items():
         if resource not in place.resources:
@@ -139,14 +139,14 @@ def _resources(_scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
     yield Case("gpu-06", "device-class", "ask for a device class as a resource", f"{LIMITS}/{implicit}", "1")
 
 
-def _withheld_resources(_scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
+def _withheld_resources(_scene: AttackScene, place: AttackPlace) -> Iterator[Case]:
     for resource in sorted({*place.environment.resources, gpus.GPU} - set(place.resources)):
         slug = resource.rpartition("/")[2].replace(".", "-")
         sentence = f"ask for {resource}, which {place.tenant.tenant} was not granted"
         yield Case("gpu-06", slug, sentence, f"{LIMITS}/{escaped(resource)}", "1")
 
 
-def _runtime_class(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _runtime_class(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     sentence = "choose a runtime class, such as one that exposes every GPU"
     known = next(iter(scene.runtime_classes), None)
     case = Case("gpu-01", "runtime-class", sentence, RUNTIME, known or "nvidia")
@@ -158,12 +158,12 @@ def _runtime_class(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
             yield attack_of(scene, place, case, kind)
 
 
-def _node_runtime(scene: Scene) -> Iterator[Attack]:
+def _node_runtime(scene: AttackScene) -> Iterator[Attack]:
     sentence = "run on the node's kernel, outside of its sandbox"
     return withheld(scene, "gpu-01", sentence, Allowance.NODE_RUNTIME, RUNTIME, ABSENT)
 
 
-def _keys(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _keys(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     smuggle = "smuggle a device variable into envFrom"
     plain = minimal("ConfigMap", data={"MODE": "fast"})
     yield create(scene, place, "gpu-04", "key", f"{smuggle} by a config map", plain, f"/data/{_VISIBLE}", "all")
@@ -194,7 +194,7 @@ def _keys(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
         )
 
 
-def _train_without_grant(scene: Scene) -> Iterator[Attack]:
+def _train_without_grant(scene: AttackScene) -> Iterator[Attack]:
     """A TrainJob has no pod template: its GPUs are in its runtime."""
     place = next((p for p in scene.manned if p.tenant.gpu_users and p.developer != p.without_grant), None)
     if place and TRAIN_JOB in all_kinds(place):
@@ -204,7 +204,7 @@ def _train_without_grant(scene: Scene) -> Iterator[Attack]:
         yield attack("gpu-10-trainjob-not-granted", "gpu-10", sentence, guard, request, twin_who=place.developer)
 
 
-def _trainer_resources(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _trainer_resources(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     if TRAIN_JOB in all_kinds(place):
         limits = "/spec/trainer/resourcesPerNode/limits"
         made = put(work(place, TRAIN_JOB), "/spec/trainer", {"resourcesPerNode": {"limits": {"cpu": "1"}}})
@@ -213,7 +213,7 @@ def _trainer_resources(scene: Scene, place: AttackedNamespace) -> Iterator[Attac
         yield through(scene, place, "gpu-06", "unknown", sentence, TRAIN_JOB, at, "1", base=made)
 
 
-def _from_unmanaged(scene: Scene) -> Iterator[Attack]:
+def _from_unmanaged(scene: AttackScene) -> Iterator[Attack]:
     """Requests of a cluster admin outside of the platform's group, in the first of the unmanaged namespaces."""
     if scene.unmanaged is None:
         yield skipped("gpu-12-unmanaged", "gpu-12", "take GPUs outside of every quota", "no namespace is unmanaged")
@@ -221,14 +221,14 @@ def _from_unmanaged(scene: Scene) -> Iterator[Attack]:
         yield from _unmanaged_pods(scene, scene.unmanaged)
 
 
-def _classes_as_resources(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _classes_as_resources(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     for name in place.device_classes:
         at = f"{LIMITS}/deviceclass.resource.kubernetes.io~1{name}"
         sentence = f"ask for class {name} as a resource, outside of its quota"
         yield attack_of(scene, place, Case("gpu-06", f"class-{name}", sentence, at, "1"), "Pod")
 
 
-def _without_grant(scene: Scene) -> Iterator[Attack]:
+def _without_grant(scene: AttackScene) -> Iterator[Attack]:
     """Work that asks for GPUs where a grant by name (gpu-users) is needed, by a developer without one."""
     sentence = "run on GPUs without a grant"
     place = next((p for p in scene.manned if p.tenant.gpu_users and p.held and p.developer != p.without_grant), None)
@@ -278,7 +278,7 @@ def _operator_pod() -> Object:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": POD_NAME}, "spec": spec}
 
 
-def _unmanaged_pods(scene: Scene, name: str) -> Iterator[Attack]:
+def _unmanaged_pods(scene: AttackScene, name: str) -> Iterator[Attack]:
     good, guard = _operator_pod(), scene.guard("gpu-12", "pods")
     limits = "/spec/containers/0/resources/limits"
     plugin = {"cpu": "1", gpus.GPU: "1"}
@@ -328,7 +328,7 @@ RULES: tuple[Rule, ...] = (
         enforced=Face.PREVIEW,
         partial={Face.PREVIEW: "it does not know which tiers are sandboxed, so work without a runtime class passes"},
         guards={
-            Subject.PODS: f"""has(variables.spec.runtimeClassName) && variables.spec.runtimeClassName != ''
+            GuardSubject.PODS: f"""has(variables.spec.runtimeClassName) && variables.spec.runtimeClassName != ''
         ? variables.spec.runtimeClassName in variables.allowedRuntimes : {may(Allowance.NODE_RUNTIME)}"""
         },
         attacks=(at_home(_runtime_class), _node_runtime),
@@ -344,7 +344,7 @@ RULES: tuple[Rule, ...] = (
             Face.PREVIEW: "it reads variables from config maps and secrets only where these are among the objects"
         },
         guards={
-            Subject.PODS: f"""variables.containers.all(c, !has(c.env) || c.env.all(e, !(e.name in {DEVICES})
+            GuardSubject.PODS: f"""variables.containers.all(c, !has(c.env) || c.env.all(e, !(e.name in {DEVICES})
         || (e.name == 'NVIDIA_VISIBLE_DEVICES' && !has(e.valueFrom)
             && (!has(e.value) || e.value in ['', 'void', 'none']))))"""
         },
@@ -357,7 +357,7 @@ RULES: tuple[Rule, ...] = (
         fix="drop the prefix or choose another",
         severity=Severity.CRITICAL,
         guards={
-            Subject.PODS: f"""variables.containers.all(c, !has(c.envFrom) || c.envFrom.all(f,
+            GuardSubject.PODS: f"""variables.containers.all(c, !has(c.envFrom) || c.envFrom.all(f,
         !has(f.prefix) || f.prefix == '' || !{DEVICES}.exists(d, d.startsWith(f.prefix))))"""
         },
         attacks=(through_all_kinds(_prefixes),),
@@ -368,7 +368,7 @@ RULES: tuple[Rule, ...] = (
         why="envFrom would turn the key into the variable, which the guard on pods cannot see",
         fix="rename the key",
         severity=Severity.CRITICAL,
-        guards={Subject.CONFIG_MAPS: _NO_DEVICE_KEYS, Subject.SECRETS: _NO_DEVICE_KEYS},
+        guards={GuardSubject.CONFIG_MAPS: _NO_DEVICE_KEYS, GuardSubject.SECRETS: _NO_DEVICE_KEYS},
         attacks=(at_home(_keys),),
     ),
     Rule(
@@ -378,7 +378,7 @@ RULES: tuple[Rule, ...] = (
         fix="drop annotations under cdi.k8s.io and nvidia.cdi.k8s.io",
         severity=Severity.CRITICAL,
         guards={
-            Subject.PODS: """variables.podAnnotations.all(k,
+            GuardSubject.PODS: """variables.podAnnotations.all(k,
         !k.startsWith('cdi.k8s.io/') && !k.startsWith('nvidia.cdi.k8s.io/'))"""
         },
         attacks=(through_all_kinds(_annotations),),
@@ -391,12 +391,12 @@ RULES: tuple[Rule, ...] = (
         "resources under quota.other as requests.<resource>",
         severity=Severity.CRITICAL,
         guards={
-            Subject.PODS: f"""variables.containers.all(c, !has(c.resources) || (
+            GuardSubject.PODS: f"""variables.containers.all(c, !has(c.resources) || (
         (!has(c.resources.limits) || c.resources.limits.all(r,
             r in {PLAIN_RESOURCES} || r in variables.allowedResources))
         && (!has(c.resources.requests) || c.resources.requests.all(r,
             r in {PLAIN_RESOURCES} || r in variables.allowedResources))))""",
-            Subject.FRAMEWORK_PODS: f"""object.kind != 'TrainJob'
+            GuardSubject.FRAMEWORK_PODS: f"""object.kind != 'TrainJob'
         || [{_OF_TRAINER}.?limits.orValue({{}}), {_OF_TRAINER}.?requests.orValue({{}})].all(m, m.all(r,
             r in {PLAIN_RESOURCES} || r in variables.allowedResources))""",
         },
@@ -422,16 +422,17 @@ RULES: tuple[Rule, ...] = (
         fix="have one of the tenant's gpu-users do it, or be added there; without GPUs, change spec.replicas itself",
         severity=Severity.MEDIUM,
         guards={
-            Subject.PODS: _NEW_GPU_PODS,
+            GuardSubject.PODS: _NEW_GPU_PODS,
             # A request that changes what runs in a pod uses the GPUs of the pod's author.
-            Subject.POD: _of_gpu_users(
+            GuardSubject.POD: _of_gpu_users(
                 f"(!variables.placing && object.spec.containers == oldObject.spec.containers && {_SAME_PROGRAMS})"
             ),
             # A TrainJob has no template: its runtime's may ask for GPUs too.
-            Subject.FRAMEWORK_PODS: f"object.kind != 'TrainJob' || {may(Allowance.GPUS_FOR_ALL)}"
+            GuardSubject.FRAMEWORK_PODS: f"object.kind != 'TrainJob' || {may(Allowance.GPUS_FOR_ALL)}"
             f" || variables.byController || {GRANTED}",
             # A scale request does not say what it scales, so the rule applies to all work.
-            Subject.SCALES: f"""{may(Allowance.GPUS_FOR_ALL)} || request.userInfo.username in {cel(list(AUTOSCALERS))}
+            GuardSubject.SCALES: f"""{may(Allowance.GPUS_FOR_ALL)}
+        || request.userInfo.username in {cel(list(AUTOSCALERS))}
         || (has(request.subResource) && {_REPLICAS} <= {_OLD_REPLICAS}) || {GRANTED}""",
         },
         attacks=(_without_grant, _train_without_grant),
@@ -445,7 +446,7 @@ RULES: tuple[Rule, ...] = (
             "tenancy.gpu/pool; "
             "or run it as a tenant, or as the platform's under platform.namespaces"
         ),
-        guards={Subject.UNMANAGED_PODS: _unmanaged},
+        guards={GuardSubject.UNMANAGED_PODS: _unmanaged},
         attacks=(_from_unmanaged,),
     ),
 )

@@ -8,8 +8,8 @@ from tenancy.catalog import vocabulary as words
 from tenancy.kube.requests import APPLY, MERGE, core
 from tenancy.rules.attacks import ABSENT, Attack, Request, attack, escaped, put, skipped
 from tenancy.rules.expressions import by_platform, cel, in_tenants_namespaces
-from tenancy.rules.model import Face, GuardFacts, Rule, Severity, Subject
-from tenancy.rules.scene import AttackedNamespace, Scene
+from tenancy.rules.model import Face, GuardFacts, GuardSubject, Rule, Severity
+from tenancy.rules.scene import AttackPlace, AttackScene
 from tenancy.rules.workloads import ALL_KINDS, TOKEN, Case, at_home, create, kinds_of, minimal, through_all_kinds
 
 AUDIENCES = ("", "pods.eks.amazonaws.com", "sts.amazonaws.com")
@@ -44,7 +44,7 @@ _ROLE = f"/metadata/annotations/{escaped('eks.amazonaws.com/role-arn')}"
 _ARN = "arn:aws:iam::111122223333:role/another-tenant"
 
 
-def _roles(scene: Scene) -> Iterator[Attack]:
+def _roles(scene: AttackScene) -> Iterator[Attack]:
     sentence = "take another tenant's AWS role by annotation"
     if scene.home is None:
         return
@@ -62,7 +62,7 @@ def _roles(scene: Scene) -> Iterator[Attack]:
     yield attack("id-01-serviceaccount-update", "id-01", of_default, guard, request, twin_body=patch)
 
 
-def _managers(scene: Scene) -> Iterator[Attack]:
+def _managers(scene: AttackScene) -> Iterator[Attack]:
     place = next((place for place in scene.places if place.owner), None) if scene.home else None
     if place is None:
         return
@@ -76,14 +76,14 @@ def _managers(scene: Scene) -> Iterator[Attack]:
         yield attack(f"id-10-serviceaccount-{name}", "id-10", sentence, guard, request, twin_path=mine)
 
 
-def _token_secrets(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _token_secrets(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     account = {"kubernetes.io/service-account.name": "default"}
     token = put(minimal("Secret", type="Opaque"), "/metadata/annotations", account)
     sentence, kind = "create a token that never expires", "kubernetes.io/service-account-token"
     yield create(scene, place, "id-02", "token", sentence, token, "/type", kind)
 
 
-def _audiences(_scene: Scene, _place: AttackedNamespace) -> Iterator[Case]:
+def _audiences(_scene: AttackScene, _place: AttackPlace) -> Iterator[Case]:
     log_in, aws = "log in to a service that trusts the cluster", _AWS_TOKEN["audience"]
     yield Case("id-03", "audience", log_in, _AUDIENCE, "vault.bank.example", aws, _MOUNTED, ALL_KINDS)
     yield Case("id-03", "look-alike", log_in, _AUDIENCE, f"{aws}.evil.example", aws, _MOUNTED)
@@ -91,13 +91,13 @@ def _audiences(_scene: Scene, _place: AttackedNamespace) -> Iterator[Case]:
     yield Case("id-03", "life", long, life, TOKEN_SECONDS + 1, TOKEN_SECONDS, _MOUNTED)
 
 
-def _accounts(_scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
+def _accounts(_scene: AttackScene, place: AttackPlace) -> Iterator[Case]:
     sentence, at = "run as a service account that the tenant's file does not name", "/spec/serviceAccountName"
     kinds = tuple(kind for kind in kinds_of(place) if kind != "Pod")
     yield Case("id-07", "account", sentence, at, "left-behind", "default", kinds=kinds)
 
 
-def _tokens(_scene: Scene, _place: AttackedNamespace) -> Iterator[Case]:
+def _tokens(_scene: AttackScene, _place: AttackPlace) -> Iterator[Case]:
     ask, aws = "mount a token for the API server", _AWS_TOKEN["audience"]
     yield Case("id-08", "mount", ask, "/spec/automountServiceAccountToken", True, False, kinds=ALL_KINDS)
     yield Case("id-08", "projected", f"{ask} in a volume of its own", _AUDIENCE, ABSENT, aws, _MOUNTED)
@@ -109,7 +109,7 @@ RULES: tuple[Rule, ...] = (
         title="a service account names no AWS role",
         why="the annotation asks for another tenant's identity",
         fix="the platform binds roles by Pod Identity; drop the annotation",
-        guards={Subject.SERVICE_ACCOUNTS: _no_role},
+        guards={GuardSubject.SERVICE_ACCOUNTS: _no_role},
         attacks=(_roles,),
     ),
     Rule(
@@ -117,7 +117,7 @@ RULES: tuple[Rule, ...] = (
         title="no secret holds a service account's token",
         why="such a token never expires and works from anywhere",
         fix="mount a projected token, which the kubelet renews",
-        guards={Subject.SECRETS: "!has(object.type) || object.type != 'kubernetes.io/service-account-token'"},
+        guards={GuardSubject.SECRETS: "!has(object.type) || object.type != 'kubernetes.io/service-account-token'"},
         attacks=(at_home(_token_secrets),),
     ),
     Rule(
@@ -130,7 +130,7 @@ RULES: tuple[Rule, ...] = (
         ),
         fix="drop audience, or use sts.amazonaws.com or pods.eks.amazonaws.com; set expirationSeconds to 86400 or less",
         guards={
-            Subject.PODS: f"""!has(variables.spec.volumes) || variables.spec.volumes.all(v,
+            GuardSubject.PODS: f"""!has(variables.spec.volumes) || variables.spec.volumes.all(v,
         !has(v.projected) || !has(v.projected.sources) || v.projected.sources.all(s,
             !has(s.serviceAccountToken) || (
                 (!has(s.serviceAccountToken.audience) || s.serviceAccountToken.audience in {cel(list(AUDIENCES))})
@@ -189,7 +189,7 @@ RULES: tuple[Rule, ...] = (
         why="a user who may make pods would act with the rights of every service account in the namespace",
         fix="drop serviceAccountName, or declare the account under service-accounts of the namespace",
         guards={
-            Subject.PODS: f"""!variables.placing || ({_ACCOUNT} in variables.allowedAccounts
+            GuardSubject.PODS: f"""!variables.placing || ({_ACCOUNT} in variables.allowedAccounts
         && (!has(variables.spec.serviceAccount) || variables.spec.serviceAccount == ''
             || variables.spec.serviceAccount == {_ACCOUNT}))"""
         },
@@ -210,7 +210,7 @@ RULES: tuple[Rule, ...] = (
         guards={
             # A pod that does not opt out has the token among its volumes by now. A certificate of one of Kubernetes'
             # own signers is a token that lives for weeks; no account is given one.
-            Subject.PODS: f"""(!variables.placing || {_ACCOUNT} in variables.tokenAccounts || (
+            GuardSubject.PODS: f"""(!variables.placing || {_ACCOUNT} in variables.tokenAccounts || (
         (!has(variables.spec.automountServiceAccountToken) || !variables.spec.automountServiceAccountToken)
         && (!has(variables.spec.volumes) || variables.spec.volumes.all(v,
             !has(v.projected) || !has(v.projected.sources) || v.projected.sources.all(s,
@@ -229,7 +229,7 @@ RULES: tuple[Rule, ...] = (
         why="under that name it passes for a change by the platform, and no report of drift shows it",
         fix="name another field manager, one that does not begin with pulumi-kubernetes, or none",
         severity=Severity.MEDIUM,
-        guards={Subject.SIZES_OF_OBJECTS: in_tenants_namespaces(_UNDER_OWN_NAME)},
+        guards={GuardSubject.SIZES_OF_OBJECTS: in_tenants_namespaces(_UNDER_OWN_NAME)},
         attacks=(_managers,),
     ),
     Rule(

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from tenancy.catalog.vocabulary import Allowance
 from tenancy.rules.attacks import ABSENT, Attack
 from tenancy.rules.expressions import cel, may
-from tenancy.rules.model import Face, Rule, Severity, Subject
-from tenancy.rules.scene import AttackedNamespace, Scene
+from tenancy.rules.model import Face, GuardSubject, Rule, Severity
+from tenancy.rules.scene import AttackPlace, AttackScene
 from tenancy.rules.values import IMAGE_ASTRAY, IMAGE_DIGEST
 from tenancy.rules.workloads import (
     ALL_KINDS,
@@ -41,7 +41,7 @@ _PLACED = f"(variables.allowedRegistries.exists(p, {{0}}.startsWith(p)) && !{{0}
 _AT = "/spec/containers/0/image"
 
 
-def _foreign(_scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
+def _foreign(_scene: AttackScene, place: AttackPlace) -> Iterator[Case]:
     image, pull = place.environment.images.sample, "run an image from anywhere"
     yield Case("img-01", "image", pull, _AT, FOREIGN_IMAGE, image, kinds=ALL_KINDS)
     first = {INIT: [{**place.pod()["spec"]["containers"][0], "name": "first"}]}
@@ -56,18 +56,18 @@ def _foreign(_scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
     yield Case("img-01", "way-out", sentence, _AT, f"{prefix}/../other/miner:1", image)
 
 
-def _of_other_tenants(scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
+def _of_other_tenants(scene: AttackScene, place: AttackPlace) -> Iterator[Case]:
     if theirs := scene.other(place):
         for registry in sorted(set(theirs.registries) - set(place.registries)):
             sentence = f"run an image of {theirs.tenant.tenant}"
             yield Case("img-01", "foreign-tenant", sentence, _AT, f"{registry}model:1", place.environment.images.sample)
 
 
-def _second_images(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _second_images(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     return in_second_templates(scene, place, "img-01", _AT, FOREIGN_IMAGE, place.environment.images.sample)
 
 
-def _moving(_scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
+def _moving(_scene: AttackScene, place: AttackPlace) -> Iterator[Case]:
     image, moving = place.environment.images.sample, "run an image by a tag that moves"
     name = image.partition("@")[0]
     latest = f"{name.rpartition(':')[0]}:latest"
@@ -76,7 +76,7 @@ def _moving(_scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
     yield Case("img-02", "half-digest", "run an image by an incomplete digest", _AT, f"{name}@sha256:abc", image)
 
 
-def _tagged(scene: Scene) -> Iterator[Attack]:
+def _tagged(scene: AttackScene) -> Iterator[Attack]:
     def tag(image: str) -> str:
         return image.partition("@")[0]
 
@@ -119,7 +119,7 @@ RULES: tuple[Rule, ...] = (
         why="an image from another registry runs unscanned code next to other tenants",
         fix="push the image to a registry that the environment lists",
         enforced=Face.SPEC,
-        guards={Subject.PODS: _every_image(_PLACED)},
+        guards={GuardSubject.PODS: _every_image(_PLACED)},
         attacks=(through_all_kinds(_foreign), in_each_namespace(_of_other_tenants), in_queue(_second_images)),
     ),
     Rule(
@@ -130,7 +130,7 @@ RULES: tuple[Rule, ...] = (
         severity=Severity.MEDIUM,
         enforced=Face.SPEC | Face.PREVIEW,
         partial={Face.PREVIEW: "it does not know whether a tier takes tags, so any tag but latest passes"},
-        guards={Subject.PODS: _every_image(_FIXED)},
+        guards={GuardSubject.PODS: _every_image(_FIXED)},
         attacks=(through_all_kinds(_moving), _tagged),
     ),
     Rule(

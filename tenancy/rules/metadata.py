@@ -12,9 +12,9 @@ from tenancy.kube.requests import collection
 from tenancy.rules.attacks import Attack, Request, attack, escaped, put
 from tenancy.rules.claims_of_work import CLAIM_TEMPLATES, PARTS_OF_WORK, by_resource_of_work, each_claim_of_volumes
 from tenancy.rules.expressions import OF_TENANT, by_platform, cel, in_tenants_namespaces, noted, unless_by_controller
-from tenancy.rules.model import Face, GuardFacts, Rule, Severity, Subject
+from tenancy.rules.model import Face, GuardFacts, GuardSubject, Rule, Severity
 from tenancy.rules.network import DOMAINS_OF_NODE
-from tenancy.rules.scene import POD_NAME, AttackedNamespace, Scene
+from tenancy.rules.scene import POD_NAME, AttackPlace, AttackScene
 from tenancy.rules.workloads import (
     DISK,
     TRAIN_JOB,
@@ -158,7 +158,7 @@ _VOLUMES: Mapping[str, tuple[str, str, str]] = {
 }
 
 
-def _objects(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _objects(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     policy, others = "tenancy-object-limits", scene.other(place)
     for kind in ("ConfigMap", "Secret"):
         plain: Object = {"apiVersion": "v1", "kind": kind, "metadata": {"name": POD_NAME, "labels": {_NOTE: "x"}}}
@@ -171,7 +171,7 @@ def _objects(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
         yield against(place, "meta-01", "platforms", forged, policy, plain, at, place.environment.environment)
 
 
-def _claims(_scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _claims(_scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     plain = minimal("PersistentVolumeClaim", spec={**DISK, "storageClassName": place.environment.claim_classes[0]})
     plain["metadata"]["annotations"] = {_NOTE: "hello"}
     for slug, (key, value, sentence) in _VOLUMES.items():
@@ -183,7 +183,7 @@ def _claims(_scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
         yield against(place, "meta-01", slug, sentence, policy_of(place, made["kind"]), made, at, value)
 
 
-def _parts_of_work(_scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _parts_of_work(_scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     """What operators obey on work, and metadata of what it makes between itself and its pods."""
     if not place.environment.queued:
         return
@@ -214,7 +214,7 @@ def _with_note(made: Object, field: str, at: str = "") -> Object:
     return put(made, f"{at}{field}", {**here, _NOTE: "hello"})
 
 
-def _agents(_scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _agents(_scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     own = "tenancy-work-limits"
     for slug, (sentence, field, key, value) in _AGENTS.items():
         pod = _with_note(place.pod(), field)
@@ -247,7 +247,7 @@ def _patch() -> Object:
     }
 
 
-def _of_sidecars(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _of_sidecars(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     sentence = "have the platform's dashboards load its configuration"
     for kind in ("ConfigMap", "Secret"):
         path = collection("v1", kind, place.name)
@@ -274,11 +274,11 @@ RULES: tuple[Rule, ...] = (
             "adds keys that its agents may obey under platform.keys"
         ),
         guards={
-            Subject.POD: lambda facts: unless_by_controller(_of_volumes(facts)),
-            Subject.TEMPLATES: _of_templates,
-            Subject.CLAIMS_OF_WORK: _beside_pods,
-            Subject.SIZES_OF_WORK: _of_work,
-            Subject.SIZES_OF_OBJECTS: _of_objects,
+            GuardSubject.POD: lambda facts: unless_by_controller(_of_volumes(facts)),
+            GuardSubject.TEMPLATES: _of_templates,
+            GuardSubject.CLAIMS_OF_WORK: _beside_pods,
+            GuardSubject.SIZES_OF_WORK: _of_work,
+            GuardSubject.SIZES_OF_OBJECTS: _of_objects,
         },
         attacks=(at_home(_agents), at_home(_objects), at_home(_claims), at_home(_parts_of_work)),
     ),
@@ -294,7 +294,7 @@ RULES: tuple[Rule, ...] = (
         severity=Severity.MEDIUM,
         enforced=Face.PREVIEW,
         guards={
-            Subject.SIZES_OF_OBJECTS: in_tenants_namespaces(
+            GuardSubject.SIZES_OF_OBJECTS: in_tenants_namespaces(
                 f"""!(request.resource.resource in ['configmaps', 'secrets'])
         || !has(object.metadata.labels) || {cel(list(words.LOADED_LABELS))}.all(k, !(k in object.metadata.labels))"""
             )

@@ -39,7 +39,7 @@ FACES: Mapping[Face, str] = {
 """Names of the faces, as tables show them."""
 
 
-class Subject(StrEnum):
+class GuardSubject(StrEnum):
     """What an expression judges. `tenancy.planning.guards` says which admission policy judges which subjects."""
 
     PODS = "pods and every pod template"
@@ -121,7 +121,7 @@ class Rule:
     severity: Severity = Severity.HIGH
     enforced: Face = NOWHERE
     """Where it is enforced beside its guards."""
-    guards: Mapping[Subject, Expression] = field(default_factory=dict)
+    guards: Mapping[GuardSubject, Expression] = field(default_factory=dict)
     """CEL of the API server's guards, of the preview and of `tenancy check`, by what it judges."""
     behind: str = ""
     """Another control that refuses first whatever the guards would, so that no request can attack them."""

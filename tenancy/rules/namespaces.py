@@ -11,14 +11,14 @@ from tenancy.catalog.controllers import NAMESPACE_CONTROLLERS
 from tenancy.kube.requests import APPLY, JSON_PATCH, MERGE, STRATEGIC, core
 from tenancy.rules.attacks import Attack, Request, attack, escaped, put
 from tenancy.rules.expressions import IN_TENANTS_NAMESPACE, by_platform, cel
-from tenancy.rules.model import Face, Rule, Severity, Subject
-from tenancy.rules.scene import POD_NAME, AttackedNamespace, Scene
+from tenancy.rules.model import Face, GuardSubject, Rule, Severity
+from tenancy.rules.scene import POD_NAME, AttackPlace, AttackScene
 from tenancy.rules.workloads import CLUSTER_ADMIN
 
 # Attacks
 
 
-def _labels(scene: Scene) -> Iterator[Attack]:
+def _labels(scene: AttackScene) -> Iterator[Attack]:
     for place in scene.places:
         yield from (each for each in _labels_of(scene, place) if each.rule == "ns-01")
     if scene.places:
@@ -27,12 +27,12 @@ def _labels(scene: Scene) -> Iterator[Attack]:
         yield from _unmanaged_names(scene, scene.unmanaged)
 
 
-def _other_places(scene: Scene) -> Iterator[Attack]:
+def _other_places(scene: AttackScene) -> Iterator[Attack]:
     if scene.places:
         yield from (each for each in _ways(scene, scene.places[0]) if each.rule == "ns-02")
 
 
-def _deletions(scene: Scene) -> Iterator[Attack]:
+def _deletions(scene: AttackScene) -> Iterator[Attack]:
     for place in scene.places:
         yield from (each for each in _labels_of(scene, place) if each.rule == "ns-05")
 
@@ -41,7 +41,7 @@ def _change(metadata: dict[str, Any]) -> dict[str, Any]:
     return {"metadata": metadata}
 
 
-def _labels_of(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _labels_of(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     """Changes that would weaken a namespace's isolation, requested by a cluster admin."""
     path = f"/api/v1/namespaces/{place.name}"
     other = scene.other(place)
@@ -74,7 +74,7 @@ def _labels_of(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     )
 
 
-def _ways(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _ways(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     """The other ways to write a namespace, and the other keys."""
     path = f"/api/v1/namespaces/{place.name}"
     guard = scene.guard("ns-01", "namespaces")
@@ -120,7 +120,7 @@ def _ways(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     yield attack("ns-02-pod", "ns-02", sentence, scene.guard("ns-02", "pods"), request, twin_path=home)
 
 
-def _unmanaged_names(scene: Scene, name: str) -> Iterator[Attack]:
+def _unmanaged_names(scene: AttackScene, name: str) -> Iterator[Attack]:
     """Its owners may change its Pod Security level, and none of the labels that make a namespace a tenant's."""
     guard, path = scene.guard("ns-01", "namespaces"), f"/api/v1/namespaces/{name}"
     free = {"labels": {words.PSA_ENFORCE: "privileged"}}
@@ -178,7 +178,7 @@ RULES: tuple[Rule, ...] = (
         fix="ask the platform team to change the tenant's spec file, which they are made from",
         severity=Severity.CRITICAL,
         guards={
-            Subject.NAMESPACES: lambda facts: (
+            GuardSubject.NAMESPACES: lambda facts: (
                 f"{by_platform(facts.platform_group)} || (variables.labelsKept && variables.annotationsKept)"
             )
         },
@@ -190,7 +190,7 @@ RULES: tuple[Rule, ...] = (
         why="guards have no data on a namespace without labels, and its cost has no owner",
         fix="create the namespace through a tenant file, or list it under platform.namespaces or platform.unmanaged",
         severity=Severity.CRITICAL,
-        guards={Subject.NAMESPACE_OF_WORK: IN_TENANTS_NAMESPACE},
+        guards={GuardSubject.NAMESPACE_OF_WORK: IN_TENANTS_NAMESPACE},
         attacks=(_other_places,),
     ),
     Rule(
@@ -217,7 +217,7 @@ RULES: tuple[Rule, ...] = (
         why="all objects of the tenant in it are deleted too, and an administrator can mistype a name",
         fix="remove the tenant's file and run tenancy up, as the platform's group",
         guards={
-            Subject.REMOVALS: lambda facts: (
+            GuardSubject.REMOVALS: lambda facts: (
                 f"{by_platform(facts.platform_group)}"
                 f" || request.userInfo.username in {cel(list(NAMESPACE_CONTROLLERS))}"
             )

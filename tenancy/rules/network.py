@@ -23,9 +23,9 @@ from tenancy.rules.expressions import (
     unless_by_controller,
 )
 from tenancy.rules.found import UNKNOWN, Finding, Given, Object, at, finding_on, name_of
-from tenancy.rules.model import Face, GuardFacts, Rule, Severity, Subject
+from tenancy.rules.model import Face, GuardFacts, GuardSubject, Rule, Severity
 from tenancy.rules.owned import annotations_of, is_ours, is_tenants, labels_of, plain_value, spec_of
-from tenancy.rules.scene import AttackedNamespace, Scene
+from tenancy.rules.scene import AttackPlace, AttackScene
 from tenancy.rules.values import (
     HARMLESS_ANNOTATIONS,
     PUBLISHERS,
@@ -133,7 +133,7 @@ OBEYED = {
 """Annotations that networks and runtimes obey, and their effect; each domain and prefix of net-07 once."""
 
 
-def _services(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _services(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     plain, kind = _plain_service(), "/spec/type"
     yield create(scene, place, "net-01", "node-port", "open a port on every node", plain, kind, "NodePort")
     yield create(scene, place, "net-01", "load-balancer", "publish itself to the internet", plain, kind, "LoadBalancer")
@@ -158,14 +158,14 @@ def _plain_service() -> dict[str, Any]:
     return plain
 
 
-def _dashboards(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _dashboards(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     for kind, spec in (("RayCluster", "/spec"), ("RayJob", "/spec/rayClusterSpec")):
         if kind in kinds_of(place):
             at, sentence = f"{spec}/headGroupSpec/enableIngress", "publish its dashboard by an ingress"
             yield through(scene, place, "net-01", "ingress", sentence, kind, at, True, False)
 
 
-def _foreign_addresses(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _foreign_addresses(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     plain, sentence = _plain_service(), "take an address reserved for another service"
     address = scene.address or str(ip_network(place.environment.service_cidrs[0])[251])
     yield create(scene, place, "net-11", "address", sentence, plain, "/spec/clusterIP", address)
@@ -175,7 +175,7 @@ def _foreign_addresses(scene: Scene, place: AttackedNamespace) -> Iterator[Attac
     yield attack("net-11-service-chosen", "net-11", sentence, guard, request, twin_body=headless)
 
 
-def _obeyed(_scene: Scene, _place: AttackedNamespace) -> Iterator[Case]:
+def _obeyed(_scene: AttackScene, _place: AttackPlace) -> Iterator[Case]:
     # The twin keeps an annotation that limits the pod alone.
     bandwidth = {"/metadata/annotations": {"kubernetes.io/egress-bandwidth": "1G"}}
     for slug, (sentence, key) in OBEYED.items():
@@ -183,7 +183,7 @@ def _obeyed(_scene: Scene, _place: AttackedNamespace) -> Iterator[Case]:
         yield Case("net-07", slug, sentence, f"/metadata/annotations/{escaped(key)}", "x", ABSENT, bandwidth, kinds)
 
 
-def _foreign_names(_scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
+def _foreign_names(_scene: AttackScene, place: AttackPlace) -> Iterator[Case]:
     sentence, at = "resolve names outside of the cluster's DNS", "/spec/dnsPolicy"
     yield Case("dns-01", "policy", sentence, at, "Default", "ClusterFirst", kinds=ALL_KINDS)
     hosts = [{"ip": "169.254.169.254", "hostnames": ["api.vendor.example"]}]
@@ -232,7 +232,7 @@ RULES: tuple[Rule, ...] = (
         why="hostAliases and other resolvers bypass network rules by host name",
         fix="drop dnsPolicy, dnsConfig and hostAliases",
         severity=Severity.MEDIUM,
-        guards={Subject.PODS: _own_names},
+        guards={GuardSubject.PODS: _own_names},
         attacks=(through_all_kinds(_foreign_names),),
     ),
     Rule(
@@ -242,13 +242,13 @@ RULES: tuple[Rule, ...] = (
         fix="use ClusterIP; the platform team publishes services",
         enforced=Face.PREVIEW,
         guards={
-            Subject.SERVICES: f"""(!has(object.spec.type) || object.spec.type == 'ClusterIP')
+            GuardSubject.SERVICES: f"""(!has(object.spec.type) || object.spec.type == 'ClusterIP')
         && (!has(object.spec.externalIPs) || size(object.spec.externalIPs) == 0)
         && !has(object.spec.externalName)
         && (!has(object.metadata.annotations) || object.metadata.annotations.all(k,
             !k.contains('/') || {_HARMLESS}.exists(p, k.startsWith(p))
             || !{_CONTROLLERS}.exists(d, k.split('/')[0].endsWith(d))))""",
-            Subject.FRAMEWORKS: _no_ingress,
+            GuardSubject.FRAMEWORKS: _no_ingress,
         },
         attacks=(at_home(_services), in_queue(_dashboards)),
     ),
@@ -262,7 +262,7 @@ RULES: tuple[Rule, ...] = (
         fix="drop the annotation; kubernetes.io/ingress-bandwidth and egress-bandwidth are fine",
         severity=Severity.CRITICAL,
         guards={
-            Subject.PODS: f"""variables.newAnnotations.all(k,
+            GuardSubject.PODS: f"""variables.newAnnotations.all(k,
         !{cel(list(SANDBOX_PREFIXES))}.exists(p, k.startsWith(p))
         && !{_DOMAINS}.exists(d, ('.' + k.split('/')[0]).endsWith(d)))"""
         },
@@ -274,7 +274,7 @@ RULES: tuple[Rule, ...] = (
         why="a chosen address may be that of another service that is not made yet, such as the cluster's DNS",
         fix="drop clusterIP and clusterIPs; clusterIP: None is fine",
         enforced=Face.PREVIEW,
-        guards={Subject.SERVICES: _addresses},
+        guards={GuardSubject.SERVICES: _addresses},
         attacks=(at_home(_foreign_addresses),),
     ),
     Rule(

@@ -10,8 +10,8 @@ from tenancy.catalog.controllers import NAMESPACE_CONTROLLERS
 from tenancy.kube.requests import MERGE, collection
 from tenancy.rules.attacks import ABSENT, Attack, Request, attack, escaped, put
 from tenancy.rules.expressions import OF_TENANT, by_platform, cel
-from tenancy.rules.model import Face, GuardFacts, Rule, Severity, Subject
-from tenancy.rules.scene import POD_NAME, AttackedNamespace, Scene
+from tenancy.rules.model import Face, GuardFacts, GuardSubject, Rule, Severity
+from tenancy.rules.scene import POD_NAME, AttackPlace, AttackScene
 from tenancy.rules.values import internet_block
 from tenancy.rules.workloads import CLUSTER_ADMIN
 
@@ -54,18 +54,18 @@ _POLICIES = "networking.k8s.io/v1"
 _DEFAULT_DENY = "default-deny"
 
 
-def _fronts(scene: Scene) -> list[AttackedNamespace]:
+def _fronts(scene: AttackScene) -> list[AttackPlace]:
     """The first namespace of each tenant that has a developer."""
     return list({place.tenant.tenant: place for place in reversed(scene.manned)}.values())[::-1]
 
 
-def _openings(scene: Scene) -> Iterator[Attack]:
+def _openings(scene: AttackScene) -> Iterator[Attack]:
     """Policies of a tenant that open more than its file."""
     for place in _fronts(scene):
         yield from _opened(scene, place)
 
 
-def _changes(scene: Scene) -> Iterator[Attack]:
+def _changes(scene: AttackScene) -> Iterator[Attack]:
     """Changes of the platform's policies."""
     for place in _fronts(scene):
         yield from _default_denies(scene, place)
@@ -77,7 +77,7 @@ def _policy_with(rules: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": _POLICIES, "kind": "NetworkPolicy", "metadata": {"name": POD_NAME}, "spec": spec}
 
 
-def _opened(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _opened(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     path = collection(_POLICIES, "NetworkPolicy", place.name)
     guard = scene.guard("net-02", "networkpolicies")
     inside = {"podSelector": {"matchLabels": {"app": "x"}}}
@@ -135,7 +135,7 @@ def _opened(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
             yield tried(f"{word}-transport", sentence, twin, f"{ports}/0/protocol", "SCTP")
 
 
-def _default_denies(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _default_denies(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     """The platform's own policies, changed and deleted by a developer and by a cluster admin."""
     path = f"{collection(_POLICIES, 'NetworkPolicy', place.name)}/{_DEFAULT_DENY}"
     guard = scene.guard("net-10", "networkpolicies")
@@ -164,6 +164,22 @@ def _default_denies(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
 
 
 RULES: tuple[Rule, ...] = (
+    # Before net-02, so that a change of the platform's policy is told as one.
+    Rule(
+        id="net-10",
+        title="only the platform changes its network policies, and no other policy has its label",
+        why=(
+            "without the default-deny a namespace is open to all traffic; an owner reference to a tenant's "
+            "object would "
+            "delete the policy together with that object"
+        ),
+        fix=(
+            "do not change policies with the label tenancy.gpu/environment; add policies of your own without that label"
+        ),
+        severity=Severity.CRITICAL,
+        guards={GuardSubject.NETWORK_POLICIES: _policies_of_platform},
+        attacks=(_changes,),
+    ),
     Rule(
         id="net-02",
         title="a network policy in a tenant's namespace allows only traffic that the tenant's file allows",
@@ -178,22 +194,7 @@ RULES: tuple[Rule, ...] = (
                 "only namespaces that this product made show what a tenant's file allows"
             )
         },
-        guards={Subject.NETWORK_POLICIES: _policies},
+        guards={GuardSubject.NETWORK_POLICIES: _policies},
         attacks=(_openings,),
-    ),
-    Rule(
-        id="net-10",
-        title="only the platform changes its network policies, and no other policy has its label",
-        why=(
-            "without the default-deny a namespace is open to all traffic; an owner reference to a tenant's "
-            "object would "
-            "delete the policy together with that object"
-        ),
-        fix=(
-            "do not change policies with the label tenancy.gpu/environment; add policies of your own without that label"
-        ),
-        severity=Severity.CRITICAL,
-        guards={Subject.NETWORK_POLICIES: _policies_of_platform},
-        attacks=(_changes,),
     ),
 )

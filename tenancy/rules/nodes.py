@@ -19,8 +19,8 @@ from tenancy.rules import aws
 from tenancy.rules.attacks import Attack, Request, attack, escaped, put, skipped
 from tenancy.rules.expressions import cel, unchanged
 from tenancy.rules.found import UNKNOWN, Finding, Given, Object, at, many, name_of
-from tenancy.rules.model import Face, Rule, Severity, Subject
-from tenancy.rules.scene import Scene
+from tenancy.rules.model import Face, GuardSubject, Rule, Severity
+from tenancy.rules.scene import AttackScene
 
 PLACING = (words.PREFIX, words.NETWORK_LAYER)
 """How the labels of nodes begin that pods, flavors and Kueue's topology choose by, and that a kubelet may write."""
@@ -35,7 +35,7 @@ NOTE = "bank.example/note"
 """A label that a kubelet may write on its own node: neither the API server nor a guard reserves its prefix."""
 
 
-def _labels_of_nodes(scene: Scene) -> Iterator[Attack]:
+def _labels_of_nodes(scene: AttackScene) -> Iterator[Attack]:
     """Changes of a node's pool and place by its own kubelet, whose other writes the API server admits."""
     if (node := scene.node) is None:
         yield skipped("nodes", "node-08", "relabel a node as another pool's", "the cluster has no node of a pool")
@@ -54,7 +54,7 @@ def kubelet(node: str) -> Impersonation:
     return Impersonation(f"system:node:{node}", ("system:nodes",))
 
 
-def _moved(scene: Scene, node: Object) -> Iterator[Attack]:
+def _moved(scene: AttackScene, node: Object) -> Iterator[Attack]:
     """Move the node into another tenant's pool, by every kind of write request."""
     path, who = node_path(node), kubelet(node["metadata"]["name"])
     pool = node["metadata"]["labels"][words.POOL]
@@ -82,7 +82,7 @@ def _moved(scene: Scene, node: Object) -> Iterator[Attack]:
     yield _relabelled(scene, "orphaned", "remove its pool's label", off, plain)
 
 
-def _renamed(scene: Scene, node: Object) -> Iterator[Attack]:
+def _renamed(scene: AttackScene, node: Object) -> Iterator[Attack]:
     """Change the other labels that pods are scheduled by."""
     tenants = sorted(tenant.tenant for tenant in scene.tenants)
     parts = {
@@ -98,7 +98,9 @@ def _renamed(scene: Scene, node: Object) -> Iterator[Attack]:
         yield _relabelled(scene, f"renamed-{name}", sentence, request, plain, "nodes/status")
 
 
-def _relabelled(scene: Scene, name: str, sentence: str, request: Request, twin: Any, resource: str = "nodes") -> Attack:
+def _relabelled(
+    scene: AttackScene, name: str, sentence: str, request: Request, twin: Any, resource: str = "nodes"
+) -> Attack:
     return attack(f"node-08-{name}", "node-08", sentence, scene.guard("node-08", resource), request, twin_body=twin)
 
 
@@ -178,7 +180,7 @@ RULES: tuple[Rule, ...] = (
         enforced=Face.PREVIEW,
         advises=True,
         partial={Face.PREVIEW: "it sees resources that create nodes with such labels, and no request to change a node"},
-        guards={Subject.NODES: unchanged("labels", "oldLabels", _PLACING)},
+        guards={GuardSubject.NODES: unchanged("labels", "oldLabels", _PLACING)},
         attacks=(_labels_of_nodes,),
     ),
     Rule(

@@ -12,9 +12,9 @@ from tenancy.rules.expressions import (
     cel,
     may,
 )
-from tenancy.rules.model import Face, GuardFacts, Rule, Severity, Subject
+from tenancy.rules.model import Face, GuardFacts, GuardSubject, Rule, Severity
 from tenancy.rules.pod_security import HOSTS
-from tenancy.rules.scene import AttackedNamespace, Scene
+from tenancy.rules.scene import AttackPlace, AttackScene
 from tenancy.rules.workloads import (
     ALL_KINDS,
     BY_CONTROLLERS,
@@ -57,17 +57,17 @@ _AT_ANY_LEVEL = ("volume-of-the-node", "privileged")
 """What the baseline level refuses too."""
 
 
-def _user_namespaces(_scene: Scene, _place: AttackedNamespace) -> Iterator[Case]:
+def _user_namespaces(_scene: AttackScene, _place: AttackPlace) -> Iterator[Case]:
     sentence = "run as root of a user namespace"
     yield Case("pod-01", "users", sentence, "/spec/hostUsers", False, True, kinds=ALL_KINDS)
 
 
-def _writable_root(scene: Scene) -> Iterator[Attack]:
+def _writable_root(scene: AttackScene) -> Iterator[Attack]:
     at = f"{SECURITY}/readOnlyRootFilesystem"
     return withheld(scene, "pod-03", "overwrite its own programs", Allowance.WRITABLE_ROOT, at, False)
 
 
-def _of_levels(scene: Scene) -> Iterator[Attack]:
+def _of_levels(scene: AttackScene) -> Iterator[Attack]:
     """Every breach of the restricted level through a Job, three of them through every other kind that makes pods."""
     place = next((place for place in scene.manned if place.is_restricted), None)
     if place is None:
@@ -84,15 +84,15 @@ def _of_levels(scene: Scene) -> Iterator[Attack]:
             yield attack_of(scene, place, case, kind)
 
 
-def _levels(scene: Scene) -> Iterator[Attack]:
+def _levels(scene: AttackScene) -> Iterator[Attack]:
     return (each for each in _of_levels(scene) if each.rule == "pod-04")
 
 
-def _probes(scene: Scene) -> Iterator[Attack]:
+def _probes(scene: AttackScene) -> Iterator[Attack]:
     return (each for each in _of_levels(scene) if each.rule == "pod-05")
 
 
-def _of_operators(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _of_operators(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     """Submitters of RayJobs, and patches of a TrainJob's runtime, that Pod Security refuses."""
     if "RayJob" in kinds_of(place) and place.is_restricted:
         idle, at = "hold GPUs for a job whose submitter never starts", "/spec/submissionMode"
@@ -141,7 +141,7 @@ def _breaches(hosts: str, kinds: Sequence[str], of_others: Sequence[str]) -> Ite
         yield case("privileged", "with every device of the node", f"{SECURITY}/privileged", True, kinds=of_others)
 
 
-def _runtime_patches(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _runtime_patches(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     """Patches of a TrainJob's runtime that make pods which Pod Security refuses; the twins keep to its level."""
     sentence, patch = "hold GPUs for pods that Pod Security refuses", "/spec/runtimePatches/0/trainingRuntimeSpec"
     pods = f"{patch}/template/spec/replicatedJobs/0/template/spec/template/spec"
@@ -177,7 +177,7 @@ RULES: tuple[Rule, ...] = (
         why="for other pods the restricted level drops its checks on root and capabilities",
         fix="drop os and hostUsers",
         guards={
-            Subject.PODS: """(!has(variables.spec.os) || variables.spec.os.name == 'linux')
+            GuardSubject.PODS: """(!has(variables.spec.os) || variables.spec.os.name == 'linux')
         && (!has(variables.spec.hostUsers) || variables.spec.hostUsers)"""
         },
         attacks=(through_all_kinds(_user_namespaces),),
@@ -197,7 +197,7 @@ RULES: tuple[Rule, ...] = (
         fix="set securityContext.readOnlyRootFilesystem to true, and mount an emptyDir where the program writes",
         severity=Severity.MEDIUM,
         guards={
-            Subject.PODS: f"""{may(Allowance.WRITABLE_ROOT)} || variables.containers.all(c, has(c.securityContext)
+            GuardSubject.PODS: f"""{may(Allowance.WRITABLE_ROOT)} || variables.containers.all(c, has(c.securityContext)
         && has(c.securityContext.readOnlyRootFilesystem) && c.securityContext.readOnlyRootFilesystem)"""
         },
         attacks=(_writable_root,),
@@ -212,7 +212,7 @@ RULES: tuple[Rule, ...] = (
         fix="set each field that is named to what its level allows; `tenancy sample` prints a pod that complies",
         enforced=Face.PREVIEW,
         partial={Face.PREVIEW: "fields that give a pod access to its node, such as hostNetwork, are found as pod-02"},
-        guards={Subject.POD_SECURITY: "size(variables.unfit) == 0"},
+        guards={GuardSubject.POD_SECURITY: "size(variables.unfit) == 0"},
         attacks=(_levels, in_queue(_of_operators)),
     ),
     Rule(
@@ -223,7 +223,7 @@ RULES: tuple[Rule, ...] = (
             "example; Pod Security has the check from 1.34 on"
         ),
         fix="drop host from httpGet and tcpSocket of probes and lifecycle hooks",
-        guards={Subject.PODS: _own_hosts},
+        guards={GuardSubject.PODS: _own_hosts},
         attacks=(_probes,),
     ),
 )

@@ -13,8 +13,8 @@ from tenancy.kube.objects import Object
 from tenancy.kube.requests import collection
 from tenancy.rules.attacks import ABSENT, Attack, Request, attack, put, skipped
 from tenancy.rules.expressions import by_framework, unless_by_controller
-from tenancy.rules.model import Expression, GuardFacts, Rule, Subject
-from tenancy.rules.scene import POD_NAME, AttackedNamespace, Scene
+from tenancy.rules.model import Expression, GuardFacts, GuardSubject, Rule
+from tenancy.rules.scene import POD_NAME, AttackPlace, AttackScene
 from tenancy.rules.workloads import (
     TRAIN_JOB,
     all_kinds,
@@ -127,7 +127,7 @@ _COUNTS: Mapping[str, tuple[str, int, Mapping[str, int]]] = {
 """JSON pointer of the count of each kind, the pods of each that it counts, and the other factors of the product."""
 
 
-def _left_workers(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _left_workers(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     sentence, at = "keep GPUs after the queue has given them to other work", "/spec/runPolicy/cleanPodPolicy"
     if "MPIJob" not in kinds_of(place):
         yield skipped("kueue-30-mpi", "kueue-30", sentence, "the environment queues no MPIJobs")
@@ -137,7 +137,7 @@ def _left_workers(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
         yield through(scene, place, "kueue-30", name, sentence, "MPIJob", at, bad, good, base=made)
 
 
-def _endless(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _endless(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     """Work of operators whose pods never come: the queue counts it until it gives up on it."""
     hold = "hold quota for pods that never come"
     if "JobSet" not in kinds_of(place):
@@ -148,7 +148,7 @@ def _endless(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     yield through(scene, place, "kueue-32", "endless", hold, "JobSet", f"{job}/completions", ABSENT, 1, base=made)
 
 
-def _ends(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _ends(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     sentence = "start further pods on GPUs that the queue takes for returned"
     for kind, spec in JOB_SPECS.items():
         if kind in kinds_of(place):
@@ -156,7 +156,7 @@ def _ends(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
             yield through(scene, place, "kueue-28", "parallelism", sentence, kind, at, 40, 5, base=made)
 
 
-def _products(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _products(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     sentence = "have so many pods that the queue counts none"
     for kind in all_kinds(place):
         if kind in ("RayCluster", "RayJob"):
@@ -184,7 +184,7 @@ def _products(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     yield attack("kueue-29-autoscaler-pods", "kueue-29", sentence, guard, request, twin_body=twin)
 
 
-def _ray(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _ray(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     """Pods that KubeRay would create beyond what the queue counts, or keep for longer."""
     more, longer = "have more workers than the queue counts", "keep its GPUs after its end"
     fewer = "have the queue count other workers than there are"
@@ -204,16 +204,16 @@ def _ray(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
         yield through(scene, place, "kueue-26", "for-ever", longer, "RayJob", "/spec/deletionStrategy", policy)
 
 
-def _pods(place: AttackedNamespace) -> Object:
+def _pods(place: AttackPlace) -> Object:
     pod = put(place.pod(), "/metadata/annotations", {"note": "hello"})
     return workload("Job", pod)["spec"]["template"]
 
 
-def _with_workers(place: AttackedNamespace) -> Object:
+def _with_workers(place: AttackPlace) -> Object:
     return put(work(place, "MPIJob"), "/spec/mpiReplicaSpecs/Worker", {"replicas": 2, "template": _pods(place)})
 
 
-def _with_groups(place: AttackedNamespace, kind: str, replicas: int) -> tuple[Object, str]:
+def _with_groups(place: AttackPlace, kind: str, replicas: int) -> tuple[Object, str]:
     """A Ray cluster with a group of workers, and the group's JSON pointer."""
     at = f"{'/spec' if kind == 'RayCluster' else '/spec/rayClusterSpec'}/workerGroupSpecs"
     made = put(work(place, kind), at, ray_workers(_pods(place)))
@@ -233,7 +233,7 @@ RULES: tuple[Rule, ...] = (
             "deletionStrategy and clusterSelector"
         ),
         guards={
-            Subject.FRAMEWORKS: _of_frameworks(
+            GuardSubject.FRAMEWORKS: _of_frameworks(
                 {
                     "RayCluster": _each(_OF_CLUSTER, _GROUP),
                     # A RayJob's cluster ends with it, and is its own (rayjob_controller.go).
@@ -256,11 +256,11 @@ RULES: tuple[Rule, ...] = (
         ),
         fix="set parallelism no higher than completions; that many pods run at most in any case",
         guards={
-            Subject.BUILT_IN_WORK: unless_by_controller(f"!({IS_JOB}) || {_ends_as_counted(_JOB)}"),
-            Subject.CRON_JOBS: lambda facts: (
+            GuardSubject.BUILT_IN_WORK: unless_by_controller(f"!({IS_JOB}) || {_ends_as_counted(_JOB)}"),
+            GuardSubject.CRON_JOBS: lambda facts: (
                 unless_by_controller(_ends_as_counted(_OF_CRON_JOB)) if facts.queued else None
             ),
-            Subject.FRAMEWORKS: _of_frameworks({"JobSet": _each(_JOBS, _ends_as_counted("p.template.spec"))}),
+            GuardSubject.FRAMEWORKS: _of_frameworks({"JobSet": _each(_JOBS, _ends_as_counted("p.template.spec"))}),
         },
         attacks=(in_queue(_ends),),
     ),
@@ -274,13 +274,13 @@ RULES: tuple[Rule, ...] = (
         ),
         fix="lower replicas, parallelism, size, numOfHosts or numNodes, or make several pieces of work",
         guards={
-            Subject.BUILT_IN_WORK: unless_by_controller(
+            GuardSubject.BUILT_IN_WORK: unless_by_controller(
                 f"{IS_JOB} ? {_few(in_parallel(_JOB))} : {_few(_REPLICAS.format(_JOB))}"
             ),
-            Subject.CRON_JOBS: lambda facts: (
+            GuardSubject.CRON_JOBS: lambda facts: (
                 unless_by_controller(_few(in_parallel(_OF_CRON_JOB))) if facts.queued else None
             ),
-            Subject.FRAMEWORKS: _of_frameworks(
+            GuardSubject.FRAMEWORKS: _of_frameworks(
                 {
                     "JobSet": _each(_JOBS, _few(_REPLICAS.format("p"), in_parallel("p.template.spec"))),
                     "LeaderWorkerSet": f"({_few(_REPLICAS.format(_SPEC), _GROUP_SIZE)})",
@@ -290,7 +290,7 @@ RULES: tuple[Rule, ...] = (
                     "TrainJob": f"({_few(f'{_SPEC}.?trainer.?numNodes.orValue(1)')})",
                 }
             ),
-            Subject.SCALES: _scales,
+            GuardSubject.SCALES: _scales,
         },
         attacks=(in_queue(_products),),
     ),
@@ -306,7 +306,7 @@ RULES: tuple[Rule, ...] = (
         guards={
             # By default the operator leaves workers that run (mpi-operator v0.8.2, `setDefaultsRunPolicy`), and Kueue
             # counts none of them once the launcher has ended (mpijob_controller.go, `Finished`).
-            Subject.FRAMEWORKS: _of_frameworks(
+            GuardSubject.FRAMEWORKS: _of_frameworks(
                 {"MPIJob": f"({_SPEC}.?runPolicy.?cleanPodPolicy.orValue('None') in ['Running', 'All'])"}
             )
         },
@@ -320,7 +320,7 @@ RULES: tuple[Rule, ...] = (
             "come"
         ),
         fix="set completions, or completionMode: NonIndexed",
-        guards={Subject.FRAMEWORKS: _children},
+        guards={GuardSubject.FRAMEWORKS: _children},
         attacks=(in_queue(_endless),),
     ),
 )

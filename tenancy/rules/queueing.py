@@ -20,8 +20,8 @@ from tenancy.catalog.controllers import (
 from tenancy.kube.objects import Object
 from tenancy.rules.attacks import ABSENT, Attack, escaped, put, skipped
 from tenancy.rules.expressions import cel, unless_by_controller
-from tenancy.rules.model import Rule, Severity, Subject
-from tenancy.rules.scene import POD_NAME, AttackedNamespace, Scene
+from tenancy.rules.model import GuardSubject, Rule, Severity
+from tenancy.rules.scene import POD_NAME, AttackPlace, AttackScene
 from tenancy.rules.workloads import (
     ENDING,
     Case,
@@ -88,16 +88,16 @@ NOTES: dict[str, tuple[str, str, str, Sequence[str]]] = {
 """Labels and annotations of Kueue's own, set by the creator of the work; without kinds: through all of them."""
 
 
-def _second_gates(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _second_gates(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     return in_second_templates(scene, place, "kueue-03", GATES, [{"name": "bank.example/wait"}], ABSENT)
 
 
-def _second_marks(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _second_marks(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     at = f"/metadata/annotations/{escaped(DOMAIN + 'role-hash')}"
     return in_second_templates(scene, place, "kueue-08", at, "abcd1234", ABSENT)
 
 
-def _without_operators(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _without_operators(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     missing = {f.kind for f in place.frameworks} - {*all_kinds(place)}
     for kind in sorted(missing):
         absent = any(each.kind == kind for each in scene.unserved)
@@ -109,7 +109,7 @@ def _without_operators(scene: Scene, place: AttackedNamespace) -> Iterator[Attac
         yield skipped(f"kueue-{kind.lower()}", "kueue-01", f"through a {kind}: start work without the queue", reason)
 
 
-def _jobs_of_job_sets(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _jobs_of_job_sets(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     if "JobSet" in kinds_of(place):
         job, other = "/spec/replicatedJobs/0/template", "batch.kubernetes.io/job-controller"
         made = put(put(work(place, "JobSet"), f"{job}/spec/parallelism", 1), f"{job}/spec/completions", 1)
@@ -120,7 +120,7 @@ def _jobs_of_job_sets(scene: Scene, place: AttackedNamespace) -> Iterator[Attack
         )
 
 
-def _launchers(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _launchers(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     """The queue's webhook writes a mark of its own into such a job: the twin shows that it is admitted."""
     if "MPIJob" in kinds_of(place):
         pods = put(place.pod(), "/metadata/annotations", {"note": "hello"})
@@ -141,7 +141,7 @@ def _label(kind: str, key: str, field: str = "labels") -> str:
     return f"{of_work(kind)}/{field}/{escaped(key)}"
 
 
-def _labelled(place: AttackedNamespace, kind: str, field: str = "labels") -> Object:
+def _labelled(place: AttackPlace, kind: str, field: str = "labels") -> Object:
     """Work with an unrelated label or annotation, so that the twin differs in one key."""
     return put(work(place, kind), _label(kind, "note", field), "hello")
 
@@ -151,7 +151,7 @@ def _with_queue(kind: str, made: Object) -> Object:
     return put(made, _label(kind, QUEUE), words.DEFAULT_QUEUE)
 
 
-def _names(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _names(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     sentence = "use a queue that is not its namespace's"
     for kind in all_kinds(place):
         at, mine = _label(kind, QUEUE), words.DEFAULT_QUEUE
@@ -166,7 +166,7 @@ def _names(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
         yield attack_of(scene, place, case, kind)
 
 
-def _owners(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _owners(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     sentence = "be taken for a part of work that runs"
     for kind in all_kinds(place):
         made = put(work(place, kind), "/metadata/ownerReferences", [{**OWNER, "controller": False}])
@@ -176,7 +176,7 @@ def _owners(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     yield through(scene, place, "kueue-02", "owner-kind", sentence, "Job", at, "ReplicaSet", "CronJob", base=made)
 
 
-def _own_gates(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _own_gates(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     hold, own = "reserve GPUs for pods that never start", [{"name": "bank.example/wait"}]
     for kind in kinds_of(place):
         yield attack_of(scene, place, Case("kueue-03", "own", hold, GATES, own), kind)
@@ -190,7 +190,7 @@ def _own_gates(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     yield attack_of(scene, place, Case("kueue-03", "elastic", hold, GATES, elastic), "Pod")
 
 
-def _suspension(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _suspension(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     sentence, other = "be managed by a controller that the queue does not know", f"{DOMAIN}multikueue"
     where = {
         "Job": "/spec/managedBy",
@@ -205,7 +205,7 @@ def _suspension(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     yield skipped("kueue-04-unsuspend", "kueue-04", "start suspended work without the queue", reason)
 
 
-def _urgency(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _urgency(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     jump = "go first in the queue"
     mine = place.priorities[-1]
     for kind in all_kinds(place):
@@ -223,7 +223,7 @@ def _urgency(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
             yield through(scene, there, "kueue-06", name, sentence, "Pod", at, name, allowed[-1], f"@{there.name}")
 
 
-def _notes(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _notes(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     for slug, (sentence, field, name, kinds) in NOTES.items():
         for kind in kinds or all_kinds(place):
             at, made = _label(kind, DOMAIN + name, field), _with_queue(kind, _labelled(place, kind, field))
@@ -255,7 +255,7 @@ def _notes(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
         yield through(scene, place, "kueue-08", "other-parent", escape, kind, at, parent, base=made)
 
 
-def _run_time(scene: Scene, _place: AttackedNamespace) -> Iterator[Attack]:
+def _run_time(scene: AttackScene, _place: AttackPlace) -> Iterator[Attack]:
     sentence = "run for longer than its tier allows"
     timed = [(place, int(most)) for place in scene.manned if (most := place.max_run_seconds)]
     if not timed:
@@ -292,7 +292,7 @@ RULES: tuple[Rule, ...] = (
         severity=Severity.MEDIUM,
         guards={
             # Also of a CronJob's controller, which tries again: without a queue's name its Job would wait for ever.
-            Subject.QUEUED: f"""(!variables.queues || variables.owned || {cel(QUEUE)} in variables.workLabels
+            GuardSubject.QUEUED: f"""(!variables.queues || variables.owned || {cel(QUEUE)} in variables.workLabels
             || (variables.byController && request.operation != 'CREATE'))
         && (variables.byController
             || variables.marks.all(m, !({cel(QUEUE)} in m) || m[{cel(QUEUE)}] in variables.allowedQueues))"""
@@ -312,10 +312,10 @@ RULES: tuple[Rule, ...] = (
             "are fine"
         ),
         guards={
-            Subject.QUEUED: _OWNERS,
+            GuardSubject.QUEUED: _OWNERS,
             # A controller knows its pods by their labels, and releases one that lacks them: it would run on without
             # being counted. A pod that is queued by itself is counted with any owner.
-            Subject.QUEUED_PODS: f"""({_OWNERS}) && (variables.byController || !variables.owned
+            GuardSubject.QUEUED_PODS: f"""({_OWNERS}) && (variables.byController || !variables.owned
         || request.operation != 'UPDATE' || !has(oldObject.metadata.labels)
         || {cel(MANAGED)} in oldObject.metadata.labels
         || oldObject.metadata.labels.all(k, k in variables.podLabels
@@ -329,16 +329,16 @@ RULES: tuple[Rule, ...] = (
         why="a pod without the gate runs on GPUs of other tenants; a pod with another gate keeps GPUs and never runs",
         fix="drop schedulingGates, and wait for the queue: `tenancy why` shows what it waits for",
         guards={
-            Subject.QUEUED: _GATES,
+            GuardSubject.QUEUED: _GATES,
             # A list of gates for each template.
-            Subject.FRAMEWORKS: unless_by_controller(
+            GuardSubject.FRAMEWORKS: unless_by_controller(
                 """variables.gates.all(l, l.all(g, g in variables.usualGates
         || variables.oldGates.exists(o, g in o)))"""
             ),
             # No gate can be added to a pod that exists, and a pod without the queue's gate would start outside the
             # queue. Kueue itself does so: it ungates every pod of a StatefulSet's former revision, admitted or not
             # (pkg/util/statefulset), and a rollout that never ends would exceed any share. What it counted it labels.
-            Subject.QUEUED_PODS: f"""({_GATES})
+            GuardSubject.QUEUED_PODS: f"""({_GATES})
         && (request.operation != 'UPDATE' || !has(oldObject.spec.schedulingGates)
             || oldObject.spec.schedulingGates.all(g,
                 g.name in variables.gates || !g.name.startsWith({cel(DOMAIN)})
@@ -353,7 +353,7 @@ RULES: tuple[Rule, ...] = (
         why="work that is created unsuspended, or is resumed by hand, runs before it is counted",
         fix="drop suspend: false and managedBy; to stop work of your own set suspend to true",
         guards={
-            Subject.QUEUED_WORK: f"""variables.byRunner || (
+            GuardSubject.QUEUED_WORK: f"""variables.byRunner || (
         variables.controllers.all(c, c in {cel(list(OWN_CONTROLLERS))})
         && (!variables.waits || variables.suspended
             || (request.operation == 'UPDATE' && !variables.wasSuspended)))"""
@@ -366,7 +366,7 @@ RULES: tuple[Rule, ...] = (
         why="a higher class is admitted first in every queue of the tenant, and evicts the tenant's other work",
         fix="use a class that your namespace lists, or drop the label kueue.x-k8s.io/priority-class",
         guards={
-            Subject.QUEUED: unless_by_controller(
+            GuardSubject.QUEUED: unless_by_controller(
                 f"""variables.marks.all(m, !({cel(URGENCY)} in m)
             || m[{cel(URGENCY)}] in variables.allowedPriorities)"""
             )
@@ -381,7 +381,7 @@ RULES: tuple[Rule, ...] = (
         severity=Severity.MEDIUM,
         behind="the limit range of the namespace fills in requests",
         guards={
-            Subject.QUEUED_PODS: """request.operation != 'CREATE' || variables.containers.all(c,
+            GuardSubject.QUEUED_PODS: """request.operation != 'CREATE' || variables.containers.all(c,
         has(c.resources) && has(c.resources.requests)
         && 'cpu' in c.resources.requests && 'memory' in c.resources.requests)"""
         },
@@ -402,10 +402,10 @@ RULES: tuple[Rule, ...] = (
             "use a Job"
         ),
         guards={
-            Subject.QUEUED: _MARKS,
+            GuardSubject.QUEUED: _MARKS,
             # The queue's marks stay labels or annotations, as they are: Kueue ignores a pod whose label became an
             # annotation.
-            Subject.QUEUED_PODS: f"""({_MARKS}) && (variables.byController || request.operation != 'UPDATE' || (
+            GuardSubject.QUEUED_PODS: f"""({_MARKS}) && (variables.byController || request.operation != 'UPDATE' || (
         (!has(oldObject.metadata.labels) || oldObject.metadata.labels.all(k,
             !k.contains({cel(DOMAIN)}) || k in {cel(list(WRITABLE))} || k in variables.podLabels))
         && (!has(oldObject.metadata.annotations) || oldObject.metadata.annotations.all(k,
@@ -421,7 +421,7 @@ RULES: tuple[Rule, ...] = (
         behind="Kueue's own webhook adds the gate",
         guards={
             # A Deployment's and a StatefulSet's pods wait each by itself, those of other work with it.
-            Subject.QUEUED_PODS: "request.operation != 'CREATE' || variables.byRunner"
+            GuardSubject.QUEUED_PODS: "request.operation != 'CREATE' || variables.byRunner"
             f" || {cel(HELD)} in variables.gates"
         },
     ),
@@ -434,7 +434,7 @@ RULES: tuple[Rule, ...] = (
         ),
         severity=Severity.MEDIUM,
         guards={
-            Subject.QUEUED: unless_by_controller(
+            GuardSubject.QUEUED: unless_by_controller(
                 f"""variables.mostSeconds == '' || !variables.ends || variables.owned
         || ({cel(RUN_TIME)} in variables.workLabels
             && variables.workLabels[{cel(RUN_TIME)}].matches('^[1-9][0-9]{{0,8}}$')
@@ -450,7 +450,7 @@ RULES: tuple[Rule, ...] = (
         fix="delete it with propagationPolicy Background or Foreground, as kubectl does without --cascade=orphan",
         guards={
             # Of a Job without either, the API server leaves the pods.
-            Subject.QUEUED_DELETIONS: """variables.byController || request.resource.resource == 'pods' || (
+            GuardSubject.QUEUED_DELETIONS: """variables.byController || request.resource.resource == 'pods' || (
         (!has(request.options.propagationPolicy) || request.options.propagationPolicy != 'Orphan')
         && (!has(request.options.orphanDependents) || !request.options.orphanDependents)
         && (request.resource.resource != 'jobs' || has(request.options.propagationPolicy)
@@ -469,7 +469,7 @@ RULES: tuple[Rule, ...] = (
             # What a job's count was is what the queue has counted: a higher one makes pods that run until the queue has
             # stopped the job, and then for their grace period. The queue itself starts fewer at first where that was
             # asked for.
-            Subject.RUNNING_WORK: """variables.byRunner || request.operation != 'UPDATE' || variables.suspended
+            GuardSubject.RUNNING_WORK: """variables.byRunner || request.operation != 'UPDATE' || variables.suspended
         || variables.noMorePods"""
         },
     ),

@@ -16,8 +16,8 @@ from tenancy.kube.requests import group
 from tenancy.rules.attacks import Attack, Request, attack, put
 from tenancy.rules.expressions import IN_TENANTS_NAMESPACE, OF_TENANT, cel
 from tenancy.rules.found import UNKNOWN, Given, Object, at, many
-from tenancy.rules.model import Face, Rule, Severity, Subject
-from tenancy.rules.scene import POD_NAME, AttackedNamespace, Scene
+from tenancy.rules.model import Face, GuardSubject, Rule, Severity
+from tenancy.rules.scene import POD_NAME, AttackPlace, AttackScene
 from tenancy.rules.workloads import CLUSTER_ADMIN
 
 # Attacks
@@ -25,7 +25,7 @@ from tenancy.rules.workloads import CLUSTER_ADMIN
 _QUEUES = "kueue.x-k8s.io/v1beta2"
 
 
-def leading(scene: Scene, place: AttackedNamespace, leads_to: str, slug: str) -> Attack:
+def leading(scene: AttackScene, place: AttackPlace, leads_to: str, slug: str) -> Attack:
     """A LocalQueue of another ClusterQueue, created by a cluster admin; its twin names the namespace's ClusterQueue."""
     own = local_queue(place.queue)
     path, guard = group(_QUEUES, place.name, "localqueues"), scene.guard("kueue-05", "localqueues")
@@ -40,7 +40,7 @@ def local_queue(leads_to: str) -> Object:
     return {"apiVersion": _QUEUES, "kind": "LocalQueue", "metadata": {"name": POD_NAME}, "spec": spec}
 
 
-def _shares(scene: Scene) -> Iterator[Attack]:
+def _shares(scene: AttackScene) -> Iterator[Attack]:
     """Queues of other tenants, and of tenants whose names begin like this one's and that need not exist."""
     home = scene.home
     if home is None or not home.environment.queued:
@@ -68,7 +68,7 @@ RULES: tuple[Rule, ...] = (
         enforced=Face.PREVIEW,
         guards={
             # A LocalQueue leads to the tenant's own share, for any author.
-            Subject.QUEUES: f"""{IN_TENANTS_NAMESPACE}
+            GuardSubject.QUEUES: f"""{IN_TENANTS_NAMESPACE}
         && object.spec.clusterQueue.startsWith({OF_TENANT} + {cel(words.SEPARATOR)})"""
         },
         attacks=(_shares,),

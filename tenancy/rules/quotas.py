@@ -7,19 +7,19 @@ from collections.abc import Iterator
 from tenancy.kube import quantities
 from tenancy.rules.attacks import ABSENT, Attack, skipped
 from tenancy.rules.expressions import unless_by_controller
-from tenancy.rules.model import Face, Rule, Severity, Subject
-from tenancy.rules.scene import AttackedNamespace, Scene
+from tenancy.rules.model import Face, GuardSubject, Rule, Severity
+from tenancy.rules.scene import AttackPlace, AttackScene
 from tenancy.rules.workloads import ALL_KINDS, LIMITS, REQUESTS, Case, attack_of, in_queue, kinds_of, through_all_kinds
 
 # Attacks
 
 
-def _of_whole_pods(_scene: Scene, _place: AttackedNamespace) -> Iterator[Case]:
+def _of_whole_pods(_scene: AttackScene, _place: AttackPlace) -> Iterator[Case]:
     sentence, whole = "request resources outside of the limit range", {"limits": {"cpu": "1"}}
     yield Case("quota-03", "pod-level", sentence, "/spec/resources", whole, kinds=ALL_KINDS)
 
 
-def _above_defaults(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _above_defaults(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     sentence = "block its queue with work that can never start"
     default = place.environment.tiers[place.tenant.tier_of(place.namespace)].container.default
     if "cpu" not in default:
@@ -75,7 +75,7 @@ RULES: tuple[Rule, ...] = (
         severity=Severity.MEDIUM,
         guards={
             # Kueue reads a template before the defaults of its pods are filled in.
-            Subject.QUEUED_TEMPLATES: unless_by_controller(
+            GuardSubject.QUEUED_TEMPLATES: unless_by_controller(
                 """variables.containers.all(c, !has(c.resources) || !has(c.resources.requests)
         || variables.defaultLimits.all(d, !(d.split('=')[0] in c.resources.requests)
             || (has(c.resources.limits) && d.split('=')[0] in c.resources.limits)
@@ -89,7 +89,7 @@ RULES: tuple[Rule, ...] = (
         title="resources are requested by containers, not by the pod as a whole",
         why="a limit range does not check the resources of the pod as a whole",
         fix="move spec.resources to the containers",
-        guards={Subject.PODS: "!has(variables.spec.resources)"},
+        guards={GuardSubject.PODS: "!has(variables.spec.resources)"},
         attacks=(through_all_kinds(_of_whole_pods),),
     ),
     Rule(

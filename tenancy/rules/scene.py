@@ -14,7 +14,7 @@ POD_NAME = "tenancy-verify"
 """Name of every object that attacks ask for."""
 
 
-class AttackedNamespace(Protocol):
+class AttackPlace(Protocol):
     """One tenant's namespace."""
 
     # Models of the spec: rules know their fields and not their classes.
@@ -146,7 +146,7 @@ class AttackedNamespace(Protocol):
         ...
 
 
-class Scene(Protocol):
+class AttackScene(Protocol):
     """The environment, its tenants and facts of the cluster."""
 
     @property
@@ -185,17 +185,17 @@ class Scene(Protocol):
         ...
 
     @property
-    def places(self) -> Sequence[AttackedNamespace]:
+    def places(self) -> Sequence[AttackPlace]:
         """Every namespace, the tenants in the order of their names."""
         ...
 
     @property
-    def manned(self) -> Sequence[AttackedNamespace]:
+    def manned(self) -> Sequence[AttackPlace]:
         """Namespaces with a developer or an owner."""
         ...
 
     @property
-    def home(self) -> AttackedNamespace | None:
+    def home(self) -> AttackPlace | None:
         """The namespace in which rules common to all namespaces are attacked."""
         ...
 
@@ -203,14 +203,14 @@ class Scene(Protocol):
         """The expected denier by a rule for a resource; with `deleted` for its deletion."""
         ...
 
-    def pairs(self) -> Iterator[tuple[AttackedNamespace, AttackedNamespace]]:
+    def pairs(self) -> Iterator[tuple[AttackPlace, AttackPlace]]:
         """Attacker and victim: each tenant and its neighbours, both ways."""
         ...
 
-    def other(self, place: Any) -> AttackedNamespace | None:
+    def other(self, place: Any) -> AttackPlace | None:
         """A namespace of another tenant."""
         ...
 
 
-Attacks = Callable[[Scene], Iterator[Attack]]
+Attacks = Callable[[AttackScene], Iterator[Attack]]
 """The attacks on a rule that apply to a scene."""

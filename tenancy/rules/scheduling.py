@@ -12,8 +12,8 @@ from tenancy.catalog.vocabulary import Allowance
 from tenancy.kube import deniers
 from tenancy.rules.attacks import ABSENT, Attack, escaped, skipped
 from tenancy.rules.expressions import OF_TENANT, cel, may
-from tenancy.rules.model import Face, GuardFacts, Rule, Severity, Subject
-from tenancy.rules.scene import AttackedNamespace, Scene
+from tenancy.rules.model import Face, GuardFacts, GuardSubject, Rule, Severity
+from tenancy.rules.scene import AttackPlace, AttackScene
 from tenancy.rules.workloads import (
     ALL_KINDS,
     ANTI_AFFINITY,
@@ -83,7 +83,7 @@ _NEAR = ANTI_AFFINITY.replace("podAntiAffinity", "podAffinity")
 _TERM = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
 
 
-def _tolerated(_scene: Scene, _place: AttackedNamespace) -> Iterator[Case]:
+def _tolerated(_scene: AttackScene, _place: AttackPlace) -> Iterator[Case]:
     all_taints = [{"operator": "Exists"}]
     yield Case("sched-01", "all", "tolerate every taint", "/spec/tolerations", all_taints, kinds=ALL_KINDS)
     usual = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}
@@ -99,7 +99,7 @@ def _tolerated(_scene: Scene, _place: AttackedNamespace) -> Iterator[Case]:
     yield Case("sched-01", "not-ready", "start on a node that is not ready", effect, "NoSchedule", "NoExecute", exists)
 
 
-def _gpu_tolerations(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _gpu_tolerations(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     if place.environment.devices_by_claim:
         return
     sentence = "use a GPU node's CPU without asking for its GPU"
@@ -119,7 +119,7 @@ def _gpu_tolerations(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]
     yield attack_of(scene, place, Case("sched-01", "zero-gpu", sentence, at, "0", "1", base, gpus={flavor: 1}), "Pod")
 
 
-def _foreign_pools(scene: Scene) -> Iterator[Attack]:
+def _foreign_pools(scene: AttackScene) -> Iterator[Attack]:
     sentence = "tolerate another tenant's pool instead of its own"
     for place in scene.manned:
         mine, pools = place.pools, sorted(place.environment.pools.items())
@@ -137,11 +137,11 @@ def _foreign_pools(scene: Scene) -> Iterator[Attack]:
 _NODE_NAME = Case("sched-02", "node", "choose a node without the scheduler", "/spec/nodeName", "node-1")
 
 
-def _named_nodes(_scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
+def _named_nodes(_scene: AttackScene, place: AttackPlace) -> Iterator[Case]:
     yield replace(_NODE_NAME, kinds=tuple(kind for kind in kinds_of(place) if kind != "Pod"))
 
 
-def _named_node(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _named_node(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     if place.environment.queued:
         # Every pod has the queue's scheduling gate by then, and the API server refuses a pod with a gate and a node
         # name.
@@ -150,17 +150,17 @@ def _named_node(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
         yield attack_of(scene, place, _NODE_NAME, "Pod")
 
 
-def _shared_nodes(scene: Scene) -> Iterator[Attack]:
+def _shared_nodes(scene: AttackScene) -> Iterator[Attack]:
     at = f"/spec/nodeSelector/{escaped(words.TENANT)}"
     return withheld(scene, "sched-03", "run on nodes shared with other tenants", Allowance.ANY_NODE, at, ABSENT)
 
 
-def _neighbours(scene: Scene) -> Iterator[Attack]:
+def _neighbours(scene: AttackScene) -> Iterator[Attack]:
     sentence = "run on a node beside another tenant's pods"
     return withheld(scene, "sched-08", sentence, Allowance.BESIDE_OTHERS, "/spec/affinity", ABSENT)
 
 
-def _priorities(_scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
+def _priorities(_scene: AttackScene, place: AttackPlace) -> Iterator[Case]:
     at, usual = "/spec/priorityClassName", place.priorities[-1]
     for slug, name, kinds in (
         ("system", "system-node-critical", ALL_KINDS),
@@ -169,18 +169,18 @@ def _priorities(_scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
         yield Case("sched-04", slug, f"run with priority {name}", at, name, usual, kinds=kinds)
 
 
-def _other_priorities(_scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
+def _other_priorities(_scene: AttackScene, place: AttackPlace) -> Iterator[Case]:
     for name in place.other_priorities:
         at = "/spec/priorityClassName"
         yield Case("sched-04", name, f"run with priority {name}", at, name, place.priorities[-1])
 
 
-def _schedulers(_scene: Scene, _place: AttackedNamespace) -> Iterator[Case]:
+def _schedulers(_scene: AttackScene, _place: AttackPlace) -> Iterator[Case]:
     sentence, at = "use a scheduler of its own", "/spec/schedulerName"
     yield Case("sched-05", "own", sentence, at, "mine", "default-scheduler", kinds=ALL_KINDS)
 
 
-def _affinities(scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
+def _affinities(scene: AttackScene, place: AttackPlace) -> Iterator[Case]:
     away: dict[str, Any] = {ANTI_AFFINITY: [_TERM]}
     near: dict[str, Any] = {_NEAR: [_TERM]}
     others, at = "keep all other tenants' pods off its node", f"{ANTI_AFFINITY}/0/namespaceSelector"
@@ -200,7 +200,7 @@ def _affinities(scene: Scene, place: AttackedNamespace) -> Iterator[Case]:
     yield Case("sched-06", "near", "run beside other tenants' pods", f"{_NEAR}/0/namespaceSelector", {}, base=near)
 
 
-def _many_terms(_scene: Scene, _place: AttackedNamespace) -> Iterator[Case]:
+def _many_terms(_scene: AttackScene, _place: AttackPlace) -> Iterator[Case]:
     for slug, where in (("required", _NEAR), ("preferred", _NEAR.replace("required", "preferred"))):
         one = _TERM if slug == "required" else {"weight": 1, "podAffinityTerm": _TERM}
         full: dict[str, Any] = {where: [one] * sizes.AFFINITY_TERMS}
@@ -209,7 +209,7 @@ def _many_terms(_scene: Scene, _place: AttackedNamespace) -> Iterator[Case]:
         yield Case("sched-09", slug, sentence, at, one, ABSENT, full, kinds)
 
 
-def _claim_tolerations(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _claim_tolerations(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     if not place.environment.devices_by_claim:
         return
     sentence, at = "use a GPU node's CPU without a claim", "/spec/resourceClaims"
@@ -227,7 +227,7 @@ RULES: tuple[Rule, ...] = (
         why="a toleration lets a pod run on another tenant's nodes",
         fix="drop the toleration; use operator Equal with one of your own pools",
         severity=Severity.CRITICAL,
-        guards={Subject.PODS: _tolerations},
+        guards={GuardSubject.PODS: _tolerations},
         attacks=(through_all_kinds(_tolerated), at_home(_gpu_tolerations), at_home(_claim_tolerations), _foreign_pools),
     ),
     Rule(
@@ -237,7 +237,9 @@ RULES: tuple[Rule, ...] = (
         fix="drop nodeName; select nodes by label",
         severity=Severity.CRITICAL,
         enforced=Face.PREVIEW,
-        guards={Subject.PODS: "!variables.placing || !has(variables.spec.nodeName) || variables.spec.nodeName == ''"},
+        guards={
+            GuardSubject.PODS: "!variables.placing || !has(variables.spec.nodeName) || variables.spec.nodeName == ''"
+        },
         attacks=(through_all_kinds(_named_nodes), at_home(_named_node)),
     ),
     Rule(
@@ -247,7 +249,7 @@ RULES: tuple[Rule, ...] = (
         fix="set nodeSelector tenancy.gpu/tenant to the tenant's name",
         severity=Severity.CRITICAL,
         guards={
-            Subject.PODS: f"""!variables.placing || {may(Allowance.ANY_NODE)} || (has(variables.spec.nodeSelector)
+            GuardSubject.PODS: f"""!variables.placing || {may(Allowance.ANY_NODE)} || (has(variables.spec.nodeSelector)
         && {cel(words.TENANT)} in variables.spec.nodeSelector
         && variables.spec.nodeSelector[{cel(words.TENANT)}] == {OF_TENANT})"""
         },
@@ -259,7 +261,7 @@ RULES: tuple[Rule, ...] = (
         why="a higher class preempts pods of other tenants",
         fix="use a class that your namespace lists, or none",
         guards={
-            Subject.PODS: """!has(variables.spec.priorityClassName) || variables.spec.priorityClassName == ''
+            GuardSubject.PODS: """!has(variables.spec.priorityClassName) || variables.spec.priorityClassName == ''
         || variables.spec.priorityClassName in variables.allowedPriorities"""
         },
         attacks=(through_all_kinds(_priorities), in_each_namespace(_other_priorities)),
@@ -270,7 +272,7 @@ RULES: tuple[Rule, ...] = (
         why="another scheduler would bind the pod regardless of taints and queues",
         fix="drop schedulerName",
         guards={
-            Subject.PODS: """!has(variables.spec.schedulerName)
+            GuardSubject.PODS: """!has(variables.spec.schedulerName)
         || variables.spec.schedulerName in ['', 'default-scheduler']"""
         },
         attacks=(through_all_kinds(_schedulers),),
@@ -285,7 +287,7 @@ RULES: tuple[Rule, ...] = (
         fix="drop namespaces and namespaceSelector from required and preferred terms",
         enforced=Face.PREVIEW,
         guards={
-            Subject.PODS: f"""!has(variables.spec.affinity) || (
+            GuardSubject.PODS: f"""!has(variables.spec.affinity) || (
         (!has(variables.spec.affinity.podAntiAffinity)
             || !has(variables.spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution)
             || variables.spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution.all(x,
@@ -307,7 +309,7 @@ RULES: tuple[Rule, ...] = (
         severity=Severity.MEDIUM,
         enforced=Face.PREVIEW,
         guards={
-            Subject.PODS: f"""!variables.placing || variables.byController || !has(variables.spec.affinity)
+            GuardSubject.PODS: f"""!variables.placing || variables.byController || !has(variables.spec.affinity)
         || ({_FEW_TERMS})"""
         },
         attacks=(through_all_kinds(_many_terms),),
@@ -323,7 +325,7 @@ RULES: tuple[Rule, ...] = (
         ),
         severity=Severity.CRITICAL,
         guards={
-            Subject.PODS: f"""!variables.placing || {may(Allowance.BESIDE_OTHERS)} || (has(variables.spec.affinity)
+            GuardSubject.PODS: f"""!variables.placing || {may(Allowance.BESIDE_OTHERS)} || (has(variables.spec.affinity)
         && has(variables.spec.affinity.podAntiAffinity)
         && has(variables.spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution)
         && variables.spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution.exists(x,

@@ -8,8 +8,8 @@ from tenancy.catalog.controllers import VOLUME_BINDER
 from tenancy.rules.attacks import Attack, put
 from tenancy.rules.claims_of_work import CLAIM_TEMPLATES, by_resource_of_work, each_claim_of_volumes
 from tenancy.rules.expressions import cel, same_field
-from tenancy.rules.model import Face, GuardFacts, Rule, Severity, Subject
-from tenancy.rules.scene import AttackedNamespace, Scene
+from tenancy.rules.model import Face, GuardFacts, GuardSubject, Rule, Severity
+from tenancy.rules.scene import AttackPlace, AttackScene
 from tenancy.rules.workloads import (
     ALL_KINDS,
     DISK,
@@ -43,7 +43,7 @@ def _claims(facts: GuardFacts) -> str:
 # Attacks
 
 
-def _foreign_volumes(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _foreign_volumes(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     spec = {
         "accessModes": ["ReadWriteOnce"],
         "resources": {"requests": {"storage": "1Gi"}},
@@ -59,12 +59,12 @@ def _foreign_volumes(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]
     yield create(scene, place, "stor-03", "old-annotation", f"{sentence}, by an annotation", noted, at, "")
 
 
-def _inline_volumes(_scene: Scene, _place: AttackedNamespace) -> Iterator[Case]:
+def _inline_volumes(_scene: AttackScene, _place: AttackPlace) -> Iterator[Case]:
     inline = [{"name": "data", "csi": {"driver": "s3.csi.aws.com"}}]
     yield Case("stor-04", "inline", "mount a volume with the driver's rights", "/spec/volumes", inline, kinds=ALL_KINDS)
 
 
-def _foreign_classes(_scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
+def _foreign_classes(_scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     plain = minimal("PersistentVolumeClaim", spec={**DISK, "storageClassName": place.environment.claim_classes[0]})
     plain["metadata"]["annotations"] = {"note": "hello"}
     other, fast = "use a class of volumes that the platform did not choose for tenants", "raise its volume's price"
@@ -153,7 +153,7 @@ RULES: tuple[Rule, ...] = (
         fix="set storageClassName; drop volumeName, selector and volume.beta.kubernetes.io/storage-class",
         severity=Severity.CRITICAL,
         guards={
-            Subject.CLAIMS: f"""has(object.spec.storageClassName) && object.spec.storageClassName != ''
+            GuardSubject.CLAIMS: f"""has(object.spec.storageClassName) && object.spec.storageClassName != ''
         && object.metadata.?annotations[?{cel(OLD_CLASS)}].orValue(object.spec.storageClassName)
             == object.spec.storageClassName
         && !has(object.spec.selector)
@@ -178,9 +178,9 @@ RULES: tuple[Rule, ...] = (
             "classes there and under platform.volume-attributes-classes"
         ),
         guards={
-            Subject.PODS: lambda facts: each_claim_of_volumes(_classes(facts)),
-            Subject.CLAIMS_OF_WORK: lambda facts: by_resource_of_work(facts, (CLAIM_TEMPLATES, _classes(facts))),
-            Subject.CLAIMS: _claims,
+            GuardSubject.PODS: lambda facts: each_claim_of_volumes(_classes(facts)),
+            GuardSubject.CLAIMS_OF_WORK: lambda facts: by_resource_of_work(facts, (CLAIM_TEMPLATES, _classes(facts))),
+            GuardSubject.CLAIMS: _claims,
         },
         attacks=(at_home(_foreign_classes),),
     ),
@@ -189,7 +189,7 @@ RULES: tuple[Rule, ...] = (
         title="a pod has no inline CSI volume",
         why="such a volume is mounted with the driver's own rights, without a claim and outside of the quota",
         fix="make a PersistentVolumeClaim",
-        guards={Subject.PODS: "!has(variables.spec.volumes) || variables.spec.volumes.all(v, !has(v.csi))"},
+        guards={GuardSubject.PODS: "!has(variables.spec.volumes) || variables.spec.volumes.all(v, !has(v.csi))"},
         attacks=(through_all_kinds(_inline_volumes),),
     ),
     Rule(

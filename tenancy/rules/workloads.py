@@ -15,7 +15,7 @@ from tenancy.kube.objects import Object
 from tenancy.kube.requests import Impersonation, collection, core
 from tenancy.rules.attacks import ABSENT, Attack, Request, attack, escaped, put, skipped, value_at
 from tenancy.rules.claim_forms import FORMS, claim
-from tenancy.rules.scene import POD_NAME, AttackedNamespace, Attacks, Scene
+from tenancy.rules.scene import POD_NAME, AttackPlace, Attacks, AttackScene
 
 CLUSTER_ADMIN = Impersonation("verify-cluster-admin", ("system:masters",))
 """An identity with every right of RBAC outside of the platform's group: only guards refuse it."""
@@ -121,14 +121,14 @@ def of_api(kind: str) -> str:
     return _API.get(kind, "apps/v1")
 
 
-def kinds_of(place: AttackedNamespace, kinds: Sequence[str] = ALL_KINDS) -> list[str]:
+def kinds_of(place: AttackPlace, kinds: Sequence[str] = ALL_KINDS) -> list[str]:
     """Kinds to attack through: with all of Kubernetes' own, those of other operators that the environment queues."""
     found = [f.kind for f in place.frameworks if f.kind in _OTHERS] if kinds == ALL_KINDS else []
     return [*kinds, *found]
 
 
 def attack_of(
-    scene: Scene, place: AttackedNamespace, case: Case, kind: str, denier: str = "", suffix: str = ""
+    scene: AttackScene, place: AttackPlace, case: Case, kind: str, denier: str = "", suffix: str = ""
 ) -> Attack:
     """The attack of a case through objects of a kind; the expected denier is `denier`, by default the rule's guard."""
     pod = place.pod(case.gpus)
@@ -146,14 +146,14 @@ def attack_of(
     )
 
 
-Cases = Callable[[Scene, AttackedNamespace], Iterator[Case]]
+Cases = Callable[[AttackScene, AttackPlace], Iterator[Case]]
 """Cases of pods in a namespace."""
 
 
 def through_all_kinds(cases: Cases) -> Attacks:
     """The cases in the scene's home, each through its kinds; where these are all, through those of controllers too."""
 
-    def attacks(scene: Scene) -> Iterator[Attack]:
+    def attacks(scene: AttackScene) -> Iterator[Attack]:
         if home := scene.home:
             for case in cases(scene, home):
                 by_controllers = BY_CONTROLLERS if case.kinds == ALL_KINDS else ()
@@ -166,7 +166,7 @@ def through_all_kinds(cases: Cases) -> Attacks:
 def in_each_namespace(cases: Cases) -> Attacks:
     """The cases through pods, in each namespace with people who may make them."""
 
-    def attacks(scene: Scene) -> Iterator[Attack]:
+    def attacks(scene: AttackScene) -> Iterator[Attack]:
         for place in scene.manned:
             for case in cases(scene, place):
                 yield attack_of(scene, place, case, "Pod", suffix=f"@{place.name}")
@@ -174,20 +174,20 @@ def in_each_namespace(cases: Cases) -> Attacks:
     return attacks
 
 
-def at_home(attacks_at: Callable[[Scene, AttackedNamespace], Iterator[Attack]]) -> Attacks:
+def at_home(attacks_at: Callable[[AttackScene, AttackPlace], Iterator[Attack]]) -> Attacks:
     """Attacks in the scene's home, where there is one."""
 
-    def attacks(scene: Scene) -> Iterator[Attack]:
+    def attacks(scene: AttackScene) -> Iterator[Attack]:
         if home := scene.home:
             yield from attacks_at(scene, home)
 
     return attacks
 
 
-def in_queue(attacks_at: Callable[[Scene, AttackedNamespace], Iterator[Attack]]) -> Attacks:
+def in_queue(attacks_at: Callable[[AttackScene, AttackPlace], Iterator[Attack]]) -> Attacks:
     """Attacks in the scene's home, where there is one and a queue."""
 
-    def attacks(scene: Scene) -> Iterator[Attack]:
+    def attacks(scene: AttackScene) -> Iterator[Attack]:
         if (home := scene.home) and home.environment.queued:
             yield from attacks_at(scene, home)
 
@@ -203,8 +203,8 @@ def minimal(kind: str, api_version: str = "v1", **fields: Any) -> Object:
 
 
 def create(
-    scene: Scene,
-    place: AttackedNamespace,
+    scene: AttackScene,
+    place: AttackPlace,
     rule: str,
     name: str,
     sentence: str,
@@ -221,7 +221,7 @@ def create(
 
 
 def withheld(
-    scene: Scene,
+    scene: AttackScene,
     rule: str,
     sentence: str,
     allowance: Allowance,
@@ -244,7 +244,7 @@ def withheld(
 # Work that queues
 
 
-def work(place: AttackedNamespace, kind: str) -> Object:
+def work(place: AttackPlace, kind: str) -> Object:
     """Work that is admitted; its pods' metadata is left to the attacks."""
     if kind != TRAIN_JOB:
         return workload(kind, place.pod())
@@ -258,15 +258,15 @@ def work(place: AttackedNamespace, kind: str) -> Object:
     }
 
 
-def all_kinds(place: AttackedNamespace) -> list[str]:
+def all_kinds(place: AttackPlace) -> list[str]:
     """Kinds that the environment queues, also those without a pod template."""
     others = [f.kind for f in place.frameworks if f.kind != TRAIN_JOB or place.training_runtime]
     return list(dict.fromkeys([*kinds_of(place), *others]))
 
 
 def through(
-    scene: Scene,
-    place: AttackedNamespace,
+    scene: AttackScene,
+    place: AttackPlace,
     rule: str,
     name: str,
     sentence: str,
@@ -296,7 +296,7 @@ def ray_workers(template: Object) -> list[Object]:
     return [{"groupName": "workers", **counts, "rayStartParams": {}, "template": template}]
 
 
-def objects_beside_work(place: AttackedNamespace) -> Iterator[Object]:
+def objects_beside_work(place: AttackPlace) -> Iterator[Object]:
     """A minimal object of each kind that tenants write beside work."""
     mine = {"matchLabels": {"app": "x"}}
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "x"}
@@ -319,7 +319,7 @@ def objects_beside_work(place: AttackedNamespace) -> Iterator[Object]:
 # Requests whose policy is named, where several judge one rule
 
 
-def policy_of(place: AttackedNamespace, kind: str) -> str:
+def policy_of(place: AttackPlace, kind: str) -> str:
     """The guard of the templates of a kind."""
     if kind in {framework.kind for framework in place.frameworks}:
         return "tenancy-frameworks"
@@ -327,7 +327,7 @@ def policy_of(place: AttackedNamespace, kind: str) -> str:
 
 
 def against(
-    place: AttackedNamespace, rule: str, name: str, sentence: str, policy: str, twin: Object, at: str, bad: Any
+    place: AttackPlace, rule: str, name: str, sentence: str, policy: str, twin: Object, at: str, bad: Any
 ) -> Attack:
     """An object with `bad` at the JSON pointer, which a guard refuses; its twin is the object itself."""
     kind = twin["kind"]
@@ -351,7 +351,7 @@ DISK: Object = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"st
 """Spec of a claim, without its class."""
 
 
-def claims_of_pods(place: AttackedNamespace) -> Iterator[tuple[str, Object, str]]:
+def claims_of_pods(place: AttackPlace) -> Iterator[tuple[str, Object, str]]:
     """Work that makes claims: a name, the work, and the JSON pointer of the claim's template in it."""
     classed = {**DISK, "storageClassName": place.environment.claim_classes[0]}
     claim: Object = {"metadata": {"annotations": {"note": "hello"}}, "spec": classed}
@@ -381,7 +381,7 @@ SECOND_TEMPLATES: Sequence[tuple[str, str, Callable[[Object], Any], str]] = (
 
 
 def in_second_templates(
-    scene: Scene, place: AttackedNamespace, rule: str, field: str, bad: Any, good: Any
+    scene: AttackScene, place: AttackPlace, rule: str, field: str, bad: Any, good: Any
 ) -> Iterator[Attack]:
     """Rules on the first pod template apply to the others too."""
     hidden = "hide the breach in one of several templates"

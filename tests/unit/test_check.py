@@ -763,7 +763,7 @@ def test_a_tenant_without_room_for_its_findings_is_named_with_their_number() -> 
     brief = run(MISTAKES).stdout.splitlines()
     assert brief[0].startswith("team-a: ")
     assert "team-b: 3 critical, 2 high, 1 medium" in brief
-    assert "platform: 3 critical, 5 high, 4 medium, 1 to consider" in brief
+    assert "platform: 3 critical, 6 high, 3 medium, 2 to consider" in brief
 
 
 def test_json_says_it_all() -> None:

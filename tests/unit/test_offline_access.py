@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tenancy.check.admission import bootstrap
-from tenancy.check.admission.access import Access, Attributes, authenticated
+from tenancy.check.admission.access import Attributes, Authorizer, authenticated
 from tenancy.check.admission.cluster import ClusterObjects
 from tenancy.check.admission.identities import PLATFORM, UnknownIdentityError, identity, maker
 from tenancy.check.admission.nodes import restriction
@@ -39,8 +39,8 @@ def world(name: str) -> tuple[ClusterObjects, str]:
 
 
 @cache
-def access_of(name: str) -> Access:
-    return Access(world(name)[0])
+def access_of(name: str) -> Authorizer:
+    return Authorizer(world(name)[0])
 
 
 @cache
@@ -144,12 +144,12 @@ METRICS = {"nonResourceURLs": ["/metrics/x"], "verbs": ["get"]}
 ANN, ADMIN, MASTER = Identity("ann"), Identity("bob", ("admins",)), Identity("root", (bootstrap.MASTERS,))
 
 
-def _access(*own: Object) -> Access:
+def _access(*own: Object) -> Authorizer:
     """Ann has these rules, and the admins all."""
     role = {"apiVersion": API, "kind": "ClusterRole", "metadata": {"name": "anns"}, "rules": list(own)}
     mine = bootstrap.binding("anns", "anns", [{"kind": "User", "name": "ann"}])
     everything = bootstrap.platform_binding("admins")
-    return Access(ClusterObjects([*bootstrap.objects((1, 36)), role, mine, everything]))
+    return Authorizer(ClusterObjects([*bootstrap.objects((1, 36)), role, mine, everything]))
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_to_act_as_another_needs_the_verb_for_its_name_and_each_group() -> None:
 def test_edit_lets_act_as_service_accounts_of_the_namespace_alone() -> None:
     rules = bootstrap.binding("edits", "edit", [{"kind": "User", "name": "ann"}])
     here = {**rules, "kind": "RoleBinding", "metadata": {"name": "edits", "namespace": "a"}}
-    access, asked = Access(ClusterObjects([*bootstrap.objects((1, 36)), here])), Attributes("get", "pods")
+    access, asked = Authorizer(ClusterObjects([*bootstrap.objects((1, 36)), here])), Attributes("get", "pods")
     assert access.impersonation(ANN, Identity("system:serviceaccount:a:default"), asked) is None
     denied = access.impersonation(ANN, Identity("system:serviceaccount:b:default"), asked)
     assert denied

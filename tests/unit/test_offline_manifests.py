@@ -13,7 +13,7 @@ from tenancy.check.admission import bootstrap
 from tenancy.check.admission.access import authenticated
 from tenancy.check.admission.requests import Identity, creation
 from tenancy.check.admission.server import OfflineApiServer
-from tenancy.check.admission.verdicts import KUEUE, SCHEMA, Outcome, Verdict
+from tenancy.check.admission.verdicts import KUEUE, SCHEMA, Verdict, VerdictOutcome
 from tenancy.kube import deniers
 from tenancy.kube.objects import Object
 from tenancy.live import denial
@@ -56,10 +56,10 @@ def test_there_are_at_least_five_hundred_of_many_kinds() -> None:
 def test_each_has_a_verdict_and_few_are_not_decided() -> None:
     found = [verdict(one.item, platform=one.role == "platform") for one in manifests(pod())]
     outcomes = Counter(one.outcome for one in found)
-    assert outcomes[Outcome.ADMITTED] > 150
-    assert outcomes[Outcome.REFUSED] > 300
-    assert outcomes[Outcome.UNDECIDED] <= 0.02 * len(found)
-    assert all(one.undecided for one in found if one.outcome is Outcome.UNDECIDED)
+    assert outcomes[VerdictOutcome.ADMITTED] > 150
+    assert outcomes[VerdictOutcome.REFUSED] > 300
+    assert outcomes[VerdictOutcome.UNDECIDED] <= 0.02 * len(found)
+    assert [one for one in found if one.outcome is VerdictOutcome.UNDECIDED and not one.undecided] == []
 
 
 def _work(kind: str) -> Object:
@@ -130,7 +130,7 @@ def test_an_object_of_the_environment_exists_already() -> None:
 
 def test_it_is_not_known_whether_an_operators_kind_is_served() -> None:
     answer = verdict(_beside("Workflow", "argoproj.io/v1alpha1", spec={}), platform=True)
-    assert answer.outcome is Outcome.UNDECIDED
+    assert answer.outcome is VerdictOutcome.UNDECIDED
     assert "workflows.argoproj.io depends on its operator" in answer.undecided[0]
     assert verdict(_beside("Workflow", "argoproj.io/v1alpha1", spec={})).denials[0].component == deniers.RBAC
 

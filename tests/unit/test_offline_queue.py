@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tenancy.check.admission.cluster import ClusterObjects
-from tenancy.check.admission.queue import Queues
+from tenancy.check.admission.queue import QueueAdmission
 from tenancy.kube.objects import Object
 from tenancy.planning import make_plan
 from tests.attack_worlds import world_of
@@ -23,7 +23,7 @@ def _objects() -> tuple[Object, ...]:
 
 
 def _causes(item: Object, *, namespace: str = SPACE, objects: tuple[Object, ...] | None = None) -> list[str]:
-    queues = Queues(world_of("local")[0], ClusterObjects(_objects() if objects is None else objects))
+    queues = QueueAdmission(world_of("local")[0], ClusterObjects(_objects() if objects is None else objects))
     return [str(cause) for cause in queues.obstacles(item, namespace)]
 
 

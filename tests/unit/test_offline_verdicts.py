@@ -16,7 +16,7 @@ import pytest
 from tenancy.check.admission.cel import EvaluationError, Evaluator, compiled
 from tenancy.check.admission.requests import DEEPEST, LARGEST, Identity, creation
 from tenancy.check.admission.server import OfflineApiServer
-from tenancy.check.admission.verdicts import SCHEMA, Outcome, Verdict
+from tenancy.check.admission.verdicts import SCHEMA, Verdict, VerdictOutcome
 from tenancy.kube.objects import Object
 from tenancy.prove.attacks import Attack
 from tests.attack_worlds import WORLDS, world_of
@@ -46,9 +46,9 @@ def test_every_attack_is_refused_by_its_control_and_every_twin_is_admitted(world
     wrong, undecided = {}, []
     for one in attacks(world):
         refusal, admission = answer(world, one.request), answer(world, one.twin)
-        undecided += [one.id for each in (refusal, admission) if each.outcome is Outcome.UNDECIDED]
+        undecided += [one.id for each in (refusal, admission) if each.outcome is VerdictOutcome.UNDECIDED]
         missing = one.twin_missing and admission.missing
-        if refusal.denier != one.expected_denier or not (missing or admission.outcome is Outcome.ADMITTED):
+        if refusal.denier != one.expected_denier or not (missing or admission.outcome is VerdictOutcome.ADMITTED):
             wrong[one.id] = (refusal.denier, admission.denier, admission.undecided)
     assert wrong == {}, "what refuses an attack and its twin, where that is not what it should be"
     assert len(undecided) <= UNDECIDED * 2 * len(attacks(world))
@@ -156,8 +156,8 @@ def test_an_object_as_deep_as_may_be_is_judged() -> None:
 @pytest.mark.parametrize("wrong", ["text", 1, [1], [["a"]], {"a": 1}, [{"a": [{}]}]], ids=str)
 @pytest.mark.parametrize("field", ["containers", "volumes", "tolerations", "securityContext", "resources"])
 def test_a_field_of_another_form_is_an_answer(field: str, wrong: Any) -> None:
-    assert _admin(pod(**{field: wrong})).outcome in Outcome
-    assert _admin({**pod(), field: wrong}).outcome in Outcome
+    assert _admin(pod(**{field: wrong})).outcome in VerdictOutcome
+    assert _admin({**pod(), field: wrong}).outcome in VerdictOutcome
 
 
 @pytest.mark.parametrize("spec", ["text", 1, [1], {}])
@@ -168,7 +168,7 @@ def test_a_pod_whose_spec_has_another_form_is_refused(spec: Any) -> None:
 def test_an_object_in_a_namespace_of_no_file_is_not_decided() -> None:
     group = world_of("local")[0].platform.group
     verdict = server("local").verdict(creation(pod(), "elsewhere", Identity("admin", (group, "system:masters"))))
-    assert verdict.outcome is Outcome.UNDECIDED
+    assert verdict.outcome is VerdictOutcome.UNDECIDED
     assert "elsewhere" in verdict.undecided[0]
 
 
@@ -228,8 +228,8 @@ def test_a_request_that_a_policy_only_warns_of_is_admitted() -> None:
     try:
         for policy in policies:
             policy.denies = False
-        assert answer("local", one.request).outcome is Outcome.ADMITTED
+        assert answer("local", one.request).outcome is VerdictOutcome.ADMITTED
     finally:
         for policy in policies:
             policy.denies = True
-    assert answer("local", replace(one.request)).outcome is Outcome.REFUSED
+    assert answer("local", replace(one.request)).outcome is VerdictOutcome.REFUSED

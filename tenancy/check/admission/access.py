@@ -51,7 +51,7 @@ class Attributes:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class AccessDecision:
     """An authorizer's answer."""
 
     allowed: bool
@@ -60,7 +60,7 @@ class Decision:
     decided: bool = True
 
 
-class Access:
+class Authorizer:
     """The rights of every identity in a cluster."""
 
     def __init__(self, cluster: ClusterObjects) -> None:
@@ -76,21 +76,21 @@ class Access:
                     if not known or known[-1] is not binding:
                         known.append(binding)
 
-    def decide(self, identity: Identity, asked: Attributes) -> Decision:
+    def decide(self, identity: Identity, asked: Attributes) -> AccessDecision:
         """Whether an identity may do something, and by which binding."""
         pending = ""
         if MASTERS in identity.groups:
-            return Decision(True, f"member of {MASTERS}")
+            return AccessDecision(True, f"member of {MASTERS}")
         if (node := nodes.node_of(identity.username, identity.groups)) is not None:
             allowed = self._node_may(node, asked)
             if allowed:
-                return Decision(True, "Node authorizer")
+                return AccessDecision(True, "Node authorizer")
             if allowed is None:
                 pending = f"what node {node} may reach depends on the pods that run there"
         for binding in self._bindings_of(identity, asked.namespace):
             if any(allows(rule, asked) for rule in self._rules(binding)):
-                return Decision(True, _named(binding))
-        return Decision(False, pending, decided=not pending)
+                return AccessDecision(True, _named(binding))
+        return AccessDecision(False, pending, decided=not pending)
 
     def restriction(self, request: AdmissionRequest) -> Denial | None:
         """NodeRestriction's refusal of a kubelet's write of a Node."""

@@ -168,7 +168,7 @@ def _covers(rule: Mapping[str, Any], request: AdmissionRequest) -> bool:
     return bool(written & set(rule["resources"]))
 
 
-def policies_in_force(cluster: ClusterObjects, kind: str) -> tuple[AdmissionPolicy, ...]:
+def bound_policies(cluster: ClusterObjects, kind: str) -> tuple[AdmissionPolicy, ...]:
     """Every policy of a kind that a binding puts in force, once for each binding."""
     policies = {item["metadata"]["name"]: item for item in cluster.all(GROUP, kind)}
     return tuple(

@@ -14,14 +14,14 @@ from tenancy.check.admission.cluster import ClusterObjects
 from tenancy.kube.objects import Object, at
 from tenancy.kube.pods import NotWork, Pods, amount_of, pods_of, queued_metadata, written
 from tenancy.kube.quota_tree import Tree
-from tenancy.planning.queueing.assignment import Mode, Scheduler, counted
+from tenancy.planning.queueing.assignment import FlavorAssigner, Mode, counted
 from tenancy.planning.queueing.causes import WaitCause, above_maximum, no_queue, on_hold
 from tenancy.schema.environment import Environment
 
 GROUP = "kueue.x-k8s.io"
 
 
-class Queues:
+class QueueAdmission:
     """The queues of an environment, without any work in them."""
 
     def __init__(self, environment: Environment, cluster: ClusterObjects) -> None:
@@ -59,7 +59,7 @@ class Queues:
     def _unplaced(self, queue: Object, sets: list[Pods], namespace: str) -> Iterator[WaitCause]:
         flavors = {one["metadata"]["name"]: one for one in self._cluster.all(GROUP, "ResourceFlavor")}
         tree = self._tree.queues[queue["metadata"]["name"]]
-        scheduler = Scheduler(self._environment, queue, tree, flavors, (), 0)
+        scheduler = FlavorAssigner(self._environment, queue, tree, flavors, (), 0)
 
         def claim_template(name: str) -> Object | None:
             return self._cluster.one("resource.k8s.io", "ResourceClaimTemplate", name, namespace)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tenancy.check.admission import bootstrap
-from tenancy.check.admission.access import Access, Attributes, attributes_of, forbidden
+from tenancy.check.admission.access import Attributes, Authorizer, attributes_of, forbidden
 from tenancy.check.admission.cel import EvaluationError, Permission
 from tenancy.check.admission.cluster import ClusterObjects
 from tenancy.check.admission.completions import completed
@@ -24,9 +24,9 @@ from tenancy.check.admission.pod_security import pod_security_denials
 from tenancy.check.admission.policies import (
     MUTATING,
     VALIDATING,
+    bound_policies,
     evaluator_of,
     mutated,
-    policies_in_force,
     policy_denials,
 )
 from tenancy.check.admission.queue_rules import webhook_denials
@@ -53,14 +53,14 @@ class OfflineApiServer:
         major, minor = version.split(".")[:2]
         self.cluster = ClusterObjects([*bootstrap.objects((int(major), int(minor))), *objects])
         self.version = version
-        self.access = Access(self.cluster)
+        self.access = Authorizer(self.cluster)
         self._minor = int(minor)
         granted = (
             rule for role in self.cluster.all(bootstrap.GROUP, "ClusterRole") for rule in many(role.get("rules"))
         )
         self._known_groups = self.cluster.groups | {group for rule in granted for group in many(rule.get("apiGroups"))}
-        self.validating = policies_in_force(self.cluster, VALIDATING)
-        self.mutating = policies_in_force(self.cluster, MUTATING)
+        self.validating = bound_policies(self.cluster, VALIDATING)
+        self.mutating = bound_policies(self.cluster, MUTATING)
 
     @classmethod
     def of_environment(cls, plan: Plan, version: str) -> OfflineApiServer:
@@ -76,7 +76,7 @@ class OfflineApiServer:
         """Take up an object that was created: rights that it gives hold from then on."""
         self.cluster.add(item)
         if group_of(item) == bootstrap.GROUP:
-            self.access = Access(self.cluster)
+            self.access = Authorizer(self.cluster)
 
     def verdict(self, request: AdmissionRequest) -> Verdict:
         """What it answers to a request."""

@@ -19,7 +19,7 @@ _ESCALATION = "Invalid value: cannot set `allowPrivilegeEscalation` to false and
 
 
 def validation_denials(request: AdmissionRequest, cluster: ClusterObjects) -> Iterator[Denial]:
-    """Fields of a new object that the API server refuses, whoever asks."""
+    """Fields of a new object that the API server refuses for every identity."""
     item = request.object
     if item is None or request.operation is not Operation.CREATE or request.subresource:
         return

@@ -26,7 +26,7 @@ def quota(name: str) -> str:
     return f"ResourceQuota/{name}"
 
 
-class Outcome(StrEnum):
+class VerdictOutcome(StrEnum):
     """The answer in one word."""
 
     ADMITTED = "admitted"
@@ -75,8 +75,8 @@ class Verdict:
         return self.denier == NOT_FOUND
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> VerdictOutcome:
         """The answer in one word: a refusal needs nothing that is not known."""
         if self.denials:
-            return Outcome.REFUSED
-        return Outcome.UNDECIDED if self.undecided else Outcome.ADMITTED
+            return VerdictOutcome.REFUSED
+        return VerdictOutcome.UNDECIDED if self.undecided else VerdictOutcome.ADMITTED

@@ -32,7 +32,7 @@ from tenancy.planning.guards.unmanaged import temporary, unmanaged_guards
 from tenancy.planning.guards.work import work_guards
 from tenancy.rules.catalogue import RULES, Face, with_face, with_subject
 from tenancy.rules.expressions import cel
-from tenancy.rules.model import Subject
+from tenancy.rules.model import GuardSubject
 from tenancy.schema.environment import Environment, GuardsMode
 
 VERSION = 7
@@ -44,9 +44,9 @@ QUESTION = "are-the-guards-in-force"
 
 GUARDED = with_face(Face.API_SERVER)
 """Every rule that some guard enforces, including those that exist only where there is a queue."""
-OF_DELETIONS = with_subject(Subject.QUEUED_DELETIONS)
+OF_DELETIONS = with_subject(GuardSubject.QUEUED_DELETIONS)
 """Rules that only a request to delete an object can break."""
-OF_RUNNING = with_subject(Subject.RUNNING_WORK)
+OF_RUNNING = with_subject(GuardSubject.RUNNING_WORK)
 """Rules that only a change of running work can break."""
 BACKSTOPS = tuple(rule for rule in GUARDED if RULES[rule].behind)
 """Rules that no request reaches while another control is active: a limit range, Kueue's own webhooks."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tenancy.planning.guards.model import META
 from tenancy.rules.catalogue import RULES, expressions
-from tenancy.rules.model import GuardFacts, Subject
+from tenancy.rules.model import GuardFacts, GuardSubject
 
 Kinds = Sequence[tuple[str, str, Sequence[str]]]
 """(API group, version, resources)."""
@@ -18,7 +18,7 @@ def of_resources(facts: GuardFacts, kinds: Kinds) -> GuardFacts:
     return replace(facts, resources=tuple(resource for _, _, resources in kinds for resource in resources))
 
 
-def latest(facts: GuardFacts, *subjects: Subject) -> dict[str, str]:
+def latest(facts: GuardFacts, *subjects: GuardSubject) -> dict[str, str]:
     """Expressions on several subjects; of a rule with several, the one on the last subject."""
     return {rule: text for subject in subjects for rule, text in expressions(subject, facts).items()}
 

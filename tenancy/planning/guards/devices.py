@@ -8,14 +8,14 @@ from tenancy.catalog import vocabulary as words
 from tenancy.planning.guards.model import Guard, changed
 from tenancy.rules.catalogue import expressions
 from tenancy.rules.expressions import listed
-from tenancy.rules.model import GuardFacts, Subject
+from tenancy.rules.model import GuardFacts, GuardSubject
 
 
 def claim_guards(facts: GuardFacts) -> Iterator[Guard]:
     """Claims of devices and their templates. What a pod's template makes is a claim, and is judged once more then."""
     for resource, subject, spec in (
-        ("resourceclaims", Subject.DEVICE_CLAIMS, "object.spec"),
-        ("resourceclaimtemplates", Subject.DEVICE_CLAIM_TEMPLATES, "object.spec.spec"),
+        ("resourceclaims", GuardSubject.DEVICE_CLAIMS, "object.spec"),
+        ("resourceclaimtemplates", GuardSubject.DEVICE_CLAIM_TEMPLATES, "object.spec.spec"),
     ):
         lists = {field: f"{spec}.devices.{field}" for field in ("requests", "config")}
         yield Guard(

@@ -23,7 +23,7 @@ from tenancy.planning.guards.variables import (
 )
 from tenancy.rules.catalogue import expressions
 from tenancy.rules.expressions import OWN_FINALIZERS, by_framework, cel
-from tenancy.rules.model import GuardFacts, Subject
+from tenancy.rules.model import GuardFacts, GuardSubject
 
 # Pod templates of a kind, as a list. A TrainJob has none, only patches of its runtime's.
 _RAY = """([{0}.headGroupSpec.template]
@@ -179,9 +179,11 @@ def framework_guard(docs: str, facts: GuardFacts) -> Guard:
     # A TrainJob has no template: its runtime's may ask for GPUs too.
     each = {
         rule: _for_each_pod(text)
-        for rule, text in latest(facts, Subject.PODS, Subject.TEMPLATES, Subject.QUEUED_TEMPLATES).items()
+        for rule, text in latest(
+            facts, GuardSubject.PODS, GuardSubject.TEMPLATES, GuardSubject.QUEUED_TEMPLATES
+        ).items()
     }
-    own = (Subject.CLAIMS_OF_WORK, Subject.FRAMEWORK_PODS, Subject.WORK)
+    own = (GuardSubject.CLAIMS_OF_WORK, GuardSubject.FRAMEWORK_PODS, GuardSubject.WORK)
     return Guard(
         "tenancy-frameworks",
         [(framework.group, framework.version, [framework.resource]) for framework in kinds],
@@ -189,8 +191,13 @@ def framework_guard(docs: str, facts: GuardFacts) -> Guard:
             **joined(each, *(expressions(subject, facts) for subject in own)),
             **latest(
                 facts,
-                *(Subject.NAMESPACE_OF_WORK, Subject.POD_SECURITY, Subject.QUEUED, Subject.QUEUED_WORK),
-                *(Subject.RUNNING_WORK, Subject.FRAMEWORKS),
+                *(
+                    GuardSubject.NAMESPACE_OF_WORK,
+                    GuardSubject.POD_SECURITY,
+                    GuardSubject.QUEUED,
+                    GuardSubject.QUEUED_WORK,
+                ),
+                *(GuardSubject.RUNNING_WORK, GuardSubject.FRAMEWORKS),
             ),
         },
         variables,

@@ -10,7 +10,7 @@ from tenancy.planning.guards.unmanaged import is_temporary
 from tenancy.planning.guards.variables import LISTS, who
 from tenancy.rules.catalogue import expressions
 from tenancy.rules.expressions import cel, listed, map_at, unchanged
-from tenancy.rules.model import GuardFacts, Subject
+from tenancy.rules.model import GuardFacts, GuardSubject
 from tenancy.rules.storage import OLD_CLASS
 from tenancy.schema.environment import Environment
 
@@ -26,33 +26,33 @@ NODE_OF_TOKEN = "authentication.kubernetes.io/node-name"
 def object_guards(environment: Environment, facts: GuardFacts) -> tuple[Guard, ...]:
     """All guards on objects that are not work: config maps, services, network policies, roles."""
 
-    def guard(name: str, kinds: Sequence[tuple[str, str, Sequence[str]]], subject: Subject, *fields: str) -> Guard:
+    def guard(name: str, kinds: Sequence[tuple[str, str, Sequence[str]]], subject: GuardSubject, *fields: str) -> Guard:
         return Guard(name, kinds, expressions(subject, facts), {}, changed(*fields))
 
     old_class = f".metadata.?annotations[?{cel(OLD_CLASS)}].orValue('none')"
     return (
-        guard("tenancy-configmaps", [("", "v1", ["configmaps"])], Subject.CONFIG_MAPS, "data"),
-        guard("tenancy-secrets", [("", "v1", ["secrets"])], Subject.SECRETS, "data"),
+        guard("tenancy-configmaps", [("", "v1", ["configmaps"])], GuardSubject.CONFIG_MAPS, "data"),
+        guard("tenancy-secrets", [("", "v1", ["secrets"])], GuardSubject.SECRETS, "data"),
         guard(
             "tenancy-serviceaccounts",
             [("", "v1", ["serviceaccounts"])],
-            Subject.SERVICE_ACCOUNTS,
+            GuardSubject.SERVICE_ACCOUNTS,
             "metadata.annotations",
         ),
-        guard("tenancy-services", [("", "v1", ["services"])], Subject.SERVICES, "spec", "metadata.annotations"),
+        guard("tenancy-services", [("", "v1", ["services"])], GuardSubject.SERVICES, "spec", "metadata.annotations"),
         _network_guard(facts),
         Guard(
             "tenancy-claims",
             [("", "v1", ["persistentvolumeclaims"])],
-            expressions(Subject.CLAIMS, facts),
+            expressions(GuardSubject.CLAIMS, facts),
             {},
             changed("spec", also=f"object{old_class} == oldObject{old_class}"),
         ),
-        guard("tenancy-budgets", [("policy", "v1", ["poddisruptionbudgets"])], Subject.BUDGETS, "spec"),
+        guard("tenancy-budgets", [("policy", "v1", ["poddisruptionbudgets"])], GuardSubject.BUDGETS, "spec"),
         Guard(
             "tenancy-namespaces",
             [("", "v1", ["namespaces", "namespaces/status", "namespaces/finalize"])],
-            expressions(Subject.NAMESPACES, facts),
+            expressions(GuardSubject.NAMESPACES, facts),
             _namespace_variables(environment),
             changed(*META),
             spaces=NamespaceScope.ALL,
@@ -60,7 +60,7 @@ def object_guards(environment: Environment, facts: GuardFacts) -> tuple[Guard, .
         Guard(
             "tenancy-removals",
             [("", "v1", ["namespaces"])],
-            expressions(Subject.REMOVALS, facts),
+            expressions(GuardSubject.REMOVALS, facts),
             {},
             {"tenants": f"has(oldObject.metadata.labels) && {cel(words.TENANT)} in oldObject.metadata.labels"},
             operations=("DELETE",),
@@ -80,7 +80,7 @@ def scale_guard(facts: GuardFacts) -> Guard:
             *others,
             ("autoscaling", "v2", ["horizontalpodautoscalers"]),
         ],
-        expressions(Subject.SCALES, facts),
+        expressions(GuardSubject.SCALES, facts),
         {"allowances": LISTS["allowances"]},
         changed("spec"),
     )
@@ -96,8 +96,8 @@ def deletion_guard(facts: GuardFacts) -> Guard:
         DELETIONS,
         kinds,
         {
-            **expressions(Subject.DELETIONS, facts),
-            **(expressions(Subject.QUEUED_DELETIONS, facts) if facts.queued else {}),
+            **expressions(GuardSubject.DELETIONS, facts),
+            **(expressions(GuardSubject.QUEUED_DELETIONS, facts) if facts.queued else {}),
         },
         {"byController": who(facts)["byController"]} if facts.queued else {},
         {},
@@ -117,7 +117,7 @@ def node_guard(facts: GuardFacts) -> Guard:
         "tenancy-nodes",
         # Labels can be written by the status too, and are by kubelets.
         [("", "v1", ["nodes", "nodes/status"])],
-        expressions(Subject.NODES, facts),
+        expressions(GuardSubject.NODES, facts),
         {"labels": labels, "oldLabels": old},
         {
             **changed("metadata.labels"),
@@ -131,7 +131,7 @@ def node_guard(facts: GuardFacts) -> Guard:
 
 def _network_guard(facts: GuardFacts) -> Guard:
     ours = f"has({{0}}.metadata.labels) && {cel(words.ENVIRONMENT)} in {{0}}.metadata.labels"
-    rules = expressions(Subject.NETWORK_POLICIES, facts)
+    rules = expressions(GuardSubject.NETWORK_POLICIES, facts)
     return Guard(
         "tenancy-networkpolicies",
         [("networking.k8s.io", "v1", ["networkpolicies"])],
@@ -154,7 +154,7 @@ def queue_guard(facts: GuardFacts) -> Guard:
     return Guard(
         "tenancy-queues",
         [("kueue.x-k8s.io", "v1beta2", ["localqueues"])],
-        expressions(Subject.QUEUES, facts),
+        expressions(GuardSubject.QUEUES, facts),
         {},
         changed("spec"),
         spaces=NamespaceScope.ALL,

@@ -12,7 +12,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.planning.guards.model import Guard
 from tenancy.rules.catalogue import expressions
 from tenancy.rules.expressions import by_people, listed
-from tenancy.rules.model import GuardFacts, Subject
+from tenancy.rules.model import GuardFacts, GuardSubject
 
 WORK, OBJECTS = "tenancy-work-limits", "tenancy-object-limits"
 
@@ -37,11 +37,11 @@ def limit_guards(facts: GuardFacts) -> tuple[Guard, Guard]:
     claims = _CLAIMS if facts.devices_by_claim else ()
     people = {"people": by_people(facts)}
     return (
-        Guard(WORK, [*_WORK, *others], expressions(Subject.SIZES_OF_WORK, facts), {}, people),
+        Guard(WORK, [*_WORK, *others], expressions(GuardSubject.SIZES_OF_WORK, facts), {}, people),
         Guard(
             OBJECTS,
             [*_OBJECTS, *claims],
-            expressions(Subject.SIZES_OF_OBJECTS, facts),
+            expressions(GuardSubject.SIZES_OF_OBJECTS, facts),
             {"allowances": listed(words.ALLOWANCES)},
             people,
         ),

@@ -13,7 +13,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.planning.guards.model import Guard, NamespaceScope, changed
 from tenancy.rules.catalogue import expressions
 from tenancy.rules.expressions import cel
-from tenancy.rules.model import GuardFacts, Subject
+from tenancy.rules.model import GuardFacts, GuardSubject
 from tenancy.schema.environment import Environment
 
 UNMANAGED = "tenancy-unmanaged"
@@ -27,7 +27,7 @@ def unmanaged_guards(environment: Environment, facts: GuardFacts) -> Iterator[Gu
         UNMANAGED,
         # Pods alone: a template takes nothing, and to judge it would refuse to scale it down.
         [("", "v1", ["pods", "pods/ephemeralcontainers"])],
-        expressions(Subject.UNMANAGED_PODS, facts),
+        expressions(GuardSubject.UNMANAGED_PODS, facts),
         {"containers": "object.spec.containers + (has(object.spec.initContainers) ? object.spec.initContainers : [])"},
         changed("spec"),
         spaces=NamespaceScope.UNMANAGED,

@@ -18,7 +18,7 @@ from tenancy.planning.guards.variables import (
 )
 from tenancy.rules.catalogue import expressions
 from tenancy.rules.expressions import cel
-from tenancy.rules.model import GuardFacts, Subject
+from tenancy.rules.model import GuardFacts, GuardSubject
 from tenancy.rules.queue_counts import IS_JOB, in_parallel
 
 
@@ -41,12 +41,12 @@ def _pods(facts: GuardFacts) -> Guard:
         # when it admits the pod without one (v0.19.2, pod_webhook.go; pod_controller.go, `prepare`).
         usual=(HELD, PLACED),
     )
-    queued = (Subject.QUEUED, Subject.QUEUED_PODS) if facts.queued else ()
+    queued = (GuardSubject.QUEUED, GuardSubject.QUEUED_PODS) if facts.queued else ()
     return Guard(
         "tenancy-pods",
         # A pod's marks can be written by its status too.
         [("", "v1", ["pods", "pods/ephemeralcontainers", *(["pods/status"] if facts.queued else [])])],
-        latest(facts, Subject.NAMESPACE_OF_WORK, Subject.PODS, Subject.POD, *queued),
+        latest(facts, GuardSubject.NAMESPACE_OF_WORK, GuardSubject.PODS, GuardSubject.POD, *queued),
         {
             **pod_variables("object.spec", "object.metadata", "request.operation == 'CREATE'", facts.queued),
             "byController": who(facts)["byController"],
@@ -56,16 +56,16 @@ def _pods(facts: GuardFacts) -> Guard:
     )
 
 
-def _rules_of_work(facts: GuardFacts, *queued: Subject) -> dict[str, str]:
+def _rules_of_work(facts: GuardFacts, *queued: GuardSubject) -> dict[str, str]:
     """Rules on pod templates, and on the objects that have them."""
     return {
         **joined(
-            latest(facts, Subject.PODS, Subject.TEMPLATES),
-            expressions(Subject.CLAIMS_OF_WORK, facts),
-            expressions(Subject.WORK, facts),
+            latest(facts, GuardSubject.PODS, GuardSubject.TEMPLATES),
+            expressions(GuardSubject.CLAIMS_OF_WORK, facts),
+            expressions(GuardSubject.WORK, facts),
         ),
-        **latest(facts, Subject.NAMESPACE_OF_WORK, Subject.POD_SECURITY),
-        **(latest(facts, Subject.QUEUED, Subject.QUEUED_TEMPLATES, *queued) if facts.queued else {}),
+        **latest(facts, GuardSubject.NAMESPACE_OF_WORK, GuardSubject.POD_SECURITY),
+        **(latest(facts, GuardSubject.QUEUED, GuardSubject.QUEUED_TEMPLATES, *queued) if facts.queued else {}),
     }
 
 
@@ -93,7 +93,7 @@ def _templates(docs: str, facts: GuardFacts) -> Guard:
     return Guard(
         "tenancy-templates",
         kinds,
-        _rules_of_work(facts, Subject.QUEUED_WORK, Subject.RUNNING_WORK, Subject.BUILT_IN_WORK),
+        _rules_of_work(facts, GuardSubject.QUEUED_WORK, GuardSubject.RUNNING_WORK, GuardSubject.BUILT_IN_WORK),
         {
             **pod_variables("object.spec.template.spec", "object.spec.template.metadata", "true"),
             **security_variables(),
@@ -121,7 +121,7 @@ def _cron_jobs(docs: str, facts: GuardFacts) -> Guard:
     return Guard(
         "tenancy-cronjobs",
         kinds,
-        {**_rules_of_work(facts, Subject.QUEUED_WORK), **expressions(Subject.CRON_JOBS, facts)},
+        {**_rules_of_work(facts, GuardSubject.QUEUED_WORK), **expressions(GuardSubject.CRON_JOBS, facts)},
         {
             **pod_variables(f"{job}.template.spec", f"{job}.template.metadata", "true"),
             **security_variables(),

@@ -42,7 +42,7 @@ class Mode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class FlavorChoice:
     """The flavor that pods would get their quota of."""
 
     mode: Mode
@@ -82,7 +82,7 @@ def holds_quota(workload: Mapping[str, Any]) -> bool:
     return bool((workload.get("status") or {}).get("admission"))
 
 
-class Scheduler:
+class FlavorAssigner:
     """Kueue's flavor assignment: every kind of pod gets one flavor of each resource group."""
 
     def __init__(
@@ -103,7 +103,7 @@ class Scheduler:
                         place = (pods["flavors"].get(resource, ""), resource)
                         self.less_urgent[place] += thousandths(amount)
 
-    def place(self, wanted: Sequence[tuple[Pods, Resources]]) -> list[Choice]:
+    def place(self, wanted: Sequence[tuple[Pods, Resources]]) -> list[FlavorChoice]:
         """A choice for each kind of pod and resource group; quota of one choice is not available to the next."""
         taken: list[tuple[Place, int]] = []
         found = []
@@ -123,16 +123,16 @@ class Scheduler:
                     self.node.use((best.flavor, name), amount)
                     taken.append(((best.flavor, name), amount))
             for name, amount in needed.items():
-                found.append(Choice(Mode.NEVER, "", name, amount, 0, not_granted(name)))
+                found.append(FlavorChoice(Mode.NEVER, "", name, amount, 0, not_granted(name)))
         for place, amount in taken:
             self.node.use(place, -amount)
         return found
 
-    def _in(self, flavor: str, needed: Mapping[str, int], pods: Pods, before: Mapping[Place, int]) -> Choice:
+    def _in(self, flavor: str, needed: Mapping[str, int], pods: Pods, before: Mapping[Place, int]) -> FlavorChoice:
         """The choice of one flavor for the pods; `before` is assigned to other pods of the same work."""
         if cause := _elsewhere(self.environment, flavor, self.flavors.get(flavor), pods):
-            return Choice(Mode.NEVER, flavor, cause=cause)
-        worst = Choice(Mode.NOW, flavor)
+            return FlavorChoice(Mode.NEVER, flavor, cause=cause)
+        worst = FlavorChoice(Mode.NOW, flavor)
         for resource, amount in needed.items():
             place = (flavor, resource)
             free, most = self.node.available(place), self.node.potential(place)
@@ -146,13 +146,13 @@ class Scheduler:
                 mode = Mode.OWN
             elif amount > free:
                 mode = Mode.LATER
-            choice = Choice(mode, flavor, resource, amount, max(there, 0))
+            choice = FlavorChoice(mode, flavor, resource, amount, max(there, 0))
             order = list(Mode)
             if order.index(choice.mode) > order.index(worst.mode):
                 worst = choice
         return worst
 
-    def borrowed(self, choices: Sequence[Choice], wanted: Sequence[tuple[Pods, Resources]]) -> Counter[str]:
+    def borrowed(self, choices: Sequence[FlavorChoice], wanted: Sequence[tuple[Pods, Resources]]) -> Counter[str]:
         """Amounts of devices that would be borrowed from other tenants."""
         found: Counter[str] = Counter()
         total: Counter[str] = Counter()
