@@ -12,12 +12,13 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.check.adopt import Adopted, adopt, meant
 from tenancy.check.answers import ObjectAnswers
+from tenancy.check.everywhere import judgement
 from tenancy.check.reader import FilePosition, Manifests, Unjudged, Unread
 from tenancy.kube.pod_templates import BUILT_IN, not_judged, templates_of
 from tenancy.rules import objects, plain, regulated
 from tenancy.rules.catalogue import RULES, Face, Rule, Severity, with_face
 from tenancy.rules.exceptions import FindingWaiver, waived_by
-from tenancy.rules.found import UNREADABLE, Finding, Object, at, name_of
+from tenancy.rules.found import UNREADABLE, Finding, Object, at, finding_on, name_of
 from tenancy.rules.levels import PolicyPreset, RuleLevel, level_of
 from tenancy.rules.together import findings_together
 
@@ -66,6 +67,8 @@ class CheckResult:
     """What was not checked, or only in part."""
     others: tuple[FilePosition, ...] = ()
     """Documents that are no objects of Kubernetes."""
+    waits: tuple[str, ...] = ()
+    """Rules of the API server whose answer depends on the environment; none if one was named."""
     strict: bool = False
     """Whether what was not checked fails the check."""
     answers: ObjectAnswers | None = None
@@ -116,7 +119,8 @@ def judge(
     owners = {name_of(item): owner_of(item, adopted) for item in adopted.objects}
     found: list[CheckedFinding] = []
     decided = _decided(adopted) if answers else frozenset()
-    for finding in said.findings:
+    held, waits = ((), frozenset[str]()) if answers else _held_everywhere(adopted, said.findings)
+    for finding in (*said.findings, *held):
         if finding.object in decided and finding.rule in _OF_API_SERVER:
             continue
         level = level_of(finding, preset)
@@ -143,8 +147,27 @@ def judge(
             *(Unjudged(place, name_of(item), reason) for item, place in sound if (reason := not_judged(item))),
         ),
         others=tuple(manifests.others),
+        waits=tuple(sorted(waits)),
         strict=strict,
     )
+
+
+def _held_everywhere(adopted: Adopted, found: Iterable[Finding]) -> tuple[tuple[Finding, ...], frozenset[str]]:
+    """What guards of every environment refuse of the objects of tenants, beside the findings that are there, and the
+    rules whose answer depends on the environment."""
+    known = {(one.object, one.rule) for one in found}
+    held: dict[Finding, None] = {}
+    waits: set[str] = set()
+    for item in adopted.objects:
+        labels = at(item, "metadata", "labels")
+        if not isinstance(labels, Mapping) or not labels.get(words.TENANT) or words.ENVIRONMENT in labels:
+            continue
+        said = judgement(dict(item), str(labels[words.TENANT]))
+        waits |= said.waits
+        held |= dict.fromkeys(
+            finding_on(item, one.rule, one.given) for one in said.broken if (name_of(item), one.rule) not in known
+        )
+    return tuple(held), frozenset(waits)
 
 
 def _decided(adopted: Adopted) -> frozenset[str]:

@@ -93,6 +93,9 @@ def _text(verdict: CheckResult, everything: bool) -> str:
     if rest := verdict.unjudged[len(unjudged) :]:
         names = ", ".join(dict.fromkeys(one.object for one in rest))
         lines += _wrapped(f"not judged: {len(rest)} more, --all has their reasons: {names}", "", 3)
+    if verdict.waits:
+        told = f"note: {_number(len(verdict.waits), 'rule')} of the API server wait for an environment (--env ENV): "
+        lines += _wrapped(f"{told}{', '.join(verdict.waits)}", "", None if everything else 2)
     if verdict.others:
         names = ", ".join(dict.fromkeys(shown(place.file) for place in verdict.others))
         count = _number(len(verdict.others), "document")
@@ -193,6 +196,7 @@ def as_json(verdict: CheckResult) -> dict[str, Any]:
         ],
         "ended": [str(waiver) for waiver in verdict.ended],
         "unused": [str(waiver) for waiver in verdict.unused],
+        "waits": list(verdict.waits),
         "others": [{"file": place.file, "line": place.line} for place in verdict.others],
         "not_judged": [
             {"object": one.object, "file": one.place.file, "line": one.place.line, "reason": one.reason}

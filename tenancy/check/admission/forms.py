@@ -168,7 +168,7 @@ def _pod(template: PodTemplate) -> Iterator[Problem]:
 def _metadata(item: Object) -> Iterator[Problem]:
     metadata, kind = item["metadata"], item["kind"]
     name = metadata.get("name") or ""
-    if not name and not metadata.get("generateName") and not str(kind).endswith(_ANSWERED):
+    if not name and not metadata.get("generateName") and kind not in _ANSWERED:
         yield "metadata.name", "Required value: name or generateName is required"
     form, most = (_SERVICE, 63) if kind == "Service" else (_SUBDOMAIN, 52 if kind == "CronJob" else 253)
     if name and kind not in _ANY_NAME and (len(name) > most or not form.fullmatch(name)):
@@ -182,8 +182,11 @@ def _metadata(item: Object) -> Iterator[Problem]:
             yield "metadata.labels", f'Invalid value: "{value}": a valid label {_NAMED}'
 
 
-_ANSWERED = ("Request", "Review")
-"""How the kinds end that the API server answers and does not keep."""
+_ANSWERED = frozenset(
+    "LocalSubjectAccessReview SelfSubjectAccessReview SelfSubjectReview SelfSubjectRulesReview SubjectAccessReview "
+    "TokenRequest TokenReview".split()
+)
+"""Kinds that the API server answers and does not keep."""
 _ANY_NAME = frozenset({"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"})
 
 

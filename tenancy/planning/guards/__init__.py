@@ -32,7 +32,7 @@ from tenancy.planning.guards.unmanaged import temporary, unmanaged_guards
 from tenancy.planning.guards.work import work_guards
 from tenancy.rules.catalogue import RULES, Face, with_face, with_subject
 from tenancy.rules.expressions import cel
-from tenancy.rules.model import GuardSubject
+from tenancy.rules.model import GuardFacts, GuardSubject
 from tenancy.schema.environment import Environment, GuardsMode
 
 VERSION = 7
@@ -59,6 +59,18 @@ def guards(environment: Environment) -> tuple[Guard, ...]:
         bounded(replace(guard, rules=ordered(guard.rules)), WALKED_OF_PLATFORM if guard.name in of_platform else WALKED)
         for guard in _guards(environment)
     )
+
+
+def guards_of_objects(facts: GuardFacts) -> tuple[Guard, ...]:
+    """Guards on what people of tenants create, as far as they depend on these facts alone."""
+    found = (
+        *work_guards("", facts),
+        *((queue_guard(facts),) if facts.queued else ()),
+        *object_guards(None, facts),
+        *(claim_guards(facts) if facts.devices_by_claim else ()),
+        *limit_guards(facts),
+    )
+    return tuple(bounded(guard, WALKED) for guard in found if guard.name != "tenancy-namespaces")
 
 
 def _guards(environment: Environment) -> tuple[Guard, ...]:

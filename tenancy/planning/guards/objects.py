@@ -23,7 +23,7 @@ NODE_OF_TOKEN = "authentication.kubernetes.io/node-name"
 """Of a service account's token that is bound to a pod: where that pod runs (KEP-4193, on since 1.30)."""
 
 
-def object_guards(environment: Environment, facts: GuardFacts) -> tuple[Guard, ...]:
+def object_guards(environment: Environment | None, facts: GuardFacts) -> tuple[Guard, ...]:
     """All guards on objects that are not work: config maps, services, network policies, roles."""
 
     def guard(name: str, kinds: Sequence[tuple[str, str, Sequence[str]]], subject: GuardSubject, *fields: str) -> Guard:
@@ -161,14 +161,14 @@ def queue_guard(facts: GuardFacts) -> Guard:
     )
 
 
-def _namespace_variables(environment: Environment) -> dict[str, str]:
+def _namespace_variables(environment: Environment | None) -> dict[str, str]:
     def either(root: str, field: str) -> str:
         null = "" if root == "object" else f"{root} != null && "
         return f"{null}has({root}.metadata.{field}) ? {root}.metadata.{field} : {{}}"
 
     ours = f"k.startsWith({cel(words.PREFIX)})"
     pod_security = "k.startsWith('pod-security.kubernetes.io/')"
-    if environment.platform.unmanaged or environment.platform.temporary_namespaces:
+    if environment and (environment.platform.unmanaged or environment.platform.temporary_namespaces):
         # Their own owners choose it; a conformance suite labels each namespace that it makes.
         name = "object.metadata.name"
         outside = f"{name} in {cel(list(environment.platform.unmanaged))} || {is_temporary(environment, name)}"

@@ -1,0 +1,109 @@
+"""The fields of an object for which an expression refuses it, found by asking the expression again without them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tenancy.kube.objects import Object
+
+_WORD = re.compile(r"\w+")
+_MOST_QUESTIONS = 200
+_WIDTH = 120
+
+Path = tuple[str | int, ...]
+_KEPT: frozenset[Path] = frozenset({("apiVersion",), ("kind",), ("metadata",), ("metadata", "name")})
+"""Fields without which there is no object to ask about."""
+
+
+def fields_at_fault(item: Object, refuses: Callable[[Object], bool], text: str) -> str:
+    """Paths of the fields with their values; the object's kind if no single field is at fault.
+
+    `refuses` says whether the expression, whose text is `text`, refuses an object.
+    """
+    search = _Search(refuses, set(_WORD.findall(text)))
+    found = dict.fromkeys(search.narrowed(item, (), (), item))
+    if () in found:
+        found = dict.fromkeys(search.narrowed(item, ("metadata",), ("metadata",), item["metadata"]))
+    return "; ".join(_shown(item, path) for path in found if path not in ((), ("metadata",))) or str(item.get("kind"))
+
+
+@dataclass(slots=True)
+class _Search:
+    refuses: Callable[[Object], bool]
+    words: set[str]
+    """Words of the expression: it reads no other field."""
+    left: int = _MOST_QUESTIONS
+
+    def _refused(self, base: Object, changes: Mapping[Path, Any]) -> bool:
+        self.left -= 1
+        for path, value in changes.items():
+            base = _with(base, path, value)
+        return self.left <= 0 or self.refuses(base)
+
+    def narrowed(self, base: Object, at: Path, path: Path, value: Any) -> Iterator[Path]:
+        """Paths of what is at fault in a value; `at` is its path in `base`, an object without other faults."""
+        if isinstance(value, Mapping):
+            inside = [key for key in value if (*at, key) not in _KEPT]
+            for key in inside:
+                if not self._refused(base, {(*at, key): _neutral(value[key])}):
+                    yield from self.narrowed(base, (*at, key), (*path, key), value[key])
+                    return
+            many = [key for key in inside if key in self.words and isinstance(value[key], Mapping | list)]
+            found = False
+            for key in many:
+                others: dict[Path, Any] = {(*at, other): _neutral(value[other]) for other in many if other != key}
+                if others and self._refused(base, others):
+                    alone = base
+                    for other, neutral in others.items():
+                        alone = _with(alone, other, neutral)
+                    yield from self.narrowed(alone, (*at, key), (*path, key), value[key])
+                    found = True
+            named = [key for key in value if key in self.words and not isinstance(value[key], Mapping | list)]
+            if path and named and not found:
+                yield from ((*path, key) for key in named)
+            elif not found:
+                yield path
+        elif isinstance(value, list) and value:
+            found = False
+            for number, one in enumerate(value):
+                if len(value) == 1 or self._refused(base, {at: [one]}):
+                    yield from self.narrowed(_with(base, at, [one]), (*at, 0), (*path, number), one)
+                    found = True
+            if not found:
+                yield path
+        else:
+            yield path
+
+
+def _neutral(value: Any) -> Any:
+    return [] if isinstance(value, list) else None
+
+
+def _with(value: Any, path: Path, new: Any) -> Any:
+    if not path:
+        return new
+    step, *deeper = path
+    if isinstance(value, Mapping):
+        changed = {**value, step: _with(value[step], tuple(deeper), new)}
+        if not deeper and new is None:
+            del changed[step]
+        return changed
+    entries = list(value)
+    entries[step] = _with(entries[step], tuple(deeper), new)  # ty: ignore[invalid-argument-type, invalid-assignment]
+    return entries
+
+
+def _shown(item: Object, path: Path) -> str:
+    value: Any = item
+    text = ""
+    for step in path:
+        value = value[step]
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    written = json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, Mapping | list) else str(value)
+    if isinstance(value, bool):
+        written = written.lower()
+    return f"{text}: {written if len(written) <= _WIDTH else written[:_WIDTH] + '…'}"

@@ -1,0 +1,94 @@
+"""What guards of every environment refuse, told without an environment, and which rules wait for one."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from tenancy.check.blame import fields_at_fault
+from tenancy.check.everywhere import judgement
+from tenancy.cli import main
+
+Object = dict[str, Any]
+DIGEST = "@sha256:" + "0" * 64
+POD: Object = {"containers": [{"name": "main", "image": f"x.example/x{DIGEST}"}]}
+DNS = {"dnsPolicy": "Default"}
+GRACE = {"terminationGracePeriodSeconds": 100_000}
+
+
+def work(kind: str = "Deployment", **pod: Any) -> Object:
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {**copy.deepcopy(POD), **pod}}
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "x", "namespace": "team-a"}, "spec": spec}
+
+
+AT = "spec.template.spec"
+IMAGES = {
+    "containers": [{"name": "main", "image": "a.example/x:latest"}, {"name": "b", "image": f"a.example/x{DIGEST}"}],
+}
+BROKEN = {
+    "dns-01": (work(**DNS), f"{AT}.dnsPolicy: Default"),
+    "avail-01": (work(**GRACE), f"{AT}.terminationGracePeriodSeconds: 100000"),
+    "img-02": (work(**IMAGES), f"{AT}.containers[0].image: a.example/x:latest"),
+    "sched-05": (work(schedulerName="mine"), f"{AT}.schedulerName: mine"),
+    "sched-01": (work(tolerations=[{"operator": "Exists"}]), f"{AT}.tolerations[0].operator: Exists"),
+    "gpu-01": (work(runtimeClassName="nvidia"), f"{AT}.runtimeClassName: nvidia"),
+}
+
+
+@pytest.mark.parametrize("rule", BROKEN)
+def test_what_every_environment_refuses_is_told_with_its_field(rule: str) -> None:
+    item, given = BROKEN[rule]
+    assert (rule, given) in {(one.rule, one.given) for one in judgement(item, "a").broken}
+    twin = judgement(work(), "a")
+    assert rule not in {one.rule for one in twin.broken}
+
+
+def test_what_a_list_of_the_namespace_may_permit_waits_for_an_environment() -> None:
+    said = judgement(work(priorityClassName="urgent", tolerations=[{"key": "tenancy.gpu/pool", "value": "a"}]), "a")
+    assert {"sched-04", "img-01", "id-07"} <= said.waits
+    assert said.broken == ()
+
+
+def test_what_the_platform_alone_may_do_waits_for_who_asks() -> None:
+    account = {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": "x", "namespace": "a", "annotations": {"eks.amazonaws.com/role-arn": "arn"}},
+    }
+    said = judgement(account, "a")
+    assert (said.broken, said.waits) == ((), {"id-01"})
+
+
+def test_each_of_two_fields_at_fault_is_named() -> None:
+    volume = {"name": "w", "image": {"reference": "a.example/w:latest"}}
+    item = work(**{**IMAGES, "volumes": [volume]})
+    given = {one.rule: one.given for one in judgement(item, "a").broken}["img-02"]
+    assert given == f"{AT}.containers[0].image: a.example/x:latest; {AT}.volumes[0].image.reference: a.example/w:latest"
+
+
+def test_an_object_of_which_no_field_is_at_fault_is_named_by_its_kind() -> None:
+    assert fields_at_fault(work(), lambda _: True, "object.spec") == "Deployment"
+
+
+def check(folder: Path, item: Object, *more: str) -> Any:
+    (folder / "x.yaml").write_text(yaml.safe_dump(item))
+    return CliRunner().invoke(main, ["check", str(folder / "x.yaml"), "--all", *more])
+
+
+def test_the_check_tells_it_with_the_line_and_names_the_rules_that_wait(tmp_path: Path) -> None:
+    item, given = BROKEN["dns-01"]
+    result = check(tmp_path, item)
+    assert result.exit_code == 1
+    assert given in result.stdout
+    assert "rules of the API server wait for an environment (--env ENV): " in " ".join(result.stdout.split())
+    said = json.loads(check(tmp_path, item, "--format", "json").stdout)
+    (found,) = [one for one in said["findings"] if one["rule"] == "dns-01"]
+    assert "dnsPolicy" in (tmp_path / "x.yaml").read_text().splitlines()[found["line"] - 1]
+    assert "img-01" in said["waits"]
