@@ -245,6 +245,7 @@ CLUSTER = (
     _edit("cluster/cni", "vpc-cni"),
     _edit("cluster/context", "other"),
     _edit("cluster/devices", "dra", before=FIXED_SIZES),
+    _edit("cluster/dns-cache", True, before=(("cluster/cni", "vpc-cni"),)),
     _edit("cluster/encryption", "wireguard"),
     _edit("cluster/kubernetes", "1.36"),
     _edit("cluster/kubernetes", "1.36", before=(("cluster/kubernetes", "1.34"),), note="two minors"),
