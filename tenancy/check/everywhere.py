@@ -148,7 +148,7 @@ def judgement(item: Object, tenant: str) -> Judgement:
         return Judgement()
     item = defaulted(decoded(deepcopy(dict(item)), group), group)
     broken, waits = [], set()
-    least, most = _Namespace(item, tenant, {}), _Namespace(item, tenant, _annotations(item))
+    least, most = _AssumedNamespace(item, tenant, {}), _AssumedNamespace(item, tenant, _annotations(item))
     for ways in asked:
         refused = [one for one in ways if least.refuses(one)]
         if not refused:
@@ -178,7 +178,7 @@ def _names(value: Any) -> Iterator[str]:
             waiting += one
 
 
-class _Namespace:
+class _AssumedNamespace:
     """A namespace in which an object would be created, and who may run work on GPUs there."""
 
     def __init__(self, item: Object, tenant: str, annotations: Mapping[str, str]) -> None:
@@ -221,6 +221,6 @@ class _Namespace:
         return evaluator.having(guard.variables) if holds else None
 
 
-def _given(space: _Namespace, one: _Rule) -> str:
+def _given(space: _AssumedNamespace, one: _Rule) -> str:
     """The fields that break a rule, with their values."""
     return fields_at_fault(space.item, lambda item: space.refuses_item(item, one), one.text)

@@ -119,6 +119,7 @@ def _of_claims(scene: AttackScene) -> Iterator[Attack]:
 
 
 def singular(plural: str) -> str:
+    """One of a resource, as ids of attacks name it."""
     return plural.removesuffix("s")
 
 

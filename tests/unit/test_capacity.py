@@ -155,7 +155,7 @@ def test_a_request_by_default_that_is_more_than_a_slice_gets_is_said(spec: SpecF
     spec.edit(
         ENV,
         "    priority: 1000\n",
-        "    priority: 1000\n    container: {default-request: {memory: 20Gi}, default: {}}\n",
+        "    priority: 1000\n    container: {default-request: {memory: 20Gi}, default: {}, max: {}}\n",
     )
     (note,) = _yield_of(spec, "serve").notes
     assert "tier production" in note
@@ -170,7 +170,7 @@ def test_a_limit_by_default_that_is_more_than_a_slice_gets_is_said(spec: SpecFol
 
 
 def test_a_tier_that_the_pool_does_not_admit_is_not_judged(spec: SpecFolder) -> None:
-    asked = "container: {default-request: {memory: 20Gi}, default: {}}"
+    asked = "container: {default-request: {memory: 20Gi}, default: {}, max: {}}"
     # As much as 24 GPUs ask for by default, or the files would be refused.
     spec.edit(ENV, "    priority: 100\n", f"    priority: 100\n    quota: {{memory: 512Gi}}\n    {asked}\n")
     spec.edit(ENV, "    container:\n      max: {cpu: 32, memory: 128Gi}\n", "")

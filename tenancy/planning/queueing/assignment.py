@@ -79,6 +79,7 @@ def counted(environment: Environment, pods: Pods, claim_template: Callable[[str]
 
 
 def holds_quota(workload: Mapping[str, Any]) -> bool:
+    """Whether Kueue has reserved quota for a Workload."""
     return bool((workload.get("status") or {}).get("admission"))
 
 
