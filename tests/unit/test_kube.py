@@ -191,8 +191,8 @@ def test_queues_without_a_cohort_in_common_borrow_nothing() -> None:
 
 
 def test_nothing_else_compares_operators_of_selectors_or_tolerations() -> None:
-    """A requirement of a NodeOverlay and the anti-affinity that keeps tenants apart are compared whole; a quota's scopes
-    are no labels."""
+    """A requirement of a NodeOverlay and the anti-affinity that keeps tenants apart are compared whole; scopes of a
+    quota are no labels."""
     others = {
         "tenancy/check/admission/quota.py",
         "tenancy/rules/nodes.py",
