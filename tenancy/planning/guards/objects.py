@@ -131,12 +131,10 @@ def node_guard(facts: GuardFacts) -> Guard:
 
 def _network_guard(facts: GuardFacts) -> Guard:
     ours = f"has({{0}}.metadata.labels) && {cel(words.ENVIRONMENT)} in {{0}}.metadata.labels"
-    rules = expressions(GuardSubject.NETWORK_POLICIES, facts)
     return Guard(
         "tenancy-networkpolicies",
         [("networking.k8s.io", "v1", ["networkpolicies"])],
-        # The answer names the first rule: whose a policy is comes before what it opens.
-        {rule: rules[rule] for rule in ("net-10", "net-02")},
+        expressions(GuardSubject.NETWORK_POLICIES, facts),
         {
             # Any change of it: with an owner reference to a tenant's object, the garbage collector would delete it.
             "ours": f"""(object != null && {ours.format("object")})
