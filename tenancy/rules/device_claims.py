@@ -115,7 +115,7 @@ def _of_claims(scene: AttackScene) -> Iterator[Attack]:
     yield from _of_home(scene, home)
     for place in scene.manned:
         for name in place.other_device_classes:
-            yield from _foreign_class(scene, place, name)
+            yield from foreign_class_attacks(scene, place, name)
 
 
 def singular(plural: str) -> str:
@@ -215,7 +215,7 @@ def admin_access(rule: str) -> Case:
     return Case(rule, "admin", "claim devices that others are using", f"{EXACTLY}/adminAccess", True, False)
 
 
-def _foreign_class(scene: AttackScene, place: AttackPlace, name: str) -> Iterator[Attack]:
+def foreign_class_attacks(scene: AttackScene, place: AttackPlace, name: str) -> Iterator[Attack]:
     """Claims of a class of the environment that the tenant was not granted."""
     sentence = f"claim a device of class {name}, which {place.tenant.tenant} was not granted"
     flavor, at = next(iter(place.held), None), f"{EXACTLY}/deviceClassName"

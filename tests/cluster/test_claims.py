@@ -31,11 +31,11 @@ from tenancy.planning import Plan, make_plan
 from tenancy.planning.common.pools import fake_nodes
 from tenancy.planning.kubernetes.quotas import CLAIM_COUNTS, CLASS_AS_RESOURCE, CLASS_QUOTA
 from tenancy.prove.attacks import Attack, AttackedNamespace, Request, Scene, all_attacks
-from tenancy.prove.attacks.claims import QUOTA, foreign_class, no_claims, over_quota
+from tenancy.prove.attacks.claims import QUOTA, no_claims, over_quota
 from tenancy.prove.verify import run
 from tenancy.rules.attacks import attack, put
 from tenancy.rules.claim_forms import API, CLAIMS, DRIVER, FORMS, TEMPLATES, claim
-from tenancy.rules.device_claims import EXACTLY, admin_access, claim_form
+from tenancy.rules.device_claims import EXACTLY, admin_access, claim_form, foreign_class_attacks
 from tenancy.rules.workloads import ALL_KINDS, LIMITS, workload
 from tenancy.schema.people import Role
 from tests.attacks.attack_lab import until
@@ -295,7 +295,7 @@ def test_without_its_quota_exactly_the_attacks_on_it_get_through(request: pytest
 def test_where_no_claim_of_the_tenants_is_admitted_the_twin_is_the_platforms(dra: Cluster) -> None:
     place = dra.place("fraud--train")
     poor = replace(place, tenant=place.tenant.model_copy(update={"gpus": {}}))
-    attacks = [*foreign_class(dra.scene, poor, "l4"), over_quota(poor, "a100-1g.5gb", 0)]
+    attacks = [*foreign_class_attacks(dra.scene, poor, "l4"), over_quota(poor, "a100-1g.5gb", 0)]
     assert {a.twin.path.split("/")[5] for a in attacks} == {words.PLATFORM_NAMESPACE}
     assert dra.gaps(attacks) == []
 
