@@ -250,10 +250,11 @@ def _placed(cluster: Cluster, there: str) -> bool:
 
 def _unplaced(cluster: Cluster, there: str) -> str:
     """Why the pod has no node, in the scheduler's words; empty if it has one."""
-    pod = cluster.api.request("GET", there).body
-    if pod.get("spec", {}).get("nodeName"):
+    answer = cluster.api.request("GET", there)
+    assert answer.ok, answer.message
+    if answer.body.get("spec", {}).get("nodeName"):
         return ""
-    conditions = pod.get("status", {}).get("conditions") or [{}]
+    conditions = answer.body.get("status", {}).get("conditions") or [{}]
     return "; ".join(each.get("message", "") for each in conditions) or "the scheduler has not looked at it"
 
 
@@ -299,7 +300,9 @@ def test_anti_affinity_across_namespaces_would_keep_others_off_a_node(
     other = put(_on(home, "beside", node, "1"), f"/metadata/labels/{mark}", "true")
     for namespaces, kept_off in (({"namespaceSelector": {}}, True), ({}, False)):
         terms = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{**term, **namespaces}]}}
-        with _made(cluster.api, SYSTEM, _by_platform("alone", node, "1", affinity=terms)) as alone:
+        # A name for each: kwok may still delete the first pod, by its name, when the second one is made.
+        name = "alone-kept-off" if kept_off else "alone"
+        with _made(cluster.api, SYSTEM, _by_platform(name, node, "1", affinity=terms)) as alone:
             until(lambda at=alone: _unplaced(cluster, at), "one pod is there")
             with _made(cluster.api, collection("v1", "Pod", home.name), other, home.developer) as beside:
                 if kept_off:
