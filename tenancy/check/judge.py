@@ -112,14 +112,16 @@ def judge(
     for item, place in sound:
         places.setdefault(name_of(item), place)
     said = together([item for item, _ in sound], label, platform, today, tenants)
-    torn = {id(item): reason for item, reason in said.unread}
+    held, waits, unheld = ((), frozenset[str](), {}) if answers else _held_everywhere(said.adopted, said.findings)
+    torn = {id(item): reason for item, reason in said.unread} | {
+        id(item): unheld[name_of(item)] for item, _ in sound if name_of(item) in unheld
+    }
     unread += [_unreadable(item, place, torn[id(item)]) for item, place in sound if id(item) in torn]
     sound = [(item, place) for item, place in sound if id(item) not in torn]
     adopted = said.adopted
     owners = {name_of(item): owner_of(item, adopted) for item in adopted.objects}
     found: list[CheckedFinding] = []
     decided = _decided(adopted) if answers else frozenset()
-    held, waits = ((), frozenset[str]()) if answers else _held_everywhere(adopted, said.findings)
     for finding in (*said.findings, *held):
         if finding.object in decided and finding.rule in _OF_API_SERVER:
             continue
@@ -152,22 +154,29 @@ def judge(
     )
 
 
-def _held_everywhere(adopted: Adopted, found: Iterable[Finding]) -> tuple[tuple[Finding, ...], frozenset[str]]:
-    """What guards of every environment refuse of the objects of tenants, beside the findings that are there, and the
-    rules whose answer depends on the environment."""
+def _held_everywhere(
+    adopted: Adopted, found: Iterable[Finding]
+) -> tuple[tuple[Finding, ...], frozenset[str], Mapping[str, str]]:
+    """What guards of every environment refuse of the objects of tenants, beside the findings that are there; the rules
+    whose answer depends on the environment; and objects that no guard can read, with the reason."""
     known = {(one.object, one.rule) for one in found}
     held: dict[Finding, None] = {}
     waits: set[str] = set()
+    unread: dict[str, str] = {}
     for item in adopted.objects:
         labels = at(item, "metadata", "labels")
         if not isinstance(labels, Mapping) or not labels.get(words.TENANT) or words.ENVIRONMENT in labels:
             continue
-        said = judgement(dict(item), str(labels[words.TENANT]))
+        try:
+            said = judgement(dict(item), str(labels[words.TENANT]))
+        except UNREADABLE as error:
+            unread[name_of(item)] = str(error) or type(error).__name__
+            continue
         waits |= said.waits
         held |= dict.fromkeys(
             finding_on(item, one.rule, one.given) for one in said.broken if (name_of(item), one.rule) not in known
         )
-    return tuple(held), frozenset(waits)
+    return tuple(held), frozenset(waits), unread
 
 
 def _decided(adopted: Adopted) -> frozenset[str]:
