@@ -14,7 +14,7 @@ from judged import program, terraform
 from judged.homes import ROOT
 from tenancy.planning import make_plan
 from tenancy.planning.kubernetes.samples import sample
-from tenancy.planning.render import texts
+from tenancy.planning.render import file_texts
 from tenancy.rules.catalogue import Violation
 from tenancy.validation import Loaded, load
 
@@ -52,7 +52,7 @@ def _write(folder: Path, objects: Iterator[dict[str, Any]]) -> None:
 
 
 def _rendered(loaded: Loaded) -> Iterator[dict[str, Any]]:
-    for name, text in texts(make_plan(loaded.environment, loaded.tenants)).items():
+    for name, text in file_texts(make_plan(loaded.environment, loaded.tenants)).items():
         if not name.startswith(NOT_OBJECTS):
             yield from (item for item in yaml.safe_load_all(text) if item)
 

@@ -23,7 +23,7 @@ from judged import homes, live, parse
 from judged.checklists import FOLDER
 from judged.model import SkippedJudge, Verdict
 from tenancy.catalog.days import today
-from tenancy.planning.common.pools import node_extended
+from tenancy.planning.common.pools import extended_resources
 from tenancy.schema.environment import Environment
 from tenancy.validation import load, on_lab
 
@@ -104,7 +104,7 @@ def expected(environment: Environment) -> Mapping[str, Mapping[str, Mapping[str,
     """What the pools of an environment are to yield at their minimum: parameters by check and variant of it."""
     totals: dict[str, int] = {}
     for name, pool in environment.pools.items():
-        for resource, count in node_extended(environment, name).items():
+        for resource, count in extended_resources(environment, name).items():
             totals[resource] = totals.get(resource, 0) + count * pool.nodes.min
     capacity = {
         f"K8sGpuCapacityCheck-{resource.partition('/')[2]}": {

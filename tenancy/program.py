@@ -22,8 +22,8 @@ from tenancy.live.api import Api, ApiUnreachable
 from tenancy.live.plain_engine import check_cluster, check_plain, is_plain
 from tenancy.live.preflight import PreconditionFailed, check, removing_by_name, replacing_by_name, wait_for_guards
 from tenancy.planning import Plan, make_plan
-from tenancy.planning.aws.cluster import BUILT
-from tenancy.planning.aws.data import KNOWN_COST_TAGS, DataPlan
+from tenancy.planning.aws.cluster import CLUSTER_IS_BUILT_RULE
+from tenancy.planning.aws.platform_models import KNOWN_COST_TAGS, DataPlan
 from tenancy.planning.model import PlatformPlan, TenantPlan
 from tenancy.planning.outputs import stack_outputs
 from tenancy.planning.scope import StackScope, names_of, reach_hint, scope_of, select
@@ -94,7 +94,9 @@ def _checked(plan: Plan, platform: PlatformPlan | None, tenants: tuple[TenantPla
 def _check_cluster(plan: Plan, stack: str) -> None:
     """Raises if there is no cluster to make, or if quotas are behind its nodes."""
     if plan.cluster is None:
-        raise ValueError(f"given stack {stack}; rule: {BUILT}; change: write both, or use another stack")
+        raise ValueError(
+            f"given stack {stack}; rule: {CLUSTER_IS_BUILT_RULE}; change: write both, or use another stack"
+        )
     if is_plain():
         for text in check_cluster(plan):
             pulumi.log.warn(text)

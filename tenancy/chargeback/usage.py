@@ -16,7 +16,7 @@ from tenancy.chargeback.periods import Window, written
 from tenancy.chargeback.rounding import rounded
 from tenancy.chargeback.sweep import cut, levels, once
 from tenancy.chargeback.tables import Tables
-from tenancy.planning.aws.prices import MICRO, bought, node_price
+from tenancy.planning.aws.prices import MICRO, node_price, purchase_kind
 from tenancy.planning.queueing.quota_shares import shares
 from tenancy.schema.environment import Environment
 from tenancy.schema.tenant import Tenant
@@ -71,7 +71,7 @@ def nodes_of(report: ChargebackReport, table: pl.DataFrame) -> pl.DataFrame:
     for name, instance, purchase, price in kinds.iter_rows():
         pool = environment.pools.get(name)
         what = instance or (pool.instance if pool else "")
-        how = purchase or (str(bought(pool)) if pool else "on-demand")
+        how = purchase or (str(purchase_kind(pool)) if pool else "on-demand")
         cost = price if price >= 0 else node_price(environment, name, what, how)
         filled.append((name, instance, purchase, price, what, how, -1 if cost is None else cost))
     schema = [*kinds.columns, "what", "how", "cost"]
@@ -119,7 +119,7 @@ def note_missing(report: ChargebackReport, found: Sequence[Window], nodes: pl.Da
         always_on = pool.nodes.min * (report.periods[-1].end - report.periods[0].start)
         missing = always_on - seen.get(name, 0)
         if 100 * seen.get(name, 0) < SEEN_PERCENT * always_on:
-            price = node_price(environment, name, pool.instance, str(bought(pool)))
+            price = node_price(environment, name, pool.instance, str(purchase_kind(pool)))
             unit_cost = "of unknown price" if price is None else f"${rounded(missing * price, HOUR * MICRO):,}"
             given = f"{missing / HOUR:,.1f} node-hours fewer of pool {name} than its nodes.min"
             report.findings.append(DataFinding("bill-04", given, f"these hours, {unit_cost}, are in no line"))

@@ -271,9 +271,9 @@ def _read(
     else:
         from tenancy.chargeback.example import frames as made
         from tenancy.chargeback.example import month
-        from tenancy.planning.common.stages import present
+        from tenancy.planning.common.stages import without_removed_tenants
 
-        frames = made(month(present(loaded), *span, seed or 0))
+        frames = made(month(without_removed_tenants(loaded), *span, seed or 0))
     if record:
         try:
             record.mkdir(parents=True, exist_ok=True)

@@ -106,7 +106,7 @@ def command(
     needed are removed; a folder with any other file is refused.
     """
     from tenancy.planning import make_plan
-    from tenancy.planning.render import ForeignFiles, texts, write
+    from tenancy.planning.render import ForeignFiles, file_texts, write
 
     loaded = load_or_exit(environment)
     tell(told(loaded))
@@ -144,7 +144,7 @@ def command(
         from tenancy.cli.render_aws import aws_texts
         from tenancy.components.aws_registrations import aws_registrations
 
-        wanted = {**(texts(plan) if wanted is None else wanted), **aws_texts(aws_registrations(plan))}
+        wanted = {**(file_texts(plan) if wanted is None else wanted), **aws_texts(aws_registrations(plan))}
     try:
         with writing():
             count = write(plan, out, wanted)

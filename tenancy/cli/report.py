@@ -296,7 +296,7 @@ def access(environment: str | None, tenant: str | None, who: str | None, live: b
     """
     from tenancy.cli import review
     from tenancy.planning import make_plan
-    from tenancy.planning.access_review import not_made, rights
+    from tenancy.planning.access_review import inactive_grants, rights
     from tenancy.planning.access_review import review as entries_of
 
     loaded = load_or_exit(the_environment(environment), form, lab)
@@ -305,7 +305,7 @@ def access(environment: str | None, tenant: str | None, who: str | None, live: b
     plan = make_plan(loaded.environment, loaded.tenants)
     found = review.told(loaded, review.chosen(entries_of(loaded.environment, loaded.tenants, plan), tenant, who))
     value = {"environment": loaded.environment.environment, "access": [told.as_dict() for told in found]}
-    idle = not_made(loaded.environment, loaded.tenants, plan)
+    idle = inactive_grants(loaded.environment, loaded.tenants, plan)
     without = review.told(loaded, review.chosen(idle, tenant, who))
     value["not_made"] = [told.as_dict() for told in without]
     tables = [*review.tables(found, rights(plan)), review.not_made(without)]

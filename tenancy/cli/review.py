@@ -56,7 +56,13 @@ class ReviewEntry(NamedTuple):
         """The entry as plain values, for JSON."""
         e = self.entry
         field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in e.field).lstrip(".")
-        about = {"tenant": e.tenant or None, "kind": e.kind, "who": e.who, "may": e.role, "where": list(e.where)}
+        about = {
+            "tenant": e.tenant or None,
+            "kind": e.kind,
+            "who": e.subject,
+            "may": e.role,
+            "where": list(e.applies_to),
+        }
         return {**about, "file": self.file, "line": self.line, "field": field, "since": self.since}
 
 
@@ -120,7 +126,7 @@ def chosen(entries: Iterable[AccessGrant], tenant: str | None, who: str | None) 
     def group(entry: AccessGrant) -> str:
         return entry.role.removeprefix(IS_GROUP).partition(",")[0] if entry.role.startswith(IS_GROUP) else ""
 
-    return [e for e in entries if (tenant is None or e.tenant in {"", tenant}) and who in {None, e.who, group(e)}]
+    return [e for e in entries if (tenant is None or e.tenant in {"", tenant}) and who in {None, e.subject, group(e)}]
 
 
 def differences(api: Api, plan: Plan, tenant: str | None) -> tuple[list[Binding], list[Binding]]:
@@ -129,9 +135,9 @@ def differences(api: Api, plan: Plan, tenant: str | None) -> tuple[list[Binding]
     Of ClusterRoleBindings, only those to subjects to which the files give access to a namespace.
     """
     from tenancy.kube.requests import collection
-    from tenancy.planning.access_review import bindings, planned
+    from tenancy.planning.access_review import bindings, planned_bindings
 
-    wanted = {b for b in planned(plan) if tenant is None or b.namespace in _spaces(plan, tenant)}
+    wanted = {b for b in planned_bindings(plan) if tenant is None or b.namespace in _spaces(plan, tenant)}
     spaces = {name for one in plan.tenants if tenant in {None, one.name} for name in _spaces(plan, one.name)}
     subjects = {(binding.kind, binding.name) for binding in wanted}
     rbac = "rbac.authorization.k8s.io/v1"
@@ -176,22 +182,25 @@ def _of(tenant: str, found: Sequence[ReviewEntry]) -> list[Table]:
         Table(
             f"People of {name}, {_file(people)}",
             ("who", "kind", "role", "since", "line", "namespaces"),
-            [(t.entry.who, t.entry.kind, t.entry.role, t.day, t.line, ", ".join(t.entry.where)) for t in people],
+            [
+                (t.entry.subject, t.entry.kind, t.entry.role, t.day, t.line, ", ".join(t.entry.applies_to))
+                for t in people
+            ],
         ),
         Table(
             f"Pipelines of {name}, {_file(pipelines)}",
             ("role", "namespace", "since", "line", "who"),
-            [(t.entry.role, where, t.day, t.line, t.entry.who) for t in pipelines for where in t.entry.where],
+            [(t.entry.role, where, t.day, t.line, t.entry.subject) for t in pipelines for where in t.entry.applies_to],
         ),
         Table(
             f"Data of {name}, {_file(data)}",
             ("pods of", "access", "since", "line", "place"),
-            [(t.entry.who, t.entry.role, t.day, t.line, ", ".join(t.entry.where)) for t in data],
+            [(t.entry.subject, t.entry.role, t.day, t.line, ", ".join(t.entry.applies_to)) for t in data],
         ),
         Table(
             f"AWS identities with access to {name}, {_file(aws)}",
             ("access", "since", "line", "identity"),
-            [(t.entry.role, t.day, t.line, t.entry.who) for t in aws],
+            [(t.entry.role, t.day, t.line, t.entry.subject) for t in aws],
         ),
     ]
 
@@ -201,7 +210,7 @@ def not_made(found: Sequence[ReviewEntry]) -> Table:
     return Table(
         "In the files and not created, because aws.enabled is false",
         ("who", "kind", "access", "file", "line", "where"),
-        [(t.entry.who, t.entry.kind, t.entry.role, t.file, t.line, ", ".join(t.entry.where)) for t in found],
+        [(t.entry.subject, t.entry.kind, t.entry.role, t.file, t.line, ", ".join(t.entry.applies_to)) for t in found],
     )
 
 

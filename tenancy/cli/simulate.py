@@ -176,7 +176,7 @@ def command(
             "queues.scheduler: none",
             BAD_INPUT,
         )
-    from tenancy.planning.common.stages import present
+    from tenancy.planning.common.stages import without_removed_tenants
     from tenancy.simulation import trace as traces
     from tenancy.simulation import trace_files
     from tenancy.simulation.changes import changed
@@ -184,8 +184,8 @@ def command(
     from tenancy.simulation.report import run_both
 
     try:
-        after = present(changed(loaded, changes)) if changes else None
-        loaded = present(loaded)
+        after = without_removed_tenants(changed(loaded, changes)) if changes else None
+        loaded = without_removed_tenants(loaded)
         if trace:
             found = _part(trace_files.read(trace, loaded, _mapping(mapped)), trace, begin, hours)
         else:

@@ -130,7 +130,7 @@ def command(
     from tenancy.live.preflight import PreconditionFailed, refuse_another
     from tenancy.live.served import told_of_frameworks, unserved_frameworks
     from tenancy.planning import make_plan
-    from tenancy.planning.scope import StackScope, in_order, in_shard, reach_hint, stacks
+    from tenancy.planning.scope import StackScope, in_shard, ordered_stacks, reach_hint, stacks
 
     began = time.monotonic()
     failed: list[str] = []
@@ -141,7 +141,7 @@ def command(
     tell(told(loaded))
     expect_replaceable(loaded.environment, replacing)
     report = Report(form)
-    plan = make_plan(loaded.environment, loaded.tenants, at_once=False)
+    plan = make_plan(loaded.environment, loaded.tenants, eager=False)
     leavers = RemovableTenants.of(loaded, unnamed, timeout)
     run = RunSettings(plan, leavers, only_preview, refresh, skip_preview, frozenset(replacing))
     try:
@@ -155,7 +155,7 @@ def command(
             fail(f"given --stack {given}; rule: a stack of {plan.environment}; change: use one of {known}", BAD_INPUT)
         # The other stacks need the system nodes to run on; without these nodes the cluster is incomplete.
         standing = plan.cluster is None or driver.holds(wanted[0][0], plan.cluster.system)
-        here = [stack for stack in in_order(wanted, standing) if not chosen or stack[0] in chosen]
+        here = [stack for stack in ordered_stacks(wanted, standing) if not chosen or stack[0] in chosen]
         here = in_shard(here, *shard) if shard else here
         # The cluster stack has AWS resources only, and is updated even if the API server does not answer.
         others = any(scope is not StackScope.CLUSTER for _, scope, _ in here)

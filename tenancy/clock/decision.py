@@ -20,7 +20,7 @@ from tenancy.catalog.days import assumed
 from tenancy.clock.usage import Usage, next_month
 from tenancy.kube.objects import Object
 from tenancy.planning.common.labels import manifest, platform_labels
-from tenancy.planning.common.stages import standing
+from tenancy.planning.common.stages import active_tenants
 from tenancy.planning.queueing.model import ClusterQueue, Cohort
 from tenancy.planning.queueing.queue_names import ANY_POOL, API, queue_resource
 from tenancy.planning.queueing.queues import platform_queues, reserve_queue, tenant_queues
@@ -120,7 +120,7 @@ def desired(
     """The queues at `now` (with a zone). The specs must be valid together; `admitted` are keys of spans all of whose
     reservations Kueue has admitted. `before` saves time and changes nothing: a decision by the same specs, whose queues
     are taken if their cause is the same."""
-    present = standing(sorted((t.named(environment.namespace_name) for t in tenants), key=lambda t: t.tenant))
+    present = active_tenants(sorted((t.named(environment.namespace_name) for t in tenants), key=lambda t: t.tenant))
     spent = tuple(found for tenant in present if (found := _spent(environment, tenant, now, usage)))
     states = {each.tenant: each.state for each in spent}
     there = [

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from tenancy.output import charts
 from tenancy.output.html import render
-from tenancy.planning.common.stages import standing
+from tenancy.planning.common.stages import active_tenants
 from tenancy.planning.queueing.quota_shares import part_of_node, supply
 from tenancy.schema.calendar import Interval
 from tenancy.schema.environment import Environment
@@ -55,7 +55,7 @@ class BindingBudgetRow:
 
 def page(environment: Environment, tenants: Sequence[Tenant], start: dt.datetime, days: int) -> str:
     """The page of the days from an instant on."""
-    ordered = sorted(standing(tenants), key=lambda tenant: tenant.tenant)
+    ordered = sorted(active_tenants(tenants), key=lambda tenant: tenant.tenant)
     end = start + dt.timedelta(days=days)
     rows = sorted(_rows(ordered, start, end), key=lambda row: (row.start, row.tenant, row.what))
     return render(

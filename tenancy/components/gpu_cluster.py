@@ -10,7 +10,7 @@ from tenancy.components.aws.network import GivenNetwork
 from tenancy.components.customize import Change, Customization
 from tenancy.components.inputs import ClusterInputs, with_inputs
 from tenancy.planning import make_plan
-from tenancy.planning.aws.cluster import BUILT
+from tenancy.planning.aws.cluster import CLUSTER_IS_BUILT_RULE
 from tenancy.schema.environment import Environment
 from tenancy.validation.inputs import EnvironmentInput, TenantsInput, specs
 
@@ -58,8 +58,8 @@ class GpuCluster(planned.PlannedCluster):
         plan = make_plan(self.environment, every).cluster
         if plan is None:
             raise ValueError(
-                f"given GpuCluster {name} and an environment whose cluster exists; rule: {BUILT}; change: write both, "
-                "or use GpuPlatform on the cluster that exists"
+                f"given GpuCluster {name} and an environment whose cluster exists; rule: {CLUSTER_IS_BUILT_RULE}; "
+                "change: write both, or use GpuPlatform on the cluster that exists"
             )
         given = GivenNetwork(inputs.vpc_id, inputs.subnet_ids) if inputs and inputs.vpc_id is not None else None
         changes = Customization(customize or {}, f"GpuCluster {name}")

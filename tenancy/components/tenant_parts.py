@@ -20,7 +20,7 @@ from tenancy.components.kubernetes.guarded import Require, provider_of
 from tenancy.components.tenant import queue_tree
 from tenancy.live.guards import require_guards
 from tenancy.planning import make_plan
-from tenancy.planning.aws.tenant_aws import TenantAwsPlan
+from tenancy.planning.aws.tenant_models import TenantAwsPlan
 from tenancy.validation.inputs import EnvironmentInput, TenantInput, TenantsInput, specs
 
 

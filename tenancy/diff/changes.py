@@ -14,11 +14,11 @@ from typing import Any
 from tenancy.catalog.prices import MONTH_HOURS
 from tenancy.catalog.versions import minor_step
 from tenancy.planning import Plan, make_plan
-from tenancy.planning.access_review import granted, rights
+from tenancy.planning.access_review import all_grants, rights
 from tenancy.planning.aws import creation
-from tenancy.planning.aws.prices import MICRO, bought, node_price
-from tenancy.planning.common.quota_words import BORROWS, GUARANTEED, LENDS, WEIGHT
-from tenancy.planning.common.stages import standing
+from tenancy.planning.aws.prices import MICRO, node_price, purchase_kind
+from tenancy.planning.common.quota_changes import BORROWS, GUARANTEED, LENDS, WEIGHT
+from tenancy.planning.common.stages import active_tenants
 from tenancy.planning.queueing.capacity import supply
 from tenancy.planning.queueing.quota_shares import part_of_node
 from tenancy.planning.scope import StackScope, select, stacks
@@ -92,7 +92,7 @@ class SpecState:
     @property
     def tenants(self) -> Mapping[str, Tenant]:
         """Tenants by name, as deployed: a leaving tenant has less, and is absent at its last stage."""
-        return {tenant.tenant: tenant for tenant in standing(self.loaded.tenants)} if self.loaded else {}
+        return {tenant.tenant: tenant for tenant in active_tenants(self.loaded.tenants)} if self.loaded else {}
 
     @property
     def environment(self) -> Environment | None:
@@ -268,9 +268,9 @@ def _access(side: SpecState) -> Facts:
     if not side.loaded or not side.plan:
         return {}
     held: dict[tuple[str, str, str], set[str]] = {}
-    for entry in granted(side.loaded.environment, side.loaded.tenants, side.plan):
-        for where in entry.where:
-            held.setdefault((entry.tenant, f"{entry.kind} {entry.who}", where), set()).add(entry.role)
+    for entry in all_grants(side.loaded.environment, side.loaded.tenants, side.plan):
+        for where in entry.applies_to:
+            held.setdefault((entry.tenant, f"{entry.kind} {entry.subject}", where), set()).add(entry.role)
     facts: Facts = {key: " and ".join(sorted(roles)) for key, roles in held.items()}
     for right in rights(side.plan):
         for resource in right.to:
@@ -288,7 +288,7 @@ def _costs(side: SpecState) -> Facts:
     if not environment:
         return {}
     prices = {
-        name: node_price(environment, name, pool.instance, str(bought(pool)))
+        name: node_price(environment, name, pool.instance, str(purchase_kind(pool)))
         for name, pool in environment.pools.items()
     }
     facts: Facts = {("", name, "price"): UNKNOWN for name, price in prices.items() if price is None}
@@ -395,7 +395,7 @@ def _fixed(before: SpecState, after: SpecState) -> Iterator[Change]:
     values, wanted = creation.fixed_values(old), creation.fixed_values(new)
     for field, value in wanted.items():
         if value and values[field] != value:
-            yield Change(ChangeTopic.WORK, "", FIXED, values[field] or creation.CHOSEN, value, field)
+            yield Change(ChangeTopic.WORK, "", FIXED, values[field] or creation.CHOSEN_BY_EKS, value, field)
     if minor_step(old.kubernetes, new.kubernetes):
         yield Change(ChangeTopic.WORK, "", REFUSED_MINOR, old.kubernetes, new.kubernetes)
     subnets = {subnet.zone: subnet for subnet in new.network.subnets}
@@ -407,8 +407,8 @@ def _fixed(before: SpecState, after: SpecState) -> Iterator[Change]:
         other = subnets[subnet.zone]
         if subnet.private and other.private not in {"", subnet.private}:
             yield Change(ChangeTopic.WORK, "", FIXED, subnet.private, other.private, f"range of {subnet.zone}")
-        if subnet.given and other.given not in {"", subnet.given}:
-            moved[subnet.zone] = f"subnet of {subnet.zone} {subnet.given} → {other.given}"
+        if subnet.subnet_id and other.subnet_id not in {"", subnet.subnet_id}:
+            moved[subnet.zone] = f"subnet of {subnet.zone} {subnet.subnet_id} → {other.subnet_id}"
     groups = {group.name: group for group in new.groups}
     for group in old.groups:
         if group.name in groups:
@@ -416,7 +416,7 @@ def _fixed(before: SpecState, after: SpecState) -> Iterator[Change]:
             found += [moved[zone] for zone in group.zones if zone in moved]
             if found:
                 yield Change(ChangeTopic.WORK, "", GROUP, "there", ", ".join(found), group.name)
-            elif _same_pool(before, after, group.pool) and creation.rolls(old, group, new, groups[group.name]):
+            elif _same_pool(before, after, group.pool) and creation.replaces_nodes(old, group, new, groups[group.name]):
                 yield Change(ChangeTopic.WORK, "", TEMPLATE, "there", "another", group.name)
 
 
@@ -515,5 +515,5 @@ def published(side: SpecState) -> list[str]:
         for name, pool in environment.pools.items()
         if name not in environment.costs.pools
         and pool.machine.gpu not in environment.prices
-        and node_price(environment, name, pool.instance, str(bought(pool))) is not None
+        and node_price(environment, name, pool.instance, str(purchase_kind(pool))) is not None
     )

@@ -17,7 +17,7 @@ from tenancy.diff import changes as of
 from tenancy.diff.changes import CILIUM, Change, ChangeTopic, Facts, between, ordered, rule_changes, rule_fact
 from tenancy.iam.rights import rights
 from tenancy.kube import quantities
-from tenancy.planning.common.quota_words import device_amounts
+from tenancy.planning.common.quota_changes import device_amounts
 from tenancy.planning.kubernetes.access import role_name
 from tenancy.planning.scope import CLUSTER_SUFFIX, names_of, scope_of
 from tenancy.rules import aws, objects, plain
@@ -249,7 +249,7 @@ def _amounts(item: Object, whose: str) -> Iterator[Fact]:
     for of_pool in device_amounts(item.get("spec")):
         if of_pool.amount:
             where = f"{at(item, 'metadata', 'name')}: {of_pool.resource} in {of_pool.flavor}"
-            yield ChangeTopic.GPUS, (whose, where, of_pool.what), of_pool.amount
+            yield ChangeTopic.GPUS, (whose, where, of_pool.limit_kind), of_pool.amount
 
 
 def _quantity(resource: str, amount: Any) -> str:

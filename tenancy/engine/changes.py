@@ -11,7 +11,7 @@ from typing import Any
 from tenancy.catalog import vocabulary as words
 from tenancy.iam.rights import ChangedRights, changed
 from tenancy.live.removal import ACCESS_BINDINGS
-from tenancy.planning.common.quota_words import spec_changes
+from tenancy.planning.common.quota_changes import spec_changes
 from tenancy.planning.model import Plan
 from tenancy.rules.found import name_of
 

@@ -12,8 +12,8 @@ from tenancy.engine.changes import ResourceChange
 from tenancy.engine.minors import refused_minor
 from tenancy.planning.aws.cluster import PLATFORM_ROLE, ClusterPlan, NodeGroupPlan
 from tenancy.planning.aws.creation import (
-    FIXED,
-    MADE_HERE,
+    CREATED_HERE,
+    FIXED_FIELDS,
     adds_zones,
     fixed_values,
     group_field,
@@ -151,7 +151,7 @@ class ClusterChanges:
     @cached_property
     def _zone_by_subnet(self) -> dict[str, str]:
         made = {subnet["id"]: zone for zone, subnet in self._private.items()}
-        return made | {subnet.given: subnet.zone for subnet in self.plan.network.subnets if subnet.given}
+        return made | {subnet.subnet_id: subnet.zone for subnet in self.plan.network.subnets if subnet.subnet_id}
 
     @cached_property
     def _dropped(self) -> list[str]:
@@ -170,9 +170,9 @@ class ClusterChanges:
         values = {
             "cluster.name": inputs["name"],
             "cluster.service-cidr": given.get("serviceIpv4Cidr") or "",
-            "aws.network.vpc": MADE_HERE if made else (outputs.get("vpcConfig") or {}).get("vpcId") or "",
+            "aws.network.vpc": CREATED_HERE if made else (outputs.get("vpcConfig") or {}).get("vpcId") or "",
             "aws.network.cidr": made["inputs"]["cidrBlock"] if made else "",
-            "aws.encryption-key": MADE_HERE if self._of("aws:kms/key:Key") else key,
+            "aws.encryption-key": CREATED_HERE if self._of("aws:kms/key:Key") else key,
         }
         return values | ({"aws.region": arn[3], "aws.account": arn[4]} if len(arn) > 5 else {})
 
@@ -185,16 +185,16 @@ class ClusterChanges:
         for field, value in self._recorded().items():
             if value and wanted[field] and value != wanted[field]:
                 yield (
-                    f"given {field}: {wanted[field]}, and a cluster that was made with {value}; rule: {FIXED[field]}, "
-                    "and for another value the engine would delete its nodes, add-ons and access first; change: write "
-                    f"{value} again; for {wanted[field]} make a second environment with another cluster.name, and "
-                    f"`tenancy export` saves what a tenant has here; {NOTHING_CHANGED}"
+                    f"given {field}: {wanted[field]}, and a cluster that was made with {value}; rule: "
+                    f"{FIXED_FIELDS[field]}, and for another value the engine would delete its nodes, add-ons and "
+                    f"access first; change: write {value} again; for {wanted[field]} make a second environment with "
+                    f"another cluster.name, and `tenancy export` saves what a tenant has here; {NOTHING_CHANGED}"
                 )
 
     def _ranges(self) -> Iterator[str]:
         for subnet in self.plan.network.subnets:
             made = self._private.get(subnet.zone)
-            if made is None or subnet.given or made["cidrBlock"] == subnet.private:
+            if made is None or subnet.subnet_id or made["cidrBlock"] == subnet.private:
                 continue
             network = IPv4Network(self.plan.network.cidr)
             quarters = [str(each) for each in network.subnets(prefixlen_diff=2)]

@@ -37,7 +37,7 @@ from tenancy.live.api import Api, path_of
 from tenancy.live.drift import Drift, drift
 from tenancy.live.plain_engine import BY_COMMAND
 from tenancy.live.preflight import REMOVING, REPLACING
-from tenancy.planning.aws.data import KNOWN_COST_TAGS
+from tenancy.planning.aws.platform_models import KNOWN_COST_TAGS
 from tenancy.planning.scope import CLUSTER_SUFFIX
 from tenancy.rules.catalogue import RULES
 from tenancy.validation import ON_LAB, Loaded

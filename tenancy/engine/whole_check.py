@@ -68,7 +68,7 @@ def answer(connection: Connection[Any, Any], loaded: Loaded, folder: Path) -> No
         while True:
             stacks: Sequence[Stack] = connection.recv()
             if api is None:
-                plan = make_plan(loaded.environment, loaded.tenants, at_once=False)
+                plan = make_plan(loaded.environment, loaded.tenants, eager=False)
                 enter_lab(plan.context, find_root(folder.resolve()))
                 api = Api(plan.context)
             connection.send(check(api, loaded, plan, stacks))

@@ -18,8 +18,8 @@ from tenancy.evidence.bundle import ENVELOPE, Unusable, as_json, digest
 from tenancy.evidence.page import page
 from tenancy.evidence.privacy import secrets_in, without_mail
 from tenancy.planning import Plan
-from tenancy.planning.access_review import granted
-from tenancy.planning.render import texts
+from tenancy.planning.access_review import all_grants
+from tenancy.planning.render import file_texts
 from tenancy.rules.catalogue import FACES, RULES
 from tenancy.rules.controls import as_facts
 from tenancy.validation import Loaded
@@ -170,7 +170,7 @@ def _facts(loaded: Loaded, plan: Plan, measured: Measured) -> dict[str, Any]:
             "statement": measured.statement_file,
         },
         "spec": {name: digest(read_file(path)) for name, path in _spec_files(loaded.folder).items()},
-        "renders": {name: digest(text.encode()) for name, text in texts(plan).items()},
+        "renders": {name: digest(text.encode()) for name, text in file_texts(plan).items()},
         "locks": _locks(loaded.folder),
         "versions": _versions(loaded),
         "rules": [_rule(rule_id) for rule_id in RULES],
@@ -186,11 +186,11 @@ def _facts(loaded: Loaded, plan: Plan, measured: Measured) -> dict[str, Any]:
             {
                 "tenant": entry.tenant,
                 "kind": entry.kind,
-                "who": entry.who,
+                "who": entry.subject,
                 "may": entry.role,
-                "where": list(entry.where),
+                "where": list(entry.applies_to),
             }
-            for entry in granted(loaded.environment, loaded.tenants, plan)
+            for entry in all_grants(loaded.environment, loaded.tenants, plan)
         ],
         "approvals": approvals(loaded.folder),
     }

@@ -13,7 +13,7 @@ from tenancy.catalog.text import counted
 from tenancy.gitops.source import FOLDER, GitOpsRefused, GitOpsSource, annotated, every_shard, resource, shard_of, stays
 from tenancy.kube.objects import Object
 from tenancy.planning.model import Plan
-from tenancy.planning.render import files, papers, text_of
+from tenancy.planning.render import files, reference_files, text_of
 from tenancy.schema.environment import Layout
 
 WAVE, SYNC = "argocd.argoproj.io/sync-wave", "argocd.argoproj.io/sync-options"
@@ -58,7 +58,7 @@ def for_argo(plan: Plan, layout: Layout, source: GitOpsSource) -> Mapping[str, s
         _placed(path, source.shards): [_in_wave(item, wave(path)) for item in items] for path, items in files(plan)
     }
     return {
-        **{path: text_of(items) for path, items in (*placed.items(), *papers(plan)) if items},
+        **{path: text_of(items) for path, items in (*placed.items(), *reference_files(plan)) if items},
         **{f"{_SHARDS}/{shard}/README.md": _README for shard in every_shard(source.shards)},
         f"{FOLDER}/{FILE}": text_of(list(_applications(plan, source))),
     }

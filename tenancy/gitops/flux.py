@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from tenancy.catalog import vocabulary as words
 from tenancy.gitops.source import FOLDER, GitOpsSource, annotated, resource, shard_of, stays
 from tenancy.kube.objects import Object
-from tenancy.planning.common.names import fitted
+from tenancy.planning.common.names import truncate_with_hash
 from tenancy.planning.model import Plan
-from tenancy.planning.render import files, papers, text_of
+from tenancy.planning.render import files, reference_files, text_of
 from tenancy.schema.environment import Layout
 
 KEPT = "kustomize.toolkit.fluxcd.io/prune"
@@ -30,7 +30,7 @@ def for_flux(plan: Plan, layout: Layout, source: GitOpsSource) -> Mapping[str, s
         for path, items in files(plan)
     }
     return {
-        **{path: text_of(items) for path, items in (*made.items(), *papers(plan)) if items},
+        **{path: text_of(items) for path, items in (*made.items(), *reference_files(plan)) if items},
         f"{FOLDER}/flux.yaml": text_of(list(_kustomizations(plan, source))),
     }
 
@@ -71,6 +71,6 @@ def _kustomizations(plan: Plan, source: GitOpsSource) -> Iterator[Object]:
     yield kustomization(platform, "platform", None)
     for tenant in plan.tenants:
         whole = words.derived_name(name, tenant.name)
-        isolation, access = (fitted(f"{whole}.{part}", _LABEL, ".") for part in ("isolation", "access"))
+        isolation, access = (truncate_with_hash(f"{whole}.{part}", _LABEL, ".") for part in ("isolation", "access"))
         yield kustomization(isolation, f"tenants/{tenant.name}/isolation", platform, tenant.name)
         yield kustomization(access, f"tenants/{tenant.name}/access", isolation, tenant.name)

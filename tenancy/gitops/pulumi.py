@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from tenancy.catalog import vocabulary as words
 from tenancy.gitops.source import FOLDER, GitOpsRefused, GitOpsSource, resource
 from tenancy.kube.objects import Object
-from tenancy.planning.common.names import fitted
+from tenancy.planning.common.names import truncate_with_hash
 from tenancy.planning.model import Plan
-from tenancy.planning.render import text_of, texts
+from tenancy.planning.render import file_texts, text_of
 from tenancy.planning.scope import StackScope, stacks
 from tenancy.schema.environment import Layout
 
@@ -59,7 +59,7 @@ def for_operator(plan: Plan, layout: Layout, source: GitOpsSource) -> Mapping[st
         )
     chosen = [one for one in every if not source.stacks or one[0] in source.stacks]
     made = [_stack(plan, name, after, source) for name, _, after in chosen]
-    return {**texts(plan), f"{FOLDER}/stacks.yaml": text_of(made)}
+    return {**file_texts(plan), f"{FOLDER}/stacks.yaml": text_of(made)}
 
 
 def _stack(plan: Plan, name: str, after: str | None, source: GitOpsSource) -> Object:
@@ -99,7 +99,7 @@ def _stack(plan: Plan, name: str, after: str | None, source: GitOpsSource) -> Ob
 def _object_name(stack: str) -> str:
     """The operator makes a Service of it, whose name has no dot; no stack's name holds three dashes."""
     mark = "---"
-    return fitted(stack.replace(".", mark), _WORKSPACE - len(mark) + 1, mark)
+    return truncate_with_hash(stack.replace(".", mark), _WORKSPACE - len(mark) + 1, mark)
 
 
 def _qualified(source: GitOpsSource, name: str) -> str:
@@ -117,4 +117,4 @@ def for_deployments(plan: Plan, layout: Layout, source: GitOpsSource) -> Mapping
         paths = ["--path-filter", f"stacks/{plan.environment}/**"]
         command = ["pulumi", "deployment", "settings", "edit", "--stack", _qualified(source, name)]
         lines.append(shlex.join([*command, *what, *paths, *pack, *image, *role]))
-    return {**texts(plan), f"{FOLDER}/deployments.sh": text_of([]) + "\n".join(lines) + "\n"}
+    return {**file_texts(plan), f"{FOLDER}/deployments.sh": text_of([]) + "\n".join(lines) + "\n"}

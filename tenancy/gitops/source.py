@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
-from tenancy.planning.common.names import part_of
+from tenancy.planning.common.names import shard_number
 from tenancy.planning.kubernetes.network import DEFAULT_DENY
 
 FOLDER = "gitops"
@@ -63,7 +63,7 @@ class GitOpsRefused(ValueError):
 
 def shard_of(tenant: str, shards: int) -> str:
     """The shard of a tenant, by its name."""
-    return f"shard-{part_of(tenant, shards)}"
+    return f"shard-{shard_number(tenant, shards)}"
 
 
 def every_shard(shards: int) -> list[str]:

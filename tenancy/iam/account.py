@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from tenancy.iam.conditions import texts
 from tenancy.iam.evaluator import Compiled, Decision, Document, Layer, Policies, Statement, decide, statements
 from tenancy.iam.requests import AwsRequest, Principal, ResourceClass, request, role_session
-from tenancy.planning.aws import documents, grants, workloads
-from tenancy.planning.aws.tenant_aws import Association, TenantRolePlan
+from tenancy.planning.aws import documents, grants, iam_roles
+from tenancy.planning.aws.tenant_models import Association, TenantRolePlan
 from tenancy.planning.common import names
 from tenancy.planning.model import Plan
 from tenancy.schema.data import Access, KeyPer
@@ -140,7 +140,7 @@ class AccountModel:
         data = self.plan.platform.data
         shared = {role.arn: role for role in (data.shared_roles if data else ())}
         # A namespace may be called `ci` as well, so the purpose is ambiguous.
-        pipelines = {workloads.ci_role_arn(self.environment, tenant) for tenant in self.tenants if tenant.ci}
+        pipelines = {iam_roles.ci_role_arn(self.environment, tenant) for tenant in self.tenants if tenant.ci}
         names = {tenant.namespace_name(each): each.name for tenant in self.tenants for each in tenant.namespaces}
         found = []
         for tenant in self.plan.tenants:
@@ -361,7 +361,7 @@ class AccountModel:
             for statement in document["Statement"]:
                 for resource in texts(statement["Resource"]):
                     if resource.startswith(whole):
-                        inside = resource.removeprefix(whole).replace(workloads.NAMESPACE_TAG, _namespace(who))
+                        inside = resource.removeprefix(whole).replace(iam_roles.NAMESPACE_TAG, _namespace(who))
                         found.add(inside.removesuffix("*"))
         return tuple(sorted(found))
 
@@ -369,7 +369,7 @@ class AccountModel:
 def pod_tags(environment: Environment, association: Association) -> dict[str, str]:
     """Session tags that EKS Pod Identity sets ("Grant Pods access to AWS resources based on tags")."""
     return {
-        "eks-cluster-arn": workloads.cluster_arn(environment),
+        "eks-cluster-arn": iam_roles.cluster_arn(environment),
         "eks-cluster-name": association.cluster,
         "kubernetes-namespace": association.namespace,
         "kubernetes-service-account": association.service_account,

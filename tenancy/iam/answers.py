@@ -11,9 +11,9 @@ from tenancy.iam.account import AccountIdentity, AccountModel, Answer
 from tenancy.planning.aws import grants
 
 S3 = "s3://"
-NEW = {"s3:if-none-match": "*", grants.CREATED_AT_ONCE: "true"}
+NEW = {"s3:if-none-match": "*", grants.OBJECT_CREATION: "true"}
 """Condition keys of a write that must not replace an object."""
-OVER = {grants.CREATED_AT_ONCE: "true"}
+OVER = {grants.OBJECT_CREATION: "true"}
 IF_NEW = "if nothing is there yet"
 
 SERVICES: Mapping[str, Mapping[str, str]] = {

@@ -10,13 +10,13 @@ from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import digest
 from tenancy.planning.aws.cluster import account_plan, cluster_plan
 from tenancy.planning.aws.node_config import mig_parted
-from tenancy.planning.aws.shared_aws import data_plan
-from tenancy.planning.aws.tenants_own import tenant_aws_plan
+from tenancy.planning.aws.platform_plan import data_plan
+from tenancy.planning.aws.tenant_plan import tenant_aws_plan
 from tenancy.planning.common.charts import HelmChart
 from tenancy.planning.common.devices import device_classes
 from tenancy.planning.common.labels import manifest, platform_labels
 from tenancy.planning.common.priorities import priority_classes
-from tenancy.planning.common.stages import standing, with_former
+from tenancy.planning.common.stages import active_tenants, with_former_namespaces
 from tenancy.planning.guards import guard_objects, marker, readiness_probe
 from tenancy.planning.kubernetes.access import cluster_roles, role_bindings
 from tenancy.planning.kubernetes.cilium import namespace_policies, platform_network_policies, tenant_network_policies
@@ -30,9 +30,9 @@ from tenancy.planning.kubernetes.sandbox import runtime_classes
 from tenancy.planning.kubernetes.service_accounts import default_account, service_accounts
 from tenancy.planning.kubernetes.storage import storage_classes
 from tenancy.planning.kubernetes.virtual_clusters import virtual_cluster
-from tenancy.planning.leaving import only_reading
 from tenancy.planning.model import Admission, NamespacePlan, Plan, PlatformPlan, TenantPlan, TenantPlans
 from tenancy.planning.observability.metrics import exporter_values, metrics_objects, metrics_prerequisites
+from tenancy.planning.offboarding import without_write_grants
 from tenancy.planning.queueing.model import LocalQueue
 from tenancy.planning.queueing.queues import local_queues, platform_queues, tenant_queues
 from tenancy.planning.queueing.quota_shares import QuotaCalculator, shares
@@ -53,7 +53,7 @@ def plan(environment: EnvironmentInput, tenants: TenantsInput | None = None) -> 
     return make_plan(*specs(environment, tenants))
 
 
-def make_plan(environment: Environment, tenants: Sequence[Tenant], *, at_once: bool = True) -> Plan:
+def make_plan(environment: Environment, tenants: Sequence[Tenant], *, eager: bool = True) -> Plan:
     """The plan of an environment, whatever the order of its tenants. Without `at_once` a tenant's part is made when it
     is first asked for.
 
@@ -61,45 +61,47 @@ def make_plan(environment: Environment, tenants: Sequence[Tenant], *, at_once: b
     """
     tenants = [tenant.named(environment.namespace_name) for tenant in tenants]
     require_valid(environment, tenants)
-    environment = with_former(environment, tenants)
-    by_name = sorted(tenants, key=lambda tenant: tenant.tenant)
-    ordered = standing(by_name)
-    chart = queue_chart(environment, ordered)
-    found, calculator = (
-        (shares(environment, ordered), QuotaCalculator(environment)) if environment.queued else ({}, None)
+    environment = with_former_namespaces(environment, tenants)
+    sorted_tenants = sorted(tenants, key=lambda tenant: tenant.tenant)
+    planned_tenants = active_tenants(sorted_tenants)
+    chart = queue_chart(environment, planned_tenants)
+    queue_shares, calculator = (
+        (shares(environment, planned_tenants), QuotaCalculator(environment)) if environment.queued else ({}, None)
     )
 
-    def made(tenant: Tenant) -> TenantPlan:
+    def tenant_plan(tenant: Tenant) -> TenantPlan:
         if calculator is None:
             return _tenant(environment, tenant)
-        cohort, queues = tenant_queues(environment, tenant, found[tenant.tenant], calculator)
+        cohort, queues = tenant_queues(environment, tenant, queue_shares[tenant.tenant], calculator)
         return replace(_tenant(environment, tenant), cohort=cohort, cluster_queues=queues)
 
-    by_its_name = {tenant.tenant: tenant for tenant in ordered}
+    tenants_by_name = {tenant.tenant: tenant for tenant in planned_tenants}
 
     def queues(name: str) -> Iterator[LocalQueue]:
-        if tenant := by_its_name.get(name):
+        if tenant := tenants_by_name.get(name):
             for namespace in tenant.namespaces:
                 yield from local_queues(environment, tenant, namespace)
 
-    makers = {tenant.tenant: partial(TenantPlan, tenant.tenant, (), tenant.adopt) for tenant in by_name}
-    plans = TenantPlans({**makers, **{tenant.tenant: partial(made, tenant) for tenant in ordered}}, queues)
+    makers = {tenant.tenant: partial(TenantPlan, tenant.tenant, (), tenant.adopt) for tenant in sorted_tenants}
+    plans = TenantPlans(
+        {**makers, **{tenant.tenant: partial(tenant_plan, tenant) for tenant in planned_tenants}}, queues
+    )
     return Plan(
         environment=environment.environment,
         context=environment.cluster.context,
         platform=replace(
-            _platform(environment, ordered, chart),
-            queueing=platform_queues(environment, ordered, found, calculator) if calculator else None,
+            _platform(environment, planned_tenants, chart),
+            queueing=platform_queues(environment, planned_tenants, queue_shares, calculator) if calculator else None,
             metrics_prerequisites=metrics_prerequisites(environment),
             metrics_charts=metrics_charts(environment),
-            metrics=metrics_objects(environment, ordered),
+            metrics=metrics_objects(environment, planned_tenants),
             exporters={**operator_values(environment, chart), **exporter_values(environment)},
-            data=data_plan(environment, ordered),
+            data=data_plan(environment, planned_tenants),
         ),
-        tenants=tuple(plans) if at_once else plans,
+        tenants=tuple(plans) if eager else plans,
         cluster=cluster_plan(environment),
         account=account_plan(environment),
-        shares=found,
+        shares=queue_shares,
     )
 
 
@@ -155,6 +157,6 @@ def _tenant(environment: Environment, tenant: Tenant) -> TenantPlan:
             for namespace in tenant.namespaces
         ),
         adopt=tenant.adopt,
-        aws=only_reading(tenant, tenant_aws_plan(environment, tenant)),
+        aws=without_write_grants(tenant, tenant_aws_plan(environment, tenant)),
         cluster_policies=tenant_network_policies(environment, tenant),
     )

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.planning import make_plan
-from tenancy.planning.aws.workloads import ci_group
+from tenancy.planning.aws.iam_roles import ci_group
 from tenancy.planning.common import names
-from tenancy.planning.common.stages import standing
+from tenancy.planning.common.stages import active_tenants
 from tenancy.planning.model import NamespacePlan, Plan
 from tenancy.schema.data import Access
 from tenancy.schema.environment import Environment
@@ -39,8 +39,8 @@ _DATA: Mapping[Access, str] = {
     Access.READ_WRITE: "reads, writes, deletes",
 }
 _VERBS: Mapping[frozenset[str], str] = {
-    frozenset(verbs.split()): said
-    for verbs, said in {
+    frozenset(verbs.split()): description
+    for verbs, description in {
         "get": "reads one that it can name",
         "get list watch": READS,
         "delete": "deletes",
@@ -73,10 +73,10 @@ class AccessGrant:
     """Empty: of the platform."""
     kind: str
     """Group, User, CI identity, service account, IAM role or break-glass."""
-    who: str
+    subject: str
     role: str
     """A role of `rights`, a sentence about data, or what an identity of AWS becomes."""
-    where: tuple[str, ...]
+    applies_to: tuple[str, ...]
     """Namespaces, buckets with their prefixes, or the cluster."""
     file: str
     """The tenant whose file says so; ENVIRONMENT: environment.yaml."""
@@ -95,15 +95,17 @@ class Binding:
 
 def rights(plan: Plan) -> tuple[Right, ...]:
     """Every role, in words."""
-    found: dict[tuple[str, str], set[str]] = {}
+    resources_by_right: dict[tuple[str, str], set[str]] = {}
     for role in plan.platform.cluster_roles:
         for rule in role.rules:
-            said = _VERBS.get(frozenset(rule.verbs), ", ".join(rule.verbs))
-            found.setdefault((_persona(role.name), said), set()).update(rule.resources)
-    order = list(dict.fromkeys(role for role, _ in found))
+            description = _VERBS.get(frozenset(rule.verbs), ", ".join(rule.verbs))
+            resources_by_right.setdefault((_persona(role.name), description), set()).update(rule.resources)
+    order = list(dict.fromkeys(role for role, _ in resources_by_right))
     return tuple(
-        Right(role, may, tuple(sorted(to)))
-        for (role, may), to in sorted(found.items(), key=lambda item: (order.index(item[0][0]), item[0][1] != READS))
+        Right(role, may, tuple(sorted(resources)))
+        for (role, may), resources in sorted(
+            resources_by_right.items(), key=lambda item: (order.index(item[0][0]), item[0][1] != READS)
+        )
     )
 
 
@@ -113,34 +115,40 @@ def _persona(name: str) -> str:
 
 def review(environment: Environment, tenants: Sequence[Tenant], plan: Plan | None = None) -> tuple[AccessGrant, ...]:
     """Every subject with access by the files, sorted; where AWS is off, without access that only AWS objects give."""
-    found = granted(environment, tenants, plan)
-    return tuple(entry for entry in found if environment.aws.enabled or entry.kind not in ON_AWS)
+    grants = all_grants(environment, tenants, plan)
+    return tuple(entry for entry in grants if environment.aws.enabled or entry.kind not in ON_AWS)
 
 
-def not_made(environment: Environment, tenants: Sequence[Tenant], plan: Plan | None = None) -> tuple[AccessGrant, ...]:
+def inactive_grants(
+    environment: Environment, tenants: Sequence[Tenant], plan: Plan | None = None
+) -> tuple[AccessGrant, ...]:
     """What the files grant on AWS where AWS is off: these grants give no access."""
     if environment.aws.enabled:
         return ()
-    return tuple(entry for entry in granted(environment, tenants, plan) if entry.kind in ON_AWS)
+    return tuple(entry for entry in all_grants(environment, tenants, plan) if entry.kind in ON_AWS)
 
 
-def granted(environment: Environment, tenants: Sequence[Tenant], plan: Plan | None = None) -> list[AccessGrant]:
+def all_grants(environment: Environment, tenants: Sequence[Tenant], plan: Plan | None = None) -> list[AccessGrant]:
     """Every subject that the files name, made or not: changes of the files are judged by this list."""
     plan = plan or make_plan(environment, tenants)
-    tenants = standing(tenants)
-    found = [*_platform(environment, tenants)]
+    tenants = active_tenants(tenants)
+    grants = [*_platform_grants(environment, tenants)]
     for tenant in tenants:
-        found += [*_bound(tenant, plan), *_pipeline(environment, tenant), *_data(environment, tenant)]
-    return sorted(found, key=lambda e: (e.tenant, e.kind, e.who, e.role, e.where, e.field))
+        grants += [
+            *_role_grants(tenant, plan),
+            *_pipeline_grants(environment, tenant),
+            *_data_grants(environment, tenant),
+        ]
+    return sorted(grants, key=lambda e: (e.tenant, e.kind, e.subject, e.role, e.applies_to, e.field))
 
 
-def planned(plan: Plan) -> frozenset[Binding]:
+def planned_bindings(plan: Plan) -> frozenset[Binding]:
     """Every binding that the plan makes."""
     spaces = (space for tenant in plan.tenants for space in tenant.namespaces)
-    return frozenset(binding for space in spaces for binding in bound_in(space))
+    return frozenset(binding for space in spaces for binding in bindings_in(space))
 
 
-def bound_in(space: NamespacePlan) -> Iterator[Binding]:
+def bindings_in(space: NamespacePlan) -> Iterator[Binding]:
     """Every subject that the plan binds in a namespace."""
     for binding in space.bindings:
         for subject in binding.subjects:
@@ -156,51 +164,61 @@ def bindings(item: Object) -> Iterator[Binding]:
         yield Binding(namespace, subject["kind"], name, item["roleRef"]["name"])
 
 
-def _bound(tenant: Tenant, plan: Plan) -> Iterator[AccessGrant]:
+def _role_grants(tenant: Tenant, plan: Plan) -> Iterator[AccessGrant]:
     """Who has a role in its namespaces."""
     spaces: dict[tuple[str, str, str], list[str]] = {}
     for namespace in plan.tenant(tenant.tenant).namespaces:
-        for binding in bound_in(namespace):
+        for binding in bindings_in(namespace):
             spaces.setdefault((binding.kind, binding.name, binding.role), []).append(binding.namespace)
-    for (kind, name, role), where in spaces.items():
+    for (kind, name, role), bound_namespaces in spaces.items():
         if name == ci_group(tenant) and tenant.ci:
             yield AccessGrant(
-                tenant.tenant, CI, tenant.ci.subject, _persona(role), tuple(where), tenant.tenant, ("ci", "role")
+                tenant.tenant,
+                CI,
+                tenant.ci.subject,
+                _persona(role),
+                tuple(bound_namespaces),
+                tenant.tenant,
+                ("ci", "role"),
             )
             continue
-        for field, named in _lines(tenant, kind, name, _persona(role)):
-            mine = tuple(space for space in where if not named or space in named)
-            yield AccessGrant(tenant.tenant, kind, name, _persona(role), mine, tenant.tenant, field)
+        for field, named_namespaces in _people_entries(tenant, kind, name, _persona(role)):
+            granted_namespaces = tuple(
+                space for space in bound_namespaces if not named_namespaces or space in named_namespaces
+            )
+            yield AccessGrant(tenant.tenant, kind, name, _persona(role), granted_namespaces, tenant.tenant, field)
 
 
-def _lines(tenant: Tenant, kind: str, name: str, role: str) -> list[tuple[Location, frozenset[str]]]:
+def _people_entries(tenant: Tenant, kind: str, name: str, role: str) -> list[tuple[Location, frozenset[str]]]:
     """The entries under `people` that give this subject a role, with the namespaces of those that name some."""
     if role == words.VIRTUAL_CLUSTER:
         return [(("isolation",), frozenset())]
-    found: list[tuple[Location, frozenset[str]]] = [
+    entries: list[tuple[Location, frozenset[str]]] = [
         (("people", i), tenant.names_of(person.namespaces))
         for i, person in enumerate(tenant.people)
         if (person.kind, person.name, person.role.value) == (kind, name, role)
     ]
-    return found or [((), frozenset())]
+    return entries or [((), frozenset())]
 
 
-def _pipeline(environment: Environment, tenant: Tenant) -> Iterator[AccessGrant]:
+def _pipeline_grants(environment: Environment, tenant: Tenant) -> Iterator[AccessGrant]:
     if tenant.ci and tenant.uses.repositories:
-        own = [f"ECR {names.tenant_repository(environment, tenant, name)}" for name in sorted(tenant.uses.repositories)]
+        repositories = [
+            f"ECR {names.tenant_repository(environment, tenant, name)}" for name in sorted(tenant.uses.repositories)
+        ]
         field = ("uses", "repositories")
         may = "pulls images" if tenant.leaving else "pushes and pulls images"
-        yield AccessGrant(tenant.tenant, CI, tenant.ci.subject, may, tuple(own), tenant.tenant, field)
+        yield AccessGrant(tenant.tenant, CI, tenant.ci.subject, may, tuple(repositories), tenant.tenant, field)
 
 
-def _data(environment: Environment, tenant: Tenant) -> Iterator[AccessGrant]:
+def _data_grants(environment: Environment, tenant: Tenant) -> Iterator[AccessGrant]:
     """What pods reach on AWS, by the service account that they run as."""
     uses = tenant.uses
     for namespace in tenant.namespaces:
-        who = f"{tenant.namespace_name(namespace)}/{namespace.service_account}"
+        subject = f"{tenant.namespace_name(namespace)}/{namespace.service_account}"
 
-        def entry(may: str, where: str, *field: str | int, who: str = who) -> AccessGrant:
-            return AccessGrant(tenant.tenant, SERVICE_ACCOUNT, who, may, (where,), tenant.tenant, field)
+        def entry(may: str, target: str, *field: str | int, subject: str = subject) -> AccessGrant:
+            return AccessGrant(tenant.tenant, SERVICE_ACCOUNT, subject, may, (target,), tenant.tenant, field)
 
         for i, grant in enumerate(tenant.storage):
             if held(grant.namespaces, namespace):
@@ -219,7 +237,7 @@ def _data(environment: Environment, tenant: Tenant) -> Iterator[AccessGrant]:
                 yield entry(may, files.access_point, "uses", "files", i)
 
 
-def _platform(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[AccessGrant]:
+def _platform_grants(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[AccessGrant]:
     aws, cluster = environment.aws, (f"cluster {environment.cluster.name}",)
     group = environment.platform.group
     yield AccessGrant(
@@ -230,9 +248,9 @@ def _platform(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[A
         yield AccessGrant("", IAM_ROLE, aws.platform_role, f"{IS_GROUP}{group}", cluster, ENVIRONMENT, field)
     for name, role in sorted(aws.people.items()):
         holders = [t.tenant for t in tenants if any(p.group == name for p in t.people)]
-        said = f"{IS_GROUP}{name}" + ("" if holders else ", which no tenant names")
+        description = f"{IS_GROUP}{name}" + ("" if holders else ", which no tenant names")
         for tenant in holders or [""]:
-            yield AccessGrant(tenant, IAM_ROLE, role, said, cluster, ENVIRONMENT, ("aws", "people", name))
+            yield AccessGrant(tenant, IAM_ROLE, role, description, cluster, ENVIRONMENT, ("aws", "people", name))
     if aws.break_glass:
         may = "administers for an hour, by MFA, with an alarm"
         for i, principal in enumerate(aws.break_glass.trusted):

@@ -36,27 +36,27 @@ def fixed_costs(environment: Environment, plan: Plan) -> tuple[FixedCost, ...]:
     """Items that are paid for with and without work; empty without AWS."""
     if plan.account is None:
         return ()
-    found = [*(_of_cluster(environment, plan.cluster) if plan.cluster else ()), *_of_data(plan)]
-    return tuple(one for one in found if one.count)
+    costs = [*(_cluster_costs(environment, plan.cluster) if plan.cluster else ()), *_data_costs(plan)]
+    return tuple(cost for cost in costs if cost.count)
 
 
-def _of_cluster(environment: Environment, cluster: ClusterPlan) -> Iterator[FixedCost]:
+def _cluster_costs(environment: Environment, cluster: ClusterPlan) -> Iterator[FixedCost]:
     network = cluster.network
     zones = len(network.subnets)
     yield FixedCost("control plane", 1, service_prices.CONTROL_PLANE, "standard support")
     gateways = 0 if network.vpc else zones
     yield FixedCost("NAT gateways", gateways, service_prices.NAT_GATEWAY, "one for each zone, without its data")
     yield FixedCost("public IPv4 addresses", gateways, service_prices.ADDRESS, "one for each NAT gateway")
-    made = network.endpoints is Endpoints.MADE
+    creates_endpoints = network.endpoints is Endpoints.MADE
     services = len(network.services)
     basis = f"{services} services in {zones} zones, without their data"
-    yield FixedCost("interface endpoints", services * zones if made else 0, service_prices.ENDPOINT, basis)
+    yield FixedCost("interface endpoints", services * zones if creates_endpoints else 0, service_prices.ENDPOINT, basis)
     logs = service_prices.LOG_GB_OF_CONTROL_PLANE
     yield FixedCost("GB of control plane logs", logs, service_prices.LOG_GB, "assumed; without storage")
     yield FixedCost("KMS key of the cluster", 0 if cluster.key else 1, service_prices.KEY, "without its requests")
     for group in cluster.groups:
         if not _has_gpus(group):
-            yield FixedCost(f"nodes of {group.name}", group.nodes, _node(environment, group), group.instance)
+            yield FixedCost(f"nodes of {group.name}", group.nodes, _node_cost(environment, group), group.instance)
     for title, gpus in (("without GPUs", False), ("with GPUs", True)):
         groups = [group for group in cluster.groups if _has_gpus(group) is gpus]
         gib = sum(group.nodes * group.root_volume for group in groups)
@@ -64,10 +64,10 @@ def _of_cluster(environment: Environment, cluster: ClusterPlan) -> Iterator[Fixe
         yield FixedCost(f"GiB of root volumes of nodes {title}", gib, service_prices.VOLUME_GIB, basis)
 
 
-def _of_data(plan: Plan) -> Iterator[FixedCost]:
-    shared = len(plan.platform.data.keys) if plan.platform.data else 0
+def _data_costs(plan: Plan) -> Iterator[FixedCost]:
+    bucket_keys = len(plan.platform.data.keys) if plan.platform.data else 0
     tenants = [tenant.aws for tenant in plan.tenants if tenant.aws]
-    yield FixedCost("KMS keys of buckets", shared, service_prices.KEY, "without their requests")
+    yield FixedCost("KMS keys of buckets", bucket_keys, service_prices.KEY, "without their requests")
     keys = sum(len(aws.keys) for aws in tenants)
     yield FixedCost("KMS keys of tenants", keys, service_prices.KEY, "without their requests")
     secrets = sum(len(aws.secrets) for aws in tenants)
@@ -79,10 +79,10 @@ def _has_gpus(group: NodeGroupPlan) -> bool:
     return bool(machine and machine.gpus)
 
 
-def _node(environment: Environment, group: NodeGroupPlan) -> Decimal | None:
+def _node_cost(environment: Environment, group: NodeGroupPlan) -> Decimal | None:
     """Dollars of one node for a month."""
     if group.pool:
         price = pool_price(environment, group.pool)
         return None if price is None else Decimal(price) / MICRO * prices.MONTH_HOURS
-    listed = prices.ON_DEMAND.get(group.instance)
-    return None if listed is None else listed * prices.MONTH_HOURS
+    list_price = prices.ON_DEMAND.get(group.instance)
+    return None if list_price is None else list_price * prices.MONTH_HOURS

@@ -14,8 +14,8 @@ from typing import Any, overload
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.planning.aws.cluster import AccountPlan, ClusterPlan
-from tenancy.planning.aws.data import DataPlan
-from tenancy.planning.aws.tenant_aws import TenantAwsPlan
+from tenancy.planning.aws.platform_models import DataPlan
+from tenancy.planning.aws.tenant_models import TenantAwsPlan
 from tenancy.planning.common.charts import HelmChart
 from tenancy.planning.common.meta import Meta
 from tenancy.planning.kubernetes.model import (
@@ -72,12 +72,12 @@ class NamespacePlan:
         """Manifests of what isolates it, in the order of creation."""
         policies = (*(policy.manifest() for policy in self.policies), *self.cilium_policies)
         limits = (*self.quotas, self.limits, self.default_account)
-        return (*(each.manifest() for each in limits), *policies, *(queue.manifest() for queue in self.local_queues))
+        return (*(item.manifest() for item in limits), *policies, *(queue.manifest() for queue in self.local_queues))
 
     @property
     def access(self) -> tuple[Object, ...]:
         """Manifests of what grants access to it, in the order of creation."""
-        return tuple(each.manifest() for each in (*self.accounts, *self.bindings))
+        return tuple(item.manifest() for item in (*self.accounts, *self.bindings))
 
     def objects(self) -> Iterator[Object]:
         """All objects of the namespace, in the order in which they are made."""
@@ -106,7 +106,7 @@ class TenantPlan:
     @property
     def queues(self) -> tuple[Object, ...]:
         """Manifests of its Cohort and its ClusterQueues, in the order of creation."""
-        return tuple(each.manifest() for each in (self.cohort, *self.cluster_queues) if each)
+        return tuple(item.manifest() for item in (self.cohort, *self.cluster_queues) if item)
 
     def objects(self) -> Iterator[Object]:
         """All Kubernetes objects of the tenant, in the order in which they are made."""
@@ -123,7 +123,7 @@ class TenantPlans(Sequence[TenantPlan]):
         self, makers: Mapping[str, Callable[[], TenantPlan]], queues: Callable[[str], Iterable[LocalQueue]]
     ) -> None:
         """`makers` make the plan of the tenant of that name, `queues` its LocalQueues alone."""
-        self._makers, self._made, self._lock = dict(makers), dict[str, TenantPlan](), Lock()
+        self._makers, self._plans, self._lock = dict(makers), dict[str, TenantPlan](), Lock()
         self.local_queues = queues
 
     @property
@@ -131,12 +131,12 @@ class TenantPlans(Sequence[TenantPlan]):
         """Names of the tenants, without making a plan."""
         return tuple(self._makers)
 
-    def of(self, name: str) -> TenantPlan:
+    def plan_of(self, name: str) -> TenantPlan:
         """The plan of the tenant of that name; KeyError if there is none."""
         with self._lock:  # a thread waits for a plan that another one makes, and does not make it again
-            if name not in self._made:
-                self._made[name] = self._makers[name]()
-            return self._made[name]
+            if name not in self._plans:
+                self._plans[name] = self._makers[name]()
+            return self._plans[name]
 
     @overload
     def __getitem__(self, index: int) -> TenantPlan: ...
@@ -145,12 +145,12 @@ class TenantPlans(Sequence[TenantPlan]):
     def __getitem__(self, index: int | slice) -> TenantPlan | tuple[TenantPlan, ...]:
         """One of the plans, or some of them."""
         if isinstance(index, slice):
-            return tuple(self.of(name) for name in self.names[index])
-        return self.of(self.names[index])
+            return tuple(self.plan_of(name) for name in self.names[index])
+        return self.plan_of(self.names[index])
 
     def __iter__(self) -> Iterator[TenantPlan]:
         """All plans."""
-        return (self.of(name) for name in self.names)
+        return (self.plan_of(name) for name in self.names)
 
     def __len__(self) -> int:
         """Number of the tenants."""
@@ -288,8 +288,8 @@ class Plan:
     @property
     def cohorts(self) -> tuple[Cohort, ...]:
         """Every Cohort: the organisation's, the departments', the tenants'."""
-        shared = self.platform.queueing.cohorts if self.platform.queueing else ()
-        return (*shared, *(tenant.cohort for tenant in self.tenants if tenant.cohort))
+        platform_cohorts = self.platform.queueing.cohorts if self.platform.queueing else ()
+        return (*platform_cohorts, *(tenant.cohort for tenant in self.tenants if tenant.cohort))
 
     @property
     def cluster_queues(self) -> tuple[ClusterQueue, ...]:
@@ -299,7 +299,7 @@ class Plan:
     def tenant(self, name: str) -> TenantPlan:
         """The tenant of that name; KeyError if the environment has none."""
         if isinstance(self.tenants, TenantPlans):
-            return self.tenants.of(name)
+            return self.tenants.plan_of(name)
         for tenant in self.tenants:
             if tenant.name == name:
                 return tenant

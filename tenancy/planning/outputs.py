@@ -38,7 +38,7 @@ def tenant_outputs(environment: Environment, tenant: Tenant, plan: TenantPlan) -
     aws = plan.aws
     roles = {role.purpose: role.arn for role in aws.roles} if aws else {}
     by_name = {space.name: part for part, space in spaces.items()}
-    roles |= {by_name[each.namespace]: each.role for each in (aws.associations if aws else ())}
+    roles |= {by_name[association.namespace]: association.role for association in (aws.associations if aws else ())}
     points = {point.bucket: point.arn for point in (aws.access_points if aws else ())}
     buckets: dict[str, list[dict[str, str]]] = {}
     for grant in tenant.storage:
@@ -48,9 +48,9 @@ def tenant_outputs(environment: Environment, tenant: Tenant, plan: TenantPlan) -
         buckets.setdefault(grant.bucket, []).append(entry)
     return TenantOutputs(
         namespaces={part: space.name for part, space in spaces.items()},
-        service_accounts={part: _named("ServiceAccount", space.access) for part, space in spaces.items()},
+        service_accounts={part: _names_of_kind("ServiceAccount", space.access) for part, space in spaces.items()},
         role_arns=roles,
-        queues={part: _named("LocalQueue", space.isolation) for part, space in spaces.items()},
+        queues={part: _names_of_kind("LocalQueue", space.isolation) for part, space in spaces.items()},
         buckets=buckets,
         sample_job=_sample(environment, tenant) if spaces and not tenant.leaving else None,
     )
@@ -58,15 +58,15 @@ def tenant_outputs(environment: Environment, tenant: Tenant, plan: TenantPlan) -
 
 def stack_outputs(environment: Environment, tenants: Sequence[Tenant], plans: Sequence[TenantPlan]) -> dict[str, Any]:
     """The outputs of a stack with these tenants: each of `TenantOutputs`, by tenant."""
-    of = {tenant.tenant: tenant for tenant in tenants}
-    found = {plan.name: tenant_outputs(environment, of[plan.name], plan) for plan in plans}
-    return {name: {tenant: getattr(each, name) for tenant, each in found.items()} for name in NAMES}
+    tenants_by_name = {tenant.tenant: tenant for tenant in tenants}
+    outputs_by_tenant = {plan.name: tenant_outputs(environment, tenants_by_name[plan.name], plan) for plan in plans}
+    return {name: {tenant: getattr(outputs, name) for tenant, outputs in outputs_by_tenant.items()} for name in NAMES}
 
 
 NAMES = ("namespaces", "service_accounts", "role_arns", "queues", "buckets", "sample_job")
 
 
-def _named(kind: str, objects: Sequence[Object]) -> list[str]:
+def _names_of_kind(kind: str, objects: Sequence[Object]) -> list[str]:
     return [item["metadata"]["name"] for item in objects if item["kind"] == kind]
 
 

@@ -55,7 +55,7 @@ def files(plan: Plan) -> Iterator[tuple[str, list[Object]]]:
         yield f"tenants/{tenant.name}/20-access.yaml", _sorted(o for s in spaces for o in s.access)
 
 
-def papers(plan: Plan) -> Iterator[tuple[str, list[Object]]]:
+def reference_files(plan: Plan) -> Iterator[tuple[str, list[Object]]]:
     """What is no object of Kubernetes: the charts with their values, in the order in which they are installed, and
     the layouts of slices."""
     services = plan.platform.services
@@ -83,9 +83,9 @@ def _order(item: Object) -> tuple[str, str, str]:
     return namespace, kind, name
 
 
-def texts(plan: Plan) -> Mapping[str, str]:
+def file_texts(plan: Plan) -> Mapping[str, str]:
     """Relative path -> text."""
-    return {path: text_of(objects) for path, objects in (*files(plan), *papers(plan)) if objects}
+    return {path: text_of(objects) for path, objects in (*files(plan), *reference_files(plan)) if objects}
 
 
 def text_of(objects: list[Object]) -> str:
@@ -93,25 +93,25 @@ def text_of(objects: list[Object]) -> str:
     return HEADER + yaml.dump_all(objects, Dumper=_Dumper, sort_keys=True, width=120, explicit_start=True)
 
 
-def write(plan: Plan, out: Path, wanted: Mapping[str, str] | None = None) -> int:
+def write(plan: Plan, out: Path, file_contents: Mapping[str, str] | None = None) -> int:
     """Write the files, by default those of `texts`, and remove those of a former run; the number of objects.
 
     Raises ForeignFiles before anything is written if a file there is not ours.
     """
-    wanted = texts(plan) if wanted is None else wanted
-    present = []
+    file_contents = file_texts(plan) if file_contents is None else file_contents
+    existing_files = []
     for path in _entries(out):
         if not _is_ours(path):
             raise ForeignFiles(
                 f"given --out {out}, which contains {path.relative_to(out)}; rule: a folder of rendered files alone; "
                 "change: name an empty folder"
             )
-        present.append(path)
-    for path in present:
-        if path.relative_to(out).as_posix() not in wanted:
+        existing_files.append(path)
+    for path in existing_files:
+        if path.relative_to(out).as_posix() not in file_contents:
             path.unlink()
             _remove_empty(path.parent, out)
-    for name, text in wanted.items():
+    for name, text in file_contents.items():
         path = out / name
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(PART)

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
-from tenancy.planning.common.names import kubeconfig_command, part_of
+from tenancy.planning.common.names import kubeconfig_command, shard_number
 from tenancy.planning.model import Plan, PlatformPlan, TenantPlan
 from tenancy.schema.environment import Layout
 
@@ -34,12 +34,14 @@ def names_of(stack: str) -> tuple[str, str]:
     return environment, tenant
 
 
-def scope_of(given: str | None, layout: Layout, stack: str) -> StackScope:
+def scope_of(configured_scope: str | None, layout: Layout, stack: str) -> StackScope:
     """What a stack owns, by its config or else by its name. ValueError if there is no such scope."""
-    if given is not None and given not in list(StackScope):
-        raise ValueError(f"given scope {given!r}; rule: a part of the plan; change: use one of {', '.join(StackScope)}")
-    if given:
-        return StackScope(given)
+    if configured_scope is not None and configured_scope not in list(StackScope):
+        raise ValueError(
+            f"given scope {configured_scope!r}; rule: a part of the plan; change: use one of {', '.join(StackScope)}"
+        )
+    if configured_scope:
+        return StackScope(configured_scope)
     if stack.endswith(CLUSTER_SUFFIX):
         return StackScope.CLUSTER
     if names_of(stack)[1]:
@@ -59,19 +61,19 @@ def stacks(plan: Plan, layout: Layout) -> Iterator[Stack]:
         yield words.derived_name(plan.environment, name), StackScope.TENANT, name
 
 
-def in_order(wanted: Sequence[Stack], standing: bool) -> list[Stack]:
+def ordered_stacks(selected_stacks: Sequence[Stack], cluster_exists: bool) -> list[Stack]:
     """Stacks in the order in which they run: a cluster that exists comes last.
 
     A slice that is new to it is in every quota before the first node offers it.
     """
-    cluster = [stack for stack in wanted if stack[1] is StackScope.CLUSTER]
-    rest = [stack for stack in wanted if stack[1] is not StackScope.CLUSTER]
-    return [*rest, *cluster] if standing else [*cluster, *rest]
+    cluster = [stack for stack in selected_stacks if stack[1] is StackScope.CLUSTER]
+    other_stacks = [stack for stack in selected_stacks if stack[1] is not StackScope.CLUSTER]
+    return [*other_stacks, *cluster] if cluster_exists else [*cluster, *other_stacks]
 
 
 def in_shard(stacks: Sequence[Stack], part: int, parts: int) -> list[Stack]:
     """The stacks of tenants in one of the parts, counted from 1, by their names."""
-    return [stack for stack in stacks if stack[1] is StackScope.TENANT and part_of(stack[0], parts) == part]
+    return [stack for stack in stacks if stack[1] is StackScope.TENANT and shard_number(stack[0], parts) == part]
 
 
 def select(plan: Plan, scope: StackScope, tenant: str | None) -> tuple[PlatformPlan | None, tuple[TenantPlan, ...]]:

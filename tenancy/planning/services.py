@@ -14,7 +14,7 @@ from tenancy.planning.aws import identity, node_config
 from tenancy.planning.aws.addons import AddOn, wanted_add_ons
 from tenancy.planning.aws.karpenter import karpenter_objects
 from tenancy.planning.common import charts, names, replicas
-from tenancy.planning.common.charts import HelmChart, mirrored
+from tenancy.planning.common.charts import HelmChart, from_mirror
 from tenancy.planning.common.pools import tolerations
 from tenancy.planning.observability.metrics import COUNTERS, stack_values
 from tenancy.planning.queueing.kueue import configuration
@@ -55,22 +55,24 @@ class ServicesPlan:
 
 def services_plan(environment: Environment, tenants: Sequence[Tenant] = ()) -> ServicesPlan | None:
     """None where nothing is installed. `tenants` are those whose work Kueue caches."""
-    built = environment.builds_cluster
-    found = tuple(mirrored(environment, chart) for chart in _charts(environment, tenants))
-    if not built and not found:
+    builds_cluster = environment.builds_cluster
+    installed_charts = tuple(from_mirror(environment, chart) for chart in _charts(environment, tenants))
+    if not builds_cluster and not installed_charts:
         return None
     return ServicesPlan(
         cluster=environment.cluster.name,
-        charts=found,
-        network="cilium" if built and environment.cluster.cni is Cni.CILIUM else "",
+        charts=installed_charts,
+        network="cilium" if builds_cluster and environment.cluster.cni is Cni.CILIUM else "",
         queue="kueue" if environment.installs("kueue") else "",
-        add_ons=tuple(add_on for add_on in wanted_add_ons(environment) if not add_on.before_nodes) if built else (),
+        add_ons=tuple(add_on for add_on in wanted_add_ons(environment) if not add_on.before_nodes)
+        if builds_cluster
+        else (),
         identities={
             purpose: ServiceIdentity(identity.role_arn(environment, role), role.service_account[1])
             for purpose, role in identity.roles(environment).items()
             if role.service_account
         }
-        if built
+        if builds_cluster
         else {},
         nodes=karpenter_objects(environment),
         tags=names.tags(environment),
@@ -80,7 +82,7 @@ def services_plan(environment: Environment, tenants: Sequence[Tenant] = ()) -> S
 def queue_chart(environment: Environment, tenants: Sequence[Tenant] = ()) -> HelmChart | None:
     """Kueue's chart; None where the environment has no queue. A lab runs it; the operator of a cluster that was not
     made here installs it."""
-    return mirrored(environment, _kueue(environment, tenants)) if environment.queued else None
+    return from_mirror(environment, _kueue(environment, tenants)) if environment.queued else None
 
 
 def operator_values(environment: Environment, queues: HelmChart | None) -> dict[str, dict[str, Any]]:
@@ -90,12 +92,12 @@ def operator_values(environment: Environment, queues: HelmChart | None) -> dict[
     """
     if environment.aws.enabled:
         return {}
-    wanted = [queues]
+    needed_charts = [queues]
     if environment.cluster.cni is Cni.CILIUM:
         wireguard = environment.cluster.encryption is Encryption.WIREGUARD
         system = replicas.system_nodes(environment)
-        wanted.append(mirrored(environment, charts.cilium(wireguard=wireguard, system=system)))
-    return {chart.name: chart.values for chart in wanted if chart}
+        needed_charts.append(from_mirror(environment, charts.cilium(wireguard=wireguard, system=system)))
+    return {chart.name: chart.values for chart in needed_charts if chart}
 
 
 def _kueue(environment: Environment, tenants: Sequence[Tenant]) -> HelmChart:
@@ -117,18 +119,18 @@ def metrics_charts(environment: Environment) -> tuple[HelmChart, ...]:
         storage_class=words.STORAGE_CLASS,
         system=replicas.system_nodes(environment),
     )
-    return tuple(mirrored(environment, chart) for chart in (charts.prometheus_crds(metrics.namespace), stack))
+    return tuple(from_mirror(environment, chart) for chart in (charts.prometheus_crds(metrics.namespace), stack))
 
 
 def _charts(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[HelmChart]:
-    pools, everywhere = environment.pools, tolerations(environment)
-    built = environment.builds_cluster
+    pools, all_tolerations = environment.pools, tolerations(environment)
+    builds_cluster = environment.builds_cluster
     system = replicas.system_nodes(environment)
-    if built and environment.cluster.cni is Cni.CILIUM:
+    if builds_cluster and environment.cluster.cni is Cni.CILIUM:
         yield charts.cilium(wireguard=environment.cluster.encryption is Encryption.WIREGUARD)
     if environment.installs("kueue"):
         yield _kueue(environment, tenants)
-    if built and any(pool.scales for pool in pools.values()):
+    if builds_cluster and any(pool.scales for pool in pools.values()):
         yield charts.karpenter_crds()
         yield charts.karpenter(
             cluster=environment.cluster.name,
@@ -137,7 +139,7 @@ def _charts(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Hel
         )
     if environment.installs("gpu-operator"):
         yield charts.gpu_operator(
-            everywhere,
+            all_tolerations,
             device_plugin_configs=node_config.device_plugin_configs(environment),
             device_plugin=environment.installs("device-plugin"),
             exporter=environment.installs("dcgm-exporter"),
@@ -145,6 +147,6 @@ def _charts(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Hel
             system=system,
         )
     if environment.installs("dra-driver"):
-        yield charts.dra_driver(everywhere)
+        yield charts.dra_driver(all_tolerations)
     if environment.installs("efa-plugin"):
-        yield charts.efa_plugin(everywhere, [name for name, pool in pools.items() if pool.efa])
+        yield charts.efa_plugin(all_tolerations, [name for name, pool in pools.items() if pool.efa])

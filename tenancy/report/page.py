@@ -11,9 +11,9 @@ from typing import Any
 
 from tenancy.output.html import Tile, render
 from tenancy.planning import make_plan
-from tenancy.planning.access_review import BREAK_GLASS, AccessGrant, not_made, review
+from tenancy.planning.access_review import BREAK_GLASS, AccessGrant, inactive_grants, review
 from tenancy.planning.aws.prices import MICRO
-from tenancy.planning.common.stages import present
+from tenancy.planning.common.stages import without_removed_tenants
 from tenancy.report import costs, isolation, shares
 from tenancy.report.facts import Facts, Member, dollars, facts, number, pools_monthly, some
 from tenancy.report.given import Charged, Course
@@ -50,13 +50,13 @@ class Pages:
 
     def __init__(self, loaded: Loaded, course: Course | None = None, charged: Charged | None = None) -> None:
         self.plan = make_plan(loaded.environment, loaded.tenants)
-        loaded = self.loaded = present(loaded)
+        loaded = self.loaded = without_removed_tenants(loaded)
         self.facts: Facts = facts(loaded)
         self.planes = Planes(loaded, self.plan).all()
         self.charged = charged
         self.course = course or (charged.course if charged else None)
         self.entries = review(loaded.environment, loaded.tenants, self.plan)
-        self.not_made = not_made(loaded.environment, loaded.tenants, self.plan)
+        self.not_made = inactive_grants(loaded.environment, loaded.tenants, self.plan)
         """Grants on AWS in files with aws.enabled: false."""
 
     def environment(self) -> str:
@@ -200,7 +200,7 @@ class Pages:
         ]
         idle = sum(only in (None, entry.tenant) for entry in self.not_made)
         return AccessView(
-            rows=[AccessRow(e.tenant or PLATFORM, e.kind, e.who, e.role, e.where) for e in shown],
+            rows=[AccessRow(e.tenant or PLATFORM, e.kind, e.subject, e.role, e.applies_to) for e in shown],
             count=several(len(shown), "line"),
             not_created=several(idle, "grant") if idle else "",
             with_tenant=only is None,

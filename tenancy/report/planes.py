@@ -18,7 +18,7 @@ from tenancy.iam.conditions import texts
 from tenancy.kube.quota_tree import Tree, most_borrowed
 from tenancy.kube.selectors import has_labels
 from tenancy.planning import access_review
-from tenancy.planning.common.stages import standing
+from tenancy.planning.common.stages import active_tenants
 from tenancy.planning.model import Plan
 from tenancy.planning.queueing import queue_names, quota_shares
 from tenancy.prove.attacks import Attack, Scene, all_attacks
@@ -71,7 +71,7 @@ class Planes:
     """The planes of an environment, each computed once."""
 
     def __init__(self, loaded: Loaded, plan: Plan) -> None:
-        self.environment, self.tenants, self.plan = loaded.environment, standing(loaded.tenants), plan
+        self.environment, self.tenants, self.plan = loaded.environment, active_tenants(loaded.tenants), plan
         self._of: Mapping[str, Tenant] = {tenant.tenant: tenant for tenant in self.tenants}
         self.names = list(self._of)
 
@@ -130,7 +130,7 @@ class Planes:
         for tenant in self.plan.tenants:
             held = bound.setdefault(tenant.name, {})
             for space in tenant.namespaces:
-                for each in access_review.bound_in(space):
+                for each in access_review.bindings_in(space):
                     held.setdefault((each.kind, each.name), set()).add(each.role.removeprefix("tenancy-"))
         spaces = {tenant.name: {space.name for space in tenant.namespaces} for tenant in self.plan.tenants}
 

@@ -58,7 +58,7 @@ def loaded() -> Loaded:
 
 @pytest.fixture(scope="module")
 def plan(loaded: Loaded) -> Plan:
-    return make_plan(loaded.environment, loaded.tenants, at_once=False)
+    return make_plan(loaded.environment, loaded.tenants, eager=False)
 
 
 @pytest.fixture(scope="module")

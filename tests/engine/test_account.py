@@ -16,7 +16,7 @@ from engine_aws import OnAws, on_aws
 from engine_project import Done, Project
 
 from tenancy.catalog import vocabulary as words
-from tenancy.planning.aws.shared_aws import COST_TAGS
+from tenancy.planning.aws.platform_plan import COST_TAGS
 from tests.tenant_aws_files import ENVIRONMENT, TENANT
 
 pytestmark = [pytest.mark.chapters, pytest.mark.exhaustive]

@@ -15,7 +15,7 @@ from tenancy.catalog.boards import BOARDS
 from tenancy.catalog.instances import GENERAL, MACHINES
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.aws.node_config import USER_DATA_BYTES
-from tenancy.planning.common.pools import fake_nodes, node_extended
+from tenancy.planning.common.pools import extended_resources, fake_nodes
 from tenancy.planning.queueing.pool_yields import pool_yield
 from tenancy.validation import Loaded, SpecError, load, on_lab
 from tests.conftest import examples
@@ -132,7 +132,7 @@ def adds_up(loaded: Loaded, spec: Spec) -> None:
     played = on_lab(loaded)
     for each in (loaded, played):
         for name, offer in offers.items():
-            assert node_extended(each.environment, name) == offer, name
+            assert extended_resources(each.environment, name) == offer, name
             assert pool_yield(each.environment, name, each.tenants).resources == offer, name
         plan = make_plan(each.environment, each.tenants)
         resources = {what for offer in offers.values() for what in offer}
@@ -223,6 +223,6 @@ def test_slices_that_pods_share_and_that_are_no_flavor_are_in_every_quota(read: 
     spec = {**copy.deepcopy(ENVIRONMENT), "pools": {"cut": pool}, "flavors": flavors, "shares": shares}
     outcome = read(spec)
     assert isinstance(outcome, Loaded), str(outcome)
-    resources = set(node_extended(outcome.environment, "cut"))
+    resources = set(extended_resources(outcome.environment, "cut"))
     assert resources == {"nvidia.com/mig-3g.20gb.shared", "nvidia.com/mig-4g.20gb.shared"}
     assert missing_in_quotas(make_plan(outcome.environment, outcome.tenants), resources) == set()

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from tenancy.catalog.text import in_markdown
 from tenancy.cli import main, review
 from tenancy.planning import make_plan
-from tenancy.planning.access_review import Binding, planned, rights
+from tenancy.planning.access_review import Binding, planned_bindings, rights
 from tenancy.planning.access_review import review as entries_of
 from tenancy.validation import load
 from tests.aws_cases import ON_AWS
@@ -148,11 +148,11 @@ def test_every_binding_of_the_plan_has_an_entry() -> None:
     loaded = load(ROOT / "stacks" / "bank")
     plan = make_plan(loaded.environment, loaded.tenants)
     entries = entries_of(loaded.environment, loaded.tenants, plan)
-    bound = {(space, entry.role) for entry in entries for space in entry.where}
-    assert planned(plan)
-    assert {(b.namespace, b.role.removeprefix("tenancy-")) for b in planned(plan)} <= bound
-    named = {entry.who for entry in entries}
-    assert {b.name for b in planned(plan) if not b.name.startswith("tenancy:")} <= named
+    bound = {(space, entry.role) for entry in entries for space in entry.applies_to}
+    assert planned_bindings(plan)
+    assert {(b.namespace, b.role.removeprefix("tenancy-")) for b in planned_bindings(plan)} <= bound
+    named = {entry.subject for entry in entries}
+    assert {b.name for b in planned_bindings(plan) if not b.name.startswith("tenancy:")} <= named
 
 
 def test_a_role_says_what_it_may_do_in_words(spec: SpecFolder) -> None:

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tenancy.catalog import account
-from tenancy.planning.aws import shared_aws, tenants_own, workloads
+from tenancy.planning.aws import iam_roles, platform_plan, tenant_plan
 from tenancy.planning.aws.bucket_policies import access_point_policy, bucket_policy
 from tenancy.planning.aws.documents import length
 from tenancy.planning.aws.identity import roles
@@ -126,7 +126,7 @@ def tenants_of(draw: st.DrawFn, buckets: list[str]) -> list[Tenant]:
 
 def lengths(environment: Environment, tenants: list[Tenant]) -> Iterator[tuple[str, int, int]]:
     """Of every document: what it is, how long, and what was reckoned."""
-    yield "boundary", length(shared_aws.boundary(environment).document), boundary_length(environment)
+    yield "boundary", length(platform_plan.boundary(environment).document), boundary_length(environment)
     for name, bucket in environment.buckets.items():
         if not bucket.access_points:
             reckoned = policy_length(environment, tenants, name)
@@ -134,13 +134,13 @@ def lengths(environment: Environment, tenants: list[Tenant]) -> Iterator[tuple[s
     for each in tenants:
         for part in each.namespaces:
             if each.has_identity(part):
-                role = workloads.namespace_role(environment, each, part)
+                role = iam_roles.namespace_role(environment, each, part)
                 reckoned = role_length(environment, each, part)
                 yield f"role of {part.name}", sum(map(length, role.policies.values())), reckoned
         assert each.ci
-        (pipeline,) = workloads.pipeline_role(environment, each, each.ci).policies.values()
+        (pipeline,) = iam_roles.pipeline_role(environment, each, each.ci).policies.values()
         yield "pipeline", length(pipeline), pipeline_length(environment, each)
-        plan = tenants_own.tenant_aws_plan(environment, each)
+        plan = tenant_plan.tenant_aws_plan(environment, each)
         assert plan
         for key in plan.keys:
             yield "key", length(key.policy), key_length(environment, each)
@@ -177,7 +177,7 @@ def test_the_trust_of_break_glass_is_not_longer_than_reckoned(made: Make, region
         return any(mistake.where == ("aws", "break-glass", "trusted") for _, mistake in aws_resources(environment, ()))
 
     most = max(people for people in range(1, 60) if not refused(glass(people)))
-    plan = shared_aws.data_plan(glass(most), ())
+    plan = platform_plan.data_plan(glass(most), ())
     assert plan
     assert plan.break_glass
     assert account.TRUST_LENGTH - 150 < length(plan.break_glass.role.trust) <= account.TRUST_LENGTH
@@ -197,7 +197,7 @@ def longest(made: Make) -> tuple[Environment, Tenant]:
 
 def test_no_other_policy_can_be_too_long(made: Make) -> None:
     """Twenty namespaces are the most that a tenant has, and no name is longer than these."""
-    plan = tenants_own.tenant_aws_plan(*longest(made))
+    plan = tenant_plan.tenant_aws_plan(*longest(made))
     assert plan
     (queue,), (secret,), (repository,) = plan.queues, plan.secrets, plan.repositories
     assert length(queue.policy) <= account.QUEUE_POLICY_LENGTH
@@ -208,7 +208,7 @@ def test_no_other_policy_can_be_too_long(made: Make) -> None:
 
 def test_no_statement_of_a_queue_names_more_than_seven_actions(made: Make) -> None:
     """SQS developer guide, "policy quotas"."""
-    plan = tenants_own.tenant_aws_plan(*longest(made))
+    plan = tenant_plan.tenant_aws_plan(*longest(made))
     assert plan
     assert max(len(statement["Action"]) for statement in plan.queues[0].policy["Statement"]) <= 7
 
@@ -223,7 +223,7 @@ def test_no_trust_is_too_long(made: Make, identity: str) -> None:
         uses={"secrets": ["card"]},
         ci={"gitlab": "g" * 127 + "/" + "p" * 127, "host": "h" * 240 + ".example", "branch": "b" * 255},
     )
-    plan = tenants_own.tenant_aws_plan(environment, each)
+    plan = tenant_plan.tenant_aws_plan(environment, each)
     assert plan
     assert [role.purpose for role in plan.roles] == ["p" * 31, "ci"]
     assert all(length(role.trust) <= account.TRUST_LENGTH for role in plan.roles)
@@ -240,7 +240,7 @@ def test_no_name_is_too_long_and_none_that_is_cut_meets_another(made: Make) -> N
         for name in ("t" * 30, "t" * 29, "t" * 29 + "u")
         for part, uses in [("x" * 31, {"queues": ["q" * 31, "q" * 30]})]
     ]
-    plans = [plan for each in some if (plan := tenants_own.tenant_aws_plan(environment, each))]
+    plans = [plan for each in some if (plan := tenant_plan.tenant_aws_plan(environment, each))]
     by_kind = {
         account.ROLE_NAME: [role.name for plan in plans for role in plan.roles],
         account.QUEUE_NAME: [queue.name for plan in plans for queue in plan.queues],
@@ -423,7 +423,7 @@ def test_buckets_fit_into_the_boundary(made: Make) -> None:
     most = max(count for count in range(100) if not refused(count))
     assert refused(most + 1) == [("buckets",)]
     full = made(buckets=[f"bank-data-{number:03}" for number in range(most)])
-    assert account.MANAGED_LENGTH - 200 < length(shared_aws.boundary(full).document) <= account.MANAGED_LENGTH
+    assert account.MANAGED_LENGTH - 200 < length(platform_plan.boundary(full).document) <= account.MANAGED_LENGTH
 
 
 def test_repositories_fit_into_the_pipelines_policy(made: Make) -> None:

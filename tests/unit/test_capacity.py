@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from bench.generate import generate
 from tenancy.catalog import boards
 from tenancy.catalog.instances import INSTANCES
-from tenancy.planning.common.pools import node_allocatable, node_extended
+from tenancy.planning.common.pools import extended_resources, node_allocatable
 from tenancy.planning.queueing.capacity import FlavorSupply, Loss, LossScope, losses, placed, supply
 from tenancy.planning.queueing.pool_yields import PoolYield, parts_of, pool_yield
 from tenancy.schema.pools import Pool
@@ -117,7 +117,7 @@ def test_pods_are_counted_after_one_for_each_slice(spec: SpecFolder) -> None:
 @pytest.mark.parametrize("pool", ["train", "serve", "notebooks"])
 def test_a_yield_is_what_the_nodes_advertise(environment: Environment, pool: str) -> None:
     found = pool_yield(environment, pool)
-    assert found.resources == node_extended(environment, pool)
+    assert found.resources == extended_resources(environment, pool)
     assert found.flavors == environment.flavors_of(pool)
     assert found.allocatable == node_allocatable(environment, pool)
 

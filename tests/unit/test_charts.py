@@ -25,7 +25,7 @@ from tenancy.lab import tools
 from tenancy.planning.aws.addons import AddOn, add_ons
 from tenancy.planning.common.charts import (
     SYSTEM_NODES,
-    UNSHARED,
+    UNSHARED_CONFIG,
     HelmChart,
     cilium,
     dra_driver,
@@ -353,13 +353,13 @@ def test_each_nodes_own_strategy_counts() -> None:
 
 def test_a_node_that_names_no_sharing_does_not_share() -> None:
     config = _operator().values["devicePlugin"]["config"]
-    assert config["default"] == UNSHARED
-    assert yaml.safe_load(config["data"][UNSHARED]) == {"version": "v1", "flags": {"migStrategy": "none"}}
+    assert config["default"] == UNSHARED_CONFIG
+    assert yaml.safe_load(config["data"][UNSHARED_CONFIG]) == {"version": "v1", "flags": {"migStrategy": "none"}}
     assert yaml.safe_load(config["data"]["notebooks"]) == SHARED["notebooks"]
 
 
 def test_no_pool_can_be_called_like_the_unshared_configuration() -> None:
-    assert "." in UNSHARED, "a pool's name is a DNS label"
+    assert "." in UNSHARED_CONFIG, "a pool's name is a DNS label"
 
 
 def test_without_sharing_the_plugin_has_no_configuration() -> None:

@@ -93,7 +93,7 @@ def test_an_api_server_that_refuses_the_record_or_does_not_answer_does_not_end_t
 
 def _of_all(loaded: Loaded) -> tuple[dict[str, str], dict[str, str]]:
     """Digests of what plans are made from, and of the plans, by tenant."""
-    plan = make_plan(loaded.environment, loaded.tenants, at_once=False)
+    plan = make_plan(loaded.environment, loaded.tenants, eager=False)
     made = digests(loaded, plan, stacks(plan, Layout.PER_TENANT), ROOT, "program")
     names = {tenant: name for name, _, tenant in stacks(plan, Layout.PER_TENANT) if tenant}
     return of_inputs(loaded, plan), {tenant: made[name].plan for tenant, name in names.items()}
@@ -144,7 +144,7 @@ def test_a_day_and_a_field_of_the_environment_change_what_all_plans_are_made_fro
 
 def test_plans_that_are_made_when_they_are_asked_for_are_those_that_are_made_at_once(bank: Loaded) -> None:
     now = make_plan(bank.environment, bank.tenants)
-    later = make_plan(bank.environment, bank.tenants, at_once=False)
+    later = make_plan(bank.environment, bank.tenants, eager=False)
     assert later.names == now.names == tuple(sorted(each.tenant for each in bank.tenants))
     assert (tuple(later.tenants), later.tenants[3], later.tenants[-2:]) == (
         now.tenants,
@@ -164,7 +164,7 @@ def test_plans_that_are_made_when_they_are_asked_for_are_those_that_are_made_at_
 def test_one_plan_is_made_of_the_tenant_that_is_asked_for(bank: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
     monkeypatch.setattr("tenancy.planning.NamespacePlan", lambda **parts: made.append(parts["meta"].labels[TENANT]))
-    plan = make_plan(bank.environment, bank.tenants, at_once=False)
+    plan = make_plan(bank.environment, bank.tenants, eager=False)
     assert made == []
     plan.tenant("fraud"), plan.tenant("fraud")
     spaces = next(each.namespaces for each in bank.tenants if each.tenant == "fraud")

@@ -22,7 +22,7 @@ from tenancy.engine.cluster_changes import ClusterChanges, unasked
 from tenancy.engine.driver import Failed
 from tenancy.planning import make_plan
 from tenancy.planning.aws.cluster import PLATFORM_ROLE, ClusterPlan, cluster_plan
-from tenancy.planning.aws.creation import FIXED, fixed_values
+from tenancy.planning.aws.creation import FIXED_FIELDS, fixed_values
 from tenancy.planning.scope import StackScope
 from tenancy.validation import Environment, load
 from tests import recorded
@@ -124,7 +124,7 @@ def test_a_value_that_aws_fixes_at_creation_is_refused_with_both_values_and_the_
     plan = planned((field, value)) if field not in MOVED else _moved(field, value)
     found = list(ClusterChanges(plan, state()).refusals())
     (text,) = [each for each in found if each.startswith(f"given {field}: {value}")]
-    assert f"made with {old}; rule: {FIXED[field]}" in text
+    assert f"made with {old}; rule: {FIXED_FIELDS[field]}" in text
     assert "second environment with another cluster.name" in text
     assert text.endswith("nothing was changed")
 
@@ -134,8 +134,10 @@ def _moved(field: str, value: str) -> ClusterPlan:
 
 
 def test_every_fixed_field_is_told_apart() -> None:
-    assert FIXED.keys() == fixed_values(planned()).keys() == ClusterChanges(planned(), state())._recorded().keys()
-    assert FIXED.keys() == {*FIXED_EDITS, "aws.network.vpc"}
+    assert (
+        FIXED_FIELDS.keys() == fixed_values(planned()).keys() == ClusterChanges(planned(), state())._recorded().keys()
+    )
+    assert FIXED_FIELDS.keys() == {*FIXED_EDITS, "aws.network.vpc"}
 
 
 def test_the_range_that_eks_has_chosen_may_be_written() -> None:

@@ -16,7 +16,7 @@ from virtual_worlds import virtual
 from bench.generate import generate
 from tenancy.catalog import vocabulary as words
 from tenancy.planning import Plan, make_plan
-from tenancy.planning.scope import StackScope, in_order, scope_of, stacks
+from tenancy.planning.scope import StackScope, ordered_stacks, scope_of, stacks
 from tenancy.schema.environment import Layout
 from tenancy.validation import load
 from tests.conftest import every
@@ -292,8 +292,10 @@ def test_the_cluster_is_made_first_and_changed_last() -> None:
         ("bank", StackScope.PLATFORM, None),
         ("bank--a", StackScope.TENANT, "a"),
     ]
-    assert in_order(wanted, standing=False) == wanted
-    assert in_order(wanted, standing=True) == [*wanted[1:], wanted[0]], "quotas know a new slice before a node has it"
+    assert ordered_stacks(wanted, cluster_exists=False) == wanted
+    assert ordered_stacks(wanted, cluster_exists=True) == [*wanted[1:], wanted[0]], (
+        "quotas know a new slice before a node has it"
+    )
 
 
 def test_a_scope_that_there_is_not_is_refused_by_name() -> None:

@@ -287,7 +287,7 @@ def test_the_break_glass_alarm_hears_its_role_taken_and_nothing_else(platform: R
 def test_a_tenants_stack_has_a_provider_for_aws_only_if_it_has_something_there(bank: Plan) -> None:
     from dataclasses import replace
 
-    from tenancy.planning.aws.tenant_aws import TenantAwsPlan
+    from tenancy.planning.aws.tenant_models import TenantAwsPlan
 
     def providers(registered: Registered) -> set[str]:
         return {r.type for r in registered.requests.values() if r.type.startswith("pulumi:providers:")}

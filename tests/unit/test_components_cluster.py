@@ -19,7 +19,7 @@ from tenancy.components.aws.network import ClusterNetwork
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.aws.addons import add_ons
 from tenancy.planning.aws.cluster import (
-    CHINAS_OWN,
+    CHINA_ENDPOINT_SERVICES,
     PRIVATE_SERVICES,
     NetworkPlan,
     SubnetPlan,
@@ -226,7 +226,7 @@ def test_four_services_have_names_of_their_own_in_china(region: str) -> None:
     apart = {short for short, name in named.items() if name.startswith("cn.")}
     assert apart == ({"ec2", "ecr.api", "ecr.dkr", "sts"} if region.startswith("cn-") else set())
     assert {name.removeprefix("cn.") for name in named.values()} == {f"com.amazonaws.{region}.{s}" for s in named}
-    assert set(PRIVATE_SERVICES) > CHINAS_OWN
+    assert set(PRIVATE_SERVICES) > CHINA_ENDPOINT_SERVICES
 
 
 # Node groups: what is repaired, and their root volumes
@@ -276,7 +276,7 @@ def version_of(bank: Plan, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dic
 
     def made(**written: Any) -> dict[str, str]:
         wanted = AddOns.model_validate(written)
-        plans = add_ons([], cni="cilium", volume_tags={}, interface_tags={}, kubernetes="1.36", wanted=wanted)
+        plans = add_ons([], cni="cilium", volume_tags={}, interface_tags={}, kubernetes="1.36", versions=wanted)
         below = pulumi.ResourceOptions()
         monkeypatch.setattr(
             registered, "build", lambda *_: [eks_add_on(plan.name, plan, "bank", None, {}, below) for plan in plans]

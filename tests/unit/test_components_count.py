@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tenancy.planning import Plan, make_plan
-from tenancy.planning.aws import data, tenant_aws
+from tenancy.planning.aws import platform_models, tenant_models
 from tenancy.planning.scope import StackScope
 from tenancy.validation import load
 from tests.iam.worlds import world
@@ -48,37 +48,37 @@ ON = {
 def lines(resource: object) -> Iterator[Line]:
     """The resources of AWS that an entry of a plan stands for, as its docstring says."""
     match resource:
-        case tenant_aws.KeyPlan(description=text, alias=alias):
+        case tenant_models.KeyPlan(description=text, alias=alias):
             yield from (("Key", text), ("Alias", alias))
-        case data.Boundary(name=name):
+        case platform_models.Boundary(name=name):
             yield "Policy", name
-        case tenant_aws.TenantRolePlan(name=name, policies=policies):
+        case tenant_models.TenantRolePlan(name=name, policies=policies):
             yield "Role", name
             yield from (("RolePolicy", f"{name}/{policy}") for policy in policies)
-        case data.BucketPlan(name=name):
+        case platform_models.BucketPlan(name=name):
             yield from ((each, name) for each in AROUND_A_BUCKET)
-        case data.OidcProvider(url=url):
+        case platform_models.OidcProvider(url=url):
             yield "OpenIdConnectProvider", url
-        case tenant_aws.AccessEntry(principal=principal, policy=policy):
+        case tenant_models.AccessEntry(principal=principal, policy=policy):
             yield "AccessEntry", principal
             yield from [("AccessPolicyAssociation", principal)] if policy else []
-        case data.BreakGlassPlan(role=role, entry=entry, alarm=alarm):
+        case platform_models.BreakGlassPlan(role=role, entry=entry, alarm=alarm):
             yield from (*lines(role), *lines(entry))
             yield from ((each, alarm.name) for each in ("Topic", "TopicPolicy", "TopicSubscription"))
             yield from (("EventRule", alarm.name), ("EventTarget", alarm.name))
-        case tenant_aws.AccessPoint(name=name):
+        case tenant_models.AccessPoint(name=name):
             yield "AccessPoint", name
-        case tenant_aws.Repository(name=name):
+        case tenant_models.Repository(name=name):
             yield from (("Repository", name), ("RepositoryPolicy", name))
-        case tenant_aws.Secret(name=name):
+        case tenant_models.Secret(name=name):
             yield from (("Secret", name), ("SecretPolicy", name))
-        case tenant_aws.LogGroup(name=name):
+        case tenant_models.LogGroup(name=name):
             yield "LogGroup", name
-        case tenant_aws.Queue(name=name):
+        case tenant_models.Queue(name=name):
             yield from (("Queue", name), ("QueuePolicy", name))
-        case tenant_aws.BudgetPlan(name=name):
+        case tenant_models.BudgetPlan(name=name):
             yield "Budget", name
-        case tenant_aws.Association(namespace=namespace, service_account=account):
+        case tenant_models.Association(namespace=namespace, service_account=account):
             yield "PodIdentityAssociation", f"{namespace}/{account}"
         case _:
             raise AssertionError(f"nothing is known of {resource}")
@@ -153,7 +153,24 @@ def test_every_kind_of_entry_is_in_one_of_these_plans() -> None:
 
 
 ENTRIES: set[type] = {
-    *(tenant_aws.KeyPlan, tenant_aws.TenantRolePlan, tenant_aws.AccessPoint, tenant_aws.Repository, tenant_aws.Secret),
-    *(tenant_aws.LogGroup, tenant_aws.Queue, tenant_aws.BudgetPlan, tenant_aws.Association, tenant_aws.AccessEntry),
-    *(data.Boundary, data.BucketPlan, data.OidcProvider, data.BreakGlassPlan),
+    *(
+        tenant_models.KeyPlan,
+        tenant_models.TenantRolePlan,
+        tenant_models.AccessPoint,
+        tenant_models.Repository,
+        tenant_models.Secret,
+    ),
+    *(
+        tenant_models.LogGroup,
+        tenant_models.Queue,
+        tenant_models.BudgetPlan,
+        tenant_models.Association,
+        tenant_models.AccessEntry,
+    ),
+    *(
+        platform_models.Boundary,
+        platform_models.BucketPlan,
+        platform_models.OidcProvider,
+        platform_models.BreakGlassPlan,
+    ),
 }

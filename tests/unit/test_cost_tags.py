@@ -16,8 +16,8 @@ from tenancy.engine import cost_tags
 from tenancy.engine.cost_tags import TOKEN, Unanswered, known_keys
 from tenancy.engine.driver import Driver
 from tenancy.planning import Plan, make_plan
-from tenancy.planning.aws.data import KNOWN_COST_TAGS
-from tenancy.planning.aws.shared_aws import COST_TAGS
+from tenancy.planning.aws.platform_models import KNOWN_COST_TAGS
+from tenancy.planning.aws.platform_plan import COST_TAGS
 from tenancy.planning.scope import StackScope
 from tenancy.validation import load
 from tests.conftest import every

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tenancy.catalog import vocabulary as words
-from tenancy.planning.aws import shared_aws, workloads
-from tenancy.planning.aws.data import BucketPlan, DataPlan
+from tenancy.planning.aws import iam_roles, platform_plan
 from tenancy.planning.aws.documents import Document, length
-from tenancy.planning.aws.tenants_own import tenant_aws_plan
+from tenancy.planning.aws.platform_models import BucketPlan, DataPlan
+from tenancy.planning.aws.tenant_plan import tenant_aws_plan
 from tenancy.validation import Environment, Tenant
 from tests.conftest import every
 from tests.tenant_aws_world import ACCOUNT, AWS, CLUSTER_ARN, REGION, many, tenant
@@ -31,7 +31,7 @@ def of(environment: Environment) -> Planned:
 
     def plan(buckets: Any = ("data",), tenants: tuple[Tenant, ...] = (), **aws: Any) -> DataPlan:
         changed = {"aws": {**AWS, **aws}, "buckets": buckets, "pools": {}, "flavors": {}}
-        made = shared_aws.data_plan(Environment.model_validate({**written, **changed}), tenants)
+        made = platform_plan.data_plan(Environment.model_validate({**written, **changed}), tenants)
         assert made
         return made
 
@@ -356,7 +356,7 @@ def test_the_account_that_pays_activates_every_tag_that_a_tenants_things_carry(o
 
 def test_what_to_ask_of_the_account_that_pays_is_written_down() -> None:
     page = (Path(__file__).parents[2] / "docs" / "identity.md").read_text("utf-8")
-    for tag in shared_aws.COST_TAGS:
+    for tag in platform_plan.COST_TAGS:
         assert f"TagKey={tag},Status=Active" in page
 
 
@@ -388,5 +388,5 @@ def test_the_order_of_tenants_changes_nothing(of: Planned) -> None:
 
 def test_without_aws_there_is_none(environment: Environment) -> None:
     assert environment.aws.enabled is False
-    assert shared_aws.data_plan(environment, (FRAUD,)) is None
-    assert workloads.shared_roles(environment, (FRAUD,)) == ()
+    assert platform_plan.data_plan(environment, (FRAUD,)) is None
+    assert iam_roles.shared_roles(environment, (FRAUD,)) == ()

@@ -13,7 +13,7 @@ import yaml
 
 from tenancy.catalog import vocabulary as words
 from tenancy.planning import Plan, make_plan
-from tenancy.planning.render import texts
+from tenancy.planning.render import file_texts
 from tenancy.validation import SpecError, on_lab, told
 from tests.aws_cases import ON_AWS
 from tests.conftest import SpecFolder, documents, every
@@ -129,7 +129,7 @@ def test_what_is_rendered_for_a_cluster_of_others_selects_only_pools_of_the_file
     spec.edit(ENV, "  cni: vpc-cni\n", f"  cni: {cni}\n")
     spec.add(ENV, fields)
     loaded = spec.load()
-    rendered = texts(make_plan(loaded.environment, loaded.tenants))
+    rendered = file_texts(make_plan(loaded.environment, loaded.tenants))
     assert any(path.endswith("kueue.yaml") for path in rendered)
     for path, text in rendered.items():
         assert _chosen_pools(documents(text)) <= set(loaded.environment.pools), path
@@ -137,16 +137,16 @@ def test_what_is_rendered_for_a_cluster_of_others_selects_only_pools_of_the_file
 
 def test_what_is_rendered_for_a_cluster_of_ours_selects_the_systems_nodes(existing: SpecFolder) -> None:
     existing.edit(ENV, "  mode: existing\n", "")
-    rendered = texts(planned(existing))
+    rendered = file_texts(planned(existing))
     chosen = {path: _chosen_pools(documents(text)) for path, text in rendered.items() if "kueue" in path}
     assert every(pools == {"system"} for pools in chosen.values())
 
 
 def test_layouts_of_mig_are_rendered_wherever_nodes_are_made(existing: SpecFolder) -> None:
     """`verify-on-cluster.sh` compares nodes with them."""
-    there = texts(planned(existing))["cluster/mig-parted.yaml"]
+    there = file_texts(planned(existing))["cluster/mig-parted.yaml"]
     existing.edit(ENV, "  mode: existing\n", "")
-    assert texts(planned(existing))["cluster/mig-parted.yaml"] == there
+    assert file_texts(planned(existing))["cluster/mig-parted.yaml"] == there
     assert set(documents(there)[0]["mig-configs"]) == {"serve"}
 
 

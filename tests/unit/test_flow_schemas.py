@@ -8,7 +8,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.kubernetes import flow_control
-from tenancy.planning.render import texts
+from tenancy.planning.render import file_texts
 from tenancy.validation import Environment, Loaded
 
 KUBERNETES_LAST_SYSTEM_SCHEMA = 900
@@ -70,5 +70,5 @@ def test_nothing_of_it_depends_on_tenants(loaded: Loaded, plan: Plan) -> None:
 
 
 def test_they_are_rendered_with_the_platform(plan: Plan) -> None:
-    text = texts(plan)["platform/28-flow-control.yaml"]
+    text = file_texts(plan)["platform/28-flow-control.yaml"]
     assert text.index("kind: PriorityLevelConfiguration") < text.index("kind: FlowSchema"), "a level before its schema"

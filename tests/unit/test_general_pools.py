@@ -8,7 +8,7 @@ import pytest
 
 from tenancy.catalog import gpus
 from tenancy.planning import make_plan
-from tenancy.planning.common.pools import fake_nodes, node_extended, node_labels, node_taints
+from tenancy.planning.common.pools import extended_resources, fake_nodes, node_labels, node_taints
 from tenancy.planning.queueing.pool_yields import pool_yield
 from tenancy.validation import Loaded
 from tests.conftest import every
@@ -34,7 +34,7 @@ def loaded(spec: Any) -> Loaded:
 
 def test_its_nodes_have_no_gpus_and_no_taints(loaded: Loaded) -> None:
     pool = loaded.environment.pools["general"]
-    assert node_extended(loaded.environment, "general") == {}
+    assert extended_resources(loaded.environment, "general") == {}
     assert node_taints("general", pool) == []
     assert not {label for label in node_labels("general", pool) if label.startswith("nvidia.com/")}
 

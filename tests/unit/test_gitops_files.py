@@ -19,7 +19,7 @@ from tenancy.gitops.flux import KEPT, SHARD
 from tenancy.kube import quantities
 from tenancy.lab import tools
 from tenancy.planning import Plan, make_plan
-from tenancy.planning.render import texts
+from tenancy.planning.render import file_texts
 from tenancy.schema.environment import Layout
 from tenancy.validation import Loaded, load
 from tests.conftest import SpecFolder, documents, every, unreserved
@@ -71,7 +71,7 @@ def plain(item: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("tool", list(GitOpsTool))
 def test_the_objects_are_those_of_a_plain_rendering(tool: GitOpsTool, plan: Plan) -> None:
-    usual = {path: documents(text) for path, text in texts(plan).items()}
+    usual = {path: documents(text) for path, text in file_texts(plan).items()}
     expected = {key(item): plain(item) for _, item in of_cluster(usual)}
     assert {key(item): plain(item) for _, item in of_cluster(objects(plan, tool))} == expected
 

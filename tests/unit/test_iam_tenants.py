@@ -18,7 +18,7 @@ from tenancy.iam.account import PIPELINE, PLATFORM, AccountIdentity, AccountMode
 from tenancy.iam.evaluator import Decision, Policies, all_of
 from tenancy.iam.requests import Principal, ResourceClass, federated, request, role_session, service, user
 from tenancy.planning import make_plan
-from tenancy.planning.aws.tenant_aws import Association, TenantRolePlan
+from tenancy.planning.aws.tenant_models import Association, TenantRolePlan
 from tenancy.validation import load
 from tests.iam import worlds
 from tests.iam.borders import S3, Border, borders, crossed, crossings

@@ -10,7 +10,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.planning.aws.identity import key_alias
 from tenancy.planning.aws.karpenter import karpenter_objects
 from tenancy.planning.aws.node_config import user_data
-from tenancy.planning.common.pools import node_extended
+from tenancy.planning.common.pools import extended_resources
 from tenancy.validation import Environment
 
 AWS = {
@@ -319,7 +319,7 @@ def test_an_overlay_says_what_a_node_will_report(
 ) -> None:
     cluster = Cluster(small, pool)
     assert cluster.capacity == capacity
-    reported = {key: str(count) for key, count in node_extended(cluster.environment, "pool").items()}
+    reported = {key: str(count) for key, count in extended_resources(cluster.environment, "pool").items()}
     assert {key: count for key, count in cluster.capacity.items() if count != "0"} == reported
 
 

@@ -17,7 +17,7 @@ from tenancy.live.copies import as_written
 from tenancy.live.removal import report
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.access_review import review
-from tenancy.planning.common.stages import present
+from tenancy.planning.common.stages import without_removed_tenants
 from tenancy.planning.guards import READINESS_PROBE, guard_objects, guards, marker, readiness_probe
 from tenancy.planning.kubernetes.api_storage import api_storage
 from tenancy.planning.queueing.capacity import losses, supply
@@ -357,7 +357,7 @@ def test_a_removed_tenant_reserves_no_gpus(spec: SpecFolder) -> None:
 def test_reports_and_simulations_leave_out_a_removed_tenant(spec: SpecFolder) -> None:
     spec.add("tenants/research.yaml", "leaving: remove\n")
     loaded = spec.load()
-    assert {job.tenant for job in generate(present(loaded), 50, 24, 1)} == {"fraud"}
+    assert {job.tenant for job in generate(without_removed_tenants(loaded), 50, 24, 1)} == {"fraud"}
     assert [one.tenant for one in api_storage(loaded.environment, loaded.tenants).tenants] == ["fraud"]
     assert not any("research" in names for loss in losses(loaded.environment, loaded.tenants) for names in loss.tenants)
     assert "research" not in Pages(loaded).environment()

@@ -27,7 +27,7 @@ from tenancy.planning import Plan, make_plan
 from tenancy.planning.kubernetes.access import cluster_roles
 from tenancy.planning.observability.alerts import rule_file
 from tenancy.planning.observability.metrics import COUNTERS, exporter_values, kubecost_values, metrics_objects, routes
-from tenancy.planning.render import papers
+from tenancy.planning.render import reference_files
 from tenancy.planning.scope import StackScope
 from tenancy.planning.services import services_plan
 from tenancy.rules.objects import object_findings
@@ -273,11 +273,15 @@ def test_definitions_come_first_then_what_knows_them_then_our_rules(brought: Pla
 
 def test_what_is_rendered_is_what_is_installed(brought: Plan) -> None:
     sent = {request.name: request.object for request in register(brought, StackScope.PLATFORM).of("Release").values()}
-    rendered = {papers_of[0]["name"]: papers_of[0] for path, papers_of in papers(brought) if path.startswith("charts/")}
+    rendered = {
+        papers_of[0]["name"]: papers_of[0] for path, papers_of in reference_files(brought) if path.startswith("charts/")
+    }
     for name in ("prometheus-operator-crds", "kube-prometheus-stack"):
         assert rendered[name]["values"] == sent[f"platform-metrics-{name}"]["values"]
         assert rendered[name]["version"] == sent[f"platform-metrics-{name}"]["version"]
-    assert "charts/values-kube-prometheus-stack.yaml" not in dict(papers(brought)), "no other program installs it"
+    assert "charts/values-kube-prometheus-stack.yaml" not in dict(reference_files(brought)), (
+        "no other program installs it"
+    )
 
 
 def test_who_installs_it_gets_the_same_values_for_the_exporters(bank: Loaded, stack: dict[str, Any]) -> None:
@@ -482,7 +486,7 @@ def test_a_cost_tool_gets_values_that_its_chart_has(spec: SpecFolder, tool: str)
     values = exporter_values(priced(loaded.environment, "2.50"))
     assert set(values) == {"kube-prometheus-stack", chart}
     assert set(_paths(values[chart])) == set(COST_KEYS[tool].split())
-    rendered = dict(papers(make_plan(loaded.environment, loaded.tenants)))
+    rendered = dict(reference_files(make_plan(loaded.environment, loaded.tenants)))
     assert f"charts/values-{chart}.yaml" in rendered
 
 

@@ -12,7 +12,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.planning import make_plan
 from tenancy.planning.access_review import review
-from tenancy.planning.aws import workloads
+from tenancy.planning.aws import iam_roles
 from tenancy.schema.environment import Environment
 from tenancy.schema.identity import PodIdentity
 from tenancy.schema.tenant import Tenant
@@ -70,8 +70,8 @@ def test_every_object_of_a_namespace_is_in_it_and_has_its_tenants_label(spec: Sp
 def test_the_access_review_names_the_namespaces_of_the_cluster(spec: SpecFolder) -> None:
     loaded = renamed(spec).load()
     entries = review(loaded.environment, loaded.tenants)
-    leads = next(entry for entry in entries if entry.who == "fraud-leads")
-    assert leads.where == ("ml-train",)
+    leads = next(entry for entry in entries if entry.subject == "fraud-leads")
+    assert leads.applies_to == ("ml-train",)
 
 
 def test_specs_from_python_are_named_as_those_from_files(spec: SpecFolder) -> None:
@@ -87,15 +87,15 @@ def test_specs_from_python_are_named_as_those_from_files(spec: SpecFolder) -> No
 def test_the_trust_of_a_shared_role_names_the_namespaces_that_have_no_common_form(spec: SpecFolder) -> None:
     loaded = spec.load()
     environment = shared(loaded.environment)
-    (usual,) = {like(role) for role in workloads.shared_roles(environment, loaded.tenants)}
+    (usual,) = {like(role) for role in iam_roles.shared_roles(environment, loaded.tenants)}
     assert usual == "*--*"
     named = [tenant.named("{tenant}-{namespace}") for tenant in loaded.tenants]
-    roles = workloads.shared_roles(environment, named)
+    roles = iam_roles.shared_roles(environment, named)
     trusted = {name for role in roles for name in like(role)}
     assert trusted == {"*--*", "fraud-train", "fraud-serve", "research-main"}
     for tenant in named:
         for part in tenant.namespaces:
-            role = next(r for r in roles if r.arn == workloads.role_arn(environment, tenant, part))
+            role = next(r for r in roles if r.arn == iam_roles.role_arn(environment, tenant, part))
             assert tenant.namespace_name(part) in like(role), "its own pods are trusted"
 
 

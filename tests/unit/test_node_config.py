@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from tenancy.catalog.boards import BOARDS, feasible_layouts
 from tenancy.catalog.instances import INSTANCES
 from tenancy.planning.aws.node_config import (
-    LAYOUT,
+    LAYOUT_LABEL,
     USER_DATA_BYTES,
-    birth_labels,
     device_plugin_configs,
     mig_parted,
+    registration_labels,
     user_data,
 )
 from tenancy.planning.common.pools import MIG_CONFIG, PLUGIN_CONFIG, node_labels
@@ -231,7 +231,7 @@ def test_slices_that_pose_as_gpus_have_the_single_strategy() -> None:
 
 def test_every_label_that_chooses_names_a_configuration(environment: Environment) -> None:
     for name, pool in environment.pools.items():
-        labels = birth_labels(name, pool)
+        labels = registration_labels(name, pool)
         assert (MIG_CONFIG in labels) is (name in mig_parted(environment)["mig-configs"])
         assert (PLUGIN_CONFIG in labels) is (name in device_plugin_configs(environment))
         assert labels.get(PLUGIN_CONFIG, name) == name
@@ -314,14 +314,14 @@ def test_managed_nodes_take_the_pods_that_the_plan_counts_with(environment: Envi
 def test_a_managed_node_is_born_with_the_labels_that_choose(environment: Environment) -> None:
     for name, pool in environment.pools.items():
         labels = labels_of(user_data(environment, name, base=True))
-        assert labels.keys() - {LAYOUT} == birth_labels(name, pool).keys()
-        assert birth_labels(name, pool).items() <= node_labels(name, pool).items()
-    assert labels_of(user_data(environment, "fixed", base=True)).keys() == {MIG_CONFIG, PLUGIN_CONFIG, LAYOUT}
+        assert labels.keys() - {LAYOUT_LABEL} == registration_labels(name, pool).keys()
+        assert registration_labels(name, pool).items() <= node_labels(name, pool).items()
+    assert labels_of(user_data(environment, "fixed", base=True)).keys() == {MIG_CONFIG, PLUGIN_CONFIG, LAYOUT_LABEL}
     assert labels_of(user_data(environment, "whole", base=True)) == {}
 
 
 def test_a_node_of_karpenter_has_its_labels_from_the_node_pool(environment: Environment) -> None:
-    assert labels_of(user_data(environment, "elastic", base=False)).keys() == {LAYOUT}
+    assert labels_of(user_data(environment, "elastic", base=False)).keys() == {LAYOUT_LABEL}
 
 
 def test_only_pools_with_layouts_carry_the_program(environment: Environment) -> None:

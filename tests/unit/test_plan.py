@@ -14,7 +14,7 @@ from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.gpus import DEVICE_VARIABLES
 from tenancy.planning import Plan, digest, make_plan
-from tenancy.planning.common.pools import beside_daemonsets, fake_nodes, node_taints
+from tenancy.planning.common.pools import fake_nodes, node_taints, tenant_allocatable
 from tenancy.planning.common.priorities import DEFAULT_CLASS
 from tenancy.planning.guards import refusal
 from tenancy.planning.kubernetes import quotas
@@ -73,7 +73,7 @@ def test_a_container_is_no_larger_than_the_largest_node_of_its_pools(spec: SpecF
     assert _largest(spec.load(), namespace) == {"cpu": "32", "memory": "128Gi"}, "the tier's: a node has more"
     spec.edit("environment.yaml", "      max: {cpu: 32, memory: 128Gi}", "      max: {cpu: 200, memory: 2Ti}")
     loaded = spec.load()
-    left = beside_daemonsets(loaded.environment, "train")
+    left = tenant_allocatable(loaded.environment, "train")
     assert _largest(loaded, namespace) == {"cpu": f"{left.cpu // 1000}", "memory": f"{left.memory // 1024}Gi"}
 
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tenancy.planning import Plan, make_plan
-from tenancy.planning.render import HEADER, ForeignFiles, files, papers, texts, write
+from tenancy.planning.render import HEADER, ForeignFiles, file_texts, files, reference_files, write
 from tests.conftest import documents
 
 
@@ -19,7 +19,9 @@ def _tree(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_whole_tenant_is_as_it_was_read(plan: Plan, golden: Any) -> None:
-    golden.check("fraud.yaml", "".join(text for path, text in texts(plan).items() if path.startswith("tenants/fraud/")))
+    golden.check(
+        "fraud.yaml", "".join(text for path, text in file_texts(plan).items() if path.startswith("tenants/fraud/"))
+    )
 
 
 def test_every_object_is_in_exactly_one_file(plan: Plan) -> None:
@@ -33,14 +35,14 @@ def test_every_object_is_in_exactly_one_file(plan: Plan) -> None:
 def test_what_is_written_reads_as_what_was_planned(plan: Plan, tmp_path: Path) -> None:
     write(plan, tmp_path / "out")
     read = [item for path in sorted((tmp_path / "out").rglob("*.yaml")) for item in documents(path.read_text("utf-8"))]
-    planned = [*plan.objects(), *(item for _, items in papers(plan) for item in items)]
+    planned = [*plan.objects(), *(item for _, items in reference_files(plan) for item in items)]
     assert sorted(map(str, (sorted(o.items(), key=str) for o in read))) == sorted(
         map(str, (sorted(o.items(), key=str) for o in documents(yaml.safe_dump_all(planned))))
     )
 
 
 def test_kueues_values_are_there_for_who_installs_it(plan: Plan) -> None:
-    (chart,) = yaml.safe_load_all(texts(plan)["charts/00-kueue.yaml"])
+    (chart,) = yaml.safe_load_all(file_texts(plan)["charts/00-kueue.yaml"])
     configuration = yaml.safe_load(chart["values"]["managerConfig"]["controllerManagerConfigYaml"])
     assert (chart["name"], configuration["kind"]) == ("kueue", "Configuration")
 

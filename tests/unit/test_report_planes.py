@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tenancy.planning import Plan, make_plan
-from tenancy.planning.aws.tenant_aws import TenantAwsPlan
+from tenancy.planning.aws.tenant_models import TenantAwsPlan
 from tenancy.planning.common.meta import Meta
 from tenancy.planning.kubernetes.model import (
     EGRESS,

@@ -14,7 +14,7 @@ from tenancy.planning.aws.addons import wanted_add_ons
 from tenancy.planning.aws.identity import key_alias
 from tenancy.planning.common import names
 from tenancy.planning.kubernetes.storage import storage_classes
-from tenancy.planning.render import texts
+from tenancy.planning.render import file_texts
 from tenancy.planning.scope import StackScope
 from tenancy.validation import Environment, load
 from tests.conftest import SpecFolder
@@ -124,7 +124,7 @@ def test_virtual_clusters_name_it_by_themselves(folder: SpecFolder) -> None:
     assert chart
     claim = chart.values["controlPlane"]["statefulSet"]["persistence"]["volumeClaim"]
     assert claim["storageClass"] == made["metadata"]["name"], "stor-03 refuses a claim that names none"
-    assert "platform/26-storage-classes.yaml" in texts(plan)
+    assert "platform/26-storage-classes.yaml" in file_texts(plan)
 
 
 def test_elsewhere_a_class_is_asked_for(folder: SpecFolder) -> None:

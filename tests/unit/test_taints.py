@@ -17,7 +17,7 @@ from tenancy.planning import make_plan
 from tenancy.planning.aws.addons import AddOn
 from tenancy.planning.common import pools as plan_pools
 from tenancy.planning.common.charts import HelmChart
-from tenancy.planning.common.meta import Planned
+from tenancy.planning.common.meta import PlannedObject
 from tenancy.planning.common.pools import Taint, fake_nodes, node_taints, pools_of, startup_taints, tolerations
 from tenancy.planning.kubernetes.samples import sample
 from tenancy.planning.queueing.queue_names import flavor_name
@@ -62,7 +62,7 @@ def facts(environment: Environment, tenants: Sequence[Tenant]) -> Facts:
 
 
 def _walk(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    value = value.manifest() if isinstance(value, Planned) else value
+    value = value.manifest() if isinstance(value, PlannedObject) else value
     if is_dataclass(value) and not isinstance(value, type):
         value = {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping) and value:
@@ -80,7 +80,7 @@ def _walk(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 def _name(value: Any) -> str:
     """What tells one member of a list from another; empty: its place."""
-    value = value.manifest() if isinstance(value, Planned) else value
+    value = value.manifest() if isinstance(value, PlannedObject) else value
     if is_dataclass(value) and not isinstance(value, type):
         found = getattr(value, "name", "")
         return found if isinstance(found, str) else ""

@@ -10,10 +10,10 @@ import pytest
 
 from tenancy.catalog import vocabulary as words
 from tenancy.planning import make_plan
-from tenancy.planning.aws import tenants_own, workloads
+from tenancy.planning.aws import iam_roles, tenant_plan
 from tenancy.planning.aws.documents import Document
-from tenancy.planning.aws.shared_aws import data_plan
-from tenancy.planning.aws.tenant_aws import TenantAwsPlan, TenantRolePlan
+from tenancy.planning.aws.platform_plan import data_plan
+from tenancy.planning.aws.tenant_models import TenantAwsPlan, TenantRolePlan
 from tenancy.planning.model import Plan
 from tenancy.validation import Environment, Tenant
 from tests.conftest import every
@@ -39,7 +39,7 @@ def granted(*grants: dict[str, Any], **uses: Any) -> Tenant:
 
 
 def planned(environment: Environment, each: Tenant) -> TenantAwsPlan:
-    plan = tenants_own.tenant_aws_plan(environment, each)
+    plan = tenant_plan.tenant_aws_plan(environment, each)
     assert plan is not None
     return plan
 
@@ -152,7 +152,7 @@ def test_every_role_has_the_boundary_and_lies_in_the_tenants_path(on_aws: MakeEn
 
 def test_the_boundary_is_not_in_the_tenants_path(on_aws: MakeEnvironment) -> None:
     """An identity that may one day write in that path does not write the boundary."""
-    assert not workloads.boundary_arn(on_aws()).partition("policy")[2].startswith("/tenancy/")
+    assert not iam_roles.boundary_arn(on_aws()).partition("policy")[2].startswith("/tenancy/")
 
 
 def test_no_statement_of_a_role_is_an_open_one(on_aws: MakeEnvironment) -> None:
@@ -552,8 +552,8 @@ def test_a_tenant_that_uses_nothing_has_nothing(on_aws: MakeEnvironment) -> None
 def test_without_aws_there_is_no_half_there(on_aws: MakeEnvironment) -> None:
     environment = on_aws()
     off = environment.model_copy(update={"aws": environment.aws.model_copy(update={"enabled": False})})
-    assert tenants_own.tenant_aws_plan(off, tenant()) is None
-    assert tenants_own.tenant_aws_plan(environment, tenant()) is not None
+    assert tenant_plan.tenant_aws_plan(off, tenant()) is None
+    assert tenant_plan.tenant_aws_plan(environment, tenant()) is not None
 
 
 def test_the_order_of_grants_in_a_file_changes_nothing(on_aws: MakeEnvironment) -> None:

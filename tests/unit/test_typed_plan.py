@@ -53,7 +53,7 @@ def test_the_report_the_review_and_the_simulation_need_no_manifest(loaded: Loade
         list(no_manifests.objects())
     assert [plane.name for plane in Planes(loaded, no_manifests).all()][:2] == ["objects", "network"]
     assert access_review.rights(no_manifests)
-    assert access_review.planned(no_manifests)
+    assert access_review.planned_bindings(no_manifests)
     assert access_review.review(loaded.environment, loaded.tenants, no_manifests)
     assert Quotas(no_manifests.cluster_queues, no_manifests.cohorts).fits("fraud--batch", "nvidia.com/gpu", 1)
 

@@ -16,7 +16,7 @@ from tenancy.planning import Plan, make_plan
 from tenancy.planning.access_review import review
 from tenancy.planning.guards import guards
 from tenancy.planning.model import NamespacePlan
-from tenancy.planning.render import texts
+from tenancy.planning.render import file_texts
 from tenancy.prove.attacks import Scene
 from tenancy.rules.values import weak_pod_security
 from tenancy.validation import Loaded
@@ -81,7 +81,7 @@ def test_it_comes_from_the_mirror_where_there_is_one(folder: SpecFolder) -> None
 
 
 def test_it_is_written_beside_what_is_rendered(made: Plan) -> None:
-    assert {path for path in texts(made) if path.startswith("charts/fraud")} == {
+    assert {path for path in file_texts(made) if path.startswith("charts/fraud")} == {
         "charts/fraud--serve.yaml",
         "charts/fraud--train.yaml",
     }
@@ -286,9 +286,9 @@ def test_attacks_have_no_persona_there_that_makes_anything(behind: Loaded) -> No
 
 def test_the_review_shows_readers(behind: Loaded) -> None:
     entries = review(behind.environment, behind.tenants)
-    assert {entry.role for entry in entries if entry.who == "fraud-engineers"} == {"viewer"}
+    assert {entry.role for entry in entries if entry.subject == "fraud-engineers"} == {"viewer"}
     syncers = [entry for entry in entries if entry.role == "virtual-cluster"]
-    assert [(entry.who, entry.where, entry.field) for entry in syncers] == [
+    assert [(entry.subject, entry.applies_to, entry.field) for entry in syncers] == [
         ("fraud--serve/virtual-cluster", ("fraud--serve",), ("isolation",)),
         ("fraud--train/virtual-cluster", ("fraud--train",), ("isolation",)),
     ]

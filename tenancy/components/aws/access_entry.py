@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pulumi
 
 from tenancy.components.aws.aws_resource import AwsResource
-from tenancy.planning.aws.tenant_aws import AccessEntry
+from tenancy.planning.aws.tenant_models import AccessEntry
 
 STANDARD = "STANDARD"
 """Of people and pipelines; the other types are nodes'."""

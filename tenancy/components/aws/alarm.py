@@ -3,7 +3,7 @@ from __future__ import annotations
 import pulumi
 
 from tenancy.components.aws.aws_resource import AwsResource, text
-from tenancy.planning.aws import data
+from tenancy.planning.aws import platform_models
 
 
 class EventAlarm(pulumi.ComponentResource):
@@ -12,7 +12,7 @@ class EventAlarm(pulumi.ComponentResource):
     heard: list[pulumi.Resource]
     """Resources that must exist for a mail to be sent."""
 
-    def __init__(self, name: str, plan: data.AlarmPlan, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, plan: platform_models.AlarmPlan, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpu-tenancy:index:EventAlarm", name, None, opts)
         below = pulumi.ResourceOptions(parent=self)
         topic = AwsResource("sns/topic:Topic", f"{name}-topic", {"name": plan.name, "tags": plan.tags}, below)

@@ -5,13 +5,15 @@ import pulumi
 from tenancy.components.aws.access_entry import access_entry
 from tenancy.components.aws.alarm import EventAlarm
 from tenancy.components.aws.identity import IamRole
-from tenancy.planning.aws import data
+from tenancy.planning.aws import platform_models
 
 
 class EmergencyAccess(pulumi.ComponentResource):
     """Emergency access. Its alarm is created first and deleted last, so that each use is reported."""
 
-    def __init__(self, name: str, plan: data.BreakGlassPlan, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self, name: str, plan: platform_models.BreakGlassPlan, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
         super().__init__("gpu-tenancy:index:EmergencyAccess", name, None, opts)
         below = pulumi.ResourceOptions(parent=self)
         alarm = EventAlarm(f"{name}-alarm", plan.alarm, below)

@@ -5,7 +5,7 @@ from typing import Any
 import pulumi
 
 from tenancy.components.aws.aws_resource import AwsResource, kept, text
-from tenancy.planning.aws import data
+from tenancy.planning.aws import platform_models
 
 
 class ProtectedBucket(pulumi.ComponentResource):
@@ -15,7 +15,11 @@ class ProtectedBucket(pulumi.ComponentResource):
     """Roles with access to the bucket are created after it."""
 
     def __init__(
-        self, name: str, plan: data.BucketPlan, key: pulumi.Input[str], opts: pulumi.ResourceOptions | None = None
+        self,
+        name: str,
+        plan: platform_models.BucketPlan,
+        key: pulumi.Input[str],
+        opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         """`key` is the ARN of the key that encrypts by default: S3 looks for an alias in the reader's account."""
         super().__init__("gpu-tenancy:index:ProtectedBucket", name, None, opts)
@@ -63,7 +67,7 @@ class ProtectedBucket(pulumi.ComponentResource):
 ALL_BLOCKED = dict.fromkeys(("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets"), True)
 
 
-def _rule(plan: data.LifecycleRule) -> dict[str, Any]:
+def _rule(plan: platform_models.LifecycleRule) -> dict[str, Any]:
     rule: dict[str, Any] = {"id": plan.id, "status": "Enabled", "filter": {"prefix": plan.prefix}}
     if plan.expire_days is not None:
         rule["expiration"] = {"days": plan.expire_days}

@@ -10,7 +10,7 @@ from tenancy.components.aws.break_glass import EmergencyAccess
 from tenancy.components.aws.bucket import ProtectedBucket
 from tenancy.components.aws.identity import IamRole
 from tenancy.components.aws.key import EncryptionKey
-from tenancy.planning.aws.data import DataPlan
+from tenancy.planning.aws.platform_models import DataPlan
 
 
 class Data(pulumi.ComponentResource):

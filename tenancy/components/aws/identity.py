@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pulumi
 
 from tenancy.components.aws.aws_resource import AwsResource, text
-from tenancy.planning.aws.tenant_aws import TenantRolePlan
+from tenancy.planning.aws.tenant_models import TenantRolePlan
 
 
 class IamRole(pulumi.ComponentResource):

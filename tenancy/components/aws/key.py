@@ -3,7 +3,7 @@ from __future__ import annotations
 import pulumi
 
 from tenancy.components.aws.aws_resource import AwsResource, kept, text
-from tenancy.planning.aws import tenant_aws
+from tenancy.planning.aws import tenant_models
 
 
 class EncryptionKey(pulumi.ComponentResource):
@@ -11,7 +11,7 @@ class EncryptionKey(pulumi.ComponentResource):
 
     arn: pulumi.Output[str]
 
-    def __init__(self, name: str, plan: tenant_aws.KeyPlan, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, plan: tenant_models.KeyPlan, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpu-tenancy:index:EncryptionKey", name, None, opts)
         key = AwsResource(
             "kms/key:Key",

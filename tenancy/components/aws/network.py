@@ -52,7 +52,7 @@ class ClusterNetwork(pulumi.ComponentResource):
             ids = given.subnets if given else {}
             self.vpc_id = pulumi.Output.from_input(given.vpc if given else plan.vpc)
             self.subnets = {
-                subnet.zone: pulumi.Output.from_input(ids.get(subnet.zone, subnet.given)) for subnet in plan.subnets
+                subnet.zone: pulumi.Output.from_input(ids.get(subnet.zone, subnet.subnet_id)) for subnet in plan.subnets
             }
             if given:
                 self.vpc_id.apply(lambda known: _must_resolve(known, asking))

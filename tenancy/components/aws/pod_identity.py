@@ -3,7 +3,7 @@ from __future__ import annotations
 import pulumi
 
 from tenancy.components.aws.aws_resource import AwsResource
-from tenancy.planning.aws.tenant_aws import Association
+from tenancy.planning.aws.tenant_models import Association
 
 
 def pod_identity(name: str, plan: Association, role: pulumi.Input[str], opts: pulumi.ResourceOptions) -> AwsResource:

@@ -12,7 +12,7 @@ from tenancy.components.aws.identity import IamRole
 from tenancy.components.aws.key import EncryptionKey
 from tenancy.components.aws.pod_identity import pod_identity
 from tenancy.components.aws.tenant_aws_resources import TenantAwsResources
-from tenancy.planning.aws.tenant_aws import TenantAwsPlan
+from tenancy.planning.aws.tenant_models import TenantAwsPlan
 
 
 class NamespaceResources(Protocol):

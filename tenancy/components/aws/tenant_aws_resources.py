@@ -7,7 +7,7 @@ import pulumi
 
 from tenancy.components.aws.aws_resource import AwsResource, kept, last, text
 from tenancy.components.aws.bucket import ALL_BLOCKED
-from tenancy.planning.aws.tenant_aws import BudgetPlan, TenantAwsPlan
+from tenancy.planning.aws.tenant_models import BudgetPlan, TenantAwsPlan
 
 
 class TenantAwsResources(pulumi.ComponentResource):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tenancy.planning.common import names
-from tenancy.planning.common.charts import SYSTEM_NODES, Toleration, at_home, listed
+from tenancy.planning.common.charts import SYSTEM_NODES, Toleration, system_placement, toleration_dicts
 from tenancy.planning.common.pools import tolerations
 from tenancy.schema.aws import AddOnRelease, AddOns
 from tenancy.schema.environment import Environment
@@ -42,7 +42,7 @@ def add_ons(
     volume_tags: Mapping[str, str],
     interface_tags: Mapping[str, str],
     kubernetes: str,
-    wanted: AddOns | None = None,
+    versions: AddOns | None = None,
     system: Mapping[str, str] = SYSTEM_NODES,
 ) -> tuple[AddOn, ...]:
     """The add-ons of a cluster. What runs on every node tolerates every taint; `tolerations` is for the rest.
@@ -52,24 +52,24 @@ def add_ons(
 
     kube-proxy, vpc-cni, the Pod Identity agent and the node monitoring agent tolerate every taint as they come.
     """
-    release = wanted or AddOns()
+    release = versions or AddOns()
 
-    def add_on(name: str, configuration: dict[str, Any] | None = None, **more: Any) -> AddOn:
+    def add_on(name: str, configuration: dict[str, Any] | None = None, **settings: Any) -> AddOn:
         latest = release.release is AddOnRelease.LATEST
-        return AddOn(name, kubernetes, release.versions.get(name), latest, configuration or {}, **more)
+        return AddOn(name, kubernetes, release.versions.get(name), latest, configuration or {}, **settings)
 
     return (
         add_on("vpc-cni", _vpc_cni(cni, interface_tags), role=CNI_ROLE, before_nodes=True),
         add_on("kube-proxy", before_nodes=True),
         # On the host's network: it needs no CNI, and the CNI needs it.
         add_on("eks-pod-identity-agent", before_nodes=True),
-        add_on("coredns", at_home(system)),
-        add_on("metrics-server", at_home(system)),
+        add_on("coredns", system_placement(system)),
+        add_on("metrics-server", system_placement(system)),
         # A node that cannot mount is as bad as none: also taints that are put on by hand, and those of a start.
         add_on(
             "aws-ebs-csi-driver",
             {
-                "controller": {**at_home(system), "extraVolumeTags": dict(volume_tags)},
+                "controller": {**system_placement(system), "extraVolumeTags": dict(volume_tags)},
                 "node": {"tolerateAllTaints": True},
             },
             role=EBS_ROLE,
@@ -77,7 +77,7 @@ def add_ons(
         add_on(
             "eks-node-monitoring-agent",
             # Tolerates nothing as it comes: the agent would find no DCGM on a GPU node, and mark it unhealthy.
-            {"dcgmAgent": {"tolerations": listed(tolerations)}},
+            {"dcgmAgent": {"tolerations": toleration_dicts(tolerations)}},
         ),
     )
 
@@ -103,5 +103,5 @@ def wanted_add_ons(environment: Environment) -> tuple[AddOn, ...]:
         volume_tags=names.tags(environment),
         interface_tags={names.CLUSTER_TAG: environment.cluster.name},
         kubernetes=environment.cluster.kubernetes,
-        wanted=environment.aws.add_ons,
+        versions=environment.aws.add_ons,
     )

@@ -22,23 +22,23 @@ from tenancy.schema.pools import Market, Pool
 LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 PRIVATE_SERVICES = ("ec2", "ecr.api", "ecr.dkr", "eks", "eks-auth", "logs", "monitoring", "sqs", "ssm", "sts")
 """What nodes and the platform's pods call beside S3. Only IAM and the price list are left to the internet."""
-CHINAS_OWN = frozenset({"ec2", "ecr.api", "ecr.dkr", "sts"})
+CHINA_ENDPOINT_SERVICES = frozenset({"ec2", "ecr.api", "ecr.dkr", "sts"})
 """Those of them whose endpoint services begin with `cn.` in China: eksctl `pkg/cfn/builder/vpc_endpoint.go`,
 2026-11-23."""
 ADMINISTRATOR = "AmazonEKSClusterAdminPolicy"
 GPU_CONDITION = "AcceleratedHardwareReady"
 """Condition of a node by which EKS' monitoring agent reports GPUs."""
-UNREPAIRED = tuple(f"NvidiaXID{code}Error" for code in REPAIRED_APPLICATION_XIDS)
+UNREPAIRED_REASONS = tuple(f"NvidiaXID{code}Error" for code in REPAIRED_APPLICATION_XIDS)
 """A tenant's program that fails is no reason to reboot or replace a node that others use."""
 PLATFORM_ROLE = "platform-role"
 """What a run replaces where the platform's access gets another role, beside node groups."""
-BUILT = "cluster.mode: build with aws.enabled builds the cluster"
+CLUSTER_IS_BUILT_RULE = "cluster.mode: build with aws.enabled builds the cluster"
 """Rule of a message about an environment whose cluster exists."""
 
 
 def endpoint_service(region: str, short: str) -> str:
     """A service as its VPC endpoints name it."""
-    prefix = "cn." if region.startswith("cn-") and short in CHINAS_OWN else ""
+    prefix = "cn." if region.startswith("cn-") and short in CHINA_ENDPOINT_SERVICES else ""
     return f"{prefix}com.amazonaws.{region}.{short}"
 
 
@@ -47,7 +47,7 @@ class SubnetPlan:
     """One zone. A given subnet has an id; otherwise a private and a public range are made."""
 
     zone: str
-    given: str
+    subnet_id: str
     private: str
     public: str
 
@@ -217,7 +217,7 @@ def cluster_plan(environment: Environment) -> ClusterPlan | None:
     aws = environment.aws
     if not environment.builds_cluster:
         return None
-    groups = [_system(environment), *_pools(environment)]
+    groups = [_system_group(environment), *_pool_groups(environment)]
     scales = any(pool.scales for pool in environment.pools.values())
     return ClusterPlan(
         name=environment.cluster.name,
@@ -269,7 +269,7 @@ def _network(environment: Environment) -> NetworkPlan:
     )
 
 
-def _system(environment: Environment) -> NodeGroupPlan:
+def _system_group(environment: Environment) -> NodeGroupPlan:
     system = environment.aws.system
     return NodeGroupPlan(
         name=SYSTEM_NODES[words.POOL],
@@ -299,13 +299,13 @@ def _system(environment: Environment) -> NodeGroupPlan:
     )
 
 
-def _pools(environment: Environment) -> Iterator[NodeGroupPlan]:
+def _pool_groups(environment: Environment) -> Iterator[NodeGroupPlan]:
     for name, pool in sorted(environment.pools.items()):
         if not pool.nodes.min:
             continue
         architecture = "arm64" if pool.machine.architecture == "arm64" else "x86_64"
         variant = "nvidia" if pool.machine.gpus else "standard"
-        born_with = node_config.birth_labels(name, pool)
+        registered_labels = node_config.registration_labels(name, pool)
         labels = node_labels(name, pool)
         yield NodeGroupPlan(
             name=name,
@@ -318,7 +318,11 @@ def _pools(environment: Environment) -> Iterator[NodeGroupPlan]:
             zones=tuple(sorted(pool.zones)) or environment.aws.every_zone,
             names_zones=bool(pool.zones),
             # Labels of birth are in the user data: changed there, they replace nodes instead of relabelling them.
-            labels={k: v for k, v in labels.items() if k not in born_with and not k.startswith("node.kubernetes.io/")},
+            labels={
+                k: v
+                for k, v in labels.items()
+                if k not in registered_labels and not k.startswith("node.kubernetes.io/")
+            },
             taints=_taints(environment, node_taints(name, pool)),
             capacity_type=_capacity_type(pool),
             reservation=pool.purchase.reserved or "",
@@ -328,7 +332,7 @@ def _pools(environment: Environment) -> Iterator[NodeGroupPlan]:
             terminates_first=pool.terminates_first,
             wave=pool.upgrade.wave,
             root_volume=environment.aws.root_gib(pool.machine.nvme),
-            unrepaired=UNREPAIRED if pool.machine.gpus else (),
+            unrepaired=UNREPAIRED_REASONS if pool.machine.gpus else (),
             tags=names.pool_tags(environment, name),
         )
 

@@ -7,11 +7,11 @@ from types import MappingProxyType
 
 from tenancy.planning.aws.cluster import ClusterPlan, NodeGroupPlan
 
-CHOSEN = "chosen by EKS"
-MADE_HERE = "made here"
+CHOSEN_BY_EKS = "chosen by EKS"
+CREATED_HERE = "made here"
 """Value of a field that names what exists already, where it names nothing."""
 SERVICE_CIDR = "cluster.service-cidr"
-FIXED: Mapping[str, str] = MappingProxyType(
+FIXED_FIELDS: Mapping[str, str] = MappingProxyType(
     {
         "aws.account": "a cluster is in one account",
         "aws.region": "a cluster is in one region",
@@ -35,9 +35,9 @@ def fixed_values(plan: ClusterPlan) -> dict[str, str]:
     return {
         "aws.account": plan.account,
         "aws.region": plan.region,
-        "aws.network.vpc": network.vpc or MADE_HERE,
+        "aws.network.vpc": network.vpc or CREATED_HERE,
         "aws.network.cidr": "" if network.vpc else network.cidr,
-        "aws.encryption-key": plan.key or MADE_HERE,
+        "aws.encryption-key": plan.key or CREATED_HERE,
         "cluster.name": plan.name,
         SERVICE_CIDR: plan.service_cidr,
     }
@@ -52,10 +52,10 @@ def group_differences(before: NodeGroupPlan, after: NodeGroupPlan) -> list[str]:
     """What differs of the values that EKS fixes of a node group; zones that the environment has in addition are for new
     groups."""
     old, new = group_values(before), group_values(after)
-    found = [f"{what} {old[what]} → {new[what]}" for what in new if old[what] != new[what]]
+    differences = [f"{name} {old[name]} → {new[name]}" for name in new if old[name] != new[name]]
     if adds_zones(before.zones, after):
-        return found
-    return [*found, *zone_difference(before.zones, after)]
+        return differences
+    return [*differences, *zone_difference(before.zones, after)]
 
 
 def adds_zones(zones: Collection[str], group: NodeGroupPlan) -> bool:
@@ -69,15 +69,17 @@ def zone_difference(zones: Collection[str], group: NodeGroupPlan) -> list[str]:
     return [f"zones {', '.join(before)} → {', '.join(after)}"] if before != after else []
 
 
-def rolls(cluster: ClusterPlan, group: NodeGroupPlan, cluster_after: ClusterPlan, group_after: NodeGroupPlan) -> bool:
+def replaces_nodes(
+    cluster: ClusterPlan, group: NodeGroupPlan, cluster_after: ClusterPlan, group_after: NodeGroupPlan
+) -> bool:
     """Whether EKS replaces the nodes of a group one after another, because what a node is launched with changes."""
-    one, other = _launched(cluster, group), _launched(cluster_after, group_after)
-    return one != other
+    settings_before, settings_after = _launch_settings(cluster, group), _launch_settings(cluster_after, group_after)
+    return settings_before != settings_after
 
 
-def _launched(cluster: ClusterPlan, group: NodeGroupPlan) -> tuple[object, ...]:
-    made_of = (group.instance, group.release, group.reservation, group.efa_cards, group.user_data, group.tags)
-    return (*made_of, group.root_volume, cluster.key)
+def _launch_settings(cluster: ClusterPlan, group: NodeGroupPlan) -> tuple[object, ...]:
+    group_settings = (group.instance, group.release, group.reservation, group.efa_cards, group.user_data, group.tags)
+    return (*group_settings, group.root_volume, cluster.key)
 
 
 def group_field(group: NodeGroupPlan) -> str:

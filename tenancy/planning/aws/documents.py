@@ -18,7 +18,7 @@ def partition(region: str) -> str:
     return "aws-us-gov" if region.startswith("us-gov-") else "aws"
 
 
-def suffix(environment: Environment) -> str:
+def dns_suffix(environment: Environment) -> str:
     """How the host names of services end."""
     return "amazonaws.com.cn" if partition(environment.aws.region) == "aws-cn" else "amazonaws.com"
 
@@ -28,9 +28,9 @@ def arn(
 ) -> str:
     """ARN of the environment's region and account, but for what is given."""
     aws = environment.aws
-    where = aws.region if region is None else region
-    whose = aws.account if account is None else account
-    return f"arn:{partition(aws.region)}:{service}:{where}:{whose}:{resource}"
+    arn_region = aws.region if region is None else region
+    arn_account = aws.account if account is None else account
+    return f"arn:{partition(aws.region)}:{service}:{arn_region}:{arn_account}:{resource}"
 
 
 def document(*statements: Document) -> Document:
@@ -54,10 +54,10 @@ def deny(
 ) -> Document:
     """A statement that denies actions on resources."""
     statement = {"Sid": sid, "Effect": "Deny", "Action": actions, "Resource": resource}
-    who = {"Principal": principal} if principal else {}
-    return {**statement, **who, **({"Condition": condition} if condition else {})}
+    principal_part = {"Principal": principal} if principal else {}
+    return {**statement, **principal_part, **({"Condition": condition} if condition else {})}
 
 
-def length(made: Document) -> int:
+def length(policy: Document) -> int:
     """Characters that IAM and S3 count: white space is not among them."""
-    return len(json.dumps(made, separators=(",", ":")))
+    return len(json.dumps(policy, separators=(",", ":")))

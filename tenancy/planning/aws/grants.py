@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from tenancy.planning.aws.documents import Document, allow, arn, suffix
+from tenancy.planning.aws.documents import Document, allow, arn, dns_suffix
 from tenancy.planning.common import names
 from tenancy.schema.data import Access, KeyPer
 from tenancy.schema.environment import Environment
@@ -34,7 +34,7 @@ MOUNT, MOUNT_WRITE = "elasticfilesystem:ClientMount", "elasticfilesystem:ClientW
 PULL = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
 PUSH = ["ecr:CompleteLayerUpload", "ecr:InitiateLayerUpload", "ecr:PutImage", "ecr:UploadLayerPart"]
 
-CREATED_AT_ONCE = "s3:ObjectCreationOperation"
+OBJECT_CREATION = "s3:ObjectCreationOperation"
 """False for the steps of an upload in parts that carry no precondition; the last one does."""
 IF_NEW = {"Null": {"s3:if-none-match": "false"}}
 """The only value that S3 takes there is `*`: the key must not exist."""
@@ -75,57 +75,66 @@ def key_arns(environment: Environment) -> str:
 
 def via_s3(environment: Environment) -> str:
     """The value of `kms:ViaService` for requests through S3 in the environment's region."""
-    return f"s3.{environment.aws.region}.{suffix(environment)}"
+    return f"s3.{environment.aws.region}.{dns_suffix(environment)}"
 
 
-def storage(environment: Environment, tenant: Tenant | None, grants: Sequence[PrefixGrant]) -> Iterator[Document]:
+def storage_statements(
+    environment: Environment, tenant: Tenant | None, grants: Sequence[PrefixGrant]
+) -> Iterator[Document]:
     """Statements for grants in buckets. Without a tenant they are a shared role's."""
     for number, bucket in enumerate(sorted({grant.bucket for grant in grants})):
-        mine = [grant for grant in grants if grant.bucket == bucket]
+        bucket_grants = [grant for grant in grants if grant.bucket == bucket]
         points = environment.buckets[bucket].access_points
         point = access_point_arn(environment, tenant, bucket) if tenant and points else ""
-        yield from _within(environment, f"{number}", bucket, point, mine)
-    yield from _keys(environment, tenant, grants)
+        yield from _bucket_statements(environment, f"{number}", bucket, point, bucket_grants)
+    yield from _key_statements(environment, tenant, grants)
 
 
-def _within(
+def _bucket_statements(
     environment: Environment, number: str, bucket: str, point: str, grants: Sequence[PrefixGrant]
 ) -> Iterator[Document]:
-    whole = bucket_arn(environment, bucket)
+    bucket_resource = bucket_arn(environment, bucket)
 
-    def lists(sid: str, actions: list[str], some: Iterable[PrefixGrant]) -> Document:
+    def lists(sid: str, actions: list[str], prefix_grants: Iterable[PrefixGrant]) -> Document:
         # `teams/fraud/*` matches `teams/fraud/` itself; a list without a prefix matches nothing.
-        within = {"s3:prefix": [f"{grant.text}*" for grant in some]}
-        return allow(sid + number, actions, [whole, point] if point else whole, {"StringLike": within})
+        prefix_condition = {"s3:prefix": [f"{grant.text}*" for grant in prefix_grants]}
+        return allow(
+            sid + number,
+            actions,
+            [bucket_resource, point] if point else bucket_resource,
+            {"StringLike": prefix_condition},
+        )
 
     def objects(
-        sid: str, actions: list[str], some: Iterable[PrefixGrant], condition: Document | None = None
+        sid: str, actions: list[str], prefix_grants: Iterable[PrefixGrant], condition: Document | None = None
     ) -> Document:
-        found = [f"{whole}/{grant.text}*" for grant in some]
+        resources = [f"{bucket_resource}/{grant.text}*" for grant in prefix_grants]
         # S3 authorizes a request through an access point twice: for the point, and for its bucket.
-        found += [f"{point}/object/{grant.text}*" for grant in some] if point else []
-        return allow(sid + number, actions, found, condition)
+        resources += [f"{point}/object/{grant.text}*" for grant in prefix_grants] if point else []
+        return allow(sid + number, actions, resources, condition)
 
-    by = {access: [grant for grant in grants if grant.access is access] for access in Access}
-    writing = [grant for grant in grants if grant.access is not Access.READ_ONLY]
+    by_access = {access: [grant for grant in grants if grant.access is access] for access in Access}
+    write_grants = [grant for grant in grants if grant.access is not Access.READ_ONLY]
     versioned = environment.buckets[bucket].versioned
     yield lists("List", LIST, grants)
     yield objects("Read", READ, grants)
-    if writing and versioned:
-        yield lists("ListVersions", LIST_VERSIONS, writing)
-        yield objects("ReadVersions", READ_VERSIONS, writing)
-    if writing:
-        yield objects("Upload", UPLOAD, writing)
-    if by[Access.READ_WRITE]:
-        yield objects("Write", [*DELETE, *PUT], by[Access.READ_WRITE])
-    if by[Access.APPEND_ONLY]:
-        yield objects("Append", PUT, by[Access.APPEND_ONLY])
-    if once := by[Access.WRITE_ONCE]:
-        yield objects("WriteNew", PUT, once, IF_NEW)
-        yield objects("WriteParts", PUT, once, {"Bool": {CREATED_AT_ONCE: "false"}})
+    if write_grants and versioned:
+        yield lists("ListVersions", LIST_VERSIONS, write_grants)
+        yield objects("ReadVersions", READ_VERSIONS, write_grants)
+    if write_grants:
+        yield objects("Upload", UPLOAD, write_grants)
+    if by_access[Access.READ_WRITE]:
+        yield objects("Write", [*DELETE, *PUT], by_access[Access.READ_WRITE])
+    if by_access[Access.APPEND_ONLY]:
+        yield objects("Append", PUT, by_access[Access.APPEND_ONLY])
+    if write_once := by_access[Access.WRITE_ONCE]:
+        yield objects("WriteNew", PUT, write_once, IF_NEW)
+        yield objects("WriteParts", PUT, write_once, {"Bool": {OBJECT_CREATION: "false"}})
 
 
-def _keys(environment: Environment, tenant: Tenant | None, grants: Sequence[PrefixGrant]) -> Iterator[Document]:
+def _key_statements(
+    environment: Environment, tenant: Tenant | None, grants: Sequence[PrefixGrant]
+) -> Iterator[Document]:
     """The keys that encrypt the buckets, for use through S3 alone.
 
     With bucket keys, which are on, the context that S3 names is the bucket; a client may switch them off for an object,
@@ -133,26 +142,32 @@ def _keys(environment: Environment, tenant: Tenant | None, grants: Sequence[Pref
     """
     for sid, actions, writes in (("UseKeys", [DECRYPT, ENCRYPT], True), ("ReadKeys", [DECRYPT], False)):
         aliases: set[str] = set()
-        given: set[str] = set()
+        given_keys: set[str] = set()
         contexts: set[str] = set()
         for bucket in sorted({grant.bucket for grant in grants}):
             spec = environment.buckets[bucket]
             if spec.existing and not spec.key_arn:
                 continue
-            mine = [grant for grant in grants if grant.bucket == bucket]
-            written = [grant for grant in mine if grant.access is not Access.READ_ONLY]
+            bucket_grants = [grant for grant in grants if grant.bucket == bucket]
+            write_grants = [grant for grant in bucket_grants if grant.access is not Access.READ_ONLY]
             if spec.key is KeyPer.TENANT and tenant:
-                some = written if writes else [grant for grant in mine if grant.access is Access.READ_ONLY]
-                keys = {names.tenant_key_alias(environment, tenant)} if writes else _read(environment, tenant, some)
+                covered_grants = (
+                    write_grants if writes else [grant for grant in bucket_grants if grant.access is Access.READ_ONLY]
+                )
+                keys = (
+                    {names.tenant_key_alias(environment, tenant)}
+                    if writes
+                    else _read_keys(environment, tenant, covered_grants)
+                )
             else:
                 # A role that writes with the bucket's key reads as well.
-                some = mine if bool(written) is writes else []
-                keys = {spec.key_arn or names.bucket_key_alias(environment, bucket)} if some else set()
-            if not some:
+                covered_grants = bucket_grants if bool(write_grants) is writes else []
+                keys = {spec.key_arn or names.bucket_key_alias(environment, bucket)} if covered_grants else set()
+            if not covered_grants:
                 continue
-            (given if spec.key_arn else aliases).update(keys)
-            whole = bucket_arn(environment, bucket)
-            contexts |= {whole, *(f"{whole}/{grant.text}*" for grant in some)}
+            (given_keys if spec.key_arn else aliases).update(keys)
+            bucket_resource = bucket_arn(environment, bucket)
+            contexts |= {bucket_resource, *(f"{bucket_resource}/{grant.text}*" for grant in covered_grants)}
         condition = {
             "StringEquals": {"kms:ViaService": via_s3(environment)},
             "StringLike": {"kms:EncryptionContext:aws:s3:arn": sorted(contexts)},
@@ -160,43 +175,43 @@ def _keys(environment: Environment, tenant: Tenant | None, grants: Sequence[Pref
         if aliases:
             by_alias = {**condition, "ForAnyValue:StringEquals": {"kms:ResourceAliases": sorted(aliases)}}
             yield allow(sid, actions, key_arns(environment), by_alias)
-        if given:
-            yield allow(f"{sid}Given", actions, sorted(given), condition)
+        if given_keys:
+            yield allow(f"{sid}Given", actions, sorted(given_keys), condition)
 
 
-def _read(environment: Environment, tenant: Tenant, some: Sequence[PrefixGrant]) -> set[str]:
+def _read_keys(environment: Environment, tenant: Tenant, read_grants: Sequence[PrefixGrant]) -> set[str]:
     """Keys of what a namespace only reads, where each tenant has its own: the bucket's, and the tenant's for what other
     namespaces of it write there."""
     writes = [(grant.bucket, grant.prefix) for grant in tenant.storage if grant.access is not Access.READ_ONLY]
-    own = any(
+    reads_tenant_writes = any(
         bucket == grant.bucket and (prefix.startswith(grant.text) or grant.text.startswith(prefix))
-        for grant in some
+        for grant in read_grants
         for bucket, prefix in writes
     )
-    found = {names.bucket_key_alias(environment, grant.bucket) for grant in some}
-    return found | {names.tenant_key_alias(environment, tenant)} if own else found
+    aliases = {names.bucket_key_alias(environment, grant.bucket) for grant in read_grants}
+    return aliases | {names.tenant_key_alias(environment, tenant)} if reads_tenant_writes else aliases
 
 
-def uses(environment: Environment, tenant: Tenant, namespace: Namespace) -> Iterator[Document]:
+def resource_statements(environment: Environment, tenant: Tenant, namespace: Namespace) -> Iterator[Document]:
     """Statements for what a namespace's pods use beside buckets."""
 
-    def mine(kind: str) -> list[str]:
+    def used_names(kind: str) -> list[str]:
         return sorted(name for name, use in getattr(tenant.uses, kind).items() if held(use.namespaces, namespace))
 
-    if secrets := mine("secrets"):
-        found = [secret_arn(environment, names.tenant_secret(environment, tenant, name)) for name in secrets]
-        yield allow("ReadSecrets", SECRET, found)
-    if logs := mine("logs"):
-        found = [f"{log_group_arn(environment, tenant, name)}:log-stream:*" for name in logs]
-        yield allow("WriteLogs", LOG, found)
-    if queues := mine("queues"):
+    if secrets := used_names("secrets"):
+        arns = [secret_arn(environment, names.tenant_secret(environment, tenant, name)) for name in secrets]
+        yield allow("ReadSecrets", SECRET, arns)
+    if logs := used_names("logs"):
+        arns = [f"{log_group_arn(environment, tenant, name)}:log-stream:*" for name in logs]
+        yield allow("WriteLogs", LOG, arns)
+    if queues := used_names("queues"):
         yield allow("UseQueues", QUEUE, [queue_arn(environment, tenant, name) for name in queues])
     for number, files in enumerate(tenant.uses.files):
         if held(files.namespaces, namespace):
             actions = [MOUNT, MOUNT_WRITE] if files.access == "read-write" else [MOUNT]
             system = arn(environment, "elasticfilesystem", f"file-system/{files.file_system}")
-            through = {"StringEquals": {"elasticfilesystem:AccessPointArn": files.access_point}}
-            yield allow(f"MountFiles{number}", actions, system, through)
+            access_point_condition = {"StringEquals": {"elasticfilesystem:AccessPointArn": files.access_point}}
+            yield allow(f"MountFiles{number}", actions, system, access_point_condition)
 
 
 def log_group_arn(environment: Environment, tenant: Tenant, name: str) -> str:

@@ -20,9 +20,9 @@ from tenancy.planning.aws.documents import Document as Document
 from tenancy.planning.aws.documents import allow as _allow
 from tenancy.planning.aws.documents import arn as _arn
 from tenancy.planning.aws.documents import deny as _deny
+from tenancy.planning.aws.documents import dns_suffix as _suffix
 from tenancy.planning.aws.documents import document as _document
 from tenancy.planning.aws.documents import partition as partition
-from tenancy.planning.aws.documents import suffix as _suffix
 from tenancy.planning.common.names import CLUSTER_TAG, EKS_GROUP_TAG, aws_name, karpenter_queue, node_role
 from tenancy.schema.environment import Environment
 
@@ -53,17 +53,17 @@ class RolePlan:
 
 def roles(environment: Environment) -> dict[str, RolePlan]:
     """Every role of a cluster, by purpose."""
-    made = {
-        CLUSTER: _cluster(environment),
-        NODE: _node(environment),
-        VPC_CNI: _of_pods(
-            environment, VPC_CNI, "aws-node", inline={"interfaces": _document(*_interfaces(environment))}
+    plans = {
+        CLUSTER: _cluster_role(environment),
+        NODE: _node_role(environment),
+        VPC_CNI: _pod_role(
+            environment, VPC_CNI, "aws-node", inline={"interfaces": _document(*_interface_statements(environment))}
         ),
-        EBS_CSI: _of_pods(environment, EBS_CSI, "ebs-csi-controller-sa", managed=(EBS_POLICY,)),
+        EBS_CSI: _pod_role(environment, EBS_CSI, "ebs-csi-controller-sa", managed=(EBS_POLICY,)),
     }
     if any(pool.scales for pool in environment.pools.values()):
-        made[KARPENTER] = _of_pods(environment, KARPENTER, "karpenter", inline=_karpenter(environment))
-    return made
+        plans[KARPENTER] = _pod_role(environment, KARPENTER, "karpenter", inline=_karpenter(environment))
+    return plans
 
 
 def role_arn(environment: Environment, role: RolePlan) -> str:
@@ -91,19 +91,19 @@ def log_group_prefix(environment: Environment) -> str:
     return f"/aws/eks/{environment.cluster.name}/"
 
 
-def _cluster(environment: Environment) -> RolePlan:
+def _cluster_role(environment: Environment) -> RolePlan:
     condition = {
         "StringEquals": {"aws:SourceAccount": environment.aws.account},
         "ArnEquals": {"aws:SourceArn": cluster_arn(environment)},
     }
     return RolePlan(
         aws_name(environment, CLUSTER),
-        _trust("eks.amazonaws.com", "sts:AssumeRole", condition),
-        managed=(_managed(environment, "AmazonEKSClusterPolicy"),),
+        _trust_policy("eks.amazonaws.com", "sts:AssumeRole", condition),
+        managed=(_managed_policy(environment, "AmazonEKSClusterPolicy"),),
     )
 
 
-def _node(environment: Environment) -> RolePlan:
+def _node_role(environment: Environment) -> RolePlan:
     """The nodes' role, which a pod that escapes to the node's network gets: it pulls images and describes the node.
 
     No right to change the network, which is the CNI's own role, and no shell by Session Manager.
@@ -111,16 +111,18 @@ def _node(environment: Environment) -> RolePlan:
     # Auto Mode's minimum: with AmazonEKSWorkerNodePolicy a node could read the whole network of the account.
     managed = ("AmazonEKSWorkerNodeMinimalPolicy", "AmazonEC2ContainerRegistryPullOnly")
     # nodeadm names the node after what DescribeInstances says, and asks for pods of a type that is newer than itself.
-    born = _allow("DescribeItself", ["ec2:DescribeInstances", "ec2:DescribeInstanceTypes"], "*", _here(environment))
+    describe_itself = _allow(
+        "DescribeItself", ["ec2:DescribeInstances", "ec2:DescribeInstanceTypes"], "*", _in_region(environment)
+    )
     return RolePlan(
         node_role(environment),
-        _trust(f"ec2.{_suffix(environment)}", "sts:AssumeRole"),
-        managed=tuple(_managed(environment, policy) for policy in managed),
-        inline={"nodeadm": _document(born)},
+        _trust_policy(f"ec2.{_suffix(environment)}", "sts:AssumeRole"),
+        managed=tuple(_managed_policy(environment, policy) for policy in managed),
+        inline={"nodeadm": _document(describe_itself)},
     )
 
 
-def _of_pods(
+def _pod_role(
     environment: Environment,
     purpose: str,
     service_account: str,
@@ -140,14 +142,14 @@ def _of_pods(
     }
     return RolePlan(
         aws_name(environment, purpose),
-        _trust("pods.eks.amazonaws.com", ["sts:AssumeRole", "sts:TagSession"], condition),
-        managed=tuple(_managed(environment, policy) for policy in managed),
+        _trust_policy("pods.eks.amazonaws.com", ["sts:AssumeRole", "sts:TagSession"], condition),
+        managed=tuple(_managed_policy(environment, policy) for policy in managed),
         inline=inline or {},
         service_account=(namespace, service_account),
     )
 
 
-def _interfaces(environment: Environment) -> list[Document]:
+def _interface_statements(environment: Environment) -> list[Document]:
     """What the VPC CNI calls, on interfaces and instances that carry this cluster's tag and no others.
 
     AWS' `AmazonEKS_CNI_Policy` allows all interfaces of the account. The actions are those of amazon-vpc-cni-k8s
@@ -159,29 +161,34 @@ def _interfaces(environment: Environment) -> list[Document]:
         _arn(environment, "ec2", f"{kind}/*") for kind in ("network-interface", "instance", "security-group")
     )
     name = environment.cluster.name
-    has = {"StringEquals": {f"aws:ResourceTag/{CLUSTER_TAG}": name}}
-    of_eks = {"StringEquals": {f"aws:ResourceTag/{EKS_GROUP_TAG}": name}}
-    asked = {"StringEquals": {f"aws:RequestTag/{CLUSTER_TAG}": name}}
-    created = {"StringEquals": {"ec2:CreateAction": "CreateNetworkInterface"}}
-    given = environment.aws.network.subnets.values()
+    has_cluster_tag = {"StringEquals": {f"aws:ResourceTag/{CLUSTER_TAG}": name}}
+    has_eks_tag = {"StringEquals": {f"aws:ResourceTag/{EKS_GROUP_TAG}": name}}
+    requests_cluster_tag = {"StringEquals": {f"aws:RequestTag/{CLUSTER_TAG}": name}}
+    on_creation = {"StringEquals": {"ec2:CreateAction": "CreateNetworkInterface"}}
+    given_subnets = environment.aws.network.subnets.values()
     # A given subnet has none of our tags, and may be another account's, shared with this one.
-    subnets = [_arn(environment, "ec2", f"subnet/{subnet}", account="*") for subnet in sorted(given)]
-    described = ("Instances", "InstanceTypes", "NetworkInterfaces", "SecurityGroups", "Subnets", "Tags")
+    subnets = [_arn(environment, "ec2", f"subnet/{subnet}", account="*") for subnet in sorted(given_subnets)]
+    described_kinds = ("Instances", "InstanceTypes", "NetworkInterfaces", "SecurityGroups", "Subnets", "Tags")
     attach, change = ["ec2:AttachNetworkInterface", "ec2:DetachNetworkInterface"], "ec2:ModifyNetworkInterfaceAttribute"
     addresses = ["ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses", "ec2:DeleteNetworkInterface"]
     create = ["ec2:CreateNetworkInterface"]
     return [
-        _allow("ReadNetwork", [f"ec2:Describe{each}" for each in described], "*", _here(environment)),
-        _allow("CreateTaggedInterfaces", create, interfaces, asked),
+        _allow(
+            "ReadNetwork",
+            [f"ec2:Describe{described_kind}" for described_kind in described_kinds],
+            "*",
+            _in_region(environment),
+        ),
+        _allow("CreateTaggedInterfaces", create, interfaces, requests_cluster_tag),
         _allow("CreateInOwnSubnets", create, subnets)
         if subnets
-        else _allow("CreateInOwnSubnets", create, _arn(environment, "ec2", "subnet/*"), has),
-        _allow("UseGroupOfCluster", [*create, change], groups, of_eks),
-        _allow("UseGroupsOfPools", [*create, change], groups, has),
-        _allow("TagCreatedInterfaces", ["ec2:CreateTags"], interfaces, created),
-        _allow("TagOwnInterfaces", ["ec2:CreateTags"], interfaces, has),
-        _allow("ChangeOwnInterfaces", [*attach, change, *addresses], interfaces, has),
-        _allow("AttachToOwnInstances", [*attach, change], instances, has),
+        else _allow("CreateInOwnSubnets", create, _arn(environment, "ec2", "subnet/*"), has_cluster_tag),
+        _allow("UseGroupOfCluster", [*create, change], groups, has_eks_tag),
+        _allow("UseGroupsOfPools", [*create, change], groups, has_cluster_tag),
+        _allow("TagCreatedInterfaces", ["ec2:CreateTags"], interfaces, on_creation),
+        _allow("TagOwnInterfaces", ["ec2:CreateTags"], interfaces, has_cluster_tag),
+        _allow("ChangeOwnInterfaces", [*attach, change, *addresses], interfaces, has_cluster_tag),
+        _allow("AttachToOwnInstances", [*attach, change], instances, has_cluster_tag),
     ]
 
 
@@ -203,45 +210,46 @@ def _karpenter(environment: Environment) -> dict[str, Document]:
 def _node_lifecycle(environment: Environment) -> list[Document]:
     """Instances come and go only with this cluster's tags on them."""
     name = environment.cluster.name
-    made = [
+    created_resources = [
         _arn(environment, "ec2", f"{kind}/*")
         for kind in ("fleet", "instance", "volume", "network-interface", "launch-template", "spot-instances-request")
     ]
     # Subnets and reservations may be another account's, shared with this one; images are Amazon's.
-    used = [_arn(environment, "ec2", f"{kind}/*", account="") for kind in ("image", "snapshot")]
-    used += [_arn(environment, "ec2", f"{kind}/*", account="*") for kind in ("security-group", "subnet")]
-    reserved = {pool.purchase.reserved for pool in environment.pools.values() if pool.scales}
-    used += [
-        _arn(environment, "ec2", f"capacity-reservation/{each}", account="*") for each in sorted(filter(None, reserved))
+    used_resources = [_arn(environment, "ec2", f"{kind}/*", account="") for kind in ("image", "snapshot")]
+    used_resources += [_arn(environment, "ec2", f"{kind}/*", account="*") for kind in ("security-group", "subnet")]
+    reservations = {pool.purchase.reserved for pool in environment.pools.values() if pool.scales}
+    used_resources += [
+        _arn(environment, "ec2", f"capacity-reservation/{reservation}", account="*")
+        for reservation in sorted(filter(None, reservations))
     ]
-    owned = f"kubernetes.io/cluster/{name}"
-    asked = {f"aws:RequestTag/{owned}": "owned", "aws:RequestTag/eks:eks-cluster-name": name}
-    has = {f"aws:ResourceTag/{owned}": "owned"}
-    some_pool_asked = {"aws:RequestTag/karpenter.sh/nodepool": "*"}
-    has_some_pool = {"aws:ResourceTag/karpenter.sh/nodepool": "*"}
+    owner_tag = f"kubernetes.io/cluster/{name}"
+    requested_tags = {f"aws:RequestTag/{owner_tag}": "owned", "aws:RequestTag/eks:eks-cluster-name": name}
+    resource_tags = {f"aws:ResourceTag/{owner_tag}": "owned"}
+    requested_pool = {"aws:RequestTag/karpenter.sh/nodepool": "*"}
+    resource_pool = {"aws:ResourceTag/karpenter.sh/nodepool": "*"}
     launch = ["ec2:RunInstances", "ec2:CreateFleet"]
-    later = ["eks:eks-cluster-name", "karpenter.sh/nodeclaim", "Name"]
+    later_tags = ["eks:eks-cluster-name", "karpenter.sh/nodeclaim", "Name"]
     template = _arn(environment, "ec2", "launch-template/*")
     instance = _arn(environment, "ec2", "instance/*")
     return [
-        _allow("UseWhatIsThere", launch, used),
-        _allow("UseOwnTemplates", launch, template, {"StringEquals": has, "StringLike": has_some_pool}),
+        _allow("UseWhatIsThere", launch, used_resources),
+        _allow("UseOwnTemplates", launch, template, {"StringEquals": resource_tags, "StringLike": resource_pool}),
         _allow(
             "CreateTagged",
             [*launch, "ec2:CreateLaunchTemplate"],
-            made,
-            {"StringEquals": asked, "StringLike": some_pool_asked},
+            created_resources,
+            {"StringEquals": requested_tags, "StringLike": requested_pool},
         ),
         _allow(
             "TagWhatIsCreated",
             ["ec2:CreateTags"],
-            made,
+            created_resources,
             {
                 "StringEquals": {
-                    **asked,
+                    **requested_tags,
                     "ec2:CreateAction": ["RunInstances", "CreateFleet", "CreateLaunchTemplate"],
                 },
-                "StringLike": some_pool_asked,
+                "StringLike": requested_pool,
             },
         ),
         _allow(
@@ -249,17 +257,17 @@ def _node_lifecycle(environment: Environment) -> list[Document]:
             ["ec2:CreateTags"],
             instance,
             {
-                "StringEquals": has,
-                "StringLike": has_some_pool,
+                "StringEquals": resource_tags,
+                "StringLike": resource_pool,
                 "StringEqualsIfExists": {"aws:RequestTag/eks:eks-cluster-name": name},
-                "ForAllValues:StringEquals": {"aws:TagKeys": later},
+                "ForAllValues:StringEquals": {"aws:TagKeys": later_tags},
             },
         ),
         _allow(
             "DeleteOwn",
             ["ec2:TerminateInstances", "ec2:DeleteLaunchTemplate"],
             [instance, template],
-            {"StringEquals": has, "StringLike": has_some_pool},
+            {"StringEquals": resource_tags, "StringLike": resource_pool},
         ),
     ]
 
@@ -268,19 +276,19 @@ def _instance_profiles(environment: Environment) -> list[Document]:
     """Profiles in the cluster's own path, around the nodes' role and no other."""
     name, region = environment.cluster.name, environment.aws.region
     profiles = _arn(environment, "iam", "instance-profile/*", region="")
-    own = _arn(environment, "iam", f"instance-profile/karpenter/{region}/{name}/*", region="")
-    owned, here, of_class = (
+    own_profiles = _arn(environment, "iam", f"instance-profile/karpenter/{region}/{name}/*", region="")
+    owner_tag, region_tag, class_tag = (
         f"kubernetes.io/cluster/{name}",
         "topology.kubernetes.io/region",
         "karpenter.k8s.aws/ec2nodeclass",
     )
-    asked = {
-        f"aws:RequestTag/{owned}": "owned",
+    requested_tags = {
+        f"aws:RequestTag/{owner_tag}": "owned",
         "aws:RequestTag/eks:eks-cluster-name": name,
-        f"aws:RequestTag/{here}": region,
+        f"aws:RequestTag/{region_tag}": region,
     }
-    has = {f"aws:ResourceTag/{owned}": "owned", f"aws:ResourceTag/{here}": region}
-    class_asked, has_class = {f"aws:RequestTag/{of_class}": "*"}, {f"aws:ResourceTag/{of_class}": "*"}
+    resource_tags = {f"aws:ResourceTag/{owner_tag}": "owned", f"aws:ResourceTag/{region_tag}": region}
+    requested_class, resource_class = {f"aws:RequestTag/{class_tag}": "*"}, {f"aws:ResourceTag/{class_tag}": "*"}
     return [
         _allow(
             "PassNodeRole",
@@ -289,19 +297,22 @@ def _instance_profiles(environment: Environment) -> list[Document]:
             {"StringEquals": {"iam:PassedToService": f"ec2.{_suffix(environment)}"}},
         ),
         _allow(
-            "CreateProfiles", ["iam:CreateInstanceProfile"], own, {"StringEquals": asked, "StringLike": class_asked}
+            "CreateProfiles",
+            ["iam:CreateInstanceProfile"],
+            own_profiles,
+            {"StringEquals": requested_tags, "StringLike": requested_class},
         ),
         _allow(
             "TagOwnProfiles",
             ["iam:TagInstanceProfile"],
-            own,
-            {"StringEquals": {**has, **asked}, "StringLike": {**has_class, **class_asked}},
+            own_profiles,
+            {"StringEquals": {**resource_tags, **requested_tags}, "StringLike": {**resource_class, **requested_class}},
         ),
         _allow(
             "ChangeOwnProfiles",
             ["iam:AddRoleToInstanceProfile", "iam:RemoveRoleFromInstanceProfile", "iam:DeleteInstanceProfile"],
-            own,
-            {"StringEquals": has, "StringLike": has_class},
+            own_profiles,
+            {"StringEquals": resource_tags, "StringLike": resource_class},
         ),
         # One that is gone has no path: asked for within the path alone, it would be forbidden instead of not found.
         _allow("ReadProfiles", ["iam:GetInstanceProfile"], profiles),
@@ -310,13 +321,13 @@ def _instance_profiles(environment: Environment) -> list[Document]:
 
 
 def _discovery(environment: Environment) -> list[Document]:
-    what = (
+    described_kinds = (
         "CapacityReservations Images Instances InstanceStatus InstanceTypeOfferings InstanceTypes LaunchTemplates "
         "SecurityGroups SpotPriceHistory Subnets"
     )
     images = _arn(environment, "ssm", "parameter/aws/service/eks/optimized-ami/*", account="")
     return [
-        _allow("ReadEc2", [f"ec2:Describe{each}" for each in what.split()], "*", _here(environment)),
+        _allow("ReadEc2", [f"ec2:Describe{kind}" for kind in described_kinds.split()], "*", _in_region(environment)),
         _allow("FindImages", ["ssm:GetParameter"], images),
         # Answered by two regions for all, so no region is asked for.
         _allow("ReadPrices", ["pricing:GetProducts"], "*"),
@@ -376,19 +387,21 @@ def s3_endpoint_policy(environment: Environment) -> Document:
     presigned URLs or anonymously.
     """
     aws = environment.aws
-    ours = {"aws:PrincipalOrgID": aws.organization} if aws.organization else {"aws:PrincipalAccount": aws.account}
+    own_principals = (
+        {"aws:PrincipalOrgID": aws.organization} if aws.organization else {"aws:PrincipalAccount": aws.account}
+    )
     writes = ["s3:CreateBucket", "s3:DeleteObject*", "s3:Put*"]
     return _document(
         {**_allow("Everything", ["s3:*"], "*"), "Principal": "*"},
-        _deny("NoWritesWithForeignKeys", writes, "*", {"StringNotEquals": ours}, principal="*"),
+        _deny("NoWritesWithForeignKeys", writes, "*", {"StringNotEquals": own_principals}, principal="*"),
     )
 
 
-_USE = [
+_USE_ACTIONS = [
     *("kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey"),
     *("kms:GenerateDataKeyWithoutPlaintext", "kms:ReEncryptFrom", "kms:ReEncryptTo"),
 ]
-_ADMINISTER = [
+_ADMINISTER_ACTIONS = [
     *("kms:CancelKeyDeletion", "kms:CreateAlias", "kms:CreateGrant", "kms:DeleteAlias", "kms:DisableKey"),
     *("kms:DisableKeyRotation", "kms:EnableKey", "kms:EnableKeyRotation", "kms:GetKeyPolicy"),
     *("kms:GetKeyRotationStatus", "kms:ListGrants", "kms:ListKeyPolicies", "kms:ListResourceTags"),
@@ -417,28 +430,28 @@ def key_policy(environment: Environment) -> Document:
         {
             # Principals that IAM policies of the account allow, without a right to decrypt: EKS takes its grant for
             # secrets from the identity that creates the cluster, which needs only kms:CreateGrant for that.
-            **_allow("Administer", [*_ADMINISTER, "kms:DescribeKey"], "*"),
+            **_allow("Administer", [*_ADMINISTER_ACTIONS, "kms:DescribeKey"], "*"),
             "Principal": {"AWS": _arn(environment, "iam", "root", region="")},
         },
         # As AWS' own key for EBS: principals that may create the volume, such as Karpenter and the CSI driver.
-        {**_allow("Volumes", [*_USE, "kms:CreateGrant"], "*", by_volumes), "Principal": any_principal},
+        {**_allow("Volumes", [*_USE_ACTIONS, "kms:CreateGrant"], "*", by_volumes), "Principal": any_principal},
         # Managed node groups are Auto Scaling groups.
-        {**_allow("VolumesOfNodeGroups", _USE, "*", by_scaling), "Principal": any_principal},
+        {**_allow("VolumesOfNodeGroups", _USE_ACTIONS, "*", by_scaling), "Principal": any_principal},
         {**_allow("GrantsOfNodeGroups", ["kms:CreateGrant"], "*", for_aws), "Principal": any_principal},
-        {**_allow("Logs", _USE, "*", by_logs), "Principal": {"Service": f"logs.{region}.{suffix}"}},
+        {**_allow("Logs", _USE_ACTIONS, "*", by_logs), "Principal": {"Service": f"logs.{region}.{suffix}"}},
     )
 
 
-def _trust(service: str, actions: str | list[str], condition: Document | None = None) -> Document:
+def _trust_policy(service: str, actions: str | list[str], condition: Document | None = None) -> Document:
     statement = {"Effect": "Allow", "Principal": {"Service": service}, "Action": actions}
     return _document({**statement, "Condition": condition} if condition else statement)
 
 
-def _here(environment: Environment) -> Document:
+def _in_region(environment: Environment) -> Document:
     return {"StringEquals": {"aws:RequestedRegion": environment.aws.region}}
 
 
-def _managed(environment: Environment, name: str) -> str:
+def _managed_policy(environment: Environment, name: str) -> str:
     return f"arn:{partition(environment.aws.region)}:iam::aws:policy/{name}"
 
 

@@ -28,7 +28,7 @@ from tenancy.planning.common.names import (
 from tenancy.planning.common.pools import (
     capacity_type,
     efa_cards,
-    node_extended,
+    extended_resources,
     node_labels,
     node_taints,
     startup_taints,
@@ -41,12 +41,12 @@ API = "karpenter.sh/v1"
 ALPHA_API = "karpenter.sh/v1alpha1"
 
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
-DRAIN = "1h"
+DRAIN_TIMEOUT = "1h"
 """Maximum time to drain a node: six times what a pod may ask for to write its checkpoint (avail-01), so that no pod
 delays a security fix in an image for ever. It counts from when a node is to be replaced or is deleted."""
-IDLE = "10m"
+IDLE_TIMEOUT = "10m"
 """How long a node without work stays: longer than it takes to start one, so that the next job of a row finds it."""
-PAID = 10
+RESERVED_WEIGHT = 10
 """Weight of a pool whose machines are paid for whether they run or not: filled before all others, which have none."""
 
 
@@ -54,8 +54,8 @@ def karpenter_objects(environment: Environment) -> tuple[Object, ...]:
     """Objects for the pools that scale, a node class always before the pool that names it."""
     if not environment.builds_cluster:
         return ()
-    scaling = [(name, pool) for name, pool in sorted(environment.pools.items()) if pool.scales]
-    return tuple(made for name, pool in scaling for made in _objects(environment, name, pool))
+    scaling_pools = [(name, pool) for name, pool in sorted(environment.pools.items()) if pool.scales]
+    return tuple(item for name, pool in scaling_pools for item in _objects(environment, name, pool))
 
 
 def _objects(environment: Environment, name: str, pool: Pool) -> Iterator[Object]:
@@ -63,9 +63,9 @@ def _objects(environment: Environment, name: str, pool: Pool) -> Iterator[Object
     yield manifest(AWS_API, "EC2NodeClass", name, labels, {"spec": _node_class(environment, name, pool)})
     # Before the node pool: without it Karpenter reports to a pod that asks for a slice that no pool has any.
     if capacity := _overlay(environment, name, pool):
-        only_here = [_one_of("karpenter.sh/nodepool", name)]
+        in_pool = [_requirement("karpenter.sh/nodepool", name)]
         yield manifest(
-            ALPHA_API, "NodeOverlay", name, labels, {"spec": {"requirements": only_here, "capacity": capacity}}
+            ALPHA_API, "NodeOverlay", name, labels, {"spec": {"requirements": in_pool, "capacity": capacity}}
         )
     yield manifest(API, "NodePool", name, labels, {"spec": _node_pool(environment, name, pool)})
 
@@ -112,9 +112,9 @@ def _node_class(environment: Environment, name: str, pool: Pool) -> dict[str, An
 
 
 def _subnets(environment: Environment, pool: Pool) -> list[dict[str, Any]]:
-    given = environment.aws.network.subnets
-    if given:
-        return [{"id": given[zone]} for zone in _zones(environment, pool)]
+    subnet_ids = environment.aws.network.subnets
+    if subnet_ids:
+        return [{"id": subnet_ids[zone]} for zone in _zones(environment, pool)]
     return [{"tags": {CLUSTER_TAG: environment.cluster.name, SUBNET_TAG: SubnetUse.PRIVATE.value}}]
 
 
@@ -141,38 +141,38 @@ def _interfaces(pool: Pool) -> list[dict[str, Any]]:
 
 def _node_pool(environment: Environment, name: str, pool: Pool) -> dict[str, Any]:
     machine = pool.machine
-    born_with = {key: value for key, value in node_labels(name, pool).items() if key != INSTANCE_TYPE}
+    registered_labels = {key: value for key, value in node_labels(name, pool).items() if key != INSTANCE_TYPE}
     reference = {"group": AWS_API.partition("/")[0], "kind": "EC2NodeClass", "name": name}
     spec: dict[str, Any] = {
         "template": {
-            "metadata": {"labels": born_with},
+            "metadata": {"labels": registered_labels},
             "spec": {
                 "nodeClassRef": reference,
                 "requirements": [
-                    _one_of(INSTANCE_TYPE, pool.instance),
-                    _one_of("karpenter.sh/capacity-type", capacity_type(pool)),
-                    _one_of("kubernetes.io/arch", machine.architecture),
-                    _one_of("kubernetes.io/os", "linux"),
-                    _one_of("topology.kubernetes.io/zone", *_zones(environment, pool)),
+                    _requirement(INSTANCE_TYPE, pool.instance),
+                    _requirement("karpenter.sh/capacity-type", capacity_type(pool)),
+                    _requirement("kubernetes.io/arch", machine.architecture),
+                    _requirement("kubernetes.io/os", "linux"),
+                    _requirement("topology.kubernetes.io/zone", *_zones(environment, pool)),
                 ],
                 "taints": node_taints(name, pool),
-                **({"startupTaints": starting} if (starting := startup_taints(environment)) else {}),
+                **({"startupTaints": taints} if (taints := startup_taints(environment)) else {}),
                 # Age is no reason to end a training run; a new image or setting is (drift).
                 "expireAfter": "Never",
-                "terminationGracePeriod": DRAIN,
+                "terminationGracePeriod": DRAIN_TIMEOUT,
             },
         },
         "disruption": {
             # Never to pack work more tightly: that would end jobs.
             "consolidationPolicy": "WhenEmpty",
-            "consolidateAfter": IDLE,
+            "consolidateAfter": IDLE_TIMEOUT,
             # The pace of replacements; what is idle may go all at once.
             "budgets": [{"nodes": str(pool.upgrade.at_once), "reasons": ["Drifted"]}],
         },
         "limits": _limits(environment, name, pool),
     }
     if pool.purchase.reserved:
-        spec["weight"] = PAID
+        spec["weight"] = RESERVED_WEIGHT
     return spec
 
 
@@ -182,9 +182,9 @@ def _limits(environment: Environment, name: str, pool: Pool) -> dict[str, str]:
     `nodes` alone is too few: Karpenter looks at it between two rounds of scheduling, and one round may overshoot
     (`subtractMax`). CPUs and GPUs it counts within a round, GPUs as the nodes report them: slices, not boards.
     """
-    more = pool.nodes.max - pool.nodes.min
-    each = {"cpu": pool.machine.vcpu, **_gpus(environment, name)}
-    return {"nodes": str(more), **{resource: str(more * count) for resource, count in each.items()}}
+    extra_nodes = pool.nodes.max - pool.nodes.min
+    per_node = {"cpu": pool.machine.vcpu, **_node_gpus(environment, name)}
+    return {"nodes": str(extra_nodes), **{resource: str(extra_nodes * count) for resource, count in per_node.items()}}
 
 
 def _overlay(environment: Environment, name: str, pool: Pool) -> dict[str, str]:
@@ -193,20 +193,22 @@ def _overlay(environment: Environment, name: str, pool: Pool) -> dict[str, str]:
     Karpenter lays it over its own numbers (`ApplyCapacityOverlay`). So whole GPUs that no node reports are 0: for a pod
     that asks for one it would start node after node, and never call one of them initialised.
     """
-    reported = _gpus(environment, name)
-    if not pool.machine.gpus or reported == {gpus.GPU: pool.machine.gpus}:
+    gpu_counts = _node_gpus(environment, name)
+    if not pool.machine.gpus or gpu_counts == {gpus.GPU: pool.machine.gpus}:
         return {}
-    return {resource: str(count) for resource, count in {gpus.GPU: 0, **reported}.items()}
+    return {resource: str(count) for resource, count in {gpus.GPU: 0, **gpu_counts}.items()}
 
 
-def _gpus(environment: Environment, name: str) -> dict[str, int]:
+def _node_gpus(environment: Environment, name: str) -> dict[str, int]:
     """GPUs, slices and replicas of one node; EFA, which Karpenter counts by itself, is none."""
-    return {what: count for what, count in node_extended(environment, name).items() if what != gpus.EFA}
+    return {
+        resource: count for resource, count in extended_resources(environment, name).items() if resource != gpus.EFA
+    }
 
 
 def _zones(environment: Environment, pool: Pool) -> tuple[str, ...]:
     return pool.zones or environment.aws.every_zone
 
 
-def _one_of(key: str, *values: str) -> dict[str, Any]:
+def _requirement(key: str, *values: str) -> dict[str, Any]:
     return {"key": key, "operator": "In", "values": list(values)}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tenancy.planning.aws import grants, workloads
-from tenancy.planning.aws.bucket_policies import exempt
+from tenancy.planning.aws import grants, iam_roles
+from tenancy.planning.aws.bucket_policies import exempt_roles
 from tenancy.planning.aws.documents import Document, allow, arn, document
 from tenancy.planning.common import names
 from tenancy.schema.environment import Environment
@@ -23,18 +23,20 @@ ADMINISTER = [
 
 def bucket_key_policy(environment: Environment, bucket: str) -> Document:
     """Policy of the KMS key of a bucket."""
-    whole = grants.bucket_arn(environment, bucket)
-    return _policy(environment, [workloads.tenants_roles(environment)], [whole, f"{whole}/*"])
+    bucket_arn = grants.bucket_arn(environment, bucket)
+    return _policy(environment, [iam_roles.tenant_roles_pattern(environment)], [bucket_arn, f"{bucket_arn}/*"])
 
 
-def tenant_key_policy(environment: Environment, tenant: Tenant, written: Sequence[tuple[str, str]]) -> Document:
+def tenant_key_policy(
+    environment: Environment, tenant: Tenant, written_prefixes: Sequence[tuple[str, str]]
+) -> Document:
     """For what the tenant's roles write; `written` is bucket and prefix."""
-    own = arn(environment, "iam", f"role{names.tenant_path(environment, tenant)}*", region="")
+    tenant_roles = arn(environment, "iam", f"role{names.tenant_path(environment, tenant)}*", region="")
     contexts = set()
-    for bucket, prefix in written:
-        whole = grants.bucket_arn(environment, bucket)
-        contexts |= {whole, f"{whole}/{prefix}*"}
-    return _policy(environment, [own], sorted(contexts))
+    for bucket, prefix in written_prefixes:
+        bucket_arn = grants.bucket_arn(environment, bucket)
+        contexts |= {bucket_arn, f"{bucket_arn}/{prefix}*"}
+    return _policy(environment, [tenant_roles], sorted(contexts))
 
 
 def _policy(environment: Environment, users: list[str], contexts: list[str]) -> Document:
@@ -43,7 +45,7 @@ def _policy(environment: Environment, users: list[str], contexts: list[str]) -> 
     condition = {
         "StringEquals": {"kms:ViaService": grants.via_s3(environment)},
         "StringLike": {"kms:EncryptionContext:aws:s3:arn": contexts},
-        "ArnLike": {"aws:PrincipalArn": [*users, *exempt(environment)]},
+        "ArnLike": {"aws:PrincipalArn": [*users, *exempt_roles(environment)]},
     }
     return document(
         {**allow("Administer", ADMINISTER, "*"), "Principal": root},

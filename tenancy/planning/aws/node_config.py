@@ -27,7 +27,7 @@ from tenancy.planning.common.pools import MIG_CONFIG, PLUGIN_CONFIG, node_labels
 from tenancy.schema.environment import Environment
 from tenancy.schema.pools import Pool, Sharing, Strategy
 
-LAYOUT = words.PREFIX + "layout"
+LAYOUT_LABEL = words.PREFIX + "layout"
 """Label of a node whose GPUs are cut or shared: a hash of how. It is in the user data, so that a change is a new launch
 template or node class, which replaces nodes; it also identifies the nodes that still have the older layout."""
 
@@ -44,19 +44,23 @@ def mig_parted(environment: Environment) -> dict[str, Any]:
 
     Nodes that are made here cut themselves (`user_data`); by this `nvidia-mig-parted assert` tells whether they did.
     """
-    cut = [name for name, pool in sorted(environment.pools.items()) if pool.mig]
-    return {"version": "v1", "mig-configs": {name: _mig_devices(environment, name) for name in cut}} if cut else {}
+    mig_pools = [name for name, pool in sorted(environment.pools.items()) if pool.mig]
+    return (
+        {"version": "v1", "mig-configs": {name: _mig_devices(environment, name) for name in mig_pools}}
+        if mig_pools
+        else {}
+    )
 
 
 def _mig_devices(environment: Environment, name: str) -> list[dict[str, Any]]:
     cuts = environment.cuts(name)
     devices: list[dict[str, Any]] = []
-    first = 0
+    first_index = 0
     for count, slices in cuts:
-        which = "all" if len(cuts) == 1 else list(range(first, first + count))
-        cut = {"mig-enabled": True, "mig-devices": dict(slices)} if slices else {"mig-enabled": False}
-        devices.append({"devices": which, **cut})
-        first += count
+        device_indices = "all" if len(cuts) == 1 else list(range(first_index, first_index + count))
+        layout = {"mig-enabled": True, "mig-devices": dict(slices)} if slices else {"mig-enabled": False}
+        devices.append({"devices": device_indices, **layout})
+        first_index += count
     return devices
 
 
@@ -65,8 +69,8 @@ def device_plugin_configs(environment: Environment) -> dict[str, dict[str, Any]]
 
     Their strategy counts only where the operator has none of its own: MIG_STRATEGY in the plugin's environment wins.
     """
-    chosen = [name for name, pool in sorted(environment.pools.items()) if pool.mig or pool.share]
-    return {name: _plugin_config(environment, name) for name in chosen}
+    pool_names = [name for name, pool in sorted(environment.pools.items()) if pool.mig or pool.share]
+    return {name: _plugin_config(environment, name) for name in pool_names}
 
 
 def _plugin_config(environment: Environment, name: str) -> dict[str, Any]:
@@ -88,14 +92,14 @@ def _plugin_config(environment: Environment, name: str) -> dict[str, Any]:
     return config
 
 
-def birth_labels(name: str, pool: Pool) -> dict[str, str]:
+def registration_labels(name: str, pool: Pool) -> dict[str, str]:
     """Labels that choose how a node's GPUs are cut and shared; empty where they are neither.
 
     A node has them from its birth to its end: in user data, or in the template of a NodePool. Were they labels of a
     managed node group, EKS would change them on running nodes.
     """
-    choosing = (MIG_CONFIG, PLUGIN_CONFIG)
-    return {key: value for key, value in node_labels(name, pool).items() if key in choosing}
+    selecting_keys = (MIG_CONFIG, PLUGIN_CONFIG)
+    return {key: value for key, value in node_labels(name, pool).items() if key in selecting_keys}
 
 
 def _layout_digest(environment: Environment, name: str) -> str:
@@ -127,16 +131,16 @@ def _node_config(environment: Environment, name: str | None, base: bool) -> str:
     spec: dict[str, Any] = {"kubelet": kubelet}
     if name:
         pool = environment.pools[name]
-        labels = {LAYOUT: _layout_digest(environment, name)} if pool.mig or pool.share else {}
+        labels = {LAYOUT_LABEL: _layout_digest(environment, name)} if pool.mig or pool.share else {}
         if base:
-            labels |= birth_labels(name, pool)
+            labels |= registration_labels(name, pool)
             # EKS' own number for managed nodes: whichever part merges last, the plan is right.
             settings["maxPods"] = pool.most_pods
             if pool.machine.nvme:
                 spec["instance"] = {"localStorage": {"strategy": "RAID0"}}
         if labels:
-            written = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
-            kubelet["flags"] = [f"--node-labels={written}"]
+            label_list = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+            kubelet["flags"] = [f"--node-labels={label_list}"]
     config = {"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig", "spec": spec}
     return yaml.safe_dump(config, sort_keys=False, width=10_000)
 
@@ -146,7 +150,7 @@ def _node_config(environment: Environment, name: str | None, base: bool) -> str:
 PROGRAM = "/usr/local/sbin/partition-gpus"
 UNIT = "partition-gpus.service"
 
-_INSTALL = """\
+_INSTALL_SCRIPT = """\
 #!/bin/bash
 # Installs the service that cuts the GPUs, at every boot: this script itself runs at the first one only.
 set -euo pipefail
@@ -185,7 +189,7 @@ END
 systemctl daemon-reload
 """
 
-_CUT = """\
+_PARTITION_SCRIPT = """\
 #!/bin/bash
 # Cuts the GPUs as below and looks whether they are; fails if not. What is right already is left alone.
 set -euo pipefail
@@ -264,30 +268,32 @@ def _partition_script(environment: Environment, name: str) -> str:
     """The script that cloud-init runs."""
     board = environment.pools[name].machine.gpu
     cuts = [slices for count, slices in environment.cuts(name) for _ in range(count)]
-    layout = "\n".join(f'    "{i} {",".join(_placed(board, slices)) or "whole"}"' for i, slices in enumerate(cuts))
-    script = _CUT.replace("@LAYOUT@", layout)
-    return _INSTALL.replace("@PROGRAM@", PROGRAM).replace("@UNIT@", UNIT).replace("@SCRIPT@", script)
+    layout = "\n".join(
+        f'    "{i} {",".join(_slice_placements(board, slices)) or "whole"}"' for i, slices in enumerate(cuts)
+    )
+    script = _PARTITION_SCRIPT.replace("@LAYOUT@", layout)
+    return _INSTALL_SCRIPT.replace("@PROGRAM@", PROGRAM).replace("@UNIT@", UNIT).replace("@SCRIPT@", script)
 
 
-def _placed(board: str, slices: Mapping[str, int]) -> list[str]:
+def _slice_placements(board: str, slices: Mapping[str, int]) -> list[str]:
     """`profile:start` for each slice, or `profile` where no placement of all of them is known.
 
     Left to itself the driver places one slice after the other, and may close the only place of a later one.
     """
     profiles = BOARDS[board].profiles
     order = sorted(slices, key=lambda profile: (-profiles[profile].memory, len(profiles[profile].starts), profile))
-    wanted = [profile for profile in order for _ in range(slices[profile])]
+    profiles_to_place = [profile for profile in order for _ in range(slices[profile])]
 
-    def place(rest: list[str], taken: frozenset[int]) -> list[str] | None:
-        if not rest:
+    def place(remaining: list[str], occupied: frozenset[int]) -> list[str] | None:
+        if not remaining:
             return []
-        for start in reversed(profiles[rest[0]].starts):
-            units = frozenset(range(start, start + profiles[rest[0]].memory))
-            if units & taken:
+        for start in reversed(profiles[remaining[0]].starts):
+            units = frozenset(range(start, start + profiles[remaining[0]].memory))
+            if units & occupied:
                 continue
-            if (others := place(rest[1:], taken | units)) is not None:
-                return [f"{rest[0]}:{start}", *others]
+            if (other_placements := place(remaining[1:], occupied | units)) is not None:
+                return [f"{remaining[0]}:{start}", *other_placements]
         return None
 
-    found = place(wanted, frozenset())
-    return wanted if found is None else found
+    placement = place(profiles_to_place, frozenset())
+    return profiles_to_place if placement is None else placement

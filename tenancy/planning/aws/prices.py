@@ -15,7 +15,7 @@ MICRO = 1_000_000
 """Of a dollar: the unit of all amounts."""
 
 
-def bought(pool: Pool) -> PurchaseKind:
+def purchase_kind(pool: Pool) -> PurchaseKind:
     """How the nodes of a pool are bought."""
     return PurchaseKind(pool.purchase.way)
 
@@ -25,24 +25,24 @@ def node_price(environment: Environment, name: str, instance: str, purchase: str
     costs = environment.costs
     if name in costs.pools:
         return int(costs.pools[name] * MICRO)
-    known = MACHINES.get(instance)
+    machine = MACHINES.get(instance)
     discount = costs.discounts.get(PurchaseKind(purchase), 0) if purchase in set(PurchaseKind) else 0
-    if known and known.gpus and known.gpu in environment.prices:
-        return _less(environment.prices[known.gpu] * known.gpus, discount)
-    published = purchase in {PurchaseKind.ON_DEMAND, PurchaseKind.RESERVATION} or discount
-    if instance in ON_DEMAND and published:
-        return _less(ON_DEMAND[instance], discount)
+    if machine and machine.gpus and machine.gpu in environment.prices:
+        return _discounted(environment.prices[machine.gpu] * machine.gpus, discount)
+    has_list_price = purchase in {PurchaseKind.ON_DEMAND, PurchaseKind.RESERVATION} or discount
+    if instance in ON_DEMAND and has_list_price:
+        return _discounted(ON_DEMAND[instance], discount)
     return None
 
 
-def _less(price: Decimal, discount: int) -> int:
+def _discounted(price: Decimal, discount: int) -> int:
     return round(price * MICRO * (100 - discount) / 100)
 
 
 def pool_price(environment: Environment, name: str) -> int | None:
     """Millionths of a dollar for a node-hour of a pool; None where no price is known."""
     pool = environment.pools[name]
-    return node_price(environment, name, pool.instance, bought(pool))
+    return node_price(environment, name, pool.instance, purchase_kind(pool))
 
 
 def node_prices(environment: Environment) -> dict[str, Fraction | None]:

@@ -23,13 +23,13 @@ SYSTEM_NODES: Mapping[str, str] = {words.POOL: "system"}
 """Label of the nodes of the platform's own services."""
 SYSTEM_TOLERATIONS: Sequence[Toleration] = ({"key": "CriticalAddonsOnly", "operator": "Exists"},)
 """The taint of those nodes; only the platform's own services tolerate it."""
-EVERYWHERE: Sequence[Toleration] = ({"operator": "Exists"},)
+TOLERATE_ALL: Sequence[Toleration] = ({"operator": "Exists"},)
 
 SYSTEM_NAMESPACE = "kube-system"
 
 PLUGIN_CONFIGS = "tenancy-device-plugin-configs"
 COUNTERS_CONFIG = "tenancy-dcgm-counters"
-UNSHARED = "not.shared"
+UNSHARED_CONFIG = "not.shared"
 """The device plugin's configuration of nodes that name none. With a dot, so that no pool is called so."""
 
 
@@ -50,14 +50,14 @@ def _chart(name: str, namespace: str, values: dict[str, Any]) -> HelmChart:
     return HelmChart(name, namespace, pin.repository, pin.chart, pin.version, values)
 
 
-def listed(tolerations: Iterable[Toleration]) -> list[dict[str, str]]:
+def toleration_dicts(tolerations: Iterable[Toleration]) -> list[dict[str, str]]:
     """Tolerations as plain dictionaries, for a chart's values."""
     return [dict(toleration) for toleration in tolerations]
 
 
-def at_home(system: Mapping[str, str]) -> dict[str, Any]:
+def system_placement(system: Mapping[str, str]) -> dict[str, Any]:
     """Where a controller runs, in the words of most charts."""
-    return {"nodeSelector": dict(system), "tolerations": listed(SYSTEM_TOLERATIONS)}
+    return {"nodeSelector": dict(system), "tolerations": toleration_dicts(SYSTEM_TOLERATIONS)}
 
 
 def gpu_operator(
@@ -102,19 +102,19 @@ def gpu_operator(
             "gds": {"enabled": False},
             "gdrcopy": {"enabled": False},
             # The validator and all operands too.
-            "daemonsets": {"tolerations": listed(tolerations)},
-            "operator": {"tolerations": listed(SYSTEM_TOLERATIONS), "affinity": _on(system)},
+            "daemonsets": {"tolerations": toleration_dicts(tolerations)},
+            "operator": {"tolerations": toleration_dicts(SYSTEM_TOLERATIONS), "affinity": _node_affinity(system)},
             "nfd": {"enabled": True},
             "node-feature-discovery": {
-                "worker": {"tolerations": listed(tolerations)},
-                "master": at_home(system),
-                "gc": at_home(system),
+                "worker": {"tolerations": toleration_dicts(tolerations)},
+                "master": system_placement(system),
+                "gc": system_placement(system),
             },
         },
     )
 
 
-def _on(labels: Mapping[str, str]) -> dict[str, Any]:
+def _node_affinity(labels: Mapping[str, str]) -> dict[str, Any]:
     """The operator takes no node selector, but an affinity. A term without expressions would match no node."""
     if not labels:
         return {}
@@ -127,13 +127,13 @@ def _device_plugin(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     if not configs:
         return {"enabled": True}
     # What a node without the label gets is written here, not left to how the plugin falls back.
-    unshared = {UNSHARED: {"version": "v1", "flags": {"migStrategy": "none"}}}
+    unshared = {UNSHARED_CONFIG: {"version": "v1", "flags": {"migStrategy": "none"}}}
     return {
         "enabled": True,
         "config": {
             "create": True,
             "name": PLUGIN_CONFIGS,
-            "default": UNSHARED,
+            "default": UNSHARED_CONFIG,
             "data": {name: _yaml(config) for name, config in {**unshared, **configs}.items()},
         },
     }
@@ -146,16 +146,16 @@ def _dcgm_exporter(labels: Sequence[str], counters: str) -> dict[str, Any]:
     variables included, so there are none by default. It listens on the pod network; the network policies of the
     namespace say who may ask, and it is no port of the node.
     """
-    wanted: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     if labels:
-        wanted["podLabelAllowlistRegex"] = [f"^{re.escape(label)}$" for label in labels]
+        settings["podLabelAllowlistRegex"] = [f"^{re.escape(label)}$" for label in labels]
     if counters:
-        wanted["config"] = {"name": COUNTERS_CONFIG, "create": True, "data": counters}
+        settings["config"] = {"name": COUNTERS_CONFIG, "create": True, "data": counters}
     return {
         "enabled": True,
         "hostNetwork": False,
         "enablePodLabels": bool(labels),
-        **wanted,
+        **settings,
         "service": {"internalTrafficPolicy": "Cluster"},
         "serviceMonitor": {"enabled": False},  # the chart's default asks for CRDs of Prometheus
     }
@@ -171,7 +171,7 @@ def efa_plugin(tolerations: Sequence[Toleration], pools: Iterable[str]) -> HelmC
                 "keys": [words.POOL],
                 "values": sorted(set(pools)),
             },
-            "tolerations": listed(tolerations),
+            "tolerations": toleration_dicts(tolerations),
         },
     )
 
@@ -184,7 +184,7 @@ def karpenter(*, cluster: str, queue: str, region: str, system: Mapping[str, str
         {
             "serviceAccount": {"create": True, "name": "karpenter"},
             "nodeSelector": {"kubernetes.io/os": "linux", **system},
-            "tolerations": listed(SYSTEM_TOLERATIONS),
+            "tolerations": toleration_dicts(SYSTEM_TOLERATIONS),
             "dnsPolicy": "Default",  # the VPC's: nodes come although the cluster's DNS is down
             "controller": {
                 # It would ask the metadata service, which pods cannot reach.
@@ -232,11 +232,11 @@ def cilium(*, wireguard: bool = False, system: Mapping[str, str] = SYSTEM_NODES)
             "dnsProxy": {"dnsRejectResponseCode": "nameError"},
             "envoy": {"enabled": False},  # nothing looks into HTTP: no daemonset for it
             "hubble": {"enabled": False},  # its certificates are new in every rendering, and so is every preview
-            "tolerations": listed(EVERYWHERE),
+            "tolerations": toleration_dicts(TOLERATE_ALL),
             "operator": {
                 "nodeSelector": {"kubernetes.io/os": "linux", **system},
                 "tolerations": [
-                    *listed(SYSTEM_TOLERATIONS),
+                    *toleration_dicts(SYSTEM_TOLERATIONS),
                     {"key": "node.kubernetes.io/not-ready", "operator": "Exists"},
                 ],
             },
@@ -272,7 +272,7 @@ def kueue(configuration: Mapping[str, Any], memory: str, *, system: Mapping[str,
                         "limits": {"cpu": "2", "memory": memory},
                     },
                 },
-                **at_home(system),
+                **system_placement(system),
             },
         },
     )
@@ -285,7 +285,7 @@ def prometheus_crds(namespace: str) -> HelmChart:
 
 def prometheus_stack(
     namespace: str,
-    read: Mapping[str, Any],
+    exporter_values: Mapping[str, Any],
     *,
     labels: Mapping[str, str],
     retention: str,
@@ -301,73 +301,75 @@ def prometheus_stack(
     Objects in a tenant's namespace have no effect on it: it reads rules, monitors and routes from two namespaces alone.
     Its own rules and dashboards are left out: they name no tenant, so their alerts would reach no receiver.
     """
-    ours = [namespace, SYSTEM_NAMESPACE]
-    here = {"matchExpressions": [{"key": words.SPACE_NAME, "operator": "In", "values": ours}]}
-    picked = {"matchLabels": dict(labels)}
-    chosen = {
+    platform_namespaces = [namespace, SYSTEM_NAMESPACE]
+    namespace_selector = {
+        "matchExpressions": [{"key": words.SPACE_NAME, "operator": "In", "values": platform_namespaces}]
+    }
+    label_selector = {"matchLabels": dict(labels)}
+    selectors = {
         f"{kind}{selector}": value
         for kind in ("rule", "serviceMonitor", "podMonitor", "probe", "scrapeConfig")
-        for selector, value in (("Selector", picked), ("NamespaceSelector", here))
+        for selector, value in (("Selector", label_selector), ("NamespaceSelector", namespace_selector))
     }
     claim = {
         "storageClassName": storage_class,
         "accessModes": ["ReadWriteOnce"],
         "resources": {"requests": {"storage": storage}},
     }
-    home = at_home(system)
+    placement = system_placement(system)
     # EKS' control plane runs outside the cluster, and kube-proxy's metrics are open to its own node alone.
-    unseen = ("kubeControllerManager", "kubeScheduler", "kubeEtcd", "kubeProxy")
+    unreachable_parts = ("kubeControllerManager", "kubeScheduler", "kubeEtcd", "kubeProxy")
     values = {
         "crds": {"enabled": False},
         "defaultRules": {"create": False},
         "grafana": {"enabled": False},
-        **{part: {"enabled": False} for part in unseen},
+        **{part: {"enabled": False} for part in unreachable_parts},
         "prometheusOperator": {
             # They would judge our own rules, which tests have judged; the operator's certificate comes with them.
             "admissionWebhooks": {"enabled": False},
             "tls": {"enabled": False},
             "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
-            **home,
+            **placement,
         },
         "prometheus": {
             "prometheusSpec": {
-                **chosen,
+                **selectors,
                 "retention": retention,
                 "storageSpec": {"volumeClaimTemplate": {"spec": claim}},
                 "resources": {"requests": {"cpu": "500m", "memory": "4Gi"}, "limits": {"memory": "8Gi"}},
-                **home,
+                **placement,
             }
         },
         "alertmanager": {
             "alertmanagerSpec": {
-                "alertmanagerConfigSelector": picked,
-                "alertmanagerConfigNamespaceSelector": here,
+                "alertmanagerConfigSelector": label_selector,
+                "alertmanagerConfigNamespaceSelector": namespace_selector,
                 "resources": {"requests": {"cpu": "20m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
-                **home,
+                **placement,
             }
         },
         "kube-state-metrics": {
             "resources": {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
-            **home,
+            **placement,
         },
         "prometheus-node-exporter": {
             # It sees the node's own network, processes and disks: beside the CNI, where no Pod Security forbids that.
             "namespaceOverride": SYSTEM_NAMESPACE,
-            "tolerations": listed(EVERYWHERE),
+            "tolerations": toleration_dicts(TOLERATE_ALL),
             # Else tenants' pods, which came first or are more urgent, keep it off their node.
             "priorityClassName": "system-node-critical",
             "resources": {"requests": {"cpu": "50m", "memory": "50Mi"}, "limits": {"memory": "100Mi"}},
         },
     }
-    return _chart("kube-prometheus-stack", namespace, _both(values, read))
+    return _chart("kube-prometheus-stack", namespace, _merge_values(values, exporter_values))
 
 
-def _both(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_values(base: Mapping[str, Any], addition: Mapping[str, Any]) -> dict[str, Any]:
     """The values of two that say nothing about the same thing."""
-    made = dict(one)
-    for key, value in other.items():
-        made[key] = _both(made[key], value) if key in made else value
-    return made
+    merged = dict(base)
+    for key, value in addition.items():
+        merged[key] = _merge_values(merged[key], value) if key in merged else value
+    return merged
 
 
 def dra_driver(tolerations: Sequence[Toleration]) -> HelmChart:
@@ -380,7 +382,7 @@ def dra_driver(tolerations: Sequence[Toleration]) -> HelmChart:
             "nvidiaDriverRoot": "/",
             "resources": {"gpus": {"enabled": True}, "computeDomains": {"enabled": False}},
             "webhook": {"enabled": False},  # needs cert-manager, and judges only what the guards refuse to tenants
-            "kubeletPlugin": {"tolerations": listed(tolerations)},
+            "kubeletPlugin": {"tolerations": toleration_dicts(tolerations)},
         },
     )
 
@@ -389,7 +391,7 @@ def _yaml(data: Mapping[str, Any]) -> str:
     return yaml.safe_dump(dict(data), sort_keys=False)
 
 
-def mirrored(environment: Environment, chart: HelmChart) -> HelmChart:
+def from_mirror(environment: Environment, chart: HelmChart) -> HelmChart:
     """The chart from the environment's mirror, if it has one."""
     mirror = environment.platform.chart_mirror
     return replace(chart, repository=mirror) if mirror else chart

@@ -16,7 +16,7 @@ def device_class(flavor: str) -> str:
     return flavor
 
 
-def claimable(environment: Environment) -> dict[str, Flavor]:
+def claimable_flavors(environment: Environment) -> dict[str, Flavor]:
     """Flavors that have a class. A replica has none: its class would match whole GPUs."""
     if not environment.devices_by_claim:
         return {}
@@ -25,7 +25,7 @@ def claimable(environment: Environment) -> dict[str, Flavor]:
 
 def granted_classes(environment: Environment, tenant: Tenant) -> list[str]:
     """Device classes that the tenant's claims may name."""
-    return [device_class(flavor) for flavor in claimable(environment) if flavor in tenant.gpus]
+    return [device_class(flavor) for flavor in claimable_flavors(environment) if flavor in tenant.gpus]
 
 
 def device_classes(environment: Environment) -> tuple[Object, ...]:
@@ -39,16 +39,16 @@ def device_classes(environment: Environment) -> tuple[Object, ...]:
             labels,
             {"spec": {"selectors": [{"cel": {"expression": _expression(flavor)}}]}},
         )
-        for name, flavor in claimable(environment).items()
+        for name, flavor in claimable_flavors(environment).items()
     )
 
 
 def _expression(flavor: Flavor) -> str:
     """Over what the driver publishes: `deviceinfo.go` and `mig.go` of its `cmd/gpu-kubelet-plugin`."""
-    what = f"device.attributes['{DRIVER}']"
-    terms = [f"device.driver == '{DRIVER}'", f"{what}.type == '{'mig' if flavor.mig else 'gpu'}'"]
+    attributes = f"device.attributes['{DRIVER}']"
+    terms = [f"device.driver == '{DRIVER}'", f"{attributes}.type == '{'mig' if flavor.mig else 'gpu'}'"]
     if flavor.mig:
-        terms.append(f"{what}.profile == '{flavor.mig}'")
+        terms.append(f"{attributes}.profile == '{flavor.mig}'")
     # A slice has the product of the board that it is cut from, word for word; "NVIDIA L4" begins "NVIDIA L40S" too.
-    terms.append(f"{what}.productName == '{PRODUCTS[flavor.gpu]}'")
+    terms.append(f"{attributes}.productName == '{PRODUCTS[flavor.gpu]}'")
     return " && ".join(terms)

@@ -22,7 +22,7 @@ def tenant_labels(environment: Environment, tenant: Tenant, namespace: Namespace
     return {**labels, "product": namespace.product} if namespace.product else labels
 
 
-def own_labels(tenant: Tenant, namespace: Namespace) -> list[str]:
+def extra_labels(tenant: Tenant, namespace: Namespace) -> list[str]:
     """Keys of the labels beside the cost vocabulary that a namespace carries."""
     return sorted({*tenant.labels, *namespace.labels})
 
@@ -57,16 +57,16 @@ def manifest(
     return Meta(name, labels, namespace or "", annotations or {}).manifest(api_version, kind, body)
 
 
-def beside_the_systems(environment: Environment, *, unmanaged: bool = True) -> dict[str, object]:
+def exclude_system_namespaces(environment: Environment, *, unmanaged: bool = True) -> dict[str, object]:
     """Selector of every namespace but the platform's own, for admission policies; without `unmanaged` but those too.
 
     By the name, which the API server sets and keeps: no label can take a namespace out of the guards' scope.
     """
-    left_out = {*environment.system_namespaces, *(() if unmanaged else environment.platform.unmanaged)}
-    systems = {"key": words.SPACE_NAME, "operator": "NotIn", "values": sorted(left_out)}
+    excluded_namespaces = {*environment.system_namespaces, *(() if unmanaged else environment.platform.unmanaged)}
+    systems = {"key": words.SPACE_NAME, "operator": "NotIn", "values": sorted(excluded_namespaces)}
     return {"matchExpressions": [systems]}
 
 
-def among(names: Sequence[str]) -> dict[str, object]:
+def in_namespaces(names: Sequence[str]) -> dict[str, object]:
     """Selector of the namespaces of these names."""
     return {"matchExpressions": [{"key": words.SPACE_NAME, "operator": "In", "values": sorted(names)}]}

@@ -28,7 +28,7 @@ class Meta:
         return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **body}
 
 
-class Planned:
+class PlannedObject:
     """An object of the plan: a dataclass whose fields are what the plan decides about it."""
 
     __slots__ = ()

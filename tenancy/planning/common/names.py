@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from tenancy.catalog import account
 from tenancy.catalog import vocabulary as words
-from tenancy.planning.common.labels import own_labels, tenant_labels, tier_labels
+from tenancy.planning.common.labels import extra_labels, tenant_labels, tier_labels
 from tenancy.schema.environment import Environment
 from tenancy.schema.tenant import Namespace, Tenant
 
@@ -21,8 +21,7 @@ POOL_TAG = "tenancy:pool"
 ENVIRONMENT_TAG = "tenancy:environment"
 NAMESPACE_TAG = "tenancy:namespace"
 CLAIM_TAG = "kubernetes.io/created-for/pvc/namespace"
-"""The EBS driver writes it, whatever the storage class (aws-ebs-csi-driver, docs/tagging.md)."""
-"""Of a claim's volume."""
+"""Tag of a claim's volume; the EBS driver writes it for every storage class (aws-ebs-csi-driver, docs/tagging.md)."""
 SUBNET_TAG = "tenancy:subnet"
 """Of the subnets that are made; Karpenter finds the private ones by it."""
 
@@ -36,11 +35,11 @@ class SubnetUse(StrEnum):
 
 def aws_name(environment: Environment, purpose: str) -> str:
     """`<cluster>-<purpose>`; a name that would be too long is cut and keeps a hash of the whole."""
-    whole = f"{environment.cluster.name}-{purpose}"
-    if len(whole) <= ROLE_LENGTH:
-        return whole
-    kept = hashlib.sha256(whole.encode()).hexdigest()[:8]
-    return f"{whole[: ROLE_LENGTH - len(kept) - 1]}-{kept}"
+    name = f"{environment.cluster.name}-{purpose}"
+    if len(name) <= ROLE_LENGTH:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{name[: ROLE_LENGTH - len(digest) - 1]}-{digest}"
 
 
 def node_role(environment: Environment) -> str:
@@ -103,29 +102,29 @@ def platform_path(environment: Environment) -> str:
 
 def tenant_role(environment: Environment, tenant: Tenant, namespace: str) -> str:
     """Role of a namespace's pods. A name that is cut contains a dot, any other contains none: no two are the same."""
-    return fitted(_own(environment, tenant, namespace), account.ROLE_NAME, ".")
+    return truncate_with_hash(_qualified_name(environment, tenant, namespace), account.ROLE_NAME, ".")
 
 
 def ci_role(environment: Environment, tenant: Tenant) -> str:
     """Role of the tenant's pipeline; `.ci` is neither a namespace nor a hash."""
-    whole = f"{environment.cluster.name}{words.SEPARATOR}{tenant.tenant}"
-    return f"{fitted(whole, account.ROLE_NAME - 3, '.')}.ci"
+    name = f"{environment.cluster.name}{words.SEPARATOR}{tenant.tenant}"
+    return f"{truncate_with_hash(name, account.ROLE_NAME - 3, '.')}.ci"
 
 
 def tenant_queue(environment: Environment, tenant: Tenant, name: str) -> str:
     """SQS allows no dots: an underscore marks what is cut."""
-    return fitted(_own(environment, tenant, name), account.QUEUE_NAME, "_")
+    return truncate_with_hash(_qualified_name(environment, tenant, name), account.QUEUE_NAME, "_")
 
 
 def tenant_access_point(environment: Environment, tenant: Tenant, bucket: str) -> str:
     """S3 allows neither dots nor underscores; so every name ends in a hash of the whole name."""
-    whole = f"{environment.environment}/{environment.cluster.name}/{tenant.tenant}/{bucket}"
-    return f"{tenant.tenant}-{_hash(whole)}"
+    full_name = f"{environment.environment}/{environment.cluster.name}/{tenant.tenant}/{bucket}"
+    return f"{tenant.tenant}-{_hash(full_name)}"
 
 
 def tenant_budget(environment: Environment, tenant: Tenant) -> str:
     """Name of a tenant's AWS budget."""
-    return fitted(f"{environment.cluster.name}{words.SEPARATOR}{tenant.tenant}", account.BUDGET_NAME, ".")
+    return truncate_with_hash(f"{environment.cluster.name}{words.SEPARATOR}{tenant.tenant}", account.BUDGET_NAME, ".")
 
 
 def tenant_secret(environment: Environment, tenant: Tenant, name: str) -> str:
@@ -174,26 +173,26 @@ def namespace_tags(environment: Environment, tenant: Tenant, namespace: Namespac
     return {
         **tags(environment),
         words.TENANT_TAG: tenant.tenant,
-        **{key: labels[key] for key in (*words.COST_LABELS, *own_labels(tenant, namespace))},
+        **{key: labels[key] for key in (*words.COST_LABELS, *extra_labels(tenant, namespace))},
     }
 
 
-def fitted(whole: str, longest: int, mark: str) -> str:
+def truncate_with_hash(name: str, max_length: int, separator: str) -> str:
     """The name if it is short enough; else its beginning, a mark that no whole name contains, and a hash of it all."""
-    if len(whole) <= longest:
-        return whole
-    kept = _hash(whole)
-    return f"{whole[: longest - len(kept) - 1]}{mark}{kept}"
+    if len(name) <= max_length:
+        return name
+    digest = _hash(name)
+    return f"{name[: max_length - len(digest) - 1]}{separator}{digest}"
 
 
-def _own(environment: Environment, tenant: Tenant, name: str) -> str:
+def _qualified_name(environment: Environment, tenant: Tenant, name: str) -> str:
     return words.SEPARATOR.join((environment.cluster.name, tenant.tenant, name))
 
 
-def part_of(name: str, parts: int) -> int:
+def shard_number(name: str, parts: int) -> int:
     """The part that a name is in, counted from 1, by its hash: it stays there when others come and go."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) % parts + 1
 
 
-def _hash(whole: str) -> str:
-    return hashlib.sha256(whole.encode()).hexdigest()[:12]
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -23,12 +23,12 @@ AGENT_NOT_READY: Taint = {"key": "node.cilium.io/agent-not-ready", "value": "tru
 
 def node_labels(name: str, pool: Pool) -> dict[str, str]:
     """Labels that a node of the pool is born with."""
-    carries = {words.BOARD: pool.machine.gpu, "nvidia.com/gpu.present": "true"} if pool.machine.gpus else {}
+    gpu_labels = {words.BOARD: pool.machine.gpu, "nvidia.com/gpu.present": "true"} if pool.machine.gpus else {}
     return {
         words.POOL: name,
         **({words.TENANT: pool.sole_tenant} if pool.sole_tenant else {}),
         "node.kubernetes.io/instance-type": pool.instance,
-        **carries,
+        **gpu_labels,
         **({MIG_CONFIG: name} if pool.mig else {}),
         **({PLUGIN_CONFIG: name} if pool.mig or pool.share else {}),
     }
@@ -58,19 +58,21 @@ def tolerations(environment: Environment) -> list[Taint]:
     return [{"key": key, "operator": "Exists", "effect": effect} for key, effect in sorted(taints)]
 
 
-def node_extended(environment: Environment, name: str) -> dict[str, int]:
+def extended_resources(environment: Environment, name: str) -> dict[str, int]:
     """Extended resources that the device plugins of one node advertise, granted to a tenant or not.
 
     Under DRA nothing but EFA.
     """
     pool = environment.pools[name]
-    found = {gpus.EFA: pool.machine.efa} if pool.efa else {}
+    counts = {gpus.EFA: pool.machine.efa} if pool.efa else {}
     if not environment.devices_by_claim:
         for count, slices in environment.cuts(name):
-            for profile, each in slices.items() or [(None, 1)]:
+            for profile, slice_count in slices.items() or [(None, 1)]:
                 resource = resource_name(profile, pool.share is not None, pool.strategy)
-                found[resource] = found.get(resource, 0) + count * each * (pool.share.replicas if pool.share else 1)
-    return found
+                counts[resource] = counts.get(resource, 0) + count * slice_count * (
+                    pool.share.replicas if pool.share else 1
+                )
+    return counts
 
 
 def node_allocatable(environment: Environment, name: str) -> nodes.Resources:
@@ -79,21 +81,26 @@ def node_allocatable(environment: Environment, name: str) -> nodes.Resources:
     return nodes.allocatable(pool.machine, pool.most_pods, environment.aws.root_gib(pool.machine.nvme))
 
 
-def beside_daemonsets(environment: Environment, name: str) -> nodes.Resources:
+def tenant_allocatable(environment: Environment, name: str) -> nodes.Resources:
     """What is left of a node for tenants: allocatable less the requests of the daemonsets."""
-    left, taken = node_allocatable(environment, name), environment.daemonsets(name)
-    return nodes.Resources(left.cpu - taken.cpu, left.memory - taken.memory, left.pods - taken.pods, left.ephemeral)
+    allocatable, daemonsets = node_allocatable(environment, name), environment.daemonsets(name)
+    return nodes.Resources(
+        allocatable.cpu - daemonsets.cpu,
+        allocatable.memory - daemonsets.memory,
+        allocatable.pods - daemonsets.pods,
+        allocatable.ephemeral,
+    )
 
 
 def node_resources(environment: Environment, name: str) -> dict[str, str]:
     """Allocatable of one node as its kubelet reports it."""
-    left = node_allocatable(environment, name)
+    allocatable = node_allocatable(environment, name)
     return {
-        "cpu": f"{left.cpu}m",
-        "memory": f"{left.memory}Mi",
-        "ephemeral-storage": f"{left.ephemeral}Mi",
-        "pods": str(left.pods),
-        **{resource: str(count) for resource, count in node_extended(environment, name).items()},
+        "cpu": f"{allocatable.cpu}m",
+        "memory": f"{allocatable.memory}Mi",
+        "ephemeral-storage": f"{allocatable.ephemeral}Mi",
+        "pods": str(allocatable.pods),
+        **{resource: str(count) for resource, count in extended_resources(environment, name).items()},
     }
 
 
@@ -131,11 +138,11 @@ def network_labels(layers: int) -> tuple[str, ...]:
     return tuple(f"{words.NETWORK_LAYER}{layer}" for layer in range(1, layers + 1))
 
 
-def _place(name: str, pool: Pool, number: int) -> dict[str, str]:
+def _network_place_labels(name: str, pool: Pool, number: int) -> dict[str, str]:
     """4 share a switch of the lowest layer, 16 one of the next."""
     labels = network_labels(pool.network_layers)
-    near = {label: 4 ** (len(labels) - layer) for layer, label in enumerate(labels)}
-    return {label: f"nn-{name}-{label[-1]}-{number // many}" for label, many in near.items()}
+    group_sizes = {label: 4 ** (len(labels) - layer) for layer, label in enumerate(labels)}
+    return {label: f"nn-{name}-{label[-1]}-{number // group_size}" for label, group_size in group_sizes.items()}
 
 
 def _fake_node(environment: Environment, name: str, pool: Pool, number: int) -> Object:
@@ -151,7 +158,7 @@ def _fake_node(environment: Environment, name: str, pool: Pool, number: int) -> 
                 **node_labels(name, pool),
                 "kubernetes.io/arch": pool.machine.architecture,
                 **zone,
-                **(_place(name, pool, number) if pool.efa else {}),
+                **(_network_place_labels(name, pool, number) if pool.efa else {}),
                 words.LAB_NODE: "node",
             },
             "annotations": {"kwok.x-k8s.io/node": "fake"},

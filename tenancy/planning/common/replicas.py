@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tenancy.planning.common.charts import SYSTEM_NODES, at_home
+from tenancy.planning.common.charts import SYSTEM_NODES, system_placement
 from tenancy.schema.environment import Environment
 
-LOCKED: Mapping[str, Any] = {
+RESTRICTED_SECURITY_CONTEXT: Mapping[str, Any] = {
     "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": True,
     "runAsNonRoot": True,
@@ -19,21 +19,21 @@ LOCKED: Mapping[str, Any] = {
 """Security context of a container."""
 
 
-def disruption_budget(chosen: Mapping[str, str]) -> dict[str, Any]:
+def disruption_budget(pod_labels: Mapping[str, str]) -> dict[str, Any]:
     """Spec of a PodDisruptionBudget: nodes are drained one by one; a pod that is broken anyway holds up no drain."""
-    selector = {"matchLabels": dict(chosen)}
+    selector = {"matchLabels": dict(pod_labels)}
     return {"maxUnavailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow", "selector": selector}
 
 
-def ingress_on(chosen: Mapping[str, str], port: int) -> dict[str, Any]:
+def ingress_on(pod_labels: Mapping[str, str], port: int) -> dict[str, Any]:
     """Spec of a NetworkPolicy that admits connections to one TCP port, and no others."""
     entry = [{"ports": [{"protocol": "TCP", "port": port}]}]
-    return {"podSelector": {"matchLabels": dict(chosen)}, "policyTypes": ["Ingress"], "ingress": entry}
+    return {"podSelector": {"matchLabels": dict(pod_labels)}, "policyTypes": ["Ingress"], "ingress": entry}
 
 
-def apart(chosen: Mapping[str, str]) -> dict[str, Any]:
+def spread_over_nodes(pod_labels: Mapping[str, str]) -> dict[str, Any]:
     """Affinity for copies on different nodes. It is preferred, so that a cluster of one node runs all."""
-    term = {"labelSelector": {"matchLabels": dict(chosen)}, "topologyKey": "kubernetes.io/hostname"}
+    term = {"labelSelector": {"matchLabels": dict(pod_labels)}, "topologyKey": "kubernetes.io/hostname"}
     preferred = [{"weight": 100, "podAffinityTerm": term}]
     return {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
 
@@ -44,6 +44,6 @@ def system_nodes(environment: Environment) -> Mapping[str, str]:
     return SYSTEM_NODES if environment.builds_cluster else {}
 
 
-def home(environment: Environment) -> dict[str, Any]:
+def placement(environment: Environment) -> dict[str, Any]:
     """Where they run: on a cluster that this environment made every node has a taint."""
-    return at_home(system) if (system := system_nodes(environment)) else {}
+    return system_placement(system) if (system := system_nodes(environment)) else {}

@@ -12,33 +12,33 @@ from tenancy.schema.tenant import Leaving, Tenant
 from tenancy.validation.loader import Loaded, with_tenants
 
 
-def standing(tenants: Iterable[Tenant]) -> tuple[Tenant, ...]:
+def active_tenants(tenants: Iterable[Tenant]) -> tuple[Tenant, ...]:
     """The tenants that have something, each with what it has at its stage."""
-    return tuple(_at_stage(tenant) for tenant in tenants if tenant.leaving is not Leaving.REMOVE)
+    return tuple(effective_at_stage(tenant) for tenant in tenants if tenant.leaving is not Leaving.REMOVE)
 
 
-def present(loaded: Loaded) -> Loaded:
+def without_removed_tenants(loaded: Loaded) -> Loaded:
     """The environment without the tenants that were removed, for what reports or simulates the others."""
-    return with_tenants(loaded, standing(loaded.tenants))
+    return with_tenants(loaded, active_tenants(loaded.tenants))
 
 
-def with_former(environment: Environment, tenants: Iterable[Tenant]) -> Environment:
+def with_former_namespaces(environment: Environment, tenants: Iterable[Tenant]) -> Environment:
     """The environment in which adopted namespaces whose tenant has left are unmanaged: they existed before the tenant,
     stay without it, and their own work goes on."""
-    former = {
+    former_namespaces = {
         tenant.namespace_name(space)
         for tenant in tenants
         if tenant.adopt and tenant.leaving is Leaving.REMOVE
         for space in tenant.namespaces
     }
-    if not former:
+    if not former_namespaces:
         return environment
-    unmanaged = tuple(sorted({*environment.platform.unmanaged, *former}))
+    unmanaged = tuple(sorted({*environment.platform.unmanaged, *former_namespaces}))
     platform = environment.platform.model_copy(update={"unmanaged": unmanaged})
     return environment.model_copy(update={"platform": platform})
 
 
-def _at_stage(tenant: Tenant) -> Tenant:
+def effective_at_stage(tenant: Tenant) -> Tenant:
     """Reduces all roles to reading, and in a tenant that leaves admits no new work.
 
     People of a virtual cluster work with its own API server. A right to create pods in the host namespace, or to exec
@@ -50,11 +50,11 @@ def _at_stage(tenant: Tenant) -> Tenant:
     """
     if tenant.leaving is None and not tenant.in_virtual_clusters:
         return tenant
-    stopped = QueueState.DRAIN if tenant.queue is QueueState.DRAIN else QueueState.HOLD
+    queue_state = QueueState.DRAIN if tenant.queue is QueueState.DRAIN else QueueState.HOLD
     return tenant.model_copy(
         update={
             "people": tuple(person.model_copy(update={"role": Role.VIEWER}) for person in tenant.people),
             "ci": tenant.ci and tenant.ci.model_copy(update={"role": Role.VIEWER.value}),
-            "queue": stopped if tenant.leaving else tenant.queue,
+            "queue": queue_state if tenant.leaving else tenant.queue,
         }
     )

@@ -14,7 +14,7 @@ from dataclasses import replace
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.sizes import WALKED, WALKED_OF_PLATFORM
 from tenancy.kube.objects import Object, digest
-from tenancy.planning.common.labels import among, beside_the_systems, manifest, platform_labels
+from tenancy.planning.common.labels import exclude_system_namespaces, in_namespaces, manifest, platform_labels
 from tenancy.planning.guards.assembly import ordered
 from tenancy.planning.guards.bounds import bounded
 from tenancy.planning.guards.devices import claim_guards
@@ -98,9 +98,9 @@ def guard_objects(environment: Environment) -> tuple[Object, ...]:
     """Every policy, then every binding."""
     labels = platform_labels(environment)
     selectors = {
-        NamespaceScope.MANAGED: beside_the_systems(environment, unmanaged=False),
-        NamespaceScope.ALL: beside_the_systems(environment),
-        NamespaceScope.UNMANAGED: among(environment.platform.unmanaged),
+        NamespaceScope.MANAGED: exclude_system_namespaces(environment, unmanaged=False),
+        NamespaceScope.ALL: exclude_system_namespaces(environment),
+        NamespaceScope.UNMANAGED: in_namespaces(environment.platform.unmanaged),
     }
     policies, bindings = [], []
     for guard in guards(environment):

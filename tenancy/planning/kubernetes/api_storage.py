@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tenancy.planning.common.stages import standing
+from tenancy.planning.common.stages import active_tenants
 from tenancy.schema.environment import Environment
 from tenancy.schema.tenant import Tenant
 from tenancy.validation import stored
@@ -39,7 +39,7 @@ class ApiStorage:
 
 def api_storage(environment: Environment, tenants: Sequence[Tenant]) -> ApiStorage:
     """Max bytes that the tenants' objects may take in etcd and in the caches of their readers."""
-    quotas, present = stored.ObjectQuotas(environment), standing(tenants)
+    quotas, present = stored.ObjectQuotas(environment), active_tenants(tenants)
     each = tuple(
         TenantApiStorage(
             tenant.tenant, quotas.objects(tenant), quotas.stored_bytes(tenant), quotas.cached_bytes(tenant)

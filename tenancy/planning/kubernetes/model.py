@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tenancy.kube.objects import Object
-from tenancy.planning.common.meta import Meta, Planned
+from tenancy.planning.common.meta import Meta, PlannedObject
 
 RBAC = "rbac.authorization.k8s.io"
 
@@ -16,7 +16,7 @@ RBAC = "rbac.authorization.k8s.io"
 
 
 @dataclass(frozen=True, slots=True)
-class ResourceQuota(Planned):
+class ResourceQuota(PlannedObject):
     """Limits of a namespace, on everything or on pods of some priority classes."""
 
     meta: Meta
@@ -55,7 +55,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class LimitRange(Planned):
+class LimitRange(PlannedObject):
     """Bounds and defaults of a namespace's containers and claims."""
 
     meta: Meta
@@ -122,7 +122,7 @@ INGRESS, EGRESS = "Ingress", "Egress"
 
 
 @dataclass(frozen=True, slots=True)
-class NetworkPolicy(Planned):
+class NetworkPolicy(PlannedObject):
     """What the pods of a namespace may connect to, and what may connect to them."""
 
     meta: Meta
@@ -150,7 +150,7 @@ class NetworkPolicy(Planned):
 
 
 @dataclass(frozen=True, slots=True)
-class PodAccount(Planned):
+class PodAccount(PlannedObject):
     """An account that pods run as."""
 
     meta: Meta
@@ -184,7 +184,7 @@ class RoleSubject:
 
 
 @dataclass(frozen=True, slots=True)
-class RoleBinding(Planned):
+class RoleBinding(PlannedObject):
     """A ClusterRole for some subjects in one namespace."""
 
     meta: Meta
@@ -214,7 +214,7 @@ class PolicyRule:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterRole(Planned):
+class ClusterRole(PlannedObject):
     """Rights that RoleBindings give in a namespace."""
 
     meta: Meta

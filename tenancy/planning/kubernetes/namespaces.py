@@ -5,7 +5,7 @@ from __future__ import annotations
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.planning.common.devices import granted_classes
-from tenancy.planning.common.labels import own_labels, tenant_labels
+from tenancy.planning.common.labels import extra_labels, tenant_labels
 from tenancy.planning.common.meta import Meta
 from tenancy.planning.common.priorities import allowed_classes
 from tenancy.planning.kubernetes.network import allowed_ways
@@ -108,7 +108,7 @@ def namespace_meta(environment: Environment, tenant: Tenant, namespace: Namespac
         **{key: ",".join(values) for key, values in lists.items()},
         **queue_notes(environment, tenant, namespace),
         words.OWNER_MAIL: tenant.owner.mail,
-        **({words.OWN_LABELS: ",".join(own)} if (own := own_labels(tenant, namespace)) else {}),
+        **({words.OWN_LABELS: ",".join(own)} if (own := extra_labels(tenant, namespace)) else {}),
         **({} if spread is Spread.NONE else {words.SPREAD: spread.value, words.SPREAD_OF: ",".join(sorted(spread_of))}),
         **({words.LEAVING: tenant.leaving.value} if tenant.leaving else {}),
         **({words.TITLE: tenant.title} if tenant.title else {}),

@@ -13,7 +13,7 @@ from typing import Any
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.versions import incompatible
 from tenancy.kube.objects import Object
-from tenancy.planning.common.labels import beside_the_systems, manifest, platform_labels
+from tenancy.planning.common.labels import exclude_system_namespaces, manifest, platform_labels
 from tenancy.rules.expressions import charged_keys, noted
 from tenancy.schema.environment import Environment
 from tenancy.schema.tiers import Spread, SpreadOf
@@ -98,7 +98,7 @@ def mutating_policy(
         "reinvocationPolicy": "Never",
         "matchConstraints": {
             "matchPolicy": "Equivalent",
-            "namespaceSelector": beside_the_systems(environment),
+            "namespaceSelector": exclude_system_namespaces(environment),
             "objectSelector": {},
             "resourceRules": [
                 {

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 
 from tenancy.catalog import gpus
 from tenancy.kube import quantities
-from tenancy.planning.common.devices import claimable, device_class
+from tenancy.planning.common.devices import claimable_flavors, device_class
 from tenancy.planning.common.labels import tenant_labels
 from tenancy.planning.common.meta import Meta
-from tenancy.planning.common.pools import beside_daemonsets
+from tenancy.planning.common.pools import tenant_allocatable
 from tenancy.planning.common.priorities import allowed_classes, class_name
 from tenancy.planning.kubernetes.model import Bounds, LimitRange, ResourceQuota
 from tenancy.planning.queueing.quota_shares import quota_ceiling
@@ -61,7 +61,7 @@ def claim_quota(environment: Environment, held: Mapping[str, int]) -> dict[str, 
     if not environment.devices_by_claim:
         return dict.fromkeys(CLAIM_COUNTS, "0")
     most = dict.fromkeys(DRIVER_CLASSES, 0)
-    most |= {device_class(flavor): held.get(flavor, 0) for flavor in claimable(environment)}
+    most |= {device_class(flavor): held.get(flavor, 0) for flavor in claimable_flavors(environment)}
     keys = {key: count for name, count in most.items() for key in (f"{name}{CLASS_QUOTA}", CLASS_AS_RESOURCE + name)}
     return {key: quantities.write_count(count) for key, count in (keys | dict.fromkeys(CLAIM_COUNTS, CLAIMS)).items()}
 
@@ -161,7 +161,7 @@ def limit_range(environment: Environment, tenant: Tenant, namespace: Namespace) 
 def _largest_node(environment: Environment, tenant: Tenant, tier: str) -> dict[str, str]:
     """Per resource, the most that one container can get on any node that the namespace's pods may use."""
     pools = [name for name, pool in environment.pools.items() if pool.admits(tenant.tenant, frozenset({tier}))]
-    left = [beside_daemonsets(environment, name) for name in pools]
+    left = [tenant_allocatable(environment, name) for name in pools]
     if not left:
         return {}
     # In whole cores and GiB, so that another daemonset of the platform's does not change the limits of every tenant.

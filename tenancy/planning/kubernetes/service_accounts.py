@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tenancy.catalog import vocabulary as words
-from tenancy.planning.aws.workloads import role_arn
+from tenancy.planning.aws.iam_roles import role_arn
 from tenancy.planning.common.labels import tenant_labels
 from tenancy.planning.common.meta import Meta
 from tenancy.planning.kubernetes.model import PodAccount

@@ -14,7 +14,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.controllers import QUEUE
 from tenancy.catalog.versions import CHARTS
 from tenancy.kube.objects import Object
-from tenancy.planning.common.charts import HelmChart, listed, mirrored
+from tenancy.planning.common.charts import HelmChart, from_mirror, toleration_dicts
 from tenancy.planning.common.labels import tenant_labels
 from tenancy.planning.common.pools import node_taints
 from tenancy.planning.common.priorities import class_name
@@ -102,7 +102,7 @@ def virtual_cluster(environment: Environment, tenant: Tenant, namespace: Namespa
     }
     where = tenant.namespace_name(namespace)
     chart = HelmChart(words.VIRTUAL_CLUSTER, where, pin.repository, pin.chart, pin.version, values)
-    return mirrored(environment, chart)
+    return from_mirror(environment, chart)
 
 
 def _control_plane(
@@ -192,7 +192,7 @@ def _placing(environment: Environment, tenant: Tenant, namespace: Namespace) -> 
         if pool.restricted and not pool.machine.gpus and pool.admits(tenant.tenant, tier)
         for taint in node_taints(name, pool)
     ]
-    return {"tolerations": listed({"operator": "Equal", **taint} for taint in taints)}
+    return {"tolerations": toleration_dicts({"operator": "Equal", **taint} for taint in taints)}
 
 
 def _image(image: str) -> dict[str, str]:

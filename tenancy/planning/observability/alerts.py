@@ -22,7 +22,7 @@ from tenancy.catalog.boards import BOARDS
 from tenancy.catalog.exporters import CLOCK_ENDED, CLOCK_LAST_ROUND, COUNT_DELAY_SECONDS, label_name, metric_name
 from tenancy.catalog.gpus import APPLICATION_XIDS
 from tenancy.planning.aws.prices import node_prices
-from tenancy.planning.common.pools import node_extended, node_taints
+from tenancy.planning.common.pools import extended_resources, node_taints
 from tenancy.planning.guards import guards
 from tenancy.planning.kubernetes import flow_control
 from tenancy.planning.kubernetes.quotas import queued_lines
@@ -394,7 +394,7 @@ def _about_nodes(environment: Environment) -> Iterator[Rule]:
 
     for name, pool in environment.pools.items():
         there = f'max by (node) (kube_node_labels{{{POOL_LABEL}="{name}"}})'
-        for resource, count in node_extended(environment, name).items():
+        for resource, count in extended_resources(environment, name).items():
             if resource.startswith("nvidia.com/"):
                 right = f'kube_node_status_capacity{{resource="{metric_name(resource)}"}} == {count}'
                 called = "MigLayoutNotApplied" if pool.mig else "GpuMissing"

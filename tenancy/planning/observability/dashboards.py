@@ -17,8 +17,8 @@ from tenancy.catalog import boards
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.planning.common.labels import manifest, platform_labels
-from tenancy.planning.common.names import fitted
-from tenancy.planning.common.stages import standing
+from tenancy.planning.common.names import truncate_with_hash
+from tenancy.planning.common.stages import active_tenants
 from tenancy.planning.queueing.queue_names import flavor_name, queue_name, queue_resource
 from tenancy.planning.queueing.quota_shares import in_preference, open_pools, part_of_node
 from tenancy.schema.environment import Environment
@@ -50,7 +50,7 @@ def every(
     environment: Environment, tenants: Sequence[Tenant], prices: NodePrices
 ) -> list[tuple[Tenant | None, dict[str, Any]]]:
     """The platform's first, then every tenant's."""
-    ordered = sorted(standing(tenants), key=lambda tenant: tenant.tenant)
+    ordered = sorted(active_tenants(tenants), key=lambda tenant: tenant.tenant)
     return [
         (None, platform_dashboard(environment, prices)),
         *((tenant, tenant_dashboard(environment, tenant, prices)) for tenant in ordered),
@@ -393,7 +393,7 @@ def _dashboard(
 ) -> dict[str, Any]:
     whole = f"{words.PRODUCT}-{environment.environment}{words.SEPARATOR + whose if whose else ''}"
     return {
-        "uid": fitted(whole, LONGEST_UID, "-"),
+        "uid": truncate_with_hash(whole, LONGEST_UID, "-"),
         "title": title,
         "tags": [words.PRODUCT, environment.environment],
         "timezone": "utc",

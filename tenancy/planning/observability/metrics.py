@@ -200,7 +200,7 @@ def _view(environment: Environment) -> Iterator[Object]:
     asks = {"apiVersion": "v1", "resource": "pods", "subresource": "log", "namespace": "{{ .Value }}"}
     config = {"authorization": {"rewrites": {"byQueryParameter": {"name": ASKED}}, "resourceAttributes": asks}}
     yield own("v1", "ConfigMap", {"data": {"config.yaml": yaml.safe_dump(config, sort_keys=False)}})
-    home = replicas.home(environment)
+    home = replicas.placement(environment)
     yield own("apps/v1", "Deployment", {"spec": _deployment(metrics.address, chosen, home)})
     yield own("policy/v1", "PodDisruptionBudget", {"spec": replicas.disruption_budget(chosen)})
     port = {"name": "https", "port": VIEW_PORT, "targetPort": "https"}
@@ -222,7 +222,7 @@ def label_proxy_arguments(upstream: str, port: int) -> list[str]:
 
 
 def _deployment(upstream: str, chosen: dict[str, str], home: dict[str, Any]) -> dict[str, Any]:
-    locked = dict(replicas.LOCKED)
+    locked = dict(replicas.RESTRICTED_SECURITY_CONTEXT)
     small = {
         "requests": {"cpu": "20m", "memory": "32Mi", "ephemeral-storage": "64Mi"},
         # They write no file; the kubelet keeps five files of 10 MiB of a container's log.
@@ -267,7 +267,7 @@ def _deployment(upstream: str, chosen: dict[str, str], home: dict[str, Any]) -> 
     pod = {
         "serviceAccountName": VIEW,
         **home,
-        "affinity": replicas.apart(chosen),
+        "affinity": replicas.spread_over_nodes(chosen),
         # Images that name a user and no group run in the group of root.
         "securityContext": {"runAsGroup": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": containers,

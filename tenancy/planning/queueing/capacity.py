@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tenancy.kube.placement import placed
-from tenancy.planning.common.stages import standing
+from tenancy.planning.common.stages import active_tenants
 from tenancy.planning.queueing.quota_shares import borrowing_tiers
 from tenancy.schema.environment import Environment
 from tenancy.schema.pools import Cut
@@ -89,7 +89,7 @@ _Claims = Mapping[frozenset[str], Mapping[str, int]]
 
 def supply(environment: Environment, tenants: Sequence[Tenant]) -> tuple[FlavorSupply, ...]:
     """Every flavor, in the order of the environment; linear in the number of tenants."""
-    present = standing(tenants)
+    present = active_tenants(tenants)
     return tuple(_flavor_supply(environment, flavor, present) for flavor in environment.flavors)
 
 
@@ -258,7 +258,7 @@ def losses(environment: Environment, tenants: Sequence[Tenant], rack: int = RACK
 
     A zone takes its part of every pool that has nodes there; nodes are spread evenly.
     """
-    return tuple(_Failures(environment, standing(tenants)).all(rack))
+    return tuple(_Failures(environment, active_tenants(tenants)).all(rack))
 
 
 @dataclass(frozen=True, slots=True)

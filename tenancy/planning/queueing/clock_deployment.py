@@ -100,7 +100,7 @@ def _deployment(environment: Environment, image: str, maps: Mapping[str, Iterabl
         "readinessProbe": {**probe, "failureThreshold": 1},
         "livenessProbe": {**probe, "failureThreshold": 3},
         "volumeMounts": [{"name": "files", "mountPath": folder, "readOnly": True}],
-        "securityContext": dict(replicas.LOCKED),
+        "securityContext": dict(replicas.RESTRICTED_SECURITY_CONTEXT),
         "resources": {
             "requests": {"cpu": "50m", "memory": "200Mi", "ephemeral-storage": "64Mi"},
             "limits": {"cpu": "1", "memory": "512Mi", "ephemeral-storage": "128Mi"},
@@ -113,8 +113,8 @@ def _deployment(environment: Environment, image: str, maps: Mapping[str, Iterabl
     pod = {
         "serviceAccountName": words.CLOCK,
         "automountServiceAccountToken": True,
-        **replicas.home(environment),
-        "affinity": replicas.apart(CHOSEN),
+        **replicas.placement(environment),
+        "affinity": replicas.spread_over_nodes(CHOSEN),
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [container],
         "volumes": [{"name": "files", "projected": {"sources": sources}}],

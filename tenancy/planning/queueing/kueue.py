@@ -8,7 +8,7 @@ from typing import Any
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import BUILT_IN, FRAMEWORKS
-from tenancy.planning.common.devices import claimable, device_class
+from tenancy.planning.common.devices import claimable_flavors, device_class
 from tenancy.planning.queueing.queue_names import BOARD_COMPUTE, BOARD_MEMORY, CORES, queue_resource
 from tenancy.planning.queueing.queues import machine_resources
 from tenancy.planning.queueing.quota_shares import board_units
@@ -96,7 +96,7 @@ def _weights(environment: Environment) -> dict[str, float]:
     """What counts as use: boards. At the default of 1 for everything the bytes of memory would drown the GPUs."""
     ignored = sorted({"cpu", "memory", *machine_resources(environment).values()})
     if environment.devices_by_claim:
-        counted = {queue_resource(environment, flavor): 1.0 for flavor in claimable(environment)}
+        counted = {queue_resource(environment, flavor): 1.0 for flavor in claimable_flavors(environment)}
     else:
         ignored += sorted(environment.resources)
         counted = dict.fromkeys(map(environment.resource_of, sorted(environment.flavors)), 1.0)
@@ -114,7 +114,7 @@ def _resources(environment: Environment, tenants: Iterable[Tenant]) -> dict[str,
     if environment.devices_by_claim:
         mapped = [
             {"name": queue_resource(environment, flavor), "deviceClassNames": [device_class(flavor)]}
-            for flavor in claimable(environment)
+            for flavor in claimable_flavors(environment)
         ]
         return {**excluded, "deviceClassMappings": mapped}
     return {

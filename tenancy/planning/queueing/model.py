@@ -13,7 +13,7 @@ from typing import Any
 from tenancy.kube import quantities
 from tenancy.kube.objects import Object
 from tenancy.kube.quota_tree import FlavorQuota, Place
-from tenancy.planning.common.meta import Meta, Planned
+from tenancy.planning.common.meta import Meta, PlannedObject
 from tenancy.planning.queueing.queue_names import API, CORES, MEMORY
 from tenancy.schema.base import amount
 
@@ -63,7 +63,7 @@ def _quotas(groups: tuple[ResourceGroup, ...]) -> dict[Place, FlavorQuota]:
 
 
 @dataclass(frozen=True, slots=True)
-class ResourceFlavor(Planned):
+class ResourceFlavor(PlannedObject):
     """The nodes of a pool."""
 
     meta: Meta
@@ -89,7 +89,7 @@ class ResourceFlavor(Planned):
 
 
 @dataclass(frozen=True, slots=True)
-class Cohort(Planned):
+class Cohort(PlannedObject):
     """Queues and Cohorts that share quota."""
 
     meta: Meta
@@ -131,7 +131,7 @@ OPEN = "None"
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterQueue(Planned):
+class ClusterQueue(PlannedObject):
     """A tenant's share for one tier."""
 
     meta: Meta
@@ -187,7 +187,7 @@ class ClusterQueue(Planned):
 
 
 @dataclass(frozen=True, slots=True)
-class LocalQueue(Planned):
+class LocalQueue(PlannedObject):
     """A queue that work in a namespace names."""
 
     meta: Meta

@@ -10,7 +10,7 @@ from fractions import Fraction
 from tenancy.catalog import boards, gpus, nodes
 from tenancy.kube import quantities
 from tenancy.kube.placement import placed
-from tenancy.planning.common.pools import beside_daemonsets, node_allocatable
+from tenancy.planning.common.pools import node_allocatable, tenant_allocatable
 from tenancy.schema.base import amount
 from tenancy.schema.environment import Environment
 from tenancy.schema.pools import Cut, Pool, Provisioner, resource_name
@@ -68,7 +68,7 @@ class PoolYield:
 def pool_yield(environment: Environment, name: str, tenants: Sequence[Tenant] = ()) -> PoolYield:
     """What one pool yields. The tiers of `tenants` that a pool names are judged beside those it names itself."""
     pool = environment.pools[name]
-    offered, left = node_allocatable(environment, name), beside_daemonsets(environment, name)
+    offered, left = node_allocatable(environment, name), tenant_allocatable(environment, name)
     units = _units(environment, name, left)
     efa = {gpus.EFA: pool.machine.efa} if pool.efa else {}
     by_plugin = {} if environment.devices_by_claim else {unit.resource: unit.count for unit in units}

@@ -8,7 +8,7 @@ from typing import Any
 from tenancy.kube.deniers import RBAC, quota
 from tenancy.kube.objects import Object
 from tenancy.kube.requests import MERGE, Impersonation, group
-from tenancy.planning.common.devices import claimable, device_class
+from tenancy.planning.common.devices import claimable_flavors, device_class
 from tenancy.planning.kubernetes import quotas
 from tenancy.prove.attacks.scene import AttackedNamespace, Scene
 from tenancy.rules.attacks import Attack, Request, attack, put, skipped
@@ -87,7 +87,7 @@ def device_rights(place: AttackedNamespace) -> Iterator[Attack]:
     spec = {"driver": DRIVER, "nodeName": POD_NAME, "pool": pool, "devices": []}
     published: Object = {"apiVersion": API, "kind": "ResourceSlice", "metadata": {"name": POD_NAME}, "spec": spec}
     # Where the device plugin allocates GPUs the environment has no device class.
-    known = next(iter(claimable(place.environment)), _GONE)
+    known = next(iter(claimable_flavors(place.environment)), _GONE)
     status = {"status": {}}
     for name, sentence, request in (
         (

@@ -11,11 +11,11 @@ from tenancy.catalog.frameworks import Framework
 from tenancy.kube import deniers
 from tenancy.kube.objects import Object
 from tenancy.kube.requests import Impersonation
-from tenancy.planning.common.devices import claimable, device_class, granted_classes
-from tenancy.planning.common.labels import own_labels, tenant_labels
+from tenancy.planning.common.devices import claimable_flavors, device_class, granted_classes
+from tenancy.planning.common.labels import extra_labels, tenant_labels
 from tenancy.planning.common.pools import fake_nodes
 from tenancy.planning.common.priorities import allowed_classes, class_name
-from tenancy.planning.common.stages import standing
+from tenancy.planning.common.stages import active_tenants
 from tenancy.planning.guards import guards
 from tenancy.planning.guards.facts import frameworks
 from tenancy.planning.kubernetes.namespaces import (
@@ -119,7 +119,7 @@ class AttackedNamespace:
     @property
     def own_labels(self) -> Collection[str]:
         """Keys of the labels that the tenant's file adds."""
-        return own_labels(self.tenant, self.namespace)
+        return extra_labels(self.tenant, self.namespace)
 
     @property
     def device_classes(self) -> Sequence[str]:
@@ -129,7 +129,7 @@ class AttackedNamespace:
     @property
     def other_device_classes(self) -> Sequence[str]:
         """Device classes of the environment that claims here may not name."""
-        return sorted({*map(device_class, claimable(self.environment))} - {*self.device_classes})
+        return sorted({*map(device_class, claimable_flavors(self.environment))} - {*self.device_classes})
 
     @property
     def queue(self) -> str:
@@ -220,7 +220,7 @@ class Scene:
     @cached_property
     def places(self) -> list[AttackedNamespace]:
         """Every namespace, the tenants in the order of their names."""
-        ordered = sorted(standing(self.tenants), key=lambda tenant: tenant.tenant)
+        ordered = sorted(active_tenants(self.tenants), key=lambda tenant: tenant.tenant)
         runtime = next(iter(self.training_runtimes), None)
         return [
             AttackedNamespace(self.environment, tenant, part, runtime)

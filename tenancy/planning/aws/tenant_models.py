@@ -1,7 +1,7 @@
 """What a tenant has on AWS: identities of its pods and its pipeline, and what is its alone.
 
 Plain data: names and ARNs follow from the files, nothing is asked of AWS. All of it belongs to the tenant's own stack;
-what several tenants share is in `tenancy.planning.aws.data`.
+what several tenants share is in `tenancy.planning.aws.platform_models`.
 """
 
 from __future__ import annotations
@@ -182,8 +182,15 @@ class TenantAwsPlan:
 
     def resources(self) -> Iterator[object]:
         """Every one of them, in order."""
-        for some in (self.keys, self.roles, self.access_points, self.repositories, self.secrets, self.log_groups):
-            yield from some
+        for resources_of_kind in (
+            self.keys,
+            self.roles,
+            self.access_points,
+            self.repositories,
+            self.secrets,
+            self.log_groups,
+        ):
+            yield from resources_of_kind
         yield from self.queues
         if self.budget:
             yield self.budget

@@ -6,9 +6,11 @@ import hashlib
 from collections.abc import Iterator, Sequence
 
 from tenancy.catalog import vocabulary as words
-from tenancy.planning.aws import grants, workloads
+from tenancy.planning.aws import grants, iam_roles
 from tenancy.planning.aws.bucket_policies import break_glass_arn, bucket_policy
-from tenancy.planning.aws.data import (
+from tenancy.planning.aws.documents import Document, allow, arn, deny, document, partition
+from tenancy.planning.aws.keys import bucket_key_policy
+from tenancy.planning.aws.platform_models import (
     AlarmPlan,
     Boundary,
     BreakGlassPlan,
@@ -17,9 +19,7 @@ from tenancy.planning.aws.data import (
     LifecycleRule,
     OidcProvider,
 )
-from tenancy.planning.aws.documents import Document, allow, arn, deny, document, partition
-from tenancy.planning.aws.keys import bucket_key_policy
-from tenancy.planning.aws.tenant_aws import AccessEntry, KeyPlan, TenantRolePlan
+from tenancy.planning.aws.tenant_models import AccessEntry, KeyPlan, TenantRolePlan
 from tenancy.planning.common import names
 from tenancy.schema.environment import Environment
 from tenancy.schema.identity import CI_AUDIENCE
@@ -30,7 +30,7 @@ UPLOAD_DAYS = 7
 MFA_SECONDS = 900
 PURPOSE_TAG = "purpose"
 """Of a bucket: what its file says is in it."""
-READS_TOO = "ENABLED_WITH_ALL_CLOUDTRAIL_MANAGEMENT_EVENTS"
+ENABLED_WITH_READ_EVENTS = "ENABLED_WITH_ALL_CLOUDTRAIL_MANAGEMENT_EVENTS"
 """CloudTrail writes AssumeRole with `readOnly: true`. EventBridge user guide, "Receiving read-only management events
 from AWS services", 2026-11-23; PutRule's enumeration RuleState."""
 ADMINISTRATOR = "AmazonEKSClusterAdminPolicy"
@@ -40,8 +40,8 @@ def data_plan(environment: Environment, tenants: Sequence[Tenant]) -> DataPlan |
     """None where AWS is switched off."""
     if not environment.aws.enabled:
         return None
-    made = {name: bucket for name, bucket in sorted(environment.buckets.items()) if not bucket.existing}
-    some = any(tenant.ci or any(map(tenant.has_identity, tenant.namespaces)) for tenant in tenants)
+    created_buckets = {name: bucket for name, bucket in sorted(environment.buckets.items()) if not bucket.existing}
+    has_identities = any(tenant.ci or any(map(tenant.has_identity, tenant.namespaces)) for tenant in tenants)
     aws = environment.aws
     return DataPlan(
         keys=tuple(
@@ -51,11 +51,11 @@ def data_plan(environment: Environment, tenants: Sequence[Tenant]) -> DataPlan |
                 policy=bucket_key_policy(environment, name),
                 tags=names.tags(environment),
             )
-            for name in made
+            for name in created_buckets
         ),
-        boundary=boundary(environment) if some else None,
-        shared_roles=workloads.shared_roles(environment, tenants),
-        buckets=tuple(_bucket(environment, tenants, name) for name in made),
+        boundary=boundary(environment) if has_identities else None,
+        shared_roles=iam_roles.shared_roles(environment, tenants),
+        buckets=tuple(_bucket(environment, tenants, name) for name in created_buckets),
         providers=tuple(_providers(environment, tenants)),
         access_entries=tuple(
             AccessEntry(environment.cluster.name, role, (group,), names.tags(environment))
@@ -81,9 +81,9 @@ def boundary(environment: Environment) -> Boundary:
     """
     buckets = [grants.bucket_arn(environment, name) for name in sorted(environment.buckets)]
     points = arn(environment, "s3", "accesspoint/*")
-    own = environment.environment
+    environment_name = environment.environment
 
-    def named(service: str, text: str) -> str:
+    def service_arn(service: str, text: str) -> str:
         return arn(environment, service, text)
 
     statements = [
@@ -99,18 +99,18 @@ def boundary(environment: Environment) -> Boundary:
             grants.key_arns(environment),
             {"StringEquals": {"kms:ViaService": grants.via_s3(environment)}},
         ),
-        allow("Secrets", grants.SECRET, named("secretsmanager", f"secret:tenancy/{own}/*")),
-        allow("Logs", grants.LOG, named("logs", f"log-group:/tenancy/{own}/*")),
-        allow("Queues", grants.QUEUE, named("sqs", f"{environment.cluster.name}{words.SEPARATOR}*")),
+        allow("Secrets", grants.SECRET, service_arn("secretsmanager", f"secret:tenancy/{environment_name}/*")),
+        allow("Logs", grants.LOG, service_arn("logs", f"log-group:/tenancy/{environment_name}/*")),
+        allow("Queues", grants.QUEUE, service_arn("sqs", f"{environment.cluster.name}{words.SEPARATOR}*")),
         allow(
             "Files",
             [grants.MOUNT, grants.MOUNT_WRITE],
-            named("elasticfilesystem", "file-system/*"),
+            service_arn("elasticfilesystem", "file-system/*"),
             {"Null": {"elasticfilesystem:AccessPointArn": "false"}},
         ),
-        allow("Images", [*grants.PULL, *grants.PUSH], grants.repository_arn(environment, f"{own}/*")),
+        allow("Images", [*grants.PULL, *grants.PUSH], grants.repository_arn(environment, f"{environment_name}/*")),
         allow("Registry", ["ecr:GetAuthorizationToken"], "*"),
-        allow("Cluster", ["eks:DescribeCluster"], workloads.cluster_arn(environment)),
+        allow("Cluster", ["eks:DescribeCluster"], iam_roles.cluster_arn(environment)),
         deny(
             "NeverOthers",
             ["iam:*", "organizations:*", "account:*", "sts:AssumeRole*", "sts:GetFederationToken", "ec2:*"],
@@ -125,9 +125,9 @@ def boundary(environment: Environment) -> Boundary:
         deny("NeverAccess", ["eks:*AccessEntry", "eks:*AccessPolicy", "eks:*PodIdentityAssociation"], "*"),
     ]
     return Boundary(
-        name=workloads.boundary_name(environment),
+        name=iam_roles.boundary_name(environment),
         path=names.platform_path(environment),
-        arn=workloads.boundary_arn(environment),
+        arn=iam_roles.boundary_arn(environment),
         document=document(*statements),
         tags=names.tags(environment),
     )
@@ -162,8 +162,8 @@ def _lifecycle(environment: Environment, tenants: Sequence[Tenant], name: str) -
                 key = (tenant.tenant, grant.prefix)
                 days[key] = min(grant.expire_after, days.get(key, grant.expire_after))
     for (tenant_name, prefix), expire in sorted(days.items()):
-        kept = hashlib.sha256(prefix.encode()).hexdigest()[:8]
-        yield LifecycleRule(id=f"{tenant_name}-{kept}", prefix=prefix, expire_days=expire)
+        digest = hashlib.sha256(prefix.encode()).hexdigest()[:8]
+        yield LifecycleRule(id=f"{tenant_name}-{digest}", prefix=prefix, expire_days=expire)
 
 
 def _providers(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[OidcProvider]:
@@ -171,18 +171,18 @@ def _providers(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[
         # Of a cluster that is built it is part of the cluster's stack.
         yield OidcProvider(
             url=f"https://{environment.aws.oidc_issuer}",
-            arn=workloads.provider_arn(environment, environment.aws.oidc_issuer),
+            arn=iam_roles.provider_arn(environment, environment.aws.oidc_issuer),
             audience=CI_AUDIENCE,
             existing=False,
             tags=names.tags(environment),
         )
-    known = environment.aws.existing_providers
+    existing_providers = environment.aws.existing_providers
     for issuer, forge in sorted({(tenant.ci.issuer, tenant.ci.forge) for tenant in tenants if tenant.ci}):
         yield OidcProvider(
             url=f"https://{issuer}",
-            arn=workloads.provider_arn(environment, issuer),
+            arn=iam_roles.provider_arn(environment, issuer),
             audience=CI_AUDIENCE,
-            existing=issuer in known or forge in known,
+            existing=issuer in existing_providers or forge in existing_providers,
             tags=names.tags(environment),
         )
 
@@ -194,7 +194,7 @@ def _break_glass(environment: Environment) -> BreakGlassPlan | None:
     role, name = break_glass_arn(environment), names.aws_name(environment, "break-glass")
     topic = arn(environment, "sns", name)
     rule = arn(environment, "events", f"rule/{name}")
-    taken: Document = {
+    role_assumed: Document = {
         "source": ["aws.sts"],
         "detail-type": ["AWS API Call via CloudTrail"],
         "detail": {
@@ -214,7 +214,7 @@ def _break_glass(environment: Environment) -> BreakGlassPlan | None:
             "StringEquals": {"aws:RequestedRegion": environment.aws.region},
         },
     }
-    tell = allow("TellOfIt", ["sns:Publish"], topic, {"ArnEquals": {"aws:SourceArn": rule}})
+    publish_statement = allow("TellOfIt", ["sns:Publish"], topic, {"ArnEquals": {"aws:SourceArn": rule}})
     return BreakGlassPlan(
         role=TenantRolePlan(
             name=name,
@@ -224,7 +224,7 @@ def _break_glass(environment: Environment) -> BreakGlassPlan | None:
             trust=document(trust),
             policies={"emergency": document(*_emergency(environment))},
             boundary=environment.aws.permissions_boundary or "",
-            session_seconds=workloads.SESSION_SECONDS,
+            session_seconds=iam_roles.SESSION_SECONDS,
             tags=names.tags(environment),
         ),
         entry=AccessEntry(
@@ -237,10 +237,10 @@ def _break_glass(environment: Environment) -> BreakGlassPlan | None:
         alarm=AlarmPlan(
             name=name,
             topic=topic,
-            pattern=taken,
-            state=READS_TOO,
+            pattern=role_assumed,
+            state=ENABLED_WITH_READ_EVENTS,
             # Subscribers are identities of the account, for which their own policy is enough.
-            topic_policy=document({**tell, "Principal": {"Service": "events.amazonaws.com"}}),
+            topic_policy=document({**publish_statement, "Principal": {"Service": "events.amazonaws.com"}}),
             mail=spec.mail,
             tags=names.tags(environment),
         ),
@@ -249,12 +249,12 @@ def _break_glass(environment: Environment) -> BreakGlassPlan | None:
 
 def _emergency(environment: Environment) -> Iterator[Document]:
     """Into the cluster, and into the data to read and mend it; no right on identities."""
-    yield allow("FindCluster", ["eks:DescribeCluster"], workloads.cluster_arn(environment))
+    yield allow("FindCluster", ["eks:DescribeCluster"], iam_roles.cluster_arn(environment))
     buckets = [grants.bucket_arn(environment, name) for name in sorted(environment.buckets)]
     if buckets:
         actions = [*grants.READ, *grants.READ_VERSIONS, *grants.PUT, *grants.DELETE, *grants.UPLOAD]
         yield allow("MendObjects", actions, [f"{bucket}/*" for bucket in buckets])
         listing = [*grants.LIST, *grants.LIST_VERSIONS, "s3:GetBucketPolicy", "s3:GetBucketVersioning"]
         yield allow("SeeBuckets", listing, buckets)
-        through = {"StringEquals": {"kms:ViaService": grants.via_s3(environment)}}
-        yield allow("UseKeys", [grants.DECRYPT, grants.ENCRYPT], grants.key_arns(environment), through)
+        via_s3 = {"StringEquals": {"kms:ViaService": grants.via_s3(environment)}}
+        yield allow("UseKeys", [grants.DECRYPT, grants.ENCRYPT], grants.key_arns(environment), via_s3)

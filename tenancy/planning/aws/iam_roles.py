@@ -10,7 +10,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.planning.aws import grants
 from tenancy.planning.aws.documents import Document, allow, arn, document
 from tenancy.planning.aws.grants import PrefixGrant
-from tenancy.planning.aws.tenant_aws import AccessEntry, Association, TenantRolePlan
+from tenancy.planning.aws.tenant_models import AccessEntry, Association, TenantRolePlan
 from tenancy.planning.common import names
 from tenancy.schema.environment import Environment
 from tenancy.schema.identity import CI_AUDIENCE, Ci, PodIdentity
@@ -19,7 +19,7 @@ from tenancy.schema.tenant import Namespace, Tenant
 SESSION_SECONDS = 3600
 """The shortest that IAM allows as a role's maximum. Pod Identity and SDKs renew by themselves."""
 CI = "ci"
-OF_TENANTS = f"*{words.SEPARATOR}*"
+TENANT_NAMESPACES = f"*{words.SEPARATOR}*"
 """Names of tenants' namespaces, unless their files or the environment name them otherwise; no other's has this form."""
 NAMESPACE_TAG = "${aws:PrincipalTag/kubernetes-namespace}"
 
@@ -40,7 +40,7 @@ def boundary_arn(environment: Environment) -> str:
     return arn(environment, "iam", f"policy{path}{boundary_name(environment)}", region="")
 
 
-def tenants_roles(environment: Environment) -> str:
+def tenant_roles_pattern(environment: Environment) -> str:
     """Pattern of the ARNs of all roles of tenants, for `aws:PrincipalArn`."""
     return arn(environment, "iam", f"role{names.tenants_path(environment)}*", region="")
 
@@ -61,17 +61,17 @@ def ci_role_arn(environment: Environment, tenant: Tenant) -> str:
 
 def namespace_role(environment: Environment, tenant: Tenant, namespace: Namespace) -> TenantRolePlan:
     """IAM role of the pods of a namespace, with the namespace's grants."""
-    found = grants.prefixes(tenant, namespace)
+    prefix_grants = grants.prefixes(tenant, namespace)
     policies = {
-        "storage": [*grants.storage(environment, tenant, found)],
-        "uses": [*grants.uses(environment, tenant, namespace)],
+        "storage": [*grants.storage_statements(environment, tenant, prefix_grants)],
+        "uses": [*grants.resource_statements(environment, tenant, namespace)],
     }
     return TenantRolePlan(
         name=names.tenant_role(environment, tenant, namespace.name),
         path=names.tenant_path(environment, tenant),
         arn=role_arn(environment, tenant, namespace),
         purpose=namespace.name,
-        trust=_trust(environment, tenant, namespace),
+        trust=_role_trust(environment, tenant, namespace),
         policies={name: document(*statements) for name, statements in policies.items() if statements},
         boundary=boundary_arn(environment),
         session_seconds=SESSION_SECONDS,
@@ -90,12 +90,12 @@ def association(environment: Environment, tenant: Tenant, namespace: Namespace) 
     )
 
 
-def _trust(environment: Environment, tenant: Tenant, namespace: Namespace) -> Document:
+def _role_trust(environment: Environment, tenant: Tenant, namespace: Namespace) -> Document:
     if environment.aws.identity is PodIdentity.IRSA:
         issuer = environment.aws.oidc_issuer or ""
         account = f"system:serviceaccount:{tenant.namespace_name(namespace)}:{namespace.service_account}"
-        return _by_token(environment, issuer, account)
-    return by_pods(
+        return _web_identity_trust(environment, issuer, account)
+    return pod_identity_trust(
         environment,
         {
             "aws:RequestTag/kubernetes-namespace": tenant.namespace_name(namespace),
@@ -104,7 +104,7 @@ def _trust(environment: Environment, tenant: Tenant, namespace: Namespace) -> Do
     )
 
 
-def by_pods(
+def pod_identity_trust(
     environment: Environment, equal: dict[str, str], like: Mapping[str, str | list[str]] | None = None
 ) -> Document:
     """Trust in EKS Pod Identity alone, for pods of this cluster with these tags. The tags cannot be forged: no other
@@ -134,7 +134,7 @@ def provider_arn(environment: Environment, issuer: str) -> str:
     return arn(environment, "iam", f"oidc-provider/{issuer}", region="")
 
 
-def _by_token(environment: Environment, issuer: str, subject: str) -> Document:
+def _web_identity_trust(environment: Environment, issuer: str, subject: str) -> Document:
     """Trust in one subject of one issuer, both word for word."""
     return document(
         {
@@ -147,32 +147,36 @@ def _by_token(environment: Environment, issuer: str, subject: str) -> Document:
 
 
 def shared_role(
-    environment: Environment, tenant: Tenant, namespace: Namespace, beside: Collection[str] = ()
+    environment: Environment, tenant: Tenant, namespace: Namespace, other_namespaces: Collection[str] = ()
 ) -> TenantRolePlan:
     """The role of all namespaces with grants of the same shape; a session tag selects each namespace's own prefixes.
 
     `beside` are the role's namespaces whose names do not have the form <tenant>--<namespace>: its trust names them.
     """
-    own = tenant.namespace_name(namespace) + "/"
+    own_prefix = tenant.namespace_name(namespace) + "/"
     shape = sorted(
-        PrefixGrant(grant.bucket, f"{NAMESPACE_TAG}/" if grant.text == own else grant.text, grant.access)
+        PrefixGrant(grant.bucket, f"{NAMESPACE_TAG}/" if grant.text == own_prefix else grant.text, grant.access)
         for grant in grants.prefixes(tenant, namespace)
     )
-    told = json.dumps([environment.cluster.name, namespace.service_account, shape])
-    kept = hashlib.sha256(told.encode()).hexdigest()[:12]
-    name = names.fitted(f"{environment.cluster.name}.shared", 51, ".") + f".{kept}"
+    shape_json = json.dumps([environment.cluster.name, namespace.service_account, shape])
+    digest = hashlib.sha256(shape_json.encode()).hexdigest()[:12]
+    name = names.truncate_with_hash(f"{environment.cluster.name}.shared", 51, ".") + f".{digest}"
     path = names.tenants_path(environment)
     return TenantRolePlan(
         name=name,
         path=path,
         arn=arn(environment, "iam", f"role{path}{name}", region=""),
         purpose="shared",
-        trust=by_pods(
+        trust=pod_identity_trust(
             environment,
             {"aws:RequestTag/kubernetes-service-account": namespace.service_account},
-            {"aws:RequestTag/kubernetes-namespace": [OF_TENANTS, *sorted(beside)] if beside else OF_TENANTS},
+            {
+                "aws:RequestTag/kubernetes-namespace": [TENANT_NAMESPACES, *sorted(other_namespaces)]
+                if other_namespaces
+                else TENANT_NAMESPACES
+            },
         ),
-        policies={"storage": document(*grants.storage(environment, None, shape))},
+        policies={"storage": document(*grants.storage_statements(environment, None, shape))},
         boundary=boundary_arn(environment),
         session_seconds=SESSION_SECONDS,
         tags=names.tags(environment),
@@ -183,16 +187,18 @@ def shared_roles(environment: Environment, tenants: Sequence[Tenant]) -> tuple[T
     """Roles that several namespaces share, one per list of grants; empty unless identity is shared."""
     if environment.aws.identity is not PodIdentity.SHARED:
         return ()
-    of_role: dict[str, list[tuple[Tenant, Namespace]]] = {}
+    users_by_role: dict[str, list[tuple[Tenant, Namespace]]] = {}
     for tenant in tenants:
         for namespace in tenant.namespaces:
             if tenant.has_identity(namespace):
-                of_role.setdefault(shared_role(environment, tenant, namespace).name, []).append((tenant, namespace))
-    found = []
-    for _, users in sorted(of_role.items()):
+                users_by_role.setdefault(shared_role(environment, tenant, namespace).name, []).append(
+                    (tenant, namespace)
+                )
+    roles = []
+    for _, users in sorted(users_by_role.items()):
         spaces = {tenant.namespace_name(namespace) for tenant, namespace in users}
-        found.append(shared_role(environment, *users[0], {name for name in spaces if words.SEPARATOR not in name}))
-    return tuple(found)
+        roles.append(shared_role(environment, *users[0], {name for name in spaces if words.SEPARATOR not in name}))
+    return tuple(roles)
 
 
 def ci_group(tenant: Tenant) -> str:
@@ -202,24 +208,24 @@ def ci_group(tenant: Tenant) -> str:
 
 def pipeline_role(environment: Environment, tenant: Tenant, ci: Ci) -> TenantRolePlan:
     """It may describe the cluster, write the tenant's images and read shared ones. It has no access to data."""
-    own = [
+    repositories = [
         grants.repository_arn(environment, names.tenant_repository(environment, tenant, name))
         for name in sorted(tenant.uses.repositories)
     ]
-    shared = grants.repository_arn(environment, names.shared_repositories(environment) + "*")
+    shared_repositories = grants.repository_arn(environment, names.shared_repositories(environment) + "*")
     statements = [
         allow("FindCluster", ["eks:DescribeCluster"], cluster_arn(environment)),
         allow("LogInToRegistry", ["ecr:GetAuthorizationToken"], "*"),
-        allow("PullShared", grants.PULL, shared),
+        allow("PullShared", grants.PULL, shared_repositories),
     ]
-    if own:
-        statements.append(allow("PushOwn", [*grants.PULL, *grants.PUSH], own))
+    if repositories:
+        statements.append(allow("PushOwn", [*grants.PULL, *grants.PUSH], repositories))
     return TenantRolePlan(
         name=names.ci_role(environment, tenant),
         path=names.tenant_path(environment, tenant),
         arn=ci_role_arn(environment, tenant),
         purpose=CI,
-        trust=_by_token(environment, ci.issuer, ci.subject),
+        trust=_web_identity_trust(environment, ci.issuer, ci.subject),
         policies={"pipeline": document(*statements)},
         boundary=boundary_arn(environment),
         session_seconds=SESSION_SECONDS,

@@ -11,7 +11,7 @@ import pytest
 from tenancy.engine.changes import Outcome
 from tenancy.kube.objects import Object, identity
 from tenancy.planning import make_plan
-from tenancy.planning.common.quota_words import device_amounts, spec_changes
+from tenancy.planning.common.quota_changes import device_amounts, spec_changes
 from tenancy.validation import Loaded
 from tests.conftest import SpecFolder
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tenancy.catalog import vocabulary as words
-from tenancy.planning.aws import grants, workloads
-from tenancy.planning.aws.bucket_policies import access_point_policy, exempt
+from tenancy.planning.aws import grants, iam_roles
+from tenancy.planning.aws.bucket_policies import access_point_policy, exempt_roles
 from tenancy.planning.aws.documents import Document, deny, document
 from tenancy.planning.aws.keys import tenant_key_policy
-from tenancy.planning.aws.tenant_aws import (
+from tenancy.planning.aws.tenant_models import (
     AccessPoint,
     Alert,
     BudgetPlan,
@@ -26,7 +26,7 @@ from tenancy.schema.environment import Environment
 from tenancy.schema.identity import PodIdentity
 from tenancy.schema.tenant import Tenant, held
 
-ALERTS = (50, 80, 100)
+ALERT_PERCENTAGES = (50, 80, 100)
 """Per cent of the budget that is spent; and the forecast, at all of it."""
 
 
@@ -34,15 +34,15 @@ def tenant_aws_plan(environment: Environment, tenant: Tenant) -> TenantAwsPlan |
     """None where AWS is switched off."""
     if not environment.aws.enabled:
         return None
-    identified = [namespace for namespace in tenant.namespaces if tenant.has_identity(namespace)]
-    own = identified if environment.aws.identity is not PodIdentity.SHARED else []
-    by_pods = identified if environment.aws.identity is not PodIdentity.IRSA else []
+    namespaces_with_identity = [namespace for namespace in tenant.namespaces if tenant.has_identity(namespace)]
+    own_role_namespaces = namespaces_with_identity if environment.aws.identity is not PodIdentity.SHARED else []
+    pod_identity_namespaces = namespaces_with_identity if environment.aws.identity is not PodIdentity.IRSA else []
     ci = tenant.ci
     return TenantAwsPlan(
         keys=tuple(_keys(environment, tenant)),
         roles=(
-            *(workloads.namespace_role(environment, tenant, namespace) for namespace in own),
-            *([workloads.pipeline_role(environment, tenant, ci)] if ci else []),
+            *(iam_roles.namespace_role(environment, tenant, namespace) for namespace in own_role_namespaces),
+            *([iam_roles.pipeline_role(environment, tenant, ci)] if ci else []),
         ),
         access_points=tuple(_access_points(environment, tenant)),
         repositories=tuple(_repositories(environment, tenant)),
@@ -58,8 +58,10 @@ def tenant_aws_plan(environment: Environment, tenant: Tenant) -> TenantAwsPlan |
         ),
         queues=tuple(_queues(environment, tenant)),
         budget=_budget(environment, tenant),
-        associations=tuple(workloads.association(environment, tenant, namespace) for namespace in by_pods),
-        access_entries=(workloads.pipeline_entry(environment, tenant),) if ci else (),
+        associations=tuple(
+            iam_roles.association(environment, tenant, namespace) for namespace in pod_identity_namespaces
+        ),
+        access_entries=(iam_roles.pipeline_entry(environment, tenant),) if ci else (),
         tags=_tags(environment, tenant),
     )
 
@@ -70,16 +72,16 @@ def _tags(environment: Environment, tenant: Tenant) -> dict[str, str]:
 
 def _keys(environment: Environment, tenant: Tenant) -> Iterator[KeyPlan]:
     """A key for what it writes into buckets where each tenant has its own."""
-    written = [
+    write_grants = [
         grant
         for grant in tenant.storage
         if environment.buckets[grant.bucket].key is KeyPer.TENANT and grant.access is not Access.READ_ONLY
     ]
-    if written:
+    if write_grants:
         yield KeyPlan(
             alias=names.tenant_key_alias(environment, tenant),
             description=f"What {tenant.tenant} writes into buckets of {environment.environment}",
-            policy=tenant_key_policy(environment, tenant, sorted({(g.bucket, g.prefix) for g in written})),
+            policy=tenant_key_policy(environment, tenant, sorted({(g.bucket, g.prefix) for g in write_grants})),
             tags=_tags(environment, tenant),
         )
 
@@ -95,24 +97,24 @@ def _access_points(environment: Environment, tenant: Tenant) -> Iterator[AccessP
         )
 
 
-def _using(environment: Environment, tenant: Tenant, use: ResourceUse) -> list[str]:
+def _allowed_roles(environment: Environment, tenant: Tenant, use: ResourceUse) -> list[str]:
     """Roles that may use this resource of the tenant."""
     return [
-        workloads.role_arn(environment, tenant, namespace)
+        iam_roles.role_arn(environment, tenant, namespace)
         for namespace in tenant.namespaces
         if held(use.namespaces, namespace)
     ]
 
 
-def _only(environment: Environment, actions: list[str], resource: str, roles: list[str]) -> Document:
+def _deny_others(environment: Environment, actions: list[str], resource: str, roles: list[str]) -> Document:
     """Resource policy of what is one tenant's: it denies all other identities, whatever their own policies allow."""
-    others = {"StringNotEquals": {"aws:PrincipalArn": [*roles, *exempt(environment)]}}
-    return deny("OnlyItsOwn", actions, resource, others, principal="*")
+    other_principals = {"StringNotEquals": {"aws:PrincipalArn": [*roles, *exempt_roles(environment)]}}
+    return deny("OnlyItsOwn", actions, resource, other_principals, principal="*")
 
 
 def _repositories(environment: Environment, tenant: Tenant) -> Iterator[Repository]:
-    pipeline = [workloads.ci_role_arn(environment, tenant)] if tenant.ci else []
-    statement = _only(environment, [*grants.PUSH, "ecr:BatchDeleteImage"], "*", pipeline)
+    pipeline = [iam_roles.ci_role_arn(environment, tenant)] if tenant.ci else []
+    statement = _deny_others(environment, [*grants.PUSH, "ecr:BatchDeleteImage"], "*", pipeline)
     # A repository's policy is about the repository: ECR refuses a statement that names a resource.
     policy = document({key: value for key, value in statement.items() if key != "Resource"})
     for name in sorted(tenant.uses.repositories):
@@ -121,19 +123,21 @@ def _repositories(environment: Environment, tenant: Tenant) -> Iterator[Reposito
 
 def _secrets(environment: Environment, tenant: Tenant) -> Iterator[Secret]:
     for name, use in sorted(tenant.uses.secrets.items()):
-        statement = _only(environment, ["secretsmanager:GetSecretValue"], "*", _using(environment, tenant, use))
-        whole = names.tenant_secret(environment, tenant, name)
-        yield Secret(whole, document(statement), _tags(environment, tenant))
+        statement = _deny_others(
+            environment, ["secretsmanager:GetSecretValue"], "*", _allowed_roles(environment, tenant, use)
+        )
+        secret_name = names.tenant_secret(environment, tenant, name)
+        yield Secret(secret_name, document(statement), _tags(environment, tenant))
 
 
 def _queues(environment: Environment, tenant: Tenant) -> Iterator[Queue]:
     for name, use in sorted(tenant.uses.queues.items()):
         arn = grants.queue_arn(environment, tenant, name)
-        everything = [*grants.QUEUE, "sqs:PurgeQueue"]
-        plain = {"Bool": {"aws:SecureTransport": "false"}}
+        all_actions = [*grants.QUEUE, "sqs:PurgeQueue"]
+        plain_text = {"Bool": {"aws:SecureTransport": "false"}}
         policy = document(
-            deny("NothingUnencrypted", everything, arn, plain, principal="*"),
-            _only(environment, everything, arn, _using(environment, tenant, use)),
+            deny("NothingUnencrypted", all_actions, arn, plain_text, principal="*"),
+            _deny_others(environment, all_actions, arn, _allowed_roles(environment, tenant, use)),
         )
         yield Queue(names.tenant_queue(environment, tenant, name), arn, policy, _tags(environment, tenant))
 
@@ -146,6 +150,6 @@ def _budget(environment: Environment, tenant: Tenant) -> BudgetPlan | None:
         name=names.tenant_budget(environment, tenant),
         limit=str(tenant.budget.monthly_usd),
         filters={"TagKeyValue": (f"user:{words.TENANT_TAG}${tenant.tenant}",)},
-        alerts=(*(Alert("ACTUAL", percent, mail) for percent in ALERTS), Alert("FORECASTED", 100, mail)),
+        alerts=(*(Alert("ACTUAL", percent, mail) for percent in ALERT_PERCENTAGES), Alert("FORECASTED", 100, mail)),
         tags=_tags(environment, tenant),
     )

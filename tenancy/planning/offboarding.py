@@ -8,17 +8,17 @@ from typing import Any
 
 from tenancy.planning.aws.documents import Document
 from tenancy.planning.aws.grants import PUSH
-from tenancy.planning.aws.tenant_aws import TenantAwsPlan
-from tenancy.planning.aws.workloads import CI
+from tenancy.planning.aws.iam_roles import CI
+from tenancy.planning.aws.tenant_models import TenantAwsPlan
 from tenancy.schema.tenant import Tenant
 
 
-def only_reading(tenant: Tenant, aws: TenantAwsPlan | None) -> TenantAwsPlan | None:
+def without_write_grants(tenant: Tenant, aws: TenantAwsPlan | None) -> TenantAwsPlan | None:
     """Its half on AWS, where the pipeline of a tenant that leaves pulls images and pushes none."""
     if aws is None or tenant.leaving is None:
         return aws
     roles = tuple(
-        replace(role, policies={name: _without(document, PUSH) for name, document in role.policies.items()})
+        replace(role, policies={name: _without_actions(document, PUSH) for name, document in role.policies.items()})
         if role.purpose == CI
         else role
         for role in aws.roles
@@ -26,10 +26,10 @@ def only_reading(tenant: Tenant, aws: TenantAwsPlan | None) -> TenantAwsPlan | N
     return replace(aws, roles=roles)
 
 
-def _without(document: Document, actions: Iterable[str]) -> Document:
-    dropped = frozenset(actions)
+def _without_actions(document: Document, actions: Iterable[str]) -> Document:
+    removed_actions = frozenset(actions)
     statements: list[dict[str, Any]] = [
-        {**statement, "Action": [action for action in statement["Action"] if action not in dropped]}
+        {**statement, "Action": [action for action in statement["Action"] if action not in removed_actions]}
         for statement in document["Statement"]
     ]
     return {**document, "Statement": statements}

@@ -1,6 +1,6 @@
 """What tenants share on AWS, and what keeps them apart in it: buckets, keys, the boundary, and who gets in.
 
-Plain data, as in `tenancy.planning.aws.tenant_aws`; all of it belongs to the platform's stack.
+Plain data, as in `tenancy.planning.aws.tenant_models`; all of it belongs to the platform's stack.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 
 from tenancy.planning.aws.documents import Document
-from tenancy.planning.aws.tenant_aws import AccessEntry, KeyPlan, TenantRolePlan
+from tenancy.planning.aws.tenant_models import AccessEntry, KeyPlan, TenantRolePlan
 
 KNOWN_COST_TAGS = "GPU_TENANCY_KNOWN_COST_TAGS"
 """Variable of the program: keys of tags that AWS knows, with commas. Not set: every key is taken for known."""
@@ -119,9 +119,9 @@ class DataPlan:
     organisation's, and others' reports rest on them."""
     tags: dict[str, str] = field(default_factory=dict)
 
-    def with_cost_tags(self, known: Collection[str]) -> DataPlan:
+    def with_cost_tags(self, known_tags: Collection[str]) -> DataPlan:
         """The same with no other cost tags than these: AWS refuses a key that it does not know yet."""
-        return replace(self, cost_tags=tuple(tag for tag in self.cost_tags if tag in known))
+        return replace(self, cost_tags=tuple(tag for tag in self.cost_tags if tag in known_tags))
 
     def resources(self) -> Iterator[object]:
         """Every one of them, in order."""
