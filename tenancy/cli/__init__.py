@@ -46,7 +46,7 @@ COMMANDS = {
 }
 
 
-_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+_DISK_FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
 class _Commands(click.Group):  # click names the arguments, used or not
@@ -62,15 +62,15 @@ class _Commands(click.Group):  # click names the arguments, used or not
         try:
             return super().invoke(ctx)
         except OSError as error:
-            if error.errno not in _NO_ROOM:
+            if error.errno not in _DISK_FULL_ERRORS:
                 raise
             from tenancy.cli.common import BAD_INPUT, fail
 
             with contextlib.suppress(OSError, ValueError):
                 # Output that is still in the buffer would fail once more at exit.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            given = f"an output that takes no more data ({error.strerror})"
-            fail(f"given {given}; rule: the output can be written; change: write it elsewhere", BAD_INPUT)
+            input_text = f"an output that takes no more data ({error.strerror})"
+            fail(f"given {input_text}; rule: the output can be written; change: write it elsewhere", BAD_INPUT)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def tables(
     environment: str,
-    found: Sequence[ExistingNamespace],
+    namespaces: Sequence[ExistingNamespace],
     guards: GuardsMode | None,
     kueue: Sequence[str] = (),
     *,
@@ -25,7 +25,7 @@ def tables(
     """One table for each topic; empty ones are not shown. `kueue` are sentences about Kueue's configuration."""
     from tenancy.live.adoption import AdoptionTopic
 
-    findings = [finding for space in found for finding in space.findings]
+    findings = [finding for space in namespaces for finding in space.findings]
     headers = {
         AdoptionTopic.CHANGES: ("namespace", "what", "now", "then"),
         AdoptionTopic.BESIDE: ("namespace", "what", "is", "so"),
@@ -41,30 +41,36 @@ def tables(
         AdoptionTopic.REFUSED: "Existing objects that would be refused",
     }
     return [
-        _summary(environment, found, guards, kueue, lab),
+        _summary(environment, namespaces, guards, kueue, lab),
         *(
-            Table(titles[topic], headers[topic], [_row(one) for one in findings if one.topic is topic])
+            Table(titles[topic], headers[topic], [_row(finding) for finding in findings if finding.topic is topic])
             for topic in AdoptionTopic
         ),
     ]
 
 
 def _summary(
-    environment: str, found: Sequence[ExistingNamespace], guards: GuardsMode | None, kueue: Sequence[str], lab: bool
+    environment: str,
+    namespaces: Sequence[ExistingNamespace],
+    guards: GuardsMode | None,
+    kueue: Sequence[str],
+    lab: bool,
 ) -> Table:
     from tenancy.live.adoption import AdoptionTopic, State
 
     rows = []
-    for space in found:
-        of = Counter(finding.topic for finding in space.findings)
-        rows.append((space.name, space.tenant or None, *(of[topic] for topic in AdoptionTopic), str(space.state)))
-    remarks = [_stand(environment, guards, lab), *kueue]
-    if unasked := sorted({rule for space in found for rule in space.unasked}):
+    for space in namespaces:
+        counts = Counter(finding.topic for finding in space.findings)
+        rows.append((space.name, space.tenant or None, *(counts[topic] for topic in AdoptionTopic), str(space.state)))
+    remarks = [_guards_remark(environment, guards, lab), *kueue]
+    if unchecked_rules := sorted({rule for space in namespaces for rule in space.unasked}):
         remarks.append(
-            f"{len(unasked)} rules depend on labels that a takeover writes, and were not checked in namespaces that "
-            f"are not taken over yet: {', '.join(unasked)}; run this again after the takeover, with guards: audit"
+            f"{len(unchecked_rules)} rules depend on labels that a takeover writes, and were not checked in "
+            "namespaces that "
+            f"are not taken over yet: {', '.join(unchecked_rules)}; run this again after the takeover, with "
+            "guards: audit"
         )
-    states = {space.state for space in found}
+    states = {space.state for space in namespaces}
     if State.IN_THE_WAY in states:
         remarks.append(
             "in the way: `adopt: true` in the tenant's file takes the namespace over; without it `tenancy up` refuses"
@@ -82,7 +88,7 @@ def _summary(
     return Table(f"Existing namespaces of {environment}", header, rows, remarks)
 
 
-def _stand(environment: str, guards: GuardsMode | None, lab: bool) -> str:
+def _guards_remark(environment: str, guards: GuardsMode | None, lab: bool) -> str:
     from tenancy.schema.environment import GuardsMode
 
     if guards is None:

@@ -36,33 +36,33 @@ def command(tenant: str, action: str, resource: str, environment: str | None, fo
     from tenancy.iam.answers import can
 
     account = account_of(environment)
-    about = target_or_exit(account, resource)
+    target = target_or_exit(account, resource)
     if not re.fullmatch(r"[a-z0-9-]+:[A-Za-z0-9]+", action):
         change = "write it like s3:GetObject"
         fail(f"given action {action!r}; rule: one action of IAM, without a wildcard; change: {change}", BAD_INPUT)
-    found = [(who, can(account, who, action, about)) for who in _identities(account, tenant)]
+    decisions = [(identity, can(account, identity, action, target)) for identity in _identities(account, tenant)]
     if form == "json":
         print_json(
             [
                 {
-                    "tenant": who.tenant,
-                    "namespace": who.namespace,
-                    "role": who.role.arn,
+                    "tenant": identity.tenant,
+                    "namespace": identity.namespace,
+                    "role": identity.role.arn,
                     "allowed": verdict.answer.allowed,
                     "condition": verdict.condition or None,
                     "because": list(verdict.answer.reasons()),
                 }
-                for who, verdict in found
+                for identity, verdict in decisions
             ]
         )
     else:
-        for who, verdict in found:
-            click.echo(f"{who}: {verdict.word}")
+        for identity, verdict in decisions:
+            click.echo(f"{identity}: {verdict.word}")
             for reason in verdict.answer.reasons():
                 click.echo(f"  {reason}")
-        if not found:
+        if not decisions:
             click.echo(f"{tenant}: no\n  the tenant has no identity on AWS: no grants, and no pipeline")
-    if not any(verdict.answer.allowed for _, verdict in found):
+    if not any(verdict.answer.allowed for _, verdict in decisions):
         raise SystemExit(FAILED)
 
 
@@ -71,58 +71,66 @@ def account_of(environment: str | None) -> AccountModel:
     from tenancy.iam.account import AccountModel
     from tenancy.planning import make_plan
 
-    loaded = load_or_exit(environment) if environment else _the_one()
+    loaded = load_or_exit(environment) if environment else _only_aws_environment()
     if not loaded.environment.aws.enabled:
-        given = f"{loaded.environment.environment}, with aws.enabled: false"
-        fail(f"given {given}; rule: identities need AWS; change: name an environment with aws.enabled: true", BAD_INPUT)
+        input_text = f"{loaded.environment.environment}, with aws.enabled: false"
+        fail(
+            f"given {input_text}; rule: identities need AWS; change: name an environment with aws.enabled: true",
+            BAD_INPUT,
+        )
     return AccountModel(loaded.environment, loaded.tenants, make_plan(loaded.environment, loaded.tenants))
 
 
-def _the_one() -> Loaded:
+def _only_aws_environment() -> Loaded:
     """The only environment of the project with aws.enabled: true."""
     folders = {
         path.parent.name: str(path.parent)
         for base in (Path.cwd(), *Path.cwd().parents)
         for path in sorted(base.glob("stacks/*/environment.yaml"))
     }
-    found = {
+    loaded_by_name = {
         name: loaded for name, folder in folders.items() if (loaded := load_or_exit(folder)).environment.aws.enabled
     }
-    if len(found) != 1:
-        known = ", ".join(found) or "none"
+    if len(loaded_by_name) != 1:
+        known_names = ", ".join(loaded_by_name) or "none"
         fail(
-            f"given no ENV; rule: an environment with aws.enabled: true, here {known}; change: name it last", BAD_INPUT
+            f"given no ENV; rule: an environment with aws.enabled: true, here {known_names}; change: name it last",
+            BAD_INPUT,
         )
-    return next(iter(found.values()))
+    return next(iter(loaded_by_name.values()))
 
 
 def target_or_exit(account: AccountModel, resource: str) -> Target:
     """The resource that a URL or an ARN names; without one, exit code 2."""
     from tenancy.iam.answers import target
 
-    about = target(account, resource)
-    if about is None:
+    resource_target = target(account, resource)
+    if resource_target is None:
         change = "write s3://bank-models/fraud/x, or an ARN"
         fail(f"given {resource!r}; rule: an S3 URL or an ARN; change: {change}", BAD_INPUT)
-    if about.bucket and about.bucket not in account.environment.buckets:
-        unknown("bucket", about.bucket, account.environment.buckets)
-    return about
+    if resource_target.bucket and resource_target.bucket not in account.environment.buckets:
+        fail_unknown_name("bucket", resource_target.bucket, account.environment.buckets)
+    return resource_target
 
 
-def _identities(account: AccountModel, text: str) -> list[AccountIdentity]:
-    name, _, namespace = text.partition("/")
+def _identities(account: AccountModel, tenant_text: str) -> list[AccountIdentity]:
+    name, _, namespace = tenant_text.partition("/")
     tenants = [tenant.tenant for tenant in account.tenants]
     if name not in tenants:
-        unknown("tenant", name, tenants)
-    found = list(account.of_tenant(name))
-    if namespace and namespace not in (known := [who.namespace for who in found]):
-        unknown(f"identity of {name}", namespace, known)
-    return [who for who in found if not namespace or who.namespace == namespace]
+        fail_unknown_name("tenant", name, tenants)
+    identities = list(account.of_tenant(name))
+    if namespace and namespace not in (known_namespaces := [identity.namespace for identity in identities]):
+        fail_unknown_name(f"identity of {name}", namespace, known_namespaces)
+    return [identity for identity in identities if not namespace or identity.namespace == namespace]
 
 
-def unknown(what: str, given: str, known: Iterable[str]) -> NoReturn:
+def fail_unknown_name(kind: str, name: str, known_names: Iterable[str]) -> NoReturn:
     """End with exit code 2 and the known name that is most similar to the given one."""
-    names = list(known)
-    close = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
-    change = f"did you mean {close[0]!r}?" if close else f"use one of {', '.join(names) or 'none: there are none'}"
-    fail(f"given {what} {given!r}; rule: a name that the spec files have; change: {change}", BAD_INPUT)
+    names = list(known_names)
+    similar_names = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    change = (
+        f"did you mean {similar_names[0]!r}?"
+        if similar_names
+        else f"use one of {', '.join(names) or 'none: there are none'}"
+    )
+    fail(f"given {kind} {name!r}; rule: a name that the spec files have; change: {change}", BAD_INPUT)

@@ -22,8 +22,8 @@ SOURCES = (
     "awslabs/amazon-eks-ami, Karpenter and the charts of the daemonsets (2026-11-20): resources reserved on a node",
 )
 """A summary; `tenancy/catalog/` names the source of each line."""
-ASSUMED = "a node with the VPC CNI, without EFA, its local disks as one RAID, or a root volume of 200 GiB"
-OLD = "old: EC2 no longer offers it to new customers or in new regions"
+ASSUMPTIONS = "a node with the VPC CNI, without EFA, its local disks as one RAID, or a root volume of 200 GiB"
+OLD_TYPE_NOTE = "old: EC2 no longer offers it to new customers or in new regions"
 _POOL = "pool"
 _SOLE_TENANT = "one"
 
@@ -58,7 +58,7 @@ def command(instance: str | None, mig: str | None, share: str | None, provisione
     if instance is None:
         if mig or share or provisioner:
             fail("given an option without INSTANCE; rule: a pool has one instance type; change: name it", BAD_INPUT)
-        _list(form)
+        _list_instances(form)
         return
     if instance not in INSTANCES:
         from tenancy.schema.pools import nearest
@@ -68,39 +68,43 @@ def command(instance: str | None, mig: str | None, share: str | None, provisione
     if machine.unsupported and not (mig or share or provisioner):
         _show(form, instance, None)
         return
-    _show(form, instance, _yield(instance, mig, share, provisioner or "managed"))
+    _show(form, instance, _compute_yield(instance, mig, share, provisioner or "managed"))
 
 
 # All types
 
 
-def _list(form: str) -> None:
+def _list_instances(form: str) -> None:
     if form == "json":
-        print_json({"instances": [_facts(name) for name in INSTANCES], "sources": SOURCES})
+        print_json({"instances": [_instance_facts(name) for name in INSTANCES], "sources": SOURCES})
         return
-    reasons = list(dict.fromkeys(of.unsupported for of in INSTANCES.values() if of.unsupported))
+    reasons = list(dict.fromkeys(instance.unsupported for instance in INSTANCES.values() if instance.unsupported))
     table = Table(
         "GPU instance types",
         ("instance", "GPU", "n", "GiB", "vCPU", "GiB", "EFA", "NVMe GB", "pods", "arch", "MIG", "pool"),
         [
             (
                 name,
-                of.gpu,
-                of.gpus,
-                gib(boards.BOARDS[of.gpu].memory_mib),
-                of.vcpu,
-                of.memory,
-                *_known(of),
-                of.architecture,
-                "yes" if boards.BOARDS[of.gpu].profiles else "no",
-                f"no ({reasons.index(of.unsupported) + 1})" if of.unsupported else "old" if of.old else "yes",
+                instance.gpu,
+                instance.gpus,
+                gib(boards.BOARDS[instance.gpu].memory_mib),
+                instance.vcpu,
+                instance.memory,
+                *_published_numbers(instance),
+                instance.architecture,
+                "yes" if boards.BOARDS[instance.gpu].profiles else "no",
+                f"no ({reasons.index(instance.unsupported) + 1})"
+                if instance.unsupported
+                else "old"
+                if instance.old
+                else "yes",
             )
-            for name, of in INSTANCES.items()
+            for name, instance in INSTANCES.items()
         ],
         [
             "GiB: memory of one GPU, then of the instance; pods: on a managed node, then on a Karpenter node if "
             "different",
-            OLD,
+            OLD_TYPE_NOTE,
             *(f"no ({number}): {reason}" for number, reason in enumerate(reasons, start=1)),
             _sources(),
         ],
@@ -108,62 +112,62 @@ def _list(form: str) -> None:
     print_tables([table])
 
 
-def _known(of: Instance) -> tuple[int | None, int | None, str | None]:
+def _published_numbers(instance: Instance) -> tuple[int | None, int | None, str | None]:
     """EFA interfaces, GB of local disks and pods of a type; None where AWS publishes no numbers."""
-    if not of.pods:
+    if not instance.pods:
         return None, None, None
-    managed, karpenter = nodes.pods(of, "managed"), nodes.pods(of, "karpenter")
-    return of.efa, of.nvme, str(managed) if managed == karpenter else f"{managed}/{karpenter}"
+    managed, karpenter = nodes.pods(instance, "managed"), nodes.pods(instance, "karpenter")
+    return instance.efa, instance.nvme, str(managed) if managed == karpenter else f"{managed}/{karpenter}"
 
 
 def _sources() -> str:
     return f"sources: {'; '.join(SOURCES)}"
 
 
-def _facts(name: str) -> dict[str, Any]:
-    of = INSTANCES[name]
-    board = boards.BOARDS[of.gpu]
-    efa, nvme, pods = _known(of)
+def _instance_facts(name: str) -> dict[str, Any]:
+    instance = INSTANCES[name]
+    board = boards.BOARDS[instance.gpu]
+    efa, nvme, pods = _published_numbers(instance)
     return {
         "instance": name,
-        "gpu": of.gpu,
-        "gpus": of.gpus,
+        "gpu": instance.gpu,
+        "gpus": instance.gpus,
         "gpu_memory_gib": gib(board.memory_mib),
-        "vcpu": of.vcpu,
-        "memory_gib": of.memory,
+        "vcpu": instance.vcpu,
+        "memory_gib": instance.memory,
         "efa": efa,
         "nvme_gb": nvme,
-        "pods_managed": nodes.pods(of, "managed") if pods else None,
-        "pods_karpenter": nodes.pods(of, "karpenter") if pods else None,
-        "architecture": of.architecture,
+        "pods_managed": nodes.pods(instance, "managed") if pods else None,
+        "pods_karpenter": nodes.pods(instance, "karpenter") if pods else None,
+        "architecture": instance.architecture,
         "mig": bool(board.profiles),
-        "old": of.old,
-        "unusable": of.unsupported or None,
+        "old": instance.old,
+        "unusable": instance.unsupported or None,
     }
 
 
 # One type
 
 
-def _show(form: str, name: str, found: PoolYield | None) -> None:
+def _show(form: str, name: str, pool_yield: PoolYield | None) -> None:
     machine = INSTANCES[name]
     board = boards.BOARDS[machine.gpu]
-    profiles = _profiles(machine, found.left if found else None)
+    profiles = _profiles(machine, pool_yield.left if pool_yield else None)
     if form == "json":
-        pool = as_json(found) if found else None
+        pool = as_json(pool_yield) if pool_yield else None
         source = {"source": board.source, "date": board.date, "driver": board.driver or None}
         print_json(
             {
-                **_facts(name),
+                **_instance_facts(name),
                 "board": source,
                 "profiles": profiles,
                 "yields": pool,
-                "assumed": ASSUMED,
+                "assumed": ASSUMPTIONS,
                 "sources": SOURCES,
             }
         )
         return
-    facts = Table(
+    instance_table = Table(
         name,
         ("GPUs", "GPU", "GiB each", "vCPU", "GiB", "EFA", "NVMe GB", "pods", "arch"),
         [
@@ -173,72 +177,81 @@ def _show(form: str, name: str, found: PoolYield | None) -> None:
                 gib(board.memory_mib),
                 machine.vcpu,
                 machine.memory,
-                *_known(machine),
+                *_published_numbers(machine),
                 machine.architecture,
             )
         ],
         [f"no pool can use this type: {machine.unsupported}"] * bool(machine.unsupported)
-        + [OLD] * machine.old
+        + [OLD_TYPE_NOTE] * machine.old
         + [_sources()],
     )
-    cut = Table(
+    profile_table = Table(
         f"Profiles of {machine.gpu}",
         ("profile", "on a GPU", "on a node", "part of a GPU", "vCPU", "memory GiB"),
-        [tuple(of.values()) for of in profiles],
+        [tuple(row.values()) for row in profiles],
         [
             "vCPU and memory: for one slice, if the node has only slices of this profile, as many as fit",
             f"MIG needs driver {board.driver} or later",
             f"source: {board.source} ({board.date})",
         ],
     )
-    tables = [facts, *(_yields(found) if found else ()), cut]
+    tables = [instance_table, *(_yield_tables(pool_yield) if pool_yield else ()), profile_table]
     print_tables(tables)
 
 
-def _yields(found: PoolYield) -> list[Table]:
-    units = sum(unit.count for unit in found.units)
-    ours = found.daemonsets
+def _yield_tables(pool_yield: PoolYield) -> list[Table]:
+    units = sum(unit.count for unit in pool_yield.units)
+    platform_pods = pool_yield.daemonsets
     return [
         Table(
-            f"A node yields, as {found.layout}",
+            f"A node yields, as {pool_yield.layout}",
             ("resource name", "a node", "part of a GPU", "vCPU", "memory GiB", "disk GiB"),
             [
-                (u.resource, u.count, str(u.share), cores(u.each.cpu), gib(u.each.memory), gib(u.each.ephemeral))
-                for u in found.units
+                (
+                    unit.resource,
+                    unit.count,
+                    str(unit.share),
+                    cores(unit.each.cpu),
+                    gib(unit.each.memory),
+                    gib(unit.each.ephemeral),
+                )
+                for unit in pool_yield.units
             ],
             [
-                f"vCPU, memory and disk: for one unit when all units are in use; {cores(found.left.cpu):.2f} vCPU and "
-                f"{gib(found.left.memory):.2f} GiB of a node are left for tenants",
-                f"pods: a {found.provisioner} node takes {found.allocatable.pods}: {ours.pods} of the platform, "
-                f"{units} with one on each unit, {found.pods_left} left",
-                *found.notes,
-                f"assumed: {ASSUMED}",
+                "vCPU, memory and disk: for one unit when all units are in use; "
+                f"{cores(pool_yield.left.cpu):.2f} vCPU and "
+                f"{gib(pool_yield.left.memory):.2f} GiB of a node are left for tenants",
+                f"pods: a {pool_yield.provisioner} node takes {pool_yield.allocatable.pods}: "
+                f"{platform_pods.pods} of the platform, "
+                f"{units} with one on each unit, {pool_yield.pods_left} left",
+                *pool_yield.notes,
+                f"assumed: {ASSUMPTIONS}",
             ],
         )
     ]
 
 
-def _profiles(machine: Instance, left: nodes.Resources | None) -> list[dict[str, Any]]:
+def _profiles(machine: Instance, node_resources: nodes.Resources | None) -> list[dict[str, Any]]:
     from tenancy.planning.queueing.pool_yields import parts_of
 
-    found = []
+    rows = []
     for name, profile in boards.BOARDS[machine.gpu].profiles.items():
         count, share = profile.most * machine.gpus, boards.share_of(machine.gpu, name)
-        each = parts_of(left, {name: (count, share)})[name] if left else None
-        found.append(
+        slice_resources = parts_of(node_resources, {name: (count, share)})[name] if node_resources else None
+        rows.append(
             {
                 "profile": name,
                 "most": profile.most,
                 "count": count,
                 "share": str(share),
-                "vcpu": cores(each.cpu) if each else None,
-                "memory_gib": gib(each.memory) if each else None,
+                "vcpu": cores(slice_resources.cpu) if slice_resources else None,
+                "memory_gib": gib(slice_resources.memory) if slice_resources else None,
             }
         )
-    return found
+    return rows
 
 
-def _yield(instance: str, mig: str | None, share: str | None, provisioner: str) -> PoolYield:
+def _compute_yield(instance: str, mig: str | None, share: str | None, provisioner: str) -> PoolYield:
     """What a pool yields in an environment with this pool alone, so that the rules of spec files judge it."""
     from pydantic import ValidationError
 
@@ -253,8 +266,8 @@ def _yield(instance: str, mig: str | None, share: str | None, provisioner: str) 
 
         mistakes = [mistake for mistake, _ in explain(Environment, error)]
         # A profile that the board lacks is also a mistake in the generated flavor, which is not the user's.
-        asked = [mistake for mistake in mistakes if mistake.where[:1] == ("pools",)] or mistakes
-        fail("\n".join(map(str, asked)), BAD_INPUT)
+        user_mistakes = [mistake for mistake in mistakes if mistake.where[:1] == ("pools",)] or mistakes
+        fail("\n".join(map(str, user_mistakes)), BAD_INPUT)
 
 
 def _layout(text: str) -> dict[str, Any]:
@@ -264,9 +277,11 @@ def _layout(text: str) -> dict[str, Any]:
         return {"named": text}
     layout: dict[str, int] = {}
     for part in text.split(","):
-        profile, given, count = part.strip().partition("=")
-        if not profile or profile in layout or (given and not re.fullmatch("[1-9][0-9]{0,3}", count)):
-            _misread(f"--mig {text}", "a layout has one count for each profile", "write --mig 1g.5gb=4,3g.20gb=1")
+        profile, equals, count = part.strip().partition("=")
+        if not profile or profile in layout or (equals and not re.fullmatch("[1-9][0-9]{0,3}", count)):
+            _fail_bad_option(
+                f"--mig {text}", "a layout has one count for each profile", "write --mig 1g.5gb=4,3g.20gb=1"
+            )
         layout[profile] = int(count or "1")
     return {"layout": layout}
 
@@ -274,12 +289,12 @@ def _layout(text: str) -> dict[str, Any]:
 def _sharing(text: str) -> dict[str, int]:
     mode, _, count = text.partition("=")
     if mode not in {"time-slicing", "mps"} or not re.fullmatch("[1-9][0-9]{0,3}", count):
-        _misread(f"--share {text}", "GPUs have one sharing mode", "write --share time-slicing=4, or mps=4")
+        _fail_bad_option(f"--share {text}", "GPUs have one sharing mode", "write --share time-slicing=4, or mps=4")
     return {mode: int(count)}
 
 
-def _misread(given: str, rule: str, change: str) -> NoReturn:
-    fail(f"given {given}; rule: {rule}; change: {change}", BAD_INPUT)
+def _fail_bad_option(input_text: str, rule: str, change: str) -> NoReturn:
+    fail(f"given {input_text}; rule: {rule}; change: {change}", BAD_INPUT)
 
 
 def _document(

@@ -164,7 +164,7 @@ def command(
     """
     from tenancy.chargeback import periods as calendar
 
-    sources = [name for name, given in (("--tables", folder), ("--prometheus", prometheus)) if given]
+    sources = [name for name, value in (("--tables", folder), ("--prometheus", prometheus)) if value]
     sources += ["--example"] if seed is not None else []
     if len(sources) != 1:
         _refuse(
@@ -192,32 +192,37 @@ def command(
     from tenancy.chargeback.report import make_report
     from tenancy.chargeback.use import budgets, uses
 
-    where = calendar.zone_of(zone)
-    span = (calendar.moment(start, where), calendar.moment(end, where))
-    cut = calendar.periods(*span, calendar.PeriodLength(by), where)
+    time_zone = calendar.zone_of(zone)
+    time_range = (calendar.moment(start, time_zone), calendar.moment(end, time_zone))
+    periods = calendar.periods(*time_range, calendar.PeriodLength(by), time_zone)
     if events:
-        outputs.must_be_whole(cut)
-    tables = _read(loaded, span, folder, prometheus, token_file, step, seed, record)
-    paid = bills.read(bill, cut, loaded.environment.environment) if bill else None
-    report = make_report(loaded.environment, loaded.tenants, tables, cut, paid)
-    used, due = uses(report, tables), budgets(report, calendar.PeriodLength(by))
-    known = sorted({line.tenant for line in report.lines} | {each.tenant for each in loaded.tenants})
+        outputs.must_be_whole(periods)
+    tables = _read(loaded, time_range, folder, prometheus, token_file, step, seed, record)
+    billed_costs = bills.read(bill, periods, loaded.environment.environment) if bill else None
+    report = make_report(loaded.environment, loaded.tenants, tables, periods, billed_costs)
+    tenant_uses, budget_uses = uses(report, tables), budgets(report, calendar.PeriodLength(by))
+    known_tenants = sorted(
+        {line.tenant for line in report.lines} | {loaded_tenant.tenant for loaded_tenant in loaded.tenants}
+    )
     for name in filter(None, (tenant, explain)):
-        if name not in known:
-            _refuse(f"tenant {name!r}", f"a tenant of {environment} or a payer in the report", ", ".join(known))
+        if name not in known_tenants:
+            _refuse(f"tenant {name!r}", f"a tenant of {environment} or a payer in the report", ", ".join(known_tenants))
     for key in labels:
         if key not in (keys := known_keys(report)):
             _refuse(f"--label {key!r}", "a label of a tenant or a namespace", ", ".join(keys))
     if tenant:
         report.lines = [line for line in report.lines if line.tenant == tenant]
-        used, due = [u for u in used if u.tenant == tenant], [d for d in due if d.tenant == tenant]
-    report.notes += lacks(report, due, used, tenant or "")
+        tenant_uses, budget_uses = (
+            [u for u in tenant_uses if u.tenant == tenant],
+            [d for d in budget_uses if d.tenant == tenant],
+        )
+    report.notes += lacks(report, budget_uses, tenant_uses, tenant or "")
     try:
-        _write(report, used, due, form, out, tenant or "", explain, rows, labels)
+        _write(report, tenant_uses, budget_uses, form, out, tenant or "", explain, rows, labels)
         if events:
             events.write_text("".join(f"{line}\n" for line in outputs.events(report)), "utf-8")
         if mail:
-            _mail(report, loaded, used, due, mail)
+            _mail(report, loaded, tenant_uses, budget_uses, mail)
     except OSError as error:
         _refuse(str(error.filename), f"a path that can be written ({error.strerror})", "another path")
     if report.findings:
@@ -230,25 +235,25 @@ def command(
             fail(f"{counted(len(report.findings), 'finding')} of missing data, which --strict does not accept", FAILED)
 
 
-def _refuse(given: str, rule: str, change: str) -> NoReturn:
-    fail(f"given {given}; rule: {rule}; change: use {change}", BAD_INPUT)
+def _refuse(input_text: str, rule: str, change: str) -> NoReturn:
+    fail(f"given {input_text}; rule: {rule}; change: use {change}", BAD_INPUT)
 
 
 def _token(file: Path) -> str:
     from tenancy.catalog.files import SETTINGS, read_text_file
 
     try:
-        token, told = read_text_file(file, SETTINGS).strip(), "an empty file"
+        token, reason = read_text_file(file, SETTINGS).strip(), "an empty file"
     except (OSError, UnicodeDecodeError) as error:
-        token, told = "", getattr(error, "strerror", None) or "not UTF-8"
+        token, reason = "", getattr(error, "strerror", None) or "not UTF-8"
     if not token:
-        _refuse(f"--token-file {file} ({told})", "a file with a token", "the path of a file that holds one")
+        _refuse(f"--token-file {file} ({reason})", "a file with a token", "the path of a file that holds one")
     return token
 
 
 def _read(
     loaded: Loaded,
-    span: tuple[int, int],
+    time_range: tuple[int, int],
     folder: Path | None,
     prometheus: str | None,
     token_file: Path | None,
@@ -259,13 +264,13 @@ def _read(
     from tenancy.chargeback import tables
 
     if folder:
-        return tables.read(folder, *span)
+        return tables.read(folder, *time_range)
     if prometheus:
         from tenancy.chargeback.prometheus import Prometheus, PrometheusUnreachable, ask
 
         token = _token(token_file) if token_file else ""
         try:
-            frames = ask(Prometheus(prometheus, token), loaded.environment, *span, step)
+            frames = ask(Prometheus(prometheus, token), loaded.environment, *time_range, step)
         except PrometheusUnreachable as error:
             fail(f"given --prometheus {prometheus}; rule bill-10: {error}; change: check the address and the token")
     else:
@@ -273,7 +278,7 @@ def _read(
         from tenancy.chargeback.example import month
         from tenancy.planning.common.stages import without_removed_tenants
 
-        frames = made(month(without_removed_tenants(loaded), *span, seed or 0))
+        frames = made(month(without_removed_tenants(loaded), *time_range, seed or 0))
     if record:
         try:
             record.mkdir(parents=True, exist_ok=True)
@@ -281,13 +286,13 @@ def _read(
                 frame.write_parquet(record / f"{name}.parquet")
         except OSError as error:
             _refuse(f"--record {record}", f"a folder that can be written to ({error.strerror})", "another path")
-    return tables.tables({name: [(name, frame.lazy())] for name, frame in frames.items()}, *span)
+    return tables.tables({name: [(name, frame.lazy())] for name, frame in frames.items()}, *time_range)
 
 
 def _write(
     report: ChargebackReport,
-    used: Sequence[TenantUse],
-    due: Sequence[BudgetUse],
+    tenant_uses: Sequence[TenantUse],
+    budget_uses: Sequence[BudgetUse],
     form: str,
     out: Path | None,
     tenant: str,
@@ -304,14 +309,14 @@ def _write(
         return
     match form:
         case "json":
-            text = json.dumps(outputs.as_json(report, used, due), indent=2) + "\n"
+            text = json.dumps(outputs.as_json(report, tenant_uses, budget_uses), indent=2) + "\n"
         case "csv":
             text = outputs.as_csv(outputs.columns(labels), outputs.rows(report, labels))
         case "focus":
             text = outputs.as_csv(outputs.FOCUS, outputs.focus(report, labels))
         case _:
             terminal = out is None and sys.stdout.isatty()
-            text = _text(report, used, due, tenant, explain, rows, terminal)
+            text = _text(report, tenant_uses, budget_uses, tenant, explain, rows, terminal)
     if out:
         out.write_text(text, "utf-8")
     else:
@@ -320,8 +325,8 @@ def _write(
 
 def _text(
     report: ChargebackReport,
-    used: Sequence[TenantUse],
-    due: Sequence[BudgetUse],
+    tenant_uses: Sequence[TenantUse],
+    budget_uses: Sequence[BudgetUse],
     tenant: str,
     explain: str | None,
     rows: int,
@@ -330,8 +335,10 @@ def _text(
     from tenancy.chargeback import pages
     from tenancy.output.tables import Table, as_text
 
-    shown = pages.explain(report, explain, rows) if explain else pages.tables(report, used, due, tenant)
-    tables = [_aligned(table) for table in shown if table.rows]
+    report_tables = (
+        pages.explain(report, explain, rows) if explain else pages.tables(report, tenant_uses, budget_uses, tenant)
+    )
+    tables = [_with_number_columns(table) for table in report_tables if table.rows]
     for title, notes in (("Missing data", report.findings), ("Notes", report.notes)):
         tables += [Table(title, (), (), [str(note) for note in notes])] if notes else []
     parts = [as_text(table, terminal=terminal) for table in tables]
@@ -341,15 +348,21 @@ def _text(
 _NUMBER = re.compile(r"-?[0-9][0-9,]*(\.[0-9]+)?|–|")
 
 
-def _aligned(table: Table) -> Table:
+def _with_number_columns(table: Table) -> Table:
     """The table with its columns of numbers, which are texts with thousands separators."""
     columns = list(zip(*table.rows, strict=True))
-    numbers = {at for at in range(1, len(columns)) if all(_NUMBER.fullmatch(str(cell)) for cell in columns[at])}
-    return table._replace(numbers=frozenset(numbers))
+    number_columns = {
+        column for column in range(1, len(columns)) if all(_NUMBER.fullmatch(str(cell)) for cell in columns[column])
+    }
+    return table._replace(numbers=frozenset(number_columns))
 
 
 def _mail(
-    report: ChargebackReport, loaded: Loaded, used: Sequence[TenantUse], due: Sequence[BudgetUse], folder: Path
+    report: ChargebackReport,
+    loaded: Loaded,
+    tenant_uses: Sequence[TenantUse],
+    budget_uses: Sequence[BudgetUse],
+    folder: Path,
 ) -> None:
     from tenancy.chargeback.mail import mail
 
@@ -358,4 +371,6 @@ def _mail(
     for tenant in loaded.tenants:
         if tenant.tenant in payers:
             for form, ending in (("markdown", "md"), ("html", "html")):
-                (folder / f"{tenant.tenant}.{ending}").write_text(mail(report, tenant, used, due, form), "utf-8")
+                (folder / f"{tenant.tenant}.{ending}").write_text(
+                    mail(report, tenant, tenant_uses, budget_uses, form), "utf-8"
+                )

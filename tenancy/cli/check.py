@@ -11,7 +11,7 @@ import click
 from tenancy import __version__
 from tenancy.cli.common import BAD_INPUT, FAILED, example, fail, print_json, refuses_bad_input, say
 
-_FORMS = ("text", "json", "sarif", "junit")
+_FORMATS = ("text", "json", "sarif", "junit")
 
 
 @click.command("check", epilog=example("tenancy check build/local deploy/ --preset regulated"))
@@ -43,7 +43,7 @@ _FORMS = ("text", "json", "sarif", "junit")
 )
 @click.option(
     "--as",
-    "named",
+    "identity",
     metavar="PERSON|ROLE",
     help="Who creates the objects, for --env: a role in the namespace, a user or group, or platform. "
     "Default: developer.",
@@ -58,7 +58,7 @@ _FORMS = ("text", "json", "sarif", "junit")
     help="Fail with exit code 1 if anything is not judged. Default: what is not judged is named.",
 )
 @click.option(
-    "--format", "form", type=click.Choice(_FORMS), default="text", help="Format of the output. Default: text."
+    "--format", "form", type=click.Choice(_FORMATS), default="text", help="Format of the output. Default: text."
 )
 @click.option("--all", "everything", is_flag=True, help="Print every finding. Default: at most one screen.")
 @refuses_bad_input
@@ -68,7 +68,7 @@ def command(
     exceptions: Path | None,
     environment: str | None,
     namespace: str | None,
-    named: str | None,
+    identity: str | None,
     tenant_label: str | None,
     platform: tuple[str, ...],
     strict: bool,
@@ -85,8 +85,12 @@ def command(
     refused, an exception has expired or, with --strict, anything is not judged or not decided, 2 a manifest cannot be
     read, or the environment, the namespace or the person is unknown.
     """
-    if environment is None and (given := [o for o, v in (("--namespace", namespace), ("--as", named)) if v]):
-        fail(f"given {given[0]} without --env; rule: it is of an environment; change: add --env ENV", BAD_INPUT)
+    if environment is None and (
+        unused_options := [option for option, value in (("--namespace", namespace), ("--as", identity)) if value]
+    ):
+        fail(
+            f"given {unused_options[0]} without --env; rule: it is of an environment; change: add --env ENV", BAD_INPUT
+        )
     from tenancy.check import outputs
     from tenancy.check.judge import judge
     from tenancy.check.reader import read
@@ -96,7 +100,7 @@ def command(
     manifests = read(paths)
     answers = tenants = None
     if environment is not None:
-        answers, tenants = _answers(manifests, environment, namespace, named)
+        answers, tenants = _answers(manifests, environment, namespace, identity)
     verdict = judge(
         manifests,
         PolicyPreset(preset),
@@ -115,7 +119,7 @@ def command(
     if form == "text" and verdict.unread and not verdict.objects:
         pass  # nothing was read: the sentences on it say all
     elif form == "json":
-        print_json({**outputs.as_json(verdict), "unread": [str(one) for one in verdict.unread]})
+        print_json({**outputs.as_json(verdict), "unread": [str(message) for message in verdict.unread]})
     else:
         click.echo(
             outputs.sarif(verdict, __version__, exceptions.as_posix() if exceptions else "")
@@ -124,15 +128,15 @@ def command(
             if form == "junit"
             else outputs.text(verdict, everything=everything)
         )
-    for one in verdict.unread:
-        say(str(one), err=True)
+    for message in verdict.unread:
+        say(str(message), err=True)
     if verdict.unread:
         sys.exit(BAD_INPUT)
     if not verdict.passes:
         sys.exit(FAILED)
 
 
-def _answers(manifests: Any, environment: str, namespace: str | None, named: str | None) -> tuple[Any, Any]:
+def _answers(manifests: Any, environment: str, namespace: str | None, identity: str | None) -> tuple[Any, Any]:
     """What the API server of an environment answers, and the tenants of its namespaces."""
     from tenancy.check.admission.identities import UnknownIdentityError
     from tenancy.check.admission.server import OfflineApiServer
@@ -144,7 +148,7 @@ def _answers(manifests: Any, environment: str, namespace: str | None, named: str
     plan = make_plan(loaded.environment, loaded.tenants)
     server = OfflineApiServer.of_environment(plan, loaded.environment.cluster.kubernetes)
     try:
-        return answers(manifests, server, loaded.folder.name, namespace, named), tenants_of(server)
+        return answers(manifests, server, loaded.folder.name, namespace, identity), tenants_of(server)
     except (UnknownIdentityError, UnknownNamespaceError) as error:
         fail(str(error), BAD_INPUT)
 

@@ -33,5 +33,5 @@ def command(environment: str, lab: bool, form: str, markdown: bool) -> None:
         )
         return
     for control in controls:
-        such = f"  {control.attacks[0].attack}" if control.attacks else ""
-        click.echo(f"{control.name:<14}{control.where:<36}{len(control.attacks):>5}{such}")
+        first_attack = f"  {control.attacks[0].attack}" if control.attacks else ""
+        click.echo(f"{control.name:<14}{control.where:<36}{len(control.attacks):>5}{first_attack}")

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 INTERVAL = 30.0
 """Seconds between two rounds: by so much a budget may be exceeded, and a window's quota may come late."""
-ROUNDS_OF_A_CLIENT = 20
+ROUNDS_PER_CLIENT = 20
 """Rounds after which the kubeconfig is read anew: a pod's token is replaced within the hour."""
 
 
-_READ = {*SUFFIXES, ".json"}
+_WATCHED_SUFFIXES = {*SUFFIXES, ".json"}
 """Suffixes of spec files and of AWS' list of addresses, which is read beside them."""
 
 
@@ -75,13 +75,13 @@ def run(
 
     address = _address(metrics)
     # Before the files are read: what changes meanwhile is read in the next round.
-    seen = (today(), _state(environment))
+    last_state = (today(), _state(environment))
     loaded = load_or_exit(environment, lab=lab, read=load_deployed)
     require_clock(loaded)
     if kubeconfig is None:
         enter_lab(loaded.environment.cluster.context)
     context, health = loaded.environment.cluster.context, Health(loaded.environment.environment)
-    _tell_ended(loaded, health)
+    _report_ended_entries(loaded, health)
     source = GpuMetrics(prometheus or loaded.environment.metrics.address)
     try:
         clock = Clock(Api(context, kubeconfig), loaded.environment, loaded.tenants, idle_gpus=source.idle_gpus)
@@ -94,34 +94,34 @@ def run(
     # The first process of a container gets no default handler.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     if once:
-        if problem := _round(clock):
+        if problem := _run_round(clock):
             fail(problem)
         return
     for number in itertools.count():
-        began = time.monotonic()
-        if number % ROUNDS_OF_A_CLIENT == ROUNDS_OF_A_CLIENT - 1:
-            clock.api = _client(context, kubeconfig) or clock.api
+        started = time.monotonic()
+        if number % ROUNDS_PER_CLIENT == ROUNDS_PER_CLIENT - 1:
+            clock.api = _new_api(context, kubeconfig) or clock.api
         health.attempt()
-        if problem := _lead(clock, health):
+        if problem := _run_if_leader(clock, health):
             click.echo(f"tenancy: {problem}", err=True)
         # A round reads changes for three seconds.
-        time.sleep(max(0.0, INTERVAL - (time.monotonic() - began)))
+        time.sleep(max(0.0, INTERVAL - (time.monotonic() - started)))
         # On another day other entries have ended.
-        if (state := (today(), _state(environment))) != seen:
-            seen = state
+        if (state := (today(), _state(environment))) != last_state:
+            last_state = state
             _reload(clock, health, environment, lab)
 
 
-def _address(given: str | None) -> tuple[str, int] | None:
-    if given is None:
+def _address(text: str | None) -> tuple[str, int] | None:
+    if text is None:
         return None
-    host, _, port = given.rpartition(":")
+    host, _, port = text.rpartition(":")
     if not (host and port.isdigit() and 0 < int(port) < 65536):
-        fail(f"given --metrics {given}; rule: HOST:PORT; change: write --metrics 127.0.0.1:9464", BAD_INPUT)
+        fail(f"given --metrics {text}; rule: HOST:PORT; change: write --metrics 127.0.0.1:9464", BAD_INPUT)
     return host, int(port)
 
 
-def _client(context: str, kubeconfig: str | None) -> Api | None:
+def _new_api(context: str, kubeconfig: str | None) -> Api | None:
     from tenancy.live.api import Api, ApiUnreachable
 
     try:
@@ -130,7 +130,7 @@ def _client(context: str, kubeconfig: str | None) -> Api | None:
         return None
 
 
-def _lead(clock: Clock, health: Health) -> str:
+def _run_if_leader(clock: Clock, health: Health) -> str:
     """Make a round if no other copy does; the problem that ended it, or nothing."""
     from tenancy.clock.controller import ClockRefused
     from tenancy.clock.lease import Lease
@@ -142,39 +142,39 @@ def _lead(clock: Clock, health: Health) -> str:
             return ""
     except (ApiUnreachable, ClockRefused) as error:
         return str(error)
-    return _round(clock, health)
+    return _run_round(clock, health)
 
 
 def require_clock(loaded: Loaded) -> None:
     """End the command with exit code 2 if the environment has no clock."""
     if not loaded.environment.clocked:
-        given = f"given {loaded.environment.environment}, with queues.clock: false"
+        input_text = f"given {loaded.environment.environment}, with queues.clock: false"
         fail(
-            f"{given}; rule: the clock changes no queue without it; change: set queues.clock: true",
+            f"{input_text}; rule: the clock changes no queue without it; change: set queues.clock: true",
             BAD_INPUT,
         )
 
 
-def said(done: Round) -> str:
+def round_lines(clock_round: Round) -> str:
     """One line for a round that changed something or found a spent budget."""
-    spent = [f"{each.tenant}: {each}" for each in done.spent]
-    return "\n".join(f"{done.now:%Y-%m-%dT%H:%M:%SZ} {line}" for line in (*done.changes, *spent))
+    budget_lines = [f"{exhausted_budget.tenant}: {exhausted_budget}" for exhausted_budget in clock_round.spent]
+    return "\n".join(f"{clock_round.now:%Y-%m-%dT%H:%M:%SZ} {line}" for line in (*clock_round.changes, *budget_lines))
 
 
-def _round(clock: Clock, health: Health | None = None) -> str:
+def _run_round(clock: Clock, health: Health | None = None) -> str:
     """Make one round; the problem that ended it, or nothing."""
     from tenancy.clock.controller import ClockRefused
     from tenancy.live.api import ApiUnreachable
 
     try:
-        done = clock.tick()
+        clock_round = clock.tick()
     except (ApiUnreachable, ClockRefused) as error:
         return str(error)
     if health:
         health.done()
-    if done.changes:
-        click.echo(said(done))
-    return done.problem
+    if clock_round.changes:
+        click.echo(round_lines(clock_round))
+    return clock_round.problem
 
 
 def _state(environment: str) -> dict[str, tuple[int, int]]:
@@ -191,13 +191,13 @@ def _files(environment: str) -> list[Path]:
     """Where the files of an environment are read; none while its folder is exchanged."""
     try:
         folder = SpecFolder(find_folder(environment))
-        found = [*folder.entries(), *folder.entries(TENANTS_FOLDER)]
+        paths = [*folder.entries(), *folder.entries(TENANTS_FOLDER)]
     except (SpecError, OSError):
         return []
-    return [path for path in found if path.suffix in _READ and not path.name.startswith(".")]
+    return [path for path in paths if path.suffix in _WATCHED_SUFFIXES and not path.name.startswith(".")]
 
 
-def _tell_ended(loaded: Loaded, health: Health) -> None:
+def _report_ended_entries(loaded: Loaded, health: Health) -> None:
     health.ended = len(loaded.ended)
     for problem in loaded.ended:
         click.echo(str(problem), err=True)
@@ -213,7 +213,7 @@ def _reload(clock: Clock, health: Health, environment: str, lab: bool) -> None:
             click.echo(str(problem), err=True)
         click.echo("tenancy: the files in use stay those before", err=True)
         return
-    _tell_ended(loaded, health)
+    _report_ended_entries(loaded, health)
     loaded = on_lab(loaded) if lab else loaded
     if loaded.environment.queues.clock:
         clock.environment, clock.tenants = loaded.environment, loaded.tenants

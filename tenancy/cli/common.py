@@ -23,7 +23,7 @@ from tenancy.validation.loader import STACKS_FOLDER
 
 FAILED = 1
 BAD_INPUT = 2
-EPOCH = "SOURCE_DATE_EPOCH"
+EPOCH_VARIABLE = "SOURCE_DATE_EPOCH"
 """Environment variable with the time to record, in seconds since 1970 UTC, for outputs that can be made again."""
 
 P = ParamSpec("P")
@@ -40,14 +40,14 @@ class DefaultGroup(click.Group):
     """A group that takes its first word for an argument of the command `default` unless it names another command:
     with `page`, `tenancy report ENV` is `tenancy report page ENV`."""
 
-    def __init__(self, *given: Any, default: str, **settings: Any) -> None:
-        super().__init__(*given, **settings)
+    def __init__(self, *args: Any, default: str, **settings: Any) -> None:
+        super().__init__(*args, **settings)
         self.default = default
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """The words, with the default command before them if they begin with no command."""
-        own = {*self.commands, *ctx.help_option_names}
-        return super().parse_args(ctx, [self.default, *args] if args and args[0] not in own else args)
+        known_words = {*self.commands, *ctx.help_option_names}
+        return super().parse_args(ctx, [self.default, *args] if args and args[0] not in known_words else args)
 
 
 def example(text: str) -> str:
@@ -73,24 +73,26 @@ def fail(message: str, code: int = FAILED) -> NoReturn:
 
 def recorded_time() -> dt.datetime:
     """The time that an output records, UTC: SOURCE_DATE_EPOCH if it is set, so that equal facts give equal bytes."""
-    text = os.environ.get(EPOCH)
+    text = os.environ.get(EPOCH_VARIABLE)
     if text is None:
         return dt.datetime.now(dt.UTC).replace(microsecond=0)
     if not text.isascii() or not text.isdigit():
-        fail(f"given {EPOCH}={text}; rule: whole seconds since 1970; change: write such a number", BAD_INPUT)
+        fail(f"given {EPOCH_VARIABLE}={text}; rule: whole seconds since 1970; change: write such a number", BAD_INPUT)
     return dt.datetime.fromtimestamp(int(text), dt.UTC)
 
 
 @contextlib.contextmanager
-def writing() -> Generator[None]:
+def report_write_errors() -> Generator[None]:
     """Turn a failed write to --out into a message and the exit code of bad input."""
     try:
         yield
     except OSError as error:
         if error.filename is None:
             raise
-        given = f"--out {error.filename}"
-        fail(f"given {given}; rule: a path that can be written ({error.strerror}); change: another path", BAD_INPUT)
+        input_text = f"--out {error.filename}"
+        fail(
+            f"given {input_text}; rule: a path that can be written ({error.strerror}); change: another path", BAD_INPUT
+        )
 
 
 def load_or_exit(
@@ -119,7 +121,7 @@ def load_or_exit(
         sys.exit(BAD_INPUT)
 
 
-def tell(notes: Iterable[Problem]) -> None:
+def print_notes(notes: Iterable[Problem]) -> None:
     """Print notes: facts that are not mistakes, on stderr."""
     for note in notes:
         say(f"note: {note}", err=True)
@@ -138,32 +140,38 @@ def refuses_bad_input(command: Callable[P, R]) -> Callable[P, R]:
     return run
 
 
-def tenant_or_exit(loaded: Loaded, name: str, *, removed: bool = True) -> Any:
+def tenant_or_exit(loaded: Loaded, name: str, *, allow_removed: bool = True) -> Any:
     """The tenant of that name; without one, exit code 2 and a message with the known names.
 
     Without `removed`, a tenant whose file says `leaving: remove` is refused too: nothing of it is left.
     """
     for tenant in loaded.tenants:
         if tenant.tenant == name:
-            if tenant.leaving == "remove" and not removed:
-                given = f"tenant {name}, whose file says leaving: remove"
+            if tenant.leaving == "remove" and not allow_removed:
+                input_text = f"tenant {name}, whose file says leaving: remove"
                 change = "name another tenant; to restore this one, drop `leaving` and run `tenancy up`"
-                fail(f"given {given}; rule: a tenant that has namespaces; change: {change}", BAD_INPUT)
+                fail(f"given {input_text}; rule: a tenant that has namespaces; change: {change}", BAD_INPUT)
             return tenant
-    known = ", ".join(t.tenant for t in loaded.tenants)
-    fail(f"given tenant {name!r}; rule: a tenant of {loaded.environment.environment}; change: use one of {known}", 2)
+    known_names = ", ".join(loaded_tenant.tenant for loaded_tenant in loaded.tenants)
+    fail(
+        f"given tenant {name!r}; rule: a tenant of {loaded.environment.environment}; change: use one of {known_names}",
+        2,
+    )
 
 
-def the_environment(given: str | None) -> str:
+def environment_or_default(environment: str | None) -> str:
     """The environment that was named, or the only one of the project."""
-    if given is not None:
-        return given
-    for base in (Path.cwd(), *Path.cwd().parents):
-        if found := sorted((base / STACKS_FOLDER).glob("*/environment.yaml")):
-            if len(found) == 1:
-                return str(found[0].parent)
-            known = " or ".join(path.parent.name for path in found)
-            fail(f"given no ENV; rule: there are {len(found)} environments; change: name {known}", BAD_INPUT)
+    if environment is not None:
+        return environment
+    for folder in (Path.cwd(), *Path.cwd().parents):
+        if environment_files := sorted((folder / STACKS_FOLDER).glob("*/environment.yaml")):
+            if len(environment_files) == 1:
+                return str(environment_files[0].parent)
+            known_names = " or ".join(path.parent.name for path in environment_files)
+            fail(
+                f"given no ENV; rule: there are {len(environment_files)} environments; change: name {known_names}",
+                BAD_INPUT,
+            )
     return ""
 
 

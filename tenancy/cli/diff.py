@@ -71,31 +71,31 @@ def command(
     from tenancy.diff.changes import diff
 
     if previews:
-        name, before, after, found = _previewed(words, previews, start, end)
+        name, before, after, changes = _compare_previews(words, previews, start, end)
     else:
-        name, before, after = _sides(words, start, end)
+        name, before, after = _spec_states(words, start, end)
         if before.loaded is None and after.loaded is None and not (before.problems or after.problems):
-            given = f"given {name}, which is neither in {before.name} nor in {after.name}"
-            fail(f"{given}; rule: an environment; change: name its folder", BAD_INPUT)
-        found = diff(before, after)
-    data = outputs.as_json(name, before, after, found)
+            input_text = f"given {name}, which is neither in {before.name} nor in {after.name}"
+            fail(f"{input_text}; rule: an environment; change: name its folder", BAD_INPUT)
+        changes = diff(before, after)
+    data = outputs.as_json(name, before, after, changes)
     forms: dict[str, Callable[[], str]] = {
-        "text": lambda: printed(outputs.text(name, before, after, found)) + "\n",
-        "markdown": lambda: outputs.markdown(name, before, after, found) + "\n",
+        "text": lambda: printed(outputs.text(name, before, after, changes)) + "\n",
+        "markdown": lambda: outputs.markdown(name, before, after, changes) + "\n",
         "json": lambda: printed_json(json.dumps(data, indent=2)) + "\n",
-        "stacks": lambda: printed(outputs.stack_lines(name, found)),
+        "stacks": lambda: printed(outputs.stack_lines(name, changes)),
     }
     click.echo(forms[form](), nl=False)
     if out:
         out.mkdir(parents=True, exist_ok=True)
         for kind, suffix in _SUFFIXES.items():
             (out / f"{name}.{suffix}").write_text(forms[kind](), "utf-8")
-    alarms = {a.value for change in found if (a := alarm(change))}
+    alarms = {change_alarm.value for change in changes if (change_alarm := alarm(change))}
     if "nothing" not in fail_on and (alarms & set(fail_on) or (alarms and "any" in fail_on)):
         sys.exit(FAILED)
 
 
-def _previewed(words: tuple[str, ...], paths: tuple[str, ...], start: str | None, end: str | None) -> tuple:
+def _compare_previews(words: tuple[str, ...], paths: tuple[str, ...], start: str | None, end: str | None) -> tuple:
     """A title, two sides without loaded spec files, and the changes."""
     from tenancy.diff import previews
     from tenancy.diff.changes import SpecState
@@ -103,45 +103,49 @@ def _previewed(words: tuple[str, ...], paths: tuple[str, ...], start: str | None
     if words or start or end:
         fail("given --preview and spec files; rule: one or the other; change: drop one of them", BAD_INPUT)
     try:
-        read = [previews.read(path) for path in paths]
-        changed = previews.changes(read)
+        preview_files = [previews.read(path) for path in paths]
+        changes = previews.changes(preview_files)
     except previews.NotAPreview as error:
         fail(str(error), BAD_INPUT)
     return (
-        f"{previews.environment(read)}, preview",
+        f"{previews.environment(preview_files)}, preview",
         SpecState("the state"),
         SpecState("the preview"),
-        changed,
+        changes,
     )
 
 
-def _sides(words: tuple[str, ...], start: str | None, end: str | None) -> tuple:
+def _spec_states(words: tuple[str, ...], start: str | None, end: str | None) -> tuple:
     """The environment's name, and its two sides."""
     from tenancy.diff.sources import WORKTREE, merge_base, of_folder, of_revision
 
     if not words:
         fail("given nothing to compare; rule: an environment, two folders or --preview; change: see --help", BAD_INPUT)
     if len(words) == 2 and all(Path(word).is_dir() for word in words) and not (start or end):
-        one, other = map(Path, words)
-        return other.resolve().name, of_folder(one, str(one)), of_folder(other, str(other))
+        before_folder, after_folder = map(Path, words)
+        return (
+            after_folder.resolve().name,
+            of_folder(before_folder, str(before_folder)),
+            of_folder(after_folder, str(after_folder)),
+        )
     *revisions, folder = words
     if len(revisions) > 1 or (revisions and ".." not in revisions[0]) or (revisions and (start or end)):
-        given = " ".join(words)
-        fail(f"given {given}; rule: FROM..TO and an environment, or two folders; change: see --help", BAD_INPUT)
+        input_text = " ".join(words)
+        fail(f"given {input_text}; rule: FROM..TO and an environment, or two folders; change: see --help", BAD_INPUT)
     if revisions:
-        parted = "..." in revisions[0]
-        start, _, end = revisions[0].partition("..." if parted else "..")
+        uses_merge_base = "..." in revisions[0]
+        start, _, end = revisions[0].partition("..." if uses_merge_base else "..")
         start, end = start or "HEAD", end or "HEAD"
-        start = merge_base(start, end) if parted else start
-    home = _home(folder)
+        start = merge_base(start, end) if uses_merge_base else start
+    environment_folder = _environment_folder(folder)
     sides = [
-        of_folder(home, WORKTREE) if rev == WORKTREE else of_revision(home, rev)
+        of_folder(environment_folder, WORKTREE) if rev == WORKTREE else of_revision(environment_folder, rev)
         for rev in (start or "HEAD", end or WORKTREE)
     ]
-    return (home.resolve().name, *sides)
+    return (environment_folder.resolve().name, *sides)
 
 
-def _home(word: str) -> Path:
+def _environment_folder(word: str) -> Path:
     """The folder of an environment, which may exist in only one of the revisions."""
     from tenancy.schema.problems import SpecError
     from tenancy.validation.loader import STACKS_FOLDER, find_folder

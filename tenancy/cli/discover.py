@@ -27,20 +27,22 @@ def command(context: str | None, out: Path | None) -> None:
         services = services_found(api)
     except ApiUnreachable as error:
         fail(str(error))
-    found = found_nodes(nodes)
-    if not found.pools:
-        given = "".join(f"\n{remark}" for remark in found.remarks) or "\nno nodes"
+    discovery = found_nodes(nodes)
+    if not discovery.pools:
+        remarks = "".join(f"\n{remark}" for remark in discovery.remarks) or "\nno nodes"
         fail(
             f"given a cluster of {len(nodes)} nodes without a pool; rule: a pool's instance type is in the catalogue; "
-            f"change: use nodes of a type that `tenancy catalog` lists{given}",
+            f"change: use nodes of a type that `tenancy catalog` lists{remarks}",
             BAD_INPUT,
         )
-    document = {"services": services, "flavors": found.flavors, "pools": found.pools}
-    head = [f"{len(nodes)} nodes of {api.host}; cluster: {{mode: existing}} goes with them", *found.remarks]
+    document = {"services": services, "flavors": discovery.flavors, "pools": discovery.pools}
+    head = [f"{len(nodes)} nodes of {api.host}; cluster: {{mode: existing}} goes with them", *discovery.remarks]
     body = yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=120)
-    whole = "".join(f"# {line}\n" for line in head) + body
+    text = "".join(f"# {line}\n" for line in head) + body
     if out is None:
-        click.echo(whole, nl=False)
+        click.echo(text, nl=False)
         return
-    out.write_text(whole, "utf-8")
-    click.echo(f"{out}: {len(found.pools)} pools, {len(found.flavors)} flavors, {len(found.remarks)} remarks")
+    out.write_text(text, "utf-8")
+    click.echo(
+        f"{out}: {len(discovery.pools)} pools, {len(discovery.flavors)} flavors, {len(discovery.remarks)} remarks"
+    )

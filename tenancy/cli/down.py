@@ -30,30 +30,46 @@ def command(environment: str, lab: bool, yes: bool) -> None:
     from tenancy.live.unrecorded import remove_all, unrecorded
     from tenancy.planning.scope import CLUSTER_SUFFIX, names_of
 
-    began = time.monotonic()
+    started = time.monotonic()
     loaded = load_or_exit(environment, lab=lab)
     name = loaded.environment.environment
     try:
         driver = Driver.of(loaded, click.echo)
-        there = driver.stacks(name)
-        if loaded.environment.aws.deletion_protection and name + CLUSTER_SUFFIX in there:
-            there.remove(name + CLUSTER_SUFFIX)
+        stack_names = driver.stacks(name)
+        if loaded.environment.aws.deletion_protection and name + CLUSTER_SUFFIX in stack_names:
+            stack_names.remove(name + CLUSTER_SUFFIX)
             release = f"`aws.deletion-protection: false` and `tenancy up {name}` release it"
             click.echo(f"{name}: the cluster stays; {release}")
         # Fails at once if the API server does not answer; the engine would wait for it for a long time.
         driver.api.items("/api/v1/namespaces?limit=1")
-        stacks = [driver.select(stack) for stack in there]
-        held = {stack.name: driver.resources(stack) for stack in stacks}
-        emptied = [stack for stack, found in held.items() if not found and stack != name + CLUSTER_SUFFIX]
-        lost = {stack: unrecorded(driver.api, name, names_of(stack)[1]) for stack in emptied}
-        if name in lost:  # with objects of all tenants, of which some have stacks of their own
-            apart = {names_of(stack)[1] for stack in held if stack != name}
-            lost[name] = [found for found in lost[name] if found.tenant not in apart]
-        spaces = [r for found in held.values() for r in found if r["type"] == words.NAMESPACE_TYPE]
-        adopted = [r["id"] for r in spaces if r.get("retainOnDelete")]
-        names = [r["id"] for r in spaces if r["id"] not in adopted]
-        names += [r.name for found in lost.values() for r in found if r.kind == "Namespace"]
-        if not any([*held.values(), *lost.values()]):
+        stacks = [driver.select(stack) for stack in stack_names]
+        resources_by_stack = {stack.name: driver.resources(stack) for stack in stacks}
+        stacks_without_resources = [
+            stack for stack, resources in resources_by_stack.items() if not resources and stack != name + CLUSTER_SUFFIX
+        ]
+        unrecorded_by_stack = {
+            stack: unrecorded(driver.api, name, names_of(stack)[1]) for stack in stacks_without_resources
+        }
+        if name in unrecorded_by_stack:  # with objects of all tenants, of which some have stacks of their own
+            tenants_with_own_stack = {names_of(stack)[1] for stack in resources_by_stack if stack != name}
+            unrecorded_by_stack[name] = [
+                item for item in unrecorded_by_stack[name] if item.tenant not in tenants_with_own_stack
+            ]
+        namespace_resources = [
+            resource
+            for resources in resources_by_stack.values()
+            for resource in resources
+            if resource["type"] == words.NAMESPACE_TYPE
+        ]
+        adopted = [resource["id"] for resource in namespace_resources if resource.get("retainOnDelete")]
+        names = [resource["id"] for resource in namespace_resources if resource["id"] not in adopted]
+        names += [
+            resource.name
+            for items in unrecorded_by_stack.values()
+            for resource in items
+            if resource.kind == "Namespace"
+        ]
+        if not any([*resources_by_stack.values(), *unrecorded_by_stack.values()]):
             give_back(driver.api, name, click.echo)
             click.echo(f"{name}: there is nothing to remove")
             return
@@ -65,14 +81,14 @@ def command(environment: str, lab: bool, yes: bool) -> None:
         end_reservations(driver.api)
         mark_left(driver.api, adopted)
         for stack in stacks:
-            if found := lost.get(stack.name):
-                remove_all(driver.api, found, PATIENCE, click.echo)
-            if held[stack.name]:
+            if unrecorded_objects := unrecorded_by_stack.get(stack.name):
+                remove_all(driver.api, unrecorded_objects, PATIENCE, click.echo)
+            if resources_by_stack[stack.name]:
                 show(driver.destroy(stack))
             if stack.name != name:
                 driver.forget(stack)
-        if adopted and name + CLUSTER_SUFFIX not in there:  # else they are gone with their cluster
+        if adopted and name + CLUSTER_SUFFIX not in stack_names:  # else they are gone with their cluster
             give_back(driver.api, name, click.echo)
     except (ApiUnreachable, ClockRefused, Failed, LabError, PreconditionFailed, RemovalTimeout) as error:
         fail(str(error))
-    click.echo(f"{name}: removed in {time.monotonic() - began:.1f} s")
+    click.echo(f"{name}: removed in {time.monotonic() - started:.1f} s")

@@ -18,8 +18,8 @@ from tenancy.cli.common import (
     lab_option,
     load_or_exit,
     recorded_time,
+    report_write_errors,
     say,
-    writing,
 )
 
 if TYPE_CHECKING:
@@ -121,16 +121,18 @@ def make(
     Exit codes: 0 the bundle was written, 1 an attack has a gap (the bundle says so) or the cluster did not answer,
     2 bad input; nothing is written.
     """
-    ways = [name for name, given in (("--key", key), ("--kms", kms), ("--keyless", keyless)) if given]
-    if len(ways) != 1:
-        given = " and ".join(ways) if ways else "none of --key, --kms and --keyless"
-        fail(f"given {given}; rule: one signature is made; change: name one of the three", BAD_INPUT)
-    _only_with(
+    signature_options = [
+        name for name, input_text in (("--key", key), ("--kms", kms), ("--keyless", keyless)) if input_text
+    ]
+    if len(signature_options) != 1:
+        input_text = " and ".join(signature_options) if signature_options else "none of --key, --kms and --keyless"
+        fail(f"given {input_text}; rule: one signature is made; change: name one of the three", BAD_INPUT)
+    _require_option(
         "--keyless",
         keyless,
         {"--identity-token": token, "--oidc-client-id": client_id, "--trust-config": trust_config},
     )
-    _installed()
+    _require_extra()
     from tenancy.evidence import bundle
     from tenancy.evidence.collect import Measured, files, read_attacks, read_judge, summary
     from tenancy.planning import make_plan
@@ -139,18 +141,19 @@ def make(
     plan = make_plan(loaded.environment, loaded.tenants)
     try:
         statement_file, sign = _signer(key, kms) if not keyless else _keyless_signer(trust_config, token, client_id)
-        told = [judge for path in judges for judge in read_judge(path)]
+        judge_results = [judge for path in judges for judge in read_judge(path)]
         results = read_attacks(attacks) if attacks else _attack(loaded, plan)
-        measured = Measured(recorded_time(), results, told, statement_file)
-        made = files(loaded, plan, measured)
-        signed, by = sign(bundle.statement(made, summary(loaded, measured)))
-        with writing():
-            bundle.write(out, {**made, statement_file: signed})
+        measurements = Measured(recorded_time(), results, judge_results, statement_file)
+        bundle_files = files(loaded, plan, measurements)
+        signed_statement, signer = sign(bundle.statement(bundle_files, summary(loaded, measurements)))
+        with report_write_errors():
+            bundle.write(out, {**bundle_files, statement_file: signed_statement})
     except bundle.Unusable as error:
         fail(str(error), BAD_INPUT)
     counts = results.counts
     click.echo(
-        f"{out}: {len(made)} files and a statement signed by {by}; {counts['refused']} of {counts['attacks']} attacks "
+        f"{out}: {len(bundle_files)} files and a statement signed by {signer}; {counts['refused']} of "
+        f"{counts['attacks']} attacks "
         f"refused, {counts['twins admitted']} twins admitted, audit log: {results.audit_log}"
     )
     if counts["gaps"]:
@@ -197,16 +200,16 @@ def verify(
     trusted key or the identity has signed.
     """
     if bool(trusted) == bool(identity):
-        given = "both --key and --identity" if identity else "neither --key nor --identity"
-        fail(f"given {given}; rule: one kind of signature is verified; change: name one of the two", BAD_INPUT)
-    _only_with("--identity", bool(identity), {"--issuer": issuer, "--trusted-root": trusted_root})
+        input_text = "both --key and --identity" if identity else "neither --key nor --identity"
+        fail(f"given {input_text}; rule: one kind of signature is verified; change: name one of the two", BAD_INPUT)
+    _require_option("--identity", bool(identity), {"--issuer": issuer, "--trusted-root": trusted_root})
     if identity and not issuer:
         fail(
             "given --identity without --issuer; rule: any issuer can name any identity, so both are verified; change: "
             "add --issuer with the URL of the issuer that the maker named",
             BAD_INPUT,
         )
-    _installed()
+    _require_extra()
     from tenancy.evidence import bundle
 
     try:
@@ -215,30 +218,30 @@ def verify(
 
             statement_file = keyless.BUNDLE
             kind, payload, signature = keyless.verified(folder, identity, issuer, trusted_root)
-            by = f" by {signature}"
+            signer = f" by {signature}"
         else:
             from tenancy.evidence import keys
 
-            statement_file, by = bundle.ENVELOPE, ""
+            statement_file, signer = bundle.ENVELOPE, ""
             kind, payload = bundle.verified(folder, [keys.public_key(path) for path in trusted])
-        about, deviations = bundle.compared(folder, statement_file, kind, payload)
+        summary, deviations = bundle.compared(folder, statement_file, kind, payload)
     except bundle.Unusable as error:
         fail(str(error), BAD_INPUT)
     for deviation in deviations:
         say(shown(f"{folder}/{deviation}"), err=True)
     if deviations:
         fail(f"{folder}: {len(deviations)} deviation{'s' * (len(deviations) > 1)} from the signed statement")
-    click.echo(f"{folder}: as signed{by}; environment {about['environment']}, made {about['made']}")
+    click.echo(f"{folder}: as signed{signer}; environment {summary['environment']}, made {summary['made']}")
 
 
-def _installed() -> None:
+def _require_extra() -> None:
     """End with a message if the packages of the extra are not there."""
     if missing := [name for name in ("securesystemslib", "sigstore") if find_spec(name) is None]:
-        given = f"an installation without {' and '.join(missing)}"
-        fail(f'given {given}; rule: signatures need it; change: pip install "gpu-tenancy[evidence]"', BAD_INPUT)
+        input_text = f"an installation without {' and '.join(missing)}"
+        fail(f'given {input_text}; rule: signatures need it; change: pip install "gpu-tenancy[evidence]"', BAD_INPUT)
 
 
-def _only_with(option: str, present: bool, others: Mapping[str, object]) -> None:
+def _require_option(option: str, present: bool, others: Mapping[str, object]) -> None:
     """End with a message if an option is given that says nothing without another."""
     for name, value in others.items():
         if value is not None and not present:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from tenancy.schema.environment import Environment
     from tenancy.schema.tenant import Tenant
 
-PRIVATE, OPEN = 0o600, 0o644
-FOLDER = 0o700
+PRIVATE_MODE, READABLE_MODE = 0o600, 0o644
+FOLDER_MODE = 0o700
 
 
 @click.command("export", epilog=example("tenancy export fraud local --out fraud-export"))
@@ -54,28 +54,29 @@ def command(tenant: str, environment: str, lab: bool, out: Path, with_secrets: b
     from tenancy.live.export import collect
 
     loaded = load_or_exit(environment, lab=lab)
-    one = tenant_or_exit(loaded, tenant)
+    tenant_spec = tenant_or_exit(loaded, tenant)
     if os.path.lexists(out):
         fail(f"given --out {out}, which exists; rule: an export is written once; change: name a new folder", BAD_INPUT)
     enter_lab(loaded.environment.cluster.context)
     name = loaded.environment.environment
-    spaces = [one.namespace_name(part) for part in one.namespaces]
+    namespace_names = [tenant_spec.namespace_name(part) for part in tenant_spec.namespaces]
     try:
         api = Api(loaded.environment.cluster.context)
-        found = collect(api, name, spaces, with_secrets=with_secrets)
-        queues = _queues(api, tenant, spaces) if loaded.environment.queued else []
+        exported = collect(api, name, namespace_names, with_secrets=with_secrets)
+        queues = _queues(api, tenant, namespace_names) if loaded.environment.queued else []
     except ApiUnreachable as error:
         fail(str(error))
-    files = dict(_files(loaded.folder, loaded.environment, one, found, queues))
+    files = dict(_files(loaded.folder, loaded.environment, tenant_spec, exported, queues))
     _write(out, files)
     click.echo(
-        f"{out}: {counted(found.count, 'object')} of {', '.join(spaces)}, {counted(len(found.volumes), 'volume')}, "
-        f"{sum(found.left_out.values())} left out: see {out / 'README.md'}"
+        f"{out}: {counted(exported.count, 'object')} of {', '.join(namespace_names)}, "
+        f"{counted(len(exported.volumes), 'volume')}, "
+        f"{sum(exported.left_out.values())} left out: see {out / 'README.md'}"
     )
-    if one.leaving is None:
+    if tenant_spec.leaving is None:
         click.echo(f"{tenant} is not on hold and may still change: write `leaving: export` into its file first")
-    if found.unread:
-        fail(f"{len(found.unread)} kinds could not be read; README.md names them")
+    if exported.unread:
+        fail(f"{len(exported.unread)} kinds could not be read; README.md names them")
 
 
 def _queues(api: Any, tenant: str, spaces: Sequence[str]) -> list[dict[str, Any]]:
@@ -93,26 +94,26 @@ def _queues(api: Any, tenant: str, spaces: Sequence[str]) -> list[dict[str, Any]
 
 
 def _files(
-    folder: Path, environment: Environment, tenant: Tenant, found: ExportedObjects, queues: list[dict[str, Any]]
+    folder: Path, environment: Environment, tenant: Tenant, exported: ExportedObjects, queues: list[dict[str, Any]]
 ) -> Iterator[tuple[str, tuple[str, int]]]:
     """Relative path -> text and mode."""
     from tenancy.live.export import SECRET
 
-    for (space, plural), items in sorted(found.objects.items()):
-        mode = PRIVATE if items[0]["kind"] == SECRET else OPEN
+    for (space, plural), items in sorted(exported.objects.items()):
+        mode = PRIVATE_MODE if items[0]["kind"] == SECRET else READABLE_MODE
         yield f"objects/{space}/{plural}.yaml", (_yaml(items), mode)
-    yield "record/volumes.yaml", (_yaml([[asdict(volume) for volume in found.volumes]]), OPEN)
-    yield "record/people.yaml", (_yaml([_people(tenant)]), OPEN)
-    yield "record/data.yaml", (_yaml([_data(environment, tenant)]), OPEN)
+    yield "record/volumes.yaml", (_yaml([[asdict(volume) for volume in exported.volumes]]), READABLE_MODE)
+    yield "record/people.yaml", (_yaml([_people(tenant)]), READABLE_MODE)
+    yield "record/data.yaml", (_yaml([_data(environment, tenant)]), READABLE_MODE)
     if queues:
-        yield "record/queues.yaml", (_yaml(queues), OPEN)
-    source = next((path for path in (folder / "tenants").glob("*.y*ml") if _is_of(path, tenant.tenant)), None)
+        yield "record/queues.yaml", (_yaml(queues), READABLE_MODE)
+    source = next((path for path in (folder / "tenants").glob("*.y*ml") if _is_spec_of(path, tenant.tenant)), None)
     if source:
-        yield "record/tenant.yaml", (read_text_file(source), OPEN)
-    yield "README.md", (_readme(environment, tenant, found), OPEN)
+        yield "record/tenant.yaml", (read_text_file(source), READABLE_MODE)
+    yield "README.md", (_readme(environment, tenant, exported), READABLE_MODE)
 
 
-def _is_of(path: Path, tenant: str) -> bool:
+def _is_spec_of(path: Path, tenant: str) -> bool:
     import yaml
 
     document = yaml.safe_load(read_text_file(path))
@@ -139,7 +140,7 @@ def _data(environment: Environment, tenant: Tenant) -> dict[str, Any]:
     from tenancy.planning.common import names
 
     uses = tenant.uses
-    found: dict[str, Any] = {
+    resources: dict[str, Any] = {
         "prefixes": [f"s3://{g.bucket}/{g.prefix} ({g.access.value})" for g in tenant.storage],
         "repositories": [names.tenant_repository(environment, tenant, name) for name in sorted(uses.repositories)],
         "secrets": [names.tenant_secret(environment, tenant, name) for name in sorted(uses.secrets)],
@@ -147,15 +148,20 @@ def _data(environment: Environment, tenant: Tenant) -> dict[str, Any]:
         "queues": [names.tenant_queue(environment, tenant, name) for name in sorted(uses.queues)],
         "files": [files.access_point for files in uses.files],
     }
-    return {"aws": "enabled" if environment.aws.enabled else "switched off", **{k: v for k, v in found.items() if v}}
+    return {
+        "aws": "enabled" if environment.aws.enabled else "switched off",
+        **{k: v for k, v in resources.items() if v},
+    }
 
 
-def _readme(environment: Environment, tenant: Tenant, found: ExportedObjects) -> str:
+def _readme(environment: Environment, tenant: Tenant, exported: ExportedObjects) -> str:
     """What is here, and what is not."""
     name, today = environment.environment, dt.datetime.now(dt.UTC).date()
     tomorrow = today + dt.timedelta(days=1)
     stage = tenant.leaving.value if tenant.leaving else "not leaving"
-    cost = f"tenancy chargeback {name} --from {found.since} --to {tomorrow} --tenant {tenant.tenant} --prometheus URL"
+    cost = (
+        f"tenancy chargeback {name} --from {exported.since} --to {tomorrow} --tenant {tenant.tenant} --prometheus URL"
+    )
     lines = [
         f"# {tenant.title or tenant.tenant}, as {name} had it on {today}",
         "",
@@ -164,8 +170,8 @@ def _readme(environment: Environment, tenant: Tenant, found: ExportedObjects) ->
         "",
         "| here | what |",
         "|---|---|",
-        *(f"| `objects/{s}/{plural}.yaml` | {len(items)} |" for (s, plural), items in sorted(found.objects.items())),
-        f"| `record/volumes.yaml` | {len(found.volumes)} volumes: size, driver, handle, reclaim policy |",
+        *(f"| `objects/{s}/{plural}.yaml` | {len(items)} |" for (s, plural), items in sorted(exported.objects.items())),
+        f"| `record/volumes.yaml` | {len(exported.volumes)} volumes: size, driver, handle, reclaim policy |",
         "| `record/data.yaml` | prefixes of buckets, repositories, secrets, logs and queues on AWS |",
         "| `record/people.yaml` | people and groups with their roles |",
         *(["| `record/queues.yaml` | its queues and their guarantees |"] if environment.queued else []),
@@ -180,12 +186,12 @@ def _readme(environment: Environment, tenant: Tenant, found: ExportedObjects) ->
         "",
         "- Data in volumes, buckets and repositories: it stays at the places listed in `record/`; copy it from there.",
         "- Logs, metrics and the bill: they belong to the platform, which keeps them for its own retention periods.",
-        *(f"- {kind} ({count}): {why}." for (kind, why), count in sorted(found.left_out.items())),
-        *(f"  - Secret {space}/{secret} ({kind})" for space, secret, kind in found.secrets),
-        *(f"- Could not be read: {text}." for text in found.unread),
+        *(f"- {kind} ({count}): {why}." for (kind, why), count in sorted(exported.left_out.items())),
+        *(f"  - Secret {space}/{secret} ({kind})" for space, secret, kind in exported.secrets),
+        *(f"- Could not be read: {text}." for text in exported.unread),
     ]
-    if found.running:
-        lines += ["", "## Pods that were still running", "", *(f"- Pod {name}" for name in found.running)]
+    if exported.running:
+        lines += ["", "## Pods that were still running", "", *(f"- Pod {name}" for name in exported.running)]
     return "\n".join(lines) + "\n"
 
 
@@ -193,10 +199,10 @@ def _write(out: Path, files: dict[str, tuple[str, int]]) -> None:
     """Write all files or none: the folder is written under a temporary name and renamed at the end."""
     part = out.with_name(f".{out.name}.part-{os.getpid()}")
     try:
-        part.mkdir(FOLDER, parents=True)
+        part.mkdir(FOLDER_MODE, parents=True)
         for name, (text, mode) in files.items():
             path = part / name
-            path.parent.mkdir(FOLDER, parents=True, exist_ok=True)
+            path.parent.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
                 file.write(text)
         part.rename(out)

@@ -11,6 +11,7 @@ import click
 from tenancy.cli.common import (
     BAD_INPUT,
     FAILED,
+    environment_or_default,
     example,
     fail,
     format_option,
@@ -19,7 +20,6 @@ from tenancy.cli.common import (
     optional_environment,
     print_json,
     say,
-    the_environment,
 )
 from tenancy.schema.people import Role
 from tenancy.schema.tenant import Namespace, Tenant
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from tenancy.live.fits_answers import Fit
 
 WIDTH = 100
-PLANE = 16
+CONTROL_WIDTH = 16
 """Width of the column with the name of a control, in characters."""
-MARKS = {"fits": "yes", "not asked": "?", "waits": "wait", "never": "no"}
-WORK = ("CronJob", "Deployment", "Job", "Pod", "ReplicaSet", "StatefulSet")
+VERDICT_MARKS = {"fits": "yes", "not asked": "?", "waits": "wait", "never": "no"}
+WORK_KINDS = ("CronJob", "Deployment", "Job", "Pod", "ReplicaSet", "StatefulSet")
 
 
 @click.command("fits", epilog=example("tenancy sample job local --tenant fraud --gpu a100=1 | tenancy fits - local"))
@@ -66,35 +66,37 @@ def command(file: str, environment: str | None, lab: bool, namespace: str | None
     from tenancy.live.fits_answers import FitVerdict
 
     items = list(_read(file))
-    loaded = load_or_exit(the_environment(environment), form, lab)
-    known = _kinds(loaded)
-    placed = [(_placed(item, namespace), item) for item in items]
-    asked = [(*_where(loaded, space), item) for space, item in placed]
-    if not any(item["kind"] in known for item in items):
+    loaded = load_or_exit(environment_or_default(environment), form, lab)
+    work_kinds = _kinds(loaded)
+    namespaced_items = [(_set_namespace(item, namespace), item) for item in items]
+    targets = [(*_tenant_and_namespace(loaded, space), item) for space, item in namespaced_items]
+    if not any(item["kind"] in work_kinds for item in items):
         kinds = ", ".join(dict.fromkeys(str(item["kind"]) for item in items))
-        fail(f"given {kinds}; rule: a kind that runs pods; change: use one of {', '.join(known)}", BAD_INPUT)
-    asking = [(*_who(tenant, part, group), item) for tenant, part, item in asked]
+        fail(f"given {kinds}; rule: a kind that runs pods; change: use one of {', '.join(work_kinds)}", BAD_INPUT)
+    requests = [(*_identity(tenant, part, group), item) for tenant, part, item in targets]
     context = loaded.environment.cluster.context
     enter_lab(context)
     try:
         api = Api(context)
-        found = [fit(api, loaded.environment, item, who, told) for who, told, item in asking]
+        answers = [
+            fit(api, loaded.environment, item, identity, description) for identity, description, item in requests
+        ]
     except NotWork as error:
         fail(f"given {error}; rule: a manifest that the API server accepts; change: write what is missing", BAD_INPUT)
     except ApiUnreachable as error:
         fail(str(error))
     if form == "json":
-        print_json([{**asdict(one), "verdict": one.verdict} for one in found])
+        print_json([{**asdict(answer), "verdict": answer.verdict} for answer in answers])
     else:
-        say("\n\n".join(_text(one) for one in found))
-    if any(one.verdict is not FitVerdict.FITS for one in found):
+        say("\n\n".join(_text(answer) for answer in answers))
+    if any(answer.verdict is not FitVerdict.FITS for answer in answers):
         sys.exit(FAILED)
 
 
 def _kinds(loaded: Loaded) -> tuple[str, ...]:
     from tenancy.planning.guards.facts import frameworks
 
-    return (*WORK, *(framework.kind for framework in frameworks(loaded.environment)))
+    return (*WORK_KINDS, *(framework.kind for framework in frameworks(loaded.environment)))
 
 
 def _read(file: str) -> Iterator[dict[str, Any]]:
@@ -117,8 +119,8 @@ def _read(file: str) -> Iterator[dict[str, Any]]:
         rule, change = "a manifest has a Kubernetes object", "write one; `tenancy sample job ENV` prints an example"
         fail(f"{file}: given an empty file; rule: {rule}; change: {change}", BAD_INPUT)
     for document in documents:
-        listed = isinstance(document, dict) and document.get("kind") == "List"
-        for item in document.get("items") or () if listed else [document]:
+        is_list = isinstance(document, dict) and document.get("kind") == "List"
+        for item in document.get("items") or () if is_list else [document]:
             texts = [item.get(key) for key in ("apiVersion", "kind")] if isinstance(item, dict) else [None]
             metadata = item.get("metadata") if isinstance(item, dict) else None
             name = (metadata.get("name") or metadata.get("generateName")) if isinstance(metadata, dict) else None
@@ -128,51 +130,54 @@ def _read(file: str) -> Iterator[dict[str, Any]]:
             yield item
 
 
-def _placed(item: dict[str, Any], namespace: str | None) -> str:
+def _set_namespace(item: dict[str, Any], namespace: str | None) -> str:
     metadata = item["metadata"]
-    written = metadata.get("namespace")
-    if namespace and written and namespace != written:
-        given = f"--namespace {namespace} and metadata.namespace {written}"
-        fail(f"given {given}; rule: an object is in one namespace; change: drop one of the two", BAD_INPUT)
-    if not (namespace or written):
+    manifest_namespace = metadata.get("namespace")
+    if namespace and manifest_namespace and namespace != manifest_namespace:
+        input_text = f"--namespace {namespace} and metadata.namespace {manifest_namespace}"
+        fail(f"given {input_text}; rule: an object is in one namespace; change: drop one of the two", BAD_INPUT)
+    if not (namespace or manifest_namespace):
         rule = "work is in a tenant's namespace"
         fail(
             f"given {item['kind']} {metadata.get('name')} without one; rule: {rule}; change: add --namespace", BAD_INPUT
         )
-    metadata["namespace"] = namespace or written
+    metadata["namespace"] = namespace or manifest_namespace
     return str(metadata["namespace"])
 
 
-def _where(loaded: Loaded, name: str) -> tuple[Tenant, Namespace]:
+def _tenant_and_namespace(loaded: Loaded, name: str) -> tuple[Tenant, Namespace]:
     from tenancy.schema.pools import nearest
 
     spaces = {t.namespace_name(part): (t, part) for t in loaded.tenants for part in t.namespaces}
     if name not in spaces:
-        close = " or ".join(nearest(name, spaces)) or "one that a tenant file has"
+        similar_names = " or ".join(nearest(name, spaces)) or "one that a tenant file has"
         rule = f"a namespace of a tenant of {loaded.environment.environment}"
-        fail(f"given namespace {name!r}; rule: {rule}; change: use {close}", BAD_INPUT)
+        fail(f"given namespace {name!r}; rule: {rule}; change: use {similar_names}", BAD_INPUT)
     return spaces[name]
 
 
-def _who(tenant: Tenant, part: Namespace, group: str | None) -> tuple[Impersonation, str]:
+def _identity(tenant: Tenant, part: Namespace, group: str | None) -> tuple[Impersonation, str]:
     """The identity that creates the work, and its name in messages."""
     from tenancy.kube.requests import Impersonation
 
     name = f"fits@{tenant.tenant}"
     if group:
         return Impersonation(name, (group,)), f"group {group}"
-    held = [p for p in tenant.people if not p.namespaces or part.name in p.namespaces]
-    makers = [p for role in (Role.DEVELOPER, Role.OWNER) for p in held if p.role is role]
-    if not makers:
-        given = f"{tenant.tenant}, whose file has no developer or owner in {part.name}"
-        fail(f"given {given}; rule: work is created by a developer or owner; change: name a group with --as", BAD_INPUT)
-    first = min(makers, key=lambda p: (p.role is not Role.DEVELOPER, p.kind, p.name))
+    members = [person for person in tenant.people if not person.namespaces or part.name in person.namespaces]
+    creators = [person for role in (Role.DEVELOPER, Role.OWNER) for person in members if person.role is role]
+    if not creators:
+        input_text = f"{tenant.tenant}, whose file has no developer or owner in {part.name}"
+        fail(
+            f"given {input_text}; rule: work is created by a developer or owner; change: name a group with --as",
+            BAD_INPUT,
+        )
+    first = min(creators, key=lambda person: (person.role is not Role.DEVELOPER, person.kind, person.name))
     if first.kind == "Group":
         return Impersonation(name, (first.name,)), f"group {first.name}"
     return Impersonation(first.name), f"user {first.name}"
 
 
-def _text(found: Fit) -> str:
+def _text(answer: Fit) -> str:
     from tenancy.live.fits_answers import FitVerdict
 
     conclusion = {
@@ -180,11 +185,11 @@ def _text(found: Fit) -> str:
         FitVerdict.UNKNOWN: "cannot be decided.",
         FitVerdict.WAITS: "waits: it would be admitted, and does not start now.",
         FitVerdict.NEVER: "never starts as it is.",
-    }[found.verdict]
-    lines = [f"{found.kind} {found.name} in {found.namespace}, as {found.asked_as}: {conclusion}"]
-    for said in found.said:
-        change = f" To change: {said.change.rstrip('.')}." if said.change else ""
-        head = f"  {MARKS[said.verdict]:<5}{said.plane:<{PLANE}}"
-        wrapped = textwrap.wrap(said.sentence + change, WIDTH - len(head), break_on_hyphens=False)
+    }[answer.verdict]
+    lines = [f"{answer.kind} {answer.name} in {answer.namespace}, as {answer.asked_as}: {conclusion}"]
+    for control_answer in answer.said:
+        change = f" To change: {control_answer.change.rstrip('.')}." if control_answer.change else ""
+        head = f"  {VERDICT_MARKS[control_answer.verdict]:<5}{control_answer.plane:<{CONTROL_WIDTH}}"
+        wrapped = textwrap.wrap(control_answer.sentence + change, WIDTH - len(head), break_on_hyphens=False)
         lines += [head + wrapped[0], *(" " * len(head) + line for line in wrapped[1:])]
     return "\n".join(lines)

@@ -21,18 +21,18 @@ from tenancy.validation.loader import STACKS_FOLDER
 if TYPE_CHECKING:
     from tenancy.validation import Problem
 
-PRESENT = frozenset({".git", ".venv", "venv"})
+ALLOWED_ENTRIES = frozenset({".git", ".venv", "venv"})
 """What a folder may contain before: none of it is replaced."""
-NEEDED = ("organisation", "group", "region", "account")
+REQUIRED_OPTIONS = ("organisation", "group", "region", "account")
 """Options without a default: asked for on a terminal, required elsewhere."""
 ORGANISATION_LENGTH = 40
 _EXAMPLE = "tenancy init clusters --organisation acme --group gpu-platform --region eu-central-1 --account 111122223333"
 
 
-def _form(pattern: str, what: str) -> click.types.FuncParamType:
+def _matching(pattern: str, rule: str) -> click.types.FuncParamType:
     def read(text: str) -> str:
         if not re.fullmatch(pattern, text):
-            raise click.BadParameter(f"given {text!r}; rule: {what}")
+            raise click.BadParameter(f"given {text!r}; rule: {rule}")
         return text
 
     return click.types.FuncParamType(read)
@@ -45,9 +45,9 @@ def _organisation(text: str) -> str:
 
 
 ORGANISATION = click.types.FuncParamType(_organisation)
-GROUP = _form(r"[A-Za-z0-9][\w.@/+-]{0,62}", "the name of a group, like gpu-platform")
-ACCOUNT = _form(r"[0-9]{12}", "an account id of 12 digits")
-REGISTRY = _form(r"[a-z0-9][a-z0-9.:/_-]{0,120}/", "the beginning of image names, like registry.acme.example/")
+GROUP = _matching(r"[A-Za-z0-9][\w.@/+-]{0,62}", "the name of a group, like gpu-platform")
+ACCOUNT = _matching(r"[0-9]{12}", "an account id of 12 digits")
+REGISTRY = _matching(r"[a-z0-9][a-z0-9.:/_-]{0,120}/", "the beginning of image names, like registry.acme.example/")
 
 
 @click.command("init", epilog=example(_EXAMPLE))
@@ -86,11 +86,11 @@ def command(
     --account are required. DIR is made; one that exists may contain a .git and a virtual environment, nothing else. To
     update the files to another version, write a second repository with the same options and compare.
     """
-    _refuse_full(folder)
-    given = {"organisation": organisation, "group": group, "region": region, "account": account}
-    if missing := [key for key, value in given.items() if value is None]:
+    _refuse_nonempty(folder)
+    option_values = {"organisation": organisation, "group": group, "region": region, "account": account}
+    if missing_options := [key for key, value in option_values.items() if value is None]:
         if not _on_terminal():
-            options = " ".join(f"--{key}" for key in missing)
+            options = " ".join(f"--{key}" for key in missing_options)
             fail(f"given no {options}; rule: required; change: add the options, or run it on a terminal", BAD_INPUT)
         kinds = {"organisation": ORGANISATION, "group": GROUP, "region": click.Choice(REGIONS), "account": ACCOUNT}
         questions = {
@@ -99,19 +99,19 @@ def command(
             "region": "AWS region of prod",
             "account": "AWS account of prod",
         }
-        for key in missing:
-            given[key] = click.prompt(questions[key], type=kinds[key], show_choices=False, err=True)
+        for key in missing_options:
+            option_values[key] = click.prompt(questions[key], type=kinds[key], show_choices=False, err=True)
         if forge is None:
             choice = click.Choice([forge.value for forge in Forge])
             forge = click.prompt("Workflows", type=choice, default=Forge.NONE.value, err=True)
-    said = {key: str(value) for key, value in given.items()}
+    answer_texts = {key: str(value) for key, value in option_values.items()}
     answers = RepositoryAnswers(
-        **said,
-        registry=registry or default_registry(said["account"], said["region"]),
+        **answer_texts,
+        registry=registry or default_registry(answer_texts["account"], answer_texts["region"]),
         forge=Forge(forge or Forge.NONE),
     )
     files = list(repository(answers, __version__))
-    _judge(files)
+    _validate_files(files)
     try:
         _write(folder, files)
     except OSError as error:
@@ -133,15 +133,15 @@ def _on_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def _refuse_full(folder: Path) -> None:
-    found = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    if others := [name for name in found if name not in PRESENT]:
-        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
-        given = f"{folder}, which contains {others[0]}{more}"
-        fail(f"given {given}; rule: no file is replaced; change: name an empty folder or a new one", BAD_INPUT)
+def _refuse_nonempty(folder: Path) -> None:
+    entry_names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    if other_names := [name for name in entry_names if name not in ALLOWED_ENTRIES]:
+        more_text = f" and {len(other_names) - 1} more" if len(other_names) > 1 else ""
+        input_text = f"{folder}, which contains {other_names[0]}{more_text}"
+        fail(f"given {input_text}; rule: no file is replaced; change: name an empty folder or a new one", BAD_INPUT)
 
 
-def _judge(files: Iterable[tuple[str, str, bool]]) -> None:
+def _validate_files(files: Iterable[tuple[str, str, bool]]) -> None:
     """Exit code 2 with every problem of the environments that the files would make."""
     with tempfile.TemporaryDirectory(prefix="tenancy-init-") as scratch:
         trial = Path(scratch)
@@ -151,8 +151,11 @@ def _judge(files: Iterable[tuple[str, str, bool]]) -> None:
             try:
                 load(folder)
             except SpecError as error:
-                found = f"{STACKS_FOLDER}/{folder.name}"
-                problems += [replace(p, file=f"{found}{p.file.partition(found)[2]}") for p in error.problems]
+                relative_folder = f"{STACKS_FOLDER}/{folder.name}"
+                problems += [
+                    replace(problem, file=f"{relative_folder}{problem.file.partition(relative_folder)[2]}")
+                    for problem in error.problems
+                ]
     for problem in problems:
         click.echo(str(problem), err=True)
     if problems:

@@ -35,7 +35,7 @@ DEFAULT_ENVIRONMENT = "local"
 
 
 @contextlib.contextmanager
-def _clear_errors() -> Generator[None]:
+def _report_lab_errors() -> Generator[None]:
     from tenancy.lab.layout import LabError
     from tenancy.lab.plugins import MissingPluginError
     from tenancy.lab.tools import ToolsError
@@ -49,7 +49,7 @@ def _clear_errors() -> Generator[None]:
         sys.exit(1)
 
 
-def _say(line: str) -> None:
+def _print_progress(line: str) -> None:
     click.echo(line, err=True)
 
 
@@ -95,32 +95,32 @@ def up(environment: str | None, extras: tuple[str, ...], history: int, seed: int
     """
     from tenancy.lab import control_plane, ports
 
-    began = time.monotonic()
-    watched = past = None
+    started = time.monotonic()
+    metrics_rules = metric_history = None
     if history and not extras:
         click.echo("given --history; rule: history needs Prometheus; change: add --with metrics", err=True)
         sys.exit(2)
-    with _clear_errors():
-        before = control_plane.Lab.of().recall().get("metrics") or {}
-        if extras or (before and environment):
+    with _report_lab_errors():
+        recorded_metrics = control_plane.Lab.of().recall().get("metrics") or {}
+        if extras or (recorded_metrics and environment):
             # A lab that already has Prometheus switches to the alert rules of the environment.
-            chosen = seed if extras else before["seed"]
-            watched, past = _metrics_of(environment or DEFAULT_ENVIRONMENT, history, chosen)
-        asked = _of_environment(environment)
-        if asked.name:
-            _refuse_another(asked.name)
+            metrics_seed = seed if extras else recorded_metrics["seed"]
+            metrics_rules, metric_history = _metrics_of(environment or DEFAULT_ENVIRONMENT, history, metrics_seed)
+        settings = _settings_of_environment(environment)
+        if settings.name:
+            _refuse_another(settings.name)
         lab = control_plane.up(
-            platform_group=asked.group,
-            nodes=asked.nodes,
-            queues=asked.queues,
-            watched=watched,
-            history=past,
-            clock=asked.clock,
-            say=_say,
+            platform_group=settings.platform_group,
+            nodes=settings.nodes,
+            queues=settings.queues,
+            watched=metrics_rules,
+            history=metric_history,
+            clock=settings.clock,
+            say=_print_progress,
         )
-        if asked.environment:
-            _tell_missing_operators(lab, asked.environment)
-        click.echo(f"The lab is up ({time.monotonic() - began:.1f} s). Next, in this shell:\n")
+        if settings.environment:
+            _note_missing_operators(lab, settings.environment)
+        click.echo(f"The lab is up ({time.monotonic() - started:.1f} s). Next, in this shell:\n")
         click.echo(f"  . {_short(lab.folder / 'env')}")
         if extras:
             click.echo(f"\nPrometheus: http://127.0.0.1:{ports.remembered(lab)['prometheus']}")
@@ -136,10 +136,10 @@ def down() -> None:
     from tenancy.engine.recovery import end_orphans
     from tenancy.lab import control_plane
 
-    with _clear_errors():
+    with _report_lab_errors():
         end_orphans(control_plane.Lab.of().folder / "pulumi")
-        there = control_plane.down()
-        click.echo("The lab and its Pulumi state are gone." if there else "There was no lab.")
+        was_running = control_plane.down()
+        click.echo("The lab and its Pulumi state are gone." if was_running else "There was no lab.")
 
 
 @command.command(epilog=example("tenancy lab status --format json"))
@@ -158,7 +158,7 @@ def status(form: str) -> None:
     """
     from tenancy.lab import control_plane
 
-    with _clear_errors():
+    with _report_lab_errors():
         rows = control_plane.status()
     if form == "json":
         import json
@@ -198,7 +198,7 @@ def logs(component: str, follow: bool, lines: int) -> None:
     """Show the log of a component of the lab, or the API server's audit log (audit)."""
     from tenancy.lab import control_plane
 
-    with _clear_errors():
+    with _report_lab_errors():
         path = control_plane.log_file(component)
         if not path.exists():
             raise control_plane.LabError(f"{component} has no log yet. Run `tenancy lab up` first.")
@@ -227,11 +227,11 @@ def tools(extras: tuple[str, ...], form: str) -> None:
     from tenancy.lab import prometheus
     from tenancy.lab import tools as lab_tools
 
-    with _clear_errors():
-        rows = lab_tools.table(lab_tools.ensure(_say))
+    with _report_lab_errors():
+        rows = lab_tools.table(lab_tools.ensure(_print_progress))
         if extras:
             pins = prometheus.pins()
-            rows += lab_tools.table(lab_tools.ensure(_say, pins=pins), pins)
+            rows += lab_tools.table(lab_tools.ensure(_print_progress, pins=pins), pins)
     if form == "json":
         import json
 
@@ -258,19 +258,19 @@ def _refuse_another(name: str) -> None:
         return
     try:
         with LabApi(lab, port, timeout=10) as api:
-            found = api.get(f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}")
+            namespace = api.get(f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}")
     except (ApiError, OSError, HTTPException):
         return  # no environment is deployed, or the lab does not run
-    holder = (found["metadata"].get("labels") or {}).get(words.ENVIRONMENT, name)
-    if holder != name:
-        raise LabError(other_environment(holder, name, lab=True))
+    deployed_environment = (namespace["metadata"].get("labels") or {}).get(words.ENVIRONMENT, name)
+    if deployed_environment != name:
+        raise LabError(other_environment(deployed_environment, name, lab=True))
 
 
-class _Asked(NamedTuple):
+class _LabSettings(NamedTuple):
     """What an environment asks of the lab; None leaves the lab as it is."""
 
     name: str = ""
-    group: str | None = None
+    platform_group: str | None = None
     """Of the platform."""
     nodes: list[dict[str, Any]] | None = None
     queues: dict[str, Any] | None = None
@@ -280,7 +280,7 @@ class _Asked(NamedTuple):
     environment: Environment | None = None
 
 
-def _of_environment(name: str | None) -> _Asked:
+def _settings_of_environment(name: str | None) -> _LabSettings:
     """What the environment of that name asks of the lab; nothing if none is named and there is no default one."""
     from tenancy.lab.layout import find_root
     from tenancy.planning.common.pools import fake_nodes
@@ -290,8 +290,8 @@ def _of_environment(name: str | None) -> _Asked:
     if name is None:
         name = DEFAULT_ENVIRONMENT
         if not (find_root() / "stacks" / name).is_dir():
-            _say(f"no environment `{name}` in this project: the lab starts without GPU nodes")
-            return _Asked()
+            _print_progress(f"no environment `{name}` in this project: the lab starts without GPU nodes")
+            return _LabSettings()
     try:
         loaded = on_lab(load(name))
     except SpecError as problem:
@@ -301,10 +301,10 @@ def _of_environment(name: str | None) -> _Asked:
     clock = str(loaded.folder.resolve()) if environment.clocked else ""
     values = chart.values if chart else {}
     nodes = fake_nodes(environment)
-    return _Asked(environment.environment, environment.platform.group, nodes, values, clock, environment)
+    return _LabSettings(environment.environment, environment.platform.group, nodes, values, clock, environment)
 
 
-def _tell_missing_operators(lab: Lab, environment: Environment) -> None:
+def _note_missing_operators(lab: Lab, environment: Environment) -> None:
     """A note on kinds of work whose operators the lab has not."""
     from tenancy.lab.layout import CONTEXT
     from tenancy.live.api import Api
@@ -313,7 +313,7 @@ def _tell_missing_operators(lab: Lab, environment: Environment) -> None:
     if environment.queues.kinds:
         api = Api(CONTEXT, str(lab.kubeconfig))
         if note := told_of_frameworks(unserved_frameworks(api, environment)):
-            _say(f"note: {note}")
+            _print_progress(f"note: {note}")
 
 
 def _metrics_of(name: str, days: int, seed: int) -> tuple[dict[str, Any], Iterator[str] | None]:
@@ -326,9 +326,9 @@ def _metrics_of(name: str, days: int, seed: int) -> tuple[dict[str, Any], Iterat
     except SpecError as problem:
         click.echo(str(problem), err=True)
         sys.exit(2)
-    watched = {"seed": seed, "rules": rule_file(loaded.environment, loaded.tenants)}
+    metrics_rules = {"seed": seed, "rules": rule_file(loaded.environment, loaded.tenants)}
     if not days:
-        return watched, None
+        return metrics_rules, None
     try:
         from tenancy.chargeback.example import month
     except ImportError:
@@ -338,13 +338,13 @@ def _metrics_of(name: str, days: int, seed: int) -> tuple[dict[str, Any], Iterat
 
     end = int(time.time()) // 86400 * 86400
     start = end - days * 86400
-    return watched, openmetrics(loaded, month(loaded, start, end, seed), start, end)
+    return metrics_rules, openmetrics(loaded, month(loaded, start, end, seed), start, end)
 
 
 def _print_log(path: Path, lines: int, follow: bool) -> None:
     with path.open("rb") as file:
-        kept = file.read().splitlines(keepends=True)
-        sys.stdout.buffer.write(b"".join(kept[-lines:] if lines else []))
+        log_lines = file.read().splitlines(keepends=True)
+        sys.stdout.buffer.write(b"".join(log_lines[-lines:] if lines else []))
         sys.stdout.flush()
         while follow:
             _print_rest(file)

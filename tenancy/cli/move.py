@@ -40,22 +40,25 @@ def command(environment: str, lab: bool, only_preview: bool) -> None:
     try:
         driver = Driver.of(loaded, click.echo)
         states = {stack: driver.components(stack) for stack in driver.stacks(name)}
-        found = moves(name, loaded.environment.stacks, plan.names, states)
+        tenant_moves = moves(name, loaded.environment.stacks, plan.names, states)
         if not only_preview:
-            _settle(driver, {each.source for each in found})
-        for each in found:
-            click.echo(f"{each.source}: tenant {each.tenant} {_verb(only_preview)} to {each.target}")
+            _clear_interrupted(driver, {tenant_move.source for tenant_move in tenant_moves})
+        for tenant_move in tenant_moves:
+            click.echo(
+                f"{tenant_move.source}: tenant {tenant_move.tenant} {_verb(only_preview)} to {tenant_move.target}"
+            )
             if not only_preview:
-                _carry_out(driver, each, exists=each.target in states)
+                _carry_out(driver, tenant_move, exists=tenant_move.target in states)
         if loaded.environment.stacks is Layout.ONE and not only_preview:
-            _forget_emptied(driver, plan)
+            _forget_empty_stacks(driver, plan)
     except (Failed, LabError, ApiUnreachable) as error:
         fail(str(error))
-    if not found:
+    if not tenant_moves:
         click.echo(f"{name}: every tenant is in the stack that `stacks: {loaded.environment.stacks}` says")
     elif not only_preview:
         click.echo(
-            f"{name}: {counted(len(found), 'tenant')} moved; `tenancy up {name}` records it, and changes nothing else"
+            f"{name}: {counted(len(tenant_moves), 'tenant')} moved; `tenancy up {name}` records it, and changes "
+            "nothing else"
         )
 
 
@@ -63,7 +66,7 @@ def _verb(only_preview: bool) -> str:
     return "would move" if only_preview else "moves"
 
 
-def _settle(driver: Driver, sources: Iterable[str]) -> None:
+def _clear_interrupted(driver: Driver, sources: Iterable[str]) -> None:
     """Clear locks and operations that a killed engine left."""
     driver.end_orphans()
     for name in sorted(sources):
@@ -78,9 +81,9 @@ def _carry_out(driver: Driver, move: Move, *, exists: bool) -> None:
         driver.move(move.source, move.target, move.urn)
 
 
-def _forget_emptied(driver: Driver, plan: Plan) -> None:
+def _forget_empty_stacks(driver: Driver, plan: Plan) -> None:
     """Remove tenants' own stacks that have nothing left; others are `tenancy up`'s, which checks what was in them."""
-    own = {words.derived_name(plan.environment, name) for name in plan.names}
+    own_stacks = {words.derived_name(plan.environment, name) for name in plan.names}
     for name in driver.stacks(plan.environment):
-        if name in own and not driver.resources(stack := driver.ready(name, exists=True)):
+        if name in own_stacks and not driver.resources(stack := driver.ready(name, exists=True)):
             driver.forget(stack)

@@ -15,13 +15,13 @@ import click
 from tenancy.catalog import vocabulary as words
 from tenancy.cli.common import (
     BAD_INPUT,
+    environment_or_default,
     example,
     fail,
     load_or_exit,
     optional_environment,
+    print_notes,
     refuses_bad_input,
-    tell,
-    the_environment,
 )
 from tenancy.rules.catalogue import Violation
 from tenancy.schema.data import Access
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from tenancy.output.tables import Table
 
 SCHEMA = "schemas/tenant.json"
-NEEDED = ("owner", "mail", "department", "cost-center", "tier")
+REQUIRED_OPTIONS = ("owner", "mail", "department", "cost-center", "tier")
 """Options without a default: asked for on a terminal, required elsewhere."""
-OVERSOLD = "pool-03"
+OVERSOLD_RULE = "pool-03"
 
 Document = dict[str, Any]
 
@@ -108,7 +108,7 @@ _EXAMPLE = r"""tenancy new scoring local --owner scoring-leads --mail scoring@ba
 )
 @click.option("--dry-run", is_flag=True, help="Print the spec file instead of writing it.")
 @refuses_bad_input
-def command(tenant: str, environment: str | None, dry_run: bool, **given: Any) -> None:
+def command(tenant: str, environment: str | None, dry_run: bool, **option_values: Any) -> None:
     """Write the spec file of a new TENANT of ENV, and show what the tenant will get.
 
     On a terminal the command asks for options that are not given; elsewhere --owner, --mail, --department,
@@ -117,22 +117,22 @@ def command(tenant: str, environment: str | None, dry_run: bool, **given: Any) -
     """
     from tenancy.schema.writing import tenant_text
 
-    loaded = load_or_exit(the_environment(environment))
+    loaded = load_or_exit(environment_or_default(environment))
     path = _free_path(loaded, tenant)
-    given = {key.replace("_", "-"): value for key, value in given.items()}
-    if missing := [key for key in NEEDED if not given[key]]:
+    option_values = {key.replace("_", "-"): value for key, value in option_values.items()}
+    if missing_options := [key for key in REQUIRED_OPTIONS if not option_values[key]]:
         if not _on_terminal():
-            options = " ".join(f"--{key}" for key in missing)
+            options = " ".join(f"--{key}" for key in missing_options)
             fail(f"given no {options}; rule: required; change: add the options, or run it on a terminal", BAD_INPUT)
-        _ask(loaded, tenant, given)
-    text = tenant_text(document_of(tenant, given), _schema(path))
-    found = _judged(loaded, path, text)
+        _ask(loaded, tenant, option_values)
+    text = tenant_text(document_of(tenant, option_values), _schema(path))
+    validated = _load_with_tenant(loaded, path, text)
     if dry_run:
         click.echo(text, nl=False)
         return
     _write(path, text)
-    _show(found, tenant, path)
-    tell(told(replace(found, folder=loaded.folder), tenant))
+    _show(validated, tenant, path)
+    print_notes(told(replace(validated, folder=loaded.folder), tenant))
 
 
 def _on_terminal() -> bool:
@@ -142,12 +142,12 @@ def _on_terminal() -> bool:
 def _free_path(loaded: Loaded, tenant: str) -> Path:
     from tenancy.rules.values import name_misfit
 
-    if misfit := name_misfit(tenant, words.TENANT_LENGTH):
-        raise Violation("name-01", misfit)
+    if name_problem := name_misfit(tenant, words.TENANT_LENGTH):
+        raise Violation("name-01", name_problem)
     path = loaded.folder / TENANTS_FOLDER / f"{tenant}.yaml"
-    if os.path.lexists(path) or tenant in {other.tenant for other in loaded.tenants}:
-        given = f"tenant {tenant}, which {loaded.environment.environment} already has"
-        raise Violation("name-02", given, "edit its file, or choose another name")
+    if os.path.lexists(path) or tenant in {other_tenant.tenant for other_tenant in loaded.tenants}:
+        input_text = f"tenant {tenant}, which {loaded.environment.environment} already has"
+        raise Violation("name-02", input_text, "edit its file, or choose another name")
     return path
 
 
@@ -161,20 +161,20 @@ def _schema(path: Path) -> str | None:
 # From options to a document
 
 
-def document_of(tenant: str, given: Mapping[str, Any]) -> Document:
+def document_of(tenant: str, option_values: Mapping[str, Any]) -> Document:
     """The tenant's file as plain values; raises UsageError where an option has the wrong form."""
     document: Document = {
         "tenant": tenant,
-        "title": given["title"],
-        "team": given["team"] or tenant,
-        "owner": {"name": given["owner"], "mail": given["mail"]},
-        "department": given["department"],
-        "cost-center": given["cost-center"],
-        "tier": given["tier"],
-        "namespaces": [_namespace(text) for text in given["namespaces"]],
-        "people": [_person(text) for text in given["groups"]],
-        "gpus": _shares(given),
-        "storage": [_grant(text) for text in given["storage"]],
+        "title": option_values["title"],
+        "team": option_values["team"] or tenant,
+        "owner": {"name": option_values["owner"], "mail": option_values["mail"]},
+        "department": option_values["department"],
+        "cost-center": option_values["cost-center"],
+        "tier": option_values["tier"],
+        "namespaces": [_namespace(text) for text in option_values["namespaces"]],
+        "people": [_person(text) for text in option_values["groups"]],
+        "gpus": _shares(option_values),
+        "storage": [_grant(text) for text in option_values["storage"]],
     }
     return {key: value for key, value in document.items() if value}
 
@@ -188,7 +188,7 @@ def _person(text: str) -> Document:
     # The name of a group may contain '=', the name of a role does not.
     group, equals, role = text.rpartition("=")
     if not equals or role not in [*Role]:
-        raise _misspelt("--group", text, f"write --group NAME=ROLE with one of {', '.join(Role)}")
+        raise _bad_option("--group", text, f"write --group NAME=ROLE with one of {', '.join(Role)}")
     return {"group": group, "role": role}
 
 
@@ -198,71 +198,75 @@ def _grant(text: str) -> Document:
         place, access = text, ""
     bucket, slash, prefix = place.partition("/")
     if not slash or (access and access not in [*Access]):
-        raise _misspelt("--storage", text, f"write BUCKET/PREFIX/=ACCESS with one of {', '.join(Access)}")
+        raise _bad_option("--storage", text, f"write BUCKET/PREFIX/=ACCESS with one of {', '.join(Access)}")
     return {"bucket": bucket, "prefix": prefix, **({"access": access} if access else {})}
 
 
-def _shares(given: Mapping[str, Any]) -> dict[str, Document]:
-    counts = {option: _counts(f"--{option}", given[f"{option}s"]) for option in ("gpu", "lend", "borrow")}
+def _shares(option_values: Mapping[str, Any]) -> dict[str, Document]:
+    counts = {option: _counts(f"--{option}", option_values[f"{option}s"]) for option in ("gpu", "lend", "borrow")}
     shares: dict[str, Document] = {}
-    for flavor in dict.fromkeys(flavor for found in counts.values() for flavor in found):
+    for flavor in dict.fromkeys(flavor for option_counts in counts.values() for flavor in option_counts):
         guaranteed = counts["gpu"].get(flavor, 0)
-        asked = SharingPreset.LEND_AND_BORROW if flavor in counts["borrow"] else SharingPreset.LEND
-        implied = asked if flavor in {**counts["lend"], **counts["borrow"]} else SharingPreset.STRICT
-        sharing = SharingPreset(given["sharing"] or implied)
+        implied_preset = SharingPreset.LEND_AND_BORROW if flavor in counts["borrow"] else SharingPreset.LEND
+        default_preset = implied_preset if flavor in {**counts["lend"], **counts["borrow"]} else SharingPreset.STRICT
+        sharing = SharingPreset(option_values["sharing"] or default_preset)
         share: Document = {"guaranteed": guaranteed}
         if sharing is not SharingPreset.STRICT:
             share["sharing"] = sharing.value
         # Written even where sharing forbids it, so that the rule reports it and no option is dropped silently.
-        for option, wanted in (("lend", sharing.lends), ("borrow", sharing.borrows)):
-            if wanted or flavor in counts[option]:
+        for option, is_used in (("lend", sharing.lends), ("borrow", sharing.borrows)):
+            if is_used or flavor in counts[option]:
                 share[f"{option}-up-to"] = counts[option].get(flavor, guaranteed)
         shares[flavor] = share
     return shares
 
 
 def _counts(option: str, texts: Iterable[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    counts_by_flavor: dict[str, int] = {}
     for text in texts:
         flavor, _, count = text.partition("=")
-        if not flavor or not re.fullmatch("[0-9]{1,7}", count) or flavor in found:
-            raise _misspelt(option, text, f"write {option} FLAVOR=N, each flavor once")
-        found[flavor] = int(count)
-    return found
+        if not flavor or not re.fullmatch("[0-9]{1,7}", count) or flavor in counts_by_flavor:
+            raise _bad_option(option, text, f"write {option} FLAVOR=N, each flavor once")
+        counts_by_flavor[flavor] = int(count)
+    return counts_by_flavor
 
 
-def _misspelt(option: str, text: str, change: str) -> click.UsageError:
+def _bad_option(option: str, text: str, change: str) -> click.UsageError:
     return click.UsageError(f"given {option} {text}; change: {change}")
 
 
 # Questions
 
 
-def _ask(loaded: Loaded, tenant: str, given: Document) -> None:
+def _ask(loaded: Loaded, tenant: str, option_values: Document) -> None:
     """Ask for the values that no option gave."""
     environment = loaded.environment
 
-    def ask(key: str, question: str, default: str | None = None, of: Collection[str] = ()) -> None:
-        if not given[key]:
-            kind = click.Choice(list(of)) if of else _Answer(key)
-            given[key] = click.prompt(question, type=kind, default=default, show_default=bool(default), err=True)
+    def ask(key: str, question: str, default: str | None = None, choices: Collection[str] = ()) -> None:
+        if not option_values[key]:
+            answer_type = click.Choice(list(choices)) if choices else _Answer(key)
+            option_values[key] = click.prompt(
+                question, type=answer_type, default=default, show_default=bool(default), err=True
+            )
 
     ask("title", "Title, the display name (empty: none)", "")
     ask("team", "Team, for cost allocation", tenant)
     ask("owner", "Owner: the group or person responsible", f"{tenant}-leads")
     ask("mail", "Mail address for alerts and reports")
-    ask("department", "Department", of=environment.organisation.departments)
+    ask("department", "Department", choices=environment.organisation.departments)
     ask("cost-center", "Cost center")
-    ask("tier", "Tier", of=environment.tiers)
+    ask("tier", "Tier", choices=environment.tiers)
     question = "Namespace, as NAME or NAME=TIER (empty: no more; default: main)"
-    given["namespaces"] = given["namespaces"] or _several(question, _namespace)
+    option_values["namespaces"] = option_values["namespaces"] or _ask_repeatedly(question, _namespace)
     roles = ", ".join(Role)
-    given["groups"] = given["groups"] or _several(f"Group, as NAME=ROLE with {roles} (empty: no more)", _person)
-    if not (given["gpus"] or given["borrows"]):
-        _ask_gpus(loaded, tenant, given)
-    if environment.buckets and not given["storage"]:
+    option_values["groups"] = option_values["groups"] or _ask_repeatedly(
+        f"Group, as NAME=ROLE with {roles} (empty: no more)", _person
+    )
+    if not (option_values["gpus"] or option_values["borrows"]):
+        _ask_gpus(loaded, tenant, option_values)
+    if environment.buckets and not option_values["storage"]:
         example = f"{next(iter(environment.buckets))}/teams/{tenant}/={Access.READ_WRITE}"
-        given["storage"] = _several(f"Prefix, like {example} (empty: no more)", _grant)
+        option_values["storage"] = _ask_repeatedly(f"Prefix, like {example} (empty: no more)", _grant)
 
 
 class _Answer(click.ParamType):
@@ -291,62 +295,62 @@ class _Answer(click.ParamType):
         return value
 
 
-def _several(question: str, form: Callable[[str], Any]) -> tuple[str, ...]:
-    def one(text: str) -> str:
-        if text:
-            form(text)
-        return text
+def _ask_repeatedly(question: str, parse: Callable[[str], Any]) -> tuple[str, ...]:
+    def checked_answer(answer: str) -> str:
+        if answer:
+            parse(answer)
+        return answer
 
-    found: list[str] = []
-    while text := click.prompt(question, default="", show_default=False, value_proc=one, err=True):
-        found.append(text)
-    return tuple(found)
+    answers: list[str] = []
+    while text := click.prompt(question, default="", show_default=False, value_proc=checked_answer, err=True):
+        answers.append(text)
+    return tuple(answers)
 
 
-def _ask_gpus(loaded: Loaded, tenant: str, given: Document) -> None:
-    wanted = Tenant.model_validate(document_of(tenant, given))
+def _ask_gpus(loaded: Loaded, tenant: str, option_values: Document) -> None:
+    new_tenant = Tenant.model_validate(document_of(tenant, option_values))
     for flavor in loaded.environment.flavors:
         pools = loaded.environment.pools_by_flavor[flavor]
-        if not any(pool.admits(tenant, wanted.tiers) for _, pool in pools):
+        if not any(pool.admits(tenant, new_tenant.tiers) for _, pool in pools):
             continue
-        most = left(loaded, wanted, flavor)
-        question = f"{flavor} guaranteed ({most} left)"
-        count = click.prompt(question, type=click.IntRange(0, most), default=0, err=True)
+        max_gpus = guarantee_left(loaded, new_tenant, flavor)
+        question = f"{flavor} guaranteed ({max_gpus} left)"
+        count = click.prompt(question, type=click.IntRange(0, max_gpus), default=0, err=True)
         borrow = 0
-        if loaded.environment.queued and any(loaded.environment.tiers[tier].borrows for tier in wanted.tiers):
+        if loaded.environment.queued and any(loaded.environment.tiers[tier].borrows for tier in new_tenant.tiers):
             question = f"{flavor} to borrow, max, in addition to the guarantee"
             borrow = click.prompt(question, type=click.IntRange(min=0), default=0, err=True)
-        given["gpus"] += (f"{flavor}={count}",) if count or borrow else ()
-        given["borrows"] += (f"{flavor}={borrow}",) if borrow else ()
+        option_values["gpus"] += (f"{flavor}={count}",) if count or borrow else ()
+        option_values["borrows"] += (f"{flavor}={borrow}",) if borrow else ()
 
 
 # Judging and writing
 
 
-def _judged(loaded: Loaded, path: Path, text: str) -> Loaded:
+def _load_with_tenant(loaded: Loaded, path: Path, text: str) -> Loaded:
     """The environment with the new tenant; if it is not valid, exit code 2 and a message for every problem."""
     name = loaded.folder.resolve().name
     with tempfile.TemporaryDirectory(prefix="tenancy-new-") as scratch:
-        trial = Path(scratch, name)
-        shutil.copytree(loaded.folder / TENANTS_FOLDER, trial / TENANTS_FOLDER, symlinks=True)
-        shutil.copy(loaded.folder / ENVIRONMENT_FILE, trial)
-        (trial / TENANTS_FOLDER / path.name).write_text(text, "utf-8", errors="surrogateescape")
+        trial_folder = Path(scratch, name)
+        shutil.copytree(loaded.folder / TENANTS_FOLDER, trial_folder / TENANTS_FOLDER, symlinks=True)
+        shutil.copy(loaded.folder / ENVIRONMENT_FILE, trial_folder)
+        (trial_folder / TENANTS_FOLDER / path.name).write_text(text, "utf-8", errors="surrogateescape")
         try:
-            return load(trial)
+            return load(trial_folder)
         except SpecError as error:
-            problems = [_placed(p, trial, loaded.folder) for p in error.problems]
-    for problem in _with_what_is_left(loaded, text, path, problems):
+            problems = [_with_real_path(problem, trial_folder, loaded.folder) for problem in error.problems]
+    for problem in _with_guarantee_left(loaded, text, path, problems):
         click.echo(str(problem), err=True)
     count = len(problems)
     click.echo(f"tenancy: {count} problem{'s' * (count > 1)}; nothing was written", err=True)
     sys.exit(BAD_INPUT)
 
 
-def _placed(problem: Problem, trial: Path, folder: Path) -> Problem:
+def _with_real_path(problem: Problem, trial: Path, folder: Path) -> Problem:
     return replace(problem, file=problem.file.replace(os.path.relpath(trial), os.path.relpath(folder), 1))
 
 
-def _with_what_is_left(loaded: Loaded, text: str, path: Path, problems: Sequence[Problem]) -> Iterator[Problem]:
+def _with_guarantee_left(loaded: Loaded, text: str, path: Path, problems: Sequence[Problem]) -> Iterator[Problem]:
     """Report an oversold flavor at the new tenant, with the number that is left, not at the largest holder."""
     from pydantic import ValidationError
 
@@ -355,21 +359,23 @@ def _with_what_is_left(loaded: Loaded, text: str, path: Path, problems: Sequence
     for problem in problems:
         flavor = problem.field.removeprefix("gpus.").removesuffix(".guaranteed")
         try:
-            tenant = Tenant.from_file(values(compose(text))[0]) if problem.id == OVERSOLD else None
+            tenant = Tenant.from_file(values(compose(text))[0]) if problem.id == OVERSOLD_RULE else None
         except ValidationError:
             tenant = None
         if tenant is None or flavor not in tenant.gpus:
             yield problem
             continue
-        most = left(loaded, tenant, flavor)
-        place = find(compose(text), ("gpus", flavor, "guaranteed")).value
-        more = "raise nodes (nodes.min of an autoscaled pool)"
-        none = f"no {flavor} is left: lower the guarantee of another tenant, or {more}"
-        change = f"ask for at most {most}, the number left, or {more}" if most else none
-        yield replace(problem, file=os.path.relpath(path), line=place.line, column=place.column, change=change)
+        max_gpus = guarantee_left(loaded, tenant, flavor)
+        field_position = find(compose(text), ("gpus", flavor, "guaranteed")).value
+        supply_advice = "raise nodes (nodes.min of an autoscaled pool)"
+        nothing_left_advice = f"no {flavor} is left: lower the guarantee of another tenant, or {supply_advice}"
+        change = f"ask for at most {max_gpus}, the number left, or {supply_advice}" if max_gpus else nothing_left_advice
+        yield replace(
+            problem, file=os.path.relpath(path), line=field_position.line, column=field_position.column, change=change
+        )
 
 
-def left(loaded: Loaded, tenant: Tenant, flavor: str) -> int:
+def guarantee_left(loaded: Loaded, tenant: Tenant, flavor: str) -> int:
     """The max number of a flavor that a new tenant can be guaranteed, by the rule that would refuse more."""
     from tenancy.schema.shares import GpuShare
     from tenancy.validation.crossfile import crossfile
@@ -377,7 +383,7 @@ def left(loaded: Loaded, tenant: Tenant, flavor: str) -> int:
     def fits(count: int) -> bool:
         share = GpuShare.model_validate({"guaranteed": count})
         trial = tenant.model_copy(update={"gpus": {flavor: share}})
-        return not any(m.id == OVERSOLD for _, m in crossfile(loaded.environment, [*loaded.tenants, trial]))
+        return not any(m.id == OVERSOLD_RULE for _, m in crossfile(loaded.environment, [*loaded.tenants, trial]))
 
     environment = loaded.environment
     pools = environment.pools_by_flavor[flavor]
@@ -397,8 +403,8 @@ def _write(path: Path, text: str) -> None:
         Path(name).chmod(0o644)
         path.hardlink_to(name)
     except FileExistsError:
-        given = f"{path}, which another process has just created"
-        fail(f"given {given}; change: edit it, or choose another name", BAD_INPUT)
+        input_text = f"{path}, which another process has just created"
+        fail(f"given {input_text}; change: edit it, or choose another name", BAD_INPUT)
     except OSError as error:
         fail(f"{path} cannot be written ({error.strerror}); nothing was written")
     finally:
@@ -453,15 +459,15 @@ def _tables(loaded: Loaded, name: str) -> list[Table]:
         ("flavor", "guaranteed", "lends", "may borrow", "always on", "in pools"),
         [
             (
-                found.flavor,
+                flavor_supply.flavor,
                 share.guaranteed,
                 share.lends,
                 share.borrows,
                 share.borrowable,
-                ", ".join(pools_of(environment, found.flavor, name, tenant.tiers)),
+                ", ".join(pools_of(environment, flavor_supply.flavor, name, tenant.tiers)),
             )
-            for found in supply(environment, loaded.tenants)
-            for share in found.tenants
+            for flavor_supply in supply(environment, loaded.tenants)
+            for share in flavor_supply.tenants
             if share.tenant == name
         ],
     )
@@ -478,6 +484,6 @@ def _tables(loaded: Loaded, name: str) -> list[Table]:
 def _gpus(hard: Mapping[str, str]) -> str | None:
     """GPUs and other devices that a quota allows."""
     domains = ("requests.nvidia.com/", "requests.vpc.amazonaws.com/")
-    found = [f"{count} {key.removeprefix('requests.')}" for key, count in hard.items() if key.startswith(domains)]
-    claimed = [f"{n} {key.partition('.')[0]}" for key, n in hard.items() if key.endswith(".k8s.io/devices")]
-    return ", ".join(text for text in (*found, *claimed) if not text.startswith("0 ")) or None
+    quota_texts = [f"{count} {key.removeprefix('requests.')}" for key, count in hard.items() if key.startswith(domains)]
+    claim_texts = [f"{count} {key.partition('.')[0]}" for key, count in hard.items() if key.endswith(".k8s.io/devices")]
+    return ", ".join(text for text in (*quota_texts, *claim_texts) if not text.startswith("0 ")) or None

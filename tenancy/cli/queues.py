@@ -10,7 +10,7 @@ import click
 from tenancy.catalog.text import counted
 from tenancy.cli.common import environment_argument, example, fail, lab_option, load_or_exit, print_json
 
-LATE = 5
+CLOCK_LATE = 5
 """Minutes after which a record of usage is old: ten rounds."""
 
 if TYPE_CHECKING:
@@ -58,42 +58,53 @@ def command(environment: str, lab: bool, brief: bool, waits: bool, form: str) ->
         fail(f"given {environment}, with scheduler: none; rule: GPUs are lent and borrowed through a queue")
     try:
         api = Api(loaded.environment.cluster.context)
-        found = queue_use(api, loaded.environment)
-        bound, differing = _bound(api, loaded, found)
+        queue_uses = queue_use(api, loaded.environment)
+        bound, differing = _bound_gpus(api, loaded, queue_uses)
         usage = _usage(api, loaded)
-        times = _times(loaded, usage)
-        past = past_waits(api, dt.datetime.now(dt.UTC)) if waits else {}
+        budgets_and_windows = _budgets_and_windows(loaded, usage)
+        wait_histories = past_waits(api, dt.datetime.now(dt.UTC)) if waits else {}
     except ApiUnreachable as error:
         fail(str(error))
     if form == "json":
         print_json(
             [
                 {
-                    **asdict(h),
-                    "dollars": None if h.dollars is None else float(h.dollars),
-                    "bound": bound[h] if bound else None,
-                    **times.get(h.tenant, {}),
+                    **asdict(use),
+                    "dollars": None if use.dollars is None else float(use.dollars),
+                    "bound": bound[use] if bound else None,
+                    **budgets_and_windows.get(use.tenant, {}),
                     **(
-                        {"waits": asdict(of) if (of := past.get(queue_name(h.tenant, h.tier))) else None}
+                        {
+                            "waits": asdict(wait_history)
+                            if (wait_history := wait_histories.get(queue_name(use.tenant, use.tier)))
+                            else None
+                        }
                         if waits
                         else {}
                     ),
                 }
-                for h in found
+                for use in queue_uses
             ]
         )
         return
-    waiting = {(h.tenant, h.tier): h.waiting for h in found}
-    shown = [h for h in found if h.held or h.waiting] if brief else found
-    held, borrowed = sum(h.held for h in found), sum(h.borrowed for h in found)
+    waiting = {(use.tenant, use.tier): use.waiting for use in queue_uses}
+    shown_uses = [use for use in queue_uses if use.held or use.waiting] if brief else queue_uses
+    gpus_in_use, borrowed = sum(use.held for use in queue_uses), sum(use.borrowed for use in queue_uses)
     remarks = [
-        f"{counted(len(waiting), 'queue')}: {held} GPUs, slices and replicas in use, {borrowed} of them borrowed; "
+        f"{counted(len(waiting), 'queue')}: {gpus_in_use} GPUs, slices and replicas in use, {borrowed} of them "
+        "borrowed; "
         f"{counted(sum(waiting.values()), 'workload')} waiting"
     ]
-    if any(h.dollars is not None for h in found):
-        remarks.append(f"GPUs in use cost ${sum(h.dollars or 0 for h in found)} an hour")
-    spent = _spent(loaded, usage)
-    remarks += sorted({f"{h.tenant}, {h.tier}: {spent.get(h.tenant, h.state)}" for h in found if h.state != "open"})
+    if any(use.dollars is not None for use in queue_uses):
+        remarks.append(f"GPUs in use cost ${sum(use.dollars or 0 for use in queue_uses)} an hour")
+    exhausted_budgets = _exhausted_budgets(loaded, usage)
+    remarks += sorted(
+        {
+            f"{use.tenant}, {use.tier}: {exhausted_budgets.get(use.tenant, use.state)}"
+            for use in queue_uses
+            if use.state != "open"
+        }
+    )
     remarks += differing
     header: tuple[str, ...] = (
         "tenant",
@@ -107,22 +118,36 @@ def command(environment: str, lab: bool, brief: bool, waits: bool, form: str) ->
         "waiting",
     )
     rows: list[tuple[str | int, ...]] = [
-        (h.tenant, h.tier, h.flavor, h.pool, h.guaranteed, h.may_borrow, h.held, h.borrowed, h.waiting) for h in shown
+        (
+            use.tenant,
+            use.tier,
+            use.flavor,
+            use.pool,
+            use.guaranteed,
+            use.may_borrow,
+            use.held,
+            use.borrowed,
+            use.waiting,
+        )
+        for use in shown_uses
     ]
-    if times:
-        remarks += _late(usage)
+    if budgets_and_windows:
+        remarks += _clock_remarks(usage)
         header = (*header, "budget", "window")
-        rows = [(*row, times[str(row[0])]["budget"], times[str(row[0])]["window"]) for row in rows]
+        rows = [
+            (*row, budgets_and_windows[str(row[0])]["budget"], budgets_and_windows[str(row[0])]["window"])
+            for row in rows
+        ]
     if waits:
         header = (*header, "past waits")
-        rows = [(*row, str(past.get(queue_name(str(row[0]), str(row[1])), "–"))) for row in rows]
+        rows = [(*row, str(wait_histories.get(queue_name(str(row[0]), str(row[1])), "–"))) for row in rows]
     title = f"Queues of {loaded.environment.environment}"
     lines = "\n".join(f"- {remark}" for remark in remarks)
-    idle = "no GPU is in use and no work waits" if found else "there are no queues, because no tenant has GPUs"
+    idle = "no GPU is in use and no work waits" if queue_uses else "there are no queues, because no tenant has GPUs"
     show(form, [Table(title, header, rows, remarks)], {}, f"{title}: {idle}\n{lines}")
 
 
-def _bound(api: Api, loaded: Loaded, uses: Sequence[QueueUse]) -> tuple[Mapping[QueueUse, int], list[str]]:
+def _bound_gpus(api: Api, loaded: Loaded, uses: Sequence[QueueUse]) -> tuple[Mapping[QueueUse, int], list[str]]:
     """GPUs that pods have by queue, pool and flavor, and sentences on work for which Kueue counts another number; empty
     where pods get devices by claims, or may not be read."""
     from tenancy.live.api import ApiUnreachable
@@ -157,7 +182,7 @@ def _usage(api: Api, loaded: Loaded) -> Usage | None:
     return stored_usage(api)
 
 
-def _times(loaded: Loaded, usage: Usage | None) -> Mapping[str, Mapping[str, str]]:
+def _budgets_and_windows(loaded: Loaded, usage: Usage | None) -> Mapping[str, Mapping[str, str]]:
     """Budget and window of each tenant, as the clock sees them; empty in an environment without one."""
     if not loaded.environment.queues.clock:
         return {}
@@ -173,19 +198,22 @@ def _times(loaded: Loaded, usage: Usage | None) -> Mapping[str, Mapping[str, str
     }
 
 
-def _spent(loaded: Loaded, usage: Usage | None) -> Mapping[str, str]:
+def _exhausted_budgets(loaded: Loaded, usage: Usage | None) -> Mapping[str, str]:
     """Tenants whose budget is spent, and what `tenancy why` says of it."""
     if usage is None or not loaded.environment.queues.clock:
         return {}
     from tenancy.clock.decision import desired
 
     now = dt.datetime.now(dt.UTC)
-    return {one.tenant: str(one) for one in desired(loaded.environment, loaded.tenants, now, usage).spent}
+    return {
+        exhausted_budget.tenant: str(exhausted_budget)
+        for exhausted_budget in desired(loaded.environment, loaded.tenants, now, usage).spent
+    }
 
 
-def _late(usage: Usage | None) -> list[str]:
+def _clock_remarks(usage: Usage | None) -> list[str]:
     """A remark if the clock has not run for some time."""
     if usage is None:
         return ["the clock has not run: windows do not start and budgets do not bind (`tenancy clock run`)"]
     minutes = (dt.datetime.now(dt.UTC) - usage.until).total_seconds() / 60
-    return [f"the clock's last round was {minutes:.0f} minutes ago"] if minutes > LATE else []
+    return [f"the clock's last round was {minutes:.0f} minutes ago"] if minutes > CLOCK_LATE else []

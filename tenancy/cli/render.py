@@ -5,12 +5,20 @@ from pathlib import Path
 
 import click
 
-from tenancy.cli.common import BAD_INPUT, environment_argument, example, fail, load_or_exit, tell, writing
+from tenancy.cli.common import (
+    BAD_INPUT,
+    environment_argument,
+    example,
+    fail,
+    load_or_exit,
+    print_notes,
+    report_write_errors,
+)
 from tenancy.validation import told
 
-_OF_OBJECTS = ("argo", "flux")
+_OBJECT_TOOLS = ("argo", "flux")
 """Tools that apply rendered objects; the others run the program."""
-_TOOLS = (*_OF_OBJECTS, "operator", "deployments")
+_TOOLS = (*_OBJECT_TOOLS, "operator", "deployments")
 
 
 @click.command("render", epilog=example("tenancy render local --out build/local"))
@@ -95,7 +103,7 @@ def command(
     stacks: tuple[str, ...],
     shards: int | None,
     no_prune: bool,
-    **given: str,
+    **source_options: str,
 ) -> None:
     """Write the objects of ENV as YAML: the folder platform/ and one folder per tenant.
 
@@ -109,73 +117,76 @@ def command(
     from tenancy.planning.render import ForeignFiles, file_texts, write
 
     loaded = load_or_exit(environment)
-    tell(told(loaded))
+    print_notes(told(loaded))
     plan = make_plan(loaded.environment, loaded.tenants)
     if preview and tool != "operator":
         fail("given --preview; rule: it is for --gitops operator; change: name it, or drop --preview", BAD_INPUT)
     if stacks and not preview:
         fail("given --stack without --preview; rule: only previews are of single stacks; change: drop it", BAD_INPUT)
-    if shards and tool not in _OF_OBJECTS:
+    if shards and tool not in _OBJECT_TOOLS:
         fail(f"given --shards {shards}; rule: it is for --gitops argo or flux; change: name one, or drop it", BAD_INPUT)
     if no_prune and tool != "argo":
         fail("given --no-prune; rule: it is for --gitops argo; change: name it, or drop --no-prune", BAD_INPUT)
-    wanted = None
+    files = None
     if tool:
         from tenancy.gitops import GitOpsRefused, GitOpsSource, GitOpsTool, rendered
 
         if not repo:
             fail(f"given --gitops {tool} without --repo; rule: a repository; change: add --repo URL", BAD_INPUT)
-        image = given["image"]
+        image = source_options["image"]
         if tool == "operator" or (tool == "deployments" and image):
             _check_image(tool, image)
-        if tool == "deployments" and not given["organization"]:
+        if tool == "deployments" and not source_options["organization"]:
             given_tool = "--gitops deployments without --organization"
             fail(f"given {given_tool}; rule: an organization in Pulumi Cloud; change: add --organization", BAD_INPUT)
         try:
-            source = GitOpsSource(repo, **given, preview=preview, stacks=stacks, shards=shards or 0, prune=not no_prune)
-            wanted = rendered(plan, loaded.environment.stacks, GitOpsTool(tool), source)
+            source = GitOpsSource(
+                repo, **source_options, preview=preview, stacks=stacks, shards=shards or 0, prune=not no_prune
+            )
+            files = rendered(plan, loaded.environment.stacks, GitOpsTool(tool), source)
         except GitOpsRefused as error:
             fail(str(error), BAD_INPUT)
         if tool == "argo":
-            _expect_safe_moves(out, wanted)
+            _expect_safe_moves(out, files)
     elif repo:
         fail("given --repo without --gitops; rule: --repo is for a GitOps tool; change: name it or drop it", BAD_INPUT)
     if plan.account:
         from tenancy.cli.render_aws import aws_texts
         from tenancy.components.aws_registrations import aws_registrations
 
-        wanted = {**(file_texts(plan) if wanted is None else wanted), **aws_texts(aws_registrations(plan))}
+        files = {**(file_texts(plan) if files is None else files), **aws_texts(aws_registrations(plan))}
     try:
-        with writing():
-            count = write(plan, out, wanted)
+        with report_write_errors():
+            count = write(plan, out, files)
     except ForeignFiles as error:
         fail(str(error), BAD_INPUT)
     click.echo(f"{count} objects in {out}")
-    if tool in _OF_OBJECTS and plan.admission.enforced:
+    if tool in _OBJECT_TOOLS and plan.admission.enforced:
         click.echo(
             f"note: given --gitops {tool} and guards: enforce; rule ns-06: the tool does not ask what the cluster "
             "runs, and guards refuse new pods in namespaces without a decision; change: on a cluster with other work "
             f"render guards: audit first, until `tenancy report adoption {plan.environment}` is empty (docs/gitops.md)",
             err=True,
         )
-    on_aws = [tenant.name for tenant in plan.tenants if tenant.aws]
-    if tool in _OF_OBJECTS and (plan.platform.data or on_aws):
-        whose = f" and of {len(on_aws)} tenants" if on_aws else ""
+    aws_tenants = [tenant.name for tenant in plan.tenants if tenant.aws]
+    if tool in _OBJECT_TOOLS and (plan.platform.data or aws_tenants):
+        tenants_text = f" and of {len(aws_tenants)} tenants" if aws_tenants else ""
         click.echo(
-            f"note: given --gitops {tool} and AWS resources of the platform{whose}; rule: the tool creates Kubernetes "
+            f"note: given --gitops {tool} and AWS resources of the platform{tenants_text}; rule: the tool "
+            "creates Kubernetes "
             "objects only: no bucket, key, role, Pod Identity association or access entry; change: use operator or "
             "deployments, or create these yourself (docs/gitops.md)",
             err=True,
         )
 
 
-def _expect_safe_moves(out: Path, wanted: Mapping[str, str]) -> None:
+def _expect_safe_moves(out: Path, files: Mapping[str, str]) -> None:
     from tenancy.gitops.argo import FILE, moves_unsafely
     from tenancy.gitops.source import FOLDER
 
     name = f"{FOLDER}/{FILE}"
     path = out / name
-    if path.is_file() and moves_unsafely(path.read_text("utf-8"), wanted[name]):
+    if path.is_file() and moves_unsafely(path.read_text("utf-8"), files[name]):
         fail(
             f"given other Applications than {path} has; rule: none may prune while tenants move to another one, or the "
             "former one deletes their access and queues; change: render the former ones with --no-prune and apply "

@@ -15,12 +15,12 @@ from tenancy.components.aws_registrations import AwsRegistration
 from tenancy.planning.render import HEADER
 
 FOLDER = "aws"
-_ABOUT = (
+_FILE_NOTE = (
     "# Resources of AWS as the Pulumi program registers them, to read and compare; no tool applies this file.\n"
     "# <ARN of Key bank-key> is the ARN that AWS gives to the resource Key bank-key when it is made, and\n"
     "# <what AWS answers to …> what each run asks AWS.\n"
 )
-_ENCODED = "userData"
+_BASE64_PROPERTY = "userData"
 """A property whose text is in base64."""
 
 
@@ -39,68 +39,80 @@ _DocumentDumper.add_representer(str, _text)
 def aws_texts(registrations: Sequence[AwsRegistration]) -> Mapping[str, str]:
     """Relative path -> text: one file for each part and service, and an index of all."""
     files: dict[str, list[AwsRegistration]] = {}
-    for one in registrations:
-        files.setdefault(f"{FOLDER}/{one.part}/{one.kind.partition(':')[2].partition('/')[0]}.yaml", []).append(one)
+    for registration in registrations:
+        files.setdefault(
+            f"{FOLDER}/{registration.part}/{registration.kind.partition(':')[2].partition('/')[0]}.yaml", []
+        ).append(registration)
     if not files:
         return {}
-    index = {path: dict(sorted(Counter(one.kind for one in found).items())) for path, found in sorted(files.items())}
+    index = {
+        path: dict(sorted(Counter(registration.kind for registration in file_registrations).items()))
+        for path, file_registrations in sorted(files.items())
+    }
     return {
-        f"{FOLDER}/index.yaml": _written([index]),
+        f"{FOLDER}/index.yaml": _yaml_text([index]),
         **{
-            path: _written([_resource(one) for one in sorted(found, key=lambda one: (one.name, one.kind))])
-            for path, found in sorted(files.items())
+            path: _yaml_text(
+                [
+                    _resource(registration)
+                    for registration in sorted(
+                        file_registrations, key=lambda registration: (registration.name, registration.kind)
+                    )
+                ]
+            )
+            for path, file_registrations in sorted(files.items())
         },
     }
 
 
-def _written(documents: Sequence[Mapping[str, Any]]) -> str:
+def _yaml_text(documents: Sequence[Mapping[str, Any]]) -> str:
     text = yaml.dump_all(
         documents, Dumper=_DocumentDumper, sort_keys=False, width=120, explicit_start=True, allow_unicode=True
     )
-    return HEADER + _ABOUT + text
+    return HEADER + _FILE_NOTE + text
 
 
-def _resource(one: AwsRegistration) -> Mapping[str, Any]:
+def _resource(registration: AwsRegistration) -> Mapping[str, Any]:
     return {
-        "resource": one.kind,
-        "name": one.name,
-        **({"protected": True} if one.protected else {}),
-        **({"stays-when-removed": True} if one.retained else {}),
-        "properties": _readable(one.properties),
+        "resource": registration.kind,
+        "name": registration.name,
+        **({"protected": True} if registration.protected else {}),
+        **({"stays-when-removed": True} if registration.retained else {}),
+        "properties": _with_documents(registration.properties),
     }
 
 
-def _readable(value: Any, key: str = "") -> Any:
+def _with_documents(value: Any, key: str = "") -> Any:
     """Documents in texts as what they say."""
     if isinstance(value, Mapping):
-        return {name: _readable(each, name) for name, each in sorted(value.items())}
+        return {name: _with_documents(item, name) for name, item in sorted(value.items())}
     if isinstance(value, list):
-        return [_readable(each) for each in value]
+        return [_with_documents(item) for item in value]
     if isinstance(value, str):
-        return _decoded(value) if key == _ENCODED else _document(value)
+        return _decode_base64(value) if key == _BASE64_PROPERTY else _parse_document(value)
     return value
 
 
-def _decoded(text: str) -> str:
+def _decode_base64(text: str) -> str:
     try:
         return base64.b64decode(text, validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
         return text
 
 
-def _document(text: str) -> Any:
+def _parse_document(text: str) -> Any:
     """A JSON document as what it says, and the documents in it, in the order in which they are written."""
     if not text.startswith(("{", "[")):
         return text
     try:
-        return _parsed(json.loads(text))
+        return _parse_nested(json.loads(text))
     except ValueError:
         return text
 
 
-def _parsed(value: Any) -> Any:
+def _parse_nested(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _parsed(each) for name, each in value.items()}
+        return {name: _parse_nested(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_parsed(each) for each in value]
-    return _document(value) if isinstance(value, str) else value
+        return [_parse_nested(item) for item in value]
+    return _parse_document(value) if isinstance(value, str) else value

@@ -17,14 +17,14 @@ from tenancy.cli.common import (
     FAILED,
     DefaultGroup,
     environment_argument,
+    environment_or_default,
     example,
     fail,
     lab_option,
     load_or_exit,
     optional_environment,
+    report_write_errors,
     tenant_or_exit,
-    the_environment,
-    writing,
 )
 from tenancy.cli.tables import as_json, show
 from tenancy.output.tables import Table
@@ -85,25 +85,27 @@ def page(environment: str, tenant: str | None, simulation: Path | None, chargeba
     """
     loaded = load_or_exit(environment)
     if tenant:
-        tenant_or_exit(loaded, tenant, removed=False)
+        tenant_or_exit(loaded, tenant, allow_removed=False)
     from tenancy.report import given
     from tenancy.report.page import Pages
 
     name = loaded.environment.environment
     try:
-        course = given.simulation(simulation, name) if simulation else None
-        charged = given.chargeback(chargeback, name) if chargeback else None
+        usage_timeline = given.simulation(simulation, name) if simulation else None
+        chargeback_summary = given.chargeback(chargeback, name) if chargeback else None
     except given.Unreadable as error:
         fail(str(error), BAD_INPUT)
-    pages = Pages(loaded, course, charged)
+    pages = Pages(loaded, usage_timeline, chargeback_summary)
     if out.suffix == ".html":
         _write({out: pages.tenant(tenant) if tenant else pages.environment()})
         return
-    found = {} if tenant else {out / f"{name}.html": pages.environment()}
+    files = {} if tenant else {out / f"{name}.html": pages.environment()}
     # A tenant may have the same name as its environment.
     folder = out / "tenants"
-    chosen = [one.tenant for one in pages.loaded.tenants if tenant in {None, one.tenant}]
-    _write(found | {folder / f"{one}.html": pages.tenant(one) for one in sorted(chosen)})
+    tenant_names = [
+        loaded_tenant.tenant for loaded_tenant in pages.loaded.tenants if tenant in {None, loaded_tenant.tenant}
+    ]
+    _write(files | {folder / f"{tenant_name}.html": pages.tenant(tenant_name) for tenant_name in sorted(tenant_names)})
 
 
 @command.command(
@@ -163,7 +165,7 @@ def dashboards(environment: str, out: Path) -> None:
 
 def _write(files: Mapping[Path, str]) -> None:
     """Write the files; if one cannot be written, end with a message."""
-    with writing():
+    with report_write_errors():
         for path, text in files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, "utf-8")
@@ -188,16 +190,16 @@ def capacity(environment: str, form: str) -> None:
     from tenancy.planning.queueing.capacity import supply
 
     loaded = load_or_exit(environment, form)
-    found = supply(loaded.environment, loaded.tenants)
-    stored = api_storage(loaded.environment, loaded.tenants)
+    flavors = supply(loaded.environment, loaded.tenants)
+    storage = api_storage(loaded.environment, loaded.tenants)
     surges = upgrade_surges(loaded.environment)
     tables = [
-        *supply_tables.capacity(loaded.environment.environment, found),
+        *supply_tables.capacity(loaded.environment.environment, flavors),
         supply_tables.upgrades(surges),
-        supply_tables.api_storage(stored),
+        supply_tables.api_storage(storage),
     ]
-    value = {"flavors": as_json(found), "upgrades": as_json(surges), "api_storage": as_json(stored)}
-    show(form, tables, value, _without_rows(loaded))
+    value = {"flavors": as_json(flavors), "upgrades": as_json(surges), "api_storage": as_json(storage)}
+    show(form, tables, value, _empty_report_text(loaded))
 
 
 @command.command(
@@ -215,13 +217,13 @@ def pools(environment: str, pool: str | None, form: str) -> None:
     from tenancy.planning.queueing.pool_yields import pool_yield
 
     loaded = load_or_exit(environment, form)
-    known = loaded.environment.pools
-    if pool is not None and pool not in known:
-        _unknown_pool(pool, loaded.environment.environment, known)
-    names = known if pool is None else [pool]
-    found = [pool_yield(loaded.environment, name, loaded.tenants) for name in names]
-    tables = [*supply_tables.pools(found), *(map(supply_tables.node, found) if pool else ())]
-    show(form, tables, {"pools": as_json(found)}, _without_rows(loaded))
+    known_pools = loaded.environment.pools
+    if pool is not None and pool not in known_pools:
+        _unknown_pool(pool, loaded.environment.environment, known_pools)
+    names = known_pools if pool is None else [pool]
+    pool_yields = [pool_yield(loaded.environment, name, loaded.tenants) for name in names]
+    tables = [*supply_tables.pools(pool_yields), *(map(supply_tables.node, pool_yields) if pool else ())]
+    show(form, tables, {"pools": as_json(pool_yields)}, _empty_report_text(loaded))
 
 
 @command.command(
@@ -241,9 +243,9 @@ def failures(environment: str, rack: int | None, form: str) -> None:
     from tenancy.planning.queueing.capacity import RACK, losses
 
     loaded = load_or_exit(environment, form)
-    found = losses(loaded.environment, loaded.tenants, rack or RACK)
-    value = {"rack": rack or RACK, "losses": as_json(found)}
-    show(form, supply_tables.failures(found, rack or RACK), value, _without_rows(loaded))
+    losses_by_scope = losses(loaded.environment, loaded.tenants, rack or RACK)
+    value = {"rack": rack or RACK, "losses": as_json(losses_by_scope)}
+    show(form, supply_tables.failures(losses_by_scope, rack or RACK), value, _empty_report_text(loaded))
 
 
 @command.command(
@@ -264,13 +266,13 @@ def costs(environment: str, form: str) -> None:
 
     loaded = load_or_exit(environment, form)
     plan = make_plan(loaded.environment, loaded.tenants)
-    found = fixed_costs(loaded.environment, plan)
-    value = {"estimate": True, **supply_tables.costs_value(found)}
-    table = supply_tables.costs(loaded.environment, found)
+    cost_items = fixed_costs(loaded.environment, plan)
+    value = {"estimate": True, **supply_tables.costs_value(cost_items)}
+    table = supply_tables.costs(loaded.environment, cost_items)
     show(form, [table], value, "Nothing to estimate: aws.enabled is false, so nothing on AWS is made.")
 
 
-def _without_rows(loaded: Any) -> str:
+def _empty_report_text(loaded: Any) -> str:
     """Why a report of supply is empty."""
     return f"Nothing to report: the environment has no {'flavors' if loaded.environment.pools else 'pools'}."
 
@@ -299,35 +301,37 @@ def access(environment: str | None, tenant: str | None, who: str | None, live: b
     from tenancy.planning.access_review import inactive_grants, rights
     from tenancy.planning.access_review import review as entries_of
 
-    loaded = load_or_exit(the_environment(environment), form, lab)
+    loaded = load_or_exit(environment_or_default(environment), form, lab)
     if tenant:
         tenant_or_exit(loaded, tenant)
     plan = make_plan(loaded.environment, loaded.tenants)
-    found = review.told(loaded, review.chosen(entries_of(loaded.environment, loaded.tenants, plan), tenant, who))
-    value = {"environment": loaded.environment.environment, "access": [told.as_dict() for told in found]}
-    idle = inactive_grants(loaded.environment, loaded.tenants, plan)
-    without = review.told(loaded, review.chosen(idle, tenant, who))
-    value["not_made"] = [told.as_dict() for told in without]
-    tables = [*review.tables(found, rights(plan)), review.not_made(without)]
-    differ = False
+    entries = review.with_source_lines(
+        loaded, review.select_entries(entries_of(loaded.environment, loaded.tenants, plan), tenant, who)
+    )
+    value = {"environment": loaded.environment.environment, "access": [entry.as_dict() for entry in entries]}
+    grants_not_made = inactive_grants(loaded.environment, loaded.tenants, plan)
+    entries_not_made = review.with_source_lines(loaded, review.select_entries(grants_not_made, tenant, who))
+    value["not_made"] = [entry.as_dict() for entry in entries_not_made]
+    tables = [*review.tables(entries, rights(plan)), review.not_made_table(entries_not_made)]
+    has_differences = False
     if live:
         from tenancy.lab.layout import enter_lab
         from tenancy.live.api import Api, ApiUnreachable
 
         enter_lab(plan.context)
         try:
-            extra, lacking = review.differences(Api(plan.context), plan, tenant)
+            bindings_not_in_files, bindings_not_in_cluster = review.differences(Api(plan.context), plan, tenant)
         except ApiUnreachable as error:
             fail(str(error))
-        tables += review.compared(extra, lacking)
-        value |= {"not_in_files": as_json(extra), "not_in_cluster": as_json(lacking)}
-        differ = bool(extra or lacking)
+        tables += review.difference_tables(bindings_not_in_files, bindings_not_in_cluster)
+        value |= {"not_in_files": as_json(bindings_not_in_files), "not_in_cluster": as_json(bindings_not_in_cluster)}
+        has_differences = bool(bindings_not_in_files or bindings_not_in_cluster)
     value["rights"] = as_json(rights(plan))
-    if not (found or without or form == "json"):
+    if not (entries or entries_not_made or form == "json"):
         click.echo(f"No group, user or identity of that name is in the files of {loaded.environment.environment}.")
     else:
         show(form, tables, value)
-    if differ:
+    if has_differences:
         sys.exit(FAILED)
 
 
@@ -364,19 +368,21 @@ def adoption(environment: str, tenant: str | None, lab: bool, form: str) -> None
     try:
         api = Api(plan.context)
         guards = mode(api, plan.environment)
-        found = spaces(api, loaded.environment, plan, tenant)
+        namespaces = spaces(api, loaded.environment, plan, tenant)
         settings = kueue_settings(api, plan)
     except ApiUnreachable as error:
         fail(str(error))
     kueue = [*settings.problems, *settings.remarks]
-    value = {"environment": plan.environment, "guards": guards, "kueue": kueue, "namespaces": as_json(found)}
-    if not (found or form == "json"):
+    value = {"environment": plan.environment, "guards": guards, "kueue": kueue, "namespaces": as_json(namespaces)}
+    if not (namespaces or form == "json"):
         click.echo(f"No namespace of {plan.environment} exists on the cluster: there is nothing to take over.")
         for text in kueue:
             click.echo(text)
     else:
-        show(form, report.tables(plan.environment, found, guards, kueue, lab=lab), value)
-    if settings.problems or any(space.findings or space.state not in {State.OURS, State.UNMANAGED} for space in found):
+        show(form, report.tables(plan.environment, namespaces, guards, kueue, lab=lab), value)
+    if settings.problems or any(
+        space.findings or space.state not in {State.OURS, State.UNMANAGED} for space in namespaces
+    ):
         sys.exit(FAILED)
 
 
@@ -406,16 +412,16 @@ def drift(environment: str, lab: bool, form: str) -> None:
     plan = make_plan(loaded.environment, loaded.tenants)
     try:
         driver = Driver.of(loaded, functools.partial(click.echo, err=True))
-        there = driver.stacks(plan.environment)
-        found = [
-            (name, each)
+        stack_names = driver.stacks(plan.environment)
+        altered_objects = [
+            (name, altered)
             for name, scope, tenant in stacks(plan, loaded.environment.stacks)
-            if name in there and scope is not StackScope.CLUSTER
-            for each, _ in driver.altered(driver.look_at(name), of_environment(plan.environment, tenant))
+            if name in stack_names and scope is not StackScope.CLUSTER
+            for altered, _ in driver.altered(driver.look_at(name), of_environment(plan.environment, tenant))
         ]
     except (Failed, LabError, ApiUnreachable) as error:
         fail(str(error), BAD_INPUT)
-    rows = [(name, each.name, each.what, each.by) for name, each in found]
+    rows = [(name, altered.name, altered.what, altered.by) for name, altered in altered_objects]
     title = f"Drifted objects of {plan.environment}"
     records = [dict(zip(("stack", "object", "what", "by"), row, strict=True)) for row in rows]
     if rows or form == "json":
@@ -426,9 +432,9 @@ def drift(environment: str, lab: bool, form: str) -> None:
         sys.exit(FAILED)
 
 
-def _unknown_pool(given: str, environment: str, known: Iterable[str]) -> None:
+def _unknown_pool(name: str, environment: str, known_pools: Iterable[str]) -> None:
     from tenancy.schema.pools import nearest
 
-    close = nearest(given, known)
-    change = f"use {' or '.join(close)}" if close else "declare one under pools"
-    fail(f"given pool {given!r}; rule: a pool of {environment}; change: {change}", BAD_INPUT)
+    similar_names = nearest(name, known_pools)
+    change = f"use {' or '.join(similar_names)}" if similar_names else "declare one under pools"
+    fail(f"given pool {name!r}; rule: a pool of {environment}; change: {change}", BAD_INPUT)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 NOT_COMMITTED = "not committed"
 NO_GIT = "no git"
-SHORT = 7
+SHORT_HASH = 7
 """Characters of a commit's hash that are shown."""
 _NO_COMMIT = "0" * 40
 """Hash that `git blame` shows for a line that is not committed."""
@@ -54,33 +54,33 @@ class ReviewEntry(NamedTuple):
 
     def as_dict(self) -> dict[str, Any]:
         """The entry as plain values, for JSON."""
-        e = self.entry
-        field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in e.field).lstrip(".")
+        entry = self.entry
+        field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in entry.field).lstrip(".")
         about = {
-            "tenant": e.tenant or None,
-            "kind": e.kind,
-            "who": e.subject,
-            "may": e.role,
-            "where": list(e.applies_to),
+            "tenant": entry.tenant or None,
+            "kind": entry.kind,
+            "who": entry.subject,
+            "may": entry.role,
+            "where": list(entry.applies_to),
         }
         return {**about, "file": self.file, "line": self.line, "field": field, "since": self.since}
 
 
-def told(loaded: Loaded, entries: Iterable[AccessGrant]) -> list[ReviewEntry]:
+def with_source_lines(loaded: Loaded, entries: Iterable[AccessGrant]) -> list[ReviewEntry]:
     """Where each entry is written, and when its line last changed."""
     files = _files(loaded.folder)
-    home = SpecFolder(loaded.folder)
-    nodes = {name: compose(read_text(home.source(path))) for name, path in files.items()}
+    spec_folder = SpecFolder(loaded.folder)
+    nodes = {name: compose(read_text(spec_folder.source(path))) for name, path in files.items()}
     ages: dict[str, list[str]] = {}
-    found = []
+    review_entries = []
     for entry in entries:
         path = files[entry.file]
         line = find(nodes[entry.file], entry.field).value.line
         since = ages.setdefault(entry.file, _ages(path))
-        found.append(
+        review_entries.append(
             ReviewEntry(entry, os.path.relpath(path), line, since[line - 1] if line <= len(since) else NOT_COMMITTED)
         )
-    return found
+    return review_entries
 
 
 def _files(folder: Path) -> dict[str, Path]:
@@ -95,38 +95,42 @@ def _ages(path: Path) -> list[str]:
     try:
         if _git(path, "rev-parse", "--is-inside-work-tree") is None:
             return [NO_GIT] * lines
-        blamed = _git(path, "blame", "--line-porcelain", "--", path.name)
+        blame_output = _git(path, "blame", "--line-porcelain", "--", path.name)
     except OSError:
         return [NO_GIT] * lines
-    if blamed is None:
+    if blame_output is None:
         return [NOT_COMMITTED] * lines
-    found, commit = [], ""
-    for text in blamed.splitlines():
-        first, _, rest = text.partition(" ")
-        if len(first) == len(_NO_COMMIT) and rest[:1].isdigit():
-            commit = first
-        elif first == "committer-time":
+    dates, commit = [], ""
+    for text in blame_output.splitlines():
+        key, _, value = text.partition(" ")
+        if len(key) == len(_NO_COMMIT) and value[:1].isdigit():
+            commit = key
+        elif key == "committer-time":
             # In UTC, so that the report is the same on every machine.
-            day = dt.datetime.fromtimestamp(int(rest), dt.UTC).date().isoformat()
-            found.append(NOT_COMMITTED if commit == _NO_COMMIT else f"{day} {commit[:SHORT]}")
-    return found
+            day = dt.datetime.fromtimestamp(int(value), dt.UTC).date().isoformat()
+            dates.append(NOT_COMMITTED if commit == _NO_COMMIT else f"{day} {commit[:SHORT_HASH]}")
+    return dates
 
 
 def _git(path: Path, *command: str) -> str | None:
-    done = subprocess.run(
+    process = subprocess.run(
         ["git", "-C", str(path.parent), *command], capture_output=True, text=True, errors="replace", check=False
     )
-    return done.stdout if done.returncode == 0 else None
+    return process.stdout if process.returncode == 0 else None
 
 
-def chosen(entries: Iterable[AccessGrant], tenant: str | None, who: str | None) -> list[AccessGrant]:
+def select_entries(entries: Iterable[AccessGrant], tenant: str | None, who: str | None) -> list[AccessGrant]:
     """Entries of one tenant and of the platform, which has access everywhere; of one name, or of the group that an
     IAM role maps to."""
 
     def group(entry: AccessGrant) -> str:
         return entry.role.removeprefix(IS_GROUP).partition(",")[0] if entry.role.startswith(IS_GROUP) else ""
 
-    return [e for e in entries if (tenant is None or e.tenant in {"", tenant}) and who in {None, e.subject, group(e)}]
+    return [
+        entry
+        for entry in entries
+        if (tenant is None or entry.tenant in {"", tenant}) and who in {None, entry.subject, group(entry)}
+    ]
 
 
 def differences(api: Api, plan: Plan, tenant: str | None) -> tuple[list[Binding], list[Binding]]:
@@ -137,14 +141,26 @@ def differences(api: Api, plan: Plan, tenant: str | None) -> tuple[list[Binding]
     from tenancy.kube.requests import collection
     from tenancy.planning.access_review import bindings, planned_bindings
 
-    wanted = {b for b in planned_bindings(plan) if tenant is None or b.namespace in _spaces(plan, tenant)}
-    spaces = {name for one in plan.tenants if tenant in {None, one.name} for name in _spaces(plan, one.name)}
-    subjects = {(binding.kind, binding.name) for binding in wanted}
+    planned_bindings = {
+        binding for binding in planned_bindings(plan) if tenant is None or binding.namespace in _spaces(plan, tenant)
+    }
+    namespace_names = {
+        name
+        for planned_tenant in plan.tenants
+        if tenant in {None, planned_tenant.name}
+        for name in _spaces(plan, planned_tenant.name)
+    }
+    subjects = {(binding.kind, binding.name) for binding in planned_bindings}
     rbac = "rbac.authorization.k8s.io/v1"
-    there = {b for item in api.items(collection(rbac, "RoleBinding")) for b in bindings(item) if b.namespace in spaces}
+    cluster_bindings = {
+        binding
+        for item in api.items(collection(rbac, "RoleBinding"))
+        for binding in bindings(item)
+        if binding.namespace in namespace_names
+    }
     for item in api.items(f"/apis/{rbac}/clusterrolebindings"):
-        there |= {b for b in bindings(item) if (b.kind, b.name) in subjects}
-    return sorted(there - wanted), sorted(wanted - there)
+        cluster_bindings |= {binding for binding in bindings(item) if (binding.kind, binding.name) in subjects}
+    return sorted(cluster_bindings - planned_bindings), sorted(planned_bindings - cluster_bindings)
 
 
 def _spaces(plan: Plan, tenant: str) -> frozenset[str]:
@@ -154,78 +170,102 @@ def _spaces(plan: Plan, tenant: str) -> frozenset[str]:
 # As tables
 
 
-def tables(found: Sequence[ReviewEntry], rights: Sequence[Right]) -> list[Table]:
+def tables(entries: Sequence[ReviewEntry], rights: Sequence[Right]) -> list[Table]:
     """Tables of the access review: rights of roles, then the entries of each tenant."""
-    roles = {told.entry.role for told in found}
-    shown = [right for right in rights if right.role in roles]
+    roles = {entry.entry.role for entry in entries}
+    role_rights = [right for right in rights if right.role in roles]
     remarks = ["group membership is decided by your identity provider"]
     parts = [
         Table(
             "Rights of each role in a namespace",
             ("role", "verbs", "resources"),
-            [(right.role, right.may, ", ".join(right.to)) for right in shown],
+            [(right.role, right.may, ", ".join(right.to)) for right in role_rights],
             remarks,
         )
     ]
-    for tenant in dict.fromkeys(told.entry.tenant for told in found):
-        parts += _of(tenant, [told for told in found if told.entry.tenant == tenant])
+    for tenant in dict.fromkeys(entry.entry.tenant for entry in entries):
+        parts += _tenant_tables(tenant, [entry for entry in entries if entry.entry.tenant == tenant])
     return parts
 
 
-def _of(tenant: str, found: Sequence[ReviewEntry]) -> list[Table]:
+def _tenant_tables(tenant: str, entries: Sequence[ReviewEntry]) -> list[Table]:
     name = tenant or "the platform"
-    aws = [told for told in found if told.entry.kind in {IAM_ROLE, BREAK_GLASS}]
-    data = [told for told in found if told.entry.kind == SERVICE_ACCOUNT]
-    pipelines = [told for told in found if told.entry.kind == CI]
-    people = [told for told in found if told.entry.kind not in {IAM_ROLE, BREAK_GLASS, SERVICE_ACCOUNT, CI}]
+    aws = [entry for entry in entries if entry.entry.kind in {IAM_ROLE, BREAK_GLASS}]
+    data = [entry for entry in entries if entry.entry.kind == SERVICE_ACCOUNT]
+    pipelines = [entry for entry in entries if entry.entry.kind == CI]
+    people = [entry for entry in entries if entry.entry.kind not in {IAM_ROLE, BREAK_GLASS, SERVICE_ACCOUNT, CI}]
     return [
         Table(
             f"People of {name}, {_file(people)}",
             ("who", "kind", "role", "since", "line", "namespaces"),
             [
-                (t.entry.subject, t.entry.kind, t.entry.role, t.day, t.line, ", ".join(t.entry.applies_to))
-                for t in people
+                (
+                    entry.entry.subject,
+                    entry.entry.kind,
+                    entry.entry.role,
+                    entry.day,
+                    entry.line,
+                    ", ".join(entry.entry.applies_to),
+                )
+                for entry in people
             ],
         ),
         Table(
             f"Pipelines of {name}, {_file(pipelines)}",
             ("role", "namespace", "since", "line", "who"),
-            [(t.entry.role, where, t.day, t.line, t.entry.subject) for t in pipelines for where in t.entry.applies_to],
+            [
+                (entry.entry.role, where, entry.day, entry.line, entry.entry.subject)
+                for entry in pipelines
+                for where in entry.entry.applies_to
+            ],
         ),
         Table(
             f"Data of {name}, {_file(data)}",
             ("pods of", "access", "since", "line", "place"),
-            [(t.entry.subject, t.entry.role, t.day, t.line, ", ".join(t.entry.applies_to)) for t in data],
+            [
+                (entry.entry.subject, entry.entry.role, entry.day, entry.line, ", ".join(entry.entry.applies_to))
+                for entry in data
+            ],
         ),
         Table(
             f"AWS identities with access to {name}, {_file(aws)}",
             ("access", "since", "line", "identity"),
-            [(t.entry.role, t.day, t.line, t.entry.subject) for t in aws],
+            [(entry.entry.role, entry.day, entry.line, entry.entry.subject) for entry in aws],
         ),
     ]
 
 
-def not_made(found: Sequence[ReviewEntry]) -> Table:
+def not_made_table(entries: Sequence[ReviewEntry]) -> Table:
     """Grants on AWS in the files of an environment with aws.enabled: false."""
     return Table(
         "In the files and not created, because aws.enabled is false",
         ("who", "kind", "access", "file", "line", "where"),
-        [(t.entry.subject, t.entry.kind, t.entry.role, t.file, t.line, ", ".join(t.entry.applies_to)) for t in found],
+        [
+            (
+                entry.entry.subject,
+                entry.entry.kind,
+                entry.entry.role,
+                entry.file,
+                entry.line,
+                ", ".join(entry.entry.applies_to),
+            )
+            for entry in entries
+        ],
     )
 
 
-def _file(found: Sequence[ReviewEntry]) -> str:
-    return ", ".join(dict.fromkeys(told.file for told in found))
+def _file(entries: Sequence[ReviewEntry]) -> str:
+    return ", ".join(dict.fromkeys(entry.file for entry in entries))
 
 
-def compared(extra: Sequence[Binding], lacking: Sequence[Binding]) -> list[Table]:
+def difference_tables(not_in_files: Sequence[Binding], not_in_cluster: Sequence[Binding]) -> list[Table]:
     """Tables of the bindings that only the cluster has, and of those that only the files have."""
     header = ("namespace", "who", "kind", "role")
 
-    def rows(some: Sequence[Binding]) -> list[tuple[str, ...]]:
-        return [(b.namespace or "every", b.name, b.kind, b.role) for b in some]
+    def rows(bindings: Sequence[Binding]) -> list[tuple[str, ...]]:
+        return [(b.namespace or "every", b.name, b.kind, b.role) for b in bindings]
 
     return [
-        Table("In the cluster and not in the files", header, rows(extra)),
-        Table("In the files and not in the cluster", header, rows(lacking)),
+        Table("In the cluster and not in the files", header, rows(not_in_files)),
+        Table("In the files and not in the cluster", header, rows(not_in_cluster)),
     ]

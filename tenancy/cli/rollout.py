@@ -40,24 +40,27 @@ def status(environment: str, lab: bool, form: str) -> None:
     try:
         driver = Driver.of(loaded, click.echo)
         program = of_program(driver.root, str(driver.engine.version))
-        made = digests(loaded, plan, stacks(plan, loaded.environment.stacks), driver.root, program)
-        kept = records.read(driver.api)
+        stack_digests = digests(loaded, plan, stacks(plan, loaded.environment.stacks), driver.root, program)
+        stack_records = records.read(driver.api)
     except (Failed, LabError, ApiUnreachable) as error:
         fail(str(error), BAD_INPUT)
-    if len(made) <= len(loaded.tenants):
-        given, change = "stacks: one", "set stacks to per-tenant; `tenancy up` updates one stack at once"
-        fail(f"given {given}; rule: waves are of tenants' stacks; change: {change}", BAD_INPUT)
-    planned = waves(loaded.environment, loaded.tenants, loaded.environment.rollout or Rollout())
-    found = progress(planned, made, kept)
+    if len(stack_digests) <= len(loaded.tenants):
+        input_text, change = "stacks: one", "set stacks to per-tenant; `tenancy up` updates one stack at once"
+        fail(f"given {input_text}; rule: waves are of tenants' stacks; change: {change}", BAD_INPUT)
+    planned_waves = waves(loaded.environment, loaded.tenants, loaded.environment.rollout or Rollout())
+    wave_progress = progress(planned_waves, stack_digests, stack_records)
     rows = [
         (
-            each.wave.name,
-            len(each.wave.stacks),
-            len(each.done),
-            ", ".join(each.left[:3]) + (" …" * (len(each.left) > 3)),
+            wave_state.wave.name,
+            len(wave_state.wave.stacks),
+            len(wave_state.done),
+            ", ".join(wave_state.left[:3]) + (" …" * (len(wave_state.left) > 3)),
         )
-        for each in found
+        for wave_state in wave_progress
     ]
     table = Table(f"Rollout in {plan.environment}", ("wave", "tenants", "present version", "left"), rows)
-    value = [{"wave": each.wave.name, "done": list(each.done), "left": list(each.left)} for each in found]
+    value = [
+        {"wave": wave_state.wave.name, "done": list(wave_state.done), "left": list(wave_state.left)}
+        for wave_state in wave_progress
+    ]
     show(form, [table], {"environment": plan.environment, "waves": value})

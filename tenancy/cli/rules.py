@@ -39,23 +39,23 @@ def command(form: str, markdown: bool, controls: bool, oscal: bool) -> None:
         print_json(
             [
                 {
-                    "id": r.id,
-                    "title": r.title,
-                    "why": r.why,
-                    "fix": r.fix,
-                    "severity": r.severity,
-                    "faces": [name for face, name in FACES.items() if face in r.faces],
-                    "partial": {FACES[face]: why for face, why in r.partial.items()},
+                    "id": rule.id,
+                    "title": rule.title,
+                    "why": rule.why,
+                    "fix": rule.fix,
+                    "severity": rule.severity,
+                    "faces": [name for face, name in FACES.items() if face in rule.faces],
+                    "partial": {FACES[face]: why for face, why in rule.partial.items()},
                 }
-                for r in RULES.values()
+                for rule in RULES.values()
             ]
         )
     else:
         for rule in RULES.values():
-            click.echo(f"{rule.id:<10}{', '.join(_of(rule)):<46}{rule.title}")
+            click.echo(f"{rule.id:<10}{', '.join(_places(rule)):<46}{rule.title}")
 
 
-def _of(rule: Rule) -> list[str]:
+def _places(rule: Rule) -> list[str]:
     return [f"{name} (partly)" if face in rule.partial else name for face, name in FACES.items() if face in rule.faces]
 
 

@@ -52,26 +52,26 @@ def command(kind: str, environment: str, lab: bool, tenant: str, namespace: str 
     )
 
     loaded = load_or_exit(environment, lab=lab)
-    who = tenant_or_exit(loaded, tenant, removed=False)
-    found, wanted = find_namespace(who, namespace), _wanted(gpus)
+    tenant_spec = tenant_or_exit(loaded, tenant, allow_removed=False)
+    namespace_spec, gpu_counts = find_namespace(tenant_spec, namespace), _gpu_counts(gpus)
     try:
-        print_json(sample_to_create(kind, loaded.environment, who, found, wanted))
+        print_json(sample_to_create(kind, loaded.environment, tenant_spec, namespace_spec, gpu_counts))
     except LargerThanNodes as error:
         fail(str(error), BAD_INPUT)
-    for flavor, count in wanted.items():
-        pods, each, pool = split(kind, loaded.environment, who, found, flavor, count)
+    for flavor, count in gpu_counts.items():
+        pods, gpus_per_pod, pool = split(kind, loaded.environment, tenant_spec, namespace_spec, flavor, count)
         if pods > 1:
-            click.echo(f"note: {pods} pods of {each} {flavor}: no node of pool {pool} has {count}", err=True)
-    if not wanted and (lacking := missing_pool(loaded.environment, who, found)):
-        click.echo(f"warning: {lacking}", err=True)
+            click.echo(f"note: {pods} pods of {gpus_per_pod} {flavor}: no node of pool {pool} has {count}", err=True)
+    if not gpu_counts and (pool_warning := missing_pool(loaded.environment, tenant_spec, namespace_spec)):
+        click.echo(f"warning: {pool_warning}", err=True)
 
 
-def _wanted(gpus: tuple[str, ...]) -> dict[str, int]:
-    wanted = {}
+def _gpu_counts(gpus: tuple[str, ...]) -> dict[str, int]:
+    counts = {}
     for text in gpus:
-        flavor, given, count = text.partition("=")
-        if not flavor or (given and not re.fullmatch("[1-9][0-9]{0,5}", count)):
+        flavor, equals, count = text.partition("=")
+        if not flavor or (equals and not re.fullmatch("[1-9][0-9]{0,5}", count)):
             change = "write --gpu FLAVOR=N with N of 1 or more"
             fail(f"given --gpu {text}; rule: a flavor and a number; change: {change}", BAD_INPUT)
-        wanted[flavor] = int(count or "1")
-    return wanted
+        counts[flavor] = int(count or "1")
+    return counts

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from tenancy.cli.common import example, writing
+from tenancy.cli.common import example, report_write_errors
 
 
 @click.command("schema", epilog=example("tenancy schema tenant"))
@@ -30,7 +30,7 @@ def command(kind: str | None, markdown: bool, python: bool, out: Path | None) ->
         click.echo(module(), nl=False)
         return
     if out:
-        with writing():
+        with report_write_errors():
             out.mkdir(parents=True, exist_ok=True)
             for name in MODELS:
                 (out / f"{name}.json").write_text(json.dumps(schema(name), indent=1) + "\n", "utf-8")

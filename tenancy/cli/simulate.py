@@ -23,8 +23,8 @@ from tenancy.cli.common import (
     fail,
     load_or_exit,
     refuses_bad_input,
+    report_write_errors,
     say,
-    writing,
 )
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from tenancy.simulation.trace import Trace
     from tenancy.validation import SpecError
 
-MOST_JOBS = 100_000
+MAX_JOBS = 100_000
 """Max jobs of one run, which takes hours."""
-A_DAY = 24
+HOURS_PER_DAY = 24
 
 
 @click.command(
@@ -56,7 +56,7 @@ A_DAY = 24
 )
 @click.option(
     "--jobs",
-    type=click.IntRange(1, MOST_JOBS),
+    type=click.IntRange(1, MAX_JOBS),
     default=2000,
     show_default=True,
     metavar="N",
@@ -86,7 +86,7 @@ A_DAY = 24
 )
 @click.option(
     "--notebooks",
-    type=click.IntRange(min=0, max=MOST_JOBS),
+    type=click.IntRange(min=0, max=MAX_JOBS),
     default=0,
     show_default=True,
     metavar="N",
@@ -166,9 +166,9 @@ def command(
     from tenancy.validation import SpecError
 
     window = _window(speed)
-    _idle_options(trace is not None)
+    _refuse_unused_options(trace is not None)
     for option, path in (("--out", out), ("--write-trace", write_trace)):
-        _writable(option, path)
+        _require_writable(option, path)
     loaded = load_or_exit(environment, "json" if form == "json" else "text")
     if not loaded.environment.queued:
         fail(
@@ -187,28 +187,28 @@ def command(
         after = without_removed_tenants(changed(loaded, changes)) if changes else None
         loaded = without_removed_tenants(loaded)
         if trace:
-            found = _part(trace_files.read(trace, loaded, _mapping(mapped)), trace, begin, hours)
+            work_trace = _section(trace_files.read(trace, loaded, _mapping(mapped)), trace, begin, hours)
         else:
-            made = generate(loaded, jobs, hours or A_DAY, seed, notebooks)
-            if not made:
+            generated_jobs = generate(loaded, jobs, hours or HOURS_PER_DAY, seed, notebooks)
+            if not generated_jobs:
                 fail(f"given {environment}, whose tenants have no GPUs; rule: work needs GPUs", BAD_INPUT)
-            found = traces.Trace(tuple(made), (f"generated with seed {seed}",))
+            work_trace = traces.Trace(tuple(generated_jobs), (f"generated with seed {seed}",))
         if after is not None:
-            traces.must_fit(found, after)
+            traces.must_fit(work_trace, after)
     except SpecError as error:
         _refuse(error, form)
     if write_trace:
-        with writing():
-            write_trace.write_text(traces.write(found.jobs), "utf-8")
-        click.echo(f"{write_trace}: {len(found.jobs)} jobs", err=True)
+        with report_write_errors():
+            write_trace.write_text(traces.write(work_trace.jobs), "utf-8")
+        click.echo(f"{write_trace}: {len(work_trace.jobs)} jobs", err=True)
         return
-    last = max(job.submit for job in found.jobs) + 1
-    seconds = last if trace and hours is None else (hours or A_DAY) * 3600
-    report = _guarded(
+    end_second = max(job.submit for job in work_trace.jobs) + 1
+    seconds = end_second if trace and hours is None else (hours or HOURS_PER_DAY) * 3600
+    report = _run_interruptible(
         lambda: run_both(
             loaded,
             after,
-            found,
+            work_trace,
             -(-seconds // 3600) * 3600,
             window,
             changes,
@@ -222,7 +222,7 @@ def command(
     if out:
         from tenancy.simulation.page import page
 
-        with writing():
+        with report_write_errors():
             out.write_text(page(report), "utf-8")
         click.echo(f"{out}: {out.stat().st_size // 1024} KiB", err=True)
     if report.partial:
@@ -231,40 +231,42 @@ def command(
         fail(f"the simulation stalled at {at}: {report.partial}; the results above are partial; change: {change}")
 
 
-def _state(given: Path | None) -> Path:
+def _state(folder: Path | None) -> Path:
     """The folder of the checkpoints, created if it does not exist."""
     from tenancy.lab.control_plane import SIMULATIONS
     from tenancy.lab.layout import Lab, LabError
     from tenancy.lab.tools import cache_root
 
-    if given is None:
+    if folder is None:
         try:
-            given = Lab.of().folder / SIMULATIONS
+            folder = Lab.of().folder / SIMULATIONS
         except LabError:
-            given = cache_root() / SIMULATIONS
+            folder = cache_root() / SIMULATIONS
     try:
-        given.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         rule = f"a folder that can be created ({error.strerror})"
-        fail(f"given --state {given}; rule: {rule}; change: another path", BAD_INPUT)
-    return given
+        fail(f"given --state {folder}; rule: {rule}; change: another path", BAD_INPUT)
+    return folder
 
 
-def _part(found: Trace, path: Path, begin: int | None, hours: int | None) -> Trace:
+def _section(trace: Trace, path: Path, begin: int | None, hours: int | None) -> Trace:
     """The section of a trace file that --from and --hours select; more jobs than the max of a run are refused."""
     from tenancy.simulation import trace as traces
 
     if begin is not None or hours is not None:
-        there = found.jobs[-1].submit // 3600 + 1
-        found = traces.cut(found, begin or 0, hours or there)
-        if not found.jobs:
-            given = f"given --from {begin or 0} and {path}, whose last job is submitted in hour {there - 1}"
-            fail(f"{given}; rule: a trace has jobs; change: select hours with jobs", BAD_INPUT)
-    if len(found.jobs) > MOST_JOBS:
-        given = f"given {path} with {len(found.jobs):,} jobs"
+        last_hour_count = trace.jobs[-1].submit // 3600 + 1
+        trace = traces.cut(trace, begin or 0, hours or last_hour_count)
+        if not trace.jobs:
+            input_text = (
+                f"given --from {begin or 0} and {path}, whose last job is submitted in hour {last_hour_count - 1}"
+            )
+            fail(f"{input_text}; rule: a trace has jobs; change: select hours with jobs", BAD_INPUT)
+    if len(trace.jobs) > MAX_JOBS:
+        input_text = f"given {path} with {len(trace.jobs):,} jobs"
         change = "take a part of it, --from 24 --hours 24 for its second day"
-        fail(f"{given}; rule: a run has at most {MOST_JOBS:,}, which take hours; change: {change}", BAD_INPUT)
-    return found
+        fail(f"{input_text}; rule: a run has at most {MAX_JOBS:,}, which take hours; change: {change}", BAD_INPUT)
+    return trace
 
 
 def _window(speed: str) -> int | None:
@@ -275,34 +277,34 @@ def _window(speed: str) -> int | None:
     return int(speed)
 
 
-def _idle_options(traced: bool) -> None:
+def _refuse_unused_options(has_trace_file: bool) -> None:
     """Refuse options that would have no effect."""
-    given = click.get_current_context().get_parameter_source
+    parameter_source = click.get_current_context().get_parameter_source
     for name, option in (("jobs", "--jobs"), ("seed", "--seed"), ("notebooks", "--notebooks")):
-        if traced and given(name) is ParameterSource.COMMANDLINE:
+        if has_trace_file and parameter_source(name) is ParameterSource.COMMANDLINE:
             rule = f"{option} is for a generated trace"
             fail(f"given {option} with --trace; rule: {rule}; change: drop one of the two", BAD_INPUT)
-    if not traced and given("begin") is ParameterSource.COMMANDLINE:
+    if not has_trace_file and parameter_source("begin") is ParameterSource.COMMANDLINE:
         fail("given --from without --trace; rule: a generated trace starts at 0; change: add --trace FILE", BAD_INPUT)
-    if not traced and given("mapped") is ParameterSource.COMMANDLINE:
+    if not has_trace_file and parameter_source("mapped") is ParameterSource.COMMANDLINE:
         fail("given --map without --trace; rule: --map names users of a trace; change: add --trace FILE", BAD_INPUT)
 
 
-def _writable(option: str, path: Path | None) -> None:
+def _require_writable(option: str, path: Path | None) -> None:
     """Refuse a path that cannot be written before the run, which takes minutes."""
     if path is None:
         return
-    there = path if path.exists() or not path.parent.is_dir() else path.parent
-    if not os.access(there, os.W_OK):
+    target = path if path.exists() or not path.parent.is_dir() else path.parent
+    if not os.access(target, os.W_OK):
         rule = "a file that can be written, in a folder that exists"
         fail(f"given {option} {path}; rule: {rule}; change: another path", BAD_INPUT)
 
 
-def _mapping(given: tuple[str, ...]) -> dict[str, str]:
-    for text in given:
+def _mapping(texts: tuple[str, ...]) -> dict[str, str]:
+    for text in texts:
         if not all(text.partition("=")):
             fail(f"given --map {text!r}; rule: a name and a tenant; change: write --map user42=fraud", BAD_INPUT)
-    return {name: tenant for name, _, tenant in (text.partition("=") for text in given)}
+    return {name: tenant for name, _, tenant in (text.partition("=") for text in texts)}
 
 
 def _refuse(error: SpecError, form: str) -> NoReturn:
@@ -315,18 +317,21 @@ def _refuse(error: SpecError, form: str) -> NoReturn:
     sys.exit(BAD_INPUT)
 
 
-def _guarded(work: Any) -> SimulationReport:
+def _run_interruptible(work: Any) -> SimulationReport:
     """Run `work`; a signal that ends it also ends the processes that it started."""
     from tenancy.lab.layout import LabError
     from tenancy.lab.tools import ToolsError
 
     def end(number: int, _frame: Any) -> NoReturn:
         # A second signal must not interrupt the cleanup.
-        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(each, signal.SIG_IGN)
+        for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(signal_number, signal.SIG_IGN)
         raise KeyboardInterrupt(number)
 
-    before = {each: signal.signal(each, end) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {
+        signal_number: signal.signal(signal_number, end)
+        for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
     try:
         return work()
     except KeyboardInterrupt:
@@ -338,8 +343,8 @@ def _guarded(work: Any) -> SimulationReport:
     except (OSError, http.client.HTTPException) as problem:
         fail(f"the simulation failed: {problem}; change: run the same command again, which continues it")
     finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        for signal_number, handler in before.items():
+            signal.signal(signal_number, handler)
 
 
 def _show(report: SimulationReport, form: str) -> None:

@@ -27,25 +27,44 @@ def capacity(environment: str, flavors: Sequence[FlavorSupply]) -> list[Table]:
     total = Table(
         f"Supply of {environment}",
         ("flavor", "always on", "max", "guaranteed", "free", "lendable", "during an upgrade"),
-        [(f.flavor, f.always_on, f.maximum, f.guaranteed, f.free, f.lendable, f.upgrading) for f in flavors],
-        [f"during an upgrade: {_missing(unmet)}" for f in flavors for unmet in f.unmet],
+        [
+            (
+                flavor.flavor,
+                flavor.always_on,
+                flavor.maximum,
+                flavor.guaranteed,
+                flavor.free,
+                flavor.lendable,
+                flavor.upgrading,
+            )
+            for flavor in flavors
+        ],
+        [f"during an upgrade: {_unmet_text(unmet)}" for flavor in flavors for unmet in flavor.unmet],
     )
     by_pool = Table(
         "By pool",
         ("flavor", "pool", "a node", "always on", "max", "during an upgrade"),
-        [(f.flavor, p.pool, p.node, p.always_on, p.maximum, p.upgrading) for f in flavors for p in f.pools],
+        [
+            (flavor.flavor, pool.pool, pool.node, pool.always_on, pool.maximum, pool.upgrading)
+            for flavor in flavors
+            for pool in flavor.pools
+        ],
     )
     by_tenant = Table(
         "By tenant",
         ("flavor", "tenant", "guaranteed", "lends", "may borrow", "always on"),
-        [(f.flavor, t.tenant, t.guaranteed, t.lends, t.borrows, t.borrowable) for f in flavors for t in f.tenants],
+        [
+            (flavor.flavor, tenant.tenant, tenant.guaranteed, tenant.lends, tenant.borrows, tenant.borrowable)
+            for flavor in flavors
+            for tenant in flavor.tenants
+        ],
     )
     return [total, by_pool, by_tenant]
 
 
 def upgrades(surges: Sequence[UpgradeSurge]) -> Table:
     """How many machines each group needs at once while its nodes are replaced."""
-    scarce = [one.group for one in surges if one.gpus and one.more and one.zones > 1]
+    scarce = [surge.group for surge in surges if surge.gpus and surge.more and surge.zones > 1]
     advice = (
         f"{some(scarce)}: EKS starts up to twice as many nodes as the group has zones, and the upgrade fails where EC2 "
         "has none or the account's quota is reached; with one zone (`zones`) it is 2, with `upgrade: {strategy: "
@@ -54,67 +73,89 @@ def upgrades(surges: Sequence[UpgradeSurge]) -> Table:
     return Table(
         "Nodes during an upgrade",
         ("group", "instance", "nodes", "zones", "more nodes", "at most"),
-        [(s.group, s.instance, s.nodes, s.zones, s.more, s.nodes + s.more) for s in surges],
+        [
+            (surge.group, surge.instance, surge.nodes, surge.zones, surge.more, surge.nodes + surge.more)
+            for surge in surges
+        ],
         [advice] if scarce else [],
     )
 
 
-def costs(environment: Environment, found: Sequence[FixedCost]) -> Table:
+def costs(environment: Environment, cost_items: Sequence[FixedCost]) -> Table:
     """What the platform costs a month without its GPU machines."""
     region = environment.aws.region
-    unknown = [one.item for one in found if one.month is None]
+    unpriced_items = [cost_item.item for cost_item in cost_items if cost_item.month is None]
     return Table(
         f"Estimate of {environment.environment} without GPU machines, dollars a month",
         ("item", "count", "each", "a month", "basis"),
-        [(o.item, o.count, _dollars(o.unit), _dollars(o.month), o.basis) for o in found]
-        + ([("total", None, None, _dollars(_total(found)), "")] if found else []),
+        [
+            (cost_item.item, cost_item.count, _dollars(cost_item.unit), _dollars(cost_item.month), cost_item.basis)
+            for cost_item in cost_items
+        ]
+        + ([("total", None, None, _dollars(_total(cost_items)), "")] if cost_items else []),
         [
             f"list prices of {prices.REGION}, nodes of {prices.DATE}, the rest of {service_prices.DATE}; an estimate "
             "and no bill" + (f", and {region} has other prices" if region != prices.REGION else ""),
             "not in it: GPU machines, autoscaled nodes, data transfer, requests, buckets, taxes",
-            *([f"without a price: {some(unknown)}"] if unknown else []),
+            *([f"without a price: {some(unpriced_items)}"] if unpriced_items else []),
         ],
         frozenset({2, 3}),
     )
 
 
-def costs_value(found: Sequence[FixedCost]) -> dict[str, Any]:
+def costs_value(cost_items: Sequence[FixedCost]) -> dict[str, Any]:
     """The same for programs."""
 
     def rounded(amount: Decimal | None) -> float | None:
         return None if amount is None else float(round(amount, 2))
 
     items = [
-        {"item": o.item, "count": o.count, "each": rounded(o.unit), "month": rounded(o.month), "basis": o.basis}
-        for o in found
+        {
+            "item": cost_item.item,
+            "count": cost_item.count,
+            "each": rounded(cost_item.unit),
+            "month": rounded(cost_item.month),
+            "basis": cost_item.basis,
+        }
+        for cost_item in cost_items
     ]
     dates = {"nodes": prices.DATE, "services": service_prices.DATE}
     return {
         "currency": "USD",
         "prices": {"region": prices.REGION, "dates": dates},
         "items": items,
-        "month": rounded(_total(found)),
+        "month": rounded(_total(cost_items)),
     }
 
 
-def _total(found: Sequence[FixedCost]) -> Decimal:
-    return sum((one.month for one in found if one.month is not None), Decimal(0))
+def _total(cost_items: Sequence[FixedCost]) -> Decimal:
+    return sum((cost_item.month for cost_item in cost_items if cost_item.month is not None), Decimal(0))
 
 
 def _dollars(amount: Decimal | None) -> str:
     return "unknown" if amount is None else f"{amount:,.2f}"
 
 
-def api_storage(found: ApiStorage) -> Table:
+def api_storage(storage: ApiStorage) -> Table:
     """Objects and MiB that each tenant may store in the API server and in Kueue."""
     return Table(
         "API storage: max objects of each tenant by its quotas",
         ("tenant", "objects", "MiB", "of the store", "MiB of Kueue's memory"),
-        [(t.tenant, t.objects, _mib(t.stored), f"{t.stored / found.store:.1%}", _mib(t.cached)) for t in found.tenants],
         [
-            f"total {_mib(found.stored):,} MiB; {_mib(found.budget):,} of the store's {_mib(found.store):,} MiB are "
-            f"for tenants, and object-overcommit is {found.overcommit}",
-            *([f"Kueue has {_mib(found.kueue):,} MiB of memory"] if found.kueue else []),
+            (
+                tenant.tenant,
+                tenant.objects,
+                _mib(tenant.stored),
+                f"{tenant.stored / storage.store:.1%}",
+                _mib(tenant.cached),
+            )
+            for tenant in storage.tenants
+        ],
+        [
+            f"total {_mib(storage.stored):,} MiB; {_mib(storage.budget):,} of the store's "
+            f"{_mib(storage.store):,} MiB are "
+            f"for tenants, and object-overcommit is {storage.overcommit}",
+            *([f"Kueue has {_mib(storage.kueue):,} MiB of memory"] if storage.kueue else []),
         ],
     )
 
@@ -123,30 +164,39 @@ def _mib(number: int) -> int:
     return -(-number // 2**20)
 
 
-def pools(found: Sequence[PoolYield]) -> list[Table]:
+def pools(pool_yields: Sequence[PoolYield]) -> list[Table]:
     """Pools, and the units that a node of each yields."""
     table = Table(
         "Pools",
         ("pool", "instance", "nodes", "provisioner", "purchase and layout"),
-        [(p.pool, p.instance, _nodes(p), p.provisioner, f"{p.purchase}: {p.layout}") for p in found],
+        [
+            (
+                pool_yield.pool,
+                pool_yield.instance,
+                _nodes(pool_yield),
+                pool_yield.provisioner,
+                f"{pool_yield.purchase}: {pool_yield.layout}",
+            )
+            for pool_yield in pool_yields
+        ],
     )
     units = Table(
         "Units of a node, and the resources for each unit when all are in use",
         ("pool", "flavor", "a node", "vCPU", "memory GiB", "disk GiB", "resource name"),
         [
             (
-                p.pool,
-                u.flavor or f"none ({u.profile or 'GPU'})",
-                u.count,
-                cores(u.each.cpu),
-                gib(u.each.memory),
-                gib(u.each.ephemeral),
-                u.resource,
+                pool_yield.pool,
+                unit.flavor or f"none ({unit.profile or 'GPU'})",
+                unit.count,
+                cores(unit.each.cpu),
+                gib(unit.each.memory),
+                gib(unit.each.ephemeral),
+                unit.resource,
             )
-            for p in found
-            for u in p.units
+            for pool_yield in pool_yields
+            for unit in pool_yield.units
         ],
-        [f"{p.pool}: {note}" for p in found for note in p.notes],
+        [f"{pool_yield.pool}: {note}" for pool_yield in pool_yields for note in pool_yield.notes],
     )
     return [table, units]
 
@@ -173,13 +223,13 @@ def node(pool: PoolYield) -> Table:
     )
 
 
-def _amounts(of: Resources) -> tuple[float, float, float]:
-    return cores(of.cpu), gib(of.memory), gib(of.ephemeral)
+def _amounts(resources: Resources) -> tuple[float, float, float]:
+    return cores(resources.cpu), gib(resources.memory), gib(resources.ephemeral)
 
 
-def failures(found: Sequence[Loss], rack: int) -> list[Table]:
+def failures(losses: Sequence[Loss], rack: int) -> list[Table]:
     """GPUs lost with each failure, the guarantees that are then not met, and the tenants there."""
-    lost = Table(
+    loss_table = Table(
         "Worst case of each failure",
         ("lost", "of", "nodes", "GPUs", "guarantees", "by flavor"),
         [
@@ -188,42 +238,50 @@ def failures(found: Sequence[Loss], rack: int) -> list[Table]:
                 loss.where,
                 loss.nodes,
                 loss.gpus,
-                f"{missing} missing" if (missing := sum(unmet.missing for unmet in loss.unmet)) else "met",
+                f"{missing} missing" if (missing := sum(unmet_table.missing for unmet_table in loss.unmet)) else "met",
                 ", ".join(f"{count} {flavor}" for flavor, count in loss.units.items()),
             )
-            for loss in found
+            for loss in losses
         ],
         [
             f"a rack is assumed to have {rack} nodes",
             "a node with a broken GPU is replaced, so the whole node is lost during the repair",
         ],
     )
-    unmet = Table(
+    unmet_table = Table(
         "Guarantees that are not met until the repair",
         ("lost", "of", "flavor", "available", "guaranteed", "missing", "guaranteed by tenant"),
         [
-            (loss.scope, loss.where, u.flavor, u.there, u.guaranteed, u.missing, _largest(u))
-            for loss in found
-            for u in loss.unmet
+            (
+                loss.scope,
+                loss.where,
+                unmet.flavor,
+                unmet.there,
+                unmet.guaranteed,
+                unmet.missing,
+                _largest_tenants_text(unmet),
+            )
+            for loss in losses
+            for unmet in loss.unmet
         ],
     )
-    hit = Table(
+    tenant_table = Table(
         "Tenants that may have work there",
         ("of", "tenants", "names"),
         [
             (where, len(names), some(names) or None)
-            for where, names in {loss.where: loss.tenants for loss in found}.items()
+            for where, names in {loss.where: loss.tenants for loss in losses}.items()
         ],
     )
-    return [lost, unmet, hit]
+    return [loss_table, unmet_table, tenant_table]
 
 
-def _missing(unmet: Unmet) -> str:
+def _unmet_text(unmet: Unmet) -> str:
     return (
         f"{unmet.missing} of {unmet.guaranteed} {unmet.flavor} guaranteed are missing in {', '.join(unmet.pools)}: "
-        f"{_largest(unmet)}"
+        f"{_largest_tenants_text(unmet)}"
     )
 
 
-def _largest(unmet: Unmet) -> str:
+def _largest_tenants_text(unmet: Unmet) -> str:
     return some([f"{name} {count}" for name, count in sorted(unmet.tenants.items(), key=lambda t: (-t[1], t[0]))])

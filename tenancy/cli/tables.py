@@ -34,22 +34,22 @@ def as_json(value: Any) -> Any:
         case Fraction():
             return str(value)
         case Mapping():
-            return {key: as_json(of) for key, of in value.items()}
+            return {key: as_json(item) for key, item in value.items()}
         case list() | tuple():
-            return [as_json(of) for of in value]
+            return [as_json(item) for item in value]
     if dataclasses.is_dataclass(value):
         return {field.name: as_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
     return value
 
 
-def show(form: str, tables: Sequence[Table], value: Any, nothing: str = "Nothing to show.") -> None:
-    """Print a report in the given format; `nothing` if no table has a row."""
+def show(form: str, tables: Sequence[Table], value: Any, empty_text: str = "Nothing to show.") -> None:
+    """Print a report in the given format; `empty_text` if no table has a row."""
     if form == "json":
         print_json(value)
         return
     filled = [table for table in tables if table.rows]
     if not filled:
-        click.echo(nothing)
+        click.echo(empty_text)
     elif form == "markdown":
         click.echo("\n\n".join(map(as_markdown, filled)))
     else:

@@ -14,14 +14,14 @@ from tenancy.cli.common import (
     format_option,
     lab_option,
     load_or_exit,
-    tell,
+    print_notes,
 )
 from tenancy.cli.up_cluster import expect_replaceable
-from tenancy.cli.up_decision import also_drifted, decided
+from tenancy.cli.up_decision import also_drifted, decide_runs
 from tenancy.cli.up_fleet import run_shared
 from tenancy.cli.up_report import Report
-from tenancy.cli.up_rollout import expect_former, run_waves
-from tenancy.cli.up_stack import NothingToCompare, RemovableTenants, RunSettings, expect_cluster, remove_former
+from tenancy.cli.up_rollout import expect_former_environments, run_waves
+from tenancy.cli.up_stack import NothingToCompare, RemovableTenants, RunSettings, expect_cluster, remove_former_tenants
 from tenancy.validation import told
 
 if TYPE_CHECKING:
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from tenancy.validation import Loaded
 
 
-def _shard(_: click.Context, __: click.Parameter, given: str | None) -> tuple[int, int] | None:
+def _shard(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, int] | None:
     """Part and number of parts."""
-    if given is None:
+    if text is None:
         return None
-    part, parts = [*given.split("/"), ""][:2]
+    part, parts = [*text.split("/"), ""][:2]
     if not (part.isdigit() and parts.isdigit() and 1 <= int(part) <= int(parts)):
-        raise click.BadParameter(f"given {given}; rule: K/N with K from 1 to N; change: write it like 3/20")
+        raise click.BadParameter(f"given {text}; rule: K/N with K from 1 to N; change: write it like 3/20")
     return int(part), int(parts)
 
 
@@ -53,10 +53,12 @@ def _shard(_: click.Context, __: click.Parameter, given: str | None) -> tuple[in
     help="Update the platform's stack without a preview, unless it has charts or resources on AWS, or a tenant leaves.",
 )
 @click.option("--refresh", is_flag=True, help="Refresh state from the cluster and AWS first, and revert drift.")
-@click.option("--stack", "chosen", multiple=True, metavar="STACK", help="Update only this stack of ENV; repeatable.")
+@click.option(
+    "--stack", "selected_stacks", multiple=True, metavar="STACK", help="Update only this stack of ENV; repeatable."
+)
 @click.option(
     "--remove",
-    "unnamed",
+    "removable_names",
     multiple=True,
     metavar="NAME",
     help="Remove this tenant whose file was deleted, or this namespace (TENANT--NAMESPACE) that is no longer in its "
@@ -64,7 +66,7 @@ def _shard(_: click.Context, __: click.Parameter, given: str | None) -> tuple[in
 )
 @click.option(
     "--replace",
-    "replacing",
+    "replaceable_groups",
     multiple=True,
     metavar="NAME",
     help="Replace the nodes of this pool, of the platform (system), or in this zone, where AWS cannot change them in "
@@ -97,9 +99,9 @@ def command(
     only_preview: bool,
     skip_preview: bool,
     refresh: bool,
-    chosen: tuple[str, ...],
-    unnamed: tuple[str, ...],
-    replacing: tuple[str, ...],
+    selected_stacks: tuple[str, ...],
+    removable_names: tuple[str, ...],
+    replaceable_groups: tuple[str, ...],
     timeout: int,
     shard: tuple[int, int] | None,
     parallel: int | None,
@@ -117,7 +119,7 @@ def command(
     changed (exit code 1). With `--format json` progress is printed to stderr, and one record per stack to stdout. Exit
     code 1 also if a stack failed; the message lists them, and running the command again goes on.
     """
-    from tenancy.cli.read_beside import reading
+    from tenancy.cli.read_beside import start_reading
     from tenancy.clock.controller import ClockRefused
     from tenancy.clock.ending import end_reservations
     from tenancy.engine.decide import told as decisions
@@ -132,56 +134,78 @@ def command(
     from tenancy.planning import make_plan
     from tenancy.planning.scope import StackScope, in_shard, ordered_stacks, reach_hint, stacks
 
-    began = time.monotonic()
+    started = time.monotonic()
     failed: list[str] = []
     if only_preview and skip_preview:
         fail("given --preview and --skip-preview; rule: one of them; change: leave one out", BAD_INPUT)
-    begun = reading(environment, lab=lab, whole=not chosen)
-    loaded = load_or_exit(environment, form, lab, begun.load)
-    tell(told(loaded))
-    expect_replaceable(loaded.environment, replacing)
+    spec_reading = start_reading(environment, lab=lab, all_stacks=not selected_stacks)
+    loaded = load_or_exit(environment, form, lab, spec_reading.load)
+    print_notes(told(loaded))
+    expect_replaceable(loaded.environment, replaceable_groups)
     report = Report(form)
     plan = make_plan(loaded.environment, loaded.tenants, eager=False)
-    leavers = RemovableTenants.of(loaded, unnamed, timeout)
-    run = RunSettings(plan, leavers, only_preview, refresh, skip_preview, frozenset(replacing))
+    leavers = RemovableTenants.from_spec(loaded, removable_names, timeout)
+    run = RunSettings(plan, leavers, only_preview, refresh, skip_preview, frozenset(replaceable_groups))
     try:
-        asked = begun.early.command.result if begun.early else None
-        driver = Driver.of(loaded, report.say, run.leavers.by_hand, asked)
+        prefetched_command = spec_reading.prefetch.command.result if spec_reading.prefetch else None
+        driver = Driver.of(loaded, report.say, run.leavers.by_hand, prefetched_command)
         driver.expect_plugins()
         report.say(f"{plan.environment}: {counted(len(plan.tenants), 'tenant')}")
-        wanted = list(stacks(plan, loaded.environment.stacks))
-        if unknown := set(chosen) - {name for name, *_ in wanted}:
-            known, given = ", ".join(name for name, *_ in wanted), ", ".join(sorted(unknown))
-            fail(f"given --stack {given}; rule: a stack of {plan.environment}; change: use one of {known}", BAD_INPUT)
+        planned_stacks = list(stacks(plan, loaded.environment.stacks))
+        if unknown := set(selected_stacks) - {name for name, *_ in planned_stacks}:
+            known_names, input_text = ", ".join(name for name, *_ in planned_stacks), ", ".join(sorted(unknown))
+            fail(
+                f"given --stack {input_text}; rule: a stack of {plan.environment}; change: use one of {known_names}",
+                BAD_INPUT,
+            )
         # The other stacks need the system nodes to run on; without these nodes the cluster is incomplete.
-        standing = plan.cluster is None or driver.holds(wanted[0][0], plan.cluster.system)
-        here = [stack for stack in ordered_stacks(wanted, standing) if not chosen or stack[0] in chosen]
-        here = in_shard(here, *shard) if shard else here
+        cluster_exists = plan.cluster is None or driver.holds(planned_stacks[0][0], plan.cluster.system)
+        stacks_to_run = [
+            stack
+            for stack in ordered_stacks(planned_stacks, cluster_exists)
+            if not selected_stacks or stack[0] in selected_stacks
+        ]
+        stacks_to_run = in_shard(stacks_to_run, *shard) if shard else stacks_to_run
         # The cluster stack has AWS resources only, and is updated even if the API server does not answer.
-        others = any(scope is not StackScope.CLUSTER for _, scope, _ in here)
-        if standing and others:
+        has_cluster_stacks = any(scope is not StackScope.CLUSTER for _, scope, _ in stacks_to_run)
+        if cluster_exists and has_cluster_stacks:
             refuse_another(driver.api, plan)
             if not (only_preview or loaded.environment.clocked):
                 # Of a clock that the files no longer have.
                 end_reservations(driver.api)
-        if standing and not (chosen or shard):
-            remove_former(run, driver, report, driver.stacks(plan.environment), {name for name, *_ in wanted})
-        if not standing and here and here[0][1] is StackScope.CLUSTER:
-            made = decided(run, driver, report, loaded, here[:1], chosen)
-            run_shared(made, here[0], loaded.environment.aws.upgrade_pause)
-            here = here[1:]
-        if not standing and others:
+        if cluster_exists and not (selected_stacks or shard):
+            remove_former_tenants(
+                run, driver, report, driver.stacks(plan.environment), {name for name, *_ in planned_stacks}
+            )
+        if not cluster_exists and stacks_to_run and stacks_to_run[0][1] is StackScope.CLUSTER:
+            cluster_fleet = decide_runs(run, driver, report, loaded, stacks_to_run[:1], selected_stacks)
+            run_shared(cluster_fleet, stacks_to_run[0], loaded.environment.aws.upgrade_pause)
+            stacks_to_run = stacks_to_run[1:]
+        if not cluster_exists and has_cluster_stacks:
             expect_cluster(driver, plan, only_preview)
-        if standing and others and (note := told_of_frameworks(unserved_frameworks(driver.api, loaded.environment))):
+        if (
+            cluster_exists
+            and has_cluster_stacks
+            and (note := told_of_frameworks(unserved_frameworks(driver.api, loaded.environment)))
+        ):
             report.say(f"note: {note}")
         # Before a cluster was made, nothing on it was worth asking.
-        fleet = decided(run, driver, report, loaded, here, chosen, begun.early if standing else None, begun.beside)
-        if begun.beside:
-            begun.beside.end()
-        for text in decisions(plan.environment, fleet.causes, len(fleet.later.stacks)):
+        fleet = decide_runs(
+            run,
+            driver,
+            report,
+            loaded,
+            stacks_to_run,
+            selected_stacks,
+            spec_reading.prefetch if cluster_exists else None,
+            spec_reading.helper_process,
+        )
+        if spec_reading.helper_process:
+            spec_reading.helper_process.end()
+        for text in decisions(plan.environment, fleet.causes, len(fleet.pending_drift.stacks)):
             report.say(text)
-        expect_former(fleet)
-        failed = _run(fleet, here, parallel or default_workers(*available()))
+        expect_former_environments(fleet)
+        failed = _run_stacks(fleet, stacks_to_run, parallel or default_workers(*available()))
         if not (failed or only_preview) and run.leavers.with_kept_namespaces(loaded):
             give_back(driver.api, plan.environment, report.say)
     except NothingToCompare:
@@ -198,37 +222,37 @@ def command(
     if only_preview and loaded.environment.flavors:
         report.say(_supply(loaded))
     report.end()
-    if not (only_preview or chosen) and loaded.environment.clocked:
-        report.say(_keep_time(loaded, driver.api))
+    if not (only_preview or selected_stacks) and loaded.environment.clocked:
+        report.say(_run_clock_round(loaded, driver.api))
     if failed:
-        fail(f"{plan.environment}: {len(failed)} of {len(wanted)} stacks failed: {', '.join(sorted(failed))}")
-    report.say(f"{plan.environment}: done in {time.monotonic() - began:.1f} s")
+        fail(f"{plan.environment}: {len(failed)} of {len(planned_stacks)} stacks failed: {', '.join(sorted(failed))}")
+    report.say(f"{plan.environment}: done in {time.monotonic() - started:.1f} s")
 
 
-def _run(fleet: Fleet, stacks: Sequence[Stack], workers: int) -> list[str]:
+def _run_stacks(fleet: Fleet, stacks: Sequence[Stack], workers: int) -> list[str]:
     """Run those of the stacks that need it; the names of the failed ones."""
     from tenancy.engine.decide import told as decisions
     from tenancy.planning.scope import StackScope
 
     name, failed = fleet.run.plan.environment, list[str]()
     tenants = [stack for stack in stacks if stack[1] is StackScope.TENANT]
-    guarded = True
+    can_run_tenants = True
     for stack in stacks:
         if stack[1] is not StackScope.TENANT:
             outcome = run_shared(fleet, stack, fleet.loaded.environment.aws.upgrade_pause)
-            guarded = guarded and not (fleet.run.only_preview and outcome and outcome.changes)
-        elif stack == tenants[0] and not guarded:
+            can_run_tenants = can_run_tenants and not (fleet.run.only_preview and outcome and outcome.changes)
+        elif stack == tenants[0] and not can_run_tenants:
             fleet.report.say(f"{name}: no preview of the tenants is possible before the platform is deployed")
         elif stack == tenants[0]:
             failed = run_waves(fleet, tenants, workers)
-    more = also_drifted(fleet)
-    if any(more.causes.values()):
-        for text in decisions(name, more.causes):
+    drifted_fleet = also_drifted(fleet)
+    if any(drifted_fleet.causes.values()):
+        for text in decisions(name, drifted_fleet.causes):
             fleet.report.say(text)
-    return [*failed, *(run_waves(more, tenants, workers) if guarded else ())]
+    return [*failed, *(run_waves(drifted_fleet, tenants, workers) if can_run_tenants else ())]
 
 
-def _keep_time(loaded: Loaded, api: Api) -> str:
+def _run_clock_round(loaded: Loaded, api: Api) -> str:
     """Bring queues to what they should be now: the engine leaves their quotas and states to the clock."""
     from tenancy.clock.controller import Clock, ClockRefused
     from tenancy.clock.ending import begin_again
@@ -236,10 +260,10 @@ def _keep_time(loaded: Loaded, api: Api) -> str:
 
     try:
         begin_again(api)
-        done = Clock(api, loaded.environment, loaded.tenants).tick()
+        clock_round = Clock(api, loaded.environment, loaded.tenants).tick()
     except (ApiUnreachable, ClockRefused) as error:
         return f"note: quotas are left to the clock, which was refused: {error}"
-    return f"clock: {len(done.changes)} queues and reservations changed"
+    return f"clock: {len(clock_round.changes)} queues and reservations changed"
 
 
 def _supply(loaded: Loaded) -> str:

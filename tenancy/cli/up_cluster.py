@@ -18,25 +18,25 @@ if TYPE_CHECKING:
     from tenancy.schema.environment import Environment
 
 
-class Permitted(NamedTuple):
+class PermittedChanges(NamedTuple):
     """What one run may delete and replace of a cluster."""
 
-    removed: frozenset[str] = frozenset()
+    removable: frozenset[str] = frozenset()
     """URNs of protected resources that the files no longer have."""
-    replacing: frozenset[str] = frozenset()
+    replaceable: frozenset[str] = frozenset()
     """As for PlannedCluster."""
 
 
-def expect_replaceable(environment: Environment, named: Collection[str]) -> None:
+def expect_replaceable(environment: Environment, names: Collection[str]) -> None:
     """End the command if --replace names neither a node group nor a zone."""
     from tenancy.planning.common.charts import SYSTEM_NODES
 
-    if named and not environment.builds_cluster:
-        given = f"given --replace {sorted(named)[0]} and a cluster of another tool"
+    if names and not environment.builds_cluster:
+        input_text = f"given --replace {sorted(names)[0]} and a cluster of another tool"
         rule, change = "the cluster's tool replaces its nodes", "leave --replace out"
-        fail(f"{given}; rule: {rule}; change: {change}", BAD_INPUT)
+        fail(f"{input_text}; rule: {rule}; change: {change}", BAD_INPUT)
     groups = [SYSTEM_NODES[words.POOL], *sorted(name for name, pool in environment.pools.items() if pool.nodes.min)]
-    for name in named:
+    for name in names:
         # The file no longer has a zone that is left.
         if name not in groups and not (environment.aws.region and name[:-1] == environment.aws.region):
             change = f"name one of {', '.join(groups)}, or a zone such as {environment.aws.region or 'eu-central-1'}a"
@@ -44,14 +44,16 @@ def expect_replaceable(environment: Environment, named: Collection[str]) -> None
             fail(f"given --replace {name}; rule: {rule}; change: {change}", BAD_INPUT)
 
 
-def cluster_changes(driver: Driver, plan: Plan, stack: Any, named: Collection[str] = ()) -> ClusterChanges | None:
+def cluster_changes(
+    driver: Driver, plan: Plan, stack: Any, replaceable_names: Collection[str] = ()
+) -> ClusterChanges | None:
     """The plan of a cluster compared with the state of its stack, which is read here; None for another stack."""
     from tenancy.engine.cluster_changes import ClusterChanges
     from tenancy.planning.scope import CLUSTER_SUFFIX
 
     if plan.cluster is None or not stack.name.endswith(CLUSTER_SUFFIX):
         return None
-    return ClusterChanges(plan.cluster, driver.resources(stack), named)
+    return ClusterChanges(plan.cluster, driver.resources(stack), replaceable_names)
 
 
 def protect(driver: Driver, stack: Any, changes: ClusterChanges | None) -> None:
@@ -60,31 +62,31 @@ def protect(driver: Driver, stack: Any, changes: ClusterChanges | None) -> None:
         driver.protect(stack, changes.unprotected)
 
 
-def permitted(driver: Driver, report: Report, stack: Any, changes: ClusterChanges | None) -> Permitted:
+def permitted_changes(driver: Driver, report: Report, stack: Any, changes: ClusterChanges | None) -> PermittedChanges:
     """What this run may delete and replace of a cluster, of which the program is told; Failed if the plan has a value
     that AWS cannot change in place."""
     from tenancy.engine.driver import Failed
 
     if changes is None:
-        return Permitted()
-    if refused := list(changes.refusals()):
-        raise Failed(f"stack {stack.name}:\n  " + "\n  ".join(refused))
+        return PermittedChanges()
+    if refusals := list(changes.refusals()):
+        raise Failed(f"stack {stack.name}:\n  " + "\n  ".join(refusals))
     for text in changes.notes():
         report.say(f"note: {text}")
     if changes.replacing:
         driver.tell_replaced(stack, changes.replacing)
-    return Permitted(changes.removed, changes.replacing)
+    return PermittedChanges(changes.removed, changes.replacing)
 
 
-def refuse_unasked(stack: str, planned: Outcome, plan: Plan, may: Permitted) -> None:
+def refuse_unpermitted(stack: str, planned: Outcome, plan: Plan, permitted: PermittedChanges) -> None:
     """Failed if an update would replace or delete what only a named option may."""
     from tenancy.engine.cluster_changes import unasked
     from tenancy.engine.driver import Failed
 
-    if lost := unasked(planned.changes, plan.cluster, may.replacing, may.removed):
+    if refused_changes := unasked(planned.changes, plan.cluster, permitted.replaceable, permitted.removable):
         raise Failed(
             f"given stack {stack}, whose update would replace or delete\n  "
-            + "\n  ".join(lost)
+            + "\n  ".join(refused_changes)
             + "\n  rule: clusters, networks, node groups, buckets and keys are replaced or deleted only by name; "
             "change: write the old values again; what can be asked for is in docs/cluster.md; nothing was changed"
         )

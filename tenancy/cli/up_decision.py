@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Later:
+class PendingDrift:
     """Drift that is asked for while the stacks with a cause run: of tenants that had none in the last run."""
 
     answer: Future[FleetDrift] | None
     """None if there is nothing to ask."""
     stacks: Mapping[str, str]
     """Names of the stacks that it is about, by their tenants."""
-    keep: Callable[[FleetDrift], None]
+    record: Callable[[FleetDrift], None]
     """Record for the next run what was found without drift."""
 
 
@@ -50,7 +50,7 @@ class Fleet:
     causes: Mapping[str, Sequence[Cause]]
     standard: bool
     """Whether program and pack are the library's own."""
-    later: Later
+    pending_drift: PendingDrift
 
     @property
     def recorded(self) -> bool:
@@ -61,24 +61,24 @@ class Fleet:
         """Selector of the stack's objects if one of them is not as planned."""
         from tenancy.live.selectors import of_environment
 
-        is_late = name in self.drifted and name in self.existing
-        return of_environment(self.run.plan.environment, tenant) if is_late else None
+        is_drifted = name in self.drifted and name in self.existing
+        return of_environment(self.run.plan.environment, tenant) if is_drifted else None
 
 
-def decided(
+def decide_runs(
     run: RunSettings,
     driver: Driver,
     report: Report,
     loaded: Loaded,
     stacks: Sequence[Stack],
-    chosen: Sequence[str],
-    early: Early | None = None,
-    beside: Beside | None = None,
+    selected_stacks: Sequence[str],
+    prefetch: Early | None = None,
+    helper_process: Beside | None = None,
 ) -> Fleet:
     """Which of the stacks need a run, by the records and objects on the cluster; without a cluster, all of them.
 
-    Drift of tenants that had none in the last run, and have no other cause to run, is told by `also_drifted`. `early`
-    is what was asked for while the files were read, and `beside` a process that shares the work.
+    `also_drifted` tells the drift of tenants that had none in the last run and have no other cause to run. `prefetch`
+    holds the answers that were requested while the files were read, and `helper_process` shares the work.
     """
     from tenancy.engine import checked, records
     from tenancy.engine.decide import Asked, causes
@@ -89,57 +89,91 @@ def decided(
     from tenancy.planning.scope import StackScope
 
     plan = run.plan
-    wanted = [stack for stack in stacks if not chosen or stack[0] in chosen]
+    planned = [stack for stack in stacks if not selected_stacks or stack[0] in selected_stacks]
     existing = driver.stacks(plan.environment)
     program = of_program(driver.root, str(driver.engine.version))
-    on_cluster = any(scope is not StackScope.CLUSTER for _, scope, _ in wanted)
-    found: Mapping[str, StackDigest] = {}
+    on_cluster = any(scope is not StackScope.CLUSTER for _, scope, _ in planned)
+    recorded_digests: Mapping[str, StackDigest] = {}
     former = checked.Checked()
     if on_cluster:
-        found = early.records.result() if early else records.read(driver.api)
-        former = (early.checked.result() if early else checked.read(driver.api)).of_program(program)
+        recorded_digests = prefetch.records.result() if prefetch else records.read(driver.api)
+        former = (prefetch.checked.result() if prefetch else checked.read(driver.api)).of_program(program)
     inputs = of_inputs(loaded, plan)
 
-    def known(stack: Stack) -> str:
+    def reusable_digest(stack: Stack) -> str:
         """The digest of its plan, if that is made from the same as its recorded one; else an empty text."""
         name, _, tenant = stack
-        if name in everything.plans:
-            return everything.plans[name]
-        recorded = found[name].plan if tenant and name in found else ""
+        if name in full_check.plans:
+            return full_check.plans[name]
+        recorded = recorded_digests[name].plan if tenant and name in recorded_digests else ""
         return recorded if tenant and former.is_made_from(name, inputs[tenant], recorded) else ""
 
-    there = [stack for stack in wanted if stack[0] in existing]
-    whole = [name for name, scope, _ in there if scope is StackScope.ALL]
-    shared = [name for name, scope, _ in there if scope is StackScope.PLATFORM]
-    names = {tenant: name for name, _, tenant in there if tenant}
-    first = len(names) > ALWAYS_LISTED and not former.versions
-    stacks_of_tenants = [stack for stack in there if stack[2]]
-    everything = check_all(driver.api, loaded, plan, stacks_of_tenants, beside) if first else Found()
-    made = digests(loaded, plan, wanted, driver.root, program, known)
-    drifted = {name for name in (*whole, *shared) if platform_drifted(driver.api, plan.environment, plan.platform)}
-    decide = partial(causes, wanted, made, found, existing, asked=Asked(chosen, run.refresh, run.leavers.by_hand))
-    idle = {name for name, why in decide(drifted=drifted).items() if not why}
-    before = [t for t, name in names.items() if name in idle and former.is_as_planned(name, made[name].plan)]
-    if len(before) <= ALWAYS_LISTED:
-        before = []
-    news = early.changes if early else None
-    answer = in_background(followed, driver.api, plan, before, former.versions, news) if before else None
-    rest = plan.names if whole else [*names.keys() - {*before}]
-    late = everything.drift if first else compared(driver.api, plan, rest) if rest else FleetDrift()
-    drifted |= {whole[0] if whole else names[tenant] for tenant in late.tenants}
+    existing_stacks = [stack for stack in planned if stack[0] in existing]
+    one_stack_names = [name for name, scope, _ in existing_stacks if scope is StackScope.ALL]
+    platform_names = [name for name, scope, _ in existing_stacks if scope is StackScope.PLATFORM]
+    names = {tenant: name for name, _, tenant in existing_stacks if tenant}
+    is_first_check = len(names) > ALWAYS_LISTED and not former.versions
+    stacks_of_tenants = [stack for stack in existing_stacks if stack[2]]
+    full_check = check_all(driver.api, loaded, plan, stacks_of_tenants, helper_process) if is_first_check else Found()
+    stack_digests = digests(loaded, plan, planned, driver.root, program, reusable_digest)
+    drifted = {
+        name
+        for name in (*one_stack_names, *platform_names)
+        if platform_drifted(driver.api, plan.environment, plan.platform)
+    }
+    decide = partial(
+        causes,
+        planned,
+        stack_digests,
+        recorded_digests,
+        existing,
+        asked=Asked(selected_stacks, run.refresh, run.leavers.by_hand),
+    )
+    idle_stacks = {name for name, causes_by_stack in decide(drifted=drifted).items() if not causes_by_stack}
+    unchanged_tenants = [
+        t for t, name in names.items() if name in idle_stacks and former.is_as_planned(name, stack_digests[name].plan)
+    ]
+    if len(unchanged_tenants) <= ALWAYS_LISTED:
+        unchanged_tenants = []
+    prefetched_changes = prefetch.changes if prefetch else None
+    answer = (
+        in_background(followed, driver.api, plan, unchanged_tenants, former.versions, prefetched_changes)
+        if unchanged_tenants
+        else None
+    )
+    tenants_to_compare = plan.names if one_stack_names else [*names.keys() - {*unchanged_tenants}]
+    drift = (
+        full_check.drift
+        if is_first_check
+        else compared(driver.api, plan, tenants_to_compare)
+        if tenants_to_compare
+        else FleetDrift()
+    )
+    drifted |= {one_stack_names[0] if one_stack_names else names[tenant] for tenant in drift.tenants}
 
-    def keep(later: FleetDrift) -> None:
-        if run.only_preview or len(names) <= ALWAYS_LISTED or len(wanted) <= len(plan.names):
+    def keep(later_drift: FleetDrift) -> None:
+        if run.only_preview or len(names) <= ALWAYS_LISTED or len(planned) <= len(plan.names):
             return  # of a few tenants alone there is nothing to save
-        clean = {name: tenant for tenant, name in names.items() if tenant not in late.tenants | later.tenants}
-        made_from = {name: (inputs[tenant], made[name].plan) for name, tenant in clean.items()}
-        checked.write(driver.api, checked.Checked(late.older(later), made_from, program))
+        clean = {name: tenant for tenant, name in names.items() if tenant not in drift.tenants | later_drift.tenants}
+        made_from = {name: (inputs[tenant], stack_digests[name].plan) for name, tenant in clean.items()}
+        checked.write(driver.api, checked.Checked(drift.older(later_drift), made_from, program))
 
-    why = decide(drifted=drifted)
-    for name, each in why.items():
-        report.plan(name, [str(cause) for cause in each])
-    later = Later(answer, {tenant: names[tenant] for tenant in before}, keep)
-    return Fleet(run, driver, report, loaded, made, existing, drifted, why, is_standard(driver.root), later)
+    causes_by_stack = decide(drifted=drifted)
+    for name, stack_causes in causes_by_stack.items():
+        report.plan(name, [str(cause) for cause in stack_causes])
+    pending_drift = PendingDrift(answer, {tenant: names[tenant] for tenant in unchanged_tenants}, keep)
+    return Fleet(
+        run,
+        driver,
+        report,
+        loaded,
+        stack_digests,
+        existing,
+        drifted,
+        causes_by_stack,
+        is_standard(driver.root),
+        pending_drift,
+    )
 
 
 def also_drifted(fleet: Fleet) -> Fleet:
@@ -147,11 +181,11 @@ def also_drifted(fleet: Fleet) -> Fleet:
     from tenancy.engine.decide import Cause
     from tenancy.live.fleet_drift import FleetDrift
 
-    found = fleet.later.answer.result() if fleet.later.answer else FleetDrift()
-    fleet.later.keep(found)
-    drifted = {fleet.later.stacks[tenant] for tenant in found.tenants}
-    stacks = fleet.later.stacks.values()
-    why: dict[str, Sequence[Cause]] = {name: (Cause.DRIFT,) if name in drifted else () for name in stacks}
-    for name, each in why.items():
-        fleet.report.plan(name, [str(cause) for cause in each])
-    return replace(fleet, drifted=drifted, causes=why)
+    drift = fleet.pending_drift.answer.result() if fleet.pending_drift.answer else FleetDrift()
+    fleet.pending_drift.record(drift)
+    drifted = {fleet.pending_drift.stacks[tenant] for tenant in drift.tenants}
+    stacks = fleet.pending_drift.stacks.values()
+    causes_by_stack: dict[str, Sequence[Cause]] = {name: (Cause.DRIFT,) if name in drifted else () for name in stacks}
+    for name, stack_causes in causes_by_stack.items():
+        fleet.report.plan(name, [str(cause) for cause in stack_causes])
+    return replace(fleet, drifted=drifted, causes=causes_by_stack)

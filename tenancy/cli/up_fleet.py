@@ -11,7 +11,7 @@ import click
 
 from tenancy.cli.up_decision import Fleet
 from tenancy.cli.up_report import Report, StackReport
-from tenancy.cli.up_stack import bring_up, in_stages, put_back, take_out_unrecorded
+from tenancy.cli.up_stack import preview_and_update, remove_unrecorded_tenant, revert_drift, stages_advice
 
 if TYPE_CHECKING:
     from tenancy.engine.changes import Outcome
@@ -33,30 +33,32 @@ def run_shared(fleet: Fleet, stack: Stack, pause: int) -> Outcome | None:
     run, driver, report = fleet.run, fleet.driver, fleet.report
     if not fleet.causes[name]:
         return None
-    began = time.monotonic()
+    started = time.monotonic()
     on_cluster = scope is not StackScope.CLUSTER
     if on_cluster:
         platform, tenants = select(run.plan, scope, None)
         for text in quota_notes(driver.api, tenants) if tenants else ():
             report.say(text)
-        for text in check(driver.api, run.plan, platform, tenants, _removing(fleet)):
+        for text in check(driver.api, run.plan, platform, tenants, _removed_by_hand(fleet)):
             report.say(f"note: {text}")
         if fleet.recorded:
             records.forget(driver.api, name)
-    opened, drifted, outcome = driver.select(name), fleet.selector(name, None), None
-    held = driver.resources(opened)
-    beyond = _beyond_labels(fleet, stack)
-    first = not held and fleet.recorded and beyond is None and _start(fleet, report, stack)
-    why = beyond or _needs_preview(fleet, stack, held)
-    if why and run.skip_preview:
-        report.say(f"{name}: previewed all the same: {why}")
-    if why is None and run.skip_preview:
-        _update(driver, report, opened, drifted, run.refresh, first=first)
+    selected_stack, drifted, outcome = driver.select(name), fleet.selector(name, None), None
+    resources = driver.resources(selected_stack)
+    unlabelled_reason = _beyond_labels(fleet, stack)
+    is_first_run = not resources and fleet.recorded and unlabelled_reason is None and _start(fleet, report, stack)
+    preview_reason = unlabelled_reason or _needs_preview(fleet, stack, resources)
+    if preview_reason and run.skip_preview:
+        report.say(f"{name}: previewed all the same: {preview_reason}")
+    if preview_reason is None and run.skip_preview:
+        _update(driver, report, selected_stack, drifted, run.refresh, first=is_first_run)
     else:
-        outcome = bring_up(run, driver, report, opened, drifted=drifted, pause=60 * pause, first=first)
+        outcome = preview_and_update(
+            run, driver, report, selected_stack, drifted=drifted, pause=60 * pause, is_first_run=is_first_run
+        )
     if on_cluster:
         _record(fleet, report, name)
-    report.ended(name, "previewed" if run.only_preview else "updated", time.monotonic() - began)
+    report.ended(name, "previewed" if run.only_preview else "updated", time.monotonic() - started)
     return outcome
 
 
@@ -99,32 +101,32 @@ def run_tenants(fleet: Fleet, stacks: Sequence[Stack], workers: int) -> list[str
     from tenancy.live.api import ApiUnreachable
     from tenancy.live.preflight import PreconditionFailed
 
-    waiting = [stack for stack in stacks if fleet.causes.get(stack[0])]
-    if not waiting:
+    stacks_to_run = [stack for stack in stacks if fleet.causes.get(stack[0])]
+    if not stacks_to_run:
         return []
     fleet.driver.end_orphans()
-    reports = {name: StackReport(fleet.report) for name, *_ in waiting}
-    began: dict[str, float] = {}
-    checked = _checked(fleet, [tenant or "" for *_, tenant in waiting])
+    reports = {name: StackReport(fleet.report) for name, *_ in stacks_to_run}
+    started: dict[str, float] = {}
+    is_checked = _are_ready(fleet, [tenant or "" for *_, tenant in stacks_to_run])
 
     def work(stack: Stack) -> None:
-        began.setdefault(stack[0], time.monotonic())
-        _run_tenant(fleet, reports[stack[0]], stack, checked)
+        started.setdefault(stack[0], time.monotonic())
+        _run_tenant(fleet, reports[stack[0]], stack, is_checked)
 
     def interrupted() -> None:
         fleet.report.say("no further stack begins; those at work end first (Ctrl-C again to leave them)")
 
     failed = []
-    kinds = (Failed, PreconditionFailed, ApiUnreachable)
-    for number, result in enumerate(run_all(waiting, work, workers, kinds, interrupted), 1):
+    error_types = (Failed, PreconditionFailed, ApiUnreachable)
+    for number, result in enumerate(run_all(stacks_to_run, work, workers, error_types, interrupted), 1):
         name = result.item[0]
-        seconds = time.monotonic() - began[name]
+        seconds = time.monotonic() - started[name]
         reports[name].flush()
         if result.failed is not None:
             failed.append(name)
-        done = "previewed" if fleet.run.only_preview else "updated"
-        fleet.report.ended(name, "failed" if result.failed else done, seconds, result.failed)
-        count = f"[{number}/{len(waiting)}]"
+        success_result = "previewed" if fleet.run.only_preview else "updated"
+        fleet.report.ended(name, "failed" if result.failed else success_result, seconds, result.failed)
+        count = f"[{number}/{len(stacks_to_run)}]"
         if result.failed:
             click.echo(f"tenancy: {count} {name}: failed: {result.failed}", err=True)
         else:
@@ -132,25 +134,27 @@ def run_tenants(fleet: Fleet, stacks: Sequence[Stack], workers: int) -> list[str
     return failed
 
 
-def _checked(fleet: Fleet, tenants: Sequence[str]) -> bool:
+def _are_ready(fleet: Fleet, tenants: Sequence[str]) -> bool:
     """Whether the cluster is ready for all these tenants, asked at once; if not, each one is asked for itself, so that
     the others go on."""
     from tenancy.live.preflight import PreconditionFailed, check
 
     plan = fleet.run.plan
     try:
-        for text in check(fleet.driver.api, plan, None, [plan.tenant(name) for name in tenants], _removing(fleet)):
+        for text in check(
+            fleet.driver.api, plan, None, [plan.tenant(name) for name in tenants], _removed_by_hand(fleet)
+        ):
             fleet.report.say(f"note: {text}")
     except PreconditionFailed:
         return False
     return True
 
 
-def _removing(fleet: Fleet) -> Collection[str]:
+def _removed_by_hand(fleet: Fleet) -> Collection[str]:
     return fleet.run.leavers.by_hand
 
 
-def _run_tenant(fleet: Fleet, report: StackReport, stack: Stack, checked: bool) -> None:
+def _run_tenant(fleet: Fleet, report: StackReport, stack: Stack, is_checked: bool) -> None:
     from tenancy.engine import records
     from tenancy.engine.decide import Cause, is_as_planned, needs_preview
     from tenancy.engine.digests import has_program_config
@@ -160,41 +164,48 @@ def _run_tenant(fleet: Fleet, report: StackReport, stack: Stack, checked: bool) 
 
     name, _, tenant = stack
     run, driver = fleet.run, fleet.driver.beside(report.say)
-    part = run.plan.tenant(tenant or "")
-    if not checked:
-        check(driver.api, run.plan, None, [part], _removing(fleet))
+    tenant_plan = run.plan.tenant(tenant or "")
+    if not is_checked:
+        check(driver.api, run.plan, None, [tenant_plan], _removed_by_hand(fleet))
     if name in fleet.existing:
-        for text in quota_notes(driver.api, [part]):
+        for text in quota_notes(driver.api, [tenant_plan]):
             report.say(text)
-    opened = driver.ready(name, exists=name in fleet.existing)
+    selected_stack = driver.ready(name, exists=name in fleet.existing)
     drifted, refresh = fleet.selector(name, tenant), run.refresh
     if drifted and set(fleet.causes[name]) == {Cause.DRIFT}:
-        found = put_back(driver, report, opened, drifted, run.only_preview)
-        stored = [path_of(each["inputs"]) for each in driver.resources(opened) if "kind" in each["inputs"]]
-        if is_as_planned(found.drifted, map(path_of, part.objects()), stored):
+        reverted = revert_drift(driver, report, selected_stack, drifted, run.only_preview)
+        stored = [
+            path_of(resource["inputs"]) for resource in driver.resources(selected_stack) if "kind" in resource["inputs"]
+        ]
+        if is_as_planned(reverted.drifted, map(path_of, tenant_plan.objects()), stored):
             return
-        drifted, refresh = None, found.missing or refresh
+        drifted, refresh = None, reverted.missing or refresh
     if fleet.recorded:
         records.forget(driver.api, name)
-    held = driver.resources(opened) if name in fleet.existing else []
-    first = not held and fleet.recorded and _start(fleet, report, stack)
-    leaves = {part.name, *(space.name for space in part.namespaces)} & (run.leavers.by_file | run.leavers.by_hand)
-    spaces = [space.name for space in part.namespaces]
-    own = fleet.standard and not has_program_config(driver.root, stack)
-    direct = own and not run.only_preview and not leaves and not run.leavers.by_hand
-    if direct and needs_preview(held, {part.name}, spaces) is None:
+    resources = driver.resources(selected_stack) if name in fleet.existing else []
+    is_first_run = not resources and fleet.recorded and _start(fleet, report, stack)
+    leaving_names = {tenant_plan.name, *(space.name for space in tenant_plan.namespaces)} & (
+        run.leavers.by_file | run.leavers.by_hand
+    )
+    spaces = [space.name for space in tenant_plan.namespaces]
+    uses_library_program = fleet.standard and not has_program_config(driver.root, stack)
+    skips_preview = uses_library_program and not run.only_preview and not leaving_names and not run.leavers.by_hand
+    if skips_preview and needs_preview(resources, {tenant_plan.name}, spaces) is None:
         program = _program(fleet, tenant or "")
-        _update(driver, report, opened, drifted, refresh, program=program, first=first)
+        _update(driver, report, selected_stack, drifted, refresh, program=program, first=is_first_run)
     else:
-        bring_up(run._replace(refresh=refresh), driver, report, opened, drifted=drifted)
+        preview_and_update(run._replace(refresh=refresh), driver, report, selected_stack, drifted=drifted)
     _record(fleet, report, name)
 
 
-def _update(driver: Driver, report: Report, opened: Any, drifted: str | None, refresh: bool, **how: Any) -> None:
-    """Update a stack without a preview; drift of its objects is reverted first. `how` is as for `Driver.update`."""
+def _update(
+    driver: Driver, report: Report, selected_stack: Any, drifted: str | None, refresh: bool, **update_options: Any
+) -> None:
+    """Update a stack without a preview; drift of its objects is reverted first. `update_options` are those of
+    `Driver.update`."""
     if drifted:
-        refresh = put_back(driver, report, opened, drifted, only_preview=False).missing or refresh
-    report.show(opened.name, driver.update(opened, refresh=refresh, **how))
+        refresh = revert_drift(driver, report, selected_stack, drifted, only_preview=False).missing or refresh
+    report.show(selected_stack.name, driver.update(selected_stack, refresh=refresh, **update_options))
 
 
 def _start(fleet: Fleet, report: Report, stack: Stack) -> bool:
@@ -204,21 +215,24 @@ def _start(fleet: Fleet, report: Report, stack: Stack) -> bool:
     name, scope, tenant = stack
     platform, tenants = select(fleet.run.plan, scope, tenant)
     # The platform's namespace is made before those of tenants.
-    if name in fleet.existing or _stands(fleet.driver.api, objects_of(platform, () if platform else tenants)):
-        _take_back(fleet, report, stack)
+    if name in fleet.existing or _namespace_exists(fleet.driver.api, objects_of(platform, () if platform else tenants)):
+        _remove_unrecorded(fleet, report, stack)
     # Nothing on AWS, no chart, and no namespace of another owner may depend on a state that a killed engine does not
     # write: no label finds them.
-    return not any(each.aws or each.adopt or any(space.chart for space in each.namespaces) for each in tenants)
+    return not any(
+        tenant_plan.aws or tenant_plan.adopt or any(space.chart for space in tenant_plan.namespaces)
+        for tenant_plan in tenants
+    )
 
 
-def _stands(api: Api, planned: Sequence[Object]) -> bool:
+def _namespace_exists(api: Api, planned: Sequence[Object]) -> bool:
     """Whether one of the planned namespaces is on the cluster already."""
     from tenancy.live.api import path_of
 
     return any(api.request("GET", path_of(item)).ok for item in planned if item["kind"] == "Namespace")
 
 
-def _take_back(fleet: Fleet, report: Report, stack: Stack) -> None:
+def _remove_unrecorded(fleet: Fleet, report: Report, stack: Stack) -> None:
     """Remove what a run made whose state was never written or is lost, and that the files no longer have; the engine
     takes over the rest. Failed if another stack has the tenant, or if the file of a tenant was deleted."""
     from tenancy.engine.driver import Failed
@@ -229,26 +243,45 @@ def _take_back(fleet: Fleet, report: Report, stack: Stack) -> None:
 
     name, scope, tenant = stack
     plan, leavers, api = fleet.run.plan, fleet.run.leavers, fleet.driver.api
-    shared = plan.environment
-    if tenant and shared in fleet.existing and tenant in fleet.driver.components(shared):
+    platform_stack = plan.environment
+    if tenant and platform_stack in fleet.existing and tenant in fleet.driver.components(platform_stack):
         raise Failed(
-            f"given stack {shared}, which has tenant {tenant}; rule: each object is in one stack; change: `tenancy "
-            f"move {shared}`; nothing was changed"
+            f"given stack {platform_stack}, which has tenant {tenant}; rule: each object is in one stack; "
+            "change: `tenancy "
+            f"move {platform_stack}`; nothing was changed"
         )
-    found = [each for each in unrecorded(api, shared, tenant) if scope is not StackScope.PLATFORM or not each.tenant]
-    known = {*plan.names}
-    for gone in sorted({each.tenant for each in found if each.tenant} - known):
-        if gone not in leavers.by_hand:
-            raise Failed(f"given stack {name}, whose tenant {gone} has no file; {in_stages(gone, shared)}")
-        left = [each for each in found if each.tenant == gone]
-        found = [each for each in found if each.tenant != gone]
-        take_out_unrecorded(fleet.driver, report, name, left, leavers.timeout)
+    unrecorded_objects = [
+        unrecorded_object
+        for unrecorded_object in unrecorded(api, platform_stack, tenant)
+        if scope is not StackScope.PLATFORM or not unrecorded_object.tenant
+    ]
+    known_tenants = {*plan.names}
+    for removed_tenant in sorted(
+        {unrecorded_object.tenant for unrecorded_object in unrecorded_objects if unrecorded_object.tenant}
+        - known_tenants
+    ):
+        if removed_tenant not in leavers.by_hand:
+            raise Failed(
+                f"given stack {name}, whose tenant {removed_tenant} has no file; "
+                f"{stages_advice(removed_tenant, platform_stack)}"
+            )
+        tenant_objects = [
+            unrecorded_object for unrecorded_object in unrecorded_objects if unrecorded_object.tenant == removed_tenant
+        ]
+        unrecorded_objects = [
+            unrecorded_object for unrecorded_object in unrecorded_objects if unrecorded_object.tenant != removed_tenant
+        ]
+        remove_unrecorded_tenant(fleet.driver, report, name, tenant_objects, leavers.timeout)
     try:
-        removed = remove_unplanned(api, found, {path_of(item) for item in objects_of(*select(plan, scope, tenant))})
+        removed_objects = remove_unplanned(
+            api, unrecorded_objects, {path_of(item) for item in objects_of(*select(plan, scope, tenant))}
+        )
     except RemovalTimeout as error:
         raise Failed(f"stack {name}: {error}") from error
-    for each in removed:
-        report.say(f"{name}: removed {each}, which a run that was ended had made and the files no longer have")
+    for unrecorded_object in removed_objects:
+        report.say(
+            f"{name}: removed {unrecorded_object}, which a run that was ended had made and the files no longer have"
+        )
 
 
 def _record(fleet: Fleet, report: Report, stack: str) -> None:

@@ -14,8 +14,8 @@ from tenancy.cli.common import print_json
 if TYPE_CHECKING:
     from tenancy.engine.changes import Outcome
 
-SHOWN = 12
-MOST = 60
+MAX_NEW_OBJECTS = 12
+MAX_GRANT_ROWS = 60
 """Max rows of the table of grants."""
 
 
@@ -62,35 +62,35 @@ class Report:
 class StackReport(Report):
     """The report of a stack that runs beside others, kept until the stack has ended: its lines stay together."""
 
-    def __init__(self, whole: Report) -> None:
-        self._whole = whole
-        self._kept: list[Callable[[], None]] = []
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._pending: list[Callable[[], None]] = []
 
     def say(self, text: str) -> None:
         """Keep a line of progress."""
-        self._kept.append(partial(self._whole.say, text))
+        self._pending.append(partial(self._report.say, text))
 
     def show(self, stack: str, outcome: Outcome) -> None:
         """Keep the changes of a stack."""
-        self._kept.append(partial(self._whole.show, stack, outcome))
+        self._pending.append(partial(self._report.show, stack, outcome))
 
     def flush(self) -> None:
         """Print what was kept; only the main thread calls it."""
-        for each in self._kept:
-            each()
-        self._kept.clear()
+        for print_line in self._pending:
+            print_line()
+        self._pending.clear()
 
 
 def show(outcome: Outcome) -> None:
     """Print the objects that changed, by tenant; of many new objects only the count per kind is printed."""
     for tenant, changes in outcome.by_tenant():
-        told = [change for change in changes if change.operation != "create"]
-        new = [change for change in changes if change.operation == "create"]
-        for change in told + (new if len(new) <= SHOWN else []):
+        printed_changes = [change for change in changes if change.operation != "create"]
+        new_objects = [change for change in changes if change.operation == "create"]
+        for change in printed_changes + (new_objects if len(new_objects) <= MAX_NEW_OBJECTS else []):
             click.echo(f"  {tenant:<14} {change}")
-        if len(new) > SHOWN:
+        if len(new_objects) > MAX_NEW_OBJECTS:
             kinds: dict[str, int] = {}
-            for change in new:
+            for change in new_objects:
                 kind = change.object.partition(" ")[0]
                 kinds[kind] = kinds.get(kind, 0) + 1
             text = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
@@ -100,5 +100,7 @@ def show(outcome: Outcome) -> None:
         from tenancy.output.tables import Table
 
         rows, header = sorted(outcome.grants), ("tenant", "namespace", "at", "before", "after")
-        more = [f"and {len(rows) - MOST} more: see `tenancy who-can`"] if len(rows) > MOST else []
-        print_tables([Table("Grants on AWS", header, rows[:MOST], more)])
+        remarks = (
+            [f"and {len(rows) - MAX_GRANT_ROWS} more: see `tenancy who-can`"] if len(rows) > MAX_GRANT_ROWS else []
+        )
+        print_tables([Table("Grants on AWS", header, rows[:MAX_GRANT_ROWS], remarks)])

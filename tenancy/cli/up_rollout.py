@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from tenancy.live.api import Api
     from tenancy.planning.scope import Stack
 
-NAMED = 5
+MAX_NAMED_STACKS = 5
 """Stacks that a message names."""
-SHOWN = 12
+MAX_CHECK_LINES = 12
 """Lines of a failed check that the message has."""
 
 
@@ -34,21 +34,21 @@ def run_waves(
     if environment.rollout is None or fleet.run.only_preview:
         return run_tenants(fleet, stacks, workers)
     planned = waves(environment, fleet.loaded.tenants, environment.rollout)
-    todo = [wave for wave in in_waves(planned, fleet.causes) if wave.stacks]
-    later = {name for wave in todo for name in wave.stacks}
-    failed = run_tenants(fleet, [stack for stack in stacks if stack[0] not in later], workers)
-    for wave in todo:
+    waves_to_run = [wave for wave in in_waves(planned, fleet.causes) if wave.stacks]
+    stacks_in_waves = {name for wave in waves_to_run for name in wave.stacks}
+    failed = run_tenants(fleet, [stack for stack in stacks if stack[0] not in stacks_in_waves], workers)
+    for wave in waves_to_run:
         if wave.name != planned[0].name:
             _pause(fleet, environment.rollout.pause, wave.name)
-            if problems := (gate or red)(fleet):
-                raise Failed(_stopped(fleet, f"before {wave.name}", problems))
+            if problems := (gate or gate_findings)(fleet):
+                raise Failed(_stopped_text(fleet, f"before {wave.name}", problems))
         fleet.report.say(f"{wave.name}: {len(wave.stacks)} stacks")
-        if broken := run_tenants(fleet, [stack for stack in stacks if stack[0] in wave.stacks], workers):
-            raise Failed(_stopped(fleet, f"in {wave.name}", [f"stacks failed: {', '.join(broken)}"]))
+        if failed_stacks := run_tenants(fleet, [stack for stack in stacks if stack[0] in wave.stacks], workers):
+            raise Failed(_stopped_text(fleet, f"in {wave.name}", [f"stacks failed: {', '.join(failed_stacks)}"]))
     return failed
 
 
-def expect_former(fleet: Fleet, reach: Callable[[str], Api] | None = None) -> None:
+def expect_former_environments(fleet: Fleet, reach: Callable[[str], Api] | None = None) -> None:
     """Failed if a stack would get a new version of the program that an environment of `rollout.after` does not run yet
     on all of its stacks, or that cannot be asked. `reach` gives the API server of a context."""
     from tenancy.engine.decide import Cause
@@ -59,14 +59,14 @@ def expect_former(fleet: Fleet, reach: Callable[[str], Api] | None = None) -> No
     if not new or rollout is None or fleet.run.only_preview:
         return
     for former in rollout.after:
-        if problem := _unready(fleet, former, fleet.digests[new[0]].program, reach):
+        if problem := _unready_reason(fleet, former, fleet.digests[new[0]].program, reach):
             raise Failed(
                 f"given a new version for {name}, and {problem}; rule: {name} gets a version after "
                 f"{', '.join(rollout.after)} (rollout.after); change: `tenancy up {former}` first; nothing was changed"
             )
 
 
-def _unready(fleet: Fleet, former: str, program: str, reach: Callable[[str], Api] | None) -> str:
+def _unready_reason(fleet: Fleet, former: str, program: str, reach: Callable[[str], Api] | None) -> str:
     """What keeps another environment from running the program on all of its stacks; empty if it does."""
     from tenancy.engine import records
     from tenancy.engine.rollout import behind
@@ -78,24 +78,30 @@ def _unready(fleet: Fleet, former: str, program: str, reach: Callable[[str], Api
     try:
         loaded = load(fleet.loaded.folder.parent / former)
         plan = make_plan(loaded.environment, loaded.tenants)
-        kept = records.read((reach or Api)(plan.context))
+        stack_records = records.read((reach or Api)(plan.context))
     except (SpecError, ApiUnreachable) as error:
         return f"environment {former}, which cannot be asked: {str(error).splitlines()[0]}"
     # A cluster's own stack has no record.
-    named = [name for name, scope, _ in stacks(plan, loaded.environment.stacks) if scope is not StackScope.CLUSTER]
-    old = behind(named, program, kept)
-    more = " …" if len(old) > NAMED else ""
-    shown = f"{', '.join(old[:NAMED])}{more}"
-    return f"environment {former}, where {len(old)} of {len(named)} stacks do not run it: {shown}" if old else ""
+    stack_names = [
+        name for name, scope, _ in stacks(plan, loaded.environment.stacks) if scope is not StackScope.CLUSTER
+    ]
+    outdated_stacks = behind(stack_names, program, stack_records)
+    ellipsis = " …" if len(outdated_stacks) > MAX_NAMED_STACKS else ""
+    shown_names = f"{', '.join(outdated_stacks[:MAX_NAMED_STACKS])}{ellipsis}"
+    return (
+        f"environment {former}, where {len(outdated_stacks)} of {len(stack_names)} stacks do not run it: {shown_names}"
+        if outdated_stacks
+        else ""
+    )
 
 
-def red(fleet: Fleet) -> list[str]:
+def gate_findings(fleet: Fleet) -> list[str]:
     """What the gate finds: attacks that succeed, queues that admit nothing, and critical alerts."""
     queues = inactive_queues(fleet.driver.api, fleet.run.plan.environment)
-    return [*_verified(fleet), *queues, *alerting(fleet)]
+    return [*_verification_gaps(fleet), *queues, *alert_findings(fleet)]
 
 
-def alerting(fleet: Fleet) -> Iterator[str]:
+def alert_findings(fleet: Fleet) -> Iterator[str]:
     """Critical alerts of the environment, or why they are not known; none where no metrics are collected, or where
     `rollout` ignores them."""
     from tenancy.live.alerts import AlertsUnknown, firing
@@ -135,18 +141,18 @@ def inactive_queues(api: Api, environment: str) -> Iterator[str]:
     for item in api.items(f"{path}?labelSelector={of_environment(environment)}", absent=True):
         if item["spec"].get("stopPolicy", "None") != "None":
             continue  # on hold on purpose
-        for each in (item.get("status") or {}).get("conditions") or ():
-            if each["type"] == "Active" and each["status"] != "True":
-                yield f"ClusterQueue {item['metadata']['name']} is not active: {each.get('message', '')}"
+        for condition in (item.get("status") or {}).get("conditions") or ():
+            if condition["type"] == "Active" and condition["status"] != "True":
+                yield f"ClusterQueue {item['metadata']['name']} is not active: {condition.get('message', '')}"
 
 
-def _verified(fleet: Fleet) -> Iterator[str]:
+def _verification_gaps(fleet: Fleet) -> Iterator[str]:
     """Nothing if `tenancy verify` finds no gap; it runs in a process of its own, whose memory ends with it."""
     lab = ["--lab"] if fleet.run.plan.context == words.LAB_CONTEXT else []
     command = [sys.executable, "-m", "tenancy", "verify", str(fleet.loaded.folder), "--brief", *lab]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        lines = (done.stdout + done.stderr).strip().splitlines()[-SHOWN:]
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    if process.returncode:
+        lines = (process.stdout + process.stderr).strip().splitlines()[-MAX_CHECK_LINES:]
         yield "`tenancy verify` found a gap:\n    " + "\n    ".join(lines)
 
 
@@ -156,7 +162,7 @@ def _pause(fleet: Fleet, minutes: int, wave: str) -> None:
     time.sleep(60 * minutes)
 
 
-def _stopped(fleet: Fleet, where: str, problems: Sequence[str]) -> str:
+def _stopped_text(fleet: Fleet, where: str, problems: Sequence[str]) -> str:
     name = fleet.run.plan.environment
     return (
         f"the rollout of {name} stopped {where}\n  " + "\n  ".join(problems) + f"\n  `tenancy rollout status {name}` "

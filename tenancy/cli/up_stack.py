@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tenancy.catalog import vocabulary as words
 from tenancy.cli.common import BAD_INPUT, fail
-from tenancy.cli.up_cluster import cluster_changes, permitted, protect, refuse_unasked
+from tenancy.cli.up_cluster import cluster_changes, permitted_changes, protect, refuse_unpermitted
 
 if TYPE_CHECKING:
     from tenancy.cli.up_report import Report
@@ -57,27 +57,34 @@ class RemovableTenants(NamedTuple):
     timeout: int
 
     @classmethod
-    def of(cls, loaded: Loaded, unnamed: Sequence[str], timeout: int) -> RemovableTenants:
+    def from_spec(cls, loaded: Loaded, removed_names: Sequence[str], timeout: int) -> RemovableTenants:
         """By the files and the arguments of --remove; ends the command if these name what a file has."""
         from tenancy.schema.tenant import Leaving
 
         names = {tenant.tenant for tenant in loaded.tenants}
-        known = {tenant.namespace_name(each) for tenant in loaded.tenants for each in tenant.namespaces}
-        if named := sorted(known.intersection(unnamed)):
-            given, change = f"--remove {named[0]}, which its tenant's file names", "remove it from the file first"
-            fail(f"given {given}; rule: a namespace in a tenant's file is not removed; change: {change}", BAD_INPUT)
-        if named := sorted(names.intersection(unnamed)):
-            given, change = f"--remove {named[0]}, which has a file", "write `leaving: hold` into it"
-            fail(f"given {given}; rule: a tenant with a file leaves in stages; change: {change}", BAD_INPUT)
-        gone = frozenset(t.tenant for t in loaded.tenants if t.leaving is Leaving.REMOVE)
-        return cls(gone, frozenset(unnamed), timeout)
+        known_namespaces = {
+            tenant.namespace_name(namespace) for tenant in loaded.tenants for namespace in tenant.namespaces
+        }
+        if names_in_files := sorted(known_namespaces.intersection(removed_names)):
+            input_text, change = (
+                f"--remove {names_in_files[0]}, which its tenant's file names",
+                "remove it from the file first",
+            )
+            fail(
+                f"given {input_text}; rule: a namespace in a tenant's file is not removed; change: {change}", BAD_INPUT
+            )
+        if names_in_files := sorted(names.intersection(removed_names)):
+            input_text, change = f"--remove {names_in_files[0]}, which has a file", "write `leaving: hold` into it"
+            fail(f"given {input_text}; rule: a tenant with a file leaves in stages; change: {change}", BAD_INPUT)
+        removed_tenants = frozenset(t.tenant for t in loaded.tenants if t.leaving is Leaving.REMOVE)
+        return cls(removed_tenants, frozenset(removed_names), timeout)
 
     def with_kept_namespaces(self, loaded: Loaded) -> bool:
         """Whether one of them may have an adopted namespace, which stays: a tenant without a file may."""
         return bool(self.by_hand) or any(t.adopt and t.tenant in self.by_file for t in loaded.tenants)
 
 
-def in_stages(tenant: str, environment: str) -> str:
+def stages_advice(tenant: str, environment: str) -> str:
     """Rule and change of a message, for a tenant whose file was deleted before its stages of leaving."""
     return (
         f"rule: a tenant leaves in stages; change: restore its file with `leaving: hold`, and after `tenancy up "
@@ -86,24 +93,27 @@ def in_stages(tenant: str, environment: str) -> str:
     )
 
 
-def _refuse_early(driver: Driver, plan: Plan, stack: Any, leavers: RemovableTenants) -> None:
+def _refuse_skipped_stages(driver: Driver, plan: Plan, stack: Any, leavers: RemovableTenants) -> None:
     """Raise Failed if a tenant skipped the stages before `leaving: remove`, or if no Kueue runs to end its work."""
     from tenancy.engine.driver import Failed
     from tenancy.live.removal import kueue_runs, never_held
 
-    going = [tenant for tenant in sorted(leavers.by_file | leavers.by_hand) if driver.of_tenant(stack, tenant)]
-    if going and kueue_runs(driver.api) is False:
+    leaving_tenants = [
+        tenant for tenant in sorted(leavers.by_file | leavers.by_hand) if driver.of_tenant(stack, tenant)
+    ]
+    if leaving_tenants and kueue_runs(driver.api) is False:
         raise Failed(
-            f"given tenant {', '.join(going)} that leaves, and a Kueue whose webhook does not answer; rule: only Kueue "
+            f"given tenant {', '.join(leaving_tenants)} that leaves, and a Kueue whose webhook does not answer; "
+            "rule: only Kueue "
             "removes its finalizers from queued work, and they block the deletion of namespaces; change: start Kueue "
             "(for the lab: `tenancy lab up`) and run this again; nothing was changed"
         )
     for tenant in sorted(leavers.by_file):
         # The state lists them in the order of their creation, which varies.
-        spaces = sorted(found["id"] for found in _namespaces(driver.of_tenant(stack, tenant)))
-        if spaces and (found := never_held(driver.api, spaces)):
+        spaces = sorted(resource["id"] for resource in _namespaces(driver.of_tenant(stack, tenant)))
+        if spaces and (resource := never_held(driver.api, spaces)):
             raise Failed(
-                f"given tenant {tenant} with leaving: remove, whose {', '.join(found)} is in use; rule: a tenant "
+                f"given tenant {tenant} with leaving: remove, whose {', '.join(resource)} is in use; rule: a tenant "
                 f"leaves in stages; change: write `leaving: hold` and run `tenancy up {plan.environment}`, save what "
                 f"it owns with `tenancy export {tenant} {plan.environment}`, then write `leaving: remove`; nothing "
                 "was changed"
@@ -111,45 +121,49 @@ def _refuse_early(driver: Driver, plan: Plan, stack: Any, leavers: RemovableTena
 
 
 def _namespaces(resources: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    return [found for found in resources if found["type"] == words.NAMESPACE_TYPE]
+    return [resource for resource in resources if resource["type"] == words.NAMESPACE_TYPE]
 
 
-def _take_out(driver: Driver, report: Report, stack: Any, tenant: str, timeout: int) -> None:
+def _remove_tenant(driver: Driver, report: Report, stack: Any, tenant: str, timeout: int) -> None:
     """Remove access bindings, work and namespaces of a tenant, in this order. The engine's update removes the rest."""
     from tenancy.engine.changes import is_access_binding
     from tenancy.engine.driver import Failed
     from tenancy.live.removal import RemovalTimeout, access_bindings_blocked, mark_left, take_out
 
-    held = driver.of_tenant(stack, tenant)
-    if not held:
+    resources = driver.of_tenant(stack, tenant)
+    if not resources:
         return
     bindings = [
-        found["inputs"] for found in held if is_access_binding(found) and found["type"].startswith("kubernetes:")
+        resource["inputs"]
+        for resource in resources
+        if is_access_binding(resource) and resource["type"].startswith("kubernetes:")
     ]
     # Adopted namespaces existed before the tenant, and stay.
-    namespaces = _namespaces(held)
-    spaces = [found["id"] for found in namespaces if not found.get("retainOnDelete")]
-    queues = [found["id"] for found in held if found["type"].endswith(":ClusterQueue")]
+    namespaces = _namespaces(resources)
+    namespace_names = [resource["id"] for resource in namespaces if not resource.get("retainOnDelete")]
+    queues = [resource["id"] for resource in resources if resource["type"].endswith(":ClusterQueue")]
     try:
         access_bindings_blocked(driver.api, bindings)
         report.show(stack.name, driver.shut(stack, tenant))
-        take_out(driver.api, spaces, queues, timeout, lambda text: report.say(f"{stack.name}: {text}"))
-        kept = [found["id"] for found in namespaces if found.get("retainOnDelete")]
-        mark_left(driver.api, kept)
+        take_out(driver.api, namespace_names, queues, timeout, lambda text: report.say(f"{stack.name}: {text}"))
+        kept_namespaces = [resource["id"] for resource in namespaces if resource.get("retainOnDelete")]
+        mark_left(driver.api, kept_namespaces)
     except RemovalTimeout as error:
         raise Failed(f"stack {stack.name}: tenant {tenant} is not removed\n  {error}") from error
 
 
-def take_out_unrecorded(driver: Driver, report: Report, stack: str, found: Sequence[Unrecorded], timeout: int) -> None:
-    """Remove a tenant's objects that no state has, in the order of `_take_out`."""
+def remove_unrecorded_tenant(
+    driver: Driver, report: Report, stack: str, unrecorded_objects: Sequence[Unrecorded], timeout: int
+) -> None:
+    """Remove a tenant's objects that no state has, in the order of `_remove_tenant`."""
     from tenancy.engine.driver import Failed
     from tenancy.live.removal import RemovalTimeout
     from tenancy.live.unrecorded import remove_all
 
-    if not found:
+    if not unrecorded_objects:
         return
     try:
-        remove_all(driver.api, found, timeout, lambda text: report.say(f"{stack}: {text}"))
+        remove_all(driver.api, unrecorded_objects, timeout, lambda text: report.say(f"{stack}: {text}"))
     except RemovalTimeout as error:
         raise Failed(f"stack {stack}: its tenant is not removed\n  {error}") from error
 
@@ -167,7 +181,7 @@ class RunSettings(NamedTuple):
     """Node groups and zones that --replace names."""
 
 
-def bring_up(
+def preview_and_update(
     run: RunSettings,
     driver: Driver,
     report: Report,
@@ -175,7 +189,7 @@ def bring_up(
     *,
     drifted: str | None = None,
     pause: float = 0,
-    first: bool = False,
+    is_first_run: bool = False,
 ) -> Outcome:
     """Preview the stack with the policy pack and update it; the preview's outcome. `drifted` is the selector of its
     objects, if one of them is not as planned; `first` is as for `Driver.update`."""
@@ -184,52 +198,53 @@ def bring_up(
 
     plan, leavers, only_preview, refresh, *_ = run
     name = stack.name
-    shared = plan.platform.data
-    if name == plan.environment and plan.account and shared and shared.cost_tags:
-        driver.tell_cost_tags(stack, shared.cost_tags, plan.account.region)
-    _refuse_early(driver, plan, stack, leavers)
+    platform_aws = plan.platform.data
+    if name == plan.environment and plan.account and platform_aws and platform_aws.cost_tags:
+        driver.tell_cost_tags(stack, platform_aws.cost_tags, plan.account.region)
+    _refuse_skipped_stages(driver, plan, stack, leavers)
     if drifted:
-        refresh = put_back(driver, report, stack, drifted, only_preview).missing or refresh
-    leaving = leavers.by_file | leavers.by_hand
+        refresh = revert_drift(driver, report, stack, drifted, only_preview).missing or refresh
+    leaving_names = leavers.by_file | leavers.by_hand
     changes = cluster_changes(driver, plan, stack, run.replacing)
     if not only_preview:
         protect(driver, stack, changes)
-    may = permitted(driver, report, stack, changes)
-    with driver.released(stack, leaving, may.removed, for_good=not only_preview):
+    may = permitted_changes(driver, report, stack, changes)
+    with driver.released(stack, leaving_names, may.removable, for_good=not only_preview):
         planned = driver.preview(stack, refresh=refresh)
     orphans = [tenant for tenant in without_file(planned, plan) if tenant not in leavers.by_hand]
     if orphans:
         raise Failed(
             f"given stack {name}, which has tenant {', '.join(orphans)} without a file; "
-            f"{in_stages(orphans[0], plan.environment)}; nothing was changed"
+            f"{stages_advice(orphans[0], plan.environment)}; nothing was changed"
         )
-    if lost := lost_namespaces(planned, plan):
+    if lost_namespace_names := lost_namespaces(planned, plan):
         raise Failed(
-            f"given stack {name}, whose update would delete {', '.join(lost)} and all objects in it; rule: a namespace "
+            f"given stack {name}, whose update would delete {', '.join(lost_namespace_names)} and all objects "
+            "in it; rule: a namespace "
             f"in the spec files is never removed; change: if `stacks` was changed, `tenancy move {plan.environment}`; "
             "if the resource was renamed or belongs to another stack by now, `pulumi state rename` or `pulumi state "
             "move` it; nothing was changed"
         )
-    refuse_unasked(name, planned, plan, may)
+    refuse_unpermitted(name, planned, plan, may)
     if only_preview:
         report.show(name, planned)
     elif planned.changes or planned.others:
         # A single namespace is removed by the engine itself, in the order that the update of its tenant needs: its
         # replacement is created before it is deleted.
-        for tenant in sorted(name for name in leaving if words.SEPARATOR not in name):
-            _take_out(driver, report, stack, tenant, leavers.timeout)
+        for tenant in sorted(name for name in leaving_names if words.SEPARATOR not in name):
+            _remove_tenant(driver, report, stack, tenant, leavers.timeout)
         for part, resources in _waves(plan, planned)[:-1]:
             report.show(name, driver.update(stack, resources, refresh=refresh))
             # Nothing runs on a new part of the network yet.
             wait = 0 if part == NETWORK else pause
             report.say(f"{name}: {part} is done; the next follows in {wait / 60:.0f} min (Ctrl-C ends the run here)")
             time.sleep(wait)
-        report.show(name, driver.update(stack, refresh=refresh, first=first))
+        report.show(name, driver.update(stack, refresh=refresh, first=is_first_run))
         protect(driver, stack, cluster_changes(driver, plan, stack))
     return planned
 
 
-class PutBack(NamedTuple):
+class RevertedDrift(NamedTuple):
     """What was found and reverted of a stack's objects."""
 
     drifted: int
@@ -237,21 +252,23 @@ class PutBack(NamedTuple):
     """Whether the engine has to refresh, because it has to make objects again."""
 
 
-def put_back(driver: Driver, report: Report, stack: Any, selector: str, only_preview: bool) -> PutBack:
+def revert_drift(driver: Driver, report: Report, stack: Any, selector: str, only_preview: bool) -> RevertedDrift:
     """Revert drift of the stack's objects, which the engine does not see, because it compares with its state alone."""
     from tenancy.engine.driver import Failed
     from tenancy.live import drift
 
     altered = driver.altered(stack, selector)
-    for each, manager in altered:
-        report.say(f"{stack.name}: drifted: {each}")
+    for altered_object, manager in altered:
+        report.say(f"{stack.name}: drifted: {altered_object}")
         if only_preview:
             continue
         try:
-            drift.put_back(driver.api, each, manager)
+            drift.put_back(driver.api, altered_object, manager)
         except drift.NotPutBack as error:
             raise Failed(f"stack {stack.name}: {error}; change: restore it by hand, or delete it") from error
-    return PutBack(len(altered), not only_preview and any(each.live is None for each, _ in altered))
+    return RevertedDrift(
+        len(altered), not only_preview and any(altered_object.live is None for altered_object, _ in altered)
+    )
 
 
 def _waves(plan: Plan, planned: Outcome) -> list[tuple[str, list[str]]]:
@@ -261,24 +278,24 @@ def _waves(plan: Plan, planned: Outcome) -> list[tuple[str, list[str]]]:
 
     if plan.cluster is None:
         return []
-    changed = {change.object.rpartition(" ")[2] for change in planned.changes if change.operation != "create"}
+    changed_names = {change.object.rpartition(" ")[2] for change in planned.changes if change.operation != "create"}
     control_plane = control_plane_name(plan.cluster.name)
-    first = [("the control plane", [control_plane])] if control_plane in changed else []
+    first_steps = [("the control plane", [control_plane])] if control_plane in changed_names else []
     waves: dict[int, list[str]] = {}
     for group in plan.cluster.groups:
         resources = node_group_names(plan.cluster.name, group.name)
-        if changed.intersection(resources):
+        if changed_names.intersection(resources):
             waves.setdefault(group.wave, []).extend(resources)
-    new = {c.object for c in planned.changes if c.operation in {"create", "update"}}
-    network = sorted({name.rpartition(" ")[2] for name in new if name.startswith(NETWORK_KINDS)})
-    if network and (first or waves):
+    new_objects = {c.object for c in planned.changes if c.operation in {"create", "update"}}
+    network = sorted({name.rpartition(" ")[2] for name in new_objects if name.startswith(NETWORK_KINDS)})
+    if network and (first_steps or waves):
         # A targeted step knows only what exists: subnets of a new zone come before what refers to them.
-        first.insert(0, (NETWORK, network))
-    return first + [(f"wave {wave}", resources) for wave, resources in sorted(waves.items())]
+        first_steps.insert(0, (NETWORK, network))
+    return first_steps + [(f"wave {wave}", resources) for wave, resources in sorted(waves.items())]
 
 
-def remove_former(
-    run: RunSettings, driver: Driver, report: Report, existing: Sequence[str], wanted: Collection[str]
+def remove_former_tenants(
+    run: RunSettings, driver: Driver, report: Report, existing: Sequence[str], planned_names: Collection[str]
 ) -> None:
     """Remove stacks of tenants without a file; raise Failed if a stack has a tenant that another stack would create."""
     from tenancy.engine import records
@@ -288,7 +305,7 @@ def remove_former(
 
     plan, leavers, only_preview, *_ = run
     for name in existing:
-        if name in wanted:
+        if name in planned_names:
             continue
         if name == plan.environment + CLUSTER_SUFFIX:
             raise Failed(
@@ -307,17 +324,17 @@ def remove_former(
                 )
             continue
         stack = driver.select(name)
-        held = driver.resources(stack)
+        resources = driver.resources(stack)
         # A first run that was killed has left objects, and no state of them.
-        lost = [] if held else unrecorded(driver.api, plan.environment, tenant)
-        if (held or lost) and tenant not in leavers.by_hand:
-            raise Failed(f"given stack {name}, whose tenant has no file; {in_stages(tenant, plan.environment)}")
+        unrecorded_objects = [] if resources else unrecorded(driver.api, plan.environment, tenant)
+        if (resources or unrecorded_objects) and tenant not in leavers.by_hand:
+            raise Failed(f"given stack {name}, whose tenant has no file; {stages_advice(tenant, plan.environment)}")
         if only_preview:
             report.say(f"{name}: its tenant has no file: the remaining resources would be removed")
         else:
             report.say(f"{name}: its tenant has no file: removing the remaining resources")
-            _take_out(driver, report, stack, tenant, leavers.timeout)
-            take_out_unrecorded(driver, report, name, lost, leavers.timeout)
+            _remove_tenant(driver, report, stack, tenant, leavers.timeout)
+            remove_unrecorded_tenant(driver, report, name, unrecorded_objects, leavers.timeout)
             report.show(name, driver.destroy(stack))
             driver.forget(stack)
             records.forget(driver.api, name)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import click
 
 from tenancy.catalog.text import counted
-from tenancy.cli.common import environment_argument, example, format_option, load_or_exit, print_json, tell
+from tenancy.cli.common import environment_argument, example, format_option, load_or_exit, print_json, print_notes
 from tenancy.validation import told
 
 
@@ -23,14 +23,14 @@ def command(environment: str, form: str) -> None:
     summary = {
         "environment": loaded.environment.environment,
         "tenants": len(loaded.tenants),
-        "namespaces": sum(len(t.namespaces) for t in loaded.tenants),
+        "namespaces": sum(len(tenant.namespaces) for tenant in loaded.tenants),
         "problems": [],
         "notes": [note.as_dict() for note in notes],
     }
     if form == "json":
         print_json(summary)
     else:
-        tell(notes)
+        print_notes(notes)
         spaces = sum(len(tenant.namespaces) for tenant in loaded.tenants)
         counts = f"{counted(len(loaded.tenants), 'tenant')}, {counted(spaces, 'namespace')}"
         click.echo(f"{loaded.environment.environment}: {counts}, no problem")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SHOWN_REFUSALS = 3
 GUTTER = 2
 """Characters between two columns."""
-SENTENCE = 40
+MIN_SENTENCE = 40
 """Min characters of an attack's sentence that are enough to recognise it."""
 
 
@@ -43,7 +43,7 @@ SENTENCE = 40
 @click.option("--only", metavar="PREFIX", default="", help="Run only the attacks whose id starts with this prefix.")
 @click.option(
     "--from",
-    "extra",
+    "attack_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Run the attacks in this YAML or JSON file instead of the built-in ones.",
 )
@@ -54,7 +54,7 @@ SENTENCE = 40
     "otherwise none.",
 )
 def command(
-    environment: str, lab: bool, form: str, brief: bool, only: str, extra: Path | None, audit_log: Path | None
+    environment: str, lab: bool, form: str, brief: bool, only: str, attack_file: Path | None, audit_log: Path | None
 ) -> None:
     """Attack the live cluster of ENV as its tenants, and show which control refused each attack.
 
@@ -77,22 +77,22 @@ def command(
 
     loaded = load_or_exit(environment, form, lab)
     plan = make_plan(loaded.environment, loaded.tenants)
-    written = _read(extra) if extra else None
+    file_attacks = _read(attack_file) if attack_file else None
     enter_lab(plan.context)
     try:
         api = Api(plan.context)
         log = audit_log or lab_log(api)
-        warns = mode(api, plan.environment) is GuardsMode.AUDIT
+        only_warns = mode(api, plan.environment) is GuardsMode.AUDIT
         # With guards that only warn, the log has refusals that no answer has, so it is not compared.
-        audit = AuditLog(log) if log and not warns else None
-        if warns:
+        audit = AuditLog(log) if log and not only_warns else None
+        if only_warns:
             click.echo(f"tenancy: {_only_warn(plan.environment)}", err=True)
         scene = scene_of(api, loaded, plan)
-        found = all_attacks(scene) if written is None else written
-        attacks = [attack for attack in found if attack.id.startswith(only)]
+        candidates = all_attacks(scene) if file_attacks is None else file_attacks
+        attacks = [attack for attack in candidates if attack.id.startswith(only)]
         if not attacks:
             fail(f"given --only {only}; rule: a prefix of an attack's id; change: run without --only to see them", 2)
-        results = _run(api, attacks, audit, form)
+        results = _run_attacks(api, attacks, audit, form)
     except UnusableInput as error:
         fail(f"given --audit-log {error.filename} ({error}); rule: a log file; change: name one", BAD_INPUT)
     except (ForeignLogError, NotDeployedError, ApiUnreachable) as error:
@@ -101,7 +101,7 @@ def command(
         print_json([result.as_dict() for result in results])
     else:
         _show(results, audit is not None, brief)
-    if warns or any(result.gap for result in results):
+    if only_warns or any(result.gap for result in results):
         sys.exit(FAILED)
 
 
@@ -113,7 +113,7 @@ def _only_warn(environment: str) -> str:
     )
 
 
-def _run(api: Api, attacks: list[Attack], audit: AuditLog | None, form: str) -> list[Result]:
+def _run_attacks(api: Api, attacks: list[Attack], audit: AuditLog | None, form: str) -> list[Result]:
     from tenancy.prove.verify import run
 
     if form == "json" or not sys.stderr.isatty():
@@ -155,34 +155,34 @@ def lab_log(api: Api) -> Path | None:
     return log if leads_there and log.exists() else None
 
 
-def _show(results: list[Result], audited: bool, brief: bool) -> None:
+def _show(results: list[Result], has_audit_log: bool, brief: bool) -> None:
     from rich.console import Console
 
     console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
     if brief:
-        _digest(console, results)
+        _print_rule_table(console, results)
     else:
-        _table(console, results)
-    asked = [result for result in results if not result.skipped]
-    gaps = [result for result in asked if result.gap]
+        _print_attack_table(console, results)
+    results_run = [result for result in results if not result.skipped]
+    gaps = [result for result in results_run if result.gap]
     for result in gaps:
-        console.print(f"[red]{result.attack.id}[/]: {_plain(_why(result))}", soft_wrap=True)
+        console.print(f"[red]{result.attack.id}[/]: {_plain(_gap_text(result))}", soft_wrap=True)
     counts = (
-        f"{len(asked)} attacks: {sum(r.refused for r in asked)} refused by the expected control, "
-        f"{sum(r.twin_admitted for r in asked)} twins admitted, {len(gaps)} gap{'' if len(gaps) == 1 else 's'}"
+        f"{len(results_run)} attacks: {sum(r.refused for r in results_run)} refused by the expected control, "
+        f"{sum(r.twin_admitted for r in results_run)} twins admitted, {len(gaps)} gap{'' if len(gaps) == 1 else 's'}"
     )
-    skipped = len(results) - len(asked)
-    more = f", {skipped} skipped" if skipped else ""
-    log = "; the audit log agrees" if audited and not any(r.problem for r in asked) else ""
-    console.print(f"[{'red' if gaps else 'green'}]{counts}{more}[/]{log}", soft_wrap=True)
-    told = list({r.attack.rule: r for r in asked if not r.gap and "To change:" in r.message}.values())
-    if told:
+    skipped = len(results) - len(results_run)
+    skipped_text = f", {skipped} skipped" if skipped else ""
+    log = "; the audit log agrees" if has_audit_log and not any(r.problem for r in results_run) else ""
+    console.print(f"[{'red' if gaps else 'green'}]{counts}{skipped_text}[/]{log}", soft_wrap=True)
+    example_results = list({r.attack.rule: r for r in results_run if not r.gap and "To change:" in r.message}.values())
+    if example_results:
         console.print("Messages that a tenant gets, for example:")
-    for result in told[:SHOWN_REFUSALS]:
+    for result in example_results[:SHOWN_REFUSALS]:
         console.print(f"  {_plain(result.message.partition('denied request: ')[2])}", soft_wrap=True)
 
 
-def _digest(console: Console, results: list[Result]) -> None:
+def _print_rule_table(console: Console, results: list[Result]) -> None:
     """Print one line per rule and control: number of attacks, number refused, and the first attack as an example."""
     from rich.table import Table
 
@@ -203,26 +203,26 @@ def _digest(console: Console, results: list[Result]) -> None:
     console.print(table, soft_wrap=True)
 
 
-def _table(console: Console, results: list[Result]) -> None:
+def _print_attack_table(console: Console, results: list[Result]) -> None:
     from rich.table import Table
 
-    shown = [(result, _cells(result)) for result in sorted(results, key=_order)]
-    widths = [max(len(cells[column]) for _, cells in shown) for column in range(5)]
-    left = console.width - sum(widths[2:]) - 3 * GUTTER
+    rows = [(result, _cells(result)) for result in sorted(results, key=_order)]
+    widths = [max(len(cells[column]) for _, cells in rows) for column in range(5)]
+    width_left = console.width - sum(widths[2:]) - 3 * GUTTER
     # On a narrow terminal the id is left out, not the denier; `--format json` and the line of every gap have the id.
-    with_id = left - widths[0] - GUTTER >= SENTENCE
-    sentence = left - widths[0] - GUTTER if with_id else left
+    with_id = width_left - widths[0] - GUTTER >= MIN_SENTENCE
+    sentence = width_left - widths[0] - GUTTER if with_id else width_left
     table = Table(box=None, pad_edge=False)
     if with_id:
         table.add_column("id", no_wrap=True, min_width=widths[0])
     table.add_column("attack", no_wrap=True, overflow="ellipsis", max_width=max(sentence, GUTTER))
     for title, width in zip(("expected denier", "actual", "twin"), widths[2:], strict=True):
         table.add_column(title, no_wrap=True, min_width=width)
-    for result, cells in shown:
+    for result, cells in rows:
         style = "red" if result.gap else "dim" if result.skipped else None
         table.add_row(*map(_plain, cells if with_id else cells[1:]), style=style)
     console.print(table, soft_wrap=True)
-    for result, _ in shown:
+    for result, _ in rows:
         if result.skipped:
             console.print(f"skipped {result.attack.id}: {_plain(result.skipped)}", style="dim", soft_wrap=True)
 
@@ -240,7 +240,7 @@ def _cells(result: Result) -> tuple[str, ...]:
     return (attack.id, attack.attack, attack.expected_denier, actual, twin)
 
 
-def _why(result: Result) -> str:
+def _gap_text(result: Result) -> str:
     if result.problem:
         return result.problem
     if result.refused:

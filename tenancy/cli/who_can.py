@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import click
 
-from tenancy.cli.can import account_of, optional_environment, target_or_exit, unknown
+from tenancy.cli.can import account_of, fail_unknown_name, optional_environment, target_or_exit
 from tenancy.cli.common import BAD_INPUT, example, fail, format_option, print_json
 
 
@@ -24,30 +24,34 @@ def command(resource: str, environment: str | None, form: str) -> None:
     from tenancy.output.tables import Table
 
     account = account_of(environment)
-    about = target_or_exit(account, resource)
-    service = about.arn.split(":")[2]
-    if service not in SERVICES or (service == "s3" and not about.bucket):
+    target = target_or_exit(account, resource)
+    service = target.arn.split(":")[2]
+    if service not in SERVICES or (service == "s3" and not target.bucket):
         rule = "a bucket, a secret, a log group, a queue or a repository"
         fail(f"given {resource!r}; rule: {rule}; change: use `tenancy can` for other resources", BAD_INPUT)
-    if not about.bucket and about.arn not in (known := account.owned(service)) and not account.thing(about.arn).policy:
-        unknown("ARN", about.arn, known)
-    found = list(who_can(account, about))
+    if (
+        not target.bucket
+        and target.arn not in (known_arns := account.owned(service))
+        and not account.thing(target.arn).policy
+    ):
+        fail_unknown_name("ARN", target.arn, known_arns)
+    access_answers = list(who_can(account, target))
     if form == "json":
-        print_json([held.as_dict() for held in found])
+        print_json([answer.as_dict() for answer in access_answers])
         return
-    if not found:
+    if not access_answers:
         click.echo(f"{resource}: no role of the plan has access")
         return
     rows = [
         (
-            held.who.tenant,
-            held.who.namespace,
-            held.under or "all of it",
-            held.what,
-            held.who.role.name,
-            held.statements(),
+            answer.who.tenant,
+            answer.who.namespace,
+            answer.under or "all of it",
+            answer.what,
+            answer.who.role.name,
+            answer.statements(),
         )
-        for held in found
+        for answer in access_answers
     ]
     header = ("tenant", "namespace", "under", "may", "role", "allowed by")
     remarks = [

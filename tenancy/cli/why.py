@@ -33,15 +33,15 @@ def command(work: str, namespace: str, context: str | None, lab: bool, verbose: 
     if lab:
         enter_lab(LAB_CONTEXT)
     try:
-        found = explain(Api(LAB_CONTEXT if lab else context), namespace, kind, name)
+        explanation = explain(Api(LAB_CONTEXT if lab else context), namespace, kind, name)
     except ApiUnreachable as error:
         fail(str(error))
     except WorkNotFound as error:
         fail(f"given {kind} {name} in {namespace}; {error}; change: see `kubectl get {kind}s -n {namespace}`")
     if form == "json":
-        print_json(asdict(found))
+        print_json(asdict(explanation))
         return
-    behind = f" Workloads ahead of it in the same queue: {found.ahead}." if found.ahead else ""
-    click.echo(f"{found.sentence}{behind}")
-    if verbose and found.said:
-        click.echo(f"  {found.said}")
+    queue_text = f" Workloads ahead of it in the same queue: {explanation.ahead}." if explanation.ahead else ""
+    click.echo(f"{explanation.sentence}{queue_text}")
+    if verbose and explanation.said:
+        click.echo(f"  {explanation.said}")

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from tenancy.cli import main
 from tenancy.cli.up_cluster import expect_replaceable
 from tenancy.cli.up_report import Report
-from tenancy.cli.up_stack import RemovableTenants, RunSettings, bring_up, remove_former
+from tenancy.cli.up_stack import RemovableTenants, RunSettings, preview_and_update, remove_former_tenants
 from tenancy.engine.changes import ResourceChange
 from tenancy.engine.cluster_changes import ClusterChanges, unasked
 from tenancy.engine.driver import Failed
@@ -389,7 +389,7 @@ def test_a_stack_whose_cluster_the_files_no_longer_build_is_kept() -> None:
     )
     driver: Any = None
     with pytest.raises(Failed, match="whose cluster the files no longer build"):
-        remove_former(run, driver, Report("text"), ["bank.cluster"], {"bank"})
+        remove_former_tenants(run, driver, Report("text"), ["bank.cluster"], {"bank"})
 
 
 class Previewed(Exception):
@@ -413,7 +413,7 @@ def test_the_state_of_a_cluster_is_read_once_before_its_preview() -> None:
     run = RunSettings(plan, RemovableTenants(frozenset(), frozenset(), 1), only_preview=False, refresh=False)
     stack: Any = SimpleNamespace(name="bank.cluster")
     with pytest.raises(Previewed):
-        bring_up(run, driver, Report("text"), stack)
+        preview_and_update(run, driver, Report("text"), stack)
     assert reads == ["read"]
     (urns,) = protections
     assert urns

@@ -167,7 +167,7 @@ class NotAsked(Exception):
 )
 def test_aws_is_asked_before_the_platforms_stack_of_who_pays(payer: Plan, stack: str, pays: bool) -> None:
     from tenancy.cli.up_report import Report
-    from tenancy.cli.up_stack import RemovableTenants, RunSettings, bring_up
+    from tenancy.cli.up_stack import RemovableTenants, RunSettings, preview_and_update
 
     def ask(_: object, wanted: Any, region: str) -> None:
         assert (wanted, region) == (COST_TAGS, "eu-central-1")
@@ -189,7 +189,7 @@ def test_aws_is_asked_before_the_platforms_stack_of_who_pays(payer: Plan, stack:
     opened = Told()
     opened.name = stack
     with pytest.raises(Asked if pays and stack == "bank" else NotAsked):
-        bring_up(run, driver, Report("table"), opened)
+        preview_and_update(run, driver, Report("table"), opened)
 
 
 def test_a_key_that_is_activated_stays_so_when_the_stack_goes(payer: Plan) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tenancy.cli.up_report import MOST, show
+from tenancy.cli.up_report import MAX_GRANT_ROWS, show
 from tenancy.engine.changes import Outcome
 from tenancy.iam.rights import NEW, ChangedRights, changed, rights
 from tenancy.planning import make_plan
@@ -137,7 +137,8 @@ def test_a_policy_that_is_not_known_yet_is_no_grant() -> None:
 
 def test_a_long_table_says_how_much_more_there_is(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [
-        ChangedRights("fraud", "train", f"s3://plain/{number:03}/", "nothing", "read") for number in range(MOST + 2)
+        ChangedRights("fraud", "train", f"s3://plain/{number:03}/", "nothing", "read")
+        for number in range(MAX_GRANT_ROWS + 2)
     ]
     show(Outcome(grants=rows))
     text = capsys.readouterr().out

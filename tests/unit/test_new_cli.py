@@ -282,7 +282,7 @@ def test_a_tenant_that_is_there_is_not_written_over(spec: SpecFolder) -> None:
 def test_a_file_that_comes_in_the_meantime_is_not_written_over(
     spec: SpecFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judged = new._judged
+    judged = new._load_with_tenant
 
     def meanwhile(*words: Any) -> Any:
         found = judged(*words)

@@ -15,7 +15,7 @@ import pytest
 from bench.generate import generate
 from tenancy.catalog import vocabulary as words
 from tenancy.cli import read_beside
-from tenancy.cli.read_beside import MANY, reading
+from tenancy.cli.read_beside import MIN_TENANT_FILES, start_reading
 from tenancy.engine import driver, early
 from tenancy.planning import make_plan
 from tenancy.planning.scope import StackScope
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere files
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return generate(tmp_path_factory.mktemp("large") / "bench", MANY + 1)
+    return generate(tmp_path_factory.mktemp("large") / "bench", MIN_TENANT_FILES + 1)
 
 
 @pytest.fixture(autouse=True)
@@ -37,23 +37,23 @@ def no_clients(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_read_beside_is_what_load_reads_and_is_not_judged_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun = reading(str(folder), lab=False, whole=True)
+    begun = start_reading(str(folder), lab=False, all_stacks=True)
     with monkeypatch.context() as patch:
         patch.setattr(read_beside, "load", lambda name: pytest.fail(f"{name} was read twice"))
         patch.setattr("tenancy.validation.validator.validate", lambda *_: pytest.fail("judged twice"))
         found = begun.load(str(folder))
-        assert len(make_plan(found.environment, found.tenants).tenants) == MANY + 1
+        assert len(make_plan(found.environment, found.tenants).tenants) == MIN_TENANT_FILES + 1
     assert found == load(folder)
 
 
 def test_a_mistake_is_told_as_without_the_other_process(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    folder = generate(tmp_path / "bench", MANY + 1)
+    folder = generate(tmp_path / "bench", MIN_TENANT_FILES + 1)
     file = folder / "tenants" / "team-0007.yaml"
     file.write_text(file.read_text("utf-8").replace("tier: batch", "tier: bathc"), "utf-8")
     with pytest.raises(SpecError) as here:
         load(folder)
     with pytest.raises(SpecError) as beside:
-        reading(str(folder), lab=False, whole=True).load(str(folder))
+        start_reading(str(folder), lab=False, all_stacks=True).load(str(folder))
     assert beside.value.problems == here.value.problems
     assert beside.value.problems
     assert capfd.readouterr().err == "", "the other process says nothing"
@@ -62,14 +62,14 @@ def test_a_mistake_is_told_as_without_the_other_process(tmp_path: Path, capfd: p
 def test_files_are_read_here_if_the_other_process_ends(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(read_beside, "load", lambda _: os.kill(os.getpid(), signal.SIGKILL))
-        begun = reading(str(folder), lab=False, whole=True)
+        begun = start_reading(str(folder), lab=False, all_stacks=True)
     assert begun.load(str(folder)) == load(folder)
-    assert begun.early is None
+    assert begun.prefetch is None
 
 
 def test_a_small_environment_and_one_that_does_not_exist_are_left_to_load() -> None:
     for name in (str(Path(__file__).parents[2] / "stacks" / "bank"), "no-such-environment"):
-        assert reading(name, lab=False, whole=True) == (load, None, None)
+        assert start_reading(name, lab=False, all_stacks=True) == (load, None, None)
 
 
 def test_a_process_that_has_no_api_server_leaves_its_part_and_says_nothing(
@@ -77,20 +77,20 @@ def test_a_process_that_has_no_api_server_leaves_its_part_and_says_nothing(
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     monkeypatch.setenv("GPU_TENANCY_LAB", str(tmp_path / "no-lab"))
-    begun = reading(str(folder), lab=False, whole=True)
+    begun = start_reading(str(folder), lab=False, all_stacks=True)
     begun.load(str(folder))
-    assert begun.beside
-    assert begun.beside.ask([("bench--team-0001", StackScope.TENANT, "team-0001")]) is None
-    assert begun.beside.ask([("bench--team-0002", StackScope.TENANT, "team-0002")]) is None, "it has ended"
+    assert begun.helper_process
+    assert begun.helper_process.ask([("bench--team-0001", StackScope.TENANT, "team-0001")]) is None
+    assert begun.helper_process.ask([("bench--team-0002", StackScope.TENANT, "team-0002")]) is None, "it has ended"
     assert capfd.readouterr().err == ""
 
 
 def test_the_other_process_ends_when_it_is_not_needed_any_more(folder: Path) -> None:
-    begun = reading(str(folder), lab=False, whole=True)
+    begun = start_reading(str(folder), lab=False, all_stacks=True)
     begun.load(str(folder))
     (process,) = multiprocessing.active_children()
-    assert begun.beside
-    begun.beside.end()
+    assert begun.helper_process
+    begun.helper_process.end()
     process.join(30)
     assert process.exitcode == 0
 
@@ -136,8 +136,8 @@ def test_what_depends_on_no_tenant_is_asked_while_their_files_are_read(
     monkeypatch.setattr(early, "ask_early", lambda *given, whole: (*given, whole))
     try:
         file.write_text(text.replace(f"context: {words.LAB_CONTEXT}", "context: production"), "utf-8")
-        begun = reading(str(folder), lab=lab, whole=True)
-        assert begun.early == (folder, "bench", context, True)
+        begun = start_reading(str(folder), lab=lab, all_stacks=True)
+        assert begun.prefetch == (folder, "bench", context, True)
         assert begun.load(str(folder)).environment.cluster.context == "production"
     finally:
         file.write_text(text, "utf-8")
@@ -146,11 +146,11 @@ def test_what_depends_on_no_tenant_is_asked_while_their_files_are_read(
 def test_nothing_is_asked_for_an_environment_that_has_a_mistake(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = generate(tmp_path / "bench", MANY + 1)
+    folder = generate(tmp_path / "bench", MIN_TENANT_FILES + 1)
     file = folder / "environment.yaml"
     file.write_text(file.read_text("utf-8").replace("environment: bench", "environment: A B"), "utf-8")
     asked: list[object] = []
     monkeypatch.setattr(early, "ask_early", lambda *given, **_: asked.append(given))
     with pytest.raises(SpecError, match="name-01"):
-        reading(str(folder), lab=False, whole=True).load(str(folder))
+        start_reading(str(folder), lab=False, all_stacks=True).load(str(folder))
     assert asked == []

@@ -13,7 +13,7 @@ import pytest
 
 from tenancy.catalog import vocabulary as words
 from tenancy.cli import up_rollout
-from tenancy.cli.up_rollout import alerting, expect_former, inactive_queues, run_waves
+from tenancy.cli.up_rollout import alert_findings, expect_former_environments, inactive_queues, run_waves
 from tenancy.engine.decide import Cause
 from tenancy.engine.digests import StackDigest
 from tenancy.engine.driver import Failed
@@ -155,17 +155,17 @@ def test_a_new_version_waits_for_the_environment_that_has_it_first(bank: Loaded)
         return Former(**recorded)
 
     with pytest.raises(Failed, match=r"environment local, where 1 of 1 stacks do not run it: local; rule: bank gets"):
-        expect_former(waiting(bank, Cause.PROGRAM), lambda context: reach(context, local=OLD.program))
+        expect_former_environments(waiting(bank, Cause.PROGRAM), lambda context: reach(context, local=OLD.program))
     with pytest.raises(Failed, match=r"change: `tenancy up local` first; nothing was changed"):
-        expect_former(waiting(bank, Cause.PROGRAM), reach)
-    expect_former(waiting(bank, Cause.PROGRAM), lambda context: reach(context, local=NEW.program))
+        expect_former_environments(waiting(bank, Cause.PROGRAM), reach)
+    expect_former_environments(waiting(bank, Cause.PROGRAM), lambda context: reach(context, local=NEW.program))
     assert len(asked) == 3
 
 
 @pytest.mark.parametrize("causes", [(Cause.FILES,), (Cause.NEW,), (Cause.PROGRAM, Cause.ASKED), ()])
 def test_what_is_no_new_version_waits_for_no_environment(bank: Loaded, causes: tuple[Cause, ...]) -> None:
-    expect_former(waiting(bank, *causes), lambda _: pytest.fail("it is asked"))
-    expect_former(waiting(bank, Cause.PROGRAM, preview=True), lambda _: pytest.fail("a preview asks"))
+    expect_former_environments(waiting(bank, *causes), lambda _: pytest.fail("it is asked"))
+    expect_former_environments(waiting(bank, Cause.PROGRAM, preview=True), lambda _: pytest.fail("a preview asks"))
 
 
 def test_an_environment_that_cannot_be_asked_is_not_taken_for_ready(bank: Loaded) -> None:
@@ -173,9 +173,9 @@ def test_an_environment_that_cannot_be_asked_is_not_taken_for_ready(bank: Loaded
         raise ApiUnreachable("the API server at https://dev does not answer")
 
     with pytest.raises(Failed, match="environment local, which cannot be asked: the API server at https://dev"):
-        expect_former(waiting(bank, Cause.PROGRAM), silent)
+        expect_former_environments(waiting(bank, Cause.PROGRAM), silent)
     with pytest.raises(Failed, match="environment none-such, which cannot be asked"):
-        expect_former(waiting(bank, Cause.PROGRAM, after=("none-such",)), silent)
+        expect_former_environments(waiting(bank, Cause.PROGRAM, after=("none-such",)), silent)
 
 
 # The run
@@ -273,7 +273,7 @@ def test_the_gate_has_what_the_attacks_the_queues_and_the_alerts_find(monkeypatc
     fleet: Any = SimpleNamespace(
         driver=SimpleNamespace(api=None), run=SimpleNamespace(plan=SimpleNamespace(environment="bank"))
     )
-    assert up_rollout.red(fleet) == [f"found by {part}" for part in parts]
+    assert up_rollout.gate_findings(fleet) == [f"found by {part}" for part in parts]
 
 
 # Alerts
@@ -369,7 +369,7 @@ def test_no_answer_is_red_where_metrics_are_collected_unless_alerts_are_ignored(
         run=SimpleNamespace(plan=SimpleNamespace(context="bank")),
         driver=SimpleNamespace(api=Asked(refused=503)),
     )
-    problems = list(alerting(fleet))
+    problems = list(alert_findings(fleet))
     assert ["`alerts: ignored` in rollout" in each for each in problems] == [True] * red
 
 
@@ -389,6 +389,6 @@ def test_a_lab_is_asked_where_it_has_a_prometheus_whatever_the_files_say(
         run=SimpleNamespace(plan=SimpleNamespace(context=words.LAB_CONTEXT)),
         driver=SimpleNamespace(api=api, root=tmp_path),
     )
-    problems = list(alerting(fleet))
+    problems = list(alert_findings(fleet))
     assert ["http://127.0.0.1:9 does not answer" in each for each in problems] == [True] * watched
     assert api.paths == [], "there is no service in the cluster"
