@@ -37,6 +37,7 @@ class Cluster:
         self.writes: list[str] = []
         self.requests = self.lists = 0
         self.kill_at: int | None = None
+        self.changed_before_deletion = ""
         self.now = MONDAY
         self.most = 0
         plan = make_plan(loaded.environment, loaded.tenants)
@@ -118,6 +119,11 @@ class Cluster:
             place = f"{where}/{body['metadata']['name']}"
             return Response(409, {}) if place in self.objects else self._put(place, copy.deepcopy(body))
         if method == "DELETE":
+            if there and where == self.changed_before_deletion:
+                self._put(where, there)
+            conditions = (body or {}).get("preconditions", {}).items()
+            if there and any(there["metadata"][key] != value for key, value in conditions):
+                return Response(409, {"message": "Precondition failed"})
             return self.delete(where)
         if method == "PUT":
             if there is None or body["metadata"]["resourceVersion"] != there["metadata"]["resourceVersion"]:

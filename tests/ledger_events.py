@@ -275,7 +275,7 @@ def _of_sweep(verb: str, **facts: Any) -> Event:
     return Event(verb, "fraud", "jobset", "sweep", facts)
 
 
-REGRESSIONS: Mapping[str, list[Event]] = {
+SETTINGS_REGRESSIONS: Mapping[str, list[Event]] = {
     "a JobSet whose children have succeeded is restarted": _sweep(
         _of_sweep("finish", left=1, at=0.0), WAIT, _of_sweep("fail", at=0.0), WAIT, REST
     ),
@@ -311,6 +311,27 @@ REGRESSIONS: Mapping[str, list[Event]] = {
         Event("make", "fraud", "job", "e", {"gpus": 8, "pods": 5, "priority": "batch"}),
         Event("pause", facts={"seconds": 0.3}),
         Event("make", "performance", "job", "f", {"gpus": 1, "pods": 3, "priority": "batch"}),
+        REST,
+    ],
+}
+"""What Kueue's own defaults allow."""
+REGRESSIONS: Mapping[str, list[Event]] = {
+    **SETTINGS_REGRESSIONS,
+    "a StatefulSet that waits is scaled to 0": [
+        Event("make", "fraud", "job", "fill", {"gpus": 8, "pods": 8}),
+        Event("until", "fraud", "job", "fill", {"pods": 8}),
+        Event("make", "fraud", "statefulset", "set", {"gpus": 8, "pods": 8, "policy": "Parallel"}),
+        WAIT,
+        Event("scale", "fraud", "statefulset", "set", {"replicas": 0}),
+        Event("delete", "fraud", "job", "fill", {"how": "Background"}),
+        WAIT,
+        Event("make", "performance", "job", "own", {"gpus": 8, "pods": 3}),
+        REST,
+    ],
+    "a pod is deleted without what belongs to it": [
+        Event("make", "fraud", "pod", "alone", {"gpus": 8, "restart": "Never"}),
+        Event("until", "fraud", "pod", "alone", {"pods": 1}),
+        Event("delete", "fraud", "pod", "alone", {"how": "Orphan"}),
         REST,
     ],
 }

@@ -83,6 +83,7 @@ class Clock:
         self._running = running
         view.decide(wanted)
         changes = [*self._queues(view, wanted), *self._reservations(wanted, workloads), *self._suspend(idle, now)]
+        changes += self._release(view.unreleased(now))
         self._tell(view, wanted.spent, now)
         return Round(now, tuple(changes), wanted.spent, problem)
 
@@ -116,6 +117,15 @@ class Clock:
             if answer.ok:
                 self._warn(_about_work(work, GPU_IDLE, f"suspended.{work.name}", said, now))
                 yield f"{work.namespace}/{work.name}: suspended, its {work.gpus} GPUs were idle"
+
+    def _release(self, workloads: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+        """Delete Workloads that keep quota after their eviction, unless they have changed since they were read."""
+        for workload in workloads:
+            metadata = workload["metadata"]
+            path = f"{collection(API, 'Workload', metadata['namespace'])}/{metadata['name']}"
+            options = {"preconditions": {key: metadata[key] for key in ("uid", "resourceVersion")}}
+            if self._request("DELETE", path, options, allow=(NOT_FOUND, CONFLICT)).ok:
+                yield f"{metadata['namespace']}/{metadata['name']}: deleted, it was evicted and kept quota without pods"
 
     def _warn(self, event: Object) -> None:
         # A namespace that is not made yet has no work to tell about.

@@ -5,6 +5,7 @@ It is read whole once and by its changes from then on, so that a round costs wha
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,6 +19,7 @@ from tenancy.kube.objects import CLOCK_FIELDS, Object
 from tenancy.kube.requests import collection
 from tenancy.live.api import Api
 from tenancy.live.followed import Followed
+from tenancy.live.unreleased import is_evicted_group, keeps_quota_without_pods
 from tenancy.planning.queueing.queue_names import API
 from tenancy.schema.environment import Environment
 from tenancy.schema.tenant import Tenant
@@ -31,7 +33,7 @@ class _Work(NamedTuple):
     uid: str
     held: Held | None
     item: Object | None
-    """The fields that decide on reservations and idle work; None for all other work."""
+    """The fields that decide on reservations, idle work and evictions; None for all other work."""
 
 
 @dataclass
@@ -79,8 +81,13 @@ class View:
 
     @property
     def works(self) -> list[Object]:
-        """Workloads that reserve GPUs, and work under an idle rule, with the fields that are needed."""
+        """Workloads that reserve GPUs, and work that is under an idle rule or was evicted, with the fields that are
+        needed."""
         return [work.item for work in self._works.kept.values() if work.item]
+
+    def unreleased(self, now: dt.datetime) -> Iterator[Object]:
+        """Workloads of tenants that were evicted without pods and keep their quota."""
+        return (work for work in self.works if keeps_quota_without_pods(work, now))
 
     def queue(self, place: Place) -> Object | None:
         """A queue or Cohort of the clock's as the cluster has it; None if there is none."""
@@ -90,7 +97,8 @@ class View:
     def _work(self, workload: Mapping[str, Any]) -> _Work | None:
         space = workload["metadata"]["namespace"]
         held = self.meter.held(workload)
-        needed = space == words.PLATFORM_NAMESPACE or space in self.rules
+        # Without `held` it is no tenant's.
+        needed = space == words.PLATFORM_NAMESPACE or space in self.rules or (held and is_evicted_group(workload))
         return _Work(workload["metadata"]["uid"], held, _slim(workload) if needed else None) if held or needed else None
 
 
@@ -103,7 +111,7 @@ def _queue(kind: str, item: Mapping[str, Any]) -> Object | None:
 
 def _slim(workload: Mapping[str, Any]) -> Object:
     metadata, status = workload["metadata"], workload.get("status") or {}
-    kept = ("name", "namespace", "uid", "annotations", "ownerReferences", "deletionTimestamp")
+    kept = ("name", "namespace", "uid", "resourceVersion", "annotations", "ownerReferences", "deletionTimestamp")
     return {
         "metadata": {key: metadata[key] for key in kept if key in metadata},
         "spec": {key: value for key, value in (workload.get("spec") or {}).items() if key == "active"},

@@ -20,6 +20,7 @@ from tenancy.kube import quantities
 from tenancy.kube.pods import ONE, requests_of
 from tenancy.kube.requests import collection
 from tenancy.live.api import Api, ApiUnreachable
+from tenancy.live.unreleased import keeps_quota_without_pods, to_release
 from tenancy.planning.queueing.queue_names import API, queue_resource
 from tenancy.schema.environment import Environment
 
@@ -50,6 +51,8 @@ class WorkCount:
     bound: int
     """Devices that those pods have."""
     counted: int
+    unreleased: tuple[str, ...] = ()
+    """Workloads of it that were evicted without pods and keep their quota."""
 
     @property
     def uncounted(self) -> int:
@@ -65,6 +68,11 @@ class WorkCount:
                 f"{pods} {'run' if self.pods != 1 else 'runs'} with {self.bound} {self.resource} and Kueue counts "
                 f"{self.counted}: it gives the other {self.uncounted} to other work too, and its evictions may not end "
                 "these pods."
+            )
+        if self.unreleased:
+            return (
+                f"Kueue evicted this {self.kind}, which has no pods, and still counts {self.counted} {self.resource} "
+                f"for it: other work waits for them. {to_release(self.namespace, self.unreleased)}"
             )
         return (
             f"Kueue counts {self.counted} {self.resource} for this {self.kind} and its pods have {self.bound}: ended "
@@ -151,15 +159,17 @@ def differences(api: Api, environment: Environment, namespaces: Iterable[str]) -
 def _counts(
     namespace: str, title: tuple[str, str], pods: Sequence[Object], workloads: Iterable[Object]
 ) -> Iterator[WorkCount]:
-    bound, counted = Counter[str](), Counter[str]()
+    bound, counted, unreleased = Counter[str](), Counter[str](), list[str]()
     for workload in workloads:
         counted += counted_devices(workload)
+        if keeps_quota_without_pods(workload, _now()):
+            unreleased.append(workload["metadata"]["name"])
     devices_of_pods = [_devices(pod) for pod in pods]
     for devices in devices_of_pods:
         bound += devices
     for resource in sorted({*bound, *counted}):
         having = sum(resource in devices for devices in devices_of_pods)
-        yield WorkCount(namespace, *title, resource, having, bound[resource], counted[resource])
+        yield WorkCount(namespace, *title, resource, having, bound[resource], counted[resource], tuple(unreleased))
 
 
 class PodTree:

@@ -6,6 +6,7 @@ Kueue's messages in the Workload (v0.19.2 `pkg/scheduler/flavorassigner`, `sched
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,7 @@ from tenancy.kube.quantities import thousandths
 from tenancy.kube.requests import collection
 from tenancy.live.api import Api
 from tenancy.live.gpu_counts import uncounted_work
+from tenancy.live.unreleased import keeps_quota_without_pods, to_release
 from tenancy.planning.queueing.causes import (
     above_maximum,
     no_queue,
@@ -89,6 +91,12 @@ def explain(api: Api, namespace: str, kind: str, name: str) -> Explanation:
     if _holds(conditions, "Finished"):
         said = conditions["Finished"].get("message", "")
         return Explanation("ended", f"It has ended: {conditions['Finished']['reason'].lower()}.", said, None)
+    if keeps_quota_without_pods(found, dt.datetime.now(dt.UTC)):
+        sentence = (
+            f"{evicted(conditions['Evicted'])} It has no pods, and Kueue still counts its GPUs: other work waits."
+        )
+        release = to_release(namespace, [found["metadata"]["name"]])
+        return Explanation("evicted", f"{sentence} {release}", conditions["Evicted"].get("message", ""), None)
     if _holds(conditions, "Admitted"):
         return _started(api, namespace, found, answer.body)
     ahead = _ahead(found, workloads)
@@ -195,8 +203,6 @@ def _admitted(workload: Object) -> bool:
 
 
 def _order(workload: Object) -> float:
-    import datetime as dt
-
     return dt.datetime.fromisoformat(workload["metadata"]["creationTimestamp"].replace("Z", "+00:00")).timestamp()
 
 

@@ -45,6 +45,8 @@ _MARKS = unless_by_controller(
             || variables.marks.exists(m, k in m)))"""
 )
 
+_REPLICAS, _OLD_REPLICAS = (f"dyn({root}).?spec.?replicas.orValue(1)" for root in ("object", "oldObject"))
+
 # Attacks
 
 GATES = "/spec/schedulingGates"
@@ -471,6 +473,36 @@ RULES: tuple[Rule, ...] = (
             # asked for.
             GuardSubject.RUNNING_WORK: """variables.byRunner || request.operation != 'UPDATE' || variables.suspended
         || variables.noMorePods"""
+        },
+    ),
+    Rule(
+        id="kueue-34",
+        title="a StatefulSet is scaled to 0 in its own spec, and only while one of its pods is ready",
+        why=(
+            "Kueue holds nothing back for a StatefulSet that waits and is scaled to 0: it is admitted later without "
+            "pods, and no eviction frees its GPUs"
+        ),
+        fix=(
+            "delete a StatefulSet that waits, its volume claims stay; scale one that runs by spec.replicas, as "
+            "kubectl patch does, and not by kubectl scale"
+        ),
+        guards={
+            # Kueue 0.19.2 puts on hold only what has quota by then, and looks at the StatefulSet again only when it or
+            # its pods change (statefulset_reconciler.go, `reconcileWorkload`). An eviction is completed by the pods of
+            # the group, and there are none (pod_controller.go, `Load`; kueue#14574). For Kueue too a StatefulSet
+            # without ready pods is one that waits (statefulset_webhook.go, `ValidateUpdate`).
+            GuardSubject.BUILT_IN_WORK: lambda facts: (
+                unless_by_controller(
+                    f"""request.operation != 'UPDATE' || request.resource.resource != 'statefulsets'
+        || {_REPLICAS} > 0 || {_OLD_REPLICAS} == 0 || dyn(oldObject).?status.?readyReplicas.orValue(0) > 0"""
+                )
+                if facts.queued
+                else None
+            ),
+            # A scale does not say how many pods are ready.
+            GuardSubject.SCALES: lambda facts: (
+                f"request.resource.resource != 'statefulsets' || {_REPLICAS} > 0" if facts.queued else None
+            ),
         },
     ),
 )

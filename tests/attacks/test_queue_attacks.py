@@ -70,7 +70,8 @@ class Held:
     """Of the pod, as they stand."""
 
     def at(self, what: str) -> str:
-        version = {"jobs": "batch/v1", "deployments": "apps/v1"}.get(what.partition("/")[0], "v1")
+        versions = {"jobs": "batch/v1", "deployments": "apps/v1", "statefulsets": "apps/v1"}
+        version = versions.get(what.partition("/")[0], "v1")
         return group(version, self.place.name, what).replace("/apis/v1", "/api/v1")
 
     def _update(
@@ -154,6 +155,9 @@ class Held:
         timed = put(note, f"{label}{escaped(RUN_TIME)}", "60")
         for slug, bad in (("longer", str(4 * 86400)), ("endless", None)):
             yield self._update(slug, "kueue-10", "jobs/held", timed, f"{label}{escaped(RUN_TIME)}", bad, me)
+        one = {"spec": {"replicas": 1}}
+        for slug, what in (("none", "statefulsets/held"), ("scaled-to-none", "statefulsets/held/scale")):
+            yield self._update(slug, "kueue-34", what, one, "/spec/replicas", 0, me)
         yield self._delete("orphan", "kueue-25", "jobs/held", "propagationPolicy", "Orphan", "Foreground")
         yield self._delete(
             "orphan-deployment", "kueue-25", "deployments/held", "propagationPolicy", "Orphan", "Foreground"
@@ -175,7 +179,7 @@ def held(cluster: Cluster) -> Iterator[Held]:
         until(lambda: _active(cluster.api.request("GET", queue)) == (policy != "None"), f"the queue is {policy}")
 
     pod = put(place.pod(), "/metadata/name", "held")
-    made = [pod, workload("Job", pod), workload("Deployment", pod)]
+    made = [pod, *(workload(kind, pod) for kind in ("Job", "Deployment", "StatefulSet"))]
     stop("Hold")
     try:
         answers = [
@@ -198,8 +202,9 @@ def _active(answer: Response) -> bool:
 
 def test_work_that_waits_cannot_be_changed_into_work_that_does_not(cluster: Cluster, held: Held) -> None:
     assert gaps(cluster, list(held.attacks())) == []
-    left = [cluster.api.request("GET", held.at(f"{what}/held")).status for what in ("pods", "jobs", "deployments")]
-    assert left == [200, 200, 200], "a deletion with options of its own is a dry run too"
+    kinds = ("pods", "jobs", "deployments", "statefulsets")
+    left = [cluster.api.request("GET", held.at(f"{what}/held")).status for what in kinds]
+    assert left == [200, 200, 200, 200], "a deletion with options of its own is a dry run too"
 
 
 @pytest.fixture(scope="module")
@@ -214,7 +219,10 @@ def mutant(changes: Cluster) -> Iterator[Mutant]:
     mutant.without(frozenset())
 
 
-CHANGING = ("kueue-01", "kueue-02", "kueue-03", "kueue-04", "kueue-06", "kueue-08", "kueue-10", "kueue-25", "kueue-28")
+CHANGING = (
+    *("kueue-01", "kueue-02", "kueue-03", "kueue-04", "kueue-06", "kueue-08", "kueue-10", "kueue-25", "kueue-28"),
+    "kueue-34",
+)
 
 
 @pytest.mark.parametrize("rule", CHANGING)

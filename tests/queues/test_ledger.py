@@ -22,8 +22,9 @@ from scene import Object, Scene, kueue_values, until
 from tenancy.lab import control_plane
 from tenancy.live import gpu_counts
 from tenancy.planning.common.pools import fake_nodes
+from tenancy.planning.queueing.queue_names import API
 from tests import operators, running_operators
-from tests.ledger_events import KINDS, REGRESSIONS, REST, Event, Story, about, smallest
+from tests.ledger_events import KINDS, REGRESSIONS, REST, SETTINGS_REGRESSIONS, Event, Story, about, smallest
 
 OPERATORS = ("jobset", "lws", "trainer", "kuberay", "mpi-operator")
 QUEUED = ("jobset", "leaderworkerset", "mpijob", "raycluster", "rayjob", "trainjob")
@@ -90,6 +91,8 @@ def holds_for(player: Player, events: Sequence[Event], title: str) -> None:
     """Play the events; what was wrong ends in a message with the smallest part of them that shows it."""
     verdict = played(player, events)
     if verdict is None:
+        # What a story leaves fails this story, and not the next.
+        player.clear()
         return
     problems = "\n".join(f"  {problem}" for problem in verdict.problems)
     message = f"{title}: after {verdict.number} events, at rest:\n{problems}\n{verdict.evidence}"
@@ -124,6 +127,17 @@ def test_what_was_wrong_first_is_said_though_no_smaller_part_can_be_played() -> 
         holds_for(player, [Event("pause", facts={"seconds": 0})], "seed 1")
     assert problem in str(failure.value)
     assert "given up: after 60 s still not: no workload is left" in str(failure.value)
+
+
+def test_what_a_story_leaves_is_named_once(player: Player) -> None:
+    scene = player.scene
+    pods = scene.job("fraud", "any", 1)["spec"]["template"]["spec"]
+    metadata = {"name": "left", "namespace": scene.space("fraud")}
+    spec = {"queueName": "default", "podSets": [{"name": "main", "count": 1, "template": {"spec": pods}}]}
+    scene.put({"apiVersion": API, "kind": "Workload", "metadata": metadata, "spec": spec})
+    with pytest.raises(AssertionError, match=r'no workload is left\n.*"name": "left".*"Admitted"'):
+        scene.clear(seconds=3)
+    player.clear()
 
 
 @contextmanager
@@ -168,7 +182,7 @@ def test_what_was_found_in_queues_once_is_counted(player: Player, title: str) ->
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("title", REGRESSIONS)
+@pytest.mark.parametrize("title", SETTINGS_REGRESSIONS)
 def test_with_kueues_own_defaults_each_of_them_is_seen(player: Player, title: str) -> None:
     with configured(player.scene, **BEFORE):
         verdict = played(player, REGRESSIONS[title], patience=20)

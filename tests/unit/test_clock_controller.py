@@ -448,3 +448,46 @@ def test_other_work_of_the_same_name_is_left_alone(idle: Loaded) -> None:
     cluster.items = replaced  # type: ignore[method-assign]
     assert rounds(cluster, idle, 1) == []
     assert cluster.objects[NOTEBOOK]["spec"]["active"] is True
+
+
+def evicted_group(cluster: Cluster, name: str, *owners: str, since: float = 60, namespace: str = "fraud--train") -> str:
+    """The path of a Workload of a group of pods that was evicted and has quota."""
+    path = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/workloads/{name}"
+    at = (cluster.now - dt.timedelta(seconds=since)).isoformat()
+    conditions = [{"type": kind, "status": "True", "lastTransitionTime": at} for kind in ("QuotaReserved", "Admitted")]
+    conditions.append({"type": "Evicted", "status": "True", "lastTransitionTime": at})
+    used = [{"name": "main", "count": 8, "flavors": {"nvidia.com/gpu": "train"}}]
+    item = {
+        "kind": "Workload",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "annotations": {"kueue.x-k8s.io/is-group-workload": "true"},
+            "ownerReferences": [{"kind": kind, "name": "store", "uid": kind} for kind in ("StatefulSet", *owners)],
+        },
+        "spec": {"active": True, "podSets": [{"name": "main", "count": 8}]},
+        "status": {"conditions": conditions, "admission": {"podSetAssignments": used}},
+    }
+    item["status"]["admission"]["podSetAssignments"][0]["resourceUsage"] = {"nvidia.com/gpu": "8"}
+    cluster._put(path, item)
+    return path
+
+
+def test_what_keeps_quota_after_its_eviction_is_deleted_and_what_has_pods_or_a_minute_is_not(loaded: Loaded) -> None:
+    cluster = Cluster(loaded)
+    without = evicted_group(cluster, "without-pods")
+    others = {evicted_group(cluster, "with-pods", "Pod"), evicted_group(cluster, "just-now", since=59)}
+    others.add(evicted_group(cluster, "of-no-tenant", namespace="other"))
+    assert [change for change in clock(cluster, loaded).tick().changes if "kept quota" in change] == [
+        "fraud--train/without-pods: deleted, it was evicted and kept quota without pods"
+    ]
+    assert without not in cluster.objects
+    assert others <= cluster.objects.keys()
+
+
+def test_what_changed_since_it_was_read_is_not_deleted(loaded: Loaded) -> None:
+    cluster = Cluster(loaded)
+    path = evicted_group(cluster, "without-pods")
+    cluster.changed_before_deletion = path
+    assert not [change for change in clock(cluster, loaded).tick().changes if "kept quota" in change]
+    assert path in cluster.objects

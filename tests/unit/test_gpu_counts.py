@@ -218,6 +218,49 @@ def test_pods_of_a_group_are_counted_by_the_group_that_they_name(loaded: Loaded)
     ]
 
 
+EVICTED = {"Evicted": "True"}
+
+
+def stateful_set(*owners: Object, evicted: float = 300, **conditions: str) -> list[Object]:
+    """A StatefulSet of 64 GPUs and the Workload of its group, to which these pods belong."""
+    owner = thing("apps/v1", "StatefulSet", "store", spec={"replicas": 8})
+    group = workload(owner, 64, pods=8, **conditions)
+    group["metadata"]["annotations"] = {"kueue.x-k8s.io/is-group-workload": "true"}
+    group["metadata"]["ownerReferences"] += owned(*owners)
+    for condition in group["status"]["conditions"]:
+        if condition["type"] == "Evicted":
+            condition |= {"reason": "Preempted", "lastTransitionTime": ago(evicted)}
+    return [owner, *owners, group]
+
+
+def test_what_kueue_evicted_without_pods_and_still_counts_is_named_with_what_frees_it(loaded: Loaded) -> None:
+    release = f"`kubectl delete workloads -n {SPACE} statefulset-store`"
+    api: Any = Cluster(*stateful_set(**EVICTED))
+    (remark,) = remarks(api, loaded.environment, [SPACE])
+    assert "Kueue evicted this StatefulSet, which has no pods, and still counts 64 nvidia.com/gpu for it" in remark
+    assert release in remark
+    state, sentence = why("statefulset", "store", *stateful_set(**EVICTED))
+    assert state == "evicted"
+    assert "It has no pods, and Kueue still counts its GPUs: other work waits." in sentence
+    assert release in sentence
+
+
+@pytest.mark.parametrize(
+    ("owners", "facts"),
+    [
+        pytest.param((), {}, id="it was not evicted"),
+        pytest.param((), {**EVICTED, "evicted": 30}, id="Kueue has a minute to return the quota"),
+        pytest.param((), {**EVICTED, "QuotaReserved": "False"}, id="Kueue has returned it"),
+        pytest.param((pod("store-0"),), EVICTED, id="a pod of it is there"),
+    ],
+)
+def test_other_work_is_not_named_so(loaded: Loaded, owners: tuple[Object, ...], facts: dict[str, Any]) -> None:
+    items = stateful_set(*owners, **facts)
+    api: Any = Cluster(*items)
+    assert not any("Kueue evicted this" in remark for remark in remarks(api, loaded.environment, [SPACE]))
+    assert "still counts its GPUs" not in why("statefulset", "store", *items)[1]
+
+
 def test_a_remark_names_a_command_that_explains_the_work(loaded: Loaded) -> None:
     api: Any = Cluster(JOBSET, *CHILDREN, *PODS, workload(JOBSET, 64, pods=8, ended=7))
     (remark,) = remarks(api, loaded.environment, [SPACE])

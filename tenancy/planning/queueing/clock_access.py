@@ -25,16 +25,17 @@ def clock_access(environment: Environment, tenants: Sequence[Tenant]) -> tuple[O
     """The clock's ServiceAccount, its rights in the cluster, and in the platform's namespace on its record of usage;
     its Deployment if there is one.
 
-    It patches queues and cannot make or delete one. It makes and deletes Workloads in the platform's namespace alone,
-    where they reserve a window's GPUs. It patches Workloads elsewhere only where a tier suspends idle work.
+    It patches queues and cannot make or delete one. It makes Workloads in the platform's namespace alone, where they
+    reserve a window's GPUs, and deletes those that keep quota after an eviction. It patches Workloads elsewhere only
+    where a tier suspends idle work.
     """
     labels, name, home = platform_labels(environment), words.CLOCK, words.PLATFORM_NAMESPACE
     subject = [{"kind": "ServiceAccount", "name": name, "namespace": home}]
     queues = _rule(_KUEUE, ["clusterqueues", "cohorts"], ["get", "list", "watch", "patch"])
     # RBAC cannot limit a patch to a field; Kueue refuses most changes of admitted work.
     suspends = ["patch"] if environment.suspends_idle else []
-    seen = _rule(_KUEUE, ["workloads"], ["get", "list", "watch", *suspends])
-    reserve = _rule(_KUEUE, ["workloads"], ["create", "delete"])
+    seen = _rule(_KUEUE, ["workloads"], ["get", "list", "watch", "delete", *suspends])
+    reserve = _rule(_KUEUE, ["workloads"], ["create"])
     events = _rule("", ["events"], ["create", "patch"])
     record = _rule("", ["configmaps"], ["get", "update"], (name,))
     # RBAC cannot limit create to a name: the object has none yet.

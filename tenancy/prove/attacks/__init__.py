@@ -72,6 +72,8 @@ def _not_attacked(scene: Scene) -> Iterator[Attack]:
         yield skipped("kueue-27-parallelism", "kueue-27", "run more pods than the queue has counted", reason)
         reason = "only existing work can be deleted, and the attacks create nothing"
         yield skipped("kueue-25-orphan", "kueue-25", "leave running pods that no queue counts", reason)
+        reason = "only existing work can be scaled, and the attacks create nothing"
+        yield skipped("kueue-34-waits", "kueue-34", "hold GPUs without pods that could be evicted", reason)
 
 
 def _if_served(attack: Attack, missing: Sequence[Framework]) -> Attack:
