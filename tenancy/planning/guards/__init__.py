@@ -35,7 +35,7 @@ from tenancy.rules.expressions import cel
 from tenancy.rules.model import GuardFacts, GuardSubject
 from tenancy.schema.environment import Environment, GuardsMode
 
-VERSION = 7
+VERSION = 8
 """Raised with each rule that guards enforce. A tenant is made only where the guards have this version or a newer."""
 MARKER = "guards"
 READINESS_PROBE = "tenancy-readiness"
