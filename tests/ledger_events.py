@@ -328,6 +328,22 @@ REGRESSIONS: Mapping[str, list[Event]] = {
         Event("make", "performance", "job", "own", {"gpus": 8, "pods": 3}),
         REST,
     ],
+    "the pods of a StatefulSet are refused by the quota that pods fill which wait": [
+        Event("hold", "fraud", facts={"drain": False}),
+        Event("make", "fraud", "deployment", "first", {"gpus": 8, "pods": 8}),
+        WAIT,
+        Event("make", "fraud", "statefulset", "set", {"gpus": 8, "pods": 8, "policy": "Parallel"}),
+        WAIT,
+        WAIT,
+        Event("delete", "fraud", "deployment", "first", {"how": "Background"}),
+        # The controller of the StatefulSet tries again later than that of a new Deployment.
+        Event("make", "fraud", "deployment", "second", {"gpus": 8, "pods": 8}),
+        WAIT,
+        Event("resume", "fraud"),
+        WAIT,
+        Event("make", "performance", "job", "own", {"gpus": 8, "pods": 3}),
+        REST,
+    ],
     "a pod is deleted without what belongs to it": [
         Event("make", "fraud", "pod", "alone", {"gpus": 8, "restart": "Never"}),
         Event("until", "fraud", "pod", "alone", {"pods": 1}),

@@ -499,9 +499,11 @@ RULES: tuple[Rule, ...] = (
                 if facts.queued
                 else None
             ),
-            # A scale does not say how many pods are ready.
+            # A scale does not say how many pods are ready, and leaves 0 out.
             GuardSubject.SCALES: lambda facts: (
-                f"request.resource.resource != 'statefulsets' || {_REPLICAS} > 0" if facts.queued else None
+                "request.resource.resource != 'statefulsets' || dyn(object).?spec.?replicas.orValue(0) > 0"
+                if facts.queued
+                else None
             ),
         },
     ),

@@ -17,6 +17,7 @@ from ledger_items import items_of, resource
 from scene import GPU, PLATFORM, Object, Scene, condition, end_work, holds
 
 from tenancy.catalog.frameworks import FRAMEWORKS
+from tenancy.clock.controller import Clock
 from tenancy.kube.requests import MERGE, collection
 from tenancy.live.api import Response
 from tenancy.live.gpu_counts import PodTree, counted_devices
@@ -80,6 +81,7 @@ class Player:
 
     scene: Scene
     operators: Operators | None = None
+    clock: Clock | None = None
     answers: Counter[tuple[str, int]] = field(default_factory=Counter)
     log: list[str] = field(default_factory=list)
     rests: list[float] = field(default_factory=list)
@@ -366,6 +368,7 @@ class Player:
         bound: Counter[str] = Counter()
         counted: Counter[str] = Counter()
         evictions, evicted, problems, works = 0, 0.0, list[str](), set[str]()
+        is_kept = False
         for tenant in self._tenants():
             space = self.scene.space(tenant)
             workloads = self.scene.items("Workload", space)
@@ -377,13 +380,18 @@ class Player:
             counted[tenant] = sum(use.held for use in holdings if use.tenant == tenant)
             if bound[tenant] > counted[tenant]:
                 problems.append(f"{tenant}: {bound[tenant]} GPUs run, {counted[tenant]} are counted")
+            kept = _kept(workloads)
+            is_kept |= bool(kept)
             wrong = {
                 **self._miscounted(space, tree, pods),
                 **_told_to_end(tree),
+                **kept,
                 **self._kept_waiting(tenant, workloads, holdings),
             }
             problems += [f"{tenant}, {title}: {problem}" for title, problem in wrong.items()]
             works |= {_work_of(title.partition("/")[2]) for title in wrong}
+        if is_kept and self.clock:
+            self.clock.tick()
         return Sight(dict(bound), dict(counted), evictions, evicted, tuple(problems), frozenset(works))
 
     def _miscounted(self, space: str, tree: PodTree, pods: Sequence[Object]) -> dict[str, str]:
@@ -448,6 +456,15 @@ def _told_to_end(tree: PodTree) -> dict[str, str]:
             if since := pod["metadata"].get("deletionTimestamp"):
                 problems[f"Pod/{pod['metadata']['name']}"] = f"it was deleted at {since} and is there"
     return problems
+
+
+def _kept(workloads: Sequence[Object]) -> dict[str, str]:
+    """Work that was evicted and whose GPUs are counted all the same: other work waits for them."""
+    return {
+        _title(workload): f"it was evicted, and {count} GPUs are counted for it"
+        for workload in workloads
+        if holds(workload, "Evicted") and (count := counted_devices(workload)[GPU])
+    }
 
 
 def _ending(workload: Object) -> str:

@@ -16,11 +16,13 @@ from unittest.mock import Mock
 
 import pytest
 import town
+from as_clock import AsClock
 from ledger import END_SECONDS, Player, Verdict
 from scene import Object, Scene, kueue_values, until
 
+from tenancy.clock.controller import Clock
 from tenancy.lab import control_plane
-from tenancy.live import gpu_counts
+from tenancy.live import gpu_counts, unreleased
 from tenancy.planning.common.pools import fake_nodes
 from tenancy.planning.queueing.queue_names import API
 from tests import operators, running_operators
@@ -32,7 +34,7 @@ FILES = {
     # The heads of Ray clusters and the launchers of MPIJobs have no GPUs.
     "environment.yaml": town.ENVIRONMENT.replace("{cpu: 600, memory: 4Ti}", "{services: 200}")
     + "  general: {instance: m7i.4xlarge, nodes: 2}\n"
-    + f"queues: {{kinds: [{', '.join(QUEUED)}]}}\n",
+    + f"queues: {{clock: true, kinds: [{', '.join(QUEUED)}]}}\n",
     "tenants/fraud.yaml": town.tenant(
         "fraud", "risk", "guaranteed: 32, sharing: lend-and-borrow, lend-up-to: 16, borrow-up-to: 32"
     ),
@@ -42,6 +44,8 @@ FILES = {
 }
 EVENTS = 300
 SEED = int(os.environ.get("TENANCY_LEDGER_SEED", "0")) or 20261127
+RELEASE_SECONDS = 15
+"""After which the clock ends an eviction."""
 ATTEMPTS = 40
 """Parts of a failed story that are played again, to find the smallest that fails."""
 SEARCH_SECONDS = float(os.environ.get("TENANCY_LEDGER_SEARCH_SECONDS", "600"))
@@ -62,9 +66,12 @@ CRDS = definitions
 
 @pytest.fixture(scope="module")
 def player(scene: Scene) -> Iterator[Player]:
-    with running_operators.running(scene.lab, OPERATORS) as programs:
+    """With the clock, which is less patient with evictions than in a cluster."""
+    clock = Clock(AsClock(scene.plan.context), scene.loaded.environment, scene.loaded.tenants)
+    with running_operators.running(scene.lab, OPERATORS) as programs, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(unreleased, "RELEASE_SECONDS", RELEASE_SECONDS)
         scene.put(runtime(scene))
-        yield Player(scene, programs)
+        yield Player(scene, programs, clock)
         Player(scene, programs).clear()
 
 

@@ -11,14 +11,14 @@ from zoneinfo import ZoneInfo
 
 import pytest
 import town
+from as_clock import AsClock
 from scene import Scene, condition, holds, until
 
 from tenancy.catalog import vocabulary as words
 from tenancy.clock.controller import Clock, Round, stored_usage
 from tenancy.clock.prometheus import GpuMetrics
 from tenancy.clock.usage import next_month
-from tenancy.kube.requests import Impersonation
-from tenancy.live.api import Api, Response
+from tenancy.live.api import Response
 from tests.prometheus_double import prometheus_double
 
 BORROWS = "guaranteed: 0, sharing: lend-and-borrow, borrow-up-to: 32"
@@ -43,30 +43,8 @@ FILES = {
     "tenants/borrower.yaml": town.tenant("borrower", "markets", BORROWS),
     "tenants/spender.yaml": town.tenant("spender", "research", "guaranteed: 8", more=BUDGET),
 }
-CLOCK = Impersonation(
-    f"system:serviceaccount:{words.PLATFORM_NAMESPACE}:{words.CLOCK}",
-    ("system:serviceaccounts", f"system:serviceaccounts:{words.PLATFORM_NAMESPACE}"),
-)
 QUEUE = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/risk--production"
 RECORD = f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}/configmaps/{words.CLOCK}"
-
-
-class AsClock(Api):
-    """The clock's own identity, so that a right that it lacks is refused."""
-
-    def request(
-        self,
-        method: str,
-        path: str,
-        body: object | None = None,
-        identity: Impersonation | None = None,
-        content_type: str = "application/json",
-        headers: Mapping[str, str] | None = None,
-    ) -> Response:
-        return super().request(method, path, body, identity or CLOCK, content_type, headers)
-
-    def events(self, path: str, identity: Impersonation | None = None) -> Iterator[Mapping[str, Any]]:
-        return super().events(path, identity or CLOCK)
 
 
 def tick(scene: Scene, now: dt.datetime) -> Round:
