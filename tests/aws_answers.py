@@ -46,8 +46,10 @@ class Answers:
         self.asked.append((name, dict(call.args)))
         return getattr(self, name)(call.args)
 
-    def getParameter(self, _: Any) -> dict[str, Any]:  # noqa: N802 (AWS' name)
-        return {"value": "1.36.3-20260903"}
+    def getParameter(self, asked: Any) -> dict[str, Any]:  # noqa: N802 (AWS' name)
+        """EKS' public parameter of an image: of the minor and the day that its name has."""
+        parts = asked["name"].split("/")
+        return {"value": f"{parts[5]}.3-{parts[-2].rpartition('-v')[2]}"}
 
     def getAddonVersion(self, asked: Any) -> dict[str, Any]:  # noqa: N802 (AWS' name)
         """Of EKS' default and the most recent one; by default newer than any floor."""

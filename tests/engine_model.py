@@ -1,8 +1,10 @@
 """What the engine does for an edit of the files, from what its program registers before and after: without an engine.
 
 A resource is replaced where a property changes that its provider cannot change in place: on AWS by the double's facts,
-on the cluster by `FORCE_NEW` and `NAMES`. What refers to a replaced resource by such a property is replaced
-with it. `tests/engine/test_cluster_edits.py` holds this model against the engine.
+on the cluster by `FORCE_NEW` and `NAMES`. What refers to a replaced resource by such a property is replaced with it,
+and updated where it refers by another; so is what refers to an updated one whose outputs change (`RENEWED`).
+`tests/engine/test_cluster_edits.py` holds this model against the engine with the double, `make judged-aws` against the
+engine over a real provider.
 """
 
 from __future__ import annotations
@@ -33,6 +35,10 @@ FORCE_NEW: Mapping[str, str] = {
 }
 
 
+RENEWED = {"aws:ec2/launchTemplate:LaunchTemplate"}
+"""Types of which an update changes an output: a launch template's latest version."""
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """What the engine does to one resource."""
@@ -50,18 +56,22 @@ def steps(before: Registered, after: Registered) -> list[Step]:
     both = old.keys() & new.keys()
     changed = {path: _changes(old[path], new[path]) for path in both}
     replaced = {path for path, found in changed.items() if any(_replaces(old[path], each) for each in found)}
-    waiting = set(replaced)
+    updated = {path for path in both - replaced if changed[path]}
+    waiting = replaced | {path for path in updated if new[path].type in RENEWED}
     while waiting:
-        urns = {f"::{new[path].name}" for path in waiting}
-        waiting = {path for path in both - replaced if _follows(new[path], urns)}
-        replaced |= waiting
+        urns = {f"{new[path].type}::{new[path].name}" for path in waiting}
+        following = {path for path in both - replaced if _refers(new[path], urns)}
+        replaced_now = {path for path in following if _refers(new[path], urns, forced=True)}
+        updated_now = following - replaced_now - updated
+        replaced, updated = replaced | replaced_now, updated | updated_now
+        waiting = replaced_now | {path for path in updated_now if new[path].type in RENEWED}
     found = [Step("create", new[path].type, new[path].name, protected=False) for path in new.keys() - old.keys()]
     found += [Step("delete", old[path].type, old[path].name, old[path].protect) for path in old.keys() - new.keys()]
     for path in both:
         protected = old[path].protect and new[path].protect
         if path in replaced:
             found.append(Step("replace", new[path].type, new[path].name, protected))
-        elif changed[path]:
+        elif path in updated:
             found.append(Step("update", new[path].type, new[path].name, protected=False))
     return sorted(found, key=lambda step: (step.operation, step.kind, step.name))
 
@@ -121,11 +131,12 @@ def _is_forced(kind: str, change: facts.Change) -> bool:
     return any(change.path == word or change.path.startswith((f"{word}.", f"{word}[")) for word in words)
 
 
-def _follows(request: Any, urns: set[str]) -> bool:
-    """Whether it refers to one of these by a property that it cannot change."""
+def _refers(request: Any, urns: set[str], *, forced: bool = False) -> bool:
+    """Whether it refers to one of these on AWS by a property that is not ignored, or `forced` by one that cannot
+    change."""
     return any(
         any(urn.endswith(tuple(urns)) for urn in refers.urns)
         and not any(each.startswith(key) for each in request.ignoreChanges)
-        and _replaces(request, facts.Change(key, "UPDATE"))
+        and (_replaces(request, facts.Change(key, "UPDATE")) or not forced)
         for key, refers in request.propertyDependencies.items()
     )

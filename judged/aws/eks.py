@@ -278,11 +278,17 @@ def _stored(body: Values) -> Values:
 
 
 def _add_on_versions(query: Mapping[str, list[str]]) -> Values:
-    """Of each add-on one version for a minor version of Kubernetes, which no floor refuses."""
+    """Of each add-on two versions for a minor version of Kubernetes, which no floor refuses: the most recent one first,
+    as EKS lists them, then its default."""
     (name,), (minor,) = query["addonName"], query["kubernetesVersion"]
-    compatible = {"clusterVersion": minor, "platformVersions": ["*"], "defaultVersion": True}
-    version = {"addonVersion": f"v9.{minor.partition('.')[2]}.0-eksbuild.1", "compatibilities": [compatible]}
-    return {"addons": [{"addonName": name, "addonVersions": [version]}]}
+    versions = [
+        {
+            "addonVersion": f"v9.{minor.partition('.')[2]}.{patch}-eksbuild.1",
+            "compatibilities": [{"clusterVersion": minor, "platformVersions": ["*"], "defaultVersion": patch == 0}],
+        }
+        for patch in (1, 0)
+    ]
+    return {"addons": [{"addonName": name, "addonVersions": versions}]}
 
 
 def _logging(setting: Values) -> Values:

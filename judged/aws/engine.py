@@ -10,7 +10,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
@@ -153,6 +154,7 @@ class EngineOverAws:
         self._resources = resources
         self._clusters = clusters
         self._read = 0
+        self._attached: dict[str, str] = {}
 
     def __enter__(self) -> EngineOverAws:
         for name in ("bin", "home", "state", "project"):
@@ -196,7 +198,7 @@ class EngineOverAws:
         """A command of the engine."""
         events = self.folder / "events.jsonl"
         events.unlink(missing_ok=True)
-        environ = {**self._environ, **({FAULTS: str(faults)} if faults else {})}
+        environ = {**self._environ, **self._attached, **({FAULTS: str(faults)} if faults else {})}
         process = subprocess.run(
             [tools.bin_dir() / "pulumi", *words, "--non-interactive"],
             cwd=self.folder / "project",
@@ -207,6 +209,22 @@ class EngineOverAws:
         )
         lines = events.read_text("utf-8").splitlines() if events.exists() else []
         return Run(process.returncode, [json.loads(line) for line in lines], process.stdout + process.stderr)
+
+    @contextmanager
+    def one_provider(self) -> Generator[None]:
+        """One process of the provider for all commands inside: its start takes longer than a preview."""
+        with (self.folder / "provider.log").open("w") as log:
+            command = [self.folder / "bin" / PLUGIN]
+            process = subprocess.Popen(command, env=self._environ, stdout=subprocess.PIPE, stderr=log, text=True)
+        assert process.stdout
+        try:
+            # Without the address of an engine it waits for one.
+            self._attached = {"PULUMI_DEBUG_PROVIDERS": f"aws:{process.stdout.readline().strip()}"}
+            yield
+        finally:
+            self._attached = {}
+            process.kill()
+            process.communicate()
 
     def operate(self, operation: str, stack: str, *words: str, faults: Path | None = None) -> Run:
         """preview, up, refresh or destroy of a stack."""

@@ -21,6 +21,8 @@ from typing import Any
 import yaml
 
 from judged import program
+from judged.aws import edits
+from judged.aws.edits import Comparison
 from judged.aws.engine import AwsRequest, EngineOverAws, Run, provider
 from judged.homes import ROOT
 from judged.model import Finding, Verdict
@@ -122,21 +124,34 @@ def verdict(folder: Path) -> Verdict:
     with EngineOverAws(folder / FAULTY, source, resources, OF_OTHERS) as engine:
         seeded = find_faults(engine)
         remaining += len(engine.remaining_processes())
-    return summary(journeys, seeded, remaining, source.version)
+    resources += registered(edits.written(folder / "files"))
+    with EngineOverAws(folder / edits.NAME, source, resources, OF_OTHERS) as engine:
+        comparison = edits.compare(engine, JUDGE)
+        remaining += len(engine.remaining_processes())
+    return summary(journeys, seeded, comparison, remaining, source.version)
 
 
-def summary(journeys: Sequence[Journey], seeded: Mapping[str, Sequence[str]], remaining: int, version: str) -> Verdict:
-    """The verdict on journeys, on seeded faults with the findings on each, and on processes that outlive the engine.
+def summary(
+    journeys: Sequence[Journey],
+    seeded: Mapping[str, Sequence[str]],
+    comparison: Comparison,
+    remaining: int,
+    version: str,
+) -> Verdict:
+    """The verdict on journeys, on seeded faults with the findings on each, on edits of fields, and on processes that
+    outlive the engine.
 
-    Checks are the engine's commands, the requests, the faults and the look at processes.
+    Checks are the engine's commands, the requests, the faults, the edits and the look at processes.
     """
-    findings = [finding for journey in journeys for finding in journey.findings]
+    findings = [*(finding for journey in journeys for finding in journey.findings), *comparison.findings]
     misses = [name for name, answers in seeded.items() if not answers]
     findings += [Finding(JUDGE, "fault", name, "a seeded fault that was not found") for name in misses]
     if remaining:
         findings.append(Finding(JUDGE, "processes", "providers", f"{remaining} outlive the engine"))
     checks = sum(journey.steps + sum(journey.requests.values()) for journey in journeys) + len(seeded) + 1
-    return Verdict(JUDGE, version, ON, checks, tuple(findings), details=tuple(page(journeys, seeded)))
+    checks += comparison.commands + comparison.edits
+    details = (*page(journeys, seeded), *edits.page(comparison))
+    return Verdict(JUDGE, version, ON, checks, tuple(findings), details=details)
 
 
 def registered(source: Path) -> Sequence[Resource]:

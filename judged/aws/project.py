@@ -54,7 +54,8 @@ def run() -> None:
 
 
 def _build_aws_half(plan: Plan) -> None:
-    assert plan.account, "the environment has an account"
+    if plan.account is None:
+        return
     options = pulumi.ResourceOptions(providers=[aws_provider(plan.account)])
     data = Data("platform-data", plan.platform.data, (), options) if plan.platform.data else None
     if plan.platform.services:

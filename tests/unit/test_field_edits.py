@@ -107,11 +107,18 @@ class Row:
 
     def text(self) -> str:
         """Its lines of the table."""
-        counted = Counter((step.operation, step.kind.rpartition(":")[2]) for step in self.steps)
+        counted = Counter(
+            (step.operation, step.kind.startswith("aws:"), step.kind.rpartition(":")[2]) for step in self.steps
+        )
         lines = [self.edit.title]
         for operation in ("delete", "replace", "create", "update"):
-            kinds = [f"{kind}{f' ×{n}' * (n > 1)}" for (op, kind), n in sorted(counted.items()) if op == operation]
-            lines += [f"  {operation}: {', '.join(kinds)}"] * bool(kinds)
+            for place, on_aws in ((" on AWS", True), ("", False)):
+                kinds = [
+                    f"{kind}{f' ×{n}' * (n > 1)}"
+                    for (*step, kind), n in sorted(counted.items())
+                    if step == [operation, on_aws]
+                ]
+                lines += [f"  {operation}{place}: {', '.join(kinds)}"] * bool(kinds)
         lines += [f"  up: refused: {text.partition('; change:')[0]}" for text in self.refusals]
         lines += [f"  diff: {each.what} {each.of}: {each.before} → {each.after}" for each in self.told]
         return re.sub(r"20\d\d-\d\d-\d\d", "DAY", "\n".join(lines)) + "\n"

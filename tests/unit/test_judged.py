@@ -16,7 +16,9 @@ from click.testing import CliRunner
 
 from judged import checklists, faults, mtb, parse, report, run, waivers
 from judged.aws import journey
+from judged.aws.edits import Comparison
 from judged.aws.engine import AwsRequest
+from judged.aws.journey import JUDGE
 from judged.model import Finding, SkippedJudge, Verdict
 from judged.waivers import UnusableWaivers, Waiver, weigh
 from tenancy.cli import main
@@ -227,7 +229,9 @@ def travelled() -> Verdict:
     bank = journey.Journey("bank", steps=3)
     wrong = AwsRequest("kms", "TagResource", 200, [(".Tags", "51 items")])
     bank.judge_requests([wrong, AwsRequest("kms", "ListTags", 200, ())])
-    return journey.summary([bank], {row["name"]: ["found"] for row in journey.faults()}, 0, "5.100.0")
+    return journey.summary(
+        [bank], {row["name"]: ["found"] for row in journey.faults()}, Comparison(JUDGE), 0, "5.100.0"
+    )
 
 
 ANSWERS: dict[str, tuple[Callable[[], Verdict], int, tuple[str, str]]] = {

@@ -15,9 +15,10 @@ import aws_double_facts as facts
 import botocore.session
 import pytest
 
-from judged.aws import engine, journey, models, tokens
+from judged.aws import edits, engine, journey, models, tokens
 from judged.aws.answers import RefusedRequest
 from judged.aws.billing import Budgets
+from judged.aws.edits import Comparison
 from judged.aws.eks import Eks, Request
 from judged.aws.engine import AwsRequest, Run
 from judged.aws.journey import Journey
@@ -258,11 +259,67 @@ def test_every_seeded_fault_is_of_a_type_that_its_environment_registers(
 
 def test_a_fault_that_is_not_found_and_a_process_that_stays_are_findings() -> None:
     seeded = {row["name"]: [] for row in journey.faults()}
-    findings = journey.summary([], seeded, 2, "5.100.0").findings
+    findings = journey.summary([], seeded, Comparison(journey.JUDGE), 2, "5.100.0").findings
     assert [(one.check, one.object) for one in findings] == [
         *(("fault", name) for name in seeded),
         ("processes", "providers"),
     ]
+
+
+# Edits of fields
+
+TABLE = """\
+aws.a
+  replace on AWS: Cluster, NodeGroup ×8
+  update on AWS: Role
+  update: Namespace ×2, Role
+  up: refused: given aws.a
+
+aws.b (more)
+  update: Namespace
+"""
+
+
+def test_the_table_of_edits_is_read_as_counts_of_types_on_aws() -> None:
+    assert edits.table(TABLE) == {
+        "aws.a": {("replace", "Cluster"): 1, ("replace", "NodeGroup"): 8, ("update", "Role"): 1},
+        "aws.b (more)": {},
+    }
+
+
+def test_every_edit_is_in_the_table_and_some_of_it_on_aws() -> None:
+    rows = edits.table(edits.TABLE.read_text("utf-8"))
+    assert rows.keys() == {edit.title for edit in edits.field_edits.EDITS}
+    assert rows["cluster.service-cidr"]["replace", "Cluster"] == 1
+
+
+CLUSTER, ROLE, OBJECT = "aws:eks/cluster:Cluster a", "aws:iam/role:Role b", "kubernetes:core/v1:Namespace c"
+
+
+@pytest.mark.parametrize(
+    ("changes", "types"),
+    [
+        ([("replace", CLUSTER), ("delete-replaced", CLUSTER), ("create-replacement", CLUSTER), ("update", ROLE)], []),
+        ([("replace", CLUSTER), ("update", ROLE), ("delete", OBJECT)], []),
+        ([("update", CLUSTER), ("update", ROLE)], ["Cluster", "Cluster"]),
+        ([("replace", CLUSTER)], ["Role"]),
+        ([("replace", CLUSTER), ("update", ROLE), ("update", f"{ROLE}-2")], ["Role"]),
+    ],
+)
+def test_a_preview_is_held_against_the_table(changes: list[tuple[str, str]], types: list[str]) -> None:
+    expectation = edits.Steps({("replace", "Cluster"): 1, ("update", "Role"): 1})
+    assert [kind for kind, _ in edits.differences(expectation, changes)] == types
+
+
+def test_edits_that_are_previewed_start_from_the_same_files_and_show_every_operation_and_each_kind_of_value() -> None:
+    rows = edits.table(edits.TABLE.read_text("utf-8"))
+    previewed = [edit for edit in edits.field_edits.EDITS if edit.title in edits.PREVIEWED]
+    assert len(previewed) == len(edits.PREVIEWED)
+    assert not [edit.title for edit in previewed if edit.before or not rows[edit.title]]
+    steps = {step for edit in previewed for step in rows[edit.title]}
+    assert {operation for operation, _ in steps} == {"create", "update", "replace", "delete"}
+    lost = {kind for operation, kind in steps if operation in {"replace", "delete"}}
+    assert lost >= {"Cluster", "Vpc", "Subnet", "NodeGroup", "Key"}
 
 
 # EKS and Budgets on loopback
@@ -368,13 +425,14 @@ def test_an_access_entry_has_the_policies_that_were_associated(ask: Ask) -> None
     assert ask("GET", f"{path}/access-policies")["associatedAccessPolicies"] == []
 
 
-def test_the_version_of_an_add_on_moves_with_kubernetes() -> None:
+def test_the_versions_of_an_add_on_move_with_kubernetes_the_most_recent_one_before_the_default() -> None:
     query = {"addonName": ["coredns"], "kubernetesVersion": ["1.36"]}
     answer = Eks(lambda _: FakeEc2()).answer(
         Request("GET", ("addons", "supported-versions"), query, {}, "eu-central-1")
     )
     (add_on,) = answer["addons"]
-    assert [version["addonVersion"] for version in add_on["addonVersions"]] == ["v9.36.0-eksbuild.1"]
+    versions = [version["addonVersion"] for version in add_on["addonVersions"]]
+    assert versions == ["v9.36.1-eksbuild.1", "v9.36.0-eksbuild.1"]
 
 
 def test_a_budget_comes_back_with_aws_defaults() -> None:
