@@ -23,7 +23,7 @@ from pathlib import Path
 from bench.engine import edit, program
 from bench.generate import generate
 from tenancy.engine import records
-from tenancy.engine.digests import digests, of_program
+from tenancy.engine.digests import digests, program_digest
 from tenancy.kube.objects import Object
 from tenancy.lab import control_plane
 from tenancy.lab.layout import environ
@@ -282,7 +282,7 @@ def _as_made(root: Path, loaded: Loaded) -> int:
     api = Api(CONTEXT)
     engine = subprocess.run(["pulumi", "version"], env=environ(root), capture_output=True, text=True, check=True).stdout
     made = digests(
-        loaded, plan, stacks(plan, Layout.PER_TENANT), root, of_program(root, engine.strip().removeprefix("v"))
+        loaded, plan, stacks(plan, Layout.PER_TENANT), root, program_digest(root, engine.strip().removeprefix("v"))
     )
     folder = root / ".lab" / "state" / ".pulumi" / "stacks" / "gpu-tenancy"
     model = folder / f"{NAME}--team-0001.json"

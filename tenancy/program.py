@@ -16,7 +16,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.components.collector import collect_seldom
 from tenancy.components.program import build
 from tenancy.engine import records
-from tenancy.engine.cost_tags import Unanswered, known_keys
+from tenancy.engine.cost_tags import CostTagsUnavailable, known_keys
 from tenancy.live.adoption_record import record
 from tenancy.live.api import Api, ApiUnreachable
 from tenancy.live.plain_engine import check_cluster, check_plain, is_plain
@@ -111,7 +111,7 @@ def _with_known_tags(data: DataPlan, plan: Plan) -> DataPlan:
         return data
     try:
         return data.with_cost_tags(known_keys(data.cost_tags, plan.account.region))
-    except Unanswered as error:
+    except CostTagsUnavailable as error:
         pulumi.log.warn(f"every cost-allocation tag is activated, whether AWS knows its key yet or not: {error}")
         return data
 

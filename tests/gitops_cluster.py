@@ -66,7 +66,7 @@ class GitOpsCluster:
 
     @property
     def lab(self) -> Lab:
-        return Lab.of(self.root)
+        return Lab.locate(self.root)
 
     @property
     def repository(self) -> Path:

@@ -28,14 +28,14 @@ def tables(
     findings = [finding for space in namespaces for finding in space.findings]
     headers = {
         AdoptionTopic.CHANGES: ("namespace", "what", "now", "then"),
-        AdoptionTopic.BESIDE: ("namespace", "what", "is", "so"),
+        AdoptionTopic.FOREIGN_OBJECT: ("namespace", "what", "is", "so"),
         AdoptionTopic.QUOTA: ("namespace", "quota and key", "in use", "quota"),
         AdoptionTopic.POD_SECURITY: ("namespace", "pods", "so", "why"),
         AdoptionTopic.REFUSED: ("namespace", "what", "is", "rule", "says"),
     }
     titles = {
         AdoptionTopic.CHANGES: "Labels and annotations that a takeover changes on namespaces",
-        AdoptionTopic.BESIDE: "Existing objects that stay",
+        AdoptionTopic.FOREIGN_OBJECT: "Existing objects that stay",
         AdoptionTopic.QUOTA: "Quotas below current use: running pods stay, new pods wait until use is below the quota",
         AdoptionTopic.POD_SECURITY: "Pods that Pod Security would refuse",
         AdoptionTopic.REFUSED: "Existing objects that would be refused",
@@ -71,7 +71,7 @@ def _summary(
             "guards: audit"
         )
     states = {space.state for space in namespaces}
-    if State.IN_THE_WAY in states:
+    if State.CONFLICTING in states:
         remarks.append(
             "in the way: `adopt: true` in the tenant's file takes the namespace over; without it `tenancy up` refuses"
         )

@@ -157,7 +157,9 @@ def require_clock(loaded: Loaded) -> None:
 
 def round_lines(clock_round: Round) -> str:
     """One line for a round that changed something or found a spent budget."""
-    budget_lines = [f"{exhausted_budget.tenant}: {exhausted_budget}" for exhausted_budget in clock_round.spent]
+    budget_lines = [
+        f"{exhausted_budget.tenant}: {exhausted_budget}" for exhausted_budget in clock_round.exhausted_budgets
+    ]
     return "\n".join(f"{clock_round.now:%Y-%m-%dT%H:%M:%SZ} {line}" for line in (*clock_round.changes, *budget_lines))
 
 
@@ -171,7 +173,7 @@ def _run_round(clock: Clock, health: Health | None = None) -> str:
     except (ApiUnreachable, ClockRefused) as error:
         return str(error)
     if health:
-        health.done()
+        health.complete()
     if clock_round.changes:
         click.echo(round_lines(clock_round))
     return clock_round.problem

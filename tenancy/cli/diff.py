@@ -117,7 +117,7 @@ def _compare_previews(words: tuple[str, ...], paths: tuple[str, ...], start: str
 
 def _spec_states(words: tuple[str, ...], start: str | None, end: str | None) -> tuple:
     """The environment's name, and its two sides."""
-    from tenancy.diff.sources import WORKTREE, merge_base, of_folder, of_revision
+    from tenancy.diff.sources import WORKTREE, merge_base, spec_at_revision, spec_in_folder
 
     if not words:
         fail("given nothing to compare; rule: an environment, two folders or --preview; change: see --help", BAD_INPUT)
@@ -125,8 +125,8 @@ def _spec_states(words: tuple[str, ...], start: str | None, end: str | None) -> 
         before_folder, after_folder = map(Path, words)
         return (
             after_folder.resolve().name,
-            of_folder(before_folder, str(before_folder)),
-            of_folder(after_folder, str(after_folder)),
+            spec_in_folder(before_folder, str(before_folder)),
+            spec_in_folder(after_folder, str(after_folder)),
         )
     *revisions, folder = words
     if len(revisions) > 1 or (revisions and ".." not in revisions[0]) or (revisions and (start or end)):
@@ -139,7 +139,7 @@ def _spec_states(words: tuple[str, ...], start: str | None, end: str | None) -> 
         start = merge_base(start, end) if uses_merge_base else start
     environment_folder = _environment_folder(folder)
     sides = [
-        of_folder(environment_folder, WORKTREE) if rev == WORKTREE else of_revision(environment_folder, rev)
+        spec_in_folder(environment_folder, WORKTREE) if rev == WORKTREE else spec_at_revision(environment_folder, rev)
         for rev in (start or "HEAD", end or WORKTREE)
     ]
     return (environment_folder.resolve().name, *sides)

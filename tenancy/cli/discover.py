@@ -19,15 +19,15 @@ def command(context: str | None, out: Path | None) -> None:
     import yaml
 
     from tenancy.live.api import Api, ApiUnreachable
-    from tenancy.live.found_nodes import found_nodes, services_found
+    from tenancy.live.found_nodes import detect_services, pools_of_nodes
 
     try:
         api = Api(context)
         nodes = api.items("/api/v1/nodes")
-        services = services_found(api)
+        services = detect_services(api)
     except ApiUnreachable as error:
         fail(str(error))
-    discovery = found_nodes(nodes)
+    discovery = pools_of_nodes(nodes)
     if not discovery.pools:
         remarks = "".join(f"\n{remark}" for remark in discovery.remarks) or "\nno nodes"
         fail(

@@ -21,20 +21,20 @@ def command(environment: str, lab: bool, yes: bool) -> None:
     from tenancy.cli.up_report import show
     from tenancy.clock.controller import ClockRefused
     from tenancy.clock.ending import end_reservations
-    from tenancy.engine.driver import Driver, Failed
+    from tenancy.engine.driver import Driver, RunFailed
     from tenancy.lab.layout import LabError
-    from tenancy.live.adoption_record import give_back
+    from tenancy.live.adoption_record import restore_namespaces
     from tenancy.live.api import ApiUnreachable
     from tenancy.live.preflight import PreconditionFailed
     from tenancy.live.removal import PATIENCE, RemovalTimeout, mark_left
-    from tenancy.live.unrecorded import remove_all, unrecorded
+    from tenancy.live.unrecorded import find_unrecorded, remove_all
     from tenancy.planning.scope import CLUSTER_SUFFIX, names_of
 
     started = time.monotonic()
     loaded = load_or_exit(environment, lab=lab)
     name = loaded.environment.environment
     try:
-        driver = Driver.of(loaded, click.echo)
+        driver = Driver.from_environment(loaded, click.echo)
         stack_names = driver.stacks(name)
         if loaded.environment.aws.deletion_protection and name + CLUSTER_SUFFIX in stack_names:
             stack_names.remove(name + CLUSTER_SUFFIX)
@@ -48,7 +48,7 @@ def command(environment: str, lab: bool, yes: bool) -> None:
             stack for stack, resources in resources_by_stack.items() if not resources and stack != name + CLUSTER_SUFFIX
         ]
         unrecorded_by_stack = {
-            stack: unrecorded(driver.api, name, names_of(stack)[1]) for stack in stacks_without_resources
+            stack: find_unrecorded(driver.api, name, names_of(stack)[1]) for stack in stacks_without_resources
         }
         if name in unrecorded_by_stack:  # with objects of all tenants, of which some have stacks of their own
             tenants_with_own_stack = {names_of(stack)[1] for stack in resources_by_stack if stack != name}
@@ -70,7 +70,7 @@ def command(environment: str, lab: bool, yes: bool) -> None:
             if resource.kind == "Namespace"
         ]
         if not any([*resources_by_stack.values(), *unrecorded_by_stack.values()]):
-            give_back(driver.api, name, click.echo)
+            restore_namespaces(driver.api, name, click.echo)
             click.echo(f"{name}: there is nothing to remove")
             return
         click.echo(f"{name}: namespaces on {driver.api.host} with all objects in them: {', '.join(sorted(names))}")
@@ -88,7 +88,7 @@ def command(environment: str, lab: bool, yes: bool) -> None:
             if stack.name != name:
                 driver.forget(stack)
         if adopted and name + CLUSTER_SUFFIX not in stack_names:  # else they are gone with their cluster
-            give_back(driver.api, name, click.echo)
-    except (ApiUnreachable, ClockRefused, Failed, LabError, PreconditionFailed, RemovalTimeout) as error:
+            restore_namespaces(driver.api, name, click.echo)
+    except (ApiUnreachable, ClockRefused, RunFailed, LabError, PreconditionFailed, RemovalTimeout) as error:
         fail(str(error))
     click.echo(f"{name}: removed in {time.monotonic() - started:.1f} s")

@@ -82,11 +82,11 @@ def command(tenant: str, environment: str, lab: bool, out: Path, with_secrets: b
 def _queues(api: Any, tenant: str, spaces: Sequence[str]) -> list[dict[str, Any]]:
     from tenancy.catalog import vocabulary as words
     from tenancy.kube.requests import collection
-    from tenancy.live.copies import as_written
+    from tenancy.live.copies import user_copy
     from tenancy.planning.queueing.queue_names import API
 
     return [
-        as_written({"apiVersion": API, "kind": kind, **item})
+        user_copy({"apiVersion": API, "kind": kind, **item})
         for kind in ("Cohort", "ClusterQueue", "LocalQueue")
         for item in api.items(f"{collection(API, kind)}?labelSelector={words.TENANT}={tenant}", absent=True)
         if item["metadata"].get("namespace", spaces[0]) in spaces
@@ -160,7 +160,7 @@ def _readme(environment: Environment, tenant: Tenant, exported: ExportedObjects)
     tomorrow = today + dt.timedelta(days=1)
     stage = tenant.leaving.value if tenant.leaving else "not leaving"
     cost = (
-        f"tenancy chargeback {name} --from {exported.since} --to {tomorrow} --tenant {tenant.tenant} --prometheus URL"
+        f"tenancy chargeback {name} --from {exported.created} --to {tomorrow} --tenant {tenant.tenant} --prometheus URL"
     )
     lines = [
         f"# {tenant.title or tenant.tenant}, as {name} had it on {today}",

@@ -101,7 +101,7 @@ def up(environment: str | None, extras: tuple[str, ...], history: int, seed: int
         click.echo("given --history; rule: history needs Prometheus; change: add --with metrics", err=True)
         sys.exit(2)
     with _report_lab_errors():
-        recorded_metrics = control_plane.Lab.of().recall().get("metrics") or {}
+        recorded_metrics = control_plane.Lab.locate().recall().get("metrics") or {}
         if extras or (recorded_metrics and environment):
             # A lab that already has Prometheus switches to the alert rules of the environment.
             metrics_seed = seed if extras else recorded_metrics["seed"]
@@ -137,7 +137,7 @@ def down() -> None:
     from tenancy.lab import control_plane
 
     with _report_lab_errors():
-        end_orphans(control_plane.Lab.of().folder / "pulumi")
+        end_orphans(control_plane.Lab.locate().folder / "pulumi")
         was_running = control_plane.down()
         click.echo("The lab and its Pulumi state are gone." if was_running else "There was no lab.")
 
@@ -252,7 +252,7 @@ def _refuse_another(name: str) -> None:
     from tenancy.lab.layout import LabError
     from tenancy.live.preflight import other_environment
 
-    lab = control_plane.Lab.of()
+    lab = control_plane.Lab.locate()
     port = ports.remembered(lab).get("kube-apiserver")
     if port is None or not lab.pki.exists():
         return
@@ -308,11 +308,11 @@ def _note_missing_operators(lab: Lab, environment: Environment) -> None:
     """A note on kinds of work whose operators the lab has not."""
     from tenancy.lab.layout import CONTEXT
     from tenancy.live.api import Api
-    from tenancy.live.served import told_of_frameworks, unserved_frameworks
+    from tenancy.live.served import frameworks_note, unserved_frameworks
 
     if environment.queues.kinds:
         api = Api(CONTEXT, str(lab.kubeconfig))
-        if note := told_of_frameworks(unserved_frameworks(api, environment)):
+        if note := frameworks_note(unserved_frameworks(api, environment)):
             _print_progress(f"note: {note}")
 
 

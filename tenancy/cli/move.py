@@ -27,7 +27,7 @@ def command(environment: str, lab: bool, only_preview: bool) -> None:
     nothing to change in them. The command can be ended at any moment and run again. Exit codes: 0 all tenants are in
     the stacks that the file says, 1 one could not be moved.
     """
-    from tenancy.engine.driver import Driver, Failed
+    from tenancy.engine.driver import Driver, RunFailed
     from tenancy.engine.layout import moves
     from tenancy.lab.layout import LabError
     from tenancy.live.api import ApiUnreachable
@@ -38,7 +38,7 @@ def command(environment: str, lab: bool, only_preview: bool) -> None:
     plan = make_plan(loaded.environment, loaded.tenants)
     name = plan.environment
     try:
-        driver = Driver.of(loaded, click.echo)
+        driver = Driver.from_environment(loaded, click.echo)
         states = {stack: driver.components(stack) for stack in driver.stacks(name)}
         tenant_moves = moves(name, loaded.environment.stacks, plan.names, states)
         if not only_preview:
@@ -51,7 +51,7 @@ def command(environment: str, lab: bool, only_preview: bool) -> None:
                 _carry_out(driver, tenant_move, exists=tenant_move.target in states)
         if loaded.environment.stacks is Layout.ONE and not only_preview:
             _forget_empty_stacks(driver, plan)
-    except (Failed, LabError, ApiUnreachable) as error:
+    except (RunFailed, LabError, ApiUnreachable) as error:
         fail(str(error))
     if not tenant_moves:
         click.echo(f"{name}: every tenant is in the stack that `stacks: {loaded.environment.stacks}` says")
@@ -70,13 +70,13 @@ def _clear_interrupted(driver: Driver, sources: Iterable[str]) -> None:
     """Clear locks and operations that a killed engine left."""
     driver.end_orphans()
     for name in sorted(sources):
-        driver.ready(name, exists=True)
+        driver.open_known(name, exists=True)
 
 
 def _carry_out(driver: Driver, move: Move, *, exists: bool) -> None:
-    driver.ready(move.target, exists=exists)
-    if move.begun:
-        driver.drop(move.source, move.urn)
+    driver.open_known(move.target, exists=exists)
+    if move.is_begun:
+        driver.remove_component(move.source, move.urn)
     else:
         driver.move(move.source, move.target, move.urn)
 
@@ -85,5 +85,5 @@ def _forget_empty_stacks(driver: Driver, plan: Plan) -> None:
     """Remove tenants' own stacks that have nothing left; others are `tenancy up`'s, which checks what was in them."""
     own_stacks = {words.derived_name(plan.environment, name) for name in plan.names}
     for name in driver.stacks(plan.environment):
-        if name in own_stacks and not driver.resources(stack := driver.ready(name, exists=True)):
+        if name in own_stacks and not driver.resources(stack := driver.open_known(name, exists=True)):
             driver.forget(stack)

@@ -186,13 +186,13 @@ def _budgets_and_windows(loaded: Loaded, usage: Usage | None) -> Mapping[str, Ma
     """Budget and window of each tenant, as the clock sees them; empty in an environment without one."""
     if not loaded.environment.queues.clock:
         return {}
-    from tenancy.clock.status import budget_said, window_said
+    from tenancy.clock.status import budget_status, window_status
 
     now = dt.datetime.now(dt.UTC)
     return {
         tenant.tenant: {
-            "budget": budget_said(loaded.environment, tenant, now, usage),
-            "window": window_said(tenant, now, usage),
+            "budget": budget_status(loaded.environment, tenant, now, usage),
+            "window": window_status(tenant, now, usage),
         }
         for tenant in loaded.tenants
     }
@@ -207,7 +207,7 @@ def _exhausted_budgets(loaded: Loaded, usage: Usage | None) -> Mapping[str, str]
     now = dt.datetime.now(dt.UTC)
     return {
         exhausted_budget.tenant: str(exhausted_budget)
-        for exhausted_budget in desired(loaded.environment, loaded.tenants, now, usage).spent
+        for exhausted_budget in desired(loaded.environment, loaded.tenants, now, usage).exhausted_budgets
     }
 
 

@@ -16,8 +16,8 @@ from tenancy.validation import Environment, Loaded, SpecError, load, on_lab
 from tenancy.validation.loader import ENVIRONMENT_FILE, TENANTS_FOLDER, find_folder, handed_over, read
 
 if TYPE_CHECKING:
-    from tenancy.engine.early import Early
-    from tenancy.engine.whole_check import Beside
+    from tenancy.engine.early import Prefetch
+    from tenancy.engine.whole_check import HelperProcess
 
 MIN_TENANT_FILES = 100
 """Tenants' files from which on it pays: to start the process and to hand over what it read takes 0.2 s."""
@@ -28,9 +28,9 @@ class SpecReading(NamedTuple):
 
     load: Callable[[str], Loaded]
     """Answers as `load` does."""
-    prefetch: Early | None = None
+    prefetch: Prefetch | None = None
     """What engine and cluster are asked meanwhile; None for a small environment."""
-    helper_process: Beside | None = None
+    helper_process: HelperProcess | None = None
     """The other process, once it has read the files; None for a small environment."""
 
 
@@ -43,8 +43,8 @@ def start_reading(environment: str, *, lab: bool, all_stacks: bool) -> SpecReadi
     if sys.platform != "linux" or not _is_large(environment):
         return SpecReading(load)
     from tenancy.engine.driver import import_clients
-    from tenancy.engine.early import ask_early
-    from tenancy.engine.whole_check import Beside
+    from tenancy.engine.early import start_prefetch
+    from tenancy.engine.whole_check import HelperProcess
 
     fork = multiprocessing.get_context("fork")
     answers, sending = fork.Pipe()
@@ -65,7 +65,9 @@ def start_reading(environment: str, *, lab: bool, all_stacks: bool) -> SpecReadi
         return SpecReading(load)
     context = words.LAB_CONTEXT if lab else context
     return SpecReading(
-        load_from_helper, ask_early(find_folder(environment), name, context, whole=all_stacks), Beside(answers)
+        load_from_helper,
+        start_prefetch(find_folder(environment), name, context, is_whole_run=all_stacks),
+        HelperProcess(answers),
     )
 
 
@@ -92,6 +94,6 @@ def _run_helper_process(
         helper_end.send(loaded)
     except (SpecError, OSError):
         return  # the command reads the files by itself, or has ended
-    from tenancy.engine.whole_check import answer
+    from tenancy.engine.whole_check import serve_comparisons
 
-    answer(helper_end, on_lab(loaded) if lab else loaded, folder)
+    serve_comparisons(helper_end, on_lab(loaded) if lab else loaded, folder)

@@ -381,7 +381,7 @@ def adoption(environment: str, tenant: str | None, lab: bool, form: str) -> None
     else:
         show(form, report.tables(plan.environment, namespaces, guards, kueue, lab=lab), value)
     if settings.problems or any(
-        space.findings or space.state not in {State.OURS, State.UNMANAGED} for space in namespaces
+        space.findings or space.state not in {State.ADOPTED, State.UNMANAGED} for space in namespaces
     ):
         sys.exit(FAILED)
 
@@ -401,27 +401,29 @@ def drift(environment: str, lab: bool, form: str) -> None:
 
     Exit codes: 0 no drift, 1 drift, 2 the cluster or the state cannot be read.
     """
-    from tenancy.engine.driver import Driver, Failed
+    from tenancy.engine.driver import Driver, RunFailed
     from tenancy.lab.layout import LabError
     from tenancy.live.api import ApiUnreachable
-    from tenancy.live.selectors import of_environment
+    from tenancy.live.selectors import environment_selector
     from tenancy.planning import make_plan
     from tenancy.planning.scope import StackScope, stacks
 
     loaded = load_or_exit(environment, form, lab)
     plan = make_plan(loaded.environment, loaded.tenants)
     try:
-        driver = Driver.of(loaded, functools.partial(click.echo, err=True))
+        driver = Driver.from_environment(loaded, functools.partial(click.echo, err=True))
         stack_names = driver.stacks(plan.environment)
         altered_objects = [
             (name, altered)
             for name, scope, tenant in stacks(plan, loaded.environment.stacks)
             if name in stack_names and scope is not StackScope.CLUSTER
-            for altered, _ in driver.altered(driver.look_at(name), of_environment(plan.environment, tenant))
+            for altered, _ in driver.drift_with_managers(
+                driver.open_read_only(name), environment_selector(plan.environment, tenant)
+            )
         ]
-    except (Failed, LabError, ApiUnreachable) as error:
+    except (RunFailed, LabError, ApiUnreachable) as error:
         fail(str(error), BAD_INPUT)
-    rows = [(name, altered.name, altered.what, altered.by) for name, altered in altered_objects]
+    rows = [(name, altered.name, altered.description, altered.writers) for name, altered in altered_objects]
     title = f"Drifted objects of {plan.environment}"
     records = [dict(zip(("stack", "object", "what", "by"), row, strict=True)) for row in rows]
     if rows or form == "json":

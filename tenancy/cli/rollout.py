@@ -25,8 +25,8 @@ def status(environment: str, lab: bool, form: str) -> None:
     """
     from tenancy.cli.tables import show
     from tenancy.engine import records
-    from tenancy.engine.digests import digests, of_program
-    from tenancy.engine.driver import Driver, Failed
+    from tenancy.engine.digests import digests, program_digest
+    from tenancy.engine.driver import Driver, RunFailed
     from tenancy.engine.rollout import progress, waves
     from tenancy.lab.layout import LabError
     from tenancy.live.api import ApiUnreachable
@@ -38,11 +38,11 @@ def status(environment: str, lab: bool, form: str) -> None:
     loaded = load_or_exit(environment, form, lab)
     plan = make_plan(loaded.environment, loaded.tenants)
     try:
-        driver = Driver.of(loaded, click.echo)
-        program = of_program(driver.root, str(driver.engine.version))
+        driver = Driver.from_environment(loaded, click.echo)
+        program = program_digest(driver.root, str(driver.engine.version))
         stack_digests = digests(loaded, plan, stacks(plan, loaded.environment.stacks), driver.root, program)
         stack_records = records.read(driver.api)
-    except (Failed, LabError, ApiUnreachable) as error:
+    except (RunFailed, LabError, ApiUnreachable) as error:
         fail(str(error), BAD_INPUT)
     if len(stack_digests) <= len(loaded.tenants):
         input_text, change = "stacks: one", "set stacks to per-tenant; `tenancy up` updates one stack at once"
@@ -53,14 +53,14 @@ def status(environment: str, lab: bool, form: str) -> None:
         (
             wave_state.wave.name,
             len(wave_state.wave.stacks),
-            len(wave_state.done),
-            ", ".join(wave_state.left[:3]) + (" …" * (len(wave_state.left) > 3)),
+            len(wave_state.finished),
+            ", ".join(wave_state.remaining[:3]) + (" …" * (len(wave_state.remaining) > 3)),
         )
         for wave_state in wave_progress
     ]
     table = Table(f"Rollout in {plan.environment}", ("wave", "tenants", "present version", "left"), rows)
     value = [
-        {"wave": wave_state.wave.name, "done": list(wave_state.done), "left": list(wave_state.left)}
+        {"wave": wave_state.wave.name, "done": list(wave_state.finished), "left": list(wave_state.remaining)}
         for wave_state in wave_progress
     ]
     show(form, [table], {"environment": plan.environment, "waves": value})

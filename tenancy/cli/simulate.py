@@ -239,7 +239,7 @@ def _state(folder: Path | None) -> Path:
 
     if folder is None:
         try:
-            folder = Lab.of().folder / SIMULATIONS
+            folder = Lab.locate().folder / SIMULATIONS
         except LabError:
             folder = cache_root() / SIMULATIONS
     try:

@@ -122,15 +122,15 @@ def command(
     from tenancy.cli.read_beside import start_reading
     from tenancy.clock.controller import ClockRefused
     from tenancy.clock.ending import end_reservations
-    from tenancy.engine.decide import told as decisions
-    from tenancy.engine.driver import Driver, Failed
+    from tenancy.engine.decide import summary_lines as decisions
+    from tenancy.engine.driver import Driver, RunFailed
     from tenancy.engine.workers import available, default_workers
     from tenancy.lab.layout import LabError
     from tenancy.lab.plugins import MissingPluginError
-    from tenancy.live.adoption_record import give_back
+    from tenancy.live.adoption_record import restore_namespaces
     from tenancy.live.api import ApiUnreachable
-    from tenancy.live.preflight import PreconditionFailed, refuse_another
-    from tenancy.live.served import told_of_frameworks, unserved_frameworks
+    from tenancy.live.preflight import PreconditionFailed, require_same_environment
+    from tenancy.live.served import frameworks_note, unserved_frameworks
     from tenancy.planning import make_plan
     from tenancy.planning.scope import StackScope, in_shard, ordered_stacks, reach_hint, stacks
 
@@ -148,7 +148,7 @@ def command(
     run = RunSettings(plan, leavers, only_preview, refresh, skip_preview, frozenset(replaceable_groups))
     try:
         prefetched_command = spec_reading.prefetch.command.result if spec_reading.prefetch else None
-        driver = Driver.of(loaded, report.say, run.leavers.by_hand, prefetched_command)
+        driver = Driver.from_environment(loaded, report.say, run.leavers.by_hand, prefetched_command)
         driver.expect_plugins()
         report.say(f"{plan.environment}: {counted(len(plan.tenants), 'tenant')}")
         planned_stacks = list(stacks(plan, loaded.environment.stacks))
@@ -159,7 +159,7 @@ def command(
                 BAD_INPUT,
             )
         # The other stacks need the system nodes to run on; without these nodes the cluster is incomplete.
-        cluster_exists = plan.cluster is None or driver.holds(planned_stacks[0][0], plan.cluster.system)
+        cluster_exists = plan.cluster is None or driver.has_resource(planned_stacks[0][0], plan.cluster.system)
         stacks_to_run = [
             stack
             for stack in ordered_stacks(planned_stacks, cluster_exists)
@@ -169,7 +169,7 @@ def command(
         # The cluster stack has AWS resources only, and is updated even if the API server does not answer.
         has_cluster_stacks = any(scope is not StackScope.CLUSTER for _, scope, _ in stacks_to_run)
         if cluster_exists and has_cluster_stacks:
-            refuse_another(driver.api, plan)
+            require_same_environment(driver.api, plan)
             if not (only_preview or loaded.environment.clocked):
                 # Of a clock that the files no longer have.
                 end_reservations(driver.api)
@@ -186,7 +186,7 @@ def command(
         if (
             cluster_exists
             and has_cluster_stacks
-            and (note := told_of_frameworks(unserved_frameworks(driver.api, loaded.environment)))
+            and (note := frameworks_note(unserved_frameworks(driver.api, loaded.environment)))
         ):
             report.say(f"note: {note}")
         # Before a cluster was made, nothing on it was worth asking.
@@ -207,13 +207,13 @@ def command(
         expect_former_environments(fleet)
         failed = _run_stacks(fleet, stacks_to_run, parallel or default_workers(*available()))
         if not (failed or only_preview) and run.leavers.with_kept_namespaces(loaded):
-            give_back(driver.api, plan.environment, report.say)
+            restore_namespaces(driver.api, plan.environment, report.say)
     except NothingToCompare:
         report.say(f"{plan.environment}: no preview of the other stacks is possible before the cluster exists")
     except MissingPluginError as error:
         report.end()
         fail(str(error), BAD_INPUT)
-    except (ApiUnreachable, ClockRefused, PreconditionFailed, Failed, LabError) as error:
+    except (ApiUnreachable, ClockRefused, PreconditionFailed, RunFailed, LabError) as error:
         report.end()
         fail(f"{error}{reach_hint(plan) if isinstance(error, ApiUnreachable) else ''}")
     except KeyboardInterrupt:
@@ -231,7 +231,7 @@ def command(
 
 def _run_stacks(fleet: Fleet, stacks: Sequence[Stack], workers: int) -> list[str]:
     """Run those of the stacks that need it; the names of the failed ones."""
-    from tenancy.engine.decide import told as decisions
+    from tenancy.engine.decide import summary_lines as decisions
     from tenancy.planning.scope import StackScope
 
     name, failed = fleet.run.plan.environment, list[str]()

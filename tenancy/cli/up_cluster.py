@@ -63,28 +63,30 @@ def protect(driver: Driver, stack: Any, changes: ClusterChanges | None) -> None:
 
 
 def permitted_changes(driver: Driver, report: Report, stack: Any, changes: ClusterChanges | None) -> PermittedChanges:
-    """What this run may delete and replace of a cluster, of which the program is told; Failed if the plan has a value
-    that AWS cannot change in place."""
-    from tenancy.engine.driver import Failed
+    """What this run may delete and replace of a cluster, of which the program is told; RunFailed if the plan has a
+    value that AWS cannot change in place."""
+    from tenancy.engine.driver import RunFailed
 
     if changes is None:
         return PermittedChanges()
     if refusals := list(changes.refusals()):
-        raise Failed(f"stack {stack.name}:\n  " + "\n  ".join(refusals))
+        raise RunFailed(f"stack {stack.name}:\n  " + "\n  ".join(refusals))
     for text in changes.notes():
         report.say(f"note: {text}")
     if changes.replacing:
-        driver.tell_replaced(stack, changes.replacing)
+        driver.set_replacements(stack, changes.replacing)
     return PermittedChanges(changes.removed, changes.replacing)
 
 
 def refuse_unpermitted(stack: str, planned: Outcome, plan: Plan, permitted: PermittedChanges) -> None:
     """Failed if an update would replace or delete what only a named option may."""
-    from tenancy.engine.cluster_changes import unasked
-    from tenancy.engine.driver import Failed
+    from tenancy.engine.cluster_changes import unrequested_changes
+    from tenancy.engine.driver import RunFailed
 
-    if refused_changes := unasked(planned.changes, plan.cluster, permitted.replaceable, permitted.removable):
-        raise Failed(
+    if refused_changes := unrequested_changes(
+        planned.changes, plan.cluster, permitted.replaceable, permitted.removable
+    ):
+        raise RunFailed(
             f"given stack {stack}, whose update would replace or delete\n  "
             + "\n  ".join(refused_changes)
             + "\n  rule: clusters, networks, node groups, buckets and keys are replaced or deleted only by name; "

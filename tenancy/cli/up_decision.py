@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from tenancy.engine.decide import Cause
     from tenancy.engine.digests import StackDigest
     from tenancy.engine.driver import Driver
-    from tenancy.engine.early import Early
-    from tenancy.engine.whole_check import Beside
+    from tenancy.engine.early import Prefetch
+    from tenancy.engine.whole_check import HelperProcess
     from tenancy.live.fleet_drift import FleetDrift
     from tenancy.planning.scope import Stack
     from tenancy.validation import Loaded
@@ -59,10 +59,10 @@ class Fleet:
 
     def selector(self, name: str, tenant: str | None) -> str | None:
         """Selector of the stack's objects if one of them is not as planned."""
-        from tenancy.live.selectors import of_environment
+        from tenancy.live.selectors import environment_selector
 
         is_drifted = name in self.drifted and name in self.existing
-        return of_environment(self.run.plan.environment, tenant) if is_drifted else None
+        return environment_selector(self.run.plan.environment, tenant) if is_drifted else None
 
 
 def decide_runs(
@@ -72,8 +72,8 @@ def decide_runs(
     loaded: Loaded,
     stacks: Sequence[Stack],
     selected_stacks: Sequence[str],
-    prefetch: Early | None = None,
-    helper_process: Beside | None = None,
+    prefetch: Prefetch | None = None,
+    helper_process: HelperProcess | None = None,
 ) -> Fleet:
     """Which of the stacks need a run, by the records and objects on the cluster; without a cluster, all of them.
 
@@ -81,24 +81,24 @@ def decide_runs(
     holds the answers that were requested while the files were read, and `helper_process` shares the work.
     """
     from tenancy.engine import checked, records
-    from tenancy.engine.decide import Asked, causes
-    from tenancy.engine.digests import digests, is_standard, of_inputs, of_program
-    from tenancy.engine.whole_check import Found, check_all
+    from tenancy.engine.decide import CliSelection, causes
+    from tenancy.engine.digests import digests, input_digests, is_standard, program_digest
+    from tenancy.engine.whole_check import FleetComparison, check_all
     from tenancy.live.background import in_background
-    from tenancy.live.fleet_drift import ALWAYS_LISTED, FleetDrift, compared, followed, platform_drifted
+    from tenancy.live.fleet_drift import ALWAYS_LISTED, FleetDrift, drift_by_changes, drift_by_lists, has_platform_drift
     from tenancy.planning.scope import StackScope
 
     plan = run.plan
     planned = [stack for stack in stacks if not selected_stacks or stack[0] in selected_stacks]
     existing = driver.stacks(plan.environment)
-    program = of_program(driver.root, str(driver.engine.version))
+    program = program_digest(driver.root, str(driver.engine.version))
     on_cluster = any(scope is not StackScope.CLUSTER for _, scope, _ in planned)
     recorded_digests: Mapping[str, StackDigest] = {}
-    former = checked.Checked()
+    former = checked.FleetCheckRecord()
     if on_cluster:
         recorded_digests = prefetch.records.result() if prefetch else records.read(driver.api)
-        former = (prefetch.checked.result() if prefetch else checked.read(driver.api)).of_program(program)
-    inputs = of_inputs(loaded, plan)
+        former = (prefetch.check_record.result() if prefetch else checked.read(driver.api)).of_program(program)
+    inputs = input_digests(loaded, plan)
 
     def reusable_digest(stack: Stack) -> str:
         """The digest of its plan, if that is made from the same as its recorded one; else an empty text."""
@@ -114,12 +114,14 @@ def decide_runs(
     names = {tenant: name for name, _, tenant in existing_stacks if tenant}
     is_first_check = len(names) > ALWAYS_LISTED and not former.versions
     stacks_of_tenants = [stack for stack in existing_stacks if stack[2]]
-    full_check = check_all(driver.api, loaded, plan, stacks_of_tenants, helper_process) if is_first_check else Found()
+    full_check = (
+        check_all(driver.api, loaded, plan, stacks_of_tenants, helper_process) if is_first_check else FleetComparison()
+    )
     stack_digests = digests(loaded, plan, planned, driver.root, program, reusable_digest)
     drifted = {
         name
         for name in (*one_stack_names, *platform_names)
-        if platform_drifted(driver.api, plan.environment, plan.platform)
+        if has_platform_drift(driver.api, plan.environment, plan.platform)
     }
     decide = partial(
         causes,
@@ -127,7 +129,7 @@ def decide_runs(
         stack_digests,
         recorded_digests,
         existing,
-        asked=Asked(selected_stacks, run.refresh, run.leavers.by_hand),
+        selection=CliSelection(selected_stacks, run.refresh, run.leavers.by_hand),
     )
     idle_stacks = {name for name, causes_by_stack in decide(drifted=drifted).items() if not causes_by_stack}
     unchanged_tenants = [
@@ -137,7 +139,7 @@ def decide_runs(
         unchanged_tenants = []
     prefetched_changes = prefetch.changes if prefetch else None
     answer = (
-        in_background(followed, driver.api, plan, unchanged_tenants, former.versions, prefetched_changes)
+        in_background(drift_by_changes, driver.api, plan, unchanged_tenants, former.versions, prefetched_changes)
         if unchanged_tenants
         else None
     )
@@ -145,7 +147,7 @@ def decide_runs(
     drift = (
         full_check.drift
         if is_first_check
-        else compared(driver.api, plan, tenants_to_compare)
+        else drift_by_lists(driver.api, plan, tenants_to_compare)
         if tenants_to_compare
         else FleetDrift()
     )
@@ -156,7 +158,7 @@ def decide_runs(
             return  # of a few tenants alone there is nothing to save
         clean = {name: tenant for tenant, name in names.items() if tenant not in drift.tenants | later_drift.tenants}
         made_from = {name: (inputs[tenant], stack_digests[name].plan) for name, tenant in clean.items()}
-        checked.write(driver.api, checked.Checked(drift.older(later_drift), made_from, program))
+        checked.write(driver.api, checked.FleetCheckRecord(drift.older(later_drift), made_from, program))
 
     causes_by_stack = decide(drifted=drifted)
     for name, stack_causes in causes_by_stack.items():

@@ -96,7 +96,7 @@ def _needs_preview(fleet: Fleet, stack: Stack, resources: Sequence[Mapping[str, 
 
 def run_tenants(fleet: Fleet, stacks: Sequence[Stack], workers: int) -> list[str]:
     """Run the stacks of tenants that need it, and return the names of those that failed."""
-    from tenancy.engine.driver import Failed
+    from tenancy.engine.driver import RunFailed
     from tenancy.engine.workers import run_all
     from tenancy.live.api import ApiUnreachable
     from tenancy.live.preflight import PreconditionFailed
@@ -117,7 +117,7 @@ def run_tenants(fleet: Fleet, stacks: Sequence[Stack], workers: int) -> list[str
         fleet.report.say("no further stack begins; those at work end first (Ctrl-C again to leave them)")
 
     failed = []
-    error_types = (Failed, PreconditionFailed, ApiUnreachable)
+    error_types = (RunFailed, PreconditionFailed, ApiUnreachable)
     for number, result in enumerate(run_all(stacks_to_run, work, workers, error_types, interrupted), 1):
         name = result.item[0]
         seconds = time.monotonic() - started[name]
@@ -163,14 +163,14 @@ def _run_tenant(fleet: Fleet, report: StackReport, stack: Stack, is_checked: boo
     from tenancy.live.preflight import check
 
     name, _, tenant = stack
-    run, driver = fleet.run, fleet.driver.beside(report.say)
+    run, driver = fleet.run, fleet.driver.for_parallel_run(report.say)
     tenant_plan = run.plan.tenant(tenant or "")
     if not is_checked:
         check(driver.api, run.plan, None, [tenant_plan], _removed_by_hand(fleet))
     if name in fleet.existing:
         for text in quota_notes(driver.api, [tenant_plan]):
             report.say(text)
-    selected_stack = driver.ready(name, exists=name in fleet.existing)
+    selected_stack = driver.open_known(name, exists=name in fleet.existing)
     drifted, refresh = fleet.selector(name, tenant), run.refresh
     if drifted and set(fleet.causes[name]) == {Cause.DRIFT}:
         reverted = revert_drift(driver, report, selected_stack, drifted, run.only_preview)
@@ -234,25 +234,25 @@ def _namespace_exists(api: Api, planned: Sequence[Object]) -> bool:
 
 def _remove_unrecorded(fleet: Fleet, report: Report, stack: Stack) -> None:
     """Remove what a run made whose state was never written or is lost, and that the files no longer have; the engine
-    takes over the rest. Failed if another stack has the tenant, or if the file of a tenant was deleted."""
-    from tenancy.engine.driver import Failed
+    takes over the rest. RunFailed if another stack has the tenant, or if the file of a tenant was deleted."""
+    from tenancy.engine.driver import RunFailed
     from tenancy.live.api import path_of
     from tenancy.live.removal import RemovalTimeout
-    from tenancy.live.unrecorded import remove_unplanned, unrecorded
+    from tenancy.live.unrecorded import find_unrecorded, remove_unplanned
     from tenancy.planning.scope import StackScope, objects_of, select
 
     name, scope, tenant = stack
     plan, leavers, api = fleet.run.plan, fleet.run.leavers, fleet.driver.api
     platform_stack = plan.environment
     if tenant and platform_stack in fleet.existing and tenant in fleet.driver.components(platform_stack):
-        raise Failed(
+        raise RunFailed(
             f"given stack {platform_stack}, which has tenant {tenant}; rule: each object is in one stack; "
             "change: `tenancy "
             f"move {platform_stack}`; nothing was changed"
         )
     unrecorded_objects = [
         unrecorded_object
-        for unrecorded_object in unrecorded(api, platform_stack, tenant)
+        for unrecorded_object in find_unrecorded(api, platform_stack, tenant)
         if scope is not StackScope.PLATFORM or not unrecorded_object.tenant
     ]
     known_tenants = {*plan.names}
@@ -261,7 +261,7 @@ def _remove_unrecorded(fleet: Fleet, report: Report, stack: Stack) -> None:
         - known_tenants
     ):
         if removed_tenant not in leavers.by_hand:
-            raise Failed(
+            raise RunFailed(
                 f"given stack {name}, whose tenant {removed_tenant} has no file; "
                 f"{stages_advice(removed_tenant, platform_stack)}"
             )
@@ -277,7 +277,7 @@ def _remove_unrecorded(fleet: Fleet, report: Report, stack: Stack) -> None:
             api, unrecorded_objects, {path_of(item) for item in objects_of(*select(plan, scope, tenant))}
         )
     except RemovalTimeout as error:
-        raise Failed(f"stack {name}: {error}") from error
+        raise RunFailed(f"stack {name}: {error}") from error
     for unrecorded_object in removed_objects:
         report.say(
             f"{name}: removed {unrecorded_object}, which a run that was ended had made and the files no longer have"

@@ -26,25 +26,25 @@ def run_waves(
     fleet: Fleet, stacks: Sequence[Stack], workers: int, gate: Callable[[Fleet], list[str]] | None = None
 ) -> list[str]:
     """Run the tenants' stacks that need it, those of a new program in the environment's waves; the names of failed
-    ones. Failed if a wave fails or a gate is red."""
-    from tenancy.engine.driver import Failed
-    from tenancy.engine.rollout import in_waves, waves
+    ones. RunFailed if a wave fails or a gate is red."""
+    from tenancy.engine.driver import RunFailed
+    from tenancy.engine.rollout import waves, waves_for_new_program
 
     environment = fleet.loaded.environment
     if environment.rollout is None or fleet.run.only_preview:
         return run_tenants(fleet, stacks, workers)
     planned = waves(environment, fleet.loaded.tenants, environment.rollout)
-    waves_to_run = [wave for wave in in_waves(planned, fleet.causes) if wave.stacks]
+    waves_to_run = [wave for wave in waves_for_new_program(planned, fleet.causes) if wave.stacks]
     stacks_in_waves = {name for wave in waves_to_run for name in wave.stacks}
     failed = run_tenants(fleet, [stack for stack in stacks if stack[0] not in stacks_in_waves], workers)
     for wave in waves_to_run:
         if wave.name != planned[0].name:
             _pause(fleet, environment.rollout.pause, wave.name)
             if problems := (gate or gate_findings)(fleet):
-                raise Failed(_stopped_text(fleet, f"before {wave.name}", problems))
+                raise RunFailed(_stopped_text(fleet, f"before {wave.name}", problems))
         fleet.report.say(f"{wave.name}: {len(wave.stacks)} stacks")
         if failed_stacks := run_tenants(fleet, [stack for stack in stacks if stack[0] in wave.stacks], workers):
-            raise Failed(_stopped_text(fleet, f"in {wave.name}", [f"stacks failed: {', '.join(failed_stacks)}"]))
+            raise RunFailed(_stopped_text(fleet, f"in {wave.name}", [f"stacks failed: {', '.join(failed_stacks)}"]))
     return failed
 
 
@@ -52,15 +52,15 @@ def expect_former_environments(fleet: Fleet, reach: Callable[[str], Api] | None 
     """Failed if a stack would get a new version of the program that an environment of `rollout.after` does not run yet
     on all of its stacks, or that cannot be asked. `reach` gives the API server of a context."""
     from tenancy.engine.decide import Cause
-    from tenancy.engine.driver import Failed
+    from tenancy.engine.driver import RunFailed
 
     rollout, name = fleet.loaded.environment.rollout, fleet.run.plan.environment
-    new = [stack for stack, causes in fleet.causes.items() if Cause.PROGRAM in causes and Cause.ASKED not in causes]
+    new = [stack for stack, causes in fleet.causes.items() if Cause.PROGRAM in causes and Cause.REQUESTED not in causes]
     if not new or rollout is None or fleet.run.only_preview:
         return
     for former in rollout.after:
         if problem := _unready_reason(fleet, former, fleet.digests[new[0]].program, reach):
-            raise Failed(
+            raise RunFailed(
                 f"given a new version for {name}, and {problem}; rule: {name} gets a version after "
                 f"{', '.join(rollout.after)} (rollout.after); change: `tenancy up {former}` first; nothing was changed"
             )
@@ -69,7 +69,7 @@ def expect_former_environments(fleet: Fleet, reach: Callable[[str], Api] | None 
 def _unready_reason(fleet: Fleet, former: str, program: str, reach: Callable[[str], Api] | None) -> str:
     """What keeps another environment from running the program on all of its stacks; empty if it does."""
     from tenancy.engine import records
-    from tenancy.engine.rollout import behind
+    from tenancy.engine.rollout import find_outdated_stacks
     from tenancy.live.api import Api, ApiUnreachable
     from tenancy.planning import make_plan
     from tenancy.planning.scope import StackScope, stacks
@@ -85,7 +85,7 @@ def _unready_reason(fleet: Fleet, former: str, program: str, reach: Callable[[st
     stack_names = [
         name for name, scope, _ in stacks(plan, loaded.environment.stacks) if scope is not StackScope.CLUSTER
     ]
-    outdated_stacks = behind(stack_names, program, stack_records)
+    outdated_stacks = find_outdated_stacks(stack_names, program, stack_records)
     ellipsis = " …" if len(outdated_stacks) > MAX_NAMED_STACKS else ""
     shown_names = f"{', '.join(outdated_stacks[:MAX_NAMED_STACKS])}{ellipsis}"
     return (
@@ -127,7 +127,7 @@ def _prometheus(fleet: Fleet) -> str:
     from tenancy.lab import ports
     from tenancy.lab.layout import Lab
 
-    lab = Lab.of(fleet.driver.root)
+    lab = Lab.locate(fleet.driver.root)
     # Port 0 refuses every connection: a Prometheus that was asked for and never started is red too.
     port = ports.remembered(lab).get("prometheus", 0)
     return f"http://127.0.0.1:{port}" if lab.recall().get("metrics") else ""
@@ -135,10 +135,10 @@ def _prometheus(fleet: Fleet) -> str:
 
 def inactive_queues(api: Api, environment: str) -> Iterator[str]:
     """ClusterQueues of the environment that Kueue does not serve; without Kueue none."""
-    from tenancy.live.selectors import of_environment
+    from tenancy.live.selectors import environment_selector
 
     path = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues"
-    for item in api.items(f"{path}?labelSelector={of_environment(environment)}", absent=True):
+    for item in api.items(f"{path}?labelSelector={environment_selector(environment)}", absent=True):
         if item["spec"].get("stopPolicy", "None") != "None":
             continue  # on hold on purpose
         for condition in (item.get("status") or {}).get("conditions") or ():

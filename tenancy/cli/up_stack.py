@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tenancy.cli.up_report import Report
     from tenancy.engine.changes import Outcome
     from tenancy.engine.driver import Driver
-    from tenancy.live.unrecorded import Unrecorded
+    from tenancy.live.unrecorded import UnrecordedObject
     from tenancy.planning import Plan
     from tenancy.validation import Loaded
 
@@ -31,7 +31,7 @@ class NothingToCompare(Exception):
 
 def expect_cluster(driver: Driver, plan: Plan, only_preview: bool) -> None:
     """Check that the kubeconfig reaches a cluster that was just created; the AWS CLI adds it to the kubeconfig."""
-    from tenancy.engine.driver import Failed
+    from tenancy.engine.driver import RunFailed
     from tenancy.live.api import ApiUnreachable
     from tenancy.planning.common.names import kubeconfig_command
 
@@ -42,7 +42,7 @@ def expect_cluster(driver: Driver, plan: Plan, only_preview: bool) -> None:
     except ApiUnreachable as error:
         cluster = plan.cluster
         command = kubeconfig_command(cluster.name, cluster.region, plan.context) if cluster else ""
-        raise Failed(
+        raise RunFailed(
             f"the cluster exists, but context {plan.context!r} does not reach it ({error}); rule: the other stacks "
             f"need a context in the kubeconfig; change: `{command}`, then run this again"
         ) from error
@@ -94,15 +94,15 @@ def stages_advice(tenant: str, environment: str) -> str:
 
 
 def _refuse_skipped_stages(driver: Driver, plan: Plan, stack: Any, leavers: RemovableTenants) -> None:
-    """Raise Failed if a tenant skipped the stages before `leaving: remove`, or if no Kueue runs to end its work."""
-    from tenancy.engine.driver import Failed
-    from tenancy.live.removal import kueue_runs, never_held
+    """Raise RunFailed if a tenant skipped the stages before `leaving: remove`, or if no Kueue runs to end its work."""
+    from tenancy.engine.driver import RunFailed
+    from tenancy.live.removal import kueue_runs, skipped_hold
 
     leaving_tenants = [
-        tenant for tenant in sorted(leavers.by_file | leavers.by_hand) if driver.of_tenant(stack, tenant)
+        tenant for tenant in sorted(leavers.by_file | leavers.by_hand) if driver.tenant_resources(stack, tenant)
     ]
     if leaving_tenants and kueue_runs(driver.api) is False:
-        raise Failed(
+        raise RunFailed(
             f"given tenant {', '.join(leaving_tenants)} that leaves, and a Kueue whose webhook does not answer; "
             "rule: only Kueue "
             "removes its finalizers from queued work, and they block the deletion of namespaces; change: start Kueue "
@@ -110,9 +110,9 @@ def _refuse_skipped_stages(driver: Driver, plan: Plan, stack: Any, leavers: Remo
         )
     for tenant in sorted(leavers.by_file):
         # The state lists them in the order of their creation, which varies.
-        spaces = sorted(resource["id"] for resource in _namespaces(driver.of_tenant(stack, tenant)))
-        if spaces and (resource := never_held(driver.api, spaces)):
-            raise Failed(
+        spaces = sorted(resource["id"] for resource in _namespaces(driver.tenant_resources(stack, tenant)))
+        if spaces and (resource := skipped_hold(driver.api, spaces)):
+            raise RunFailed(
                 f"given tenant {tenant} with leaving: remove, whose {', '.join(resource)} is in use; rule: a tenant "
                 f"leaves in stages; change: write `leaving: hold` and run `tenancy up {plan.environment}`, save what "
                 f"it owns with `tenancy export {tenant} {plan.environment}`, then write `leaving: remove`; nothing "
@@ -127,10 +127,10 @@ def _namespaces(resources: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any
 def _remove_tenant(driver: Driver, report: Report, stack: Any, tenant: str, timeout: int) -> None:
     """Remove access bindings, work and namespaces of a tenant, in this order. The engine's update removes the rest."""
     from tenancy.engine.changes import is_access_binding
-    from tenancy.engine.driver import Failed
-    from tenancy.live.removal import RemovalTimeout, access_bindings_blocked, mark_left, take_out
+    from tenancy.engine.driver import RunFailed
+    from tenancy.live.removal import RemovalTimeout, end_and_remove, mark_left, require_removable_bindings
 
-    resources = driver.of_tenant(stack, tenant)
+    resources = driver.tenant_resources(stack, tenant)
     if not resources:
         return
     bindings = [
@@ -143,20 +143,20 @@ def _remove_tenant(driver: Driver, report: Report, stack: Any, tenant: str, time
     namespace_names = [resource["id"] for resource in namespaces if not resource.get("retainOnDelete")]
     queues = [resource["id"] for resource in resources if resource["type"].endswith(":ClusterQueue")]
     try:
-        access_bindings_blocked(driver.api, bindings)
-        report.show(stack.name, driver.shut(stack, tenant))
-        take_out(driver.api, namespace_names, queues, timeout, lambda text: report.say(f"{stack.name}: {text}"))
+        require_removable_bindings(driver.api, bindings)
+        report.show(stack.name, driver.delete_access(stack, tenant))
+        end_and_remove(driver.api, namespace_names, queues, timeout, lambda text: report.say(f"{stack.name}: {text}"))
         kept_namespaces = [resource["id"] for resource in namespaces if resource.get("retainOnDelete")]
         mark_left(driver.api, kept_namespaces)
     except RemovalTimeout as error:
-        raise Failed(f"stack {stack.name}: tenant {tenant} is not removed\n  {error}") from error
+        raise RunFailed(f"stack {stack.name}: tenant {tenant} is not removed\n  {error}") from error
 
 
 def remove_unrecorded_tenant(
-    driver: Driver, report: Report, stack: str, unrecorded_objects: Sequence[Unrecorded], timeout: int
+    driver: Driver, report: Report, stack: str, unrecorded_objects: Sequence[UnrecordedObject], timeout: int
 ) -> None:
     """Remove a tenant's objects that no state has, in the order of `_remove_tenant`."""
-    from tenancy.engine.driver import Failed
+    from tenancy.engine.driver import RunFailed
     from tenancy.live.removal import RemovalTimeout
     from tenancy.live.unrecorded import remove_all
 
@@ -165,7 +165,7 @@ def remove_unrecorded_tenant(
     try:
         remove_all(driver.api, unrecorded_objects, timeout, lambda text: report.say(f"{stack}: {text}"))
     except RemovalTimeout as error:
-        raise Failed(f"stack {stack}: its tenant is not removed\n  {error}") from error
+        raise RunFailed(f"stack {stack}: its tenant is not removed\n  {error}") from error
 
 
 class RunSettings(NamedTuple):
@@ -193,14 +193,14 @@ def preview_and_update(
 ) -> Outcome:
     """Preview the stack with the policy pack and update it; the preview's outcome. `drifted` is the selector of its
     objects, if one of them is not as planned; `first` is as for `Driver.update`."""
-    from tenancy.engine.changes import lost_namespaces, without_file
-    from tenancy.engine.driver import Failed
+    from tenancy.engine.changes import namespaces_to_delete, tenants_without_file
+    from tenancy.engine.driver import RunFailed
 
     plan, leavers, only_preview, refresh, *_ = run
     name = stack.name
     platform_aws = plan.platform.data
     if name == plan.environment and plan.account and platform_aws and platform_aws.cost_tags:
-        driver.tell_cost_tags(stack, platform_aws.cost_tags, plan.account.region)
+        driver.set_known_cost_tags(stack, platform_aws.cost_tags, plan.account.region)
     _refuse_skipped_stages(driver, plan, stack, leavers)
     if drifted:
         refresh = revert_drift(driver, report, stack, drifted, only_preview).missing or refresh
@@ -209,16 +209,16 @@ def preview_and_update(
     if not only_preview:
         protect(driver, stack, changes)
     may = permitted_changes(driver, report, stack, changes)
-    with driver.released(stack, leaving_names, may.removable, for_good=not only_preview):
+    with driver.unprotected(stack, leaving_names, may.removable, is_final=not only_preview):
         planned = driver.preview(stack, refresh=refresh)
-    orphans = [tenant for tenant in without_file(planned, plan) if tenant not in leavers.by_hand]
+    orphans = [tenant for tenant in tenants_without_file(planned, plan) if tenant not in leavers.by_hand]
     if orphans:
-        raise Failed(
+        raise RunFailed(
             f"given stack {name}, which has tenant {', '.join(orphans)} without a file; "
             f"{stages_advice(orphans[0], plan.environment)}; nothing was changed"
         )
-    if lost_namespace_names := lost_namespaces(planned, plan):
-        raise Failed(
+    if lost_namespace_names := namespaces_to_delete(planned, plan):
+        raise RunFailed(
             f"given stack {name}, whose update would delete {', '.join(lost_namespace_names)} and all objects "
             "in it; rule: a namespace "
             f"in the spec files is never removed; change: if `stacks` was changed, `tenancy move {plan.environment}`; "
@@ -228,7 +228,7 @@ def preview_and_update(
     refuse_unpermitted(name, planned, plan, may)
     if only_preview:
         report.show(name, planned)
-    elif planned.changes or planned.others:
+    elif planned.changes or planned.other_changes:
         # A single namespace is removed by the engine itself, in the order that the update of its tenant needs: its
         # replacement is created before it is deleted.
         for tenant in sorted(name for name in leaving_names if words.SEPARATOR not in name):
@@ -254,18 +254,18 @@ class RevertedDrift(NamedTuple):
 
 def revert_drift(driver: Driver, report: Report, stack: Any, selector: str, only_preview: bool) -> RevertedDrift:
     """Revert drift of the stack's objects, which the engine does not see, because it compares with its state alone."""
-    from tenancy.engine.driver import Failed
+    from tenancy.engine.driver import RunFailed
     from tenancy.live import drift
 
-    altered = driver.altered(stack, selector)
+    altered = driver.drift_with_managers(stack, selector)
     for altered_object, manager in altered:
         report.say(f"{stack.name}: drifted: {altered_object}")
         if only_preview:
             continue
         try:
-            drift.put_back(driver.api, altered_object, manager)
-        except drift.NotPutBack as error:
-            raise Failed(f"stack {stack.name}: {error}; change: restore it by hand, or delete it") from error
+            drift.revert_drift(driver.api, altered_object, manager)
+        except drift.RevertFailed as error:
+            raise RunFailed(f"stack {stack.name}: {error}; change: restore it by hand, or delete it") from error
     return RevertedDrift(
         len(altered), not only_preview and any(altered_object.live is None for altered_object, _ in altered)
     )
@@ -297,10 +297,11 @@ def _waves(plan: Plan, planned: Outcome) -> list[tuple[str, list[str]]]:
 def remove_former_tenants(
     run: RunSettings, driver: Driver, report: Report, existing: Sequence[str], planned_names: Collection[str]
 ) -> None:
-    """Remove stacks of tenants without a file; raise Failed if a stack has a tenant that another stack would create."""
+    """Remove stacks of tenants without a file; raise RunFailed if a stack has a tenant that another stack would
+    create."""
     from tenancy.engine import records
-    from tenancy.engine.driver import Failed
-    from tenancy.live.unrecorded import unrecorded
+    from tenancy.engine.driver import RunFailed
+    from tenancy.live.unrecorded import find_unrecorded
     from tenancy.planning.scope import CLUSTER_SUFFIX
 
     plan, leavers, only_preview, *_ = run
@@ -308,7 +309,7 @@ def remove_former_tenants(
         if name in planned_names:
             continue
         if name == plan.environment + CLUSTER_SUFFIX:
-            raise Failed(
+            raise RunFailed(
                 f"given stack {name}, whose cluster the files no longer build; rule: a cluster that is built here "
                 "stays with its environment; change: write `cluster.mode: build` and `aws.enabled: true` again; to "
                 f"remove the cluster, `aws.deletion-protection: false`, `tenancy up {plan.environment}` and "
@@ -318,7 +319,7 @@ def remove_former_tenants(
         if tenant in plan.names:
             stack = driver.select(name)
             if driver.resources(stack):
-                raise Failed(
+                raise RunFailed(
                     f"given stack {name}, which has tenant {tenant}; rule: each object is in one stack; change: "
                     f"`tenancy move {plan.environment}`, or set stacks: per-tenant in environment.yaml"
                 )
@@ -326,9 +327,9 @@ def remove_former_tenants(
         stack = driver.select(name)
         resources = driver.resources(stack)
         # A first run that was killed has left objects, and no state of them.
-        unrecorded_objects = [] if resources else unrecorded(driver.api, plan.environment, tenant)
+        unrecorded_objects = [] if resources else find_unrecorded(driver.api, plan.environment, tenant)
         if (resources or unrecorded_objects) and tenant not in leavers.by_hand:
-            raise Failed(f"given stack {name}, whose tenant has no file; {stages_advice(tenant, plan.environment)}")
+            raise RunFailed(f"given stack {name}, whose tenant has no file; {stages_advice(tenant, plan.environment)}")
         if only_preview:
             report.say(f"{name}: its tenant has no file: the remaining resources would be removed")
         else:

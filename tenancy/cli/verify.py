@@ -147,7 +147,7 @@ def lab_log(api: Api) -> Path | None:
     from tenancy.lab.layout import Lab, LabError
 
     try:
-        lab = Lab.of()
+        lab = Lab.locate()
         leads_there = lab.kubeconfig.is_file() and f'"{api.host}"' in lab.kubeconfig.read_text("utf-8")
     except (LabError, OSError):
         return None

@@ -13,8 +13,8 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
-from tenancy.clock.decision import KEY, Desired, Spent, desired, relief
-from tenancy.clock.idle import IdleDecision, Sample, Work, decide, suspension, watched
+from tenancy.clock.decision import KEY, Desired, ExhaustedBudget, budget_exemption, desired
+from tenancy.clock.idle import IdleDecision, Sample, Work, decide, suspension, watched_work
 from tenancy.clock.usage import Running, Usage, empty
 from tenancy.clock.view import View
 from tenancy.kube.objects import CLOCK_FIELDS, Object, at
@@ -28,7 +28,7 @@ from tenancy.planning.queueing.queue_names import API
 from tenancy.schema.environment import Environment
 from tenancy.schema.tenant import Tenant
 
-AGAIN = dt.timedelta(minutes=30)
+EVENT_INTERVAL = dt.timedelta(minutes=30)
 """After which the Event is written again: the API server keeps one for an hour."""
 
 
@@ -38,11 +38,11 @@ class ClockRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one round did, in sentences; empty if everything was as it should be."""
+    """Changes of one round, in sentences; empty if everything was as it should be."""
 
     now: dt.datetime
     changes: tuple[str, ...]
-    spent: tuple[Spent, ...]
+    exhausted_budgets: tuple[ExhaustedBudget, ...]
     problem: str = ""
     """Why no GPU was found idle, if samples could not be read."""
 
@@ -60,62 +60,62 @@ class Clock:
     _running: dict[str, Running] | None = None
     _record: str = ""
     """The version of the record of usage that `_running` and `_seen` belong to."""
-    _seen: View | None = None
-    _told: dict[str, dt.datetime] = field(default_factory=dict)
+    _last_view: View | None = None
+    _event_times: dict[str, dt.datetime] = field(default_factory=dict)
 
     def tick(self) -> Round:
         """Bring the queues to what they should be now. ApiUnreachable and ClockRefused leave the rest for the next
         round."""
         record = self._request("GET", _record_path(), allow=(NOT_FOUND,))
         now = self.now() if self.now else server_time(record)
-        before, version = _stored(record, now)
-        mine = bool(version) and version == self._record
-        view = self._view(mine)
+        former_usage, version = _stored(record, now)
+        is_own_record = bool(version) and version == self._record
+        view = self._view(is_own_record)
         view.read_work(self.api)
-        usage, running = view.meter.count(before, view.held, now, self._running if mine else None)
+        usage, running = view.meter.count(former_usage, view.allocations, now, self._running if is_own_record else None)
         workloads = view.works
-        wanted = desired(self.environment, view.named, now, usage, _admitted(workloads), view.decided)
-        idle, problem = self._idle(view, now, before)
+        decision = desired(self.environment, view.named_tenants, now, usage, _admitted_keys(workloads), view.decided)
+        idle, problem = self._idle(view, now, former_usage)
         # Before the record: a warning counts when it has been written.
-        for work, said in idle.warnings:
-            self._warn(_about_work(work, GPU_IDLE, f"idle.{work.name}", said, now))
-        self._record = self._write_record(replace(wanted.usage, idle=idle.idle), version)
+        for work, sentence in idle.warnings:
+            self._warn(_about_work(work, GPU_IDLE, f"idle.{work.name}", sentence, now))
+        self._record = self._write_record(replace(decision.usage, idle=idle.idle), version)
         self._running = running
-        view.decide(wanted)
-        changes = [*self._queues(view, wanted), *self._reservations(wanted, workloads), *self._suspend(idle, now)]
+        view.decide(decision)
+        changes = [*self._queues(view, decision), *self._reservations(decision, workloads), *self._suspend(idle, now)]
         changes += self._release(view.unreleased(now))
-        self._tell(view, wanted.spent, now)
-        return Round(now, tuple(changes), wanted.spent, problem)
+        self._warn_of_budgets(view, decision.exhausted_budgets, now)
+        return Round(now, tuple(changes), decision.exhausted_budgets, problem)
 
-    def _view(self, mine: bool) -> View:
-        """What is known of the cluster. It is read anew for other files, and if the record is not the one that this
-        process wrote: another copy worked since, or the cluster was restored."""
-        seen = self._seen
-        if seen is None or seen.environment is not self.environment or seen.tenants is not self.tenants:
-            seen = self._seen = View(self.environment, self.tenants)
-        elif not mine:
-            seen.forget()
-        return seen
+    def _view(self, is_own_record: bool) -> View:
+        """The cluster as this process knows it. It is read anew for other files, and if the record is not the one that
+        this process wrote: another copy worked since, or the cluster was restored."""
+        view = self._last_view
+        if view is None or view.environment is not self.environment or view.tenants is not self.tenants:
+            view = self._last_view = View(self.environment, self.tenants)
+        elif not is_own_record:
+            view.forget()
+        return view
 
-    def _idle(self, view: View, now: dt.datetime, before: Usage) -> tuple[IdleDecision, str]:
-        """What follows for idle work, and why no samples were read."""
-        works = list(watched(self.environment, view.rules, view.works))
-        if not works or self.idle_gpus is None or relief(self.environment, None, now):
+    def _idle(self, view: View, now: dt.datetime, former_usage: Usage) -> tuple[IdleDecision, str]:
+        """Decision about idle work, and the reason if no samples were read."""
+        works = list(watched_work(self.environment, view.rules, view.works))
+        if not works or self.idle_gpus is None or budget_exemption(self.environment, None, now):
             return IdleDecision((), (), {}), ""
         try:
-            found = self.idle_gpus(self.environment, now)
+            gpu_samples = self.idle_gpus(self.environment, now)
         except PrometheusSilent as error:
             return IdleDecision((), (), {}), str(error)
-        return decide(works, found, now, before.idle, before.until), ""
+        return decide(works, gpu_samples, now, former_usage.idle, former_usage.until), ""
 
     def _suspend(self, idle: IdleDecision, now: dt.datetime) -> Iterator[str]:
-        for work, said in idle.suspensions:
+        for work, sentence in idle.suspensions:
             path = f"{collection(API, 'Workload', work.namespace)}/{work.name}"
-            body = suspension(work.uid, said)
+            body = suspension(work.uid, sentence)
             # Other work of that name: the API server answers 409.
             answer = self._request("PATCH", path, body, allow=(NOT_FOUND, CONFLICT), content_type=MERGE)
             if answer.ok:
-                self._warn(_about_work(work, GPU_IDLE, f"suspended.{work.name}", said, now))
+                self._warn(_about_work(work, GPU_IDLE, f"suspended.{work.name}", sentence, now))
                 yield f"{work.namespace}/{work.name}: suspended, its {work.gpus} GPUs were idle"
 
     def _release(self, workloads: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -155,19 +155,19 @@ class Clock:
         answer = self._request("PUT" if version else "POST", path, item)
         return str(answer.body["metadata"]["resourceVersion"])
 
-    def _queues(self, view: View, wanted: Desired) -> Iterator[str]:
+    def _queues(self, view: View, decision: Desired) -> Iterator[str]:
         view.read_queues(self.api)
-        there, moving = wanted.by_place(), []
+        desired_queues, pending = decision.by_place(), []
         for place in sorted(view.unsettled):
-            found = view.queue(place)
+            stored = view.queue(place)
             # A queue that the engine has not made yet is made by it, with what belongs to it.
-            item = there[place].manifest() if found and place in there else None
-            if found and item and not _same(item, found):
-                moving.append((item, found))
+            item = desired_queues[place].manifest() if stored and place in desired_queues else None
+            if stored and item and not _is_same(item, stored):
+                pending.append((item, stored))
             else:
                 view.unsettled.discard(place)
         # Quota is taken from one before another gets it, so that at no instant more is promised than there is.
-        for item, found in sorted(moving, key=lambda pair: _nominal(pair[0]) - _nominal(pair[1])):
+        for item, stored in sorted(pending, key=lambda pair: _nominal(pair[0]) - _nominal(pair[1])):
             spec = {key: item["spec"][key] for _, key in CLOCK_FIELDS if key in item["spec"]}
             body = {
                 "apiVersion": API,
@@ -176,48 +176,50 @@ class Clock:
                 "spec": spec,
             }
             self._request("PATCH", f"{path_of(item)}?fieldManager={words.CLOCK}&force=true", body, content_type=APPLY)
-            yield f"{item['kind']} {item['metadata']['name']}: {_said(item, found)}"
+            yield f"{item['kind']} {item['metadata']['name']}: {_change_text(item, stored)}"
 
-    def _reservations(self, wanted: Desired, workloads: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-        planned = {item["metadata"]["name"]: item for item in wanted.reservations}
-        there = {each["metadata"]["name"] for each in reserving(workloads)}
-        where = collection(API, "Workload", words.PLATFORM_NAMESPACE)
+    def _reservations(self, decision: Desired, workloads: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+        planned = {item["metadata"]["name"]: item for item in decision.reservations}
+        existing_names = {workload["metadata"]["name"] for workload in reserving(workloads)}
+        path = collection(API, "Workload", words.PLATFORM_NAMESPACE)
         for name, item in planned.items():
-            if name not in there:
-                self._request("POST", where, item, allow=(CONFLICT,))
+            if name not in existing_names:
+                self._request("POST", path, item, allow=(CONFLICT,))
                 yield f"{name}: reserving {item['spec']['podSets'][0]['count']} GPUs"
-        for name in sorted(there - planned.keys()):
-            self._request("DELETE", f"{where}/{name}", allow=(NOT_FOUND,))
+        for name in sorted(existing_names - planned.keys()):
+            self._request("DELETE", f"{path}/{name}", allow=(NOT_FOUND,))
             yield f"{name}: no longer reserved"
 
-    def _tell(self, view: View, spent: Iterable[Spent], now: dt.datetime) -> None:
-        of = {tenant.tenant: tenant for tenant in view.named}
-        for each in spent:
-            if now - self._told.get(each.tenant, now - AGAIN) < AGAIN:
+    def _warn_of_budgets(self, view: View, budgets: Iterable[ExhaustedBudget], now: dt.datetime) -> None:
+        tenants_by_name = {tenant.tenant: tenant for tenant in view.named_tenants}
+        for budget in budgets:
+            if now - self._event_times.get(budget.tenant, now - EVENT_INTERVAL) < EVENT_INTERVAL:
                 continue
-            for namespace in of[each.tenant].namespaces:
-                self._warn(_about_budget(of[each.tenant].namespace_name(namespace), each, now))
-            self._told[each.tenant] = now
+            for namespace in tenants_by_name[budget.tenant].namespaces:
+                self._warn(_about_budget(tenants_by_name[budget.tenant].namespace_name(namespace), budget, now))
+            self._event_times[budget.tenant] = now
 
 
 def reserving(workloads: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     """Those of the Workloads by which the clock reserves GPUs."""
-    for each in workloads:
-        if each["metadata"]["namespace"] == words.PLATFORM_NAMESPACE and KEY in (
-            each["metadata"].get("annotations") or {}
+    for workload in workloads:
+        if workload["metadata"]["namespace"] == words.PLATFORM_NAMESPACE and KEY in (
+            workload["metadata"].get("annotations") or {}
         ):
-            yield each
+            yield workload
 
 
-def _admitted(workloads: Iterable[Mapping[str, Any]]) -> set[str]:
+def _admitted_keys(workloads: Iterable[Mapping[str, Any]]) -> set[str]:
     """Keys of spans all of whose reservations are admitted."""
-    found: dict[str, bool] = {}
-    for each in reserving(workloads):
-        conditions = (each.get("status") or {}).get("conditions") or ()
-        holds = any(c["type"] == "Admitted" and c["status"] == "True" for c in conditions)
-        key = each["metadata"]["annotations"][KEY]
-        found[key] = found.get(key, True) and holds and not each["metadata"].get("deletionTimestamp")
-    return {key for key, holds in found.items() if holds}
+    admitted_by_key: dict[str, bool] = {}
+    for workload in reserving(workloads):
+        conditions = (workload.get("status") or {}).get("conditions") or ()
+        is_admitted = any(c["type"] == "Admitted" and c["status"] == "True" for c in conditions)
+        key = workload["metadata"]["annotations"][KEY]
+        admitted_by_key[key] = (
+            admitted_by_key.get(key, True) and is_admitted and not workload["metadata"].get("deletionTimestamp")
+        )
+    return {key for key, is_admitted in admitted_by_key.items() if is_admitted}
 
 
 def stored_usage(api: Api) -> Usage | None:
@@ -252,13 +254,13 @@ def server_time(answer: Response) -> dt.datetime:
     return parsedate_to_datetime(date).astimezone(dt.UTC)
 
 
-def _same(item: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
+def _is_same(item: Mapping[str, Any], stored: Mapping[str, Any]) -> bool:
     """Whether quotas and state are the same; equal text is most often, and parsing 1,000 tenants' costs a second."""
-    written = [[each["spec"].get(key) for _, key in CLOCK_FIELDS] for each in (item, found)]
-    return written[0] == written[1] or _kept(item) == _kept(found)
+    texts = [[queue["spec"].get(key) for _, key in CLOCK_FIELDS] for queue in (item, stored)]
+    return texts[0] == texts[1] or _quotas_and_state(item) == _quotas_and_state(stored)
 
 
-def _kept(item: Mapping[str, Any]) -> object:
+def _quotas_and_state(item: Mapping[str, Any]) -> object:
     quotas = [
         (q.flavor, q.resource, *(None if n is None else thousandths(n) for n in (q.nominal, q.borrowing, q.lending)))
         for q in stored_quotas(item["spec"])
@@ -276,25 +278,25 @@ def _gpu(item: Mapping[str, Any]) -> str:
     return str(groups[-1]["coveredResources"][0]) if groups else ""
 
 
-def _said(item: Mapping[str, Any], found: Mapping[str, Any]) -> str:
-    before, after = at(found, "spec", "stopPolicy") or "None", at(item, "spec", "stopPolicy") or "None"
-    said = [f"{before} -> {after}"] if before != after else []
-    old = {quota[:2]: quota.nominal for quota in stored_quotas(found["spec"])}
+def _change_text(item: Mapping[str, Any], stored: Mapping[str, Any]) -> str:
+    before, after = at(stored, "spec", "stopPolicy") or "None", at(item, "spec", "stopPolicy") or "None"
+    parts = [f"{before} -> {after}"] if before != after else []
+    old = {quota[:2]: quota.nominal for quota in stored_quotas(stored["spec"])}
     for quota in stored_quotas(item["spec"]):
         was = old.get(quota[:2])
         if quota.resource == _gpu(item) and was != quota.nominal:
-            said.append(f"{quota.flavor} {was} -> {quota.nominal}")
-    return ", ".join(said) or "limits"
+            parts.append(f"{quota.flavor} {was} -> {quota.nominal}")
+    return ", ".join(parts) or "limits"
 
 
-def _about_budget(namespace: str, spent: Spent, now: dt.datetime) -> Object:
+def _about_budget(namespace: str, budget: ExhaustedBudget, now: dt.datetime) -> Object:
     queue = {"apiVersion": API, "kind": "LocalQueue", "name": words.DEFAULT_QUEUE, "namespace": namespace}
-    return _event(queue, f"budget.{spent.since:%Y-%m}", BUDGET_SPENT, str(spent), spent.since, now)
+    return _event(queue, f"budget.{budget.since:%Y-%m}", BUDGET_SPENT, str(budget), budget.since, now)
 
 
-def _about_work(work: Work, reason: str, name: str, said: str, now: dt.datetime) -> Object:
+def _about_work(work: Work, reason: str, name: str, sentence: str, now: dt.datetime) -> Object:
     about = {"apiVersion": API, "kind": "Workload", "name": work.name, "namespace": work.namespace, "uid": work.uid}
-    return _event(about, name, reason, said, now, now)
+    return _event(about, name, reason, sentence, now, now)
 
 
 def _event(

@@ -1,4 +1,4 @@
-"""What the queues should be at an instant: a pure function of the spec, the instant and the record of the month.
+"""Quotas and states of the queues at an instant: a pure function of the spec, the instant and the record of the month.
 
 GPUs of a window or a further share come in two steps. In its lead they are quota of the reserve queue, in which a
 Workload asks for them: the queue lends all that it has, so Kueue has to evict borrowers before it admits the Workload.
@@ -46,7 +46,7 @@ class Span:
     start: dt.datetime
     end: dt.datetime
     name: str
-    """Of the window; empty for a further share."""
+    """Name of the window; empty for a further share."""
 
     @property
     def key(self) -> str:
@@ -55,12 +55,12 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class ExhaustedBudget:
     """A budget that is spent and binds."""
 
     tenant: str
     since: dt.datetime
-    over: str
+    excess: str
     """By how much of what, such as `412.0 GPU-hours`."""
     opens: dt.datetime
     state: QueueState
@@ -68,13 +68,13 @@ class Spent:
 
     def __str__(self) -> str:
         return (
-            f"The budget of {self.since:%Y-%m} was spent on {self.since:%Y-%m-%d}; {self.over} over it; the next "
+            f"The budget of {self.since:%Y-%m} was spent on {self.since:%Y-%m-%d}; {self.excess} over it; the next "
             f"month starts on {self.opens:%Y-%m-%d} UTC; ask {self.owner}."
         )
 
 
 class QueueCause(NamedTuple):
-    """What the queues depend on besides the files: for equal causes they are equal."""
+    """Facts that the queues depend on besides the files: for equal causes they are equal."""
 
     day: dt.date
     states: tuple[tuple[str, QueueState], ...]
@@ -86,7 +86,7 @@ class QueueCause(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Desired:
-    """What the cluster should have at an instant."""
+    """Objects that the cluster should have at an instant."""
 
     cause: QueueCause
     cohorts: tuple[Cohort, ...]
@@ -94,19 +94,19 @@ class Desired:
     """Every one, whole; the reserve queue too."""
     reservations: tuple[Object, ...]
     """Workloads for which Kueue reclaims GPUs of spans that start soon, or that it has not yet reclaimed."""
-    spent: tuple[Spent, ...]
+    exhausted_budgets: tuple[ExhaustedBudget, ...]
     usage: Usage
     """The given record, with the times at which budgets were found spent and the spans whose GPUs the tenants have."""
 
     @property
     def queues(self) -> tuple[Object, ...]:
         """Manifests of every Cohort and ClusterQueue."""
-        return tuple(each.manifest() for each in (*self.cohorts, *self.cluster_queues))
+        return tuple(queue.manifest() for queue in (*self.cohorts, *self.cluster_queues))
 
     def by_place(self) -> dict[tuple[str, str], Cohort | ClusterQueue]:
         """Every Cohort and ClusterQueue by kind and name."""
         kinds = (("Cohort", self.cohorts), ("ClusterQueue", self.cluster_queues))
-        return {(kind, each.name): each for kind, those in kinds for each in those}
+        return {(kind, queue.name): queue for kind, queues in kinds for queue in queues}
 
 
 def desired(
@@ -115,61 +115,61 @@ def desired(
     now: dt.datetime,
     usage: Usage,
     admitted: Collection[str] = (),
-    before: Desired | None = None,
+    former: Desired | None = None,
 ) -> Desired:
     """The queues at `now` (with a zone). The specs must be valid together; `admitted` are keys of spans all of whose
     reservations Kueue has admitted. `before` saves time and changes nothing: a decision by the same specs, whose queues
     are taken if their cause is the same."""
     present = active_tenants(sorted((t.named(environment.namespace_name) for t in tenants), key=lambda t: t.tenant))
-    spent = tuple(found for tenant in present if (found := _spent(environment, tenant, now, usage)))
-    states = {each.tenant: each.state for each in spent}
-    there = [
+    exhausted = tuple(budget for tenant in present if (budget := _exhausted_budget(environment, tenant, now, usage)))
+    states = {budget.tenant: budget.state for budget in exhausted}
+    effective_tenants = [
         tenant.model_copy(update={"queue": max(tenant.queue, states[tenant.tenant], key=_SEVERITY.index)})
         if tenant.tenant in states
         else tenant
         for tenant in present
     ]
     # A tenant whose queue is stopped has no window: its GPUs would be idle.
-    spans = [span for tenant in there if tenant.queue is QueueState.OPEN for span in spans_at(tenant, now)]
+    spans = [span for tenant in effective_tenants if tenant.queue is QueueState.OPEN for span in spans_at(tenant, now)]
     granted = frozenset(s.key for s in spans if s.start <= now and (s.key in usage.granted or s.key in admitted))
-    more = _counted(span for span in spans if span.key in granted)
+    extra_gpus = _gpus_by_flavor(span for span in spans if span.key in granted)
     cause = QueueCause(now.astimezone(dt.UTC).date(), tuple(states.items()), tuple(spans), granted)
-    noted = replace(usage, spent={each.tenant: each.since for each in spent}, granted=granted)
-    if before and before.cause == cause:
-        return replace(before, spent=spent, usage=noted)
+    new_usage = replace(usage, spent_since={budget.tenant: budget.since for budget in exhausted}, granted=granted)
+    if former and former.cause == cause:
+        return replace(former, exhausted_budgets=exhausted, usage=new_usage)
     with assumed(cause.day):
         calculator = QuotaCalculator(environment)
-        found = shares(environment, there, more)
+        current_shares = shares(environment, effective_tenants, extra_gpus)
         waiting = [span for span in spans if span.key not in granted]
-        reserved = tuple(_reserved(environment, there, more, waiting, found))
+        reserved = tuple(_reserved_gpus(environment, effective_tenants, extra_gpus, waiting, current_shares))
         counts: dict[str, dict[str, int]] = {}
-        for each in reserved:
-            of = counts.setdefault(each.pool, {})
-            of[each.flavor] = of.get(each.flavor, 0) + each.gpus
+        for reserved_part in reserved:
+            flavor_counts = counts.setdefault(reserved_part.pool, {})
+            flavor_counts[reserved_part.flavor] = flavor_counts.get(reserved_part.flavor, 0) + reserved_part.gpus
         # What is reserved is no longer the organisation's.
-        holders = {**found, words.RESERVE_QUEUE: QueueShare({words.RESERVE_QUEUE: counts})}
-        cohorts = list(platform_queues(environment, there, holders, calculator).cohorts)
+        holders = {**current_shares, words.RESERVE_QUEUE: QueueShare({words.RESERVE_QUEUE: counts})}
+        cohorts = list(platform_queues(environment, effective_tenants, holders, calculator).cohorts)
         queues = [reserve_queue(environment, calculator, counts)]
-        for tenant in there:
-            cohort, made = tenant_queues(environment, tenant, found[tenant.tenant], calculator)
+        for tenant in effective_tenants:
+            cohort, own_queues = tenant_queues(environment, tenant, current_shares[tenant.tenant], calculator)
             cohorts += [cohort] if cohort else []
-            queues += made
-    reservations = tuple(_reservation(environment, calculator, each) for each in reserved)
-    return Desired(cause, tuple(cohorts), tuple(queues), reservations, spent, noted)
+            queues += own_queues
+    reservations = tuple(_reservation(environment, calculator, reserved_part) for reserved_part in reserved)
+    return Desired(cause, tuple(cohorts), tuple(queues), reservations, exhausted, new_usage)
 
 
-def relief(environment: Environment, tenant: Tenant | None, now: dt.datetime) -> Relief | None:
+def budget_exemption(environment: Environment, tenant: Tenant | None, now: dt.datetime) -> Relief | None:
     """Why the tenant's budget does not bind at the instant: the environment's relief, or its own."""
-    given = (environment.queues.relief, tenant.budget.relief if tenant and tenant.budget else None)
+    exemptions = (environment.queues.relief, tenant.budget.relief if tenant and tenant.budget else None)
     day = now.astimezone(dt.UTC).date()
-    return next((each for each in given if each and day <= each.until), None)
+    return next((exemption for exemption in exemptions if exemption and day <= exemption.until), None)
 
 
 def spans_at(tenant: Tenant, now: dt.datetime) -> Iterator[Span]:
     """The tenant's windows and further shares at the instant, and those whose lead has begun."""
     for window in tenant.windows:
-        if found := window.at(now):
-            yield Span(tenant.tenant, window.flavor, window.gpus, found.start, found.end, window.name)
+        if interval := window.at(now):
+            yield Span(tenant.tenant, window.flavor, window.gpus, interval.start, interval.end, window.name)
     for flavor, share in tenant.gpus.items():
         for more in share.more:
             start, end = more.interval
@@ -177,11 +177,11 @@ def spans_at(tenant: Tenant, now: dt.datetime) -> Iterator[Span]:
                 yield Span(tenant.tenant, flavor, more.gpus, start, end, "")
 
 
-def _counted(spans: Iterable[Span]) -> Counter[tuple[str, str]]:
-    found: Counter[tuple[str, str]] = Counter()
+def _gpus_by_flavor(spans: Iterable[Span]) -> Counter[tuple[str, str]]:
+    counts: Counter[tuple[str, str]] = Counter()
     for span in spans:
-        found[span.tenant, span.flavor] += span.gpus
-    return found
+        counts[span.tenant, span.flavor] += span.gpus
+    return counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,36 +196,37 @@ class _Reserved:
     start: dt.datetime
 
 
-def _reserved(
+def _reserved_gpus(
     environment: Environment,
     tenants: Sequence[Tenant],
     more: Mapping[tuple[str, str], int],
     waiting: Iterable[Span],
-    found: Mapping[str, QueueShare],
+    current_shares: Mapping[str, QueueShare],
 ) -> Iterator[_Reserved]:
-    """Where the spans will have their GPUs: what they add to each pool, those that start first placed first."""
-    so_far, before = Counter(more), found
+    """Pools in which the spans will have their GPUs, by what they add to each; those that start first are placed
+    first."""
+    total_gpus, former_shares = Counter(more), current_shares
     for _, together in groupby(sorted(waiting, key=lambda span: span.start), key=lambda span: span.start):
         group = list(together)
         spans = {(span.tenant, span.flavor): span for span in group}
-        so_far.update(_counted(group))
-        after = shares(environment, tenants, so_far)
+        total_gpus.update(_gpus_by_flavor(group))
+        new_shares = shares(environment, tenants, total_gpus)
         for (tenant, flavor), span in sorted(spans.items()):
             for pool in environment.pools:
-                gpus = after[tenant].guaranteed(pool, flavor) - before[tenant].guaranteed(pool, flavor)
+                gpus = new_shares[tenant].guaranteed(pool, flavor) - former_shares[tenant].guaranteed(pool, flavor)
                 if gpus > 0:
                     yield _Reserved(span.key, tenant, flavor, pool, gpus, span.start)
-        before = after
+        former_shares = new_shares
 
 
 def _reservation(environment: Environment, calculator: QuotaCalculator, reserved: _Reserved) -> Object:
     """A Workload without a job: Kueue evicts borrowers for it and admits it, and nothing starts. Each GPU comes with
     its part of a node's CPU and memory, as in every quota."""
-    each = calculator.all({reserved.pool: {reserved.flavor: 1}})
+    unit = calculator.all({reserved.pool: {reserved.flavor: 1}})
     amounts = {
         queue_resource(environment, reserved.flavor): "1",
-        "cpu": f"{each[ANY_POOL, 'cpu']}m",
-        "memory": f"{each[ANY_POOL, 'memory']}Mi",
+        "cpu": f"{unit[ANY_POOL, 'cpu']}m",
+        "memory": f"{unit[ANY_POOL, 'memory']}Mi",
     }
     pod = {
         "restartPolicy": "Never",
@@ -245,22 +246,24 @@ def _reservation(environment: Environment, calculator: QuotaCalculator, reserved
     )
 
 
-def _spent(environment: Environment, tenant: Tenant, now: dt.datetime, usage: Usage) -> Spent | None:
+def _exhausted_budget(
+    environment: Environment, tenant: Tenant, now: dt.datetime, usage: Usage
+) -> ExhaustedBudget | None:
     budget = tenant.budget
-    if relief(environment, tenant, now):
+    if budget_exemption(environment, tenant, now):
         return None
     if budget is None or budget.when_spent is WhenSpent.ALERT or usage.month != f"{now.astimezone(dt.UTC):%Y-%m}":
         return None
-    over = []
+    excess = []
     hours = usage.gpu_hours(tenant.tenant)
     if budget.monthly_gpu_hours is not None and hours >= budget.monthly_gpu_hours:
-        over.append(f"{hours - budget.monthly_gpu_hours:,.1f} GPU-hours")
+        excess.append(f"{hours - budget.monthly_gpu_hours:,.1f} GPU-hours")
     prices = environment.prices
     if prices and (dollars := usage.dollars(tenant.tenant, prices)) >= budget.monthly_usd:
-        over.append(f"${dollars - budget.monthly_usd:,.2f}")
-    if not over:
+        excess.append(f"${dollars - budget.monthly_usd:,.2f}")
+    if not excess:
         return None
-    since = usage.spent.get(tenant.tenant, now)
-    late = budget.when_spent is WhenSpent.STOP and now - since >= dt.timedelta(seconds=seconds(budget.grace))
-    state = QueueState.DRAIN if late else QueueState.HOLD
-    return Spent(tenant.tenant, since, " and ".join(over), next_month(now), state, tenant.owner.name)
+    since = usage.spent_since.get(tenant.tenant, now)
+    is_grace_over = budget.when_spent is WhenSpent.STOP and now - since >= dt.timedelta(seconds=seconds(budget.grace))
+    state = QueueState.DRAIN if is_grace_over else QueueState.HOLD
+    return ExhaustedBudget(tenant.tenant, since, " and ".join(excess), next_month(now), state, tenant.owner.name)

@@ -24,13 +24,13 @@ def end_reservations(api: Api) -> int:
         return 0
     take(api)
     _end_deployment(api)
-    where = collection(API, "Workload", words.PLATFORM_NAMESPACE)
-    found = list(reserving(api.items(where)))
-    for each in found:
-        answer = api.request("DELETE", f"{where}/{each['metadata']['name']}")
+    path = collection(API, "Workload", words.PLATFORM_NAMESPACE)
+    reservations = list(reserving(api.items(path)))
+    for workload in reservations:
+        answer = api.request("DELETE", f"{path}/{workload['metadata']['name']}")
         if not answer.ok and answer.status != NOT_FOUND:
-            raise ClockRefused(f"DELETE {where}: {answer.status} {answer.message}")
-    return len(found)
+            raise ClockRefused(f"DELETE {path}: {answer.status} {answer.message}")
+    return len(reservations)
 
 
 def begin_again(api: Api) -> None:
@@ -40,13 +40,13 @@ def begin_again(api: Api) -> None:
 
 def _end_deployment(api: Api) -> None:
     """Delete the clock's Deployment and wait for the end of its pods, which would reserve the GPUs again."""
-    where = collection("apps/v1", "Deployment", words.PLATFORM_NAMESPACE)
-    answer = api.request("DELETE", f"{where}/{words.CLOCK}?propagationPolicy=Background")
+    path = collection("apps/v1", "Deployment", words.PLATFORM_NAMESPACE)
+    answer = api.request("DELETE", f"{path}/{words.CLOCK}?propagationPolicy=Background")
     if not answer.ok and answer.status != NOT_FOUND:
-        raise ClockRefused(f"DELETE {where}: {answer.status} {answer.message}")
+        raise ClockRefused(f"DELETE {path}: {answer.status} {answer.message}")
     pods = f"{collection('v1', 'Pod', words.PLATFORM_NAMESPACE)}?labelSelector=app.kubernetes.io/name={words.CLOCK}"
-    until = time.monotonic() + END_SECONDS
+    deadline = time.monotonic() + END_SECONDS
     while answer.ok and api.items(pods):
-        if time.monotonic() > until:
+        if time.monotonic() > deadline:
             raise ClockRefused(f"pods of {words.CLOCK} have not ended within {END_SECONDS:.0f} s")
         time.sleep(1)

@@ -33,7 +33,7 @@ class Health:
         """A round begins."""
         self.attempted = self.now()
 
-    def done(self) -> None:
+    def complete(self) -> None:
         """A round was accepted."""
         self.last_round = self.now()
 
@@ -44,10 +44,14 @@ class Health:
             return (503, "no round was attempted\n") if late else (200, "ok\n")
         if path != "/metrics":
             return 404, "not found\n"
-        of = f'{{environment="{self.environment}"}}'
-        lines = [f"# TYPE {CLOCK_ENDED} gauge", f"{CLOCK_ENDED}{of} {self.ended}", f"# TYPE {CLOCK_LAST_ROUND} gauge"]
+        labels = f'{{environment="{self.environment}"}}'
+        lines = [
+            f"# TYPE {CLOCK_ENDED} gauge",
+            f"{CLOCK_ENDED}{labels} {self.ended}",
+            f"# TYPE {CLOCK_LAST_ROUND} gauge",
+        ]
         if self.last_round is not None:
-            lines.append(f"{CLOCK_LAST_ROUND}{of} {self.last_round:.3f}")
+            lines.append(f"{CLOCK_LAST_ROUND}{labels} {self.last_round:.3f}")
         return 200, "\n".join(lines) + "\n"
 
     def serve(self, host: str, port: int) -> ThreadingHTTPServer:

@@ -1,4 +1,4 @@
-"""Which work holds GPUs that are idle, and what follows: a pure function of rules, the instant, samples and the record.
+"""Work with idle GPUs, and what follows: a pure function of rules, the instant, samples and the record.
 
 Work is idle only if a sample of each of its GPUs says so. A GPU without a sample, with NaN, with a gap in its samples
 or under another pod's name counts as busy, and so does all that the clock did not look at in time.
@@ -32,7 +32,7 @@ ENGINE, UTIL = "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_GPU_UTIL"
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """How active a GPU of a pod was, in the most active of the samples that one look covers."""
+    """Activity of a pod's GPU, by the most active of the samples that one round covers."""
 
     namespace: str
     pod: str
@@ -50,7 +50,7 @@ class Work:
     uid: str
     namespace: str
     name: str
-    """Of its Workload."""
+    """Name of its Workload."""
     rule: IdleRule
     gpus: int
     owners: frozenset[str]
@@ -65,7 +65,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class IdleDecision:
-    """What follows at an instant."""
+    """Warnings and suspensions at an instant."""
 
     warnings: tuple[tuple[Work, str], ...]
     """Each with its sentence; it counts when it has been written."""
@@ -85,11 +85,11 @@ def query(environment: Environment) -> str:
         return ""
     window = f"[{COVERED // dt.timedelta(seconds=1)}s]"
 
-    def most(metric: str, where: str) -> str:
-        series = f"{metric}{{{where}}}{window}"
+    def max_activity(metric: str, selector: str) -> str:
+        series = f"{metric}{{{selector}}}{window}"
         return f"(max_over_time({series}) + 0 * sum_over_time({series}) and count_over_time({series}) >= {SAMPLES})"
 
-    engine, util = most(ENGINE, 'pod!=""'), most(UTIL, 'pod!="", GPU_I_PROFILE=""')
+    engine, util = max_activity(ENGINE, 'pod!=""'), max_activity(UTIL, 'pod!="", GPU_I_PROFILE=""')
     idle = f"(({engine} or {util} / 100) < {max(rule.part for rule in rules)})"
     # A pod without an owner keeps its series.
     return f"{idle} * on (namespace, pod) group_left (job_type, workload) {WORKLOAD} or on (namespace, pod) {idle}"
@@ -97,13 +97,17 @@ def query(environment: Environment) -> str:
 
 def samples(result: Iterable[Mapping[str, Any]]) -> list[Sample]:
     """The series of an answer of Prometheus to the query."""
-    found = []
+    result_samples = []
     for series in result:
-        of = series["metric"]
-        device = "/".join((of.get("UUID") or f"{of.get('Hostname', '')}:{of.get('gpu', '')}", of.get("GPU_I_ID", "")))
-        owner = f"{of['job_type']}/{of['workload']}" if of.get("workload") else ""
-        found.append(Sample(of.get("namespace", ""), of.get("pod", ""), owner, device, float(series["value"][1])))
-    return found
+        labels = series["metric"]
+        device = "/".join(
+            (labels.get("UUID") or f"{labels.get('Hostname', '')}:{labels.get('gpu', '')}", labels.get("GPU_I_ID", ""))
+        )
+        owner = f"{labels['job_type']}/{labels['workload']}" if labels.get("workload") else ""
+        result_samples.append(
+            Sample(labels.get("namespace", ""), labels.get("pod", ""), owner, device, float(series["value"][1]))
+        )
+    return result_samples
 
 
 def idle_rules(environment: Environment, tenants: Iterable[Tenant]) -> dict[str, IdleRule]:
@@ -116,7 +120,7 @@ def idle_rules(environment: Environment, tenants: Iterable[Tenant]) -> dict[str,
     }
 
 
-def watched(
+def watched_work(
     environment: Environment, rules: Mapping[str, IdleRule], workloads: Iterable[Mapping[str, Any]]
 ) -> Iterator[Work]:
     """Admitted Workloads of namespaces with an idle rule that hold GPUs."""
@@ -124,8 +128,8 @@ def watched(
     for workload in workloads if rules else ():
         metadata, status = workload["metadata"], workload.get("status") or {}
         rule = rules.get(metadata["namespace"])
-        held = {c["type"] for c in status.get("conditions") or () if c["status"] == "True"}
-        if rule is None or "Admitted" not in held or held & {"Finished", "Evicted"}:
+        true_conditions = {c["type"] for c in status.get("conditions") or () if c["status"] == "True"}
+        if rule is None or "Admitted" not in true_conditions or true_conditions & {"Finished", "Evicted"}:
             continue
         if not (workload.get("spec") or {}).get("active", True):
             continue
@@ -142,66 +146,66 @@ def watched(
 
 def decide(
     works: Iterable[Work],
-    found: Sequence[Sample],
+    gpu_samples: Sequence[Sample],
     now: dt.datetime,
-    before: Mapping[str, IdleTime],
-    looked: dt.datetime,
+    former_idle: Mapping[str, IdleTime],
+    last_round: dt.datetime,
 ) -> IdleDecision:
     """What follows from the samples at `now`, after those at `looked`, which `before` is the record of.
 
     A step follows only after its predecessor: a warning `after` of idle time, a suspension `after` the last warning.
     """
-    known = before if dt.timedelta(0) <= now - looked <= COVERED else {}
-    of: dict[tuple[str, str], list[Sample]] = {}
-    for sample in found:
+    idle_times = former_idle if dt.timedelta(0) <= now - last_round <= COVERED else {}
+    samples_by_owner: dict[tuple[str, str], list[Sample]] = {}
+    for sample in gpu_samples:
         for name in (sample.owner, f"Pod/{sample.pod}"):
-            of.setdefault((sample.namespace, name), []).append(sample)
+            samples_by_owner.setdefault((sample.namespace, name), []).append(sample)
     idle: dict[str, IdleTime] = {}
     warnings, suspensions = [], []
     for work in works:
-        mine = {sample for owner in work.owners for sample in of.get((work.namespace, owner), ())}
-        if not _idle(work, mine):
+        work_samples = {sample for owner in work.owners for sample in samples_by_owner.get((work.namespace, owner), ())}
+        if not _is_idle(work, work_samples):
             continue
-        rule, spent = work.rule, known.get(work.uid, IdleTime(now, now))
-        if now - spent.last >= dt.timedelta(seconds=seconds(rule.after)):
-            if spent.warned < rule.warn:
-                spent = replace(spent, last=now, warned=spent.warned + 1)
-                warnings.append((work, _warning(work, spent)))
+        rule, idle_time = work.rule, idle_times.get(work.uid, IdleTime(now, now))
+        if now - idle_time.last >= dt.timedelta(seconds=seconds(rule.after)):
+            if idle_time.warned < rule.warn:
+                idle_time = replace(idle_time, last=now, warned=idle_time.warned + 1)
+                warnings.append((work, _warning(work, idle_time)))
             elif rule.then is IdleAction.SUSPEND and work.stays_suspended:
-                suspensions.append((work, _suspension(work, spent, now)))
-        idle[work.uid] = spent
+                suspensions.append((work, _suspension(work, idle_time, now)))
+        idle[work.uid] = idle_time
     return IdleDecision(tuple(warnings), tuple(suspensions), idle)
 
 
-def suspension(uid: str, said: str) -> dict[str, Any]:
+def suspension(uid: str, sentence: str) -> dict[str, Any]:
     """Merge patch that suspends a Workload, and says why. Another one of its name, with another uid, is refused."""
-    return {"metadata": {"uid": uid, "annotations": {words.SUSPENDED: said}}, "spec": {"active": False}}
+    return {"metadata": {"uid": uid, "annotations": {words.SUSPENDED: sentence}}, "spec": {"active": False}}
 
 
-def _idle(work: Work, mine: Iterable[Sample]) -> bool:
+def _is_idle(work: Work, work_samples: Iterable[Sample]) -> bool:
     devices: dict[str, bool] = {}
-    for sample in mine:
+    for sample in work_samples:
         # False for NaN; of two series of one GPU both have to be idle.
         devices[sample.device] = devices.get(sample.device, True) and sample.active < work.rule.part
     return sum(devices.values()) == len(devices) == work.gpus
 
 
-def _warning(work: Work, spent: IdleTime) -> str:
+def _warning(work: Work, idle_time: IdleTime) -> str:
     rule = work.rule
-    said = (
+    text = (
         f"Its GPUs ({work.gpus}) have been active for less than {rule.below} of the time since "
-        f"{spent.since.astimezone(dt.UTC):%Y-%m-%d %H:%M} UTC (warning {spent.warned} of {rule.warn})"
+        f"{idle_time.since.astimezone(dt.UTC):%Y-%m-%d %H:%M} UTC (warning {idle_time.warned} of {rule.warn})"
     )
     if rule.then is IdleAction.ALERT or not work.stays_suspended:
-        return f"{said}."
-    left = rule.warn - spent.warned + 1
-    at = spent.last + left * dt.timedelta(seconds=seconds(rule.after))
-    return f"{said}; if that goes on, it is suspended at {at.astimezone(dt.UTC):%H:%M} UTC."
+        return f"{text}."
+    remaining = rule.warn - idle_time.warned + 1
+    suspension_time = idle_time.last + remaining * dt.timedelta(seconds=seconds(rule.after))
+    return f"{text}; if that goes on, it is suspended at {suspension_time.astimezone(dt.UTC):%H:%M} UTC."
 
 
-def _suspension(work: Work, spent: IdleTime, now: dt.datetime) -> str:
+def _suspension(work: Work, idle_time: IdleTime, now: dt.datetime) -> str:
     return (
         f"It was suspended on {now.astimezone(dt.UTC):%Y-%m-%d %H:%M} UTC: its GPUs had been active for less than "
-        f"{work.rule.below} of the time since {spent.since.astimezone(dt.UTC):%Y-%m-%d %H:%M} UTC, and "
-        f"{spent.warned} warning{'s' * (spent.warned != 1)} had been given."
+        f"{work.rule.below} of the time since {idle_time.since.astimezone(dt.UTC):%Y-%m-%d %H:%M} UTC, and "
+        f"{idle_time.warned} warning{'s' * (idle_time.warned != 1)} had been given."
     )

@@ -1,4 +1,4 @@
-"""Which of several copies of the clock works: the holder of a Lease, for as long as it renews it."""
+"""Leader election among copies of the clock: the holder of a Lease works for as long as it renews it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ STOPPED, STOPPED_SECONDS = "stopped-for-a-removal", 3600
 """Holder while the clock's queues are removed, and for how long: longer than that takes."""
 ATTEMPTS = 5
 _API = "coordination.k8s.io/v1"
-_WHERE = collection(_API, "Lease", words.PLATFORM_NAMESPACE)
+_PATH = collection(_API, "Lease", words.PLATFORM_NAMESPACE)
 _FORM = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
-def _me() -> str:
+def _identity() -> str:
     return os.environ.get("POD_NAME") or f"{socket.gethostname()}-{os.getpid()}"
 
 
@@ -33,13 +33,13 @@ class Lease:
     """The Lease `tenancy-clock` in the platform's namespace, as one copy sees it."""
 
     api: Api
-    holder: str = field(default_factory=_me)
+    holder: str = field(default_factory=_identity)
 
     def hold(self) -> bool:
         """Take or renew the Lease; False if another copy holds it. ClockRefused if the API server refuses that."""
-        found = _found(self.api)
-        if found.status == NOT_FOUND or _may_take(found.body.get("spec") or {}, self.holder, server_time(found)):
-            return _write(self.api, found, self.holder, SECONDS)
+        answer = _read_lease(self.api)
+        if answer.status == NOT_FOUND or _may_take(answer.body.get("spec") or {}, self.holder, server_time(answer)):
+            return _write(self.api, answer, self.holder, SECONDS)
         return False
 
 
@@ -47,37 +47,37 @@ def take(api: Api) -> None:
     """Take the Lease from the copy that holds it, so that none works for an hour or until `release`. A round that has
     begun is not ended. ClockRefused if the API server refuses that."""
     for _ in range(ATTEMPTS):
-        found = _found(api)
-        if found.status == NOT_FOUND or _write(api, found, STOPPED, STOPPED_SECONDS):
+        answer = _read_lease(api)
+        if answer.status == NOT_FOUND or _write(api, answer, STOPPED, STOPPED_SECONDS):
             return
     raise ClockRefused(f"the Lease {words.CLOCK} was changed {ATTEMPTS} times meanwhile")
 
 
 def release(api: Api) -> None:
     """Delete the Lease if `take` has it. ClockRefused if the API server refuses that."""
-    found = _found(api)
-    if found.ok and (found.body.get("spec") or {}).get("holderIdentity") == STOPPED:
-        answer = api.request("DELETE", f"{_WHERE}/{words.CLOCK}")
+    lease = _read_lease(api)
+    if lease.ok and (lease.body.get("spec") or {}).get("holderIdentity") == STOPPED:
+        answer = api.request("DELETE", f"{_PATH}/{words.CLOCK}")
         if not answer.ok and answer.status != NOT_FOUND:
-            raise ClockRefused(f"DELETE {_WHERE}: {answer.status} {answer.message}")
+            raise ClockRefused(f"DELETE {_PATH}: {answer.status} {answer.message}")
 
 
-def _found(api: Api) -> Response:
-    found = api.request("GET", f"{_WHERE}/{words.CLOCK}")
-    if not found.ok and found.status != NOT_FOUND:
-        raise ClockRefused(f"GET {_WHERE}: {found.status} {found.message}")
-    return found
+def _read_lease(api: Api) -> Response:
+    answer = api.request("GET", f"{_PATH}/{words.CLOCK}")
+    if not answer.ok and answer.status != NOT_FOUND:
+        raise ClockRefused(f"GET {_PATH}: {answer.status} {answer.message}")
+    return answer
 
 
-def _write(api: Api, found: Response, holder: str, seconds: int) -> bool:
+def _write(api: Api, former: Response, holder: str, seconds: int) -> bool:
     """Write the Lease in place of the one that was found; False if another process did."""
-    renewed = server_time(found).strftime(_FORM)
+    renewed = server_time(former).strftime(_FORM)
     spec = {"holderIdentity": holder, "leaseDurationSeconds": seconds, "renewTime": renewed}
     metadata: dict[str, Any] = {"name": words.CLOCK, "namespace": words.PLATFORM_NAMESPACE}
-    method, path = "POST", _WHERE
-    if found.ok:
-        method, path = "PUT", f"{_WHERE}/{words.CLOCK}"
-        metadata["resourceVersion"] = found.body["metadata"]["resourceVersion"]
+    method, path = "POST", _PATH
+    if former.ok:
+        method, path = "PUT", f"{_PATH}/{words.CLOCK}"
+        metadata["resourceVersion"] = former.body["metadata"]["resourceVersion"]
     body = {"apiVersion": _API, "kind": "Lease", "metadata": metadata, "spec": spec}
     answer = api.request(method, path, body)
     if not answer.ok and answer.status != CONFLICT:

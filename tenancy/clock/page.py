@@ -1,4 +1,4 @@
-"""Who has which GPUs when, as one page: no network, no script, light and dark mode, printable."""
+"""GPUs of each tenant over time, as one page: no network, no script, light and dark mode, printable."""
 
 from __future__ import annotations
 
@@ -77,25 +77,29 @@ def _view(
         return None
     moments = [start + n * STEP for n in range(days * dt.timedelta(days=1) // STEP)]
     end = moments[-1] + STEP
-    series = {tenant.tenant: _held(tenant, flavor, moments, end) for tenant in holders}
+    series = {tenant.tenant: _gpus_over_time(tenant, flavor, moments, end) for tenant in holders}
     # Those that change are told apart, whatever their size.
     colours = charts.colours({n: sum(v) + 1e12 * (max(v) - min(v)) for n, v in series.items() if any(v)})
-    there = sum(supply(environment, always_on=True)[flavor].values())
-    most = max(there, *(sum(each) for each in zip(*series.values(), strict=True)), 1)
+    always_on = sum(supply(environment, always_on=True)[flavor].values())
+    maximum = max(always_on, *(sum(values) for values in zip(*series.values(), strict=True)), 1)
     layers = charts.layers(series, colours, len(moments))
     title = f"{flavor} by tenant over time"
-    return FlavorView(flavor, charts.stacked(layers, colours, most, days * 24, there, title, start), colours, there)
+    return FlavorView(
+        flavor, charts.stacked(layers, colours, maximum, days * 24, always_on, title, start), colours, always_on
+    )
 
 
-def _held(tenant: Tenant, flavor: str, moments: Sequence[dt.datetime], end: dt.datetime) -> list[float]:
-    found = [float(tenant.gpus[flavor].guaranteed)] * len(moments)
-    spans = [(each, w.gpus) for w in tenant.windows if w.flavor == flavor for each in w.between(moments[0], end)]
+def _gpus_over_time(tenant: Tenant, flavor: str, moments: Sequence[dt.datetime], end: dt.datetime) -> list[float]:
+    counts = [float(tenant.gpus[flavor].guaranteed)] * len(moments)
+    spans = [
+        (interval, w.gpus) for w in tenant.windows if w.flavor == flavor for interval in w.between(moments[0], end)
+    ]
     spans += [(more.interval, more.gpus) for more in tenant.gpus[flavor].more]
     for interval, gpus in spans:
         for n, moment in enumerate(moments):
             if interval.start < moment + STEP and moment < interval.end:
-                found[n] += gpus
-    return found
+                counts[n] += gpus
+    return counts
 
 
 def _rows(tenants: Sequence[Tenant], start: dt.datetime, end: dt.datetime) -> Iterator[SpanRow]:
@@ -131,13 +135,13 @@ def _budgets(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Bi
 
 def _guaranteed(environment: Environment, tenant: Tenant) -> Fraction:
     """Whole GPUs of the guarantee; a slice counts as its part of one."""
-    found = Fraction(0)
+    total = Fraction(0)
     for flavor, share in tenant.gpus.items():
         pools = [name for name in environment.pools if flavor in environment.flavors_of(name)]
         if pools:
-            found += (
+            total += (
                 share.guaranteed
                 * part_of_node(environment, pools[0], flavor)
                 * environment.pools[pools[0]].machine.gpus
             )
-    return found
+    return total

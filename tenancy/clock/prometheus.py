@@ -18,8 +18,8 @@ class GpuMetrics:
 
     def idle_gpus(self, environment: Environment, now: dt.datetime) -> list[Sample]:
         """GPUs that are idle by the widest rule of the environment. PrometheusSilent without a complete answer."""
-        at = (now - dt.timedelta(seconds=SETTLED_SECONDS)).timestamp()
+        timestamp = (now - dt.timedelta(seconds=SETTLED_SECONDS)).timestamp()
         try:
-            return samples(ask(self.address, query(environment), at))
+            return samples(ask(self.address, query(environment), timestamp))
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise PrometheusSilent(f"{self.address} answers what is no result: {error}") from None

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import datetime as dt
 
-from tenancy.clock.decision import relief, spans_at
+from tenancy.clock.decision import budget_exemption, spans_at
 from tenancy.clock.usage import Usage
 from tenancy.schema.environment import Environment
 from tenancy.schema.shares import WhenSpent
 from tenancy.schema.tenant import Tenant
 
 
-def budget_said(environment: Environment, tenant: Tenant, now: dt.datetime, usage: Usage | None) -> str:
-    """How much of a budget that binds is used, and what it does to the queue; empty without one. The larger of its two
+def budget_status(environment: Environment, tenant: Tenant, now: dt.datetime, usage: Usage | None) -> str:
+    """Used part of a budget that binds, and its effect on the queue; empty without one. The larger of its two
     parts counts."""
     budget = tenant.budget
     if budget is None or budget.when_spent is WhenSpent.ALERT:
@@ -24,21 +24,21 @@ def budget_said(environment: Environment, tenant: Tenant, now: dt.datetime, usag
         parts.append(usage.dollars(tenant.tenant, environment.prices) / budget.monthly_usd)
     if budget.monthly_gpu_hours:
         parts.append(usage.gpu_hours(tenant.tenant) / budget.monthly_gpu_hours)
-    spent = f", {budget.when_spent} since {since:%m-%d}" if (since := usage.spent.get(tenant.tenant)) else ""
-    if free := relief(environment, tenant, now):
-        spent = f", does not bind until {free.until:%m-%d}"
-    return f"{max(parts) * 100:.0f} %{spent}"
+    state_text = f", {budget.when_spent} since {since:%m-%d}" if (since := usage.spent_since.get(tenant.tenant)) else ""
+    if free := budget_exemption(environment, tenant, now):
+        state_text = f", does not bind until {free.until:%m-%d}"
+    return f"{max(parts) * 100:.0f} %{state_text}"
 
 
-def window_said(tenant: Tenant, now: dt.datetime, usage: Usage | None) -> str:
+def window_status(tenant: Tenant, now: dt.datetime, usage: Usage | None) -> str:
     """GPUs on top of the guarantee now, or that are being reclaimed; empty if there are none."""
     granted = usage.granted if usage else frozenset()
-    said = []
+    parts = []
     for span in spans_at(tenant, now):
-        what = f"+{span.gpus} {span.flavor}"
+        amount = f"+{span.gpus} {span.flavor}"
         if span.key in granted:
-            said.append(f"{what} until {span.end.astimezone(dt.UTC):%m-%d %H:%MZ}")
+            parts.append(f"{amount} until {span.end.astimezone(dt.UTC):%m-%d %H:%MZ}")
         else:
             start = f" from {span.start.astimezone(dt.UTC):%H:%MZ}" if now < span.start else ""
-            said.append(f"{what}{start}, being reclaimed")
-    return "; ".join(said)
+            parts.append(f"{amount}{start}, being reclaimed")
+    return "; ".join(parts)

@@ -40,12 +40,12 @@ class IdleTime:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What tenants used in a month up to an instant."""
+    """GPU time that tenants used in a month up to an instant."""
 
     until: dt.datetime
     used: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Tenant -> board -> thousandths of a GPU-second."""
-    spent: Mapping[str, dt.datetime] = field(default_factory=dict)
+    spent_since: Mapping[str, dt.datetime] = field(default_factory=dict)
     """Tenant -> when its budget of the month was found spent."""
     granted: frozenset[str] = frozenset()
     """Keys of the spans whose GPUs Kueue has reclaimed and whose tenants have them now."""
@@ -63,37 +63,46 @@ class Usage:
 
     def dollars(self, tenant: str, prices: Mapping[str, Decimal]) -> Decimal:
         """Cost of the tenant's GPU-hours by the price of each board; a board without a price costs nothing."""
-        of = self.used.get(tenant, {})
-        return sum((prices.get(board, Decimal(0)) * count for board, count in of.items()), Decimal(0)) / HOUR
+        boards = self.used.get(tenant, {})
+        return sum((prices.get(board, Decimal(0)) * count for board, count in boards.items()), Decimal(0)) / HOUR
 
     def text(self) -> str:
         """As it is stored."""
-        spent = {tenant: at.isoformat() for tenant, at in sorted(self.spent.items())}
+        spent_times = {tenant: at.isoformat() for tenant, at in sorted(self.spent_since.items())}
         idle = {
-            uid: [each.since.isoformat(), each.last.isoformat(), each.warned] for uid, each in sorted(self.idle.items())
+            uid: [idle_time.since.isoformat(), idle_time.last.isoformat(), idle_time.warned]
+            for uid, idle_time in sorted(self.idle.items())
         }
         granted = sorted(self.granted)
-        said = {"until": self.until.isoformat(), "used": self.used, "spent": spent, "granted": granted, "idle": idle}
-        return json.dumps(said, sort_keys=True)
+        document = {
+            "until": self.until.isoformat(),
+            "used": self.used,
+            "spent": spent_times,
+            "granted": granted,
+            "idle": idle,
+        }
+        return json.dumps(document, sort_keys=True)
 
     @classmethod
     def read(cls, text: str) -> Usage:
         """From its stored text; ValueError if that is none."""
         try:
-            found = json.loads(text)
-            until = dt.datetime.fromisoformat(found["until"])
+            document = json.loads(text)
+            until = dt.datetime.fromisoformat(document["until"])
             if until.tzinfo is None:
                 raise ValueError("a time without a zone")
-            used = {tenant: {board: int(n) for board, n in of.items()} for tenant, of in found["used"].items()}
-            spent = {tenant: dt.datetime.fromisoformat(at) for tenant, at in found["spent"].items()}
-            granted = frozenset(map(str, found["granted"]))
+            used = {
+                tenant: {board: int(n) for board, n in boards.items()} for tenant, boards in document["used"].items()
+            }
+            spent_times = {tenant: dt.datetime.fromisoformat(at) for tenant, at in document["spent"].items()}
+            granted = frozenset(map(str, document["granted"]))
             idle = {
                 uid: IdleTime(dt.datetime.fromisoformat(since), dt.datetime.fromisoformat(last), int(warned))
-                for uid, (since, last, warned) in found.get("idle", {}).items()
+                for uid, (since, last, warned) in document.get("idle", {}).items()
             }
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"no record of usage: {error}") from error
-        return cls(until, used, spent, granted, idle)
+        return cls(until, used, spent_times, granted, idle)
 
 
 def month_start(now: dt.datetime) -> dt.datetime:
@@ -120,7 +129,7 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class AllocationTime:
     """A time for which admitted work holds its GPUs; `end` is None while it does."""
 
     work: Running
@@ -137,7 +146,7 @@ class Meter:
 
     def advance(
         self,
-        before: Usage,
+        former: Usage,
         workloads: Iterable[Mapping[str, Any]],
         now: dt.datetime,
         running: Mapping[str, Running] | None = None,
@@ -146,48 +155,48 @@ class Meter:
 
         A clock that went back adds nothing; a new month starts at 0.
         """
-        found = ((workload["metadata"]["uid"], self.held(workload)) for workload in workloads)
-        return self.count(before, ((uid, held) for uid, held in found if held), now, running)
+        allocations = ((workload["metadata"]["uid"], self.allocation_time(workload)) for workload in workloads)
+        return self.count(former, ((uid, allocation) for uid, allocation in allocations if allocation), now, running)
 
-    def held(self, workload: Mapping[str, Any]) -> Held | None:
+    def allocation_time(self, workload: Mapping[str, Any]) -> AllocationTime | None:
         """When a Workload holds GPUs of a tenant; None for one that holds none, and for others' work."""
         tenant = self._tenant_of.get(workload["metadata"]["namespace"])
         times = _times(workload) if tenant else None
-        return Held(Running(tenant, self._rate(workload)), *times) if tenant and times else None
+        return AllocationTime(Running(tenant, self._rate(workload)), *times) if tenant and times else None
 
     def count(
         self,
-        before: Usage,
-        held: Iterable[tuple[str, Held]],
+        former: Usage,
+        allocations: Iterable[tuple[str, AllocationTime]],
         now: dt.datetime,
         running: Mapping[str, Running] | None = None,
     ) -> tuple[Usage, dict[str, Running]]:
         """The same as `advance`, for Workloads whose times are known: uid and time."""
-        if now <= before.until:
-            return before, dict(running or {})
-        same = before.month == f"{now:%Y-%m}"
-        used = {tenant: dict(of) for tenant, of in before.used.items()} if same else {}
-        start = max(before.until, month_start(now))
-        on: dict[str, Running] = {}
-        seen: set[str] = set()
+        if now <= former.until:
+            return former, dict(running or {})
+        is_same_month = former.month == f"{now:%Y-%m}"
+        used = {tenant: dict(boards) for tenant, boards in former.used.items()} if is_same_month else {}
+        start = max(former.until, month_start(now))
+        still_running: dict[str, Running] = {}
+        seen_uids: set[str] = set()
 
         def add(work: Running, begin: dt.datetime, end: dt.datetime) -> None:
             count = (max(begin, start), min(end, now))
             if count[0] < count[1]:
                 milliseconds = (count[1] - count[0]) // dt.timedelta(milliseconds=1)
-                of = used.setdefault(work.tenant, {})
+                boards = used.setdefault(work.tenant, {})
                 for board, rate in work.rate.items():
-                    of[board] = of.get(board, 0) + rate * milliseconds // MILLI
+                    boards[board] = boards.get(board, 0) + rate * milliseconds // MILLI
 
-        for uid, each in held:
-            seen.add(uid)
-            add(each.work, each.begin, each.end or now)
-            if each.end is None:
-                on[uid] = each.work
+        for uid, allocation in allocations:
+            seen_uids.add(uid)
+            add(allocation.work, allocation.begin, allocation.end or now)
+            if allocation.end is None:
+                still_running[uid] = allocation.work
         for uid, work in (running or {}).items():
-            if uid not in seen:
+            if uid not in seen_uids:
                 add(work, start, now)
-        return Usage(now, used, before.spent if same else {}, before.granted, before.idle), on
+        return Usage(now, used, former.spent_since if is_same_month else {}, former.granted, former.idle), still_running
 
     def _rate(self, workload: Mapping[str, Any]) -> Rate:
         rate: dict[str, int] = {}
@@ -209,11 +218,11 @@ class Meter:
 def _times(workload: Mapping[str, Any]) -> tuple[dt.datetime, dt.datetime | None] | None:
     """When it was admitted, and when it ended; None for work that holds no quota."""
     status = workload.get("status") or {}
-    found = {c["type"]: c for c in status.get("conditions") or () if c["status"] == "True"}
-    if not status.get("admission") or "Admitted" not in found:
+    conditions = {c["type"]: c for c in status.get("conditions") or () if c["status"] == "True"}
+    if not status.get("admission") or "Admitted" not in conditions:
         return None
-    ended = found.get("Finished")
-    return _time(found["Admitted"]), _time(ended) if ended else None
+    ended = conditions.get("Finished")
+    return _time(conditions["Admitted"]), _time(ended) if ended else None
 
 
 def _time(condition: Mapping[str, Any]) -> dt.datetime:

@@ -1,4 +1,4 @@
-"""What the clock has read of the cluster, of each object only what it needs, and what it has decided by it.
+"""State of the cluster as the clock has read it, of each object only what it needs, and the decision made from it.
 
 It is read whole once and by its changes from then on, so that a round costs what has changed and not what there is.
 """
@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 from tenancy.catalog import vocabulary as words
 from tenancy.clock.decision import Desired
 from tenancy.clock.idle import idle_rules
-from tenancy.clock.usage import Held, Meter
+from tenancy.clock.usage import AllocationTime, Meter
 from tenancy.kube.objects import CLOCK_FIELDS, Object
 from tenancy.kube.requests import collection
 from tenancy.live.api import Api
-from tenancy.live.followed import Followed
+from tenancy.live.followed import WatchCache
 from tenancy.live.unreleased import is_evicted_group, keeps_quota_without_pods
 from tenancy.planning.queueing.queue_names import API
 from tenancy.schema.environment import Environment
@@ -31,7 +31,7 @@ Place = tuple[str, str]
 
 class _Work(NamedTuple):
     uid: str
-    held: Held | None
+    allocation: AllocationTime | None
     item: Object | None
     """The fields that decide on reservations, idle work and evictions; None for all other work."""
 
@@ -48,11 +48,11 @@ class View:
     """Queues and Cohorts that may differ from it: those that changed since, and those that were written."""
 
     def __post_init__(self) -> None:
-        self.named = [tenant.named(self.environment.namespace_name) for tenant in self.tenants]
-        self.rules = idle_rules(self.environment, self.named)
-        self.meter = Meter(self.environment, self.named)
-        self._works = Followed(collection(API, "Workload"), self._work)
-        self._queues = {kind: Followed(collection(API, kind), partial(_queue, kind)) for kind in KINDS}
+        self.named_tenants = [tenant.named(self.environment.namespace_name) for tenant in self.tenants]
+        self.rules = idle_rules(self.environment, self.named_tenants)
+        self.meter = Meter(self.environment, self.named_tenants)
+        self._works = WatchCache(collection(API, "Workload"), self._work)
+        self._queues = {kind: WatchCache(collection(API, kind), partial(_queue, kind)) for kind in KINDS}
 
     def forget(self) -> None:
         """Read all of it whole the next time."""
@@ -68,22 +68,22 @@ class View:
         for kind, followed in self._queues.items():
             self.unsettled |= {(kind, name) for _, name in followed.read(api)}
 
-    def decide(self, wanted: Desired) -> None:
-        """What the queues should be from now on."""
-        if self.decided is None or self.decided.cause != wanted.cause:
-            self.unsettled |= wanted.by_place().keys()
-        self.decided = wanted
+    def decide(self, decision: Desired) -> None:
+        """Take over a decision about the queues."""
+        if self.decided is None or self.decided.cause != decision.cause:
+            self.unsettled |= decision.by_place().keys()
+        self.decided = decision
 
     @property
-    def held(self) -> Iterator[tuple[str, Held]]:
+    def allocations(self) -> Iterator[tuple[str, AllocationTime]]:
         """Work of tenants that holds GPUs, and when, by uid."""
-        return ((work.uid, work.held) for work in self._works.kept.values() if work.held)
+        return ((work.uid, work.allocation) for work in self._works.values.values() if work.allocation)
 
     @property
     def works(self) -> list[Object]:
         """Workloads that reserve GPUs, and work that is under an idle rule or was evicted, with the fields that are
         needed."""
-        return [work.item for work in self._works.kept.values() if work.item]
+        return [work.item for work in self._works.values.values() if work.item]
 
     def unreleased(self, now: dt.datetime) -> Iterator[Object]:
         """Workloads of tenants that were evicted without pods and keep their quota."""
@@ -92,14 +92,19 @@ class View:
     def queue(self, place: Place) -> Object | None:
         """A queue or Cohort of the clock's as the cluster has it; None if there is none."""
         kind, name = place
-        return self._queues[kind].kept.get(("", name))
+        return self._queues[kind].values.get(("", name))
 
     def _work(self, workload: Mapping[str, Any]) -> _Work | None:
         space = workload["metadata"]["namespace"]
-        held = self.meter.held(workload)
-        # Without `held` it is no tenant's.
-        needed = space == words.PLATFORM_NAMESPACE or space in self.rules or (held and is_evicted_group(workload))
-        return _Work(workload["metadata"]["uid"], held, _slim(workload) if needed else None) if held or needed else None
+        allocation = self.meter.allocation_time(workload)
+        # Without an allocation it is no tenant's.
+        is_group = allocation is not None and is_evicted_group(workload)
+        is_needed = space == words.PLATFORM_NAMESPACE or space in self.rules or is_group
+        return (
+            _Work(workload["metadata"]["uid"], allocation, _slim(workload) if is_needed else None)
+            if allocation or is_needed
+            else None
+        )
 
 
 def _queue(kind: str, item: Mapping[str, Any]) -> Object | None:
@@ -111,9 +116,17 @@ def _queue(kind: str, item: Mapping[str, Any]) -> Object | None:
 
 def _slim(workload: Mapping[str, Any]) -> Object:
     metadata, status = workload["metadata"], workload.get("status") or {}
-    kept = ("name", "namespace", "uid", "resourceVersion", "annotations", "ownerReferences", "deletionTimestamp")
+    metadata_keys = (
+        "name",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "annotations",
+        "ownerReferences",
+        "deletionTimestamp",
+    )
     return {
-        "metadata": {key: metadata[key] for key in kept if key in metadata},
+        "metadata": {key: metadata[key] for key in metadata_keys if key in metadata},
         "spec": {key: value for key, value in (workload.get("spec") or {}).items() if key == "active"},
         "status": {key: value for key, value in status.items() if key in {"conditions", "admission"}},
     }

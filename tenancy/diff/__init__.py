@@ -1,4 +1,4 @@
-"""What a change of the spec files means to tenants: who gains or loses what.
+"""Effects of a change of the spec files on tenants: what each gains or loses.
 
 Each step is a module: `sources` reads files from git, `changes` compares, `alarms` marks changes that need a review,
 `outputs` writes. Docs: `docs/diff.md`.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 
-from tenancy.diff import changes as of
+from tenancy.diff import changes as change_facts
 from tenancy.diff.changes import Change, ChangeTopic
 
 
@@ -20,7 +20,7 @@ class ReviewReason(StrEnum):
     HIGHER_COST = "higher-cost"  # the nodes cost more, or their price is unknown
 
 
-_WITHIN = {
+_INCLUDED_IN = {
     "viewer": {"operator", "developer", "owner"},
     "developer": {"owner"},
     "writes what is new": {"writes"},
@@ -34,10 +34,10 @@ def alarm(change: Change) -> ReviewReason | None:
     before, after = change.before, change.after
     match change.topic:
         case ChangeTopic.GPUS:
-            lost = change.tenant and change.what == of.GUARANTEED and _number(after) < _number(before)
-            return ReviewReason.LOST_GUARANTEE if lost else None
+            is_smaller = change.tenant and change.what == change_facts.GUARANTEED and _number(after) < _number(before)
+            return ReviewReason.LOST_GUARANTEE if is_smaller else None
         case ChangeTopic.NETWORK | ChangeTopic.ACCESS:
-            return ReviewReason.WIDER_ACCESS if _wider(before, after) else None
+            return ReviewReason.WIDER_ACCESS if _is_wider(before, after) else None
         case ChangeTopic.EXCEPTION:
             return ReviewReason.NEW_EXCEPTION if after is not None and str(after) > str(before or "") else None
         case ChangeTopic.RULE:
@@ -45,30 +45,36 @@ def alarm(change: Change) -> ReviewReason | None:
         case ChangeTopic.WORK:
             return ReviewReason.DISRUPTION if _disrupts(change) else None
         case ChangeTopic.COST:
-            nodes = change.what in {of.ALWAYS_ON, of.MAXIMUM}
-            more = after == of.UNKNOWN or (before != of.UNKNOWN and _number(after) > _number(before))
-            return ReviewReason.HIGHER_COST if nodes and more else None
+            nodes = change.what in {change_facts.ALWAYS_ON, change_facts.MAXIMUM}
+            is_higher = after == change_facts.UNKNOWN or (
+                before != change_facts.UNKNOWN and _number(after) > _number(before)
+            )
+            return ReviewReason.HIGHER_COST if nodes and is_higher else None
     return None
 
 
-def _number(value: of.Value) -> int:
+def _number(value: change_facts.Value) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _wider(before: of.Value, after: of.Value) -> bool:
+def _is_wider(before: change_facts.Value, after: change_facts.Value) -> bool:
     """Whether a right is new. Rights are lists of words in one string."""
-    had, has = (set(re.split(r", | and ", str(value))) if value else set() for value in (before, after))
-    return any(right not in had and not _WITHIN.get(right, set()) & had for right in has)
+    former_rights, new_rights = (
+        set(re.split(r", | and ", str(value))) if value else set() for value in (before, after)
+    )
+    return any(
+        right not in former_rights and not _INCLUDED_IN.get(right, set()) & former_rights for right in new_rights
+    )
 
 
 def _disrupts(change: Change) -> bool:
     before, after = change.before, change.after
-    if change.what == of.GATE:
+    if change.what == change_facts.GATE:
         return after is not None
     if before is None:
         return False
-    if change.what == of.NAMESPACE:
+    if change.what == change_facts.NAMESPACE:
         return after is None and before != "adopted"
-    if change.what in {of.NODES_MIN, of.NODES_MAX}:
+    if change.what in {change_facts.NODES_MIN, change_facts.NODES_MAX}:
         return after is not None and _number(after) < _number(before)
     return True

@@ -40,7 +40,7 @@ UNKNOWN = "unknown"
 
 
 class ChangeTopic(StrEnum):
-    """What a change is about."""
+    """Topic of a change."""
 
     TENANT = "tenant"
     GPUS = "GPUs"
@@ -69,7 +69,7 @@ class Change:
     before: Value
     after: Value
     of: str = ""
-    """What the fact is about: a flavor, a group, a namespace."""
+    """Subject of the fact: a flavor, a group, a namespace."""
 
     def mirrored(self) -> Change:
         """The same change with before and after swapped."""
@@ -102,61 +102,61 @@ class SpecState:
 
 def diff(before: SpecState, after: SpecState) -> tuple[Change, ...]:
     """Every change, ordered by topic. If a side cannot be read, only broken rules are compared."""
-    found = [*rule_changes(_broken(before), _broken(after))]
+    result = [*rule_changes(_broken_rules(before), _broken_rules(after))]
     if not (before.problems or after.problems):
-        found += between(ChangeTopic.TENANT, _names(before), _names(after))
-        found += between(ChangeTopic.GPUS, _shares(before), _shares(after))
-        found += between(ChangeTopic.QUOTA, _quotas(before), _quotas(after))
-        found += between(ChangeTopic.NETWORK, _reach(before), _reach(after))
-        found += _without_cilium(before, after)
-        found += between(ChangeTopic.ACCESS, _access(before), _access(after))
-        found += between(ChangeTopic.COST, _costs(before), _costs(after))
-        found += between(ChangeTopic.EXCEPTION, _exceptions(before), _exceptions(after))
-        found += between(ChangeTopic.WORK, _homes(before), _homes(after))
-        found += _fixed(before, after)
-        found += between(ChangeTopic.STACK, *_stacks(before, after))
-    return ordered(found)
+        result += fact_changes(ChangeTopic.TENANT, _names(before), _names(after))
+        result += fact_changes(ChangeTopic.GPUS, _shares(before), _shares(after))
+        result += fact_changes(ChangeTopic.QUOTA, _quotas(before), _quotas(after))
+        result += fact_changes(ChangeTopic.NETWORK, _reach(before), _reach(after))
+        result += _without_cilium(before, after)
+        result += fact_changes(ChangeTopic.ACCESS, _access(before), _access(after))
+        result += fact_changes(ChangeTopic.COST, _costs(before), _costs(after))
+        result += fact_changes(ChangeTopic.EXCEPTION, _exceptions(before), _exceptions(after))
+        result += fact_changes(ChangeTopic.WORK, _workload_places(before), _workload_places(after))
+        result += _fixed(before, after)
+        result += fact_changes(ChangeTopic.STACK, *_stacks(before, after))
+    return in_topic_order(result)
 
 
-def ordered(found: Iterable[Change]) -> tuple[Change, ...]:
+def in_topic_order(changes: Iterable[Change]) -> tuple[Change, ...]:
     """Changes sorted by topic and tenant."""
     order = list(ChangeTopic)
-    return tuple(sorted(found, key=lambda c: (order.index(c.topic), c.tenant, c.of, c.what)))
+    return tuple(sorted(changes, key=lambda c: (order.index(c.topic), c.tenant, c.of, c.what)))
 
 
 Facts = dict[tuple[str, str, str], Value]
 """(tenant, of, what) -> value."""
 
 
-def between(topic: ChangeTopic, before: Facts, after: Facts) -> Iterator[Change]:
+def fact_changes(topic: ChangeTopic, before: Facts, after: Facts) -> Iterator[Change]:
     """Changes of a topic between two sets of facts."""
     for key in before.keys() | after.keys():
-        one, other = before.get(key), after.get(key)
-        if one != other:
+        old, new = before.get(key), after.get(key)
+        if old != new:
             tenant, of, what = key
-            yield Change(topic, tenant, what, one, other, of)
+            yield Change(topic, tenant, what, old, new, of)
 
 
-_GIVEN = ": given "
+_GIVEN_SEPARATOR = ": given "
 
 
 def rule_fact(finding: Finding) -> tuple[str, str, str]:
     """The key of a broken rule among the facts of its topic."""
-    return "", finding.rule, f"{finding.object}{_GIVEN}{finding.given}"
+    return "", finding.rule, f"{finding.object}{_GIVEN_SEPARATOR}{finding.given}"
 
 
 def rule_changes(before: Facts, after: Facts) -> Iterator[Change]:
     """Changes of broken rules. If an object loses some of its faults against a rule and gains none, the rule is not
     newly broken, and the lost faults are told alone."""
-    found = list(between(ChangeTopic.RULE, before, after))
-    new = [change for change in found if change.after is not None]
-    for change in (each for each in found if each.after is None):
+    all_changes = list(fact_changes(ChangeTopic.RULE, before, after))
+    new = [change for change in all_changes if change.after is not None]
+    for change in (candidate for candidate in all_changes if candidate.after is None):
         (subject, faults), text = _faults(change), change.what
-        for other in (each for each in new if each.of == change.of):
-            name, rest = _faults(other)
-            if name == subject and set(rest) < set(faults):
-                new.remove(other)
-                text = f"{name}{_GIVEN}{', '.join(fault for fault in faults if fault not in rest)}"
+        for new_change in (candidate for candidate in new if candidate.of == change.of):
+            name, other_faults = _faults(new_change)
+            if name == subject and set(other_faults) < set(faults):
+                new.remove(new_change)
+                text = f"{name}{_GIVEN_SEPARATOR}{', '.join(fault for fault in faults if fault not in other_faults)}"
                 break
         yield replace(change, what=text)
     yield from new
@@ -164,8 +164,8 @@ def rule_changes(before: Facts, after: Facts) -> Iterator[Change]:
 
 def _faults(change: Change) -> tuple[str, list[str]]:
     """The object that breaks a rule, and what was given part by part."""
-    subject, _, given = change.what.partition(_GIVEN)
-    return subject, re.split(r"[;,] (?:and )?", given)
+    subject, _, faults = change.what.partition(_GIVEN_SEPARATOR)
+    return subject, re.split(r"[;,] (?:and )?", faults)
 
 
 # What is compared
@@ -192,8 +192,8 @@ def _shares(side: SpecState) -> Facts:
                 LENDS: share.lends,
             }
             facts |= {(share.tenant, flavor.flavor, what): count for what, count in amounts.items() if count}
-        there = {"always on": flavor.always_on, "max": flavor.maximum}
-        facts |= {("", flavor.flavor, what): count for what, count in there.items() if count}
+        totals = {"always on": flavor.always_on, "max": flavor.maximum}
+        facts |= {("", flavor.flavor, what): count for what, count in totals.items() if count}
     for name, department in side.environment.organisation.departments.items():
         if members(side, name):
             facts |= {("", name, SHARING): department.sharing.value, ("", name, WEIGHT): department.weight}
@@ -208,9 +208,9 @@ def _quotas(side: SpecState) -> Facts:
     for tenant in side.plan.tenants if side.plan else ():
         for space in tenant.namespaces:
             for quota in space.quotas:
-                of = f", of {quota.name}" if quota.classes else ""
+                suffix = f", of {quota.name}" if quota.classes else ""
                 hard = quota.hard.items()
-                facts |= {(tenant.name, space.name, key + of): amount for key, amount in hard if "/" not in key}
+                facts |= {(tenant.name, space.name, key + suffix): amount for key, amount in hard if "/" not in key}
     return facts
 
 
@@ -218,15 +218,18 @@ def _reach(side: SpecState) -> Facts:
     """Destinations that pods may connect to, and pools on whose nodes they may run."""
     facts: Facts = {}
     for name, tenant in side.tenants.items():
-        for way in tenant.egress:
-            facts[name, "pods", f"{_where(way)}, port {way.port}/{way.protocol}"] = "connect"
-        for way in tenant.ingress:
-            facts[name, _where(way), f"pods, port {way.port}/{way.protocol}"] = "connect"
-        inside = [part.name for part in tenant.namespaces if part.open_inside]
-        closed = [part.name for part in tenant.namespaces if not part.open_inside]
-        facts |= {(name, f"pods of {part}", "each other"): "as policies of its own say" for part in closed}
+        for rule in tenant.egress:
+            facts[name, "pods", f"{_peer_name(rule)}, port {rule.port}/{rule.protocol}"] = "connect"
+        for rule in tenant.ingress:
+            facts[name, _peer_name(rule), f"pods, port {rule.port}/{rule.protocol}"] = "connect"
+        open_namespaces = [part.name for part in tenant.namespaces if part.open_inside]
+        closed_namespaces = [part.name for part in tenant.namespaces if not part.open_inside]
+        facts |= {(name, f"pods of {part}", "each other"): "as policies of its own say" for part in closed_namespaces}
         if tenant.between_namespaces:
-            facts |= {(name, f"pods of {one}", f"pods of {other}"): "connect" for one, other in permutations(inside, 2)}
+            facts |= {
+                (name, f"pods of {source}", f"pods of {target}"): "connect"
+                for source, target in permutations(open_namespaces, 2)
+            }
     if side.environment:
         for cidr in side.environment.aws.network.service_ranges:
             facts["", "pods with grants on AWS", f"{cidr}, port 443/TCP"] = "connect"
@@ -239,10 +242,10 @@ def _reach(side: SpecState) -> Facts:
     return facts
 
 
-def _where(way: EgressRule | IngressRule) -> str:
-    if isinstance(way, EgressRule) and (way.dns or way.internet):
-        return way.dns or "the internet"
-    return way.cidr or f"the platform's {way.service}"
+def _peer_name(rule: EgressRule | IngressRule) -> str:
+    if isinstance(rule, EgressRule) and (rule.dns or rule.internet):
+        return rule.dns or "the internet"
+    return rule.cidr or f"the platform's {rule.service}"
 
 
 CILIUM = frozenset({IN_NAMESPACE, CLUSTERWIDE})
@@ -259,19 +262,19 @@ def _without_cilium(before: SpecState, after: SpecState) -> Iterator[Change]:
         if item["kind"] in CILIUM and (not tenant or tenant in after.tenants):
             deleted.setdefault(tenant, []).append(objects.name_of(item))
     for tenant, policies in deleted.items():
-        what = f"whatever only policies of Cilium restrict; deleted: {', '.join(sorted(policies))}"
-        yield Change(ChangeTopic.NETWORK, tenant, what, None, "connect", "pods" if tenant else "pods of tenants")
+        description = f"whatever only policies of Cilium restrict; deleted: {', '.join(sorted(policies))}"
+        yield Change(ChangeTopic.NETWORK, tenant, description, None, "connect", "pods" if tenant else "pods of tenants")
 
 
 def _access(side: SpecState) -> Facts:
     """Rights by subject and place. Several rights of one subject at one place are one value."""
     if not side.loaded or not side.plan:
         return {}
-    held: dict[tuple[str, str, str], set[str]] = {}
+    roles_by_key: dict[tuple[str, str, str], set[str]] = {}
     for entry in all_grants(side.loaded.environment, side.loaded.tenants, side.plan):
-        for where in entry.applies_to:
-            held.setdefault((entry.tenant, f"{entry.kind} {entry.subject}", where), set()).add(entry.role)
-    facts: Facts = {key: " and ".join(sorted(roles)) for key, roles in held.items()}
+        for place in entry.applies_to:
+            roles_by_key.setdefault((entry.tenant, f"{entry.kind} {entry.subject}", place), set()).add(entry.role)
+    facts: Facts = {key: " and ".join(sorted(roles)) for key, roles in roles_by_key.items()}
     for right in rights(side.plan):
         for resource in right.to:
             key = ("", f"role {right.role}", resource)
@@ -279,7 +282,7 @@ def _access(side: SpecState) -> Facts:
     return facts
 
 
-ALWAYS_ON, MAXIMUM, WORTH, BUDGET = "nodes always on", "max nodes", "guarantees", "budget"
+ALWAYS_ON, MAXIMUM, GUARANTEE_VALUE, BUDGET = "nodes always on", "max nodes", "guarantees", "budget"
 
 
 def _costs(side: SpecState) -> Facts:
@@ -297,17 +300,17 @@ def _costs(side: SpecState) -> Facts:
     facts["", "", MAXIMUM] = _month((prices[name], pool.nodes.max) for name, pool in pools)
     for name, tenant in side.tenants.items():
         parts = [(_unit_price(environment, prices, tenant, flavor), s.guaranteed) for flavor, s in tenant.gpus.items()]
-        facts[name, "", WORTH] = _month(parts)
+        facts[name, "", GUARANTEE_VALUE] = _month(parts)
         if tenant.budget:
             facts[name, "", BUDGET] = tenant.budget.monthly_usd
     return {key: value for key, value in facts.items() if value != 0}
 
 
 def _month(priced: Iterable[tuple[Any, int]]) -> Value:
-    found = [(price, count) for price, count in priced if count]
-    if any(price is None for price, _ in found):
+    amounts = [(price, count) for price, count in priced if count]
+    if any(price is None for price, _ in amounts):
         return UNKNOWN
-    return round(sum(price * count for price, count in found) * MONTH_HOURS / MICRO)
+    return round(sum(price * count for price, count in amounts) * MONTH_HOURS / MICRO)
 
 
 def _unit_price(environment: Environment, prices: Mapping[str, int | None], tenant: Tenant, flavor: str) -> Any:
@@ -327,11 +330,11 @@ def _exceptions(side: SpecState) -> Facts:
     }
 
 
-def _broken(side: SpecState) -> Facts:
+def _broken_rules(side: SpecState) -> Facts:
     """Rules that the files break, or the objects of their plan."""
     facts: Facts = {}
     for problem in side.problems:
-        facts["", problem.id or "file", where(problem)] = "broken"
+        facts["", problem.id or "file", problem_text(problem)] = "broken"
     if side.plan:
         items = list(side.plan.objects())
         alone = (f for item in items for f in (*objects.object_findings(item), *plain.object_findings(item)))
@@ -340,7 +343,7 @@ def _broken(side: SpecState) -> Facts:
     return facts
 
 
-def where(problem: Problem) -> str:
+def problem_text(problem: Problem) -> str:
     """A mistake as it is compared: without its line number, which changes when lines above it change."""
     return f"{problem.file.rpartition(':')[2]}, {problem.field or 'file'}: given {problem.given}"
 
@@ -348,11 +351,11 @@ def where(problem: Problem) -> str:
 NAMESPACE, QUEUE, SHARE, GATE = "namespace", "queue", "share of GPUs", "queue is"
 NODES, NODES_MIN, NODES_MAX = "nodes of pool", "nodes always on in pool", "max nodes in pool"
 VERSION = "Kubernetes of every node"
-HELD = "holds"
+CONTENTS = "holds"
 """In previews: a resource whose deletion or replacement also deletes what it contains."""
 
 
-def _homes(side: SpecState) -> Facts:
+def _workload_places(side: SpecState) -> Facts:
     """Namespaces, queues and nodes of work: if one changes or is removed, work is replaced or drained."""
     facts: Facts = {}
     if not side.plan or not side.environment:
@@ -371,7 +374,7 @@ def _homes(side: SpecState) -> Facts:
             if part.queue is not QueueState.OPEN:
                 facts[name, tenant.namespace_name(part), GATE] = part.queue.value
     for name, pool in side.environment.pools.items():
-        facts["", name, NODES] = _made_of(pool)
+        facts["", name, NODES] = _node_properties(pool)
         facts["", name, NODES_MIN] = pool.nodes.min
         facts["", name, NODES_MAX] = pool.nodes.max
     if side.environment.pools:
@@ -385,57 +388,59 @@ TEMPLATE = "launch template of"
 
 
 def _fixed(before: SpecState, after: SpecState) -> Iterator[Change]:
-    """What no update changes of a cluster that is built here, and what AWS replaces or deletes for it."""
+    """Changes of a cluster that is built here that no update makes, and those for which AWS replaces or deletes."""
     old, new = (side.plan.cluster if side.plan else None for side in (before, after))
     if old is None:
         return
     if new is None:
         yield Change(ChangeTopic.WORK, "", CLUSTER, "built here", None, old.name)
         return
-    values, wanted = creation.fixed_values(old), creation.fixed_values(new)
-    for field, value in wanted.items():
-        if value and values[field] != value:
-            yield Change(ChangeTopic.WORK, "", FIXED, values[field] or creation.CHOSEN_BY_EKS, value, field)
+    old_values, new_values = creation.fixed_values(old), creation.fixed_values(new)
+    for field, value in new_values.items():
+        if value and old_values[field] != value:
+            yield Change(ChangeTopic.WORK, "", FIXED, old_values[field] or creation.CHOSEN_BY_EKS, value, field)
     if minor_step(old.kubernetes, new.kubernetes):
         yield Change(ChangeTopic.WORK, "", REFUSED_MINOR, old.kubernetes, new.kubernetes)
     subnets = {subnet.zone: subnet for subnet in new.network.subnets}
-    moved: dict[str, str] = {}
+    moved_subnets: dict[str, str] = {}
     for subnet in old.network.subnets:
         if subnet.zone not in subnets:
             yield Change(ChangeTopic.WORK, "", ZONE, "there", None, subnet.zone)
             continue
-        other = subnets[subnet.zone]
-        if subnet.private and other.private not in {"", subnet.private}:
-            yield Change(ChangeTopic.WORK, "", FIXED, subnet.private, other.private, f"range of {subnet.zone}")
-        if subnet.subnet_id and other.subnet_id not in {"", subnet.subnet_id}:
-            moved[subnet.zone] = f"subnet of {subnet.zone} {subnet.subnet_id} → {other.subnet_id}"
+        new_subnet = subnets[subnet.zone]
+        if subnet.private and new_subnet.private not in {"", subnet.private}:
+            yield Change(ChangeTopic.WORK, "", FIXED, subnet.private, new_subnet.private, f"range of {subnet.zone}")
+        if subnet.subnet_id and new_subnet.subnet_id not in {"", subnet.subnet_id}:
+            moved_subnets[subnet.zone] = f"subnet of {subnet.zone} {subnet.subnet_id} → {new_subnet.subnet_id}"
     groups = {group.name: group for group in new.groups}
     for group in old.groups:
         if group.name in groups:
-            found = creation.group_differences(group, groups[group.name])
-            found += [moved[zone] for zone in group.zones if zone in moved]
-            if found:
-                yield Change(ChangeTopic.WORK, "", GROUP, "there", ", ".join(found), group.name)
+            differences = creation.group_differences(group, groups[group.name])
+            differences += [moved_subnets[zone] for zone in group.zones if zone in moved_subnets]
+            if differences:
+                yield Change(ChangeTopic.WORK, "", GROUP, "there", ", ".join(differences), group.name)
             elif _same_pool(before, after, group.pool) and creation.replaces_nodes(old, group, new, groups[group.name]):
                 yield Change(ChangeTopic.WORK, "", TEMPLATE, "there", "another", group.name)
 
 
 def _same_pool(before: SpecState, after: SpecState, pool: str) -> bool:
     """Whether nothing is told yet of the nodes of a pool; also of the platform's, which belong to none."""
-    one, other = (side.environment for side in (before, after))
-    if not (one and other) or one.cluster.kubernetes != other.cluster.kubernetes:
+    old, new = (side.environment for side in (before, after))
+    if not (old and new) or old.cluster.kubernetes != new.cluster.kubernetes:
         return False
-    return not pool or _made_of(one.pools[pool]) == _made_of(other.pools[pool])
+    return not pool or _node_properties(old.pools[pool]) == _node_properties(new.pools[pool])
 
 
-def _made_of(pool: Pool) -> str:
+def _node_properties(pool: Pool) -> str:
     """Properties of a pool that a running node cannot change."""
     zones = f" in {', '.join(sorted(pool.zones))}" if pool.zones else ""
-    cut = "".join(f", {word}" for word in (_cut(pool), "EFA" if pool.efa else "", pool.ami_release or "") if word)
-    return f"{pool.instance}, {pool.purchase}, by {pool.made_by}{zones}{cut}"
+    extras = "".join(
+        f", {word}" for word in (_gpu_partitioning(pool), "EFA" if pool.efa else "", pool.ami_release or "") if word
+    )
+    return f"{pool.instance}, {pool.purchase}, by {pool.made_by}{zones}{extras}"
 
 
-def _cut(pool: Pool) -> str:
+def _gpu_partitioning(pool: Pool) -> str:
     words = []
     if pool.mig:
         words.append(f"MIG {pool.mig.model_dump(mode='json', exclude_none=True, exclude_defaults=True)}")
@@ -446,15 +451,17 @@ def _cut(pool: Pool) -> str:
 
 def _stacks(before: SpecState, after: SpecState) -> tuple[Facts, Facts]:
     """Stacks whose part of the plan differs, with a hash of the part on each side."""
-    mine, theirs = dict(_parts(before)), dict(_parts(after))
-    differ = [name for name in mine.keys() | theirs.keys() if mine.get(name) != theirs.get(name)]
-    found: tuple[Facts, Facts] = ({}, {})
-    for facts, parts in zip(found, (mine, theirs), strict=True):
+    parts_before, parts_after = dict(_parts(before)), dict(_parts(after))
+    differ = [
+        name for name in parts_before.keys() | parts_after.keys() if parts_before.get(name) != parts_after.get(name)
+    ]
+    result: tuple[Facts, Facts] = ({}, {})
+    for facts, parts in zip(result, (parts_before, parts_after), strict=True):
         for name in differ:
             if name in parts:
                 scope, tenant, part = parts[name]
                 facts[tenant or "", str(scope), name] = hashlib.sha256(repr(part).encode()).hexdigest()[:8]
-    return found
+    return result
 
 
 def _parts(side: SpecState) -> Iterator[tuple[str, tuple[StackScope, str | None, Any]]]:
@@ -477,8 +484,8 @@ def users(side: SpecState, pool: str) -> list[str]:
     if not environment or pool not in environment.pools:
         return []
     flavors = set(environment.flavors_of(pool))
-    found = environment.pools[pool]
-    return [n for n, t in side.tenants.items() if found.admits(n, t.tiers) and flavors & set(t.gpus)]
+    pool_spec = environment.pools[pool]
+    return [n for n, t in side.tenants.items() if pool_spec.admits(n, t.tiers) and flavors & set(t.gpus)]
 
 
 def members(side: SpecState, department: str) -> list[str]:
@@ -486,26 +493,26 @@ def members(side: SpecState, department: str) -> list[str]:
     return [name for name, tenant in side.tenants.items() if tenant.department == department]
 
 
-def differing(before: SpecState, after: SpecState, stack: str) -> str:
+def object_counts(before: SpecState, after: SpecState, stack: str) -> str:
     """Number of changed objects of a stack by kind; empty if no object on the cluster changes."""
-    one, other = (_objects(side, stack) for side in (before, after))
+    old, new = (_objects(side, stack) for side in (before, after))
     kinds: dict[str, int] = {}
-    for name in one.keys() | other.keys():
-        if one.get(name) != other.get(name):
+    for name in old.keys() | new.keys():
+        if old.get(name) != new.get(name):
             kinds[name[0]] = kinds.get(name[0], 0) + 1
     return ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
 
 
 def _objects(side: SpecState, stack: str) -> dict[tuple[str, str], Any]:
-    found: Iterable[Any] = ()
+    items: Iterable[Any] = ()
     for name, (scope, tenant, _) in _parts(side):
         if name == stack and side.plan and scope is not StackScope.CLUSTER:
             platform, tenants = select(side.plan, scope, tenant)
-            found = [item for part in (platform, *tenants) if part for item in part.objects()]
-    return {(item["kind"], objects.name_of(item)): item for item in found}
+            items = [item for part in (platform, *tenants) if part for item in part.objects()]
+    return {(item["kind"], objects.name_of(item)): item for item in items}
 
 
-def published(side: SpecState) -> list[str]:
+def published_price_pools(side: SpecState) -> list[str]:
     """Pools whose price is AWS's published one, because the environment has none."""
     environment = side.environment
     if not environment:

@@ -13,8 +13,17 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.files import TRACES, read_input, read_text_file
-from tenancy.diff import changes as of
-from tenancy.diff.changes import CILIUM, Change, ChangeTopic, Facts, between, ordered, rule_changes, rule_fact
+from tenancy.diff import changes as change_facts
+from tenancy.diff.changes import (
+    CILIUM,
+    Change,
+    ChangeTopic,
+    Facts,
+    fact_changes,
+    in_topic_order,
+    rule_changes,
+    rule_fact,
+)
 from tenancy.iam.rights import rights
 from tenancy.kube import quantities
 from tenancy.planning.common.quota_changes import device_amounts
@@ -25,14 +34,14 @@ from tenancy.rules.found import UNKNOWN, Object, at, many
 from tenancy.schema.environment import Layout
 from tenancy.schema.people import Role
 
-LATER = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
+UNKNOWN_PLACEHOLDER = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 """The engine's placeholder for a text that is known only after the update (pulumi
 sdk/go/common/resource/plugin/rpc.go)."""
 STDIN = "-"
 _KUBERNETES, _ROLE_POLICY, _TENANT = "kubernetes:", "aws:iam/rolePolicy:RolePolicy", "gpu-tenancy:index:GpuTenant"
-_SHOWN_TWICE = frozenset({"create-replacement", "delete-replaced", "same", "read", "refresh"})
+_SKIPPED_STEPS = frozenset({"create-replacement", "delete-replaced", "same", "read", "refresh"})
 """Steps to skip: the halves of a replacement, which is also listed as one step, and steps without a change."""
-_HOLDS = frozenset(
+_TYPES_WITH_CONTENTS = frozenset(
     {
         "aws:dynamodb/table:Table",
         "aws:ecr/repository:Repository",
@@ -79,25 +88,25 @@ def read(path: str) -> Preview:
     steps = document.get("steps") if isinstance(document, dict) else None
     if not isinstance(steps, list) or not all(isinstance(at(step, "urn"), str) for step in steps):
         raise NotAPreview(f"{path}, without steps")
-    told = document.get("diagnostics")
-    if failed := [d for d in (told if isinstance(told, list) else ()) if at(d, "severity") == "error"]:
-        said = " ".join(str(at(failed[0], "message")).split())
-        raise NotAPreview(f"{path}, a preview that failed: {said[:300]}", "correct the error, and preview again")
+    diagnostics = document.get("diagnostics")
+    if failed := [d for d in (diagnostics if isinstance(diagnostics, list) else ()) if at(d, "severity") == "error"]:
+        message = " ".join(str(at(failed[0], "message")).split())
+        raise NotAPreview(f"{path}, a preview that failed: {message[:300]}", "correct the error, and preview again")
     stacks = sorted({step["urn"].split("::")[0].rpartition(":")[2] for step in steps})
     if len(stacks) != 1:
         raise NotAPreview(f"{path}, with {len(stacks)} stacks: {', '.join(stacks) or 'no step'}")
     preview = Preview(stacks[0])
     try:
         for step in steps:
-            _take(preview, step)
+            _add_step(preview, step)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise NotAPreview(f"{path}, with a step of another form than the engine writes ({error})") from error
     return preview
 
 
-def _take(preview: Preview, step: Mapping[str, Any]) -> None:
+def _add_step(preview: Preview, step: Mapping[str, Any]) -> None:
     operation = str(step.get("op"))
-    if operation in _SHOWN_TWICE:
+    if operation in _SKIPPED_STEPS:
         return
     before, after = (_item(step, state) for state in ("oldState", "newState"))
     if before or after:
@@ -120,20 +129,25 @@ def _item(step: Mapping[str, Any], key: str) -> Object | None:
     state = step.get(key)
     if not isinstance(state, Mapping):
         return None
-    given, found = state.get("inputs"), str(state.get("type") or step["urn"].split("::")[2].rpartition("$")[2])
-    given, name = _known(given if isinstance(given, Mapping) else {}), step["urn"].rpartition("::")[2]
-    if found.startswith(_KUBERNETES):
-        metadata = given["metadata"] if isinstance(given.get("metadata"), dict) else {}
-        return {**given, "kind": found.rpartition(":")[2], "metadata": {"name": name, **metadata}, _TYPE: found}
-    return {**given, "kind": found, "metadata": {"name": name}, _TYPE: found}
+    inputs, resource_type = state.get("inputs"), str(state.get("type") or step["urn"].split("::")[2].rpartition("$")[2])
+    inputs, name = _with_unknown_values(inputs if isinstance(inputs, Mapping) else {}), step["urn"].rpartition("::")[2]
+    if resource_type.startswith(_KUBERNETES):
+        metadata = inputs["metadata"] if isinstance(inputs.get("metadata"), dict) else {}
+        return {
+            **inputs,
+            "kind": resource_type.rpartition(":")[2],
+            "metadata": {"name": name, **metadata},
+            _TYPE: resource_type,
+        }
+    return {**inputs, "kind": resource_type, "metadata": {"name": name}, _TYPE: resource_type}
 
 
-def _known(value: Any) -> Any:
+def _with_unknown_values(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(key): _known(inner) for key, inner in value.items()}
+        return {str(key): _with_unknown_values(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_known(inner) for inner in value]
-    return UnknownValue() if value == LATER else value
+        return [_with_unknown_values(inner) for inner in value]
+    return UnknownValue() if value == UNKNOWN_PLACEHOLDER else value
 
 
 class UnknownValue(str):
@@ -168,21 +182,23 @@ def changes(previews: Sequence[Preview]) -> tuple[Change, ...]:
 
 
 def _changes(previews: Sequence[Preview]) -> tuple[Change, ...]:
-    found: list[Change] = []
+    result: list[Change] = []
     for preview in previews:
         before, after = _facts(preview.before), _facts(preview.after)
         for topic in dict.fromkeys([*before, *after]):
             sides = before.get(topic, {}), after.get(topic, {})
-            found += rule_changes(*sides) if topic is ChangeTopic.RULE else between(topic, *sides)
-        found += _opened(preview)
-        found += _replaced(preview)
+            result += rule_changes(*sides) if topic is ChangeTopic.RULE else fact_changes(topic, *sides)
+        result += _gained_reach(preview)
+        result += _replaced(preview)
         if preview.operations:
             marks = {"create": (None, "new"), "delete": ("old", None)}
             kinds = {"create" if o == "create" else "delete" if o == "delete" else "update" for o in preview.operations}
-            one, other = marks.get(kinds.pop(), ("old", "new")) if len(kinds) == 1 else ("old", "new")
+            old_mark, new_mark = marks.get(kinds.pop(), ("old", "new")) if len(kinds) == 1 else ("old", "new")
             scope = scope_of(None, Layout.PER_TENANT, preview.stack)
-            found.append(Change(ChangeTopic.STACK, names_of(preview.stack)[1], preview.stack, one, other, str(scope)))
-    return ordered(found)
+            result.append(
+                Change(ChangeTopic.STACK, names_of(preview.stack)[1], preview.stack, old_mark, new_mark, str(scope))
+            )
+    return in_topic_order(result)
 
 
 def environment(previews: Sequence[Preview]) -> str:
@@ -194,18 +210,20 @@ def environment(previews: Sequence[Preview]) -> str:
 def _facts(items: Iterable[Object]) -> dict[ChangeTopic, Facts]:
     facts: dict[ChangeTopic, Facts] = {}
     for item in items:
-        for topic, key, value in _of_one(item):
-            held = facts.setdefault(topic, {})
+        for topic, key, value in _facts_of_item(item):
+            topic_facts = facts.setdefault(topic, {})
             # Several bindings may grant rights to one subject at one place.
-            held[key] = f"{held[key]} and {value}" if topic is ChangeTopic.ACCESS and key in held else value
+            topic_facts[key] = (
+                f"{topic_facts[key]} and {value}" if topic is ChangeTopic.ACCESS and key in topic_facts else value
+            )
     return facts
 
 
-Fact = tuple[ChangeTopic, tuple[str, str, str], of.Value]
+Fact = tuple[ChangeTopic, tuple[str, str, str], change_facts.Value]
 
 
-def _of_one(item: Object) -> Iterator[Fact]:
-    whose = str(at(item, "metadata", "labels", words.TENANT) or at(item, "tags", words.TENANT_TAG) or "")
+def _facts_of_item(item: Object) -> Iterator[Fact]:
+    tenant = str(at(item, "metadata", "labels", words.TENANT) or at(item, "tags", words.TENANT_TAG) or "")
     name, space = str(at(item, "metadata", "name")), str(at(item, "metadata", "namespace") or "")
     kind = item["kind"]
     for finding in (*objects.object_findings(item), *plain.object_findings(item)):
@@ -215,41 +233,41 @@ def _of_one(item: Object) -> Iterator[Fact]:
     if item[_TYPE] == _TENANT:
         yield ChangeTopic.TENANT, (name, "", "is a tenant"), name
     elif kind in {"Namespace", "NamespacePatch"}:
-        yield ChangeTopic.WORK, (whose, name, of.NAMESPACE), "made here"
+        yield ChangeTopic.WORK, (tenant, name, change_facts.NAMESPACE), "made here"
         for waiver in filter(None, str(at(item, "metadata", "annotations", words.EXCEPTIONS) or "").split(",")):
             rule, _, until = waiver.partition("=")
-            yield ChangeTopic.EXCEPTION, (whose or name, f"{rule} in {name}", "by its annotation"), f"until {until}"
+            yield ChangeTopic.EXCEPTION, (tenant or name, f"{rule} in {name}", "by its annotation"), f"until {until}"
     elif kind in {"ClusterQueue", "Cohort"}:
-        yield from _amounts(item, whose or (name if kind == "ClusterQueue" else ""))
+        yield from _amounts(item, tenant or (name if kind == "ClusterQueue" else ""))
         if kind == "ClusterQueue":
-            yield ChangeTopic.WORK, (whose, name, of.SHARE), "there"
+            yield ChangeTopic.WORK, (tenant, name, change_facts.SHARE), "there"
     elif kind == "LocalQueue":
-        yield ChangeTopic.WORK, (whose, f"{space}/{name}", of.QUEUE), str(at(item, "spec", "clusterQueue"))
+        yield ChangeTopic.WORK, (tenant, f"{space}/{name}", change_facts.QUEUE), str(at(item, "spec", "clusterQueue"))
     elif kind == "ResourceQuota":
         part = f", of {name}" if at(item, "spec", "scopeSelector") else ""
         for resource, amount in (at(item, "spec", "hard") or {}).items():
-            yield ChangeTopic.QUOTA, (whose, space, f"{resource}{part}"), _quantity(resource, amount)
+            yield ChangeTopic.QUOTA, (tenant, space, f"{resource}{part}"), _quantity(resource, amount)
     elif kind == "NetworkPolicy":
-        for where, value in _reach(item):
-            yield ChangeTopic.NETWORK, (whose, f"pods of {space}{_selected(item)}", where), value
+        for place, value in _reach(item):
+            yield ChangeTopic.NETWORK, (tenant, f"pods of {space}{_selected(item)}", place), value
     elif kind in CILIUM:
-        for who, where, value in _ciliums(item, ""):
-            yield ChangeTopic.NETWORK, (whose, who, where), value
+        for subject_name, place, value in _ciliums(item, ""):
+            yield ChangeTopic.NETWORK, (tenant, subject_name, place), value
     elif kind in {"RoleBinding", "ClusterRoleBinding"}:
         for subject in many(at(item, "subjects")):
-            who = f"{at(subject, 'kind')} {at(subject, 'name')}"
+            subject_name = f"{at(subject, 'kind')} {at(subject, 'name')}"
             role = str(at(item, "roleRef", "name"))
-            yield ChangeTopic.ACCESS, (whose, who, space or "every namespace"), _PERSONAS.get(role, role)
+            yield ChangeTopic.ACCESS, (tenant, subject_name, space or "every namespace"), _PERSONAS.get(role, role)
     else:
-        yield from _on_aws(item, whose, name)
+        yield from _facts_of_aws_item(item, tenant, name)
 
 
-def _amounts(item: Object, whose: str) -> Iterator[Fact]:
+def _amounts(item: Object, tenant: str) -> Iterator[Fact]:
     """Device quotas of a queue or cohort; the CPU and memory that belong to them are left out."""
     for of_pool in device_amounts(item.get("spec")):
         if of_pool.amount:
-            where = f"{at(item, 'metadata', 'name')}: {of_pool.resource} in {of_pool.flavor}"
-            yield ChangeTopic.GPUS, (whose, where, of_pool.limit_kind), of_pool.amount
+            place = f"{at(item, 'metadata', 'name')}: {of_pool.resource} in {of_pool.flavor}"
+            yield ChangeTopic.GPUS, (tenant, place, of_pool.limit_kind), of_pool.amount
 
 
 def _quantity(resource: str, amount: Any) -> str:
@@ -264,8 +282,8 @@ def _quantity(resource: str, amount: Any) -> str:
 
 
 def _selected(item: Object) -> str:
-    chosen = at(item, "spec", "podSelector", "matchLabels") or at(item, "spec", "podSelector", "matchExpressions")
-    return f" with {json.dumps(chosen, sort_keys=True)}" if chosen else ""
+    selector = at(item, "spec", "podSelector", "matchLabels") or at(item, "spec", "podSelector", "matchExpressions")
+    return f" with {json.dumps(selector, sort_keys=True)}" if selector else ""
 
 
 _SIDES = (("egress", "to", "connect"), ("ingress", "from", "accept"))
@@ -275,21 +293,23 @@ def _reach(item: Object) -> Iterator[tuple[str, str]]:
     for direction, key, value in _SIDES:
         for rule in many(at(item, "spec", direction)):
             ports = [f"{at(p, 'port') or 'any'}/{at(p, 'protocol') or 'TCP'}" for p in many(at(rule, "ports"))]
-            through = f", port {', '.join(ports)}" if ports else ", every port"
+            port_text = f", port {', '.join(ports)}" if ports else ", every port"
             for peer in many(at(rule, key)) or [None]:
-                yield f"{_peer(peer)}{through}", value
+                yield f"{_peer(peer)}{port_text}", value
 
 
 def _ciliums(item: Object, suffix: str) -> Iterator[tuple[str, str, str]]:
-    """What a Cilium policy allows, or with the suffix `Deny` denies: the pods, their peer, and the direction."""
+    """Pods, peer and direction of each rule of a Cilium policy that allows, or with the suffix `Deny` denies."""
     space = at(item, "metadata", "namespace")
     for spec in (at(item, "spec"), *many(at(item, "specs"))):
-        chosen = at(spec, "endpointSelector")
-        who = f"pods of {space or 'every namespace'}{f' with {json.dumps(chosen, sort_keys=True)}' if chosen else ''}"
+        selector = at(spec, "endpointSelector")
+        pods = (
+            f"pods of {space or 'every namespace'}{f' with {json.dumps(selector, sort_keys=True)}' if selector else ''}"
+        )
         for direction, key, value in _SIDES:
             for rule in many(at(spec, f"{direction}{suffix}")):
-                ports = [_cilium_port(p) for to in many(at(rule, "toPorts")) for p in many(at(to, "ports"))]
-                through = f", port {', '.join(ports)}" if ports else ", every port"
+                ports = [_cilium_port(p) for to_ports in many(at(rule, "toPorts")) for p in many(at(to_ports, "ports"))]
+                port_text = f", port {', '.join(ports)}" if ports else ", every port"
                 peers = [
                     f"{field.removeprefix(key)} {peer if isinstance(peer, str) else json.dumps(peer, sort_keys=True)}"
                     for field in sorted(rule)
@@ -297,7 +317,7 @@ def _ciliums(item: Object, suffix: str) -> Iterator[tuple[str, str, str]]:
                     for peer in many(rule[field])
                 ]
                 for peer in peers or ["everything"]:
-                    yield who, f"{peer}{through}", value
+                    yield pods, f"{peer}{port_text}", value
 
 
 def _cilium_port(port: Any) -> str:
@@ -307,74 +327,80 @@ def _cilium_port(port: Any) -> str:
 
 def _peer(peer: Any) -> str:
     if block := at(peer, "ipBlock"):
-        but = many(at(block, "except"))
-        return f"{at(block, 'cidr')}{f' but {some}' if (some := ', '.join(map(str, but))) else ''}"
+        excluded = many(at(block, "except"))
+        return f"{at(block, 'cidr')}{f' but {some}' if (some := ', '.join(map(str, excluded))) else ''}"
     if at(peer, "podSelector") == {} and at(peer, "namespaceSelector") is None:
         return "pods of the same namespace"
     parts = [
-        f"{what} {json.dumps(at(peer, key), sort_keys=True) if at(peer, key) else 'all'}"
-        for key, what in (("namespaceSelector", "namespaces"), ("podSelector", "pods"))
+        f"{peer_kind} {json.dumps(at(peer, key), sort_keys=True) if at(peer, key) else 'all'}"
+        for key, peer_kind in (("namespaceSelector", "namespaces"), ("podSelector", "pods"))
         if at(peer, key) is not None
     ]
     return " and ".join(parts) or "everything"
 
 
-def _on_aws(item: Object, whose: str, name: str) -> Iterator[Fact]:
+def _facts_of_aws_item(item: Object, tenant: str, name: str) -> Iterator[Fact]:
     kind = item[_TYPE]
     if kind == _ROLE_POLICY:
         role = str(item.get("role") or name)
         try:
-            given = rights(json.loads(item["policy"]))
+            granted = rights(json.loads(item["policy"]))
         except (KeyError, TypeError, ValueError):
-            yield ChangeTopic.ACCESS, (whose, f"role {role}", f"what policy {name} says"), UNKNOWN
+            yield ChangeTopic.ACCESS, (tenant, f"role {role}", f"what policy {name} says"), UNKNOWN
             return
-        for place, may in given.items():
-            yield ChangeTopic.ACCESS, (whose, f"role {role}", place), ", ".join(sorted(may))
+        for place, actions in granted.items():
+            yield ChangeTopic.ACCESS, (tenant, f"role {role}", place), ", ".join(sorted(actions))
     elif kind == aws.ENTRY:
         for group in many(item.get("kubernetesGroups")):
-            yield ChangeTopic.ACCESS, (whose, str(item.get("principalArn")), "the cluster"), f"group {group}"
+            yield ChangeTopic.ACCESS, (tenant, str(item.get("principalArn")), "the cluster"), f"group {group}"
     elif kind == aws.ASSOCIATION:
         policy = str(item.get("policyArn")).rpartition("/")[2]
-        where = ", ".join(map(str, many(at(item, "accessScope", "namespaces")))) or "every namespace"
-        yield ChangeTopic.ACCESS, (whose, str(item.get("principalArn")), where), policy
+        scope = ", ".join(map(str, many(at(item, "accessScope", "namespaces")))) or "every namespace"
+        yield ChangeTopic.ACCESS, (tenant, str(item.get("principalArn")), scope), policy
     elif kind == aws.GROUP:
-        for key, what in (("minSize", of.NODES_MIN), ("maxSize", of.NODES_MAX)):
+        for key, fact_name in (("minSize", change_facts.NODES_MIN), ("maxSize", change_facts.NODES_MAX)):
             count = at(item, "scalingConfig", key)
             if isinstance(count, int | float):
-                yield ChangeTopic.WORK, ("", name, what), int(count)
-        yield ChangeTopic.WORK, ("", name, of.NODES), ", ".join(map(str, many(item.get("instanceTypes")))) or "nodes"
-    elif kind in _HOLDS:
-        yield ChangeTopic.WORK, (whose, f"{kind.rpartition(':')[2]} {name}", of.HELD), "there"
+                yield ChangeTopic.WORK, ("", name, fact_name), int(count)
+        yield (
+            ChangeTopic.WORK,
+            ("", name, change_facts.NODES),
+            ", ".join(map(str, many(item.get("instanceTypes")))) or "nodes",
+        )
+    elif kind in _TYPES_WITH_CONTENTS:
+        yield ChangeTopic.WORK, (tenant, f"{kind.rpartition(':')[2]} {name}", change_facts.CONTENTS), "there"
 
 
-def _opened(preview: Preview) -> Iterator[Change]:
+def _gained_reach(preview: Preview) -> Iterator[Change]:
     """Reach that is gained because a default-deny policy is removed from a namespace that stays."""
-    yield from _admitted(preview)
-    denied, kept = (
+    yield from _lifted_denials(preview)
+    denied_before, denied_after = (
         {_space(item): item for item in items if _denies(item)} for items in (preview.before, preview.after)
     )
     spaces = [{_name(i) for i in items if i["kind"] == "Namespace"} for items in (preview.before, preview.after)]
-    for space in denied.keys() - kept.keys() - (spaces[0] - spaces[1]):
-        whose = str(at(denied[space], "metadata", "labels", words.TENANT) or "")
-        what = "everything that no other policy denies, because its default-deny policy is removed"
-        yield Change(ChangeTopic.NETWORK, whose, what, None, "connect", f"pods of {space}")
+    for space in denied_before.keys() - denied_after.keys() - (spaces[0] - spaces[1]):
+        tenant = str(at(denied_before[space], "metadata", "labels", words.TENANT) or "")
+        description = "everything that no other policy denies, because its default-deny policy is removed"
+        yield Change(ChangeTopic.NETWORK, tenant, description, None, "connect", f"pods of {space}")
 
 
-def _admitted(preview: Preview) -> Iterator[Change]:
+def _lifted_denials(preview: Preview) -> Iterator[Change]:
     """Reach that is gained because Cilium policies deny less."""
-    denied, kept = (
+    denied_before, denied_after = (
         {
-            (str(at(item, "metadata", "labels", words.TENANT) or ""), *given)
+            (str(at(item, "metadata", "labels", words.TENANT) or ""), *denial)
             for item in items
             if item["kind"] in CILIUM
-            for given in _ciliums(item, "Deny")
+            for denial in _ciliums(item, "Deny")
         }
         for items in (preview.before, preview.after)
     )
-    gone, still = ({_name(i) for i in items if i[_TYPE] == _TENANT} for items in (preview.before, preview.after))
-    for whose, who, where, value in sorted(denied - kept):
-        if whose not in gone - still:
-            yield Change(ChangeTopic.NETWORK, whose, f"{where}, which no policy denies any longer", None, value, who)
+    tenants_before, tenants_after = (
+        {_name(i) for i in items if i[_TYPE] == _TENANT} for items in (preview.before, preview.after)
+    )
+    for tenant, pods, peer, value in sorted(denied_before - denied_after):
+        if tenant not in tenants_before - tenants_after:
+            yield Change(ChangeTopic.NETWORK, tenant, f"{peer}, which no policy denies any longer", None, value, pods)
 
 
 def _denies(item: Object) -> bool:
@@ -396,9 +422,9 @@ def _name(item: Object) -> str:
 
 
 def _replaced(preview: Preview) -> Iterator[Change]:
-    for item, why in preview.replaced:
+    for item, reasons in preview.replaced:
         kind = item["kind"].rpartition(":")[2]
-        whose = str(at(item, "metadata", "labels", words.TENANT) or at(item, "tags", words.TENANT_TAG) or "")
-        shown = objects.name_of(item) if item[_TYPE].startswith(_KUBERNETES) else f"{kind} {_name(item)}"
-        reason = f" for {why}" if why else ""
-        yield Change(ChangeTopic.WORK, whose, of.HELD, "there", f"replaced{reason}", shown)
+        tenant = str(at(item, "metadata", "labels", words.TENANT) or at(item, "tags", words.TENANT_TAG) or "")
+        resource_name = objects.name_of(item) if item[_TYPE].startswith(_KUBERNETES) else f"{kind} {_name(item)}"
+        reason = f" for {reasons}" if reasons else ""
+        yield Change(ChangeTopic.WORK, tenant, change_facts.CONTENTS, "there", f"replaced{reason}", resource_name)

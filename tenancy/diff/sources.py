@@ -16,7 +16,7 @@ from tenancy.validation.loader import ENVIRONMENT_FILE, load
 WORKTREE = "worktree"
 
 
-def of_folder(folder: Path, name: str) -> SpecState:
+def spec_in_folder(folder: Path, name: str) -> SpecState:
     """An environment as it is on disk; an empty side if the folder does not exist."""
     if not (folder / ENVIRONMENT_FILE).exists():
         return SpecState(name)
@@ -24,11 +24,11 @@ def of_folder(folder: Path, name: str) -> SpecState:
         return SpecState(name, load(folder.as_posix() if folder.is_absolute() else f"./{folder.as_posix()}"))
     except SpecError as error:
         home = os.path.relpath(folder)
-        shown = [replace(p, file=f"{name}:{os.path.relpath(p.file, home)}") for p in error.problems]
-        return SpecState(name, None, tuple(shown))
+        located_problems = [replace(p, file=f"{name}:{os.path.relpath(p.file, home)}") for p in error.problems]
+        return SpecState(name, None, tuple(located_problems))
 
 
-def of_revision(folder: Path, revision: str) -> SpecState:
+def spec_at_revision(folder: Path, revision: str) -> SpecState:
     """An environment at a git revision; an empty side if it does not exist there. Raises Violation if the revision is
     unknown."""
     top = Path(_git(Path.cwd(), "rev-parse", "--show-toplevel").decode().rstrip("\n"))
@@ -36,8 +36,8 @@ def of_revision(folder: Path, revision: str) -> SpecState:
     if inside.parts[:1] == ("..",):
         raise Violation("ref-01", f"{folder}, outside of {top}", "name a folder of this repository")
     commit = _commit(top, revision)
-    listed = _git(top, "ls-tree", "-r", "-z", commit, "--", f"{inside.as_posix()}/").decode("utf-8", "surrogateescape")
-    entries = [line.split("\t", 1) for line in listed.split("\0") if line]
+    listing = _git(top, "ls-tree", "-r", "-z", commit, "--", f"{inside.as_posix()}/").decode("utf-8", "surrogateescape")
+    entries = [line.split("\t", 1) for line in listing.split("\0") if line]
     if not entries:
         return SpecState(revision)
     with tempfile.TemporaryDirectory() as scratch:
@@ -49,26 +49,32 @@ def of_revision(folder: Path, revision: str) -> SpecState:
             target = home / Path(path).relative_to(inside)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(_git(top, "cat-file", "blob", blob))
-        return of_folder(home, revision)
+        return spec_in_folder(home, revision)
 
 
-def merge_base(one: str, other: str) -> str:
+def merge_base(first_revision: str, second_revision: str) -> str:
     """The merge base of two revisions, which a pull request is compared with."""
-    here = Path.cwd()
-    return _git(here, "merge-base", _commit(here, one), _commit(here, other)).decode().strip()
+    folder = Path.cwd()
+    return (
+        _git(folder, "merge-base", _commit(folder, first_revision), _commit(folder, second_revision)).decode().strip()
+    )
 
 
-def _commit(where: Path, revision: str) -> str:
-    return _git(where, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}").decode().strip()
+def _commit(folder: Path, revision: str) -> str:
+    return _git(folder, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}").decode().strip()
 
 
-def _git(where: Path, *words: str) -> bytes:
+def _git(folder: Path, *words: str) -> bytes:
     try:
-        done = subprocess.run(["git", *words], cwd=where, capture_output=True, check=False)
+        completed = subprocess.run(["git", *words], cwd=folder, capture_output=True, check=False)
     except FileNotFoundError:
         raise Violation("ref-01", "no git on this machine", "install git, or compare two folders") from None
-    if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        given = f"git {words[0]} {words[-1].removesuffix('^{commit}')}: {said[-1] if said else 'no answer'}"
-        raise Violation("ref-01", given, "name a revision that `git log` shows; in a shallow clone, fetch it first")
-    return done.stdout
+    if completed.returncode:
+        error_lines = completed.stderr.decode("utf-8", "replace").strip().splitlines()
+        command_line = (
+            f"git {words[0]} {words[-1].removesuffix('^{commit}')}: {error_lines[-1] if error_lines else 'no answer'}"
+        )
+        raise Violation(
+            "ref-01", command_line, "name a revision that `git log` shows; in a shallow clone, fetch it first"
+        )
+    return completed.stdout

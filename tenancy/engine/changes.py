@@ -1,4 +1,4 @@
-"""What a preview or an update did, in the words of tenants and objects."""
+"""Changes of a preview or an update, by tenants and objects."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ class Outcome:
     """Everything that one run of the engine said."""
 
     changes: list[ResourceChange] = field(default_factory=list)
-    unchanged: int = 0
-    others: int = 0
+    unchanged_count: int = 0
+    other_changes: int = 0
     """Changes of what is no object of the cluster, such as the provider's context."""
     violations: list[str] = field(default_factory=list)
     advice: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     grants: list[ChangedRights] = field(default_factory=list)
-    """What roles of tenants gain and lose on AWS."""
+    """Rights that roles of tenants gain and lose on AWS."""
 
     def listen(self, event: Any) -> None:
         """Take in one event of the engine."""
         if event.policy_event:
-            text = _plain(event.policy_event.message)
+            text = _without_colours(event.policy_event.message)
             mandatory = event.policy_event.enforcement_level == "mandatory"
             (self.violations if mandatory else self.advice).append(text)
         if event.diagnostic_event and event.diagnostic_event.severity == "error":
-            self.errors.append(_plain(event.diagnostic_event.message))
+            self.errors.append(_without_colours(event.diagnostic_event.message))
         if event.resource_pre_event:
             self._step(event.resource_pre_event.metadata)
 
@@ -67,9 +67,9 @@ class Outcome:
         if operation == REFRESH:
             return  # a later event compares it
         if not step.type.startswith(("kubernetes:", "aws:")):
-            self.others += operation not in {SAME, READ}
+            self.other_changes += operation not in {SAME, READ}
         elif operation in {SAME, READ}:
-            self.unchanged += 1
+            self.unchanged_count += 1
         elif step.type.startswith("aws:") and operation in _SIGNS:
             state = (step.new or step.old).inputs
             tenant = (state.get("tags") or {}).get(words.TENANT_TAG, PLATFORM)
@@ -108,16 +108,16 @@ def is_access_binding(resource: Mapping[str, Any]) -> bool:
     return resource["type"] in _ACCESS_BINDINGS
 
 
-def of_tenant(resources: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
+def tenant_resources(resources: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
     """Resources of a state below the component of one tenant, or of one namespace, without components. No tenant is
     called as a namespace may be."""
     components = (f"{TENANT_TYPE}::{name}", f"gpu-tenancy:index:TenantNamespace::{name}")
-    return [dict(found) for found in below(resources, components) if found.get("custom")]
+    return [dict(resource) for resource in resources_below(resources, components) if resource.get("custom")]
 
 
-def below(resources: Sequence[Mapping[str, Any]], roots: tuple[str, ...]) -> list[Mapping[str, Any]]:
+def resources_below(resources: Sequence[Mapping[str, Any]], roots: tuple[str, ...]) -> list[Mapping[str, Any]]:
     """Resources of a state whose URN, or a parent's, ends with one of `roots`."""
-    parents = {found["urn"]: found.get("parent", "") for found in resources}
+    parents = {resource["urn"]: resource.get("parent", "") for resource in resources}
 
     def is_below(urn: str) -> bool:
         while urn:
@@ -126,25 +126,25 @@ def below(resources: Sequence[Mapping[str, Any]], roots: tuple[str, ...]) -> lis
             urn = parents.get(urn, "")
         return False
 
-    return [found for found in resources if is_below(found["urn"])]
+    return [resource for resource in resources if is_below(resource["urn"])]
 
 
-def without_file(outcome: Outcome, plan: Plan) -> list[str]:
+def tenants_without_file(outcome: Outcome, plan: Plan) -> list[str]:
     """Tenants of whom a preview would delete something, and whom no file names."""
-    known = {PLATFORM, *plan.names}
-    return sorted({c.tenant for c in outcome.changes if c.operation == "delete" and c.tenant not in known})
+    tenant_names = {PLATFORM, *plan.names}
+    return sorted({c.tenant for c in outcome.changes if c.operation == "delete" and c.tenant not in tenant_names})
 
 
-def lost_namespaces(outcome: Outcome, plan: Plan) -> list[str]:
+def namespaces_to_delete(outcome: Outcome, plan: Plan) -> list[str]:
     """Namespaces of the plan that a preview would delete, now or to make them anew: with all that is in them.
 
     It happens when a resource's logical name, its stack or the cluster of the context changes, and is never
     intended: a namespace is removed by removing it from the files.
     """
-    gone = {c.object for c in outcome.changes if c.operation in {"delete", "replace"}}
-    gone = {name for name in gone if name.startswith("Namespace ")}
+    names = {c.object for c in outcome.changes if c.operation in {"delete", "replace"}}
+    names = {name for name in names if name.startswith("Namespace ")}
     # Only where it is needed, because it takes the plans of all tenants.
-    return sorted(gone.intersection(name_of(found) for found in plan.objects())) if gone else []
+    return sorted(names.intersection(name_of(item) for item in plan.objects())) if names else []
 
 
 def _document(state: Any) -> Any:
@@ -155,23 +155,23 @@ def _document(state: Any) -> Any:
         return None
 
 
-def _plain(message: str) -> str:
+def _without_colours(message: str) -> str:
     """Without the engine's colour marks."""
     return re.sub(r"<\{%[^%]*%\}>", "", message).strip()
 
 
 def _details(step: Any) -> Iterable[str]:
     old, new = step.old.inputs, step.new.inputs
-    worded, told = spec_changes(step.type.rpartition(":")[2], old.get("spec"), new.get("spec"))
-    yield from worded
+    sentences, reported_field = spec_changes(step.type.rpartition(":")[2], old.get("spec"), new.get("spec"))
+    yield from sentences
     for path in sorted(step.detailed_diff or step.diffs or ()):
-        if told and path.startswith(told):
+        if reported_field and path.startswith(reported_field):
             continue
-        before, after = _short(_at(old, path)), _short(_at(new, path))
-        yield f"{path} {before} → {after}" if before != after else path
+        old_text, new_text = _short(_value_at(old, path)), _short(_value_at(new, path))
+        yield f"{path} {old_text} → {new_text}" if old_text != new_text else path
 
 
-def _at(value: Any, path: str) -> Any:
+def _value_at(value: Any, path: str) -> Any:
     """The value at a path such as `spec.hard["requests.nvidia.com/gpu"]` or `spec.ports[0].port`."""
     for key, index, name in re.findall(r'\["((?:[^"\\]|\\.)*)"\]|\[(\d+)\]|([^.\[\]]+)', path):
         try:
@@ -194,4 +194,4 @@ def summary(outcome: Outcome) -> str:
     for tenant, changes in outcome.by_tenant():
         counts = {op: sum(1 for c in changes if c.operation == op) for op in _SIGNS}
         parts.append(tenant + "".join(f" {_SIGNS[op]}{count}" for op, count in counts.items() if count))
-    return "; ".join(part for part in (", ".join(parts), f"{outcome.unchanged} unchanged") if part)
+    return "; ".join(part for part in (", ".join(parts), f"{outcome.unchanged_count} unchanged") if part)

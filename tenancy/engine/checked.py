@@ -1,8 +1,8 @@
-"""What the last check of a whole fleet found as planned, as one record on the cluster: the next run asks what changed
-since, and plans and compares only that.
+"""Result of the last check of a whole fleet, as one record on the cluster: the next run requests what changed since,
+and plans and compares only that.
 
-It is beside the records of the stacks, where tenants have no access, and like them it only saves work: a lost one costs
-the time of a whole check. One of another day or another program counts as lost.
+It is next to the records of the stacks, where tenants have no access, and like them it only saves work: a lost one
+costs the time of a whole check. One of another day or another program counts as lost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SHORT = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class FleetCheckRecord:
     """Stacks without drift, and what their plans were made from."""
 
     versions: Mapping[str, int] = field(default_factory=dict)
@@ -33,9 +33,9 @@ class Checked:
     program: str = ""
     """Digest of the program that made the plans."""
 
-    def of_program(self, program: str) -> Checked:
+    def of_program(self, program: str) -> FleetCheckRecord:
         """The record if it is of that program, else an empty one."""
-        return self if self.program == program else Checked()
+        return self if self.program == program else FleetCheckRecord()
 
     def is_made_from(self, stack: str, inputs: str, plan: str) -> bool:
         """Whether these inputs made the stack's plan, all by their digests."""
@@ -46,28 +46,31 @@ class Checked:
         return stack in self.stacks and self.stacks[stack][1] == plan[:SHORT]
 
 
-def read(api: Api) -> Checked:
+def read(api: Api) -> FleetCheckRecord:
     """The record of a cluster; an empty one if it cannot be read, or is of another day."""
     answer = api.request("GET", f"{PATH}/{NAME}")
     data: Mapping[str, Any] = answer.body.get("data") or {} if answer.ok else {}
     try:
         if data["day"] != today().isoformat():
-            return Checked()
+            return FleetCheckRecord()
         program = str(data["program"])
         versions = {str(path): int(version) for path, version in json.loads(data["versions"]).items()}
-        stacks = {str(name): (str(one), str(two)) for name, (one, two) in json.loads(data["stacks"]).items()}
+        stacks = {
+            str(name): (str(inputs_digest), str(plan_digest))
+            for name, (inputs_digest, plan_digest) in json.loads(data["stacks"]).items()
+        }
     except (KeyError, TypeError, ValueError, AttributeError):
-        return Checked()
-    return Checked(versions, stacks, program)
+        return FleetCheckRecord()
+    return FleetCheckRecord(versions, stacks, program)
 
 
-def write(api: Api, made: Checked) -> None:
+def write(api: Api, record: FleetCheckRecord) -> None:
     """Keep it for the next run, which without it checks everything: a refusal, or no answer, costs no more."""
-    stacks = {name: [inputs[:SHORT], plan[:SHORT]] for name, (inputs, plan) in made.stacks.items()}
+    stacks = {name: [inputs[:SHORT], plan[:SHORT]] for name, (inputs, plan) in record.stacks.items()}
     data = {
         "day": today().isoformat(),
-        "program": made.program,
-        "versions": json.dumps(made.versions, separators=(",", ":")),
+        "program": record.program,
+        "versions": json.dumps(record.versions, separators=(",", ":")),
         "stacks": json.dumps(stacks, separators=(",", ":")),
     }
     with suppress(ApiUnreachable):

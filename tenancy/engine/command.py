@@ -16,9 +16,9 @@ class OwnGroupCommand(automation.PulumiCommand):
     """The engine of a stack that runs beside others. Ctrl-C in a terminal reaches a whole process group: here it
     reaches `tenancy` alone, which lets the engines that are at work finish their stacks."""
 
-    def __init__(self, asked: automation.PulumiCommand) -> None:
+    def __init__(self, command: automation.PulumiCommand) -> None:
         """`asked` has been asked for its version already."""
-        self.command, self.version = asked.command, asked.version
+        self.command, self.version = command.command, command.version
 
     def run(
         self,
@@ -31,17 +31,17 @@ class OwnGroupCommand(automation.PulumiCommand):
         """Run it, without a terminal; CommandError if it fails."""
         env = {**os.environ, **additional_env, "PULUMI_AUTOMATION_API": "true"}
         command = [self.command, "--non-interactive", *args]
-        done = subprocess.run(
+        completed = subprocess.run(
             command, cwd=cwd, env=env, capture_output=True, encoding="utf-8", check=False, process_group=0
         )
-        for text, listener in ((done.stdout, on_output), (done.stderr, on_error)):
+        for text, listener in ((completed.stdout, on_output), (completed.stderr, on_error)):
             if listener:
                 for line in text.splitlines():
                     listener(line)
         result = automation.CommandResult(
-            stderr=done.stderr.rstrip(), stdout=done.stdout.rstrip(), code=done.returncode
+            stderr=completed.stderr.rstrip(), stdout=completed.stdout.rstrip(), code=completed.returncode
         )
-        if done.returncode:
+        if completed.returncode:
             raise create_command_error(result)
         return result
 

@@ -11,23 +11,23 @@ TIMEOUT = 60
 """Seconds."""
 
 
-class Unanswered(Exception):
+class CostTagsUnavailable(Exception):
     """AWS was not asked, or did not answer; the message says why."""
 
 
-def known_keys(wanted: Sequence[str], region: str) -> frozenset[str]:
-    """Those of the keys that AWS knows, activated or not; Unanswered if it does not say."""
-    asked = ("aws", "ce", "list-cost-allocation-tags", "--region", region, "--output", "json", "--tag-keys", *wanted)
+def known_keys(keys: Sequence[str], region: str) -> frozenset[str]:
+    """Those of the keys that AWS knows, activated or not; CostTagsUnavailable if it does not say."""
+    command = ("aws", "ce", "list-cost-allocation-tags", "--region", region, "--output", "json", "--tag-keys", *keys)
     try:
-        done = subprocess.run(asked, capture_output=True, text=True, timeout=TIMEOUT, check=True)
-        found = json.loads(done.stdout)["CostAllocationTags"]
-        return frozenset(wanted) & {tag["TagKey"] for tag in found}
+        completed = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=True)
+        tags = json.loads(completed.stdout)["CostAllocationTags"]
+        return frozenset(keys) & {tag["TagKey"] for tag in tags}
     except FileNotFoundError:
-        raise Unanswered("there is no `aws` command on the PATH") from None
+        raise CostTagsUnavailable("there is no `aws` command on the PATH") from None
     except subprocess.TimeoutExpired:
-        raise Unanswered(f"`aws ce list-cost-allocation-tags` took more than {TIMEOUT} s") from None
+        raise CostTagsUnavailable(f"`aws ce list-cost-allocation-tags` took more than {TIMEOUT} s") from None
     except subprocess.CalledProcessError as error:
-        said = error.stderr.strip().splitlines() or [f"exit code {error.returncode}"]
-        raise Unanswered(f"`aws ce list-cost-allocation-tags` failed: {said[-1]}") from None
+        lines = error.stderr.strip().splitlines() or [f"exit code {error.returncode}"]
+        raise CostTagsUnavailable(f"`aws ce list-cost-allocation-tags` failed: {lines[-1]}") from None
     except (ValueError, KeyError, TypeError) as error:
-        raise Unanswered(f"`aws ce list-cost-allocation-tags` answered no list of tags ({error!r})") from None
+        raise CostTagsUnavailable(f"`aws ce list-cost-allocation-tags` answered no list of tags ({error!r})") from None

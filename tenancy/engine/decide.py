@@ -1,4 +1,4 @@
-"""Which stacks a run updates, and why: a pure decision over digests, drift and what the command was asked for."""
+"""Stacks that a run updates, with the causes: a pure decision over digests, drift and the command's options."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Cause(StrEnum):
     SETTINGS = "changed config or backend"
     DRIFT = "drift on the cluster"
     AWS = "AWS has no record of drift"  # the stack of the cluster itself
-    ASKED = "asked for"  # --stack, --refresh, --remove
+    REQUESTED = "asked for"  # --stack, --refresh, --remove
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What the command line asks for."""
+class CliSelection:
+    """Options of the command line that select stacks."""
 
     stacks: Collection[str] = ()
     """Arguments of --stack; empty for all."""
@@ -42,19 +42,21 @@ def causes(
     records: Mapping[str, StackDigest],
     existing: Collection[str],
     drifted: Collection[str],
-    asked: Asked,
+    selection: CliSelection,
 ) -> dict[str, tuple[Cause, ...]]:
     """Causes of each stack to run, by its name, in the given order; empty for a stack that need not run.
 
     `records` are the digests of the last successful runs, `existing` the stacks that the backend has, `drifted` those
     with an object that is not as planned.
     """
-    found = {}
+    causes_by_stack = {}
     for name, scope, tenant in stacks:
-        if asked.stacks and name not in asked.stacks:
+        if selection.stacks and name not in selection.stacks:
             continue
-        found[name] = tuple(_causes(name, scope, tenant, digests[name], records.get(name), existing, drifted, asked))
-    return found
+        causes_by_stack[name] = tuple(
+            _causes(name, scope, tenant, digests[name], records.get(name), existing, drifted, selection)
+        )
+    return causes_by_stack
 
 
 def _causes(
@@ -65,11 +67,11 @@ def _causes(
     record: StackDigest | None,
     existing: Collection[str],
     drifted: Collection[str],
-    asked: Asked,
+    selection: CliSelection,
 ) -> Iterable[Cause]:
-    removing = {each.partition(words.SEPARATOR)[0] for each in asked.removing}
-    if name in asked.stacks or asked.refresh or (removing and (scope is StackScope.ALL or tenant in removing)):
-        yield Cause.ASKED
+    removing = {name_to_remove.partition(words.SEPARATOR)[0] for name_to_remove in selection.removing}
+    if name in selection.stacks or selection.refresh or (removing and (scope is StackScope.ALL or tenant in removing)):
+        yield Cause.REQUESTED
     if name not in existing:
         yield Cause.NEW
         return
@@ -91,23 +93,28 @@ def _causes(
         yield Cause.DRIFT
 
 
-def told(environment: str, found: Mapping[str, Sequence[Cause]], asked: int = 0) -> list[str]:
-    """What a run will do, in a few lines whatever the number of stacks. `asked` are the unchanged ones whose drift is
-    not known yet."""
-    runs = {name: why for name, why in found.items() if why}
-    lines = [f"{environment}: {len(runs)} of {len(found)} stacks to run, {len(found) - len(runs)} unchanged"]
-    if asked:
-        lines[0] += f"; drift of {asked} is asked for meanwhile"
+def summary_lines(
+    environment: str, causes_by_stack: Mapping[str, Sequence[Cause]], pending_count: int = 0
+) -> list[str]:
+    """Lines about what a run will do, a few whatever the number of stacks. `pending_count` is the number of unchanged
+    stacks whose drift is not known yet."""
+    runs = {name: why for name, why in causes_by_stack.items() if why}
+    lines = [
+        f"{environment}: {len(runs)} of {len(causes_by_stack)} stacks to run, {len(causes_by_stack) - len(runs)} "
+        "unchanged"
+    ]
+    if pending_count:
+        lines[0] += f"; drift of {pending_count} is asked for meanwhile"
     by_causes: dict[tuple[Cause, ...], list[str]] = {}
     for name, why in runs.items():
         by_causes.setdefault(tuple(why), []).append(name)
     for why, names in by_causes.items():
-        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        lines.append(f"  {', '.join(why)}: {', '.join(names[:SHOWN])}{more}")
+        more = f" and {len(names) - MAX_STACKS_SHOWN} more" if len(names) > MAX_STACKS_SHOWN else ""
+        lines.append(f"  {', '.join(why)}: {', '.join(names[:MAX_STACKS_SHOWN])}{more}")
     return lines
 
 
-SHOWN = 8
+MAX_STACKS_SHOWN = 8
 """Stacks that a line names."""
 
 
@@ -123,11 +130,11 @@ def needs_preview(
     """Why an update of a stack has to be previewed first, by the resources in its state; None if the state and the plan
     tell all that the preview would refuse: objects of tenants that are not the stack's, and namespaces that the plan
     lacks. What AWS would replace, only a preview tells."""
-    for found in resources:
-        metadata = (found.get("inputs") or {}).get("metadata") or {}
+    for resource in resources:
+        metadata = (resource.get("inputs") or {}).get("metadata") or {}
         holder = (metadata.get("labels") or {}).get(words.TENANT)
         if holder is not None and holder not in tenants:
             return f"the state has an object of tenant {holder}"
-        if found["type"] == words.NAMESPACE_TYPE and found.get("id") not in namespaces:
-            return f"the state has namespace {found.get('id')}, which the plan has not"
+        if resource["type"] == words.NAMESPACE_TYPE and resource.get("id") not in namespaces:
+            return f"the state has namespace {resource.get('id')}, which the plan has not"
     return None

@@ -43,11 +43,11 @@ class StackDigest:
     """Three digests, because the message about a difference names its cause."""
 
     plan: str
-    """Of the stack's part of the plan, and of its outputs."""
+    """Digest of the stack's part of the plan, and of its outputs."""
     program: str
-    """Of the program, the policy pack and the versions of engine and providers."""
+    """Digest of the program, the policy pack and the versions of engine and providers."""
     settings: str
-    """Of the stack's config and of the backend that has its state."""
+    """Digest of the stack's config and of the backend that has its state."""
 
 
 def digests(
@@ -56,54 +56,56 @@ def digests(
     stacks: Iterable[Stack],
     root: Path,
     program: str,
-    known: Callable[[Stack], str] = lambda _: "",
+    known_digest: Callable[[Stack], str] = lambda _: "",
 ) -> dict[str, StackDigest]:
-    """Digest of each stack, by its name. `program` is that of `of_program`.
+    """Digest of each stack, by its name. `program` is that of `program_digest`.
 
     `known` answers the digest of a stack's plan without the plan, or an empty text.
     """
     backend = os.environ.get("PULUMI_BACKEND_URL", "")
-    every = [*stacks]
-    plans = {stack[0]: known(stack) for stack in every}
-    plans |= of_plans(loaded, plan, [stack for stack in every if not plans[stack[0]]])
-    return {name: StackDigest(of_plan, program, of_settings(root, name, backend)) for name, of_plan in plans.items()}
+    all_stacks = [*stacks]
+    plans = {stack[0]: known_digest(stack) for stack in all_stacks}
+    plans |= plan_digests(loaded, plan, [stack for stack in all_stacks if not plans[stack[0]]])
+    return {
+        name: StackDigest(of_plan, program, settings_digest(root, name, backend)) for name, of_plan in plans.items()
+    }
 
 
-def of_plans(loaded: Loaded, plan: Plan, stacks: Iterable[Stack]) -> dict[str, str]:
+def plan_digests(loaded: Loaded, plan: Plan, stacks: Iterable[Stack]) -> dict[str, str]:
     """Digest of each stack's part of the plan and of its outputs, by the stack's name."""
     specs = {spec.tenant: spec for spec in loaded.tenants}
-    return {stack[0]: _of_plan(loaded.environment, specs, plan, stack) for stack in stacks}
+    return {stack[0]: _plan_digest(loaded.environment, specs, plan, stack) for stack in stacks}
 
 
-def of_inputs(loaded: Loaded, plan: Plan) -> dict[str, str]:
+def input_digests(loaded: Loaded, plan: Plan) -> dict[str, str]:
     """Digest of all that the plan and the outputs of each tenant's stack are made from, by the tenant's name: of one
     program, equal ones make equal plans. It takes a fortieth of the time of a plan and its digest.
 
     The day is in it, because a capacity block ends on one.
     """
     base = hashlib.sha256(f"{today()} {loaded.environment.model_dump_json()}".encode())
-    found = {}
+    digests_by_tenant = {}
     for tenant in loaded.tenants:
         digest = base.copy()
         digest.update(f"{tenant.model_dump_json()} {plan.shares.get(tenant.tenant)!r}".encode())
-        found[tenant.tenant] = digest.hexdigest()
-    return found
+        digests_by_tenant[tenant.tenant] = digest.hexdigest()
+    return digests_by_tenant
 
 
-def of_program(root: Path, engine: str) -> str:
+def program_digest(root: Path, engine: str) -> str:
     """Digest of the files and versions that decide what the program makes of a plan. `engine` is the version of
     Pulumi's command."""
     package = Path(tenancy.__file__).parent
     digest = hashlib.sha256(engine.encode())
     for name in _PACKAGES:
         digest.update(f"{name} {_version(name)}\n".encode())
-    for base, files in ((root, _own(root)), (package, package.rglob("*"))):
+    for base, files in ((root, _program_files(root)), (package, package.rglob("*"))):
         for path in sorted(path for path in files if path.is_file() and "__pycache__" not in path.parts):
             digest.update(f"{path.relative_to(base)}\n".encode() + path.read_bytes())
     return digest.hexdigest()
 
 
-def of_settings(root: Path, stack: str, backend: str) -> str:
+def settings_digest(root: Path, stack: str, backend: str) -> str:
     """Digest of the stack's config and its backend, without credentials and options in the backend's URL."""
     url = urlsplit(backend)
     place = f"{url.scheme}://{url.hostname or ''}{url.path}"
@@ -113,12 +115,16 @@ def of_settings(root: Path, stack: str, backend: str) -> str:
 def has_program_config(root: Path, stack: Stack) -> bool:
     """Whether the stack's config tells the program another environment, scope or tenant than the stack's name."""
     name, scope, tenant = stack
-    own = {"environment": names_of(name)[0], "scope": scope.value, "tenant": tenant}
-    given = {key.removeprefix(_OURS): value for key, value in _config(root, name).items() if key.startswith(_OURS)}
-    return any(own.get(key) != value for key, value in given.items())
+    expected = {"environment": names_of(name)[0], "scope": scope.value, "tenant": tenant}
+    configured = {
+        key.removeprefix(_CONFIG_PREFIX): value
+        for key, value in _config(root, name).items()
+        if key.startswith(_CONFIG_PREFIX)
+    }
+    return any(expected.get(key) != value for key, value in configured.items())
 
 
-_OURS = "gpu-tenancy:"
+_CONFIG_PREFIX = "gpu-tenancy:"
 
 
 def _config(root: Path, stack: str) -> dict[str, Any]:
@@ -133,21 +139,21 @@ def is_standard(root: Path) -> bool:
     return all(_text(root / name) == text for name, text in _STANDARD.items())
 
 
-def _of_plan(environment: Environment, specs: Mapping[str, Tenant], plan: Plan, stack: Stack) -> str:
+def _plan_digest(environment: Environment, specs: Mapping[str, Tenant], plan: Plan, stack: Stack) -> str:
     _, scope, tenant = stack
     if scope is StackScope.CLUSTER:
         return _digest((plan.context, plan.cluster, plan.account))
     platform, tenants = select(plan, scope, tenant)
-    outputs = [tenant_outputs(environment, specs[each.name], each) for each in tenants]
+    outputs = [tenant_outputs(environment, specs[tenant_plan.name], tenant_plan) for tenant_plan in tenants]
     return _digest((plan.environment, plan.context, plan.account, platform, tenants, outputs))
 
 
 def _digest(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True, default=_plain).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=_to_json).encode()).hexdigest()
 
 
-def _plain(value: Any) -> Any:
-    """What JSON does not know: the plan's dataclasses, sets, numbers and dates."""
+def _to_json(value: Any) -> Any:
+    """JSON form of values that JSON does not know: the plan's dataclasses, sets, numbers and dates."""
     if dataclasses.is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, set | frozenset):
@@ -155,7 +161,7 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def _own(root: Path) -> Iterator[Path]:
+def _program_files(root: Path) -> Iterator[Path]:
     for part in _PARTS:
         yield from root.glob(part)
 

@@ -18,17 +18,17 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.engine import cost_tags
-from tenancy.engine.changes import TENANT_TYPE, Outcome, below, is_access_binding, of_tenant, summary
+from tenancy.engine.changes import TENANT_TYPE, Outcome, is_access_binding, resources_below, summary, tenant_resources
 from tenancy.engine.recovery import (
-    Locked,
-    dead_locks,
+    StackLocked,
+    damaged_state,
     end_orphans,
     is_settled,
     mend_backend,
-    settled,
+    settle_deployment,
     stack_names,
-    stored,
-    torn_state,
+    stale_locks,
+    stored_deployment,
     writes_whole_states,
 )
 from tenancy.lab import plugins
@@ -54,7 +54,7 @@ STATE_AT_END = MappingProxyType({"PULUMI_EXPERIMENTAL": "true", "PULUMI_SKIP_CHE
 SILENT = "the engine ended without output; run the command again, it goes on from there"
 
 
-class Failed(Exception):
+class RunFailed(Exception):
     """A run ended without doing what it should; the message says why."""
 
 
@@ -73,18 +73,19 @@ class Driver:
 
     @cached_property
     def api(self) -> Api:
-        """The API server; Unreachable without one. A cluster that is still to be made has none."""
+        """The API server; ApiUnreachable without one. A cluster that is still to be made has none."""
         return Api(self.context)
 
     @classmethod
-    def of(
+    def from_environment(
         cls,
         loaded: Loaded,
         say: Callable[[str], None],
         removing: Collection[str] = (),
         command: Callable[[], Any] | None = None,
     ) -> Driver:
-        """Of the project that the environment's files lie in; LabError without one, Failed without an engine.
+        """A driver for the project that contains the environment's files; LabError without one, RunFailed without an
+        engine.
 
         `command` gives Pulumi's command as the Automation API makes it, if that was asked for before.
         """
@@ -96,9 +97,9 @@ class Driver:
         try:
             engine = (command or automation.PulumiCommand)()
         except FileNotFoundError as error:
-            raise Failed(NO_ENGINE) from error
+            raise RunFailed(NO_ENGINE) from error
         except automation.InvalidVersionError as error:
-            raise Failed(str(error)) from error
+            raise RunFailed(str(error)) from error
         mend_backend(_backend())
         return cls(root, context, say, engine, removing)
 
@@ -111,24 +112,24 @@ class Driver:
     def select(self, name: str) -> Any:
         """The stack, made if it does not exist; locks and operations that a dead engine left are cleared."""
 
-        stack = self._opened(name, to_run=True)
+        stack = self._open(name, to_run=True)
         self.end_orphans()
-        return self._cleared(stack)
+        return self._without_leftovers(stack)
 
     def end_orphans(self) -> None:
         """End plugins of engines that were killed on this machine."""
         end_orphans(Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi"))
 
-    def beside(self, say: Callable[[str], None]) -> Driver:
+    def for_parallel_run(self, say: Callable[[str], None]) -> Driver:
         """A driver for a stack that runs beside others: its messages go to `say`, and Ctrl-C does not reach its
         engine. Client and command are shared, so that neither is set up for each stack."""
         from tenancy.engine.command import OwnGroupCommand
 
-        own = replace(self, say=say, engine=OwnGroupCommand(self.engine))
-        own.__dict__["api"] = self.api
-        return own
+        driver = replace(self, say=say, engine=OwnGroupCommand(self.engine))
+        driver.__dict__["api"] = self.api
+        return driver
 
-    def ready(self, name: str, *, exists: bool) -> Any:
+    def open_known(self, name: str, *, exists: bool) -> Any:
         """As `select`, for a stack of which it is known whether it exists, after `end_orphans`: the engine is not
         asked, and no stack is made the workspace's current one, which only one process at a time may do."""
         from pulumi import automation
@@ -136,28 +137,30 @@ class Driver:
         from tenancy.engine.command import UnselectedWorkspace
 
         self._expect_state(name)
-        workspace = UnselectedWorkspace(env_vars=self._told(), work_dir=str(self.root), pulumi_command=self.engine)
+        workspace = UnselectedWorkspace(
+            env_vars=self._program_variables(), work_dir=str(self.root), pulumi_command=self.engine
+        )
         try:
             if not exists:
                 with suppress(automation.StackAlreadyExistsError):  # made by a run that failed later
-                    self.engine.run(["stack", "init", name, "--no-select"], str(self.root), self._told())
-            return self._cleared(automation.Stack.select(name, workspace))
+                    self.engine.run(["stack", "init", name, "--no-select"], str(self.root), self._program_variables())
+            return self._without_leftovers(automation.Stack.select(name, workspace))
         except automation.CommandError as error:
-            raise Failed(f"stack {name}: {_reason(error)}") from error
+            raise RunFailed(f"stack {name}: {_reason(error)}") from error
 
-    def _cleared(self, stack: Any) -> Any:
+    def _without_leftovers(self, stack: Any) -> Any:
         """The stack without locks and operations that a dead engine left."""
         from pulumi import automation
 
         name = stack.name
         try:
-            locks = dead_locks(_backend(), PROJECT, name)
-        except Locked as error:
-            raise Failed(str(error)) from error
+            locks = stale_locks(_backend(), PROJECT, name)
+        except StackLocked as error:
+            raise RunFailed(str(error)) from error
         if locks:
             self.say(f"{name}: taking over the lock of an engine that has died")
             stack.cancel()
-        self._settle(stack)
+        self._settle_operations(stack)
         # The SDK asks for them after each run, by three commands of the engine; the events have them already.
         stack.outputs = dict
         nothing = automation.UpdateSummary("", dt.datetime.now(dt.UTC), "", {}, {}, "")
@@ -165,64 +168,66 @@ class Driver:
         return stack
 
     def _expect_state(self, name: str) -> None:
-        """Failed if the stack's state cannot be read. It is not removed here: what it named on AWS would be made
+        """RunFailed if the stack's state cannot be read. It is not removed here: what it named on AWS would be made
         twice."""
-        if torn := torn_state(_backend(), PROJECT, name):
-            raise Failed(
-                f"given stack {name}, whose state {torn} is empty or cut off; rule: the engine goes on from a whole "
-                f"state; change: free space on the disk, then restore the file from {torn.name}.bak or a backup; if "
-                "the stack has no resources on AWS, delete the file: the next run takes over the objects that it finds "
-                "on the cluster"
+        if damaged_file := damaged_state(_backend(), PROJECT, name):
+            raise RunFailed(
+                f"given stack {name}, whose state {damaged_file} is empty or cut off; rule: the engine goes on from a "
+                f"whole state; change: free space on the disk, then restore the file from {damaged_file.name}.bak or a "
+                "backup; if the stack has no resources on AWS, delete the file: the next run takes over the objects "
+                "that it finds on the cluster"
             )
 
-    def look_at(self, name: str) -> Any:
-        """The stack, to be read; Failed if it does not exist."""
-        return self._opened(name, to_run=False)
+    def open_read_only(self, name: str) -> Any:
+        """The stack, to be read; RunFailed if it does not exist."""
+        return self._open(name, to_run=False)
 
-    def _opened(self, name: str, *, to_run: bool) -> Any:
+    def _open(self, name: str, *, to_run: bool) -> Any:
         """The stack; one that is to run is made if it does not exist, and its config says where it runs."""
         from pulumi import automation
 
         self._expect_state(name)
-        told = self._told() if to_run else None
-        opening = automation.create_or_select_stack if to_run else automation.select_stack
+        variables = self._program_variables() if to_run else None
+        open_stack = automation.create_or_select_stack if to_run else automation.select_stack
         try:
-            options = automation.LocalWorkspaceOptions(env_vars=told, pulumi_command=self.engine)
-            return opening(name, work_dir=str(self.root), opts=options)
+            options = automation.LocalWorkspaceOptions(env_vars=variables, pulumi_command=self.engine)
+            return open_stack(name, work_dir=str(self.root), opts=options)
         except automation.CommandError as error:
-            raise Failed(f"stack {name}: {_reason(error)}") from error
+            raise RunFailed(f"stack {name}: {_reason(error)}") from error
 
-    def _told(self) -> dict[str, str]:
+    def _program_variables(self) -> dict[str, str]:
         """Variables that tell the program who runs it and where."""
         lab = {ON_LAB: "true"} if self.context == words.LAB_CONTEXT else {}
         removing = {REMOVING: ",".join(sorted(self.removing))} if self.removing else {}
         return {BY_COMMAND: "true"} | lab | words.OVERRULE | removing
 
-    def tell_cost_tags(self, stack: Any, wanted: Sequence[str], region: str) -> None:
+    def set_known_cost_tags(self, stack: Any, keys: Sequence[str], region: str) -> None:
         """Let the stack's program activate the keys that AWS knows, and those that it has activated before."""
-        own = {found["inputs"]["tagKey"] for found in self.resources(stack) if found["type"] == cost_tags.TOKEN}
+        active_keys = {
+            resource["inputs"]["tagKey"] for resource in self.resources(stack) if resource["type"] == cost_tags.TOKEN
+        }
         try:
-            known = cost_tags.known_keys(wanted, region)
-            if unknown := [key for key in wanted if key not in known | own]:
+            known_keys = cost_tags.known_keys(keys, region)
+            if unknown_keys := [key for key in keys if key not in known_keys | active_keys]:
                 self.say(
-                    f"{stack.name}: AWS does not know the tag keys {', '.join(unknown)} yet; it does about a day after "
-                    "their first use, and a later run activates them"
+                    f"{stack.name}: AWS does not know the tag keys {', '.join(unknown_keys)} yet; it does about a day "
+                    "after their first use, and a later run activates them"
                 )
-        except cost_tags.Unanswered as error:
-            known = frozenset[str]()
+        except cost_tags.CostTagsUnavailable as error:
+            known_keys = frozenset[str]()
             self.say(
                 f"{stack.name}: cost-allocation tags stay as they are: {error}; with the right to "
                 "ce:ListCostAllocationTags a later run activates them"
             )
-        told = ",".join(key for key in wanted if key in known | own)
-        stack.workspace.env_vars = {**stack.workspace.env_vars, KNOWN_COST_TAGS: told}
+        key_list = ",".join(key for key in keys if key in known_keys | active_keys)
+        stack.workspace.env_vars = {**stack.workspace.env_vars, KNOWN_COST_TAGS: key_list}
 
-    def tell_replaced(self, stack: Any, names: Collection[str]) -> None:
+    def set_replacements(self, stack: Any, names: Collection[str]) -> None:
         """Let the stack's program replace these node groups, or the platform's access."""
         stack.workspace.env_vars = {**stack.workspace.env_vars, REPLACING: ",".join(sorted(names))}
 
     def preview(self, stack: Any, *, refresh: bool) -> Outcome:
-        """What would change; Failed if a mandatory rule of the pack is broken or the program fails.
+        """Changes that an update would make; RunFailed if a mandatory rule of the pack is broken or the program fails.
 
         With `refresh` it first refreshes the state from the cluster and AWS.
         """
@@ -243,126 +248,140 @@ class Driver:
         resources in this process, instead of a process of the project's program. Stack rules of a pack run when
         resources have been made: call it only after a preview, or if the pack's rules have passed on the plan. With
         `first` a backend that writes whole states gets one at the end of the run, not after each step: only for a
-        stack that has no resources, whose objects `unrecorded` finds on the cluster if the engine is killed.
+        stack that has no resources, whose objects `find_unrecorded` finds on the cluster if the engine is killed.
         """
         targets = [f"**::{name}" for name in only]
         up = partial(stack.up, target=targets or None, refresh=refresh, program=program)
-        return self._run(stack, up, "update", told=STATE_AT_END if first and writes_whole_states(_backend()) else {})
+        return self._run(
+            stack, up, "update", extra_variables=STATE_AT_END if first and writes_whole_states(_backend()) else {}
+        )
 
     def stacks(self, environment: str) -> list[str]:
         """Existing stacks of the environment, its tenants' before its own."""
         names = stack_names(_backend(), PROJECT)
         if names is None:
-            names = self._listed(environment)
+            names = self._list_stacks(environment)
         tenants = [name for name in names if name.startswith(words.derived_name(environment, ""))]
-        own = (environment, environment + CLUSTER_SUFFIX)
-        return [*tenants, *(name for name in own if name in names)]
+        environment_stacks = (environment, environment + CLUSTER_SUFFIX)
+        return [*tenants, *(name for name in environment_stacks if name in names)]
 
-    def _listed(self, environment: str) -> list[str]:
+    def _list_stacks(self, environment: str) -> list[str]:
         from pulumi import automation
 
         try:
-            found = automation.LocalWorkspace(work_dir=str(self.root), pulumi_command=self.engine).list_stacks()
+            stacks = automation.LocalWorkspace(work_dir=str(self.root), pulumi_command=self.engine).list_stacks()
         except automation.CommandError as error:
-            raise Failed(f"the stacks of {environment} cannot be listed: {_reason(error)}") from error
-        return sorted(stack.name for stack in found)
+            raise RunFailed(f"the stacks of {environment} cannot be listed: {_reason(error)}") from error
+        return sorted(stack.name for stack in stacks)
 
-    def holds(self, name: str, resource: str) -> bool:
+    def has_resource(self, name: str, resource: str) -> bool:
         """Whether there is a stack of that name with a resource of that logical name."""
         environment = name.removesuffix(CLUSTER_SUFFIX)
         if name not in self.stacks(environment):
             return False
-        return any(found["urn"].endswith(f"::{resource}") for found in self.resources(self.select(name)))
+        return any(entry["urn"].endswith(f"::{resource}") for entry in self.resources(self.select(name)))
 
-    def altered(self, stack: Any, selector: str) -> list[tuple[Drift, str]]:
+    def drift_with_managers(self, stack: Any, selector: str) -> list[tuple[Drift, str]]:
         """Drift of the objects with these labels that the stack made on the cluster: changes by other field managers.
         Each comes with the engine's own field manager of the object."""
-        ours = [found for found in self.resources(stack) if not _on_aws(found) and "kind" in found["inputs"]]
-        managers = {path_of(found["inputs"]): found["outputs"]["__fieldManager"] for found in ours}
-        altered = drift(self.api, selector, [found["inputs"] for found in ours], managers)
-        return [(each, managers[path_of(each.item)]) for each in altered]
+        cluster_resources = [
+            resource for resource in self.resources(stack) if not _on_aws(resource) and "kind" in resource["inputs"]
+        ]
+        managers = {
+            path_of(resource["inputs"]): resource["outputs"]["__fieldManager"] for resource in cluster_resources
+        }
+        drifts = drift(self.api, selector, [resource["inputs"] for resource in cluster_resources], managers)
+        return [(object_drift, managers[path_of(object_drift.item)]) for object_drift in drifts]
 
     def resources(self, stack: Any) -> list[dict[str, Any]]:
         """Resources of the cluster and of AWS in the stack's state."""
-        return [found for found in _state(stack.name, lambda: stack) if found["type"].startswith(OWN_TYPES)]
+        return [resource for resource in _state(stack.name, lambda: stack) if resource["type"].startswith(OWN_TYPES)]
 
     def destroy(self, stack: Any) -> Outcome:
         """Delete all resources of the stack, protected or not."""
         exported = stack.export_stack()
         protected = [
-            found for found in (exported.deployment or {}).get("resources") or () if found.pop("protect", False)
+            resource
+            for resource in (exported.deployment or {}).get("resources") or ()
+            if resource.pop("protect", False)
         ]
         if protected:
             stack.import_stack(exported)
         return self._run(stack, stack.destroy, "removal", pack=False)
 
-    def of_tenant(self, stack: Any, tenant: str) -> list[dict[str, Any]]:
+    def tenant_resources(self, stack: Any, tenant: str) -> list[dict[str, Any]]:
         """Resources of one tenant in the stack's state: the children of its component."""
-        return of_tenant((stack.export_stack().deployment or {}).get("resources") or (), tenant)
+        return tenant_resources((stack.export_stack().deployment or {}).get("resources") or (), tenant)
 
     def components(self, name: str) -> dict[str, str]:
         """URNs of tenants' components in the state of an existing stack, by their tenants."""
-        found = [each["urn"] for each in _state(name, lambda: self.look_at(name)) if each["type"] == TENANT_TYPE]
-        return {urn.rpartition("::")[2]: urn for urn in found}
+        urns = [
+            resource["urn"]
+            for resource in _state(name, lambda: self.open_read_only(name))
+            if resource["type"] == TENANT_TYPE
+        ]
+        return {urn.rpartition("::")[2]: urn for urn in urns}
 
     def move(self, source: str, target: str, urn: str) -> None:
-        """Move a component and all below it from one state to the other; Failed if the engine refuses."""
+        """Move a component and all below it from one state to the other; RunFailed if the engine refuses."""
         from pulumi import automation
 
         try:
             self.engine.run(
-                ["state", "move", "--source", source, "--dest", target, "--yes", urn], str(self.root), self._told()
+                ["state", "move", "--source", source, "--dest", target, "--yes", urn],
+                str(self.root),
+                self._program_variables(),
             )
         except automation.CommandError as error:
-            raise Failed(f"given stack {source}, from which {urn} cannot be moved: {_reason(error)}") from error
+            raise RunFailed(f"given stack {source}, from which {urn} cannot be moved: {_reason(error)}") from error
 
-    def drop(self, name: str, urn: str) -> None:
+    def remove_component(self, name: str, urn: str) -> None:
         """Take a component and all below it out of a state, because another state has them."""
-        stack = self.ready(name, exists=True)
+        stack = self.open_known(name, exists=True)
         exported = stack.export_stack()
         resources = (exported.deployment or {}).get("resources") or ()
-        gone = {each["urn"] for each in below(resources, (urn,))}
-        exported.deployment["resources"] = [each for each in resources if each["urn"] not in gone]
+        removed_urns = {resource["urn"] for resource in resources_below(resources, (urn,))}
+        exported.deployment["resources"] = [resource for resource in resources if resource["urn"] not in removed_urns]
         stack.import_stack(exported)
 
-    def shut(self, stack: Any, tenant: str) -> Outcome:
+    def delete_access(self, stack: Any, tenant: str) -> Outcome:
         """Delete only the tenant's access: bindings, accounts, and its identities on AWS."""
-        targets = [found["urn"] for found in self.of_tenant(stack, tenant) if is_access_binding(found)]
+        targets = [resource["urn"] for resource in self.tenant_resources(stack, tenant) if is_access_binding(resource)]
         if not targets:
             return Outcome()
         return self._run(stack, partial(stack.destroy, target=targets), "removing its access", pack=False)
 
     @contextmanager
-    def released(
-        self, stack: Any, tenants: Collection[str], urns: Collection[str] = (), *, for_good: bool
+    def unprotected(
+        self, stack: Any, tenants: Collection[str], urns: Collection[str] = (), *, is_final: bool
     ) -> Generator[None]:
         """Let the engine delete these tenants' namespaces and the resources of these URNs, and forget the tenants'
         resources with their data, which are kept on AWS. All other resources stay protected, and after a preview these
         are protected again."""
         exported = stack.export_stack() if tenants or urns else None
         resources = (exported.deployment or {}).get("resources") or () if exported else ()
-        mine = {found["urn"] for tenant in tenants for found in of_tenant(resources, tenant)}
-        held = [
+        tenant_urns = {resource["urn"] for tenant in tenants for resource in tenant_resources(resources, tenant)}
+        released_resources = [
             r
             for r in resources
             if r.get("protect")
             and (
                 r["urn"] in urns
-                or (r["urn"] in mine and (r.get("retainOnDelete") or r["type"] == words.NAMESPACE_TYPE))
+                or (r["urn"] in tenant_urns and (r.get("retainOnDelete") or r["type"] == words.NAMESPACE_TYPE))
             )
         ]
-        if not held:
+        if not released_resources:
             yield
             return
-        for found in held:
-            del found["protect"]
+        for resource in released_resources:
+            del resource["protect"]
         stack.import_stack(exported)
         try:
             yield
         finally:
-            if not for_good:
-                for found in held:
-                    found["protect"] = True
+            if not is_final:
+                for resource in released_resources:
+                    resource["protect"] = True
                 stack.import_stack(exported)
 
     def protect(self, stack: Any, urns: Collection[str]) -> None:
@@ -370,9 +389,9 @@ class Driver:
         if not urns:
             return
         exported = stack.export_stack()
-        for found in (exported.deployment or {}).get("resources") or ():
-            if found["urn"] in urns:
-                found["protect"] = True
+        for resource in (exported.deployment or {}).get("resources") or ():
+            if resource["urn"] in urns:
+                resource["protect"] = True
         stack.import_stack(exported)
 
     def forget(self, stack: Any) -> None:
@@ -383,15 +402,15 @@ class Driver:
         try:
             stack.workspace.remove_stack(stack.name, force=emptied)
         except automation.CommandError as error:
-            raise Failed(f"stack {stack.name}: {_reason(error)}") from error
+            raise RunFailed(f"stack {stack.name}: {_reason(error)}") from error
 
     def _run(
         self,
         stack: Any,
         action: Callable[..., Any],
-        what: str,
+        action_name: str,
         pack: bool = True,
-        told: Mapping[str, str] = MappingProxyType({}),
+        extra_variables: Mapping[str, str] = MappingProxyType({}),
     ) -> Outcome:
         from pulumi import automation
 
@@ -400,16 +419,16 @@ class Driver:
         packs = {"policy_packs": [str(self.root / PACK)]} if pack else {}
         try:
             warnings.filterwarnings("ignore", "Error in event stream")  # it precedes the error that says why
-            with _scratch(stack.workspace, told):
+            with _scratch(stack.workspace, extra_variables):
                 action(on_event=outcome.listen, suppress_progress=True, color="never", **packs)
         except automation.CommandError as error:
-            raise Failed(_why(stack.name, what, outcome, error)) from error
+            raise RunFailed(_failure_message(stack.name, action_name, outcome, error)) from error
         for text in outcome.advice:
             self.say(f"advice: {text}")
-        self.say(f"{stack.name}: {what} in {time.monotonic() - began:.1f} s: {summary(outcome)}")
+        self.say(f"{stack.name}: {action_name} in {time.monotonic() - began:.1f} s: {summary(outcome)}")
         return outcome
 
-    def _settle(self, stack: Any) -> None:
+    def _settle_operations(self, stack: Any) -> None:
         """Bring the state in line with the cluster where an engine died in the middle of something."""
         from pulumi import automation
 
@@ -419,23 +438,23 @@ class Driver:
         pending = (exported.deployment or {}).get("pending_operations")
         if not pending:
             return
-        lost = [op["resource"]["urn"] for op in pending if op["type"] == "creating" and _on_aws(op["resource"])]
-        if lost:
-            names = ", ".join(urn.rpartition("::")[2] for urn in lost)
-            raise Failed(
+        unknown_urns = [op["resource"]["urn"] for op in pending if op["type"] == "creating" and _on_aws(op["resource"])]
+        if unknown_urns:
+            names = ", ".join(urn.rpartition("::")[2] for urn in unknown_urns)
+            raise RunFailed(
                 f"given stack {stack.name}, whose engine was ended while AWS made {names}; rule: nothing on AWS is "
                 f"forgotten; change: `pulumi import` into {stack.name} what is there, then `pulumi refresh --stack "
                 f"{stack.name} --clear-pending-creates`"
             )
         # AWS is not asked here: a run on the cluster's stack alone needs no API server.
-        asked = any(not _on_aws(operation["resource"]) for operation in pending)
-        deployment, stale = settled(exported.deployment, self.api if asked else None)
+        needs_cluster = any(not _on_aws(operation["resource"]) for operation in pending)
+        deployment, stale = settle_deployment(exported.deployment, self.api if needs_cluster else None)
         try:
             stack.import_stack(automation.Deployment(version=exported.version, deployment=deployment))
             if stale:
                 stack.refresh(target=stale, suppress_progress=True, color="never")
         except automation.CommandError as error:
-            raise Failed(
+            raise RunFailed(
                 f"stack {stack.name}: what an engine left unfinished cannot be settled: {_reason(error)}"
             ) from error
         self.say(f"{stack.name}: settled {len(pending)} operations that an engine left unfinished")
@@ -454,11 +473,11 @@ def _backend() -> str:
     return os.environ.get("PULUMI_BACKEND_URL", "")
 
 
-def _state(name: str, opened: Callable[[], Any]) -> Sequence[dict[str, Any]]:
+def _state(name: str, open_stack: Callable[[], Any]) -> Sequence[dict[str, Any]]:
     """Resources of a stack's state; the engine is asked, which takes half a second, only where no file has them."""
-    deployment = stored(_backend(), PROJECT, name)
+    deployment = stored_deployment(_backend(), PROJECT, name)
     if deployment is None:
-        deployment = opened().export_stack().deployment or {}
+        deployment = open_stack().export_stack().deployment or {}
     return deployment.get("resources") or ()
 
 
@@ -467,32 +486,33 @@ def _on_aws(resource: dict[str, Any]) -> bool:
 
 
 @contextmanager
-def _scratch(workspace: Any, told: Mapping[str, str]) -> Generator[None]:
+def _scratch(workspace: Any, extra_variables: Mapping[str, str]) -> Generator[None]:
     """A folder for temporary files, and more variables, for one run: the Kubernetes provider leaves a copy of the
     kubeconfig there each time."""
     with tempfile.TemporaryDirectory() as folder:
-        before = workspace.env_vars
-        workspace.env_vars = {**before, **told, "TMPDIR": folder}
+        former_variables = workspace.env_vars
+        workspace.env_vars = {**former_variables, **extra_variables, "TMPDIR": folder}
         try:
             yield
         finally:
-            workspace.env_vars = before
+            workspace.env_vars = former_variables
 
 
-def _why(stack: str, what: str, outcome: Outcome, error: Exception) -> str:
+def _failure_message(stack: str, action_name: str, outcome: Outcome, error: Exception) -> str:
     if outcome.violations:
-        lines = [f"stack {stack}: the policy pack refuses the {what}; nothing was changed", *outcome.violations]
+        lines = [f"stack {stack}: the policy pack refuses the {action_name}; nothing was changed", *outcome.violations]
         return "\n  ".join(dict.fromkeys(lines))
-    if lost := _protected_spaces("\n".join([*outcome.errors, str(error)])):
+    if protected_names := _protected_spaces("\n".join([*outcome.errors, str(error)])):
         return (
-            f"given stack {stack}, whose {what} would delete Namespace {', '.join(lost)} and all that is in it; rule "
-            f"ns-07: {RULES['ns-07'].title}; change: {RULES['ns-07'].fix}; if the resource was renamed or belongs to "
-            "another stack by now, `pulumi state rename` or `pulumi state move` it; nothing was deleted"
+            f"given stack {stack}, whose {action_name} would delete Namespace {', '.join(protected_names)} and all "
+            f"that is in it; rule ns-07: {RULES['ns-07'].title}; change: {RULES['ns-07'].fix}; if the resource was "
+            "renamed or belongs to another stack by now, `pulumi state rename` or `pulumi state move` it; nothing was "
+            "deleted"
         )
     if outcome.errors:
-        known = dict.fromkeys(text for text in outcome.errors if text)
-        return f"stack {stack}: {what} failed\n  " + "\n  ".join(known)
-    return f"stack {stack}: {what} failed: {_reason(error)}"
+        messages = dict.fromkeys(text for text in outcome.errors if text)
+        return f"stack {stack}: {action_name} failed\n  " + "\n  ".join(messages)
+    return f"stack {stack}: {action_name} failed: {_reason(error)}"
 
 
 def _protected_spaces(text: str) -> list[str]:

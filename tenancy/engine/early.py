@@ -1,4 +1,4 @@
-"""What a run of many stacks asks before it knows their files: the answers depend on the environment's name alone."""
+"""Requests that a run of many stacks sends before it has read their files: they need the environment's name alone."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from pathlib import Path
 from typing import Any
 
 from tenancy.engine import checked, records
-from tenancy.engine.checked import Checked
+from tenancy.engine.checked import FleetCheckRecord
 from tenancy.engine.digests import StackDigest
 from tenancy.lab.layout import LabError, enter_lab, find_root
 from tenancy.live.api import Api, ApiUnreachable
 from tenancy.live.background import in_background
 from tenancy.live.changed import Changes, changes
-from tenancy.live.selectors import of_all_tenants, of_none
+from tenancy.live.selectors import all_tenants_selector, no_object_selector
 
 
 @dataclass(frozen=True, slots=True)
-class Early:
-    """Answers that are on their way."""
+class Prefetch:
+    """Answers that have been requested."""
 
     command: Future[Any]
     """Pulumi's command, as the Automation API has it."""
     records: Future[Mapping[str, StackDigest]]
-    checked: Future[Checked]
-    """Of any program."""
+    check_record: Future[FleetCheckRecord]
+    """The record of the last check, of any program."""
     changes: Future[Mapping[str, Changes | None]] | None
     """Since the versions of `checked`; None for a run of named stacks, which are compared by their own objects."""
 
 
-def ask_early(folder: Path, environment: str, context: str, *, whole: bool) -> Early | None:
+def start_prefetch(folder: Path, environment: str, context: str, *, is_whole_run: bool) -> Prefetch | None:
     """Ask the engine and the API server of the context; None if there is no project or no such context, which the run
     tells by itself. Nothing is written.
 
@@ -44,14 +44,14 @@ def ask_early(folder: Path, environment: str, context: str, *, whole: bool) -> E
         api = Api(context)
     except (LabError, ApiUnreachable):
         return None
-    found = in_background(checked.read, api)
+    check_record = in_background(checked.read, api)
 
-    def news() -> Mapping[str, Changes | None]:
-        return changes(api, found.result().versions, of_all_tenants(environment), of_none())
+    def changes_since_check() -> Mapping[str, Changes | None]:
+        return changes(api, check_record.result().versions, all_tenants_selector(environment), no_object_selector())
 
-    return Early(
+    return Prefetch(
         in_background(automation.PulumiCommand),
         in_background(records.read, api),
-        found,
-        in_background(news) if whole else None,
+        check_record,
+        in_background(changes_since_check) if is_whole_run else None,
     )

@@ -1,4 +1,4 @@
-"""Which tenants have to move between stacks after a change of `stacks`: a pure decision over the states."""
+"""Moves of tenants between stacks after a change of `stacks`: a pure decision over the states."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Move:
     """Stack that is to have it; it may not exist."""
     urn: str
     """The component's, in the source."""
-    begun: bool
+    is_begun: bool
     """Whether the target has it already: an earlier run was ended between the two writes."""
 
 
@@ -29,10 +29,10 @@ def moves(
 ) -> list[Move]:
     """Moves that bring each tenant into the stack of the layout. `states` has the URNs of tenants' components by their
     tenants, for each stack that exists."""
-    found = []
+    result = []
     for tenant in tenants:
-        own = words.derived_name(environment, tenant)
-        source, target = (environment, own) if layout is Layout.PER_TENANT else (own, environment)
+        tenant_stack = words.derived_name(environment, tenant)
+        source, target = (environment, tenant_stack) if layout is Layout.PER_TENANT else (tenant_stack, environment)
         if urn := states.get(source, {}).get(tenant):
-            found.append(Move(tenant, source, target, urn, begun=tenant in states.get(target, {})))
-    return found
+            result.append(Move(tenant, source, target, urn, is_begun=tenant in states.get(target, {})))
+    return result

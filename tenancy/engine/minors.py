@@ -9,17 +9,17 @@ from tenancy.catalog.versions import MINOR_RULE, minor_step
 from tenancy.planning.aws.cluster import ClusterPlan
 
 
-def refused_minor(plan: ClusterPlan, resources: Iterable[Mapping[str, Any]]) -> str | None:
+def kubernetes_refusal(plan: ClusterPlan, resources: Iterable[Mapping[str, Any]]) -> str | None:
     """Why the cluster of a stack cannot be updated to the plan's Kubernetes; None if it can, or is not made yet."""
-    for found in resources:
-        if found["type"] != "aws:eks/cluster:Cluster":
+    for resource in resources:
+        if resource["type"] != "aws:eks/cluster:Cluster":
             continue
         # EKS itself updates a cluster whose standard support ends, where that is allowed.
-        current = (found.get("outputs") or {}).get("version") or found["inputs"]["version"]
+        current = (resource.get("outputs") or {}).get("version") or resource["inputs"]["version"]
         if step := minor_step(current, plan.kubernetes):
-            then = f', run `tenancy up`, and write "{plan.kubernetes}" afterwards' if step != current else ""
+            next_step = f', run `tenancy up`, and write "{plan.kubernetes}" afterwards' if step != current else ""
             return (
                 f"given cluster.kubernetes: {plan.kubernetes}, and cluster {plan.name} of Kubernetes {current}; rule: "
-                f'{MINOR_RULE}; change: write "{step}"{then}; nothing was changed'
+                f'{MINOR_RULE}; change: write "{step}"{next_step}; nothing was changed'
             )
     return None

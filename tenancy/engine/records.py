@@ -1,4 +1,4 @@
-"""What each stack was last made from, as records on the cluster.
+"""Inputs of each stack's last successful run, as records on the cluster.
 
 They are ConfigMaps in the platform's namespace: every machine that reaches the cluster reads all of them in one
 request, tenants have no access there, and they are gone with the cluster. Stacks' states are read one by one.
@@ -21,19 +21,19 @@ KIND = words.PREFIX + "record"
 STACK = "stack"
 _FIELDS = ("plan", "program", "settings")
 PATH = collection("v1", "ConfigMap", words.PLATFORM_NAMESPACE)
-"""Of the list that has the records."""
+"""Path of the list that has the records."""
 _MANAGER = "tenancy"
 
 
 def read(api: Api) -> dict[str, StackDigest]:
     """The records of a cluster by the stacks' names; what cannot be read counts as none."""
     answer = api.request("GET", f"{PATH}?labelSelector={KIND}%3D{STACK}")
-    found = {}
+    records = {}
     for item in answer.body.get("items") or () if answer.ok else ():
         data: Mapping[str, Any] = item.get("data") or {}
         if all(data.get(field) for field in (STACK, *_FIELDS)):
-            found[str(data[STACK])] = StackDigest(*(str(data[field]) for field in _FIELDS))
-    return found
+            records[str(data[STACK])] = StackDigest(*(str(data[field]) for field in _FIELDS))
+    return records
 
 
 def write(api: Api, stack: str, digest: StackDigest) -> None:

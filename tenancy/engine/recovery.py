@@ -1,4 +1,4 @@
-"""What a killed engine leaves behind, and how the next run goes on from there."""
+"""Recovery from a killed engine: locks, orphaned plugins, pending operations and damaged files."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ CLOCK_SLACK = 2.0
 """Seconds by which the boot time that the kernel tells may be off."""
 
 _STATE_ENDINGS = frozenset({"", ".gz", ".zst"})
-"""Of a state's file after `.json`; a backup and the attributes have others."""
+"""Endings of a state's file after `.json`; a backup and the attributes have others."""
 
 Row = tuple[int, int, str]
 """(process, its parent, its command line)"""
 
 
-class Locked(Exception):
+class StackLocked(Exception):
     """Another engine works on the stack."""
 
 
@@ -37,10 +37,10 @@ def mend_backend(backend: str) -> int:
     every command ("EOF"), and none at all means the same as the one that would have been written.
     """
     root = _root(backend)
-    torn = [path for path in (root / "stacks").rglob("*.attrs") if path.stat().st_size == 0] if root else []
-    for path in torn:
+    empty_files = [path for path in (root / "stacks").rglob("*.attrs") if path.stat().st_size == 0] if root else []
+    for path in empty_files:
         path.unlink(missing_ok=True)
-    return len(torn)
+    return len(empty_files)
 
 
 def _root(backend: str) -> Path | None:
@@ -54,28 +54,28 @@ def writes_whole_states(backend: str) -> bool:
     return urlparse(backend).scheme not in {"", "http", "https"}
 
 
-def dead_locks(backend: str, project: str, stack: str) -> list[Path]:
+def stale_locks(backend: str, project: str, stack: str) -> list[Path]:
     """Locks of a file backend whose process has died on this machine; Locked if one may be alive."""
     root = _root(backend)
     if root is None:
         return []  # other backends report the lock's owner themselves
     folder = root / "locks" / "organization" / project / stack
-    dead = []
+    locks = []
     for path in sorted(folder.glob("*.json")):
         try:
             lock = json.loads(path.read_text("utf-8"))
         except (OSError, ValueError):
             continue  # being written or removed right now
         pid = int(lock.get("pid", 0))
-        here = lock.get("hostname") == socket.gethostname()
-        if here and (not _alive(pid) or _is_younger(pid, str(lock.get("timestamp", "")))):
-            dead.append(path)
+        is_local = lock.get("hostname") == socket.gethostname()
+        if is_local and (not _is_alive(pid) or _is_younger(pid, str(lock.get("timestamp", "")))):
+            locks.append(path)
         else:
-            raise Locked(
+            raise StackLocked(
                 f"stack {stack} is being changed by process {lock.get('pid')} on {lock.get('hostname')} "
                 f"since {lock.get('timestamp')}; change: wait until it is done"
             )
-    return dead
+    return locks
 
 
 def is_settled(backend: str, project: str, stack: str) -> bool:
@@ -83,7 +83,7 @@ def is_settled(backend: str, project: str, stack: str) -> bool:
 
     False where only the engine can tell: to have it export a state takes half a second.
     """
-    deployment = stored(backend, project, stack)
+    deployment = stored_deployment(backend, project, stack)
     return deployment is not None and not deployment.get("pending_operations")
 
 
@@ -100,7 +100,7 @@ def stack_names(backend: str, project: str) -> list[str] | None:
     return sorted(name for name, _, ending in names if ending in _STATE_ENDINGS)
 
 
-def torn_state(backend: str, project: str, stack: str) -> Path | None:
+def damaged_state(backend: str, project: str, stack: str) -> Path | None:
     """The stack's file in a file backend, if it is empty or cut off: the disk was full when it was written."""
     root = _root(backend)
     path = root / "stacks" / project / f"{stack}.json" if root else None
@@ -113,7 +113,7 @@ def torn_state(backend: str, project: str, stack: str) -> Path | None:
     return None
 
 
-def stored(backend: str, project: str, stack: str) -> dict[str, Any] | None:
+def stored_deployment(backend: str, project: str, stack: str) -> dict[str, Any] | None:
     """The deployment that a file backend has of the stack; None where only the engine can tell: another backend, or a
     state that is compressed, encrypted or not there."""
     root = _root(backend)
@@ -126,7 +126,7 @@ def stored(backend: str, project: str, stack: str) -> dict[str, Any] | None:
         return None
 
 
-def _alive(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -153,7 +153,7 @@ def _is_younger(pid: int, timestamp: str) -> bool:
     return booted + ticks / os.sysconf("SC_CLK_TCK") > locked + CLOCK_SLACK
 
 
-def settled(deployment: Mapping[str, Any], api: Api | None) -> tuple[dict[str, Any], list[str]]:
+def settle_deployment(deployment: Mapping[str, Any], api: Api | None) -> tuple[dict[str, Any], list[str]]:
     """The deployment without pending operations, and the URNs whose live state the engine has to read again.
 
     What was being made and has reached the cluster is taken into the state, so that it is removed should its
@@ -161,28 +161,30 @@ def settled(deployment: Mapping[str, Any], api: Api | None) -> tuple[dict[str, A
     a resource as settled and drops it.)
     """
     resources: list[dict[str, Any]] = list(deployment.get("resources") or ())
-    known = {resource["urn"] for resource in resources}
-    stale = []
+    known_urns = {resource["urn"] for resource in resources}
+    urns_to_refresh = []
     for operation in deployment.get("pending_operations") or ():
         resource = operation["resource"]
         urn, inputs = resource["urn"], resource.get("inputs") or {}
-        if urn not in known:
+        if urn not in known_urns:
             if operation.get("type") != "creating" or api is None or not _exists(inputs, api):
                 continue
             metadata = inputs["metadata"]
             name = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
-            resources.insert(_before_who_names(urn, resources), {**resource, "id": name, "outputs": inputs})
-            known.add(urn)
+            resources.insert(_first_dependent(urn, resources), {**resource, "id": name, "outputs": inputs})
+            known_urns.add(urn)
         if resource.get("custom"):
-            stale.append(urn)
-    rest = {key: value for key, value in deployment.items() if key != "pending_operations"}
-    return {**rest, "resources": resources}, list(dict.fromkeys(stale))
+            urns_to_refresh.append(urn)
+    other_fields = {key: value for key, value in deployment.items() if key != "pending_operations"}
+    return {**other_fields, "resources": resources}, list(dict.fromkeys(urns_to_refresh))
 
 
-def _before_who_names(urn: str, resources: Sequence[Mapping[str, Any]]) -> int:
+def _first_dependent(urn: str, resources: Sequence[Mapping[str, Any]]) -> int:
     """Index at which a state takes the resource: the engine refuses a state with a resource before its dependencies."""
-    said = json.dumps(urn)
-    return next((place for place, resource in enumerate(resources) if said in json.dumps(resource)), len(resources))
+    quoted_urn = json.dumps(urn)
+    return next(
+        (place for place, resource in enumerate(resources) if quoted_urn in json.dumps(resource)), len(resources)
+    )
 
 
 def _exists(inputs: Mapping[str, Any], api: Api) -> bool:
@@ -213,9 +215,9 @@ def end_orphans(home: Path, table: Iterable[Row] | None = None) -> int:
 
 
 def _table() -> Iterator[Row]:
-    listed = subprocess.run(
+    output = subprocess.run(
         ["ps", "-A", "-ww", "-o", "pid=,ppid=,command="], capture_output=True, text=True, check=False
     )
-    for line in listed.stdout.splitlines():
+    for line in output.stdout.splitlines():
         pid, parent, *command = line.split(None, 2)
         yield int(pid), int(parent), "".join(command)

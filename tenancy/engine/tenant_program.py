@@ -33,7 +33,7 @@ def register(loaded: Loaded, plan: Plan, tenant: str, api: Api) -> None:
     if not pulumi.runtime.is_dry_run():
         record(api, (part,))
     build(plan, StackScope.TENANT, None, (part,), lambda: None, require=require)
-    spec = next(each for each in loaded.tenants if each.tenant == tenant)
+    spec = next(spec_of_tenant for spec_of_tenant in loaded.tenants if spec_of_tenant.tenant == tenant)
     outputs = tenant_outputs(loaded.environment, spec, part)
     for name in outputs.__dataclass_fields__:
         pulumi.export(name, {tenant: getattr(outputs, name)})

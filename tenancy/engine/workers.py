@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 MEMORY_PER_RUN = 700
 """MiB of one run: Pulumi's engine, its language host, the Kubernetes provider and the policy pack's process."""
-MOST = 16
+MAX_WORKERS = 16
 """Max workers that are chosen by themselves: more of them wait for one another in one API server."""
 _BUSY = re.compile(r"\b429\b|too ?many ?requests|throttl", re.IGNORECASE)
 RETRIES = 3
@@ -24,7 +24,7 @@ T = TypeVar("T")
 def default_workers(cores: int, memory: int) -> int:
     """Stacks to run at once on that many cores and MiB of memory: one for each core, because a run computes most of its
     time, and no more than the memory holds."""
-    return max(1, min(cores, memory // MEMORY_PER_RUN, MOST))
+    return max(1, min(cores, memory // MEMORY_PER_RUN, MAX_WORKERS))
 
 
 def available() -> tuple[int, int]:
@@ -40,21 +40,22 @@ def is_busy(message: str) -> bool:
 
 @dataclass(slots=True)
 class Throttle:
-    """How many run at once: half as many after an answer that the server is busy, one more after each success."""
+    """Number of stacks that run at once: half as many after an answer that the server is busy, one more after each
+    success."""
 
-    most: int
-    now: int = field(init=False)
+    max_workers: int
+    current_workers: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.now = self.most
+        self.current_workers = self.max_workers
 
     def busy(self) -> None:
         """The server refused a run."""
-        self.now = max(1, self.now // 2)
+        self.current_workers = max(1, self.current_workers // 2)
 
     def fine(self) -> None:
         """A run succeeded."""
-        self.now = min(self.most, self.now + 1)
+        self.current_workers = min(self.max_workers, self.current_workers + 1)
 
 
 class RunResult(Generic[T]):
@@ -80,32 +81,32 @@ def run_all(
     """
     throttle, waiting = Throttle(workers), deque((item, RETRIES) for item in items)
     running: dict[Future[None], tuple[T, int]] = {}
-    ended = False
+    is_interrupted = False
     with ThreadPoolExecutor(workers) as pool:
-        while running or (waiting and not ended):
-            while waiting and not ended and len(running) < throttle.now:
-                item, left = waiting.popleft()
-                running[pool.submit(work, item)] = item, left
+        while running or (waiting and not is_interrupted):
+            while waiting and not is_interrupted and len(running) < throttle.current_workers:
+                item, retries_left = waiting.popleft()
+                running[pool.submit(work, item)] = item, retries_left
             try:
-                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                finished_futures, _ = wait(running, return_when=FIRST_COMPLETED)
             except KeyboardInterrupt:
-                if ended:
+                if is_interrupted:
                     raise
-                ended = True
+                is_interrupted = True
                 interrupted()
                 continue
-            for future in done:
-                item, left = running.pop(future)
+            for future in finished_futures:
+                item, retries_left = running.pop(future)
                 error = future.exception()
                 if error is None:
                     throttle.fine()
                     yield RunResult(item, None)
                 elif not isinstance(error, failures):
                     raise error
-                elif left and is_busy(str(error)):
+                elif retries_left and is_busy(str(error)):
                     throttle.busy()
-                    waiting.append((item, left - 1))
+                    waiting.append((item, retries_left - 1))
                 else:
                     yield RunResult(item, str(error))
-    if ended:
+    if is_interrupted:
         raise KeyboardInterrupt

@@ -10,7 +10,16 @@ import yaml
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.sizes import ETCD_REQUEST
 from tenancy.catalog.text import counted
-from tenancy.gitops.source import FOLDER, GitOpsRefused, GitOpsSource, annotated, every_shard, resource, shard_of, stays
+from tenancy.gitops.source import (
+    FOLDER,
+    GitOpsRefused,
+    GitOpsSource,
+    annotated,
+    every_shard,
+    needs_manual_removal,
+    resource,
+    shard_of,
+)
 from tenancy.kube.objects import Object
 from tenancy.planning.model import Plan
 from tenancy.planning.render import files, reference_files, text_of
@@ -19,11 +28,11 @@ from tenancy.schema.environment import Layout
 WAVE, SYNC = "argocd.argoproj.io/sync-wave", "argocd.argoproj.io/sync-options"
 COMPARE = "argocd.argoproj.io/compare-options"
 STATUS_BYTES = 300
-"""Of the two entries of an object in an Application's status, without its names (Argo CD 3.5.2)."""
+"""Bytes of the two entries of an object in an Application's status, without its names (Argo CD 3.5.2)."""
 FILE = "argo.yaml"
-"""Of the AppProject and the Applications."""
+"""File of the AppProject and the Applications."""
 _OWN_BYTES = 8192
-"""Of an Application without objects, with room for messages."""
+"""Bytes of an Application without objects, with room for messages."""
 _ARGO = "argocd"
 """Namespace that its installer uses."""
 _SHARDS = "shards"
@@ -35,8 +44,8 @@ _README = (
 
 def wave(path: str) -> int:
     """Sync wave of a file's objects: all of the platform's before any of a tenant's, access bindings last of all."""
-    part, _, rest = path.partition("/")
-    number = int(rest.rpartition("/")[2].partition("-")[0])
+    part, _, file_path = path.partition("/")
+    number = int(file_path.rpartition("/")[2].partition("-")[0])
     return number - 100 if part == "platform" else number
 
 
@@ -47,15 +56,16 @@ def application_bytes(items: Iterable[Object]) -> int:
 
 
 def _status_bytes(item: Object) -> int:
-    named = [item["apiVersion"], item["kind"], item["metadata"]["name"], item["metadata"].get("namespace", "")]
-    return STATUS_BYTES + 3 * sum(map(len, named))
+    names = [item["apiVersion"], item["kind"], item["metadata"]["name"], item["metadata"].get("namespace", "")]
+    return STATUS_BYTES + 3 * sum(map(len, names))
 
 
 def for_argo(plan: Plan, layout: Layout, source: GitOpsSource) -> Mapping[str, str]:  # noqa: ARG001
     """All files of a rendering, and the Applications; GitOpsRefused if one of them has more objects than etcd takes."""
     _expect_room(plan, source.shards)
     placed = {
-        _placed(path, source.shards): [_in_wave(item, wave(path)) for item in items] for path, items in files(plan)
+        _file_location(path, source.shards): [_in_wave(item, wave(path)) for item in items]
+        for path, items in files(plan)
     }
     return {
         **{path: text_of(items) for path, items in (*placed.items(), *reference_files(plan)) if items},
@@ -67,8 +77,8 @@ def for_argo(plan: Plan, layout: Layout, source: GitOpsSource) -> Mapping[str, s
 def moves_unsafely(former: str, new: str) -> bool:
     """Whether tenants go to other Applications between these two texts of `argo.yaml`, while one may prune: the former
     Application of a tenant would delete what its next one has not taken over yet."""
-    before, after = _prunes(former), _prunes(new)
-    return before.keys() != after.keys() and any((*before.values(), *after.values()))
+    former_pruning, new_pruning = _prunes(former), _prunes(new)
+    return former_pruning.keys() != new_pruning.keys() and any((*former_pruning.values(), *new_pruning.values()))
 
 
 def _prunes(text: str) -> dict[str, bool]:
@@ -83,11 +93,11 @@ def _prunes(text: str) -> dict[str, bool]:
         return {}
 
 
-def _placed(path: str, shards: int) -> str:
-    """Where a file is. The tenants of an Application are in a folder of their own, so that it need not change when one
-    comes or goes."""
-    part, _, rest = path.partition("/")
-    tenant, _, name = rest.partition("/")
+def _file_location(path: str, shards: int) -> str:
+    """Location of a file. The tenants of an Application are in a folder of their own, so that it need not change when
+    one comes or goes."""
+    part, _, tenant_path = path.partition("/")
+    tenant, _, name = tenant_path.partition("/")
     return f"{_SHARDS}/{shard_of(tenant, shards)}/{tenant}/{name}" if shards and part != "platform" else path
 
 
@@ -111,24 +121,28 @@ def _expect_room(plan: Plan, shards: int) -> None:
 
 def _largest(sizes: Mapping[str, int], shards: int) -> int:
     """Bytes of the largest of the tenants' Applications; `sizes` are by the tenants' names."""
-    found = dict.fromkeys(every_shard(shards), _OWN_BYTES)
+    bytes_by_shard = dict.fromkeys(every_shard(shards), _OWN_BYTES)
     for tenant, size in sizes.items():
-        found[shard_of(tenant, shards)] += size
-    return max(found.values())
+        bytes_by_shard[shard_of(tenant, shards)] += size
+    return max(bytes_by_shard.values())
 
 
 def _in_wave(item: Object, number: int) -> Object:
     # What stays of a removed tenant would keep the Application out of sync, which Argo CD then syncs at intervals of up
     # to five minutes: so late it would put back what is deleted of other tenants.
-    kept = {SYNC: "Prune=false,Delete=false", COMPARE: "IgnoreExtraneous"} if stays(item) else {}
-    return annotated(item, {WAVE: str(number), **kept})
+    prune_options = (
+        {SYNC: "Prune=false,Delete=false", COMPARE: "IgnoreExtraneous"} if needs_manual_removal(item) else {}
+    )
+    return annotated(item, {WAVE: str(number), **prune_options})
 
 
 def _applications(plan: Plan, source: GitOpsSource) -> Iterator[Object]:
     """The AppProject, and one Application for all, or one for the platform and one for each shard. Between Applications
     waves have no effect unless a health check for Applications is configured, so nothing relies on their order."""
     name = plan.environment
-    kinds = sorted({(item["apiVersion"].rpartition("/")[0], item["kind"], _wide(item)) for item in plan.objects()})
+    kinds = sorted(
+        {(item["apiVersion"].rpartition("/")[0], item["kind"], _is_cluster_wide(item)) for item in plan.objects()}
+    )
     project = {
         "description": f"What gpu-tenancy renders of {name}",
         "sourceRepos": [source.repository],
@@ -171,5 +185,5 @@ def _application(
     return resource("argoproj.io/v1alpha1", "Application", name, _ARGO, spec)
 
 
-def _wide(item: Object) -> bool:
+def _is_cluster_wide(item: Object) -> bool:
     return "namespace" not in item["metadata"]

@@ -23,16 +23,16 @@ _OPERATOR = "pulumi-system"
 
 def _order(plan: Plan, layout: Layout) -> Iterator[tuple[str, StackScope, str | None]]:
     """Name, scope, and the stack that has to exist before it."""
-    before = {
+    prerequisite_scopes = {
         StackScope.CLUSTER: None,
         StackScope.ALL: StackScope.CLUSTER,
         StackScope.PLATFORM: StackScope.CLUSTER,
         StackScope.TENANT: StackScope.PLATFORM,
     }
-    all_of = list(stacks(plan, layout))
-    by_scope = {scope: name for name, scope, _ in all_of}
-    for name, scope, _ in all_of:
-        yield name, scope, by_scope.get(before[scope] or scope) if before[scope] else None
+    all_stacks = list(stacks(plan, layout))
+    by_scope = {scope: name for name, scope, _ in all_stacks}
+    for name, scope, _ in all_stacks:
+        yield name, scope, by_scope.get(prerequisite_scopes[scope] or scope) if prerequisite_scopes[scope] else None
 
 
 PACK = {"PULUMI_OPTION_POLICY_PACK": "policy"}
@@ -40,8 +40,8 @@ PACK = {"PULUMI_OPTION_POLICY_PACK": "policy"}
 
 
 WORKSPACE_RESOURCES: Object = {"requests": {"cpu": "1", "memory": "512Mi"}, "limits": {"memory": "1Gi"}}
-"""Of a Workspace's pod: engine, provider, program and pack of one stack take 450 MiB. The operator's own default is
-100m and 64Mi (v2.9.0 `workspace_webhook.go`)."""
+"""Resources of a Workspace's pod: engine, provider, program and pack of one stack take 450 MiB. The operator's own
+default is 100m and 64Mi (v2.9.0 `workspace_webhook.go`)."""
 
 
 PREVIEW_POLL = 60
@@ -50,21 +50,21 @@ PREVIEW_POLL = 60
 
 def for_operator(plan: Plan, layout: Layout, source: GitOpsSource) -> Mapping[str, str]:
     """All files of a rendering, and the Stacks; GitOpsRefused for a stack that the environment does not have."""
-    every = list(_order(plan, layout))
-    known = {name for name, _, _ in every}
-    if unknown := sorted(set(source.stacks) - known):
+    all_stacks = list(_order(plan, layout))
+    stack_names = {name for name, _, _ in all_stacks}
+    if unknown_stacks := sorted(set(source.stacks) - stack_names):
         raise GitOpsRefused(
-            f"given --stack {', '.join(unknown)}; rule: a stack of {plan.environment}; change: use one of "
-            f"{', '.join(sorted(known))}"
+            f"given --stack {', '.join(unknown_stacks)}; rule: a stack of {plan.environment}; change: use one of "
+            f"{', '.join(sorted(stack_names))}"
         )
-    chosen = [one for one in every if not source.stacks or one[0] in source.stacks]
-    made = [_stack(plan, name, after, source) for name, _, after in chosen]
-    return {**file_texts(plan), f"{FOLDER}/stacks.yaml": text_of(made)}
+    selected = [entry for entry in all_stacks if not source.stacks or entry[0] in source.stacks]
+    stack_objects = [_stack(plan, name, prerequisite, source) for name, _, prerequisite in selected]
+    return {**file_texts(plan), f"{FOLDER}/stacks.yaml": text_of(stack_objects)}
 
 
-def _stack(plan: Plan, name: str, after: str | None, source: GitOpsSource) -> Object:
-    given = {**PACK, **words.OVERRULE, **({"PULUMI_BACKEND_URL": source.backend} if source.backend else {})}
-    variables: Object = {key: {"type": "Literal", "literal": {"value": value}} for key, value in given.items()}
+def _stack(plan: Plan, name: str, prerequisite: str | None, source: GitOpsSource) -> Object:
+    options = {**PACK, **words.OVERRULE, **({"PULUMI_BACKEND_URL": source.backend} if source.backend else {})}
+    variables: Object = {key: {"type": "Literal", "literal": {"value": value}} for key, value in options.items()}
     if not source.backend:
         token = {"name": "pulumi", "key": "accessToken"}
         variables["PULUMI_ACCESS_TOKEN"] = {"type": "Secret", "secret": token}
@@ -89,11 +89,11 @@ def _stack(plan: Plan, name: str, after: str | None, source: GitOpsSource) -> Ob
         spec |= {"preview": True, "continueResyncOnCommitMatch": False, "resyncFrequencySeconds": PREVIEW_POLL}
         branch = hashlib.sha256(source.revision.encode()).hexdigest()[:8]
         title = _object_name(f"{name}.preview-{branch}")
-    elif after:
-        spec["prerequisites"] = [{"name": _object_name(after)}]
+    elif prerequisite:
+        spec["prerequisites"] = [{"name": _object_name(prerequisite)}]
     labels = {words.ENVIRONMENT: plan.environment}
-    made = resource("pulumi.com/v1", "Stack", title, _OPERATOR, spec)
-    return {**made, "metadata": {**made["metadata"], "labels": labels}}
+    stack_object = resource("pulumi.com/v1", "Stack", title, _OPERATOR, spec)
+    return {**stack_object, "metadata": {**stack_object["metadata"], "labels": labels}}
 
 
 def _object_name(stack: str) -> str:
@@ -113,8 +113,15 @@ def for_deployments(plan: Plan, layout: Layout, source: GitOpsSource) -> Mapping
         role = ["--oidc-aws-role-arn", source.role, "--oidc-aws-session-name", name] if source.role else []
         pack = [part for key, value in PACK.items() for part in ("--env", f"{key}={value}")]
         image = ["--executor-image", source.image] if source.image else []
-        what = ["--github-repo", source.repository, "--branch", source.revision, "--preview-prs", "--push-to-deploy"]
+        repository_flags = [
+            "--github-repo",
+            source.repository,
+            "--branch",
+            source.revision,
+            "--preview-prs",
+            "--push-to-deploy",
+        ]
         paths = ["--path-filter", f"stacks/{plan.environment}/**"]
         command = ["pulumi", "deployment", "settings", "edit", "--stack", _qualified(source, name)]
-        lines.append(shlex.join([*command, *what, *paths, *pack, *image, *role]))
+        lines.append(shlex.join([*command, *repository_flags, *paths, *pack, *image, *role]))
     return {**file_texts(plan), f"{FOLDER}/deployments.sh": text_of([]) + "\n".join(lines) + "\n"}

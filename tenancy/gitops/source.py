@@ -1,4 +1,4 @@
-"""What is the same for all tools: where they find what is rendered, and which objects only a person removes."""
+"""Settings that all tools share: the source of rendered files, and the objects that only a person removes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tenancy.planning.common.names import shard_number
 from tenancy.planning.kubernetes.network import DEFAULT_DENY
 
 FOLDER = "gitops"
-"""Of the tool's own resources, beside what is rendered."""
+"""Folder of the tool's own resources, next to the rendered files."""
 _ISOLATION = {("NetworkPolicy", DEFAULT_DENY), ("ServiceAccount", words.DEFAULT_ACCOUNT)}
 _ISOLATION_KINDS = {
     *("Namespace", "ResourceQuota", "LimitRange"),
@@ -32,21 +32,21 @@ class GitOpsTool(StrEnum):
 
 @dataclass(frozen=True)
 class GitOpsSource:
-    """Where the tool finds what is rendered, or for Pulumi's two the project."""
+    """Repository from which the tool reads rendered files, or the project for Pulumi's two tools."""
 
     repository: str
     path: str = "."
-    """Of the rendered folder in the repository."""
+    """Path of the rendered folder in the repository."""
     revision: str = "main"
     """A branch."""
     image: str = ""
-    """Of the operator's workspaces, by digest."""
+    """Image of the operator's workspaces, by digest."""
     organization: str = ""
-    """Of Pulumi Cloud; empty with a backend of one's own."""
+    """Organization in Pulumi Cloud; empty with another backend."""
     backend: str = ""
     """Address of the state, for the operator's workspaces. Default: Pulumi Cloud."""
     role: str = ""
-    """Of AWS that Deployments take."""
+    """ARN of the AWS role that Deployments assume."""
     preview: bool = False
     """The operator previews the branch and never updates: for a pull request."""
     stacks: Sequence[str] = ()
@@ -58,7 +58,7 @@ class GitOpsSource:
 
 
 class GitOpsRefused(ValueError):
-    """What the tool cannot keep; the message says what to use in its place."""
+    """The tool cannot apply the environment; the message says what to use in its place."""
 
 
 def shard_of(tenant: str, shards: int) -> str:
@@ -71,7 +71,7 @@ def every_shard(shards: int) -> list[str]:
     return [f"shard-{number + 1}" for number in range(shards)]
 
 
-def stays(item: Object) -> bool:
+def needs_manual_removal(item: Object) -> bool:
     """Whether only a person may remove it: a namespace, which is deleted with its content, and its isolation.
 
     A namespace's account `default` too: the cluster makes it again at once, with tokens in all of its pods.

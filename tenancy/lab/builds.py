@@ -87,9 +87,9 @@ class Builds:
         since = self._progress.begin(text)
         for command in (["list", "-m", "-json"], ["mod", "download", "-json"]):
             output = self._run(tool, text, [str(go.binary), *command, str(tool.module)], folder, env, lock, since)
-            found = json.loads(output[output.index("{") : output.rindex("}") + 1]) if "{" in output else {}
-            if found.get("Dir"):
-                return Path(found["Dir"])
+            module_facts = json.loads(output[output.index("{") : output.rindex("}") + 1]) if "{" in output else {}
+            if module_facts.get("Dir"):
+                return Path(module_facts["Dir"])
         raise RouteError(f"{tool.module} is not in the module cache and cannot be downloaded")
 
     @staticmethod
@@ -136,9 +136,9 @@ class Builds:
         output = log.read_text(encoding="utf-8", errors="replace")
         if child.returncode:
             tail = "\n".join(f"    {line}" for line in output.splitlines()[-TAIL:])
-            how = f"with {child.returncode}" if child.returncode > 0 else f"on signal {-child.returncode}"
+            ending = f"with {child.returncode}" if child.returncode > 0 else f"on signal {-child.returncode}"
             raise RouteError(
-                f"`go {command[1]}` ended {how}:\n{tail}\n    (whole output: {log})",
+                f"`go {command[1]}` ended {ending}:\n{tail}\n    (whole output: {log})",
                 f"read the output of the failed build of {tool.name} above",
             )
         return output
@@ -179,9 +179,9 @@ def toolchains() -> Iterator[Go]:
     for binary, root in candidates:
         env = dict(os.environ) | ({"GOROOT": str(root)} if root else {})
         answer = ask(binary, ["version"], env=env, timeout=20)
-        found = re.search(r"go version go(\S+)", answer or "")
-        if found:
-            yield Go(binary, _numbers(found.group(1)), root)
+        version_match = re.search(r"go version go(\S+)", answer or "")
+        if version_match:
+            yield Go(binary, _numbers(version_match.group(1)), root)
 
 
 def ask(binary: Path, arguments: list[str], env: Mapping[str, str] | None = None, timeout: float = 5.0) -> str | None:

@@ -1,4 +1,4 @@
-"""The clock of the lab's environment, as a process beside the components."""
+"""The clock of the lab's environment, as a process next to the components."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tenancy.lab.pki import LOOPBACK
 PORT = "clock"
 USER = f"system:serviceaccount:{words.PLATFORM_NAMESPACE}:{words.CLOCK}"
 GROUPS = ("system:serviceaccounts", f"system:serviceaccounts:{words.PLATFORM_NAMESPACE}")
-"""Of tokens of the ServiceAccount that the clock's Deployment has."""
+"""Groups in tokens of the ServiceAccount that the clock's Deployment has."""
 
 
 def write_identity(lab: Lab, port: int) -> Path:
@@ -29,13 +29,13 @@ def write_identity(lab: Lab, port: int) -> Path:
 def command(folder: str, kubeconfig: Path, ports: Mapping[str, int], *, metrics: bool) -> list[str]:
     """Command line of the clock for the spec files in a folder; with `metrics` it reads samples of the lab's
     Prometheus."""
-    where = [f"--kubeconfig={kubeconfig}", f"--metrics={LOOPBACK}:{ports[PORT]}"]
+    address_options = [f"--kubeconfig={kubeconfig}", f"--metrics={LOOPBACK}:{ports[PORT]}"]
     source = [f"--prometheus=http://{LOOPBACK}:{ports['prometheus']}"] if metrics else []
-    return [sys.executable, "-m", "tenancy", "clock", "run", folder, "--lab", *where, *source]
+    return [sys.executable, "-m", "tenancy", "clock", "run", folder, "--lab", *address_options, *source]
 
 
 def running(lab: Lab) -> list[processes.Process]:
     """The clock's processes, recognised by their command: their program is Python."""
     name = Path(sys.executable).name
-    found = processes.running(lab, (name,)).get(name, [])
-    return [process for process in found if process.argv[1:5] == ("-m", "tenancy", "clock", "run")]
+    candidates = processes.running(lab, (name,)).get(name, [])
+    return [process for process in candidates if process.argv[1:5] == ("-m", "tenancy", "clock", "run")]

@@ -93,7 +93,7 @@ def up(
     """
     from tenancy.lab import tools
 
-    lab = Lab.of(root)
+    lab = Lab.locate(root)
     _refuse_foreign_folder(lab)
     toolbox = tools.ensure(say)
     with _locked(lab), contextlib.ExitStack() as claims:
@@ -128,36 +128,36 @@ def down(*, root: Path | None = None) -> bool:
 
     False if there was nothing.
     """
-    lab = Lab.of(root)
+    lab = Lab.locate(root)
     if not lab.folder.exists():
         return False
     _refuse_foreign_folder(lab)
     with _locked(lab):
-        found = _processes(lab)
-        processes.stop([process for each in found.values() for process in each], at_once=True)
-        rest = [entry for entry in lab.folder.iterdir() if entry.name != "lock"]
+        running_processes = _processes(lab)
+        processes.stop([process for group in running_processes.values() for process in group], at_once=True)
+        entries = [entry for entry in lab.folder.iterdir() if entry.name != "lock"]
         # The mark goes last: an interrupted removal can be repeated.
-        for entry in sorted(rest, key=lambda entry: entry == lab.memory):
+        for entry in sorted(entries, key=lambda entry: entry == lab.memory):
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)
             else:
                 entry.unlink()
-    return bool(found or rest)
+    return bool(running_processes or entries)
 
 
 def status(*, root: Path | None = None) -> list[Status]:
     """Each component: its process, and whether it answers."""
-    lab = Lab.of(root)
-    known = ports.remembered(lab)
-    found, remembers = _processes(lab), lab.recall()
+    lab = Lab.locate(root)
+    known_ports = ports.remembered(lab)
+    running_processes, settings = _processes(lab), lab.recall()
     result = []
     expected = [*COMPONENTS]
-    expected += [KUEUE] if remembers.get("queues") else []
-    expected += [PROMETHEUS, GENERATOR] if remembers.get("metrics") else []
-    expected += [CLOCK] if remembers.get("clock") else []
+    expected += [KUEUE] if settings.get("queues") else []
+    expected += [PROMETHEUS, GENERATOR] if settings.get("metrics") else []
+    expected += [CLOCK] if settings.get("clock") else []
     for name in expected:
-        pid = found[name][0].pid if name in found else None
-        port = known.get(name)
+        pid = running_processes[name][0].pid if name in running_processes else None
+        port = known_ports.get(name)
         answering = bool(pid and port and _answers(lab, name, port))
         result.append(Status(name, pid, pid is not None, port, answering))
     return result
@@ -170,7 +170,7 @@ def status_rows(rows: list[Status]) -> list[dict[str, Any]]:
 
 def log_file(component: str, *, root: Path | None = None) -> Path:
     """The log of a component, or the audit log."""
-    return Lab.of(root).logs / f"{component}.log"
+    return Lab.locate(root).logs / f"{component}.log"
 
 
 class _PortTakenError(LabError):
@@ -230,11 +230,11 @@ def _link_plugins(lab: Lab, toolbox: Any) -> None:
     versions = {name: version for name, version, *_ in tools.table(toolbox)}
     home = lab.folder / "pulumi" / "plugins"
     provider = "pulumi-resource-kubernetes"
-    for kind, name, target, of in (
+    for kind, name, target, tool_name in (
         ("resource-kubernetes", provider, toolbox[provider], provider),
         ("language-python", "pulumi-language-python", host, "pulumi"),
     ):
-        link(home / f"{kind}-v{versions[of]}" / name, target)
+        link(home / f"{kind}-v{versions[tool_name]}" / name, target)
     # Here the engine logs every value that passes, which takes a quarter of its time. It has no switch for that, and
     # skips the log if it cannot create the folder.
     logs = lab.folder / "pulumi" / "logs"
@@ -245,34 +245,38 @@ def _link_plugins(lab: Lab, toolbox: Any) -> None:
 
 def _run(lab: Lab, toolbox: Any, group: str, claims: contextlib.ExitStack, say: Callable[[str], None]) -> None:
     """Start components that do not run as they should, and wait until all of them answer."""
-    before = ports.remembered(lab)
+    former_ports = ports.remembered(lab)
     queues = lab.recall().get("queues")
-    found = processes.running(lab, EVERYTHING)
-    keep = [name for name in before if ports.component(name) in found]
+    running_processes = processes.running(lab, EVERYTHING)
+    keep = [name for name in former_ports if ports.component(name) in running_processes]
     first = {"kueue-webhook": snapshots.webhook_ports(claims)}
-    chosen = ports.choose(lab, keep, [*ports.NAMES, *(ports.QUEUES if queues else ())], first)
+    chosen_ports = ports.choose(lab, keep, [*ports.NAMES, *(ports.QUEUES if queues else ())], first)
     # Other ports are chosen afterwards, and restart none of these components.
-    chosen = {name: port for name, port in chosen.items() if name not in (*ports.METRICS, *ports.CLOCK)}
+    chosen_ports = {name: port for name, port in chosen_ports.items() if name not in (*ports.METRICS, *ports.CLOCK)}
     binaries = {name: toolbox[name] for name in COMPONENTS}
-    wanted = commands(lab, chosen, binaries, type_checks=lab.recall().get("type_checks", True))
-    moved = {name for name, port in before.items() if name in chosen and chosen[name] != port}
-    if moved:
+    command_lines = commands(lab, chosen_ports, binaries, type_checks=lab.recall().get("type_checks", True))
+    moved_ports = {name for name, port in former_ports.items() if name in chosen_ports and chosen_ports[name] != port}
+    if moved_ports:
         say("a port of the lab is taken by another process: moving to others")
     stale = [
         process
-        for name, each in found.items()
-        if name in wanted
-        for position, process in enumerate(each)
+        for name, named_processes in running_processes.items()
+        if name in command_lines
+        for position, process in enumerate(named_processes)
         # Kubeconfigs contain the API server's port; the other ports are in arguments.
-        if "kube-apiserver" in moved or position or list(process.argv) != wanted[name]
+        if "kube-apiserver" in moved_ports or position or list(process.argv) != command_lines[name]
     ]
     processes.stop(stale)
     pki.ensure_platform(lab, group)
-    pki.write_kubeconfigs(lab, chosen["kube-apiserver"])
+    pki.write_kubeconfigs(lab, chosen_ports["kube-apiserver"])
 
-    alive = {name for name, each in found.items() if any(process not in stale for process in each)}
+    alive = {
+        name
+        for name, named_processes in running_processes.items()
+        if any(process not in stale for process in named_processes)
+    }
     before_controllers = MANAGER not in alive and not lab.kueue.exists()
-    chart = kueue.objects(toolbox, chosen, queues) if queues and before_controllers else []
+    chart = kueue.objects(toolbox, chosen_ports, queues) if queues and before_controllers else []
     snapshot = snapshots.name([toolbox[name] for name in SERVERS], kueue.kinds(chart))
     new = not (lab.folder / "etcd").exists()
     restored = new and snapshots.restore(lab, snapshot)
@@ -280,16 +284,16 @@ def _run(lab: Lab, toolbox: Any, group: str, claims: contextlib.ExitStack, say: 
     def bring(stage: tuple[str, ...]) -> None:
         started = [name for name in stage if name not in alive]
         if started:
-            say(f"{'starting' if not before else 'restarting'} {', '.join(started)}")
+            say(f"{'starting' if not former_ports else 'restarting'} {', '.join(started)}")
         deadline = time.monotonic() + READY_SECONDS
         for name in started:
-            _start(lab, name, wanted[name], chosen["kube-apiserver"])
+            _start(lab, name, command_lines[name], chosen_ports["kube-apiserver"])
         for name in stage:
-            if name in alive and not _answers_soon(lab, name, chosen[name]):
+            if name in alive and not _answers_soon(lab, name, chosen_ports[name]):
                 say(f"restarting {name}, which is alive but does not answer")
                 processes.stop(processes.running(lab, (name,)).get(name, []), at_once=True)
-                _start(lab, name, wanted[name], chosen["kube-apiserver"])
-            _wait(lab, name, chosen[name], deadline)
+                _start(lab, name, command_lines[name], chosen_ports["kube-apiserver"])
+            _wait(lab, name, chosen_ports[name], deadline)
 
     try:
         bring(SERVERS)
@@ -298,85 +302,97 @@ def _run(lab: Lab, toolbox: Any, group: str, claims: contextlib.ExitStack, say: 
             raise
         say("the kept snapshot of etcd does not work: starting without it")
         snapshots.discard(snapshot)
-        processes.stop([process for each in processes.running(lab, SERVERS).values() for process in each], at_once=True)
+        processes.stop(
+            [process for named_processes in processes.running(lab, SERVERS).values() for process in named_processes],
+            at_once=True,
+        )
         shutil.rmtree(lab.folder / "etcd")
         restored = False
         bring(SERVERS)
     if chart:
         say("reading Kueue's kinds" if restored else "writing Kueue's kinds")
-        with LabApi(lab, chosen["kube-apiserver"]) as api:
+        with LabApi(lab, chosen_ports["kube-apiserver"]) as api:
             kueue.bring_kinds(lab, api, chart, stored=restored)
     if new and not restored:
-        snapshots.keep(lab, snapshot, chosen)
-    _bind(lab, chosen["kube-apiserver"], group)
+        snapshots.keep(lab, snapshot, chosen_ports)
+    _bind(lab, chosen_ports["kube-apiserver"], group)
     bring(CLIENTS)
-    _wait_for_service_account(lab, chosen["kube-apiserver"])
-    with LabApi(lab, chosen["kube-apiserver"]) as api:
+    _wait_for_service_account(lab, chosen_ports["kube-apiserver"])
+    with LabApi(lab, chosen_ports["kube-apiserver"]) as api:
         if queues:
-            if _run_kueue(lab, api, toolbox, chosen, queues, chart, say):
+            if _run_kueue(lab, api, toolbox, chosen_ports, queues, chart, say):
                 # It looks for new kinds when it starts. Later it would take minutes to count workloads, and until then
                 # a namespace with a quota on them can create none.
                 processes.stop(processes.running(lab, (MANAGER,)).get(MANAGER, []))
-                _start(lab, MANAGER, wanted[MANAGER], chosen["kube-apiserver"])
-                _wait(lab, MANAGER, chosen[MANAGER], time.monotonic() + READY_SECONDS)
+                _start(lab, MANAGER, command_lines[MANAGER], chosen_ports["kube-apiserver"])
+                _wait(lab, MANAGER, chosen_ports[MANAGER], time.monotonic() + READY_SECONDS)
         else:
-            processes.stop(found.get(KUEUE, []), at_once=True)
+            processes.stop(running_processes.get(KUEUE, []), at_once=True)
             kueue.remove(lab, api)
 
 
 def _processes(lab: Lab) -> dict[str, list[processes.Process]]:
     """The lab's running processes, by name."""
     programs = {GENERATOR: metrics.running(lab), CLOCK: lab_clock.running(lab)}
-    return processes.running(lab, EVERYTHING) | {name: found for name, found in programs.items() if found}
+    return processes.running(lab, EVERYTHING) | {
+        name: program_processes for name, program_processes in programs.items() if program_processes
+    }
 
 
 def _run_metrics(lab: Lab, history: Iterable[str] | None, say: Callable[[str], None]) -> None:
     """Run Prometheus and the metrics generator as requested, or neither."""
     from tenancy.lab import tools
 
-    wanted, found = lab.recall().get("metrics"), _processes(lab)
-    before = {name: found.get(name, []) for name in (GENERATOR, PROMETHEUS)}
-    if not wanted:
-        processes.stop([process for each in before.values() for process in each])
+    settings, running_processes = lab.recall().get("metrics"), _processes(lab)
+    former_processes = {name: running_processes.get(name, []) for name in (GENERATOR, PROMETHEUS)}
+    if not settings:
+        processes.stop([process for group in former_processes.values() for process in group])
         return
     toolbox = tools.ensure(say, only=(PROMETHEUS, "promtool"), pins=prometheus.pins())
-    chosen = ports.choose(lab, [name for name in ports.remembered(lab) if name in found], ports.METRICS)
+    chosen_ports = ports.choose(
+        lab, [name for name in ports.remembered(lab) if name in running_processes], ports.METRICS
+    )
     if not lab.recall().get("queues"):
-        chosen = {name: port for name, port in chosen.items() if name not in ports.QUEUES}
-    with LabApi(lab, chosen["kube-apiserver"]) as api:
+        chosen_ports = {name: port for name, port in chosen_ports.items() if name not in ports.QUEUES}
+    with LabApi(lab, chosen_ports["kube-apiserver"]) as api:
         prometheus.write_reader(lab, api)
     if history is not None and not prometheus.storage(lab).exists():
         say("making blocks of the history")
         prometheus.backfill(toolbox["promtool"], history, prometheus.storage(lab), lab.folder / "history")
     commands = {
-        GENERATOR: metrics.command(lab, chosen[GENERATOR], chosen["kube-apiserver"], wanted["seed"]),
-        PROMETHEUS: prometheus.command(lab, toolbox[PROMETHEUS], chosen, wanted["rules"]),
+        GENERATOR: metrics.command(lab, chosen_ports[GENERATOR], chosen_ports["kube-apiserver"], settings["seed"]),
+        PROMETHEUS: prometheus.command(lab, toolbox[PROMETHEUS], chosen_ports, settings["rules"]),
     }
     for name, argv in commands.items():
-        _bring_beside(lab, name, argv, before[name], chosen[name], say)
+        _ensure_process(lab, name, argv, former_processes[name], chosen_ports[name], say)
 
 
 def _run_clock(lab: Lab, say: Callable[[str], None]) -> None:
     """Run the environment's clock, or none."""
-    remembers, found = lab.recall(), lab_clock.running(lab)
-    folder = remembers.get("clock")
+    settings, running_processes = lab.recall(), lab_clock.running(lab)
+    folder = settings.get("clock")
     if not folder:
-        processes.stop(found)
+        processes.stop(running_processes)
         return
-    chosen = ports.choose(lab, ports.CLOCK if found else (), ports.CLOCK)
-    kubeconfig = lab_clock.write_identity(lab, chosen["kube-apiserver"])
-    argv = lab_clock.command(folder, kubeconfig, chosen, metrics=bool(remembers.get("metrics")))
-    _bring_beside(lab, CLOCK, argv, found, chosen[CLOCK], say)
+    chosen_ports = ports.choose(lab, ports.CLOCK if running_processes else (), ports.CLOCK)
+    kubeconfig = lab_clock.write_identity(lab, chosen_ports["kube-apiserver"])
+    argv = lab_clock.command(folder, kubeconfig, chosen_ports, metrics=bool(settings.get("metrics")))
+    _ensure_process(lab, CLOCK, argv, running_processes, chosen_ports[CLOCK], say)
 
 
-def _bring_beside(
-    lab: Lab, name: str, argv: list[str], found: list[processes.Process], port: int, say: Callable[[str], None]
+def _ensure_process(
+    lab: Lab,
+    name: str,
+    argv: list[str],
+    running_processes: list[processes.Process],
+    port: int,
+    say: Callable[[str], None],
 ) -> None:
     """Keep a process that runs with these arguments, or start it, and wait until it answers."""
-    kept = [process for process in found if list(process.argv) == argv][:1]
-    processes.stop([process for process in found if process not in kept])
-    if not kept:
-        say(f"{'restarting' if found else 'starting'} {name}")
+    matching = [process for process in running_processes if list(process.argv) == argv][:1]
+    processes.stop([process for process in running_processes if process not in matching])
+    if not matching:
+        say(f"{'restarting' if running_processes else 'starting'} {name}")
         processes.start(lab, name, argv)
     _wait(lab, name, port, time.monotonic() + READY_SECONDS)
 
@@ -393,7 +409,7 @@ def _run_kueue(
     lab: Lab,
     api: LabApi,
     toolbox: Any,
-    chosen: Mapping[str, int],
+    chosen_ports: Mapping[str, int],
     values: Mapping[str, Any],
     chart: list[dict[str, Any]],
     say: Callable[[str], None],
@@ -402,34 +418,34 @@ def _run_kueue(
     controllers. `chart` are the chart's objects, if its kinds were applied before the controllers started."""
     deadline = time.monotonic() + READY_SECONDS
     tools = {name: toolbox[name] for name in (KUEUE, "kueue-chart", "helm")}
-    key = kueue.digest(tools, chosen, values)
-    wanted = kueue.command(lab, tools[KUEUE], key, values)
-    found = processes.running(lab, (KUEUE,)).get(KUEUE, [])
-    kept = [process for process in found if list(process.argv) == wanted][:1]
+    key = kueue.digest(tools, chosen_ports, values)
+    command_line = kueue.command(lab, tools[KUEUE], key, values)
+    running_processes = processes.running(lab, (KUEUE,)).get(KUEUE, [])
+    matching = [process for process in running_processes if list(process.argv) == command_line][:1]
     new = False
     if not kueue.is_applied(lab, api, key):
         say(f"writing Kueue's {'' if chart else 'kinds, '}rights and webhooks")
         if not chart:
-            chart = kueue.objects(tools, chosen, values)
+            chart = kueue.objects(tools, chosen_ports, values)
             new = kueue.bring_kinds(lab, api, chart)
-        kueue.apply(lab, api, chart, chosen, values, key)
-        kept = []
+        kueue.apply(lab, api, chart, chosen_ports, values, key)
+        matching = []
     kueue.fetch_certificates(lab, api)
-    if kept and not _answers_soon(lab, KUEUE, chosen[KUEUE]):
+    if matching and not _answers_soon(lab, KUEUE, chosen_ports[KUEUE]):
         say("restarting kueue, which is alive but does not answer")
-        kept = []
+        matching = []
     # All of its state is in the API server.
-    processes.stop([process for process in found if process not in kept], at_once=True)
-    if not kept:
-        say(f"{'restarting' if found else 'starting'} {KUEUE}")
-        kueue.write_identity(lab, api, chosen["kube-apiserver"])
-        processes.start(lab, KUEUE, wanted)
-    _wait(lab, KUEUE, chosen[KUEUE], deadline, lambda: kueue.fetch_certificates(lab, api))
+    processes.stop([process for process in running_processes if process not in matching], at_once=True)
+    if not matching:
+        say(f"{'restarting' if running_processes else 'starting'} {KUEUE}")
+        kueue.write_identity(lab, api, chosen_ports["kube-apiserver"])
+        processes.start(lab, KUEUE, command_line)
+    _wait(lab, KUEUE, chosen_ports[KUEUE], deadline, lambda: kueue.fetch_certificates(lab, api))
     while not kueue.webhooks_answer(api):
         if time.monotonic() > deadline:
             raise LabError("the API server does not reach Kueue's webhooks: see `tenancy lab logs kube-apiserver`.")
         time.sleep(0.05)
-    if not kept:
+    if not matching:
         kueue.wait_for_queues(api)
     return new
 
@@ -444,9 +460,9 @@ def _wait(lab: Lab, name: str, port: int, deadline: float, meanwhile: Callable[[
         log = processes.tail(lab, name)
         if not alive and "address already in use" in log:
             raise _PortTakenError(f"port {port} of {name} is taken by another process, twice: run `lab up` again.")
-        what = f"does not answer on port {port} after {READY_SECONDS:.0f} s" if alive else "ended by itself"
+        failure = f"does not answer on port {port} after {READY_SECONDS:.0f} s" if alive else "ended by itself"
         raise LabError(
-            f"{name} {what}. The end of its log:\n\n{log}\n\n"
+            f"{name} {failure}. The end of its log:\n\n{log}\n\n"
             f"All of it: `tenancy lab logs {name}`. To start afresh: `tenancy lab down`, `tenancy lab up`."
         )
 

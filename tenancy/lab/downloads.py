@@ -63,11 +63,11 @@ class Downloads:
             archive = work / tool.release.filename
             expected = self._expected(tool.release)
             self._download(tool, tool.release.url, archive)
-            found = _sha256(archive)
-            if found != expected:
+            actual = _sha256(archive)
+            if actual != expected:
                 archive.unlink()
                 raise RouteError(
-                    f"{tool.release.url} is refused: its SHA-256 is {found}, its publisher says {expected}",
+                    f"{tool.release.url} is refused: its SHA-256 is {actual}, its publisher says {expected}",
                     "look into the checksum mismatch before you trust that host or a proxy before it",
                     loud=True,
                 )
@@ -102,12 +102,12 @@ class Downloads:
         host = urllib.parse.urlsplit(url).netloc or "a file"
         text = f"{tool}: downloading from {host}"
         since = self._progress.begin(text)
-        done = 0
+        bytes_read = 0
         with self._open(url) as response, target.open("wb") as out:
             while block := _block(response, url, BLOCK):
                 out.write(block)
-                done += len(block)
-                self._progress.tick(f"{text}, {done / 1e6:.0f} MB", since)
+                bytes_read += len(block)
+                self._progress.tick(f"{text}, {bytes_read / 1e6:.0f} MB", since)
 
     def _open(self, url: str) -> IO[bytes]:
         host = urllib.parse.urlsplit(url).netloc

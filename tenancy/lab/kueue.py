@@ -33,7 +33,7 @@ CONFIGURATION = "kueue-manager-config"
 DIGEST = words.LAB_NODE + "-digest"
 # Objects that only a cluster can use: the pods of Kueue, and its own API server for pending workloads, which needs the
 # configuration of a pod.
-LEFT_OUT = frozenset({"APIService", "Deployment", "PodDisruptionBudget"})
+EXCLUDED_KINDS = frozenset({"APIService", "Deployment", "PodDisruptionBudget"})
 # The operators that these talk to do not run here.
 SWITCHED_OFF = ("enableCertManager", "enableKueueViz", "enablePrometheus")
 CRD = "CustomResourceDefinition"
@@ -74,7 +74,9 @@ def is_applied(lab: Lab, api: LabApi, key: str) -> bool:
 
 def objects(tools: Mapping[str, Path], ports: Mapping[str, int], values: Mapping[str, Any]) -> list[Object]:
     """The chart's objects for the values, changed for a Kueue that listens on a port of this machine."""
-    return [_local(item, ports["kueue-webhook"]) for item in _render(tools, values) if item["kind"] not in LEFT_OUT]
+    return [
+        _local(item, ports["kueue-webhook"]) for item in _render(tools, values) if item["kind"] not in EXCLUDED_KINDS
+    ]
 
 
 def kinds(items: list[Object]) -> list[Object]:
@@ -91,25 +93,25 @@ def bring_kinds(lab: Lab, api: LabApi, items: list[Object], *, stored: bool = Fa
     _remember_applied(lab, list(dict.fromkeys([*map(_path, items), *_applied(lab)])))
     crds = kinds(items)
     names = {item["metadata"]["name"] for item in crds}
-    known = names <= _established(api)
+    are_known = names <= _established(api)
     for item in () if stored else crds:
         api.apply(CRDS, item)
     _wait("the queues' kinds are not established", lambda: names <= _established(api))
-    _wait("the API server does not tell of the queues' kinds", lambda: names <= _told(api))
-    return not known
+    _wait("the API server does not tell of the queues' kinds", lambda: names <= _discovered_kinds(api))
+    return not are_known
 
 
 def apply(
     lab: Lab, api: LabApi, items: list[Object], ports: Mapping[str, int], values: Mapping[str, Any], key: str
 ) -> None:
     """Apply the objects other than kinds, with the changes that a process needs."""
-    before, paths = _applied(lab), [_path(item) for item in items]
+    former_paths, paths = _applied(lab), [_path(item) for item in items]
     namespace: Object = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     api.apply("/api/v1/namespaces", namespace)
     for item in items:
         if item["kind"] != CRD:
             api.apply(_path(item).rpartition("/")[0], item)
-    _delete(api, [path for path in before if path not in paths])
+    _delete(api, [path for path in former_paths if path not in paths])
     _remember_applied(lab, paths)
 
     (text,) = [i["data"]["controller_manager_config.yaml"] for i in items if i["metadata"]["name"] == CONFIGURATION]
@@ -144,11 +146,11 @@ def webhooks_answer(api: LabApi) -> bool:
     """Whether the API server reaches Kueue and trusts it: a dry run of a flavor passes both kinds of webhook."""
     flavor = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": PROBE}}
     try:
-        made = api.request("POST", f"{QUEUES}/resourceflavors?dryRun=All", flavor, "application/json")
+        created = api.request("POST", f"{QUEUES}/resourceflavors?dryRun=All", flavor, "application/json")
     except ApiError as refused:
         # A guard that refuses it has seen it after the mutating webhooks.
         return refused.status in {403, 422}
-    return bool(made["metadata"].get("finalizers"))
+    return bool(created["metadata"].get("finalizers"))
 
 
 def wait_for_queues(api: LabApi) -> None:
@@ -177,10 +179,13 @@ def remove(lab: Lab, api: LabApi) -> None:
     # First, because the webhooks fail closed for all other clients.
     _delete(api, [path for path in paths if "admissionregistration.k8s.io" in path])
     crds = [path for path in paths if path.startswith(CRDS)]
-    _wait("queues and workloads keep their finalizers", lambda: all(_freed(api, path) for path in crds))
+    _wait("queues and workloads keep their finalizers", lambda: all(_remove_finalizers(api, path) for path in crds))
     _delete(api, [path for path in paths if "admissionregistration.k8s.io" not in path])
     # Once more for each: another client may have created one in between.
-    _wait("the queues' kinds do not go", lambda: not [path for path in crds if _freed(api, path) and _get(api, path)])
+    _wait(
+        "the queues' kinds do not go",
+        lambda: not [path for path in crds if _remove_finalizers(api, path) and _get(api, path)],
+    )
     _free(api, "/api/v1", "pods", labelSelector="kueue.x-k8s.io/managed=true")
     # The namespace stays: its removal would take longer than all the rest, and the next `apply` would wait for it.
     if _get(api, f"/api/v1/namespaces/{NAMESPACE}"):
@@ -196,12 +201,12 @@ def _render(tools: Mapping[str, Path], values: Mapping[str, Any]) -> list[Object
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     off = [f"--set={name}=false" for name in SWITCHED_OFF]
     argv = [str(tools["helm"]), "template", KUEUE, str(tools["kueue-chart"]), "-n", NAMESPACE, "--values=-", *off]
-    done = subprocess.run(argv, input=json.dumps(values), capture_output=True, text=True, check=False)
-    if done.returncode:
+    completed = subprocess.run(argv, input=json.dumps(values), capture_output=True, text=True, check=False)
+    if completed.returncode:
         raise LabError(
-            f"helm cannot render Kueue's chart with the values that the lab was given: {done.stderr.strip()}"
+            f"helm cannot render Kueue's chart with the values that the lab was given: {completed.stderr.strip()}"
         )
-    return [item for item in yaml.load_all(done.stdout, loader) if item]
+    return [item for item in yaml.load_all(completed.stdout, loader) if item]
 
 
 def _local(item: Object, port: int) -> Object:
@@ -223,13 +228,13 @@ def _local(item: Object, port: int) -> Object:
 def _configuration(text: str, values: Mapping[str, Any], ports: Mapping[str, int], certificates: Path) -> Object:
     import yaml
 
-    given: Object = yaml.safe_load(text)
+    configuration: Object = yaml.safe_load(text)
     # In a cluster the chart passes these as arguments, and Kueue reads them from one place only.
     arguments = values.get("controllerManager", {}).get("featureGates") or []
     gates = {gate["name"]: gate["enabled"] for gate in arguments}
     # It would listen on every address.
-    given.pop("pprofBindAddress", None)
-    changed: dict[str, Object] = {
+    configuration.pop("pprofBindAddress", None)
+    overrides: dict[str, Object] = {
         "leaderElection": {"leaderElect": False},
         "health": {"healthProbeBindAddress": f"{pki.LOOPBACK}:{ports[KUEUE]}"},
         "metrics": {"bindAddress": f"{pki.LOOPBACK}:{ports['kueue-metrics']}"},
@@ -241,7 +246,7 @@ def _configuration(text: str, values: Mapping[str, Any], ports: Mapping[str, int
         },
         "featureGates": {**gates, "VisibilityOnDemand": False},
     }
-    return given | {name: (given.get(name) or {}) | facts for name, facts in changed.items()}
+    return configuration | {name: (configuration.get(name) or {}) | facts for name, facts in overrides.items()}
 
 
 def _configuration_file(lab: Lab, key: str) -> Path:
@@ -268,8 +273,8 @@ def _path(item: Object) -> str:
     metadata, version = item["metadata"], item["apiVersion"]
     kind = item["kind"].lower()
     plural = kind[:-1] + "ies" if kind.endswith("y") else kind + ("es" if kind.endswith("s") else "s")
-    where = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
-    return f"/{'apis' if '/' in version else 'api'}/{version}{where}/{plural}/{metadata['name']}"
+    namespace_part = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
+    return f"/{'apis' if '/' in version else 'api'}/{version}{namespace_part}/{plural}/{metadata['name']}"
 
 
 def _get(api: LabApi, path: str) -> Object:
@@ -290,7 +295,7 @@ def _delete(api: LabApi, paths: Iterable[str]) -> None:
                 raise
 
 
-def _freed(api: LabApi, path: str) -> bool:
+def _remove_finalizers(api: LabApi, path: str) -> bool:
     """Remove the finalizers of a kind's objects; False while the API server does not serve the kind."""
     if crd := _get(api, path):
         stored = next(version["name"] for version in crd["spec"]["versions"] if version["storage"])
@@ -306,24 +311,24 @@ def _free(api: LabApi, root: str, plural: str, **query: str) -> None:
     """Remove Kueue's finalizers from the objects of a kind."""
     for item in api.get(f"{root}/{plural}", **query).get("items", []):
         metadata = item["metadata"]
-        held = metadata.get("finalizers", [])
-        kept = [name for name in held if not name.startswith("kueue.x-k8s.io/")]
-        if kept != held:
-            where = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
-            patch = {"metadata": {"finalizers": kept or None}}
+        finalizers = metadata.get("finalizers", [])
+        remaining = [name for name in finalizers if not name.startswith("kueue.x-k8s.io/")]
+        if remaining != finalizers:
+            namespace_part = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
+            patch = {"metadata": {"finalizers": remaining or None}}
             with contextlib.suppress(ApiError):  # it may have gone in between
-                api.request("PATCH", f"{root}{where}/{plural}/{metadata['name']}", patch, MERGE)
+                api.request("PATCH", f"{root}{namespace_part}/{plural}/{metadata['name']}", patch, MERGE)
 
 
 def _established(api: LabApi) -> set[str]:
     def holds(crd: Object) -> bool:
         conditions = crd.get("status", {}).get("conditions") or []
-        return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
+        return any(condition["type"] == "Established" and condition["status"] == "True" for condition in conditions)
 
     return {crd["metadata"]["name"] for crd in api.get(CRDS)["items"] if holds(crd)}
 
 
-def _told(api: LabApi) -> set[str]:
+def _discovered_kinds(api: LabApi) -> set[str]:
     """Kinds of the API server's discovery, by the names of their definitions."""
     return {
         f"{resource['resource']}.{group['metadata']['name']}"

@@ -218,8 +218,8 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
             return language_pb2.RunResponse()
         if code == EXIT_ALREADY_REPORTED or child.pid in self.children.ended_by_host:
             return language_pb2.RunResponse(bail=True)
-        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
-        return language_pb2.RunResponse(error=f"the program {how}")
+        ending = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
+        return language_pb2.RunResponse(error=f"the program {ending}")
 
     def RunPlugin(self, request: Any, context: Any) -> Iterator[Any]:
         """Run a plugin that is written in Python, such as a policy pack, and pass on its output."""
@@ -273,9 +273,9 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
             python, env = interpreter(request.info)
         except OptionError:
             python, env = sys.executable, None
-        asked = subprocess.run([python, "--version"], capture_output=True, text=True, env=env, check=False)
+        version_output = subprocess.run([python, "--version"], capture_output=True, text=True, env=env, check=False)
         return language_pb2.AboutResponse(
-            executable=shutil.which(python) or python, version=asked.stdout.removeprefix("Python ").strip()
+            executable=shutil.which(python) or python, version=version_output.stdout.removeprefix("Python ").strip()
         )
 
     def GetProgramDependencies(self, request: Any, context: Any) -> Any:
@@ -285,13 +285,15 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         except OptionError as problem:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(problem))
             raise
-        asked = subprocess.run([python, "-c", _DISTRIBUTIONS], capture_output=True, text=True, env=env, check=False)
-        if asked.returncode:
-            context.abort(grpc.StatusCode.INTERNAL, f"{python} cannot list its packages: {asked.stderr}")
+        distributions = subprocess.run(
+            [python, "-c", _DISTRIBUTIONS], capture_output=True, text=True, env=env, check=False
+        )
+        if distributions.returncode:
+            context.abort(grpc.StatusCode.INTERNAL, f"{python} cannot list its packages: {distributions.stderr}")
         return language_pb2.GetProgramDependenciesResponse(
             dependencies=[
                 language_pb2.DependencyInfo(name=name, version=version)
-                for name, version, needed in json.loads(asked.stdout)
+                for name, version, needed in json.loads(distributions.stdout)
                 if request.transitiveDependencies or not needed
             ]
         )
@@ -381,8 +383,8 @@ def main() -> None:
     parser.add_argument("--tracing", default="")
     parser.add_argument("engine", nargs="?", default="", help="the address of the engine")
     # The engine adds logging flags as it sees fit.
-    known, _ = parser.parse_known_args()
-    serve(LanguageHost(known.engine, known.runner, known.tracing))
+    arguments, _ = parser.parse_known_args()
+    serve(LanguageHost(arguments.engine, arguments.runner, arguments.tracing))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Where the lab keeps its files, and the environment in which its tools work."""
+"""Folders of the lab, and the environment in which its tools work."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Lab:
     folder: Path
 
     @classmethod
-    def of(cls, root: Path | None = None) -> Lab:
+    def locate(cls, root: Path | None = None) -> Lab:
         """The lab of `root`, or of the project the current folder is in."""
         root = (root or find_root()).resolve()
-        named = os.environ.get("GPU_TENANCY_LAB")
-        return cls(root, (Path(named) if named else root / ".lab").resolve())
+        lab_folder = os.environ.get("GPU_TENANCY_LAB")
+        return cls(root, (Path(lab_folder) if lab_folder else root / ".lab").resolve())
 
     @cached_property
     def pki(self) -> Path:
@@ -84,9 +84,9 @@ class Lab:
 
     def remember(self, **facts: Any) -> None:
         """Keep facts for later runs."""
-        known = self.recall()
-        if known | facts != known:
-            write(self.memory, json.dumps(known | facts, indent=2) + "\n")
+        stored_facts = self.recall()
+        if stored_facts | facts != stored_facts:
+            write(self.memory, json.dumps(stored_facts | facts, indent=2) + "\n")
 
 
 def find_root(start: Path | None = None) -> Path:
@@ -154,11 +154,11 @@ def variables(lab: Lab) -> dict[str, str]:
 
 def environ(root: Path | None = None, base: Mapping[str, str] | None = None) -> dict[str, str]:
     """The environment of a lab shell: `base` (the process's own by default) and what the lab sets."""
-    lab = Lab.of(root)
+    lab = Lab.locate(root)
     env = dict(os.environ if base is None else base)
-    ours = [str(folder) for folder in search_path(lab)]
-    others = [folder for folder in env.get("PATH", os.defpath).split(os.pathsep) if folder not in ours]
-    return env | variables(lab) | {"PATH": os.pathsep.join([*ours, *others])}
+    lab_folders = [str(folder) for folder in search_path(lab)]
+    other_folders = [folder for folder in env.get("PATH", os.defpath).split(os.pathsep) if folder not in lab_folders]
+    return env | variables(lab) | {"PATH": os.pathsep.join([*lab_folders, *other_folders])}
 
 
 def enter_lab(context: str, root: Path | None = None) -> None:
@@ -169,7 +169,7 @@ def enter_lab(context: str, root: Path | None = None) -> None:
     if context != CONTEXT:
         return
     try:
-        lab = Lab.of(root)
+        lab = Lab.locate(root)
     except LabError:
         return  # outside of a project the shell's environment is used
     if lab.kubeconfig.exists():

@@ -36,7 +36,7 @@ PHASES = ("Pending", "Succeeded", "Failed", "Running", "Unknown")
 SLOT = 300
 """Seconds for which a device's use stays the same."""
 DRIVER = "580.95.05"
-SHARED = ".shared"
+SHARED_SUFFIX = ".shared"
 API = "/apis/admissionregistration.k8s.io/v1"
 
 
@@ -89,15 +89,15 @@ def pod_samples(
         yield "kube_pod_completion_time", me, ended
     if deleted is not None:
         yield "kube_pod_deletion_timestamp", me, deleted
-    for each in PHASES:
-        yield "kube_pod_status_phase", {**me, "phase": each}, float(each == phase)
+    for each_phase in PHASES:
+        yield "kube_pod_status_phase", {**me, "phase": each_phase}, float(each_phase == phase)
     yield "kube_pod_labels", {**me, **labels(given, "pods")}, 1
     yield "kube_pod_info", {**me, "node": node}, 1
     kind, name = owner
     facts = {"owner_kind": kind, "owner_name": name, "owner_is_controller": "true" if kind else ""}
     yield "kube_pod_owner", {**me, **facts}, 1
-    for container, wanted in requests.items():
-        for resource, amount in wanted.items():
+    for container, container_requests in requests.items():
+        for resource, amount in container_requests.items():
             facts = {"container": container, "node": node, "resource": metric_name(resource), "unit": unit_of(resource)}
             yield "kube_pod_container_resource_requests", {**me, **facts}, float(quantities.parse(amount))
 
@@ -187,7 +187,7 @@ def busy(seed: int, pod: str, at: float) -> float:
 def units(resource: str, count: int, machine: str) -> list[tuple[int, str, str]]:
     """GPU, MIG profile and instance of each device of a node that is one resource."""
     gpus = INSTANCES[machine].gpus if machine in INSTANCES else count
-    profile = resource.partition("/mig-")[2].removesuffix(SHARED)
+    profile = resource.partition("/mig-")[2].removesuffix(SHARED_SUFFIX)
     if not profile:
         return [(i % gpus, "", "") for i in range(count)]
     return [(i % gpus, profile, str(1 + i // gpus)) for i in range(count)]
@@ -203,27 +203,27 @@ def device_samples(
 ) -> Iterator[Sample]:
     """The samples of one node's exporter; `work` is namespace, pod, container and requests of the containers there."""
     machine, board = given.get("node.kubernetes.io/instance-type", ""), given.get(words.BOARD, "")
-    left = {
+    free_devices = {
         resource: units(resource, quantities.units(amount), machine)
         for resource, amount in resources.items()
         if resource.startswith("nvidia.com/")
     }
-    told = set()  # replicas of one GPU are one device, and one series
-    for namespace, pod, container, wanted in work:
-        held = {"container": container, "namespace": namespace, "pod": pod}
-        for resource, amount in wanted.items():
-            for _ in range(min(quantities.units(amount), len(left.get(resource, ())))):
-                device = left[resource].pop(0)
-                if (device, namespace, pod) not in told:
-                    told |= {device, (device, namespace, pod)}
-                    yield from _device(node, board, device, held, busy(seed, f"{namespace}/{pod}", at))
-    for device in dict.fromkeys(device for devices in left.values() for device in devices):
-        if device not in told:
+    reported = set()  # replicas of one GPU are one device, and one series
+    for namespace, pod, container, container_requests in work:
+        pod_labels = {"container": container, "namespace": namespace, "pod": pod}
+        for resource, amount in container_requests.items():
+            for _ in range(min(quantities.units(amount), len(free_devices.get(resource, ())))):
+                device = free_devices[resource].pop(0)
+                if (device, namespace, pod) not in reported:
+                    reported |= {device, (device, namespace, pod)}
+                    yield from _device(node, board, device, pod_labels, busy(seed, f"{namespace}/{pod}", at))
+    for device in dict.fromkeys(device for devices in free_devices.values() for device in devices):
+        if device not in reported:
             yield from _device(node, board, device, {}, 0.0)
 
 
 def _device(
-    node: str, board: str, device: tuple[int, str, str], held: Mapping[str, str], part: float
+    node: str, board: str, device: tuple[int, str, str], pod_labels: Mapping[str, str], part: float
 ) -> Iterator[Sample]:
     gpu, profile, instance = device
     me = {
@@ -234,7 +234,7 @@ def _device(
         "Hostname": node,
         "DCGM_FI_DRIVER_VERSION": DRIVER,
         **({"GPU_I_PROFILE": profile, "GPU_I_ID": instance} if profile else {}),
-        **held,
+        **pod_labels,
     }
     yield "DCGM_FI_PROF_GR_ENGINE_ACTIVE", me, round(part, 4)
     if not profile:  # NVML has no use of a slice
@@ -262,9 +262,9 @@ def devices(items: Mapping[str, Sequence[Object]], seed: int, at: float) -> Iter
         if pod["status"].get("phase") == "Running":
             meta = pod["metadata"]
             for container in pod["spec"]["containers"]:
-                wanted = container.get("resources", {}).get("requests", {})
-                mine = (meta["namespace"], meta["name"], container["name"], wanted)
-                work.setdefault(pod["spec"]["nodeName"], []).append(mine)
+                requests = container.get("resources", {}).get("requests", {})
+                pod_container = (meta["namespace"], meta["name"], container["name"], requests)
+                work.setdefault(pod["spec"]["nodeName"], []).append(pod_container)
     for node in items["nodes"]:
         meta, resources = node["metadata"], node["status"].get("capacity", {})
         yield from device_samples(meta["name"], meta.get("labels", {}), resources, work.get(meta["name"], ()), seed, at)
@@ -292,8 +292,8 @@ LISTS = {
 
 def command(lab: Lab, port: int, api_port: int, seed: int) -> list[str]:
     """Command line of the generator of metrics."""
-    where = [f"--folder={lab.folder}/", f"--port={port}", f"--api-port={api_port}"]
-    return [sys.executable, "-m", MODULE, *where, f"--seed={seed}"]
+    options = [f"--folder={lab.folder}/", f"--port={port}", f"--api-port={api_port}"]
+    return [sys.executable, "-m", MODULE, *options, f"--seed={seed}"]
 
 
 def running(lab: Lab) -> list[processes.Process]:
@@ -315,10 +315,10 @@ def serve(lab: Lab, port: int, api_port: int, seed: int) -> None:
             else:
                 with LabApi(lab, api_port) as api:
                     # From the watch cache: a scrape is no load on etcd.
-                    wanted = LISTS if self.path == STATE else {name: LISTS[name] for name in ("nodes", "pods")}
-                    found = {name: api.get(path, resourceVersion="0")["items"] for name, path in wanted.items()}
-                told = state(found) if self.path == STATE else devices(found, seed, time.time())
-                self._answer(200, "".join(f"{line(*sample)}\n" for sample in told))
+                    lists = LISTS if self.path == STATE else {name: LISTS[name] for name in ("nodes", "pods")}
+                    items = {name: api.get(path, resourceVersion="0")["items"] for name, path in lists.items()}
+                samples = state(items) if self.path == STATE else devices(items, seed, time.time())
+                self._answer(200, "".join(f"{line(*sample)}\n" for sample in samples))
 
         def _answer(self, status: int, text: str) -> None:
             self.send_response(status)

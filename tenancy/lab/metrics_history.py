@@ -16,7 +16,7 @@ STEP = 300
 """Seconds between two samples; a start or an end between two of them shows at the next. It equals Prometheus' lookback,
 for which a last sample stays valid: backfilled blocks do not mark where a series ends."""
 Rows = dict[str, list[dict[str, Any]]]
-Told = tuple[Sample, int, int]
+TimedSample = tuple[Sample, int, int]
 """A series with the times of its start and its end."""
 
 
@@ -25,20 +25,20 @@ def openmetrics(loaded: Loaded, rows: Rows, start: int, end: int, step: int = ST
     families: dict[str, dict[str, list[tuple[dict[str, str], int, int, float]]]] = defaultdict(
         lambda: defaultdict(list)
     )
-    for (name, labels, value), begin, over in _told(loaded, rows, start, end):
-        families[name][repr(sorted(labels.items()))].append((labels, begin, over, value))
+    for (name, labels, value), begin, stop in _timed_samples(loaded, rows, start, end):
+        families[name][repr(sorted(labels.items()))].append((labels, begin, stop, value))
     gaps = [(gap["start"], gap["end"]) for gap in rows.get("gaps", ())]
     for name, series in families.items():
         yield f"# TYPE {name} gauge"
         for stretches in series.values():
-            for labels, begin, over, value in sorted(stretches, key=lambda stretch: stretch[1]):
+            for labels, begin, stop, value in sorted(stretches, key=lambda stretch: stretch[1]):
                 text = line(name, labels, value)
-                for at in range(-(-begin // step) * step, min(over, end), step):
-                    if not any(since <= at < until for since, until in gaps):
-                        yield f"{text} {at}"
+                for timestamp in range(-(-begin // step) * step, min(stop, end), step):
+                    if not any(gap_start <= timestamp < gap_end for gap_start, gap_end in gaps):
+                        yield f"{text} {timestamp}"
 
 
-def _told(loaded: Loaded, rows: Rows, start: int, end: int) -> Iterator[Told]:
+def _timed_samples(loaded: Loaded, rows: Rows, start: int, end: int) -> Iterator[TimedSample]:
     from tenancy.planning.common.labels import tenant_labels
     from tenancy.planning.common.pools import node_labels, node_resources, node_taints
 
@@ -46,7 +46,7 @@ def _told(loaded: Loaded, rows: Rows, start: int, end: int) -> Iterator[Told]:
     for node in rows["nodes"]:
         pool = environment.pools[node["pool"]]
         facts = node_labels(node["pool"], pool), node_taints(node["pool"], pool)
-        for sample in node_samples(_called(node["node"]), *facts, node_resources(environment, node["pool"])):
+        for sample in node_samples(_node_name(node["node"]), *facts, node_resources(environment, node["pool"])):
             yield sample, node["start"], node["end"]
     for tenant in loaded.tenants:
         for part in tenant.namespaces:
@@ -58,53 +58,56 @@ def _told(loaded: Loaded, rows: Rows, start: int, end: int) -> Iterator[Told]:
         for tenant in loaded.tenants
         for part in tenant.namespaces
     }
-    for held, used in zip(rows["allocations"], rows["used"], strict=True):
-        yield from ((sample, held["start"], held["end"]) for sample in _pod(loaded, held, labels_of[held["namespace"]]))
-        board = environment.flavors[held["flavor"]]
-        for index in range(held["count"]):
+    for allocation, used in zip(rows["allocations"], rows["used"], strict=True):
+        yield from (
+            (sample, allocation["start"], allocation["end"])
+            for sample in _pod(loaded, allocation, labels_of[allocation["namespace"]])
+        )
+        board = environment.flavors[allocation["flavor"]]
+        for index in range(allocation["count"]):
             facts = {
                 "gpu": str(index),
-                "UUID": f"GPU-{held['pod']}-{index}",
+                "UUID": f"GPU-{allocation['pod']}-{index}",
                 "modelName": boards.PRODUCTS.get(board.gpu, board.gpu),
-                "Hostname": _called(held["node"]),
+                "Hostname": _node_name(allocation["node"]),
                 **({"GPU_I_PROFILE": board.mig, "GPU_I_ID": str(index)} if board.mig else {}),
                 "container": "main",
-                "namespace": held["namespace"],
-                "pod": held["pod"],
+                "namespace": allocation["namespace"],
+                "pod": allocation["pod"],
             }
-            yield ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", facts, used["value"]), held["start"], held["end"]
-    for sample in _promised(loaded):
+            yield ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", facts, used["value"]), allocation["start"], allocation["end"]
+    for sample in _quota_samples(loaded):
         yield sample, start, end
 
 
-def _called(node: str) -> str:
+def _node_name(node: str) -> str:
     """The lab's name of a node: the trace pads numbers with zeros, the lab does not."""
     pool, _, number = node.rpartition("-")
     return f"{pool}-{int(number)}"
 
 
-def _pod(loaded: Loaded, held: dict[str, Any], labels: dict[str, str]) -> Iterator[Sample]:
-    resource = loaded.environment.resource_of(held["flavor"])
-    wanted = {resource: str(held["count"]), "cpu": str(held["cpu"]), "memory": str(held["memory"])}
+def _pod(loaded: Loaded, allocation: dict[str, Any], labels: dict[str, str]) -> Iterator[Sample]:
+    resource = loaded.environment.resource_of(allocation["flavor"])
+    requests = {resource: str(allocation["count"]), "cpu": str(allocation["cpu"]), "memory": str(allocation["memory"])}
     return pod_samples(
-        held["namespace"],
-        held["pod"],
-        uid=held["workload"],
-        node=_called(held["node"]),
+        allocation["namespace"],
+        allocation["pod"],
+        uid=allocation["workload"],
+        node=_node_name(allocation["node"]),
         phase="Running",
-        requests={"main": wanted},
-        owner=("Job", held["workload"]),
-        given={**labels, "kueue.x-k8s.io/queue-name": held["queue"]},
+        requests={"main": requests},
+        owner=("Job", allocation["workload"]),
+        given={**labels, "kueue.x-k8s.io/queue-name": allocation["queue"]},
     )
 
 
-def _promised(loaded: Loaded) -> Iterator[Sample]:
+def _quota_samples(loaded: Loaded) -> Iterator[Sample]:
     """Guaranteed and lent quota, as Kueue's metrics report it."""
     from tenancy.planning.queueing.queue_names import above_queues, flavor_name, queue_name, queue_resource
     from tenancy.planning.queueing.quota_shares import shares
 
     environment = loaded.environment
-    above = {tenant.tenant: above_queues(tenant) for tenant in loaded.tenants}
+    cohort_by_tenant = {tenant.tenant: above_queues(tenant) for tenant in loaded.tenants}
     for tenant, share in shares(environment, loaded.tenants).items():
         for tier, pools in share.held.items():
             for metric, counts in (
@@ -114,7 +117,7 @@ def _promised(loaded: Loaded) -> Iterator[Sample]:
                 for pool, flavors in counts.items():
                     for flavor, count in flavors.items():
                         facts = {
-                            "cohort": above[tenant],
+                            "cohort": cohort_by_tenant[tenant],
                             "cluster_queue": queue_name(tenant, tier),
                             "flavor": flavor_name(environment, pool),
                             "resource": queue_resource(environment, flavor),

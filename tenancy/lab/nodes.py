@@ -28,19 +28,19 @@ def apply_nodes(nodes: list[dict[str, Any]], lab: Lab | None = None) -> dict[str
     A node that was applied before and has not changed is not touched, so that what a test or a
     person did to it (a cordon, a label) stays.
     """
-    lab = lab or Lab.of()
-    wanted = {node["metadata"]["name"]: _complete(node) for node in nodes}
+    lab = lab or Lab.locate()
+    planned = {node["metadata"]["name"]: _complete(node) for node in nodes}
     with LabApi(lab, ports.remembered(lab)["kube-apiserver"]) as api:
-        listed = api.get(PATH, labelSelector=f"{LABEL}=node")["items"]
-        there = {node["metadata"]["name"]: node for node in listed}
-        gone = sorted(there.keys() - wanted.keys())
-        for name in gone:
+        items = api.get(PATH, labelSelector=f"{LABEL}=node")["items"]
+        existing = {node["metadata"]["name"]: node for node in items}
+        removed_names = sorted(existing.keys() - planned.keys())
+        for name in removed_names:
             api.request("DELETE", f"{PATH}/{quote(name)}")
-        changed = [name for name, node in wanted.items() if _digest(there.get(name)) != _digest(node)]
-        for name in changed:
-            _write(api, wanted[name], there.get(name))
-        _wait_ready(api, set(wanted))
-    return {"written": len(changed), "removed": len(gone), "kept": len(wanted) - len(changed)}
+        changed_names = [name for name, node in planned.items() if _digest(existing.get(name)) != _digest(node)]
+        for name in changed_names:
+            _write(api, planned[name], existing.get(name))
+        _wait_ready(api, set(planned))
+    return {"written": len(changed_names), "removed": len(removed_names), "kept": len(planned) - len(changed_names)}
 
 
 def _complete(node: dict[str, Any]) -> dict[str, Any]:
@@ -74,19 +74,19 @@ def _digest(node: dict[str, Any] | None) -> str | None:
     return node["metadata"].get("annotations", {}).get(DIGEST) if node else None
 
 
-def _write(api: LabApi, node: dict[str, Any], before: dict[str, Any] | None) -> None:
+def _write(api: LabApi, node: dict[str, Any], existing: dict[str, Any] | None) -> None:
     path = f"{PATH}/{quote(node['metadata']['name'])}"
     body = {key: value for key, value in node.items() if key != "status"}
-    if before is None:
+    if existing is None:
         # A creation keeps the status it brings, as that of a kubelet that registers itself.
         api.request("POST", f"{PATH}?fieldManager=gpu-tenancy-lab", node, "application/json")
         return
     status = dict(node["status"])
     for kind in ("capacity", "allocatable"):
         # A merge keeps what it does not name: a resource that is gone has to be named as null.
-        status[kind] = dict.fromkeys(before["status"].get(kind, {})) | status[kind]
+        status[kind] = dict.fromkeys(existing["status"].get(kind, {})) | status[kind]
     api.request("PATCH", f"{path}/status", {"status": status})
-    old = before["metadata"]
+    old = existing["metadata"]
     metadata = body["metadata"]
     labels = dict.fromkeys(set(old.get("labels", {})) - set(metadata["labels"])) | metadata["labels"]
     spec = {"taints": None} | body.get("spec", {})
@@ -96,21 +96,21 @@ def _write(api: LabApi, node: dict[str, Any], before: dict[str, Any] | None) -> 
 def _wait_ready(api: LabApi, names: set[str]) -> None:
     deadline = time.monotonic() + READY_SECONDS
     while True:
-        listed = api.get(PATH, labelSelector=f"{LABEL}=node", resourceVersion="0")["items"]
-        ready = {node["metadata"]["name"] for node in listed if _takes_pods(node)}
-        if names <= ready:
+        items = api.get(PATH, labelSelector=f"{LABEL}=node", resourceVersion="0")["items"]
+        ready_names = {node["metadata"]["name"] for node in items if _takes_pods(node)}
+        if names <= ready_names:
             return
         if time.monotonic() > deadline:
-            missing = sorted(names - ready)
+            missing_names = sorted(names - ready_names)
             raise LabError(
-                f"{len(missing)} of {len(names)} fake nodes are not ready after {READY_SECONDS:.0f} s "
-                f"({', '.join(missing[:3])}…): see `tenancy lab logs kwok`."
+                f"{len(missing_names)} of {len(names)} fake nodes are not ready after {READY_SECONDS:.0f} s "
+                f"({', '.join(missing_names[:3])}…): see `tenancy lab logs kwok`."
             )
         time.sleep(0.1)
 
 
 def _takes_pods(node: dict[str, Any]) -> bool:
     """Whether the node is ready, and the node controller has removed the taint that keeps pods off until then."""
-    conditions = {each["type"]: each["status"] for each in node.get("status", {}).get("conditions", [])}
+    conditions = {condition["type"]: condition["status"] for condition in node.get("status", {}).get("conditions", [])}
     kept_off = any(taint["key"] == NOT_READY for taint in node["spec"].get("taints", []))
     return conditions.get("Ready") == "True" and not kept_off

@@ -43,8 +43,8 @@ LOOPBACK = "127.0.0.1"
 def ensure(lab: Lab) -> None:
     """Create the components' keys and certificates that are missing."""
     etcd, proxy = ("etcd", "kube-apiserver-etcd"), "front-proxy"
-    wanted = (*AUTHORITIES, "serving", *etcd, proxy, *CLUSTER_IDENTITIES, "service-accounts")
-    if all((lab.pki / f"{name}.key").is_file() for name in wanted):
+    key_names = (*AUTHORITIES, "serving", *etcd, proxy, *CLUSTER_IDENTITIES, "service-accounts")
+    if all((lab.pki / f"{name}.key").is_file() for name in key_names):
         return
     from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -64,11 +64,11 @@ def ensure(lab: Lab) -> None:
 
 def ensure_platform(lab: Lab, group: str) -> bool:
     """Issue a certificate with `group` to `platform-engineer`; False if the present one is still good."""
-    known = lab.recall().get("platform", {})
+    recorded = lab.recall().get("platform", {})
     now = datetime.datetime.now(datetime.UTC)
     if (
-        known.get("group") == group
-        and datetime.datetime.fromisoformat(known["expires"]) - now > RENEW_BEFORE
+        recorded.get("group") == group
+        and datetime.datetime.fromisoformat(recorded["expires"]) - now > RENEW_BEFORE
         and (lab.pki / "platform.key").is_file()
     ):
         return False

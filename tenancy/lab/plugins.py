@@ -20,7 +20,7 @@ import yaml
 from tenancy.lab import tools
 from tenancy.lab.layout import Lab, LabError, environ, link
 
-OWN = "pulumi_kubernetes"
+KUBERNETES_SDK = "pulumi_kubernetes"
 """The SDK that every program of ours uses. Its versions are tested together with the lab's provider."""
 LOCK = "constraints.txt"
 """File of a repository that `tenancy init` wrote: the versions with which the package was tested."""
@@ -63,7 +63,9 @@ def needed(root: Path) -> Iterator[Plugin]:
     project = project if isinstance(project, dict) else {}
     main = root / str(project.get("main") or ".")
     start = main if main.suffix == ".py" else main / "__main__.py"
-    importers = {OWN: ""} | {name: str(path.relative_to(root)) for name, path in _imported(start) if name != OWN}
+    importers = {KUBERNETES_SDK: ""} | {
+        name: str(path.relative_to(root)) for name, path in _imported_sdks(start) if name != KUBERNETES_SDK
+    }
     for name, importer in sorted(importers.items()):
         if plugin := _of_sdk(name, importer, _packages(root, project)):
             yield plugin
@@ -71,12 +73,12 @@ def needed(root: Path) -> Iterator[Plugin]:
 
 def expect(root: Path, say: Callable[[str], None]) -> None:
     """MissingPluginError for the first plugin of the program that the lab has not and that cannot be had."""
-    lab = Lab.of(root)
+    lab = Lab.locate(root)
     if not lab.memory.exists():
         return  # the run says that there is no lab
     for plugin in needed(lab.root):
         if reason := _obtain(lab, plugin, say):
-            raise MissingPluginError(_missing(lab, plugin, reason))
+            raise MissingPluginError(_missing_message(lab, plugin, reason))
 
 
 def prepare(lab: Lab, say: Callable[[str], None]) -> None:
@@ -86,8 +88,8 @@ def prepare(lab: Lab, say: Callable[[str], None]) -> None:
         if not (reason := _obtain(lab, plugin, say)):
             continue
         if not plugin.importer:
-            raise MissingPluginError(_missing(lab, plugin, reason))
-        say(f"note: {_missing(lab, plugin, reason)}")
+            raise MissingPluginError(_missing_message(lab, plugin, reason))
+        say(f"note: {_missing_message(lab, plugin, reason)}")
 
 
 def _obtain(lab: Lab, plugin: Plugin, say: Callable[[str], None]) -> str:
@@ -95,15 +97,15 @@ def _obtain(lab: Lab, plugin: Plugin, say: Callable[[str], None]) -> str:
     home = lab.folder / "pulumi" / "plugins"
     if (home / plugin.folder / plugin.file).exists():
         return ""
-    theirs = Path.home() / ".pulumi" / "plugins" / plugin.folder / plugin.file
-    if theirs.is_file():
-        link(home / plugin.folder / plugin.file, theirs)
+    user_file = Path.home() / ".pulumi" / "plugins" / plugin.folder / plugin.file
+    if user_file.is_file():
+        link(home / plugin.folder / plugin.file, user_file)
         return ""
     say(f"{plugin.file} v{plugin.version}: downloading, for the installed SDK")
     command = [tools.bin_dir() / "pulumi", "plugin", "install", "resource", plugin.name, plugin.version]
     command += ["--server", plugin.server] if plugin.server else []
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             command,
             env=environ(lab.root),
             stdin=subprocess.DEVNULL,
@@ -117,64 +119,74 @@ def _obtain(lab: Lab, plugin: Plugin, say: Callable[[str], None]) -> str:
         return str(error)
     if (home / plugin.folder / plugin.file).exists():
         return ""
-    lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
-    return lines[-1] if lines else f"exit code {done.returncode}"
+    lines = [line.strip() for line in (completed.stderr or completed.stdout).splitlines() if line.strip()]
+    return lines[-1] if lines else f"exit code {completed.returncode}"
 
 
-def _missing(lab: Lab, plugin: Plugin, reason: str) -> str:
+def _missing_message(lab: Lab, plugin: Plugin, reason: str) -> str:
     package, prefix = f"pulumi-{plugin.name}", f"resource-{plugin.name}-v"
     home = lab.folder / "pulumi" / "plugins"
-    there = sorted(path.name.removeprefix(prefix) for path in home.glob(f"{prefix}*") if (path / plugin.file).exists())
-    given = f"{package} {plugin.version}{f', imported by {plugin.importer},' if plugin.importer else ''}"
-    has = f"the lab has {', '.join(f'v{version}' for version in there)}" if there else "the lab has none"
-    rule = (
-        f"the engine runs the plugin {plugin.file} of the SDK's own version, and {has}; its download failed: {reason}"
+    available_versions = sorted(
+        path.name.removeprefix(prefix) for path in home.glob(f"{prefix}*") if (path / plugin.file).exists()
     )
-    if there and not plugin.importer and (lab.root / LOCK).is_file():
+    subject = f"{package} {plugin.version}{f', imported by {plugin.importer},' if plugin.importer else ''}"
+    available = (
+        f"the lab has {', '.join(f'v{version}' for version in available_versions)}"
+        if available_versions
+        else "the lab has none"
+    )
+    rule = (
+        f"the engine runs the plugin {plugin.file} of the SDK's own version, and {available}; its download "
+        f"failed: {reason}"
+    )
+    if available_versions and not plugin.importer and (lab.root / LOCK).is_file():
         change = "pip install -r requirements.txt, whose versions were tested together"
-    elif there:
-        change = f"pip install {package}=={there[-1]}"
+    elif available_versions:
+        change = f"pip install {package}=={available_versions[-1]}"
     else:
         install = f"pulumi plugin install resource {plugin.name} {plugin.version}"
         change = f"`{install}` where downloads are possible, which puts it into ~/.pulumi/plugins, and run this again"
-    return f"given {given} without its plugin; rule: {rule}; change: {change}"
+    return f"given {subject} without its plugin; rule: {rule}; change: {change}"
 
 
 def _packages(root: Path, project: dict[str, Any]) -> list[Path]:
     """Folders of installed packages of the virtual environment that runs the program."""
     runtime = project.get("runtime")
     options = runtime.get("options") if isinstance(runtime, dict) else None
-    named = options.get("virtualenv") if isinstance(options, dict) else None
-    return sorted((root / str(named)).glob("lib/python3*/site-packages")) if named else []
+    virtualenv = options.get("virtualenv") if isinstance(options, dict) else None
+    return sorted((root / str(virtualenv)).glob("lib/python3*/site-packages")) if virtualenv else []
 
 
 def _of_sdk(name: str, importer: str, packages: list[Path]) -> Plugin | None:
-    folders = [found for path in packages if (found := path / name).is_dir()]
+    folders = [folder_of_sdk for path in packages if (folder_of_sdk := path / name).is_dir()]
     if not folders:
         # A path file may add packages of another environment: this process has the same.
-        found = importlib.util.find_spec(name)
-        folders = [Path(path) for path in found.submodule_search_locations or ()] if found else []
+        folder_of_sdk = importlib.util.find_spec(name)
+        folders = [Path(path) for path in folder_of_sdk.submodule_search_locations or ()] if folder_of_sdk else []
     for folder in folders:
         try:
-            told = json.loads((folder / "pulumi-plugin.json").read_text("utf-8"))
+            facts = json.loads((folder / "pulumi-plugin.json").read_text("utf-8"))
         except (OSError, ValueError):
             continue
-        if isinstance(told, dict) and told.get("resource") and told.get("version"):
-            version = str(told["version"]).removeprefix("v")
+        if isinstance(facts, dict) and facts.get("resource") and facts.get("version"):
+            version = str(facts["version"]).removeprefix("v")
             return Plugin(
-                str(told.get("name") or name.removeprefix("pulumi_")), version, str(told.get("server") or ""), importer
+                str(facts.get("name") or name.removeprefix("pulumi_")),
+                version,
+                str(facts.get("server") or ""),
+                importer,
             )
     return None
 
 
-def _imported(start: Path) -> Iterator[tuple[str, Path]]:
+def _imported_sdks(start: Path) -> Iterator[tuple[str, Path]]:
     """Providers' SDKs that the program and its own modules beside it import, each with the file."""
-    home, seen, left = start.parent, set[Path](), [start]
-    while left:
-        path = left.pop()
-        if path in seen or not path.is_file():
+    home, read_files, pending = start.parent, set[Path](), [start]
+    while pending:
+        path = pending.pop()
+        if path in read_files or not path.is_file():
             continue
-        seen.add(path)
+        read_files.add(path)
         try:
             tree = ast.parse(path.read_bytes())
         except (OSError, SyntaxError, ValueError):
@@ -187,7 +199,7 @@ def _imported(start: Path) -> Iterator[tuple[str, Path]]:
             elif parts[0] != "tenancy":
                 for count in range(1, len(parts) + 1):
                     place = home.joinpath(*parts[:count])
-                    left += [place.with_suffix(".py"), place / "__init__.py"]
+                    pending += [place.with_suffix(".py"), place / "__init__.py"]
 
 
 def _modules(tree: ast.AST) -> Iterator[str]:

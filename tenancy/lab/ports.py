@@ -43,37 +43,37 @@ def choose(
     `first` are ports outside of the range that are tried before others, by name.
     """
     ports = dict(remembered(lab))
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as claims:
         for name in names:
             if name in keep and name in ports:
                 continue
-            if name in ports and _hold_soon(held, ports[name]):
+            if name in ports and _hold_soon(claims, ports[name]):
                 continue
-            ports[name] = _free(held, set(ports.values()), (first or {}).get(name, ()))
+            ports[name] = _free(claims, set(ports.values()), (first or {}).get(name, ()))
     lab.remember(ports=ports)
     return ports
 
 
-def _free(held: contextlib.ExitStack, taken: set[int], first: Iterable[int] = ()) -> int:
+def _free(claims: contextlib.ExitStack, used_ports: set[int], first: Iterable[int] = ()) -> int:
     for port in first:
-        if port not in taken and _hold(held, port):
+        if port not in used_ports and _hold(claims, port):
             return port
     for _ in range(200):
         port = random.randint(*RANGE)
-        if port not in taken and _hold(held, port):
+        if port not in used_ports and _hold(claims, port):
             return port
     raise LabError(f"no free port between {RANGE[0]} and {RANGE[1]} on the loopback address in 200 trials.")
 
 
-def _hold_soon(held: contextlib.ExitStack, port: int) -> bool:
+def _hold_soon(claims: contextlib.ExitStack, port: int) -> bool:
     # A killed process leaves the process table a moment before its sockets close.
     deadline = time.monotonic() + 1
-    while not (holds := _hold(held, port)) and time.monotonic() < deadline:
+    while not (holds := _hold(claims, port)) and time.monotonic() < deadline:
         time.sleep(0.02)
     return holds
 
 
-def _hold(held: contextlib.ExitStack, port: int) -> bool:
+def _hold(claims: contextlib.ExitStack, port: int) -> bool:
     listener = socket.socket()
     # As the components do: a connection of the last run in TIME_WAIT is no obstacle.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -83,5 +83,5 @@ def _hold(held: contextlib.ExitStack, port: int) -> bool:
     except OSError:
         listener.close()
         return False
-    held.callback(listener.close)
+    claims.callback(listener.close)
     return True

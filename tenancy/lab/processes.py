@@ -36,12 +36,12 @@ class Process:
 def running(lab: Lab, names: tuple[str, ...]) -> dict[str, list[Process]]:
     """The live processes of the lab, by the name of their program."""
     mark = f"{lab.folder}/"
-    found: dict[str, list[Process]] = {}
+    processes: dict[str, list[Process]] = {}
     for process in _table():
         name = Path(process.argv[0]).name
         if name in names and any(mark in argument for argument in process.argv[1:]):
-            found.setdefault(name, []).append(process)
-    return found
+            processes.setdefault(name, []).append(process)
+    return processes
 
 
 def start(lab: Lab, name: str, argv: list[str]) -> None:
@@ -52,8 +52,8 @@ def start(lab: Lab, name: str, argv: list[str]) -> None:
         log.replace(log.with_suffix(".log.1"))
     # A small environment: proxy and cluster settings of the caller's shell are not for components. GOGC, which trades
     # memory for time, is.
-    known = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "LANG", "GOGC") if name in os.environ}
-    env = {"GOGC": GOGC, **known}
+    inherited = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "LANG", "GOGC") if name in os.environ}
+    env = {"GOGC": GOGC, **inherited}
     with log.open("ab") as output:
         log.chmod(0o600)
         child = subprocess.Popen(
@@ -79,13 +79,13 @@ def stop(processes: list[Process], *, at_once: bool = False) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.pid, number)
         deadline = time.monotonic() + STOP_SECONDS
-        while left := [process for process in processes if _alive(process)]:
+        while remaining := [process for process in processes if _is_alive(process)]:
             if time.monotonic() > deadline:
                 break
             time.sleep(0.02)
-        if not left:
+        if not remaining:
             return
-        processes = left
+        processes = remaining
     raise LabError(f"processes {', '.join(str(process.pid) for process in processes)} do not end: kill them.")
 
 
@@ -99,11 +99,11 @@ def tail(lab: Lab, name: str, lines: int = 15) -> str:
         return b"\n".join(file.read().splitlines()[-lines:]).decode(errors="replace")
 
 
-def _alive(process: Process) -> bool:
+def _is_alive(process: Process) -> bool:
     # A child of this very process stays in the table until it is waited for.
     with contextlib.suppress(ChildProcessError):
         os.waitpid(process.pid, os.WNOHANG)
-    return any(process == other for other in _table(process.pid))
+    return any(process == entry for entry in _table(process.pid))
 
 
 def _table(pid: int | None = None) -> Iterator[Process]:
@@ -125,11 +125,11 @@ def _table(pid: int | None = None) -> Iterator[Process]:
 
 
 def _table_of_ps(pid: int | None) -> Iterator[Process]:
-    chosen = ["-p", str(pid)] if pid else ["-ax"]
-    listed = subprocess.run(
-        ["ps", *chosen, "-ww", "-o", "pid=,stat=,command="], capture_output=True, text=True, check=False
+    selection = ["-p", str(pid)] if pid else ["-ax"]
+    output = subprocess.run(
+        ["ps", *selection, "-ww", "-o", "pid=,stat=,command="], capture_output=True, text=True, check=False
     )
-    for line in listed.stdout.splitlines():
+    for line in output.stdout.splitlines():
         number, state, command = line.split(None, 2)
         if not state.startswith("Z"):
             with contextlib.suppress(ValueError):

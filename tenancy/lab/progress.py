@@ -6,15 +6,15 @@ import sys
 import time
 from collections.abc import Callable
 
-EVERY = 30.0  # seconds between lines where there is no live line: a CI log shows life, not noise
+LINE_INTERVAL = 30.0  # seconds between lines where there is no live line: a CI log shows life, not noise
 
 
 def duration(seconds: float) -> str:
     """A duration as text, such as 1.5s, 42s or 3m07s."""
     if seconds < 9.95:
         return f"{seconds:.1f}s"
-    whole = round(seconds)
-    return f"{whole}s" if whole < 60 else f"{whole // 60}m{whole % 60:02d}s"
+    total_seconds = round(seconds)
+    return f"{total_seconds}s" if total_seconds < 60 else f"{total_seconds // 60}m{total_seconds % 60:02d}s"
 
 
 class Progress:
@@ -36,7 +36,7 @@ class Progress:
         """Start a step, and return its time for `tick`."""
         if not self._live:
             self.line(f"{text} …")
-        self._next = time.monotonic() + EVERY
+        self._next = time.monotonic() + LINE_INTERVAL
         return time.monotonic()
 
     def tick(self, text: str, since: float) -> None:
@@ -46,5 +46,5 @@ class Progress:
             sys.stderr.write(f"\r\x1b[K{text} … {duration(now - since)}")
             sys.stderr.flush()
         elif now >= self._next:
-            self._next = now + EVERY
+            self._next = now + LINE_INTERVAL
             self.line(f"{text} … {duration(now - since)}")

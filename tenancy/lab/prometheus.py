@@ -17,18 +17,18 @@ from typing import Any
 from tenancy.lab import metrics, pki
 from tenancy.lab.api import LabApi
 from tenancy.lab.layout import Lab, LabError, write
-from tenancy.lab.recipes import HERE, LabTool, load
+from tenancy.lab.recipes import PACKAGE_FOLDER, LabTool, load
 
 NAME = "prometheus"
 NAMESPACE = "kube-system"
 READER = "lab-metrics"
-EVERY = 15
+SCRAPE_SECONDS = 15
 """Seconds between two scrapes."""
 
 
 def pins() -> dict[str, LabTool]:
     """The tools of a lab with metrics."""
-    return load(HERE / "metrics.toml")
+    return load(PACKAGE_FOLDER / "metrics.toml")
 
 
 def storage(lab: Lab) -> Path:
@@ -68,7 +68,7 @@ def configuration(lab: Lab, ports: Mapping[str, int], rules: Path | None) -> dic
             }
         )
     return {
-        "global": {"scrape_interval": f"{EVERY}s", "evaluation_interval": f"{EVERY}s"},
+        "global": {"scrape_interval": f"{SCRAPE_SECONDS}s", "evaluation_interval": f"{SCRAPE_SECONDS}s"},
         "rule_files": [str(rules)] if rules else [],
         "scrape_configs": jobs,
     }
@@ -118,12 +118,16 @@ def write_reader(lab: Lab, api: LabApi) -> None:
         item = {"apiVersion": f"{rbac}/v1", "kind": kind, "metadata": {"name": role}, **body}
         api.apply(f"/apis/{rbac}/v1/{kind.lower()}s", item)
     seconds = int(pki.COMPONENT_LIFE.total_seconds())
-    wanted = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": seconds}}
-    made = api.request("POST", f"{accounts}/{READER}/token", wanted, "application/json")
-    write(path, made["status"]["token"])
+    token_request = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": seconds},
+    }
+    token_answer = api.request("POST", f"{accounts}/{READER}/token", token_request, "application/json")
+    write(path, token_answer["status"]["token"])
 
 
-def backfill(promtool: Path, lines: Iterable[str], into: Path, work: Path) -> None:
+def backfill(promtool: Path, lines: Iterable[str], storage_folder: Path, work: Path) -> None:
     """Write samples of the past (OpenMetrics lines with times, without the final EOF) as blocks into Prometheus'
     storage; it must not run."""
     work.mkdir(parents=True, exist_ok=True)
@@ -131,9 +135,9 @@ def backfill(promtool: Path, lines: Iterable[str], into: Path, work: Path) -> No
     with file.open("w", encoding="utf-8") as text:
         text.writelines(f"{line}\n" for line in lines)
         text.write("# EOF\n")
-    into.mkdir(mode=0o700, parents=True, exist_ok=True)
+    storage_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     argv = [str(promtool), "tsdb", "create-blocks-from", "openmetrics", "--quiet", "--max-block-duration=24h"]
-    done = subprocess.run([*argv, str(file), str(into)], capture_output=True, text=True, check=False)
+    completed = subprocess.run([*argv, str(file), str(storage_folder)], capture_output=True, text=True, check=False)
     shutil.rmtree(work)
-    if done.returncode:
-        raise LabError(f"promtool cannot make blocks of the history: {done.stderr.strip()[-500:]}")
+    if completed.returncode:
+        raise LabError(f"promtool cannot make blocks of the history: {completed.stderr.strip()[-500:]}")

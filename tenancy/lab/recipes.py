@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
+PACKAGE_FOLDER = Path(__file__).parent
 VERSION = re.compile(r"(?<![\w.])v?(\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?)")
 
 
@@ -27,7 +27,7 @@ class HostPlatform:
         return f"{self.os}/{self.arch}"
 
     @classmethod
-    def here(cls) -> HostPlatform:
+    def current(cls) -> HostPlatform:
         """The operating system and processor of this machine, as Go names them."""
         machine = platform.machine().lower()
         arch = {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
@@ -36,7 +36,7 @@ class HostPlatform:
 
 @dataclass(frozen=True)
 class Checksums:
-    """Where the checksums of a release are, and their format."""
+    """URL of a release's checksums, and their format."""
 
     format: str  # list | bare | github: see tools.toml
     url: str
@@ -67,7 +67,7 @@ class LabTool:
     platform: HostPlatform
     release: ReleaseArchive | str  # a text: the reason why there is none
     ask: tuple[str, ...] = ()
-    beside: str | None = None
+    leader: str | None = None
     optional: bool = False
     symbols: tuple[tuple[str, str], ...] = ()
     package: str | None = None
@@ -108,10 +108,10 @@ def module_files(folder: Path) -> list[Path]:
 
 
 def load(
-    file: Path = HERE / "tools.toml", folders: Path = HERE / "go", on: HostPlatform | None = None
+    file: Path = PACKAGE_FOLDER / "tools.toml", folders: Path = PACKAGE_FOLDER / "go", on: HostPlatform | None = None
 ) -> dict[str, LabTool]:
     """The lab's tools by name, from their table and Go modules."""
-    on = on or HostPlatform.here()
+    on = on or HostPlatform.current()
     table = tomllib.loads(file.read_text(encoding="utf-8"))
     return {
         name: _tool(name, row, family, families, folders / family, on)
@@ -121,20 +121,20 @@ def load(
 
 
 def _tool(
-    name: str, row: Mapping[str, Any], family: str, shared: Mapping[str, Any], folder: Path, on: HostPlatform
+    name: str, row: Mapping[str, Any], family: str, family_facts: Mapping[str, Any], folder: Path, on: HostPlatform
 ) -> LabTool:
-    version = shared["version"]
+    version = family_facts["version"]
     major, minor, _ = version.split(".", 2)
-    symbols = shared.get("symbols", {})
+    symbols = family_facts.get("symbols", {})
     return LabTool(
         name=name,
         version=version,
         family=family,
         folder=folder,
         platform=on,
-        release=_release(name, row, shared, on),
+        release=_release(name, row, family_facts, on),
         ask=tuple(row.get("ask", ())),
-        beside=row.get("beside"),
+        leader=row.get("beside"),
         optional=row.get("optional", False),
         symbols=tuple((k, v.format(version=version, major=major, minor=minor)) for k, v in symbols.items()),
         package=row.get("package"),
@@ -144,14 +144,16 @@ def _tool(
     )
 
 
-def _release(name: str, row: Mapping[str, Any], shared: Mapping[str, Any], on: HostPlatform) -> ReleaseArchive | str:
-    release = shared["release"]
+def _release(
+    name: str, row: Mapping[str, Any], family_facts: Mapping[str, Any], on: HostPlatform
+) -> ReleaseArchive | str:
+    release = family_facts["release"]
     if isinstance(release, str):
         return release
     if str(on) not in row.get("platforms", release["platforms"]):
         return f"nothing is published for {on}"
     words = {
-        "version": shared["version"],
+        "version": family_facts["version"],
         "tool": name,
         "os": on.os,
         "arch": release.get("arch", {}).get(on.arch, on.arch),

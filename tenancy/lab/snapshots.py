@@ -30,7 +30,7 @@ from tenancy.lab.layout import Lab, LabError
 
 # The kinds name the port of Kueue's webhooks: a snapshot serves labs with that port only.
 WEBHOOK_PORTS = range(29990, 29998)
-KEPT = 2 * len(WEBHOOK_PORTS)
+MAX_SNAPSHOTS = 2 * len(WEBHOOK_PORTS)
 """Snapshots that stay, of 10 MB each; the longest unused goes first."""
 AUTHORITIES = "kube-system/extension-apiserver-authentication"
 """ConfigMap with the authorities that components trust: the API server adds its own to those that it finds."""
@@ -74,9 +74,9 @@ def restore(lab: Lab, name: str) -> bool:
         return False
     with tempfile.TemporaryDirectory(prefix=".etcd-", dir=lab.folder) as fresh:
         try:
-            for path, wanted in json.loads((source / CONTENT).read_text("utf-8")).items():
+            for path, expected_digest in json.loads((source / CONTENT).read_text("utf-8")).items():
                 data = (source / path).read_bytes()
-                if digest(data) != wanted:
+                if digest(data) != expected_digest:
                     raise ValueError(path)
                 _write(Path(fresh) / "etcd" / path, data)
             os.utime(source)
@@ -96,8 +96,8 @@ def discard(name: str) -> None:
 
 def prune() -> None:
     """Delete the oldest snapshots above the number that is kept."""
-    kept = [path for path in folder().iterdir() if (path / CONTENT).is_file()]
-    for old in sorted(kept, key=lambda path: path.stat().st_mtime)[:-KEPT]:
+    snapshots = [path for path in folder().iterdir() if (path / CONTENT).is_file()]
+    for old in sorted(snapshots, key=lambda path: path.stat().st_mtime)[:-MAX_SNAPSHOTS]:
         shutil.rmtree(old, ignore_errors=True)
 
 
@@ -111,13 +111,13 @@ def keep(lab: Lab, name: str, ports: Mapping[str, int]) -> None:
 
     A cache that cannot be written is no error: the next lab starts without a snapshot.
     """
-    found = processes.running(lab, components.COMPONENTS[:2])
+    running_processes = processes.running(lab, components.COMPONENTS[:2])
     with contextlib.suppress(OSError):
         folder().mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".new-", dir=folder()) as fresh:
-            with _paused(found["kube-apiserver"]):
+            with _paused(running_processes["kube-apiserver"]):
                 _delete(lab, ports["etcd"], f"/registry/configmaps/{AUTHORITIES}")
-                with _paused(found["etcd"]):
+                with _paused(running_processes["etcd"]):
                     digests = _copy(lab.folder / "etcd", Path(fresh) / "new")
             (Path(fresh) / "new" / CONTENT).write_text(json.dumps(digests), "utf-8")
             # Another lab may have been first.
@@ -135,9 +135,9 @@ def _copy(source: Path, target: Path) -> dict[str, str]:
         data = path.read_bytes()
         if path.suffix == ".wal":
             data = data[: (len(data.rstrip(b"\0")) // ALIGNED + 2) * ALIGNED]
-        at = path.relative_to(source)
-        _write(target / at, data)
-        digests[str(at)] = digest(data)
+        relative_path = path.relative_to(source)
+        _write(target / relative_path, data)
+        digests[str(relative_path)] = digest(data)
     return digests
 
 
@@ -147,19 +147,19 @@ def _write(path: Path, data: bytes) -> None:
 
 
 @contextlib.contextmanager
-def _paused(found: list[processes.Process]) -> Generator[None]:
+def _paused(processes: list[processes.Process]) -> Generator[None]:
     """The files of a stopped process are as a kill would leave them, and etcd continues from these."""
     try:
-        for process in found:
+        for process in processes:
             os.kill(process.pid, signal.SIGSTOP)
         deadline = time.monotonic() + STOP_SECONDS
-        while not all(_is_stopped(process.pid) for process in found):
+        while not all(_is_stopped(process.pid) for process in processes):
             if time.monotonic() > deadline:
                 raise OSError("a process does not stop")
             time.sleep(0.005)
         yield
     finally:
-        for process in found:
+        for process in processes:
             os.kill(process.pid, signal.SIGCONT)
 
 
@@ -168,8 +168,8 @@ def _is_stopped(pid: int) -> bool:
     if threads.is_dir():
         states = [(thread / "stat").read_text().rpartition(")")[2].split()[0] for thread in threads.iterdir()]
         return {*states} <= {"T"}
-    listed = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    return listed.stdout.startswith("T")
+    output = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return output.stdout.startswith("T")
 
 
 def _delete(lab: Lab, port: int, key: str) -> None:

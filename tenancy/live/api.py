@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 TIMEOUT = 10.0
 """Seconds for one request."""
-PATIENCE = 30.0
+RETRY_SECONDS = 30.0
 """Seconds for which a list is requested again while the server answers 429."""
 
 
@@ -90,8 +90,12 @@ class Api:
         """Send a request; ApiUnreachable if the server does not answer. A refusal is a Response like any other."""
         from urllib3 import HTTPHeaderDict
 
-        sent = HTTPHeaderDict({"Accept": "application/json", "Content-Type": content_type, **(headers or {})})
-        answer = self._sent(method, path, sent, identity, None if body is None else json.dumps(body).encode())
+        request_headers = HTTPHeaderDict(
+            {"Accept": "application/json", "Content-Type": content_type, **(headers or {})}
+        )
+        answer = self._send(
+            method, path, request_headers, identity, None if body is None else json.dumps(body).encode()
+        )
         try:
             parsed = json.loads(answer.data) if answer.data else {}
         except ValueError:
@@ -104,7 +108,7 @@ class Api:
         from urllib3 import HTTPHeaderDict
         from urllib3.exceptions import HTTPError
 
-        answer = self._sent("GET", path, HTTPHeaderDict({"Accept": "application/json"}), identity, streamed=True)
+        answer = self._send("GET", path, HTTPHeaderDict({"Accept": "application/json"}), identity, is_streamed=True)
         try:
             if answer.status != OK:
                 raise ApiUnreachable(f"GET {path}: {answer.status}", answer.status)
@@ -116,33 +120,33 @@ class Api:
             # The rest of a watch that the caller leaves is not read: its connection is of no further use.
             answer.close()
 
-    def _sent(
+    def _send(
         self,
         method: str,
         path: str,
-        sent: HTTPHeaderDict,
+        request_headers: HTTPHeaderDict,
         identity: Impersonation | None,
         data: bytes | None = None,
         *,
-        streamed: bool = False,
+        is_streamed: bool = False,
     ) -> BaseHTTPResponse:
         from urllib3.exceptions import HTTPError
 
         for name, value in identity.headers() if identity else ():
-            sent.add(name, value)
+            request_headers.add(name, value)
         for setting in self._client.configuration.auth_settings().values():
             if setting["in"] == "header" and setting["value"]:
-                sent[setting["key"]] = setting["value"]
+                request_headers[setting["key"]] = setting["value"]
         try:
             return self._client.rest_client.pool_manager.request(
                 method,
                 self.host + path,
                 body=data,
-                headers=sent,
+                headers=request_headers,
                 timeout=TIMEOUT,
                 retries=False,
                 redirect=False,  # the credential and the identity are for this server
-                preload_content=not streamed,
+                preload_content=not is_streamed,
             )
         except HTTPError as error:
             raise ApiUnreachable(
@@ -151,16 +155,16 @@ class Api:
             ) from error
 
     def items(self, path: str, absent: bool = False) -> list[dict[str, Any]]:
-        """The objects of a list; Unreachable if the list is refused.
+        """The objects of a list; ApiUnreachable if the list is refused.
 
         With `absent` the list of an unknown kind is empty: a chart may install the kind later. For a kind that was just
         installed the server answers 429 for some seconds.
         """
-        return self.listed(path, absent)[0]
+        return self.items_and_version(path, absent)[0]
 
-    def listed(self, path: str, absent: bool = False) -> tuple[list[dict[str, Any]], str]:
+    def items_and_version(self, path: str, absent: bool = False) -> tuple[list[dict[str, Any]], str]:
         """As `items`, with the list's resource version; that is empty for an unknown kind."""
-        answer = self._patiently(path)
+        answer = self._get_with_retries(path)
         if absent and answer.status == NOT_FOUND:
             return [], ""
         if not answer.ok:
@@ -174,10 +178,10 @@ class Api:
         """A list in parts of up to `limit` objects, as the API server answers them; ApiUnreachable if one is refused.
         A long list is not in memory as a whole. `selector` is one of labels, quoted; with `absent` the list of an
         unknown kind has no part."""
-        token, chosen = "", f"&labelSelector={selector}" if selector else ""
+        token, selector_query = "", f"&labelSelector={selector}" if selector else ""
         while True:
-            rest = f"&continue={quote(token, safe='')}" if token else ""
-            answer = self._patiently(f"{path}?limit={limit}{chosen}{rest}")
+            continue_query = f"&continue={quote(token, safe='')}" if token else ""
+            answer = self._get_with_retries(f"{path}?limit={limit}{selector_query}{continue_query}")
             if absent and answer.status == NOT_FOUND:
                 return
             if not answer.ok:
@@ -187,21 +191,21 @@ class Api:
             if not token:
                 return
 
-    def each(self, path: str, *, selector: str = "", absent: bool = False) -> Iterator[dict[str, Any]]:
+    def paged_items(self, path: str, *, selector: str = "", absent: bool = False) -> Iterator[dict[str, Any]]:
         """`items`, a page at a time: for lists that grow with the number of tenants."""
         for page in self.pages(path, selector=selector, absent=absent):
             yield from page.get("items") or ()
 
-    def _patiently(self, path: str) -> Response:
+    def _get_with_retries(self, path: str) -> Response:
         answer = self.request("GET", path)
-        until = time.monotonic() + PATIENCE
-        while answer.status == ASK_AGAIN and time.monotonic() < until:
+        deadline = time.monotonic() + RETRY_SECONDS
+        while answer.status == TOO_MANY_REQUESTS and time.monotonic() < deadline:
             time.sleep(1)
             answer = self.request("GET", path)
         return answer
 
 
-OK, NOT_FOUND, CONFLICT, ASK_AGAIN = 200, 404, 409, 429
+OK, NOT_FOUND, CONFLICT, TOO_MANY_REQUESTS = 200, 404, 409, 429
 
 
 def path_of(manifest: Mapping[str, Any]) -> str:

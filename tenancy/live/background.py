@@ -1,4 +1,4 @@
-"""A question that is answered while the caller does something else."""
+"""A function that runs while the caller does something else."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-def in_background(ask: Callable[_P, _R], *given: _P.args, **named: _P.kwargs) -> Future[_R]:
+def in_background(function: Callable[_P, _R], *arguments: _P.args, **keyword_arguments: _P.kwargs) -> Future[_R]:
     """The answer of a function that a thread of its own runs, or what it raised.
 
     The thread does not keep a command from ending, as one of an executor would: what it asks may take seconds.
@@ -20,7 +20,7 @@ def in_background(ask: Callable[_P, _R], *given: _P.args, **named: _P.kwargs) ->
 
     def run() -> None:
         try:
-            answer.set_result(ask(*given, **named))
+            answer.set_result(function(*arguments, **keyword_arguments))
         except BaseException as error:  # raised again where the answer is read
             answer.set_exception(error)
 

@@ -12,15 +12,15 @@ from tenancy.planning.queueing.queue_names import API
 
 
 def read_tree(api: Api) -> dict[str, Node]:
-    """The ClusterQueues by name, in thousandths, each with the Cohorts above it; Unreachable without Kueue."""
+    """The ClusterQueues by name, in thousandths, each with the Cohorts above it; ApiUnreachable without Kueue."""
     # A list's items do not say their kind.
     stored: list[dict[str, Any]] = [
         {**item, "kind": kind} for kind in ("ClusterQueue", "Cohort") for item in api.items(collection(API, kind))
     ]
-    found = Tree.read(stored).queues
-    for item in (one for one in stored if one["kind"] == "ClusterQueue"):
+    queues = Tree.read(stored).queues
+    for item in (entry for entry in stored if entry["kind"] == "ClusterQueue"):
         for flavor in (item.get("status") or {}).get("flavorsReservation") or ():
             for resource in flavor["resources"]:
                 place = (flavor["name"], resource["name"])
-                found[item["metadata"]["name"]].use(place, thousandths(resource.get("total") or 0))
-    return found
+                queues[item["metadata"]["name"]].use(place, thousandths(resource.get("total") or 0))
+    return queues

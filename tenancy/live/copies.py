@@ -9,11 +9,11 @@ from typing import Any
 from tenancy.catalog.controllers import QUEUE, RUN_TIME, URGENCY
 from tenancy.kube.objects import Object
 
-ASKS_QUEUE = frozenset({QUEUE, RUN_TIME, URGENCY})
+QUEUE_LABELS = frozenset({QUEUE, RUN_TIME, URGENCY})
 """Labels of Kueue that users write."""
 TOKEN_VOLUME = "kube-api-access-"
 _LABELS = ("batch.kubernetes.io/", "controller-uid", "job-name", "kueue.x-k8s.io/", "pod-template-hash")
-_NOTES = (
+_ANNOTATIONS = (
     *("autoscaling.alpha.kubernetes.io/", "batch.kubernetes.io/", "deployment.kubernetes.io/"),
     *("kubectl.kubernetes.io/last-applied", "kueue.x-k8s.io/", "pv.kubernetes.io/", "volume.beta.kubernetes.io/"),
     "volume.kubernetes.io/",
@@ -22,46 +22,51 @@ _POD = ("ephemeralContainers", "nodeName", "overhead", "preemptionPolicy", "prio
 _SERVICE = ("clusterIP", "clusterIPs", "healthCheckNodePort", "internalTrafficPolicy", "ipFamilies", "ipFamilyPolicy")
 
 
-def as_written(item: Mapping[str, Any]) -> Object:
+def user_copy(item: Mapping[str, Any]) -> Object:
     """A copy that can be created elsewhere: name, namespace, users' labels and annotations, and the spec."""
-    servers = {"apiVersion", "kind", "metadata", "status"}
+    server_fields = {"apiVersion", "kind", "metadata", "status"}
     metadata = item["metadata"]
-    named = {key: metadata[key] for key in ("name", "namespace") if key in metadata}
-    rest = {key: copy.deepcopy(value) for key, value in item.items() if key not in servers}
-    made = {"apiVersion": item["apiVersion"], "kind": item["kind"], "metadata": {**named, **_own(metadata)}, **rest}
-    spec: dict[str, Any] = made.get("spec") or {}
+    identity = {key: metadata[key] for key in ("name", "namespace") if key in metadata}
+    other_fields = {key: copy.deepcopy(value) for key, value in item.items() if key not in server_fields}
+    copied = {
+        "apiVersion": item["apiVersion"],
+        "kind": item["kind"],
+        "metadata": {**identity, **_user_metadata(metadata)},
+        **other_fields,
+    }
+    spec: dict[str, Any] = copied.get("spec") or {}
     match item["kind"]:
         case "Job":
             _without_selector(spec)
         case "PersistentVolumeClaim":
             spec.pop("volumeName", None)
         case "Pod":
-            _freed(spec)
+            _without_scheduling(spec)
         case "Service":
             _without_addresses(spec)
         case "ServiceAccount":
-            made.pop("secrets", None)
-    return made
+            copied.pop("secrets", None)
+    return copied
 
 
-def _own(metadata: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+def _user_metadata(metadata: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """Labels and annotations that users wrote."""
-    kept: dict[str, dict[str, str]] = {}
-    for place, servers in (("labels", _LABELS), ("annotations", _NOTES)):
-        given = metadata.get(place) or {}
-        if own := {k: v for k, v in given.items() if k in ASKS_QUEUE or not k.startswith(servers)}:
-            kept[place] = own
-    return kept
+    result: dict[str, dict[str, str]] = {}
+    for place, server_prefixes in (("labels", _LABELS), ("annotations", _ANNOTATIONS)):
+        values = metadata.get(place) or {}
+        if user_values := {k: v for k, v in values.items() if k in QUEUE_LABELS or not k.startswith(server_prefixes)}:
+            result[place] = user_values
+    return result
 
 
 def _without_selector(spec: dict[str, Any]) -> None:
     """Remove a Job's selector, which names its own id, unless the user wrote it (manualSelector)."""
     if not spec.get("manualSelector"):
         spec.pop("selector", None)
-        spec["template"]["metadata"] = _own(spec["template"].get("metadata") or {})
+        spec["template"]["metadata"] = _user_metadata(spec["template"].get("metadata") or {})
 
 
-def _freed(spec: dict[str, Any]) -> None:
+def _without_scheduling(spec: dict[str, Any]) -> None:
     """Remove what admission and the scheduler wrote into a pod."""
     for key in _POD:
         spec.pop(key, None)
@@ -86,5 +91,5 @@ def _without_addresses(spec: dict[str, Any]) -> None:
 def has_ended(item: Mapping[str, Any]) -> bool:
     """Whether a pod or Job has ended, so that it is not created again."""
     status = item.get("status") or {}
-    over = {c["type"] for c in status.get("conditions") or () if c["status"] == "True"}
-    return status.get("phase") in {"Succeeded", "Failed"} or bool(over & {"Complete", "Failed"})
+    true_conditions = {c["type"] for c in status.get("conditions") or () if c["status"] == "True"}
+    return status.get("phase") in {"Succeeded", "Failed"} or bool(true_conditions & {"Complete", "Failed"})

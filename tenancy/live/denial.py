@@ -1,4 +1,4 @@
-"""Which control denied a request: read from the answer and, independently, from the audit log."""
+"""The control that denied a request: read from the answer and, independently, from the audit log."""
 
 from __future__ import annotations
 
@@ -52,38 +52,38 @@ def denier(status: int, message: str) -> str:
     """
     if status < 400:
         return NONE
-    if found := _POLICY.search(message):
-        return guard(found[1], found[2] or "")
-    if found := _QUOTA.search(message):
-        return quota(found[1].strip())
+    if match := _POLICY.search(message):
+        return guard(match[1], match[2] or "")
+    if match := _QUOTA.search(message):
+        return quota(match[1].strip())
     if 'violates PodSecurity "' in message:
         return POD_SECURITY
     if status == 403 and _RBAC.search(message):
         return RBAC
     if status == 403 and _LIMIT_RANGE.search(message):
         return LIMIT_RANGE
-    if named := next((name for name, words in _PLUGINS.items() if words.search(message)), None):
-        return named
+    if plugin := next((name for name, words in _PLUGINS.items() if words.search(message)), None):
+        return plugin
     if status in (400, 422):
         return API_VALIDATION
     return UNKNOWN
 
 
-def audit_disagreement(found: str, event: Mapping[str, Any] | None) -> str | None:
-    """How the audit log contradicts `found`; None if the two agree."""
+def audit_disagreement(denier: str, event: Mapping[str, Any] | None) -> str | None:
+    """Contradiction between the audit log and `denier`; None if the two agree."""
     if event is None:
         return "the audit log has no event of this request"
     notes = event.get("annotations") or {}
     decision = notes.get("authorization.k8s.io/decision")
     # A request that cannot be decoded never reaches authorization's annotation, so only `forbid` is compared.
-    if (decision == "forbid") != (found == RBAC):
-        return f"the audit log says authorization decided {decision!r}, the answer says {found}"
+    if (decision == "forbid") != (denier == RBAC):
+        return f"the audit log says authorization decided {decision!r}, the answer says {denier}"
     failures = _policies(notes.get("validation.policy.admission.k8s.io/validation_failure", ""))
-    if found.startswith(ADMISSION_POLICY):
-        policy = found.removeprefix(ADMISSION_POLICY).partition(":")[0]
+    if denier.startswith(ADMISSION_POLICY):
+        policy = denier.removeprefix(ADMISSION_POLICY).partition(":")[0]
         if policy not in failures:
             return f"the audit log names {', '.join(sorted(failures)) or 'no policy'}, the answer names {policy}"
-    elif found == NONE and failures:
+    elif denier == NONE and failures:
         return f"the audit log says {', '.join(sorted(failures))} failed, the answer says admitted"
     return None
 
@@ -114,28 +114,28 @@ class AuditLog:
 
         ForeignLogError if there is not a single one.
         """
-        wanted, deadline = set(ids), time.monotonic() + timeout
+        wanted_ids, deadline = set(ids), time.monotonic() + timeout
         while True:
-            found = self._read(wanted)
+            events = self._read(wanted_ids)
             late = time.monotonic() > deadline
-            if late and wanted and not found:
+            if late and wanted_ids and not events:
                 raise ForeignLogError(
-                    f"given {self._path}, which has no event of any of these {len(wanted)} requests; "
+                    f"given {self._path}, which has no event of any of these {len(wanted_ids)} requests; "
                     "rule: the audit log of the API server that was asked; change: name its log with --audit-log"
                 )
-            if late or len(found) == len(wanted):
-                return found
+            if late or len(events) == len(wanted_ids):
+                return events
             time.sleep(0.05)
 
-    def _read(self, wanted: set[str]) -> dict[str, dict[str, Any]]:
-        found: dict[str, dict[str, Any]] = {}
+    def _read(self, audit_ids: set[str]) -> dict[str, dict[str, Any]]:
+        events: dict[str, dict[str, Any]] = {}
         # Decoding takes the time, and most lines of a busy log are of other requests.
         for line in self._fresh_bytes().splitlines():
             event = _event(line) if AUDIT_PREFIX.encode() in line else None
             # A long-running request has several stages; the last one is the one with the decisions.
-            if event and event.get("auditID") in wanted:
-                found[event["auditID"]] = event
-        return found
+            if event and event.get("auditID") in audit_ids:
+                events[event["auditID"]] = event
+        return events
 
     def _fresh_bytes(self) -> bytes:
         files = [file for file in (self._path, *self._rotated()) if file.exists()]
@@ -143,10 +143,10 @@ class AuditLog:
         parts: list[bytes] = []
         for file in files:
             with file.open("rb") as stream:
-                same = file.stat().st_ino == self._inode
-                stream.seek(self._size if same else 0)
+                is_original_file = file.stat().st_ino == self._inode
+                stream.seek(self._size if is_original_file else 0)
                 parts.insert(0, stream.read())
-            if same:
+            if is_original_file:
                 break
         return b"".join(parts)
 

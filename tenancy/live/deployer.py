@@ -24,41 +24,43 @@ def deployer_problems(api: Api, plan: Plan, platform: PlatformPlan | None) -> It
     answer = api.request("POST", WHOAMI, review)
     if not answer.ok:
         return  # an authenticator in front of the API server may hide it: the guards answer later
-    who = (answer.body.get("status") or {}).get("userInfo") or {}
-    user, groups = str(who.get("username", "")), [str(group) for group in who.get("groups") or ()]
+    user_info = (answer.body.get("status") or {}).get("userInfo") or {}
+    user, groups = str(user_info.get("username", "")), [str(group) for group in user_info.get("groups") or ()]
     expected = plan.admission.group
     if expected not in groups:
-        beside = f" ({ALL_RIGHTS} is not enough: guards ask for the group by its name)" * (ALL_RIGHTS in groups)
-        yield _refusal(f"{user}, whose groups are {_listed(groups)}{beside}", expected, plan)
-    elif _stay(api, platform) and (said := _denied(api, plan)):
-        given = f"{user}, to whom the guards that are active refuse a tenant's namespace ({said})"
-        yield _refusal(given, "the group that they name", plan)
+        masters_note = f" ({ALL_RIGHTS} is not enough: guards ask for the group by its name)" * (ALL_RIGHTS in groups)
+        yield _refusal(f"{user}, whose groups are {_group_names(groups)}{masters_note}", expected, plan)
+    elif _keeps_guards(api, platform) and (denying_guard := _denying_guard(api, plan)):
+        identity = f"{user}, to whom the guards that are active refuse a tenant's namespace ({denying_guard})"
+        yield _refusal(identity, "the group that they name", plan)
 
 
-def _refusal(given: str, expected: str, plan: Plan) -> str:
+def _refusal(identity: str, expected: str, plan: Plan) -> str:
     cluster = plan.account.cluster if plan.account else "CLUSTER"
     group = plan.admission.group
     return (
-        f"given identity {given}; rule rbac-07: {RULES['rbac-07'].title}, {expected}; change: deploy as an identity in "
-        f"{group}; on EKS an access entry adds it: `aws eks create-access-entry --cluster-name {cluster} "
+        f"given identity {identity}; rule rbac-07: {RULES['rbac-07'].title}, {expected}; change: deploy as an identity "
+        f"in {group}; on EKS an access entry adds it: `aws eks create-access-entry --cluster-name {cluster} "
         f"--principal-arn ARN --kubernetes-groups {group}`; on the lab `. .lab/env` has one"
     )
 
 
-def _listed(groups: Sequence[str]) -> str:
+def _group_names(groups: Sequence[str]) -> str:
     return ", ".join(sorted(groups)) or "none"
 
 
-def _stay(api: Api, platform: PlatformPlan | None) -> bool:
+def _keeps_guards(api: Api, platform: PlatformPlan | None) -> bool:
     """Whether this run leaves the active guards as they are: new ones may name another group."""
-    found = marker(api)
-    return bool(found) and (platform is None or found.get("digest") == platform.marker["data"]["digest"])
+    stored_marker = marker(api)
+    return bool(stored_marker) and (
+        platform is None or stored_marker.get("digest") == platform.marker["data"]["digest"]
+    )
 
 
-def _denied(api: Api, plan: Plan) -> str:
+def _denying_guard(api: Api, plan: Plan) -> str:
     """The guard that refuses a tenant's namespace in a dry run; empty if none does."""
     labels = {words.TENANT: "tenancy", words.ENVIRONMENT: plan.environment}
     probe = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": PROBE, "labels": labels}}
     answer = api.request("POST", "/api/v1/namespaces?dryRun=All", probe)
-    who = denial.denier(answer.status, answer.message)
-    return who if who.startswith(deniers.ADMISSION_POLICY) else ""
+    denier = denial.denier(answer.status, answer.message)
+    return denier if denier.startswith(deniers.ADMISSION_POLICY) else ""

@@ -30,23 +30,23 @@ class ResourceKind:
         return f"{root}{'/namespaces/' + namespace if namespace else ''}/{self.plural}{'/' + name if name else ''}"
 
 
-def namespaced(api: Api) -> tuple[tuple[ResourceKind, ...], tuple[str, ...]]:
+def namespaced_kinds(api: Api) -> tuple[tuple[ResourceKind, ...], tuple[str, ...]]:
     """`listed`, of kinds whose objects are in namespaces."""
-    found, silent = listed(api)
-    return tuple(kind for kind in found if kind.namespaced), silent
+    kinds, silent = listable_kinds(api)
+    return tuple(kind for kind in kinds if kind.namespaced), silent
 
 
-def listed(api: Api) -> tuple[tuple[ResourceKind, ...], tuple[str, ...]]:
+def listable_kinds(api: Api) -> tuple[tuple[ResourceKind, ...], tuple[str, ...]]:
     """Every kind that can be listed, and the API versions that did not answer: their APIService's server is down."""
     versions = ["v1", *(group["preferredVersion"]["groupVersion"] for group in _groups(api))]
-    found: list[ResourceKind] = []
+    kinds: list[ResourceKind] = []
     silent: list[str] = []
     for version in versions:
         answer = api.request("GET", f"/apis/{version}" if "/" in version else f"/api/{version}")
         if not answer.ok:
             silent.append(version)
             continue
-        found += [
+        kinds += [
             ResourceKind(
                 version, resource["kind"], resource["name"], tuple(resource["verbs"]), bool(resource["namespaced"])
             )
@@ -54,7 +54,7 @@ def listed(api: Api) -> tuple[tuple[ResourceKind, ...], tuple[str, ...]]:
             # A name with a slash is a part of another resource.
             if "list" in resource["verbs"] and "/" not in resource["name"]
         ]
-    return tuple(found), tuple(silent)
+    return tuple(kinds), tuple(silent)
 
 
 def _groups(api: Api) -> Iterator[dict[str, dict[str, str]]]:

@@ -29,18 +29,19 @@ from tenancy.rules.found import name_of
 ENGINE = "pulumi-kubernetes"
 """Prefix of the engine's field managers, one for each object (pulumi-kubernetes 4.25). Other clients may use it too: a
 name with it may be the engine's, and need not."""
-AHEAD = 4
+MAX_PENDING_LISTS = 4
 """Lists that are asked for before they are needed: the API server answers them while the caller compares others."""
-_NOT_WRITTEN = frozenset({"apiVersion", "kind", "metadata", "status"})
-_OURS = (words.PREFIX, words.PSA_ENFORCE.removesuffix("enforce"))
+_UNCOMPARED_KEYS = frozenset({"apiVersion", "kind", "metadata", "status"})
+_PLATFORM_PREFIXES = (words.PREFIX, words.PSA_ENFORCE.removesuffix("enforce"))
 """Prefixes of labels and annotations that guards and reports read; additional ones of other prefixes have no effect."""
 
 Node = Mapping[str, Any]
-"""Of `fieldsV1`: `f:<field>`, `k:<keys of a list's item>` or `v:<value>` -> what is below it, empty for a leaf."""
+"""A node of `fieldsV1`: `f:<field>`, `k:<keys of a list's item>` or `v:<value>` -> what is below it, empty for a
+leaf."""
 Path = tuple[str, ...]
 
 
-class NotPutBack(Exception):
+class RevertFailed(Exception):
     """The API server refuses to revert an object."""
 
 
@@ -52,26 +53,26 @@ class Drift:
     """The object as the engine wrote it."""
     live: Object | None
     """The object in the cluster; None if it does not exist."""
-    changed: tuple[Path, ...] = ()
+    changed_fields: tuple[Path, ...] = ()
     """Fields that another manager changed or removed."""
-    added: tuple[Path, ...] = ()
+    added_fields: tuple[Path, ...] = ()
     """Fields that another manager added: the engine does not see them, and would leave them."""
-    by: str = ""
+    writers: str = ""
     """Managers that wrote, by the names that clients give themselves, and when."""
-    anew: bool = False
+    is_recreated: bool = False
     """Whether another client created the object again after its deletion."""
 
     def __str__(self) -> str:
         if self.live is None:
-            return f"{self.name} {self.what}"
-        return f"{self.name}: {self.what}{f'; by {self.by}' if self.by else ''}"
+            return f"{self.name} {self.description}"
+        return f"{self.name}: {self.description}{f'; by {self.writers}' if self.writers else ''}"
 
     @property
-    def what(self) -> str:
-        """What happened to it."""
+    def description(self) -> str:
+        """The drift as a text."""
         if self.live is None:
             return "is gone"
-        return f"was created again, without {self.fields}" if self.anew else self.fields
+        return f"was created again, without {self.fields}" if self.is_recreated else self.fields
 
     @property
     def name(self) -> str:
@@ -81,7 +82,9 @@ class Drift:
     @property
     def fields(self) -> str:
         """The changed and added fields, in words."""
-        return ", ".join([*map(_spoken, self.changed), *(f"{_spoken(path)} (new)" for path in self.added)])
+        return ", ".join(
+            [*map(_format_path, self.changed_fields), *(f"{_format_path(path)} (new)" for path in self.added_fields)]
+        )
 
 
 def drift(
@@ -89,7 +92,7 @@ def drift(
     selector: str,
     items: Iterable[Object],
     managers: Mapping[str, str] | None = None,
-    listed: Callable[[str, str], None] = lambda _, __: None,
+    on_list: Callable[[str, str], None] = lambda _, __: None,
 ) -> list[Drift]:
     """Drift of each of these objects, which are listed by the selector; an object that was never created counts as
     deleted.
@@ -102,96 +105,105 @@ def drift(
     planned: dict[tuple[str, str], dict[tuple[str, str], tuple[int, Object]]] = {}
     for place, item in enumerate(items):
         planned.setdefault((item["apiVersion"], item["kind"]), {})[place_of(item)] = place, item
-    found: list[tuple[int, Drift]] = []
-    lists = _ahead(api, [f"{collection(*kind)}?labelSelector={selector}" for kind in planned])
-    for (kind, wanted), (lives, version) in zip(planned.items(), lists, strict=True):
-        listed(collection(*kind), version)
+    results: list[tuple[int, Drift]] = []
+    lists = _prefetched_lists(api, [f"{collection(*kind)}?labelSelector={selector}" for kind in planned])
+    for (kind, remaining), (lives, version) in zip(planned.items(), lists, strict=True):
+        on_list(collection(*kind), version)
         for live in lives:
-            if one := wanted.pop(place_of(live), None):
-                found += [(one[0], each) for each in of_object(api, one[1], live, managers)]
-        for place, item in wanted.values():
-            again = None
+            if entry := remaining.pop(place_of(live), None):
+                results += [(entry[0], object_drift) for object_drift in drift_of_object(api, entry[1], live, managers)]
+        for place, item in remaining.values():
+            live_copy = None
             if managers is not None:
                 # An object that another client created again has none of the labels.
                 answer = api.request("GET", path_of(item))
-                again = dict(answer.body) if answer.ok else None
-            gone = [Drift(item, None)] if again is None else of_object(api, item, again, managers)
-            found += [(place, each) for each in gone]
-    return [each for _, each in sorted(found, key=lambda one: one[0])]
+                live_copy = dict(answer.body) if answer.ok else None
+            drifts = [Drift(item, None)] if live_copy is None else drift_of_object(api, item, live_copy, managers)
+            results += [(place, object_drift) for object_drift in drifts]
+    return [object_drift for _, object_drift in sorted(results, key=lambda entry: entry[0])]
 
 
-def _ahead(api: Api, paths: Sequence[str]) -> Iterator[tuple[list[Object], str]]:
+def _prefetched_lists(api: Api, paths: Sequence[str]) -> Iterator[tuple[list[Object], str]]:
     """The objects of each list, and its resource version. The API server answers the next ones while the caller is at
     the one before; the lists of a large fleet are not all held at once."""
-    asked: deque[Future[tuple[list[Object], str]]] = deque()
-    with ThreadPoolExecutor(AHEAD) as pool:
+    pending: deque[Future[tuple[list[Object], str]]] = deque()
+    with ThreadPoolExecutor(MAX_PENDING_LISTS) as pool:
         for path in paths:
-            asked.append(pool.submit(api.listed, path, absent=True))
-            if len(asked) > AHEAD:
-                yield asked.popleft().result()
-        for last in asked:
-            yield last.result()
+            pending.append(pool.submit(api.items_and_version, path, absent=True))
+            if len(pending) > MAX_PENDING_LISTS:
+                yield pending.popleft().result()
+        for future in pending:
+            yield future.result()
 
 
-def of_object(api: Api, item: Object, live: Object, managers: Mapping[str, str] | None = None) -> list[Drift]:
+def drift_of_object(api: Api, item: Object, live: Object, managers: Mapping[str, str] | None = None) -> list[Drift]:
     """The object's drift; empty if it is as the engine wrote it. `managers` are as for `drift`."""
     manager = managers.get(path_of(item)) if managers is not None else None
-    ours, theirs = _owned(live, manager, ours=True), _owned(live, manager, ours=False)
-    written = item
-    if _is_kept(item):
+    engine_fields, foreign_fields = (
+        _managed_fields(live, manager, by_engine=True),
+        _managed_fields(live, manager, by_engine=False),
+    )
+    compared_item = item
+    if _is_clock_managed(item):
         # Another controller keeps them: it reverts what a third client writes there.
-        written = _without(item, CLOCK_FIELDS)
-        theirs = _without(theirs, [[f"f:{key}" for key in path] for path in CLOCK_FIELDS])
+        compared_item = _without_paths(item, CLOCK_FIELDS)
+        foreign_fields = _without_paths(foreign_fields, [[f"f:{key}" for key in path] for path in CLOCK_FIELDS])
     # A client that wrote the same value became its manager, and changed nothing.
-    lost = [path for path in _lost(written, ours) if _value(live, path) != _value(item, path)]
+    lost_paths = [
+        path for path in _lost_fields(compared_item, engine_fields) if _value(live, path) != _value(item, path)
+    ]
     # False and absent are the same value for some fields, and differ for others.
-    changed = [path for path in lost if _value(live, path) or _value(item, path)]
-    doubtful = [path for path in lost if path not in changed] if manager else []
-    kept = _really(api, item, live, manager, [*_kept_but_other(written, live, ours)])
-    changed += [*kept, *_really(api, item, live, manager, doubtful)]
-    added = tuple(_beside(written, ours, theirs))
-    if not (changed or added):
+    changed_paths = [path for path in lost_paths if _value(live, path) or _value(item, path)]
+    doubtful_paths = [path for path in lost_paths if path not in changed_paths] if manager else []
+    overwritten_paths = _confirmed_by_dry_run(
+        api, item, live, manager, [*_managed_but_different(compared_item, live, engine_fields)]
+    )
+    changed_paths += [*overwritten_paths, *_confirmed_by_dry_run(api, item, live, manager, doubtful_paths)]
+    added_paths = tuple(_added_fields(compared_item, engine_fields, foreign_fields))
+    if not (changed_paths or added_paths):
         return []
-    by = _writers(live, manager, forged=bool(kept))
-    return [Drift(item, live, tuple(changed), added, by, anew=not ours)]
+    writers = _writers(live, manager, forged=bool(overwritten_paths))
+    return [Drift(item, live, tuple(changed_paths), added_paths, writers, is_recreated=not engine_fields)]
 
 
-def by_others(api: Api, selector: str, items: Iterable[Object]) -> Iterator[Drift]:
+def foreign_drift(api: Api, selector: str, items: Iterable[Object]) -> Iterator[Drift]:
     """Drift by other managers than the engine's, told without the engine's state: objects that exist, and fields that
     another manager owns. A value that another client removed has no manager, and only the state tells it."""
-    for found in drift(api, selector, items):
-        if found.live is None:
+    for object_drift in drift(api, selector, items):
+        if object_drift.live is None:
             continue
-        theirs = _owned(found.live, None, ours=False)
-        changed = tuple(path for path in found.changed if _has(theirs, path))
-        if changed or found.added:
-            yield replace(found, changed=changed)
+        foreign_fields = _managed_fields(object_drift.live, None, by_engine=False)
+        changed_paths = tuple(path for path in object_drift.changed_fields if _has_path(foreign_fields, path))
+        if changed_paths or object_drift.added_fields:
+            yield replace(object_drift, changed_fields=changed_paths)
 
 
-def missing(api: Api, selector: str, items: Iterable[Object]) -> list[Object]:
+def missing_objects(api: Api, selector: str, items: Iterable[Object]) -> list[Object]:
     """Those of the objects that no list with the selector has."""
-    return [found.item for found in drift(api, selector, items) if found.live is None]
+    return [object_drift.item for object_drift in drift(api, selector, items) if object_drift.live is None]
 
 
-def _is_kept(item: Object) -> bool:
+def _is_clock_managed(item: Object) -> bool:
     return words.KEPT_BY_CLOCK in (item["metadata"].get("annotations") or {})
 
 
-def _without(tree: Mapping[str, Any], paths: Iterable[Sequence[str]]) -> dict[str, Any]:
+def _without_paths(tree: Mapping[str, Any], paths: Iterable[Sequence[str]]) -> dict[str, Any]:
     """A copy without what is at the paths, and without the parents of which nothing else is left."""
-    made = dict(tree)
-    for key, *below in paths:
-        if key not in made:
+    copied = dict(tree)
+    for key, *child_path in paths:
+        if key not in copied:
             continue
-        left = {k: v for k, v in _without(made[key], [below]).items() if k != "."} if below else {}
-        if left:
-            made[key] = left
+        remaining = (
+            {k: v for k, v in _without_paths(copied[key], [child_path]).items() if k != "."} if child_path else {}
+        )
+        if remaining:
+            copied[key] = remaining
         else:
-            del made[key]
-    return made
+            del copied[key]
+    return copied
 
 
-def _has(tree: Node, path: Path) -> bool:
+def _has_path(tree: Node, path: Path) -> bool:
     for key in path:
         if key not in tree:
             return False
@@ -199,43 +211,45 @@ def _has(tree: Node, path: Path) -> bool:
     return True
 
 
-def _kept_but_other(item: Object, live: Object, ours: Node) -> list[Path]:
+def _managed_but_different(item: Object, live: Object, engine_fields: Node) -> list[Path]:
     """Fields that the engine manages, and whose values differ from what it wrote, perhaps in form only."""
-    found = []
+    paths = []
     for key, value in item.items():
-        if key not in _NOT_WRITTEN:
-            leaves = _leaves(value, live.get(key), f"f:{key}", ours, ())
-            found += [path for path in leaves if _value(live, path) != _value(item, path)]
+        if key not in _UNCOMPARED_KEYS:
+            leaves = _leaves(value, live.get(key), f"f:{key}", engine_fields, ())
+            paths += [path for path in leaves if _value(live, path) != _value(item, path)]
     for place in ("labels", "annotations"):
         live_ones, planned = live["metadata"].get(place) or {}, item["metadata"].get(place) or {}
         if live_ones == planned:
             continue
-        kept = (ours.get("f:metadata") or {}).get(f"f:{place}", {})
+        managed_keys = (engine_fields.get("f:metadata") or {}).get(f"f:{place}", {})
         for key, value in planned.items():
-            if f"f:{key}" in kept and live_ones.get(key) != value:
-                found.append(("f:metadata", f"f:{place}", f"f:{key}"))
-    return found
+            if f"f:{key}" in managed_keys and live_ones.get(key) != value:
+                paths.append(("f:metadata", f"f:{place}", f"f:{key}"))
+    return paths
 
 
-def _leaves(value: object, live: object, key: str, parent: Node, above: Path) -> Iterator[Path]:
+def _leaves(value: object, live: object, key: str, parent: Node, parent_path: Path) -> Iterator[Path]:
     """Paths of the values that the node of managed fields contains, but not of those that the live object has too:
     most parts of most objects are equal, and are not walked. `live` is None in the items of a list."""
     node = parent.get(key)
     if node is None or (value == live and value is not None):
         return
-    path = (*above, key)
+    path = (*parent_path, key)
     if not node:
         yield path
     elif isinstance(value, dict):
-        there = live if isinstance(live, dict) else {}
-        for name, below in value.items():
-            yield from _leaves(below, there.get(name), f"f:{name}", node, path)
+        live_children = live if isinstance(live, dict) else {}
+        for name, child in value.items():
+            yield from _leaves(child, live_children.get(name), f"f:{name}", node, path)
     elif isinstance(value, list):
-        for each in value:
-            yield from _leaves(each, None, _key_of(each, node), node, path)
+        for entry in value:
+            yield from _leaves(entry, None, _key_of(entry, node), node, path)
 
 
-def _really(api: Api, item: Object, live: Object, manager: str | None, suspects: list[Path]) -> list[Path]:
+def _confirmed_by_dry_run(
+    api: Api, item: Object, live: Object, manager: str | None, suspects: list[Path]
+) -> list[Path]:
     """Fields that the engine's own write would change: the rest are other forms of the same values."""
     if not suspects or manager is None:
         return suspects
@@ -246,93 +260,98 @@ def _really(api: Api, item: Object, live: Object, manager: str | None, suspects:
     return [path for path in suspects if _value(answer.body, path) != _value(live, path)]
 
 
-def is_the_engines(live: Object) -> bool:
+def is_engine_object(live: Object) -> bool:
     """Whether the engine wrote the object, by the names of its field managers, whatever its labels."""
-    return any(True for _ in _entries(live, None, ours=True))
+    return any(True for _ in _entries(live, None, by_engine=True))
 
 
-def put_back(api: Api, found: Drift, manager: str) -> None:
-    """Revert the object by the engine's write, under its manager's name; NotPutBack if the API server refuses.
+def revert_drift(api: Api, object_drift: Drift, manager: str) -> None:
+    """Revert the object by the engine's write, under its manager's name; RevertFailed if the API server refuses.
 
     Added fields become the engine's first, so that one write removes them and restores the rest: a list that is
     corrected in part may be invalid to the API server.
     """
-    if found.live is None:
+    if object_drift.live is None:
         return
-    path = path_of(found.item)
-    if found.added:
-        metadata = found.live["metadata"]
-        entries = _handed_over(metadata["managedFields"], found, manager)
+    path = path_of(object_drift.item)
+    if object_drift.added_fields:
+        metadata = object_drift.live["metadata"]
+        entries = _with_adopted_fields(metadata["managedFields"], object_drift, manager)
         version = {"op": "test", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]}
         patch = [version, {"op": "replace", "path": "/metadata/managedFields", "value": entries}]
-        _ask(api, path, patch, "application/json-patch+json")
-    _ask(api, f"{path}?fieldManager={manager}&force=true", _to_write(found, manager), APPLY)
+        _patch(api, path, patch, "application/json-patch+json")
+    _patch(api, f"{path}?fieldManager={manager}&force=true", _manifest_to_write(object_drift, manager), APPLY)
 
 
-def _to_write(found: Drift, manager: str) -> Object:
+def _manifest_to_write(object_drift: Drift, manager: str) -> Object:
     """The object as the engine writes it. A field that the clock writes too has its live value where the engine still
     manages it, because leaving it out would remove it; the others are left to the clock."""
-    if found.live is None or not _is_kept(found.item):
-        return found.item
-    ours, made = _owned(found.live, manager, ours=True), _without(found.item, CLOCK_FIELDS)
+    if object_drift.live is None or not _is_clock_managed(object_drift.item):
+        return object_drift.item
+    engine_fields, manifest = (
+        _managed_fields(object_drift.live, manager, by_engine=True),
+        _without_paths(object_drift.item, CLOCK_FIELDS),
+    )
     for part, field in CLOCK_FIELDS:
-        if _has(ours, (f"f:{part}", f"f:{field}")):
-            made[part] = {**made.get(part, {}), field: found.live[part][field]}
-    return made
+        if _has_path(engine_fields, (f"f:{part}", f"f:{field}")):
+            manifest[part] = {**manifest.get(part, {}), field: object_drift.live[part][field]}
+    return manifest
 
 
-def _ask(api: Api, path: str, body: object, content_type: str) -> None:
+def _patch(api: Api, path: str, body: object, content_type: str) -> None:
     answer = api.request("PATCH", path, body, content_type=content_type)
     if not answer.ok:
-        raise NotPutBack(f"PATCH {path}: {answer.status} {answer.message}")
+        raise RevertFailed(f"PATCH {path}: {answer.status} {answer.message}")
 
 
-def _handed_over(entries: Iterable[Mapping[str, Any]], found: Drift, manager: str) -> list[Mapping[str, Any]]:
+def _with_adopted_fields(
+    entries: Iterable[Mapping[str, Any]], object_drift: Drift, manager: str
+) -> list[Mapping[str, Any]]:
     """The managed fields after the engine has become the manager of added ones."""
-    own: dict[str, Any] = {}
-    rest: list[Mapping[str, Any]] = []
+    engine_fields: dict[str, Any] = {}
+    other_entries: list[Mapping[str, Any]] = []
     for entry in entries:
         fields = copy.deepcopy(entry.get("fieldsV1") or {})
         if entry.get("subresource"):
-            rest.append(entry)
+            other_entries.append(entry)
         elif (entry["manager"], entry["operation"]) == (manager, "Apply"):
-            _merge(own, fields)
+            _merge(engine_fields, fields)
         else:
-            for path in found.added:
-                if taken := _take(fields, path):
-                    _merge(own, taken)
+            for path in object_drift.added_fields:
+                if removed_fields := _cut_path(fields, path):
+                    _merge(engine_fields, removed_fields)
             if fields:
-                rest.append({**entry, "fieldsV1": fields})
-    mine = {"manager": manager, "operation": "Apply", "apiVersion": found.item["apiVersion"]}
-    return [{**mine, "fieldsType": "FieldsV1", "fieldsV1": own}, *rest]
+                other_entries.append({**entry, "fieldsV1": fields})
+    engine_entry = {"manager": manager, "operation": "Apply", "apiVersion": object_drift.item["apiVersion"]}
+    return [{**engine_entry, "fieldsType": "FieldsV1", "fieldsV1": engine_fields}, *other_entries]
 
 
-def _take(tree: dict[str, Any], path: Path) -> dict[str, Any]:
+def _cut_path(tree: dict[str, Any], path: Path) -> dict[str, Any]:
     """Cut the path out of the tree; return a tree of the path alone, empty if the tree lacks it."""
-    key, below = path[0], path[1:]
+    key, child_path = path[0], path[1:]
     if key not in tree:
         return {}
-    if not below:
+    if not child_path:
         return {key: tree.pop(key)}
-    taken = _take(tree[key], below)
+    removed_fields = _cut_path(tree[key], child_path)
     if not tree[key] or set(tree[key]) == {"."}:
         del tree[key]
-    return {key: taken} if taken else {}
+    return {key: removed_fields} if removed_fields else {}
 
 
-def _entries(live: Object, manager: str | None, *, ours: bool) -> Iterator[Mapping[str, Any]]:
+def _entries(live: Object, manager: str | None, *, by_engine: bool) -> Iterator[Mapping[str, Any]]:
     """Entries of the engine's manager, or of others; without `manager` the engine is recognised by its prefix."""
     for entry in live["metadata"].get("managedFields") or ():
         if entry.get("subresource"):
             continue
-        by, way = entry["manager"], entry["operation"]
-        own = by.startswith(ENGINE) if manager is None else (by, way) == (manager, "Apply")
-        if own is ours:
+        writer, operation = entry["manager"], entry["operation"]
+        is_engine = writer.startswith(ENGINE) if manager is None else (writer, operation) == (manager, "Apply")
+        if is_engine is by_engine:
             yield entry
 
 
-def _owned(live: Object, manager: str | None, *, ours: bool) -> Node:
-    parts = [entry.get("fieldsV1") or {} for entry in _entries(live, manager, ours=ours)]
+def _managed_fields(live: Object, manager: str | None, *, by_engine: bool) -> Node:
+    parts = [entry.get("fieldsV1") or {} for entry in _entries(live, manager, by_engine=by_engine)]
     if len(parts) == 1:
         return parts[0]
     tree: dict[str, Any] = {}
@@ -341,13 +360,13 @@ def _owned(live: Object, manager: str | None, *, ours: bool) -> Node:
     return tree
 
 
-def _merge(tree: dict[str, Any], more: Node) -> None:
-    for key, below in more.items():
-        _merge(tree.setdefault(key, {}), below)
+def _merge(tree: dict[str, Any], other: Node) -> None:
+    for key, children in other.items():
+        _merge(tree.setdefault(key, {}), children)
 
 
-_ALIKE = (ENGINE.partition("-")[0], words.PRODUCT, words.PREFIX.partition(".")[0])
-"""How names begin, in any case, that a reader may take for the engine's or this product's."""
+_CONFUSABLE_PREFIXES = (ENGINE.partition("-")[0], words.PRODUCT, words.PREFIX.partition(".")[0])
+"""Prefixes, in any case, of names that a reader may take for the engine's or this product's."""
 
 
 def _writers(live: Object, manager: str | None, *, forged: bool) -> str:
@@ -356,36 +375,39 @@ def _writers(live: Object, manager: str | None, *, forged: bool) -> str:
     `forged`: a changed field still has the engine as its manager, so its author wrote under the engine's name, or wrote
     the record of managers too.
     """
-    entries = [*_entries(live, manager, ours=False)]
-    named = {f"{shown(e['manager'])}{_not_the_engine(e, manager)} at {e.get('time', '?')}" for e in entries}
+    entries = [*_entries(live, manager, by_engine=False)]
+    names = {f"{shown(e['manager'])}{_imitation_note(e, manager)} at {e.get('time', '?')}" for e in entries}
     if forged or not entries:
-        named |= {
+        names |= {
             f"a client under the engine's name {shown(e['manager'])} at {e.get('time', '?')}"
-            for e in _entries(live, manager, ours=True)
+            for e in _entries(live, manager, by_engine=True)
         }
-    return ", ".join(sorted(named)) or f"a client without a name at {live['metadata'].get('creationTimestamp', '?')}"
+    return ", ".join(sorted(names)) or f"a client without a name at {live['metadata'].get('creationTimestamp', '?')}"
 
 
-def _not_the_engine(entry: Mapping[str, Any], manager: str | None) -> str:
-    alike = entry["manager"].casefold().startswith(_ALIKE) and entry["manager"] not in {words.CLOCK, manager}
-    return " (not the engine's)" if alike and manager is not None else ""
+def _imitation_note(entry: Mapping[str, Any], manager: str | None) -> str:
+    looks_like_engine = entry["manager"].casefold().startswith(_CONFUSABLE_PREFIXES) and entry["manager"] not in {
+        words.CLOCK,
+        manager,
+    }
+    return " (not the engine's)" if looks_like_engine and manager is not None else ""
 
 
-# What is ours
+# Fields that the engine manages
 
 
-def _lost(item: Object, ours: Node) -> Iterator[Path]:
+def _lost_fields(item: Object, engine_fields: Node) -> Iterator[Path]:
     for key, value in item.items():
-        if key not in _NOT_WRITTEN:
-            yield from _lost_below(value, f"f:{key}", ours, ())
+        if key not in _UNCOMPARED_KEYS:
+            yield from _lost_fields_below(value, f"f:{key}", engine_fields, ())
     for place in ("labels", "annotations"):
         for key in item["metadata"].get(place) or {}:
-            if f"f:{key}" not in (ours.get("f:metadata") or {}).get(f"f:{place}", {}):
+            if f"f:{key}" not in (engine_fields.get("f:metadata") or {}).get(f"f:{place}", {}):
                 yield ("f:metadata", f"f:{place}", f"f:{key}")
 
 
-def _lost_below(value: object, key: str, parent: Node, above: Path) -> Iterator[Path]:
-    path = (*above, key)
+def _lost_fields_below(value: object, key: str, parent: Node, parent_path: Path) -> Iterator[Path]:
+    path = (*parent_path, key)
     if key not in parent:
         if not _is_empty(value):
             yield path
@@ -394,11 +416,11 @@ def _lost_below(value: object, key: str, parent: Node, above: Path) -> Iterator[
     if not node:
         return  # one value, or an atomic list or map
     if isinstance(value, dict):
-        for name, below in value.items():
-            yield from _lost_below(below, f"f:{name}", node, path)
+        for name, child in value.items():
+            yield from _lost_fields_below(child, f"f:{name}", node, path)
     elif isinstance(value, list):
-        for each in value:
-            yield from _lost_below(each, _key_of(each, node), node, path)
+        for entry in value:
+            yield from _lost_fields_below(entry, _key_of(entry, node), node, path)
 
 
 def _key_of(item: object, node: Node) -> str:
@@ -411,15 +433,15 @@ def _key_of(item: object, node: Node) -> str:
     return f"k:{json.dumps({'name': item.get('name')}, separators=(',', ':'))}"
 
 
-# What is beside it
+# Fields that other managers added
 
 
-def _beside(item: Object, ours: Node, theirs: Node) -> Iterator[Path]:
-    for key, node in theirs.items():
+def _added_fields(item: Object, engine_fields: Node, foreign_fields: Node) -> Iterator[Path]:
+    for key, node in foreign_fields.items():
         name = key.removeprefix("f:")
-        if name not in _NOT_WRITTEN:
-            yield from _beside_below(item.get(name), key, node, ours, ())
-    metadata, own = theirs.get("f:metadata") or {}, ours.get("f:metadata") or {}
+        if name not in _UNCOMPARED_KEYS:
+            yield from _added_fields_below(item.get(name), key, node, engine_fields, ())
+    metadata, engine_metadata = foreign_fields.get("f:metadata") or {}, engine_fields.get("f:metadata") or {}
     # The garbage collector deletes an object whose owner is deleted.
     for key in metadata.get("f:ownerReferences") or {}:
         if key != ".":
@@ -428,27 +450,27 @@ def _beside(item: Object, ours: Node, theirs: Node) -> Iterator[Path]:
         planned = item["metadata"].get(place) or {}
         for key in metadata.get(f"f:{place}") or {}:
             name = key.removeprefix("f:")
-            ours_alone = name.startswith(_OURS) and name != words.BEFORE_ADOPTION
-            if ours_alone and name not in planned and key not in own.get(f"f:{place}", {}):
+            is_platform_key = name.startswith(_PLATFORM_PREFIXES) and name != words.BEFORE_ADOPTION
+            if is_platform_key and name not in planned and key not in engine_metadata.get(f"f:{place}", {}):
                 yield ("f:metadata", f"f:{place}", key)
 
 
-def _beside_below(value: object, key: str, node: Node, parent: Node, above: Path) -> Iterator[Path]:
-    """`value` is what the engine wrote there; None if nothing."""
-    path = (*above, key)
+def _added_fields_below(value: object, key: str, node: Node, parent: Node, parent_path: Path) -> Iterator[Path]:
+    """Paths of the node that other managers added. `value` is what the engine wrote there; None if nothing."""
+    path = (*parent_path, key)
     if _is_empty(value) and key not in parent:
         yield path
         return
     if not node and key not in parent and not value:
         return  # the engine wrote false or zero, and values are compared
-    for each, below in node.items():
-        if each == ".":
+    for name, child in node.items():
+        if name == ".":
             continue
         if isinstance(value, list):
-            planned = next((v for v in value if _key_of(v, node) == each), None)
+            planned = next((v for v in value if _key_of(v, node) == name), None)
         else:
-            planned = value.get(each.removeprefix("f:")) if isinstance(value, Mapping) else None
-        yield from _beside_below(planned, each, below, parent.get(key) or {}, path)
+            planned = value.get(name.removeprefix("f:")) if isinstance(value, Mapping) else None
+        yield from _added_fields_below(planned, name, child, parent.get(key) or {}, path)
 
 
 def _is_empty(value: object) -> bool:
@@ -462,22 +484,22 @@ def _value(tree: Any, path: Path) -> object:
         if kind == "f":
             tree = tree.get(name) if isinstance(tree, Mapping) else None
         elif kind == "k":
-            wanted = json.loads(name)
-            tree = next((each for each in tree or () if all(each.get(k) == v for k, v in wanted.items())), None)
+            item_keys = json.loads(name)
+            tree = next((entry for entry in tree or () if all(entry.get(k) == v for k, v in item_keys.items())), None)
         else:
             tree = json.loads(name) if json.loads(name) in (tree or ()) else None
     return tree
 
 
-def _spoken(path: Path) -> str:
+def _format_path(path: Path) -> str:
     """The path as users write it, such as `spec.matchConditions[name=hole]`."""
-    said = ""
+    text = ""
     for key in path:
         kind, _, name = key.partition(":")
         if kind == "f":
-            said += f"[{json.dumps(name)}]" if "." in name or "/" in name else f".{name}" if said else name
+            text += f"[{json.dumps(name)}]" if "." in name or "/" in name else f".{name}" if text else name
         elif kind == "k":
-            said += f"[{', '.join(f'{k}={v}' for k, v in json.loads(name).items())}]"
+            text += f"[{', '.join(f'{k}={v}' for k, v in json.loads(name).items())}]"
         else:
-            said += f"[{name}]"
-    return said
+            text += f"[{name}]"
+    return text

@@ -11,22 +11,22 @@ from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.kube.requests import collection
 from tenancy.live.api import Api, ApiUnreachable
-from tenancy.live.copies import as_written, has_ended
-from tenancy.live.discovery import ResourceKind, namespaced
+from tenancy.live.copies import has_ended, user_copy
+from tenancy.live.discovery import ResourceKind, namespaced_kinds
 
 SECRET = "Secret"
 _TOKEN = "kubernetes.io/service-account-token"
-_PASSING = frozenset({"ControllerRevision", "Endpoints", "EndpointSlice", "Event", "Lease", "Workload"})
+_DERIVED_KINDS = frozenset({"ControllerRevision", "Endpoints", "EndpointSlice", "Event", "Lease", "Workload"})
 """Kinds that controllers write about other objects."""
-_EVERYWHERE = frozenset({("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")})
+_BUILT_IN_OBJECTS = frozenset({("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")})
 
-OURS = "made from the tenant's file, which is exported"
+FROM_TENANT_FILE = "made from the tenant's file, which is exported"
 OWNED = "made by what owns it, which is exported"
 ENDED = "it has ended"
-PASSING = "controllers derive it from other objects"
+DERIVED = "controllers derive it from other objects"
 BUILT_IN = "every namespace has it"
 TOKEN = "a token of this cluster, unit_cost nothing elsewhere"
-UNASKED = "secrets are only named, unless --with-secrets says otherwise"
+SECRETS_EXCLUDED = "secrets are only named, unless --with-secrets says otherwise"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class ExportedObjects:
     """Lists that could not be read: the export lacks them."""
     running: list[str] = field(default_factory=list)
     """Work that has pods now."""
-    since: str = ""
+    created: str = ""
     """Day on which the first of the namespaces was created."""
 
     @property
@@ -71,70 +71,70 @@ class ExportedObjects:
 
 
 def collect(api: Api, environment: str, spaces: Sequence[str], *, with_secrets: bool = False) -> ExportedObjects:
-    """The content of these namespaces; Unreachable if none of them exists."""
-    found = ExportedObjects()
-    kinds, silent = namespaced(api)
-    found.unread += [f"{version}: its server does not answer" for version in silent]
+    """The content of these namespaces; ApiUnreachable if none of them exists."""
+    exported = ExportedObjects()
+    kinds, silent = namespaced_kinds(api)
+    exported.unread += [f"{version}: its server does not answer" for version in silent]
     days = []
     for space in spaces:
         answer = api.request("GET", f"/api/v1/namespaces/{space}")
         if not answer.ok:
-            found.unread.append(f"namespace {space}: {answer.status} {answer.message}")
+            exported.unread.append(f"namespace {space}: {answer.status} {answer.message}")
             continue
         days.append(str(answer.body["metadata"]["creationTimestamp"])[:10])
         for kind in kinds:
             # A kind that cannot be created is a view of other objects.
             if "create" in kind.verbs:
-                _take(api, environment, space, kind, found, with_secrets)
+                _collect_kind(api, environment, space, kind, exported, with_secrets)
     if not days:
         raise ApiUnreachable(f"given {', '.join(spaces)}, none of which exists; change: run `tenancy up {environment}`")
-    found.since = min(days)
-    found.volumes += _volumes(api, spaces)
-    return found
+    exported.created = min(days)
+    exported.volumes += _volumes(api, spaces)
+    return exported
 
 
-def _take(
-    api: Api, environment: str, space: str, kind: ResourceKind, found: ExportedObjects, with_secrets: bool
+def _collect_kind(
+    api: Api, environment: str, space: str, kind: ResourceKind, exported: ExportedObjects, with_secrets: bool
 ) -> None:
     answer = api.request("GET", kind.path(space))
     if not answer.ok:
-        found.unread.append(f"{kind.plural} ({kind.version}) of {space}: {answer.status} {answer.message}")
+        exported.unread.append(f"{kind.plural} ({kind.version}) of {space}: {answer.status} {answer.message}")
         return
     for item in answer.body.get("items") or ():
-        whole = {"apiVersion": kind.version, "kind": kind.kind, **item}
-        if kind.kind == "Pod" and not has_ended(whole):
-            found.running.append(f"{space}/{item['metadata']['name']}")
-        if why := _left_out(whole, environment):
-            found.left_out[kind.kind, why] += 1
+        manifest = {"apiVersion": kind.version, "kind": kind.kind, **item}
+        if kind.kind == "Pod" and not has_ended(manifest):
+            exported.running.append(f"{space}/{item['metadata']['name']}")
+        if why := _exclusion_reason(manifest, environment):
+            exported.left_out[kind.kind, why] += 1
         elif kind.kind == SECRET and not with_secrets:
-            found.left_out[kind.kind, UNASKED] += 1
-            found.secrets.append((space, item["metadata"]["name"], item.get("type", "")))
+            exported.left_out[kind.kind, SECRETS_EXCLUDED] += 1
+            exported.secrets.append((space, item["metadata"]["name"], item.get("type", "")))
         else:
-            found.objects.setdefault((space, kind.plural), []).append(as_written(whole))
+            exported.objects.setdefault((space, kind.plural), []).append(user_copy(manifest))
 
 
-def _left_out(item: Mapping[str, Any], environment: str) -> str:
+def _exclusion_reason(item: Mapping[str, Any], environment: str) -> str:
     metadata, kind = item["metadata"], item["kind"]
     if (metadata.get("labels") or {}).get(words.ENVIRONMENT) == environment:
-        return OURS
-    if kind in _PASSING:
-        return PASSING
+        return FROM_TENANT_FILE
+    if kind in _DERIVED_KINDS:
+        return DERIVED
     if metadata.get("ownerReferences"):
         return OWNED
     if kind in {"Job", "Pod"} and has_ended(item):
         return ENDED
-    if (kind, metadata["name"]) in _EVERYWHERE:
+    if (kind, metadata["name"]) in _BUILT_IN_OBJECTS:
         return BUILT_IN
     return TOKEN if kind == SECRET and item.get("type") == _TOKEN else ""
 
 
 def _volumes(api: Api, spaces: Sequence[str]) -> Iterator[Volume]:
-    behind = {item["metadata"]["name"]: item["spec"] for item in api.items("/api/v1/persistentvolumes")}
+    volumes_by_name = {item["metadata"]["name"]: item["spec"] for item in api.items("/api/v1/persistentvolumes")}
     for space in spaces:
         for claim in api.items(collection("v1", "PersistentVolumeClaim", space), absent=True):
             spec, status = claim["spec"], claim.get("status") or {}
             name = spec.get("volumeName", "")
-            volume = behind.get(name, {})
+            volume = volumes_by_name.get(name, {})
             driver = volume.get("csi") or {}
             size = (status.get("capacity") or (spec.get("resources") or {}).get("requests") or {}).get("storage", "")
             yield Volume(

@@ -9,7 +9,7 @@ from tenancy.kube.objects import Object
 from tenancy.kube.pods import pods_of, shown_name
 from tenancy.kube.requests import Impersonation
 from tenancy.live.api import Api
-from tenancy.live.fits_admission import ASKED, admission_answers, admitted, pod_from, quota_answer
+from tenancy.live.fits_admission import DRY_RUN_CONTROLS, admission_answers, admitted, pod_from, quota_answer
 from tenancy.live.fits_answers import ControlAnswer, Fit, FitVerdict
 from tenancy.live.fits_nodes import nodes_answer
 from tenancy.live.fits_queue import queue_answer
@@ -19,33 +19,45 @@ UNSEEN = ("TrainJob",)
 """Kinds without a pod template of their own."""
 
 
-def fit(api: Api, environment: Environment, item: Object, who: Impersonation, asked_as: str) -> Fit:
+def fit(api: Api, environment: Environment, item: Object, identity: Impersonation, asked_as: str) -> Fit:
     """The answer of every control to one object, which names its namespace. NotWork if its pods cannot be read."""
     sets = pods_of(item)
-    said, answer = admission_answers(api, item, who, asked_as, item["kind"])
-    filled = []
+    answers, answer = admission_answers(api, item, identity, asked_as, item["kind"])
+    defaulted_pods = []
     for pods in sets:
         if item["kind"] != "Pod":
-            more, answer = admission_answers(api, pod_from(item, pods), who, asked_as, f"pod ({pods.name})")
+            pod_answers, answer = admission_answers(api, pod_from(item, pods), identity, asked_as, f"pod ({pods.name})")
             # Its controller creates the pods, not the user; and a control that refuses the work is reported once.
-            said += [one for one in more if one.plane not in {"RBAC", *(before.plane for before in said)}]
+            answers += [
+                answer_of_control
+                for answer_of_control in pod_answers
+                if answer_of_control.plane not in {"RBAC", *(earlier.plane for earlier in answers)}
+            ]
         # Defaults of admission count too: requests and priority.
         spec = answer.body["spec"] if answer.ok else pods.template["spec"]
-        filled.append(replace(pods, template={**pods.template, "spec": spec}))
-    refused = {one.plane for one in said if one.verdict is not FitVerdict.FITS}
-    yes = [admitted(plane, item, asked_as, bool(refused)) for plane in ASKED if plane not in refused]
-    if filled:
+        defaulted_pods.append(replace(pods, template={**pods.template, "spec": spec}))
+    refused_planes = {
+        answer_of_control.plane for answer_of_control in answers if answer_of_control.verdict is not FitVerdict.FITS
+    }
+    admitted_answers = [
+        admitted(plane, item, asked_as, bool(refused_planes))
+        for plane in DRY_RUN_CONTROLS
+        if plane not in refused_planes
+    ]
+    if defaulted_pods:
         space = item["metadata"]["namespace"]
-        if "quota" not in refused:
-            said.append(quota_answer(api, space, filled))
+        if "quota" not in refused_planes:
+            answers.append(quota_answer(api, space, defaulted_pods))
         flavors: list[Object] = []
         if environment.queued:
-            queued, flavors = queue_answer(api, environment, item, filled)
-            said.append(queued)
-        said.append(nodes_answer(api, environment, filled, flavors))
+            answer_of_queue, flavors = queue_answer(api, environment, item, defaulted_pods)
+            answers.append(answer_of_queue)
+        answers.append(nodes_answer(api, environment, defaulted_pods, flavors))
     if item["kind"] in UNSEEN:
         text = "Its pods are defined by its runtime, which is not in the manifest."
-        said += [ControlAnswer(plane, FitVerdict.UNKNOWN, text) for plane in ("queue", "pool")]
-    order = [*ASKED, "API validation", "quota", "queue", "pool"]
-    found = sorted([*yes, *said], key=lambda one: order.index(one.plane))
-    return Fit(item["kind"], shown_name(item), item["metadata"]["namespace"], asked_as, tuple(found))
+        answers += [ControlAnswer(plane, FitVerdict.UNKNOWN, text) for plane in ("queue", "pool")]
+    order = [*DRY_RUN_CONTROLS, "API validation", "quota", "queue", "pool"]
+    ordered_answers = sorted(
+        [*admitted_answers, *answers], key=lambda answer_of_control: order.index(answer_of_control.plane)
+    )
+    return Fit(item["kind"], shown_name(item), item["metadata"]["namespace"], asked_as, tuple(ordered_answers))

@@ -21,15 +21,15 @@ from tenancy.live.api import CONFLICT, NOT_FOUND, Api, ApiUnreachable, Response
 from tenancy.live.fits_answers import ControlAnswer, FitVerdict
 from tenancy.planning.common.priorities import DEFAULT_CLASS
 
-ASKED = ("RBAC", "guard", "Pod Security", "LimitRange")
+DRY_RUN_CONTROLS = ("RBAC", "guard", "Pod Security", "LimitRange")
 """Controls that one dry run passes through."""
 _EXCEEDED = re.compile(r"exceeded quota: ([^,]+), requested: (.*), used: (.*), limited: (.*)$")
 _FORBIDDEN = re.compile(r"^.*? is forbidden: ")
 
 
-def admitted(plane: str, item: Mapping[str, Any], asked_as: str, refused: bool) -> ControlAnswer:
+def admitted(plane: str, item: Mapping[str, Any], asked_as: str, is_refused: bool) -> ControlAnswer:
     """The answer of a control that a dry run passed, or that it did not reach because another one refused."""
-    if refused and plane != "RBAC":
+    if is_refused and plane != "RBAC":
         return ControlAnswer(plane, FitVerdict.UNKNOWN, "Not reached: another control refuses first.")
     sentences = {
         "RBAC": f"{asked_as} may create {item['kind']}s in {item['metadata']['namespace']}.",
@@ -44,23 +44,29 @@ def pod_from(item: Mapping[str, Any], pods: Pods) -> Object:
     """A pod of a template, as its controller would create it, with the work's labels for the queue."""
     template = copy.deepcopy(pods.template)
     metadata = template.get("metadata") or {}
-    asked = {key: value for key, value in (queued_metadata(item).get("labels") or {}).items() if key in _QUEUE_LABELS}
-    labels = {**asked, **(metadata.get("labels") or {})}
-    own = {"name": f"fits-{secrets.token_hex(4)}", "namespace": item["metadata"]["namespace"], "labels": labels}
+    queue_labels = {
+        key: value for key, value in (queued_metadata(item).get("labels") or {}).items() if key in _QUEUE_LABELS
+    }
+    labels = {**queue_labels, **(metadata.get("labels") or {})}
+    pod_metadata = {
+        "name": f"fits-{secrets.token_hex(4)}",
+        "namespace": item["metadata"]["namespace"],
+        "labels": labels,
+    }
     notes = {"annotations": metadata["annotations"]} if metadata.get("annotations") else {}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {**own, **notes}, "spec": template["spec"]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {**pod_metadata, **notes}, "spec": template["spec"]}
 
 
 _QUEUE_LABELS = frozenset({QUEUE, URGENCY, RUN_TIME})
 
 
-def _ask(api: Api, item: Object, who: Impersonation) -> Response:
+def _ask(api: Api, item: Object, identity: Impersonation) -> Response:
     path = collection(item["apiVersion"], item["kind"], item["metadata"]["namespace"]) + "?dryRun=All"
-    answer = api.request("POST", path, item, who)
+    answer = api.request("POST", path, item, identity)
     if answer.status == CONFLICT and item["metadata"].get("name"):
         # It exists already: ask for a copy of it.
         name = f"{item['metadata']['name'][:50].rstrip('-.')}-{secrets.token_hex(4)}"
-        answer = api.request("POST", path, {**item, "metadata": {**item["metadata"], "name": name}}, who)
+        answer = api.request("POST", path, {**item, "metadata": {**item["metadata"], "name": name}}, identity)
     if denial.denier(answer.status, answer.message) == deniers.RBAC and _NOT_FOR_OTHERS in answer.message:
         change = "change: run it with the platform's rights"
         raise ApiUnreachable(f"given {answer.message}; rule: this asks as the tenant's developers; {change}")
@@ -71,91 +77,99 @@ _NOT_FOR_OTHERS = "cannot impersonate resource"
 
 
 def admission_answers(
-    api: Api, item: Object, who: Impersonation, asked_as: str, what: str
+    api: Api, item: Object, identity: Impersonation, asked_as: str, subject: str
 ) -> tuple[list[ControlAnswer], Response]:
     """The refusal of a dry run, if there is one, and the answer."""
-    answer = _ask(api, item, who)
-    return ([] if answer.ok else [_refusal(answer, item, asked_as, what)]), answer
+    answer = _ask(api, item, identity)
+    return ([] if answer.ok else [_refusal(answer, item, asked_as, subject)]), answer
 
 
-def _refusal(answer: Response, item: Mapping[str, Any], asked_as: str, what: str) -> ControlAnswer:
-    found = denial.denier(answer.status, answer.message)
+def _refusal(answer: Response, item: Mapping[str, Any], asked_as: str, subject: str) -> ControlAnswer:
+    denier = denial.denier(answer.status, answer.message)
     space, message = item["metadata"]["namespace"], _FORBIDDEN.sub("", answer.message)
-    if found.startswith(deniers.ADMISSION_POLICY):
-        policy, _, rule = found.removeprefix(deniers.ADMISSION_POLICY).partition(":")
+    if denier.startswith(deniers.ADMISSION_POLICY):
+        policy, _, rule = denier.removeprefix(deniers.ADMISSION_POLICY).partition(":")
         text = message.partition("denied request: ")[2] or message
         title, _, change = text.partition(" To change: ")
-        return ControlAnswer("guard", FitVerdict.NEVER, f"{policy} refuses its {what}: {title}", change or rule, found)
-    if found.startswith(deniers.QUOTA):
-        return _exceeded(message, found, what)
-    if found == deniers.RBAC:
+        return ControlAnswer(
+            "guard", FitVerdict.NEVER, f"{policy} refuses its {subject}: {title}", change or rule, denier
+        )
+    if denier.startswith(deniers.QUOTA):
+        return _quota_refusal(message, denier, subject)
+    if denier == deniers.RBAC:
         change = "ask as a group with a role there (--as), or write one under the people of the tenant's file"
         return ControlAnswer(
-            "RBAC", FitVerdict.NEVER, f"{asked_as} may not create {item['kind']}s in {space}.", change, found
+            "RBAC", FitVerdict.NEVER, f"{asked_as} may not create {item['kind']}s in {space}.", change, denier
         )
-    if found == deniers.POD_SECURITY:
+    if denier == deniers.POD_SECURITY:
         change = "write the security context that `tenancy sample` prints"
-        return ControlAnswer("Pod Security", FitVerdict.NEVER, f"Its {what} {message}.", change, found)
-    if found == deniers.LIMIT_RANGE:
+        return ControlAnswer("Pod Security", FitVerdict.NEVER, f"Its {subject} {message}.", change, denier)
+    if denier == deniers.LIMIT_RANGE:
         change = f"ask for what `kubectl describe limitrange -n {space}` allows"
-        return ControlAnswer("LimitRange", FitVerdict.NEVER, f"Its {what}: {message}.", change, found)
+        return ControlAnswer("LimitRange", FitVerdict.NEVER, f"Its {subject}: {message}.", change, denier)
     if answer.status == NOT_FOUND:
-        missing = f"namespace {space}" if "namespaces" in message else f"kind {item['kind']} ({item['apiVersion']})"
-        change = "run `tenancy up` first, or write a kind that the environment has (queues.kinds)"
-        return ControlAnswer("API validation", FitVerdict.NEVER, f"The cluster has no {missing}.", change, found)
-    return ControlAnswer("API validation", FitVerdict.NEVER, f"Its {what}: {message}", "correct the manifest", found)
-
-
-def _exceeded(message: str, denier: str, what: str) -> ControlAnswer:
-    found = _EXCEEDED.search(message)
-    if not found:
-        return ControlAnswer(
-            "quota", FitVerdict.NEVER, f"Its {what}: {message}", "set the fields that the quota requires", denier
+        missing_name = (
+            f"namespace {space}" if "namespaces" in message else f"kind {item['kind']} ({item['apiVersion']})"
         )
-    asked, used, hard = (
-        {key: thousandths(amount) for key, _, amount in (pair.partition("=") for pair in found[n].split(","))}
+        change = "run `tenancy up` first, or write a kind that the environment has (queues.kinds)"
+        return ControlAnswer("API validation", FitVerdict.NEVER, f"The cluster has no {missing_name}.", change, denier)
+    return ControlAnswer(
+        "API validation", FitVerdict.NEVER, f"Its {subject}: {message}", "correct the manifest", denier
+    )
+
+
+def _quota_refusal(message: str, denier: str, subject: str) -> ControlAnswer:
+    match = _EXCEEDED.search(message)
+    if not match:
+        return ControlAnswer(
+            "quota", FitVerdict.NEVER, f"Its {subject}: {message}", "set the fields that the quota requires", denier
+        )
+    requested, used, hard = (
+        {key: thousandths(amount) for key, _, amount in (pair.partition("=") for pair in match[n].split(","))}
         for n in (2, 3, 4)
     )
-    return _over(found[1], asked, used, hard, denier)
+    return _quota_shortage(match[1], requested, used, hard, denier)
 
 
-def _over(
+def _quota_shortage(
     name: str,
-    asked: Mapping[str, int],
+    requested: Mapping[str, int],
     used: Mapping[str, int],
     hard: Mapping[str, int],
     denier: str,
 ) -> ControlAnswer:
-    never = [key for key in asked if asked[key] > hard[key]]
-    late = [key for key in asked if asked[key] + used[key] > hard[key]]
-    key = (never or late)[0]
-    left = max(hard[key] - used[key], 0)
+    above_limit = [key for key in requested if requested[key] > hard[key]]
+    above_free = [key for key in requested if requested[key] + used[key] > hard[key]]
+    key = (above_limit or above_free)[0]
+    remaining = max(hard[key] - used[key], 0)
     text = (
-        f"{written(asked[key])} {key} at once, of which quota {name} has {written(hard[key])} in all "
-        f"and {written(left)} left."
+        f"{written(requested[key])} {key} at once, of which quota {name} has {written(hard[key])} in all "
+        f"and {written(remaining)} left."
     )
-    if never:
+    if above_limit:
         return ControlAnswer("quota", FitVerdict.NEVER, text, "ask for less, or for a larger quota", denier)
     return ControlAnswer("quota", FitVerdict.WAITS, text, "delete finished work, or ask for less", denier)
 
 
 def quota_answer(api: Api, space: str, sets: Sequence[Pods]) -> ControlAnswer:
     """Whether the quota has room for all the pods together; a dry run counts one only."""
-    asked: Counter[str] = Counter()
+    requested: Counter[str] = Counter()
     for pods in sets:
-        each: Counter[str] = Counter({"pods": ONE})
-        for side, amounts in (("requests", requests_of), ("limits", limits_of)):
-            each.update({f"{side}.{name}": amount for name, amount in amounts(pods.template["spec"]).items()})
-        asked.update({key: amount * pods.count for key, amount in each.items()})
+        pod_requests: Counter[str] = Counter({"pods": ONE})
+        for list_name, amounts in (("requests", requests_of), ("limits", limits_of)):
+            pod_requests.update(
+                {f"{list_name}.{name}": amount for name, amount in amounts(pods.template["spec"]).items()}
+            )
+        requested.update({key: amount * pods.count for key, amount in pod_requests.items()})
     classes = {pods.template["spec"].get("priorityClassName", DEFAULT_CLASS) for pods in sets}
     for item in api.items(collection("v1", "ResourceQuota", space)):
         if not counts_classes(item["spec"], classes):
             continue
         hard, used = (
-            {key: thousandths(amount) for key, amount in ((item.get("status") or {}).get(of) or {}).items()}
-            for of in ("hard", "used")
+            {key: thousandths(amount) for key, amount in ((item.get("status") or {}).get(field) or {}).items()}
+            for field in ("hard", "used")
         )
-        if over := {key: asked[key] for key in hard if asked[key] + used.get(key, 0) > hard[key]}:
+        if shortage := {key: requested[key] for key in hard if requested[key] + used.get(key, 0) > hard[key]}:
             name = item["metadata"]["name"]
-            return _over(name, over, Counter(used), hard, deniers.quota(name))
+            return _quota_shortage(name, shortage, Counter(used), hard, deniers.quota(name))
     return ControlAnswer("quota", FitVerdict.FITS, "The quota has room for all of its pods.")

@@ -45,4 +45,4 @@ class Fit:
     @property
     def verdict(self) -> FitVerdict:
         """The worst of the answers."""
-        return max((said.verdict for said in self.said), key=lambda verdict: verdict.rank)
+        return max((answer.verdict for answer in self.said), key=lambda verdict: verdict.rank)

@@ -28,9 +28,9 @@ class Machine:
     name: str
     labels: Mapping[str, str]
     taints: Sequence[Mapping[str, str]]
-    whole: Resources
+    allocatable: Resources
     free: Resources
-    made: bool = True
+    exists: bool = True
     """False for a node that the pool could still add."""
 
 
@@ -41,22 +41,24 @@ def _machines(api: Api, environment: Environment) -> list[Machine]:
         spec = pod["spec"]
         if spec.get("nodeName") and (pod.get("status") or {}).get("phase") not in {"Succeeded", "Failed"}:
             used.setdefault(spec["nodeName"], Counter()).update(requests_of(spec) + Counter({"pods": ONE}))
-    found = []
+    machines = []
     for node in api.items("/api/v1/nodes"):
         if node["spec"].get("unschedulable"):
             continue
-        name, whole = node["metadata"]["name"], _parsed(node["status"].get("allocatable") or {})
-        free = Counter(whole)
+        name, allocatable = node["metadata"]["name"], _parsed(node["status"].get("allocatable") or {})
+        free = Counter(allocatable)
         free.subtract(used.get(name, {}))
         labels = {"kubernetes.io/hostname": name, **(node["metadata"].get("labels") or {})}
-        found.append(Machine(name, labels, node["spec"].get("taints") or (), whole, free))
-    present = Counter(machine.labels.get(words.POOL) for machine in found)
+        machines.append(Machine(name, labels, node["spec"].get("taints") or (), allocatable, free))
+    present = Counter(machine.labels.get(words.POOL) for machine in machines)
     for name, pool in environment.pools.items():
-        whole = _parsed(node_resources(environment, name))
+        allocatable = _parsed(node_resources(environment, name))
         for number in range(pool.nodes.max - present[name]):
             labels, taints = node_labels(name, pool), node_taints(name, pool)
-            found.append(Machine(f"{name} (new {number})", labels, taints, whole, Counter(whole), made=False))
-    return found
+            machines.append(
+                Machine(f"{name} (new {number})", labels, taints, allocatable, Counter(allocatable), exists=False)
+            )
+    return machines
 
 
 def _parsed(amounts: Mapping[str, Any]) -> Resources:
@@ -66,49 +68,49 @@ def _parsed(amounts: Mapping[str, Any]) -> Resources:
 def nodes_answer(api: Api, environment: Environment, sets: Sequence[Pods], flavors: Sequence[Object]) -> ControlAnswer:
     """Whether nodes have room for the pods, with the node selectors and tolerations of their flavors."""
     machines = _machines(api, environment)
-    wanted: list[tuple[int, Resources, list[Machine]]] = []
+    demands: list[tuple[int, Resources, list[Machine]]] = []
     for pods in sets:
-        spec = _sent(pods.template["spec"], flavors)
+        spec = _as_admitted(pods.template["spec"], flavors)
         needed = requests_of(spec) + Counter({"pods": ONE})
-        reasons = {machine.name: _unsuited(spec, machine) for machine in machines}
-        able = [machine for machine in machines if not reasons[machine.name]]
-        if not any(_holds(machine.whole, needed) for machine in able):
-            return _nowhere(machines, reasons, needed, pods)
-        wanted.append((pods.count, needed, able))
+        reasons = {machine.name: _mismatch(spec, machine) for machine in machines}
+        suitable = [machine for machine in machines if not reasons[machine.name]]
+        if not any(_has_room(machine.allocatable, needed) for machine in suitable):
+            return _no_node_answer(machines, reasons, needed, pods)
+        demands.append((pods.count, needed, suitable))
     total = sum(pods.count for pods in sets)
-    lacking, grown = _packed(wanted, {machine.name: Counter(machine.free) for machine in machines})
-    if lacking:
-        never, _ = _packed(wanted, {machine.name: Counter(machine.whole) for machine in machines})
+    unplaced, needs_new_nodes = _pack(demands, {machine.name: Counter(machine.free) for machine in machines})
+    if unplaced:
+        never, _ = _pack(demands, {machine.name: Counter(machine.allocatable) for machine in machines})
         if never:
             text = f"All nodes that its pods fit on have room for {total - never} of its {total} together."
             return ControlAnswer("pool", FitVerdict.NEVER, text, "ask for fewer or smaller pods")
-        text = f"Nodes have room for {total - lacking} of its {total} pods now."
+        text = f"Nodes have room for {total - unplaced} of its {total} pods now."
         return ControlAnswer(
             "pool", FitVerdict.WAITS, text, "wait until other work ends, or ask for fewer or smaller pods"
         )
-    if grown:
+    if needs_new_nodes:
         return ControlAnswer(
             "pool", FitVerdict.WAITS, "Its pods need new nodes.", "wait until the autoscaler has added them"
         )
     return ControlAnswer("pool", FitVerdict.FITS, "Nodes have room for all of its pods.")
 
 
-def _packed(wanted: Sequence[tuple[int, Resources, list[Machine]]], room: Mapping[str, Resources]) -> tuple[int, bool]:
+def _pack(demands: Sequence[tuple[int, Resources, list[Machine]]], room: Mapping[str, Resources]) -> tuple[int, bool]:
     """Number of pods that do not fit, placed first-fit, and whether a new node is needed."""
-    lacking, grown = 0, False
-    for count, needed, able in wanted:
-        left = count
-        for machine in able:
-            fitting = min(left, _times(room[machine.name], needed))
+    unplaced, needs_new_nodes = 0, False
+    for count, needed, suitable in demands:
+        remaining = count
+        for machine in suitable:
+            fitting = min(remaining, _pods_that_fit(room[machine.name], needed))
             if fitting > 0:
                 room[machine.name].subtract({name: amount * fitting for name, amount in needed.items()})
-                left -= fitting
-                grown = grown or not machine.made
-        lacking += left
-    return lacking, grown
+                remaining -= fitting
+                needs_new_nodes = needs_new_nodes or not machine.exists
+        unplaced += remaining
+    return unplaced, needs_new_nodes
 
 
-def _sent(spec: Mapping[str, Any], flavors: Sequence[Object]) -> Object:
+def _as_admitted(spec: Mapping[str, Any], flavors: Sequence[Object]) -> Object:
     """A pod as the queue admits it: with the node selector and the tolerations of its flavors."""
     selector, tolerations = dict(spec.get("nodeSelector") or {}), list(spec.get("tolerations") or ())
     for flavor in flavors:
@@ -117,15 +119,15 @@ def _sent(spec: Mapping[str, Any], flavors: Sequence[Object]) -> Object:
     return {**spec, "nodeSelector": selector, "tolerations": tolerations}
 
 
-def _holds(machine: Resources, needed: Resources) -> bool:
+def _has_room(machine: Resources, needed: Resources) -> bool:
     return all(machine[name] >= amount for name, amount in needed.items())
 
 
-def _times(machine: Resources, needed: Resources) -> int:
+def _pods_that_fit(machine: Resources, needed: Resources) -> int:
     return min((int(machine[name] // amount) for name, amount in needed.items() if amount), default=0)
 
 
-def _unsuited(spec: Mapping[str, Any], machine: Machine) -> str:
+def _mismatch(spec: Mapping[str, Any], machine: Machine) -> str:
     """Why the scheduler would never place a pod on the node, whatever its free capacity; empty if it could."""
     if not has_labels(spec["nodeSelector"], machine.labels):
         return "are not those of its node selector or pool"
@@ -140,17 +142,19 @@ def _unsuited(spec: Mapping[str, Any], machine: Machine) -> str:
     return ""
 
 
-def _nowhere(machines: Sequence[Machine], reasons: Mapping[str, str], needed: Resources, pods: Pods) -> ControlAnswer:
-    counted: Counter[str] = Counter()
+def _no_node_answer(
+    machines: Sequence[Machine], reasons: Mapping[str, str], needed: Resources, pods: Pods
+) -> ControlAnswer:
+    reason_counts: Counter[str] = Counter()
     for machine in machines:
-        short = [name for name, amount in needed.items() if machine.whole[name] < amount]
-        counted[reasons[machine.name] or f"have less {short[0] if short else 'room'} than one pod asks for"] += 1
-    why = "; ".join(f"{count} {reason}" for reason, count in counted.most_common(3)) or "there are none"
-    able = [machine.whole for machine in machines if not reasons[machine.name]]
+        short = [name for name, amount in needed.items() if machine.allocatable[name] < amount]
+        reason_counts[reasons[machine.name] or f"have less {short[0] if short else 'room'} than one pod asks for"] += 1
+    why = "; ".join(f"{count} {reason}" for reason, count in reason_counts.most_common(3)) or "there are none"
+    suitable = [machine.allocatable for machine in machines if not reasons[machine.name]]
     selected = (pods.template["spec"].get("nodeSelector") or {}).get(words.POOL, "")
-    if cause := oversized(pods.template, able, selected):
+    if cause := oversized(pods.template, suitable, selected):
         return ControlAnswer("pool", FitVerdict.NEVER, f"{cause.sentence}.", cause.change)
-    more = ", those that are not made yet among them," if any(not machine.made for machine in machines) else ""
+    more = ", those that are not made yet among them," if any(not machine.exists for machine in machines) else ""
     text = f"No node takes a pod of it ({pods.name}), not even an empty one: of {len(machines)} nodes{more} {why}."
     asks = any(name.startswith("nvidia.com/") for name in needed) or pods.template["spec"].get("resourceClaims")
     keep_off = all(gpus.GPU_TAINT in {taint["key"] for taint in machine.taints} for machine in machines)

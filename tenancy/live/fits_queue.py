@@ -20,9 +20,9 @@ from tenancy.planning.queueing.causes import WaitCause, above_maximum, no_queue,
 from tenancy.planning.queueing.queue_names import ANY_POOL, API, pool_of
 from tenancy.schema.environment import Environment
 
-LEAST_PODS = "kueue.x-k8s.io/job-min-parallelism"
+MIN_PODS_ANNOTATION = "kueue.x-k8s.io/job-min-parallelism"
 
-BY_ITSELF = ("Deployment", "Pod", "ReplicaSet")
+SINGLE_POD_KINDS = ("Deployment", "Pod", "ReplicaSet")
 """Kinds whose pods queue one by one."""
 
 
@@ -36,16 +36,16 @@ def queue_answer(
     """The answer of the queue, and the flavors that it would assign."""
     space = item["metadata"]["namespace"]
     name = (queued_metadata(item).get("labels") or {}).get(QUEUE, words.DEFAULT_QUEUE)
-    local = api.request("GET", f"{collection(API, 'LocalQueue', space)}/{name}")
-    if not local.ok:
+    local_queue = api.request("GET", f"{collection(API, 'LocalQueue', space)}/{name}")
+    if not local_queue.ok:
         return _never(no_queue(name)), []
-    called = local.body["spec"]["clusterQueue"]
-    queue = api.request("GET", f"{collection(API, 'ClusterQueue')}/{called}")
+    cluster_queue = local_queue.body["spec"]["clusterQueue"]
+    queue = api.request("GET", f"{collection(API, 'ClusterQueue')}/{cluster_queue}")
     if not queue.ok:
-        text = f"Queue {name} uses ClusterQueue {called}, which does not exist."
+        text = f"Queue {name} uses ClusterQueue {cluster_queue}, which does not exist."
         return ControlAnswer("queue", FitVerdict.NEVER, text, "ask the platform team to run `tenancy up`"), []
-    for one in (local.body, queue.body):
-        if not _active(one):
+    for entry in (local_queue.body, queue.body):
+        if not _active(entry):
             cause = on_hold()
             return ControlAnswer("queue", FitVerdict.WAITS, f"{cause.sentence}.", cause.change), []
     tree, flavors = read_tree(api), {f["metadata"]["name"]: f for f in api.items(collection(API, "ResourceFlavor"))}
@@ -55,14 +55,14 @@ def queue_answer(
         answer = api.request("GET", f"{path}/{name}")
         return dict(answer.body) if answer.ok else None
 
-    wanted = [(pods, counted(environment, pods, claim_template)) for pods in sets]
+    demands = [(pods, counted(environment, pods, claim_template)) for pods in sets]
     urgency = _urgency(environment, item, sets[0])
-    work = _work_of(api, called)
-    scheduler = FlavorAssigner(environment, queue.body, tree[called], flavors, work, urgency)
-    choices = scheduler.place(wanted)
-    ahead = sum(1 for one in work if not holds_quota(one) and (one["spec"].get("priority") or 0) >= urgency)
-    used = [flavors[one.flavor] for one in choices if one.flavor in flavors and one.mode is not Mode.NEVER]
-    return _told(called, item, choices, scheduler, wanted, ahead), used
+    work = _work_of(api, cluster_queue)
+    scheduler = FlavorAssigner(environment, queue.body, tree[cluster_queue], flavors, work, urgency)
+    choices = scheduler.place(demands)
+    ahead = sum(1 for entry in work if not holds_quota(entry) and (entry["spec"].get("priority") or 0) >= urgency)
+    used = [flavors[entry.flavor] for entry in choices if entry.flavor in flavors and entry.mode is not Mode.NEVER]
+    return _answer(cluster_queue, item, choices, scheduler, demands, ahead), used
 
 
 def _active(item: Mapping[str, Any]) -> bool:
@@ -70,20 +70,20 @@ def _active(item: Mapping[str, Any]) -> bool:
     return all(c["status"] == "True" for c in conditions if c["type"] == "Active")
 
 
-def _work_of(api: Api, called: str) -> list[Object]:
+def _work_of(api: Api, cluster_queue: str) -> list[Object]:
     """Workloads of a ClusterQueue that have not ended."""
     leading = {
-        (one["metadata"]["namespace"], one["metadata"]["name"]): one["spec"]["clusterQueue"]
-        for one in api.items(collection(API, "LocalQueue"))
+        (workload["metadata"]["namespace"], workload["metadata"]["name"]): workload["spec"]["clusterQueue"]
+        for workload in api.items(collection(API, "LocalQueue"))
     }
-    found = []
-    for one in api.items(collection(API, "Workload")):
-        conditions = (one.get("status") or {}).get("conditions") or ()
+    pending = []
+    for workload in api.items(collection(API, "Workload")):
+        conditions = (workload.get("status") or {}).get("conditions") or ()
         ended = any(c["type"] == "Finished" and c["status"] == "True" for c in conditions)
-        queue = leading.get((one["metadata"]["namespace"], one["spec"].get("queueName", "")))
-        if queue == called and not ended and one["spec"].get("active", True):
-            found.append(one)
-    return found
+        queue = leading.get((workload["metadata"]["namespace"], workload["spec"].get("queueName", "")))
+        if queue == cluster_queue and not ended and workload["spec"].get("active", True):
+            pending.append(workload)
+    return pending
 
 
 def _pool_name(flavor: str) -> str:
@@ -92,41 +92,41 @@ def _pool_name(flavor: str) -> str:
 
 def _urgency(environment: Environment, item: Mapping[str, Any], pods: Pods) -> int:
     spec, values = pods.template["spec"], priorities(environment)
-    named = (queued_metadata(item).get("labels") or {}).get(URGENCY)
-    return values.get(named or spec.get("priorityClassName") or DEFAULT_CLASS, spec.get("priority") or 0)
+    class_name = (queued_metadata(item).get("labels") or {}).get(URGENCY)
+    return values.get(class_name or spec.get("priorityClassName") or DEFAULT_CLASS, spec.get("priority") or 0)
 
 
-def _told(
-    called: str,
+def _answer(
+    cluster_queue: str,
     item: Mapping[str, Any],
     choices: Sequence[FlavorChoice],
     scheduler: FlavorAssigner,
-    wanted: Sequence[tuple[Pods, Resources]],
+    demands: Sequence[tuple[Pods, Resources]],
     ahead: int,
 ) -> ControlAnswer:
     order = list(Mode)
     worst = max(choices, key=lambda choice: order.index(choice.mode), default=FlavorChoice(Mode.NOW, ""))
     pool = _pool_name(worst.flavor)
     waiting = f" {ahead} of the queue start{'s' * (ahead == 1)} first." if ahead else ""
-    if worst.mode is not Mode.NOW and (fewer := _fewer(item, scheduler, wanted)):
-        return _partly(called, item, fewer, wanted[0][0].count)
+    if worst.mode is not Mode.NOW and (fewer := _startable_pods(item, scheduler, demands)):
+        return _partial_answer(cluster_queue, item, fewer, demands[0][0].count)
     if worst.mode is Mode.NOW:
         if ahead and scheduler.queue["spec"].get("queueingStrategy") == "StrictFIFO":
-            text = f"Queue {called} has room, and starts work in strict order (StrictFIFO).{waiting}"
+            text = f"Queue {cluster_queue} has room, and starts work in strict order (StrictFIFO).{waiting}"
             return ControlAnswer("queue", FitVerdict.WAITS, text, "wait, or raise its priority")
-        where = "".join(dict.fromkeys(_pool_name(choice.flavor) for choice in choices))
-        more = [amount_of(n, name) for name, n in scheduler.borrowed(choices, wanted).items() if n]
-        lent = f"; {', '.join(more)} of it borrowed, which may be reclaimed" if more else ""
-        return ControlAnswer("queue", FitVerdict.FITS, f"Queue {called} starts it now{where}{lent}.")
+        pools = "".join(dict.fromkeys(_pool_name(choice.flavor) for choice in choices))
+        more = [amount_of(n, name) for name, n in scheduler.borrowed(choices, demands).items() if n]
+        borrowed_note = f"; {', '.join(more)} of it borrowed, which may be reclaimed" if more else ""
+        return ControlAnswer("queue", FitVerdict.FITS, f"Queue {cluster_queue} starts it now{pools}{borrowed_note}.")
     if worst.mode is Mode.CALLED_BACK:
-        text = f"Queue {called} reclaims lent quota{pool}: it starts when the borrowers have ended."
+        text = f"Queue {cluster_queue} reclaims lent quota{pool}: it starts when the borrowers have ended."
         return ControlAnswer("queue", FitVerdict.WAITS, text + waiting, "wait for their grace period")
     if worst.mode is Mode.OWN:
-        text = f"Queue {called} evicts work of its own of lower priority{pool}: it starts when that has ended."
+        text = f"Queue {cluster_queue} evicts work of its own of lower priority{pool}: it starts when that has ended."
         return ControlAnswer("queue", FitVerdict.WAITS, text + waiting, "wait for its grace period")
     if worst.mode is Mode.LATER:
         text = (
-            f"Queue {called} has {amount_of(worst.there, worst.resource)} for it now{pool}, of "
+            f"Queue {cluster_queue} has {amount_of(worst.there, worst.resource)} for it now{pool}, of "
             f"{written(worst.needed)} that it asks for."
         )
         return ControlAnswer(
@@ -137,25 +137,33 @@ def _told(
     return _never(above_maximum(worst.flavor, amount_of(worst.needed, worst.resource), written(worst.there)))
 
 
-def _fewer(item: Mapping[str, Any], scheduler: FlavorAssigner, wanted: Sequence[tuple[Pods, Resources]]) -> int:
+def _startable_pods(
+    item: Mapping[str, Any], scheduler: FlavorAssigner, demands: Sequence[tuple[Pods, Resources]]
+) -> int:
     """Number of its pods that would start now, if they may start without the others."""
-    ((pods, each), *others) = wanted
+    ((pods, pod_requests), *others) = demands
     notes = item["metadata"].get("annotations") or {}
-    least = 1 if item["kind"] in BY_ITSELF else int(notes.get(LEAST_PODS, 0)) if item["kind"] == "Job" else 0
-    if others or not least:
+    min_pods = (
+        1
+        if item["kind"] in SINGLE_POD_KINDS
+        else int(notes.get(MIN_PODS_ANNOTATION, 0))
+        if item["kind"] == "Job"
+        else 0
+    )
+    if others or not min_pods:
         return 0
-    low, high = least - 1, pods.count - 1
+    low, high = min_pods - 1, pods.count - 1
     while low < high:
         middle = (low + high + 1) // 2
-        choices = scheduler.place([(replace(pods, count=middle), each)])
+        choices = scheduler.place([(replace(pods, count=middle), pod_requests)])
         low, high = (middle, high) if all(choice.mode is Mode.NOW for choice in choices) else (low, middle - 1)
-    return low if low >= least else 0
+    return low if low >= min_pods else 0
 
 
-def _partly(called: str, item: Mapping[str, Any], fewer: int, count: int) -> ControlAnswer:
+def _partial_answer(cluster_queue: str, item: Mapping[str, Any], fewer: int, count: int) -> ControlAnswer:
     if item["kind"] == "Job":
         return ControlAnswer(
-            "queue", FitVerdict.FITS, f"Queue {called} starts it now with {fewer} of its {count} pods."
+            "queue", FitVerdict.FITS, f"Queue {cluster_queue} starts it now with {fewer} of its {count} pods."
         )
-    text = f"Queue {called} starts {fewer} of its {count} pods now; the others wait."
+    text = f"Queue {cluster_queue} starts {fewer} of its {count} pods now; the others wait."
     return ControlAnswer("queue", FitVerdict.WAITS, text, f"write {fewer} replicas, or wait")

@@ -1,4 +1,4 @@
-"""Which tenants have an object that is not as planned: the question of `drift`, for a whole fleet in few requests.
+"""Tenants with an object that is not as planned: the comparison of `drift`, for a whole fleet in few requests.
 
 Tenants that were found as planned before are asked about only what changed since. Nothing is assumed of the others.
 """
@@ -14,8 +14,8 @@ from tenancy.kube.objects import Object, place_of
 from tenancy.kube.requests import collection
 from tenancy.live.api import Api
 from tenancy.live.changed import Changes, changes
-from tenancy.live.drift import drift, of_object
-from tenancy.live.selectors import of_all_tenants, of_none, of_platform, of_tenants
+from tenancy.live.drift import drift, drift_of_object
+from tenancy.live.selectors import all_tenants_selector, no_object_selector, platform_selector, tenants_selector
 from tenancy.planning.model import Plan, PlatformPlan
 from tenancy.planning.queueing.queue_names import API
 
@@ -41,79 +41,87 @@ class FleetDrift:
         number = int(version) if str(version).isdecimal() else 0
         self.versions[path] = min(number, self.versions.get(path, number))
 
-    def add(self, other: FleetDrift) -> None:
+    def add(self, result: FleetDrift) -> None:
         """Take in what was found of other tenants."""
-        self.tenants |= other.tenants
-        for path, version in other.versions.items():
+        self.tenants |= result.tenants
+        for path, version in result.versions.items():
             self.note(path, version)
 
     def older(self, other: FleetDrift) -> dict[str, int]:
         """By a list's path: the older version of both."""
         paths = self.versions.keys() | other.versions.keys()
-        found = {path: [each.versions[path] for each in (self, other) if path in each.versions] for path in paths}
-        return {path: min(versions) for path, versions in sorted(found.items())}
+        versions_by_path = {
+            path: [result.versions[path] for result in (self, other) if path in result.versions] for path in paths
+        }
+        return {path: min(versions) for path, versions in sorted(versions_by_path.items())}
 
 
-def compared(api: Api, plan: Plan, tenants: Sequence[str], paths: Collection[str] | None = None) -> FleetDrift:
-    """Which of the tenants have drift, by all of their objects or by those in the lists of these paths.
+def drift_by_lists(api: Api, plan: Plan, tenants: Sequence[str], paths: Collection[str] | None = None) -> FleetDrift:
+    """Tenants with drift, by all of their objects or by those in the lists of these paths.
 
     The engine's state is not read, so a value in another form counts too: such a tenant's own run tells the two apart.
     """
-    found = FleetDrift()
+    result = FleetDrift()
     for start in range(0, len(tenants), BATCH):
         batch = tenants[start : start + BATCH]
-        wanted = (item for name in batch for item in _planned(plan, name, paths))
-        late = drift(api, of_tenants(plan.environment, batch), wanted, listed=found.note)
-        found.tenants |= {_tenant(each.item) for each in late}
-    return found
+        items = (item for name in batch for item in _planned(plan, name, paths))
+        drifts = drift(api, tenants_selector(plan.environment, batch), items, on_list=result.note)
+        result.tenants |= {_tenant(object_drift.item) for object_drift in drifts}
+    return result
 
 
-def followed(
+def drift_by_changes(
     api: Api,
     plan: Plan,
     tenants: Sequence[str],
-    since: Mapping[str, int],
-    asked: Future[Mapping[str, Changes | None]] | None = None,
+    versions: Mapping[str, int],
+    pending_changes: Future[Mapping[str, Changes | None]] | None = None,
 ) -> FleetDrift:
-    """Which of the tenants have drift, if they had none at the resource versions `since`, by the paths of lists.
+    """Tenants with drift, if they had none at the resource versions `versions`, by the paths of lists.
 
-    Lists whose changes since then are not known are compared as a whole. `asked` are the changes if they were asked for
-    before.
+    Lists whose changes since then are not known are compared as a whole. `pending_changes` are the changes if they were
+    requested before.
     """
-    news = asked.result() if asked else changes(api, since, of_all_tenants(plan.environment), of_none())
-    known = {path: each for path, each in news.items() if each is not None}
-    unknown = news.keys() - known.keys()
-    found = compared(api, plan, tenants, unknown) if unknown else FleetDrift()
-    for path, each in known.items():
-        found.note(path, each.version)
-    found.tenants |= {*_changed(api, plan, tenants, known)}
-    return found
+    changes_by_path = (
+        pending_changes.result()
+        if pending_changes
+        else changes(api, versions, all_tenants_selector(plan.environment), no_object_selector())
+    )
+    known_changes = {path: list_changes for path, list_changes in changes_by_path.items() if list_changes is not None}
+    unknown_paths = changes_by_path.keys() - known_changes.keys()
+    result = drift_by_lists(api, plan, tenants, unknown_paths) if unknown_paths else FleetDrift()
+    for path, list_changes in known_changes.items():
+        result.note(path, list_changes.version)
+    result.tenants |= {*_tenants_with_drift(api, plan, tenants, known_changes)}
+    return result
 
 
-def platform_drifted(api: Api, environment: str, platform: PlatformPlan) -> bool:
+def has_platform_drift(api: Api, environment: str, platform: PlatformPlan) -> bool:
     """Whether an object of the platform is missing, changed or added to."""
-    return bool(drift(api, of_platform(environment), platform.objects()))
+    return bool(drift(api, platform_selector(environment), platform.objects()))
 
 
-def _changed(api: Api, plan: Plan, tenants: Sequence[str], news: Mapping[str, Changes]) -> Iterator[str]:
+def _tenants_with_drift(
+    api: Api, plan: Plan, tenants: Sequence[str], changes_by_path: Mapping[str, Changes]
+) -> Iterator[str]:
     """The tenants of changed objects that are not as planned any more."""
-    among, known = set(tenants), set(plan.names)
-    for path, each in news.items():
+    selected, tenant_names = set(tenants), set(plan.names)
+    for path, list_changes in changes_by_path.items():
         by_tenant: dict[str, dict[tuple[str, str], tuple[Object, bool]]] = {}
-        for place, (live, there) in each.objects.items():
-            by_tenant.setdefault(_tenant(live), {})[place] = live, there
+        for place, (live, exists) in list_changes.objects.items():
+            by_tenant.setdefault(_tenant(live), {})[place] = live, exists
         strays: list[tuple[str, str]] = []
         for name, objects in by_tenant.items():
-            planned = _by_place(plan, [name] if name in known else [], path)
-            for place, (live, there) in objects.items():
+            planned = _by_place(plan, [name] if name in tenant_names else [], path)
+            for place, (live, exists) in objects.items():
                 if place not in planned:
                     strays.append(place)
-                elif name in among and (not there or of_object(api, planned[place], live)):
+                elif name in selected and (not exists or drift_of_object(api, planned[place], live)):
                     yield name
         if strays:
             # The label of an object says what tenant it belongs to, unless that is what changed.
-            whole = _by_place(plan, tenants, path)
-            yield from (_tenant(whole[place]) for place in strays if place in whole)
+            planned_by_place = _by_place(plan, tenants, path)
+            yield from (_tenant(planned_by_place[place]) for place in strays if place in planned_by_place)
 
 
 def _by_place(plan: Plan, tenants: Iterable[str], path: str) -> dict[tuple[str, str], Object]:

@@ -8,22 +8,23 @@ from typing import Any, Generic, TypeVar
 from tenancy.kube.objects import place_of
 from tenancy.live.api import Api, ApiUnreachable
 
-Kept = TypeVar("Kept")
+Value = TypeVar("Value")
 Place = tuple[str, str]
 """Namespace and name; the namespace of a cluster-wide object is empty."""
 
-SECONDS = 1
+WATCH_SECONDS = 1
 """After which the API server ends a watch: the shortest time that it offers. Changes that it has are sent at once."""
-GONE = 410
+HTTP_GONE = 410
 """The API server no longer knows what changed since the version."""
 
 
-class Followed(Generic[Kept]):
-    """What `keep` makes of each object at `path`, the path of a list; None if the object is not needed."""
+class WatchCache(Generic[Value]):
+    """Values that `extract` derives from each object at `path`, the path of a list; None for an object that is not
+    needed."""
 
-    def __init__(self, path: str, keep: Callable[[Mapping[str, Any]], Kept | None]) -> None:
-        self.kept: dict[Place, Kept] = {}
-        self._path, self._keep = path, keep
+    def __init__(self, path: str, extract: Callable[[Mapping[str, Any]], Value | None]) -> None:
+        self.values: dict[Place, Value] = {}
+        self._path, self._extract = path, extract
         self._version = ""
 
     def forget(self) -> None:
@@ -31,39 +32,39 @@ class Followed(Generic[Kept]):
         self._version = ""
 
     def read(self, api: Api) -> set[Place]:
-        """Bring `kept` to what the cluster has, and answer where that made a difference. ApiUnreachable without an
+        """Bring `values` to what the cluster has, and answer where that made a difference. ApiUnreachable without an
         answer; the next call then asks for the same changes."""
-        return self._changes(api) if self._version else self._whole(api)
+        return self._changes(api) if self._version else self._read_list(api)
 
     def _changes(self, api: Api) -> set[Place]:
-        query = f"watch=true&timeoutSeconds={SECONDS}&resourceVersion={self._version}"
+        query = f"watch=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={self._version}"
         try:
             # All of them before the first is taken in: of a watch that is cut the caller would not learn what changed.
             events = [*api.events(f"{self._path}?{query}")]
         except ApiUnreachable as error:
-            if error.status == GONE:
-                return self._whole(api)
+            if error.status == HTTP_GONE:
+                return self._read_list(api)
             raise
-        changed: set[Place] = set()
+        changed_places: set[Place] = set()
         for event in events:
             if event["type"] == "ERROR":
-                return changed | self._whole(api)
+                return changed_places | self._read_list(api)
             item = event["object"]
-            place, before = place_of(item), self.kept.pop(place_of(item), None)
-            kept = None if event["type"] == "DELETED" else self._keep(item)
-            if kept is not None:
-                self.kept[place] = kept
-            if kept != before:
-                changed.add(place)
+            place, previous = place_of(item), self.values.pop(place_of(item), None)
+            value = None if event["type"] == "DELETED" else self._extract(item)
+            if value is not None:
+                self.values[place] = value
+            if value != previous:
+                changed_places.add(place)
             self._version = str(item["metadata"]["resourceVersion"])
-        return changed
+        return changed_places
 
-    def _whole(self, api: Api) -> set[Place]:
-        new: dict[Place, Kept] = {}
+    def _read_list(self, api: Api) -> set[Place]:
+        values: dict[Place, Value] = {}
         for page in api.pages(self._path):
             for item in page["items"]:
-                if (kept := self._keep(item)) is not None:
-                    new[place_of(item)] = kept
+                if (value := self._extract(item)) is not None:
+                    values[place_of(item)] = value
             version = str(page["metadata"]["resourceVersion"])
-        before, self.kept, self._version = self.kept, new, version
-        return {place for place in before.keys() | new.keys() if before.get(place) != new.get(place)}
+        previous, self.values, self._version = self.values, values, version
+        return {place for place in previous.keys() | values.keys() if previous.get(place) != values.get(place)}

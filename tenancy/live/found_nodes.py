@@ -22,22 +22,22 @@ GROUPS = (words.POOL, "karpenter.sh/nodepool", "eks.amazonaws.com/nodegroup", "a
 """Labels that say which nodes belong together, the first that a node has."""
 _MIG = "nvidia.com/mig-"
 _PRODUCT = "nvidia.com/gpu.product"
-"""Of GPU feature discovery."""
+"""Label of GPU feature discovery."""
 _SHARING = "nvidia.com/gpu.sharing-strategy"
 
 
 @dataclass(frozen=True, slots=True)
-class FoundNodes:
-    """What nodes show, as the document of an environment's file has it."""
+class NodePools:
+    """Pools and flavors that nodes show, in the form of an environment's file."""
 
     pools: dict[str, dict[str, Any]]
     flavors: dict[str, dict[str, Any]]
     remarks: tuple[str, ...]
-    """What the file cannot say, and what the nodes lack."""
+    """Facts that the file cannot express, and labels and taints that nodes lack."""
 
 
 def provisioner_of(labels: Mapping[str, str]) -> Provisioner:
-    """What made a node, by its labels: EKS and Karpenter set them."""
+    """Provisioner of a node, by its labels, which EKS and Karpenter set."""
     if labels.get("eks.amazonaws.com/compute-type") == "auto":
         return Provisioner.AUTO_MODE
     if "karpenter.sh/nodepool" in labels:
@@ -47,11 +47,11 @@ def provisioner_of(labels: Mapping[str, str]) -> Provisioner:
 
 def is_spot(labels: Mapping[str, str]) -> bool:
     """Whether a node was bought as spot capacity, by the labels of Karpenter and EKS."""
-    given = labels.get("karpenter.sh/capacity-type") or labels.get("eks.amazonaws.com/capacityType") or ""
-    return given.lower() == "spot"
+    capacity_type = labels.get("karpenter.sh/capacity-type") or labels.get("eks.amazonaws.com/capacityType") or ""
+    return capacity_type.lower() == "spot"
 
 
-def found_nodes(nodes: Sequence[Object]) -> FoundNodes:
+def pools_of_nodes(nodes: Sequence[Object]) -> NodePools:
     """Nodes with one group label, instance type, way of being bought and resources are one pool."""
     groups: dict[tuple[Any, ...], list[Object]] = {}
     remarks = []
@@ -61,10 +61,10 @@ def found_nodes(nodes: Sequence[Object]) -> FoundNodes:
         group = next((labels[key] for key in GROUPS if labels.get(key)), instance)
         kind = (group, instance, provisioner_of(labels), is_spot(labels), tuple(sorted(_devices(node).items())))
         groups.setdefault(kind, []).append(node)
-    unknown = {
+    unknown_groups = {
         kind: groups.pop(kind) for kind in sorted(groups.keys(), key=lambda kind: kind[:4]) if kind[1] not in MACHINES
     }
-    remarks += [_unknown(*kind, members) for kind, members in unknown.items()]
+    remarks += [_unknown_pool_remark(*kind, members) for kind, members in unknown_groups.items()]
     pools: dict[str, dict[str, Any]] = {}
     flavors: dict[str, dict[str, Any]] = {}
     for (group, instance, provisioner, spot, devices), members in sorted(groups.items(), key=lambda item: item[0][:4]):
@@ -75,10 +75,10 @@ def found_nodes(nodes: Sequence[Object]) -> FoundNodes:
         remarks += [f"pool {name}: {remark}" for remark in (*more, *_lacking(name, members, bool(devices)))]
         for flavor in _flavors(instance, pool, dict(devices)):
             flavors[_flavor_name(flavor)] = flavor
-    return FoundNodes(pools, dict(sorted(flavors.items())), tuple(remarks))
+    return NodePools(pools, dict(sorted(flavors.items())), tuple(remarks))
 
 
-def _unknown(
+def _unknown_pool_remark(
     group: str,
     instance: str,
     made_by: Provisioner,
@@ -93,23 +93,23 @@ def _unknown(
     board = (members[0]["metadata"].get("labels") or {}).get(_PRODUCT, "")
     kind = f"{'spot, ' if spot else ''}{made_by}{f', GPU {board}' if board else ''}"
     return (
-        f"no pool for {_some(members)} ({len(members)}) of {group or 'no group'}: instance type "
+        f"no pool for {_node_names(members)} ({len(members)}) of {group or 'no group'}: instance type "
         f"{instance or 'unknown'} is not in the catalogue, from which a pool's GPUs, memory and price are read; a node "
         f"has {', '.join(offers)} ({kind})"
     )
 
 
-def _some(members: Sequence[Object]) -> str:
+def _node_names(members: Sequence[Object]) -> str:
     """Names of some nodes."""
     return " ".join(node["metadata"]["name"] for node in members[:3]) + (" …" if len(members) > 3 else "")
 
 
-def services_found(api: Api) -> dict[str, str]:
-    """Which services the cluster has, as `services` of an environment says it."""
+def detect_services(api: Api) -> dict[str, str]:
+    """Services that the cluster has, in the form of an environment's `services`."""
     daemons = {item["metadata"]["name"] for item in api.items(collection("apps/v1", "DaemonSet"))}
     classes = api.items(collection("resource.k8s.io/v1", "DeviceClass"), absent=True)
     queues = api.request("GET", "/apis/kueue.x-k8s.io").ok
-    there = {
+    presence = {
         "gpu-operator": api.request("GET", "/apis/nvidia.com").ok,
         "device-plugin": any("nvidia-device-plugin" in name for name in daemons),
         "dcgm-exporter": any("dcgm-exporter" in name for name in daemons),
@@ -117,21 +117,21 @@ def services_found(api: Api) -> dict[str, str]:
         "efa-plugin": any("efa-k8s-device-plugin" in name for name in daemons),
         "kueue": queues,
     }
-    return {name: "present" if found else "none" for name, found in there.items()}
+    return {name: "present" if is_present else "none" for name, is_present in presence.items()}
 
 
 def _devices(node: Object) -> dict[str, int]:
     """Extended resources of GPUs and EFA that a node advertises."""
     capacity = (node.get("status") or {}).get("allocatable") or {}
-    found = {key: units(value) for key, value in capacity.items() if key.startswith("nvidia.com/") or key == gpus.EFA}
-    return {key: count for key, count in found.items() if count}
+    counts = {key: units(value) for key, value in capacity.items() if key.startswith("nvidia.com/") or key == gpus.EFA}
+    return {key: count for key, count in counts.items() if count}
 
 
-def _name(group: str, taken: Mapping[str, Any]) -> str:
+def _name(group: str, pools: Mapping[str, Any]) -> str:
     """A pool's name that name-01 takes and no other pool has."""
     text = re.sub(r"-+", "-", re.sub(r"[^a-z0-9-]", "-", group.lower())).strip("-")[: words.PART_LENGTH - 3].strip("-")
     text = text if text and not name_misfit(text, words.PART_LENGTH) else f"p-{text}".strip("-")
-    return text if text not in taken else next(n for i in range(2, 999) if (n := f"{text}-{i}") not in taken)
+    return text if text not in pools else next(n for i in range(2, 999) if (n := f"{text}-{i}") not in pools)
 
 
 def _pool(
@@ -155,18 +155,20 @@ def _pool(
     slices = {key.removeprefix(_MIG): count for key, count in devices.items() if key.startswith(_MIG)}
     slices = {key.removesuffix(".shared"): count for key, count in slices.items()}
     if slices and machine.gpus:
-        if any(each % machine.gpus for each in slices.values()):
+        if any(slice_count % machine.gpus for slice_count in slices.values()):
             remarks.append(f"its GPUs are cut differently ({slices} on a node): write the parts as mig.per-gpu")
         else:
-            pool["mig"] = {"layout": {profile: each // machine.gpus for profile, each in sorted(slices.items())}}
-    shared = devices.get(f"{gpus.GPU}.shared", 0)
-    if shared and machine.gpus:
+            pool["mig"] = {
+                "layout": {profile: slice_count // machine.gpus for profile, slice_count in sorted(slices.items())}
+            }
+    replicas = devices.get(f"{gpus.GPU}.shared", 0)
+    if replicas and machine.gpus:
         mode = "mps" if labels.get(_SHARING) == "mps" else "time-slicing"
-        pool["share"] = {mode: shared // machine.gpus}
+        pool["share"] = {mode: replicas // machine.gpus}
         remarks.append("replicas share a GPU's memory: name the pool's one tenant, and interruptible tiers alone")
     if devices.get(gpus.GPU, 0) > machine.gpus:
-        given = f"{devices[gpus.GPU]} {gpus.GPU} of {machine.gpus}"
-        remarks.append(f"a node advertises {given}: rename replicas to .shared")
+        advertised = f"{devices[gpus.GPU]} {gpus.GPU} of {machine.gpus}"
+        remarks.append(f"a node advertises {advertised}: rename replicas to .shared")
     if machine.gpus and not any(key.startswith("nvidia.com/") for key in devices):
         remarks.append("its nodes advertise no GPU: no device plugin runs there, or GPUs are claimed by DRA")
     return pool, remarks
@@ -174,14 +176,14 @@ def _pool(
 
 def _lacking(name: str, members: Sequence[Object], on_gpus: bool) -> list[str]:
     """Label and taint that the platform's quotas and guards find nodes by, where a node has none."""
-    nodes, found = _some(members), []
+    nodes, remarks = _node_names(members), []
     if any((node["metadata"].get("labels") or {}).get(words.POOL) != name for node in members):
-        found.append(f"label its nodes, in their node group: `kubectl label node {nodes} {words.POOL}={name}`")
+        remarks.append(f"label its nodes, in their node group: `kubectl label node {nodes} {words.POOL}={name}`")
     tainted = [{t["key"] for t in (node.get("spec") or {}).get("taints") or ()} for node in members]
     if on_gpus and any(gpus.GPU_TAINT not in keys for keys in tainted):
         command = f"kubectl taint node {nodes} {gpus.GPU_TAINT}=present:NoSchedule"
-        found.append(f"keep pods without GPUs off its nodes, in their node group: `{command}`")
-    return found
+        remarks.append(f"keep pods without GPUs off its nodes, in their node group: `{command}`")
+    return remarks
 
 
 def _flavors(instance: str, pool: Mapping[str, Any], devices: Mapping[str, int]) -> list[dict[str, Any]]:

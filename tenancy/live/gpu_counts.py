@@ -27,15 +27,15 @@ from tenancy.schema.environment import Environment
 Object = Mapping[str, Any]
 NAMED_WORKS = 5
 """Pieces of work that are named; what is wrong with one of a kind is mostly wrong with all."""
-EXPLAINED = {"job", "pod", "deployment", "statefulset", *FRAMEWORKS}
+EXPLAINED_KINDS = {"job", "pod", "deployment", "statefulset", *FRAMEWORKS}
 """Kinds that `tenancy why` knows."""
 GROUP = "kueue.x-k8s.io/pod-group-name"
 """Label, or annotation of longer names, with the name of the Workload of a group of pods."""
 WORKLOAD = "kueue.x-k8s.io/workload"
 """Annotation with the name of the Workload, on pods that Kueue places by topology."""
-DEEPEST = 6
+MAX_OWNERS = 6
 """Owners from a pod up to its work: LeaderWorkerSet, StatefulSet, leader, StatefulSet, worker are five."""
-HAVE_NODES = "?fieldSelector=spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+SCHEDULED_PODS = "?fieldSelector=spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,35 +48,35 @@ class WorkCount:
     resource: str
     pods: int
     """Pods with a node that have not ended and ask for the resource."""
-    bound: int
+    pod_devices: int
     """Devices that those pods have."""
-    counted: int
+    kueue_devices: int
     unreleased: tuple[str, ...] = ()
     """Workloads of it that were evicted without pods and keep their quota."""
 
     @property
-    def uncounted(self) -> int:
+    def uncounted_devices(self) -> int:
         """Devices that Kueue gives to other work although they are in use."""
-        return max(0, self.bound - self.counted)
+        return max(0, self.pod_devices - self.kueue_devices)
 
     def sentence(self) -> str:
         """The difference in a sentence, without a name."""
         work = "group of pods" if self.kind == "Pod" and self.pods > 1 else self.kind
         pods = f"{self.pods} pod{'s' * (self.pods != 1)} of this {work}"
-        if self.uncounted:
+        if self.uncounted_devices:
             return (
-                f"{pods} {'run' if self.pods != 1 else 'runs'} with {self.bound} {self.resource} and Kueue counts "
-                f"{self.counted}: it gives the other {self.uncounted} to other work too, and its evictions may not end "
-                "these pods."
+                f"{pods} {'run' if self.pods != 1 else 'runs'} with {self.pod_devices} {self.resource} and Kueue "
+                f"counts {self.kueue_devices}: it gives the other {self.uncounted_devices} to other work too, and its "
+                "evictions may not end these pods."
             )
         if self.unreleased:
             return (
-                f"Kueue evicted this {self.kind}, which has no pods, and still counts {self.counted} {self.resource} "
-                f"for it: other work waits for them. {to_release(self.namespace, self.unreleased)}"
+                f"Kueue evicted this {self.kind}, which has no pods, and still counts {self.kueue_devices} "
+                f"{self.resource} for it: other work waits for them. {to_release(self.namespace, self.unreleased)}"
             )
         return (
-            f"Kueue counts {self.counted} {self.resource} for this {self.kind} and its pods have {self.bound}: ended "
-            "pods are counted until the whole work ends, and so are pods that do not start."
+            f"Kueue counts {self.kueue_devices} {self.resource} for this {self.kind} and its pods have "
+            f"{self.pod_devices}: ended pods are counted until the whole work ends, and so are pods that do not start."
         )
 
 
@@ -90,18 +90,18 @@ def uncounted_work(api: Api, namespace: str, work: Object, workloads: Sequence[O
     settled_pods = [pod for pod in pods if _is_settled(pod, now)]
     for count in _counts(namespace, title, settled_pods, own_workloads):
         everything = sum(_devices(pod)[count.resource] for pod in tree.pods if _is_settled(pod, now))
-        if count.uncounted and everything > _counted_by_queues(api, namespace, count.resource):
+        if count.uncounted_devices and everything > _counted_by_queues(api, namespace, count.resource):
             return count
     return None
 
 
 def _counted_by_queues(api: Api, namespace: str, resource: str) -> int:
     return sum(
-        quantities.units(counted.get("total") or 0)
+        quantities.units(usage.get("total") or 0)
         for queue in api.items(collection(API, "LocalQueue", namespace))
         for flavor in (queue.get("status") or {}).get("flavorsReservation") or ()
-        for counted in flavor["resources"]
-        if counted["name"] == resource
+        for usage in flavor["resources"]
+        if usage["name"] == resource
     )
 
 
@@ -109,14 +109,16 @@ def bound_devices(api: Api, environment: Environment) -> Counter[tuple[str, str,
     """Devices of pods with a node, by ClusterQueue, pool and resource."""
     pools = {
         node["metadata"]["name"]: node["metadata"]["labels"][words.POOL]
-        for node in api.each(collection("v1", "Node"), selector=words.POOL)
+        for node in api.paged_items(collection("v1", "Node"), selector=words.POOL)
     }
     queues = {
         queue["metadata"]["namespace"]: queue["spec"]["clusterQueue"]
-        for queue in api.each(collection(API, "LocalQueue"), selector=f"{words.ENVIRONMENT}={environment.environment}")
+        for queue in api.paged_items(
+            collection(API, "LocalQueue"), selector=f"{words.ENVIRONMENT}={environment.environment}"
+        )
     }
     devices: Counter[tuple[str, str, str]] = Counter()
-    for pod in api.items(collection("v1", "Pod") + HAVE_NODES):
+    for pod in api.items(collection("v1", "Pod") + SCHEDULED_PODS):
         space, pool = pod["metadata"]["namespace"], pools.get(pod["spec"].get("nodeName", ""))
         if pool and space in queues:
             for resource, count in _devices(pod).items():
@@ -130,8 +132,8 @@ def remarks(api: Api, environment: Environment, namespaces: Iterable[str]) -> li
     sentences = []
     for count in counts[:NAMED_WORKS]:
         command = f"`tenancy why {count.kind.lower()}/{count.name} -n {count.namespace}` and "
-        command = command if count.kind.lower() in EXPLAINED else ""
-        advice = f" See {command}the runbook of the alert GpusUncounted." if count.uncounted else ""
+        command = command if count.kind.lower() in EXPLAINED_KINDS else ""
+        advice = f" See {command}the runbook of the alert GpusUncounted." if count.uncounted_devices else ""
         sentences.append(f"{count.kind} {count.name} in {count.namespace}: {count.sentence()}{advice}")
     if (more := len(counts) - NAMED_WORKS) > 0:
         sentences.append(f"{more} more pieces of work differ in that way")
@@ -147,29 +149,32 @@ def differences(api: Api, environment: Environment, namespaces: Iterable[str]) -
         now = _now()
         for title, (pods, workloads) in tree.works().items():
             settled_pods = [pod for pod in pods if _is_settled(pod, now)]
-            differing += [count for count in _counts(namespace, title, settled_pods, workloads) if count.uncounted]
+            differing += [
+                count for count in _counts(namespace, title, settled_pods, workloads) if count.uncounted_devices
+            ]
             if any(_is_old(workload, "QuotaReserved", now) for workload in workloads):
-                differing += [c for c in _counts(namespace, title, pods, workloads) if c.counted > c.bound]
+                differing += [c for c in _counts(namespace, title, pods, workloads) if c.kueue_devices > c.pod_devices]
     return sorted(
         (count for count in differing if count.resource in resources),
-        key=lambda c: (-c.uncounted, c.bound - c.counted, c.namespace, c.name, c.resource),
+        key=lambda c: (-c.uncounted_devices, c.pod_devices - c.kueue_devices, c.namespace, c.name, c.resource),
     )
 
 
 def _counts(
     namespace: str, title: tuple[str, str], pods: Sequence[Object], workloads: Iterable[Object]
 ) -> Iterator[WorkCount]:
-    bound, counted, unreleased = Counter[str](), Counter[str](), list[str]()
+    pod_devices, kueue_devices, unreleased = Counter[str](), Counter[str](), list[str]()
     for workload in workloads:
-        counted += counted_devices(workload)
+        kueue_devices += counted_devices(workload)
         if keeps_quota_without_pods(workload, _now()):
             unreleased.append(workload["metadata"]["name"])
     devices_of_pods = [_devices(pod) for pod in pods]
     for devices in devices_of_pods:
-        bound += devices
-    for resource in sorted({*bound, *counted}):
-        having = sum(resource in devices for devices in devices_of_pods)
-        yield WorkCount(namespace, *title, resource, having, bound[resource], counted[resource], tuple(unreleased))
+        pod_devices += devices
+    for resource in sorted({*pod_devices, *kueue_devices}):
+        pods_with_resource = sum(resource in devices for devices in devices_of_pods)
+        counts = (pods_with_resource, pod_devices[resource], kueue_devices[resource])
+        yield WorkCount(namespace, *title, resource, *counts, tuple(unreleased))
 
 
 class PodTree:
@@ -181,14 +186,14 @@ class PodTree:
         self._known: dict[str, Object] = {}
         self._by_uid = {uid: workload for workload in workloads for uid in _owner_uids(workload)}
         self._by_name = {workload["metadata"]["name"]: workload for workload in workloads}
-        self.pods = api.items(collection("v1", "Pod", namespace) + HAVE_NODES)
+        self.pods = api.items(collection("v1", "Pod", namespace) + SCHEDULED_PODS)
 
     def chain(self, pod: Object) -> dict[str, tuple[str, str]]:
         """UID -> kind and name of the pod and its owners, the nearest first. A kind that may not be read ends it."""
         metadata = pod["metadata"]
         owners = {metadata["uid"]: ("Pod", metadata["name"])}
         layer: Sequence[Object] = metadata.get("ownerReferences") or ()
-        for _ in range(DEEPEST):
+        for _ in range(MAX_OWNERS):
             owners |= {owner["uid"]: (owner["kind"], owner["name"]) for owner in layer}
             layer = [higher for owner in layer for higher in self._owners_of(owner)]
         return owners
@@ -228,7 +233,7 @@ class PodTree:
 
 
 def counted_devices(workload: Object) -> Counter[str]:
-    """What Kueue counts for a Workload by resource (v0.19.2 `pkg/workload/workload.go`)."""
+    """Devices that Kueue counts for a Workload, by resource (v0.19.2 `pkg/workload/workload.go`)."""
     status = workload.get("status") or {}
     if any(c["type"] == "Finished" and c["status"] == "True" for c in status.get("conditions") or ()):
         return Counter()
@@ -272,8 +277,10 @@ def _is_settled(pod: Object, now: dt.datetime) -> bool:
 def _is_old(item: Object, kind: str, now: dt.datetime) -> bool:
     """Whether a condition has been true for a minute."""
     conditions = (item.get("status") or {}).get("conditions") or ()
-    since = [_time(c["lastTransitionTime"]) for c in conditions if c["type"] == kind and c["status"] == "True"]
-    return any((now - time).total_seconds() > COUNT_DELAY_SECONDS for time in since)
+    transition_times = [
+        _time(c["lastTransitionTime"]) for c in conditions if c["type"] == kind and c["status"] == "True"
+    ]
+    return any((now - time).total_seconds() > COUNT_DELAY_SECONDS for time in transition_times)
 
 
 def _time(text: str) -> dt.datetime:

@@ -1,4 +1,4 @@
-"""What a Kueue that the environment does not install is configured with, against what guarantees need."""
+"""Configuration of a Kueue that the environment does not install, compared with what guarantees need."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def kueue_settings(api: Api, plan: Plan) -> KueueSettings:
     services = plan.platform.services
     if not plan.platform.queues or (services and services.queue) or not api.request("GET", f"/apis/{API}").ok:
         return KueueSettings()
-    where = f"ConfigMap {CONFIGURATION} in {words.QUEUE_NAMESPACE}"
+    location = f"ConfigMap {CONFIGURATION} in {words.QUEUE_NAMESPACE}"
     answer = api.request("GET", f"{collection('v1', 'ConfigMap', words.QUEUE_NAMESPACE)}/{CONFIGURATION}")
     text = at(answer.body, "data", TEXT) if answer.ok else None
     if text is None:
-        return KueueSettings(remarks=(_unread(where, answer),))
+        return KueueSettings(remarks=(_unread(location, answer),))
     manager = api.request("GET", f"{collection('apps/v1', 'Deployment', words.QUEUE_NAMESPACE)}/{MANAGER}")
     arguments = dict(_arguments(manager.body)) if manager.ok else {}
-    found = of_configuration(text, arguments)
-    return KueueSettings(tuple(_problem(plan, where, rule, given) for rule, given in found))
+    violations = of_configuration(text, arguments)
+    return KueueSettings(tuple(_problem(plan, location, rule, value) for rule, value in violations))
 
 
 def _arguments(manager: Any) -> Iterator[tuple[str, bool]]:
@@ -50,27 +50,27 @@ def _arguments(manager: Any) -> Iterator[tuple[str, bool]]:
     for container in many(at(manager, "spec", "template", "spec", "containers")):
         for argument in (*many(at(container, "command")), *many(at(container, "args"))):
             if str(argument).startswith(_GATES_ARGUMENT):
-                for each in str(argument).removeprefix(_GATES_ARGUMENT).split(","):
-                    name, _, value = each.partition("=")
+                for gate in str(argument).removeprefix(_GATES_ARGUMENT).split(","):
+                    name, _, value = gate.partition("=")
                     yield name.strip(), value.strip().lower() == "true"
 
 
-def _problem(plan: Plan, where: str, rule: str, given: str) -> str:
+def _problem(plan: Plan, location: str, rule: str, value: str) -> str:
     restart = f"restart Kueue: `kubectl -n {words.QUEUE_NAMESPACE} rollout restart deployment/{MANAGER}`"
     if plan.context == words.LAB_CONTEXT:
         restart = f"restart the lab's Kueue: `tenancy lab up {plan.environment}`"
     return (
-        f"given Kueue's {where} with {given}; rule {rule}: {RULES[rule].title}; change: {RULES[rule].fix}, and "
+        f"given Kueue's {location} with {value}; rule {rule}: {RULES[rule].title}; change: {RULES[rule].fix}, and "
         f"{restart}; `tenancy render {plan.environment} --out rendered` writes the whole configuration into "
         "rendered/charts/values-kueue.yaml"
     )
 
 
-def _unread(where: str, answer: Response) -> str:
-    said = f"{answer.status} {answer.message}" if not answer.ok else f"it has no {TEXT}"
+def _unread(location: str, answer: Response) -> str:
+    reason = f"{answer.status} {answer.message}" if not answer.ok else f"it has no {TEXT}"
     gates = ", ".join(f"featureGates.{name}: {str(value).lower()}" for name, value in GATES.items())
     return (
-        f"Kueue's {where} cannot be read ({said}): check that its configuration has manageJobsWithoutQueueName: true, "
-        f"{gates} and fairSharing.preemptionStrategies: [{', '.join(PREEMPTION)}]; with Kueue's defaults jobs may run "
-        "on GPUs that are not counted"
+        f"Kueue's {location} cannot be read ({reason}): check that its configuration has manageJobsWithoutQueueName: "
+        f"true, {gates} and fairSharing.preemptionStrategies: [{', '.join(PREEMPTION)}]; with Kueue's defaults jobs "
+        "may run on GPUs that are not counted"
     )

@@ -14,17 +14,17 @@ from tenancy.kube.objects import Object
 from tenancy.kube.requests import collection
 from tenancy.live.adoption import quota_notes
 from tenancy.live.api import Api, ApiUnreachable
-from tenancy.live.drift import by_others, missing
+from tenancy.live.drift import foreign_drift, missing_objects
 from tenancy.live.guards import PreconditionFailed
 from tenancy.live.preflight import environment_of
-from tenancy.live.selectors import of_all_tenants, of_environment
+from tenancy.live.selectors import all_tenants_selector, environment_selector
 from tenancy.planning.model import Plan, PlatformPlan, TenantPlan
 from tenancy.planning.scope import objects_of
 from tenancy.rules.found import name_of
 
 BY_COMMAND = "GPU_TENANCY_UP"
 """Variable that `tenancy up` sets for the program: it makes these checks itself, or acts instead."""
-SHOWN = 10
+MAX_NAMED_OBJECTS = 10
 """Objects that one message names."""
 
 
@@ -38,55 +38,55 @@ def check_plain(
 ) -> list[str]:
     """Warnings; PreconditionFailed for what only `tenancy up` does. A preview warns of drift, an update is refused."""
     problems = list(_removals(api, plan, tenants))
-    selector = of_environment(plan.environment, tenants[0].name if platform is None and tenants else None)
-    drifted = list(_drifted(api, plan, selector, objects_of(platform, tenants)))
-    told = [*quota_notes(api, tenants), *_missing(api, plan, selector, tenants)]
+    selector = environment_selector(plan.environment, tenants[0].name if platform is None and tenants else None)
+    drift_problems = list(_drift_problems(api, plan, selector, objects_of(platform, tenants)))
+    remarks = [*quota_notes(api, tenants), *_missing_remarks(api, plan, selector, tenants)]
     if preview:
-        told += drifted
+        remarks += drift_problems
     else:
-        problems += drifted
+        problems += drift_problems
     if problems:
         raise PreconditionFailed("\n".join(problems))
-    return told
+    return remarks
 
 
 def _removals(api: Api, plan: Plan, tenants: Sequence[TenantPlan]) -> Iterator[str]:
     """Tenants at their last stage whose namespaces exist: the engine deletes in an order of its own, and waits ten
     minutes for a namespace whose work nothing has ended."""
-    going = {tenant.name for tenant in tenants if not tenant.namespaces}
-    if not going:
+    leaving_names = {tenant.name for tenant in tenants if not tenant.namespaces}
+    if not leaving_names:
         return
-    held = {
+    tenants_with_namespaces = {
         item["metadata"]["labels"][words.TENANT]
-        for item in api.items(f"/api/v1/namespaces?labelSelector={of_all_tenants(plan.environment)}")
+        for item in api.items(f"/api/v1/namespaces?labelSelector={all_tenants_selector(plan.environment)}")
         if (item["metadata"].get("annotations") or {}).get(words.LEAVING) != words.LEFT
     }
-    for name in sorted(going & held):
+    for name in sorted(leaving_names & tenants_with_namespaces):
         yield (
             f"given tenant {name} with leaving: remove; rule: access ends first, then work, then namespaces; change: "
             f"`tenancy up {plan.environment}` removes the tenant in this order"
         )
 
 
-def _drifted(api: Api, plan: Plan, selector: str, objects: Sequence[Object]) -> Iterator[str]:
-    for each in islice(by_others(api, selector, objects), SHOWN):
+def _drift_problems(api: Api, plan: Plan, selector: str, objects: Sequence[Object]) -> Iterator[str]:
+    for object_drift in islice(foreign_drift(api, selector, objects), MAX_NAMED_OBJECTS):
         yield (
-            f"given {each}; rule: the files say what an object is, and the engine compares them with its state alone; "
-            f"change: `tenancy up {plan.environment}` reverts it; to keep the change, write it into the files"
+            f"given {object_drift}; rule: the files say what an object is, and the engine compares them with its state "
+            f"alone; change: `tenancy up {plan.environment}` reverts it; to keep the change, write it into the files"
         )
 
 
-def _missing(api: Api, plan: Plan, selector: str, tenants: Sequence[TenantPlan]) -> Iterator[str]:
+def _missing_remarks(api: Api, plan: Plan, selector: str, tenants: Sequence[TenantPlan]) -> Iterator[str]:
     """Objects that namespaces of the plan lack, if the namespaces exist."""
     spaces = [space for tenant in tenants for space in tenant.namespaces]
     present = {item["metadata"]["name"] for item in api.items(f"/api/v1/namespaces?labelSelector={selector}")}
-    wanted = [item for space in spaces if space.name in present for item in space.objects()]
-    if gone := [name_of(item) for item in missing(api, selector, wanted)]:
-        more = f" and {len(gone) - SHOWN} more" if len(gone) > SHOWN else ""
+    expected = [item for space in spaces if space.name in present for item in space.objects()]
+    if missing_names := [name_of(item) for item in missing_objects(api, selector, expected)]:
+        more = f" and {len(missing_names) - MAX_NAMED_OBJECTS} more" if len(missing_names) > MAX_NAMED_OBJECTS else ""
         commands = f"`pulumi up --refresh` or `tenancy up {plan.environment}`"
         yield (
-            f"{', '.join(gone[:SHOWN])}{more}: not on the cluster. An update makes what is new; {commands} makes again "
-            "what was deleted by hand"
+            f"{', '.join(missing_names[:MAX_NAMED_OBJECTS])}{more}: not on the cluster. An update makes what is new; "
+            f"{commands} makes again what was deleted by hand"
         )
 
 
@@ -100,12 +100,12 @@ def check_cluster(plan: Plan) -> list[str]:
         live = {
             (item["metadata"]["namespace"], item["metadata"]["name"]): item["spec"].get("hard") or {}
             for item in api.items(
-                f"{collection('v1', 'ResourceQuota')}?labelSelector={of_environment(plan.environment)}"
+                f"{collection('v1', 'ResourceQuota')}?labelSelector={environment_selector(plan.environment)}"
             )
         }
     except ApiUnreachable as error:
         return [f"whether quotas count what the nodes offer is not checked: {error}"]
-    behind = sorted(
+    outdated = sorted(
         {
             space.name
             for tenant in plan.tenants
@@ -114,10 +114,10 @@ def check_cluster(plan: Plan) -> list[str]:
             if (hard := live.get((space.name, quota.meta.name))) is not None and quota.hard.keys() - hard.keys()
         }
     )
-    if behind:
+    if outdated:
         raise PreconditionFailed(
-            f"given namespace {', '.join(behind[:SHOWN])}, whose quota does not count every resource of the pools yet; "
-            "rule: quotas before nodes; change: update the environment's other stacks first, or `tenancy up "
-            f"{plan.environment}`, which runs all of them in order"
+            f"given namespace {', '.join(outdated[:MAX_NAMED_OBJECTS])}, whose quota does not count every resource of "
+            "the pools yet; rule: quotas before nodes; change: update the environment's other stacks first, or "
+            f"`tenancy up {plan.environment}`, which runs all of them in order"
         )
     return []

@@ -12,13 +12,13 @@ from tenancy.kube.objects import Object
 from tenancy.kube.requests import collection
 from tenancy.live.api import NOT_FOUND, Api, ApiUnreachable, path_of
 from tenancy.live.deployer import deployer_problems
-from tenancy.live.drift import is_the_engines
+from tenancy.live.drift import is_engine_object
 from tenancy.live.guards import PreconditionFailed, guard_problems, wait_for_guards
 from tenancy.live.kueue_settings import kueue_settings
 from tenancy.live.queues import queue_problems
-from tenancy.live.selectors import FEW, of_tenants
+from tenancy.live.selectors import MAX_NAMED, tenants_selector
 from tenancy.live.served import unserved
-from tenancy.live.undecided import Undecided, problem, undecided
+from tenancy.live.undecided import UndecidedNamespace, problem, undecided_namespaces
 from tenancy.planning.model import Plan, PlatformPlan, TenantPlan
 from tenancy.rules.catalogue import RULES
 
@@ -53,20 +53,23 @@ def check(
     uncounted, an identity that the guards would refuse in mid-run, and a tenant's stack on a cluster without guards.
     `removing` are tenants and namespaces whose removal was requested by name.
     """
-    refuse_another(api, plan)
-    by_name = platform is None and 0 < len(tenants) <= FEW
-    namespaces = _namespaces(api, of_tenants(plan.environment, (t.name for t in tenants)) if by_name else "")
+    require_same_environment(api, plan)
+    by_name = platform is None and 0 < len(tenants) <= MAX_NAMED
+    namespaces = _namespaces(api, tenants_selector(plan.environment, (t.name for t in tenants)) if by_name else "")
     problems = [
         *deployer_problems(api, plan, platform),
-        *_foreign(api, plan.environment, platform, tenants),
-        *_unsaid(namespaces, plan, platform, tenants, removing),
+        *_ownership_conflicts(api, plan.environment, platform, tenants),
+        *_undeclared_removals(namespaces, plan, platform, tenants, removing),
         *unserved(api, plan, platform, tenants),
         *queue_problems(api, plan, tenants),
     ]
     if platform is None:
-        return _told(plan, [*problems, *guard_problems(api)], ())
+        return _warnings_or_failure(plan, [*problems, *guard_problems(api)], ())
     settings = kueue_settings(api, plan)
-    return [*settings.remarks, *_told(plan, problems, undecided(api, plan, namespaces), settings.problems)]
+    return [
+        *settings.remarks,
+        *_warnings_or_failure(plan, problems, undecided_namespaces(api, plan, namespaces), settings.problems),
+    ]
 
 
 def check_platform(
@@ -80,38 +83,40 @@ def check_platform(
     """
     api, environment = Api(context, kubeconfig), platform.namespace["metadata"]["labels"][words.ENVIRONMENT]
     plan = Plan(environment, context or "", platform, ())
-    refuse_another(api, plan)
-    lacking = list(unserved(api, plan, platform, ()))
+    require_same_environment(api, plan)
+    missing_kinds = list(unserved(api, plan, platform, ()))
     problems = [
         *deployer_problems(api, plan, platform),
-        *_foreign(api, environment, platform, ()),
-        *([] if preview else lacking),
+        *_ownership_conflicts(api, environment, platform, ()),
+        *([] if preview else missing_kinds),
     ]
     return [
-        *(lacking if preview else ()),
-        *_told(plan, problems, undecided(api, plan, _namespaces(api))),
+        *(missing_kinds if preview else ()),
+        *_warnings_or_failure(plan, problems, undecided_namespaces(api, plan, _namespaces(api))),
     ]
 
 
 def _namespaces(api: Api, selector: str = "") -> list[Object]:
     """All namespaces, or those of a selector, with their metadata alone, and that without its managers: the list grows
     with the tenants."""
-    found = []
-    for item in api.each("/api/v1/namespaces", selector=selector):
+    result = []
+    for item in api.paged_items("/api/v1/namespaces", selector=selector):
         item["metadata"].pop("managedFields", None)
-        found.append({"metadata": item["metadata"]})
-    return found
+        result.append({"metadata": item["metadata"]})
+    return result
 
 
-def _told(plan: Plan, problems: Sequence[str], found: Sequence[Undecided], settings: Sequence[str] = ()) -> list[str]:
+def _warnings_or_failure(
+    plan: Plan, problems: Sequence[str], undecided_spaces: Sequence[UndecidedNamespace], settings: Sequence[str] = ()
+) -> list[str]:
     """Warnings; PreconditionFailed with all problems. With enforced guards these include namespaces whose work would be
     refused, and `settings` of Kueue with which guarantees do not hold."""
-    told = [*([problem(found)] if found else []), *settings]
+    warnings = [*([problem(undecided_spaces)] if undecided_spaces else []), *settings]
     if plan.admission.enforced:
-        problems, told = [*problems, *told], []
+        problems, warnings = [*problems, *warnings], []
     if problems:
         raise PreconditionFailed("\n".join(problems))
-    return told
+    return warnings
 
 
 def removing_by_name() -> frozenset[str]:
@@ -124,7 +129,7 @@ def replacing_by_name() -> frozenset[str]:
     return frozenset(name for name in os.environ.get(REPLACING, "").split(",") if name)
 
 
-def _unsaid(
+def _undeclared_removals(
     namespaces: Sequence[Object],
     plan: Plan,
     platform: PlatformPlan | None,
@@ -132,42 +137,42 @@ def _unsaid(
     removing: Collection[str],
 ) -> Iterator[str]:
     """ns-07: namespaces of the environment that the plan lacks, and whose tenant's file never said `leaving`."""
-    known = set(plan.names)
+    tenant_names = set(plan.names)
     planned = {space.name for tenant in tenants for space in tenant.namespaces}
-    mine = {tenant.name for tenant in tenants}
+    stack_tenants = {tenant.name for tenant in tenants}
 
     @cache
-    def of_all() -> set[str]:
+    def all_planned() -> set[str]:
         """Needs the plans of all tenants: only for a namespace that is not in those of the stack's own."""
         return {space.name for tenant in plan.tenants for space in tenant.namespaces}
 
-    lost: dict[str, list[str]] = {}
+    namespaces_by_tenant: dict[str, list[str]] = {}
     for item in namespaces:
         metadata = item["metadata"]
         name, labels = metadata["name"], metadata.get("labels") or {}
         tenant = labels.get(words.TENANT)
         if tenant is None or labels.get(words.ENVIRONMENT) != plan.environment or name in planned:
             continue
-        if platform is None and tenant not in mine:
+        if platform is None and tenant not in stack_tenants:
             continue  # another stack's
-        left = (metadata.get("annotations") or {}).get(words.LEAVING) == words.LEFT
-        if left or "deletionTimestamp" in metadata or {tenant, name} & {*removing}:
+        has_left = (metadata.get("annotations") or {}).get(words.LEAVING) == words.LEFT
+        if has_left or "deletionTimestamp" in metadata or {tenant, name} & {*removing}:
             continue
-        by_file = tenant in known and not plan.tenant(tenant).namespaces
-        if not (by_file or name in of_all()):
-            lost.setdefault(tenant, []).append(name)
-    for tenant, names in sorted(lost.items()):
+        by_file = tenant in tenant_names and not plan.tenant(tenant).namespaces
+        if not (by_file or name in all_planned()):
+            namespaces_by_tenant.setdefault(tenant, []).append(name)
+    for tenant, names in sorted(namespaces_by_tenant.items()):
         rule = f"rule ns-07: {RULES['ns-07'].title}"
-        if tenant in known:
-            given = f"namespace {', '.join(names)}, which the file of tenant {tenant} names no more"
+        if tenant in tenant_names:
+            subject = f"namespace {', '.join(names)}, which the file of tenant {tenant} names no more"
             change = f"write the namespace into the file again; or, with all that is in it, `{_remove(plan, *names)}`"
         else:
-            given = f"namespace {', '.join(names)} of tenant {tenant}, which has no file"
+            subject = f"namespace {', '.join(names)} of tenant {tenant}, which has no file"
             change = (
                 f"write its file again with `leaving: hold`, and after `tenancy up {plan.environment}` with "
                 f"`leaving: remove`; or, with all that is in its namespaces at once, `{_remove(plan, tenant)}`"
             )
-        yield f"given {given}; {rule}; change: {change}"
+        yield f"given {subject}; {rule}; change: {change}"
 
 
 def _remove(plan: Plan, *names: str) -> str:
@@ -182,8 +187,8 @@ def environment_of(api: Api) -> str:
     return (labels or {}).get(words.ENVIRONMENT, "")
 
 
-def refuse_another(api: Api, plan: Plan) -> None:
-    """Refused if the cluster has another environment: two would share guards, queues and nodes."""
+def require_same_environment(api: Api, plan: Plan) -> None:
+    """PreconditionFailed if the cluster has another environment: two would share guards, queues and nodes."""
     holder = environment_of(api)
     if holder not in {"", plan.environment}:
         raise PreconditionFailed(other_environment(holder, plan.environment, lab=plan.context == words.LAB_CONTEXT))
@@ -191,37 +196,49 @@ def refuse_another(api: Api, plan: Plan) -> None:
 
 def other_environment(holder: str, environment: str, *, lab: bool) -> str:
     """The message about a cluster with another environment."""
-    what = "this lab" if lab else "this cluster"
-    down = f"run `tenancy down {holder}{' --lab' if lab else ''}`{' or `tenancy lab down`' if lab else ''} first"
-    instead = "" if lab else ", or name another cluster in cluster.context"
+    cluster_name = "this lab" if lab else "this cluster"
+    down_command = (
+        f"run `tenancy down {holder}{' --lab' if lab else ''}`{' or `tenancy lab down`' if lab else ''} first"
+    )
+    alternative = "" if lab else ", or name another cluster in cluster.context"
     return (
-        f"given environment {environment}, and {what}, which belongs to environment {holder}; rule: one cluster has "
-        f"one environment; change: {down}{instead}; nothing was changed"
+        f"given environment {environment}, and {cluster_name}, which belongs to environment {holder}; rule: one "
+        f"cluster has one environment; change: {down_command}{alternative}; nothing was changed"
     )
 
 
-def _foreign(api: Api, environment: str, platform: PlatformPlan | None, tenants: Sequence[TenantPlan]) -> Iterator[str]:
+def _ownership_conflicts(
+    api: Api, environment: str, platform: PlatformPlan | None, tenants: Sequence[TenantPlan]
+) -> Iterator[str]:
     planned: list[tuple[Object, bool]] = [
         (namespace.namespace, tenant.adopt) for tenant in tenants for namespace in tenant.namespaces
     ]
     planned += [(queue, False) for tenant in tenants for queue in tenant.queues]
     if platform:
-        planned += [(found, False) for found in platform.objects() if "namespace" not in found["metadata"]]
-    others: dict[tuple[str, str], dict[str, Object]] = {}
-    for found, adopt in planned:
-        kind = (found["apiVersion"], found["kind"])
-        if kind not in others:
-            there = _there(api, kind, [item for item, _ in planned if (item["apiVersion"], item["kind"]) == kind])
-            others[kind] = {item["metadata"]["name"]: item for item in there if not _is_ours(item, environment)}
-        present = others[kind].get(found["metadata"]["name"])
+        planned += [
+            (planned_object, False)
+            for planned_object in platform.objects()
+            if "namespace" not in planned_object["metadata"]
+        ]
+    foreign_by_kind: dict[tuple[str, str], dict[str, Object]] = {}
+    for planned_object, adopt in planned:
+        kind = (planned_object["apiVersion"], planned_object["kind"])
+        if kind not in foreign_by_kind:
+            existing = _existing_objects(
+                api, kind, [item for item, _ in planned if (item["apiVersion"], item["kind"]) == kind]
+            )
+            foreign_by_kind[kind] = {
+                item["metadata"]["name"]: item for item in existing if not _is_ours(item, environment)
+            }
+        present = foreign_by_kind[kind].get(planned_object["metadata"]["name"])
         if present is None or adopt:
             continue
-        name = f"{found['kind']} {found['metadata']['name']}"
+        name = f"{planned_object['kind']} {planned_object['metadata']['name']}"
         change = "delete or rename it"
-        if is_the_engines(present) and words.ENVIRONMENT not in (present["metadata"].get("labels") or {}):
+        if is_engine_object(present) and words.ENVIRONMENT not in (present["metadata"].get("labels") or {}):
             change = f"label it again: `kubectl label {name} {words.ENVIRONMENT}={environment}`"
-        if found["kind"] == "Namespace" and found["metadata"]["name"] != words.PLATFORM_NAMESPACE:
-            tenant = found["metadata"]["labels"][words.TENANT]
+        if planned_object["kind"] == "Namespace" and planned_object["metadata"]["name"] != words.PLATFORM_NAMESPACE:
+            tenant = planned_object["metadata"]["labels"][words.TENANT]
             change += f", or write `adopt: true` into the file of tenant {tenant} to take it over"
         yield (
             f"given {name}, which exists and carries no {words.ENVIRONMENT}={environment}; "
@@ -229,10 +246,10 @@ def _foreign(api: Api, environment: str, platform: PlatformPlan | None, tenants:
         )
 
 
-def _there(api: Api, kind: tuple[str, str], planned: Sequence[Object]) -> Iterator[Any]:
+def _existing_objects(api: Api, kind: tuple[str, str], planned: Sequence[Object]) -> Iterator[Any]:
     """Those of the planned objects of a kind that are on the cluster, perhaps with others of the kind."""
-    if len(planned) > FEW:
-        yield from api.each(collection(*kind), absent=True)
+    if len(planned) > MAX_NAMED:
+        yield from api.paged_items(collection(*kind), absent=True)
         return
     for item in planned:
         answer = api.request("GET", path_of(item))

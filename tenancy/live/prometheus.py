@@ -24,10 +24,10 @@ class PrometheusSilent(Exception):
 
 def ask(address: str, query: str, at: float | None = None) -> list[Series]:
     """The series of a query at an instant, Unix time; by default now. PrometheusSilent without a complete answer."""
-    asked = {"query": query, **({} if at is None else {"time": f"{at:.3f}"})}
+    parameters = {"query": query, **({} if at is None else {"time": f"{at:.3f}"})}
     try:
         url = address.rstrip("/") + QUERY
-        with _OPENER.open(url, urllib.parse.urlencode(asked).encode(), TIMEOUT_SECONDS) as answer:
+        with _OPENER.open(url, urllib.parse.urlencode(parameters).encode(), TIMEOUT_SECONDS) as answer:
             return series(address, json.load(answer))
     except urllib.error.HTTPError as error:
         raise PrometheusSilent(f"{address} answers {error.code}") from None

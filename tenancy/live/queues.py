@@ -9,7 +9,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.kube.requests import collection
 from tenancy.live.api import Api
-from tenancy.live.selectors import FEW, of_tenants
+from tenancy.live.selectors import MAX_NAMED, tenants_selector
 from tenancy.planning.model import Plan, TenantPlan
 from tenancy.planning.queueing.queue_names import API
 
@@ -22,42 +22,44 @@ def queue_problems(api: Api, plan: Plan, tenants: Sequence[TenantPlan]) -> Itera
         return
     spaces = {space.name for tenant in tenants for space in tenant.namespaces}
     names = {tenant.name for tenant in tenants}
-    if len(tenants) > FEW:
-        queues = api.each(collection(API, "LocalQueue"))
-        owned = api.each(collection(API, "ClusterQueue"))
+    if len(tenants) > MAX_NAMED:
+        queues = api.paged_items(collection(API, "LocalQueue"))
+        owned = api.paged_items(collection(API, "ClusterQueue"))
     else:
-        queues = (item for space in sorted(spaces) for item in api.each(collection(API, "LocalQueue", space)))
-        owned = api.each(collection(API, "ClusterQueue"), selector=of_tenants(plan.environment, sorted(names)))
-    local = _ours(queues, plan, spaces, lambda metadata: metadata["namespace"])
-    leading = _ours(owned, plan, names, lambda metadata: metadata["labels"].get(words.TENANT, ""))
+        queues = (item for space in sorted(spaces) for item in api.paged_items(collection(API, "LocalQueue", space)))
+        owned = api.paged_items(
+            collection(API, "ClusterQueue"), selector=tenants_selector(plan.environment, sorted(names))
+        )
+    local = _group_by_owner(queues, plan, spaces, lambda metadata: metadata["namespace"])
+    leading = _group_by_owner(owned, plan, names, lambda metadata: metadata["labels"].get(words.TENANT, ""))
     for tenant in tenants:
         yield from _in_use(tenant, local)
         yield from _in_two_places(tenant, {queue["metadata"]["name"] for queue in leading.get(tenant.name, ())})
 
 
-def _ours(
-    items: Iterable[Object], plan: Plan, wanted: Collection[str], by: Callable[[Any], str]
+def _group_by_owner(
+    items: Iterable[Object], plan: Plan, owners: Collection[str], owner_of: Callable[[Any], str]
 ) -> dict[str, list[Object]]:
     """Those of the objects that are the environment's, by what they belong to, if that is wanted."""
-    found: dict[str, list[Object]] = {}
+    result: dict[str, list[Object]] = {}
     for item in items:
         metadata = item["metadata"]
-        if (metadata.get("labels") or {}).get(words.ENVIRONMENT) == plan.environment and by(metadata) in wanted:
+        if (metadata.get("labels") or {}).get(words.ENVIRONMENT) == plan.environment and owner_of(metadata) in owners:
             metadata.pop("managedFields", None)  # half of the object
-            found.setdefault(by(metadata), []).append(item)
-    return found
+            result.setdefault(owner_of(metadata), []).append(item)
+    return result
 
 
 def _in_two_places(tenant: TenantPlan, present: set[str]) -> Iterator[str]:
     """A tier that is removed while another is added: for a moment both have the guaranteed quota, and work that starts
     then uses other tenants' quota until it ends."""
     planned = {queue.name: queue for queue in tenant.cluster_queues}
-    going, coming = sorted(present - planned.keys()), sorted(planned.keys() - present)
-    if going and any(planned[name].is_open for name in coming):
+    removed_queues, added_queues = sorted(present - planned.keys()), sorted(planned.keys() - present)
+    if removed_queues and any(planned[name].is_open for name in added_queues):
         yield (
-            f"given tenant {tenant.name}, whose queue {', '.join(going)} is replaced by {', '.join(coming)}; rule: "
-            "guaranteed quota is in one queue at a time; change: write `queue: hold` into the tenant's file for this "
-            "run, and remove it in the next"
+            f"given tenant {tenant.name}, whose queue {', '.join(removed_queues)} is replaced by "
+            f"{', '.join(added_queues)}; rule: guaranteed quota is in one queue at a time; change: write `queue: hold` "
+            "into the tenant's file for this run, and remove it in the next"
         )
 
 
@@ -79,9 +81,9 @@ def _in_use(tenant: TenantPlan, present: Mapping[str, Sequence[Any]]) -> Iterato
                 yield _refusal(namespace.name, name, running, waiting, f"lead to {leads}", "leave the namespace's tier")
 
 
-def _refusal(namespace: str, name: str, running: Any, waiting: Any, what: str, until: str) -> str:
+def _refusal(namespace: str, name: str, running: Any, waiting: Any, effect: str, advice: str) -> str:
     return (
-        f"given queue {name} of {namespace}, which would {what} with {running} running and {waiting} waiting in it; "
-        f"rule: a queue changes when it is empty; change: {until} until they end, or write `queue: drain` into the "
+        f"given queue {name} of {namespace}, which would {effect} with {running} running and {waiting} waiting in it; "
+        f"rule: a queue changes when it is empty; change: {advice} until they end, or write `queue: drain` into the "
         "tenant's file first, which evicts what runs"
     )

@@ -16,16 +16,16 @@ from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.kube.objects import Object
 from tenancy.kube.requests import collection
 from tenancy.live.api import NOT_FOUND, Api, path_of
-from tenancy.live.discovery import ResourceKind, namespaced
+from tenancy.live.discovery import ResourceKind, namespaced_kinds
 from tenancy.planning.queueing.queue_names import API as QUEUES
 
 PATIENCE = 300
 """Seconds that work has to end, and a namespace to be removed. Kueue needs about a minute after an outage."""
-GRACE = 5
+DELETION_GRACE = 5
 """Seconds that the namespace controller waits before it removes a deleted namespace's content:
 namespaceDeletionGracePeriod of kubernetes pkg/controller/namespace. A report before that would be empty."""
 PAUSE = 1.0
-FRESH = 120.0
+MAX_LEASE_AGE = 120.0
 """Maximum age in seconds of the lease of a running controller; controllers renew it every few seconds."""
 WORK = (
     ("batch/v1", "CronJob"),
@@ -38,9 +38,9 @@ WORK = (
 )
 """Owners before the objects that they create: else they create them again."""
 ACCESS_BINDINGS = (("rbac.authorization.k8s.io/v1", "RoleBinding"), ("v1", "ServiceAccount"))
-"""What gives people access or pods an identity: it is removed before isolation resources."""
+"""Kinds that give people access or pods an identity: they are removed before isolation resources."""
 KUEUE = "Kueue"
-SHOWN = 20
+MAX_REPORTED_OBJECTS = 20
 """Maximum number of objects in a report; a finalizer that blocks one usually blocks all of a kind."""
 
 
@@ -56,8 +56,8 @@ class FinalizerOwner:
     runs: bool | None
 
     def __str__(self) -> str:
-        said = {True: "runs", False: "does not run", None: "whether it runs is unknown"}[self.runs]
-        return f"{self.name}, which {said}" if self.runs is not None else f"{self.name}; {said}"
+        state = {True: "runs", False: "does not run", None: "whether it runs is unknown"}[self.runs]
+        return f"{self.name}, which {state}" if self.runs is not None else f"{self.name}; {state}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,38 +79,41 @@ class BlockedObject:
         )
 
 
-def never_held(api: Api, spaces: Sequence[str]) -> list[str]:
+def skipped_hold(api: Api, spaces: Sequence[str]) -> list[str]:
     """Those of these namespaces that exist and skipped the former stages: their users still work."""
-    there = {item["metadata"]["name"]: item["metadata"] for item in api.items("/api/v1/namespaces")}
+    metadata_by_name = {item["metadata"]["name"]: item["metadata"] for item in api.items("/api/v1/namespaces")}
     return [
         name
         for name in spaces
-        if name in there
-        and "deletionTimestamp" not in there[name]
+        if name in metadata_by_name
+        and "deletionTimestamp" not in metadata_by_name[name]
         # One that was given back after its tenant left is no longer in use by it.
-        and words.TENANT in (there[name].get("labels") or {})
-        and words.LEAVING not in (there[name].get("annotations") or {})
+        and words.TENANT in (metadata_by_name[name].get("labels") or {})
+        and words.LEAVING not in (metadata_by_name[name].get("annotations") or {})
     ]
 
 
-def access_bindings_blocked(api: Api, bindings: Sequence[Object]) -> None:
-    """Stuck if one of these access bindings has a finalizer: after its deletion it would still give access until the
-    finalizer is removed, and the engine waits ten minutes for it, whatever its timeouts."""
-    found = {path_of(binding): api.request("GET", path_of(binding)) for binding in bindings}
-    marks = {path: answer.body["metadata"].get("finalizers") for path, answer in found.items() if answer.ok}
-    if not any(marks.values()):
+def require_removable_bindings(api: Api, bindings: Sequence[Object]) -> None:
+    """RemovalTimeout if one of these access bindings has a finalizer: after its deletion it would still give access
+    until the finalizer is removed, and the engine waits ten minutes for it, whatever its timeouts."""
+    answers = {path_of(binding): api.request("GET", path_of(binding)) for binding in bindings}
+    finalizers = {path: answer.body["metadata"].get("finalizers") for path, answer in answers.items() if answer.ok}
+    if not any(finalizers.values()):
         return
-    kinds = {(kind.version, kind.kind): kind for kind in namespaced(api)[0]}
-    held = [
+    kinds = {(kind.version, kind.kind): kind for kind in namespaced_kinds(api)[0]}
+    blocked = [
         BlockedObject(
-            kinds[binding["apiVersion"], binding["kind"]], metadata["namespace"], metadata["name"], tuple(marked)
+            kinds[binding["apiVersion"], binding["kind"]],
+            metadata["namespace"],
+            metadata["name"],
+            tuple(binding_finalizers),
         )
         for binding in bindings
-        if (marked := marks.get(path_of(binding))) and (metadata := binding["metadata"])
+        if (binding_finalizers := finalizers.get(path_of(binding))) and (metadata := binding["metadata"])
     ]
-    spaces = ", ".join(sorted({each.namespace for each in held}))
-    given = f"given {spaces}, whose access bindings cannot be removed; rule: access ends before anything else"
-    raise RemovalTimeout("\n".join([given, *_said(held), *_way_out(Holders(api), held)]))
+    spaces = ", ".join(sorted({blocked_object.namespace for blocked_object in blocked}))
+    headline = f"given {spaces}, whose access bindings cannot be removed; rule: access ends before anything else"
+    raise RemovalTimeout("\n".join([headline, *_blocked_lines(blocked), *_remedy_lines(FinalizerOwners(api), blocked)]))
 
 
 def mark_left(api: Api, spaces: Sequence[str]) -> None:
@@ -123,18 +126,18 @@ def mark_left(api: Api, spaces: Sequence[str]) -> None:
             raise RemovalTimeout(f"namespace {name} cannot be marked as left: {answer.status} {answer.message}")
 
 
-def take_out(
+def end_and_remove(
     api: Api, spaces: Sequence[str], queues: Sequence[str], patience: float, say: Callable[[str], None]
 ) -> None:
-    """End the work of these namespaces and remove them; Stuck if either takes longer than `patience` seconds.
+    """End the work of these namespaces and remove them; RemovalTimeout if either takes longer than `patience` seconds.
 
     Safe to repeat at any time: it continues from there.
     """
     _drain(api, queues)
-    present = [name for name in spaces if _is_there(api, name)]
+    present = [name for name in spaces if _exists(api, name)]
     if not present:
         return
-    open_ones = [name for name in present if not _is_going(api, name)]
+    open_ones = [name for name in present if not _is_terminating(api, name)]
     for name in open_ones:
         _end_work(api, name)
     _await(
@@ -151,8 +154,8 @@ def take_out(
             raise RemovalTimeout(f"namespace {name} cannot be removed: {answer.status} {answer.message}")
     _await(
         api,
-        lambda: [name for name in present if _is_there(api, name)],
-        patience + GRACE,
+        lambda: [name for name in present if _exists(api, name)],
+        patience + DELETION_GRACE,
         f"removing {', '.join(present)}",
         "namespace",
         say,
@@ -168,11 +171,11 @@ def _drain(api: Api, queues: Sequence[str]) -> None:
         api.request("PATCH", path, patch, content_type="application/merge-patch+json")
 
 
-def _is_there(api: Api, name: str) -> bool:
+def _exists(api: Api, name: str) -> bool:
     return api.request("GET", f"/api/v1/namespaces/{name}").status != NOT_FOUND
 
 
-def _is_going(api: Api, name: str) -> bool:
+def _is_terminating(api: Api, name: str) -> bool:
     answer = api.request("GET", f"/api/v1/namespaces/{name}")
     return answer.ok and "deletionTimestamp" in answer.body["metadata"]
 
@@ -180,9 +183,9 @@ def _is_going(api: Api, name: str) -> bool:
 def _end_work(api: Api, space: str) -> None:
     frameworks = [(f"{f.group}/{f.version}", f.kind) for f in FRAMEWORKS.values()]
     for version, kind in (*frameworks, *WORK):
-        where = collection(version, kind, space)
-        for item in api.items(where, absent=True):
-            api.request("DELETE", f"{where}/{item['metadata']['name']}?propagationPolicy=Background")
+        path = collection(version, kind, space)
+        for item in api.items(path, absent=True):
+            api.request("DELETE", f"{path}/{item['metadata']['name']}?propagationPolicy=Background")
 
 
 def _pods(api: Api, space: str) -> list[Any]:
@@ -191,56 +194,65 @@ def _pods(api: Api, space: str) -> list[Any]:
 
 
 def _await(
-    api: Api, left: Callable[[], list[str]], patience: float, what: str, of: str, say: Callable[[str], None]
+    api: Api,
+    remaining: Callable[[], list[str]],
+    patience: float,
+    progress_message: str,
+    subject: str,
+    say: Callable[[str], None],
 ) -> None:
-    deadline, said = time.monotonic() + patience, False
-    while names := left():
+    deadline, is_announced = time.monotonic() + patience, False
+    while names := remaining():
         if time.monotonic() > deadline:
-            raise RemovalTimeout(report(api, names, patience, of))
-        if not said:
-            say(what)
-            said = True
+            raise RemovalTimeout(report(api, names, patience, subject))
+        if not is_announced:
+            say(progress_message)
+            is_announced = True
         time.sleep(PAUSE)
 
 
 # Blocking finalizers
 
 
-def report(api: Api, spaces: Sequence[str], patience: float, of: str = "namespace") -> str:
+def report(api: Api, spaces: Sequence[str], patience: float, subject: str = "namespace") -> str:
     """Finalizers that block these namespaces, the controllers that should remove them, and the remedy."""
-    kinds, silent = namespaced(api)
-    given = f"given {', '.join(spaces)}, whose {of} still exists after {patience:.0f} s"
-    lines = [f"{given}; rule: a removed tenant leaves nothing running"]
-    there: list[BlockedObject] = []
+    kinds, silent = namespaced_kinds(api)
+    headline = f"given {', '.join(spaces)}, whose {subject} still exists after {patience:.0f} s"
+    lines = [f"{headline}; rule: a removed tenant leaves nothing running"]
+    all_blocked: list[BlockedObject] = []
     for space in spaces:
-        found = sorted(_held(api, kinds, space), key=lambda h: (not h.finalizers, h.kind.kind, h.name))
-        lines += _said(found[:SHOWN])
-        if more := len(found) - SHOWN:
+        blocked = sorted(_blocked_objects(api, kinds, space), key=lambda h: (not h.finalizers, h.kind.kind, h.name))
+        lines += _blocked_lines(blocked[:MAX_REPORTED_OBJECTS])
+        if more := len(blocked) - MAX_REPORTED_OBJECTS:
             lines += [f"  and {more} more in {space}"] if more > 0 else []
-        there += found
+        all_blocked += blocked
         lines += [f"  {space}: {text}" for text in _conditions(api, space)]
     lines += [f"  {version} does not answer: a namespace is removed when all kinds can be listed" for version in silent]
-    return "\n".join([*lines, *_way_out(Holders(api), there)])
+    return "\n".join([*lines, *_remedy_lines(FinalizerOwners(api), all_blocked)])
 
 
-def _said(found: Iterable[BlockedObject]) -> Iterator[str]:
-    for held in found:
-        marks = ", ".join(held.finalizers) or "no finalizer: its controller ends it"
-        yield f"  {held.kind.kind} {held.namespace}/{held.name} is blocked by {marks}"
+def _blocked_lines(blocked: Iterable[BlockedObject]) -> Iterator[str]:
+    for entry in blocked:
+        finalizers = ", ".join(entry.finalizers) or "no finalizer: its controller ends it"
+        yield f"  {entry.kind.kind} {entry.namespace}/{entry.name} is blocked by {finalizers}"
 
 
-def _way_out(holders: Holders, found: Sequence[BlockedObject]) -> Iterator[str]:
+def _remedy_lines(holders: FinalizerOwners, blocked: Sequence[BlockedObject]) -> Iterator[str]:
     """The controllers that remove the finalizers, and what to do."""
-    controllers = {finalizer: holders.of(finalizer) for held in found for finalizer in held.finalizers}
+    controllers = {finalizer: holders.owner_of(finalizer) for entry in blocked for finalizer in entry.finalizers}
     yield from (f"  {finalizer} is removed by {holder}" for finalizer, holder in sorted(controllers.items()))
-    down = holders.in_the_way or sorted({holder.name for holder in controllers.values() if holder.runs is False})
-    first = f"start {' and '.join(down)} again" if down else "resolve what is named above"
-    yield f"change: {first}, and run this again: it continues from here"
-    if shown := [held for held in found if held.finalizers]:
-        yield f"last resort, for each of them, which skips the controller's own cleanup: {shown[0].command}"
+    stopped_controllers = holders.blocking_webhooks or sorted(
+        {holder.name for holder in controllers.values() if holder.runs is False}
+    )
+    remedy = (
+        f"start {' and '.join(stopped_controllers)} again" if stopped_controllers else "resolve what is named above"
+    )
+    yield f"change: {remedy}, and run this again: it continues from here"
+    if removable := [entry for entry in blocked if entry.finalizers]:
+        yield f"last resort, for each of them, which skips the controller's own cleanup: {removable[0].command}"
 
 
-def _held(api: Api, kinds: Sequence[ResourceKind], space: str) -> Iterator[BlockedObject]:
+def _blocked_objects(api: Api, kinds: Sequence[ResourceKind], space: str) -> Iterator[BlockedObject]:
     """Objects of a namespace that are being deleted and still exist, and pods. Other objects block nothing yet."""
     for kind in kinds:
         if kind.kind == "Event" or not {"create", "delete"} <= set(kind.verbs):
@@ -275,7 +287,7 @@ _OWNERS: Mapping[str, str] = {
 _OF_MANAGER = ("the garbage collector", "the job controller", "the controller of ")
 
 
-class Holders:
+class FinalizerOwners:
     """The controllers that remove finalizers on this cluster, looked up once."""
 
     def __init__(self, api: Api) -> None:
@@ -284,18 +296,18 @@ class Holders:
         self._manager = _renews(api, "kube-system", "kube-controller-manager")
 
     @property
-    def in_the_way(self) -> list[str]:
+    def blocking_webhooks(self) -> list[str]:
         """Controllers whose webhook refuses other controllers' changes, even where none of their own finalizers
         blocks."""
         return [KUEUE] if self._kueue is False else []
 
-    def of(self, finalizer: str) -> FinalizerOwner:
+    def owner_of(self, finalizer: str) -> FinalizerOwner:
         """The program that removes a finalizer, and whether it runs."""
         if finalizer.startswith("kueue.x-k8s.io/"):
             return FinalizerOwner(KUEUE, self._kueue)
         owner = _OWNERS.get(finalizer)
         if owner and owner.startswith(_OF_MANAGER):
-            if self.in_the_way:
+            if self.blocking_webhooks:
                 return FinalizerOwner(f"{owner}, asking the webhook of {KUEUE}", False)
             return FinalizerOwner(owner, self._manager)
         domain = finalizer.partition("/")[0]
@@ -325,4 +337,4 @@ def _renews(api: Api, namespace: str, name: str) -> bool | None:
     if not renewed:
         return None
     age = dt.datetime.now(dt.UTC) - dt.datetime.fromisoformat(renewed)
-    return age.total_seconds() < FRESH
+    return age.total_seconds() < MAX_LEASE_AGE

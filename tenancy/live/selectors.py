@@ -7,32 +7,32 @@ from urllib.parse import quote
 
 from tenancy.catalog import vocabulary as words
 
-FEW = 5
+MAX_NAMED = 5
 """Tenants, and objects of a kind, up to which they are asked for by name: a run of one tenant's stack then costs the
 same however many tenants there are. For more, one list takes less time than their number of requests."""
 
 
-def of_environment(environment: str, tenant: str | None = None) -> str:
+def environment_selector(environment: str, tenant: str | None = None) -> str:
     """Selector of the environment's objects, or of those of one of its tenants."""
     return _quoted(f"{words.ENVIRONMENT}={environment}{f',{words.TENANT}={tenant}' if tenant else ''}")
 
 
-def of_platform(environment: str) -> str:
+def platform_selector(environment: str) -> str:
     """Selector of the environment's objects that are no tenant's."""
     return _quoted(f"{words.ENVIRONMENT}={environment},!{words.TENANT}")
 
 
-def of_tenants(environment: str, tenants: Iterable[str]) -> str:
+def tenants_selector(environment: str, tenants: Iterable[str]) -> str:
     """Selector of all objects of these tenants of the environment."""
     return _quoted(f"{words.ENVIRONMENT}={environment},{words.TENANT} in ({','.join(tenants)})")
 
 
-def of_all_tenants(environment: str) -> str:
+def all_tenants_selector(environment: str) -> str:
     """Selector of the objects of every tenant of the environment."""
     return _quoted(f"{words.ENVIRONMENT}={environment},{words.TENANT}")
 
 
-def of_none() -> str:
+def no_object_selector() -> str:
     """Selector that no object has: the answer is the list's resource version alone."""
     return _quoted(f"{words.ENVIRONMENT}=")
 

@@ -13,20 +13,20 @@ from tenancy.planning.guards.facts import frameworks
 from tenancy.planning.model import Plan, PlatformPlan, TenantPlan
 from tenancy.schema.environment import Environment
 
-OWN_SUFFIX = ".k8s.io"
+KUBERNETES_SUFFIX = ".k8s.io"
 """End of the names of Kubernetes' own groups; groups without a dot are its own too."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequiredOperator:
-    """What defines the kinds of a group."""
+    """The operator that defines the kinds of an API group."""
 
     name: str
     chart: str
     """Its name in `CHARTS`."""
     namespace: str
     rule: str
-    instead: str
+    alternative: str
     """The field that does without it."""
 
 
@@ -57,20 +57,20 @@ OPERATORS: Mapping[str, RequiredOperator] = {
 
 def unserved(api: Api, plan: Plan, platform: PlatformPlan | None, tenants: Sequence[TenantPlan]) -> Iterator[str]:
     """One message for each group of missing kinds, except for those that this stack installs itself."""
-    wanted: dict[str, set[str]] = {}
+    kinds_by_version: dict[str, set[str]] = {}
     for item in [
         *(platform.objects() if platform else ()),
         *(item for tenant in tenants for item in tenant.objects()),
     ]:
-        wanted.setdefault(item["apiVersion"], set()).add(item["kind"])
-    for version, kinds in sorted(wanted.items()):
+        kinds_by_version.setdefault(item["apiVersion"], set()).add(item["kind"])
+    for version, kinds in sorted(kinds_by_version.items()):
         group = version.rpartition("/")[0]
         if not group or (platform and _installs(platform, group)):
             continue
         answer = api.request("GET", f"/apis/{version}")
-        served = {found["kind"] for found in answer.body.get("resources") or ()} if answer.ok else set()
-        if missing := sorted(kinds - served):
-            yield _message(api, plan, group, f"{version} ({', '.join(missing)})")
+        served = {resource["kind"] for resource in answer.body.get("resources") or ()} if answer.ok else set()
+        if missing_kinds := sorted(kinds - served):
+            yield _message(api, plan, group, f"{version} ({', '.join(missing_kinds)})")
 
 
 def unserved_frameworks(api: Api, environment: Environment) -> tuple[Framework, ...]:
@@ -81,17 +81,19 @@ def unserved_frameworks(api: Api, environment: Environment) -> tuple[Framework, 
         path = f"/apis/{framework.group}/{framework.version}"
         if path not in answers:
             answer = api.request("GET", path)
-            answers[path] = {found["name"] for found in answer.body.get("resources") or ()} if answer.ok else set()
+            answers[path] = (
+                {resource["name"] for resource in answer.body.get("resources") or ()} if answer.ok else set()
+            )
         return framework.resource in answers[path]
 
     return tuple(framework for framework in frameworks(environment) if not served(framework))
 
 
-def told_of_frameworks(missing: Sequence[Framework]) -> str:
+def frameworks_note(frameworks: Sequence[Framework]) -> str:
     """A note on kinds of work that cannot be created on the cluster yet; empty if there are none."""
-    if not missing:
+    if not frameworks:
         return ""
-    names = ", ".join(f"{each.kind} ({each.group}/{each.version})" for each in missing)
+    names = ", ".join(f"{framework.kind} ({framework.group}/{framework.version})" for framework in frameworks)
     return (
         f"given queues.kinds with {names}, which the cluster does not serve; rule: an operator defines the kind and "
         "runs its work; change: install it. Until then no such work can be created, and `tenancy verify` skips its "
@@ -99,39 +101,39 @@ def told_of_frameworks(missing: Sequence[Framework]) -> str:
     )
 
 
-def _own(group: str) -> bool:
-    return group not in OPERATORS and ("." not in group or group.endswith(OWN_SUFFIX))
+def _is_kubernetes_group(group: str) -> bool:
+    return group not in OPERATORS and ("." not in group or group.endswith(KUBERNETES_SUFFIX))
 
 
 def _installs(platform: PlatformPlan, group: str) -> bool:
     """Whether charts of the platform define the group."""
     if group == "monitoring.coreos.com":
         return bool(platform.metrics_charts)
-    return platform.services is not None and not _own(group)
+    return platform.services is not None and not _is_kubernetes_group(group)
 
 
 def _message(api: Api, plan: Plan, group: str, kinds: str) -> str:
-    given = f"given a cluster that does not serve {kinds}"
-    if _own(group):
+    headline = f"given a cluster that does not serve {kinds}"
+    if _is_kubernetes_group(group):
         version = api.request("GET", "/version").body.get("gitVersion", "of unknown version")
         return (
-            f"{given}: its API server is {version}; rule: the cluster has the version of cluster.kubernetes at least; "
-            "change: upgrade it, or write its version there"
+            f"{headline}: its API server is {version}; rule: the cluster has the version of cluster.kubernetes at "
+            "least; change: upgrade it, or write its version there"
         )
     if _installs(plan.platform, group):
         return (
-            f"{given}; rule: the platform's stack installs what its tenants need; change: update it first, "
+            f"{headline}; rule: the platform's stack installs what its tenants need; change: update it first, "
             f"`tenancy up {plan.environment} --stack {plan.environment}`"
         )
     if not (operator := OPERATORS.get(group)):
-        return f"{given}; rule: an operator defines the kinds that it reads; change: install it"
+        return f"{headline}; rule: an operator defines the kinds that it reads; change: install it"
     pin = CHARTS[operator.chart]
     oci = pin.repository.startswith("oci://")
-    where = f"{pin.repository}/{pin.chart}" if oci else f"{pin.chart} --repo {pin.repository}"
+    chart_location = f"{pin.repository}/{pin.chart}" if oci else f"{pin.chart} --repo {pin.repository}"
     lab = f" (for the lab: `tenancy lab up {plan.environment}`)" if group == "kueue.x-k8s.io" else ""
     return (
-        f"{given}; rule: {operator.rule}; change: install {operator.name}: `tenancy render {plan.environment} --out "
-        f"rendered`, then `helm upgrade --install {operator.chart} {where} --version {pin.version} --namespace "
-        f"{operator.namespace} --create-namespace --values rendered/charts/values-{operator.chart}.yaml`{lab}; or "
-        f"{operator.instead}"
+        f"{headline}; rule: {operator.rule}; change: install {operator.name}: `tenancy render {plan.environment} --out "
+        f"rendered`, then `helm upgrade --install {operator.chart} {chart_location} --version {pin.version} "
+        f"--namespace {operator.namespace} --create-namespace --values "
+        f"rendered/charts/values-{operator.chart}.yaml`{lab}; or {operator.alternative}"
     )

@@ -21,16 +21,16 @@ from tenancy.planning.model import Plan
 from tenancy.rules.catalogue import RULES
 from tenancy.rules.found import at, many
 
-REFUSED_BY = "ns-02"
+UNDECIDED_RULE = "ns-02"
 HOOKS = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
-OF_THE_SERVER = ("default", "kubernetes")
+API_SERVER_SERVICE = ("default", "kubernetes")
 """The API server's own service, on every cluster."""
-SHOWN = 20
+MAX_LISTED = 20
 """Namespaces of a message."""
 
 
 @dataclass(frozen=True, slots=True)
-class Undecided:
+class UndecidedNamespace:
     """A namespace with work that belongs to no tenant and is not unmanaged."""
 
     name: str
@@ -42,73 +42,77 @@ class Undecided:
     """Objects that gpu-12 would still refuse if the namespace were unmanaged."""
 
     def __str__(self) -> str:
-        counted = ", ".join(f"{count} {resource}" for resource, count in self.work.items())
-        said = [f"{REFUSED_BY} refuses when created again: {counted}"] if counted else []
+        work_counts = ", ".join(f"{count} {resource}" for resource, count in self.work.items())
+        parts = [f"{UNDECIDED_RULE} refuses when created again: {work_counts}"] if work_counts else []
         if self.webhooks:
-            said.append(f"its services answer for {', '.join(self.webhooks)}")
+            parts.append(f"its services answer for {', '.join(self.webhooks)}")
         if self.takes_gpus:
-            said.append(f"as unmanaged, gpu-12 would refuse {', '.join(self.takes_gpus)}")
-        return f"{self.name}: {'; '.join(said)}"
+            parts.append(f"as unmanaged, gpu-12 would refuse {', '.join(self.takes_gpus)}")
+        return f"{self.name}: {'; '.join(parts)}"
 
 
-def undecided(api: Api, plan: Plan, namespaces: Sequence[Object]) -> tuple[Undecided, ...]:
+def undecided_namespaces(api: Api, plan: Plan, namespaces: Sequence[Object]) -> tuple[UndecidedNamespace, ...]:
     """Namespaces with work that the files assign to no tenant and do not list as unmanaged."""
-    ours = {space.name for tenant in plan.tenants for space in tenant.namespaces}
-    open_ones = [
+    tenant_namespaces = {space.name for tenant in plan.tenants for space in tenant.namespaces}
+    candidates = [
         item["metadata"]["name"]
         for item in namespaces
-        if item["metadata"]["name"] not in ours
+        if item["metadata"]["name"] not in tenant_namespaces
         and not plan.admission.is_decided(item["metadata"]["name"])
-        and not _of_tenant(item, plan.environment)
+        and not _is_tenant_namespace(item, plan.environment)
     ]
     # CustomResourceDefinitions are long lists: read only if a namespace has a service.
-    hooks = _hooks(api) if any(_has_services(api, name) for name in open_ones) else {}
-    judged = judged_work(plan)
-    return tuple(found for name in open_ones if (found := _look(api, name, judged, hooks.get(name, ()))))
+    hooks = _hooks(api) if any(_has_services(api, name) for name in candidates) else {}
+    judged_resources = judged_work(plan)
+    return tuple(
+        examined for name in candidates if (examined := _examine(api, name, judged_resources, hooks.get(name, ())))
+    )
 
 
-def problem(found: Sequence[Undecided]) -> str:
+def problem(undecided: Sequence[UndecidedNamespace]) -> str:
     """The message about undecided namespaces."""
-    lines = [f"  {one}" for one in found[:SHOWN]]
-    if len(found) > SHOWN:
-        lines.append(f"  and {len(found) - SHOWN} more: `tenancy report adoption` names all")
-    given = f"{len(found)} namespace{'s' * (len(found) > 1)} with work and no decision"
-    return "\n".join([f"given {given}; rule ns-06: {RULES['ns-06'].title}; change: {RULES['ns-06'].fix}", *lines])
+    lines = [f"  {entry}" for entry in undecided[:MAX_LISTED]]
+    if len(undecided) > MAX_LISTED:
+        lines.append(f"  and {len(undecided) - MAX_LISTED} more: `tenancy report adoption` names all")
+    subject = f"{len(undecided)} namespace{'s' * (len(undecided) > 1)} with work and no decision"
+    return "\n".join([f"given {subject}; rule ns-06: {RULES['ns-06'].title}; change: {RULES['ns-06'].fix}", *lines])
 
 
-def _of_tenant(item: Object, environment: str) -> bool:
+def _is_tenant_namespace(item: Object, environment: str) -> bool:
     labels = item["metadata"].get("labels") or {}
     return labels.get(words.ENVIRONMENT) == environment and words.TENANT in labels
 
 
 def judged_work(plan: Plan) -> tuple[tuple[str, str, str], ...]:
     """(group, version, resource) of objects that guards refuse outside of tenants' and the platform's namespaces."""
-    found = []
+    resources = []
     for policy in plan.platform.guards:
         rules = {v["message"].partition(":")[0] for v in policy["spec"].get("validations") or ()}
-        if REFUSED_BY in rules:
+        if UNDECIDED_RULE in rules:
             for rule in policy["spec"]["matchConstraints"]["resourceRules"]:
                 group, version = rule["apiGroups"][0], rule["apiVersions"][0]
-                found += [(group, version, resource) for resource in rule["resources"] if "/" not in resource]
-    return tuple(found)
+                resources += [(group, version, resource) for resource in rule["resources"] if "/" not in resource]
+    return tuple(resources)
 
 
 def _has_services(api: Api, name: str) -> bool:
     services = [item["metadata"]["name"] for item in api.items(collection("v1", "Service", name))]
-    return any((name, service) != OF_THE_SERVER for service in services)
+    return any((name, service) != API_SERVER_SERVICE for service in services)
 
 
-def _look(api: Api, name: str, judged: Sequence[tuple[str, str, str]], hooks: Sequence[str]) -> Undecided | None:
+def _examine(
+    api: Api, name: str, judged: Sequence[tuple[str, str, str]], hooks: Sequence[str]
+) -> UndecidedNamespace | None:
     work: dict[str, int] = {}
-    takes: list[str] = []
+    gpu_objects: list[str] = []
     for group, version, resource in judged:
         root = f"/apis/{group}/{version}" if group else f"/api/{version}"
         items = api.items(f"{root}/namespaces/{name}/{resource}", absent=True)
-        there = [item for item in items if not has_ended(item)]
-        if there:
-            work[resource] = len(there)
-        takes += [f"{resource}/{item['metadata']['name']}" for item in there if takes_gpus(item)]
-    return Undecided(name, work, tuple(hooks), tuple(takes)) if work or hooks else None
+        items_not_ended = [item for item in items if not has_ended(item)]
+        if items_not_ended:
+            work[resource] = len(items_not_ended)
+        gpu_objects += [f"{resource}/{item['metadata']['name']}" for item in items_not_ended if takes_gpus(item)]
+    return UndecidedNamespace(name, work, tuple(hooks), tuple(gpu_objects)) if work or hooks else None
 
 
 def takes_gpus(item: Object) -> bool:
@@ -117,31 +121,31 @@ def takes_gpus(item: Object) -> bool:
 
 
 def _reaches_gpus(template: PodTemplate) -> bool:
-    for one in many(at(template.spec, "tolerations")):
-        key = str(at(one, "key") or "")
+    for toleration in many(at(template.spec, "tolerations")):
+        key = str(at(toleration, "key") or "")
         # The controller of DaemonSets writes those with a key.
         if not key or key.startswith("nvidia.com/") or key in {gpus.EFA, words.POOL}:
             return True
-    named = {
+    resources = {
         str(resource)
         for _, container in template.containers
         for side in ("limits", "requests")
         for resource in at(container, "resources", side) or ()
     }
-    return any(resource.startswith("nvidia.com/") or resource == gpus.EFA for resource in named)
+    return any(resource.startswith("nvidia.com/") or resource == gpus.EFA for resource in resources)
 
 
 def _hooks(api: Api) -> dict[str, list[str]]:
     """Webhooks and APIServices that call services, by the services' namespace."""
-    found: dict[str, list[str]] = {}
-    for name, service in _called(api):
-        told = found.setdefault(str(service.get("namespace")), [])
-        if name not in told:
-            told.append(name)
-    return found
+    names_by_namespace: dict[str, list[str]] = {}
+    for name, service in _called_services(api):
+        names = names_by_namespace.setdefault(str(service.get("namespace")), [])
+        if name not in names:
+            names.append(name)
+    return names_by_namespace
 
 
-def _called(api: Api) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _called_services(api: Api) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for kind in HOOKS:
         for item in api.items(collection("admissionregistration.k8s.io/v1", kind)):
             for hook in item.get("webhooks") or ():

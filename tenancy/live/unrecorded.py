@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.live.api import NOT_FOUND, Api
-from tenancy.live.discovery import listed
-from tenancy.live.drift import is_the_engines
-from tenancy.live.removal import ACCESS_BINDINGS, RemovalTimeout, access_bindings_blocked, take_out
-from tenancy.live.selectors import of_environment
+from tenancy.live.discovery import listable_kinds
+from tenancy.live.drift import is_engine_object
+from tenancy.live.removal import ACCESS_BINDINGS, RemovalTimeout, end_and_remove, require_removable_bindings
+from tenancy.live.selectors import environment_selector
 from tenancy.rules.found import name_of
 
 _ACCESS = frozenset(kind for _, kind in ACCESS_BINDINGS)
 
 
 @dataclass(frozen=True, slots=True)
-class Unrecorded:
+class UnrecordedObject:
     """One object."""
 
     item: Object
@@ -47,55 +47,55 @@ class Unrecorded:
         return name_of(self.item)
 
 
-def unrecorded(api: Api, environment: str, tenant: str | None) -> list[Unrecorded]:
+def find_unrecorded(api: Api, environment: str, tenant: str | None) -> list[UnrecordedObject]:
     """All objects with the labels of the environment, or of one of its tenants, that the engine wrote, but not
     namespaces that it left (`leaving`). To be asked only if their stack has no resources. A kind whose list is refused
     is skipped."""
-    selector = of_environment(environment, tenant)
-    return [found for found in _labelled(api, selector) if is_the_engines(found.item) and not _has_left(found.item)]
+    selector = environment_selector(environment, tenant)
+    return [entry for entry in _labelled(api, selector) if is_engine_object(entry.item) and not _has_left(entry.item)]
 
 
-def _labelled(api: Api, selector: str) -> Iterator[Unrecorded]:
-    for kind in listed(api)[0]:
+def _labelled(api: Api, selector: str) -> Iterator[UnrecordedObject]:
+    for kind in listable_kinds(api)[0]:
         answer = api.request("GET", f"{kind.path()}?labelSelector={selector}")
         for item in (answer.body.get("items") or ()) if answer.ok else ():
             metadata = item["metadata"]
             path = kind.path(metadata.get("namespace", ""), metadata["name"])
-            yield Unrecorded({"apiVersion": kind.version, "kind": kind.kind, **item}, path)
+            yield UnrecordedObject({"apiVersion": kind.version, "kind": kind.kind, **item}, path)
 
 
 def _has_left(item: Object) -> bool:
     return (item["metadata"].get("annotations") or {}).get(words.LEAVING) == words.LEFT
 
 
-def remove_unplanned(api: Api, found: Sequence[Unrecorded], planned: Collection[str]) -> list[Unrecorded]:
+def remove_unplanned(api: Api, entries: Sequence[UnrecordedObject], planned: Collection[str]) -> list[UnrecordedObject]:
     """Remove those that the plan has not, by their paths, access bindings first, and return them; namespaces stay,
     which rule ns-07 judges."""
-    extra = [each for each in found if each.path not in planned and each.kind != "Namespace"]
-    extra.sort(key=lambda each: each.kind not in _ACCESS)
-    for each in extra:
-        _delete(api, each)
-    return extra
+    unplanned = [entry for entry in entries if entry.path not in planned and entry.kind != "Namespace"]
+    unplanned.sort(key=lambda entry: entry.kind not in _ACCESS)
+    for entry in unplanned:
+        _delete(api, entry)
+    return unplanned
 
 
-def remove_all(api: Api, found: Sequence[Unrecorded], patience: float, say: Callable[[str], None]) -> None:
+def remove_all(api: Api, entries: Sequence[UnrecordedObject], patience: float, say: Callable[[str], None]) -> None:
     """Remove a tenant: access bindings, work and namespaces, and then the rest; RemovalTimeout if a part of it takes
     longer than `patience` seconds."""
-    bindings = [each for each in found if each.kind in _ACCESS]
-    access_bindings_blocked(api, [each.item for each in bindings])
-    for each in bindings:
-        _delete(api, each)
-    names = {kind: [each.name for each in found if each.kind == kind] for kind in _STAGED}
-    take_out(api, names["Namespace"], names["ClusterQueue"], patience, say)
-    for each in found:
-        if each.kind != "Namespace" and each not in bindings:
-            _delete(api, each)
+    bindings = [entry for entry in entries if entry.kind in _ACCESS]
+    require_removable_bindings(api, [entry.item for entry in bindings])
+    for entry in bindings:
+        _delete(api, entry)
+    names = {kind: [entry.name for entry in entries if entry.kind == kind] for kind in _STAGED}
+    end_and_remove(api, names["Namespace"], names["ClusterQueue"], patience, say)
+    for entry in entries:
+        if entry.kind != "Namespace" and entry not in bindings:
+            _delete(api, entry)
 
 
 _STAGED = ("Namespace", "ClusterQueue")
 
 
-def _delete(api: Api, found: Unrecorded) -> None:
-    answer = api.request("DELETE", f"{found.path}?propagationPolicy=Background")
+def _delete(api: Api, entry: UnrecordedObject) -> None:
+    answer = api.request("DELETE", f"{entry.path}?propagationPolicy=Background")
     if not answer.ok and answer.status != NOT_FOUND:
-        raise RemovalTimeout(f"{found} cannot be removed: {answer.status} {answer.message}")
+        raise RemovalTimeout(f"{entry} cannot be removed: {answer.status} {answer.message}")

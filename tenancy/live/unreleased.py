@@ -36,7 +36,7 @@ def keeps_quota_without_pods(workload: Mapping[str, Any], now: dt.datetime) -> b
 
 
 def to_release(namespace: str, names: Iterable[str]) -> str:
-    """What frees the quota, in a sentence."""
+    """Advice how the quota is freed, in a sentence."""
     command = f"kubectl delete workloads -n {namespace} {' '.join(names)}"
     return f"The platform team frees them with `{command}`; with queues.clock the clock does."
 

@@ -41,16 +41,16 @@ class QueueUse:
 
 
 def queue_use(api: Api, environment: Environment) -> list[QueueUse]:
-    """Quota in use of every queue of the environment, sorted by tenant; Unreachable without Kueue."""
-    found = []
+    """Quota in use of every queue of the environment, sorted by tenant; ApiUnreachable without Kueue."""
+    uses = []
     for queue in api.items(collection(API, "ClusterQueue")):
         labels = queue["metadata"].get("labels") or {}
         if labels.get(words.ENVIRONMENT) == environment.environment:
-            found += _of(queue, labels, environment)
-    return sorted(found, key=lambda h: (h.tenant, h.tier, h.pool, h.flavor))
+            uses += _uses_of_queue(queue, labels, environment)
+    return sorted(uses, key=lambda h: (h.tenant, h.tier, h.pool, h.flavor))
 
 
-def _of(queue: Any, labels: Any, environment: Environment) -> Iterator[QueueUse]:
+def _uses_of_queue(queue: Any, labels: Any, environment: Environment) -> Iterator[QueueUse]:
     status = queue.get("status") or {}
     used = {
         (flavor["name"], resource["name"]): resource
@@ -62,10 +62,10 @@ def _of(queue: Any, labels: Any, environment: Environment) -> Iterator[QueueUse]
         for flavor in environment.flavors_of(pool) if pool in environment.pools else ():
             if quota.resource != queue_resource(environment, flavor):
                 continue
-            holds = used.get((quota.flavor, quota.resource), {})
-            held = _count(holds.get("total"))
+            reservation = used.get((quota.flavor, quota.resource), {})
+            in_use = _count(reservation.get("total"))
             guaranteed, more = _count(quota.nominal), _count(quota.borrowing)
-            if guaranteed or more or held:
+            if guaranteed or more or in_use:
                 yield QueueUse(
                     labels.get(words.TENANT, ""),
                     labels.get("tier", ""),
@@ -73,12 +73,12 @@ def _of(queue: Any, labels: Any, environment: Environment) -> Iterator[QueueUse]
                     flavor,
                     guaranteed,
                     more,
-                    held,
-                    _count(holds.get("borrowed")),
+                    in_use,
+                    _count(reservation.get("borrowed")),
                     status.get("reservingWorkloads") or 0,
                     status.get("pendingWorkloads") or 0,
                     _state(status),
-                    _dollars(environment, pool, flavor, held),
+                    _dollars(environment, pool, flavor, in_use),
                 )
 
 
@@ -95,12 +95,12 @@ def _state(status: Any) -> str:
     return "open"
 
 
-def _dollars(environment: Environment, pool: str, flavor: str, held: int) -> Decimal | None:
+def _dollars(environment: Environment, pool: str, flavor: str, count: int) -> Decimal | None:
     """Cost of GPUs or slices, in dollars an hour. A slice costs its part of the node's GPUs: the slices of a layout
     that leaves capacity unused share its whole cost."""
     price = environment.prices.get(environment.flavors[flavor].gpu)
     if price is None:
         return None
     gpus = environment.pools[pool].machine.gpus
-    part = part_of_node(environment, pool, flavor) * held * gpus
+    part = part_of_node(environment, pool, flavor) * count * gpus
     return (price * part.numerator / part.denominator).quantize(Decimal("0.01"))

@@ -48,12 +48,12 @@ BUDGET_SPENT = "BudgetSpent"
 GPU_IDLE = "GpuIdle"
 """Reason of the clock's Events on a Workload whose GPUs are idle."""
 
-_AGAIN = "To queue it again, delete it and make it anew."
+_REQUEUE_ADVICE = "To queue it again, delete it and make it anew."
 """A StatefulSet that is scaled to 0 and back keeps its Workload, which stays suspended (v0.19.2
 `statefulset_reconciler.go`)."""
 
 
-_TO_COUNT = "Delete it, which ends its pods, and make it anew; tell the platform team if that happens again."
+_RECREATE_ADVICE = "Delete it, which ends its pods, and make it anew; tell the platform team if that happens again."
 
 
 class WorkNotFound(Exception):
@@ -75,53 +75,55 @@ class Explanation:
 
 
 def explain(api: Api, namespace: str, kind: str, name: str) -> Explanation:
-    """Why the work does not run, or that it does. NotFound if there is none of that name."""
-    version, what = KINDS[kind]
-    answer = api.request("GET", f"{collection(version, what, namespace)}/{name}")
+    """Why the work does not run, or that it does. WorkNotFound if there is none of that name."""
+    version, kind_name = KINDS[kind]
+    answer = api.request("GET", f"{collection(version, kind_name, namespace)}/{name}")
     if not answer.ok:
         raise WorkNotFound(answer.message or f"no {kind} {name} in {namespace}")
     workloads = api.items(collection(API, "Workload", namespace))
-    found = _workload(api, namespace, answer.body, workloads)
+    workload = _workload(api, namespace, answer.body, workloads)
     # Whatever the conditions say: an eviction ends no pod that Kueue takes for ended.
-    if uncounted := uncounted_work(api, namespace, {"kind": what, **answer.body}, workloads):
-        return Explanation("uncounted", f"{uncounted.sentence()} {_TO_COUNT}", "", None)
-    if found is None:
+    if uncounted := uncounted_work(api, namespace, {"kind": kind_name, **answer.body}, workloads):
+        return Explanation("uncounted", f"{uncounted.sentence()} {_RECREATE_ADVICE}", "", None)
+    if workload is None:
         return _unqueued(api, namespace, answer.body)
-    conditions = {c["type"]: c for c in (found.get("status") or {}).get("conditions") or ()}
-    if _holds(conditions, "Finished"):
-        said = conditions["Finished"].get("message", "")
-        return Explanation("ended", f"It has ended: {conditions['Finished']['reason'].lower()}.", said, None)
-    if keeps_quota_without_pods(found, dt.datetime.now(dt.UTC)):
+    conditions = {c["type"]: c for c in (workload.get("status") or {}).get("conditions") or ()}
+    if _is_true(conditions, "Finished"):
+        message = conditions["Finished"].get("message", "")
+        return Explanation("ended", f"It has ended: {conditions['Finished']['reason'].lower()}.", message, None)
+    if keeps_quota_without_pods(workload, dt.datetime.now(dt.UTC)):
         sentence = (
             f"{evicted(conditions['Evicted'])} It has no pods, and Kueue still counts its GPUs: other work waits."
         )
-        release = to_release(namespace, [found["metadata"]["name"]])
+        release = to_release(namespace, [workload["metadata"]["name"]])
         return Explanation("evicted", f"{sentence} {release}", conditions["Evicted"].get("message", ""), None)
-    if _holds(conditions, "Admitted"):
-        return _started(api, namespace, found, answer.body)
-    ahead = _ahead(found, workloads)
+    if _is_true(conditions, "Admitted"):
+        return _started(api, namespace, workload, answer.body)
+    ahead = _ahead(workload, workloads)
     reserved = conditions.get("QuotaReserved", {})
-    said = _not_reserved(found)
-    if re.search(_OF_THE_QUEUE, said) and _open(api, found):
-        said = ""  # written before the queue was opened
-    said = said or _said_of_its_like(found, workloads)
-    if _holds(conditions, "QuotaReserved"):
-        said, sentence = reserved["message"], "Its GPUs are set aside; it waits for machines to be made."
-    elif _holds(conditions, "Evicted") and not (found.get("spec") or {}).get("active", True):
-        said = conditions["Evicted"]["message"]
-        if by_clock := (found["metadata"].get("annotations") or {}).get(words.SUSPENDED):
-            return Explanation("evicted", f"{by_clock} {_AGAIN}", said, None)
-        return Explanation("evicted", f"{evicted(conditions['Evicted'])} It does not come back by itself.", said, None)
+    message = _not_reserved(workload)
+    if re.search(_QUEUE_STOPPED, message) and _is_queue_active(api, workload):
+        message = ""  # written before the queue was opened
+    message = message or _message_of_equivalent(workload, workloads)
+    if _is_true(conditions, "QuotaReserved"):
+        message, sentence = reserved["message"], "Its GPUs are set aside; it waits for machines to be made."
+    elif _is_true(conditions, "Evicted") and not (workload.get("spec") or {}).get("active", True):
+        message = conditions["Evicted"]["message"]
+        if by_clock := (workload["metadata"].get("annotations") or {}).get(words.SUSPENDED):
+            return Explanation("evicted", f"{by_clock} {_REQUEUE_ADVICE}", message, None)
+        return Explanation(
+            "evicted", f"{evicted(conditions['Evicted'])} It does not come back by itself.", message, None
+        )
     else:
-        sentence = _budget(api, namespace, said) or _oversized(api, found, said) or waits(said)
-    if _holds(conditions, "Evicted"):
-        return Explanation("evicted", f"{evicted(conditions['Evicted'])} {sentence}", said, ahead)
-    return Explanation("waits", sentence, said, ahead)
+        sentence = _budget(api, namespace, message) or _oversized(api, workload, message) or waits(message)
+    if _is_true(conditions, "Evicted"):
+        return Explanation("evicted", f"{evicted(conditions['Evicted'])} {sentence}", message, ahead)
+    return Explanation("waits", sentence, message, ahead)
 
 
-def _budget(api: Api, namespace: str, said: str) -> str:
-    """What the clock says on a queue that it holds because a budget is spent; empty for other reasons."""
-    if not re.search(_OF_THE_QUEUE, said):
+def _budget(api: Api, namespace: str, message: str) -> str:
+    """Message of the clock on a queue that it holds because a budget is spent; empty for other reasons."""
+    if not re.search(_QUEUE_STOPPED, message):
         return ""
     selector = f"?fieldSelector=involvedObject.kind=LocalQueue,reason={BUDGET_SPENT}"
     events = api.items(collection("v1", "Event", namespace) + selector)
@@ -129,15 +131,15 @@ def _budget(api: Api, namespace: str, said: str) -> str:
     return str(newest.get("message", "")) if newest else ""
 
 
-def _oversized(api: Api, workload: Object, said: str) -> str:
+def _oversized(api: Api, workload: Object, message: str) -> str:
     """The cause if a pod asks for more GPUs than a node of its pool has; empty if not, or if nodes may not be read.
 
     Kueue tries every pool of the queue, and its message may name one that the work does not ask for.
     """
-    tried = [found[1] for found in re.finditer(_TRIED, said)]
+    tried_flavors = [match[1] for match in re.finditer(_TRIED, message)]
     for pods in (workload.get("spec") or {}).get("podSets") or ():
         selected = (pods["template"]["spec"].get("nodeSelector") or {}).get(words.POOL)
-        for flavor in [selected] if selected else dict.fromkeys(tried):
+        for flavor in [selected] if selected else dict.fromkeys(tried_flavors):
             answer = api.request("GET", f"/api/v1/nodes?labelSelector={words.POOL}%3D{pool_of(flavor)}")
             nodes = answer.body.get("items") or () if answer.ok else ()
             sizes = [Counter({k: thousandths(n) for k, n in node["status"]["allocatable"].items()}) for node in nodes]
@@ -146,7 +148,7 @@ def _oversized(api: Api, workload: Object, said: str) -> str:
     return ""
 
 
-def _holds(conditions: Mapping[str, Object], kind: str) -> bool:
+def _is_true(conditions: Mapping[str, Object], kind: str) -> bool:
     return conditions.get(kind, {}).get("status") == "True"
 
 
@@ -157,37 +159,41 @@ def _not_reserved(workload: Object) -> str:
     return ""
 
 
-def _open(api: Api, workload: Object) -> bool:
-    where = collection(API, "LocalQueue", workload["metadata"]["namespace"])
-    answer = api.request("GET", f"{where}/{workload['spec'].get('queueName')}")
+def _is_queue_active(api: Api, workload: Object) -> bool:
+    path = collection(API, "LocalQueue", workload["metadata"]["namespace"])
+    answer = api.request("GET", f"{path}/{workload['spec'].get('queueName')}")
     status = answer.body.get("status") or {} if answer.ok else {}
     return any(c["type"] == "Active" and c["status"] == "True" for c in status.get("conditions") or ())
 
 
-def _said_of_its_like(workload: Object, workloads: Sequence[Object]) -> str:
+def _message_of_equivalent(workload: Object, workloads: Sequence[Object]) -> str:
     """The message on an equivalent workload: of workloads that are alike in one ClusterQueue, which all queues of a
     namespace share, Kueue evaluates one, and reports nothing on the others."""
 
-    def asked(one: Object) -> object:
-        spec = one["spec"]
+    def requested(candidate: Object) -> object:
+        spec = candidate["spec"]
         pods = [
             (p["count"], [c.get("resources") for c in p["template"]["spec"]["containers"]]) for p in spec["podSets"]
         ]
         return spec.get("priority"), pods
 
-    alike = (_not_reserved(one) for one in workloads if not _admitted(one) and asked(one) == asked(workload))
-    return next((said for said in alike if said and not re.search(_OF_THE_QUEUE, said)), "")
+    alike = (
+        _not_reserved(candidate)
+        for candidate in workloads
+        if not _admitted(candidate) and requested(candidate) == requested(workload)
+    )
+    return next((message for message in alike if message and not re.search(_QUEUE_STOPPED, message)), "")
 
 
 def _workload(api: Api, namespace: str, work: Object, workloads: Sequence[Object]) -> Object | None:
     """The newest Workload of the work or of objects that it created; a pending one before a running one."""
-    mine = {work["metadata"]["uid"]}
+    owner_uids = {work["metadata"]["uid"]}
     for version, kind in (("apps/v1", "ReplicaSet"), ("v1", "Pod")):
-        if any(_owned(workload, mine) for workload in workloads):
+        if any(_owned(workload, owner_uids) for workload in workloads):
             break
         children = api.items(collection(version, kind, namespace))
-        mine |= {child["metadata"]["uid"] for child in children if _owned(child, mine)}
-    owned = [workload for workload in workloads if _owned(workload, mine)]
+        owner_uids |= {child["metadata"]["uid"] for child in children if _owned(child, owner_uids)}
+    owned = [workload for workload in workloads if _owned(workload, owner_uids)]
     return min(owned, key=lambda w: (_admitted(w), -_order(w)), default=None)
 
 
@@ -207,20 +213,20 @@ def _order(workload: Object) -> float:
 
 
 def _ahead(workload: Object, workloads: Sequence[Object]) -> int:
-    def rank(one: Object) -> tuple[int, float]:
-        return -(one["spec"].get("priority") or 0), _order(one)
+    def rank(candidate: Object) -> tuple[int, float]:
+        return -(candidate["spec"].get("priority") or 0), _order(candidate)
 
     queue = workload["spec"].get("queueName")
     return sum(
         1
-        for one in workloads
-        if one["spec"].get("queueName") == queue and not _admitted(one) and rank(one) < rank(workload)
+        for candidate in workloads
+        if candidate["spec"].get("queueName") == queue and not _admitted(candidate) and rank(candidate) < rank(workload)
     )
 
 
 Say = Callable[[re.Match[str]], str]
 
-_OF_THE_QUEUE = (
+_QUEUE_STOPPED = (
     r"(?:LocalQueue|ClusterQueue) \S+ (?:is stopped|is inactive|doesn't exist|not found|is terminating or missing)"
 )
 """Messages on work that arrives while the queue is stopped; Kueue does not clear them when the queue opens."""
@@ -235,8 +241,8 @@ def _pool(flavor: str) -> str:
 
 
 def _resource(name: str) -> str:
-    said = {BOARD_COMPUTE: "of a board's compute", BOARD_MEMORY: "of a board's memory"}
-    return (said | {CORES: "thousandths of a core", MEMORY: "of memory"}).get(name, name)
+    texts = {BOARD_COMPUTE: "of a board's compute", BOARD_MEMORY: "of a board's memory"}
+    return (texts | {CORES: "thousandths of a core", MEMORY: "of memory"}).get(name, name)
 
 
 _WAITS: Sequence[tuple[str, Say]] = (
@@ -300,7 +306,7 @@ _WAITS: Sequence[tuple[str, Say]] = (
         lambda m: str(no_queue(m[1])),
     ),
     (
-        _OF_THE_QUEUE,
+        _QUEUE_STOPPED,
         lambda _: str(on_hold()),
     ),
     (r"namespace doesn't match", lambda _: "It never starts: its queue belongs to another tenant."),
@@ -312,22 +318,22 @@ _WAITS: Sequence[tuple[str, Say]] = (
 )
 
 
-def _where_it_fits(said: str) -> str:
+def _without_unsuitable_pools(message: str) -> str:
     """The message without pools whose maximum is too small, if there is a pool in which the work only waits."""
     reason = r"insufficient quota for \S+ in flavor (\S+), .*?> maximum capacity \(\S+?\)(?:, )?"
-    never = {found[1] for found in re.finditer(reason, said)}
-    later = {found[1] for found in re.finditer(r"insufficient unused quota for \S+ in flavor (\S+?),", said)}
-    return re.sub(reason, "", said) if later - never - {ANY_POOL} else said
+    unsuitable = {match[1] for match in re.finditer(reason, message)}
+    waiting = {match[1] for match in re.finditer(r"insufficient unused quota for \S+ in flavor (\S+?),", message)}
+    return re.sub(reason, "", message) if waiting - unsuitable - {ANY_POOL} else message
 
 
-def waits(said: str) -> str:
+def waits(message: str) -> str:
     """A sentence for tenants that explains Kueue's message on pending work."""
-    if not said:
+    if not message:
         return "Kueue has not reported on it yet."
     for pattern, say in _WAITS:
-        if found := re.search(pattern, _where_it_fits(said), re.DOTALL):
-            return say(found)
-    return f"It waits. Kueue says: {said}"
+        if match := re.search(pattern, _without_unsuitable_pools(message), re.DOTALL):
+            return say(match)
+    return f"It waits. Kueue says: {message}"
 
 
 _EVICTED: Mapping[str, str] = {
@@ -370,37 +376,39 @@ def _started(api: Api, namespace: str, workload: Object, work: Object) -> Explan
             if flavor != ANY_POOL
         }
     )
-    where = f" in pool {', '.join(flavors)}" if flavors else ""
+    location = f" in pool {', '.join(flavors)}" if flavors else ""
     uid = work["metadata"]["uid"]
     pods = [pod for pod in api.items(collection("v1", "Pod", namespace)) if _owned(pod, {uid})]
     newest = max((pod["metadata"].get("creationTimestamp") or "" for pod in pods), default="")
     refusals = _warnings(api, namespace, uid, "FailedCreate")
     # A pod that was made since was not refused: its controller tried again.
     if refusals and (not pods or _when(refusals[-1]) > newest):
-        refused = str(refusals[-1].get("message", ""))
+        refusal = str(refusals[-1].get("message", ""))
         return Explanation(
-            "stuck", f"The queue let it start{where}, and its pods are refused: {refused}", refused, None
+            "stuck", f"The queue let it start{location}, and its pods are refused: {refusal}", refusal, None
         )
     for pod in [*pods, work] if work["kind"] == "Pod" else pods:
         for condition in (pod.get("status") or {}).get("conditions") or ():
             # Kueue removes the gate of an admitted pod within a second.
             gated = condition.get("reason") == "SchedulingGated"
             if condition["type"] == "PodScheduled" and condition["status"] == "False" and not gated:
-                said = condition.get("message", "")
-                return Explanation("stuck", f"The queue let it start{where}, and no node takes it: {said}", said, None)
+                message = condition.get("message", "")
+                return Explanation(
+                    "stuck", f"The queue let it start{location}, and no node takes it: {message}", message, None
+                )
     idle = _last_warning(api, namespace, workload["metadata"]["uid"], GPU_IDLE)
-    return Explanation("runs", f"It runs{where}.{' ' * bool(idle)}{idle}", idle, None)
+    return Explanation("runs", f"It runs{location}.{' ' * bool(idle)}{idle}", idle, None)
 
 
 def _unqueued(api: Api, namespace: str, work: Object) -> Explanation:
     uid = work["metadata"]["uid"]
     # A Deployment's pods are refused to its ReplicaSets.
     children = api.items(collection("apps/v1", "ReplicaSet", namespace)) if work["kind"] == "Deployment" else []
-    for made in [work, *(child for child in children if _owned(child, {uid}))]:
-        refused = _last_warning(api, namespace, made["metadata"]["uid"], "")
-        if not refused:
+    for owner in [work, *(child for child in children if _owned(child, {uid}))]:
+        refusal = _last_warning(api, namespace, owner["metadata"]["uid"], "")
+        if not refusal:
             continue
-        return Explanation("stuck", f"It is not queued, and the cluster refuses it: {refused}", refused, None)
+        return Explanation("stuck", f"It is not queued, and the cluster refuses it: {refusal}", refusal, None)
     replicas = (work.get("spec") or {}).get("replicas")
     if replicas == 0:
         return Explanation("ended", "It asks for nothing: its replicas are 0.", "", None)

@@ -1,4 +1,4 @@
-"""How long work waited for its start, by queue, from the Workloads that Kueue still keeps."""
+"""Waiting times of work that started, by queue, from the Workloads that Kueue still keeps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PastWaits:
     p95: int | None
 
     @classmethod
-    def of(cls, waits: Sequence[int]) -> PastWaits:
+    def from_seconds(cls, waits: Sequence[int]) -> PastWaits:
         """The summary of waits, which ascend."""
         return cls(len(waits), percentile(waits, 0.5), percentile(waits, 0.95))
 
@@ -39,13 +39,13 @@ def past_waits(api: Api, now: dt.datetime) -> dict[str, PastWaits]:
 
     Work that was evicted and started again counts with its last start.
     """
-    found: dict[str, list[int]] = {}
-    for queue, wait in _waits(api.each(collection(API, "Workload")), now - dt.timedelta(days=DAYS)):
-        found.setdefault(queue, []).append(wait)
-    return {queue: PastWaits.of(sorted(waits)) for queue, waits in found.items()}
+    seconds_by_queue: dict[str, list[int]] = {}
+    for queue, wait in _waits(api.paged_items(collection(API, "Workload")), now - dt.timedelta(days=DAYS)):
+        seconds_by_queue.setdefault(queue, []).append(wait)
+    return {queue: PastWaits.from_seconds(sorted(waits)) for queue, waits in seconds_by_queue.items()}
 
 
-def _waits(workloads: Iterable[Mapping[str, Any]], since: dt.datetime) -> Iterable[tuple[str, int]]:
+def _waits(workloads: Iterable[Mapping[str, Any]], earliest: dt.datetime) -> Iterable[tuple[str, int]]:
     for workload in workloads:
         status = workload.get("status") or {}
         queue = (status.get("admission") or {}).get("clusterQueue")
@@ -55,9 +55,9 @@ def _waits(workloads: Iterable[Mapping[str, Any]], since: dt.datetime) -> Iterab
         )
         if not queue or started is None:
             continue
-        at = dt.datetime.fromisoformat(started)
-        if at >= since:
-            waited = at - dt.datetime.fromisoformat(workload["metadata"]["creationTimestamp"])
+        start_time = dt.datetime.fromisoformat(started)
+        if start_time >= earliest:
+            waited = start_time - dt.datetime.fromisoformat(workload["metadata"]["creationTimestamp"])
             yield queue, max(0, int(waited.total_seconds()))
 
 

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tenancy.clock.decision import relief
-from tenancy.clock.idle import COVERED, IdleDecision, Sample, Work, decide, idle_rules, watched
+from tenancy.clock.decision import budget_exemption
+from tenancy.clock.idle import COVERED, IdleDecision, Sample, Work, decide, idle_rules, watched_work
 from tenancy.clock.usage import IdleTime, Usage
 from tenancy.kube.objects import Object
 from tenancy.schema.queues import seconds
@@ -65,9 +65,9 @@ class SimulatedIdle:
     def look(self, now: int, items: Iterable[Object]) -> IdleDecision:
         """What follows at `now` for running work, given as Workloads with owners."""
         at = self.start + dt.timedelta(seconds=now)
-        works = list(watched(self.loaded.environment, self._rules, items))
+        works = list(watched_work(self.loaded.environment, self._rules, items))
         found = IdleDecision((), (), {})
-        if not relief(self.loaded.environment, None, at):
+        if not budget_exemption(self.loaded.environment, None, at):
             looked = self.start + dt.timedelta(seconds=self.looked)
             quiet = {f"job-{number}" for number, fall in self.falls.items() if fall + LOOK <= now}
             samples = [sample for work in works if work.name in quiet for sample in _samples(work)]

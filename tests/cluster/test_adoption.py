@@ -16,7 +16,7 @@ import yaml
 from tenancy.catalog import vocabulary as words
 from tenancy.live.api import Response
 from tenancy.live.preflight import wait_for_guards
-from tenancy.live.removal import RemovalTimeout, take_out
+from tenancy.live.removal import RemovalTimeout, end_and_remove
 from tests.printed import compare, page_block
 from tests.queues import town
 from tests.queues.scene import ROOT, Object, Scene, condition, on_lab_of, until
@@ -501,7 +501,7 @@ def test_with_kueue_down_nothing_begins_and_what_had_begun_names_it(project: Pro
         assert project.state_digest() == state
         with pytest.raises(RemovalTimeout) as stuck:
             # The longer Kueue is away, the longer the job controller waits until it asks again.
-            take_out(scene.api, [HOME], ["fraud--batch"], 3, print)
+            end_and_remove(scene.api, [HOME], ["fraud--batch"], 3, print)
         said = str(stuck.value)
         assert f"given {HOME}, whose work still exists after 3 s" in said
         assert f"{HOME}/waits-" in said

@@ -14,13 +14,13 @@ import pytest
 
 from tenancy.catalog import vocabulary as words
 from tenancy.engine import whole_check
-from tenancy.engine.digests import of_plans
-from tenancy.engine.whole_check import Beside, Found, answer, check, check_all
+from tenancy.engine.digests import plan_digests
+from tenancy.engine.whole_check import FleetComparison, HelperProcess, check, check_all, serve_comparisons
 from tenancy.kube.requests import APPLY, MERGE, collection
 from tenancy.lab import control_plane
 from tenancy.live.api import Api, path_of
 from tenancy.live.background import in_background
-from tenancy.live.fleet_drift import FleetDrift, compared, followed
+from tenancy.live.fleet_drift import FleetDrift, drift_by_changes, drift_by_lists
 from tenancy.planning import make_plan
 from tenancy.planning.model import Plan, TenantPlan, TenantPlans
 from tenancy.planning.scope import Stack, stacks
@@ -40,8 +40,8 @@ class Counting(Api):
 
     read = 0
 
-    def listed(self, path: str, absent: bool = False) -> tuple[list[dict[str, Any]], str]:
-        items, version = super().listed(path, absent)
+    def items_and_version(self, path: str, absent: bool = False) -> tuple[list[dict[str, Any]], str]:
+        items, version = super().items_and_version(path, absent)
         self.read += len(items)
         return items, version
 
@@ -85,7 +85,7 @@ def since(api: Counting, plan: Plan) -> FleetDrift:
     for name in plan.names:
         for item in plan.tenant(name).objects():
             write(api, item)
-    found = compared(api, plan, plan.names)
+    found = drift_by_lists(api, plan, plan.names)
     assert found.tenants == set()
     assert min(found.versions.values()) > 0
     return found
@@ -93,7 +93,7 @@ def since(api: Counting, plan: Plan) -> FleetDrift:
 
 def test_without_a_change_no_object_is_read(api: Counting, plan: Plan, since: FleetDrift) -> None:
     api.read = 0
-    found = followed(api, plan, plan.names, since.versions)
+    found = drift_by_changes(api, plan, plan.names, since.versions)
     assert found.tenants == set()
     assert api.read == 0
     assert found.versions.keys() == since.versions.keys()
@@ -101,7 +101,7 @@ def test_without_a_change_no_object_is_read(api: Counting, plan: Plan, since: Fl
 
 
 @dataclass
-class Process(Beside):
+class Process(HelperProcess):
     """`answer` in a thread, which answers until it has been asked `patience` times."""
 
     loaded: Loaded
@@ -112,9 +112,9 @@ class Process(Beside):
     def __post_init__(self) -> None:
         theirs, own = Pipe()
         super().__init__(theirs)
-        in_background(answer, own, self.loaded, LOCAL)
+        in_background(serve_comparisons, own, self.loaded, LOCAL)
 
-    def ask(self, stacks: Sequence[Stack]) -> Found | None:
+    def ask(self, stacks: Sequence[Stack]) -> FleetComparison | None:
         if len(self.asked) == self.patience:
             return None
         self.asked += [name for name, *_ in stacks]
@@ -131,7 +131,7 @@ def test_with_another_process_all_stacks_are_compared_once_and_what_it_leaves_he
     monkeypatch.setattr(whole_check, "BATCH", 1)
     here: list[str] = []
 
-    def counted(api: Api, loaded: Loaded, plan: Plan, some: Sequence[Stack]) -> Found:
+    def counted(api: Api, loaded: Loaded, plan: Plan, some: Sequence[Stack]) -> FleetComparison:
         if threading.current_thread() is threading.main_thread():
             here.extend(name for name, *_ in some)
             assert patience == 0 or beside.busy.wait(30), "the other process has the time for one"
@@ -146,7 +146,7 @@ def test_with_another_process_all_stacks_are_compared_once_and_what_it_leaves_he
     assert here
     assert found.drift.tenants == {"fraud"}
     assert found.drift.versions.keys() == since.versions.keys()
-    assert found.plans == of_plans(loaded, plan, tenants)
+    assert found.plans == plan_digests(loaded, plan, tenants)
 
 
 CHANGES = {
@@ -166,9 +166,9 @@ def test_an_object_that_another_client_changed_is_found(
     method, path, body = CHANGES[case]
     assert api.request(method, f"{path}?fieldManager={OTHERS}", body, content_type=MERGE).ok
     api.read = 0
-    assert followed(api, plan, plan.names, since.versions).tenants == {"fraud"}
+    assert drift_by_changes(api, plan, plan.names, since.versions).tenants == {"fraud"}
     assert api.read == 0
-    assert compared(api, plan, plan.names).tenants == {"fraud"}, "as by all objects"
+    assert drift_by_lists(api, plan, plan.names).tenants == {"fraud"}, "as by all objects"
 
 
 def test_a_status_an_annotation_of_another_tool_and_an_object_that_no_plan_has_are_no_drift(
@@ -181,9 +181,9 @@ def test_a_status_an_annotation_of_another_tool_and_an_object_that_no_plan_has_a
     quota = next(item for item in plan.tenant("fraud").objects() if path_of(item) == QUOTA)
     more = {**quota, "metadata": {**quota["metadata"], "name": "more"}}
     write(api, more, OTHERS)
-    assert followed(api, plan, plan.names, since.versions).tenants == set()
+    assert drift_by_changes(api, plan, plan.names, since.versions).tenants == set()
     assert api.request("DELETE", path_of(more)).ok
-    assert followed(api, plan, plan.names, since.versions).tenants == set()
+    assert drift_by_changes(api, plan, plan.names, since.versions).tenants == set()
 
 
 def test_a_list_whose_changes_are_not_known_is_compared_as_a_whole(
@@ -194,7 +194,7 @@ def test_a_list_whose_changes_are_not_known_is_compared_as_a_whole(
     assert api.request("DELETE", QUOTA).ok
     path, api.read = collection("v1", "ResourceQuota"), 0
     late = since.versions[path] + 1_000_000
-    found = followed(api, plan, plan.names, {**since.versions, path: late})
+    found = drift_by_changes(api, plan, plan.names, {**since.versions, path: late})
     assert found.tenants == {"fraud"}
     planned = [item for tenant in plan.tenants for item in tenant.objects() if item["kind"] == "ResourceQuota"]
     assert api.read == len(planned) - 1, "and no other"
@@ -212,5 +212,5 @@ def test_what_changed_of_a_tenant_that_is_not_asked_about_is_not_answered(
         return plan.tenant(name)
 
     counted = replace(plan, tenants=TenantPlans({name: partial(make, name) for name in plan.names}, lambda _: ()))
-    assert followed(api, counted, others, since.versions).tenants == set()
+    assert drift_by_changes(api, counted, others, since.versions).tenants == set()
     assert made == ["fraud"], "that it is no other tenant's takes no other plan"

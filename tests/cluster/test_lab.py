@@ -58,7 +58,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def lab(root: Path) -> Lab:
-    return Lab.of(root)
+    return Lab.locate(root)
 
 
 @pytest.fixture

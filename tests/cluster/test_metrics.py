@@ -79,7 +79,7 @@ def root(loaded: Loaded, rows: Any, tmp_path_factory: pytest.TempPathFactory) ->
     assert chart
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("GPU_TENANCY_LAB", raising=False)
-        patch.setattr(prometheus, "EVERY", EVERY)
+        patch.setattr(prometheus, "SCRAPE_SECONDS", EVERY)
         patch.setattr(alerts, "COUNT_DELAY_SECONDS", 2 * EVERY)
         rules = rule_file(loaded.environment, loaded.tenants)
         often = {"groups": [{**group, "interval": f"{EVERY}s"} for group in rules["groups"]]}
@@ -99,7 +99,7 @@ def root(loaded: Loaded, rows: Any, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture(scope="module")
 def lab(root: Path) -> Lab:
-    return Lab.of(root)
+    return Lab.locate(root)
 
 
 @pytest.fixture(scope="module")

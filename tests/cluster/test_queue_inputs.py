@@ -58,7 +58,7 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabApi]:
         patch.delenv("GPU_TENANCY_LAB", raising=False)
         try:
             control_plane.up(root=folder, platform_group="gpu-platform-team", nodes=[], queues=chart.values)
-            lab = Lab.of(folder)
+            lab = Lab.locate(folder)
             with LabApi(lab, ports.remembered(lab)["kube-apiserver"], identity="platform") as api:
                 yield api
         finally:

@@ -149,7 +149,7 @@ class Watched:
 @pytest.fixture(scope="module")
 def watched(fleet: Project) -> Iterator[Watched]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prometheus, "EVERY", EVERY)
+        patch.setattr(prometheus, "SCRAPE_SECONDS", EVERY)
         environment = on_lab(load(fleet.environment)).environment
         control_plane.up(root=fleet.folder, nodes=fake_nodes(environment))
         found = Watched(fleet)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bench.generate import generate
 from tenancy.diff.alarms import ReviewReason, alarm
 from tenancy.diff.changes import ChangeTopic, SpecState, diff
-from tenancy.engine.digests import of_inputs
+from tenancy.engine.digests import input_digests
 from tenancy.schema.network_rules import EgressRule
 from tenancy.schema.people import Role
 from tenancy.validation import Loaded, Tenant, load
@@ -113,6 +113,6 @@ def test_plans_that_are_made_from_the_same_are_the_same(many: Loaded, data: st.D
     assert other.loaded
     assert one.plan
     assert other.plan
-    inputs, others = of_inputs(one.loaded, one.plan), of_inputs(other.loaded, other.plan)
+    inputs, others = input_digests(one.loaded, one.plan), input_digests(other.loaded, other.plan)
     for tenant in inputs.keys() & others.keys():
         assert inputs[tenant] != others[tenant] or one.plan.tenant(tenant) == other.plan.tenant(tenant)

@@ -80,7 +80,7 @@ class Scene:
 
     def __init__(self, root: Path, folder: Path) -> None:
         self.root, self.folder = root, folder
-        self.lab = Lab.of(root)
+        self.lab = Lab.locate(root)
         self.loaded: Loaded
         self.plan: Plan
         self.read()
@@ -419,7 +419,7 @@ def on_lab_of(root: Path, folder: Path) -> Iterator[Scene]:
     """The environment of a folder, which another program deploys, on the running lab of `root`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("GPU_TENANCY_LAB", raising=False)
-        patch.setenv("KUBECONFIG", str(Lab.of(root).kubeconfig))
+        patch.setenv("KUBECONFIG", str(Lab.locate(root).kubeconfig))
         yield Scene(root, folder)
 
 
@@ -433,7 +433,7 @@ def on_stage(home: Path, folder: Path, crds: Iterable[Object] = (), **settings: 
         patch.delenv("GPU_TENANCY_LAB", raising=False)
         loaded = on_lab(load(folder))
         group = loaded.environment.platform.group
-        found = Lab.of(home)
+        found = Lab.locate(home)
         if found.kueue.exists():
             patch.setenv("KUBECONFIG", str(found.kubeconfig))
             strip(Api(words.LAB_CONTEXT))

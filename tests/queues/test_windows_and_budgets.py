@@ -248,9 +248,9 @@ def test_a_spent_budget_holds_the_queue_and_the_next_month_opens_it(scene: Scene
     later = now + dt.timedelta(minutes=30)
     if later >= next_month(now):
         later = next_month(now) + dt.timedelta(minutes=30)
-    assert tick(scene, now).spent == ()
+    assert tick(scene, now).exhausted_budgets == ()
 
-    (spent,) = tick(scene, later).spent
+    (spent,) = tick(scene, later).exhausted_budgets
     assert spent.tenant == "spender"
     until(lambda: condition(scene.queue("spender", "batch"), "Active").get("status") == "False", "it is on hold")
     assert scene.runs(home, "first"), "hold evicts nothing"

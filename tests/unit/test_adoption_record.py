@@ -10,7 +10,7 @@ import pytest
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
-from tenancy.live.adoption_record import give_back, record
+from tenancy.live.adoption_record import record, restore_namespaces
 from tenancy.live.api import Response
 from tenancy.live.guards import PreconditionFailed
 from tenancy.planning import Plan, make_plan
@@ -105,7 +105,7 @@ def adopt(cluster: Cluster, plan: Plan) -> None:
 def leave(cluster: Cluster) -> list[str]:
     said: list[str] = []
     cluster.objects[HOME]["metadata"]["annotations"][words.LEAVING] = words.LEFT
-    give_back(cluster, "small", said.append)  # ty: ignore[invalid-argument-type]
+    restore_namespaces(cluster, "small", said.append)  # ty: ignore[invalid-argument-type]
     return said
 
 
@@ -130,7 +130,7 @@ def test_everything_that_the_adoption_wrote_is_taken_back_and_what_others_wrote_
     assert now(cluster) == {**OWN, "labels": {"team": "blue-team", "blue/stage": "quiet"}}
     assert cluster.objects[f"{HOME}/serviceaccounts/default"]["imagePullSecrets"] == [{"name": "blue"}]
     cluster.writes.clear()
-    give_back(api, "small", print)
+    restore_namespaces(api, "small", print)
     assert cluster.writes == [], "it is no longer the environment's"
 
 
@@ -170,7 +170,7 @@ def test_a_namespace_whose_tenant_is_there_is_left_alone(stage: str | None, clus
     if stage:
         cluster.objects[HOME]["metadata"]["annotations"][words.LEAVING] = stage
     cluster.writes.clear()
-    give_back(api, "small", print)
+    restore_namespaces(api, "small", print)
     assert cluster.writes == []
 
 

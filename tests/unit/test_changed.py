@@ -29,7 +29,7 @@ class Server:
         self.told, self.now, self.refusal = events, now, refusal
         self.watched: list[str] = []
 
-    def listed(self, path: str) -> tuple[list[Any], str]:
+    def items_and_version(self, path: str) -> tuple[list[Any], str]:
         assert path == f"{PATH}?labelSelector=none"
         return [], self.now
 

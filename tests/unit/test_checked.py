@@ -14,8 +14,8 @@ import pytest
 from tenancy.catalog.days import assumed, today
 from tenancy.catalog.vocabulary import TENANT
 from tenancy.engine import checked
-from tenancy.engine.checked import Checked
-from tenancy.engine.digests import digests, of_inputs
+from tenancy.engine.checked import FleetCheckRecord
+from tenancy.engine.digests import digests, input_digests
 from tenancy.live.api import ApiUnreachable, Response
 from tenancy.planning import make_plan
 from tenancy.planning.scope import stacks
@@ -43,7 +43,7 @@ class Server:
 @pytest.fixture
 def api() -> Any:
     server: Any = Server()
-    checked.write(server, Checked({"/api/v1/namespaces": 7}, {"bank--fraud": (INPUTS, PLAN)}, "program"))
+    checked.write(server, FleetCheckRecord({"/api/v1/namespaces": 7}, {"bank--fraud": (INPUTS, PLAN)}, "program"))
     return server
 
 
@@ -63,18 +63,18 @@ def test_other_files_another_plan_and_another_stack_are_not_what_was_kept(api: A
 
 
 def test_another_program_another_day_and_a_damaged_record_count_as_none(api: Any) -> None:
-    assert checked.read(api).of_program("other") == Checked()
+    assert checked.read(api).of_program("other") == FleetCheckRecord()
     with assumed(dt.date(2027, 1, 1)):
-        assert checked.read(api) == Checked()
+        assert checked.read(api) == FleetCheckRecord()
     for field, text in {"stacks": "[]", "versions": "{", "day": ""}.items():
         server: Any = Server()
         server.item = {"data": {**api.item["data"], field: text}}
-        assert checked.read(server) == Checked(), field
-    assert checked.read(Server()) == Checked()  # ty: ignore[invalid-argument-type]
+        assert checked.read(server) == FleetCheckRecord(), field
+    assert checked.read(Server()) == FleetCheckRecord()  # ty: ignore[invalid-argument-type]
 
 
 def test_a_record_of_ten_thousand_stacks_fits_into_a_config_map(api: Any) -> None:
-    checked.write(api, Checked({}, {f"production--team-{n:05}": (INPUTS, PLAN) for n in range(10_000)}, PLAN))
+    checked.write(api, FleetCheckRecord({}, {f"production--team-{n:05}": (INPUTS, PLAN) for n in range(10_000)}, PLAN))
     assert len(json.dumps(api.item)) < 2**20
 
 
@@ -88,7 +88,7 @@ def test_an_api_server_that_refuses_the_record_or_does_not_answer_does_not_end_t
             raise ApiUnreachable("it does not answer")
 
     for server in (Refusing(), Silent()):
-        checked.write(server, Checked())  # ty: ignore[invalid-argument-type]
+        checked.write(server, FleetCheckRecord())  # ty: ignore[invalid-argument-type]
 
 
 def _of_all(loaded: Loaded) -> tuple[dict[str, str], dict[str, str]]:
@@ -96,7 +96,7 @@ def _of_all(loaded: Loaded) -> tuple[dict[str, str], dict[str, str]]:
     plan = make_plan(loaded.environment, loaded.tenants, eager=False)
     made = digests(loaded, plan, stacks(plan, Layout.PER_TENANT), ROOT, "program")
     names = {tenant: name for name, _, tenant in stacks(plan, Layout.PER_TENANT) if tenant}
-    return of_inputs(loaded, plan), {tenant: made[name].plan for tenant, name in names.items()}
+    return input_digests(loaded, plan), {tenant: made[name].plan for tenant, name in names.items()}
 
 
 def _changed_tenants(before: Loaded, after: Loaded) -> tuple[set[str], set[str]]:

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 
 from tenancy.catalog import vocabulary as words
 from tenancy.clock.decision import KEY, Desired, desired
-from tenancy.clock.status import budget_said
+from tenancy.clock.status import budget_status
 from tenancy.clock.usage import Meter, Usage, empty, next_month
 from tenancy.components.kubernetes.manifest import Manifest
 from tenancy.kube.objects import Object
 from tenancy.kube.quantities import units
 from tenancy.live.api import Response
-from tenancy.live.drift import Drift, by_others, put_back
+from tenancy.live.drift import Drift, foreign_drift, revert_drift
 from tenancy.planning import make_plan
 from tenancy.schema.queues import QueueState
 from tenancy.validation import Loaded, SpecError, load
@@ -163,7 +163,7 @@ def test_a_budget_binds_from_its_last_hour_on(world: Loaded) -> None:
     found = at(world, now, hours("fraud", 100, now))
     assert stop(found, "fraud--batch") == stop(found, "fraud--production") == "Hold"
     assert stop(found, "research--batch") == "None", "another tenant's budget"
-    (spent,) = found.spent
+    (spent,) = found.exhausted_budgets
     assert str(spent) == (
         "The budget of 2026-11 was spent on 2026-11-23; 0.0 GPU-hours over it; the next month starts on 2026-12-01 "
         "UTC; ask fraud-leads."
@@ -173,9 +173,11 @@ def test_a_budget_binds_from_its_last_hour_on(world: Loaded) -> None:
 def test_stop_evicts_after_the_grace_period_and_not_before(world: Loaded) -> None:
     first = at(world, clock(12), hours("research", 60, clock(12)))
     assert stop(first, "research--batch") == "Hold"
-    spent = first.usage.spent
-    assert stop(at(world, clock(13, 59), hours("research", 61, clock(13), spent=spent)), "research--batch") == "Hold"
-    late = at(world, clock(14), hours("research", 61, clock(14), spent=spent))
+    spent = first.usage.spent_since
+    assert (
+        stop(at(world, clock(13, 59), hours("research", 61, clock(13), spent_since=spent)), "research--batch") == "Hold"
+    )
+    late = at(world, clock(14), hours("research", 61, clock(14), spent_since=spent))
     assert stop(late, "research--batch") == "HoldAndDrain"
 
 
@@ -197,7 +199,7 @@ def test_a_raised_budget_opens_the_queue_at_once(world: Loaded, tmp_path: Any) -
     now = clock(12)
     held = at(world, now, hours("fraud", 100, now))
     assert stop(at(spec.load(), now, held.usage), "fraud--batch") == "None"
-    assert at(spec.load(), now, held.usage).usage.spent == {}
+    assert at(spec.load(), now, held.usage).usage.spent_since == {}
 
 
 RELIEF = "relief: {until: 2026-11-23, reason: Restart after an outage., owner: fraud-leads@bank.example}"
@@ -217,12 +219,12 @@ def test_a_relief_opens_the_queue_until_its_last_day_has_ended(where: str, spec:
     last = found(clock(23, 59))
     assert stop(last, "fraud--batch") == "None"
     assert stop(last, "research--batch") == ("Hold" if where == "budget" else "None"), "its own budget's relief alone"
-    assert "fraud" not in last.usage.spent
-    (fraud, _) = found(clock(24)).spent
+    assert "fraud" not in last.usage.spent_since
+    (fraud, _) = found(clock(24)).exhausted_budgets
     assert (fraud.tenant, fraud.state) == ("fraud", QueueState.HOLD)
     assert stop(found(clock(24)), "fraud--batch") == "Hold"
     tenant = next(t for t in loaded.tenants if t.tenant == "fraud")
-    assert budget_said(loaded.environment, tenant, clock(12), last.usage) == "200 %, does not bind until 11-23"
+    assert budget_status(loaded.environment, tenant, clock(12), last.usage) == "200 %, does not bind until 11-23"
 
 
 @pytest.mark.parametrize(
@@ -389,7 +391,7 @@ def test_work_of_others_and_work_that_waits_counts_for_no_tenant(world: Loaded) 
 
 
 def test_a_record_is_read_as_it_was_written() -> None:
-    usage = hours("fraud", 3.5, clock(12), spent={"fraud": clock(11)}, granted=frozenset({"fraud/a100/x"}))
+    usage = hours("fraud", 3.5, clock(12), spent_since={"fraud": clock(11)}, granted=frozenset({"fraud/a100/x"}))
     assert Usage.read(usage.text()) == usage
 
 
@@ -445,8 +447,8 @@ def test_what_the_clock_wrote_is_no_drift_and_what_another_wrote_beside_it_is(sp
             if tree
         ]
         live["metadata"] = {**planned["metadata"], "managedFields": entries}
-        api: Any = SimpleNamespace(listed=lambda *_, **__: ([live], "7"))
-        return [str(each) for each in by_others(api, "x", [planned])]
+        api: Any = SimpleNamespace(items_and_version=lambda *_, **__: ([live], "7"))
+        return [str(each) for each in foreign_drift(api, "x", [planned])]
 
     groups = item["spec"]["resourceGroups"][:1]
     assert changed("stopPolicy", "Hold", item) == changed("resourceGroups", groups, item) == []
@@ -474,7 +476,7 @@ def test_drift_is_reverted_without_what_the_clock_wrote(spec: SpecFolder, writer
     live = {**item, "spec": spec_now, "metadata": {**item["metadata"], "managedFields": entries}}
     sent: list[Object] = []
     api: Any = SimpleNamespace(request=lambda _, __, body, **___: sent.append(body) or Response(200, {}))
-    put_back(api, Drift(item, live, (("f:spec", "f:queueingStrategy"),)), engine)
+    revert_drift(api, Drift(item, live, (("f:spec", "f:queueingStrategy"),)), engine)
     (written,) = sent
     expected = {key: value for key, value in item["spec"].items() if f"f:{key}" not in kept}
     if writer == "the engine":

@@ -202,7 +202,7 @@ def test_probes_and_metrics_say_what_the_process_does() -> None:
     with health.serve("127.0.0.1", 0) as server:
         with urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/metrics") as answer:
             assert CLOCK_LAST_ROUND + "{" not in answer.read().decode(), "a copy that waits has no last round"
-        health.done()
+        health.complete()
         with urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/metrics") as answer:
             assert f'{CLOCK_LAST_ROUND}{{environment="small"}} 1000.000\n' in answer.read().decode()
         server.shutdown()

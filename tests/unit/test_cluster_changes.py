@@ -18,8 +18,8 @@ from tenancy.cli.up_cluster import expect_replaceable
 from tenancy.cli.up_report import Report
 from tenancy.cli.up_stack import RemovableTenants, RunSettings, preview_and_update, remove_former_tenants
 from tenancy.engine.changes import ResourceChange
-from tenancy.engine.cluster_changes import ClusterChanges, unasked
-from tenancy.engine.driver import Failed
+from tenancy.engine.cluster_changes import ClusterChanges, unrequested_changes
+from tenancy.engine.driver import RunFailed
 from tenancy.planning import make_plan
 from tenancy.planning.aws.cluster import PLATFORM_ROLE, ClusterPlan, cluster_plan
 from tenancy.planning.aws.creation import FIXED_FIELDS, fixed_values
@@ -324,14 +324,14 @@ def test_a_value_that_eks_fixes_of_a_node_group_is_refused_unless_the_pool_is_na
 @pytest.mark.parametrize("kind", ["Bucket", "Cluster", "Key", "NodeGroup", "Subnet", "Vpc"])
 def test_no_preview_replaces_what_was_not_named(kind: str) -> None:
     change = ResourceChange("platform", "replace", f"{kind} bank-general-nodes", ("subnetIds",))
-    assert unasked([change], planned(), (), ()) == [f"± {kind} bank-general-nodes: subnetIds"]
+    assert unrequested_changes([change], planned(), (), ()) == [f"± {kind} bank-general-nodes: subnetIds"]
 
 
 def test_a_named_group_and_what_the_files_no_longer_have_go() -> None:
     replaced = ResourceChange("platform", "replace", "NodeGroup bank-general-nodes")
     deleted = ResourceChange("platform", "delete", "NodeGroup bank-old-nodes")
-    assert unasked([replaced, deleted], planned(), {"general"}, ["urn::bank-old-nodes"]) == []
-    assert unasked([replaced, deleted], planned(), (), ()) == [str(replaced), str(deleted)]
+    assert unrequested_changes([replaced, deleted], planned(), {"general"}, ["urn::bank-old-nodes"]) == []
+    assert unrequested_changes([replaced, deleted], planned(), (), ()) == [str(replaced), str(deleted)]
 
 
 def test_updates_and_other_kinds_are_not_held_up() -> None:
@@ -340,7 +340,7 @@ def test_updates_and_other_kinds_are_not_held_up() -> None:
         ResourceChange("platform", "replace", "SecurityGroup bank-efa-train-efa-group"),
         ResourceChange("fraud", "delete", "Bucket bank-fraud"),
     ]
-    assert unasked(changes, planned(), (), ()) == []
+    assert unrequested_changes(changes, planned(), (), ()) == []
 
 
 # The command
@@ -388,7 +388,7 @@ def test_a_stack_whose_cluster_the_files_no_longer_build_is_kept() -> None:
         False,
     )
     driver: Any = None
-    with pytest.raises(Failed, match="whose cluster the files no longer build"):
+    with pytest.raises(RunFailed, match="whose cluster the files no longer build"):
         remove_former_tenants(run, driver, Report("text"), ["bank.cluster"], {"bank"})
 
 
@@ -403,11 +403,11 @@ def test_the_state_of_a_cluster_is_read_once_before_its_preview() -> None:
         reads.append("read")
         return state(("aws.deletion-protection", False))
 
-    def released(*_: object, **__: object) -> None:
+    def unprotected(*_: object, **__: object) -> None:
         raise Previewed
 
     driver: Any = SimpleNamespace(
-        resources=resources, protect=lambda _, urns: protections.append(urns), released=released
+        resources=resources, protect=lambda _, urns: protections.append(urns), unprotected=unprotected
     )
     plan = make_plan(edited(), load(ROOT / "stacks" / "bank").tenants)
     run = RunSettings(plan, RemovableTenants(frozenset(), frozenset(), 1), only_preview=False, refresh=False)

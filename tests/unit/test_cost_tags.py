@@ -13,7 +13,7 @@ import pytest
 
 from tenancy import program
 from tenancy.engine import cost_tags
-from tenancy.engine.cost_tags import TOKEN, Unanswered, known_keys
+from tenancy.engine.cost_tags import TOKEN, CostTagsUnavailable, known_keys
 from tenancy.engine.driver import Driver
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.aws.platform_models import KNOWN_COST_TAGS
@@ -86,13 +86,13 @@ def test_an_answer_that_says_nothing_is_told_as_one(
     if "sleep" in code:
         monkeypatch.setattr(cost_tags, "TIMEOUT", 0.2)
     aws(path, code)
-    with pytest.raises(Unanswered, match=why):
+    with pytest.raises(CostTagsUnavailable, match=why):
         known_keys(COST_TAGS, "eu-central-1")
 
 
 def test_without_the_command_nothing_is_known(path: Path) -> None:
     assert list(path.iterdir()) == []
-    with pytest.raises(Unanswered, match="no `aws` command"):
+    with pytest.raises(CostTagsUnavailable, match="no `aws` command"):
         known_keys(COST_TAGS, "eu-central-1")
 
 
@@ -115,7 +115,7 @@ class Told:
 def told(*own: str) -> tuple[Told, str]:
     said: list[str] = []
     stack = Told(*own)
-    Driver(ROOT, "bank", said.append, None).tell_cost_tags(stack, COST_TAGS, "eu-central-1")
+    Driver(ROOT, "bank", said.append, None).set_known_cost_tags(stack, COST_TAGS, "eu-central-1")
     return stack, " ".join(said)
 
 
@@ -179,7 +179,9 @@ def test_aws_is_asked_before_the_platforms_stack_of_who_pays(payer: Plan, stack:
     def nothing(*_: object) -> list[Any]:
         return []
 
-    driver: Any = SimpleNamespace(tell_cost_tags=ask, released=go_on, of_tenant=nothing, resources=nothing)
+    driver: Any = SimpleNamespace(
+        set_known_cost_tags=ask, unprotected=go_on, tenant_resources=nothing, resources=nothing
+    )
     plan = (
         payer
         if pays
@@ -216,7 +218,7 @@ def test_the_program_activates_the_keys_that_it_is_told(
 
     def answer(*_: object) -> frozenset[str]:
         if known is None:
-            raise Unanswered("there is no `aws` command on the PATH")
+            raise CostTagsUnavailable("there is no `aws` command on the PATH")
         return frozenset(known)
 
     monkeypatch.delenv(KNOWN_COST_TAGS, raising=False)

@@ -17,7 +17,7 @@ from tenancy.cli.diff import _ALARMS
 from tenancy.diff import outputs
 from tenancy.diff.alarms import ReviewReason, alarm
 from tenancy.diff.changes import UNKNOWN, Change, ChangeTopic, SpecState, diff
-from tenancy.diff.sources import of_folder
+from tenancy.diff.sources import spec_in_folder
 from tests import field_edits
 from tests.conftest import SpecFolder, in_days
 
@@ -54,7 +54,7 @@ def removed(file: str) -> Edit:
 
 def changes(before: Path, spec: SpecFolder, edit: Edit) -> tuple[Change, ...]:
     edit(spec)
-    return diff(of_folder(before, "before"), of_folder(spec.path, "after"))
+    return diff(spec_in_folder(before, "before"), spec_in_folder(spec.path, "after"))
 
 
 UNTIL = in_days(99)
@@ -259,7 +259,7 @@ def test_a_change_is_told_as_what_it_is_and_with_its_alarm(name: str, before: Pa
     assert old in (..., one.before)
     assert new in (..., one.after)
     assert alarm(one) is expected
-    text = outputs.text("small", SpecState("a"), of_folder(spec.path, "b"), found)
+    text = outputs.text("small", SpecState("a"), spec_in_folder(spec.path, "b"), found)
     assert sentence in text
 
 
@@ -282,7 +282,7 @@ def test_a_comment_changes_nothing(before: Path, spec: SpecFolder) -> None:
 
 def test_a_tenant_that_goes_loses_all_it_had(before: Path, spec: SpecFolder) -> None:
     found = changes(before, spec, removed(FRAUD))
-    told = outputs.text("small", of_folder(before, "a"), of_folder(spec.path, "b"), found)
+    told = outputs.text("small", spec_in_folder(before, "a"), spec_in_folder(spec.path, "b"), found)
     for sentence in (
         "  fraud: is removed",
         "! fraud: a100: guaranteed 16 → 0",
@@ -313,7 +313,7 @@ def test_a_price_that_is_not_set_is_unknown(before: Path, spec: SpecFolder) -> N
     found = changes(before, spec, lambda s: s.edit(ENVIRONMENT, "  notebooks:\n", f"{more}  notebooks:\n"))
     assert Change(ChangeTopic.COST, "", "max nodes", 84_680, UNKNOWN) in found
     assert Change(ChangeTopic.COST, "", "price", None, UNKNOWN, "burst") in found
-    told = outputs.text("small", of_folder(before, "a"), of_folder(spec.path, "b"), found)
+    told = outputs.text("small", spec_in_folder(before, "a"), spec_in_folder(spec.path, "b"), found)
     assert "! the cluster: pool burst has no price: write costs.pools" in told
     assert "max nodes 84,680 → unknown" in told
 
@@ -325,7 +325,7 @@ def edits(tmp_path: Path, field: str, old: str, new: str) -> tuple[SpecState, Sp
         environment = field_edits.base()
         environment["cluster"][field] = value
         folder = field_edits.write(tmp_path / value / "edits", environment)
-        states.append(of_folder(folder, value))
+        states.append(spec_in_folder(folder, value))
     return states[0], states[1]
 
 
@@ -368,14 +368,14 @@ def test_only_stacks_whose_part_changes_have_to_run(before: Path, spec: SpecFold
         file = path / ENVIRONMENT
         file.write_text(file.read_text() + "stacks: per-tenant\n")
     found = changes(before, spec, replaced(RESEARCH, "role: developer", "role: viewer"))
-    assert outputs.in_order(found) == [
+    assert outputs.stack_order(found) == [
         {"stack": "small--research", "scope": "tenant", "tenant": "research", "operation": "update"}
     ]
 
 
 def test_stacks_are_told_in_the_order_in_which_they_run() -> None:
-    bank = of_folder(Path(__file__).parents[2] / "stacks" / "bank", "b")
-    made = outputs.in_order(diff(SpecState("a"), bank))
+    bank = spec_in_folder(Path(__file__).parents[2] / "stacks" / "bank", "b")
+    made = outputs.stack_order(diff(SpecState("a"), bank))
     assert [one["scope"] for one in made[:2]] == ["cluster", "platform"]
     assert {one["operation"] for one in made} == {"create"}
     assert len(made) == 17
@@ -454,7 +454,10 @@ def test_a_long_section_is_cut_and_says_so(before: Path, spec: SpecFolder) -> No
     spec.edit(RESEARCH, "people:\n", f"people:\n{people}")
     told = run(before, spec.path, "--format", "markdown").stdout
     first, _, everything = told.partition("<details>")
-    assert (first.count("gains «viewer»"), everything.count("gains «viewer»")) == (outputs.FIRST, outputs.MOST)
+    assert (first.count("gains «viewer»"), everything.count("gains «viewer»")) == (
+        outputs.MAX_ALARM_SENTENCES,
+        outputs.MAX_SENTENCES,
+    )
     assert "- … and 48 more, below" in first
     assert "Access (60)" in everything
     assert "and 30 more; --format json has all of them" in told
@@ -475,7 +478,7 @@ def test_what_is_worst_is_on_the_first_screen_however_much_there_is(before: Path
     (tmp_path / "nothing").mkdir()
     first = run(before, tmp_path / "nothing", "--format", "markdown").stdout.partition("<details>")[0].splitlines()
     lines = [line for line in first if line.startswith("- ") and "…" not in line]
-    assert len(lines) <= outputs.FIRST
+    assert len(lines) <= outputs.MAX_ALARM_SENTENCES
     assert lines[0] == "- fraud: namespace fraud--serve is deleted, with everything in it"
     assert first.index("**Running work is disrupted**") < first.index("**Smaller guarantee**")
 

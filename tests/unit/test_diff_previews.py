@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from tenancy.cli import main
 from tenancy.diff.alarms import ReviewReason, alarm
 from tenancy.diff.changes import Change, ChangeTopic
-from tenancy.diff.previews import LATER, changes, read
+from tenancy.diff.previews import UNKNOWN_PLACEHOLDER, changes, read
 from tenancy.rules.found import UNKNOWN
 
 LABELS = {"tenancy.gpu/tenant": "fraud"}
@@ -181,7 +181,7 @@ CASES: dict[str, tuple[Any, Change, ReviewReason | None]] = {
         ReviewReason.WIDER_ACCESS,
     ),
     "a role's policy is not known": (
-        step("create", ROLE, None, {"role": "r", "policy": LATER}),
+        step("create", ROLE, None, {"role": "r", "policy": UNKNOWN_PLACEHOLDER}),
         Change(ChangeTopic.ACCESS, "", "what policy x says", None, UNKNOWN, "role r"),
         ReviewReason.WIDER_ACCESS,
     ),
@@ -323,7 +323,7 @@ def test_a_preview_comes_through_the_standard_input(file: Path) -> None:
 
 def holed(value: Any) -> Iterator[Any]:
     """The same with one part of it after the other not known."""
-    yield LATER
+    yield UNKNOWN_PLACEHOLDER
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from ({**value, key: hole} for hole in holed(inner))

@@ -42,7 +42,7 @@ class Server:
         self.item, self.written = item, written
         self.asked: list[str] = []
 
-    def listed(self, path: str, absent: bool = False) -> tuple[list[dict[str, Any]], str]:  # noqa: ARG002
+    def items_and_version(self, path: str, absent: bool = False) -> tuple[list[dict[str, Any]], str]:  # noqa: ARG002
         labelled = self.item and "tenancy.gpu/environment" in (self.item["metadata"].get("labels") or {})
         return [self.item] if self.item and labelled else [], "7"
 
@@ -78,7 +78,7 @@ def test_a_changed_value_is_reported_whatever_name_wrote_it(manager: str, known:
     (one,) = found(Server(live(*entries, automountServiceAccountToken=True)), known=known)
     assert one.fields == "automountServiceAccountToken"
     if known:
-        assert manager in one.by
+        assert manager in one.writers
 
 
 @pytest.mark.parametrize(
@@ -89,17 +89,17 @@ def test_a_name_like_the_engines_is_named_as_one_that_is_not(manager: str) -> No
     rest = {key: value for key, value in FIELDS.items() if key != token}
     entries = [entry(MANAGER, rest), entry(manager, {token: {}}, "Update")]
     (one,) = found(Server(live(*entries, automountServiceAccountToken=True)))
-    assert one.by == f"{manager} (not the engine's) at 2026-11-23T10:00:00Z"
+    assert one.writers == f"{manager} (not the engine's) at 2026-11-23T10:00:00Z"
 
 
 def test_a_forged_record_of_managers_is_told_as_a_write_under_the_engines_name() -> None:
     forged = [entry(MANAGER, FIELDS), entry("kubectl-label", {"f:metadata": {"f:labels": {"f:x": {}}}}, "Update")]
     (one,) = found(Server(live(*forged, automountServiceAccountToken=True)))
     assert one.fields.startswith("automountServiceAccountToken")
-    assert f"a client under the engine's name {MANAGER} at 2026-11-23T10:00:00Z" in one.by
-    assert "kubectl-label at 2026-11-23T10:00:00Z" in one.by
+    assert f"a client under the engine's name {MANAGER} at 2026-11-23T10:00:00Z" in one.writers
+    assert "kubectl-label at 2026-11-23T10:00:00Z" in one.writers
     (one,) = found(Server(live(entry("clock\u202ex", {}), automountServiceAccountToken=True)))
-    assert "\u202e" not in one.by
+    assert "\u202e" not in one.writers
 
 
 def test_another_form_of_the_same_value_is_no_drift() -> None:
@@ -120,15 +120,15 @@ def test_what_was_made_anew_is_told_as_that_with_who_made_it() -> None:
     del item["metadata"]["labels"], item["automountServiceAccountToken"]
     (one,) = found(Server(item))
     assert str(one).startswith("ServiceAccount fraud--train/default: was created again, without ")
-    assert "automountServiceAccountToken" in one.what
-    assert one.by == "kubectl-create at 2026-11-23T10:00:00Z"
+    assert "automountServiceAccountToken" in one.description
+    assert one.writers == "kubectl-create at 2026-11-23T10:00:00Z"
 
 
 def test_what_a_client_without_a_name_made_anew_says_when() -> None:
     item = live()
     del item["metadata"]["labels"], item["automountServiceAccountToken"]
     (one,) = found(Server(item))
-    assert one.by == "a client without a name at 2026-11-23T09:00:00Z"
+    assert one.writers == "a client without a name at 2026-11-23T09:00:00Z"
 
 
 def test_what_is_gone_is_gone() -> None:

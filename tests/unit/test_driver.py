@@ -12,7 +12,7 @@ from pulumi import automation
 
 from tenancy.catalog import vocabulary as words
 from tenancy.engine import driver
-from tenancy.engine.driver import Driver, Failed
+from tenancy.engine.driver import Driver, RunFailed
 from tenancy.live.plain_engine import BY_COMMAND
 from tenancy.validation import ON_LAB
 
@@ -35,7 +35,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
     for way in ("create_or_select_stack", "select_stack"):
         monkeypatch.setattr(automation, way, opening(way))
     monkeypatch.setattr(driver, "end_orphans", lambda _: None)
-    monkeypatch.setattr(driver, "dead_locks", lambda *_: [])
+    monkeypatch.setattr(driver, "stale_locks", lambda *_: [])
     monkeypatch.setattr(driver, "is_settled", lambda *_: True)
     return seen
 
@@ -53,16 +53,16 @@ def test_a_stack_that_is_to_run_is_made_and_told_where_it_runs(
 
 
 def test_a_stack_that_is_only_read_is_never_made(opened: Opened) -> None:
-    a_driver(words.LAB_CONTEXT).look_at("small")
+    a_driver(words.LAB_CONTEXT).open_read_only("small")
     assert opened == {"select_stack": ("/project", {})}
 
 
-@pytest.mark.parametrize("way", ["select", "look_at"])
+@pytest.mark.parametrize("way", ["select", "open_read_only"])
 def test_what_the_engine_says_against_it_names_the_stack(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> Any:
         raise automation.CommandError(automation.CommandResult("", "error: no such backend", 255))
 
     monkeypatch.setattr(automation, "create_or_select_stack", refuse)
     monkeypatch.setattr(automation, "select_stack", refuse)
-    with pytest.raises(Failed, match="stack small: no such backend"):
+    with pytest.raises(RunFailed, match="stack small: no such backend"):
         getattr(a_driver(), way)("small")

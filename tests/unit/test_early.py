@@ -11,7 +11,7 @@ import pytest
 from pulumi import automation
 
 from tenancy.engine import checked, early, records
-from tenancy.engine.checked import Checked
+from tenancy.engine.checked import FleetCheckRecord
 from tenancy.live.api import ApiUnreachable
 from tenancy.live.background import in_background
 
@@ -28,7 +28,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(early, "Api", lambda context: f"server of {context}")
     monkeypatch.setattr(automation, "PulumiCommand", lambda: "command")
     monkeypatch.setattr(records, "read", lambda api: {"records": api})
-    monkeypatch.setattr(checked, "read", lambda _: Checked({QUOTAS: 7}))
+    monkeypatch.setattr(checked, "read", lambda _: FleetCheckRecord({QUOTAS: 7}))
     return found
 
 
@@ -36,11 +36,11 @@ def test_engine_records_and_what_changed_since_the_last_check_are_asked_for(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(early, "changes", lambda *given: given)
-    asked = early.ask_early(folder, "bank", "production", whole=True)
+    asked = early.start_prefetch(folder, "bank", "production", is_whole_run=True)
     assert asked
     assert asked.command.result() == "command"
     assert asked.records.result() == {"records": "server of production"}
-    assert asked.checked.result() == Checked({QUOTAS: 7})
+    assert asked.check_record.result() == FleetCheckRecord({QUOTAS: 7})
     assert asked.changes
     api, since, selector, none = asked.changes.result()
     assert (api, since) == ("server of production", {QUOTAS: 7})
@@ -54,16 +54,16 @@ def test_what_is_refused_is_told_where_the_answer_is_read(folder: Path, monkeypa
 
     monkeypatch.setattr(records, "read", silent)
     monkeypatch.setattr(checked, "read", silent)
-    asked = early.ask_early(folder, "bank", "production", whole=True)
+    asked = early.start_prefetch(folder, "bank", "production", is_whole_run=True)
     assert asked
-    for answer in (asked.records, asked.checked, asked.changes):
+    for answer in (asked.records, asked.check_record, asked.changes):
         assert answer
         with pytest.raises(ApiUnreachable):
             answer.result()
 
 
 def test_for_named_stacks_changes_of_all_are_not_asked_for(folder: Path) -> None:
-    asked = early.ask_early(folder, "bank", "production", whole=False)
+    asked = early.start_prefetch(folder, "bank", "production", is_whole_run=False)
     assert asked
     assert asked.changes is None
     assert asked.records.result()
@@ -72,13 +72,13 @@ def test_for_named_stacks_changes_of_all_are_not_asked_for(folder: Path) -> None
 def test_without_a_project_or_a_context_nothing_is_asked_and_the_run_tells_it(
     folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert early.ask_early(tmp_path_factory.mktemp("no-project"), "bank", "production", whole=True) is None
+    assert early.start_prefetch(tmp_path_factory.mktemp("no-project"), "bank", "production", is_whole_run=True) is None
 
     def unknown(_: str) -> Any:
         raise ApiUnreachable("no such context")
 
     monkeypatch.setattr(early, "Api", unknown)
-    assert early.ask_early(folder, "bank", "production", whole=True) is None
+    assert early.start_prefetch(folder, "bank", "production", is_whole_run=True) is None
 
 
 @pytest.fixture

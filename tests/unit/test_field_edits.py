@@ -19,7 +19,7 @@ import pytest
 from tenancy.diff.alarms import ReviewReason, alarm
 from tenancy.diff.changes import REFUSED_MINOR, Change, ChangeTopic, SpecState, diff
 from tenancy.engine.changes import ResourceChange
-from tenancy.engine.cluster_changes import ClusterChanges, unasked
+from tenancy.engine.cluster_changes import ClusterChanges, unrequested_changes
 from tenancy.planning import Plan
 from tenancy.planning.scope import StackScope
 from tenancy.validation import load
@@ -170,7 +170,7 @@ def test_what_a_preview_would_take_is_refused_by_the_preview_too(rows: dict[str,
         changes = [ResourceChange("", s.operation, f"{s.kind.rpartition(':')[2]} {s.name}") for s in row.steps]
         lost = {c.object for c in changes if c.operation == "replace" and c.object.partition(" ")[0] in BY_NAME}
         cluster = row.after.plan.cluster or row.before.plan.cluster
-        assert len(unasked(changes, cluster, (), ())) >= len(lost), title
+        assert len(unrequested_changes(changes, cluster, (), ())) >= len(lost), title
 
 
 def test_diff_tells_whatever_is_refused_replaced_or_deleted(rows: dict[str, Row]) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tenancy.kube.objects import Object
 from tenancy.live.api import ApiUnreachable
-from tenancy.live.followed import Followed
+from tenancy.live.followed import WatchCache
 
 CUT = -1
 
@@ -83,7 +83,7 @@ STEPS = st.lists(
 def test_it_has_at_every_look_what_a_whole_list_has_and_says_what_differs(
     steps: list[tuple[str, str, int]],
 ) -> None:
-    server, followed = Server(), Followed("/things", even)
+    server, followed = Server(), WatchCache("/things", even)
     api: Any = server
     for step, name, value in [*steps, ("read", "", 0)]:
         if step == "put":
@@ -95,16 +95,16 @@ def test_it_has_at_every_look_what_a_whole_list_has_and_says_what_differs(
         elif step == "forget":
             followed.forget()
         else:
-            before = dict(followed.kept)
+            before = dict(followed.values)
             changed = followed.read(api)
-            differs = {place for place in before | followed.kept if before.get(place) != followed.kept.get(place)}
-            assert followed.kept == whole(server)
+            differs = {place for place in before | followed.values if before.get(place) != followed.values.get(place)}
+            assert followed.values == whole(server)
             # What changed and changed back may be named.
             assert differs <= changed
 
 
 def test_it_is_listed_once_and_then_watched() -> None:
-    server, followed = Server(), Followed("/things", even)
+    server, followed = Server(), WatchCache("/things", even)
     api: Any = server
     server.put("a", 2)
     followed.read(api)
@@ -117,7 +117,7 @@ def test_it_is_listed_once_and_then_watched() -> None:
 
 @pytest.mark.parametrize("refused", [True, False], ids=["by its status", "by an event"])
 def test_changes_that_are_no_longer_known_are_read_by_a_list(*, refused: bool) -> None:
-    server, followed = Server(), Followed("/things", even)
+    server, followed = Server(), WatchCache("/things", even)
     api: Any = server
     followed.read(api)
     server.put("a", 2)
@@ -134,13 +134,13 @@ def test_changes_that_are_no_longer_known_are_read_by_a_list(*, refused: bool) -
 
 @pytest.mark.parametrize("answer", [403, CUT])
 def test_a_watch_that_is_refused_or_cut_is_asked_again(answer: int) -> None:
-    server, followed = Server(), Followed("/things", even)
+    server, followed = Server(), WatchCache("/things", even)
     api: Any = server
     followed.read(api)
     server.put("a", 2)
     server.answer = answer
     with pytest.raises(ApiUnreachable):
         followed.read(api)
-    assert followed.kept == {}
+    assert followed.values == {}
     assert followed.read(api) == {("a", "a")}
     assert server.asked == ["list /things", "watch", "watch"]

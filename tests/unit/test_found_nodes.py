@@ -13,7 +13,7 @@ from tenancy.cli import main
 from tenancy.kube.objects import Object
 from tenancy.live import api
 from tenancy.live.api import Api, Response
-from tenancy.live.found_nodes import found_nodes, services_found
+from tenancy.live.found_nodes import detect_services, pools_of_nodes
 from tenancy.planning.common.pools import fake_nodes
 from tenancy.schema.services import Services
 from tests.conftest import SpecFolder
@@ -27,7 +27,7 @@ def node(instance: str, labels: dict[str, str] | None = None, **resources: int) 
 
 def test_the_nodes_of_an_environment_are_found_as_its_file_has_them(spec: SpecFolder) -> None:
     environment = spec.load().environment
-    found = found_nodes(fake_nodes(environment))
+    found = pools_of_nodes(fake_nodes(environment))
     assert {name: (p["instance"], p["nodes"]) for name, p in found.pools.items()} == {
         name: (pool.instance, pool.nodes.min) for name, pool in environment.pools.items()
     }
@@ -38,7 +38,7 @@ def test_the_nodes_of_an_environment_are_found_as_its_file_has_them(spec: SpecFo
 
 
 def test_what_is_found_is_a_file_that_an_environment_reads(spec: SpecFolder) -> None:
-    found = found_nodes(fake_nodes(spec.load().environment))
+    found = pools_of_nodes(fake_nodes(spec.load().environment))
     pools = {name: dict(pool) for name, pool in found.pools.items()}
     pools["notebooks"]["tenants"] = ["research"]  # as its remark says
     pools["serve"]["tiers"] = ["production"]
@@ -60,20 +60,20 @@ def test_what_is_found_is_a_file_that_an_environment_reads(spec: SpecFolder) -> 
     ],
 )
 def test_what_made_a_node_is_told_by_its_labels(labels: dict[str, str], provisioner: str) -> None:
-    (pool,) = found_nodes([node("g6.12xlarge", labels, gpu=4)]).pools.values()
+    (pool,) = pools_of_nodes([node("g6.12xlarge", labels, gpu=4)]).pools.values()
     assert pool["provisioner"] == provisioner
     assert pool["nodes"] == ({"min": 0, "max": 1} if provisioner in {"karpenter", "auto-mode"} else 1)
 
 
 def test_spot_nodes_are_no_guarantee() -> None:
-    (pool,) = found_nodes([node("g6.12xlarge", {"eks.amazonaws.com/capacityType": "SPOT"}, gpu=4)]).pools.values()
+    (pool,) = pools_of_nodes([node("g6.12xlarge", {"eks.amazonaws.com/capacityType": "SPOT"}, gpu=4)]).pools.values()
     assert pool["purchase"] == "spot"
     assert pool["nodes"] == {"min": 0, "max": 1}
 
 
 def test_label_and_taint_that_a_node_lacks_are_named_with_the_command() -> None:
     lacking = node("p4d.24xlarge", {"eks.amazonaws.com/nodegroup": "Train_A100"}, gpu=8)
-    found = found_nodes([lacking])
+    found = pools_of_nodes([lacking])
     assert [*found.pools] == ["train-a100"]
     told = "\n".join(found.remarks)
     assert "kubectl label node one tenancy.gpu/pool=train-a100" in told
@@ -81,12 +81,12 @@ def test_label_and_taint_that_a_node_lacks_are_named_with_the_command() -> None:
     complete: Any = copy.deepcopy(lacking)
     complete["metadata"]["labels"]["tenancy.gpu/pool"] = "train-a100"
     complete["spec"]["taints"] = [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}]
-    assert found_nodes([complete]).remarks == ()
+    assert pools_of_nodes([complete]).remarks == ()
 
 
 def test_replicas_under_the_name_of_whole_gpus_are_named() -> None:
-    assert "rename replicas" in str(found_nodes([node("g6.12xlarge", gpu=16)]).remarks)
-    assert "rename replicas" not in str(found_nodes([node("g6.12xlarge", gpu=4)]).remarks)
+    assert "rename replicas" in str(pools_of_nodes([node("g6.12xlarge", gpu=16)]).remarks)
+    assert "rename replicas" not in str(pools_of_nodes([node("g6.12xlarge", gpu=4)]).remarks)
 
 
 def test_nodes_of_an_unknown_type_are_one_remark_that_describes_them() -> None:
@@ -94,7 +94,7 @@ def test_nodes_of_an_unknown_type_are_one_remark_that_describes_them() -> None:
     unknown = [node("x9.huge", labels, gpu=8) for _ in range(5)]
     for each in unknown:
         each["status"]["allocatable"] |= {"cpu": "190", "memory": "2Ti"}
-    found = found_nodes([*unknown, node("m7i.xlarge")])
+    found = pools_of_nodes([*unknown, node("m7i.xlarge")])
     assert [pool["instance"] for pool in found.pools.values()] == ["m7i.xlarge"]
     remark = found.remarks[0]
     assert remark.startswith("no pool for one one one … (5) of big: instance type x9.huge is not in the catalogue")
@@ -138,6 +138,6 @@ def test_a_cluster_whose_types_the_catalogue_lacks_is_an_error_that_describes_it
     ],
 )
 def test_each_service_is_found_on_its_own(daemons: tuple[str, ...], groups: tuple[str, ...], present: set[str]) -> None:
-    found = services_found(Cluster([], daemons, groups))
+    found = detect_services(Cluster([], daemons, groups))
     assert {name for name, source in found.items() if source == "present"} == present
     assert Services.model_validate(found)

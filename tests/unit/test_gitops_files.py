@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from tenancy.cli import main
 from tenancy.gitops import GitOpsSource, GitOpsTool, argo, rendered
 from tenancy.gitops.argo import COMPARE, SYNC, WAVE, application_bytes
-from tenancy.gitops.flux import KEPT, SHARD
+from tenancy.gitops.flux import PRUNE_ANNOTATION, SHARD
 from tenancy.kube import quantities
 from tenancy.lab import tools
 from tenancy.planning import Plan, make_plan
@@ -53,7 +53,7 @@ def of_cluster(files: dict[str, list[dict[str, Any]]]) -> list[tuple[str, dict[s
     return [(path, i) for path, items in files.items() if path.startswith(("platform/", "tenants/")) for i in items]
 
 
-TOOLS_OWN = {WAVE, SYNC, COMPARE, KEPT}
+TOOLS_OWN = {WAVE, SYNC, COMPARE, PRUNE_ANNOTATION}
 
 
 def key(item: dict[str, Any]) -> tuple[str, str, str]:
@@ -101,7 +101,7 @@ NAMED = {"NetworkPolicy", "ServiceAccount"}
 CLUSTER_POLICY = "CiliumClusterwideNetworkPolicy"
 STAYS = pytest.mark.parametrize(
     ("tool", "annotation", "value"),
-    [(GitOpsTool.ARGO, SYNC, "Prune=false,Delete=false"), (GitOpsTool.FLUX, KEPT, "disabled")],
+    [(GitOpsTool.ARGO, SYNC, "Prune=false,Delete=false"), (GitOpsTool.FLUX, PRUNE_ANNOTATION, "disabled")],
 )
 
 

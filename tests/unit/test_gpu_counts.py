@@ -97,7 +97,7 @@ class Cluster:
             raise ApiUnreachable("forbidden", 403)
         return [item for item in self.objects if item["kind"].lower() + "s" == plural]
 
-    def each(self, path: str, *, selector: str = "") -> Iterator[Object]:
+    def paged_items(self, path: str, *, selector: str = "") -> Iterator[Object]:
         assert selector
         yield from self.items(path)
 
@@ -115,7 +115,7 @@ PODS = [pod(f"sweep-{n}-x", child) for n, child in enumerate(CHILDREN)]
 def counts_of(loaded: Loaded, *items: Object, **more: Any) -> list[tuple[str, str, int, int, int]]:
     api: Any = Cluster(*items, **more)
     counts = differences(api, loaded.environment, [SPACE])
-    return [(count.kind, count.name, count.pods, count.bound, count.counted) for count in counts]
+    return [(count.kind, count.name, count.pods, count.pod_devices, count.kueue_devices) for count in counts]
 
 
 def why(kind: str, name: str, *items: Object, **more: Any) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tenancy.clock.idle import COVERED, SAMPLES, SETTLED_SECONDS, Sample, Work, decide, idle_rules, query, watched
+from tenancy.clock.idle import COVERED, SAMPLES, SETTLED_SECONDS, Sample, Work, decide, idle_rules, query, watched_work
 from tenancy.clock.prometheus import GpuMetrics
 from tenancy.clock.usage import IdleTime, Usage
 from tenancy.lab import prometheus, tools
@@ -245,10 +245,10 @@ def test_work_is_watched_in_tiers_with_a_rule_alone(loaded: Loaded) -> None:
         ended,
         waiting,
     ]
-    (found,) = watched(loaded.environment, rules, there)
+    (found,) = watched_work(loaded.environment, rules, there)
     assert (found.uid, found.gpus, found.owners) == ("train", 8, frozenset({"Job/train"}))
     assert found.stays_suspended
-    assert not next(watched(loaded.environment, rules, [stored("p", 1, kind="Pod")])).stays_suspended
+    assert not next(watched_work(loaded.environment, rules, [stored("p", 1, kind="Pod")])).stays_suspended
 
 
 def test_the_clock_may_patch_work_only_where_idle_work_is_suspended(loaded: Loaded, spec: SpecFolder) -> None:

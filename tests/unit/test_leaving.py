@@ -9,11 +9,11 @@ import pytest
 
 from tenancy.catalog import vocabulary as words
 from tenancy.diff.changes import ChangeTopic, SpecState, diff
-from tenancy.engine.changes import Outcome, ResourceChange, is_access_binding, of_tenant, without_file
+from tenancy.engine.changes import Outcome, ResourceChange, is_access_binding, tenant_resources, tenants_without_file
 from tenancy.kube.objects import Object
 from tenancy.live.adoption import below_use, namespace_rules, warnings
 from tenancy.live.api import Response
-from tenancy.live.copies import as_written
+from tenancy.live.copies import user_copy
 from tenancy.live.removal import report
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.access_review import review
@@ -151,7 +151,7 @@ def test_a_tenants_resources_are_those_below_its_component() -> None:
     binding = resource("kubernetes:rbac.authorization.k8s.io/v1:RoleBinding", "fraud--train-viewer", space["urn"])
     wall = resource("kubernetes:core/v1:ResourceQuota", "fraud--train-quota", space["urn"])
     foreign = resource("kubernetes:rbac.authorization.k8s.io/v1:RoleBinding", "fraud-2--viewer", other["urn"])
-    found = of_tenant([tenant, other, space, binding, wall, foreign], "fraud")
+    found = tenant_resources([tenant, other, space, binding, wall, foreign], "fraud")
     assert found == [binding, wall]
     assert [is_access_binding(one) for one in found] == [True, False]
 
@@ -163,7 +163,7 @@ def test_a_tenant_without_a_file_is_known_by_what_a_preview_would_delete(plan: P
         ResourceChange("platform", "delete", "ClusterRole x"),
     )
     coming = ResourceChange("new", "create", "Namespace new--main")
-    assert without_file(Outcome([gone, of_fraud, shared, coming]), plan) == ["gone"]
+    assert tenants_without_file(Outcome([gone, of_fraud, shared, coming]), plan) == ["gone"]
 
 
 # Guards that only warn
@@ -216,7 +216,7 @@ def test_several_warnings_are_read_from_one_header() -> None:
 
 def written(kind: str, spec: Object, **metadata: Any) -> Any:
     item = {"apiVersion": "v1", "kind": kind, "metadata": {"name": "x", "uid": "u", **metadata}, "spec": spec}
-    return as_written({**item, "status": {"phase": "Running"}})
+    return user_copy({**item, "status": {"phase": "Running"}})
 
 
 def test_a_copy_is_what_people_wrote() -> None:

@@ -33,7 +33,7 @@ def test_a_kind_that_the_server_has_just_learned_is_asked_for_again() -> None:
 
 
 def test_a_server_that_never_has_it_is_named_with_what_it_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "PATIENCE", 0.05)
+    monkeypatch.setattr(live, "RETRY_SECONDS", 0.05)
     with pytest.raises(ApiUnreachable, match="429 storage is"):
         Answering(NOT_YET).items("/apis/cilium.io/v2/ciliumnetworkpolicies")
 

@@ -13,7 +13,7 @@ from tenancy.cli import lab as lab_cli
 from tenancy.lab import control_plane, ports
 from tenancy.lab import layout as lab_layout
 from tenancy.live.api import Api, Response
-from tenancy.live.preflight import PreconditionFailed, check, environment_of, refuse_another
+from tenancy.live.preflight import PreconditionFailed, check, environment_of, require_same_environment
 from tenancy.planning import make_plan
 from tests.conftest import SpecFolder
 
@@ -55,7 +55,7 @@ def test_another_environments_cluster_is_refused_in_one_line_and_asked_nothing_m
     )
     assert len(api.asked) == 1
     for twin in (None, "", "small"):
-        refuse_another(Holding(twin), plan)
+        require_same_environment(Holding(twin), plan)
 
 
 def test_of_the_lab_it_says_how_to_end_it(spec: SpecFolder) -> None:
@@ -64,7 +64,7 @@ def test_of_the_lab_it_says_how_to_end_it(spec: SpecFolder) -> None:
     with pytest.raises(
         PreconditionFailed, match="run `tenancy down acme --lab` or `tenancy lab down` first; nothing was changed"
     ):
-        refuse_another(Holding("acme"), make_plan(loaded.environment, loaded.tenants))
+        require_same_environment(Holding("acme"), make_plan(loaded.environment, loaded.tenants))
 
 
 @pytest.mark.parametrize(("holder", "code"), [("acme", 1), ("small", 0), (None, 0)])
@@ -95,7 +95,7 @@ def test_the_lab_keeps_its_nodes_and_identity_while_it_holds_another(
         started.append(options)
         return lab
 
-    monkeypatch.setattr(control_plane.Lab, "of", classmethod(lambda _cls, _root=None: lab))
+    monkeypatch.setattr(control_plane.Lab, "locate", classmethod(lambda _cls, _root=None: lab))
     monkeypatch.setattr(ports, "remembered", lambda _lab: {"kube-apiserver": 1})
     monkeypatch.setattr("tenancy.lab.api.LabApi", Live)
     monkeypatch.setattr(control_plane, "up", up)

@@ -20,7 +20,7 @@ from tenancy.live import preflight
 from tenancy.live.api import Api, ApiUnreachable, Response, path_of
 from tenancy.live.kueue_settings import MANAGER, KueueSettings, kueue_settings
 from tenancy.live.preflight import PreconditionFailed, check
-from tenancy.live.selectors import FEW
+from tenancy.live.selectors import MAX_NAMED
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.queueing.kueue import configuration
 from tenancy.planning.queueing.queue_names import API
@@ -115,7 +115,7 @@ def test_a_tenants_run_reads_the_same_of_a_cluster_with_fifty_further_tenants(pl
 def test_many_tenants_are_read_by_lists(plan: Plan) -> None:
     loaded = load(LOCAL)
     template = next(tenant for tenant in loaded.tenants if tenant.tenant == "performance")
-    many = [template.model_copy(update={"tenant": f"team-{n}", "gpus": {}, "people": ()}) for n in range(FEW + 1)]
+    many = [template.model_copy(update={"tenant": f"team-{n}", "gpus": {}, "people": ()}) for n in range(MAX_NAMED + 1)]
     whole = make_plan(loaded.environment, [*loaded.tenants, *many])
     api = Cluster([*made(whole), *others(plan, 10)])
     check(api, whole, None, [tenant for tenant in whole.tenants if tenant.name.startswith("team-")])

@@ -98,9 +98,9 @@ def test_the_other_process_ends_when_it_is_not_needed_any_more(folder: Path) -> 
 KILLED = """
 import multiprocessing, sys, time
 
-from tenancy.cli.read_beside import reading
+from tenancy.cli.read_beside import start_reading
 
-begun = reading(sys.argv[1], lab=False, whole=True)
+begun = start_reading(sys.argv[1], lab=False, all_stacks=True)
 begun.load(sys.argv[1])
 print(multiprocessing.active_children()[0].pid, flush=True)
 time.sleep(600)
@@ -133,7 +133,7 @@ def test_what_depends_on_no_tenant_is_asked_while_their_files_are_read(
 ) -> None:
     file = folder / "environment.yaml"
     text = file.read_text("utf-8")
-    monkeypatch.setattr(early, "ask_early", lambda *given, whole: (*given, whole))
+    monkeypatch.setattr(early, "start_prefetch", lambda *given, is_whole_run: (*given, is_whole_run))
     try:
         file.write_text(text.replace(f"context: {words.LAB_CONTEXT}", "context: production"), "utf-8")
         begun = start_reading(str(folder), lab=lab, all_stacks=True)
@@ -150,7 +150,7 @@ def test_nothing_is_asked_for_an_environment_that_has_a_mistake(
     file = folder / "environment.yaml"
     file.write_text(file.read_text("utf-8").replace("environment: bench", "environment: A B"), "utf-8")
     asked: list[object] = []
-    monkeypatch.setattr(early, "ask_early", lambda *given, **_: asked.append(given))
+    monkeypatch.setattr(early, "start_prefetch", lambda *given, **_: asked.append(given))
     with pytest.raises(SpecError, match="name-01"):
         start_reading(str(folder), lab=False, all_stacks=True).load(str(folder))
     assert asked == []

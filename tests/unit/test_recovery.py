@@ -13,9 +13,9 @@ from typing import Any, cast
 import pytest
 
 from tenancy.engine import recovery
-from tenancy.engine.changes import Outcome, ResourceChange, lost_namespaces, summary
-from tenancy.engine.driver import SILENT, Driver, Failed, _reason
-from tenancy.engine.recovery import Locked, dead_locks, end_orphans, is_settled, mend_backend, settled
+from tenancy.engine.changes import Outcome, ResourceChange, namespaces_to_delete, summary
+from tenancy.engine.driver import SILENT, Driver, RunFailed, _reason
+from tenancy.engine.recovery import StackLocked, end_orphans, is_settled, mend_backend, settle_deployment, stale_locks
 from tenancy.live.api import Api, Response
 from tenancy.planning import Plan
 
@@ -33,7 +33,7 @@ class Cluster:
 
 
 def settle(deployment: dict[str, Any], *paths: str) -> tuple[dict[str, Any], list[str]]:
-    return settled(deployment, cast("Api", Cluster(*paths)))
+    return settle_deployment(deployment, cast("Api", Cluster(*paths)))
 
 
 def operation(kind: str, name: str, what: str = "creating", namespace: str | None = None) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def lock(backend: Path, content: object) -> Path:
 
 
 def locks(backend: Path) -> list[Path]:
-    return dead_locks(backend.as_uri(), "gpu-tenancy", "local")
+    return stale_locks(backend.as_uri(), "gpu-tenancy", "local")
 
 
 def ended() -> int:
@@ -141,7 +141,7 @@ def test_a_process_that_ends_while_it_is_looked_at_is_dead(
 @pytest.mark.parametrize("host", [socket.gethostname(), "elsewhere.example"])
 def test_a_lock_whose_holder_may_live_is_left_and_its_holder_named(backend: Path, host: str) -> None:
     lock(backend, {"pid": os.getpid(), "hostname": host, "timestamp": "today"})
-    with pytest.raises(Locked, match=f"process {os.getpid()} on {host} since today"):
+    with pytest.raises(StackLocked, match=f"process {os.getpid()} on {host} since today"):
         locks(backend)
 
 
@@ -159,13 +159,13 @@ def test_a_lock_that_is_older_than_the_process_of_its_number_is_taken_over(
     if dead:
         assert locks(backend) == [path], "the number belongs to another process by now"
     else:
-        with pytest.raises(Locked):
+        with pytest.raises(StackLocked):
             locks(backend)
 
 
 @pytest.mark.parametrize("url", ["", "s3://state", "https://api.pulumi.com"])
 def test_other_backends_say_themselves_who_holds_the_lock(url: str) -> None:
-    assert dead_locks(url, "gpu-tenancy", "local") == []
+    assert stale_locks(url, "gpu-tenancy", "local") == []
 
 
 def test_what_reached_the_cluster_is_taken_into_the_state() -> None:
@@ -263,7 +263,7 @@ def test_a_namespace_of_the_files_that_would_be_deleted_is_noticed(plan: Plan) -
             ResourceChange("fraud", "update", "Namespace fraud--serve"),
         ]
     )
-    assert lost_namespaces(outcome, plan) == ["Namespace fraud--train", "Namespace research--main"]
+    assert namespaces_to_delete(outcome, plan) == ["Namespace fraud--train", "Namespace research--main"]
 
 
 def test_a_summary_counts_by_tenant() -> None:
@@ -272,7 +272,7 @@ def test_a_summary_counts_by_tenant() -> None:
         ResourceChange("fraud", "update", "b"),
         ResourceChange("platform", "delete", "c"),
     ]
-    assert summary(Outcome(changes=changes, unchanged=4)) == "platform -1, fraud +1 ~1; 4 unchanged"
+    assert summary(Outcome(changes=changes, unchanged_count=4)) == "platform -1, fraud +1 ~1; 4 unchanged"
 
 
 def test_the_stacks_of_a_file_backend_are_listed_without_reading_them(tmp_path: Path) -> None:
@@ -298,9 +298,9 @@ def test_a_state_that_a_full_disk_cut_off_is_named_and_left(tmp_path: Path, text
     path = folder / "bank--fraud.json"
     if text is not None:
         path.write_text(text)
-    assert recovery.torn_state(tmp_path.as_uri(), "gpu-tenancy", "bank--fraud") == (path if torn else None)
+    assert recovery.damaged_state(tmp_path.as_uri(), "gpu-tenancy", "bank--fraud") == (path if torn else None)
     assert path.exists() == (text is not None)
-    assert recovery.torn_state("s3://bucket/path", "gpu-tenancy", "bank--fraud") is None
+    assert recovery.damaged_state("s3://bucket/path", "gpu-tenancy", "bank--fraud") is None
 
 
 def test_a_stack_with_such_a_state_fails_with_the_ways_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,6 +309,9 @@ def test_a_stack_with_such_a_state_fails_with_the_ways_out(tmp_path: Path, monke
     (folder / "bank--fraud.json").write_text("")
     monkeypatch.setenv("PULUMI_BACKEND_URL", tmp_path.as_uri())
     driver = Driver(tmp_path, "bank", lambda _: None, engine=None)
-    for open_it in (lambda: driver.ready("bank--fraud", exists=True), lambda: driver.look_at("bank--fraud")):
-        with pytest.raises(Failed, match=r"bank--fraud\.json is empty or cut off; rule: .*; change: free space"):
+    for open_it in (
+        lambda: driver.open_known("bank--fraud", exists=True),
+        lambda: driver.open_read_only("bank--fraud"),
+    ):
+        with pytest.raises(RunFailed, match=r"bank--fraud\.json is empty or cut off; rule: .*; change: free space"):
             open_it()

@@ -239,7 +239,7 @@ def test_queues_where_nothing_is_held_say_so_and_keep_the_sums(
 ) -> None:
     from tenancy.live.usage import QueueUse
 
-    empty = SimpleNamespace(each=lambda *_, **__: iter(()), items=lambda *_, **__: [])
+    empty = SimpleNamespace(paged_items=lambda *_, **__: iter(()), items=lambda *_, **__: [])
     monkeypatch.setattr("tenancy.live.api.Api", lambda _: empty)
     one = QueueUse("fraud", "batch", "train", "a100", 16, 16, held, 0, held, 0, "open", Decimal("2.5") * held)
     monkeypatch.setattr("tenancy.live.usage.queue_use", lambda *_: [one])

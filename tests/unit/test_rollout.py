@@ -16,8 +16,8 @@ from tenancy.cli import up_rollout
 from tenancy.cli.up_rollout import alert_findings, expect_former_environments, inactive_queues, run_waves
 from tenancy.engine.decide import Cause
 from tenancy.engine.digests import StackDigest
-from tenancy.engine.driver import Failed
-from tenancy.engine.rollout import Wave, in_waves, progress, waves
+from tenancy.engine.driver import RunFailed
+from tenancy.engine.rollout import Wave, progress, waves, waves_for_new_program
 from tenancy.lab import ports
 from tenancy.lab.layout import Lab
 from tenancy.live.alerts import AlertsUnknown, firing
@@ -82,7 +82,7 @@ def test_how_far_it_is_follows_from_the_records_alone() -> None:
     found = progress(
         [Wave("canary", ("a", "b")), Wave("wave 1", ("c",))], dict.fromkeys("abc", NEW), {"a": NEW, "b": OLD}
     )
-    assert [(each.done, each.left) for each in found] == [(("a",), ("b",)), ((), ("c",))]
+    assert [(each.finished, each.remaining) for each in found] == [(("a",), ("b",)), ((), ("c",))]
 
 
 @pytest.mark.parametrize(
@@ -92,12 +92,12 @@ def test_how_far_it_is_follows_from_the_records_alone() -> None:
         ((Cause.PROGRAM, Cause.DRIFT), True),
         ((Cause.FILES,), False),
         ((Cause.NEW,), False),
-        ((Cause.ASKED, Cause.PROGRAM), False),
+        ((Cause.REQUESTED, Cause.PROGRAM), False),
         ((), False),
     ],
 )
 def test_only_a_new_program_waits_for_its_wave(causes: tuple[Cause, ...], waits: bool) -> None:
-    (wave,) = in_waves([Wave("wave 1", ("a",))], {"a": causes})
+    (wave,) = waves_for_new_program([Wave("wave 1", ("a",))], {"a": causes})
     assert wave.stacks == (("a",) if waits else ())
 
 
@@ -154,15 +154,17 @@ def test_a_new_version_waits_for_the_environment_that_has_it_first(bank: Loaded)
         asked.append(context)
         return Former(**recorded)
 
-    with pytest.raises(Failed, match=r"environment local, where 1 of 1 stacks do not run it: local; rule: bank gets"):
+    with pytest.raises(
+        RunFailed, match=r"environment local, where 1 of 1 stacks do not run it: local; rule: bank gets"
+    ):
         expect_former_environments(waiting(bank, Cause.PROGRAM), lambda context: reach(context, local=OLD.program))
-    with pytest.raises(Failed, match=r"change: `tenancy up local` first; nothing was changed"):
+    with pytest.raises(RunFailed, match=r"change: `tenancy up local` first; nothing was changed"):
         expect_former_environments(waiting(bank, Cause.PROGRAM), reach)
     expect_former_environments(waiting(bank, Cause.PROGRAM), lambda context: reach(context, local=NEW.program))
     assert len(asked) == 3
 
 
-@pytest.mark.parametrize("causes", [(Cause.FILES,), (Cause.NEW,), (Cause.PROGRAM, Cause.ASKED), ()])
+@pytest.mark.parametrize("causes", [(Cause.FILES,), (Cause.NEW,), (Cause.PROGRAM, Cause.REQUESTED), ()])
 def test_what_is_no_new_version_waits_for_no_environment(bank: Loaded, causes: tuple[Cause, ...]) -> None:
     expect_former_environments(waiting(bank, *causes), lambda _: pytest.fail("it is asked"))
     expect_former_environments(waiting(bank, Cause.PROGRAM, preview=True), lambda _: pytest.fail("a preview asks"))
@@ -172,9 +174,9 @@ def test_an_environment_that_cannot_be_asked_is_not_taken_for_ready(bank: Loaded
     def silent(_: str) -> Any:
         raise ApiUnreachable("the API server at https://dev does not answer")
 
-    with pytest.raises(Failed, match="environment local, which cannot be asked: the API server at https://dev"):
+    with pytest.raises(RunFailed, match="environment local, which cannot be asked: the API server at https://dev"):
         expect_former_environments(waiting(bank, Cause.PROGRAM), silent)
-    with pytest.raises(Failed, match="environment none-such, which cannot be asked"):
+    with pytest.raises(RunFailed, match="environment none-such, which cannot be asked"):
         expect_former_environments(waiting(bank, Cause.PROGRAM, after=("none-such",)), silent)
 
 
@@ -222,7 +224,7 @@ def test_a_red_gate_stops_it_and_says_what_failed_and_how_to_go_on(
     bank: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran = Ran(bank, monkeypatch)
-    with pytest.raises(Failed) as raised:
+    with pytest.raises(RunFailed) as raised:
         ran.go([], ["`tenancy verify` found a gap"])
     assert len(ran.order) == 2, "the third wave did not begin"
     assert "stopped before wave 2\n  `tenancy verify` found a gap" in str(raised.value)
@@ -233,7 +235,7 @@ def test_a_red_gate_stops_it_and_says_what_failed_and_how_to_go_on(
 def test_a_stack_that_fails_stops_the_waves_after_its_own(bank: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
     failing = Ran(bank, monkeypatch).names[0]
     ran = Ran(bank, monkeypatch, failing=failing)
-    with pytest.raises(Failed, match=f"stopped in canary\n  stacks failed: {failing}"):
+    with pytest.raises(RunFailed, match=f"stopped in canary\n  stacks failed: {failing}"):
         ran.go()
     assert ran.order == [[failing]]
 
@@ -243,7 +245,7 @@ def test_a_rollout_that_was_ended_after_the_canary_begins_with_the_gate(
 ) -> None:
     ran = Ran(bank, monkeypatch)
     ran.fleet.causes[ran.names[0]] = ()
-    with pytest.raises(Failed, match="stopped before wave 1"):
+    with pytest.raises(RunFailed, match="stopped before wave 1"):
         ran.go(["still red"])
     assert ran.order == []
 
@@ -379,7 +381,7 @@ def test_a_lab_is_asked_where_it_has_a_prometheus_whatever_the_files_say(
     bank: Loaded, collector: Collector, watched: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("GPU_TENANCY_LAB", raising=False)
-    lab = Lab.of(tmp_path)
+    lab = Lab.locate(tmp_path)
     lab.folder.mkdir()
     lab.remember(ports=dict.fromkeys((*ports.NAMES, "prometheus"), 9), metrics={"seed": 1} if watched else {})
     metrics = bank.environment.metrics.model_copy(update={"collector": collector})

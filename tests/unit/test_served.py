@@ -136,9 +136,9 @@ def test_a_program_of_its_own_names_them_too_and_an_update_ends_before_anything_
 ) -> None:
     plan = planned("local")
     monkeypatch.setattr(preflight, "Api", lambda *_: Serving(plan, ["kueue.x-k8s.io"]))
-    for name in ("refuse_another", "deployer_problems", "_foreign", "undecided"):
+    for name in ("require_same_environment", "deployer_problems", "_ownership_conflicts", "undecided_namespaces"):
         monkeypatch.setattr(preflight, name, lambda *_: [])
-    monkeypatch.setattr(Serving, "each", lambda *_, **__: iter(()))
+    monkeypatch.setattr(Serving, "paged_items", lambda *_, **__: iter(()))
     if preview:
         (text,) = preflight.check_platform(plan.platform, "theirs", None, preview)
     else:

@@ -81,7 +81,7 @@ def test_two_labs_that_start_at_once_get_two_ports() -> None:
 
 
 def test_the_longest_unused_snapshots_go(kept: Path) -> None:
-    names = [f"{number:02}" for number in range(snapshots.KEPT + 2)]
+    names = [f"{number:02}" for number in range(snapshots.MAX_SNAPSHOTS + 2)]
     for age, name in enumerate(reversed(names)):
         written(kept, name)
         os.utime(kept / name, (1000 - age, 1000 - age))

@@ -20,12 +20,27 @@ from tenancy.catalog import vocabulary as words
 from tenancy.cli import main
 from tenancy.engine import records, workers
 from tenancy.engine.command import OwnGroupCommand
-from tenancy.engine.decide import SHOWN, Asked, Cause, causes, is_as_planned, needs_preview, told
-from tenancy.engine.digests import StackDigest, digests, has_program_config, is_standard, of_program, of_settings
+from tenancy.engine.decide import (
+    MAX_STACKS_SHOWN,
+    Cause,
+    CliSelection,
+    causes,
+    is_as_planned,
+    needs_preview,
+    summary_lines,
+)
+from tenancy.engine.digests import (
+    StackDigest,
+    digests,
+    has_program_config,
+    is_standard,
+    program_digest,
+    settings_digest,
+)
 from tenancy.engine.layout import Move, moves
 from tenancy.engine.workers import RunResult, Throttle, default_workers, is_busy, run_all
 from tenancy.live.api import ApiUnreachable, Response
-from tenancy.live.fleet_drift import BATCH, compared
+from tenancy.live.fleet_drift import BATCH, drift_by_lists
 from tenancy.planning import make_plan
 from tenancy.planning.scope import StackScope, in_shard, stacks
 from tenancy.schema.environment import Layout
@@ -47,10 +62,10 @@ def why(
     made: Mapping[str, StackDigest] = ALL_SAME,
     kept: Mapping[str, StackDigest] = ALL_SAME,
     drifted: tuple[str, ...] = (),
-    asked: Asked | None = None,
+    asked: CliSelection | None = None,
     existing: tuple[str, ...] = tuple(NAMES),
 ) -> dict[str, tuple[Cause, ...]]:
-    found = causes(STACKS, made, kept, existing, drifted, asked or Asked())
+    found = causes(STACKS, made, kept, existing, drifted, asked or CliSelection())
     return {name: each for name, each in found.items() if each}
 
 
@@ -91,28 +106,28 @@ def test_a_record_without_a_stack_in_the_backend_counts_for_nothing() -> None:
 @pytest.mark.parametrize(
     ("asked", "ran"),
     [
-        (Asked(stacks=["bank--fraud"]), ["bank--fraud"]),
-        (Asked(refresh=True), NAMES),
-        (Asked(removing=["voice"]), ["bank--voice"]),
-        (Asked(removing=["fraud--serve"]), ["bank--fraud"]),
+        (CliSelection(stacks=["bank--fraud"]), ["bank--fraud"]),
+        (CliSelection(refresh=True), NAMES),
+        (CliSelection(removing=["voice"]), ["bank--voice"]),
+        (CliSelection(removing=["fraud--serve"]), ["bank--fraud"]),
     ],
 )
-def test_what_is_asked_for_runs_whether_anything_changed_or_not(asked: Asked, ran: list[str]) -> None:
-    assert why(asked=asked) == dict.fromkeys(ran, (Cause.ASKED,))
+def test_what_is_asked_for_runs_whether_anything_changed_or_not(asked: CliSelection, ran: list[str]) -> None:
+    assert why(asked=asked) == dict.fromkeys(ran, (Cause.REQUESTED,))
 
 
 def test_the_stack_of_a_cluster_always_runs_because_aws_tells_no_drift() -> None:
     cluster = [("bank.cluster", StackScope.CLUSTER, None)]
     made = {"bank.cluster": SAME}
-    assert causes(cluster, made, made, made, (), Asked()) == {"bank.cluster": (Cause.AWS,)}
+    assert causes(cluster, made, made, made, (), CliSelection()) == {"bank.cluster": (Cause.AWS,)}
 
 
 def test_what_will_run_is_told_in_a_few_lines_for_a_thousand_tenants() -> None:
     found = {f"bank--t{number}": (Cause.PROGRAM,) for number in range(1000)} | {"bank": (), "bank--x": (Cause.DRIFT,)}
-    first, program, drift = told("bank", found)
+    first, program, drift = summary_lines("bank", found)
     assert first == "bank: 1001 of 1002 stacks to run, 1 unchanged"
     assert program.startswith("  changed program or versions: bank--t0, ")
-    assert program.endswith(f" and {1000 - SHOWN} more")
+    assert program.endswith(f" and {1000 - MAX_STACKS_SHOWN} more")
     assert drift == "  drift on the cluster: bank--x"
 
 
@@ -151,17 +166,17 @@ def test_what_differs_in_form_alone_needs_no_engine(reverted: int, stored: list[
 @pytest.mark.parametrize(
     ("layout", "states", "expected"),
     [
-        (Layout.PER_TENANT, {"bank": {"fraud": "a"}}, [Move("fraud", "bank", "bank--fraud", "a", begun=False)]),
+        (Layout.PER_TENANT, {"bank": {"fraud": "a"}}, [Move("fraud", "bank", "bank--fraud", "a", is_begun=False)]),
         (Layout.PER_TENANT, {"bank": {}, "bank--fraud": {"fraud": "b"}}, []),
         (
             Layout.PER_TENANT,
             {"bank": {"fraud": "a"}, "bank--fraud": {"fraud": "b"}},
-            [Move("fraud", "bank", "bank--fraud", "a", begun=True)],
+            [Move("fraud", "bank", "bank--fraud", "a", is_begun=True)],
         ),
         (
             Layout.ONE,
             {"bank": {}, "bank--fraud": {"fraud": "b"}},
-            [Move("fraud", "bank--fraud", "bank", "b", begun=False)],
+            [Move("fraud", "bank--fraud", "bank", "b", is_begun=False)],
         ),
         (Layout.ONE, {"bank": {"fraud": "a"}}, []),
     ],
@@ -183,7 +198,7 @@ def bank() -> Loaded:
 
 def made_of(loaded: Loaded) -> dict[str, StackDigest]:
     plan = make_plan(loaded.environment, loaded.tenants)
-    return digests(loaded, plan, stacks(plan, Layout.PER_TENANT), ROOT, of_program(ROOT, "3.272.0"))
+    return digests(loaded, plan, stacks(plan, Layout.PER_TENANT), ROOT, program_digest(ROOT, "3.272.0"))
 
 
 def test_the_same_files_have_the_same_digests_and_no_two_stacks_one_plan(bank: Loaded) -> None:
@@ -201,12 +216,12 @@ def test_an_edit_of_one_tenant_changes_the_digest_of_its_stack_alone(bank: Loade
 def test_settings_are_the_config_and_the_place_of_the_state(tmp_path: Path) -> None:
     (tmp_path / "stacks").mkdir()
     file = tmp_path / "stacks" / "Pulumi.bank.yaml"
-    bare = of_settings(tmp_path, "bank", "s3://states/a")
+    bare = settings_digest(tmp_path, "bank", "s3://states/a")
     file.write_text("encryptionsalt: v1:abc\n", "utf-8")
-    assert of_settings(tmp_path, "bank", "s3://states/a?region=eu-central-1") == bare, "the engine writes the salt"
-    assert of_settings(tmp_path, "bank", "s3://states/b") != bare
+    assert settings_digest(tmp_path, "bank", "s3://states/a?region=eu-central-1") == bare, "the engine writes the salt"
+    assert settings_digest(tmp_path, "bank", "s3://states/b") != bare
     file.write_text("config: {gpu-tenancy:scope: platform}\n", "utf-8")
-    assert of_settings(tmp_path, "bank", "s3://states/a") != bare
+    assert settings_digest(tmp_path, "bank", "s3://states/a") != bare
 
 
 @pytest.mark.parametrize(
@@ -291,8 +306,8 @@ def test_drift_of_a_fleet_is_one_list_for_each_kind_and_batch_of_tenants(bank: L
         asked.append(path)
         return [], "7"
 
-    api: Any = SimpleNamespace(listed=listed)
-    found = compared(api, many, many.names)
+    api: Any = SimpleNamespace(items_and_version=listed)
+    found = drift_by_lists(api, many, many.names)
     assert found.tenants == {"fraud"}, "by the label of what is missing"
     assert {*found.versions.values()} == {7}
     kinds = {item["kind"] for item in one.objects()}
@@ -372,10 +387,10 @@ def test_the_throttle_halves_and_comes_back_one_by_one() -> None:
     throttle = Throttle(8)
     throttle.busy()
     throttle.busy()
-    assert throttle.now == 2
+    assert throttle.current_workers == 2
     for _ in range(20):
         throttle.fine()
-    assert throttle.now == 8
+    assert throttle.current_workers == 8
 
 
 def test_after_ctrl_c_what_runs_ends_and_nothing_more_begins(monkeypatch: pytest.MonkeyPatch) -> None:

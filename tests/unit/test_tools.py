@@ -29,7 +29,7 @@ from tenancy.lab.recipes import Checksums, HostPlatform
 from tests.conftest import every
 
 LINUX = HostPlatform("linux", "amd64")
-PINS = tomllib.loads((recipes.HERE / "tools.toml").read_text())
+PINS = tomllib.loads((recipes.PACKAGE_FOLDER / "tools.toml").read_text())
 
 TABLE = """
 [fam]
@@ -173,7 +173,7 @@ def site(lab: Lab) -> Iterator[tuple[str, list[str]]]:
 # Upstream gives the provider's module pseudo-versions only: its pin cannot be compared.
 @pytest.mark.parametrize("family", [name for name in PINS if name != "provider"])
 def test_a_pinned_version_is_the_one_that_go_mod_builds(family: str) -> None:
-    text = (recipes.HERE / "go" / family / "go.mod").read_text()
+    text = (recipes.PACKAGE_FOLDER / "go" / family / "go.mod").read_text()
     for row in PINS[family]["tools"].values():
         module = row.get("package") or row.get("module")
         if not module:

@@ -62,7 +62,7 @@ def test_the_report_the_review_and_the_simulation_need_no_manifest(loaded: Loade
 def test_a_diff_compares_quotas_queues_and_access_without_a_manifest(loaded: Loaded) -> None:
     side = SpecState("now", loaded)
     assert changes._quotas(side)
-    assert changes._homes(side)
+    assert changes._workload_places(side)
     assert changes._access(side)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tenancy.live.undecided import Undecided, judged_work, problem, takes_gpus
+from tenancy.live.undecided import UndecidedNamespace, judged_work, problem, takes_gpus
 from tenancy.planning import make_plan
 from tenancy.validation import load
 
@@ -77,7 +77,7 @@ def test_what_is_asked_for_is_what_guards_refuse_outside_of_tenants() -> None:
 
 
 def test_each_namespace_is_named_with_what_would_be_refused() -> None:
-    one = Undecided("cert-manager", {"pods": 3, "deployments": 1}, ("APIService v1.x",), ("pods/agent",))
+    one = UndecidedNamespace("cert-manager", {"pods": 3, "deployments": 1}, ("APIService v1.x",), ("pods/agent",))
     text = problem([one])
     assert text.startswith("given 1 namespace with work and no decision; rule ns-06: ")
     assert "platform.unmanaged" in text

@@ -9,7 +9,7 @@ import pytest
 from tenancy.catalog import vocabulary as words
 from tenancy.live.api import Api, Response
 from tenancy.live.removal import RemovalTimeout
-from tenancy.live.unrecorded import remove_all, remove_unplanned, unrecorded
+from tenancy.live.unrecorded import find_unrecorded, remove_all, remove_unplanned
 
 RBAC = "rbac.authorization.k8s.io/v1"
 QUEUES = "kueue.x-k8s.io/v1beta2"
@@ -65,7 +65,7 @@ class Cluster:
 
 
 def found(cluster: Cluster) -> list[str]:
-    return [str(each) for each in unrecorded(cast("Api", cluster), "bank", "voice")]
+    return [str(each) for each in find_unrecorded(cast("Api", cluster), "bank", "voice")]
 
 
 def test_what_the_engine_wrote_with_the_tenants_labels_is_found_but_no_namespace_that_it_left() -> None:
@@ -85,7 +85,7 @@ def test_what_the_plan_has_not_is_removed_access_first_and_namespaces_stay() -> 
     cluster = Cluster()
     api = cast("Api", cluster)
     planned = {"/api/v1/namespaces/voice--main/configmaps/kept", f"/apis/{QUEUES}/clusterqueues/voice"}
-    removed = remove_unplanned(api, unrecorded(api, "bank", "voice"), planned)
+    removed = remove_unplanned(api, find_unrecorded(api, "bank", "voice"), planned)
     assert [str(each) for each in removed] == ["RoleBinding voice--main/former", "ConfigMap voice--main/former"]
     assert cluster.removed == [
         f"/apis/{RBAC}/namespaces/voice--main/rolebindings/former",
@@ -97,7 +97,7 @@ def test_a_whole_tenant_is_removed_access_first_and_its_queues_last() -> None:
     cluster = Cluster()
     cluster.objects["/api/v1/pods"] = []
     api = cast("Api", cluster)
-    remove_all(api, unrecorded(api, "bank", "voice"), 1, print)
+    remove_all(api, find_unrecorded(api, "bank", "voice"), 1, print)
     first, second, *_, last = cluster.removed
     assert first.endswith("/rolebindings/former")
     assert second == "/api/v1/namespaces/voice--main"
@@ -108,4 +108,4 @@ def test_an_object_that_cannot_be_removed_is_named_with_the_answer() -> None:
     cluster = Cluster(refused=f"/apis/{RBAC}/namespaces/voice--main/rolebindings/former")
     api = cast("Api", cluster)
     with pytest.raises(RemovalTimeout, match="RoleBinding voice--main/former cannot be removed: 403 no"):
-        remove_unplanned(api, unrecorded(api, "bank", "voice"), ())
+        remove_unplanned(api, find_unrecorded(api, "bank", "voice"), ())

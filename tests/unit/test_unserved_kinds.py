@@ -10,7 +10,7 @@ import pytest
 
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.live.api import Response
-from tenancy.live.served import told_of_frameworks, unserved_frameworks
+from tenancy.live.served import frameworks_note, unserved_frameworks
 from tenancy.planning import make_plan
 from tenancy.prove import verify
 from tenancy.prove.attacks import Scene, all_attacks
@@ -59,7 +59,7 @@ def test_each_kind_that_the_cluster_does_not_serve_is_told_once(served: tuple[st
     found = unserved_frameworks(api, environment)
     assert {name for name, each in FRAMEWORKS.items() if each in found} == missing
     assert len(api.asked) == len(set(api.asked)), "each version is asked for once"
-    note = told_of_frameworks(found)
+    note = frameworks_note(found)
     assert not missing or every(FRAMEWORKS[kind].kind in note for kind in missing)
     assert bool(note) is bool(missing)
 

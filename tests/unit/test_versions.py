@@ -23,7 +23,7 @@ from tenancy.catalog.versions import (
     karpenter_alias,
     minor_step,
 )
-from tenancy.engine.minors import refused_minor
+from tenancy.engine.minors import kubernetes_refusal
 from tenancy.planning import make_plan
 from tenancy.validation import Environment, Tenant, load, told
 from tests.conftest import every
@@ -91,13 +91,13 @@ def test_an_update_by_two_minors_or_back_is_refused_with_the_next_step() -> None
     assert plan
     assert plan.kubernetes == "1.36"
     for current in ("1.36", "1.35"):
-        assert refused_minor(plan, cluster_of(current)) is None
-    assert refused_minor(plan, []) is None, "it is not made yet"
-    jump = refused_minor(plan, cluster_of("1.33"))
+        assert kubernetes_refusal(plan, cluster_of(current)) is None
+    assert kubernetes_refusal(plan, []) is None, "it is not made yet"
+    jump = kubernetes_refusal(plan, cluster_of("1.33"))
     assert jump is not None
     assert jump.startswith("given cluster.kubernetes: 1.36, and cluster bank of Kubernetes 1.33; rule: EKS updates")
     assert 'change: write "1.34", run `tenancy up`, and write "1.36" afterwards; nothing was changed' in jump
-    back = refused_minor(plan, cluster_of("1.37"))
+    back = kubernetes_refusal(plan, cluster_of("1.37"))
     assert back is not None
     assert 'change: write "1.37"; nothing was changed' in back
 
@@ -105,7 +105,7 @@ def test_an_update_by_two_minors_or_back_is_refused_with_the_next_step() -> None
 def test_the_version_that_aws_reports_counts_before_the_one_that_was_written() -> None:
     plan = make_plan(*bank()).cluster
     assert plan
-    assert refused_minor(plan, cluster_of("1.34", seen="1.35")) is None, "EKS updated it at the end of its support"
+    assert kubernetes_refusal(plan, cluster_of("1.34", seen="1.35")) is None, "EKS updated it at the end of its support"
 
 
 def bank() -> tuple[Environment, Sequence[Tenant]]:

@@ -25,7 +25,7 @@ def work(queue: str, waited: int, started: dt.datetime = NOW, kind: str = "Admit
 
 def found(*items: Object) -> dict[str, PastWaits]:
     class Cluster:
-        each = Api.each
+        paged_items = Api.paged_items
 
         def pages(self, path: str, *, selector: str, absent: bool) -> Iterator[Object]:
             assert not selector
