@@ -61,7 +61,7 @@ def _samples(loaded: Loaded) -> Iterator[dict[str, Any]]:
     """Pod and job of every namespace, without a GPU and with one of each flavor that it holds."""
     for tenant in loaded.tenants:
         for namespace in tenant.namespaces:
-            held = [flavor for flavor, count in tenant.held_in(namespace).items() if count]
+            held = [flavor for flavor, count in tenant.guaranteed_in(namespace).items() if count]
             for gpus in ({}, *({flavor: 1} for flavor in held)):
                 for kind in ("pod", "job"):
                     try:

@@ -29,7 +29,7 @@ from tenancy.planning.outputs import stack_outputs
 from tenancy.planning.scope import StackScope, names_of, reach_hint, scope_of, select
 from tenancy.validation import ON_LAB, SpecError, load, on_lab
 
-SAID = 32
+EXIT_ALREADY_REPORTED = 32
 """Exit code that tells the engine's host that the message has been shown; after any other it adds its own."""
 
 
@@ -83,10 +83,10 @@ def _checked(plan: Plan, platform: PlatformPlan | None, tenants: tuple[TenantPla
     api = Api(plan.context)
     if platform is None and not is_plain():
         return api  # `tenancy up` has checked the cluster for all tenants at once
-    told = check(api, plan, platform, tenants, removing_by_name())
+    messages = check(api, plan, platform, tenants, removing_by_name())
     if is_plain():
-        told += check_plain(api, plan, platform, tenants, preview=pulumi.runtime.is_dry_run())
-    for text in told:
+        messages += check_plain(api, plan, platform, tenants, preview=pulumi.runtime.is_dry_run())
+    for text in messages:
         pulumi.log.warn(text)
     return api
 
@@ -104,9 +104,9 @@ def _check_cluster(plan: Plan, stack: str) -> None:
 
 def _with_known_tags(data: DataPlan, plan: Plan) -> DataPlan:
     """The cost tags that AWS knows: from `tenancy up`, or else from AWS."""
-    known = os.environ.get(KNOWN_COST_TAGS)
-    if known is not None:
-        return data.with_cost_tags(known.split(","))
+    tags = os.environ.get(KNOWN_COST_TAGS)
+    if tags is not None:
+        return data.with_cost_tags(tags.split(","))
     if not (data.cost_tags and plan.account):
         return data
     try:
@@ -118,4 +118,4 @@ def _with_known_tags(data: DataPlan, plan: Plan) -> DataPlan:
 
 def _end(message: str) -> NoReturn:
     pulumi.log.error(message)
-    sys.exit(SAID)
+    sys.exit(EXIT_ALREADY_REPORTED)

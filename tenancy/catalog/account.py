@@ -60,7 +60,7 @@ BUCKET_SUFFIXES = ("-s3alias", "--ol-s3", "--x-s3", "--table-s3")
 LONGEST_BLOCK, EARLIEST_BLOCK = 182, 56
 """Maximum length of a capacity block, and maximum time between purchase and start, days: EC2 user guide, "Capacity
 Blocks for ML" and "Extend Capacity Blocks", 2026-11-22. An extension keeps the id and counts."""
-MOST_AT_ONCE = 100
+MAX_NODES_AT_ONCE = 100
 """Maximum of nodes of a group that are replaced at once: EKS API reference, NodegroupUpdateConfig, 2026-11-22."""
 LIFECYCLE_RULES = 1000
 """Lifecycle rules of a bucket; fixed."""

@@ -63,10 +63,10 @@ def _board(names: str, memory_mib: int, architecture: str, driver: str, devices:
 
     `names` in this order: 1g, 1g with double memory, 2g, 3g, 4g, 7g.
     """
-    one, double, two, three, four, seven = names.split()
+    single, double, two, three, four, seven = names.split()
     profiles = {
-        one: Profile(1, 1, 7, (0, 1, 2, 3, 4, 5, 6)),
-        one + "+me": Profile(1, 1, 1, (0, 1, 2, 3, 4, 5, 6), extension=1),
+        single: Profile(1, 1, 7, (0, 1, 2, 3, 4, 5, 6)),
+        single + "+me": Profile(1, 1, 1, (0, 1, 2, 3, 4, 5, 6), extension=1),
         double: Profile(1, 2, 4, (0, 2, 4, 6)),
         two: Profile(2, 2, 3, (0, 2, 4)),
         three: Profile(3, 4, 2, (0, 4)),
@@ -86,7 +86,7 @@ def _board(names: str, memory_mib: int, architecture: str, driver: str, devices:
     )
 
 
-def _whole(memory_mib: int, architecture: str, source: str = "EC2") -> Board:
+def _unpartitioned(memory_mib: int, architecture: str, source: str = "EC2") -> Board:
     return Board(memory_mib, architecture, source, "2026-11-20")
 
 
@@ -211,14 +211,14 @@ BOARDS: Mapping[str, Board] = MappingProxyType(
         ),
         # Partitionable (2 instances, from driver 575.64), but the guide prints no profile table of it: NVIDIA's vGPU
         # pages name 1g.16gb and 2g.32gb, neither their media variants nor how many fit. Whole GPUs until it does.
-        "rtx-pro-4500": _whole(32768, "blackwell"),
-        "l40s": _whole(45776, "ada"),
-        "l4": _whole(22888, "ada"),
-        "a10g": _whole(22888, "ampere"),
-        "t4g": _whole(16384, "turing"),
-        "t4": _whole(16384, "turing"),
-        "v100-32gb": _whole(32768, "volta"),
-        "v100-16gb": _whole(16384, "volta", "EC2, as moto 4.2.14 keeps it"),
+        "rtx-pro-4500": _unpartitioned(32768, "blackwell"),
+        "l40s": _unpartitioned(45776, "ada"),
+        "l4": _unpartitioned(22888, "ada"),
+        "a10g": _unpartitioned(22888, "ampere"),
+        "t4g": _unpartitioned(16384, "turing"),
+        "t4": _unpartitioned(16384, "turing"),
+        "v100-32gb": _unpartitioned(32768, "volta"),
+        "v100-16gb": _unpartitioned(16384, "volta", "EC2, as moto 4.2.14 keeps it"),
     }
 )
 """Keyed by board and never by profile alone: `1g.10gb` is two different slices on two boards.
@@ -252,10 +252,10 @@ PRODUCTS: Mapping[str, str] = {
 
 def _limits(board: Board) -> tuple[tuple[str, str, int], ...]:
     """Resources that the slices of a layout share: field of Profile, its name in messages, amount of a board."""
-    shared = [("memory", "memory", board.memory_units), ("compute", "compute", board.compute_slices)]
+    limits = [("memory", "memory", board.memory_units), ("compute", "compute", board.compute_slices)]
     if board.engines:
-        shared.append(("engines", "media engines", board.engines))
-    return (*shared, ("extension", "media extension", 1))
+        limits.append(("engines", "media engines", board.engines))
+    return (*limits, ("extension", "media extension", 1))
 
 
 def layout_misfit(board: str, layout: Mapping[str, int]) -> str | None:
@@ -263,18 +263,18 @@ def layout_misfit(board: str, layout: Mapping[str, int]) -> str | None:
 
     Sums and counts together accept exactly what an exhaustive placement search accepts.
     """
-    of = BOARDS[board]
-    unknown = sorted(set(layout) - set(of.profiles))
+    spec = BOARDS[board]
+    unknown = sorted(set(layout) - set(spec.profiles))
     if unknown:
-        known = ", ".join(of.profiles) or "none, it cannot be partitioned"
-        return f"{board} has no profile {', '.join(unknown)}; its profiles: {known}"
+        profile_names = ", ".join(spec.profiles) or "none, it cannot be partitioned"
+        return f"{board} has no profile {', '.join(unknown)}; its profiles: {profile_names}"
     for name, count in layout.items():
-        if count > of.profiles[name].most:
-            return f"{count} x {name}: at most {of.profiles[name].most} fit on {board}"
-    for attribute, what, limit in _limits(of):
-        parts = [part for name, n in layout.items() for part in [getattr(of.profiles[name], attribute)] * n if part]
+        if count > spec.profiles[name].most:
+            return f"{count} x {name}: at most {spec.profiles[name].most} fit on {board}"
+    for attribute, resource, limit in _limits(spec):
+        parts = [part for name, n in layout.items() for part in [getattr(spec.profiles[name], attribute)] * n if part]
         if sum(parts) > limit:
-            return f"{what} {' + '.join(map(str, parts))} = {sum(parts)} of {limit} units on {board}"
+            return f"{resource} {' + '.join(map(str, parts))} = {sum(parts)} of {limit} units on {board}"
     return None
 
 
@@ -308,15 +308,15 @@ def nearest_layouts(board: str, layout: Mapping[str, int], count: int = 3) -> li
     """
     names = tuple(BOARDS[board].profiles)
     profiles = tuple(BOARDS[board].profiles.values())
-    asked = tuple(layout.get(name, 0) for name in names)
-    if not any(asked):
+    wanted_counts = tuple(layout.get(name, 0) for name in names)
+    if not any(wanted_counts):
         return []
 
     def rank(counts: tuple[int, ...]) -> tuple[int, int, int, tuple[int, ...]]:
-        changes = tuple(have - want for have, want in zip(counts, asked, strict=True))
-        lost = sum(-change * p.memory**2 for change, p in zip(changes, profiles, strict=True) if change < 0)
+        changes = tuple(have - want for have, want in zip(counts, wanted_counts, strict=True))
+        memory_loss = sum(-change * p.memory**2 for change, p in zip(changes, profiles, strict=True) if change < 0)
         used = sum(have * (p.compute + p.memory) for have, p in zip(counts, profiles, strict=True))
-        return sum(map(abs, changes)), lost, -used, tuple(-have for have in counts)
+        return sum(map(abs, changes)), memory_loss, -used, tuple(-have for have in counts)
 
     nearest = sorted(feasible_layouts(board), key=rank)[:count]
     return [{name: have for name, have in zip(names, counts, strict=True) if have} for counts in nearest]
@@ -327,39 +327,39 @@ def fitting_layouts(board: str, layout: Mapping[str, int], count: int = 3) -> li
 
     A profile of another board stands for the plain one of this board with as many compute slices.
     """
-    known = BOARDS[board].profiles
+    profiles = BOARDS[board].profiles
     plain_of: dict[str, str] = {}
-    for name in known:
+    for name in profiles:
         plain_of.setdefault(name.partition(".")[0], name)
-    meant: Counter[str] = Counter()
-    if layout.keys() <= known.keys():
-        meant.update(layout)
+    wanted: Counter[str] = Counter()
+    if layout.keys() <= profiles.keys():
+        wanted.update(layout)
     else:
         for name, number in layout.items():
             if alike := plain_of.get(name.partition(".")[0]):
-                meant[alike] += number
-    near = nearest_layouts(board, meant, len(feasible_layouts(board)))
-    whole = [found for found in near if meant.keys() <= found.keys()]
-    return sorted(whole or near, key=lambda found: len(found.keys() - meant.keys()))[:count]
+                wanted[alike] += number
+    nearest = nearest_layouts(board, wanted, len(feasible_layouts(board)))
+    with_every_kind = [candidate for candidate in nearest if wanted.keys() <= candidate.keys()]
+    return sorted(with_every_kind or nearest, key=lambda candidate: len(candidate.keys() - wanted.keys()))[:count]
 
 
 def share_of(board: str, profile: str) -> Fraction:
     """The part of a board that one slice takes away from others: the larger of its compute and its memory share."""
-    of = BOARDS[board]
-    slice_ = of.profiles[profile]
-    return max(Fraction(slice_.compute, of.compute_slices), Fraction(slice_.memory, of.memory_units))
+    spec = BOARDS[board]
+    slice_ = spec.profiles[profile]
+    return max(Fraction(slice_.compute, spec.compute_slices), Fraction(slice_.memory, spec.memory_units))
 
 
 def balanced(board: str) -> dict[str, int]:
     """mig-parted's layout `all-balanced`: one half of each kind; empty for a board without profiles."""
-    wanted = {1: 2, 2: 1, 3: 1} if BOARDS[board].compute_slices == 7 else {1: 2, 2: 1}
-    found: dict[str, int] = {}
+    counts = {1: 2, 2: 1, 3: 1} if BOARDS[board].compute_slices == 7 else {1: 2, 2: 1}
+    layout: dict[str, int] = {}
     for name, profile in BOARDS[board].profiles.items():
         plain = not {"+", "-"} & set(name)
         # The plain 1g comes before the one with double memory in every table.
-        if plain and profile.compute in wanted:
-            found[name] = wanted.pop(profile.compute)
-    return found
+        if plain and profile.compute in counts:
+            layout[name] = counts.pop(profile.compute)
+    return layout
 
 
 def write_layout(layout: Mapping[str, int]) -> str:

@@ -55,52 +55,52 @@ class LargeFile(UnusableInput):
 
 
 def read_file(
-    path: str | os.PathLike[str], most: int = RESULTS, *, inside: Collection[Path] = (), links: bool = True
+    path: str | os.PathLike[str], max_bytes: int = RESULTS, *, inside: Collection[Path] = (), links: bool = True
 ) -> bytes:
-    """The bytes of a regular file. Raises OSError: UnusableInput if it is another kind of file, is larger than `most`
-    bytes, is a link although `links` is false, or leads out of the folders `inside`, if there are any."""
+    """The bytes of a regular file. Raises OSError: UnusableInput if it is another kind of file, is larger than
+    `max_bytes`, is a link although `links` is false, or leads out of the folders `inside`, if there are any."""
     if not links and Path(path).is_symlink():
         raise LinkedFile(path, "a link")
-    real = regular_file(path, most, inside)
+    real = regular_file(path, max_bytes, inside)
     # The file that was judged: a link that is put in its place meanwhile is not followed, a pipe does not block.
     handle = os.open(real, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
     with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise IrregularFile(path, "no regular file")
-        content = file.read(most + 1)
-    if len(content) > most:
-        raise _too_large(path, most)
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise _too_large(path, max_bytes)
     return content
 
 
-def read_text_file(path: str | os.PathLike[str], most: int = RESULTS) -> str:
+def read_text_file(path: str | os.PathLike[str], max_bytes: int = RESULTS) -> str:
     """The text of a regular file in UTF-8. Raises OSError as `read_file` does, and UnicodeDecodeError."""
-    return read_file(path, most).decode("utf-8")
+    return read_file(path, max_bytes).decode("utf-8")
 
 
-def regular_file(path: str | os.PathLike[str], most: int | None = None, inside: Collection[Path] = ()) -> Path:
+def regular_file(path: str | os.PathLike[str], max_bytes: int | None = None, inside: Collection[Path] = ()) -> Path:
     """The real path of a regular file, for programs that open it themselves. Raises OSError as `read_file` does."""
     real = Path(os.path.realpath(path))
     if inside and not any(real.is_relative_to(os.path.realpath(folder)) for folder in inside):
         raise LinkedFile(path, "a link that leads out of its folder")
     status = real.stat()
     if not stat.S_ISREG(status.st_mode):
-        kind = next((name for of, name in _KINDS if of(status.st_mode)), "no regular file")
+        kind = next((name for is_kind, name in _KINDS if is_kind(status.st_mode)), "no regular file")
         raise IrregularFile(path, f"{kind}, no regular file")
     if str(real).startswith(_OF_KERNEL):
         raise IrregularFile(path, "a file of the kernel, no regular file")
-    if most is not None and status.st_size > most:
-        raise _too_large(path, most)
+    if max_bytes is not None and status.st_size > max_bytes:
+        raise _too_large(path, max_bytes)
     return real
 
 
-def read_input(most: int = RESULTS) -> bytes:
-    """The bytes of the standard input. Raises UnusableInput if there are more than `most`."""
-    content = sys.stdin.buffer.read(most + 1)
-    if len(content) > most:
-        raise _too_large("-", most)
+def read_input(max_bytes: int = RESULTS) -> bytes:
+    """The bytes of the standard input. Raises UnusableInput if there are more than `max_bytes`."""
+    content = sys.stdin.buffer.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise _too_large("-", max_bytes)
     return content
 
 
-def _too_large(path: str | os.PathLike[str], most: int) -> LargeFile:
-    return LargeFile(path, f"more than {most // MIB} MiB")
+def _too_large(path: str | os.PathLike[str], max_bytes: int) -> LargeFile:
+    return LargeFile(path, f"more than {max_bytes // MIB} MiB")

@@ -213,4 +213,4 @@ MACHINES: Mapping[str, Instance] = MappingProxyType({**INSTANCES, **GENERAL})
 
 def network_layers(name: str) -> int:
     """Number of network layers for which EC2 reports an instance's place; 0 if it reports none for the type."""
-    return next((layers for layers, of in _IN_NETWORK.items() if of.match(name)), 0)
+    return next((layers for layers, pattern in _IN_NETWORK.items() if pattern.match(name)), 0)

@@ -67,8 +67,8 @@ def pods(instance: Instance, provisioner: Provisioner, efa: bool = False) -> int
 
     With EFA, one interface of the default network card is for EFA alone, unless that card has no EFA.
     """
-    taken = instance.addresses - 1 if efa and instance.network_cards == instance.efa else 0
-    addressed = instance.pods - taken
+    reserved_addresses = instance.addresses - 1 if efa and instance.network_cards == instance.efa else 0
+    addressed = instance.pods - reserved_addresses
     if provisioner == "karpenter":
         return addressed
     return min(addressed, SMALL_POD_CAP if instance.vcpu < MANY_VCPU else LARGE_POD_CAP)
@@ -186,10 +186,10 @@ Requests are the charts' defaults, read 2026-11-20. A pod without requests still
 
 def daemonset_reserve(addons: Iterable[Addon]) -> Resources:
     """Resources of one node that the daemonsets of these add-ons take."""
-    wanted = set(addons)
-    taken = [daemonset for daemonset in DAEMONSETS.values() if daemonset.addon in wanted]
+    selected = set(addons)
+    daemonsets = [daemonset for daemonset in DAEMONSETS.values() if daemonset.addon in selected]
     return Resources(
-        cpu=sum(daemonset.cpu for daemonset in taken),
-        memory=sum(daemonset.memory for daemonset in taken),
-        pods=len(taken),
+        cpu=sum(daemonset.cpu for daemonset in daemonsets),
+        memory=sum(daemonset.memory for daemonset in daemonsets),
+        pods=len(daemonsets),
     )

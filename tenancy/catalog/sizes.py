@@ -33,7 +33,7 @@ them when the next is short-circuited (google/cel-go interpreter/runtimecost.go,
 with the square of the number, and the cost that it counts does not."""
 WALKED_OF_PLATFORM = 1024
 """The same, of labels and annotations of nodes and namespaces: no tenant writes them, and a node has hundreds."""
-MOST_GRACE = 600
+MAX_GRACE_SECONDS = 600
 """Seconds that a pod may take to end."""
 AFFINITY_TERMS = 16
 """Terms in each list of a pod's affinity to other pods: the scheduler compares each with every pod of the cluster."""

@@ -7,7 +7,7 @@ import re
 import unicodedata
 
 
-def counted(count: int, noun: str) -> str:
+def pluralize(count: int, noun: str) -> str:
     """A number and its noun, in the plural where it is not 1."""
     return f"{count} {noun}{'s' * (count != 1)}"
 
@@ -27,8 +27,8 @@ def unseen(text: str) -> int | None:
     which knows which of them are valid."""
     if text.isascii():
         return None
-    found = _UNSEEN.search(text)
-    places = [found.start()] if found else []
+    match = _UNSEEN.search(text)
+    places = [match.start()] if match else []
     places += [text.index(character) for character in set(text) if unicodedata.category(character) == "Cf"]
     return min(places, default=None)
 
@@ -44,18 +44,20 @@ _LINK = re.compile(r"(?<=[a-z]:)(?=//)|(?<=www)(?=\.)", re.IGNORECASE)
 """Places inside of addresses that GitHub's Markdown turns into links without any markup."""
 
 
-def in_markdown(text: str, kept: str = "") -> str:
+def in_markdown(text: str, markup: str = "") -> str:
     """The text escaped for Markdown: it makes no cell, no emphasis, no link and no HTML, and notifies no user.
-    Characters of `kept` stay markup."""
-    line = _LINK.sub("\u200b", shown(" ".join(text.splitlines())))
-    return "".join(one if one in kept else _MARKUP.get(one, one) for one in line)
+    Characters of `markup` stay markup."""
+    line = _LINK.sub("\u200b", escape_invisible(" ".join(text.splitlines())))
+    return "".join(character if character in markup else _MARKUP.get(character, character) for character in line)
 
 
-def shown(text: str) -> str:
+def escape_invisible(text: str) -> str:
     """The text on one line, with invisible characters as their numbers."""
     if is_shown(text):
         return text
-    return "".join(one if is_shown(one) else one.encode("unicode_escape").decode() for one in text)
+    return "".join(
+        character if is_shown(character) else character.encode("unicode_escape").decode() for character in text
+    )
 
 
 _COMMANDS = re.compile(r"::(?=[A-Za-z-]+(?:\s[^\n]*?)?::)|##(?=\[|vso\[|teamcity\[)")
@@ -63,11 +65,11 @@ _COMMANDS = re.compile(r"::(?=[A-Za-z-]+(?:\s[^\n]*?)?::)|##(?=\[|vso\[|teamcity
 ActionCommand.cs), Azure's `##vso[`, TeamCity's `##teamcity[`. GitLab's begin with an escape character."""
 
 
-def printed(text: str) -> str:
+def escape_output(text: str) -> str:
     """The output of a command as a terminal and a log may have it: its lines stay, commands and invisible characters
     are shown as numbers."""
-    lines = ["\t".join(map(shown, line.split("\t"))) for line in text.split("\n")]
-    return _COMMANDS.sub(lambda found: f"{found[0][0]}\\x{ord(found[0][1]):02x}", "\n".join(lines))
+    lines = ["\t".join(map(escape_invisible, line.split("\t"))) for line in text.split("\n")]
+    return _COMMANDS.sub(lambda match: f"{match[0][0]}\\x{ord(match[0][1]):02x}", "\n".join(lines))
 
 
 def printed_json(text: str) -> str:

@@ -94,8 +94,8 @@ def add_on_misfit(name: str, version: str) -> str | None:
 def add_on_too_old(name: str, version: str) -> str | None:
     """Why a version that EKS lists is too old; None if it is not."""
     floor, why = ADD_ON_FLOORS.get(name, ("v0.0.0", ""))
-    found, oldest = _ADD_ON_FORM.fullmatch(version), _ADD_ON_FORM.fullmatch(floor)
-    if found and oldest and tuple(map(int, found.groups()[:3])) < tuple(map(int, oldest.groups()[:3])):
+    numbers, oldest = _ADD_ON_FORM.fullmatch(version), _ADD_ON_FORM.fullmatch(floor)
+    if numbers and oldest and tuple(map(int, numbers.groups()[:3])) < tuple(map(int, oldest.groups()[:3])):
         return f"version {version} of {name}, before {floor}: {why}"
     return None
 
@@ -204,9 +204,9 @@ def is_unknown(kubernetes: str) -> bool:
     return _minor(kubernetes) > _minor(NEWEST_KNOWN)
 
 
-def incompatible(kubernetes: str, what: str) -> str | None:
+def incompatible(kubernetes: str, component: str) -> str | None:
     """What to change if a component of the platform does not support a minor of Kubernetes; None if it does."""
-    minors = COMPATIBLE[what]
+    minors = COMPATIBLE[component]
     if _minor(kubernetes) < _minor(minors.oldest):
         return f"use Kubernetes {minors.oldest} or newer: {minors.why}"
     if minors.newest and _minor(kubernetes) > _minor(minors.newest):
@@ -218,10 +218,10 @@ MINOR_RULE = "EKS updates a cluster by one minor at a time, and none back"
 """Source: EKS user guide, "Update existing cluster to new Kubernetes version", 2026-11-27."""
 
 
-def minor_step(current: str, wanted: str) -> str | None:
+def minor_step(current: str, target: str) -> str | None:
     """The minor to write instead where MINOR_RULE forbids an update of a cluster from one minor to another; None if it
     does not."""
-    (major, old), (_, new) = _minor(current), _minor(wanted)
+    (major, old), (_, new) = _minor(current), _minor(target)
     if new < old:
         return f"{major}.{old}"
     return f"{major}.{old + 1}" if new > old + 1 else None

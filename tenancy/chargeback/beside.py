@@ -10,7 +10,7 @@ import polars as pl
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.prices import MONTH_HOURS
-from tenancy.catalog.text import counted
+from tenancy.catalog.text import pluralize
 from tenancy.chargeback.bill import TaggedCosts
 from tenancy.chargeback.claims import NO_TENANT, PLATFORM, Claims, named, timeline
 from tenancy.chargeback.model import HOUR, BillingUnit, Category, ChargebackReport, CostLine, DataFinding
@@ -56,7 +56,7 @@ def add_lines(report: ChargebackReport, table: pl.DataFrame, claimed: Claims, kn
         unknown_owners.update((owner, _whose(item, owner)) for owner in owners if named(owner) and owner != PLATFORM)
     for (owner, whose), count in sorted(unknown_owners.items()):
         rule = "bill-08" if owner == NO_TENANT else "bill-03"
-        report.findings.append(DataFinding(rule, f"{counted(count, 'line')} {whose}", f"they are charged to {owner}"))
+        report.findings.append(DataFinding(rule, f"{pluralize(count, 'line')} {whose}", f"they are charged to {owner}"))
 
 
 def add_shared(report: ChargebackReport) -> None:

@@ -97,7 +97,7 @@ def _places(loaded: Loaded, dice: random.Random) -> Iterator[_NamespaceFlavor]:
     for tenant in loaded.tenants:
         for flavor, share in tenant.gpus.items():
             # The namespace with the largest share runs it.
-            part = max(tenant.namespaces, key=lambda n: (tenant.held_in(n)[flavor], -tenant.namespaces.index(n)))
+            part = max(tenant.namespaces, key=lambda n: (tenant.guaranteed_in(n)[flavor], -tenant.namespaces.index(n)))
             tiers = frozenset({tenant.tier_of(part)})
             for pool in pools_of(loaded.environment, flavor, tenant.tenant, tiers):
                 guaranteed = held[tenant.tenant].guaranteed(pool, flavor)

@@ -37,7 +37,7 @@ def measure(environment: Environment, name: str) -> Measure:
     parts = {flavor: part_of_node(environment, name, flavor) for flavor in environment.flavors_of(name)}
     whole = math.lcm(*(part.denominator for part in parts.values()))
     units = whole * -(-FINE // whole)
-    left, ours = node_allocatable(environment, name), environment.daemonsets(name)
+    left, ours = node_allocatable(environment, name), environment.daemonset_resources(name)
     return Measure(
         units,
         {flavor: part.numerator * units // part.denominator for flavor, part in parts.items()},

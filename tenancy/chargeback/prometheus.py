@@ -140,7 +140,7 @@ QUERIES = {
 
 def ask(source: Prometheus, environment: Environment, start: int, end: int, step: int) -> dict[str, pl.DataFrame]:
     """The tables of a range."""
-    if environment.devices_by_claim:
+    if environment.uses_device_claims:
         given = "--prometheus with cluster.devices: dra"
         raise Violation("bill-10", given, "use --tables: kube-state-metrics has no devices of claims")
     first = start // step * step  # a range may begin between two scrapes; the one before it is needed

@@ -15,7 +15,7 @@ from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.kube.kinds import GROUPS, ruled
 from tenancy.kube.pod_templates import holds_pods
 from tenancy.rules import cilium
-from tenancy.rules.found import UNKNOWN, Object, at, many
+from tenancy.rules.found import UNKNOWN, Object, as_list, get_path
 from tenancy.rules.index import Index, selects
 
 PLATFORMS = frozenset(
@@ -65,14 +65,14 @@ def adopt(
     foreign = tenants is None and (label is not None or not named)
     if label is None and foreign:
         names = {_namespace(item) for item in items}
-        names |= {at(item, "metadata", "name") for item in items if item.get("kind") == "Namespace"}
+        names |= {get_path(item, "metadata", "name") for item in items if item.get("kind") == "Namespace"}
         tenant_of = {
             str(name): str(name) for name in names - {None, "", UNKNOWN} if not _is_platforms(str(name), platform)
         }
     else:
         spaces = [item for item in items if item.get("kind") == "Namespace"]
         tenant_of = {
-            str(at(item, "metadata", "name")): str(_labels(item)[key]) for item in spaces if key in _labels(item)
+            str(get_path(item, "metadata", "name")): str(_labels(item)[key]) for item in spaces if key in _labels(item)
         }
         for item in items:
             if (space := _namespace(item)) and key in _labels(item) and space not in platform:
@@ -92,20 +92,20 @@ def _is_platforms(name: str, platform: Collection[str]) -> bool:
 
 def _written_by_people(items: list[Object]) -> list[Object]:
     """Objects without those that a controller made from another of them: a dump contains both."""
-    there = {at(item, "metadata", "uid") for item in items} - {None}
+    there = {get_path(item, "metadata", "uid") for item in items} - {None}
     return [
         item
         for item in items
         if not any(
-            at(owner, "controller") is True and at(owner, "uid") in there
-            for owner in many(at(item, "metadata", "ownerReferences"))
+            get_path(owner, "controller") is True and get_path(owner, "uid") in there
+            for owner in as_list(get_path(item, "metadata", "ownerReferences"))
         )
     ]
 
 
 def _stored(item: Object) -> Object:
     """A pod of a dump as it was created, without the node that the scheduler chose."""
-    if item.get("kind") == "Pod" and at(item, "metadata", "uid"):
+    if item.get("kind") == "Pod" and get_path(item, "metadata", "uid"):
         return {**item, "spec": {key: value for key, value in (item.get("spec") or {}).items() if key != "nodeName"}}
     return item
 
@@ -118,12 +118,12 @@ def meant(item: Object) -> Object:
 
 
 def _labels(item: Object) -> Mapping[str, Any]:
-    found = at(item, "metadata", "labels")
+    found = get_path(item, "metadata", "labels")
     return found if isinstance(found, Mapping) else {}  # they may be unknown in a preview
 
 
 def _namespace(item: Object) -> str | None:
-    given = at(item, "metadata", "namespace")
+    given = get_path(item, "metadata", "namespace")
     if given:
         return str(given)
     of_others = item.get("kind") not in GROUPS and holds_pods(item)
@@ -137,9 +137,9 @@ def _labelled(item: Object, tenant_of: Mapping[str, str]) -> Object:
     space = metadata.get("name") if kind == "Namespace" else _namespace(item)
     tenant = tenant_of.get(str(space)) if space else None
     if kind == "ClusterRoleBinding":
-        accounts = [one for one in many(item.get("subjects")) if at(one, "kind") == "ServiceAccount"]
+        accounts = [one for one in as_list(item.get("subjects")) if get_path(one, "kind") == "ServiceAccount"]
         # A base of kustomize may have default as a placeholder for the namespace of its overlays.
-        spaces = {str(at(one, "namespace")) for one in accounts} - {_EVERYWHERE}
+        spaces = {str(get_path(one, "namespace")) for one in accounts} - {_EVERYWHERE}
         tenant = next((tenant_of[name] for name in sorted(spaces) if name in tenant_of), None)
     if tenant is None or _labels(item).get(words.TENANT):
         return item
@@ -165,10 +165,12 @@ def _in_our_words(item: Object, tenant_of: Mapping[str, str], index: Index) -> O
             ours = [whose == tenant or (whose is None and _is_platforms(name, ())) for name, whose in named]
             return bool(named) and all(ours) and "kube-system" not in dict(named)
 
-        said = {key: [_homely_spec(one, stays) for one in many(item.get(key))] for key in ("specs",) if item.get(key)}
+        said = {
+            key: [_homely_spec(one, stays) for one in as_list(item.get(key))] for key in ("specs",) if item.get(key)
+        }
         return {**item, "spec": _homely_spec(item.get("spec"), stays), **said}
     if item.get("kind") == "LocalQueue" and tenant:
-        name = str(at(item, "spec", "clusterQueue"))
+        name = str(get_path(item, "spec", "clusterQueue"))
         queue = index.queues.get(name)
         # A queue that several tenants share keeps its name, and is reported.
         if queue is None or set(index.taken_by(queue).values()) <= {tenant}:
@@ -183,7 +185,8 @@ def _homely(rule: Any, peers: str, stays: Callable[[Any], bool], tenant: str) ->
     return {
         **rule,
         peers: [
-            {**peer, "namespaceSelector": own} if stays(at(peer, "namespaceSelector")) else peer for peer in rule[peers]
+            {**peer, "namespaceSelector": own} if stays(get_path(peer, "namespaceSelector")) else peer
+            for peer in rule[peers]
         ],
     }
 
@@ -206,10 +209,10 @@ def _homely_spec(spec: Any, stays: Callable[[Any], bool]) -> Any:
 
 def _stays(selector: Any, tenant: str, tenant_of: Mapping[str, str], index: Index) -> bool:
     """Whether a selector matches by name only namespaces of this tenant or of the platform."""
-    names = at(selector, "matchLabels", "kubernetes.io/metadata.name")
+    names = get_path(selector, "matchLabels", "kubernetes.io/metadata.name")
     if names in tenant_of or _is_platforms(str(names), ()):
         return tenant_of.get(str(names), tenant) == tenant and names != "kube-system"
-    if not at(selector, "matchLabels") and not at(selector, "matchExpressions"):
+    if not get_path(selector, "matchLabels") and not get_path(selector, "matchExpressions"):
         return False
     taken = [space for space in index.spaces.values() if selects(selector, space)]
     return bool(taken) and {_labels(space)[words.TENANT] for space in taken} == {tenant}

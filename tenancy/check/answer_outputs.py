@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 from xml.etree import ElementTree
 
-from tenancy.catalog.text import shown
+from tenancy.catalog.text import escape_invisible
 from tenancy.check.admission.verdicts import Denial
 from tenancy.check.answers import ObjectAnswer, ObjectAnswers, identities_of
 
@@ -21,7 +21,7 @@ _NAMED = 5
 def lines(answers: ObjectAnswers, room: int) -> Iterator[str]:
     """Refusals in the words of what refuses, and once for each reason what is not decided; `room` limits the lines."""
     for identity, tenants in identities_of(answers.answers):
-        yield shown(f"asked of {answers.environment} as {identity}, for {', '.join(tenants)}")
+        yield escape_invisible(f"asked of {answers.environment} as {identity}, for {', '.join(tenants)}")
     refusals, left = answers.refusals, room
     for index, one in enumerate(refusals):
         block = list(_refusal(one))
@@ -37,21 +37,21 @@ def lines(answers: ObjectAnswers, room: int) -> Iterator[str]:
 
 
 def _refusal(one: ObjectAnswer) -> Iterator[str]:
-    yield shown(f"  refused   {one.object} ({one.place})")
+    yield escape_invisible(f"  refused   {one.object} ({one.place})")
     for denial in one.verdict.denials:
         yield from _wrapped(said(denial), "            ")
 
 
 def said(denial: Denial) -> str:
     """A denial with the component that denies."""
-    return shown(f"{denial.component}: {denial.message}")
+    return escape_invisible(f"{denial.component}: {denial.message}")
 
 
 def _wrapped(text: str, indent: str) -> list[str]:
     wrapper = textwrap.TextWrapper(
         WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
     )
-    return wrapper.wrap(shown(text))
+    return wrapper.wrap(escape_invisible(text))
 
 
 def as_json(answers: ObjectAnswers) -> dict[str, Any]:
@@ -106,9 +106,9 @@ def junit_suite(answers: ObjectAnswers, root: ElementTree.Element) -> None:
         case = ElementTree.SubElement(
             suite,
             "testcase",
-            name=shown(one.object),
-            classname=shown(one.tenant),
-            file=shown(one.place.file),
+            name=escape_invisible(one.object),
+            classname=escape_invisible(one.tenant),
+            file=escape_invisible(one.place.file),
             line=str(one.place.line),
         )
         if one.refused:
@@ -116,4 +116,6 @@ def junit_suite(answers: ObjectAnswers, root: ElementTree.Element) -> None:
             told = "\n".join(map(said, one.verdict.denials))
             ElementTree.SubElement(case, "failure", message=message, type="refused").text = told
         elif one.verdict.undecided:
-            ElementTree.SubElement(case, "skipped", message=shown(f"not decided: {'; '.join(one.verdict.undecided)}"))
+            ElementTree.SubElement(
+                case, "skipped", message=escape_invisible(f"not decided: {'; '.join(one.verdict.undecided)}")
+            )

@@ -17,7 +17,7 @@ from tenancy.check.admission.server import OfflineApiServer
 from tenancy.check.admission.verdicts import Denial, Verdict, VerdictOutcome
 from tenancy.check.reader import FilePosition, Manifests, Unjudged
 from tenancy.kube.kinds import is_cluster_wide
-from tenancy.kube.objects import Object, at, name_of
+from tenancy.kube.objects import Object, get_path, name_of
 
 LIFECYCLE = "NamespaceLifecycle"
 """Admission plugin that refuses objects in namespaces that do not exist."""
@@ -86,7 +86,7 @@ def answers(
 
     `namespace` is that of objects that name none. Raises UnknownNamespaceError and `identities.UnknownIdentityError`.
     """
-    made = {str(at(item, "metadata", "name")) for item, _ in manifests.objects if item.get("kind") == "Namespace"}
+    made = {str(get_path(item, "metadata", "name")) for item, _ in manifests.objects if item.get("kind") == "Namespace"}
     if namespace is not None and server.cluster.namespace(namespace) is None and namespace not in made:
         raise UnknownNamespaceError(_unknown(namespace, tenants_of(server)))
     home = namespace or _home(manifests, server)
@@ -98,7 +98,7 @@ def answers(
             unasked.append(Unjudged(place, name_of(item), reason))
             continue
         item = _placed(dict(item), namespace)
-        where = at(item, "metadata", "namespace")
+        where = get_path(item, "metadata", "namespace")
         identity = _identity(server, named, where or home or "", home)
         verdict = _asked(server, item, where, identity)
         if not verdict.denials:
@@ -112,9 +112,9 @@ def tenants_of(server: OfflineApiServer) -> Mapping[str, str]:
     """Each namespace of a tenant, and the tenant."""
     spaces = server.cluster.all("", "Namespace")
     return {
-        str(at(space, "metadata", "name")): str(tenant)
+        str(get_path(space, "metadata", "name")): str(tenant)
         for space in spaces
-        if (tenant := at(space, "metadata", "labels", words.TENANT))
+        if (tenant := get_path(space, "metadata", "labels", words.TENANT))
     }
 
 
@@ -130,7 +130,7 @@ def _placed(item: dict[str, Any], namespace: str | None) -> Object:
 def _home(manifests: Manifests, server: OfflineApiServer) -> str | None:
     """The first namespace of a tenant in an input, whose people create also what is in none."""
     tenants = tenants_of(server)
-    spaces = (at(item, "metadata", "namespace") for item, _ in manifests.objects)
+    spaces = (get_path(item, "metadata", "namespace") for item, _ in manifests.objects)
     return next((str(space) for space in spaces if space in tenants), None)
 
 

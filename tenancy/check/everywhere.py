@@ -24,7 +24,7 @@ from tenancy.check.admission.policies import evaluator_of
 from tenancy.check.admission.requests import AUTHENTICATED, Identity, creation
 from tenancy.check.blame import fields_at_fault
 from tenancy.kube.kinds import group_of, plural
-from tenancy.kube.objects import Object, at
+from tenancy.kube.objects import Object, get_path
 from tenancy.planning.guards import guards_of_objects
 from tenancy.planning.guards.model import Guard
 from tenancy.rules.model import GuardFacts
@@ -184,7 +184,7 @@ class _AssumedNamespace:
     def __init__(self, item: Object, tenant: str, annotations: Mapping[str, str]) -> None:
         self.item = item
         self._grants = bool(annotations)
-        self._name = str(at(item, "metadata", "namespace") or "default")
+        self._name = str(get_path(item, "metadata", "namespace") or "default")
         labels = {words.TENANT: tenant}
         metadata = {"name": self._name, "labels": labels, **({"annotations": dict(annotations)} if annotations else {})}
         self._cluster = ClusterObjects([{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}])

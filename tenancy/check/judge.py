@@ -18,7 +18,7 @@ from tenancy.kube.pod_templates import BUILT_IN, not_judged, templates_of
 from tenancy.rules import objects, plain, regulated
 from tenancy.rules.catalogue import RULES, Face, Rule, Severity, with_face
 from tenancy.rules.exceptions import FindingWaiver, waived_by
-from tenancy.rules.found import UNREADABLE, Finding, Object, at, finding_on, name_of
+from tenancy.rules.found import UNREADABLE, Finding, Object, finding_on, get_path, name_of
 from tenancy.rules.levels import PolicyPreset, RuleLevel, level_of
 from tenancy.rules.together import findings_together
 
@@ -164,7 +164,7 @@ def _held_everywhere(
     waits: set[str] = set()
     unread: dict[str, str] = {}
     for item in adopted.objects:
-        labels = at(item, "metadata", "labels")
+        labels = get_path(item, "metadata", "labels")
         if not isinstance(labels, Mapping) or not labels.get(words.TENANT) or words.ENVIRONMENT in labels:
             continue
         try:
@@ -308,5 +308,5 @@ def stumbles(item: Object) -> str | None:
 
 def owner_of(item: Object, adopted: Adopted) -> str:
     """The tenant of an object, or the platform."""
-    tenant = at(item, "metadata", "labels", words.TENANT)
-    return str(tenant) if tenant else adopted.tenant_of.get(str(at(item, "metadata", "namespace")), PLATFORM)
+    tenant = get_path(item, "metadata", "labels", words.TENANT)
+    return str(tenant) if tenant else adopted.tenant_of.get(str(get_path(item, "metadata", "namespace")), PLATFORM)

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 from xml.etree import ElementTree
 
-from tenancy.catalog.text import printed, printed_json, shown
+from tenancy.catalog.text import escape_invisible, escape_output, printed_json
 from tenancy.check import answer_outputs
 from tenancy.check.judge import CheckedFinding, CheckResult
 from tenancy.check.reader import FilePosition, Unjudged
@@ -36,7 +36,7 @@ _SCORES = {Severity.CRITICAL: "9.5", Severity.HIGH: "7.5", Severity.MEDIUM: "5.0
 
 def text(verdict: CheckResult, *, everything: bool = False) -> str:
     """Findings by tenant, the worst tenant and finding first, on one screen."""
-    return printed(_text(_on_lines(verdict), everything))
+    return escape_output(_text(_on_lines(verdict), everything))
 
 
 def _on_lines(verdict: CheckResult) -> CheckResult:
@@ -46,18 +46,23 @@ def _on_lines(verdict: CheckResult) -> CheckResult:
         findings=tuple(
             replace(
                 one,
-                tenant=shown(one.tenant),
+                tenant=escape_invisible(one.tenant),
                 finding=replace(
                     one.finding,
-                    object=shown(one.finding.object),
-                    given=shown(one.finding.given),
-                    fix=shown(one.finding.fix),
+                    object=escape_invisible(one.finding.object),
+                    given=escape_invisible(one.finding.given),
+                    fix=escape_invisible(one.finding.fix),
                 ),
             )
             for one in verdict.findings
         ),
-        objects=tuple((shown(tenant), shown(name), place) for tenant, name, place in verdict.objects),
-        unjudged=tuple(replace(one, object=shown(one.object), reason=shown(one.reason)) for one in verdict.unjudged),
+        objects=tuple(
+            (escape_invisible(tenant), escape_invisible(name), place) for tenant, name, place in verdict.objects
+        ),
+        unjudged=tuple(
+            replace(one, object=escape_invisible(one.object), reason=escape_invisible(one.reason))
+            for one in verdict.unjudged
+        ),
     )
 
 
@@ -97,7 +102,7 @@ def _text(verdict: CheckResult, everything: bool) -> str:
         told = f"note: {_number(len(verdict.waits), 'rule')} of the API server wait for an environment (--env ENV): "
         lines += _wrapped(f"{told}{', '.join(verdict.waits)}", "", None if everything else 2)
     if verdict.others:
-        names = ", ".join(dict.fromkeys(shown(place.file) for place in verdict.others))
+        names = ", ".join(dict.fromkeys(escape_invisible(place.file) for place in verdict.others))
         count = _number(len(verdict.others), "document")
         is_are = "is no object" if len(verdict.others) == 1 else "are no objects"
         lines += _wrapped(f"note: {count} {is_are} of Kubernetes: {names}", "", None if everything else 2)
@@ -231,7 +236,7 @@ def sarif(verdict: CheckResult, version: str, exceptions: str = "") -> str:
         "version": version,
         "rules": [_descriptor(RULES[name]) if name in RULES else _component(name) for name in ids],
     }
-    told = [{"level": "error", "message": {"text": shown(str(one))}} for one in verdict.unread]
+    told = [{"level": "error", "message": {"text": escape_invisible(str(one))}} for one in verdict.unread]
     unjudged = [
         {
             "level": "error" if verdict.strict else "warning",
@@ -301,7 +306,12 @@ def junit(verdict: CheckResult) -> str:
         if tenant not in suites:
             suites[tenant] = ElementTree.SubElement(root, "testsuite", name=tenant)
         case = ElementTree.SubElement(
-            suites[tenant], "testcase", name=name, classname=tenant, file=shown(place.file), line=str(place.line)
+            suites[tenant],
+            "testcase",
+            name=name,
+            classname=tenant,
+            file=escape_invisible(place.file),
+            line=str(place.line),
         )
         found = by_object.pop(name, [])
         tests = counts.setdefault(tenant, [0, 0, 0])
@@ -343,7 +353,7 @@ def junit(verdict: CheckResult) -> str:
         for key in ("tests", "failures", "skipped"):
             root.set(key, str(sum(int(suite.get(key) or 0) for suite in root)))
     ElementTree.indent(root)
-    return printed('<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, "unicode"))
+    return escape_output('<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, "unicode"))
 
 
 def _unjudged_case(case: ElementTree.Element, one: Unjudged, tests: list[int], *, strict: bool) -> None:

@@ -11,12 +11,12 @@ from typing import Any
 import yaml
 
 from tenancy.catalog.files import read_file, read_input
-from tenancy.catalog.text import shown
+from tenancy.catalog.text import escape_invisible
 from tenancy.check.lines import MOST, line_of
 from tenancy.kube.documents import Lined, ManifestLoader, documents
 from tenancy.kube.kinds import placed
 from tenancy.rules import objects, plain, together
-from tenancy.rules.found import UNREADABLE, Object, at
+from tenancy.rules.found import UNREADABLE, Object, get_path
 
 SUFFIXES = (".yaml", ".yml", ".json")
 STDIN = "-"
@@ -40,7 +40,7 @@ class FilePosition:
         return FilePosition(self.file, line) if line else self
 
     def __str__(self) -> str:
-        return f"{shown(self.file)}:{self.line}"
+        return f"{escape_invisible(self.file)}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Unread:
     change: str
 
     def __str__(self) -> str:
-        return shown(f"{self.place}: given {self.given}; rule: {self.rule}; change: {self.change}")
+        return escape_invisible(f"{self.place}: given {self.given}; rule: {self.rule}; change: {self.change}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,20 +244,20 @@ def _release(document: Mapping[str, Any]) -> Object | None:
     """A chart's release by Flux, Argo CD or `tenancy render`, in one form."""
     spec, metadata = document.get("spec"), document.get("metadata")
     if document.get("kind") == "HelmRelease":
-        chart, values = at(spec, "chart", "spec", "chart"), at(spec, "values")
-        more = at(spec, "valuesFrom")
+        chart, values = get_path(spec, "chart", "spec", "chart"), get_path(spec, "values")
+        more = get_path(spec, "valuesFrom")
     elif document.get("kind") == "Application" and "argoproj.io" in str(document.get("apiVersion")):
-        source = at(spec, "source") or next(
-            (one for one in at(spec, "sources") or () if isinstance(one, Mapping) and one.get("chart")), None
+        source = get_path(spec, "source") or next(
+            (one for one in get_path(spec, "sources") or () if isinstance(one, Mapping) and one.get("chart")), None
         )
-        chart, more = at(source, "chart"), at(source, "helm", "valueFiles")
-        values = at(source, "helm", "valuesObject")
-        if values is None and isinstance(text := at(source, "helm", "values"), str):
+        chart, more = get_path(source, "chart"), get_path(source, "helm", "valueFiles")
+        values = get_path(source, "helm", "valuesObject")
+        if values is None and isinstance(text := get_path(source, "helm", "values"), str):
             try:
                 values = yaml.load(text, Loader=ManifestLoader)
             except yaml.YAMLError:
                 values = None
-        metadata = {**(metadata or {}), "namespace": at(spec, "destination", "namespace")}
+        metadata = {**(metadata or {}), "namespace": get_path(spec, "destination", "namespace")}
     elif "kind" not in document and {"chart", "values", "name"} <= set(document):
         chart, values, more = document["chart"], document["values"], None
         metadata = {"name": document["name"], "namespace": document.get("namespace")}
@@ -300,24 +300,24 @@ _MAPPINGS = (
 
 
 def _is_named(item: Object) -> bool:
-    return any(isinstance(at(item, "metadata", key), str) for key in ("name", "generateName"))
+    return any(isinstance(get_path(item, "metadata", key), str) for key in ("name", "generateName"))
 
 
 def misshapen(item: Object) -> str | None:
     """A field that rules read and that does not have the form of the API; None if there is none."""
     kind = item.get("kind")
     for path in _TEXTS:
-        value = at(item, *path)
+        value = get_path(item, *path)
         if value is not None and not isinstance(value, str):
             return f"{kind} with {'.'.join(path)}: {value!r}"[:200]
     for path in _MAPPINGS:
-        value = at(item, *path)
+        value = get_path(item, *path)
         if value is not None and not isinstance(value, Mapping) and path[-1] != "limits":
             return f"{kind} with {'.'.join(path)}: {value!r}"
     if not _is_named(item):
         return f"{kind} without a name"
     for path in _LISTS:
-        value = at(item, *path)
+        value = get_path(item, *path)
         if kind in {"NodePool", "NodeOverlay"} or value is None:
             continue
         if not isinstance(value, list) or not all(isinstance(entry, Mapping) for entry in value):

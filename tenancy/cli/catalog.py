@@ -262,11 +262,11 @@ def _compute_yield(instance: str, mig: str | None, share: str | None, provisione
     try:
         return pool_yield(Environment.from_file(document), _POOL)
     except ValidationError as error:
-        from tenancy.schema.messages import explain
+        from tenancy.schema.messages import located_mistakes
 
-        mistakes = [mistake for mistake, _ in explain(Environment, error)]
+        mistakes = [mistake for mistake, _ in located_mistakes(Environment, error)]
         # A profile that the board lacks is also a mistake in the generated flavor, which is not the user's.
-        user_mistakes = [mistake for mistake in mistakes if mistake.where[:1] == ("pools",)] or mistakes
+        user_mistakes = [mistake for mistake in mistakes if mistake.location[:1] == ("pools",)] or mistakes
         fail("\n".join(map(str, user_mistakes)), BAD_INPUT)
 
 

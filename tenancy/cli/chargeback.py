@@ -226,13 +226,15 @@ def command(
     except OSError as error:
         _refuse(str(error.filename), f"a path that can be written ({error.strerror})", "another path")
     if report.findings:
-        from tenancy.catalog.text import counted
+        from tenancy.catalog.text import pluralize
 
         if form != "table" or out:
             for finding in report.findings:
                 click.echo(f"tenancy: {finding}", err=True)
         if strict:
-            fail(f"{counted(len(report.findings), 'finding')} of missing data, which --strict does not accept", FAILED)
+            fail(
+                f"{pluralize(len(report.findings), 'finding')} of missing data, which --strict does not accept", FAILED
+            )
 
 
 def _refuse(input_text: str, rule: str, change: str) -> NoReturn:

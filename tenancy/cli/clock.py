@@ -147,7 +147,7 @@ def _run_if_leader(clock: Clock, health: Health) -> str:
 
 def require_clock(loaded: Loaded) -> None:
     """End the command with exit code 2 if the environment has no clock."""
-    if not loaded.environment.clocked:
+    if not loaded.environment.has_clock:
         input_text = f"given {loaded.environment.environment}, with queues.clock: false"
         fail(
             f"{input_text}; rule: the clock changes no queue without it; change: set queues.clock: true",

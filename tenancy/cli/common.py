@@ -16,7 +16,7 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import click
 
-from tenancy.catalog.text import printed, printed_json
+from tenancy.catalog.text import escape_output, printed_json
 from tenancy.rules.catalogue import Violation
 from tenancy.validation import Loaded, Problem, SpecError, load, on_lab
 from tenancy.validation.loader import STACKS_FOLDER
@@ -62,7 +62,7 @@ def print_json(value: Any) -> None:
 
 def say(text: str, *, err: bool = False) -> None:
     """Print text that may hold what others wrote, such as names in manifests."""
-    click.echo(printed(text), err=err)
+    click.echo(escape_output(text), err=err)
 
 
 def fail(message: str, code: int = FAILED) -> NoReturn:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from tenancy.catalog.text import printed, printed_json
+from tenancy.catalog.text import escape_output, printed_json
 from tenancy.cli.common import BAD_INPUT, FAILED, example, fail, refuses_bad_input
 
 _SUFFIXES = {"markdown": "md", "json": "json", "stacks": "stacks"}
@@ -80,10 +80,10 @@ def command(
         changes = diff(before, after)
     data = outputs.as_json(name, before, after, changes)
     forms: dict[str, Callable[[], str]] = {
-        "text": lambda: printed(outputs.text(name, before, after, changes)) + "\n",
+        "text": lambda: escape_output(outputs.text(name, before, after, changes)) + "\n",
         "markdown": lambda: outputs.markdown(name, before, after, changes) + "\n",
         "json": lambda: printed_json(json.dumps(data, indent=2)) + "\n",
-        "stacks": lambda: printed(outputs.stack_lines(name, changes)),
+        "stacks": lambda: escape_output(outputs.stack_lines(name, changes)),
     }
     click.echo(forms[form](), nl=False)
     if out:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tenancy.catalog.text import shown
+from tenancy.catalog.text import escape_invisible
 from tenancy.cli.common import (
     BAD_INPUT,
     FAILED,
@@ -228,7 +228,7 @@ def verify(
     except bundle.Unusable as error:
         fail(str(error), BAD_INPUT)
     for deviation in deviations:
-        say(shown(f"{folder}/{deviation}"), err=True)
+        say(escape_invisible(f"{folder}/{deviation}"), err=True)
     if deviations:
         fail(f"{folder}: {len(deviations)} deviation{'s' * (len(deviations) > 1)} from the signed statement")
     click.echo(f"{folder}: as signed{signer}; environment {summary['environment']}, made {summary['made']}")

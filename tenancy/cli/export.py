@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tenancy.catalog.files import read_text_file
-from tenancy.catalog.text import counted
+from tenancy.catalog.text import pluralize
 from tenancy.cli.common import (
     BAD_INPUT,
     environment_argument,
@@ -63,14 +63,14 @@ def command(tenant: str, environment: str, lab: bool, out: Path, with_secrets: b
     try:
         api = Api(loaded.environment.cluster.context)
         exported = collect(api, name, namespace_names, with_secrets=with_secrets)
-        queues = _queues(api, tenant, namespace_names) if loaded.environment.queued else []
+        queues = _queues(api, tenant, namespace_names) if loaded.environment.has_queues else []
     except ApiUnreachable as error:
         fail(str(error))
     files = dict(_files(loaded.folder, loaded.environment, tenant_spec, exported, queues))
     _write(out, files)
     click.echo(
-        f"{out}: {counted(exported.count, 'object')} of {', '.join(namespace_names)}, "
-        f"{counted(len(exported.volumes), 'volume')}, "
+        f"{out}: {pluralize(exported.count, 'object')} of {', '.join(namespace_names)}, "
+        f"{pluralize(len(exported.volumes), 'volume')}, "
         f"{sum(exported.left_out.values())} left out: see {out / 'README.md'}"
     )
     if tenant_spec.leaving is None:
@@ -174,7 +174,7 @@ def _readme(environment: Environment, tenant: Tenant, exported: ExportedObjects)
         f"| `record/volumes.yaml` | {len(exported.volumes)} volumes: size, driver, handle, reclaim policy |",
         "| `record/data.yaml` | prefixes of buckets, repositories, secrets, logs and queues on AWS |",
         "| `record/people.yaml` | people and groups with their roles |",
-        *(["| `record/queues.yaml` | its queues and their guarantees |"] if environment.queued else []),
+        *(["| `record/queues.yaml` | its queues and their guarantees |"] if environment.has_queues else []),
         "| `record/tenant.yaml` | its spec file |",
         "",
         "To create the objects in another cluster: create the namespaces, then `kubectl apply -f objects/NAMESPACE/`. "

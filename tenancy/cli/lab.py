@@ -298,7 +298,7 @@ def _settings_of_environment(name: str | None) -> _LabSettings:
         click.echo(str(problem), err=True)
         sys.exit(2)
     environment, chart = loaded.environment, queue_chart(loaded.environment, loaded.tenants)
-    clock = str(loaded.folder.resolve()) if environment.clocked else ""
+    clock = str(loaded.folder.resolve()) if environment.has_clock else ""
     values = chart.values if chart else {}
     nodes = fake_nodes(environment)
     return _LabSettings(environment.environment, environment.platform.group, nodes, values, clock, environment)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tenancy.catalog import vocabulary as words
-from tenancy.catalog.text import counted
+from tenancy.catalog.text import pluralize
 from tenancy.cli.common import environment_argument, example, fail, lab_option, load_or_exit
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def command(environment: str, lab: bool, only_preview: bool) -> None:
         click.echo(f"{name}: every tenant is in the stack that `stacks: {loaded.environment.stacks}` says")
     elif not only_preview:
         click.echo(
-            f"{name}: {counted(len(tenant_moves), 'tenant')} moved; `tenancy up {name}` records it, and changes "
+            f"{name}: {pluralize(len(tenant_moves), 'tenant')} moved; `tenancy up {name}` records it, and changes "
             "nothing else"
         )
 

@@ -28,7 +28,7 @@ from tenancy.schema.data import Access
 from tenancy.schema.people import Role
 from tenancy.schema.queues import SharingPreset
 from tenancy.schema.tenant import Tenant
-from tenancy.validation import Loaded, Problem, SpecError, load, told
+from tenancy.validation import Loaded, Problem, SpecError, load, spec_notes
 from tenancy.validation.loader import ENVIRONMENT_FILE, TENANTS_FOLDER
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def command(tenant: str, environment: str | None, dry_run: bool, **option_values
         return
     _write(path, text)
     _show(validated, tenant, path)
-    print_notes(told(replace(validated, folder=loaded.folder), tenant))
+    print_notes(spec_notes(replace(validated, folder=loaded.folder), tenant))
 
 
 def _on_terminal() -> bool:
@@ -280,7 +280,7 @@ class _Answer(click.ParamType):
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         from pydantic import ValidationError
 
-        from tenancy.schema.messages import explain
+        from tenancy.schema.messages import located_mistakes
 
         document: Document = {"owner": {"name": "x", "mail": "x@bank.example"}, "team": "x", "cost-center": "x"}
         document |= {"tenant": "x", "department": "x", "tier": "x", "title": ""}
@@ -291,7 +291,7 @@ class _Answer(click.ParamType):
         try:
             Tenant.from_file(document)
         except ValidationError as error:
-            self.fail("; ".join(str(mistake) for mistake, _ in explain(Tenant, error)), param, ctx)
+            self.fail("; ".join(str(mistake) for mistake, _ in located_mistakes(Tenant, error)), param, ctx)
         return value
 
 
@@ -317,7 +317,7 @@ def _ask_gpus(loaded: Loaded, tenant: str, option_values: Document) -> None:
         question = f"{flavor} guaranteed ({max_gpus} left)"
         count = click.prompt(question, type=click.IntRange(0, max_gpus), default=0, err=True)
         borrow = 0
-        if loaded.environment.queued and any(loaded.environment.tiers[tier].borrows for tier in new_tenant.tiers):
+        if loaded.environment.has_queues and any(loaded.environment.tiers[tier].borrows for tier in new_tenant.tiers):
             question = f"{flavor} to borrow, max, in addition to the guarantee"
             borrow = click.prompt(question, type=click.IntRange(min=0), default=0, err=True)
         option_values["gpus"] += (f"{flavor}={count}",) if count or borrow else ()
@@ -378,12 +378,14 @@ def _with_guarantee_left(loaded: Loaded, text: str, path: Path, problems: Sequen
 def guarantee_left(loaded: Loaded, tenant: Tenant, flavor: str) -> int:
     """The max number of a flavor that a new tenant can be guaranteed, by the rule that would refuse more."""
     from tenancy.schema.shares import GpuShare
-    from tenancy.validation.crossfile import crossfile
+    from tenancy.validation.crossfile import check_with_environment
 
     def fits(count: int) -> bool:
         share = GpuShare.model_validate({"guaranteed": count})
         trial = tenant.model_copy(update={"gpus": {flavor: share}})
-        return not any(m.id == OVERSOLD_RULE for _, m in crossfile(loaded.environment, [*loaded.tenants, trial]))
+        return not any(
+            m.id == OVERSOLD_RULE for _, m in check_with_environment(loaded.environment, [*loaded.tenants, trial])
+        )
 
     environment = loaded.environment
     pools = environment.pools_by_flavor[flavor]

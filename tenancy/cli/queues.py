@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tenancy.catalog.text import counted
+from tenancy.catalog.text import pluralize
 from tenancy.cli.common import environment_argument, example, fail, lab_option, load_or_exit, print_json
 
 CLOCK_LATE = 5
@@ -54,7 +54,7 @@ def command(environment: str, lab: bool, brief: bool, waits: bool, form: str) ->
 
     loaded = load_or_exit(environment, "json" if form == "json" else "text", lab)
     enter_lab(loaded.environment.cluster.context)
-    if not loaded.environment.queued:
+    if not loaded.environment.has_queues:
         fail(f"given {environment}, with scheduler: none; rule: GPUs are lent and borrowed through a queue")
     try:
         api = Api(loaded.environment.cluster.context)
@@ -91,9 +91,9 @@ def command(environment: str, lab: bool, brief: bool, waits: bool, form: str) ->
     shown_uses = [use for use in queue_uses if use.held or use.waiting] if brief else queue_uses
     gpus_in_use, borrowed = sum(use.held for use in queue_uses), sum(use.borrowed for use in queue_uses)
     remarks = [
-        f"{counted(len(waiting), 'queue')}: {gpus_in_use} GPUs, slices and replicas in use, {borrowed} of them "
+        f"{pluralize(len(waiting), 'queue')}: {gpus_in_use} GPUs, slices and replicas in use, {borrowed} of them "
         "borrowed; "
-        f"{counted(sum(waiting.values()), 'workload')} waiting"
+        f"{pluralize(sum(waiting.values()), 'workload')} waiting"
     ]
     if any(use.dollars is not None for use in queue_uses):
         remarks.append(f"GPUs in use cost ${sum(use.dollars or 0 for use in queue_uses)} an hour")
@@ -154,7 +154,7 @@ def _bound_gpus(api: Api, loaded: Loaded, uses: Sequence[QueueUse]) -> tuple[Map
     from tenancy.live.gpu_counts import bound_devices, remarks
     from tenancy.planning.queueing.queue_names import queue_name
 
-    if loaded.environment.devices_by_claim:
+    if loaded.environment.uses_device_claims:
         return {}, []
     try:
         devices = bound_devices(api, loaded.environment)

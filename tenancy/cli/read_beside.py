@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tenancy.catalog import vocabulary as words
 from tenancy.validation import Environment, Loaded, SpecError, load, on_lab
-from tenancy.validation.loader import ENVIRONMENT_FILE, TENANTS_FOLDER, find_folder, handed_over, read
+from tenancy.validation.loader import ENVIRONMENT_FILE, TENANTS_FOLDER, find_folder, read, trust_loaded
 
 if TYPE_CHECKING:
     from tenancy.engine.early import Prefetch
@@ -57,7 +57,7 @@ def start_reading(environment: str, *, lab: bool, all_stacks: bool) -> SpecReadi
             loaded_spec: Loaded = answers.recv()
         except EOFError:
             return load(name)
-        return handed_over(loaded_spec)
+        return trust_loaded(loaded_spec)
 
     try:
         name, context = answers.recv()

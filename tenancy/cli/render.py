@@ -14,7 +14,7 @@ from tenancy.cli.common import (
     print_notes,
     report_write_errors,
 )
-from tenancy.validation import told
+from tenancy.validation import spec_notes
 
 _OBJECT_TOOLS = ("argo", "flux")
 """Tools that apply rendered objects; the others run the program."""
@@ -117,7 +117,7 @@ def command(
     from tenancy.planning.render import ForeignFiles, file_texts, write
 
     loaded = load_or_exit(environment)
-    print_notes(told(loaded))
+    print_notes(spec_notes(loaded))
     plan = make_plan(loaded.environment, loaded.tenants)
     if preview and tool != "operator":
         fail("given --preview; rule: it is for --gitops operator; change: name it, or drop --preview", BAD_INPUT)

@@ -170,7 +170,7 @@ def command(
     for option, path in (("--out", out), ("--write-trace", write_trace)):
         _require_writable(option, path)
     loaded = load_or_exit(environment, "json" if form == "json" else "text")
-    if not loaded.environment.queued:
+    if not loaded.environment.has_queues:
         fail(
             f"given {environment}, with queues.scheduler: none; rule: a simulation needs queues; change: drop "
             "queues.scheduler: none",

@@ -12,7 +12,7 @@ from tenancy.catalog.nodes import Resources
 from tenancy.cli.tables import cores, gib
 from tenancy.output.tables import Table
 from tenancy.validation import Environment
-from tenancy.validation.crossfile import some
+from tenancy.validation.crossfile import list_names
 
 if TYPE_CHECKING:
     from tenancy.planning.aws.cluster import UpgradeSurge
@@ -66,9 +66,9 @@ def upgrades(surges: Sequence[UpgradeSurge]) -> Table:
     """How many machines each group needs at once while its nodes are replaced."""
     scarce = [surge.group for surge in surges if surge.gpus and surge.more and surge.zones > 1]
     advice = (
-        f"{some(scarce)}: EKS starts up to twice as many nodes as the group has zones, and the upgrade fails where EC2 "
-        "has none or the account's quota is reached; with one zone (`zones`) it is 2, with `upgrade: {strategy: "
-        "terminate-first}` 0"
+        f"{list_names(scarce)}: EKS starts up to twice as many nodes as the group has zones, and the upgrade fails "
+        "where EC2 has none or the account's quota is reached; with one zone (`zones`) it is 2, with "
+        "`upgrade: {strategy: terminate-first}` 0"
     )
     return Table(
         "Nodes during an upgrade",
@@ -97,7 +97,7 @@ def costs(environment: Environment, cost_items: Sequence[FixedCost]) -> Table:
             f"list prices of {prices.REGION}, nodes of {prices.DATE}, the rest of {service_prices.DATE}; an estimate "
             "and no bill" + (f", and {region} has other prices" if region != prices.REGION else ""),
             "not in it: GPU machines, autoscaled nodes, data transfer, requests, buckets, taxes",
-            *([f"without a price: {some(unpriced_items)}"] if unpriced_items else []),
+            *([f"without a price: {list_names(unpriced_items)}"] if unpriced_items else []),
         ],
         frozenset({2, 3}),
     )
@@ -269,7 +269,7 @@ def failures(losses: Sequence[Loss], rack: int) -> list[Table]:
         "Tenants that may have work there",
         ("of", "tenants", "names"),
         [
-            (where, len(names), some(names) or None)
+            (where, len(names), list_names(names) or None)
             for where, names in {loss.where: loss.tenants for loss in losses}.items()
         ],
     )
@@ -284,4 +284,4 @@ def _unmet_text(unmet: Unmet) -> str:
 
 
 def _largest_tenants_text(unmet: Unmet) -> str:
-    return some([f"{name} {count}" for name, count in sorted(unmet.tenants.items(), key=lambda t: (-t[1], t[0]))])
+    return list_names([f"{name} {count}" for name, count in sorted(unmet.tenants.items(), key=lambda t: (-t[1], t[0]))])

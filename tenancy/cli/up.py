@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tenancy.catalog.text import counted
+from tenancy.catalog.text import pluralize
 from tenancy.cli.common import (
     BAD_INPUT,
     environment_argument,
@@ -22,7 +22,7 @@ from tenancy.cli.up_fleet import run_shared
 from tenancy.cli.up_report import Report
 from tenancy.cli.up_rollout import expect_former_environments, run_waves
 from tenancy.cli.up_stack import NothingToCompare, RemovableTenants, RunSettings, expect_cluster, remove_former_tenants
-from tenancy.validation import told
+from tenancy.validation import spec_notes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,7 +140,7 @@ def command(
         fail("given --preview and --skip-preview; rule: one of them; change: leave one out", BAD_INPUT)
     spec_reading = start_reading(environment, lab=lab, all_stacks=not selected_stacks)
     loaded = load_or_exit(environment, form, lab, spec_reading.load)
-    print_notes(told(loaded))
+    print_notes(spec_notes(loaded))
     expect_replaceable(loaded.environment, replaceable_groups)
     report = Report(form)
     plan = make_plan(loaded.environment, loaded.tenants, eager=False)
@@ -150,7 +150,7 @@ def command(
         prefetched_command = spec_reading.prefetch.command.result if spec_reading.prefetch else None
         driver = Driver.from_environment(loaded, report.say, run.leavers.by_hand, prefetched_command)
         driver.expect_plugins()
-        report.say(f"{plan.environment}: {counted(len(plan.tenants), 'tenant')}")
+        report.say(f"{plan.environment}: {pluralize(len(plan.tenants), 'tenant')}")
         planned_stacks = list(stacks(plan, loaded.environment.stacks))
         if unknown := set(selected_stacks) - {name for name, *_ in planned_stacks}:
             known_names, input_text = ", ".join(name for name, *_ in planned_stacks), ", ".join(sorted(unknown))
@@ -170,7 +170,7 @@ def command(
         has_cluster_stacks = any(scope is not StackScope.CLUSTER for _, scope, _ in stacks_to_run)
         if cluster_exists and has_cluster_stacks:
             require_same_environment(driver.api, plan)
-            if not (only_preview or loaded.environment.clocked):
+            if not (only_preview or loaded.environment.has_clock):
                 # Of a clock that the files no longer have.
                 end_reservations(driver.api)
         if cluster_exists and not (selected_stacks or shard):
@@ -222,7 +222,7 @@ def command(
     if only_preview and loaded.environment.flavors:
         report.say(_supply(loaded))
     report.end()
-    if not (only_preview or selected_stacks) and loaded.environment.clocked:
+    if not (only_preview or selected_stacks) and loaded.environment.has_clock:
         report.say(_run_clock_round(loaded, driver.api))
     if failed:
         fail(f"{plan.environment}: {len(failed)} of {len(planned_stacks)} stacks failed: {', '.join(sorted(failed))}")

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import click
 
-from tenancy.catalog.text import counted
+from tenancy.catalog.text import pluralize
 from tenancy.cli.common import environment_argument, example, format_option, load_or_exit, print_json, print_notes
-from tenancy.validation import told
+from tenancy.validation import spec_notes
 
 
 @click.command("validate", epilog=example("tenancy validate local"))
@@ -19,7 +19,7 @@ def command(environment: str, form: str) -> None:
     Exit codes: 0 no mistake, 2 at least one.
     """
     loaded = load_or_exit(environment, form)
-    notes = told(loaded)
+    notes = spec_notes(loaded)
     summary = {
         "environment": loaded.environment.environment,
         "tenants": len(loaded.tenants),
@@ -32,5 +32,5 @@ def command(environment: str, form: str) -> None:
     else:
         print_notes(notes)
         spaces = sum(len(tenant.namespaces) for tenant in loaded.tenants)
-        counts = f"{counted(len(loaded.tenants), 'tenant')}, {counted(spaces, 'namespace')}"
+        counts = f"{pluralize(len(loaded.tenants), 'tenant')}, {pluralize(spaces, 'namespace')}"
         click.echo(f"{loaded.environment.environment}: {counts}, no problem")

@@ -17,7 +17,7 @@ from tenancy.clock.decision import KEY, Desired, ExhaustedBudget, budget_exempti
 from tenancy.clock.idle import IdleDecision, Sample, Work, decide, suspension, watched_work
 from tenancy.clock.usage import Running, Usage, empty
 from tenancy.clock.view import View
-from tenancy.kube.objects import CLOCK_FIELDS, Object, at
+from tenancy.kube.objects import CLOCK_FIELDS, Object, get_path
 from tenancy.kube.quantities import thousandths
 from tenancy.kube.quota_tree import stored_quotas
 from tenancy.kube.requests import APPLY, MERGE, collection
@@ -279,7 +279,7 @@ def _gpu(item: Mapping[str, Any]) -> str:
 
 
 def _change_text(item: Mapping[str, Any], stored: Mapping[str, Any]) -> str:
-    before, after = at(stored, "spec", "stopPolicy") or "None", at(item, "spec", "stopPolicy") or "None"
+    before, after = get_path(stored, "spec", "stopPolicy") or "None", get_path(item, "spec", "stopPolicy") or "None"
     parts = [f"{before} -> {after}"] if before != after else []
     old = {quota[:2]: quota.nominal for quota in stored_quotas(stored["spec"])}
     for quota in stored_quotas(item["spec"]):

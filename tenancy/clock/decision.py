@@ -25,7 +25,7 @@ from tenancy.planning.queueing.model import ClusterQueue, Cohort
 from tenancy.planning.queueing.queue_names import ANY_POOL, API, queue_resource
 from tenancy.planning.queueing.queues import platform_queues, reserve_queue, tenant_queues
 from tenancy.planning.queueing.quota_shares import QueueShare, QuotaCalculator, shares
-from tenancy.schema.calendar import MORE_AHEAD
+from tenancy.schema.calendar import TEMPORARY_SHARE_LEAD
 from tenancy.schema.environment import Environment
 from tenancy.schema.queues import QueueState, Relief, seconds
 from tenancy.schema.shares import WhenSpent
@@ -120,7 +120,9 @@ def desired(
     """The queues at `now` (with a zone). The specs must be valid together; `admitted` are keys of spans all of whose
     reservations Kueue has admitted. `before` saves time and changes nothing: a decision by the same specs, whose queues
     are taken if their cause is the same."""
-    present = active_tenants(sorted((t.named(environment.namespace_name) for t in tenants), key=lambda t: t.tenant))
+    present = active_tenants(
+        sorted((t.with_namespace_names(environment.namespace_name) for t in tenants), key=lambda t: t.tenant)
+    )
     exhausted = tuple(budget for tenant in present if (budget := _exhausted_budget(environment, tenant, now, usage)))
     states = {budget.tenant: budget.state for budget in exhausted}
     effective_tenants = [
@@ -168,12 +170,12 @@ def budget_exemption(environment: Environment, tenant: Tenant | None, now: dt.da
 def spans_at(tenant: Tenant, now: dt.datetime) -> Iterator[Span]:
     """The tenant's windows and further shares at the instant, and those whose lead has begun."""
     for window in tenant.windows:
-        if interval := window.at(now):
+        if interval := window.interval_at(now):
             yield Span(tenant.tenant, window.flavor, window.gpus, interval.start, interval.end, window.name)
     for flavor, share in tenant.gpus.items():
         for more in share.more:
             start, end = more.interval
-            if start - MORE_AHEAD <= now < end:
+            if start - TEMPORARY_SHARE_LEAD <= now < end:
                 yield Span(tenant.tenant, flavor, more.gpus, start, end, "")
 
 

@@ -92,7 +92,10 @@ def _view(
 def _gpus_over_time(tenant: Tenant, flavor: str, moments: Sequence[dt.datetime], end: dt.datetime) -> list[float]:
     counts = [float(tenant.gpus[flavor].guaranteed)] * len(moments)
     spans = [
-        (interval, w.gpus) for w in tenant.windows if w.flavor == flavor for interval in w.between(moments[0], end)
+        (interval, w.gpus)
+        for w in tenant.windows
+        if w.flavor == flavor
+        for interval in w.intervals_between(moments[0], end)
     ]
     spans += [(more.interval, more.gpus) for more in tenant.gpus[flavor].more]
     for interval, gpus in spans:
@@ -110,7 +113,7 @@ def _rows(tenants: Sequence[Tenant], start: dt.datetime, end: dt.datetime) -> It
     for tenant in tenants:
         for window in tenant.windows:
             local = f"{window.starts} to {window.ends}, {window.zone}; reclaimed {window.lead} before"
-            for interval in window.between(start, end):
+            for interval in window.intervals_between(start, end):
                 yield row(tenant, f"window {window.name}", window.flavor, window.gpus, interval, local)
         for flavor, share in tenant.gpus.items():
             for more in share.more:

@@ -18,11 +18,11 @@ from tenancy.validation.inputs import (
     EnvironmentInput,
     TenantInput,
     TenantsInput,
-    files_beside,
-    model,
-    models,
-    specs,
-    tenants_of,
+    load_model,
+    load_models,
+    load_specs,
+    tenant_files_of,
+    tenant_inputs,
 )
 
 
@@ -79,7 +79,7 @@ def chosen(
             f"given {name} with platform and with environment or tenants; rule: a platform has both already; change: "
             "drop them"
         )
-    mine = model(Tenant, tenant) if tenant is not None else None
+    mine = load_model(Tenant, tenant) if tenant is not None else None
     wanted = mine.tenant if mine else name
     if platform:
         found = platform.tenant(wanted)
@@ -94,8 +94,8 @@ def chosen(
             f"given {name} without environment and platform; rule: a tenant's limits are its environment's; change: "
             "give platform=GpuPlatform(...), or environment= of the cluster's platform"
         )
-    whole, every = specs(
-        environment, _with(mine, files_beside(environment) if tenants is None else tenants_of(tenants))
+    whole, every = load_specs(
+        environment, _with(mine, tenant_files_of(environment) if tenants is None else tenant_inputs(tenants))
     )
     for each in every:
         if each.tenant == wanted:
@@ -110,5 +110,5 @@ def _with(mine: Tenant | None, given: Sequence[TenantInput]) -> Sequence[TenantI
     """All tenants, this one among them. Only what is equal is the same: two that share a name are refused together."""
     if mine is None:
         return given
-    rest = models(Tenant, given)
+    rest = load_models(Tenant, given)
     return rest if mine in rest else [*rest, mine]

@@ -12,7 +12,7 @@ from tenancy.components.inputs import ClusterInputs, with_inputs
 from tenancy.planning import make_plan
 from tenancy.planning.aws.cluster import CLUSTER_IS_BUILT_RULE
 from tenancy.schema.environment import Environment
-from tenancy.validation.inputs import EnvironmentInput, TenantsInput, specs
+from tenancy.validation.inputs import EnvironmentInput, TenantsInput, load_specs
 
 
 class GpuCluster(planned.PlannedCluster):
@@ -54,7 +54,7 @@ class GpuCluster(planned.PlannedCluster):
             ValueError: if `aws.enabled` is false, or for an unknown target of `customize`.
             pulumi.RunError: if an existing VPC lacks an endpoint.
         """
-        self.environment, every = specs(environment, tenants)
+        self.environment, every = load_specs(environment, tenants)
         plan = make_plan(self.environment, every).cluster
         if plan is None:
             raise ValueError(

@@ -16,7 +16,7 @@ from tenancy.planning import make_plan
 from tenancy.planning.model import Plan
 from tenancy.schema.environment import Environment
 from tenancy.schema.tenant import Tenant
-from tenancy.validation.inputs import EnvironmentInput, TenantsInput, specs
+from tenancy.validation.inputs import EnvironmentInput, TenantsInput, load_specs
 
 
 class GpuPlatform(PlannedPlatform):
@@ -62,7 +62,7 @@ class GpuPlatform(PlannedPlatform):
             pulumi.RunError: without a Kubernetes provider; in an update if the guards do not judge in time.
             ValueError: for an unknown target of `customize` or a stand-in that is missing.
         """
-        self.environment, made = specs(environment, tenants)
+        self.environment, made = load_specs(environment, tenants)
         self.tenants = tuple(sorted(made, key=lambda tenant: tenant.tenant))
         self.plan = make_plan(self.environment, self.tenants)
         self.inputs = inputs

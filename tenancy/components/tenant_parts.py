@@ -21,7 +21,7 @@ from tenancy.components.tenant import queue_tree
 from tenancy.live.guards import require_guards
 from tenancy.planning import make_plan
 from tenancy.planning.aws.tenant_models import TenantAwsPlan
-from tenancy.validation.inputs import EnvironmentInput, TenantInput, TenantsInput, specs
+from tenancy.validation.inputs import EnvironmentInput, TenantInput, TenantsInput, load_specs
 
 
 class AdmissionGuards(planned_platform.PlannedGuards):
@@ -36,7 +36,7 @@ class AdmissionGuards(planned_platform.PlannedGuards):
         *,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        whole = make_plan(*specs(environment, tenants)).platform
+        whole = make_plan(*load_specs(environment, tenants)).platform
         # Without what this does not make: the cluster need not serve its kinds.
         plan = replace(whole, queueing=None, cluster_policies=(), metrics_prerequisites=(), metrics=(), services=None)
         enforced = enforced_on(lambda: provider_of(self, f"AdmissionGuards {name}"), plan.marker["data"]["digest"])

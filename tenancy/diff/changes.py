@@ -437,7 +437,7 @@ def _node_properties(pool: Pool) -> str:
     extras = "".join(
         f", {word}" for word in (_gpu_partitioning(pool), "EFA" if pool.efa else "", pool.ami_release or "") if word
     )
-    return f"{pool.instance}, {pool.purchase}, by {pool.made_by}{zones}{extras}"
+    return f"{pool.instance}, {pool.purchase}, by {pool.effective_provisioner}{zones}{extras}"
 
 
 def _gpu_partitioning(pool: Pool) -> str:

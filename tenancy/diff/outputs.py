@@ -16,7 +16,7 @@ from tenancy.diff.alarms import ReviewReason, alarm
 from tenancy.diff.changes import Change, ChangeTopic, SpecState, Value
 from tenancy.planning.scope import StackScope
 from tenancy.rules.catalogue import RULES
-from tenancy.validation.crossfile import some
+from tenancy.validation.crossfile import list_names
 
 WIDTH = 100
 MAX_ALARM_SENTENCES = 12
@@ -140,13 +140,13 @@ def _headline(changes: Sequence[Change], before: SpecState, after: SpecState) ->
     if after.problems:
         effect = "The files cannot be read, so other changes are unknown"
     elif tenants:
-        effect = f"{len(tenants)} tenant{'s' * (len(tenants) != 1)} affected: {some(sorted(tenants))}"
+        effect = f"{len(tenants)} tenant{'s' * (len(tenants) != 1)} affected: {list_names(sorted(tenants))}"
     else:
         effect = "No tenant's share, reach, rights or work changes"
     if not tenants_by_alarm:
         return f"{effect}. No guarantee is lost, no reach or right is gained, and no work is disrupted."
     headlines = [
-        f"{title}: {some(sorted(tenants_by_alarm[reason]))}"
+        f"{title}: {list_names(sorted(tenants_by_alarm[reason]))}"
         for reason, title in _ALARM_TITLES.items()
         if reason in tenants_by_alarm
     ]
@@ -240,7 +240,7 @@ def _gpus(changes: Sequence[Change], before: SpecState, after: SpecState) -> lis
         if {change.what for change in group} & {change_facts.SHARING, change_facts.WEIGHT} and not group[0].tenant:
             subject_and_text = (
                 f"department {flavor}",
-                f"{text} (tenants: {some(sorted(_affected_tenants(group[0], before, after)))})",
+                f"{text} (tenants: {list_names(sorted(_affected_tenants(group[0], before, after)))})",
             )
         else:
             subject_and_text = group[0].tenant or _ALL, f"{flavor}: {text}" if flavor else text
@@ -296,7 +296,9 @@ def _costs(changes: Sequence[Change], before: SpecState, after: SpecState) -> li
         more = f" ({new - old:+,})" if isinstance(old, int) and isinstance(new, int) else ""
         sentences.append((subject, f"{_arrow(change)}{more}", _worst_alarm([change])))
     if sentences and (pools := change_facts.published_price_pools(after) or change_facts.published_price_pools(before)):
-        sentence = f"prices of {some(pools)} are AWS's published ones of {REGION}, {DATE}; the environment has none"
+        sentence = (
+            f"prices of {list_names(pools)} are AWS's published ones of {REGION}, {DATE}; the environment has none"
+        )
         sentences.append((PLATFORM, sentence, None))
     return sentences
 

@@ -30,7 +30,7 @@ from tenancy.planning.common.quota_changes import device_amounts
 from tenancy.planning.kubernetes.access import role_name
 from tenancy.planning.scope import CLUSTER_SUFFIX, names_of, scope_of
 from tenancy.rules import aws, objects, plain
-from tenancy.rules.found import UNKNOWN, Object, at, many
+from tenancy.rules.found import UNKNOWN, Object, as_list, get_path
 from tenancy.schema.environment import Layout
 from tenancy.schema.people import Role
 
@@ -86,11 +86,13 @@ def read(path: str) -> Preview:
     except (OSError, ValueError, RecursionError) as error:
         raise NotAPreview(f"{path}: {' '.join(str(error).split())[:160]}") from None
     steps = document.get("steps") if isinstance(document, dict) else None
-    if not isinstance(steps, list) or not all(isinstance(at(step, "urn"), str) for step in steps):
+    if not isinstance(steps, list) or not all(isinstance(get_path(step, "urn"), str) for step in steps):
         raise NotAPreview(f"{path}, without steps")
     diagnostics = document.get("diagnostics")
-    if failed := [d for d in (diagnostics if isinstance(diagnostics, list) else ()) if at(d, "severity") == "error"]:
-        message = " ".join(str(at(failed[0], "message")).split())
+    if failed := [
+        d for d in (diagnostics if isinstance(diagnostics, list) else ()) if get_path(d, "severity") == "error"
+    ]:
+        message = " ".join(str(get_path(failed[0], "message")).split())
         raise NotAPreview(f"{path}, a preview that failed: {message[:300]}", "correct the error, and preview again")
     stacks = sorted({step["urn"].split("::")[0].rpartition(":")[2] for step in steps})
     if len(stacks) != 1:
@@ -116,7 +118,7 @@ def _add_step(preview: Preview, step: Mapping[str, Any]) -> None:
     if after and operation != "delete":
         preview.after.append(after)
     if before and operation == "replace":
-        preview.replaced.append((before, ", ".join(map(str, many(step.get("replaceReasons"))))))
+        preview.replaced.append((before, ", ".join(map(str, as_list(step.get("replaceReasons"))))))
 
 
 _PERSONAS = {role_name(role): role.value for role in Role}
@@ -223,8 +225,8 @@ Fact = tuple[ChangeTopic, tuple[str, str, str], change_facts.Value]
 
 
 def _facts_of_item(item: Object) -> Iterator[Fact]:
-    tenant = str(at(item, "metadata", "labels", words.TENANT) or at(item, "tags", words.TENANT_TAG) or "")
-    name, space = str(at(item, "metadata", "name")), str(at(item, "metadata", "namespace") or "")
+    tenant = str(get_path(item, "metadata", "labels", words.TENANT) or get_path(item, "tags", words.TENANT_TAG) or "")
+    name, space = str(get_path(item, "metadata", "name")), str(get_path(item, "metadata", "namespace") or "")
     kind = item["kind"]
     for finding in (*objects.object_findings(item), *plain.object_findings(item)):
         if UNKNOWN in finding.given:
@@ -234,7 +236,7 @@ def _facts_of_item(item: Object) -> Iterator[Fact]:
         yield ChangeTopic.TENANT, (name, "", "is a tenant"), name
     elif kind in {"Namespace", "NamespacePatch"}:
         yield ChangeTopic.WORK, (tenant, name, change_facts.NAMESPACE), "made here"
-        for waiver in filter(None, str(at(item, "metadata", "annotations", words.EXCEPTIONS) or "").split(",")):
+        for waiver in filter(None, str(get_path(item, "metadata", "annotations", words.EXCEPTIONS) or "").split(",")):
             rule, _, until = waiver.partition("=")
             yield ChangeTopic.EXCEPTION, (tenant or name, f"{rule} in {name}", "by its annotation"), f"until {until}"
     elif kind in {"ClusterQueue", "Cohort"}:
@@ -242,10 +244,14 @@ def _facts_of_item(item: Object) -> Iterator[Fact]:
         if kind == "ClusterQueue":
             yield ChangeTopic.WORK, (tenant, name, change_facts.SHARE), "there"
     elif kind == "LocalQueue":
-        yield ChangeTopic.WORK, (tenant, f"{space}/{name}", change_facts.QUEUE), str(at(item, "spec", "clusterQueue"))
+        yield (
+            ChangeTopic.WORK,
+            (tenant, f"{space}/{name}", change_facts.QUEUE),
+            str(get_path(item, "spec", "clusterQueue")),
+        )
     elif kind == "ResourceQuota":
-        part = f", of {name}" if at(item, "spec", "scopeSelector") else ""
-        for resource, amount in (at(item, "spec", "hard") or {}).items():
+        part = f", of {name}" if get_path(item, "spec", "scopeSelector") else ""
+        for resource, amount in (get_path(item, "spec", "hard") or {}).items():
             yield ChangeTopic.QUOTA, (tenant, space, f"{resource}{part}"), _quantity(resource, amount)
     elif kind == "NetworkPolicy":
         for place, value in _reach(item):
@@ -254,9 +260,9 @@ def _facts_of_item(item: Object) -> Iterator[Fact]:
         for subject_name, place, value in _ciliums(item, ""):
             yield ChangeTopic.NETWORK, (tenant, subject_name, place), value
     elif kind in {"RoleBinding", "ClusterRoleBinding"}:
-        for subject in many(at(item, "subjects")):
-            subject_name = f"{at(subject, 'kind')} {at(subject, 'name')}"
-            role = str(at(item, "roleRef", "name"))
+        for subject in as_list(get_path(item, "subjects")):
+            subject_name = f"{get_path(subject, 'kind')} {get_path(subject, 'name')}"
+            role = str(get_path(item, "roleRef", "name"))
             yield ChangeTopic.ACCESS, (tenant, subject_name, space or "every namespace"), _PERSONAS.get(role, role)
     else:
         yield from _facts_of_aws_item(item, tenant, name)
@@ -266,7 +272,7 @@ def _amounts(item: Object, tenant: str) -> Iterator[Fact]:
     """Device quotas of a queue or cohort; the CPU and memory that belong to them are left out."""
     for of_pool in device_amounts(item.get("spec")):
         if of_pool.amount:
-            place = f"{at(item, 'metadata', 'name')}: {of_pool.resource} in {of_pool.flavor}"
+            place = f"{get_path(item, 'metadata', 'name')}: {of_pool.resource} in {of_pool.flavor}"
             yield ChangeTopic.GPUS, (tenant, place, of_pool.limit_kind), of_pool.amount
 
 
@@ -282,7 +288,9 @@ def _quantity(resource: str, amount: Any) -> str:
 
 
 def _selected(item: Object) -> str:
-    selector = at(item, "spec", "podSelector", "matchLabels") or at(item, "spec", "podSelector", "matchExpressions")
+    selector = get_path(item, "spec", "podSelector", "matchLabels") or get_path(
+        item, "spec", "podSelector", "matchExpressions"
+    )
     return f" with {json.dumps(selector, sort_keys=True)}" if selector else ""
 
 
@@ -291,50 +299,57 @@ _SIDES = (("egress", "to", "connect"), ("ingress", "from", "accept"))
 
 def _reach(item: Object) -> Iterator[tuple[str, str]]:
     for direction, key, value in _SIDES:
-        for rule in many(at(item, "spec", direction)):
-            ports = [f"{at(p, 'port') or 'any'}/{at(p, 'protocol') or 'TCP'}" for p in many(at(rule, "ports"))]
+        for rule in as_list(get_path(item, "spec", direction)):
+            ports = [
+                f"{get_path(p, 'port') or 'any'}/{get_path(p, 'protocol') or 'TCP'}"
+                for p in as_list(get_path(rule, "ports"))
+            ]
             port_text = f", port {', '.join(ports)}" if ports else ", every port"
-            for peer in many(at(rule, key)) or [None]:
+            for peer in as_list(get_path(rule, key)) or [None]:
                 yield f"{_peer(peer)}{port_text}", value
 
 
 def _ciliums(item: Object, suffix: str) -> Iterator[tuple[str, str, str]]:
     """Pods, peer and direction of each rule of a Cilium policy that allows, or with the suffix `Deny` denies."""
-    space = at(item, "metadata", "namespace")
-    for spec in (at(item, "spec"), *many(at(item, "specs"))):
-        selector = at(spec, "endpointSelector")
+    space = get_path(item, "metadata", "namespace")
+    for spec in (get_path(item, "spec"), *as_list(get_path(item, "specs"))):
+        selector = get_path(spec, "endpointSelector")
         pods = (
             f"pods of {space or 'every namespace'}{f' with {json.dumps(selector, sort_keys=True)}' if selector else ''}"
         )
         for direction, key, value in _SIDES:
-            for rule in many(at(spec, f"{direction}{suffix}")):
-                ports = [_cilium_port(p) for to_ports in many(at(rule, "toPorts")) for p in many(at(to_ports, "ports"))]
+            for rule in as_list(get_path(spec, f"{direction}{suffix}")):
+                ports = [
+                    _cilium_port(p)
+                    for to_ports in as_list(get_path(rule, "toPorts"))
+                    for p in as_list(get_path(to_ports, "ports"))
+                ]
                 port_text = f", port {', '.join(ports)}" if ports else ", every port"
                 peers = [
                     f"{field.removeprefix(key)} {peer if isinstance(peer, str) else json.dumps(peer, sort_keys=True)}"
                     for field in sorted(rule)
                     if field.startswith(key) and field != "toPorts"
-                    for peer in many(rule[field])
+                    for peer in as_list(rule[field])
                 ]
                 for peer in peers or ["everything"]:
                     yield pods, f"{peer}{port_text}", value
 
 
 def _cilium_port(port: Any) -> str:
-    last = f"-{port['endPort']}" if at(port, "endPort") else ""
-    return f"{at(port, 'port')}{last}/{at(port, 'protocol') or 'ANY'}"
+    last = f"-{port['endPort']}" if get_path(port, "endPort") else ""
+    return f"{get_path(port, 'port')}{last}/{get_path(port, 'protocol') or 'ANY'}"
 
 
 def _peer(peer: Any) -> str:
-    if block := at(peer, "ipBlock"):
-        excluded = many(at(block, "except"))
-        return f"{at(block, 'cidr')}{f' but {some}' if (some := ', '.join(map(str, excluded))) else ''}"
-    if at(peer, "podSelector") == {} and at(peer, "namespaceSelector") is None:
+    if block := get_path(peer, "ipBlock"):
+        excluded = as_list(get_path(block, "except"))
+        return f"{get_path(block, 'cidr')}{f' but {some}' if (some := ', '.join(map(str, excluded))) else ''}"
+    if get_path(peer, "podSelector") == {} and get_path(peer, "namespaceSelector") is None:
         return "pods of the same namespace"
     parts = [
-        f"{peer_kind} {json.dumps(at(peer, key), sort_keys=True) if at(peer, key) else 'all'}"
+        f"{peer_kind} {json.dumps(get_path(peer, key), sort_keys=True) if get_path(peer, key) else 'all'}"
         for key, peer_kind in (("namespaceSelector", "namespaces"), ("podSelector", "pods"))
-        if at(peer, key) is not None
+        if get_path(peer, key) is not None
     ]
     return " and ".join(parts) or "everything"
 
@@ -351,21 +366,21 @@ def _facts_of_aws_item(item: Object, tenant: str, name: str) -> Iterator[Fact]:
         for place, actions in granted.items():
             yield ChangeTopic.ACCESS, (tenant, f"role {role}", place), ", ".join(sorted(actions))
     elif kind == aws.ENTRY:
-        for group in many(item.get("kubernetesGroups")):
+        for group in as_list(item.get("kubernetesGroups")):
             yield ChangeTopic.ACCESS, (tenant, str(item.get("principalArn")), "the cluster"), f"group {group}"
     elif kind == aws.ASSOCIATION:
         policy = str(item.get("policyArn")).rpartition("/")[2]
-        scope = ", ".join(map(str, many(at(item, "accessScope", "namespaces")))) or "every namespace"
+        scope = ", ".join(map(str, as_list(get_path(item, "accessScope", "namespaces")))) or "every namespace"
         yield ChangeTopic.ACCESS, (tenant, str(item.get("principalArn")), scope), policy
     elif kind == aws.GROUP:
         for key, fact_name in (("minSize", change_facts.NODES_MIN), ("maxSize", change_facts.NODES_MAX)):
-            count = at(item, "scalingConfig", key)
+            count = get_path(item, "scalingConfig", key)
             if isinstance(count, int | float):
                 yield ChangeTopic.WORK, ("", name, fact_name), int(count)
         yield (
             ChangeTopic.WORK,
             ("", name, change_facts.NODES),
-            ", ".join(map(str, many(item.get("instanceTypes")))) or "nodes",
+            ", ".join(map(str, as_list(item.get("instanceTypes")))) or "nodes",
         )
     elif kind in _TYPES_WITH_CONTENTS:
         yield ChangeTopic.WORK, (tenant, f"{kind.rpartition(':')[2]} {name}", change_facts.CONTENTS), "there"
@@ -379,7 +394,7 @@ def _gained_reach(preview: Preview) -> Iterator[Change]:
     )
     spaces = [{_name(i) for i in items if i["kind"] == "Namespace"} for items in (preview.before, preview.after)]
     for space in denied_before.keys() - denied_after.keys() - (spaces[0] - spaces[1]):
-        tenant = str(at(denied_before[space], "metadata", "labels", words.TENANT) or "")
+        tenant = str(get_path(denied_before[space], "metadata", "labels", words.TENANT) or "")
         description = "everything that no other policy denies, because its default-deny policy is removed"
         yield Change(ChangeTopic.NETWORK, tenant, description, None, "connect", f"pods of {space}")
 
@@ -388,7 +403,7 @@ def _lifted_denials(preview: Preview) -> Iterator[Change]:
     """Reach that is gained because Cilium policies deny less."""
     denied_before, denied_after = (
         {
-            (str(at(item, "metadata", "labels", words.TENANT) or ""), *denial)
+            (str(get_path(item, "metadata", "labels", words.TENANT) or ""), *denial)
             for item in items
             if item["kind"] in CILIUM
             for denial in _ciliums(item, "Deny")
@@ -404,27 +419,29 @@ def _lifted_denials(preview: Preview) -> Iterator[Change]:
 
 
 def _denies(item: Object) -> bool:
-    spec = at(item, "spec")
+    spec = get_path(item, "spec")
     return (
         item["kind"] == "NetworkPolicy"
-        and not at(spec, "podSelector")
-        and {"Ingress", "Egress"} <= set(many(at(spec, "policyTypes")))
-        and not (at(spec, "ingress") or at(spec, "egress"))
+        and not get_path(spec, "podSelector")
+        and {"Ingress", "Egress"} <= set(as_list(get_path(spec, "policyTypes")))
+        and not (get_path(spec, "ingress") or get_path(spec, "egress"))
     )
 
 
 def _space(item: Object) -> str:
-    return str(at(item, "metadata", "namespace"))
+    return str(get_path(item, "metadata", "namespace"))
 
 
 def _name(item: Object) -> str:
-    return str(at(item, "metadata", "name"))
+    return str(get_path(item, "metadata", "name"))
 
 
 def _replaced(preview: Preview) -> Iterator[Change]:
     for item, reasons in preview.replaced:
         kind = item["kind"].rpartition(":")[2]
-        tenant = str(at(item, "metadata", "labels", words.TENANT) or at(item, "tags", words.TENANT_TAG) or "")
+        tenant = str(
+            get_path(item, "metadata", "labels", words.TENANT) or get_path(item, "tags", words.TENANT_TAG) or ""
+        )
         resource_name = objects.name_of(item) if item[_TYPE].startswith(_KUBERNETES) else f"{kind} {_name(item)}"
         reason = f" for {reasons}" if reasons else ""
         yield Change(ChangeTopic.WORK, tenant, change_facts.CONTENTS, "there", f"replaced{reason}", resource_name)

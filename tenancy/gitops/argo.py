@@ -9,7 +9,7 @@ import yaml
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.sizes import ETCD_REQUEST
-from tenancy.catalog.text import counted
+from tenancy.catalog.text import pluralize
 from tenancy.gitops.source import (
     FOLDER,
     GitOpsRefused,
@@ -111,7 +111,7 @@ def _expect_room(plan: Plan, shards: int) -> None:
     enough = next((n for n in range(2, 2 * len(sizes)) if _largest(sizes, n) <= 3 * ETCD_REQUEST // 4), None)
     fits = enough is not None and platform <= ETCD_REQUEST
     raise GitOpsRefused(
-        f"given {counted(len(plan.tenants), 'tenant')} and "
+        f"given {pluralize(len(plan.tenants), 'tenant')} and "
         f"{f'--shards {shards}' if shards else 'one Application of Argo CD'}; "
         "rule: the status of an Application names each of its objects, and etcd takes "
         f"{ETCD_REQUEST // 1024} KiB for an object: the largest takes {largest // 1024} KiB; "

@@ -58,8 +58,8 @@ def documents(text: str) -> Iterator[tuple[Lined, int]]:
 
 def _refuse_depth(text: str) -> None:
     depth = deepest = 0
-    for found in _BRACKET.finditer(text):
-        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)
+    for bracket in _BRACKET.finditer(text):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(bracket[0], 0)
         deepest = max(deepest, depth)
     indent = max((len(line) - len(line.lstrip(" -?")) for line in text.splitlines()), default=0)
     if deepest + indent < DEEPEST:
@@ -71,11 +71,11 @@ def _refuse_depth(text: str) -> None:
             raise RecursionError
 
 
-def _size(node: Any, known: dict[int, int]) -> int:
+def _size(node: Any, sizes: dict[int, int]) -> int:
     """Number of values of a document with expanded aliases."""
-    if id(node) not in known:
-        known[id(node)] = 1  # an alias inside of its own anchor
+    if id(node) not in sizes:
+        sizes[id(node)] = 1  # an alias inside of its own anchor
         children = node.value if isinstance(node, yaml.CollectionNode) else ()
         pairs = (part for child in children for part in (child if isinstance(child, tuple) else (child,)))
-        known[id(node)] = 1 + sum(_size(part, known) for part in pairs)
-    return known[id(node)]
+        sizes[id(node)] = 1 + sum(_size(part, sizes) for part in pairs)
+    return sizes[id(node)]

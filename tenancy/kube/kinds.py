@@ -84,8 +84,8 @@ def is_cluster_wide(item: Mapping[str, Any], namespace: str | None = None) -> bo
     kind = str(item.get("kind"))
     if kind in _CLUSTER_WIDE | _CLUSTER_WIDE_TOO:
         return True
-    known = kind in GROUPS or group_of(item) in _NAMESPACED_GROUPS
-    return not known and namespace is None and not (item.get("metadata") or {}).get("namespace")
+    has_known_scope = kind in GROUPS or group_of(item) in _NAMESPACED_GROUPS
+    return not has_known_scope and namespace is None and not (item.get("metadata") or {}).get("namespace")
 
 
 def placed(item: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_OWN = frozenset(
+_KUBELET_LABELS = frozenset(
     {f"{prefix}kubernetes.io/{name}" for prefix in ("", "beta.") for name in ("os", "arch")}
     | {
         f"{prefix}.kubernetes.io/{name}"
@@ -22,4 +22,4 @@ def kubelet_may_label(key: str) -> bool:
         return False
     if not domain.endswith((".kubernetes.io", ".k8s.io")):
         return True
-    return key in _OWN or domain.endswith((".kubelet.kubernetes.io", ".node.kubernetes.io"))
+    return key in _KUBELET_LABELS or domain.endswith((".kubelet.kubernetes.io", ".node.kubernetes.io"))

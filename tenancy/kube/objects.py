@@ -31,10 +31,10 @@ def place_of(item: Mapping[str, Any]) -> tuple[str, str]:
 def name_of(item: Mapping[str, Any]) -> str:
     """Kind, namespace and name as one text, for messages; of an object whose name the API server makes, its start."""
     metadata = item.get("metadata") or {}
-    where = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
+    prefix = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
     start = metadata.get("generateName")
     name = metadata.get("name") or (f"(generateName {start})" if start else "(without a name)")
-    return f"{item.get('kind')} {where}{name}"
+    return f"{item.get('kind')} {prefix}{name}"
 
 
 def digest(objects: Iterator[Object] | list[Object]) -> str:
@@ -43,13 +43,13 @@ def digest(objects: Iterator[Object] | list[Object]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def at(item: Any, *path: str) -> Any:
+def get_path(item: Any, *path: str) -> Any:
     """The value at a path; None if a key of the path is missing."""
     for key in path:
         item = item.get(key) if hasattr(item, "get") else None
     return item
 
 
-def many(value: Any) -> tuple[Any, ...]:
+def as_list(value: Any) -> tuple[Any, ...]:
     """A list that may be missing; an unknown list is one unknown entry."""
     return tuple(value or ())

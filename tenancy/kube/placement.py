@@ -12,7 +12,7 @@ Claims = Mapping[Key, tuple[Collection[str], int]]
 """Key of a claim -> the pools that it may use, the preferred first, and its amount."""
 
 
-class Placed(NamedTuple, Generic[Key]):
+class Placement(NamedTuple, Generic[Key]):
     """The result of a placement of claims on pools, in the unit of the claims."""
 
     missing: int
@@ -23,43 +23,49 @@ class Placed(NamedTuple, Generic[Key]):
     """Amount of each claim on each pool."""
 
 
-def placed(claims: Mapping[frozenset[str], int], there: Mapping[str, int]) -> tuple[int, frozenset[str]]:
+def place_by_pools(claims: Mapping[frozenset[str], int], capacity: Mapping[str, int]) -> tuple[int, frozenset[str]]:
     """Amount without a place of claims that are known only by their pools, and the pools that are then full."""
-    found = place({pools: (sorted(pools), count) for pools, count in claims.items()}, there)
-    return found.missing, found.full
+    placement = place({pools: (sorted(pools), count) for pools, count in claims.items()}, capacity)
+    return placement.missing, placement.full
 
 
-def place(claims: Claims[Key], there: Mapping[str, int]) -> Placed[Key]:
+def place(claims: Claims[Key], there: Mapping[str, int]) -> Placement[Key]:
     """The largest amount that fits: claims with the fewest pools first, each in one pool if possible.
 
     A maximum flow, by shortest augmenting paths: a claim whose pools are full may move another to a free pool.
     """
     free = dict(there)
     holds: dict[str, Counter[Key]] = {pool: Counter() for pool in there}
-    lacking: Counter[Key] = Counter()
+    shortages: Counter[Key] = Counter()
     for key, (pools, count) in sorted(claims.items(), key=lambda claim: (len(claim[1][0]), list(claim[1][0]))):
-        left = count
-        if whole := next((pool for pool in pools if free[pool] >= count), None):
-            free[whole] -= count
-            holds[whole][key] += count
+        remaining = count
+        if pool_for_all := next((pool for pool in pools if free[pool] >= count), None):
+            free[pool_for_all] -= count
+            holds[pool_for_all][key] += count
             continue
-        while left:
+        while remaining:
             came_from = _reached([key], claims, holds)
             end = next((pool for pool in came_from if free[pool] > 0), None)
             if end is None:
-                lacking[key] = left
+                shortages[key] = remaining
                 break
             steps = [(end, *came_from[end])]
             while (before := steps[-1][1]) is not None:
                 steps.append((before, *came_from[before]))
-            moved = min([left, free[end], *(holds[source][who] for _, source, who in steps if source is not None)])
+            moved = min(
+                [
+                    remaining,
+                    free[end],
+                    *(holds[source][moving_key] for _, source, moving_key in steps if source is not None),
+                ]
+            )
             free[end] -= moved
-            for target, source, who in steps:
-                holds[target][who] += moved
+            for target, source, moving_key in steps:
+                holds[target][moving_key] += moved
                 if source is not None:
-                    holds[source][who] -= moved
-            left -= moved
-    return Placed(lacking.total(), frozenset(_reached(lacking, claims, holds)), holds)
+                    holds[source][moving_key] -= moved
+            remaining -= moved
+    return Placement(shortages.total(), frozenset(_reached(shortages, claims, holds)), holds)
 
 
 def _reached(
@@ -78,7 +84,7 @@ def _reached(
     for key in keys:
         reach(key, None)
     for pool in waiting:
-        for who, count in holds[pool].items():
+        for held_key, count in holds[pool].items():
             if count:
-                reach(who, pool)
+                reach(held_key, pool)
     return came_from

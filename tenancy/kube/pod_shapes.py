@@ -16,13 +16,13 @@ from typing import Any
 import yaml
 
 from tenancy.kube.documents import documents
-from tenancy.kube.objects import UNKNOWN, at, many
+from tenancy.kube.objects import UNKNOWN, as_list, get_path
 
 LISTS = ("containers", "initContainers", "ephemeralContainers")
 """Fields of a pod that list its containers."""
-DEEPEST = 100
+MAX_DEPTH = 100
 """Levels of an object that are searched."""
-MOST_VALUES = 1_000_000
+MAX_VALUES = 1_000_000
 """Values of an object that are searched; what etcd stores has fewer."""
 _HOST = ("hostNetwork", "hostPID", "hostIPC")
 _OF_CONTAINERS = frozenset(
@@ -82,38 +82,44 @@ class _Place:
     """Patches that overwrite parts of every pod here."""
 
 
-def shapes_of(item: Mapping[str, Any], group: str) -> Shapes:
+def pods_in(item: Mapping[str, Any], group: str) -> Shapes:
     """Every pod and part of a pod in an object of an operator, in the order of the object."""
-    found: list[PodTemplate] = []
+    templates: list[PodTemplate] = []
     unread: dict[str, None] = {}
     top = {key: value for key, value in item.items() if key not in ("metadata", "status")}
     places, values = [_Place(top, "", {}, 0)], 0
     while places:
         place = places.pop()
         values += 1
-        if place.depth > DEEPEST or values > MOST_VALUES:
-            most = f"{DEEPEST} levels" if place.depth > DEEPEST else f"{MOST_VALUES:,} values"
-            unread[f"it has more than {most}"] = None
-            if values > MOST_VALUES:
+        if place.depth > MAX_DEPTH or values > MAX_VALUES:
+            limit = f"{MAX_DEPTH} levels" if place.depth > MAX_DEPTH else f"{MAX_VALUES:,} values"
+            unread[f"it has more than {limit}"] = None
+            if values > MAX_VALUES:
                 break
             continue
-        inside: list[_Place] = []
+        children: list[_Place] = []
         if isinstance(place.value, Mapping):
             patches, texts = _texts(place, unread)
             place = _Place(place.value, place.path, place.around, place.depth, (*place.patches, *patches))
             pods = list(_pods(place, group))
-            found += pods
+            templates += pods
             # Of a pod only what is no field of pods: KServe has a pod of workers inside of another.
-            own = _NOT_SEARCHED if any(one.path == place.path and at(one.spec, "containers") for one in pods) else ()
-            inside = [_below(place, str(key), value) for key, value in place.value.items() if key not in own]
-            inside = [] if place.path.endswith(_PATCH) else [*inside, *texts]
+            pod_fields = (
+                _NOT_SEARCHED
+                if any(child.path == place.path and get_path(child.spec, "containers") for child in pods)
+                else ()
+            )
+            children = [
+                _child_of(place, str(key), value) for key, value in place.value.items() if key not in pod_fields
+            ]
+            children = [] if place.path.endswith(_PATCH) else [*children, *texts]
         elif isinstance(place.value, list):
-            inside = [_entry(place, number, value) for number, value in enumerate(place.value)]
-        places += [one for one in reversed(inside) if isinstance(one.value, Mapping | list)]
-    return Shapes(tuple(found), tuple(unread))
+            children = [_entry(place, number, value) for number, value in enumerate(place.value)]
+        places += [child for child in reversed(children) if isinstance(child.value, Mapping | list)]
+    return Shapes(tuple(templates), tuple(unread))
 
 
-def _below(place: _Place, key: str, value: Any) -> _Place:
+def _child_of(place: _Place, key: str, value: Any) -> _Place:
     return _Place(value, f"{place.path}.{key}" if place.path else key, place.value, place.depth + 1, place.patches)
 
 
@@ -128,44 +134,55 @@ def _texts(place: _Place, unread: dict[str, None]) -> tuple[list[Any], list[_Pla
     for key in (_PATCH, _MANIFEST):
         if not isinstance(text := place.value.get(key), str) or not text.strip():
             continue
-        where = f"{place.path}.{key}" if place.path else key
+        path = f"{place.path}.{key}" if place.path else key
         try:
             values = [value for (value, _), _ in documents(_PARAMETERS.sub(UNKNOWN, text))]
         except (yaml.YAMLError, ValueError, RecursionError):
-            unread[f"{where} is neither YAML nor JSON"] = None
+            unread[f"{path} is neither YAML nor JSON"] = None
             continue
         for value in values:
-            if key == _MANIFEST and not at(value, "kind"):
+            if key == _MANIFEST and not get_path(value, "kind"):
                 continue  # of another program
             if key == _PATCH:
                 patches.append(value)
                 # Found also if it has a field alone that would not tell of a pod elsewhere.
                 value = {"containers": [], **value} if isinstance(value, Mapping) else value
-            texts.append(_Place(value, where, {}, place.depth + 1))
+            texts.append(_Place(value, path, {}, place.depth + 1))
     return patches, texts
 
 
 def _pods(place: _Place, group: str) -> Iterator[PodTemplate]:
     value, path = place.value, place.path
-    patched = path.endswith(_PATCH)
-    if patched or _is_pod(value):
-        listed = tuple((where, _container(one, "")) for where, one in listed_containers(value, path))
-        complete = not patched and group not in _COMPLETED
-        whole = complete and all(isinstance(at(one, "image"), str) for _, one in listed)
+    is_patch = path.endswith(_PATCH)
+    if is_patch or _is_pod(value):
+        list_containers = tuple(
+            (container_path, _container(container, "")) for container_path, container in listed_containers(value, path)
+        )
+        complete = not is_patch and group not in _COMPLETED
+        is_whole = complete and all(isinstance(get_path(container, "image"), str) for _, container in list_containers)
         # Besides the list, single containers such as KServe's model server.
-        alone = () if patched else tuple(_alone(value, path))
-        metadata = at(place.around, "metadata") if path.endswith("spec") else None
+        single_containers = () if is_patch else tuple(_single_containers(value, path))
+        metadata = get_path(place.around, "metadata") if path.endswith("spec") else None
         spec = {
             **value,
-            **{field: [_container(one, "") for one in many(value[field])] for field in LISTS if field in value},
+            **{
+                field: [_container(container, "") for container in as_list(value[field])]
+                for field in LISTS
+                if field in value
+            },
         }
-        yield _overwritten(PodTemplate(path, metadata, spec, (*listed, *alone), whole and not alone), place.patches)
+        yield _without_patched(
+            PodTemplate(
+                path, metadata, spec, (*list_containers, *single_containers), is_whole and not single_containers
+            ),
+            place.patches,
+        )
         return
-    alone = tuple(_alone(value, path))
-    if alone or _tells(value):
+    single_containers = tuple(_single_containers(value, path))
+    if single_containers or _tells(value):
         spec = {field: value[field] for field in value if field in _OF_PODS}
         metadata = value.get("metadata") if path else None
-        yield _overwritten(PodTemplate(path, metadata, spec, alone, whole=False), place.patches)
+        yield _without_patched(PodTemplate(path, metadata, spec, single_containers, whole=False), place.patches)
     if group == _NIM and isinstance(folder := value.get("hostPath"), str):
         volume = {"name": "model-store", "hostPath": {"path": folder}}
         yield PodTemplate(path, None, {"volumes": [volume]}, (), whole=False)
@@ -176,34 +193,38 @@ def _pods(place: _Place, group: str) -> Iterator[PodTemplate]:
 def _tells(value: Mapping[Any, Any]) -> bool:
     if any(value.get(field) is True for field in _HOST):
         return True
-    return any(value.get(field) and isinstance(value[field], of) for field, of in _TELLING.items())
+    return any(value.get(field) and isinstance(value[field], value_type) for field, value_type in _TELLING.items())
 
 
-def listed_containers(spec: Any, where: str) -> Iterator[tuple[str, Any]]:
+def listed_containers(spec: Any, path: str) -> Iterator[tuple[str, Any]]:
     """Every container of a pod's lists, with its path."""
     for field in LISTS:
-        for number, container in enumerate(many(at(spec, field))):
-            yield f"{where}.{field}[{number}]", container
+        for number, container in enumerate(as_list(get_path(spec, field))):
+            yield f"{path}.{field}[{number}]", container
 
 
 def _is_pod(value: Mapping[Any, Any]) -> bool:
     containers = value.get("containers")
-    return isinstance(containers, list) and bool(containers) and all(isinstance(one, Mapping) for one in containers)
+    return (
+        isinstance(containers, list)
+        and bool(containers)
+        and all(isinstance(container, Mapping) for container in containers)
+    )
 
 
-def _alone(value: Mapping[Any, Any], where: str) -> Iterator[tuple[str, Any]]:
+def _single_containers(value: Mapping[Any, Any], parent_path: str) -> Iterator[tuple[str, Any]]:
     """Containers outside of a list of containers: Argo's `container`, KServe's `model`, Tekton's `steps`."""
     for key, item in value.items():
-        path = f"{where}.{key}" if where else str(key)
+        path = f"{parent_path}.{key}" if parent_path else str(key)
         if key in LISTS and "containers" in value:
             continue
         if isinstance(item, Mapping) and _is_container(item, str(key)):
             yield path, _container(item, str(key))
         elif isinstance(item, list):
             yield from (
-                (f"{path}[{number}]", _container(one, ""))
-                for number, one in enumerate(item)
-                if isinstance(one, Mapping) and _is_container(one, str(key))
+                (f"{path}[{number}]", _container(entry, ""))
+                for number, entry in enumerate(item)
+                if isinstance(entry, Mapping) and _is_container(entry, str(key))
             )
         elif key == _PULLER and isinstance(item, str):
             yield path, {"name": _PULLER, "image": item}
@@ -215,11 +236,16 @@ def _is_container(value: Mapping[Any, Any], key: str) -> bool:
     image = isinstance(value.get("image"), str) or _image_of(value.get("image")) is not None
     if key.lower().endswith(("container", "containers")) and image:
         return True
-    said = image or isinstance(value.get("securityContext"), Mapping)
-    if said and _OF_CONTAINERS & set(map(str, value)):
+    has_container_fields = image or isinstance(value.get("securityContext"), Mapping)
+    if has_container_fields and _OF_CONTAINERS & set(map(str, value)):
         return True
-    variables = [one for field in ("env", "envs") for one in many(value.get(field)) if isinstance(value[field], list)]
-    return bool(variables) and all(isinstance(one, Mapping) and "name" in one for one in variables)
+    variables = [
+        variable
+        for field in ("env", "envs")
+        for variable in as_list(value.get(field))
+        if isinstance(value[field], list)
+    ]
+    return bool(variables) and all(isinstance(variable, Mapping) and "name" in variable for variable in variables)
 
 
 def _image_of(image: Any) -> str | None:
@@ -235,42 +261,52 @@ def _container(value: Any, key: str) -> Any:
     """The container in the API's own fields, with placeholders of a workflow as unknown values."""
     if not isinstance(value, Mapping):
         return value
-    known = dict(value)
+    container = dict(value)
     if (image := _image_of(value.get("image"))) is not None:
-        known["image"] = image
-    for other, field in (("envs", "env"), ("computeResources", "resources")):
-        if other in value and field not in value:
-            known[field] = value[other]
+        container["image"] = image
+    for synonym, field in (("envs", "env"), ("computeResources", "resources")):
+        if synonym in value and field not in value:
+            container[field] = value[synonym]
     if key in ("container", "script"):
-        known["name"] = "main"  # Argo's name of it, by which patches find it
-    if isinstance(known.get("image"), str) and _PARAMETERS.search(known["image"]):
-        known["image"] = UNKNOWN
-    if isinstance(variables := known.get("env"), list):
-        known["env"] = [
-            {**one, "value": UNKNOWN}
-            if isinstance(one, Mapping) and isinstance(one.get("value"), str) and _PARAMETERS.search(one["value"])
-            else one
-            for one in variables
+        container["name"] = "main"  # Argo's name of it, by which patches find it
+    if isinstance(container.get("image"), str) and _PARAMETERS.search(container["image"]):
+        container["image"] = UNKNOWN
+    if isinstance(variables := container.get("env"), list):
+        container["env"] = [
+            {**variable, "value": UNKNOWN}
+            if isinstance(variable, Mapping)
+            and isinstance(variable.get("value"), str)
+            and _PARAMETERS.search(variable["value"])
+            else variable
+            for variable in variables
         ]
-    return known
+    return container
 
 
 # Patches
 
 
-def _overwritten(template: PodTemplate, patches: tuple[Any, ...]) -> PodTemplate:
+def _without_patched(template: PodTemplate, patches: tuple[Any, ...]) -> PodTemplate:
     """A template without what a patch writes in its place: the patch is read as a part of the pod by itself."""
     spec, containers = template.spec, template.containers
     for patch in patches:
         if not isinstance(patch, Mapping):
             continue
         entries = {
-            str(at(one, "name")): one for field in LISTS for one in many(patch.get(field)) if isinstance(one, Mapping)
+            str(get_path(entry, "name")): entry
+            for field in LISTS
+            for entry in as_list(patch.get(field))
+            if isinstance(entry, Mapping)
         }
-        spec = without(spec, {key: value for key, value in patch.items() if key not in LISTS})
+        spec = without_patched_fields(spec, {key: value for key, value in patch.items() if key not in LISTS})
         containers = tuple(
-            (path, without(one, {k: v for k, v in entries.get(str(at(one, "name")), {}).items() if k != "name"}))
-            for path, one in containers
+            (
+                path,
+                without_patched_fields(
+                    entry, {k: v for k, v in entries.get(str(get_path(entry, "name")), {}).items() if k != "name"}
+                ),
+            )
+            for path, entry in containers
         )
     return (
         template
@@ -279,21 +315,23 @@ def _overwritten(template: PodTemplate, patches: tuple[Any, ...]) -> PodTemplate
     )
 
 
-def without(value: Any, patch: Any) -> Any:
+def without_patched_fields(value: Any, patch: Any) -> Any:
     """A value without the fields that a patch sets, by the rules of a strategic merge."""
     if not isinstance(value, Mapping) or not isinstance(patch, Mapping):
         return value
-    left = dict(value)
+    remaining = dict(value)
     for key, new in patch.items():
         old = value.get(key)
         if isinstance(old, Mapping) and isinstance(new, Mapping):
-            left[key] = without(old, new)
+            remaining[key] = without_patched_fields(old, new)
         elif isinstance(old, list) and isinstance(new, list):
-            left[key] = [one for one in old if not any(_is_same(one, other) for other in new)]
+            remaining[key] = [entry for entry in old if not any(_is_same(entry, patch_entry) for patch_entry in new)]
         else:
-            left.pop(key, None)
-    return left
+            remaining.pop(key, None)
+    return remaining
 
 
-def _is_same(one: Any, other: Any) -> bool:
-    return any(at(one, key) is not None and at(one, key) == at(other, key) for key in _MERGED_BY)
+def _is_same(entry: Any, patch_entry: Any) -> bool:
+    return any(
+        get_path(entry, key) is not None and get_path(entry, key) == get_path(patch_entry, key) for key in _MERGED_BY
+    )

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tenancy.kube.kinds import GROUPS, group_of, ruled
-from tenancy.kube.objects import at, many
-from tenancy.kube.pod_shapes import PodTemplate, listed_containers, shapes_of
+from tenancy.kube.objects import as_list, get_path
+from tenancy.kube.pod_shapes import PodTemplate, listed_containers, pods_in
 
 Object = Mapping[str, Any]
 
@@ -48,12 +48,16 @@ def templates_of(item: Object) -> tuple[PodTemplate, ...]:
     """Every pod template of an object, and the spec of a pod; none if its kind makes no pods."""
     kind = str(item.get("kind"))
     if kind in BUILT_IN and ruled(kind, item.get("apiVersion")) == kind:
-        found = _built_in(item, BUILT_IN[kind])
-        return () if found is None else (found,)
+        templates = _built_in(item, BUILT_IN[kind])
+        return () if templates is None else (templates,)
     if _is_known(item):
         return ()
-    found = shapes_of(item, group_of(item)).templates
-    return (*(one for one in found if not one.path.startswith(_PATCHES)), *_patches(item), *_submitter(item))
+    templates = pods_in(item, group_of(item)).templates
+    return (
+        *(template for template in templates if not template.path.startswith(_PATCHES)),
+        *_patches(item),
+        *_submitter(item),
+    )
 
 
 _PATCHES = "spec.runtimePatches["
@@ -63,13 +67,15 @@ def _patches(item: Object) -> Iterator[PodTemplate]:
     """Parts of pods in a TrainJob, which its operator merges into its runtime's (Trainer v2.2.1, `RuntimePatch`)."""
     if item.get("kind") != "TrainJob" or group_of(item) != "trainer.kubeflow.org":
         return
-    for number, patch in enumerate(many(at(item, "spec", "runtimePatches"))):
+    for number, patch in enumerate(as_list(get_path(item, "spec", "runtimePatches"))):
         path = ("trainingRuntimeSpec", "template", "spec", "replicatedJobs")
-        for index, job in enumerate(many(at(patch, *path))):
-            if (pod := at(job, "template", "spec", "template")) is not None:
-                where = f"{_PATCHES}{number}].{'.'.join(path)}[{index}].template.spec.template.spec"
-                spec = at(pod, "spec") or {}
-                yield PodTemplate(where, at(pod, "metadata"), spec, tuple(listed_containers(spec, where)), whole=False)
+        for index, job in enumerate(as_list(get_path(patch, *path))):
+            if (pod := get_path(job, "template", "spec", "template")) is not None:
+                spec_path = f"{_PATCHES}{number}].{'.'.join(path)}[{index}].template.spec.template.spec"
+                spec = get_path(pod, "spec") or {}
+                yield PodTemplate(
+                    spec_path, get_path(pod, "metadata"), spec, tuple(listed_containers(spec, spec_path)), whole=False
+                )
 
 
 def _submitter(item: Object) -> Iterator[PodTemplate]:
@@ -79,16 +85,16 @@ def _submitter(item: Object) -> Iterator[PodTemplate]:
     not read the template.
     """
     root = {"RayJob": ("spec",), "RayCronJob": ("spec", "jobTemplate")}.get(str(item.get("kind")), ())
-    job = at(item, *root)
-    if not root or group_of(item) != "ray.io" or not at(job, "rayClusterSpec"):
+    job = get_path(item, *root)
+    if not root or group_of(item) != "ray.io" or not get_path(job, "rayClusterSpec"):
         return
-    mode = at(job, "submissionMode") or "K8sJobMode"
-    if mode == "SidecarMode" or (mode == "K8sJobMode" and not at(job, "submitterPodTemplate")):
-        head = many(at(job, "rayClusterSpec", "headGroupSpec", "template", "spec", "containers"))
-        container = {"name": "ray-job-submitter", "image": at(head[0], "image") if head else None}
-        where = f"{'.'.join(root)}.submitterPodTemplate.spec"
+    mode = get_path(job, "submissionMode") or "K8sJobMode"
+    if mode == "SidecarMode" or (mode == "K8sJobMode" and not get_path(job, "submitterPodTemplate")):
+        head = as_list(get_path(job, "rayClusterSpec", "headGroupSpec", "template", "spec", "containers"))
+        container = {"name": "ray-job-submitter", "image": get_path(head[0], "image") if head else None}
+        spec_path = f"{'.'.join(root)}.submitterPodTemplate.spec"
         spec = {"containers": [container]}
-        yield PodTemplate(where, None, spec, tuple(listed_containers(spec, where)))
+        yield PodTemplate(spec_path, None, spec, tuple(listed_containers(spec, spec_path)))
 
 
 def holds_pods(item: Object) -> bool:
@@ -100,12 +106,12 @@ def not_judged(item: Object) -> str | None:
     """Why rules on pods do not apply, or only in part, to an object whose kind may make pods."""
     if _is_known(item):
         return None
-    found = templates_of(item)
-    if unread := shapes_of(item, group_of(item)).unread:
-        return f"judged in part: {', '.join(unread)}" if found else f"not searched for pods: {', '.join(unread)}"
-    if not found:
+    templates = templates_of(item)
+    if unread := pods_in(item, group_of(item)).unread:
+        return f"judged in part: {', '.join(unread)}" if templates else f"not searched for pods: {', '.join(unread)}"
+    if not templates:
         return "a kind that rules do not know, without a pod template in it"
-    if not all(one.whole for one in found):
+    if not all(template.whole for template in templates):
         return "judged in part: its controller completes the pods from what is not written here"
     return None
 
@@ -121,12 +127,12 @@ def _is_known(item: Object) -> bool:
 
 
 def _built_in(item: Object, path: tuple[str, ...]) -> PodTemplate | None:
-    template = at(item, *path) if path else item
-    spec = at(template, "spec")
+    template = get_path(item, *path) if path else item
+    spec = get_path(template, "spec")
     if spec is None:
         return None
-    where = ".".join((*path, "spec"))
-    return PodTemplate(where, at(template, "metadata"), spec, tuple(listed_containers(spec, where)))
+    spec_path = ".".join((*path, "spec"))
+    return PodTemplate(spec_path, get_path(template, "metadata"), spec, tuple(listed_containers(spec, spec_path)))
 
 
 def containers_of(spec: Any) -> list[Any]:

@@ -18,7 +18,7 @@ from tenancy.kube.quantities import thousandths, write
 
 Resources = Counter[str]
 """Resource -> amount, in thousandths."""
-ONE = 1000
+SCALE = 1000
 _HUGE = "hugepages-"
 
 
@@ -45,14 +45,14 @@ def queued_metadata(item: Mapping[str, Any]) -> Mapping[str, Any]:
     return (item["spec"]["jobTemplate"].get("metadata") or {}) if item["kind"] == "CronJob" else item["metadata"]
 
 
-def written(number: int) -> str:
+def quantity_text(number: int) -> str:
     """A number of thousandths as a quantity."""
-    return write(Decimal(number) / ONE)
+    return write(Decimal(number) / SCALE)
 
 
 def amount_of(number: int, resource: str) -> str:
     """A number of thousandths of a resource, in words."""
-    return f"{written(number)} {resource}"
+    return f"{quantity_text(number)} {resource}"
 
 
 # Number of pods
@@ -62,21 +62,21 @@ def pods_of(item: Mapping[str, Any]) -> list[Pods]:
     """The maximum number of concurrent pods of an object; none if it creates none. NotWork if they cannot be read."""
     kind, spec = item["kind"], item.get("spec") or {}
     try:
-        found = [pods for pods in _pods(kind, spec, item) if int(pods.count)]
-        for pods in found:
+        running_pods = [pods for pods in _pods(kind, spec, item) if int(pods.count)]
+        for pods in running_pods:
             requests_of(pods.template["spec"])
     except KeyError as error:
         raise NotWork(f"{kind} {shown_name(item)} without {error.args[0]}") from None
     except (TypeError, AttributeError, ValueError) as error:
         raise NotWork(f"{kind} {shown_name(item)}, in which something is not of its form ({error})") from None
-    return found
+    return running_pods
 
 
 def _pods(kind: str, spec: Any, item: Mapping[str, Any]) -> Iterator[Pods]:
     templates = {template.path.removesuffix(".spec"): template for template in templates_of(item)}
 
-    def pods(name: str, count: Any, at: str = "spec.template") -> Pods:
-        return Pods(name, count, {"metadata": templates[at].metadata or {}, "spec": templates[at].spec})
+    def pods(name: str, count: Any, path: str = "spec.template") -> Pods:
+        return Pods(name, count, {"metadata": templates[path].metadata or {}, "spec": templates[path].spec})
 
     match kind:
         case "Pod":
@@ -92,21 +92,21 @@ def _pods(kind: str, spec: Any, item: Mapping[str, Any]) -> Iterator[Pods]:
                 count = job.get("replicas", 1) * _parallel(job["template"]["spec"])
                 yield pods(job["name"], count, f"spec.replicatedJobs[{number}].template.spec.template")
         case "LeaderWorkerSet":
-            group, replicas, where = spec["leaderWorkerTemplate"], spec.get("replicas", 1), "spec.leaderWorkerTemplate"
+            group, replicas, root = spec["leaderWorkerTemplate"], spec.get("replicas", 1), "spec.leaderWorkerTemplate"
             if group.get("leaderTemplate"):
-                yield pods("leader", replicas, f"{where}.leaderTemplate")
+                yield pods("leader", replicas, f"{root}.leaderTemplate")
             size = group.get("size", 1) - ("leaderTemplate" in group)
-            yield pods("worker", replicas * size, f"{where}.workerTemplate")
+            yield pods("worker", replicas * size, f"{root}.workerTemplate")
         case "MPIJob":
             for name, replica in spec["mpiReplicaSpecs"].items():
                 yield pods(name.lower(), replica.get("replicas", 1), f"spec.mpiReplicaSpecs.{name}.template")
         case "RayCluster" | "RayJob":
-            where = "spec" if kind == "RayCluster" else "spec.rayClusterSpec"
+            root = "spec" if kind == "RayCluster" else "spec.rayClusterSpec"
             cluster = spec if kind == "RayCluster" else spec["rayClusterSpec"]
-            yield pods("head", 1, f"{where}.headGroupSpec.template")
+            yield pods("head", 1, f"{root}.headGroupSpec.template")
             for number, group in enumerate(cluster.get("workerGroupSpecs") or ()):
                 count = group.get("replicas", 1) * max(group.get("numOfHosts", 1), 1)
-                yield pods(group["groupName"], count, f"{where}.workerGroupSpecs[{number}].template")
+                yield pods(group["groupName"], count, f"{root}.workerGroupSpecs[{number}].template")
 
 
 def _parallel(spec: Mapping[str, Any]) -> int:
@@ -121,43 +121,49 @@ def requests_of(spec: Mapping[str, Any]) -> Resources:
 
     For CPU, memory and huge pages, requests of the pod as a whole (`spec.resources`) replace that.
     """
-    found = _together(spec, lambda given: {**given.get("limits", {}), **given.get("requests", {})})
-    requests, limits = (_of_whole(_given(spec).get(side, {})) for side in ("requests", "limits"))
+    container_requests = _pod_amounts(
+        spec, lambda resources: {**resources.get("limits", {}), **resources.get("requests", {})}
+    )
+    requests, limits = (_of_whole(_resources_of(spec).get(side, {})) for side in ("requests", "limits"))
     # A limit of the whole is its request as well, for what neither the pod nor a container requests.
-    defaults = {name: most for name, most in limits.items() if name not in found or name.startswith(_HUGE)}
+    defaults = {
+        name: limit for name, limit in limits.items() if name not in container_requests or name.startswith(_HUGE)
+    }
     overhead = {name: thousandths(amount) for name, amount in (spec.get("overhead") or {}).items()}
-    return Counter({**found, **defaults, **requests}) + Counter(overhead)
+    return Counter({**container_requests, **defaults, **requests}) + Counter(overhead)
 
 
 def limits_of(spec: Mapping[str, Any]) -> Resources:
     """Limits of a pod as a quota counts them: as `requests_of`, with the overhead where there is a limit."""
-    found = _together(spec, lambda given: given.get("limits", {}))
-    found |= _of_whole(_given(spec).get("limits", {}))
-    overhead = {name: thousandths(amount) for name, amount in (spec.get("overhead") or {}).items() if found.get(name)}
-    return Counter(found) + Counter(overhead)
+    pod_limits = _pod_amounts(spec, lambda resources: resources.get("limits", {}))
+    pod_limits |= _of_whole(_resources_of(spec).get("limits", {}))
+    overhead = {
+        name: thousandths(amount) for name, amount in (spec.get("overhead") or {}).items() if pod_limits.get(name)
+    }
+    return Counter(pod_limits) + Counter(overhead)
 
 
-def _together(spec: Mapping[str, Any], amounts: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> dict[str, int]:
+def _pod_amounts(spec: Mapping[str, Any], amounts: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> dict[str, int]:
     """What the containers of a pod have together, or the largest init container; `amounts` are those of one."""
 
     def of(container: Mapping[str, Any]) -> Resources:
-        return Counter({name: thousandths(amount) for name, amount in amounts(_given(container)).items()})
+        return Counter({name: thousandths(amount) for name, amount in amounts(_resources_of(container)).items()})
 
-    together: Resources = Counter()
+    total: Resources = Counter()
     largest: dict[str, int] = {}
     for container in spec.get("initContainers") or ():
-        mine = of(container)
+        container_amounts = of(container)
         if container.get("restartPolicy") == "Always":
-            together.update(mine)
-            mine = Counter()
-        for name, amount in (together + mine).items():
+            total.update(container_amounts)
+            container_amounts = Counter()
+        for name, amount in (total + container_amounts).items():
             largest[name] = max(largest.get(name, 0), amount)
     for container in spec["containers"]:
-        together.update(of(container))
-    return {name: max(together[name], largest.get(name, 0)) for name in {**together, **largest}}
+        total.update(of(container))
+    return {name: max(total[name], largest.get(name, 0)) for name in {**total, **largest}}
 
 
-def _given(holder: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+def _resources_of(holder: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
     """Requests and limits of a container, or of a pod as a whole; those that are null are left out."""
     return {side: amounts for side, amounts in (holder.get("resources") or {}).items() if amounts}
 

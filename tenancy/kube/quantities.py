@@ -24,7 +24,7 @@ _PLAIN = re.compile(r"[+-]?[0-9]{1,40}(\.[0-9]{1,9})?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|
 MIB = 2**20
 LARGEST = Decimal(2**63 - 1)
 """The API server silently lowers anything above, where it is written in powers of two."""
-MOST = Decimal("1e100")
+MAX_NUMBER = Decimal("1e100")
 """Larger numbers are read as this one: `1e999999999` is a quantity, and as an integer it would fill the memory."""
 _NANO = Decimal("1e-9")
 _INT64 = range(-(2**63), 2**63)
@@ -47,30 +47,30 @@ def parse(value: object) -> Decimal:
 @lru_cache(maxsize=4096)
 def _parse(text: str) -> Decimal:
     number, binary = _exact(text)
-    most = LARGEST if binary else MOST
-    if number.copy_abs() > most:
-        return most.copy_sign(number)
+    limit = LARGEST if binary else MAX_NUMBER
+    if number.copy_abs() > limit:
+        return limit.copy_sign(number)
     finer = number.as_tuple().exponent < _NANO.as_tuple().exponent  # ty: ignore[unsupported-operator]
     return number.quantize(_NANO, rounding=ROUND_UP, context=_WIDE) if finer else number
 
 
 def _exact(text: str) -> tuple[Decimal, bool]:
     """The number before limits are applied, and whether it is written in powers of two."""
-    found = _FORM.fullmatch(text)
-    if not found or not text:
+    match = _FORM.fullmatch(text)
+    if not match or not text:
         raise ValueError(_NOT_ONE)
-    sign, whole, part, suffix, power = found.groups()
+    sign, digits, part, suffix, power = match.groups()
     scale = _BINARY_SCALE.get(suffix)
     exponent = 0 if scale else _DECIMAL_EXPONENT[suffix]
     if power:
         if len(power) > 20 or int(power) not in _INT64:
             raise ValueError(_NOT_ONE)
         exponent = (int(power) + 2**31) % 2**32 - 2**31  # the API server keeps 32 bits of it
-    if not whole and not part and (exponent < -9 or (scale or 0) > 1024**4):
+    if not digits and not part and (exponent < -9 or (scale or 0) > 1024**4):
         # The API server reads a text without a digit as 0, except for these.
         raise ValueError(_NOT_ONE)
     large = 0 < exponent <= 100
-    number = Decimal(f"{sign}{whole or 0}{'.' if part else ''}{part or ''}e{0 if large else exponent}")
+    number = Decimal(f"{sign}{digits or 0}{'.' if part else ''}{part or ''}e{0 if large else exponent}")
     if not number:
         return Decimal(0), False
     if large or scale:
@@ -118,17 +118,17 @@ def write(number: Decimal) -> str:
 
     That is the largest suffix that leaves a whole number; of the two families the binary one where it fits.
     """
-    whole = int(number)
-    if number != whole:
+    integer = int(number)
+    if number != integer:
         for suffix, scale in _FRACTIONS:
             scaled = _WIDE.multiply(number, Decimal(scale))
             if scaled == int(scaled) or suffix == "n":
                 return f"{int(scaled)}{suffix}"
     # In powers of two the API server would lower what is more than LARGEST.
-    for suffix, scale in (*(_BINARY if abs(whole) <= LARGEST else ()), *_DECIMAL):
-        if whole and whole % scale == 0:
-            return f"{whole // scale}{suffix}"
-    return str(whole)
+    for suffix, scale in (*(_BINARY if abs(integer) <= LARGEST else ()), *_DECIMAL):
+        if integer and integer % scale == 0:
+            return f"{integer // scale}{suffix}"
+    return str(integer)
 
 
 def write_count(number: int) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from tenancy.kube.objects import at, many
+from tenancy.kube.objects import as_list, get_path
 from tenancy.kube.quantities import thousandths
 
 Object = Mapping[str, Any]
@@ -30,8 +30,10 @@ def resource_groups(spec: Any) -> Iterator[StoredGroup]:
 
     An unknown list is one unknown entry, as rules need it in a preview.
     """
-    for group in many(at(spec, "resourceGroups")):
-        yield StoredGroup(tuple(map(str, many(at(group, "coveredResources")))), many(at(group, "flavors")))
+    for group in as_list(get_path(spec, "resourceGroups")):
+        yield StoredGroup(
+            tuple(map(str, as_list(get_path(group, "coveredResources")))), as_list(get_path(group, "flavors"))
+        )
 
 
 class StoredQuota(NamedTuple):
@@ -48,13 +50,13 @@ def stored_quotas(spec: Any) -> Iterator[StoredQuota]:
     """Every quota in the resource groups of a ClusterQueue's or a Cohort's spec, in order."""
     for group in resource_groups(spec):
         for flavor in group.flavors:
-            for resource in many(at(flavor, "resources")):
+            for resource in as_list(get_path(flavor, "resources")):
                 yield StoredQuota(
-                    str(at(flavor, "name")),
-                    str(at(resource, "name")),
-                    at(resource, "nominalQuota"),
-                    at(resource, "borrowingLimit"),
-                    at(resource, "lendingLimit"),
+                    str(get_path(flavor, "name")),
+                    str(get_path(resource, "name")),
+                    get_path(resource, "nominalQuota"),
+                    get_path(resource, "borrowingLimit"),
+                    get_path(resource, "lendingLimit"),
                 )
 
 
@@ -112,17 +114,17 @@ class Node:
         used = self.used[place]
         if self.parent is None:
             return self.quota[place] - used
-        above, local = self.parent.available(place), self.local(place)
+        parent_quota, local = self.parent.available(place), self.local(place)
         if place in self.borrowing:
-            above = min(above, self.quota[place] - local - max(0, used - local) + self.borrowing[place])
-        return max(0, local - used) + above
+            parent_quota = min(parent_quota, self.quota[place] - local - max(0, used - local) + self.borrowing[place])
+        return max(0, local - used) + parent_quota
 
     def potential(self, place: Place) -> int:
         """Quota that it could use if there were no other usage."""
         if self.parent is None:
             return self.quota[place]
-        found = self.local(place) + self.parent.potential(place)
-        return min(found, self.quota[place] + self.borrowing[place]) if place in self.borrowing else found
+        maximum = self.local(place) + self.parent.potential(place)
+        return min(maximum, self.quota[place] + self.borrowing[place]) if place in self.borrowing else maximum
 
     def use(self, place: Place, amount: int) -> None:
         """Add usage here, and in the parent the usage above the local quota; a negative amount is subtracted."""
@@ -174,15 +176,17 @@ class Tree:
         return cls(queues, cohorts)
 
 
-def _stored(item: Object, above: str, read: Callable[[Any], int]) -> StoredHolder:
+def _stored(item: Object, parent_field: str, read: Callable[[Any], int]) -> StoredHolder:
     def limit(value: Any) -> int | None:
         return None if value is None else read(value)
 
     quotas = {
-        (each.flavor, each.resource): FlavorQuota(limit(each.nominal) or 0, limit(each.borrowing), limit(each.lending))
-        for each in stored_quotas(item["spec"])
+        (quota.flavor, quota.resource): FlavorQuota(
+            limit(quota.nominal) or 0, limit(quota.borrowing), limit(quota.lending)
+        )
+        for quota in stored_quotas(item["spec"])
     }
-    return StoredHolder(item["metadata"]["name"], item["spec"].get(above), quotas)
+    return StoredHolder(item["metadata"]["name"], item["spec"].get(parent_field), quotas)
 
 
 def _join(node: Node, parent: Node) -> None:
@@ -212,13 +216,21 @@ def most_borrowed(borrowers: Sequence[Node], lenders: Sequence[Node], place: Pla
     lent = sum(min(node.nominal.get(place, 0), node.lending.get(place, node.nominal.get(place, 0))) for node in lenders)
     # A queue whose quota does not name the resource cannot use it.
     limits = [node.borrowing.get(place) for node in borrowers if place in node.nominal]
-    mine = [limit for limit in limits if limit != 0]
-    ours, theirs = ([*node.above()] for node in (*borrowers[:1], *lenders[:1]))
-    shared = next((cohort for cohort in ours if cohort in theirs), None)
-    if not (lent and mine and shared):
+    open_limits = [limit for limit in limits if limit != 0]
+    borrower_cohorts, lender_cohorts = ([*node.above()] for node in (*borrowers[:1], *lenders[:1]))
+    common_cohort = next((cohort for cohort in borrower_cohorts if cohort in lender_cohorts), None)
+    if not (lent and open_limits and common_cohort):
         return 0
-    known = [limit for limit in mine if limit is not None]
-    found = [lent, *([max(known)] if len(known) == len(mine) else [])]
-    found += [cohort.borrowing[place] for cohort in ours[: ours.index(shared)] if place in cohort.borrowing]
-    found += [cohort.lending[place] for cohort in theirs[: theirs.index(shared)] if place in cohort.lending]
-    return min(found)
+    finite_limits = [limit for limit in open_limits if limit is not None]
+    maxima = [lent, *([max(finite_limits)] if len(finite_limits) == len(open_limits) else [])]
+    maxima += [
+        cohort.borrowing[place]
+        for cohort in borrower_cohorts[: borrower_cohorts.index(common_cohort)]
+        if place in cohort.borrowing
+    ]
+    maxima += [
+        cohort.lending[place]
+        for cohort in lender_cohorts[: lender_cohorts.index(common_cohort)]
+        if place in cohort.lending
+    ]
+    return min(maxima)

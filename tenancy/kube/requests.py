@@ -42,12 +42,12 @@ def collection(api_version: str, kind: str, namespace: str | None = None) -> str
     return f"{root}{scope}/{plural(kind)}"
 
 
-def core(namespace: str, *rest: str) -> str:
+def core(namespace: str, *path: str) -> str:
     """Path of something in a namespace's core group."""
-    return "/".join([f"/api/v1/namespaces/{quote(namespace)}", *rest])
+    return "/".join([f"/api/v1/namespaces/{quote(namespace)}", *path])
 
 
-def group(api_version: str, namespace: str | None, *rest: str) -> str:
+def group(api_version: str, namespace: str | None, *path: str) -> str:
     """Path of something in a named API group."""
     scope = [f"namespaces/{quote(namespace)}"] if namespace else []
-    return "/".join([f"/apis/{api_version}", *scope, *rest])
+    return "/".join([f"/apis/{api_version}", *scope, *path])

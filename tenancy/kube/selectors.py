@@ -24,15 +24,18 @@ def matches(selector: Any, labels: Any, unknown: object = None) -> bool:
     if unknown is not None and unknown in (selector, labels):
         return True
     has_all = has_labels(_field(selector, "matchLabels"), labels, unknown)
-    return has_all and all(meets(one, labels, unknown) for one in _listed(_field(selector, "matchExpressions")))
+    return has_all and all(
+        meets_requirement(requirement, labels, unknown)
+        for requirement in _as_list(_field(selector, "matchExpressions"))
+    )
 
 
-def has_labels(wanted: Any, labels: Any, unknown: object = None) -> bool:
+def has_labels(required: Any, labels: Any, unknown: object = None) -> bool:
     """Whether labels contain every wanted pair."""
-    if unknown is not None and unknown in (wanted, labels):
+    if unknown is not None and unknown in (required, labels):
         return True
     has = labels if isinstance(labels, Mapping) else {}
-    pairs = wanted.items() if isinstance(wanted, Mapping) else ()
+    pairs = required.items() if isinstance(required, Mapping) else ()
     return all(
         str(has[key]) == str(value) or (unknown is not None and unknown in (has[key], value)) if key in has else False
         for key, value in ((str(key), value) for key, value in pairs)
@@ -44,11 +47,11 @@ def namespace_labels(name: str, labels: Mapping[str, Any]) -> dict[str, Any]:
     return {**labels, "kubernetes.io/metadata.name": name}
 
 
-def meets(requirement: Any, labels: Any, unknown: object = None) -> bool:
+def meets_requirement(requirement: Any, labels: Any, unknown: object = None) -> bool:
     """Whether labels meet one of `matchExpressions`."""
     has = labels if isinstance(labels, Mapping) else {}
     key, operator = str(_field(requirement, "key")), _field(requirement, "operator")
-    values = [value if value == unknown else str(value) for value in _listed(_field(requirement, "values"))]
+    values = [value if value == unknown else str(value) for value in _as_list(_field(requirement, "values"))]
     if unknown is not None and unknown in (operator, *values, has.get(key)):
         return True
     present, value = key in has, str(has.get(key))
@@ -65,17 +68,19 @@ def meets(requirement: Any, labels: Any, unknown: object = None) -> bool:
             numbers = [int(text) for text in (value, *map(str, values)) if _INTEGER.fullmatch(text)]
             if not present or len(values) != 1 or len(numbers) != 2:
                 return False
-            here, bound = numbers
-            return here > bound if operator == "Gt" else here < bound
+            node_value, bound = numbers
+            return node_value > bound if operator == "Gt" else node_value < bound
     return False
 
 
 def takes_node(terms: Iterable[Any], labels: Mapping[str, str], name: str) -> bool:
     """Whether one of a required node affinity's terms matches a node; a term without requirements matches none."""
     for term in terms:
-        expressions, fields = _listed(_field(term, "matchExpressions")), _listed(_field(term, "matchFields"))
+        expressions, fields = _as_list(_field(term, "matchExpressions")), _as_list(_field(term, "matchFields"))
         if (expressions or fields) and all(
-            meets(one, of) for some, of in ((expressions, labels), (fields, {_HOSTS_NAME: name})) for one in some
+            meets_requirement(requirement, node_values)
+            for requirements, node_values in ((expressions, labels), (fields, {_HOSTS_NAME: name}))
+            for requirement in requirements
         ):
             return True
     return False
@@ -84,9 +89,9 @@ def takes_node(terms: Iterable[Any], labels: Mapping[str, str], name: str) -> bo
 def counts_classes(quota: Any, classes: Collection[str]) -> bool:
     """Whether a ResourceQuota, given by its spec, counts pods of these priority classes: without a scope all pods, and
     of scopes only those that name classes are read."""
-    terms = _listed(_field(_field(quota, "scopeSelector"), "matchExpressions"))
+    terms = _as_list(_field(_field(quota, "scopeSelector"), "matchExpressions"))
     return not _field(quota, "scopes") and all(
-        _field(term, "scopeName") == "PriorityClass" and set(classes) <= set(_listed(_field(term, "values")))
+        _field(term, "scopeName") == "PriorityClass" and set(classes) <= set(_as_list(_field(term, "values")))
         for term in terms
     )
 
@@ -95,5 +100,5 @@ def _field(value: Any, key: str) -> Any:
     return value.get(key) if isinstance(value, Mapping) else None
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else []

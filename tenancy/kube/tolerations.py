@@ -20,12 +20,12 @@ def tolerates(toleration: Any, taint: Mapping[str, Any], unknown: object = None,
     """
     if unknown is not None and toleration == unknown:
         return if_unknown
-    given = toleration if isinstance(toleration, Mapping) else {}
+    fields = toleration if isinstance(toleration, Mapping) else {}
 
-    def same(one: Any, other: Any) -> bool:
-        return if_unknown if unknown is not None and unknown in (one, other) else one == other
+    def same(first: Any, second: Any) -> bool:
+        return if_unknown if unknown is not None and unknown in (first, second) else first == second
 
-    key, effect, operator = (given.get(name) or "" for name in ("key", "effect", "operator"))
+    key, effect, operator = (fields.get(name) or "" for name in ("key", "effect", "operator"))
     if effect and not same(effect, taint["effect"]):
         return False
     if unknown is not None and operator == unknown:
@@ -34,16 +34,18 @@ def tolerates(toleration: Any, taint: Mapping[str, Any], unknown: object = None,
         return operator == "Exists"  # the API server accepts no other operator without a key
     if not same(key, taint["key"]):
         return False
-    value, there = (str(of) if of is not None else "" for of in (given.get("value"), taint.get("value")))
+    value, taint_value = (
+        str(value_input) if value_input is not None else "" for value_input in (fields.get("value"), taint.get("value"))
+    )
     match operator:
         case "Exists":
             return True
         case "" | "Equal":
-            return same(value, there)
+            return same(value, taint_value)
         case "Gt" | "Lt":
-            if unknown is not None and unknown in (value, there):
+            if unknown is not None and unknown in (value, taint_value):
                 return if_unknown
-            if not (_CANONICAL.fullmatch(value) and _CANONICAL.fullmatch(there)):
+            if not (_CANONICAL.fullmatch(value) and _CANONICAL.fullmatch(taint_value)):
                 return False
-            return int(there) > int(value) if operator == "Gt" else int(there) < int(value)
+            return int(taint_value) > int(value) if operator == "Gt" else int(taint_value) < int(value)
     return False

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
-from tenancy.catalog.text import shown
+from tenancy.catalog.text import escape_invisible
 from tenancy.kube.objects import CLOCK_FIELDS, Object, place_of
 from tenancy.kube.requests import APPLY, collection
 from tenancy.live.api import Api, path_of
@@ -376,10 +376,10 @@ def _writers(live: Object, manager: str | None, *, forged: bool) -> str:
     the record of managers too.
     """
     entries = [*_entries(live, manager, by_engine=False)]
-    names = {f"{shown(e['manager'])}{_imitation_note(e, manager)} at {e.get('time', '?')}" for e in entries}
+    names = {f"{escape_invisible(e['manager'])}{_imitation_note(e, manager)} at {e.get('time', '?')}" for e in entries}
     if forged or not entries:
         names |= {
-            f"a client under the engine's name {shown(e['manager'])} at {e.get('time', '?')}"
+            f"a client under the engine's name {escape_invisible(e['manager'])} at {e.get('time', '?')}"
             for e in _entries(live, manager, by_engine=True)
         }
     return ", ".join(sorted(names)) or f"a client without a name at {live['metadata'].get('creationTimestamp', '?')}"

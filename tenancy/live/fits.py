@@ -49,7 +49,7 @@ def fit(api: Api, environment: Environment, item: Object, identity: Impersonatio
         if "quota" not in refused_planes:
             answers.append(quota_answer(api, space, defaulted_pods))
         flavors: list[Object] = []
-        if environment.queued:
+        if environment.has_queues:
             answer_of_queue, flavors = queue_answer(api, environment, item, defaulted_pods)
             answers.append(answer_of_queue)
         answers.append(nodes_answer(api, environment, defaulted_pods, flavors))

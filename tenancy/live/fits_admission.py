@@ -12,7 +12,7 @@ from typing import Any
 from tenancy.catalog.controllers import QUEUE, RUN_TIME, URGENCY
 from tenancy.kube import deniers
 from tenancy.kube.objects import Object
-from tenancy.kube.pods import ONE, Pods, limits_of, queued_metadata, requests_of, written
+from tenancy.kube.pods import SCALE, Pods, limits_of, quantity_text, queued_metadata, requests_of
 from tenancy.kube.quantities import thousandths
 from tenancy.kube.requests import Impersonation, collection
 from tenancy.kube.selectors import counts_classes
@@ -143,8 +143,8 @@ def _quota_shortage(
     key = (above_limit or above_free)[0]
     remaining = max(hard[key] - used[key], 0)
     text = (
-        f"{written(requested[key])} {key} at once, of which quota {name} has {written(hard[key])} in all "
-        f"and {written(remaining)} left."
+        f"{quantity_text(requested[key])} {key} at once, of which quota {name} has {quantity_text(hard[key])} in all "
+        f"and {quantity_text(remaining)} left."
     )
     if above_limit:
         return ControlAnswer("quota", FitVerdict.NEVER, text, "ask for less, or for a larger quota", denier)
@@ -155,7 +155,7 @@ def quota_answer(api: Api, space: str, sets: Sequence[Pods]) -> ControlAnswer:
     """Whether the quota has room for all the pods together; a dry run counts one only."""
     requested: Counter[str] = Counter()
     for pods in sets:
-        pod_requests: Counter[str] = Counter({"pods": ONE})
+        pod_requests: Counter[str] = Counter({"pods": SCALE})
         for list_name, amounts in (("requests", requests_of), ("limits", limits_of)):
             pod_requests.update(
                 {f"{list_name}.{name}": amount for name, amount in amounts(pods.template["spec"]).items()}

@@ -10,7 +10,7 @@ from typing import Any
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
-from tenancy.kube.pods import ONE, Pods, Resources, requests_of
+from tenancy.kube.pods import SCALE, Pods, Resources, requests_of
 from tenancy.kube.quantities import thousandths
 from tenancy.kube.selectors import has_labels, takes_node
 from tenancy.kube.tolerations import tolerates
@@ -40,7 +40,7 @@ def _machines(api: Api, environment: Environment) -> list[Machine]:
     for pod in api.items("/api/v1/pods"):
         spec = pod["spec"]
         if spec.get("nodeName") and (pod.get("status") or {}).get("phase") not in {"Succeeded", "Failed"}:
-            used.setdefault(spec["nodeName"], Counter()).update(requests_of(spec) + Counter({"pods": ONE}))
+            used.setdefault(spec["nodeName"], Counter()).update(requests_of(spec) + Counter({"pods": SCALE}))
     machines = []
     for node in api.items("/api/v1/nodes"):
         if node["spec"].get("unschedulable"):
@@ -71,7 +71,7 @@ def nodes_answer(api: Api, environment: Environment, sets: Sequence[Pods], flavo
     demands: list[tuple[int, Resources, list[Machine]]] = []
     for pods in sets:
         spec = _as_admitted(pods.template["spec"], flavors)
-        needed = requests_of(spec) + Counter({"pods": ONE})
+        needed = requests_of(spec) + Counter({"pods": SCALE})
         reasons = {machine.name: _mismatch(spec, machine) for machine in machines}
         suitable = [machine for machine in machines if not reasons[machine.name]]
         if not any(_has_room(machine.allocatable, needed) for machine in suitable):

@@ -9,7 +9,7 @@ from typing import Any
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.controllers import QUEUE, URGENCY
 from tenancy.kube.objects import Object
-from tenancy.kube.pods import Pods, Resources, amount_of, queued_metadata, written
+from tenancy.kube.pods import Pods, Resources, amount_of, quantity_text, queued_metadata
 from tenancy.kube.requests import collection
 from tenancy.live.api import Api
 from tenancy.live.cohorts import read_tree
@@ -127,14 +127,14 @@ def _answer(
     if worst.mode is Mode.LATER:
         text = (
             f"Queue {cluster_queue} has {amount_of(worst.there, worst.resource)} for it now{pool}, of "
-            f"{written(worst.needed)} that it asks for."
+            f"{quantity_text(worst.needed)} that it asks for."
         )
         return ControlAnswer(
             "queue", FitVerdict.WAITS, text + waiting, "wait, ask for less, or split it into smaller pieces"
         )
     if worst.cause:
         return _never(worst.cause)
-    return _never(above_maximum(worst.flavor, amount_of(worst.needed, worst.resource), written(worst.there)))
+    return _never(above_maximum(worst.flavor, amount_of(worst.needed, worst.resource), quantity_text(worst.there)))
 
 
 def _startable_pods(

@@ -17,7 +17,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.exporters import COUNT_DELAY_SECONDS
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.kube import quantities
-from tenancy.kube.pods import ONE, requests_of
+from tenancy.kube.pods import SCALE, requests_of
 from tenancy.kube.requests import collection
 from tenancy.live.api import Api, ApiUnreachable
 from tenancy.live.unreleased import keeps_quota_without_pods, to_release
@@ -252,7 +252,7 @@ def counted_devices(workload: Object) -> Counter[str]:
 def _devices(pod: Object) -> Counter[str]:
     """Extended resources of a pod: those whose name has a domain."""
     requests = requests_of(pod["spec"])
-    return Counter({name: amount // ONE for name, amount in requests.items() if "/" in name and amount >= ONE})
+    return Counter({name: amount // SCALE for name, amount in requests.items() if "/" in name and amount >= SCALE})
 
 
 def _owner_uids(item: Object) -> set[str]:

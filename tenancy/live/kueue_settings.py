@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
-from tenancy.kube.objects import at, many
+from tenancy.kube.objects import as_list, get_path
 from tenancy.kube.requests import collection
 from tenancy.live.api import Api, Response
 from tenancy.planning.model import Plan
@@ -36,7 +36,7 @@ def kueue_settings(api: Api, plan: Plan) -> KueueSettings:
         return KueueSettings()
     location = f"ConfigMap {CONFIGURATION} in {words.QUEUE_NAMESPACE}"
     answer = api.request("GET", f"{collection('v1', 'ConfigMap', words.QUEUE_NAMESPACE)}/{CONFIGURATION}")
-    text = at(answer.body, "data", TEXT) if answer.ok else None
+    text = get_path(answer.body, "data", TEXT) if answer.ok else None
     if text is None:
         return KueueSettings(remarks=(_unread(location, answer),))
     manager = api.request("GET", f"{collection('apps/v1', 'Deployment', words.QUEUE_NAMESPACE)}/{MANAGER}")
@@ -47,8 +47,8 @@ def kueue_settings(api: Api, plan: Plan) -> KueueSettings:
 
 def _arguments(manager: Any) -> Iterator[tuple[str, bool]]:
     """Feature gates of the command line."""
-    for container in many(at(manager, "spec", "template", "spec", "containers")):
-        for argument in (*many(at(container, "command")), *many(at(container, "args"))):
+    for container in as_list(get_path(manager, "spec", "template", "spec", "containers")):
+        for argument in (*as_list(get_path(container, "command")), *as_list(get_path(container, "args"))):
             if str(argument).startswith(_GATES_ARGUMENT):
                 for gate in str(argument).removeprefix(_GATES_ARGUMENT).split(","):
                     name, _, value = gate.partition("=")

@@ -19,7 +19,7 @@ from tenancy.live.api import Api
 from tenancy.live.copies import has_ended
 from tenancy.planning.model import Plan
 from tenancy.rules.catalogue import RULES
-from tenancy.rules.found import at, many
+from tenancy.rules.found import as_list, get_path
 
 UNDECIDED_RULE = "ns-02"
 HOOKS = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
@@ -121,8 +121,8 @@ def takes_gpus(item: Object) -> bool:
 
 
 def _reaches_gpus(template: PodTemplate) -> bool:
-    for toleration in many(at(template.spec, "tolerations")):
-        key = str(at(toleration, "key") or "")
+    for toleration in as_list(get_path(template.spec, "tolerations")):
+        key = str(get_path(toleration, "key") or "")
         # The controller of DaemonSets writes those with a key.
         if not key or key.startswith("nvidia.com/") or key in {gpus.EFA, words.POOL}:
             return True
@@ -130,7 +130,7 @@ def _reaches_gpus(template: PodTemplate) -> bool:
         str(resource)
         for _, container in template.containers
         for side in ("limits", "requests")
-        for resource in at(container, "resources", side) or ()
+        for resource in get_path(container, "resources", side) or ()
     }
     return any(resource.startswith("nvidia.com/") or resource == gpus.EFA for resource in resources)
 

@@ -13,9 +13,9 @@ from typing import ClassVar
 
 # Okabe and Ito's colours, which people with colour vision deficiency can distinguish; grey is for the rest.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A800")
-REST = "#8c8c8c"
+OTHERS_COLOUR = "#8c8c8c"
 OTHERS = "the others"
-WIDTH, LEFT, RIGHT, TOP, BOTTOM = 720, 52, 20, 12, 28
+WIDTH, LEFT_MARGIN, RIGHT, TOP, BOTTOM = 720, 52, 20, 12, 28
 
 Series = Sequence[float]
 
@@ -90,36 +90,38 @@ class Chart:
     width: float = WIDTH
 
 
-def ticks(most: float, about: int = 5) -> list[float]:
-    """Round numbers from 0 to at least `most`."""
-    if most <= 0:
+def ticks(maximum: float, about: int = 5) -> list[float]:
+    """Round numbers from 0 to at least `maximum`."""
+    if maximum <= 0:
         return [0, 1]
-    raw = most / about
+    raw = maximum / about
     size = 10 ** math.floor(math.log10(raw))
     step = next(factor * size for factor in (1, 2, 2.5, 5, 10) if factor * size >= raw * 0.999)
-    return [step * number for number in range(math.ceil(most / step - 1e-9) + 1)]
+    return [step * number for number in range(math.ceil(maximum / step - 1e-9) + 1)]
 
 
 def colours(amounts: Mapping[str, float]) -> dict[str, str]:
     """A colour for each of the names with the largest amounts, and one grey for the rest."""
     order = sorted(amounts, key=lambda name: (-amounts[name], name))
-    found = dict(zip(order, COLOURS, strict=False))
-    return found | ({OTHERS: REST} if len(order) > len(found) else {})
+    colour_of = dict(zip(order, COLOURS, strict=False))
+    return colour_of | ({OTHERS: OTHERS_COLOUR} if len(order) > len(colour_of) else {})
 
 
 def layers(series: Mapping[str, Sequence[float]], colours: Mapping[str, str], width: int) -> dict[str, list[float]]:
     """Layers for `stacked`: one for each name with a colour, and the sum of the rest."""
-    found = {name: list(series.get(name, [0.0] * width)) for name in colours if name != OTHERS}
+    result = {name: list(series.get(name, [0.0] * width)) for name in colours if name != OTHERS}
     if OTHERS in colours:
-        rest = [values for name, values in series.items() if name not in colours]
-        found[OTHERS] = [sum(each) for each in zip(*rest, strict=True)] if rest else [0.0] * width
-    return found
+        other_series = [values for name, values in series.items() if name not in colours]
+        result[OTHERS] = (
+            [sum(step_values) for step_values in zip(*other_series, strict=True)] if other_series else [0.0] * width
+        )
+    return result
 
 
 def stacked(
     layers: Mapping[str, Series],
     colours: Mapping[str, str],
-    most: float,
+    maximum: float,
     hours: float,
     limit: float | None,
     title: str,
@@ -127,38 +129,39 @@ def stacked(
 ) -> Chart:
     """Areas on top of one another over time; a dashed line at `limit`. With `begin` the x axis has days and times of
     day, else hours since the begin."""
-    frame = _Frame(230, most, hours, begin)
+    frame = _Frame(230, maximum, hours, begin)
     shapes = frame.grid()
     count = len(next(iter(layers.values()), ()))
-    below = [0.0] * count
+    lower_edge = [0.0] * count
     for name, values in layers.items():
-        above = [low + value for low, value in zip(below, values, strict=True)]
+        upper_edge = [low + value for low, value in zip(lower_edge, values, strict=True)]
         xs = [frame.x(hours * number / count) for number in range(count + 1)]
         top = "".join(
-            f"L{xs[i]:.1f},{frame.y(above[i]):.1f}L{xs[i + 1]:.1f},{frame.y(above[i]):.1f}" for i in range(count)
+            f"L{xs[i]:.1f},{frame.y(upper_edge[i]):.1f}L{xs[i + 1]:.1f},{frame.y(upper_edge[i]):.1f}"
+            for i in range(count)
         )
         down = "".join(
-            f"L{xs[i + 1]:.1f},{frame.y(below[i]):.1f}L{xs[i]:.1f},{frame.y(below[i]):.1f}"
+            f"L{xs[i + 1]:.1f},{frame.y(lower_edge[i]):.1f}L{xs[i]:.1f},{frame.y(lower_edge[i]):.1f}"
             for i in reversed(range(count))
         )
-        data = f"M{xs[0]:.1f},{frame.y(above[0]):.1f}{top}{down}Z" if count else ""
+        data = f"M{xs[0]:.1f},{frame.y(upper_edge[0]):.1f}{top}{down}Z" if count else ""
         shapes.append(Path(data, colours[name], title=name))
-        below = above
+        lower_edge = upper_edge
     if limit is not None:
         y = frame.y(limit)
-        shapes.append(Line("limit", LEFT, WIDTH - RIGHT, y, y))
+        shapes.append(Line("limit", LEFT_MARGIN, WIDTH - RIGHT, y, y))
     return Chart(title, frame.height, shapes)
 
 
-def bars(values: Series, hours: float, most: float, colour: str, title: str) -> Chart:
+def bars(values: Series, hours: float, maximum: float, colour: str, title: str) -> Chart:
     """A bar for each time interval."""
-    frame = _Frame(110, most, hours)
+    frame = _Frame(110, maximum, hours)
     shapes = frame.grid(about=3)
-    wide = (WIDTH - LEFT - RIGHT) / max(1, len(values))
+    wide = (WIDTH - LEFT_MARGIN - RIGHT) / max(1, len(values))
     for number, value in enumerate(values):
         if value:
             y = frame.y(value)
-            shapes.append(Bar(LEFT + number * wide + 0.5, y, wide - 1, frame.y(0) - y, colour))
+            shapes.append(Bar(LEFT_MARGIN + number * wide + 0.5, y, wide - 1, frame.y(0) - y, colour))
     return Chart(title, frame.height, shapes)
 
 
@@ -172,8 +175,8 @@ def line(values: Sequence[float | None], hours: float, colour: str, title: str) 
         if value is None:
             pen = False
             continue
-        left, right = frame.x(hours * number / len(values)), frame.x(hours * (number + 1) / len(values))
-        data += f"{'L' if pen else 'M'}{left:.1f},{frame.y(value):.1f}L{right:.1f},{frame.y(value):.1f}"
+        start_x, end_x = frame.x(hours * number / len(values)), frame.x(hours * (number + 1) / len(values))
+        data += f"{'L' if pen else 'M'}{start_x:.1f},{frame.y(value):.1f}L{end_x:.1f},{frame.y(value):.1f}"
         pen = True
     shapes.append(Path(data, colour, filled=False))
     return Chart(title, frame.height, shapes)
@@ -183,21 +186,21 @@ def dumbbells(
     rows: Sequence[tuple[str, float, float | None]], say: Callable[[float], str], unit: float, title: str
 ) -> Chart:
     """One value for each name, or the step from one value to another, on a square-root axis."""
-    high, left = 22, 130
-    most = max([1.0, *(value for _, before, after in rows for value in (before, after or 0.0))])
-    marks = list(_marks(most, unit))
+    high, name_width = 22, 130
+    maximum = max([1.0, *(value for _, before, after in rows for value in (before, after or 0.0))])
+    tick_values = list(_tick_values(maximum, unit))
     height = TOP + high * len(rows) + BOTTOM
 
     def x(value: float) -> float:
-        return left + math.sqrt(value / marks[-1]) * (WIDTH - left - 70)
+        return name_width + math.sqrt(value / tick_values[-1]) * (WIDTH - name_width - 70)
 
     shapes: list[Shape] = []
-    for value in marks:
+    for value in tick_values:
         shapes.append(Line("grid", x(value), x(value), TOP, height - BOTTOM))
         shapes.append(Label(x(value), height - 10, say(value), "middle"))
     for number, (name, before, after) in enumerate(rows):
         y = TOP + high * (number + 0.5)
-        shapes.append(Label(left - 10, y + 4, name, "end", "name"))
+        shapes.append(Label(name_width - 10, y + 4, name, "end", "name"))
         if after is None:
             shapes += [Line("stem", x(0), x(before), y, y), Dot("after", x(before), y)]
             text = say(before)
@@ -209,11 +212,11 @@ def dumbbells(
     return Chart(title, height, shapes)
 
 
-def _marks(most: float, unit: float) -> Iterator[float]:
+def _tick_values(maximum: float, unit: float) -> Iterator[float]:
     yield 0.0
     for factor in (0.25, 1, 4, 9, 16, 36, 64, 144, 400, 900):
         yield factor * unit
-        if factor * unit >= most:
+        if factor * unit >= maximum:
             return
 
 
@@ -225,7 +228,7 @@ class _Frame:
         self._values = ticks(most)
 
     def x(self, hour: float) -> float:
-        return LEFT + hour / self.hours * (WIDTH - LEFT - RIGHT)
+        return LEFT_MARGIN + hour / self.hours * (WIDTH - LEFT_MARGIN - RIGHT)
 
     def y(self, value: float) -> float:
         return TOP + (1 - value / self._values[-1]) * (self.height - TOP - BOTTOM)
@@ -243,8 +246,8 @@ class _Frame:
         shapes: list[Shape] = []
         for value in self._values:
             y = self.y(value)
-            shapes.append(Line("grid", LEFT, WIDTH - RIGHT, y, y))
-            shapes.append(Label(LEFT - 6, y + 4, f"{value:g}", "end"))
+            shapes.append(Line("grid", LEFT_MARGIN, WIDTH - RIGHT, y, y))
+            shapes.append(Label(LEFT_MARGIN - 6, y + 4, f"{value:g}", "end"))
         step = next(step for step in (1, 2, 3, 6, 12, 24, 48, 96, 168, 336, 672) if self.hours / step <= 10)
         hour = 0
         while hour <= self.hours:

@@ -19,7 +19,7 @@ class Tile(NamedTuple):
 @cache
 def templates() -> Environment:
     """The templates of all pages. Values are escaped in all of them, and a missing value is an error."""
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("tenancy.output"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -27,9 +27,9 @@ def templates() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters["pixels"] = lambda value: f"{value:.1f}"
-    made.filters["percent"] = lambda value: f"{value:.2f}%"
-    return made
+    environment.filters["pixels"] = lambda value: f"{value:.1f}"
+    environment.filters["percent"] = lambda value: f"{value:.2f}%"
+    return environment
 
 
 def render(template: str, **values: Any) -> str:

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tenancy.catalog.text import in_markdown, printed, shown
+from tenancy.catalog.text import escape_invisible, escape_output, in_markdown
 
 WIDTH = 100
 """Width of text that is not for a terminal, in characters."""
@@ -52,19 +52,19 @@ def as_text(table: Table, *, fold: bool = True, terminal: bool = False) -> str:
 
     with console.capture() as capture:
         if table.title:
-            console.print(Text(f"{shown(table.title)}:", style="bold"))
+            console.print(Text(f"{escape_invisible(table.title)}:", style="bold"))
         if table.header:
-            cells, numeric = _written(table)
-            cells = [[shown(cell) for cell in row] for row in cells]
+            cells, numeric = _cell_texts(table)
+            cells = [[escape_invisible(cell) for cell in row] for row in cells]
             columns = Columns(box=None, pad_edge=False, padding=(0, GUTTER, 0, 0), header_style="bold")
             *before, last = zip(table.header, *cells, strict=True)
-            taken = 0
+            used_width = 0
             for column, number in zip(before, numeric, strict=False):
                 wide = max(map(cell_len, column))
                 columns.add_column(Text(column[0]), justify="right" if number else "left", no_wrap=True, width=wide)
-                taken += wide + GUTTER
-            whole = 0 if fold else max(map(cell_len, last))
-            room = max(width - taken, NARROWEST, whole)
+                used_width += wide + GUTTER
+            unfolded_width = 0 if fold else max(map(cell_len, last))
+            room = max(width - used_width, NARROWEST, unfolded_width)
             justify = "right" if numeric[-1] else "left"
             columns.add_column(Text(last[0]), justify=justify, max_width=room, overflow="fold")
             for row in cells:
@@ -75,28 +75,28 @@ def as_text(table: Table, *, fold: bool = True, terminal: bool = False) -> str:
             remarks.add_column(width=1)
             remarks.add_column(max_width=width - 2, overflow="fold")
             for remark in table.remarks:
-                remarks.add_row("-", Text(shown(" ".join(remark.split()))))
+                remarks.add_row("-", Text(escape_invisible(" ".join(remark.split()))))
             console.print(remarks)
     text = "\n".join(line.rstrip() for line in capture.get().splitlines())
-    return text if terminal else printed(text)
+    return text if terminal else escape_output(text)
 
 
-def as_markdown(table: Table, kept: str = "") -> str:
+def as_markdown(table: Table, markup: str = "") -> str:
     """The table as Markdown, escaped: cells, titles and remarks contain names that users or API clients chose.
-    Characters of `kept` are not escaped."""
-    cells, numeric = _written(table)
-    escaped = [[in_markdown(cell, kept) for cell in row] for row in cells]
+    Characters of `markup` are not escaped."""
+    cells, numeric = _cell_texts(table)
+    escaped = [[in_markdown(cell, markup) for cell in row] for row in cells]
     rows = [table.header, ["---:" if number else "---" for number in numeric], *escaped]
-    lines = [f"## {in_markdown(table.title, kept)}", "", *(f"| {' | '.join(row)} |" for row in rows)]
-    remarks = [f"- {in_markdown(remark, BACKTICK + kept)}" for remark in table.remarks]
+    lines = [f"## {in_markdown(table.title, markup)}", "", *(f"| {' | '.join(row)} |" for row in rows)]
+    remarks = [f"- {in_markdown(remark, BACKTICK + markup)}" for remark in table.remarks]
     return "\n".join(lines + [""] * bool(remarks) + remarks)
 
 
-def _written(table: Table) -> tuple[list[list[str]], list[bool]]:
+def _cell_texts(table: Table) -> tuple[list[list[str]], list[bool]]:
     """The cells as texts, and which columns hold numbers."""
     numeric = [
-        at in table.numbers or all(row[at] is None or isinstance(row[at], int | float) for row in table.rows)
-        for at in range(len(table.header))
+        index in table.numbers or all(row[index] is None or isinstance(row[index], int | float) for row in table.rows)
+        for index in range(len(table.header))
     ]
     return [[_cell(cell) for cell in row] for row in table.rows], numeric
 

@@ -39,7 +39,7 @@ from tenancy.planning.queueing.quota_shares import QuotaCalculator, shares
 from tenancy.planning.services import metrics_charts, operator_values, queue_chart, services_plan
 from tenancy.schema.environment import Environment, GuardsMode
 from tenancy.schema.tenant import Tenant
-from tenancy.validation.inputs import EnvironmentInput, TenantsInput, specs
+from tenancy.validation.inputs import EnvironmentInput, TenantsInput, load_specs
 from tenancy.validation.validator import require_valid
 
 __all__ = ["Plan", "PlatformPlan", "TenantPlan", "digest", "make_plan", "plan"]
@@ -50,7 +50,7 @@ def plan(environment: EnvironmentInput, tenants: TenantsInput | None = None) -> 
 
     The arguments are those of `validate`. Raises SpecError with every problem.
     """
-    return make_plan(*specs(environment, tenants))
+    return make_plan(*load_specs(environment, tenants))
 
 
 def make_plan(environment: Environment, tenants: Sequence[Tenant], *, eager: bool = True) -> Plan:
@@ -59,14 +59,14 @@ def make_plan(environment: Environment, tenants: Sequence[Tenant], *, eager: boo
 
     Raises SpecError with every rule that they break together.
     """
-    tenants = [tenant.named(environment.namespace_name) for tenant in tenants]
+    tenants = [tenant.with_namespace_names(environment.namespace_name) for tenant in tenants]
     require_valid(environment, tenants)
     environment = with_former_namespaces(environment, tenants)
     sorted_tenants = sorted(tenants, key=lambda tenant: tenant.tenant)
     planned_tenants = active_tenants(sorted_tenants)
     chart = queue_chart(environment, planned_tenants)
     queue_shares, calculator = (
-        (shares(environment, planned_tenants), QuotaCalculator(environment)) if environment.queued else ({}, None)
+        (shares(environment, planned_tenants), QuotaCalculator(environment)) if environment.has_queues else ({}, None)
     )
 
     def tenant_plan(tenant: Tenant) -> TenantPlan:

@@ -18,7 +18,7 @@ from tenancy.planning.model import NamespacePlan, Plan
 from tenancy.schema.data import Access
 from tenancy.schema.environment import Environment
 from tenancy.schema.source import Location
-from tenancy.schema.tenant import Tenant, held
+from tenancy.schema.tenant import Tenant, applies_to
 
 ENVIRONMENT = ""
 """Value of `file` for environment.yaml, instead of a tenant."""
@@ -221,7 +221,7 @@ def _data_grants(environment: Environment, tenant: Tenant) -> Iterator[AccessGra
             return AccessGrant(tenant.tenant, SERVICE_ACCOUNT, subject, may, (target,), tenant.tenant, field)
 
         for i, grant in enumerate(tenant.storage):
-            if held(grant.namespaces, namespace):
+            if applies_to(grant.namespaces, namespace):
                 yield entry(_DATA[grant.access], f"s3://{grant.bucket}/{grant.prefix}", "storage", i)
         for kind, may, name_of in (
             ("secrets", "reads the secret", names.tenant_secret),
@@ -229,10 +229,10 @@ def _data_grants(environment: Environment, tenant: Tenant) -> Iterator[AccessGra
             ("queues", "sends and receives", names.tenant_queue),
         ):
             for name, use in sorted(getattr(uses, kind).items()):
-                if held(use.namespaces, namespace):
+                if applies_to(use.namespaces, namespace):
                     yield entry(may, name_of(environment, tenant, name), "uses", kind, name)
         for i, files in enumerate(uses.files):
-            if held(files.namespaces, namespace):
+            if applies_to(files.namespaces, namespace):
                 may = "mounts, reads and writes" if files.access == "read-write" else "mounts and reads"
                 yield entry(may, files.access_point, "uses", "files", i)
 

@@ -72,7 +72,7 @@ def _names_of_kind(kind: str, objects: Sequence[Object]) -> list[str]:
 
 def _sample(environment: Environment, tenant: Tenant) -> Object:
     for namespace in tenant.namespaces:
-        for flavor, count in tenant.held_in(namespace).items():
+        for flavor, count in tenant.guaranteed_in(namespace).items():
             if count:
                 return sample_to_create("job", environment, tenant, namespace, {flavor: 1})
     return sample_to_create("job", environment, tenant, tenant.namespaces[0], {})

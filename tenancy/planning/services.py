@@ -82,7 +82,7 @@ def services_plan(environment: Environment, tenants: Sequence[Tenant] = ()) -> S
 def queue_chart(environment: Environment, tenants: Sequence[Tenant] = ()) -> HelmChart | None:
     """Kueue's chart; None where the environment has no queue. A lab runs it; the operator of a cluster that was not
     made here installs it."""
-    return from_mirror(environment, _kueue(environment, tenants)) if environment.queued else None
+    return from_mirror(environment, _kueue(environment, tenants)) if environment.has_queues else None
 
 
 def operator_values(environment: Environment, queues: HelmChart | None) -> dict[str, dict[str, Any]]:
@@ -130,7 +130,7 @@ def _charts(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Hel
         yield charts.cilium(wireguard=environment.cluster.encryption is Encryption.WIREGUARD)
     if environment.installs("kueue"):
         yield _kueue(environment, tenants)
-    if builds_cluster and any(pool.scales for pool in pools.values()):
+    if builds_cluster and any(pool.is_autoscaled for pool in pools.values()):
         yield charts.karpenter_crds()
         yield charts.karpenter(
             cluster=environment.cluster.name,

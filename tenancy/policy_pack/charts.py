@@ -13,7 +13,7 @@ from typing import Any
 from tenancy.check.reader import read_text
 from tenancy.kube.kinds import placed
 from tenancy.rules import plain
-from tenancy.rules.found import UNKNOWN, Object, at, name_of
+from tenancy.rules.found import UNKNOWN, Object, get_path, name_of
 
 _PATIENCE = 60
 """Timeout of helm, seconds; it may fetch the chart."""
@@ -37,7 +37,7 @@ def rendered(release: Object, folder: str | None) -> list[Object]:
         raise NotRenderedError(f"{', '.join(unknown)}: {UNKNOWN}")
     if more := [key for key in _MORE if release.get(key)]:
         raise NotRenderedError(f"{', '.join(more)} cannot be read here")
-    namespace = at(release, "metadata", "namespace") or "default"
+    namespace = get_path(release, "metadata", "namespace") or "default"
     command = [helm, *_arguments(release, namespace, folder or os.environ.get("PWD", "")), "--values", "-"]
     try:
         done = subprocess.run(
@@ -68,7 +68,7 @@ def _arguments(release: Object, namespace: str, folder: str) -> list[str]:
         "--version": release.get("version"),
     }
     given = [part for flag, value in flags.items() if value for part in (flag, str(value))]
-    return ["template", str(at(release, "metadata", "name")), chart, *given]
+    return ["template", str(get_path(release, "metadata", "name")), chart, *given]
 
 
 def _at_home(item: Object, namespace: str) -> Object:

@@ -16,7 +16,7 @@ from pulumi_policy import ResourceValidationArgs
 from tenancy.catalog import vocabulary as words
 from tenancy.policy_pack.objects import object_of
 from tenancy.rules import objects, plain
-from tenancy.rules.found import UNKNOWN, at
+from tenancy.rules.found import UNKNOWN, get_path
 from tenancy.rules.values import gpu_keys, unenforced_quota_keys
 
 INHERITED = (words.TENANT, *words.COST_LABELS)
@@ -39,14 +39,14 @@ def remedy(args: ResourceValidationArgs) -> Mapping[str, Any] | None:
 
 
 def _remember(item: Mapping[str, Any]) -> None:
-    labels = at(item, "metadata", "labels")
+    labels = get_path(item, "metadata", "labels")
     if isinstance(labels, Mapping) and labels.get(words.TENANT, UNKNOWN) != UNKNOWN:
         known = {key: labels[key] for key in INHERITED if labels.get(key, UNKNOWN) != UNKNOWN}
-        _labels_of[str(at(item, "metadata", "name"))] = known
+        _labels_of[str(get_path(item, "metadata", "name"))] = known
 
 
 def _labelled(item: Mapping[str, Any], props: Any) -> bool:
-    name, has = str(at(item, "metadata", "namespace")), at(item, "metadata", "labels") or {}
+    name, has = str(get_path(item, "metadata", "namespace")), get_path(item, "metadata", "labels") or {}
     wanted = _labels_of.get(name, {})
     missing = {key: value for key, value in wanted.items() if isinstance(has, Mapping) and key not in has}
     # Which of two tenants' labels is right cannot be decided here.
@@ -61,7 +61,7 @@ def _labelled(item: Mapping[str, Any], props: Any) -> bool:
 
 
 def _counted(item: Mapping[str, Any], props: Any) -> bool:
-    hard = at(item, "spec", "hard")
+    hard = get_path(item, "spec", "hard")
     if not isinstance(hard, Mapping):
         return False
     dead = [key for key in gpu_keys(unenforced_quota_keys([*hard])) if not key.startswith("requests.")]

@@ -81,7 +81,7 @@ class Planes:
         if self.environment.aws.enabled:
             found.append(self._data())
         found.append(self._nodes())
-        if self.environment.queued:
+        if self.environment.has_queues:
             found.append(self._queues())
         return [self._as_held(plane) for plane in found]
 

@@ -157,7 +157,7 @@ def namespaces(member: Member) -> list[NamespaceRow]:
     """The namespaces of a tenant."""
     spec = member.spec
     return [
-        NamespaceRow(spec.namespace_name(part), spec.tier_of(part), part.purpose, _counts(spec.held_in(part)))
+        NamespaceRow(spec.namespace_name(part), spec.tier_of(part), part.purpose, _counts(spec.guaranteed_in(part)))
         for part in spec.namespaces
     ]
 

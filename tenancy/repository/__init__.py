@@ -16,7 +16,7 @@ from typing import Any
 from tenancy.catalog import vocabulary as words
 from tenancy.planning.aws.documents import partition
 
-HERE = Path(__file__).parent
+PACKAGE_FOLDER = Path(__file__).parent
 KUBERNETES = "1.36"
 """Version of Kubernetes of the environments, the lab's own."""
 TENANTS = (
@@ -77,24 +77,24 @@ def repository(answers: RepositoryAnswers, version: str) -> Iterator[tuple[str, 
     for name in MODELS:
         yield f"schemas/{name}.json", json.dumps(schema(name), indent=1) + "\n", False
     for environment, nodes in (("dev", 2), ("prod", 3)):
-        of = {"environment": environment, "lab": environment == "dev", "nodes": nodes}
-        yield f"stacks/{environment}/environment.yaml", text("stacks/environment.yaml", **of), False
+        variables = {"environment": environment, "lab": environment == "dev", "nodes": nodes}
+        yield f"stacks/{environment}/environment.yaml", text("stacks/environment.yaml", **variables), False
     for environment, name, title, tier, cost, gpus in TENANTS:
-        of = {"name": name, "title": title, "tier": tier, "cost": cost, "gpus": gpus}
-        yield f"stacks/{environment}/tenants/{name}.yaml", text("stacks/tenant.yaml", **of), False
+        variables = {"name": name, "title": title, "tier": tier, "cost": cost, "gpus": gpus}
+        yield f"stacks/{environment}/tenants/{name}.yaml", text("stacks/tenant.yaml", **variables), False
     for name in ("PulumiPolicy.yaml", "__main__.py"):
-        yield f"policy/{name}", (carried("policy") / name).read_text("utf-8"), False
+        yield f"policy/{name}", (wheel_folder("policy") / name).read_text("utf-8"), False
     if answers.forge is not Forge.NONE:
         yield "ci/Containerfile", text("Containerfile"), False
         yield from _workflows(answers.forge, text)
 
 
 def _workflows(forge: Forge, text: Any) -> Iterator[tuple[str, str, bool]]:
-    ci = carried("ci")
+    ci = wheel_folder("ci")
     for path in sorted((ci / "steps").iterdir()):
         if path.is_file() and (forge is Forge.GITLAB or not path.name.startswith("gitlab-")):
-            said = path.read_text("utf-8")
-            yield f"ci/steps/{path.name}", said, said.startswith("#!")
+            content = path.read_text("utf-8")
+            yield f"ci/steps/{path.name}", content, content.startswith("#!")
     if forge is Forge.GITHUB:
         for path in sorted((ci / "github").iterdir()):
             yield f".github/workflows/{path.name}", path.read_text("utf-8"), False
@@ -105,19 +105,19 @@ def _workflows(forge: Forge, text: Any) -> Iterator[tuple[str, str, bool]]:
 
 def _constraints(version: str) -> str:
     """Pins of every package that this version was tested with."""
-    inside = HERE / "constraints.txt"
-    pins = inside if inside.is_file() else HERE.parents[1] / "requirements" / "package.txt"
+    inside = PACKAGE_FOLDER / "constraints.txt"
+    pins = inside if inside.is_file() else PACKAGE_FOLDER.parents[1] / "requirements" / "package.txt"
     return f"# The versions with which gpu-tenancy {version} was tested.\n{pins.read_text('utf-8')}"
 
 
-def carried(name: str) -> Path:
+def wheel_folder(name: str) -> Path:
     """A folder that the wheel carries."""
-    inside = HERE / name
-    return inside if inside.is_dir() else HERE.parents[1] / name
+    inside = PACKAGE_FOLDER / name
+    return inside if inside.is_dir() else PACKAGE_FOLDER.parents[1] / name
 
 
 def _facts(answers: RepositoryAnswers) -> dict[str, Any]:
-    bases = re.findall(r"^ARG .*$", (carried("ci") / "Containerfile").read_text("utf-8"), re.MULTILINE)
+    bases = re.findall(r"^ARG .*$", (wheel_folder("ci") / "Containerfile").read_text("utf-8"), re.MULTILINE)
     python, trivy = (next(line for line in bases if line.startswith(f"ARG {name}=")) for name in ("PYTHON", "TRIVY"))
     return {
         "project": words.PRODUCT,
@@ -142,7 +142,7 @@ def _templates() -> Any:
 
     from tenancy.schema.writing import flow
 
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("tenancy.repository"),
         autoescape=False,  # YAML and Markdown; `yaml` quotes what needs it
         undefined=StrictUndefined,
@@ -150,5 +150,5 @@ def _templates() -> Any:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters["yaml"] = flow
-    return made
+    environment.filters["yaml"] = flow
+    return environment

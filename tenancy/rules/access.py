@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
 from tenancy.catalog import vocabulary as words
-from tenancy.rules.found import Finding, Given, Object, at, name_of
+from tenancy.rules.found import Finding, Given, Object, get_path, name_of
 from tenancy.rules.model import Face, Rule, Severity
 from tenancy.rules.owned import is_ours, is_tenants, labels_of
 from tenancy.rules.values import (
@@ -207,8 +207,8 @@ def _bound_to_many(binding: Object, roles: Mapping[tuple[str, str, str], Object]
     wide, labels = binding.get("kind") == "ClusterRoleBinding", labels_of(binding)
     if labels.get(_BOOTSTRAPPED[0]) == _BOOTSTRAPPED[1] or (not wide and is_tenants(binding)):
         return
-    kind, role = (str(at(binding, "roleRef", key)) for key in ("kind", "name"))
-    namespace = str(at(binding, "metadata", "namespace")) if kind == "Role" else ""
+    kind, role = (str(get_path(binding, "roleRef", key)) for key in ("kind", "name"))
+    namespace = str(get_path(binding, "metadata", "namespace")) if kind == "Role" else ""
     rules = roles.get((kind, namespace, role))
     for subject in binding.get("subjects") or ():
         of, name = str(subject.get("kind")), str(subject.get("name"))
@@ -232,7 +232,7 @@ def _bound_subjects(
 ) -> Iterator[Finding]:
     """rbac-05 on a RoleBinding in a tenant's namespace."""
     tenant = homes[name]
-    may_be_shared = [at(binding, "roleRef", key) for key in ("kind", "name")] == ["ClusterRole", _VIEWER]
+    may_be_shared = [get_path(binding, "roleRef", key) for key in ("kind", "name")] == ["ClusterRole", _VIEWER]
     for subject in binding.get("subjects") or ():
         if subject.get("kind") == "ServiceAccount":
             whose = homes.get(str(subject.get("namespace", name)), tenant)

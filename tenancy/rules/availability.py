@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from tenancy.catalog import sizes
 from tenancy.catalog.controllers import JOB_FINALIZER
-from tenancy.catalog.sizes import MOST_GRACE
+from tenancy.catalog.sizes import MAX_GRACE_SECONDS
 from tenancy.catalog.vocabulary import Allowance
 from tenancy.kube import deniers
 from tenancy.kube.objects import Object
@@ -52,7 +52,7 @@ OF_SERVER = ("kubernetes.io/pvc-protection",)
 
 def _short(probe: str) -> str:
     at = f"c.{probe}.terminationGracePeriodSeconds"
-    return f"(!has(c.{probe}) || !has({at}) || {at} <= {MOST_GRACE})"
+    return f"(!has(c.{probe}) || !has({at}) || {at} <= {MAX_GRACE_SECONDS})"
 
 
 def _few_keys(facts: GuardFacts) -> str:
@@ -334,11 +334,11 @@ RULES: tuple[Rule, ...] = (
         guards={
             # A probe that fails ends its container with a grace period of its own, and a deletion waits for that.
             GuardSubject.PODS: f"""(!has(variables.spec.terminationGracePeriodSeconds)
-            || variables.spec.terminationGracePeriodSeconds <= {MOST_GRACE})
+            || variables.spec.terminationGracePeriodSeconds <= {MAX_GRACE_SECONDS})
         && variables.containers.all(c, {_short("livenessProbe")} && {_short("startupProbe")})""",
             # A pod's grace period may be that of the request.
             GuardSubject.DELETIONS: f"""request.resource.resource != 'pods' || !has(request.options.gracePeriodSeconds)
-        || request.options.gracePeriodSeconds <= {MOST_GRACE}""",
+        || request.options.gracePeriodSeconds <= {MAX_GRACE_SECONDS}""",
         },
         attacks=(through_all_kinds(_graces),),
     ),

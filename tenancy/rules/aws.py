@@ -14,7 +14,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.instances import INSTANCES
 from tenancy.catalog.versions import AMI_DEFAULT, ami_release_misfit
 from tenancy.rules import iam
-from tenancy.rules.found import UNKNOWN, Given, Object, at, many
+from tenancy.rules.found import UNKNOWN, Given, Object, as_list, get_path
 from tenancy.rules.values import MOST_PUBLIC, never_public, wide_range
 
 CLUSTER = "aws:eks/cluster:Cluster"
@@ -77,9 +77,9 @@ _EFA = frozenset({"efa", "efa-only"})
 
 def _cluster(item: Object) -> Given:
     vpc = item.get("vpcConfig")
-    public = at(vpc, "endpointPublicAccess")
+    public = get_path(vpc, "endpointPublicAccess")
     if public not in {False, "false"}:  # AWS' default is an endpoint that is open to the internet
-        ranges = many(at(vpc, "publicAccessCidrs"))
+        ranges = as_list(get_path(vpc, "publicAccessCidrs"))
         wrong = [text for cidr in ranges if (text := wide_range(str(cidr)) or never_public(str(cidr)))]
         if wrong or not ranges:
             to = ", ".join(wrong) or "the whole internet"
@@ -87,9 +87,9 @@ def _cluster(item: Object) -> Given:
         if len(ranges) > MOST_PUBLIC:
             yield "eks-01", f"publicAccessCidrs: {len(ranges)} ranges of {MOST_PUBLIC}"
     access = item.get("accessConfig")
-    if (mode := at(access, "authenticationMode")) != "API":
+    if (mode := get_path(access, "authenticationMode")) != "API":
         yield "eks-02", f"authenticationMode {_or(mode, 'CONFIG_MAP, the default')}"
-    if (creator := at(access, "bootstrapClusterCreatorAdminPermissions")) not in {False, "false"}:
+    if (creator := get_path(access, "bootstrapClusterCreatorAdminPermissions")) not in {False, "false"}:
         yield "eks-02", f"bootstrapClusterCreatorAdminPermissions {_or(creator, 'true, the default')}"
 
 
@@ -123,14 +123,14 @@ def group_gpus(item: Object) -> list[str]:
 
 def gpu_types(types: Any) -> list[str]:
     """The instance types with GPUs, and those that are unknown."""
-    return [name for name in map(str, many(types)) if name.partition(".")[0] in FAMILIES or name == UNKNOWN]
+    return [name for name in map(str, as_list(types)) if name.partition(".")[0] in FAMILIES or name == UNKNOWN]
 
 
 def taints_of(given: Any) -> list[Mapping[str, Any]]:
     """Taints as in Kubernetes; EKS has other names for the effects."""
     return [
         {"key": t.get("key"), "value": t.get("value"), "effect": _EFFECTS.get(t.get("effect"), t.get("effect"))}
-        for t in many(given)
+        for t in as_list(given)
     ]
 
 
@@ -154,15 +154,15 @@ def shown(taints: list[Mapping[str, Any]]) -> str:
 
 def _template(item: Object) -> Given:
     options = item.get("metadataOptions")
-    if at(options, "httpEndpoint") != "disabled":
+    if get_path(options, "httpEndpoint") != "disabled":
         yield from weak_metadata(options, safe_default=False)
     if not item.get("blockDeviceMappings"):
         yield "node-02", "no blockDeviceMappings"
     yield from open_volumes(item.get("blockDeviceMappings"))
-    group = at(item, "placement", "groupName") or at(item, "placement", "groupId")
-    target = at(item, "capacityReservationSpecification", "capacityReservationTarget")
-    reserved = at(target, "capacityReservationId") or at(target, "capacityReservationResourceGroupArn")
-    block = at(item, "instanceMarketOptions", "marketType") == "capacity-block"
+    group = get_path(item, "placement", "groupName") or get_path(item, "placement", "groupId")
+    target = get_path(item, "capacityReservationSpecification", "capacityReservationTarget")
+    reserved = get_path(target, "capacityReservationId") or get_path(target, "capacityReservationResourceGroupArn")
+    block = get_path(item, "instanceMarketOptions", "marketType") == "capacity-block"
     if group and (reserved or block):
         yield "node-04", f"placement group {group} beside {reserved or 'a capacity block'}"
 
@@ -172,7 +172,9 @@ def weak_metadata(options: Any, *, safe_default: bool) -> Given:
     unset = (None,) if safe_default else ()
     safe = {"httpTokens": ("required", *unset), "httpPutResponseHopLimit": (1, "1", *unset)}
     weak = [
-        f"{key} {_or(at(options, key), 'not set')}" for key, values in safe.items() if at(options, key) not in values
+        f"{key} {_or(get_path(options, key), 'not set')}"
+        for key, values in safe.items()
+        if get_path(options, key) not in values
     ]
     if weak:
         yield "node-01", f"metadataOptions: {', '.join(weak)}"
@@ -180,7 +182,7 @@ def weak_metadata(options: Any, *, safe_default: bool) -> Given:
 
 def open_volumes(mappings: Any) -> Given:
     """node-02."""
-    for mapping in many(mappings):
+    for mapping in as_list(mappings):
         volume = mapping.get("ebs")
         if volume is not None and (given := volume.get("encrypted")) not in {True, "true"}:
             yield "node-02", f"{mapping.get('deviceName')}: encrypted {_or(given, 'not set')}"
@@ -189,17 +191,17 @@ def open_volumes(mappings: Any) -> Given:
 def efa_groups(item: Object) -> set[str]:
     """Security groups of a template's EFA interfaces; empty: it has no such interface."""
     found: set[str] = set()
-    for interface in many(item.get("networkInterfaces")):
+    for interface in as_list(item.get("networkInterfaces")):
         kind = interface.get("interfaceType")
         if kind in _EFA or kind == UNKNOWN:
-            groups = many(interface.get("securityGroups")) or many(item.get("vpcSecurityGroupIds"))
+            groups = as_list(interface.get("securityGroups")) or as_list(item.get("vpcSecurityGroupIds"))
             found |= set(map(str, groups)) or {"that is the default where none is named"}
     return found
 
 
 def tenant_of(item: Object) -> str | None:
     """The tenant of a template's nodes, by its tag."""
-    tenant = at(item, "tags", words.TENANT_TAG)
+    tenant = get_path(item, "tags", words.TENANT_TAG)
     return None if tenant == UNKNOWN else tenant
 
 
@@ -207,9 +209,9 @@ def cluster_wide(items: list[Object], owner_of: Mapping[tuple[str, str], str]) -
     """rbac-04: policies on the whole cluster for a principal that is in a tenant's group."""
     groups: dict[str, list[str]] = {}
     for entry in (item for item in items if item.get("kind") == ENTRY):
-        groups.setdefault(str(entry.get("principalArn")), []).extend(map(str, many(entry.get("kubernetesGroups"))))
+        groups.setdefault(str(entry.get("principalArn")), []).extend(map(str, as_list(entry.get("kubernetesGroups"))))
     for item in items:
-        scope, principal = at(item, "accessScope", "type"), str(item.get("principalArn"))
+        scope, principal = get_path(item, "accessScope", "type"), str(item.get("principalArn"))
         if item.get("kind") != ASSOCIATION or scope not in {"cluster", UNKNOWN}:
             continue
         for group in groups.get(principal, ()):
@@ -261,8 +263,10 @@ def _repository(item: Object) -> Given:
 
 
 def _security_group(item: Object) -> Given:
-    for rule in many(item.get("ingress")):
-        yield from _from_everywhere([*many(at(rule, "cidrBlocks")), *many(at(rule, "ipv6CidrBlocks"))])
+    for rule in as_list(item.get("ingress")):
+        yield from _from_everywhere(
+            [*as_list(get_path(rule, "cidrBlocks")), *as_list(get_path(rule, "ipv6CidrBlocks"))]
+        )
 
 
 def _ingress(item: Object) -> Given:
@@ -278,8 +282,8 @@ def _from_everywhere(ranges: Iterable[Any]) -> Given:
 def _billed(item: Object) -> Given:
     """cost-03."""
     tags = item.get("tags")
-    missing = [key for key in words.COST_LABELS if not at(tags, key)]
-    if tags == UNKNOWN or (at(tags, words.TENANT_TAG) and missing):
+    missing = [key for key in words.COST_LABELS if not get_path(tags, key)]
+    if tags == UNKNOWN or (get_path(tags, words.TENANT_TAG) and missing):
         yield "cost-03", f"tags {UNKNOWN}" if tags == UNKNOWN else f"no tag {', '.join(missing)}"
 
 
@@ -289,11 +293,11 @@ def _statements(document: Any) -> list[Any] | None:
         policy = json.loads(document) if isinstance(document, str) and document != UNKNOWN else document
     except ValueError:
         return []  # AWS refuses it
-    statements = at(policy, "Statement")
+    statements = get_path(policy, "Statement")
     if UNKNOWN in (policy, statements):
         return None
     listed = statements if isinstance(statements, list) else [statements]
-    return [statement for statement in listed if at(statement, "Effect") in {"Allow", UNKNOWN}]
+    return [statement for statement in listed if get_path(statement, "Effect") in {"Allow", UNKNOWN}]
 
 
 def _role(item: Object) -> Given:
@@ -301,9 +305,9 @@ def _role(item: Object) -> Given:
     yield from _trusted(item)
     yield from _billed(item)
     tenant = tenant_of(item)
-    for policy in many(item.get("inlinePolicies")):
-        yield from _granted(at(policy, "policy"), tenant)
-    for arn in many(item.get("managedPolicyArns")):
+    for policy in as_list(item.get("inlinePolicies")):
+        yield from _granted(get_path(policy, "policy"), tenant)
+    for arn in as_list(item.get("managedPolicyArns")):
         yield from _managed(str(arn), tenant)
         if arn == UNKNOWN:
             yield "id-06", f"managedPolicyArns {UNKNOWN}"
@@ -341,8 +345,8 @@ def tenants_policies(items: Sequence[Object]) -> Iterator[tuple[Object, str]]:
         elif kind == ROLE and (tenant := tenant_of(item)):
             policies = _behind(item, "managedPolicyArns", POLICIES, named[POLICY])
             yield from ((item, given) for policy in policies for given in _lent(policy, tenant, named[ROLE]))
-            for policy in many(item.get("inlinePolicies")):
-                yield from ((item, given) for given in _of_others(at(policy, "policy"), tenant, named[ROLE]))
+            for policy in as_list(item.get("inlinePolicies")):
+                yield from ((item, given) for given in _of_others(get_path(policy, "policy"), tenant, named[ROLE]))
         elif kind in ATTACHED:
             yield from ((item, given) for given in _attached(item, *ATTACHED[kind], named))
 
@@ -353,7 +357,7 @@ def _of_others(document: Any, tenant: str, roles: Mapping[str, Object]) -> Itera
     for statement in _statements(document) or ():
         for action, own in (("iam:PassRole", {tenant, UNKNOWN}), ("sts:AssumeRole", {tenant, UNKNOWN, None})):
             for name in iam.roles_taken(statement, action.lower()):
-                if name in roles and (whose := at(roles[name], "tags", words.TENANT_TAG)) not in own:
+                if name in roles and (whose := get_path(roles[name], "tags", words.TENANT_TAG)) not in own:
                     of = f"tenant {whose}" if whose else "no tenant"
                     yield f"{action} on role {name} of {of} for tenant {tenant}"
 
@@ -363,7 +367,7 @@ def _attached(item: Object, to: str, what: str, named: Mapping[str, Mapping[str,
     tenants = _tenants(roles)
     # A value from outside of the program is reported where it may matter.
     elsewhere = iam.listed(item.get(to)).count(UNKNOWN) > len(roles)
-    elsewhere |= any(at(role, "tags", words.TENANT_TAG) == UNKNOWN for role in roles)
+    elsewhere |= any(get_path(role, "tags", words.TENANT_TAG) == UNKNOWN for role in roles)
     hidden = iam.listed(item.get(what)).count(UNKNOWN) > len(policies)
     for tenant in tenants:
         for arn in iam.listed(item.get(what)):
@@ -381,8 +385,8 @@ def _attached(item: Object, to: str, what: str, named: Mapping[str, Mapping[str,
 def _behind(item: Object, field: str, known: str, named: Mapping[str, Object]) -> list[Object]:
     """The program's resources that a property names, by the engine's dependencies, by name or by ARN."""
     names = [text.rpartition("/")[2] for text in iam.listed(item.get(field)) if "::aws:" not in text]
-    found = [*many(item.get(known)), *(named[name] for name in names if name in named)]
-    return list({str(at(one, "metadata", "name")): one for one in found}.values())
+    found = [*as_list(item.get(known)), *(named[name] for name in names if name in named)]
+    return list({str(get_path(one, "metadata", "name")): one for one in found}.values())
 
 
 def _tenants(roles: Iterable[Object]) -> list[str]:
@@ -395,7 +399,7 @@ def _lent(policy: Object, tenant: str | None, roles: Mapping[str, Object]) -> It
     whose = f"tenant {tenant}" if tenant else "an unknown tenant"
     if tenant is None or tenant_of(policy) != tenant:
         reached = [*_too_wide(policy, whose), *(_of_others(policy.get("policy"), tenant, roles) if tenant else ())]
-        yield from (f"policy {at(policy, 'metadata', 'name')}: {given}" for given in reached)
+        yield from (f"policy {get_path(policy, 'metadata', 'name')}: {given}" for given in reached)
 
 
 def _too_wide(policy: Object, whose: str) -> Iterator[str]:
@@ -433,13 +437,13 @@ def _granted(document: Any, tenant: str | None) -> Given:
         yield "id-06", f"policy {UNKNOWN}"
     for statement in statements or ():
         actions = [a for a in iam.actions(statement) if iam.all_of_s3(a)]
-        actions += [f"all but {a}" for a in iam.listed(at(statement, "NotAction"))]
+        actions += [f"all but {a}" for a in iam.listed(get_path(statement, "NotAction"))]
         whole = _matched(statement, iam.whole_bucket)
-        if actions and whole and not iam.limits(at(statement, "Condition")):
+        if actions and whole and not iam.limits(get_path(statement, "Condition")):
             yield "id-06", f"{', '.join(actions)} on {', '.join(whole)}"
             continue
         mighty, roles = [a for a in iam.actions(statement) if iam.all_of_iam(a)], _matched(statement, iam.any_role)
-        if mighty and roles and not iam.limits(at(statement, "Condition")):
+        if mighty and roles and not iam.limits(get_path(statement, "Condition")):
             yield "id-06", f"{', '.join(mighty)} on {', '.join(roles)}, which gives itself every right"
         elif tenant:
             for given in _beyond_a_tenant(statement, f"tenant {tenant}"):
@@ -456,7 +460,7 @@ def _beyond_a_tenant(statement: Any, whose: str) -> Iterator[str]:
 
 def _beyond_a_prefix(statement: Any, whose: str) -> Iterator[str]:
     objects, whole = _matched(statement, iam.beyond_a_prefix), _matched(statement, iam.whole_bucket)
-    actions, condition = iam.actions(statement), at(statement, "Condition")
+    actions, condition = iam.actions(statement), get_path(statement, "Condition")
     reached = [action for action in actions if iam.of_objects(action)]
     lists = list(dict.fromkeys(name for action in actions if (name := iam.listing(action))))
     if objects and reached and not iam.limits(condition):
@@ -467,8 +471,8 @@ def _beyond_a_prefix(statement: Any, whose: str) -> Iterator[str]:
 
 def _matched(statement: Any, wide: Callable[[str], bool]) -> list[str]:
     """Resources of a statement that are wide, or may be (unknown values)."""
-    found = [resource for resource in iam.listed(at(statement, "Resource")) if wide(resource)]
-    return found + [f"all but {resource}" for resource in iam.listed(at(statement, "NotResource"))]
+    found = [resource for resource in iam.listed(get_path(statement, "Resource")) if wide(resource)]
+    return found + [f"all but {resource}" for resource in iam.listed(get_path(statement, "NotResource"))]
 
 
 def _trusted(item: Object) -> Given:
@@ -482,10 +486,10 @@ def _trusted(item: Object) -> Given:
         elif tenant and (named := iam.outsiders(statement, own)):
             where = f"outside of {', '.join(own)}" if own else "in accounts that no allowedAccountIds names"
             yield "id-05", f"a trust of tenant {tenant} in {', '.join(named)}, {where}"
-        for provider in iam.listed(at(statement, "Principal", "Federated")):
+        for provider in iam.listed(get_path(statement, "Principal", "Federated")):
             # AWS' built-in issuers, such as accounts.google.com, issue tokens to the public.
             if "oidc" in provider or UNKNOWN in provider or (tenant and not provider.startswith("arn:")):
-                yield from _federated(provider.rpartition("oidc-provider/")[2], at(statement, "Condition"))
+                yield from _federated(provider.rpartition("oidc-provider/")[2], get_path(statement, "Condition"))
 
 
 def _accounts(item: Object) -> list[str]:

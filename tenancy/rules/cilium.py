@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
-from tenancy.rules.found import UNKNOWN, Given, Object, at, many
+from tenancy.rules.found import UNKNOWN, Given, Object, as_list, get_path
 from tenancy.rules.values import unsafe_range
 
 IN_NAMESPACE, CLUSTERWIDE = "CiliumNetworkPolicy", "CiliumClusterwideNetworkPolicy"
@@ -47,7 +47,7 @@ class _SelectedPods:
 
 def in_namespace(policy: Object, tenant: str, homes: Mapping[str, str]) -> Given:
     """Findings for a CiliumNetworkPolicy in a tenant's namespace that allows too much."""
-    whose = _SelectedPods(tenant, str(at(policy, "metadata", "namespace")), homes)
+    whose = _SelectedPods(tenant, str(get_path(policy, "metadata", "namespace")), homes)
     for spec in specs(policy):
         yield from _opened(spec, whose)
 
@@ -55,8 +55,8 @@ def in_namespace(policy: Object, tenant: str, homes: Mapping[str, str]) -> Given
 def clusterwide(policy: Object, homes: Mapping[str, str]) -> Given:
     """Findings for a CiliumClusterwideNetworkPolicy that allows too much and may select a tenant's pods."""
     for spec in specs(policy):
-        chosen = _read(at(spec, "endpointSelector"))
-        if at(spec, "nodeSelector") is not None or chosen.reserved:
+        chosen = _read(get_path(spec, "endpointSelector"))
+        if get_path(spec, "nodeSelector") is not None or chosen.reserved:
             continue  # it does not select pods
         whose = _SelectedPods(chosen.tenant, None, homes)
         if not chosen.spaces or any(space in homes or whose.may_be_anothers(space) for space in chosen.spaces):
@@ -65,7 +65,7 @@ def clusterwide(policy: Object, homes: Mapping[str, str]) -> Given:
 
 def specs(policy: Object) -> list[Any]:
     """The specs of a Cilium policy, under `spec` and under `specs`."""
-    return [one for one in (policy.get("spec"), *many(policy.get("specs"))) if one is not None and one != UNKNOWN]
+    return [one for one in (policy.get("spec"), *as_list(policy.get("specs"))) if one is not None and one != UNKNOWN]
 
 
 def spaces_of(selector: Any) -> tuple[str, ...]:
@@ -77,9 +77,9 @@ def spaces_of(selector: Any) -> tuple[str, ...]:
 def ranges(policy: Object, direction: str) -> list[str]:
     """Address ranges that a policy allows in a direction."""
     side = dict(_SIDES)[direction]
-    rules = [rule for spec in specs(policy) for rule in many(at(spec, direction))]
-    peers = [peer for rule in rules for kind in ("CIDR", "CIDRSet") for peer in many(at(rule, side + kind))]
-    return [str(peer if isinstance(peer, str) else at(peer, "cidr")) for peer in peers]
+    rules = [rule for spec in specs(policy) for rule in as_list(get_path(spec, direction))]
+    peers = [peer for rule in rules for kind in ("CIDR", "CIDRSet") for peer in as_list(get_path(rule, side + kind))]
+    return [str(peer if isinstance(peer, str) else get_path(peer, "cidr")) for peer in peers]
 
 
 def opens_dns(policy: Object) -> bool:
@@ -87,10 +87,10 @@ def opens_dns(policy: Object) -> bool:
     if UNKNOWN in str([policy.get("spec"), policy.get("specs")]):
         return True
     for spec in specs(policy):
-        for rule in many(at(spec, "egress")):
+        for rule in as_list(get_path(spec, "egress")):
             ports = _ports(rule)
             wide = ports is None and (
-                at(rule, "toEntities") or any(_read(one).spaces for one in many(at(rule, "toEndpoints")))
+                get_path(rule, "toEntities") or any(_read(one).spaces for one in as_list(get_path(rule, "toEndpoints")))
             )
             if wide or any(first <= 53 <= last for first, last in ports or ()):
                 return True
@@ -99,12 +99,12 @@ def opens_dns(policy: Object) -> bool:
 
 def _opened(spec: Any, whose: _SelectedPods) -> Given:
     for direction, side in _SIDES:
-        for rule in many(at(spec, direction)):
-            narrowed = [f"{side}{peer}" for peer in _PEERS if at(rule, f"{side}{peer}")]
-            if not narrowed and (at(rule, "toPorts") or at(rule, "icmps")):
+        for rule in as_list(get_path(spec, direction)):
+            narrowed = [f"{side}{peer}" for peer in _PEERS if get_path(rule, f"{side}{peer}")]
+            if not narrowed and (get_path(rule, "toPorts") or get_path(rule, "icmps")):
                 yield "net-02", f"{direction} by ports alone, which allows every peer"
             for key in narrowed:
-                for peer in many(at(rule, key)):
+                for peer in as_list(get_path(rule, key)):
                     yield from _peer(direction, key, peer, rule, whose)
 
 
@@ -120,8 +120,8 @@ def _peer(direction: str, key: str, peer: Any, rule: Any, whose: _SelectedPods) 
     elif kind in {"CIDR", "CIDRSet"}:
         yield from _range(direction, peer)
     elif kind == "FQDNs":
-        if not str(at(peer, "matchPattern") or "x").strip("*."):
-            yield "net-05", f"{direction} {key} matchPattern {at(peer, 'matchPattern')}, which is every name"
+        if not str(get_path(peer, "matchPattern") or "x").strip("*."):
+            yield "net-05", f"{direction} {key} matchPattern {get_path(peer, 'matchPattern')}, which is every name"
     elif kind == "Services":
         yield from _service(direction, key, peer, whose)
     elif kind == "Nodes":
@@ -141,9 +141,9 @@ def _entity(direction: str, entity: str, rule: Any) -> Given:
 
 
 def _range(direction: str, peer: Any) -> Given:
-    cidr = peer if isinstance(peer, str) else at(peer, "cidr")
+    cidr = peer if isinstance(peer, str) else get_path(peer, "cidr")
     if cidr is None:
-        named = at(peer, "cidrGroupRef") or at(peer, "cidrGroupSelector")
+        named = get_path(peer, "cidrGroupRef") or get_path(peer, "cidrGroupSelector")
         yield "net-05", f"{direction} of the CIDR group {_plain(named)}, whose ranges no policy shows"
     elif not (direction == "egress" and cidr == words.IDENTITY_AGENT) and (given := unsafe_range(str(cidr))):
         yield "net-05", f"{direction} {given}"
@@ -151,9 +151,9 @@ def _range(direction: str, peer: Any) -> Given:
 
 def _service(direction: str, key: str, peer: Any, whose: _SelectedPods) -> Given:
     for form in ("k8sService", "k8sServiceSelector"):
-        if (named := at(peer, form)) is not None:
+        if (named := get_path(peer, form)) is not None:
             # Without a namespace Cilium matches services of that name or label in all namespaces.
-            space = at(named, "namespace")
+            space = get_path(named, "namespace")
             if not space or (space != whose.namespace and whose.may_be_anothers(str(space))):
                 yield "net-02", f"{direction} {key} {_plain(named)}"
 
@@ -174,13 +174,13 @@ class _Selected:
 
 
 def _read(selector: Any) -> _Selected:
-    labels = at(selector, "matchLabels")
+    labels = get_path(selector, "matchLabels")
     # Each requirement as the values that it matches; None if it matches others too.
     said: list[tuple[str, tuple[str, ...] | None]] = []
     said += [(str(key), (str(value),)) for key, value in (labels if isinstance(labels, Mapping) else {}).items()]
-    for one in many(at(selector, "matchExpressions")):
-        values = tuple(map(str, many(at(one, "values")))) if at(one, "operator") == "In" else None
-        said.append((str(at(one, "key")), values))
+    for one in as_list(get_path(selector, "matchExpressions")):
+        values = tuple(map(str, as_list(get_path(one, "values")))) if get_path(one, "operator") == "In" else None
+        said.append((str(get_path(one, "key")), values))
     spaces: tuple[str, ...] = ()
     tenant, bound, reserved, pods = None, False, False, False
     for key, values in said:
@@ -222,13 +222,13 @@ _BY_NAME = (-1, -1)
 def _ports(rule: Any) -> list[tuple[int, int]] | None:
     """Ranges of ports that a rule names, each once; None if it allows all."""
     found: dict[tuple[int, int], None] = {}
-    for listed in many(at(rule, "toPorts")):
-        ports = many(at(listed, "ports"))
+    for listed in as_list(get_path(rule, "toPorts")):
+        ports = as_list(get_path(listed, "ports"))
         for port in ports:
-            text = {"dns": "53", "dns-tcp": "53"}.get(str(at(port, "port")), str(at(port, "port")))
+            text = {"dns": "53", "dns-tcp": "53"}.get(str(get_path(port, "port")), str(get_path(port, "port")))
             if text in {"0", "None"}:
                 return None
-            end = str(at(port, "endPort") or text)
+            end = str(get_path(port, "endPort") or text)
             numbered = text.isdecimal() and end.isdecimal()
             found[(int(text), max(int(text), int(end))) if numbered else _BY_NAME] = None
         if not ports:
@@ -237,7 +237,7 @@ def _ports(rule: Any) -> list[tuple[int, int]] | None:
 
 
 def _unknown_ports(rule: Any) -> str:
-    return f" with ports {UNKNOWN}" if UNKNOWN in str(at(rule, "toPorts")) else ""
+    return f" with ports {UNKNOWN}" if UNKNOWN in str(get_path(rule, "toPorts")) else ""
 
 
 def _plain(value: Any) -> Any:

@@ -74,7 +74,7 @@ def _of_pods(scene: AttackScene) -> Iterator[Attack]:
     if incompatible(version, "dra"):
         reason = f"Kubernetes {version} serves no {API} and drops what a pod says about claims"
         yield skipped("claims", "gpu-07", "attack through device claims", reason)
-    elif home.environment.devices_by_claim:
+    elif home.environment.uses_device_claims:
         sentence, claimed = "claim a device without naming a claim or a template", {at: CLAIMED}
         neither = Case(
             "api-validation", "nameless-claim", sentence, f"{at}/0/resourceClaimName", ABSENT, "gpu", claimed
@@ -107,7 +107,7 @@ def _of_claims(scene: AttackScene) -> Iterator[Attack]:
     home = scene.home
     if home is None or not is_claimed(scene):
         return
-    if not home.environment.devices_by_claim:
+    if not home.environment.uses_device_claims:
         reason = "GPUs are extended resources here: the quota refuses every claim, whatever its content"
         yield skipped("gpu-08-resourceclaim", "gpu-08", "claim more than was granted", reason)
         yield skipped("gpu-11-claim", "gpu-11", _PASSED, reason)

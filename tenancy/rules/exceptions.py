@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from tenancy.catalog import days
-from tenancy.catalog.text import is_shown, shown
+from tenancy.catalog.text import escape_invisible, is_shown
 from tenancy.rules.catalogue import RULES, Violation
 from tenancy.rules.found import Finding
 from tenancy.rules.values import day, unbounded_end
@@ -73,7 +73,7 @@ def _waiver(where: str, entry: Any, rules: Collection[str]) -> FindingWaiver:
     texts = {name: entry[name] for name in FIELDS if name != "until"}
     for name, value in texts.items():
         if not isinstance(value, str) or not value.strip() or not is_shown(value):
-            raise Violation("exc-01", f"{where}.{name}: {shown(repr(value))}", "write a text on one line")
+            raise Violation("exc-01", f"{where}.{name}: {escape_invisible(repr(value))}", "write a text on one line")
     if not _SHORTEST <= len(texts["reason"]) <= _LONGEST:
         change = f"write a sentence of {_SHORTEST} to {_LONGEST} characters, for an auditor to read"
         raise Violation("exc-01", f"{where}.reason: {texts['reason']!r}", change)

@@ -8,8 +8,8 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import UNKNOWN as UNKNOWN
-from tenancy.kube.objects import at as at
-from tenancy.kube.objects import many as many
+from tenancy.kube.objects import as_list as as_list
+from tenancy.kube.objects import get_path as get_path
 from tenancy.kube.objects import name_of as name_of
 from tenancy.rules.model import RULES_BY_ID
 
@@ -43,5 +43,5 @@ class Finding:
 
 def finding_on(item: Object, rule: str, given: str) -> Finding:
     """A finding on an object, with advice in the words of its manifest if no spec file describes it."""
-    ours = at(item, "metadata", "labels", words.ENVIRONMENT)
+    ours = get_path(item, "metadata", "labels", words.ENVIRONMENT)
     return Finding(rule, name_of(item), given, "" if ours else RULES_BY_ID[rule].fix_of_object)

@@ -299,7 +299,7 @@ def _unmanaged_pods(scene: AttackScene, name: str) -> Iterator[Attack]:
         ),
         "node": ("choose its node without the scheduler", "/spec/nodeName", "gpu-node"),
     }
-    if scene.environment.devices_by_claim:
+    if scene.environment.uses_device_claims:
         claims = [{"name": "gpu", "resourceClaimName": "mine"}]
         bad["claim"] = ("claim a device", "/spec/resourceClaims", claims)
     for slug, (sentence, pointer, value) in bad.items():

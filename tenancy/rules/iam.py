@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from tenancy.rules.found import UNKNOWN, at, many
+from tenancy.rules.found import UNKNOWN, as_list, get_path
 
 _VARIABLE = re.compile(r"\$\{[^}]*\}")
 _ALL_OF_S3 = ("s3:deletebucket", "s3:getobject", "s3:listallmybuckets", "s3:putbucketpolicy")
@@ -98,12 +98,12 @@ def takes(pattern: str, text: str) -> bool:
 
 def listed(value: Any) -> list[str]:
     """The texts of an IAM element, which may be one text or a list."""
-    return [] if value is None else [value] if isinstance(value, str) else [str(one) for one in many(value)]
+    return [] if value is None else [value] if isinstance(value, str) else [str(one) for one in as_list(value)]
 
 
 def actions(statement: Any) -> list[str]:
     """Actions of a statement in lower case."""
-    return [action if action == UNKNOWN else action.lower() for action in listed(at(statement, "Action"))]
+    return [action if action == UNKNOWN else action.lower() for action in listed(get_path(statement, "Action"))]
 
 
 def all_of_s3(action: str) -> bool:
@@ -131,7 +131,7 @@ def _allowed(statement: Any, names: frozenset[str]) -> dict[str, list[str]]:
         for name in names:
             if pattern == UNKNOWN or takes(pattern, name):
                 found.setdefault(name, []).append(pattern)
-    if but := listed(at(statement, "NotAction")):
+    if but := listed(get_path(statement, "NotAction")):
         for name in names:
             if not any(one == UNKNOWN or takes(one.lower(), name) for one in but):
                 found.setdefault(name, []).append(f"all but {', '.join(but)}")
@@ -165,8 +165,8 @@ def _conditioned(condition: Any, of_use: Callable[[str], bool]) -> bool:
 
 def more_rights(statement: Any) -> tuple[list[str], list[str]]:
     """Actions and resources of a statement that allow privilege escalation; both empty if there are none."""
-    resources, condition = listed(at(statement, "Resource")), at(statement, "Condition")
-    others = [f"all but {resource}" for resource in listed(at(statement, "NotResource"))]
+    resources, condition = listed(get_path(statement, "Resource")), get_path(statement, "Condition")
+    others = [f"all but {resource}" for resource in listed(get_path(statement, "NotResource"))]
     said: dict[str, None] = {}
     reached: dict[str, None] = {}
     for names, harmless, of_use in (
@@ -187,7 +187,7 @@ def more_rights(statement: Any) -> tuple[list[str], list[str]]:
 
 def roles_taken(statement: Any, action: str) -> list[str]:
     """Names of the single roles that a statement allows to pass or to assume."""
-    named = [one for one in listed(at(statement, "Resource")) if _is_on(one, "iam") and _one_of_a_kind(one)]
+    named = [one for one in listed(get_path(statement, "Resource")) if _is_on(one, "iam") and _one_of_a_kind(one)]
     return [one.rpartition("/")[2] for one in named] if _allowed(statement, frozenset({action})) else []
 
 
@@ -313,13 +313,13 @@ not identify a caller (IAM User Guide, Global condition context keys)."""
 
 def any_caller(statement: Any) -> str | None:
     """Why a trust is open to every AWS principal; None if it names who is trusted."""
-    if (but := at(statement, "NotPrincipal")) is not None:
+    if (but := get_path(statement, "NotPrincipal")) is not None:
         return f"a trust in every principal but {but}"
-    principal = at(statement, "Principal")
+    principal = get_path(statement, "Principal")
     named = principal.values() if isinstance(principal, Mapping) else [principal]
     if not any("*" in listed(one) for one in named):
         return None
-    condition = at(statement, "Condition")
+    condition = get_path(statement, "Condition")
     if not condition:
         return "a trust in every principal, without a condition"
     tests = positive_tests(condition)
@@ -346,12 +346,12 @@ def _one_account(key: str, value: str) -> bool:
 def outsiders(statement: Any, own: Collection[str]) -> list[str]:
     """Principals of a trust that are not in these accounts, or of unknown accounts. If no account is known, an issuer
     of tokens counts as one of the own account: it is checked by its subjects."""
-    principal = at(statement, "Principal")
-    of_aws = [principal] if isinstance(principal, str) else listed(at(principal, "AWS"))
-    issuers = [one for one in listed(at(principal, "Federated")) if own and one.startswith("arn:")]
+    principal = get_path(statement, "Principal")
+    of_aws = [principal] if isinstance(principal, str) else listed(get_path(principal, "AWS"))
+    issuers = [one for one in listed(get_path(principal, "Federated")) if own and one.startswith("arn:")]
     named = [one for one in [*of_aws, *issuers] if one != "*"]
     if "*" in of_aws:
-        tests = positive_tests(at(statement, "Condition"))
+        tests = positive_tests(get_path(statement, "Condition"))
         by_key = [values for _, key, values in tests if key in _WHO and values]
         # All tests must be true, so one that names own accounts is enough; an organization is never one account.
         if not any(all(_account(one) in own for one in values) for values in by_key):

@@ -11,7 +11,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.kube.pod_templates import PodTemplate, templates_of
 from tenancy.kube.selectors import has_labels, matches, namespace_labels
 from tenancy.rules import queues
-from tenancy.rules.found import UNKNOWN, Object, at
+from tenancy.rules.found import UNKNOWN, Object, get_path
 
 
 class Index:
@@ -26,10 +26,10 @@ class Index:
             self.by_kind.setdefault(str(item.get("kind")), []).append(item)
             if UNKNOWN in (
                 item.get("metadata"),
-                *(at(item, "metadata", key) for key in ("name", "namespace", "labels")),
+                *(get_path(item, "metadata", key) for key in ("name", "namespace", "labels")),
             ):
                 self.blurred.add(str(item.get("kind")))
-            if namespace := at(item, "metadata", "namespace"):
+            if namespace := get_path(item, "metadata", "namespace"):
                 self.inside.setdefault(str(namespace), []).append(item)
         self.spaces = {own_name(item): item for item in self.kinds("Namespace") if tenant_label(item)}
         """Namespaces of tenants that are among the objects."""
@@ -56,7 +56,7 @@ class Index:
 
     def taken_by(self, queue: Object) -> dict[str, str]:
         """Namespaces of tenants that a ClusterQueue admits work of, with their tenants."""
-        selector = at(queue, "spec", "namespaceSelector")
+        selector = get_path(queue, "spec", "namespaceSelector")
         if selector is None:
             return {}
         return {name: self.tenant_of[name] for name, space in self.spaces.items() if selects(selector, space)}
@@ -70,9 +70,9 @@ def _configurations(index: Index) -> Iterator[tuple[Object, Any]]:
         chart = str(item.get("chart") or "").rstrip("/").rpartition("/")[2]
         text: Any = None
         if item.get("kind") == "ConfigMap" and own_name(item) == queues.CONFIGURATION:
-            text = at(item, "data", "controller_manager_config.yaml")
+            text = get_path(item, "data", "controller_manager_config.yaml")
         elif chart == queues.CHART:
-            text = at(item, "values", "managerConfig", "controllerManagerConfigYaml")
+            text = get_path(item, "values", "managerConfig", "controllerManagerConfigYaml")
         try:
             yield item, yaml.safe_load(text) if isinstance(text, str) else text
         except yaml.YAMLError:
@@ -84,18 +84,18 @@ def _configurations(index: Index) -> Iterator[tuple[Object, Any]]:
 
 def own_name(item: Object) -> str:
     """Name of the object."""
-    return str(at(item, "metadata", "name"))
+    return str(get_path(item, "metadata", "name"))
 
 
 def tenant_label(item: Object) -> str | None:
     """Value of the tenant's label; None if it is absent or unknown."""
-    tenant = at(item, "metadata", "labels", words.TENANT)
+    tenant = get_path(item, "metadata", "labels", words.TENANT)
     return None if tenant == UNKNOWN else tenant
 
 
 def labels_of(item: Object) -> Mapping[str, str]:
     """Labels of the object."""
-    return at(item, "metadata", "labels") or {}
+    return get_path(item, "metadata", "labels") or {}
 
 
 def pairs_of(value: Any) -> Mapping[str, Any]:

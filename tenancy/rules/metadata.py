@@ -185,7 +185,7 @@ def _claims(_scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
 
 def _parts_of_work(_scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     """What operators obey on work, and metadata of what it makes between itself and its pods."""
-    if not place.environment.queued:
+    if not place.environment.has_queues:
         return
     hold, kinds, zone = "hold quota for pods that never come", kinds_of(place), "topology.kubernetes.io/zone"
     if "JobSet" in kinds:

@@ -22,7 +22,7 @@ from tenancy.rules.expressions import (
     may,
     unless_by_controller,
 )
-from tenancy.rules.found import UNKNOWN, Finding, Given, Object, at, finding_on, name_of
+from tenancy.rules.found import UNKNOWN, Finding, Given, Object, finding_on, get_path, name_of
 from tenancy.rules.model import Face, GuardFacts, GuardSubject, Rule, Severity
 from tenancy.rules.owned import annotations_of, is_ours, is_tenants, labels_of, plain_value, spec_of
 from tenancy.rules.scene import AttackPlace, AttackScene
@@ -365,7 +365,7 @@ def opened_beyond_the_file(
 ) -> Iterator[Finding]:
     """net-02 for traffic that is not allowed in this namespace, but may be in another."""
     for item in items:
-        space = spaces.get(str(at(item, "metadata", "namespace")))
+        space = spaces.get(str(get_path(item, "metadata", "namespace")))
         if item.get("kind") != "NetworkPolicy" or space is None:
             continue
         said = any(rule == "net-02" for rule, _ in (*_network_policy(item), *_network_policy(item, homes)))
@@ -382,7 +382,7 @@ def opened_together(items: Iterable[Object]) -> Iterator[Finding]:
         kind = item["kind"]
         for direction in ("ingress", "egress"):
             found = cilium.ranges(item, direction) if kind == cilium.IN_NAMESPACE else _ranges(item, direction)
-            where = str(at(item, "metadata", "namespace")), direction
+            where = str(get_path(item, "metadata", "namespace")), direction
             opened.setdefault(where, []).extend((item, cidr) for cidr in found)
     for (_, direction), ranges in opened.items():
         if found := too_wide_together([cidr for _, cidr in ranges]):
@@ -392,7 +392,7 @@ def opened_together(items: Iterable[Object]) -> Iterator[Finding]:
 def _ranges(policy: Object, direction: str) -> list[str]:
     side = {"ingress": "from", "egress": "to"}[direction]
     peers = [peer for rule in spec_of(policy).get(direction) or () for peer in rule.get(side) or ()]
-    return [str(at(peer, "ipBlock", "cidr")) for peer in peers if peer.get("ipBlock")]
+    return [str(get_path(peer, "ipBlock", "cidr")) for peer in peers if peer.get("ipBlock")]
 
 
 def _service(item: Object) -> Given:
@@ -418,7 +418,7 @@ def ray(item: Object) -> Given:
     """net-01 on every cluster in an object of KubeRay, which publishes a head's dashboard by an Ingress."""
     if is_tenants(item) and group_of(item) == "ray.io":
         for where, head in _ray_heads(item.get("spec"), "spec"):
-            if at(head, "enableIngress") is True:
+            if get_path(head, "enableIngress") is True:
                 yield "net-01", f"{where}.enableIngress: true"
 
 

@@ -18,7 +18,7 @@ from tenancy.kube.tolerations import tolerates
 from tenancy.rules import aws
 from tenancy.rules.attacks import Attack, Request, attack, escaped, put, skipped
 from tenancy.rules.expressions import cel, unchanged
-from tenancy.rules.found import UNKNOWN, Finding, Given, Object, at, many, name_of
+from tenancy.rules.found import UNKNOWN, Finding, Given, Object, as_list, get_path, name_of
 from tenancy.rules.model import Face, GuardSubject, Rule, Severity
 from tenancy.rules.scene import AttackScene
 
@@ -243,7 +243,7 @@ _SHARING = {"timeSlicing": (_RENAME, _ONE), "mps": (_RENAME,)}
 
 def _node_class(item: Object) -> Given:
     spec = item.get("spec")
-    for term in many(at(spec, "amiSelectorTerms")):
+    for term in as_list(get_path(spec, "amiSelectorTerms")):
         alias, name = term.get("alias"), str(term.get("name") or "")
         system, _, release = str(alias or "").partition("@")
         if release == "latest" or name.endswith("*"):
@@ -252,17 +252,17 @@ def _node_class(item: Object) -> Given:
             yield "ami-01", f"amiSelectorTerms alias {alias}"
         elif system.startswith("al2") and (misfit := ami_release_misfit(release)):
             yield "ami-01", f"amiSelectorTerms {alias}: {misfit}"
-    yield from aws.weak_metadata(at(spec, "metadataOptions"), safe_default=True)
-    yield from aws.open_volumes(at(spec, "blockDeviceMappings"))
-    group, reserved = at(spec, "placementGroupSelector"), at(spec, "capacityReservationSelectorTerms")
+    yield from aws.weak_metadata(get_path(spec, "metadataOptions"), safe_default=True)
+    yield from aws.open_volumes(get_path(spec, "blockDeviceMappings"))
+    group, reserved = get_path(spec, "placementGroupSelector"), get_path(spec, "capacityReservationSelectorTerms")
     if group and reserved:
         yield "node-04", f"placementGroupSelector {_plain(group)} beside capacityReservationSelectorTerms"
 
 
 def _node_pool(item: Object) -> Given:
     if machines := pool_gpus(item):
-        yield from aws.unbarred(at(item, "spec", "template", "spec", "taints"), machines)
-        if (limits := at(item, "spec", "limits")) in (None, {}, UNKNOWN):
+        yield from aws.unbarred(get_path(item, "spec", "template", "spec", "taints"), machines)
+        if (limits := get_path(item, "spec", "limits")) in (None, {}, UNKNOWN):
             yield "node-07", f"spec.limits {limits or 'not set'} with {', '.join(machines)}"
         if endings := [*_packs(item), *_ages(item)]:
             yield "node-10", f"{' and '.join(endings)} with {', '.join(machines)}"
@@ -270,13 +270,13 @@ def _node_pool(item: Object) -> Given:
 
 def _packs(pool: Object) -> Iterator[str]:
     """How Karpenter may remove nodes with work on them to save others (Karpenter v1.14 API, defaults of NodePool)."""
-    disruption = at(pool, "spec", "disruption")
-    policy = at(disruption, "consolidationPolicy")
-    notes = at(pool, "spec", "template", "metadata", "annotations")
-    kept = at(pool, "spec", "replicas") is not None or str(at(notes, _KEPT)) == "true"
-    if policy == "WhenEmpty" or kept or at(disruption, "consolidateAfter") == "Never":
+    disruption = get_path(pool, "spec", "disruption")
+    policy = get_path(disruption, "consolidationPolicy")
+    notes = get_path(pool, "spec", "template", "metadata", "annotations")
+    kept = get_path(pool, "spec", "replicas") is not None or str(get_path(notes, _KEPT)) == "true"
+    if policy == "WhenEmpty" or kept or get_path(disruption, "consolidateAfter") == "Never":
         return
-    if not any(_stops_packing(budget) for budget in many(at(disruption, "budgets"))):
+    if not any(_stops_packing(budget) for budget in as_list(get_path(disruption, "budgets"))):
         yield f"consolidationPolicy {policy or 'WhenEmptyOrUnderutilized, the default,'}"
 
 
@@ -284,18 +284,18 @@ _KEPT = "karpenter.sh/do-not-disrupt"
 
 
 def _stops_packing(budget: Any) -> bool:
-    reasons = many(at(budget, "reasons"))
+    reasons = as_list(get_path(budget, "reasons"))
     return (
-        str(at(budget, "nodes")) in {"0", "0%"}
-        and not at(budget, "schedule")
+        str(get_path(budget, "nodes")) in {"0", "0%"}
+        and not get_path(budget, "schedule")
         and (not reasons or "Underutilized" in reasons)
     )
 
 
 def _ages(pool: Object) -> Iterator[str]:
     """How long a node may live, where that is less than it could be."""
-    age = at(pool, "spec", "template", "spec", "expireAfter")
-    automatic = at(pool, "spec", "template", "spec", "nodeClassRef", "group") == _AUTO_MODE
+    age = get_path(pool, "spec", "template", "spec", "expireAfter")
+    automatic = get_path(pool, "spec", "template", "spec", "nodeClassRef", "group") == _AUTO_MODE
     longest = f"{_LONGEST_ON_AUTO_MODE}h" if automatic else "Never"
     if age not in {longest, "Never"}:
         yield f"expireAfter {age or ('336h' if automatic else '720h') + ', the default,'}"
@@ -304,9 +304,9 @@ def _ages(pool: Object) -> Iterator[str]:
 def pool_gpus(item: Object) -> list[str]:
     """Requirements of a NodePool that select instances with GPUs, or may (unknown values)."""
     found = []
-    for requirement in many(at(item, "spec", "template", "spec", "requirements")):
+    for requirement in as_list(get_path(item, "spec", "template", "spec", "requirements")):
         key, operator = str(requirement.get("key")), requirement.get("operator")
-        values = set(map(str, many(requirement.get("values"))))
+        values = set(map(str, as_list(requirement.get("values"))))
         if key.startswith(_GPU_KEYS):
             if operator == "DoesNotExist" or (operator == "In" and values == {"0"}):
                 return []
@@ -323,7 +323,7 @@ def _release(item: Object) -> Given:
     values = item.get("values")
     if is_operator(item):
         yield from _operator(values)
-        data = at(values, "devicePlugin", "config", "data")
+        data = get_path(values, "devicePlugin", "config", "data")
         yield from shared_without_a_name(data)
 
 
@@ -338,10 +338,10 @@ def is_operator(item: Object) -> bool:
 
 
 def _operator(values: Any) -> Given:
-    nri = at(values, "cdi", "nriPluginEnabled")
+    nri = get_path(values, "cdi", "nriPluginEnabled")
     if nri not in (None, False, "false"):
         yield "gpu-09", f"cdi.nriPluginEnabled {'true' if nri is True else nri}"
-    server = at(values, "dcgm", "enabled")
+    server = get_path(values, "dcgm", "enabled")
     if server not in (None, False, "false"):
         yield "node-09", f"dcgm.enabled {'true' if server is True else server}"
 
@@ -356,9 +356,9 @@ def shared_without_a_name(data: Any) -> Given:
         if config is not None and not isinstance(config, Mapping):
             yield "share-02", f"{name}, which is not a configuration: {text!r}"
         for mode, needed in _SHARING.items():
-            part = at(config, "sharing", mode)
-            missing = [key for key in needed if at(part, key) is not True]
-            if many(at(part, "resources")) and missing:
+            part = get_path(config, "sharing", mode)
+            missing = [key for key in needed if get_path(part, key) is not True]
+            if as_list(get_path(part, "resources")) and missing:
                 yield "share-02", f"{name}: {mode} without {', '.join(missing)}"
 
 
@@ -382,14 +382,14 @@ def findings_together(items: Iterable[Object]) -> Iterator[Finding]:
         # Outputs that AWS fills in are unknown in a preview; unknown inputs are reported one by one.
         machines = [name for name in aws.group_gpus(group) if name != UNKNOWN]
         if not machines:
-            types = [template.get("instanceType") for template in many(group.get(aws.TEMPLATES))]
+            types = [template.get("instanceType") for template in as_list(group.get(aws.TEMPLATES))]
             machines = aws.gpu_types([name for name in types if name])
             for rule, given in aws.unbarred(group.get("taints"), machines) if machines else ():
                 yield Finding(rule, name_of(group), given)
         if machines:
             tainted.append((group, aws.taints_of(group.get("taints"))))
     pools = filter(pool_gpus, by_kind.get("NodePool", ()))
-    tainted += [(pool, aws.taints_of(at(pool, "spec", "template", "spec", "taints"))) for pool in pools]
+    tainted += [(pool, aws.taints_of(get_path(pool, "spec", "template", "spec", "taints"))) for pool in pools]
     for release in filter(is_operator, by_kind.get("Release", ())):
         yield from _untolerated(release, tainted)
         yield from _configured(release, by_kind.get("ConfigMap", ()))
@@ -404,8 +404,10 @@ def _shared_security_groups(makers: Iterable[Object]) -> Iterator[Finding]:
             groups.append((item, aws.tenant_of(item), aws.efa_groups(item)))
         else:
             spec = item.get("spec") or {}
-            kinds = {interface.get("interfaceType") for interface in many(at(spec, "networkInterfaces"))}
-            terms = many(at(spec, "securityGroupSelectorTerms")) if kinds & {"efa", "efa-only", UNKNOWN} else ()
+            kinds = {interface.get("interfaceType") for interface in as_list(get_path(spec, "networkInterfaces"))}
+            terms = (
+                as_list(get_path(spec, "securityGroupSelectorTerms")) if kinds & {"efa", "efa-only", UNKNOWN} else ()
+            )
             groups.append((item, aws.tenant_of(spec), terms))
     for (one, tenant, left), (other, same, right) in combinations(groups, 2):
         if (tenant is None or tenant != same) and (shared := _both(left, right)):
@@ -424,10 +426,10 @@ def _both(left: Any, right: Any) -> str:
         return ", ".join(first & second) or (UNKNOWN if first and second and UNKNOWN in first | second else "")
     for one, other in product(left, right):
         for key in ("id", "name"):
-            mine, theirs = at(one, key), at(other, key)
+            mine, theirs = get_path(one, key), get_path(other, key)
             if mine and theirs and (mine == theirs or UNKNOWN in (mine, theirs)):
                 return mine if mine == theirs else UNKNOWN
-        tags, more = at(one, "tags"), at(other, "tags")
+        tags, more = get_path(one, "tags"), get_path(other, "tags")
         if tags and more and (_within(tags, more) or _within(more, tags)):
             return f"with tags {_plain(tags)} and {_plain(more)}"
     return ""
@@ -444,7 +446,7 @@ def _within(tags: Any, more: Any) -> bool:
 
 def _unforeseen_slices(pools: Iterable[Object], overlays: Iterable[Object]) -> Iterator[Finding]:
     """mig-04."""
-    told = [(overlay, list(map(str, many(at(overlay, "spec", "capacity"))))) for overlay in overlays]
+    told = [(overlay, list(map(str, as_list(get_path(overlay, "spec", "capacity"))))) for overlay in overlays]
     for pool in pools:
         layouts = _values_of(pool).get(MIG_CONFIG, set()) - {_UNCUT}
         offered = [key for overlay, keys in told if _is_for(overlay, pool) for key in keys]
@@ -456,24 +458,24 @@ def _unforeseen_slices(pools: Iterable[Object], overlays: Iterable[Object]) -> I
 
 def _values_of(pool: Object) -> dict[str, set[str]]:
     """Labels that a pool sets on its nodes."""
-    template = at(pool, "spec", "template")
-    labels = at(template, "metadata", "labels")
+    template = get_path(pool, "spec", "template")
+    labels = get_path(template, "metadata", "labels")
     found = {str(key): {str(value)} for key, value in labels.items()} if isinstance(labels, Mapping) else {}
     if labels == UNKNOWN:
         found[MIG_CONFIG] = {UNKNOWN}
-    for requirement in many(at(template, "spec", "requirements")):
+    for requirement in as_list(get_path(template, "spec", "requirements")):
         if requirement.get("operator") == "In":
-            found.setdefault(str(requirement.get("key")), set(map(str, many(requirement.get("values")))))
-    found[_NODE_POOL] = {str(at(pool, "metadata", "name"))}
+            found.setdefault(str(requirement.get("key")), set(map(str, as_list(requirement.get("values")))))
+    found[_NODE_POOL] = {str(get_path(pool, "metadata", "name"))}
     return found
 
 
 def _is_for(overlay: Object, pool: Object) -> bool:
     """Whether an overlay matches nodes of a pool: their requirements do not exclude each other, and all are known."""
     have = _values_of(pool)
-    for requirement in many(at(overlay, "spec", "requirements")):
+    for requirement in as_list(get_path(overlay, "spec", "requirements")):
         mine = have.get(str(requirement.get("key")))
-        values = set(map(str, many(requirement.get("values"))))
+        values = set(map(str, as_list(requirement.get("values"))))
         if UNKNOWN in {requirement.get("key"), requirement.get("operator"), *values}:
             return False
         if mine and requirement.get("operator") == "In" and not mine & values:
@@ -484,18 +486,18 @@ def _is_for(overlay: Object, pool: Object) -> bool:
 
 
 def _chosen(overlay: Object) -> str:
-    requirements = many(at(overlay, "spec", "requirements"))
-    return " and ".join(", ".join(map(str, many(one.get("values")))) for one in requirements) or "all nodes"
+    requirements = as_list(get_path(overlay, "spec", "requirements"))
+    return " and ".join(", ".join(map(str, as_list(one.get("values")))) for one in requirements) or "all nodes"
 
 
 def _untolerated(release: Object, tainted: Iterable[tuple[Object, list[Mapping[str, Any]]]]) -> Iterator[Finding]:
     """node-05."""
     values = release.get("values")
     places = ["daemonsets"]
-    if at(values, "nfd", "enabled") not in (False, "false"):
+    if get_path(values, "nfd", "enabled") not in (False, "false"):
         places.append("node-feature-discovery.worker")
     for place in places:
-        tolerations = at(values, *place.split("."), "tolerations")
+        tolerations = get_path(values, *place.split("."), "tolerations")
         if tolerations is None:
             if release.get("valueYamlFiles"):
                 continue  # valid, but not read here
@@ -504,22 +506,22 @@ def _untolerated(release: Object, tainted: Iterable[tuple[Object, list[Mapping[s
             missing = [
                 t
                 for t in taints
-                if aws.bars(t) and not any(tolerates(one, t, UNKNOWN, False) for one in many(tolerations))
+                if aws.bars(t) and not any(tolerates(one, t, UNKNOWN, False) for one in as_list(tolerations))
             ]
             if missing:
-                given = f"{place}.tolerations {[_plain(one) for one in many(tolerations)]} on {name_of(pool)} with "
+                given = f"{place}.tolerations {[_plain(one) for one in as_list(tolerations)]} on {name_of(pool)} with "
                 yield Finding("node-05", name_of(release), given + aws.shown(missing))
 
 
 def _configured(release: Object, maps: Iterable[Object]) -> Iterator[Finding]:
     """share-02 on the ConfigMap that the operator's device plugin reads."""
-    config = at(release, "values", "devicePlugin", "config")
-    if at(config, "create") is True or not at(config, "name"):
+    config = get_path(release, "values", "devicePlugin", "config")
+    if get_path(config, "create") is True or not get_path(config, "name"):
         return
-    home = at(release, "metadata", "namespace") or "default"
+    home = get_path(release, "metadata", "namespace") or "default"
     for item in maps:
         metadata = item.get("metadata") or {}
-        if (metadata.get("name"), metadata.get("namespace") or home) == (at(config, "name"), home):
+        if (metadata.get("name"), metadata.get("namespace") or home) == (get_path(config, "name"), home):
             for rule, given in shared_without_a_name(item.get("data")):
                 yield Finding(rule, name_of(item), given)
 

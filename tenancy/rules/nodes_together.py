@@ -9,10 +9,10 @@ from tenancy.catalog import gpus
 from tenancy.kube.kubelets import RESTRICTED, kubelet_may_label
 from tenancy.kube.pod_templates import containers_of
 from tenancy.kube.quota_tree import stored_quotas
-from tenancy.kube.selectors import meets
+from tenancy.kube.selectors import meets_requirement
 from tenancy.kube.tolerations import tolerates
 from tenancy.rules import aws
-from tenancy.rules.found import UNKNOWN, Finding, Object, at, many, name_of
+from tenancy.rules.found import UNKNOWN, Finding, Object, as_list, get_path, name_of
 from tenancy.rules.index import Index, has_pairs, labels_of, own_name, pairs_of, plain_of, tenant_label
 from tenancy.rules.nodes import pool_gpus
 
@@ -34,19 +34,19 @@ def findings(index: Index) -> Iterator[Finding]:
 def _tolerated(index: Index) -> Iterator[Finding]:
     """node-06."""
     pools = [
-        (name_of(pool), pool_labels(pool), aws.taints_of(at(pool, "spec", "template", "spec", "taints")))
+        (name_of(pool), pool_labels(pool), aws.taints_of(get_path(pool, "spec", "template", "spec", "taints")))
         for pool in index.kinds("NodePool")
         if pool_gpus(pool)
     ]
     pools += [
-        (name_of(node), labels_of(node), aws.taints_of(at(node, "spec", "taints")))
+        (name_of(node), labels_of(node), aws.taints_of(get_path(node, "spec", "taints")))
         for node in index.kinds("Node")
-        if any(str(key).startswith("nvidia.com/") for key in at(node, "status", "capacity") or {})
+        if any(str(key).startswith("nvidia.com/") for key in get_path(node, "status", "capacity") or {})
     ]
     for item in index.kinds("DaemonSet") if pools else ():
         if tenant_label(item):
             continue
-        pod = at(item, "spec", "template", "spec")
+        pod = get_path(item, "spec", "template", "spec")
         kept_off: dict[tuple[str, ...], str] = {}
         for name, labels, taints in pools:
             missing = tuple(aws.shown([taint]) for taint in _untolerated(pod, taints))
@@ -58,15 +58,15 @@ def _tolerated(index: Index) -> Iterator[Finding]:
 
 def _placed(index: Index) -> Iterator[Finding]:
     """sched-07."""
-    places = [(labels_of(n), aws.taints_of(at(n, "spec", "taints"))) for n in index.kinds("Node")]
+    places = [(labels_of(n), aws.taints_of(get_path(n, "spec", "taints"))) for n in index.kinds("Node")]
     whole = bool(places)
     places += [
-        (pool_labels(pool), aws.taints_of(at(pool, "spec", "template", "spec", "taints")))
+        (pool_labels(pool), aws.taints_of(get_path(pool, "spec", "template", "spec", "taints")))
         for pool in index.kinds("NodePool")
     ]
     for item, template in index.templates() if places else ():
-        namespace, pod = str(at(item, "metadata", "namespace")), template.spec
-        wanted = at(pod, "nodeSelector")
+        namespace, pod = str(get_path(item, "metadata", "namespace")), template.spec
+        wanted = get_path(pod, "nodeSelector")
         # Kueue adds the labels and tolerations of its flavors.
         if (
             not tenant_label(item)
@@ -114,7 +114,7 @@ def _choices(index: Index) -> dict[tuple[str, str], set[str]]:
     """Labels of nodes, and the tenants whose work selects them."""
     found: dict[tuple[str, str], set[str]] = {}
     for item, template in index.templates():
-        tenant = tenant_label(item) or index.tenant_of.get(str(at(item, "metadata", "namespace")))
+        tenant = tenant_label(item) or index.tenant_of.get(str(get_path(item, "metadata", "namespace")))
         if tenant:
             for label in _selected(template.spec):
                 found.setdefault(label, set()).add(tenant)
@@ -122,29 +122,29 @@ def _choices(index: Index) -> dict[tuple[str, str], set[str]]:
     for queue in index.kinds("ClusterQueue"):
         tenants = {*index.taken_by(queue).values(), *filter(None, [tenant_label(queue)])}
         for name in {quota.flavor for quota in stored_quotas(queue.get("spec"))} & set(flavors):
-            for key, value in pairs_of(at(flavors[name], "spec", "nodeLabels")).items():
+            for key, value in pairs_of(get_path(flavors[name], "spec", "nodeLabels")).items():
                 found.setdefault((str(key), str(value)), set()).update(tenants)
     return found
 
 
 def _selected(pod: Any) -> Iterator[tuple[str, str]]:
-    for key, value in pairs_of(at(pod, "nodeSelector")).items():
+    for key, value in pairs_of(get_path(pod, "nodeSelector")).items():
         yield str(key), str(value)
     for term in _required_terms(pod):
-        for one in many(at(term, "matchExpressions")):
-            for value in many(at(one, "values")) if at(one, "operator") == "In" else ():
-                yield str(at(one, "key")), str(value)
+        for one in as_list(get_path(term, "matchExpressions")):
+            for value in as_list(get_path(one, "values")) if get_path(one, "operator") == "In" else ():
+                yield str(get_path(one, "key")), str(value)
 
 
 def _required_terms(pod: Any) -> Sequence[Any]:
     """Terms of the node affinity, one of which a node must match."""
-    required = at(pod, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
-    return many(at(required, "nodeSelectorTerms"))
+    required = get_path(pod, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    return as_list(get_path(required, "nodeSelectorTerms"))
 
 
 def _choose_in_the_dark(index: Index) -> bool:
     """Whether some work may select nodes by values that are unknown."""
-    said = [at(template.spec, key) for _, template in index.templates() for key in ("nodeSelector", "affinity")]
+    said = [get_path(template.spec, key) for _, template in index.templates() for key in ("nodeSelector", "affinity")]
     said += [item.get("spec") for item in index.kinds("ClusterQueue", "ResourceFlavor")]
     return UNKNOWN in str(said)
 
@@ -152,7 +152,7 @@ def _choose_in_the_dark(index: Index) -> bool:
 def _makers(index: Index) -> Iterator[tuple[Object, Mapping[str, str], Any, str]]:
     """Resources that create nodes, the labels that they set themselves, the configured labels, and a remark."""
     for pool in index.kinds("NodePool"):
-        yield pool, {NODE_POOL: own_name(pool)}, at(pool, "spec", "template", "metadata", "labels"), ""
+        yield pool, {NODE_POOL: own_name(pool)}, get_path(pool, "spec", "template", "metadata", "labels"), ""
     for group in index.kinds(aws.GROUP):
         said = f"; EKS gives node groups no label of {RESTRICTED}/"
         yield group, {_NODE_GROUP: str(group.get("nodeGroupName"))}, group.get("labels"), said
@@ -162,12 +162,12 @@ def _unguarded(index: Index) -> list[str]:
     """Requests by which a kubelet can change labels of its node without an admission policy of the program."""
     if index.blurred & {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}:
         return []
-    bound = {str(at(item, "spec", "policyName")) for item in index.kinds("ValidatingAdmissionPolicyBinding")}
+    bound = {str(get_path(item, "spec", "policyName")) for item in index.kinds("ValidatingAdmissionPolicyBinding")}
     rules = [
         rule
         for policy in index.kinds("ValidatingAdmissionPolicy")
         if {own_name(policy), UNKNOWN} & bound
-        for rule in many(at(policy, "spec", "matchConstraints", "resourceRules"))
+        for rule in as_list(get_path(policy, "spec", "matchConstraints", "resourceRules"))
     ]
     return [resource for resource in ("nodes", "nodes/status") if not any(_covers(rule, resource) for rule in rules)]
 
@@ -176,7 +176,7 @@ def _covers(rule: Any, resource: str) -> bool:
     """Whether a rule of an admission policy matches updates of a core resource, or may (unknown values)."""
 
     def one_of(field: str, *names: str) -> bool:
-        return bool({*map(str, many(at(rule, field)))} & {*names, UNKNOWN})
+        return bool({*map(str, as_list(get_path(rule, field)))} & {*names, UNKNOWN})
 
     name, _, part = resource.partition("/")
     resources = {f"{one}/{sub}" if sub else one for one in ("*", name) for sub in {part, "*"}}
@@ -184,8 +184,8 @@ def _covers(rule: Any, resource: str) -> bool:
 
 
 def _untolerated(pod: Any, taints: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    tolerations = list(many(at(pod, "tolerations")))
-    if any(gpus.GPU in (at(one, "resources", "limits") or {}) for one in containers_of(pod)):
+    tolerations = list(as_list(get_path(pod, "tolerations")))
+    if any(gpus.GPU in (get_path(one, "resources", "limits") or {}) for one in containers_of(pod)):
         # A pod that requests a GPU may get this toleration by admission.
         tolerations.append({"key": gpus.GPU, "operator": "Exists"})
     return [
@@ -195,20 +195,24 @@ def _untolerated(pod: Any, taints: Iterable[Mapping[str, Any]]) -> list[Mapping[
 
 def _may_run(pod: Any, labels: Mapping[str, str]) -> bool:
     """Whether a pod can run on nodes with these labels, by its selectors."""
-    if at(pod, "nodeSelector") == UNKNOWN:
+    if get_path(pod, "nodeSelector") == UNKNOWN:
         return False
-    if any(not _may_have(labels, str(key), str(value)) for key, value in pairs_of(at(pod, "nodeSelector")).items()):
+    if any(
+        not _may_have(labels, str(key), str(value)) for key, value in pairs_of(get_path(pod, "nodeSelector")).items()
+    ):
         return False
     terms = _required_terms(pod)
-    return not terms or any(all(_meets(labels, one) for one in many(at(term, "matchExpressions"))) for term in terms)
+    return not terms or any(
+        all(_meets(labels, one) for one in as_list(get_path(term, "matchExpressions"))) for term in terms
+    )
 
 
 def _meets(labels: Mapping[str, str], requirement: Any) -> bool:
-    key, operator = str(at(requirement, "key")), at(requirement, "operator")
+    key, operator = str(get_path(requirement, "key")), get_path(requirement, "operator")
     if key not in labels and operator in {"In", "Exists"}:
         # A label that a node may get at run time.
         return key.startswith((*_BY_FEATURE, *(_OF_NODES if operator == "In" else ())))
-    return meets(requirement, labels)
+    return meets_requirement(requirement, labels)
 
 
 def _may_have(labels: Mapping[str, str], key: str, value: str) -> bool:
@@ -217,9 +221,9 @@ def _may_have(labels: Mapping[str, str], key: str, value: str) -> bool:
 
 def pool_labels(pool: Object) -> Mapping[str, str]:
     """Labels of every node of a NodePool."""
-    found = {str(k): str(v) for k, v in pairs_of(at(pool, "spec", "template", "metadata", "labels")).items()}
-    for requirement in many(at(pool, "spec", "template", "spec", "requirements")):
-        values = many(at(requirement, "values"))
-        if at(requirement, "operator") == "In" and len(values) == 1:
-            found[str(at(requirement, "key"))] = str(values[0])
+    found = {str(k): str(v) for k, v in pairs_of(get_path(pool, "spec", "template", "metadata", "labels")).items()}
+    for requirement in as_list(get_path(pool, "spec", "template", "spec", "requirements")):
+        values = as_list(get_path(requirement, "values"))
+        if get_path(requirement, "operator") == "In" and len(values) == 1:
+            found[str(get_path(requirement, "key"))] = str(values[0])
     return {**found, NODE_POOL: own_name(pool)}

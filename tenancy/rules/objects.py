@@ -16,7 +16,7 @@ from tenancy.catalog.versions import COMPATIBLE, incompatible
 from tenancy.kube.pod_templates import BUILT_IN, templates_of
 from tenancy.rules import access, aws, devices, network, nodes, queues
 from tenancy.rules.exceptions import FindingWaiver
-from tenancy.rules.found import UNKNOWN, Finding, Given, Object, at, finding_on, many, name_of
+from tenancy.rules.found import UNKNOWN, Finding, Given, Object, as_list, finding_on, get_path, name_of
 from tenancy.rules.owned import annotations_of, is_tenants, labels_of, spec_of
 from tenancy.rules.values import (
     day,
@@ -121,13 +121,13 @@ _MOUNTPOINT = "s3.csi.aws.com"
 def _volume(item: Object) -> Given:
     """stor-09."""
     spec = spec_of(item)
-    claim = [at(spec, "claimRef", key) for key in ("namespace", "name")]
+    claim = [get_path(spec, "claimRef", key) for key in ("namespace", "name")]
     if UNKNOWN in claim or not all(claim):
         yield "stor-09", f"claimRef {UNKNOWN if UNKNOWN in claim else 'without its namespace and name'}"
     if "hostPath" in spec:
-        yield "stor-09", f"hostPath {at(spec, 'hostPath', 'path')}"
-    if at(spec, "csi", "driver") == _MOUNTPOINT:
-        source = at(spec, "csi", "volumeAttributes", "authenticationSource") or "driver, the default"
+        yield "stor-09", f"hostPath {get_path(spec, 'hostPath', 'path')}"
+    if get_path(spec, "csi", "driver") == _MOUNTPOINT:
+        source = get_path(spec, "csi", "volumeAttributes", "authenticationSource") or "driver, the default"
         if source != "pod":
             yield "stor-09", f"authenticationSource {source}"
 
@@ -153,20 +153,20 @@ def _workload(item: Object) -> Given:
         return
     for template in templates_of(item):
         where, spec = template.path, template.spec
-        if at(spec, "runtimeClassName") not in {None, "", words.SANDBOX_CLASS}:
-            yield "gpu-01", f"{where}.runtimeClassName: {at(spec, 'runtimeClassName')}"
-        if at(spec, "nodeName"):
-            yield "sched-02", f"{where}.nodeName: {at(spec, 'nodeName')}"
-        images = [(f"{path}.image", at(container, "image")) for path, container in template.containers]
-        for number, volume in enumerate(many(at(spec, "volumes"))):
-            images.append((f"{where}.volumes[{number}].image.reference", at(volume, "image", "reference")))
+        if get_path(spec, "runtimeClassName") not in {None, "", words.SANDBOX_CLASS}:
+            yield "gpu-01", f"{where}.runtimeClassName: {get_path(spec, 'runtimeClassName')}"
+        if get_path(spec, "nodeName"):
+            yield "sched-02", f"{where}.nodeName: {get_path(spec, 'nodeName')}"
+        images = [(f"{path}.image", get_path(container, "image")) for path, container in template.containers]
+        for number, volume in enumerate(as_list(get_path(spec, "volumes"))):
+            images.append((f"{where}.volumes[{number}].image.reference", get_path(volume, "image", "reference")))
         for path, image in images:
             if isinstance(image, str) and image != UNKNOWN and (given := moving_image(image)):
                 yield "img-02", f"{path}: {given}"
         for path, container in template.containers:
-            for number, variable in enumerate(many(at(container, "env"))):
-                name, value = at(variable, "name"), at(variable, "value")
-                none = value in {"", "void", "none"} or (value is None and at(variable, "valueFrom") is None)
+            for number, variable in enumerate(as_list(get_path(container, "env"))):
+                name, value = get_path(variable, "name"), get_path(variable, "value")
+                none = value in {"", "void", "none"} or (value is None and get_path(variable, "valueFrom") is None)
                 harmless = name == gpus.DEVICE_VARIABLES[0] and none
                 if name in gpus.DEVICE_VARIABLES and not harmless:
                     given = "a value from another source" if value is None else value
@@ -281,8 +281,8 @@ def _isolation_resources(name: str, space: Object, present: Iterable[Object]) ->
 def _bounds(item: Object) -> bool:
     """Whether a quota or limit range has limits, and for all pods: with scopes, other pods would have none."""
     said = {"ResourceQuota": "hard", "LimitRange": "limits"}.get(str(item.get("kind")))
-    scopes = [at(spec_of(item), key) for key in ("scopeSelector", "scopes")]
-    return bool(said) and bool(at(spec_of(item), said)) and not any(one and one != UNKNOWN for one in scopes)
+    scopes = [get_path(spec_of(item), key) for key in ("scopeSelector", "scopes")]
+    return bool(said) and bool(get_path(spec_of(item), said)) and not any(one and one != UNKNOWN for one in scopes)
 
 
 def _denies_all(item: Object) -> bool:

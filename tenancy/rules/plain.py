@@ -11,7 +11,7 @@ from tenancy.catalog import boards
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.pod_templates import BUILT_IN, templates_of
 from tenancy.rules import nodes, objects, queues, sizes
-from tenancy.rules.found import UNKNOWN, Finding, Given, Object, at, finding_on, many, name_of
+from tenancy.rules.found import UNKNOWN, Finding, Given, Object, as_list, finding_on, get_path, name_of
 from tenancy.rules.nodes import shared_without_a_name
 from tenancy.rules.pod_security import as_root_of_node
 
@@ -26,7 +26,7 @@ RENDERED = "rendered"
 
 def _workload(item: Object) -> Given:
     """pod-02."""
-    if not at(item, "metadata", "labels", words.TENANT):
+    if not get_path(item, "metadata", "labels", words.TENANT):
         return
     if found := [str(one) for template in templates_of(item) for one in as_root_of_node(template)]:
         yield "pod-02", "; ".join(found)
@@ -35,17 +35,17 @@ def _workload(item: Object) -> Given:
 def _config_map(item: Object) -> Given:
     """Findings on configurations of NVIDIA's device plugin (sharing) and MIG manager (layouts)."""
     for name, config in _configurations(item.get("data")):
-        if isinstance(at(config, "sharing"), Mapping):
+        if isinstance(get_path(config, "sharing"), Mapping):
             yield from shared_without_a_name({name: config})
         yield from _layouts(name, config)
 
 
 def _layouts(name: str, config: Any) -> Given:
     """mig-01."""
-    layouts = at(config, "mig-configs")
+    layouts = get_path(config, "mig-configs")
     for layout, groups in layouts.items() if isinstance(layouts, Mapping) else ():
         for group in groups if isinstance(groups, list) else ():
-            if given := _misfit(at(group, "mig-devices"), _boards_of(at(group, "device-filter"))):
+            if given := _misfit(get_path(group, "mig-devices"), _boards_of(get_path(group, "device-filter"))):
                 yield "mig-01", f"{name}: {layout}: {given}"
 
 
@@ -61,7 +61,7 @@ def _configurations(data: Any) -> Iterator[tuple[str, Any]]:
 
 def _boards_of(devices: Any) -> list[str]:
     """Boards that a `device-filter` selects, by their PCI ids; of an id that is not known no rule is judged."""
-    chosen = {str(devices)} if isinstance(devices, str) else set(map(str, many(devices)))
+    chosen = {str(devices)} if isinstance(devices, str) else set(map(str, as_list(devices)))
     ids = {device.upper() for device in chosen}
     return [name for name, board in boards.BOARDS.items() if ids & {device.upper() for device in board.devices}]
 
@@ -94,17 +94,21 @@ def _old_kueue(item: Object) -> Given:
 def _release(item: Object) -> Given:
     chart = str(item.get("chart") or "").rstrip("/").rpartition("/")[2]
     if nodes.is_operator(item):
-        for name, config in _configurations(at(item, "values", "migManager", "config", "data")):
+        for name, config in _configurations(get_path(item, "values", "migManager", "config", "data")):
             yield from _layouts(f"migManager.config.data.{name}", config)
     judged = nodes.is_operator(item) or chart.startswith(queues.CHART)
-    if chart and not judged and at(item, "metadata", "labels", words.TENANT) and item.get(RENDERED) is not True:
+    if chart and not judged and get_path(item, "metadata", "labels", words.TENANT) and item.get(RENDERED) is not True:
         reason = f" ({item[RENDERED]})" if item.get(RENDERED) else ""
         yield "seen-01", f"chart {item.get('chart')}{reason}; to check them: {_rendering(item)}"
 
 
 def _rendering(item: Object) -> str:
-    source, name = at(item, "repositoryOpts", "repo"), at(item, "metadata", "name")
-    options = {"--namespace": at(item, "metadata", "namespace"), "--repo": source, "--version": item.get("version")}
+    source, name = get_path(item, "repositoryOpts", "repo"), get_path(item, "metadata", "name")
+    options = {
+        "--namespace": get_path(item, "metadata", "namespace"),
+        "--repo": source,
+        "--version": item.get("version"),
+    }
     said = [f"{option} {value}" for option, value in options.items() if value and value != UNKNOWN]
     return f"helm template {name} {item.get('chart')} {' '.join(said)} -f VALUES | tenancy check -"
 

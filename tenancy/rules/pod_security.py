@@ -15,7 +15,7 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.pod_templates import PodTemplate
-from tenancy.rules.found import UNKNOWN, at, many
+from tenancy.rules.found import UNKNOWN, as_list, get_path
 
 LATEST = 999
 """Minor version for a namespace without a version, or with `latest`."""
@@ -191,13 +191,13 @@ APPARMOR_OF_NODE = "localhost/"
 
 def level_of(space: Any) -> PodSecurityLevel:
     """The level that a namespace enforces; without a readable label, the strictest level."""
-    given = at(space, "metadata", "labels", words.PSA_ENFORCE)
+    given = get_path(space, "metadata", "labels", words.PSA_ENFORCE)
     return PodSecurityLevel(given) if given in list(PodSecurityLevel) else PodSecurityLevel.RESTRICTED
 
 
 def minor_of(space: Any) -> int:
     """The minor version of Kubernetes whose standard a namespace enforces."""
-    given = str(at(space, "metadata", "labels", words.PSA_VERSION) or "")
+    given = str(get_path(space, "metadata", "labels", words.PSA_VERSION) or "")
     found = re.fullmatch(r"v1\.([0-9]{1,3})", given)
     return int(found[1]) if found else LATEST
 
@@ -243,8 +243,8 @@ def breaches(
     template: PodTemplate, level: PodSecurityLevel = PodSecurityLevel.RESTRICTED, minor: int = LATEST
 ) -> Iterator[RefusedField]:
     """Fields of a pod that Pod Security refuses."""
-    windows = at(template.spec, "os", "name") == "windows"
-    apart = at(template.spec, "hostUsers") is False
+    windows = get_path(template.spec, "os", "name") == "windows"
+    apart = get_path(template.spec, "hostUsers") is False
     said: set[tuple[str, str]] = set()
     for check in checks_of(level, minor):
         if (windows and not check.windows) or (apart and not check.user_namespace):
@@ -254,7 +254,7 @@ def breaches(
             if not any(known == (path, given) or known[0].startswith(f"{path}.") for known in said):
                 said.add((path, given))
                 yield RefusedField(path, given, check.node, check.wanted)
-    notes = at(template.metadata, "annotations")
+    notes = get_path(template.metadata, "annotations")
     for key, value in notes.items() if isinstance(notes, Mapping) and level is not PodSecurityLevel.PRIVILEGED else ():
         if str(key).startswith(APPARMOR) and not _profile(str(value)):
             where = template.path.removesuffix("spec") + "metadata.annotations"
@@ -280,8 +280,8 @@ def _broken(template: PodTemplate, check: Check) -> Iterator[tuple[str, str]]:
         found = list(_values(container, steps, path))
         yield from _refused(found, check)
         if check.holds:
-            given = at(container, *steps)
-            dropped = many(given)
+            given = get_path(container, *steps)
+            dropped = as_list(given)
             asked = template.whole or given is not None
             if asked and not {check.holds, UNKNOWN} & {str(one) for one in dropped}:
                 yield f"{path}.{check.field}", f"without {check.holds}" if dropped else "absent"
@@ -327,11 +327,11 @@ def _values(value: Any, steps: tuple[str, ...], path: str) -> Iterator[tuple[str
         return
     step, *deeper = steps
     name = step.removesuffix("[]")
-    inner = at(value, name)
+    inner = get_path(value, name)
     if inner is None:
         return
     if step.endswith("[]"):
-        for number, entry in enumerate(many(inner)):
+        for number, entry in enumerate(as_list(inner)):
             yield from _values(entry, tuple(deeper), f"{path}.{name}[{number}]")
     else:
         yield from _values(inner, tuple(deeper), f"{path}.{name}")

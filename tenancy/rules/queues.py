@@ -15,7 +15,7 @@ from tenancy.kube.quota_tree import stored_quotas
 from tenancy.kube.requests import group
 from tenancy.rules.attacks import Attack, Request, attack, put
 from tenancy.rules.expressions import IN_TENANTS_NAMESPACE, OF_TENANT, cel
-from tenancy.rules.found import UNKNOWN, Given, Object, at, many
+from tenancy.rules.found import UNKNOWN, Given, Object, as_list, get_path
 from tenancy.rules.model import Face, GuardSubject, Rule, Severity
 from tenancy.rules.scene import POD_NAME, AttackPlace, AttackScene
 from tenancy.rules.workloads import CLUSTER_ADMIN
@@ -43,7 +43,7 @@ def local_queue(leads_to: str) -> Object:
 def _shares(scene: AttackScene) -> Iterator[Attack]:
     """Queues of other tenants, and of tenants whose names begin like this one's and that need not exist."""
     home = scene.home
-    if home is None or not home.environment.queued:
+    if home is None or not home.environment.has_queues:
         return
     tenant = home.tenant.tenant
     yield leading(scene, home, home.queue_of(f"{tenant}-2"), "like")
@@ -243,12 +243,12 @@ that of the evicted one after each eviction, so evictions end."""
 
 
 def _tenant(item: Object) -> str | None:
-    return at(item, "metadata", "labels", words.TENANT)
+    return get_path(item, "metadata", "labels", words.TENANT)
 
 
 def _cluster_queue(item: Object) -> Given:
     spec, tenant = item.get("spec"), _tenant(item)
-    selector = at(spec, "namespaceSelector")
+    selector = get_path(spec, "namespaceSelector")
     # An absent selector matches no namespace.
     if selector is not None and not _own(selector, tenant):
         whose = f" of tenant {tenant}" if tenant else ""
@@ -256,7 +256,7 @@ def _cluster_queue(item: Object) -> Given:
     if not (cohort := cohort_of(item)):
         return
     yield from _unlimited(spec)
-    reclaim = at(spec, "preemption", "reclaimWithinCohort")
+    reclaim = get_path(spec, "preemption", "reclaimWithinCohort")
     if reclaim in (None, "Never") and any(_lends(quota.lending) for quota in stored_quotas(spec)):
         yield "kueue-13", f"reclaimWithinCohort {reclaim or 'not set'} of a lender in {cohort}"
 
@@ -264,7 +264,7 @@ def _cluster_queue(item: Object) -> Given:
 def cohort_of(item: Object) -> Any:
     """The Cohort that a ClusterQueue or a Cohort is in; v1beta1 has `cohort`, v1alpha1 of a Cohort `parent`."""
     names = ("cohortName", "cohort") if item.get("kind") == "ClusterQueue" else ("parentName", "parent")
-    return next((found for name in names if (found := at(item, "spec", name))), None)
+    return next((found for name in names if (found := get_path(item, "spec", name))), None)
 
 
 def _lends(limit: Any) -> bool:
@@ -275,8 +275,8 @@ def _lends(limit: Any) -> bool:
 def _own(selector: Any, tenant: str | None) -> bool:
     if tenant is None:
         # A queue of no tenant: its selector must not match all namespaces.
-        return bool(at(selector, "matchLabels") or at(selector, "matchExpressions"))
-    return at(selector, "matchLabels", words.TENANT) == tenant
+        return bool(get_path(selector, "matchLabels") or get_path(selector, "matchExpressions"))
+    return get_path(selector, "matchLabels", words.TENANT) == tenant
 
 
 def _cohort(item: Object) -> Given:
@@ -297,7 +297,7 @@ def _local_queue(item: Object) -> Given:
 
 def foreign_share(item: Object, tenant: str) -> Given:
     """kueue-05 on a LocalQueue in a namespace of the tenant."""
-    share = str(at(item, "spec", "clusterQueue"))
+    share = str(get_path(item, "spec", "clusterQueue"))
     if not share.startswith(words.derived_name(tenant, "")):
         yield "kueue-05", f"clusterQueue {share} of tenant {tenant}"
 
@@ -309,10 +309,10 @@ def shares_taken(items: Iterable[Object], homes: Mapping[str, str]) -> Iterator[
     """
     tenants = set(homes.values())
     for item in items:
-        space = str(at(item, "metadata", "namespace"))
+        space = str(get_path(item, "metadata", "namespace"))
         if item.get("kind") != "LocalQueue" or _tenant(item) or space in homes:
             continue
-        share = str(at(item, "spec", "clusterQueue"))
+        share = str(get_path(item, "spec", "clusterQueue"))
         owner, separator, _ = share.partition(words.SEPARATOR)
         # The file of a namespace may be elsewhere: its name then says whose it is.
         if separator and owner in tenants and space.partition(words.SEPARATOR)[0] != owner:
@@ -325,25 +325,31 @@ _PROGRESS = 600
 
 def waiting_deployment(item: Object) -> Given:
     """kueue-33."""
-    deadline = at(item, "spec", "progressDeadlineSeconds")
-    if at(item, "metadata", "labels", QUEUE_NAME) and parse_or_zero(deadline) <= _PROGRESS and deadline != UNKNOWN:
+    deadline = get_path(item, "spec", "progressDeadlineSeconds")
+    if (
+        get_path(item, "metadata", "labels", QUEUE_NAME)
+        and parse_or_zero(deadline) <= _PROGRESS
+        and deadline != UNKNOWN
+    ):
         given = f"{_PROGRESS}, the default," if deadline is None else deadline
         yield "kueue-33", f"progressDeadlineSeconds {given} of a Deployment in a queue"
 
 
 def _config_map(item: Object) -> Given:
     data = item.get("data")
-    if at(item, "metadata", "name") == CONFIGURATION and data:
-        yield from of_configuration(at(data, TEXT))
+    if get_path(item, "metadata", "name") == CONFIGURATION and data:
+        yield from of_configuration(get_path(data, TEXT))
 
 
 def _release(item: Object) -> Given:
     chart = str(item.get("chart") or "").rstrip("/").rpartition("/")[2]
     if chart == CHART or chart.startswith(f"{CHART}-0"):
-        text = at(item, "values", "managerConfig", "controllerManagerConfigYaml")
+        text = get_path(item, "values", "managerConfig", "controllerManagerConfigYaml")
         if text is not None or not item.get("valueYamlFiles"):
-            gates = many(at(item, "values", "controllerManager", "featureGates"))
-            yield from of_configuration(text, {str(at(each, "name")): at(each, "enabled") for each in gates})
+            gates = as_list(get_path(item, "values", "controllerManager", "featureGates"))
+            yield from of_configuration(
+                text, {str(get_path(each, "name")): get_path(each, "enabled") for each in gates}
+            )
 
 
 def of_configuration(text: Any, arguments: Mapping[str, Any] | None = None) -> Given:
@@ -356,19 +362,19 @@ def of_configuration(text: Any, arguments: Mapping[str, Any] | None = None) -> G
         found = yaml.safe_load(text) if isinstance(text, str) else text
     except yaml.YAMLError:
         found = None
-    managed = at(found, "manageJobsWithoutQueueName")
+    managed = get_path(found, "manageJobsWithoutQueueName")
     if managed is not True:
         yield "kueue-14", f"manageJobsWithoutQueueName {_written(managed)}"
-    left_out = many(at(found, "resources", "excludeResourcePrefixes"))
+    left_out = as_list(get_path(found, "resources", "excludeResourcePrefixes"))
     if lost := [prefix for prefix in map(str, left_out) if any(name.startswith(prefix) for name in _GPUS)]:
         yield "kueue-14", f"excludeResourcePrefixes {', '.join(lost)}"
     for gate, wanted in GATES.items():
-        if (given := at(arguments or at(found, "featureGates"), gate)) not in (wanted, UNKNOWN):
+        if (given := get_path(arguments or get_path(found, "featureGates"), gate)) not in (wanted, UNKNOWN):
             yield "kueue-31", f"featureGates.{gate} {_written(given)}"
-    if (sharing := at(found, "fairSharing")) is not None:
-        strategies = at(sharing, "preemptionStrategies")
-        if strategies != UNKNOWN and tuple(many(strategies)) != PREEMPTION:
-            yield "kueue-31", f"preemptionStrategies {', '.join(map(str, many(strategies))) or 'not set'}"
+    if (sharing := get_path(found, "fairSharing")) is not None:
+        strategies = get_path(sharing, "preemptionStrategies")
+        if strategies != UNKNOWN and tuple(as_list(strategies)) != PREEMPTION:
+            yield "kueue-31", f"preemptionStrategies {', '.join(map(str, as_list(strategies))) or 'not set'}"
 
 
 def _written(value: Any) -> str:

@@ -9,7 +9,7 @@ from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.quantities import parse_or_zero, write
 from tenancy.kube.quota_tree import stored_quotas
-from tenancy.rules.found import UNKNOWN, Finding, Object, at, many, name_of
+from tenancy.rules.found import UNKNOWN, Finding, Object, as_list, get_path, name_of
 from tenancy.rules.index import Index, has_pairs, labels_of, own_name, pairs_of, plain_of, tenant_label
 from tenancy.rules.nodes import OF_KARPENTER
 from tenancy.rules.nodes_together import NODE_POOL, pool_labels
@@ -34,17 +34,19 @@ def _leads(index: Index) -> Iterator[Finding]:
     if not index.queues:
         return
     for item in index.kinds("LocalQueue"):
-        namespace, name = str(at(item, "metadata", "namespace")), str(at(item, "spec", "clusterQueue"))
+        namespace, name = str(get_path(item, "metadata", "namespace")), str(get_path(item, "spec", "clusterQueue"))
         queue = index.queues.get(name)
         if queue is None and name != UNKNOWN and "ClusterQueue" not in index.blurred:
             yield Finding("kueue-17", name_of(item), f"clusterQueue {name}, which does not exist")
         elif queue and namespace in index.spaces and namespace not in index.taken_by(queue):
-            selector = at(queue, "spec", "namespaceSelector")
+            selector = get_path(queue, "spec", "namespaceSelector")
             given = f"clusterQueue {name}, whose namespaceSelector {plain_of(selector)} does not match {namespace}"
             yield Finding("kueue-17", name_of(item), given)
-    if any(at(config, "manageJobsWithoutQueueName") is True for _, config in index.kueue):
+    if any(get_path(config, "manageJobsWithoutQueueName") is True for _, config in index.kueue):
         return
-    if any(_QUEUE_NAME in str(at(item, "spec")) for item in index.kinds("ValidatingAdmissionPolicy", "ClusterPolicy")):
+    if any(
+        _QUEUE_NAME in str(get_path(item, "spec")) for item in index.kinds("ValidatingAdmissionPolicy", "ClusterPolicy")
+    ):
         return
     for name, space in sorted(index.spaces.items()) if "LocalQueue" not in index.blurred else ():
         called = sorted(own_name(item) for item in index.within(name, "LocalQueue"))
@@ -58,7 +60,7 @@ def _members(index: Index) -> Iterator[Finding]:
     tenants = set(index.tenant_of.values())
     for queue in index.kinds("ClusterQueue") if tenants and "Namespace" not in index.blurred else ():
         cohort = cohort_of(queue)
-        selector, tenant = at(queue, "spec", "namespaceSelector"), tenant_label(queue)
+        selector, tenant = get_path(queue, "spec", "namespaceSelector"), tenant_label(queue)
         if not cohort or not selector or UNKNOWN in str(selector):
             continue
         if ((tenant and tenant not in tenants) or not index.taken_by(queue)) and not _uses_nothing(queue):
@@ -87,7 +89,7 @@ def _supplies(index: Index) -> Iterator[Finding]:
                 yield Finding("kueue-18", name_of(item), f"flavor {flavor}, which does not exist")
                 flavors[flavor] = {}
     for name, item in sorted(flavors.items()):
-        labels = at(item, "spec", "nodeLabels") or {}
+        labels = get_path(item, "spec", "nodeLabels") or {}
         nodes = [node for node in index.kinds("Node") if has_pairs(labels_of(node), labels)]
         pools = [pool for pool in index.kinds("NodePool") if has_pairs(pool_labels(pool), labels)]
         if item and labels and index.kinds("Node") and not nodes and not pools:
@@ -104,13 +106,13 @@ def _supplies(index: Index) -> Iterator[Finding]:
 
 def _supply(nodes: list[Object], pools: list[Object], resource: str) -> Decimal | None:
     """Maximum capacity of nodes and pools; None if a pool has no limit, or none is shown."""
-    limits = [pairs_of(at(pool, "spec", "limits")) for pool in pools]
+    limits = [pairs_of(get_path(pool, "spec", "limits")) for pool in pools]
     if not (nodes or pools) or any(resource not in limit for limit in limits):
         return None
     # Nodes of a pool count against its limit.
     own = {own_name(pool) for pool in pools}
     fixed = [node for node in nodes if labels_of(node).get(NODE_POOL) not in own]
-    each = [at(node, "status", "allocatable", resource) for node in fixed] + [limit[resource] for limit in limits]
+    each = [get_path(node, "status", "allocatable", resource) for node in fixed] + [limit[resource] for limit in limits]
     return sum((parse_or_zero(one) for one in each), Decimal())
 
 
@@ -123,13 +125,13 @@ def _settings(index: Index) -> Iterator[Finding]:
         if quota.resource.startswith("nvidia.com/mig-")
     }
     for source, config in index.kueue:
-        fair = at(config, "fairSharing")
-        if isinstance(fair, Mapping) and at(fair, "enable") is not False:
+        fair = get_path(config, "fairSharing")
+        if isinstance(fair, Mapping) and get_path(fair, "enable") is not False:
             for queue in index.kinds("ClusterQueue"):
-                policy = at(queue, "spec", "preemption", "borrowWithinCohort", "policy")
+                policy = get_path(queue, "spec", "preemption", "borrowWithinCohort", "policy")
                 if policy not in (None, "Never", UNKNOWN):
                     yield Finding("kueue-19", name_of(queue), f"borrowWithinCohort {policy} beside fairSharing")
-        inputs = {str(at(one, "input")) for one in many(at(config, "resources", "transformations"))}
+        inputs = {str(get_path(one, "input")) for one in as_list(get_path(config, "resources", "transformations"))}
         missing = sorted(offered - inputs)
         if any(name.startswith(("nvidia.com/mig-", gpus.GPU)) for name in inputs) and missing:
             yield Finding("kueue-21", name_of(source), f"transformations without {', '.join(missing)}")
@@ -151,10 +153,10 @@ def _shared(index: Index) -> Iterator[Finding]:
             for item in index.within(name, "ResourceQuota"):
                 held = {
                     str(key).removeprefix("requests.")
-                    for key, amount in pairs_of(at(item, "spec", "hard")).items()
+                    for key, amount in pairs_of(get_path(item, "spec", "hard")).items()
                     if str(key).endswith(gpus.SHARED) and parse_or_zero(amount)
                 }
-                pools = at(space, "metadata", "annotations", words.ALLOWED_POOLS) or ""
+                pools = get_path(space, "metadata", "annotations", words.ALLOWED_POOLS) or ""
                 for resource in held:
                     for pool in sorted(pools.split(",")):
                         users.setdefault(f"{resource} {pool}".strip(), {}).setdefault(index.tenant_of[name], item)

@@ -10,7 +10,7 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.rules import aws
-from tenancy.rules.found import UNKNOWN, Finding, Given, Object, at, many, name_of
+from tenancy.rules.found import UNKNOWN, Finding, Given, Object, as_list, get_path, name_of
 from tenancy.rules.index import Index
 from tenancy.rules.model import Face, Rule, Severity
 
@@ -62,9 +62,9 @@ def findings_together(items: Iterable[Object]) -> Iterator[Finding]:
         for item in index.kinds(kind):
             for rule, given in check(item):
                 yield Finding(rule, name_of(item), given)
-    encrypted = {name_of(one) for item in index.kinds(aws.ENCRYPTION) for one in many(item.get(aws.BUCKETS))}
+    encrypted = {name_of(one) for item in index.kinds(aws.ENCRYPTION) for one in as_list(item.get(aws.BUCKETS))}
     for item in index.kinds(aws.BUCKET):
-        own = many(at(item, "serverSideEncryptionConfiguration", "rule"))
+        own = as_list(get_path(item, "serverSideEncryptionConfiguration", "rule"))
         if name_of(item) not in encrypted and not own:
             yield Finding("reg-02", name_of(item), "no encryption configuration: an AWS-owned key is used")
 
@@ -90,34 +90,38 @@ def _apart(index: Index) -> Iterator[Finding]:
 
 def _places(space: Object) -> list[str]:
     """Pools or node selectors that the pods of a namespace are limited to."""
-    notes = at(space, "metadata", "annotations")
-    pools = [f"pool {name.strip()}" for name in str(at(notes, words.ALLOWED_POOLS) or "").split(",") if name.strip()]
-    chosen = at(notes, _NODE_SELECTOR)
+    notes = get_path(space, "metadata", "annotations")
+    pools = [
+        f"pool {name.strip()}" for name in str(get_path(notes, words.ALLOWED_POOLS) or "").split(",") if name.strip()
+    ]
+    chosen = get_path(notes, _NODE_SELECTOR)
     return sorted({*pools, *([f"node selector {chosen}"] if chosen else [])})
 
 
 def _keeps_apart(pod: Any, tenant: str) -> bool:
     """Whether a pod runs only on nodes with its tenant's label, or only on nodes without other tenants' pods."""
-    if at(pod, "nodeSelector", words.TENANT) == tenant:
+    if get_path(pod, "nodeSelector", words.TENANT) == tenant:
         return True
-    required = at(pod, "affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
-    return any(at(term, "topologyKey") == _HOSTS and _others(term, tenant) for term in many(required))
+    required = get_path(pod, "affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    return any(get_path(term, "topologyKey") == _HOSTS and _others(term, tenant) for term in as_list(required))
 
 
 def _others(term: Any, tenant: str) -> bool:
     """Whether an anti-affinity term matches every pod of other tenants' namespaces."""
-    expressions = many(at(term, "namespaceSelector", "matchExpressions"))
-    every = at(term, "labelSelector") == {}
-    return every and [(at(one, "key"), at(one, "operator"), [*many(at(one, "values"))]) for one in expressions] == [
-        (words.TENANT, "NotIn", [tenant])
-    ]
+    expressions = as_list(get_path(term, "namespaceSelector", "matchExpressions"))
+    every = get_path(term, "labelSelector") == {}
+    return every and [
+        (get_path(one, "key"), get_path(one, "operator"), [*as_list(get_path(one, "values"))]) for one in expressions
+    ] == [(words.TENANT, "NotIn", [tenant])]
 
 
 def _cluster(item: Object) -> Given:
-    config = at(item, "encryptionConfig")
-    if not at(config, "provider", "keyArn") or not {"secrets", UNKNOWN} & set(map(str, many(at(config, "resources")))):
+    config = get_path(item, "encryptionConfig")
+    if not get_path(config, "provider", "keyArn") or not {"secrets", UNKNOWN} & set(
+        map(str, as_list(get_path(config, "resources")))
+    ):
         yield "reg-02", "no encryptionConfig of secrets"
-    if "audit" not in (logs := list(map(str, many(item.get("enabledClusterLogTypes"))))):
+    if "audit" not in (logs := list(map(str, as_list(item.get("enabledClusterLogTypes"))))):
         yield "reg-04", f"enabledClusterLogTypes {', '.join(logs) or 'not set'}"
 
 
@@ -138,19 +142,22 @@ def _template(item: Object) -> Given:
 
 
 def _node_class(item: Object) -> Given:
-    yield from _mapped(at(item, "spec", "blockDeviceMappings"), "kmsKeyID")
+    yield from _mapped(get_path(item, "spec", "blockDeviceMappings"), "kmsKeyID")
 
 
 def _mapped(mappings: Any, key: str) -> Given:
-    open_ones = [str(at(one, "deviceName")) for one in many(mappings) if not at(one, "ebs", key)]
+    open_ones = [str(get_path(one, "deviceName")) for one in as_list(mappings) if not get_path(one, "ebs", key)]
     if open_ones or not mappings:
         yield "reg-02", f"no {key} of {', '.join(open_ones) or 'any volume'}"
 
 
 def _encryption(item: Object) -> Given:
-    rules = [at(one, "applyServerSideEncryptionByDefault") for one in many(item.get("rules"))]
-    if not any(at(one, "kmsMasterKeyId") for one in rules):
-        yield "reg-02", f"sseAlgorithm {', '.join(str(at(one, 'sseAlgorithm')) for one in rules) or 'not set'}, no key"
+    rules = [get_path(one, "applyServerSideEncryptionByDefault") for one in as_list(item.get("rules"))]
+    if not any(get_path(one, "kmsMasterKeyId") for one in rules):
+        yield (
+            "reg-02",
+            f"sseAlgorithm {', '.join(str(get_path(one, 'sseAlgorithm')) for one in rules) or 'not set'}, no key",
+        )
 
 
 _CHECKS: Mapping[str, Any] = {

@@ -100,7 +100,7 @@ def _tolerated(_scene: AttackScene, _place: AttackPlace) -> Iterator[Case]:
 
 
 def _gpu_tolerations(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
-    if place.environment.devices_by_claim:
+    if place.environment.uses_device_claims:
         return
     sentence = "use a GPU node's CPU without asking for its GPU"
     flavor = next(iter(place.held), None)
@@ -123,7 +123,7 @@ def _foreign_pools(scene: AttackScene) -> Iterator[Attack]:
     sentence = "tolerate another tenant's pool instead of its own"
     for place in scene.manned:
         mine, pools = place.pools, sorted(place.environment.pools.items())
-        theirs = [name for name, pool in pools if pool.restricted and name not in mine]
+        theirs = [name for name, pool in pools if pool.is_restricted and name not in mine]
         if not (mine and theirs):
             reason = "no pool with a taint admits it" if not mine else "every pool with a taint admits it"
             yield skipped(f"sched-01-pod-foreign-pool@{place.name}", "sched-01", sentence, reason)
@@ -142,7 +142,7 @@ def _named_nodes(_scene: AttackScene, place: AttackPlace) -> Iterator[Case]:
 
 
 def _named_node(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
-    if place.environment.queued:
+    if place.environment.has_queues:
         # Every pod has the queue's scheduling gate by then, and the API server refuses a pod with a gate and a node
         # name.
         yield attack_of(scene, place, replace(_NODE_NAME, rule="api-validation"), "Pod", deniers.API_VALIDATION)
@@ -210,7 +210,7 @@ def _many_terms(_scene: AttackScene, _place: AttackPlace) -> Iterator[Case]:
 
 
 def _claim_tolerations(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
-    if not place.environment.devices_by_claim:
+    if not place.environment.uses_device_claims:
         return
     sentence, at = "use a GPU node's CPU without a claim", "/spec/resourceClaims"
     tolerant = {"/spec/tolerations": [{"key": gpus.GPU_TAINT, "operator": "Exists"}]}

@@ -9,9 +9,9 @@ from typing import Any
 
 from tenancy.catalog import sizes
 from tenancy.catalog import vocabulary as words
-from tenancy.catalog.sizes import MOST_GRACE
+from tenancy.catalog.sizes import MAX_GRACE_SECONDS
 from tenancy.kube.pod_templates import PodTemplate, templates_of
-from tenancy.rules.found import UNKNOWN, Given, Object, at, many
+from tenancy.rules.found import UNKNOWN, Given, Object, as_list, get_path
 from tenancy.rules.values import SCHEDULE
 
 _PROBES = ("livenessProbe", "startupProbe")
@@ -20,7 +20,7 @@ _LISTS = ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSche
 
 def findings(item: Object) -> Given:
     """Violations of the limits on size, affinity and grace periods in a tenant's object."""
-    if not at(item, "metadata", "labels", words.TENANT):
+    if not get_path(item, "metadata", "labels", words.TENANT):
         return
     templates = templates_of(item)
     yield from _sizes(item, templates)
@@ -30,9 +30,14 @@ def findings(item: Object) -> Given:
         if template.metadata is not item.get("metadata"):
             yield from _finalizers(template.metadata)
     yield from _finalizers(item.get("metadata"))
-    if item.get("kind") == "Service" and (address := at(item, "spec", "clusterIP")) not in (None, "", "None", UNKNOWN):
+    if item.get("kind") == "Service" and (address := get_path(item, "spec", "clusterIP")) not in (
+        None,
+        "",
+        "None",
+        UNKNOWN,
+    ):
         yield "net-11", f"clusterIP {address}"
-    schedule = at(item, "spec", "schedule")
+    schedule = get_path(item, "spec", "schedule")
     if (
         item.get("kind") == "CronJob"
         and isinstance(schedule, str)
@@ -40,13 +45,13 @@ def findings(item: Object) -> Given:
     ):
         yield "avail-07", f"schedule {schedule}"
     if item.get("kind") in ("ConfigMap", "Secret"):
-        labels = at(item, "metadata", "labels")
+        labels = get_path(item, "metadata", "labels")
         if loaded := [key for key in words.LOADED_LABELS if key in labels]:
             yield "obs-01", f"label {', '.join(loaded)}"
 
 
 def _finalizers(metadata: Any) -> Given:
-    finalizers = at(metadata, "finalizers")
+    finalizers = get_path(metadata, "finalizers")
     if isinstance(finalizers, list) and finalizers:
         yield "avail-03", f"finalizers {', '.join(map(str, finalizers))}"
 
@@ -55,13 +60,13 @@ def _sizes(item: Object, templates: Sequence[PodTemplate]) -> Given:
     within = {template.path.removesuffix("spec") + "metadata": template.metadata for template in templates}
     for path, metadata in {**within, "metadata": item.get("metadata")}.items():
         for field in ("labels", "annotations"):
-            found = at(metadata, field)
+            found = get_path(metadata, field)
             if isinstance(found, dict) and len(found) > sizes.KEYS:
                 yield "avail-05", f"{len(found)} {field} under {path}"
     for field, most in (("metadata", sizes.METADATA), ("spec", sizes.SPEC)):
         if (size := _bytes(item.get(field))) > most:
             yield "avail-05", f"{size} bytes of {field}"
-    managers = at(item, "metadata", "managedFields")
+    managers = get_path(item, "metadata", "managedFields")
     if isinstance(managers, list) and len(managers) > sizes.MANAGERS:
         yield "avail-05", f"{len(managers)} field managers"
 
@@ -72,18 +77,18 @@ def _bytes(value: Any) -> int:
 
 
 def _ends(template: PodTemplate) -> Given:
-    grace = at(template.spec, "terminationGracePeriodSeconds")
-    if _is_above(grace, MOST_GRACE):
+    grace = get_path(template.spec, "terminationGracePeriodSeconds")
+    if _is_above(grace, MAX_GRACE_SECONDS):
         yield "avail-01", f"terminationGracePeriodSeconds {grace}"
     if type(grace) is int and grace == 0:
         yield "avail-06", "terminationGracePeriodSeconds 0"
     for _, container in template.containers:
         for probe in _PROBES:
-            seconds = at(container, probe, "terminationGracePeriodSeconds")
-            if _is_above(seconds, MOST_GRACE):
+            seconds = get_path(container, probe, "terminationGracePeriodSeconds")
+            if _is_above(seconds, MAX_GRACE_SECONDS):
                 yield (
                     "avail-01",
-                    f"{probe}.terminationGracePeriodSeconds {seconds} in container {at(container, 'name')}",
+                    f"{probe}.terminationGracePeriodSeconds {seconds} in container {get_path(container, 'name')}",
                 )
 
 
@@ -94,24 +99,24 @@ def _is_above(value: Any, most: int) -> bool:
 def _affinity(pod: Any) -> Given:
     for kind in ("podAffinity", "podAntiAffinity"):
         for name in _LISTS:
-            terms = at(pod, "affinity", kind, name)
+            terms = get_path(pod, "affinity", kind, name)
             if isinstance(terms, list) and len(terms) > sizes.AFFINITY_TERMS:
                 yield "sched-09", f"{len(terms)} terms of affinity.{kind}.{name}"
-        for term in many(at(pod, "affinity", kind, _LISTS[1])):
-            if _elsewhere(at(term, "podAffinityTerm")):
+        for term in as_list(get_path(pod, "affinity", kind, _LISTS[1])):
+            if _elsewhere(get_path(term, "podAffinityTerm")):
                 yield "sched-06", f"preferred {kind} across namespaces"
-        for term in many(at(pod, "affinity", kind, _LISTS[0])):
+        for term in as_list(get_path(pod, "affinity", kind, _LISTS[0])):
             if _elsewhere(term) and not (kind == "podAntiAffinity" and _off_other_tenants(term)):
                 yield "sched-06", f"required {kind} across namespaces"
 
 
 def _elsewhere(term: Any) -> bool:
     # Unknown values are reported as such, and break no rule here.
-    named = at(term, "namespaces")
-    return isinstance(at(term, "namespaceSelector"), dict) or (isinstance(named, list) and bool(named))
+    named = get_path(term, "namespaces")
+    return isinstance(get_path(term, "namespaceSelector"), dict) or (isinstance(named, list) and bool(named))
 
 
 def _off_other_tenants(term: Any) -> bool:
     """Whether a required term is the one for apart: true, against nodes with pods of any other tenant."""
-    chosen = [one for one in many(at(term, "namespaceSelector", "matchExpressions")) if isinstance(one, dict)]
+    chosen = [one for one in as_list(get_path(term, "namespaceSelector", "matchExpressions")) if isinstance(one, dict)]
     return any(one.get("key") == words.TENANT and one.get("operator") == "NotIn" for one in chosen)

@@ -14,7 +14,7 @@ from tenancy.kube.pod_templates import templates_of
 from tenancy.kube.quantities import parse_or_zero
 from tenancy.kube.quota_tree import resource_groups
 from tenancy.rules import aws, cilium, nodes_together, queues_together
-from tenancy.rules.found import UNKNOWN, Finding, Object, at, many, name_of
+from tenancy.rules.found import UNKNOWN, Finding, Object, as_list, get_path, name_of
 from tenancy.rules.index import Index, labels_of, own_name, pairs_of, tenant_label
 from tenancy.rules.nodes import is_operator, pool_gpus
 from tenancy.rules.pod_security import as_root_of_node, breaches, level_of, minor_of
@@ -57,9 +57,9 @@ def _quotas(index: Index) -> Iterator[Finding]:
         quotas = [
             item
             for item in index.within(name, "ResourceQuota")
-            if not at(item, "spec", "scopeSelector") and not at(item, "spec", "scopes")
+            if not get_path(item, "spec", "scopeSelector") and not get_path(item, "spec", "scopes")
         ]
-        named = {str(key) for item in quotas for key in at(item, "spec", "hard") or {}}
+        named = {str(key) for item in quotas for key in get_path(item, "spec", "hard") or {}}
         missing = sorted(
             resource for resource in offered if f"requests.{resource}" not in named and UNKNOWN not in named
         )
@@ -72,11 +72,11 @@ def _offered(index: Index) -> set[str]:
     """Extended resources of the cluster's GPUs; empty if no object shows GPUs."""
     found: set[str] = set()
     for node in index.kinds("Node"):
-        found |= {*(at(node, "status", "allocatable") or {})}
+        found |= {*(get_path(node, "status", "allocatable") or {})}
     for item in index.kinds("NodePool"):
-        found |= {*(at(item, "spec", "limits") or {}), *([gpus.GPU] if pool_gpus(item) else [])}
+        found |= {*(get_path(item, "spec", "limits") or {}), *([gpus.GPU] if pool_gpus(item) else [])}
     for item in index.kinds("NodeOverlay"):
-        found |= {*(at(item, "spec", "capacity") or {})}
+        found |= {*(get_path(item, "spec", "capacity") or {})}
     for item in index.kinds("ClusterQueue"):
         found.update(*(group.resources for group in resource_groups(item.get("spec"))))
     operated = [item for item in index.kinds("ClusterPolicy") if not str(item.get("apiVersion")).startswith("kyverno")]
@@ -92,20 +92,25 @@ def _resolved(index: Index) -> Iterator[Finding]:
     """net-08."""
     for name, space in sorted(index.spaces.items()) if not index.blurred & _NETWORKS else ():
         policies = index.within(name, "NetworkPolicy")
-        closed = [p for p in policies if "Egress" in many(at(p, "spec", "policyTypes")) and not at(p, "spec", "egress")]
-        for_all_pods = [p for p in closed if not at(p, "spec", "podSelector")]
+        closed = [
+            p
+            for p in policies
+            if "Egress" in as_list(get_path(p, "spec", "policyTypes")) and not get_path(p, "spec", "egress")
+        ]
+        for_all_pods = [p for p in closed if not get_path(p, "spec", "podSelector")]
         ciliums = [*index.within(name, cilium.IN_NAMESPACE), *index.kinds(cilium.CLUSTERWIDE)]
         if for_all_pods and not any(map(_opens_dns, policies)) and not any(map(cilium.opens_dns, ciliums)):
             yield Finding("net-08", name_of(for_all_pods[0]), f"no egress to port 53 in {own_name(space)}")
 
 
 def _opens_dns(policy: Object) -> bool:
-    for rule in many(at(policy, "spec", "egress")):
-        ports = {str(at(port, "port")) for port in many(at(rule, "ports"))}
+    for rule in as_list(get_path(policy, "spec", "egress")):
+        ports = {str(get_path(port, "port")) for port in as_list(get_path(rule, "ports"))}
         elsewhere = any(
-            at(peer, "namespaceSelector") is not None or at(peer, "ipBlock") for peer in many(at(rule, "to"))
+            get_path(peer, "namespaceSelector") is not None or get_path(peer, "ipBlock")
+            for peer in as_list(get_path(rule, "to"))
         )
-        if ports & {"53", "dns", "dns-tcp", UNKNOWN} or (not ports and (elsewhere or not at(rule, "to"))):
+        if ports & {"53", "dns", "dns-tcp", UNKNOWN} or (not ports and (elsewhere or not get_path(rule, "to"))):
             return True
     return False
 
@@ -116,7 +121,7 @@ def _bindings(index: Index) -> Iterator[Finding]:
     for space in sorted(index.inside):
         roles = {own_name(item) for item in index.within(space, "Role")}
         for binding in index.within(space, "RoleBinding"):
-            kind, name = at(binding, "roleRef", "kind"), str(at(binding, "roleRef", "name"))
+            kind, name = get_path(binding, "roleRef", "kind"), str(get_path(binding, "roleRef", "name"))
             if kind == "ClusterRole" and name in _BUILT_IN and name not in cluster_roles and tenant_label(binding):
                 rule, may = _BUILT_IN[name]
                 yield Finding(rule, name_of(binding), f"ClusterRole {name}, which may: {may}")
@@ -130,9 +135,9 @@ def _policies(index: Index) -> Iterator[Finding]:
     """guard-02."""
     policies = {own_name(item): item for item in index.kinds("ValidatingAdmissionPolicy")}
     bindings = index.kinds("ValidatingAdmissionPolicyBinding")
-    named = {str(at(item, "spec", "policyName")) for item in bindings}
+    named = {str(get_path(item, "spec", "policyName")) for item in bindings}
     for item in bindings if policies and "ValidatingAdmissionPolicy" not in index.blurred else ():
-        if (name := str(at(item, "spec", "policyName"))) not in {*policies, UNKNOWN}:
+        if (name := str(get_path(item, "spec", "policyName"))) not in {*policies, UNKNOWN}:
             yield Finding("guard-02", name_of(item), f"policyName {name}, which does not exist")
     for name, item in sorted(policies.items()):
         if name not in named and UNKNOWN not in named:
@@ -143,8 +148,8 @@ def _priorities(index: Index) -> Iterator[Finding]:
     """kueue-23."""
     if not index.spaces and not index.queues:
         return
-    quotas = [at(item, "spec", "scopeSelector") for item in index.kinds("ResourceQuota")]
-    read = str([at(item, "spec") for item in index.kinds("ValidatingAdmissionPolicy", "ClusterPolicy")])
+    quotas = [get_path(item, "spec", "scopeSelector") for item in index.kinds("ResourceQuota")]
+    read = str([get_path(item, "spec") for item in index.kinds("ValidatingAdmissionPolicy", "ClusterPolicy")])
     # A single class, or one below the default priority, gives no work precedence.
     of_queues = sorted(index.kinds("WorkloadPriorityClass"), key=_value)
     of_pods = sorted((c for c in index.kinds("PriorityClass") if _value(c) > 0), key=_value)
@@ -157,7 +162,7 @@ def _priorities(index: Index) -> Iterator[Finding]:
 
 
 def _value(priority: Object) -> Decimal:
-    return parse_or_zero(at(priority, "value"))
+    return parse_or_zero(get_path(priority, "value"))
 
 
 def _spoken_of(word: str, text: str) -> bool:
@@ -166,13 +171,15 @@ def _spoken_of(word: str, text: str) -> bool:
 
 def _demanded(index: Index) -> Iterator[Finding]:
     """kueue-24."""
-    read = str([at(item, "spec") for item in index.kinds("ValidatingAdmissionPolicy", "ClusterPolicy")])
+    read = str([get_path(item, "spec") for item in index.kinds("ValidatingAdmissionPolicy", "ClusterPolicy")])
     if _spoken_of("requests", read) or index.blurred & {"LimitRange", "ResourceQuota"}:
         return
     for name, space in sorted(index.spaces.items()):
-        limits = [limit for item in index.within(name, "LimitRange") for limit in many(at(item, "spec", "limits"))]
-        quotas = [at(item, "spec", "hard") for item in index.within(name, "ResourceQuota")]
-        said = [at(limit, key) for limit in limits for key in ("default", "defaultRequest")] + quotas
+        limits = [
+            limit for item in index.within(name, "LimitRange") for limit in as_list(get_path(item, "spec", "limits"))
+        ]
+        quotas = [get_path(item, "spec", "hard") for item in index.within(name, "ResourceQuota")]
+        said = [get_path(limit, key) for limit in limits for key in ("default", "defaultRequest")] + quotas
         named = {str(key).removeprefix("requests.") for one in said for key in pairs_of(one)}
         missing = [resource for resource in ("cpu", "memory") if resource not in named]
         # If there is neither, ns-04 reports it.
@@ -185,8 +192,8 @@ def _charged(index: Index) -> Iterator[Finding]:
     for name, space in sorted(index.spaces.items()):
         for item in index.inside.get(name, ()):
             charged = pairs_of(labels_of(space))
-            told = str(pairs_of(at(space, "metadata", "annotations")).get(words.OWN_LABELS, "")).split(",")
-            pods = [pairs_of(at(template.metadata, "labels")) for template in templates_of(item)]
+            told = str(pairs_of(get_path(space, "metadata", "annotations")).get(words.OWN_LABELS, "")).split(",")
+            pods = [pairs_of(get_path(template.metadata, "labels")) for template in templates_of(item)]
             own_labels = pairs_of(labels_of(item))
             foreign = {
                 f"{key}: {own[key]}, of a namespace of {charged[key]}": None
@@ -211,10 +218,12 @@ def _taken_in(index: Index) -> Iterator[Finding]:
         }
         for item, template in index.templates(index.inside.get(name, ())):
             for path, container in template.containers:
-                for source in many(at(container, "envFrom")):
+                for source in as_list(get_path(container, "envFrom")):
                     for kind, field in (("ConfigMap", "configMapRef"), ("Secret", "secretRef")):
-                        named = str(at(source, field, "name"))
-                        keys = sorted(f"{at(source, 'prefix') or ''}{key}" for key in sources.get((kind, named), ()))
+                        named = str(get_path(source, field, "name"))
+                        keys = sorted(
+                            f"{get_path(source, 'prefix') or ''}{key}" for key in sources.get((kind, named), ())
+                        )
                         if device := [key for key in keys if key in gpus.DEVICE_VARIABLES]:
                             given = f"{', '.join(device)} by envFrom of {kind} {named}"
                             yield Finding("gpu-02", name_of(item), f"{path}.envFrom: {given}")
@@ -223,7 +232,7 @@ def _taken_in(index: Index) -> Iterator[Finding]:
 def _secured(index: Index) -> Iterator[Finding]:
     """pod-04. A namespace that is not among the objects counts as enforcing the strictest level."""
     for item in (one for found in index.by_kind.values() for one in found):
-        namespace = str(at(item, "metadata", "namespace"))
+        namespace = str(get_path(item, "metadata", "namespace"))
         if not (tenant_label(item) or namespace in index.spaces):
             continue
         space = index.spaces.get(namespace)
@@ -247,11 +256,11 @@ def _identities(index: Index) -> Iterator[Finding]:
     """id-04."""
     first: dict[str, str] = {}
     held = [
-        (str(at(item, "metadata", "namespace")), item, at(item, "metadata", "annotations", _ROLE_ARN))
+        (str(get_path(item, "metadata", "namespace")), item, get_path(item, "metadata", "annotations", _ROLE_ARN))
         for item in index.kinds("ServiceAccount")
     ]
     held += [
-        (str(at(item, "spec", "namespace")), item, at(item, "spec", "roleARN"))
+        (str(get_path(item, "spec", "namespace")), item, get_path(item, "spec", "roleARN"))
         for item in index.kinds("PodIdentityAssociation")
     ]
     held += [(str(item.get("namespace")), item, item.get("roleArn")) for item in index.kinds(aws.POD_IDENTITY)]

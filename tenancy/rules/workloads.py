@@ -188,7 +188,7 @@ def in_queue(attacks_at: Callable[[AttackScene, AttackPlace], Iterator[Attack]])
     """Attacks in the scene's home, where there is one and a queue."""
 
     def attacks(scene: AttackScene) -> Iterator[Attack]:
-        if (home := scene.home) and home.environment.queued:
+        if (home := scene.home) and home.environment.has_queues:
             yield from attacks_at(scene, home)
 
     return attacks
@@ -311,7 +311,7 @@ def objects_beside_work(place: AttackPlace) -> Iterator[Object]:
         yield minimal("HorizontalPodAutoscaler", "autoscaling/v2", spec={"scaleTargetRef": target, "maxReplicas": 2})
     inside = {"podSelector": mine, "policyTypes": ["Ingress"], "ingress": [{"from": [{"podSelector": mine}]}]}
     yield minimal("NetworkPolicy", "networking.k8s.io/v1", spec=inside)
-    if place.environment.devices_by_claim and (flavor := next(iter(place.held), None)):
+    if place.environment.uses_device_claims and (flavor := next(iter(place.held), None)):
         for plural in FORMS:
             yield claim(flavor, plural=plural)
 

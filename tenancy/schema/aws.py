@@ -14,7 +14,7 @@ from tenancy.catalog.nodes import SYSTEM_ROOT_GIB, WHOLE_ROOT_GIB
 from tenancy.catalog.regions import REGIONS
 from tenancy.catalog.versions import ADD_ONS, AMI_DEFAULT, add_on_misfit, ami_release_misfit
 from tenancy.rules.values import MOST_PUBLIC, foreign_arn, is_private, never_public, unsafe_range, wide_range
-from tenancy.schema.base import Flag, Mistake, Positive, Spec, TextForm, WholeNumber, broken
+from tenancy.schema.base import Flag, Mistake, Positive, Spec, TextForm, WholeNumber, rule_mistake
 from tenancy.schema.identity import Identities, PodIdentity
 from tenancy.schema.pools import Release, Zone, Zones, nearest
 from tenancy.schema.source import Location
@@ -60,7 +60,7 @@ _Cidr = Annotated[
 ]
 
 
-MOST_ZONES = 3
+MAX_ZONES = 3
 """Each zone gets a quarter of the VPC's range for private addresses; the last quarter is for public addresses."""
 
 
@@ -90,7 +90,7 @@ class Network(Spec):
         description="Whether the VPC endpoints for S3, ECR, STS, EC2 and CloudWatch are made, or only checked for. "
         "Default: made; in an existing VPC, checked.",
     )
-    quarters: dict[Zone, Annotated[int, WholeNumber(1, MOST_ZONES)]] = Field(
+    quarters: dict[Zone, Annotated[int, WholeNumber(1, MAX_ZONES)]] = Field(
         default_factory=dict,
         description="Quarter of cidr that holds a zone's private addresses, 1 to 3, by zone. A zone keeps it for as "
         "long as the cluster exists. Default: by the zone's letter, whatever the order of zones: a and d the first, b "
@@ -111,16 +111,16 @@ class Network(Spec):
 
     def mistakes(self) -> Iterator[Mistake]:
         if bool(self.vpc) != bool(self.subnets):
-            given = "vpc without subnets" if self.vpc else "subnets without vpc"
-            yield Mistake((), given, "an existing VPC comes with its private subnets", "write both, or neither")
+            fault = "vpc without subnets" if self.vpc else "subnets without vpc"
+            yield Mistake((), fault, "an existing VPC comes with its private subnets", "write both, or neither")
         for i, text in enumerate(self.service_ranges):
-            if given := unsafe_range(text):
-                yield broken(("service-ranges", i), "net-05", given)
+            if fault := unsafe_range(text):
+                yield rule_mistake(("service-ranges", i), "net-05", fault)
         zone_of: dict[str, str] = {}
         for zone, subnet in self.subnets.items():
             if (first := zone_of.setdefault(subnet, zone)) != zone:
-                given = f"{subnet}, which is that of {first}"
-                yield Mistake(("subnets", zone), given, "a subnet is in one zone", f"name the subnet in {zone}")
+                fault = f"{subnet}, which is that of {first}"
+                yield Mistake(("subnets", zone), fault, "a subnet is in one zone", f"name the subnet in {zone}")
         for field in ("cidr", "quarters"):
             if self.vpc and field in self.model_fields_set:
                 rule = "a VPC is either made or existing"
@@ -197,10 +197,10 @@ class AddOns(Spec):
             if name not in ADD_ONS:
                 change = f"write {' or '.join(nearest(name, ADD_ONS))}"
                 yield Mistake(("versions", name), f"add-on {name!r}", f"one of {', '.join(ADD_ONS)}", change)
-            elif given := add_on_misfit(name, version):
+            elif fault := add_on_misfit(name, version):
                 rule = "a version that EKS lists, and none that is older than the platform needs"
                 command = f"`aws eks describe-addon-versions --addon-name {name}`"
-                yield Mistake(("versions", name), given, rule, f"write one that {command} prints, or drop it")
+                yield Mistake(("versions", name), fault, rule, f"write one that {command} prints, or drop it")
 
 
 _LOG_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653)
@@ -302,36 +302,38 @@ class Aws(Identities):
         yield from self.people_mistakes(platform_group, self.platform_role)
         if not self.enabled:
             return
-        named: list[tuple[Location, str]] = [(("people", group), role) for group, role in self.people.items()]
-        named += [
+        arns: list[tuple[Location, str]] = [(("people", group), role) for group, role in self.people.items()]
+        arns += [
             (("permissions-boundary",), self.permissions_boundary or ""),
             (("platform-role",), self.platform_role),
             (("encryption-key",), self.encryption_key or ""),
             (("log-key",), self.log_key or ""),
         ]
-        for where, arn in named:
-            if arn and (given := foreign_arn(arn, self.account, self.region)):
-                yield broken(where, "aws-01", given)
+        for location, arn in arns:
+            if arn and (fault := foreign_arn(arn, self.account, self.region)):
+                yield rule_mistake(location, "aws-01", fault)
         needed = {"irsa: true": self.irsa or not built, "oidc-issuer": bool(self.oidc_issuer)}
         if self.identity is PodIdentity.IRSA and not all(needed.values()):
-            given = "identity: irsa without " + " and ".join(name for name, there in needed.items() if not there)
+            fault = "identity: irsa without " + " and ".join(
+                name for name, is_present in needed.items() if not is_present
+            )
             rule = "the roles' trust names the cluster's provider"
             change = "make the cluster with irsa: true, then write its issuer"
             command = "`aws eks describe-cluster --name CLUSTER --query cluster.identity.oidc.issuer`"
-            yield Mistake(("identity",), given, rule, change if built else f"write the issuer that {command} prints")
+            yield Mistake(("identity",), fault, rule, change if built else f"write the issuer that {command} prints")
         if self.irsa and not built and not self.oidc_issuer:
             rule = "the provider of an existing cluster is made for its issuer"
             yield Mistake(("irsa",), "irsa: true without oidc-issuer", rule, "write oidc-issuer, or drop irsa")
 
     def mistakes(self) -> Iterator[Mistake]:
         for i, text in enumerate(self.public_access):
-            if given := wide_range(text) or never_public(text):
-                yield broken(("public-access", i), "eks-01", given)
-        if (many := len(self.public_access)) > MOST_PUBLIC:
-            given, change = f"{many} ranges of {MOST_PUBLIC}", "join neighbouring ranges, or come through one gateway"
-            yield broken(("public-access",), "eks-01", given, change)
+            if fault := wide_range(text) or never_public(text):
+                yield rule_mistake(("public-access", i), "eks-01", fault)
+        if (count := len(self.public_access)) > MOST_PUBLIC:
+            fault, change = f"{count} ranges of {MOST_PUBLIC}", "join neighbouring ranges, or come through one gateway"
+            yield rule_mistake(("public-access",), "eks-01", fault, change)
         if misfit := ami_release_misfit(self.ami_release):
-            yield broken(("ami-release",), "ami-01", misfit)
+            yield rule_mistake(("ami-release",), "ami-01", misfit)
         if self.log_days not in _LOG_DAYS:
             close = min(_LOG_DAYS, key=lambda days: abs(days - self.log_days))
             rule = "a retention that CloudWatch Logs accepts"
@@ -345,28 +347,28 @@ class Aws(Identities):
                 yield Mistake((), f"enabled: true without {name}", rule, f"write {name}")
         if self.region and self.region not in REGIONS:
             change = f"use {' or '.join(nearest(self.region, REGIONS))}, or add it to tenancy/catalog/regions.py"
-            yield broken(("region",), "ref-01", f"region {self.region!r}", change)
+            yield rule_mistake(("region",), "ref-01", f"region {self.region!r}", change)
 
     def built_mistakes(self) -> Iterator[Mistake]:
         """Mistakes in the zones of a cluster that is built."""
         if len(self.every_zone) < 2:
-            given = f"{len(self.every_zone)} zones"
+            fault = f"{len(self.every_zone)} zones"
             field = "network" if self.network.vpc else "zones"
-            yield Mistake((field,), given, "EKS needs two availability zones at least", "name two or three")
-        if not self.network.vpc and len(self.zones) > MOST_ZONES:
-            given, rule = f"{len(self.zones)} zones", f"a VPC that is made has {MOST_ZONES} zones at most"
-            yield Mistake(("zones",), given, rule, f"name {MOST_ZONES}, or give a VPC with its subnets")
+            yield Mistake((field,), fault, "EKS needs two availability zones at least", "name two or three")
+        if not self.network.vpc and len(self.zones) > MAX_ZONES:
+            fault, rule = f"{len(self.zones)} zones", f"a VPC that is made has {MAX_ZONES} zones at most"
+            yield Mistake(("zones",), fault, rule, f"name {MAX_ZONES}, or give a VPC with its subnets")
         yield from self._quarter_mistakes()
         for i, zone in enumerate(self.system.zones):
             if zone not in self.every_zone:
-                given, change = f"zone {zone} outside aws.zones", f"use {', '.join(self.every_zone)}"
-                yield broken(("system", "zones", i), "ref-01", given, change)
+                fault, change = f"zone {zone} outside aws.zones", f"use {', '.join(self.every_zone)}"
+                yield rule_mistake(("system", "zones", i), "ref-01", fault, change)
         for i, zone in enumerate(self.zones):
             if self.region and zone[:-1] != self.region:
-                yield broken(("zones", i), "ref-01", f"zone {zone} outside {self.region}", f"use {self.region}a")
+                yield rule_mistake(("zones", i), "ref-01", f"zone {zone} outside {self.region}", f"use {self.region}a")
         if self.network.vpc and self.zones and set(self.zones) != set(self.network.subnets):
-            given = f"zones {', '.join(self.zones)} beside subnets in {', '.join(self.network.subnets)}"
-            yield Mistake(("zones",), given, "zones of a given VPC are its subnets'", "drop zones")
+            fault = f"zones {', '.join(self.zones)} beside subnets in {', '.join(self.network.subnets)}"
+            yield Mistake(("zones",), fault, "zones of a given VPC are its subnets'", "drop zones")
 
     def root_gib(self, nvme: int) -> int:
         """Size of the root volume of a machine with so much local NVMe (GB), GiB."""
@@ -377,19 +379,21 @@ class Aws(Identities):
             return
         for zone in self.network.quarters:
             if zone not in self.every_zone:
-                given, change = f"zone {zone} outside aws.zones", f"use {', '.join(self.every_zone)}"
-                yield broken(("network", "quarters", zone), "ref-01", given, change)
+                fault, change = f"zone {zone} outside aws.zones", f"use {', '.join(self.every_zone)}"
+                yield rule_mistake(("network", "quarters", zone), "ref-01", fault, change)
         zone_of: dict[int, str] = {}
-        for zone in self.every_zone[:MOST_ZONES]:
+        for zone in self.every_zone[:MAX_ZONES]:
             quarter = self.quarter_of(zone)
             if (first := zone_of.setdefault(quarter, zone)) != zone:
-                free = sorted(set(range(1, MOST_ZONES + 1)) - {self.quarter_of(each) for each in self.every_zone})
-                given, rule = (
+                free = sorted(
+                    set(range(1, MAX_ZONES + 1)) - {self.quarter_of(used_zone) for used_zone in self.every_zone}
+                )
+                fault, rule = (
                     f"{zone} in quarter {quarter}, which is that of {first}",
                     "each zone has a range of its own",
                 )
                 change = f"write network.quarters: {{{zone}: {free[0]}}}" if free else "write other quarters"
-                yield Mistake(("network", "quarters"), given, rule, change)
+                yield Mistake(("network", "quarters"), fault, rule, change)
 
     @property
     def every_zone(self) -> tuple[str, ...]:
@@ -399,4 +403,4 @@ class Aws(Identities):
 
     def quarter_of(self, zone: str) -> int:
         """Quarter of the VPC's range that holds a zone's private addresses, from 1."""
-        return self.network.quarters.get(zone) or (ord(zone[-1]) - ord("a")) % MOST_ZONES + 1
+        return self.network.quarters.get(zone) or (ord(zone[-1]) - ord("a")) % MAX_ZONES + 1

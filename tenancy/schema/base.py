@@ -30,10 +30,10 @@ from tenancy.rules.values import day, name_misfit
 from tenancy.schema.mistakes import NEEDS_TEXT as NEEDS_TEXT
 from tenancy.schema.mistakes import Mistake as Mistake
 from tenancy.schema.mistakes import Mistakes as Mistakes
-from tenancy.schema.mistakes import broken as broken
-from tenancy.schema.mistakes import found as found
-from tenancy.schema.mistakes import plain as plain
-from tenancy.schema.mistakes import written as written
+from tenancy.schema.mistakes import describe_value as describe_value
+from tenancy.schema.mistakes import form_error as form_error
+from tenancy.schema.mistakes import mistake_of_violation as mistake_of_violation
+from tenancy.schema.mistakes import rule_mistake as rule_mistake
 
 if TYPE_CHECKING:
     _Model = BaseModel
@@ -43,13 +43,13 @@ else:
         """A model that is made in Python and is wrong raises SpecError with all of its problems. Parts that pydantic
         makes from mappings do not come by here: their problems are in the whole's."""
 
-        def __call__(cls, *given: Any, **fields: Any) -> Any:
+        def __call__(cls, *args: Any, **fields: Any) -> Any:
             try:
-                return super().__call__(*given, **fields)
+                return super().__call__(*args, **fields)
             except ValidationError as error:
-                from tenancy.schema.messages import refused  # imported only when there is a mistake
+                from tenancy.schema.messages import spec_error  # imported only when there is a mistake
 
-                raise refused(cls, fields, error) from None
+                raise spec_error(cls, fields, error) from None
 
     class _Model(BaseModel, metaclass=_Refusing):
         pass
@@ -89,7 +89,7 @@ class Spec(_Model):
             raise Mistakes(*all_of_them)
 
 
-def _named(longest: int) -> Any:
+def _valid_name(longest: int) -> Any:
     def check(name: str) -> str:
         if misfit := name_misfit(name, longest):
             raise Violation("name-01", misfit)
@@ -104,35 +104,35 @@ _EXAMPLE = re.compile(r"(?:like|such as) [\"']?([^\s\"',;]+)")
 class TextForm:
     """Form of a text: a pattern for editors, and a rule in words for people. `change` has an example after "like"."""
 
-    def __init__(self, pattern: str, rule: str, change: str, longest: int | None = None) -> None:
+    def __init__(self, pattern: str, rule: str, change: str, max_length: int | None = None) -> None:
         # ASCII, as JSON Schema reads \w and \d; lengths of policies are counted in characters of one byte each.
         self.compiled = re.compile(pattern, re.ASCII)
-        self.rule, self.change, self.longest = rule, change, longest
-        shown = _EXAMPLE.search(change)
-        self.examples = [shown[1]] if shown and self.compiled.fullmatch(shown[1]) else []
+        self.rule, self.change, self.max_length = rule, change, max_length
+        example = _EXAMPLE.search(change)
+        self.examples = [example[1]] if example and self.compiled.fullmatch(example[1]) else []
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_after_validator_function(self.check, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        longest = {"maxLength": self.longest} if self.longest else {}
+        length_limit = {"maxLength": self.max_length} if self.max_length else {}
         examples = {"examples": self.examples} if self.examples else {}
-        return {**handler(schema), "pattern": self.compiled.pattern, **longest, **examples}
+        return {**handler(schema), "pattern": self.compiled.pattern, **length_limit, **examples}
 
     def check(self, text: str) -> str:
         """The text, if it is short enough, matches the pattern and has printable characters only; raises Mistakes."""
-        if self.longest and len(text) > self.longest:
-            raise plain(f"{len(text)} characters", f"at most {self.longest} characters", "shorten it")
+        if self.max_length and len(text) > self.max_length:
+            raise form_error(f"{len(text)} characters", f"at most {self.max_length} characters", "shorten it")
         if not self.compiled.fullmatch(text):
-            raise plain(repr(text), self.rule, self._meant(text))
+            raise form_error(repr(text), self.rule, self._suggestion(text))
         if not is_shown(text):
-            raise plain(repr(text), "a text has printable characters alone", "drop what is written here with '\\'")
+            raise form_error(repr(text), "a text has printable characters alone", "drop what is written here with '\\'")
         return text
 
-    def _meant(self, text: str) -> str:
+    def _suggestion(self, text: str) -> str:
         """What to write instead: the text in another spelling if that has the form, else the form's example."""
-        spelt = re.sub(r"[\s_]+", "-", text.strip().lower())
-        return f"write {spelt}" if spelt != text and self.compiled.fullmatch(spelt) else self.change
+        respelling = re.sub(r"[\s_]+", "-", text.strip().lower())
+        return f"write {respelling}" if respelling != text and self.compiled.fullmatch(respelling) else self.change
 
 
 class Distinct:
@@ -156,31 +156,35 @@ class Distinct:
 class WholeNumber:
     """A whole number in a range; booleans, texts and floats are refused."""
 
-    def __init__(self, least: int, most: int) -> None:
-        self.least, self.most = least, most
+    def __init__(self, minimum: int, maximum: int) -> None:
+        self.minimum, self.maximum = minimum, maximum
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_before_validator_function(self.check, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {**handler(schema), "minimum": self.least, "maximum": self.most}
+        return {**handler(schema), "minimum": self.minimum, "maximum": self.maximum}
 
     def check(self, value: Any) -> Any:
         """The value, if it is an integer of the range, and not a boolean or a text; raises Mistakes."""
         if isinstance(value, bool) or not isinstance(value, int):
             digits = isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value)
             change = f"write {int(value)}, without quotes" if digits else "write digits alone, such as 8"
-            raise plain(written(value), "a whole number is needed", change)
-        if not self.least <= value <= self.most:
-            raise plain(written(value), f"a whole number from {self.least} to {self.most}", "write one in that range")
+            raise form_error(describe_value(value), "a whole number is needed", change)
+        if not self.minimum <= value <= self.maximum:
+            raise form_error(
+                describe_value(value),
+                f"a whole number from {self.minimum} to {self.maximum}",
+                "write one in that range",
+            )
         return value
 
 
 def _quantity(value: Any) -> str:
     if isinstance(value, float):
-        raise plain(repr(value), "a quantity is a whole number or a text", f'quote it: "{value}"')
+        raise form_error(repr(value), "a quantity is a whole number or a text", f'quote it: "{value}"')
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise plain(written(value), "a quantity is needed", "write one such as 500m, 64 or 256Gi")
+        raise form_error(describe_value(value), "a quantity is needed", "write one such as 500m, 64 or 256Gi")
     text = str(value)
     try:
         number = quantities.parse_plain(text)
@@ -188,17 +192,19 @@ def _quantity(value: Any) -> str:
         change = f"write {text[:-1]} for bytes in powers of ten, {text[:-1]}i in powers of two"
         with_b = text.endswith("B") and quantities.is_plain(text[:-1])
         generic = "write digits, with one suffix of m k M G T P E Ki Mi Gi Ti Pi Ei"
-        raise plain(written(value), str(error), change if with_b else generic) from None
+        raise form_error(describe_value(value), str(error), change if with_b else generic) from None
     if number < 0:
-        raise plain(text, "a quantity is not negative", "write 0 or more")
+        raise form_error(text, "a quantity is not negative", "write 0 or more")
     if number > quantities.LARGEST:
-        raise plain(written(value), "a quantity is less than 8Ei", "write a smaller one")
+        raise form_error(describe_value(value), "a quantity is less than 8Ei", "write a smaller one")
     return quantities.write(number)
 
 
 def _cores(value: Any) -> str:
     if isinstance(value, str) and value.endswith(_BYTES) and quantities.is_plain(value):
-        raise plain(written(value), "CPU is counted in cores", f"write {value.rstrip(_LETTERS)}, or 500m for a half")
+        raise form_error(
+            describe_value(value), "CPU is counted in cores", f"write {value.rstrip(_LETTERS)}, or 500m for a half"
+        )
     return _quantity(value)
 
 
@@ -206,18 +212,18 @@ def _size(value: Any) -> str:
     text = _quantity(value)
     if 0 < quantities.parse_plain(text) < quantities.MIB:
         change = f"write {str(value).rstrip(_LETTERS)}Gi, or another unit"
-        raise plain(written(value), "a size is in bytes, and 0 or 1Mi at least", change)
+        raise form_error(describe_value(value), "a size is in bytes, and 0 or 1Mi at least", change)
     return text
 
 
 def _amounts(value: Any) -> Any:
     """Amounts by resource, each in the unit of its resource."""
     wrong: list[Mistake] = []
-    for key, given in value.items() if isinstance(value, dict) else ():
+    for key, amount_input in value.items() if isinstance(value, dict) else ():
         try:
-            _COUNTED.get(key, _quantity)(given)
+            _PARSERS.get(key, _quantity)(amount_input)
         except Mistakes as error:
-            wrong += [replace(mistake, where=(key,)) for mistake in error.mistakes]
+            wrong += [replace(mistake, location=(key,)) for mistake in error.mistakes]
     if wrong:
         raise Mistakes(*wrong)
     return value
@@ -225,25 +231,25 @@ def _amounts(value: Any) -> Any:
 
 _LETTERS = "mkKMGTPEi"
 _BYTES = ("M", "G", "T", "P", "E", "i")
-_COUNTED: dict[str, Callable[[Any], str]] = {"cpu": _cores, "memory": _size, "ephemeral-storage": _size}
+_PARSERS: dict[str, Callable[[Any], str]] = {"cpu": _cores, "memory": _size, "ephemeral-storage": _size}
 
 
 def _date(value: Any) -> Any:
     if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
         return value
-    if isinstance(value, str) and (meant := day(value)):
-        return meant
-    raise plain(written(value), "a date is needed", "write it as 2027-01-31")
+    if isinstance(value, str) and (parsed := day(value)):
+        return parsed
+    raise form_error(describe_value(value), "a date is needed", "write it as 2027-01-31")
 
 
 def _flag(value: Any) -> Any:
     if isinstance(value, bool):
         return value
-    meant = _MEANT.get(str(value).lower(), "true or false")
-    raise plain(written(value), "true or false is needed", f"write {meant}, without quotes")
+    suggestion = _BOOLEAN_SPELLINGS.get(str(value).lower(), "true or false")
+    raise form_error(describe_value(value), "true or false is needed", f"write {suggestion}, without quotes")
 
 
-_MEANT = {"yes": "true", "on": "true", "true": "true", "no": "false", "off": "false", "false": "false"}
+_BOOLEAN_SPELLINGS = {"yes": "true", "on": "true", "true": "true", "no": "false", "off": "false", "false": "false"}
 _QUANTITY_SCHEMA = {
     "anyOf": [
         {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$"},
@@ -251,8 +257,8 @@ _QUANTITY_SCHEMA = {
     ]
 }
 
-TenantName = Annotated[str, _named(words.TENANT_LENGTH), Field(examples=["fraud"])]
-ShortName = Annotated[str, _named(words.PART_LENGTH), Field(examples=["train"])]
+TenantName = Annotated[str, _valid_name(words.TENANT_LENGTH), Field(examples=["fraud"])]
+ShortName = Annotated[str, _valid_name(words.PART_LENGTH), Field(examples=["train"])]
 Slug = Annotated[
     str,
     TextForm(
@@ -316,8 +322,8 @@ Port = Annotated[int, WholeNumber(1, 65_535)]
 Quantity = Annotated[str, BeforeValidator(_quantity), WithJsonSchema(_QUANTITY_SCHEMA)]
 Cores = Annotated[str, BeforeValidator(_cores), WithJsonSchema(_QUANTITY_SCHEMA)]
 Size = Annotated[str, BeforeValidator(_size), WithJsonSchema(_QUANTITY_SCHEMA)]
-COUNTED = BeforeValidator(_amounts)
-Amounts = Annotated[dict[str, Quantity], COUNTED]
+VALID_AMOUNTS = BeforeValidator(_amounts)
+Amounts = Annotated[dict[str, Quantity], VALID_AMOUNTS]
 """By resource."""
 
 

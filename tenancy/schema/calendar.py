@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, Field
 
-from tenancy.schema.base import Day, FlavorName, Mistake, Positive, Reason, ShortName, Spec, TextForm, plain
+from tenancy.schema.base import Day, FlavorName, Mistake, Positive, Reason, ShortName, Spec, TextForm, form_error
 from tenancy.schema.queues import Duration, seconds
 
 WEEK = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -28,9 +28,9 @@ class Interval(NamedTuple):
     start: dt.datetime
     end: dt.datetime
 
-    def holds(self, now: dt.datetime) -> bool:
+    def contains(self, instant: dt.datetime) -> bool:
         """Whether the instant is in it."""
-        return self.start <= now < self.end
+        return self.start <= instant < self.end
 
 
 def _zone(name: str) -> str:
@@ -38,7 +38,7 @@ def _zone(name: str) -> str:
         ZoneInfo(name)
     except (KeyError, ValueError, OSError):
         change = "write one such as UTC or Europe/Berlin"
-        raise plain(repr(name), "a time zone of the IANA database", change) from None
+        raise form_error(repr(name), "a time zone of the IANA database", change) from None
     return name
 
 
@@ -48,13 +48,13 @@ Zone = Annotated[str, AfterValidator(_zone)]
 class _Clock(TextForm):
     """A time of day; of a time in another spelling the message says it in this one."""
 
-    def _meant(self, text: str) -> str:
-        found = re.fullmatch(r"(\d{1,2})(?::?(\d\d))?\s*([ap])?\.?(?:m\.?)?(?:\s*h)?", text.strip().lower())
-        if not found:
+    def _suggestion(self, text: str) -> str:
+        match = re.fullmatch(r"(\d{1,2})(?::?(\d\d))?\s*([ap])?\.?(?:m\.?)?(?:\s*h)?", text.strip().lower())
+        if not match:
             return self.change
-        hour = int(found[1]) % 12 + 12 * (found[3] == "p") if found[3] else int(found[1])
-        spelt = f"{hour:02}:{found[2] or '00'}"
-        return f'write "{spelt}"' if self.compiled.fullmatch(spelt) else self.change
+        hour = int(match[1]) % 12 + 12 * (match[3] == "p") if match[3] else int(match[1])
+        respelling = f"{hour:02}:{match[2] or '00'}"
+        return f'write "{respelling}"' if self.compiled.fullmatch(respelling) else self.change
 
 
 TimeOfDay = Annotated[
@@ -76,37 +76,37 @@ Weekdays = Annotated[
 def instant(local: dt.datetime, zone: ZoneInfo, *, last: bool) -> dt.datetime:
     """The instant, in UTC, at which clocks of the zone show a local time without a zone: the last of two when clocks go
     back, and the instant of the change when they skip it."""
-    at = local.replace(tzinfo=zone, fold=int(last)).astimezone(dt.UTC)
-    if at.astimezone(zone).replace(tzinfo=None) == local:
-        return at
+    utc_time = local.replace(tzinfo=zone, fold=int(last)).astimezone(dt.UTC)
+    if utc_time.astimezone(zone).replace(tzinfo=None) == local:
+        return utc_time
     # Skipped: the change is between what the offsets before and after it would say.
-    found = local.replace(tzinfo=zone, fold=1).astimezone(dt.UTC)
-    while found.astimezone(zone).replace(tzinfo=None) < local:
-        found += dt.timedelta(minutes=1)
-    return found
+    candidate = local.replace(tzinfo=zone, fold=1).astimezone(dt.UTC)
+    while candidate.astimezone(zone).replace(tzinfo=None) < local:
+        candidate += dt.timedelta(minutes=1)
+    return candidate
 
 
 @cache
 def _weekdays(days: str) -> frozenset[int]:
-    found: set[int] = set()
+    numbers: set[int] = set()
     for part in days.split(","):
         first, _, last = part.partition("-")
         begin, end = WEEK.index(first), WEEK.index(last or first)
-        found |= {day % 7 for day in range(begin, end + 1 + 7 * (end < begin))}
-    return frozenset(found)
+        numbers |= {day % 7 for day in range(begin, end + 1 + 7 * (end < begin))}
+    return frozenset(numbers)
 
 
 # Windows of many tenants have the same times, and the clock asks for the same days each round.
 @lru_cache(maxsize=4096)
 def _interval(starts: str, ends: str, zone: str, day: dt.date) -> Interval | None:
     first, last = dt.time.fromisoformat(starts), dt.time.fromisoformat(ends)
-    over = day + dt.timedelta(days=last <= first)
-    found = Interval(
+    last_day = day + dt.timedelta(days=last <= first)
+    interval = Interval(
         instant(dt.datetime.combine(day, first), ZoneInfo(zone), last=False),
-        instant(dt.datetime.combine(over, last), ZoneInfo(zone), last=True),
+        instant(dt.datetime.combine(last_day, last), ZoneInfo(zone), last=True),
     )
     # Clocks may skip all of it.
-    return found if found.start < found.end else None
+    return interval if interval.start < interval.end else None
 
 
 class GpuWindow(Spec):
@@ -131,42 +131,42 @@ class GpuWindow(Spec):
 
     def mistakes(self) -> Iterator[Mistake]:
         if self.starts == self.ends:
-            given, rule = f"starts and ends {self.starts}", "a window has a length"
-            yield Mistake(("ends",), given, rule, "for GPUs of the whole day raise guaranteed")
+            fault, rule = f"starts and ends {self.starts}", "a window has a length"
+            yield Mistake(("ends",), fault, rule, "for GPUs of the whole day raise guaranteed")
 
     @property
     def weekdays(self) -> frozenset[int]:
         """Numbers of its days; Monday is 0."""
         return _weekdays(self.days)
 
-    def on(self, day: dt.date) -> Interval | None:
+    def interval_on(self, day: dt.date) -> Interval | None:
         """The window that starts on a local day, without its lead; None on other days."""
         return _interval(self.starts, self.ends, self.zone, day) if day.weekday() in self.weekdays else None
 
-    def between(self, start: dt.datetime, end: dt.datetime) -> Iterator[Interval]:
+    def intervals_between(self, start: dt.datetime, end: dt.datetime) -> Iterator[Interval]:
         """Every window that touches the time between two instants, in order, without its lead."""
         zone = ZoneInfo(self.zone)
         day, last = start.astimezone(zone).date() - dt.timedelta(days=2), end.astimezone(zone).date()
         while day <= last:
-            found = self.on(day)
-            if found and found.end > start and found.start < end:
-                yield found
+            interval = self.interval_on(day)
+            if interval and interval.end > start and interval.start < end:
+                yield interval
             day += dt.timedelta(days=1)
 
     @property
-    def ahead(self) -> dt.timedelta:
+    def lead_time(self) -> dt.timedelta:
         """Its lead."""
         return dt.timedelta(seconds=seconds(self.lead))
 
-    def at(self, now: dt.datetime) -> Interval | None:
+    def interval_at(self, moment: dt.datetime) -> Interval | None:
         """The window at the instant, or whose lead has begun, from its start to its end; None if there is none."""
-        for found in self.between(now, now + self.ahead + dt.timedelta(seconds=1)):
-            if found.start - self.ahead <= now < found.end:
-                return found
+        for interval in self.intervals_between(moment, moment + self.lead_time + dt.timedelta(seconds=1)):
+            if interval.start - self.lead_time <= moment < interval.end:
+                return interval
         return None
 
 
-MORE_AHEAD = dt.timedelta(minutes=15)
+TEMPORARY_SHARE_LEAD = dt.timedelta(minutes=15)
 """Time before its first day at which a further share is reclaimed from borrowers; a window's default lead."""
 
 
@@ -181,8 +181,8 @@ class More(Spec):
 
     def mistakes(self) -> Iterator[Mistake]:
         if self.until < self.starts:
-            given, rule = f"until {self.until}, before {self.starts}", "the last day is not before the first"
-            yield Mistake(("until",), given, rule, "write a later day, or drop the entry")
+            fault, rule = f"until {self.until}, before {self.starts}", "the last day is not before the first"
+            yield Mistake(("until",), fault, rule, "write a later day, or drop the entry")
 
     @property
     def interval(self) -> Interval:

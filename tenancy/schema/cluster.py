@@ -12,7 +12,18 @@ from pydantic import Field
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.versions import incompatible
 from tenancy.rules.values import astray_image, moving_image, unsafe_range, wide_range
-from tenancy.schema.base import COUNTED, Flag, Mistake, Quantity, ShortName, Slug, Spec, TextForm, WholeNumber, broken
+from tenancy.schema.base import (
+    VALID_AMOUNTS,
+    Flag,
+    Mistake,
+    Quantity,
+    ShortName,
+    Slug,
+    Spec,
+    TextForm,
+    WholeNumber,
+    rule_mistake,
+)
 
 
 class Cni(StrEnum):
@@ -119,21 +130,21 @@ class Cluster(Spec):
     def mistakes(self) -> Iterator[Mistake]:
         if words.SEPARATOR in self.name:
             # Names on AWS are <cluster>--<tenant>--<namespace>: another cluster's could be the same.
-            yield broken(("name",), "name-01", f"cluster {self.name!r}", "write it with single dashes")
+            yield rule_mistake(("name",), "name-01", f"cluster {self.name!r}", "write it with single dashes")
         if self.devices is Devices.DRA and (misfit := incompatible(self.kubernetes, "dra")):
-            yield broken(("devices",), "dra-01", f"devices: dra on Kubernetes {self.kubernetes}", misfit)
+            yield rule_mistake(("devices",), "dra-01", f"devices: dra on Kubernetes {self.kubernetes}", misfit)
         if self.encryption is Encryption.WIREGUARD and self.cni is not Cni.CILIUM:
-            yield broken(("encryption",), "net-09", f"encryption: wireguard with cni {self.cni}")
+            yield rule_mistake(("encryption",), "net-09", f"encryption: wireguard with cni {self.cni}")
         if self.dns_cache and self.cni is Cni.CILIUM:
-            given, rule = "dns-cache with cni: cilium", "to Cilium the cache is the node, which no address range opens"
+            fault, rule = "dns-cache with cni: cilium", "to Cilium the cache is the node, which no address range opens"
             change = "drop dns-cache, and lead DNS to the cache by a CiliumLocalRedirectPolicy"
-            yield Mistake(("dns-cache",), given, rule, change)
+            yield Mistake(("dns-cache",), fault, rule, change)
         for i, text in enumerate(self.ranges):
-            if given := wide_range(text):
-                yield Mistake(("ranges", i), given, "a range of the cluster's own", "write it like 10.64.0.0/16")
-        if self.service_cidr and (given := unsafe_range(self.service_cidr)):
+            if fault := wide_range(text):
+                yield Mistake(("ranges", i), fault, "a range of the cluster's own", "write it like 10.64.0.0/16")
+        if self.service_cidr and (fault := unsafe_range(self.service_cidr)):
             rule = "the range of the cluster's services"
-            yield Mistake(("service-cidr",), given, rule, "write it like 172.20.0.0/16")
+            yield Mistake(("service-cidr",), fault, rule, "write it like 172.20.0.0/16")
 
 
 _Handler = Annotated[
@@ -152,7 +163,7 @@ class Sandbox(Spec):
         description="Pool whose nodes have the runtime. They are bare metal, because virtual machines need it. "
         "Required."
     )
-    overhead: Annotated[dict[Literal["cpu", "memory"], Quantity], COUNTED] = Field(
+    overhead: Annotated[dict[Literal["cpu", "memory"], Quantity], VALID_AMOUNTS] = Field(
         default={"cpu": "250m", "memory": "160Mi"},
         description="CPU (cores) and memory (bytes) of each pod beyond its containers, counted by quota and "
         "scheduler. Default: cpu 250m and memory 160Mi, as in Kata's runtime class.",
@@ -236,8 +247,8 @@ class Images(Spec):
 
     def mistakes(self) -> Iterator[Mistake]:
         if not self.sample.startswith(self.registries):
-            yield broken(("sample",), "img-01", f"sample {self.sample!r} outside {', '.join(self.registries)}")
-        elif given := astray_image(self.sample):
-            yield broken(("sample",), "img-01", f"{given}, which is no path below it")
-        if given := moving_image(self.sample):
-            yield broken(("sample",), "img-02", given)
+            yield rule_mistake(("sample",), "img-01", f"sample {self.sample!r} outside {', '.join(self.registries)}")
+        elif fault := astray_image(self.sample):
+            yield rule_mistake(("sample",), "img-01", f"{fault}, which is no path below it")
+        if fault := moving_image(self.sample):
+            yield rule_mistake(("sample",), "img-02", fault)

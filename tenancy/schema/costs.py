@@ -8,18 +8,20 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from tenancy.schema.base import ShortName, Slug, Spec, WholeNumber, plain, written
+from tenancy.schema.base import ShortName, Slug, Spec, WholeNumber, describe_value, form_error
 
 
 def _price(value: Any) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
-        raise plain(written(value), "a price is needed", "write it like 2.50")
+        raise form_error(describe_value(value), "a price is needed", "write it like 2.50")
     try:
         price = Decimal(str(value))
     except ArithmeticError:
         price = Decimal(-1)
     if not (price.is_finite() and 0 < price <= 100_000 and price == round(price, 6)):
-        raise plain(written(value), "a price is above 0, at most 100,000, with six decimals at most", "write 2.50")
+        raise form_error(
+            describe_value(value), "a price is above 0, at most 100,000, with six decimals at most", "write 2.50"
+        )
     return price
 
 

@@ -17,8 +17,8 @@ from tenancy.schema.base import (
     TenantName,
     TextForm,
     WholeNumber,
-    plain,
-    written,
+    describe_value,
+    form_error,
 )
 
 Days = Annotated[int, WholeNumber(1, 36_500)]
@@ -48,9 +48,9 @@ class Access(StrEnum):
     APPEND_ONLY = "append-only"  # may write, not delete; overwritten objects stay as old versions
     READ_WRITE = "read-write"
 
-    def wider(self, other: Access) -> bool:
+    def is_wider_than(self, access: Access) -> bool:
         """Whether this access allows more than the other one."""
-        return _WIDTH[self] > _WIDTH[other]
+        return _WIDTH[self] > _WIDTH[access]
 
 
 _WIDTH = {access: place for place, access in enumerate(Access)}
@@ -63,22 +63,22 @@ class KeyPer(StrEnum):
     TENANT = "tenant"  # a key for each tenant that writes; its clients name the key in every write
 
 
-def _named(value: Any) -> Any:
+def _as_mapping(value: Any) -> Any:
     """Reads a list of names as a mapping without settings."""
     if not isinstance(value, list | tuple):
         return value
-    seen: dict[str, dict[str, Any]] = {}
+    settings_by_name: dict[str, dict[str, Any]] = {}
     for name in value:
         if not isinstance(name, str):
-            raise plain(
-                written(name),
+            raise form_error(
+                describe_value(name),
                 "an entry of this list is the name of one",
                 "write the names in the list, or all of them as a mapping: {NAME: {…}}",
             )
-        if name in seen:
-            raise plain(f"{name} twice", "a name is written once", "drop one of the two")
-        seen[name] = {}
-    return seen
+        if name in settings_by_name:
+            raise form_error(f"{name} twice", "a name is written once", "drop one of the two")
+        settings_by_name[name] = {}
+    return settings_by_name
 
 
 _TagValue = Annotated[
@@ -129,19 +129,19 @@ class Bucket(Spec):
     )
 
     def mistakes(self) -> Iterator[Mistake]:
-        ours = {"key", "expire_after", "versioned", "keep_versions", "access_points"} & self.model_fields_set
-        if self.existing and (told := sorted(field.replace("_", "-") for field in ours)):
+        managed_fields = {"key", "expire_after", "versioned", "keep_versions", "access_points"} & self.model_fields_set
+        if self.existing and (names := sorted(field.replace("_", "-") for field in managed_fields)):
             rule = "an existing bucket is configured by its owner"
-            yield Mistake((told[0],), f"{', '.join(told)} beside existing: true", rule, "drop it, or drop existing")
+            yield Mistake((names[0],), f"{', '.join(names)} beside existing: true", rule, "drop it, or drop existing")
         if self.key_arn and not self.existing:
             yield Mistake(("key-arn",), "key-arn of a bucket that is made", "its key is made with it", "drop it")
         if not self.versioned and "keep_versions" in self.model_fields_set:
-            given, change = "keep-versions beside versioned: false", "drop one of the two"
-            yield Mistake(("keep-versions",), given, "only a versioned bucket keeps old versions", change)
+            fault, change = "keep-versions beside versioned: false", "drop one of the two"
+            yield Mistake(("keep-versions",), fault, "only a versioned bucket keeps old versions", change)
 
 
 Buckets = Annotated[
-    dict[Slug, Bucket], BeforeValidator(_named, json_schema_input_type=tuple[Slug, ...] | dict[Slug, Bucket])
+    dict[Slug, Bucket], BeforeValidator(_as_mapping, json_schema_input_type=tuple[Slug, ...] | dict[Slug, Bucket])
 ]
 
 
@@ -155,7 +155,9 @@ class FileAccessPoint(Spec):
 
 FileAccessPoints = Annotated[
     dict[AccessPointArn, FileAccessPoint],
-    BeforeValidator(_named, json_schema_input_type=tuple[AccessPointArn, ...] | dict[AccessPointArn, FileAccessPoint]),
+    BeforeValidator(
+        _as_mapping, json_schema_input_type=tuple[AccessPointArn, ...] | dict[AccessPointArn, FileAccessPoint]
+    ),
 ]
 
 
@@ -169,7 +171,7 @@ class ResourceUse(Spec):
 
 Names = Annotated[
     dict[ShortName, ResourceUse],
-    BeforeValidator(_named, json_schema_input_type=tuple[ShortName, ...] | dict[ShortName, ResourceUse]),
+    BeforeValidator(_as_mapping, json_schema_input_type=tuple[ShortName, ...] | dict[ShortName, ResourceUse]),
 ]
 
 

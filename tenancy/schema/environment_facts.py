@@ -18,7 +18,7 @@ from tenancy.schema.cluster import (
 )
 from tenancy.schema.environment_fields import EnvironmentFields
 from tenancy.schema.pools import (
-    Cut,
+    GpuPartition,
     Pool,
     Strategy,
     resource_name,
@@ -34,27 +34,27 @@ OPERATOR_PARTS = ("device-plugin", "dcgm-exporter")
 class DerivedEnvironment(EnvironmentFields):
     """An environment's fields, with what follows from them."""
 
-    def cuts(self, pool: str) -> list[Cut]:
+    def partitions_of(self, pool: str) -> list[GpuPartition]:
         """Groups of a node's GPUs in order of their index, with the slices on each."""
-        return self.pools[pool].cuts(self.mig_layouts)
+        return self.pools[pool].partitions(self.mig_layouts)
 
-    def daemonsets(self, pool: str) -> nodes.Resources:
+    def daemonset_resources(self, pool: str) -> nodes.Resources:
         """Resources that the platform's own pods take of one node of a pool."""
         spec, addon = self.pools[pool], nodes.Addon
-        wanted = {addon.VPC_CNI, addon.KUBE_PROXY, addon.POD_IDENTITY, addon.EBS_CSI, addon.NODE_MONITORING}
-        wanted |= {addon.GPU_OPERATOR} if spec.machine.gpus else set()
+        addons = {addon.VPC_CNI, addon.KUBE_PROXY, addon.POD_IDENTITY, addon.EBS_CSI, addon.NODE_MONITORING}
+        addons |= {addon.GPU_OPERATOR} if spec.machine.gpus else set()
         exported = spec.machine.gpus and self.source_of("dcgm-exporter") is not Source.NONE
-        wanted |= {addon.DCGM_EXPORTER} if exported else set()
-        wanted |= {addon.CILIUM} if self.cluster.cni is Cni.CILIUM else set()
-        wanted |= {addon.EFA} if spec.efa else set()
-        wanted |= {addon.NODE_EXPORTER} if self.metrics.installed else set()
-        return nodes.daemonset_reserve(wanted)
+        addons |= {addon.DCGM_EXPORTER} if exported else set()
+        addons |= {addon.CILIUM} if self.cluster.cni is Cni.CILIUM else set()
+        addons |= {addon.EFA} if spec.efa else set()
+        addons |= {addon.NODE_EXPORTER} if self.metrics.installed else set()
+        return nodes.daemonset_reserve(addons)
 
     @property
     def own_ranges(self) -> tuple[str, ...]:
         """Address ranges of nodes and pods; empty if they are unknown."""
-        made = (self.aws.network.cidr,) if self.builds_cluster and not self.aws.network.vpc else ()
-        return self.cluster.ranges or made
+        vpc_range = (self.aws.network.cidr,) if self.builds_cluster and not self.aws.network.vpc else ()
+        return self.cluster.ranges or vpc_range
 
     @property
     def service_cidrs(self) -> tuple[str, ...]:
@@ -62,7 +62,7 @@ class DerivedEnvironment(EnvironmentFields):
         return (self.cluster.service_cidr,) if self.cluster.service_cidr else SERVICE_CIDRS
 
     @property
-    def ipv4_alone(self) -> bool:
+    def is_ipv4_only(self) -> bool:
         """Whether pods are known to have no IPv6 address. EKS assigns IPv4 or IPv6 addresses, by default IPv4."""
         if self.builds_cluster:
             return True
@@ -75,18 +75,18 @@ class DerivedEnvironment(EnvironmentFields):
 
     def source_of(self, service: str) -> Source:
         """Who brings a service, by its name under `services`."""
-        given = getattr(self.services, service.replace("-", "_"))
-        if given is None and service in OPERATOR_PARTS:
+        source = getattr(self.services, service.replace("-", "_"))
+        if source is None and service in OPERATOR_PARTS:
             return self.source_of("gpu-operator")
-        return given or (Source.INSTALL if self.builds_cluster else Source.PRESENT)
+        return source or (Source.INSTALL if self.builds_cluster else Source.PRESENT)
 
     def installs(self, service: str) -> bool:
         """Whether the environment installs a service that it needs."""
         needed = {
-            "device-plugin": not self.devices_by_claim,
-            "dra-driver": self.devices_by_claim,
+            "device-plugin": not self.uses_device_claims,
+            "dra-driver": self.uses_device_claims,
             "efa-plugin": any(pool.efa for pool in self.pools.values()),
-            "kueue": self.queued,
+            "kueue": self.has_queues,
         }
         return needed.get(service, True) and self.source_of(service) is Source.INSTALL
 
@@ -105,19 +105,19 @@ class DerivedEnvironment(EnvironmentFields):
     @property
     def claim_classes(self) -> tuple[str, ...]:
         """Storage classes that tenants' claims may name."""
-        own = self.virtual_clusters.storage_class if self.virtual_clusters else None
-        named = self.platform.storage_classes or (words.STORAGE_CLASS,)
-        return tuple(dict.fromkeys([*named, *([own] if own else [])]))
+        virtual_cluster_class = self.virtual_clusters.storage_class if self.virtual_clusters else None
+        declared_classes = self.platform.storage_classes or (words.STORAGE_CLASS,)
+        return tuple(dict.fromkeys([*declared_classes, *([virtual_cluster_class] if virtual_cluster_class else [])]))
 
     @property
-    def queued(self) -> bool:
+    def has_queues(self) -> bool:
         """Whether a queue decides when work starts."""
         return self.queues.scheduler is Scheduler.KUEUE
 
     @property
-    def clocked(self) -> bool:
+    def has_clock(self) -> bool:
         """Whether quotas and states of queues change with time."""
-        return self.queued and self.queues.clock
+        return self.has_queues and self.queues.clock
 
     @property
     def suspends_idle(self) -> bool:
@@ -125,7 +125,7 @@ class DerivedEnvironment(EnvironmentFields):
         return any(tier.idle and tier.idle.then is IdleAction.SUSPEND for tier in self.tiers.values())
 
     @property
-    def devices_by_claim(self) -> bool:
+    def uses_device_claims(self) -> bool:
         """Whether pods get GPUs by a ResourceClaim instead of an extended resource."""
         return self.cluster.devices is Devices.DRA
 
@@ -149,9 +149,9 @@ class DerivedEnvironment(EnvironmentFields):
     def _yield(self, name: str, pool: Pool) -> dict[str, int]:
         mode, replicas = (pool.share.mode, pool.share.replicas) if pool.share else (None, 1)
         units: dict[str | None, int] = {}
-        for count, slices in self.cuts(name):
-            for profile, each in slices.items() or [(None, 1)]:
-                units[profile] = units.get(profile, 0) + count * each
+        for count, slices in self.partitions_of(name):
+            for profile, slices_per_gpu in slices.items() or [(None, 1)]:
+                units[profile] = units.get(profile, 0) + count * slices_per_gpu
         return {
             name: units[flavor.mig] * replicas
             for name, flavor in self.flavors.items()
@@ -179,19 +179,19 @@ class DerivedEnvironment(EnvironmentFields):
     def possible_slices(self) -> frozenset[str]:
         """Resource names of every profile of every board that the environment names, and of shared slices of those
         that a pool cuts and shares."""
-        sold = {pool.machine.gpu for pool in self.pools.values() if pool.machine.gpus}
-        whole = {(board, False) for board in sold | {flavor.gpu for flavor in self.flavors.values()}}
-        shared = {(pool.machine.gpu, True) for pool in self.pools.values() if pool.mig and pool.share}
+        boards_of_pools = {pool.machine.gpu for pool in self.pools.values() if pool.machine.gpus}
+        unshared = {(board, False) for board in boards_of_pools | {flavor.gpu for flavor in self.flavors.values()}}
+        shared_boards = {(pool.machine.gpu, True) for pool in self.pools.values() if pool.mig and pool.share}
         return frozenset(
             resource_name(profile, replicas)
-            for board, replicas in whole | shared
+            for board, replicas in unshared | shared_boards
             for profile in boards.BOARDS[board].profiles
         )
 
     def foreign_namespace(self, tenant: str, name: str) -> str | None:
         """name-03: why a namespace of the tenant cannot have the name on the cluster; None if it can."""
-        if given := unusable_namespace(tenant, name):
-            return given
+        if fault := unusable_namespace(tenant, name):
+            return fault
         if name in self.system_namespaces:
             return f"{name!r}, a namespace of the platform"
         if name in self.platform.unmanaged:
@@ -207,6 +207,6 @@ class DerivedEnvironment(EnvironmentFields):
         operator = self.aws.enabled or self.services.gpu_operator in {Source.INSTALL, Source.PRESENT}
         installed = {words.OPERATOR_NAMESPACE} if operator else set()
         installed |= {self.metrics.namespace} if self.metrics.collected else set()
-        if self.queued:
+        if self.has_queues:
             installed |= {words.QUEUE_NAMESPACE, *(FRAMEWORKS[kind].namespace for kind in self.queues.kinds)}
         return tuple(sorted({*words.SYSTEM_NAMESPACES, *self.platform.namespaces, *installed}))

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from tenancy.catalog.account import QUOTAS
 from tenancy.rules.values import broad_subject, foreign_subject
-from tenancy.schema.base import Flag, Mail, Mistake, Positive, ShortName, Spec, TextForm, broken
+from tenancy.schema.base import Flag, Mail, Mistake, Positive, ShortName, Spec, TextForm, rule_mistake
 
 RoleArn = Annotated[
     str,
@@ -119,28 +119,28 @@ class Ci(Spec):
 
     def mistakes(self) -> Iterator[Mistake]:
         if (self.github is None) == (self.gitlab is None):
-            given = "both github and gitlab" if self.github else "neither github nor gitlab"
-            yield Mistake((), given, "a pipeline belongs to one forge", "write exactly one of github and gitlab")
+            fault = "both github and gitlab" if self.github else "neither github nor gitlab"
+            yield Mistake((), fault, "a pipeline belongs to one forge", "write exactly one of github and gitlab")
             return
         if (self.branch is None) == (self.environment is None):
-            given = "both branch and environment" if self.branch else "neither branch nor environment"
-            yield broken((), "aws-05", given, "write exactly one of branch and environment")
+            fault = "both branch and environment" if self.branch else "neither branch nor environment"
+            yield rule_mistake((), "aws-05", fault, "write exactly one of branch and environment")
         if self.gitlab and self.environment:
             yield Mistake(("environment",), "environment with gitlab", "GitLab's subject names a branch", "use branch")
         if self.github and self.host:
             yield Mistake(("host",), "host with github", "pipelines of github.com have one issuer", "drop host")
         elif self.host in {GITHUB, GITHUB_COM}:
-            given, rule = f"{self.host} with gitlab", "GitHub's pipelines are named by their repository"
-            yield Mistake(("host",), given, rule, "write github instead of gitlab, or the host of a GitLab")
+            fault, rule = f"{self.host} with gitlab", "GitHub's pipelines are named by their repository"
+            yield Mistake(("host",), fault, rule, "write github instead of gitlab, or the host of a GitLab")
         for field in ("github", "gitlab", "branch", "environment"):
             text = getattr(self, field)
-            if text and (given := broad_subject(text, path=field in {"github", "gitlab"})):
-                yield broken((field,), "aws-05", given)
+            if text and (fault := broad_subject(text, path=field in {"github", "gitlab"})):
+                yield rule_mistake((field,), "aws-05", fault)
         if self.branch and self.branch.startswith("refs/"):
             change = f"write {self.branch.removeprefix('refs/heads/')}" if "refs/heads/" in self.branch else None
-            yield broken(("branch",), "aws-05", f"{self.branch!r}, a ref and not a branch's name", change)
+            yield rule_mistake(("branch",), "aws-05", f"{self.branch!r}, a ref and not a branch's name", change)
         if self.github and self.github.count("/") != 1:
-            yield broken(("github",), "aws-05", repr(self.github), "write it like bank/fraud-models")
+            yield rule_mistake(("github",), "aws-05", repr(self.github), "write it like bank/fraud-models")
 
     @property
     def forge(self) -> str:
@@ -156,8 +156,8 @@ class Ci(Spec):
     def subject(self) -> str:
         """The `sub` claim of the forge's tokens for such a run."""
         if self.github:
-            where = f"ref:refs/heads/{self.branch}" if self.branch else f"environment:{self.environment}"
-            return f"repo:{self.github}:{where}"
+            location = f"ref:refs/heads/{self.branch}" if self.branch else f"environment:{self.environment}"
+            return f"repo:{self.github}:{location}"
         return f"project_path:{self.gitlab}:ref_type:branch:ref:{self.branch}"
 
 
@@ -207,18 +207,18 @@ class Identities(Spec):
         """Mistakes in the mapping of groups to IAM roles."""
         first: dict[str, str] = {}
         for group, role in self.people.items():
-            where = ("people", group)
-            if given := foreign_subject("Group", group, platform_group, person=True):
-                yield broken(where, "rbac-05", given)
+            location = ("people", group)
+            if fault := foreign_subject("Group", group, platform_group, person=True):
+                yield rule_mistake(location, "rbac-05", fault)
             if role == platform_role:
-                given = f"{role}, which is the platform's"
-                yield broken(where, "aws-06", given, "name the role of the group's own people")
-            if (other := first.setdefault(role, group)) != group:
-                yield broken(where, "aws-06", f"{role} for {other} and {group}")
-        for name, raised in self.quotas.items():
-            known = QUOTAS.get(name)
-            if known is None:
+                fault = f"{role}, which is the platform's"
+                yield rule_mistake(location, "aws-06", fault, "name the role of the group's own people")
+            if (first_group := first.setdefault(role, group)) != group:
+                yield rule_mistake(location, "aws-06", f"{role} for {first_group} and {group}")
+        for name, value in self.quotas.items():
+            quota = QUOTAS.get(name)
+            if quota is None:
                 yield Mistake(("quotas", name), repr(name), f"a quota of {', '.join(QUOTAS)}", "use one of them")
-            elif known.most is not None and raised > (known.most or known.default):
-                rule = f"AWS gives {known.most or known.default} {known.title} at most"
-                yield Mistake(("quotas", name), str(raised), rule, "write what the account really has")
+            elif quota.most is not None and value > (quota.most or quota.default):
+                rule = f"AWS gives {quota.most or quota.default} {quota.title} at most"
+                yield Mistake(("quotas", name), str(value), rule, "write what the account really has")

@@ -71,7 +71,7 @@ def _type(field: dict[str, Any], document: dict[str, Any]) -> str:
         return " or ".join(dict.fromkeys(kinds))
     if field.get("type") == "array":
         return "list of " + _type(field.get("items", {}), document)
-    named = [*field.get("patternProperties", {}).values(), field.get("additionalProperties")]
-    if isinstance(named[0], dict):
-        return "name → " + _type(named[0], document)
+    value_schemas = [*field.get("patternProperties", {}).values(), field.get("additionalProperties")]
+    if isinstance(value_schemas[0], dict):
+        return "name → " + _type(value_schemas[0], document)
     return {"string": "text", "integer": "number", "boolean": "true or false"}.get(field.get("type", ""), "value")

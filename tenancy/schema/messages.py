@@ -11,11 +11,11 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from tenancy.catalog.text import shown
+from tenancy.catalog.text import escape_invisible
 from tenancy.rules.catalogue import Violation
-from tenancy.schema.mistakes import NEEDS_TEXT, Mistake, Mistakes, found, written
-from tenancy.schema.other_names import field_of, in_place_of
-from tenancy.schema.problems import Problem, SpecError, dotted
+from tenancy.schema.mistakes import NEEDS_TEXT, Mistake, Mistakes, describe_value, mistake_of_violation
+from tenancy.schema.other_names import change_for_foreign_field, field_of
+from tenancy.schema.problems import Problem, SpecError, dotted_path
 from tenancy.schema.source import Location
 
 _CLOSE = 0.6
@@ -26,49 +26,50 @@ _PLAIN = re.compile(r"[\w/@.:+*-]*[A-Za-z%][\w/@.:+*-]*")
 REQUIRED = "is required"
 
 
-def refused(model: type[BaseModel], fields: Mapping[str, Any], error: ValidationError) -> SpecError:
+def spec_error(model: type[BaseModel], fields: Mapping[str, Any], error: ValidationError) -> SpecError:
     """All problems of a model that was made in Python, with paths in Python's names."""
     kind, name = model.__name__.lower(), fields.get("tenant")
     spec = f"{kind} {name}" if kind == "tenant" and isinstance(name, str) else kind
-    return SpecError([problem(spec, mistake) for mistake in in_python(model, error)])
+    return SpecError([problem(spec, mistake) for mistake in mistakes_in_python_names(model, error)])
 
 
 def problem(spec: str, mistake: Mistake) -> Problem:
     """A mistake of a spec that is in no file."""
-    given, change = shown(mistake.given), shown(mistake.change)
-    return Problem(spec, 0, 0, dotted(mistake.where), given, mistake.rule, change, mistake.id)
+    fault, change = escape_invisible(mistake.given), escape_invisible(mistake.change)
+    return Problem(spec, 0, 0, dotted_path(mistake.location), fault, mistake.rule, change, mistake.id)
 
 
-def in_python(model: type[BaseModel], error: ValidationError) -> Iterator[Mistake]:
+def mistakes_in_python_names(model: type[BaseModel], error: ValidationError) -> Iterator[Mistake]:
     """Every mistake, with the names of fields that Python has."""
-    for mistake, _ in explain(model, error, _snake):
-        where = tuple(
-            _snake(str(part)) if _is_field(model, mistake.where, i) else part for i, part in enumerate(mistake.where)
+    for mistake, _ in located_mistakes(model, error, _snake):
+        location = tuple(
+            _snake(str(part)) if _is_field(model, mistake.location, i) else part
+            for i, part in enumerate(mistake.location)
         )
         if mistake.rule == NEEDS_TEXT and mistake.change.startswith("quote it"):
             mistake = replace(mistake, change="write a string, in quotes")
-        yield replace(mistake, where=where)
+        yield replace(mistake, location=location)
 
 
 def _snake(name: str) -> str:
     return name.replace("-", "_")
 
 
-def _is_field(model: type[BaseModel], where: Location, index: int) -> bool:
+def _is_field(model: type[BaseModel], location: Location, index: int) -> bool:
     """Whether a part of a path is a field of a model, not a name that the author chose."""
-    part = where[index]
-    return isinstance(part, str) and part in _resolved(_schema(model), _node_at(model, where[:index])).get(
+    part = location[index]
+    return isinstance(part, str) and part in _resolved(_schema(model), _node_at(model, location[:index])).get(
         "properties", {}
     )
 
 
-def explain(
-    model: type[BaseModel], error: ValidationError, spelt: Callable[[str], str] = str
+def located_mistakes(
+    model: type[BaseModel], error: ValidationError, spell_field: Callable[[str], str] = str
 ) -> Iterator[tuple[Mistake, bool]]:
     """Every mistake, and whether it is the key that is wrong. `spelt` is how its reader writes a field's name."""
     details = error.errors(include_url=False)
     misspelt = {
-        (*d["loc"][:-1], _meant_by(str(d["loc"][-1]), _fields_at(model, d["loc"][:-1])))
+        (*d["loc"][:-1], _intended_field(str(d["loc"][-1]), _fields_at(model, d["loc"][:-1])))
         for d in details
         if d["type"] == "extra_forbidden"
     }
@@ -79,97 +80,112 @@ def explain(
             continue  # it is long enough; entries of it are refused
         # A key that breaks its own type is located at "[key]" below itself.
         on_key = detail["loc"][-1:] == ("[key]",)
-        where = tuple(part for part in detail["loc"] if part != "[key]")
+        location = tuple(part for part in detail["loc"] if part != "[key]")
         cause = detail.get("ctx", {}).get("error")
         if isinstance(cause, Mistakes):
             for mistake in cause.mistakes:
-                yield _within(where, mistake), on_key
+                yield _prefix_location(location, mistake), on_key
         elif isinstance(cause, Violation):
-            yield found(where, cause), on_key
+            yield mistake_of_violation(location, cause), on_key
         else:
-            yield Mistake(where, *_plain(model, where, detail, spelt)), on_key or detail["type"] == "extra_forbidden"
+            yield (
+                Mistake(location, *_form_mistake_parts(model, location, detail, spell_field)),
+                on_key or detail["type"] == "extra_forbidden",
+            )
 
 
-def _within(where: Location, mistake: Mistake) -> Mistake:
-    return Mistake((*where, *mistake.where), mistake.given, mistake.rule, mistake.change, mistake.id)
+def _prefix_location(location: Location, mistake: Mistake) -> Mistake:
+    return Mistake((*location, *mistake.location), mistake.given, mistake.rule, mistake.change, mistake.id)
 
 
-def _plain(model: type[BaseModel], where: Location, detail: Any, spelt: Callable[[str], str]) -> tuple[str, str, str]:
+def _form_mistake_parts(
+    model: type[BaseModel], location: Location, detail: Any, spell_field: Callable[[str], str]
+) -> tuple[str, str, str]:
     """What was given, the rule and the change."""
     kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
     match kind:
         case "extra_forbidden":
-            known = [spelt(name) for name in _fields_at(model, where[:-1])]
-            name = str(where[-1])
-            return f"key {name!r}", "only known keys are read", _other_key(name, value, known)
+            known_fields = [spell_field(name) for name in _fields_at(model, location[:-1])]
+            name = str(location[-1])
+            return f"key {name!r}", "only known keys are read", _key_change(name, value, known_fields)
         case "missing":
-            name = spelt(str(where[-1]))
-            example = _example_of(model, _node_at(model, where))
+            name = spell_field(str(location[-1]))
+            example = _example_of(model, _node_at(model, location))
             return f"no {name}", f"{name!r} {REQUIRED}", f"add {name}, such as {example}" if example else f"add {name}"
         case "enum" | "literal_error":
             names = re.findall(r"'([^']*)'", str(context.get("expected", "")))
-            return written(value), f"one of {', '.join(names)}", _instead(str(value), names)
+            return describe_value(value), f"one of {', '.join(names)}", _nearest_change(str(value), names)
         case "string_type":
             if isinstance(value, bool | int | float):
-                return _quoted(str(value), type(value))
-            if first := _first_of_list(where, value):
-                return written(value), NEEDS_TEXT, first
-            example = _example_of(model, _node_at(model, where))
+                return _quote_it(str(value), type(value))
+            if first := _first_of_list(location, value):
+                return describe_value(value), NEEDS_TEXT, first
+            example = _example_of(model, _node_at(model, location))
             change = f"write a string, such as {example}" if example else "write a string"
-            parent = _resolved(_schema(model), _node_at(model, where[:-1]))
-            may_drop = value is None and where[-1] not in (*parent.get("required", ()), *parent.get("items", ()))
-            return written(value), NEEDS_TEXT, f"{change}, or drop the key" if may_drop else change
+            parent = _resolved(_schema(model), _node_at(model, location[:-1]))
+            may_drop = value is None and location[-1] not in (*parent.get("required", ()), *parent.get("items", ()))
+            return describe_value(value), NEEDS_TEXT, f"{change}, or drop the key" if may_drop else change
         case "model_type" | "model_attributes_type" | "dict_type":
-            names = [spelt(name) for name in _fields_at(model, where)]
-            needed = [spelt(name) for name in _resolved(_schema(model), _node_at(model, where)).get("required", ())]
+            names = [spell_field(name) for name in _fields_at(model, location)]
+            needed = [
+                spell_field(name) for name in _resolved(_schema(model), _node_at(model, location)).get("required", ())
+            ]
             fields = f" of {', '.join(names)}" if names else ""
             example = ", ".join(f"{name}: {_example(name, value)}" for name in needed or names[:1] or ["name"])
-            return written(value), f"a mapping{fields} is needed", f"write it as {{{example}}}"
+            return describe_value(value), f"a mapping{fields} is needed", f"write it as {{{example}}}"
         case "tuple_type" | "list_type":
-            return written(value), "a list is needed", "write it as [one, two], or with '-' on a line for each"
+            return describe_value(value), "a list is needed", "write it as [one, two], or with '-' on a line for each"
         case "too_short":
-            least = context.get("min_length", 1)
-            change = "add one" if least == 1 else f"add up to {least}"
-            if "default" in (node := _node_at(model, where)):
+            min_length = context.get("min_length", 1)
+            change = "add one" if min_length == 1 else f"add up to {min_length}"
+            if "default" in (node := _node_at(model, location)):
                 # Without its last entry the list has its default, which may be all: the message says so.
                 absent = re.search(r"Default: ([^.;]*)", node.get("description", ""))
-                change += f", or drop {where[-1]}{f', which means: {absent[1]}' if absent else ''}"
-            return written(value), f"at least {least} {_entries(least)}", change
+                change += f", or drop {location[-1]}{f', which means: {absent[1]}' if absent else ''}"
+            return describe_value(value), f"at least {min_length} {_entries(min_length)}", change
         case "too_long":
-            most = context.get("max_length")
-            return f"{context.get('actual_length', 'more')} entries", f"at most {most} entries", "drop some"
-    return written(value), detail["msg"][:1].lower() + detail["msg"][1:], "write a value that the rule admits"
+            max_length = context.get("max_length")
+            return f"{context.get('actual_length', 'more')} entries", f"at most {max_length} entries", "drop some"
+    return describe_value(value), detail["msg"][:1].lower() + detail["msg"][1:], "write a value that the rule admits"
 
 
-def _first_of_list(where: Location, value: Any) -> str:
+def _first_of_list(location: Location, value: Any) -> str:
     """What to write in place of a list of texts where one is needed: the first, and how the others are written."""
-    if not isinstance(value, list) or not value or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list) or not value or not all(isinstance(entry, str) for entry in value):
         return ""
-    field = next((str(part) for part in reversed(where) if isinstance(part, str)), "")
-    more = f", and a further {_HOLDERS.get(where[0], 'entry')} for each of {', '.join(value[1:])}" if value[1:] else ""
-    return f"write {field}: {value[0]}{more}"
+    field = next((str(part) for part in reversed(location) if isinstance(part, str)), "")
+    further_entries = (
+        f", and a further {_HOLDERS.get(location[0], 'entry')} for each of {', '.join(value[1:])}" if value[1:] else ""
+    )
+    return f"write {field}: {value[0]}{further_entries}"
 
 
 _HOLDERS: Mapping[Any, str] = {"pools": "pool", "flavors": "flavor", "tiers": "tier", "buckets": "bucket"}
 """What an entry of a mapping is called, by the mapping."""
 
 
-def _other_key(name: str, value: Any, known: Sequence[str]) -> str:
+def _key_change(name: str, value: Any, fields: Sequence[str]) -> str:
     """What to write instead of a key that is not known."""
-    if name.removeprefix("requests.").startswith(("nvidia.com/", "gpu")) and "ephemeral-storage" in known:
+    if name.removeprefix("requests.").startswith(("nvidia.com/", "gpu")) and "ephemeral-storage" in fields:
         return "drop it, and write the number under gpus of the tenant or of the namespace, by flavor: gpus: {a100: 8}"
-    if instead := in_place_of(name, known):
-        return instead
-    close = _meant_by(name, known)
-    if close and isinstance(value, list) and close == name.removesuffix("s") and value:
-        more = f", and an entry like this for each of {', '.join(map(str, value[1:]))}" if value[1:] else ""
-        return f"write {close}: {value[0]}{more}"
-    return f"did you mean {close!r}?" if close else f"drop it, or use one of {', '.join(known)}" if known else "drop it"
+    if replacement := change_for_foreign_field(name, fields):
+        return replacement
+    nearest_field = _intended_field(name, fields)
+    if nearest_field and isinstance(value, list) and nearest_field == name.removesuffix("s") and value:
+        further_entries = f", and an entry like this for each of {', '.join(map(str, value[1:]))}" if value[1:] else ""
+        return f"write {nearest_field}: {value[0]}{further_entries}"
+    return (
+        f"did you mean {nearest_field!r}?"
+        if nearest_field
+        else f"drop it, or use one of {', '.join(fields)}"
+        if fields
+        else "drop it"
+    )
 
 
-def _meant_by(name: str, known: Sequence[str]) -> str:
+def _intended_field(name: str, fields: Sequence[str]) -> str:
     """The field that a key means: by another tool's name of it, or by a similar spelling; empty if it is none."""
-    return field_of(name, known) or _nearest(name, known)
+    return field_of(name, fields) or _nearest(name, fields)
 
 
 def _example(name: str, value: Any) -> str:
@@ -181,8 +197,8 @@ def _example_of(model: type[BaseModel], node: Any) -> str:
     """A value that a place in a file may have, as YAML on one line; empty where the schema does not tell one."""
     node = _resolved(_schema(model), node)
     for choice in (node, *node.get("anyOf", ()), *node.get("allOf", ())):
-        if known := choice.get("examples") or choice.get("enum"):
-            return str(known[0]) if _PLAIN.fullmatch(str(known[0])) else f'"{known[0]}"'
+        if values := choice.get("examples") or choice.get("enum"):
+            return str(values[0]) if _PLAIN.fullmatch(str(values[0])) else f'"{values[0]}"'
         if example := _EXAMPLES.get(choice.get("format") or choice.get("type")):
             return example
     if inner := _example_of(model, node.get("items", {})) if node.get("type") == "array" else "":
@@ -196,19 +212,19 @@ def _entries(count: int) -> str:
     return "entry" if count == 1 else "entries"
 
 
-def _quoted(text: str, kind: type) -> tuple[str, str, str]:
+def _quote_it(text: str, kind: type) -> tuple[str, str, str]:
     return text, NEEDS_TEXT, f'quote it: "{text}" (YAML reads it as {_READ_AS[kind]})'
 
 
-def _nearest(given: str, known: Sequence[str]) -> str:
-    dashed = {name.replace("_", "-"): name for name in known}
-    close = difflib.get_close_matches(given.lower().replace("_", "-"), dashed, n=1, cutoff=_CLOSE)
+def _nearest(text: str, candidates: Sequence[str]) -> str:
+    dashed = {name.replace("_", "-"): name for name in candidates}
+    close = difflib.get_close_matches(text.lower().replace("_", "-"), dashed, n=1, cutoff=_CLOSE)
     return dashed[close[0]] if close else ""
 
 
-def _instead(given: str, known: Sequence[str]) -> str:
-    close = _nearest(given, known)
-    return f"did you mean {close!r}?" if close else f"use one of {', '.join(known)}" if known else "drop it"
+def _nearest_change(text: str, candidates: Sequence[str]) -> str:
+    close = _nearest(text, candidates)
+    return f"did you mean {close!r}?" if close else f"use one of {', '.join(candidates)}" if candidates else "drop it"
 
 
 @functools.cache
@@ -216,16 +232,16 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
     return model.model_json_schema(by_alias=True)
 
 
-def _fields_at(model: type[BaseModel], where: Location) -> list[str]:
+def _fields_at(model: type[BaseModel], location: Location) -> list[str]:
     """The keys that a place in a file may have."""
-    return list(_resolved(_schema(model), _node_at(model, where)).get("properties", {}))
+    return list(_resolved(_schema(model), _node_at(model, location)).get("properties", {}))
 
 
-def _node_at(model: type[BaseModel], where: Location) -> Any:
+def _node_at(model: type[BaseModel], location: Location) -> Any:
     """What the JSON Schema says of a place in a file."""
     schema = _schema(model)
     node: Any = schema
-    for part in where:
+    for part in location:
         node = _resolved(schema, node)
         if isinstance(part, int):
             node = node.get("items", {})

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from tenancy.catalog import vocabulary as words
 from tenancy.rules.values import tenants_name
-from tenancy.schema.base import Flag, LabelValue, Mail, Mistake, Size, Slug, Spec, TextForm, broken
+from tenancy.schema.base import Flag, LabelValue, Mail, Mistake, Size, Slug, Spec, TextForm, rule_mistake
 from tenancy.schema.queues import Duration, seconds
 
 
@@ -127,17 +127,17 @@ class Metrics(Spec):
                 yield Mistake(("retention",), f"retention {self.retention}", rule, f"write {BUDGET_DAYS}d or longer")
         else:
             for name in sorted(self.model_fields_set.intersection(of_ours)):
-                given, rule = (
+                fault, rule = (
                     f"{name} with collector: {self.collector}",
                     "it configures the Prometheus that is installed here",
                 )
-                yield Mistake((name,), given, rule, f"drop {name}, or write collector: install")
-        if given := tenants_name(self.namespace):
-            yield broken(("namespace",), "name-01", given, "name a namespace of the platform's own, without '--'")
+                yield Mistake((name,), fault, rule, f"drop {name}, or write collector: install")
+        if fault := tenants_name(self.namespace):
+            yield rule_mistake(("namespace",), "name-01", fault, "name a namespace of the platform's own, without '--'")
         for tier, wait in self.longest_wait.items():
             if seconds(wait) > LONGEST_WAIT:
-                given, rule = f"{tier}: {wait}", f"Kueue measures waits up to {LONGEST_WAIT} s"
-                yield Mistake(("longest-wait", tier), given, rule, f"write {LONGEST_WAIT // 60}m at most")
+                fault, rule = f"{tier}: {wait}", f"Kueue measures waits up to {LONGEST_WAIT} s"
+                yield Mistake(("longest-wait", tier), fault, rule, f"write {LONGEST_WAIT // 60}m at most")
 
     @property
     def collected(self) -> bool:

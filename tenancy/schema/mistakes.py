@@ -15,7 +15,7 @@ NEEDS_TEXT = "a string is expected"
 class Mistake:
     """What is wrong with a part of a spec, and where in it. `id` is empty where the form alone is wrong."""
 
-    where: Location
+    location: Location
     given: str
     rule: str
     change: str
@@ -25,14 +25,14 @@ class Mistake:
         return f"given {self.given}; rule {f'{self.id}: ' if self.id else ''}{self.rule}; change: {self.change}"
 
 
-def broken(where: Location, rule: str, given: str, change: str | None = None) -> Mistake:
+def rule_mistake(location: Location, rule: str, fault: str, change: str | None = None) -> Mistake:
     """A mistake against a rule of the catalogue."""
-    return found(where, Violation(rule, given, change))
+    return mistake_of_violation(location, Violation(rule, fault, change))
 
 
-def found(where: Location, violation: Violation) -> Mistake:
+def mistake_of_violation(location: Location, violation: Violation) -> Mistake:
     """A mistake at a location of a spec, from a violation of a rule."""
-    return Mistake(where, violation.given, violation.rule.title, violation.change, violation.rule.id)
+    return Mistake(location, violation.given, violation.rule.title, violation.change, violation.rule.id)
 
 
 class Mistakes(ValueError):
@@ -43,12 +43,12 @@ class Mistakes(ValueError):
         super().__init__("; ".join(map(str, mistakes)))
 
 
-def plain(given: str, rule: str, change: str, *where: str | int) -> Mistakes:
+def form_error(fault: str, rule: str, change: str, *location: str | int) -> Mistakes:
     """One mistake in form."""
-    return Mistakes(Mistake(where, given, rule, change))
+    return Mistakes(Mistake(location, fault, rule, change))
 
 
-def written(value: Any) -> str:
+def describe_value(value: Any) -> str:
     """A value in words, short."""
     match value:
         case None:

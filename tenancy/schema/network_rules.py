@@ -9,7 +9,7 @@ from pydantic import Field
 
 from tenancy.catalog import vocabulary as words
 from tenancy.rules.values import INTERNET, unsafe_range
-from tenancy.schema.base import Flag, Mistake, Port, Slug, Spec, TextForm, broken
+from tenancy.schema.base import Flag, Mistake, Port, Slug, Spec, TextForm, rule_mistake
 
 _Host = Annotated[
     str,
@@ -48,20 +48,20 @@ class _NetworkRule(Spec):
 
     def mistakes(self) -> Iterator[Mistake]:
         kinds = [name for name in ("dns", "cidr", "service", "internet") if name in type(self).model_fields]
-        given = [name for name in kinds if getattr(self, name)]
-        if len(given) != 1:
-            said = " and ".join(given) or "none of them"
-            yield Mistake((), said, "an entry names one peer", f"write exactly one of {', '.join(kinds)}")
+        peers = [name for name in kinds if getattr(self, name)]
+        if len(peers) != 1:
+            fault = " and ".join(peers) or "none of them"
+            yield Mistake((), fault, "an entry names one peer", f"write exactly one of {', '.join(kinds)}")
         elif self.cidr is not None and (unsafe := unsafe_range(self.cidr)):
             everything = self.cidr == INTERNET and "internet" in kinds
             change = _TO_INTERNET if everything else _TO_CACHE if self.cidr == words.DNS_CACHE else None
-            yield broken(("cidr",), "net-05", unsafe, change)
+            yield rule_mistake(("cidr",), "net-05", unsafe, change)
 
     @property
     def place(self) -> str:
         """The peer in words, such as 198.51.100.0/24:8443/TCP."""
-        named = self.cidr or self.service or getattr(self, "dns", None) or "internet"
-        return f"{named}:{self.port}/{self.protocol}"
+        peer = self.cidr or self.service or getattr(self, "dns", None) or "internet"
+        return f"{peer}:{self.port}/{self.protocol}"
 
 
 class EgressRule(_NetworkRule):

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from tenancy.catalog import vocabulary as words
 from tenancy.rules.values import reserved_label
-from tenancy.schema.base import LabelKey, Line, Mistake, Slug, Spec, TextForm, broken
+from tenancy.schema.base import LabelKey, Line, Mistake, Slug, Spec, TextForm, rule_mistake
 from tenancy.schema.queues import SharingPreset, Weight
 
 
@@ -67,5 +67,5 @@ class Organisation(Spec):
     def mistakes(self) -> Iterator[Mistake]:
         for field in ("labels", "annotations"):
             for i, key in enumerate(getattr(self, field)):
-                if given := reserved_label(key):
-                    yield broken((field, i), "cost-04", given)
+                if fault := reserved_label(key):
+                    yield rule_mistake((field, i), "cost-04", fault)

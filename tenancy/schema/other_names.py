@@ -46,15 +46,15 @@ _FIELDS: Mapping[str, str] = {
     "email": "mail",
 }
 _IMAGE = "drop it: nodes run EKS' own image, whose release is ami-release"
-_KEPT = "drop it: a node is removed only while it is empty, and when its image or a setting changes"
+_CONSOLIDATION = "drop it: a node is removed only while it is empty, and when its image or a setting changes"
 _LABELS = "drop it: nodes have the labels of their pool and their board"
 _TAINTS = "drop it: a pool with tenants or tiers has a taint of its own, and one with GPUs a further one"
 _USER_DATA = "drop it: user data is made from the pool's fields"
 _GROUPS = "drop it: nodes have security groups of the environment's own"
 _OWN_QUEUES = "drop it: a tenant's queues are made, and admit work of its own namespaces alone"
 _SHARES = "drop it, and write the tenant's GPUs by flavor, such as gpus: {a100: {guaranteed: 8}}"
-_RECLAIMED = "drop it: what is lent is reclaimed, and sharing under gpus says whether anything is lent"
-_ALIKE = (
+_RECLAIM = "drop it: what is lent is reclaimed, and sharing under gpus says whether anything is lent"
+_TIME_SLICING = (
     "write time-slicing: 4, for every GPU of a node: NVIDIA's device plugin shares all of them or none, and GPUs that "
     "stay whole need a pool of their own"
 )
@@ -62,8 +62,8 @@ _WITHOUT_FIELD: Mapping[str, Mapping[str, str]] = {
     # A pool
     "instance": {
         **dict.fromkeys(("ami", "amiid", "amifamily", "amialias", "amitype", "amiselectorterms", "imageid"), _IMAGE),
-        **dict.fromkeys(("consolidation", "consolidationpolicy", "consolidateafter", "disruption"), _KEPT),
-        **dict.fromkeys(("expireafter", "ttlsecondsafterempty", "ttlsecondsuntilexpired"), _KEPT),
+        **dict.fromkeys(("consolidation", "consolidationpolicy", "consolidateafter", "disruption"), _CONSOLIDATION),
+        **dict.fromkeys(("expireafter", "ttlsecondsafterempty", "ttlsecondsuntilexpired"), _CONSOLIDATION),
         **dict.fromkeys(("labels", "nodelabels"), _LABELS),
         **dict.fromkeys(("taints", "startuptaints", "nodetaints"), _TAINTS),
         **dict.fromkeys(("userdata", "bootstrapextraargs", "kubelet", "prebootstrapuserdata"), _USER_DATA),
@@ -77,28 +77,28 @@ _WITHOUT_FIELD: Mapping[str, Mapping[str, str]] = {
     "cost-center": {
         **dict.fromkeys(("clusterqueue", "localqueue", "namespaceselector", "queuename"), _OWN_QUEUES),
         **dict.fromkeys(("coveredresources", "flavors", "resourcegroups"), _SHARES),
-        **dict.fromkeys(("borrowwithincohort", "preemption", "reclaimwithincohort"), _RECLAIMED),
+        **dict.fromkeys(("borrowwithincohort", "preemption", "reclaimwithincohort"), _RECLAIM),
     },
     # How a pool is shared
-    "time-slicing": dict.fromkeys(("pergpu", "gpus", "devices", "resources"), _ALIKE),
+    "time-slicing": dict.fromkeys(("pergpu", "gpus", "devices", "resources"), _TIME_SLICING),
 }
 """By a field of the part of a spec: other names there, and what to do."""
 
 
-def field_of(name: str, known: Collection[str]) -> str:
+def field_of(name: str, fields: Collection[str]) -> str:
     """The field, of those that are known, that another tool calls so; empty if there is none."""
-    return _known(_FIELDS.get(_letters(name), ""), known)
+    return _spelling_of(_FIELDS.get(_letters(name), ""), fields)
 
 
-def in_place_of(name: str, known: Collection[str]) -> str:
+def change_for_foreign_field(name: str, fields: Collection[str]) -> str:
     """What to do about a field that only other tools have, where these are known; empty if it is none of them."""
-    told = (texts for field, texts in _WITHOUT_FIELD.items() if _known(field, known))
-    return next((texts[letters] for texts in told if (letters := _letters(name)) in texts), "")
+    advice = (texts for field, texts in _WITHOUT_FIELD.items() if _spelling_of(field, fields))
+    return next((texts[letters] for texts in advice if (letters := _letters(name)) in texts), "")
 
 
-def _known(field: str, known: Collection[str]) -> str:
+def _spelling_of(field: str, fields: Collection[str]) -> str:
     """The field as it is spelt where it is known: with dashes in files, with underscores in Python."""
-    return next((name for name in known if _letters(name) == _letters(field)), "")
+    return next((name for name in fields if _letters(name) == _letters(field)), "")
 
 
 def _letters(name: str) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tenancy.rules.values import foreign_subject
-from tenancy.schema.base import Mail, Mistake, ShortName, Slug, Spec, TextForm, broken
+from tenancy.schema.base import Mail, Mistake, ShortName, Slug, Spec, TextForm, rule_mistake
 
 
 class Owner(Spec):
@@ -73,13 +73,13 @@ class Subject(Spec):
     )
 
     def mistakes(self) -> Iterator[Mistake]:
-        given = [name for name in ("group", "user", "service-account") if getattr(self, name.replace("-", "_"))]
-        if len(given) != 1:
+        subjects = [name for name in ("group", "user", "service-account") if getattr(self, name.replace("-", "_"))]
+        if len(subjects) != 1:
             rule = "an entry is one group, one user or one service account"
             change = "write exactly one of group, user and service-account"
-            yield Mistake((), f"both {given[0]} and {given[1]}" if given else "none of them", rule, change)
+            yield Mistake((), f"both {subjects[0]} and {subjects[1]}" if subjects else "none of them", rule, change)
         elif self.kind != "ServiceAccount" and (stranger := foreign_subject(self.kind, self.name, person=True)):
-            yield broken((self.kind.lower(),), "rbac-05", stranger)
+            yield rule_mistake((self.kind.lower(),), "rbac-05", stranger)
 
     @property
     def kind(self) -> Literal["Group", "User", "ServiceAccount"]:

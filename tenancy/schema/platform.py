@@ -9,7 +9,7 @@ from pydantic import Field
 
 from tenancy.catalog import vocabulary as words
 from tenancy.rules.values import LONGEST_EXCEPTION, foreign_subject, tenants_name, unbounded_end
-from tenancy.schema.base import Day, LabelValue, Mistake, Reason, Slug, Spec, TextForm, broken
+from tenancy.schema.base import Day, LabelValue, Mistake, Reason, Slug, Spec, TextForm, rule_mistake
 
 _Group = Annotated[
     str,
@@ -68,10 +68,10 @@ class PlatformService(Spec):
 
     def mistakes(self) -> Iterator[Mistake]:
         if _DNS_CACHE in self.labels.values():
-            given = f"{_DNS_CACHE}, whose pods are on the node's network"
+            fault = f"{_DNS_CACHE}, whose pods are on the node's network"
             rule = "a network policy selects no pod on the node's network"
             change = "drop the service and the entries that name it, and set cluster.dns-cache to true"
-            yield Mistake(("labels",), given, rule, change)
+            yield Mistake(("labels",), fault, rule, change)
 
 
 _DNS_CACHE = "node-local-dns"
@@ -107,10 +107,10 @@ class TemporaryNamespaces(Spec):
         return namespace == start or (start != self.name and namespace.startswith(start))
 
     def mistakes(self) -> Iterator[Mistake]:
-        if given := tenants_name(self.name):
-            yield broken(("name",), "name-01", given, "name a namespace, or a beginning of names, without '--'")
-        if given := unbounded_end(self.until):
-            yield broken(("until",), "ns-08", given)
+        if fault := tenants_name(self.name):
+            yield rule_mistake(("name",), "name-01", fault, "name a namespace, or a beginning of names, without '--'")
+        if fault := unbounded_end(self.until):
+            yield rule_mistake(("until",), "ns-08", fault)
 
 
 class Platform(Spec):
@@ -171,14 +171,14 @@ class Platform(Spec):
     )
 
     def mistakes(self) -> Iterator[Mistake]:
-        if given := foreign_subject("Group", self.group):
+        if fault := foreign_subject("Group", self.group):
             change = "name a group of the platform team; EKS grants system:masters to no identity"
-            yield broken(("group",), "rbac-05", given, change)
+            yield rule_mistake(("group",), "rbac-05", fault, change)
         for i, name in enumerate(self.namespaces):
-            if given := tenants_name(name):
+            if fault := tenants_name(name):
                 change = "name a namespace of the platform's own, without '--'"
-                yield broken(("namespaces", i), "name-01", given, change)
+                yield rule_mistake(("namespaces", i), "name-01", fault, change)
         for i, name in enumerate(self.unmanaged):
-            if given := tenants_name(name):
+            if fault := tenants_name(name):
                 change = "adopt it by the file of the tenant whose name it begins with"
-                yield broken(("unmanaged", i), "name-01", given, change)
+                yield rule_mistake(("unmanaged", i), "name-01", fault, change)

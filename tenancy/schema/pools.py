@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BeforeValidator, Field
 
 from tenancy.catalog import boards, gpus, nodes
-from tenancy.catalog.account import EARLIEST_BLOCK, LONGEST_BLOCK, MOST_AT_ONCE
+from tenancy.catalog.account import EARLIEST_BLOCK, LONGEST_BLOCK, MAX_NODES_AT_ONCE
 from tenancy.catalog.days import past_is_refused, today
 from tenancy.catalog.instances import MACHINES, NOT_NVIDIA, Instance, network_layers
 from tenancy.catalog.versions import ami_release_misfit
@@ -25,9 +25,9 @@ from tenancy.schema.base import (
     Spec,
     TextForm,
     WholeNumber,
-    broken,
-    plain,
-    written,
+    describe_value,
+    form_error,
+    rule_mistake,
 )
 
 
@@ -88,11 +88,11 @@ class Flavor(Spec):
     def mistakes(self) -> Iterator[Mistake]:
         if self.gpu not in boards.BOARDS:
             change = f"use {' or '.join(nearest(self.gpu, boards.BOARDS))}"
-            yield broken(("gpu",), "ref-01", f"board {self.gpu!r}", change)
+            yield rule_mistake(("gpu",), "ref-01", f"board {self.gpu!r}", change)
         elif self.mig is not None and (misfit := boards.layout_misfit(self.gpu, {self.mig: 1})):
-            yield broken(("mig",), "mig-01", misfit, f"use one of {_profiles(self.gpu)}")
+            yield rule_mistake(("mig",), "mig-01", misfit, f"use one of {_profiles(self.gpu)}")
         if self.mig is not None and self.share is Sharing.MPS:
-            yield broken(("share",), "pool-08", f"share: mps of slices {self.mig}")
+            yield rule_mistake(("share",), "pool-08", f"share: mps of slices {self.mig}")
 
 
 class Nodes(Spec):
@@ -119,7 +119,9 @@ def _nodes(value: Any) -> Any:
     if isinstance(value, int) and not isinstance(value, bool):
         return {"min": value, "max": value}
     if not isinstance(value, dict | Nodes):
-        raise plain(written(value), "a number of nodes, or a mapping of min and max", "write 8, or {min: 2, max: 8}")
+        raise form_error(
+            describe_value(value), "a number of nodes, or a mapping of min and max", "write 8, or {min: 2, max: 8}"
+        )
     return value
 
 
@@ -127,7 +129,7 @@ def _profiles(board: str) -> str:
     return ", ".join(boards.BOARDS[board].profiles) or "none: the board cannot be partitioned"
 
 
-class Cut(NamedTuple):
+class GpuPartition(NamedTuple):
     """GPUs of a node with the same partition; without slices they are whole."""
 
     gpus: int
@@ -160,10 +162,12 @@ class Mig(Spec):
     strategy: Strategy = Field(default=Strategy.MIXED, description="How slices are named as resources. Default: mixed.")
 
     def mistakes(self) -> Iterator[Mistake]:
-        given = [name for name in ("layout", "named", "per_gpu") if getattr(self, name) is not None]
-        if len(given) != 1:
-            what = " and ".join(name.replace("_", "-") for name in given) or "none of layout, named and per-gpu"
-            yield Mistake((), what, "GPUs are partitioned in one way", "write exactly one of layout, named and per-gpu")
+        partitions = [name for name in ("layout", "named", "per_gpu") if getattr(self, name) is not None]
+        if len(partitions) != 1:
+            fault = " and ".join(name.replace("_", "-") for name in partitions) or "none of layout, named and per-gpu"
+            yield Mistake(
+                (), fault, "GPUs are partitioned in one way", "write exactly one of layout, named and per-gpu"
+            )
 
 
 class GpuSharing(Spec):
@@ -178,8 +182,8 @@ class GpuSharing(Spec):
 
     def mistakes(self) -> Iterator[Mistake]:
         if (self.time_slicing is None) == (self.mps is None):
-            given = "both time-slicing and mps" if self.mps else "neither time-slicing nor mps"
-            yield Mistake((), given, "a pool is shared in one way", "write time-slicing: 4, or mps: 4")
+            fault = "both time-slicing and mps" if self.mps else "neither time-slicing nor mps"
+            yield Mistake((), fault, "a pool is shared in one way", "write time-slicing: 4, or mps: 4")
 
     @property
     def mode(self) -> Sharing:
@@ -220,48 +224,50 @@ class Purchase(Spec):
     )
 
     def mistakes(self) -> Iterator[Mistake]:
-        given = [n for n in ("market", "reservation", "capacity_block") if getattr(self, n) is not None]
-        if len(given) != 1:
-            what = " and ".join(n.replace("_", "-") for n in given) or "no way to buy"
+        sources = [n for n in ("market", "reservation", "capacity_block") if getattr(self, n) is not None]
+        if len(sources) != 1:
+            form_fault = " and ".join(n.replace("_", "-") for n in sources) or "no way to buy"
             change = "write on-demand, spot, {reservation: cr-…} or {capacity-block: cr-…, ends: …}"
-            yield Mistake((), what, "nodes are bought in one way", change)
+            yield Mistake((), form_fault, "nodes are bought in one way", change)
         if (self.capacity_block is None) != (self.ends is None):
-            what = "capacity-block without ends" if self.capacity_block else "ends without capacity-block"
-            yield Mistake(("ends",), what, "a capacity block ends on a day", "write both, or neither")
+            form_fault = "capacity-block without ends" if self.capacity_block else "ends without capacity-block"
+            yield Mistake(("ends",), form_fault, "a capacity block ends on a day", "write both, or neither")
         elif self.ends and self.ends < today() and past_is_refused():
-            given = f"capacity block {self.capacity_block}, which ended on {self.ends}"
-            yield broken(("ends",), "pool-07", given, "name the block that follows, or remove the pool")
+            fault = f"capacity block {self.capacity_block}, which ended on {self.ends}"
+            yield rule_mistake(("ends",), "pool-07", fault, "name the block that follows, or remove the pool")
         elif self.ends and (ahead := (self.ends - today()).days) > LONGEST_BLOCK + EARLIEST_BLOCK:
-            given = f"capacity block {self.capacity_block} until {self.ends}, {ahead} days ahead"
+            fault = f"capacity block {self.capacity_block} until {self.ends}, {ahead} days ahead"
             change = f"check the day: a block starts within {EARLIEST_BLOCK} days and lasts {LONGEST_BLOCK} at most"
-            yield broken(("ends",), "pool-07", given, change)
+            yield rule_mistake(("ends",), "pool-07", fault, change)
         if self.starts and not self.capacity_block:
-            given = "starts without capacity-block"
-            yield Mistake(("starts",), given, "a capacity block begins on a day", "write both, or neither")
+            fault = "starts without capacity-block"
+            yield Mistake(("starts",), fault, "a capacity block begins on a day", "write both, or neither")
         elif self.starts and self.ends and self.starts >= self.ends:
-            given = f"capacity block {self.capacity_block} from {self.starts} until {self.ends}"
-            yield broken(("starts",), "pool-07", given, "write the day on which it begins, before that of its end")
+            fault = f"capacity block {self.capacity_block} from {self.starts} until {self.ends}"
+            yield rule_mistake(
+                ("starts",), "pool-07", fault, "write the day on which it begins, before that of its end"
+            )
         elif self.starts and (ahead := (self.starts - today()).days) > EARLIEST_BLOCK:
-            given = f"capacity block {self.capacity_block} from {self.starts}, {ahead} days ahead"
+            fault = f"capacity block {self.capacity_block} from {self.starts}, {ahead} days ahead"
             change = f"check the day: a block is bought {EARLIEST_BLOCK} days ahead at most"
-            yield broken(("starts",), "pool-07", given, change)
+            yield rule_mistake(("starts",), "pool-07", fault, change)
 
     @property
-    def begun(self) -> bool:
+    def has_begun(self) -> bool:
         """Whether the pool may have nodes; only a capacity block can begin later."""
         return self.starts is None or self.starts <= today()
 
     @property
-    def reserved(self) -> str | None:
+    def reservation_id(self) -> str | None:
         """Id of the capacity reservation or capacity block that the nodes come from."""
         return self.reservation or self.capacity_block
 
-    def over_in(self, days: int) -> bool:
+    def ends_within(self, days: int) -> bool:
         """Whether a capacity block ends within this number of days."""
         return self.ends is not None and self.ends - today() <= dt.timedelta(days=days)
 
     @property
-    def way(self) -> str:
+    def option(self) -> str:
         """How the nodes are bought: on-demand, spot, reservation or capacity-block."""
         return "capacity-block" if self.capacity_block else "reservation" if self.reservation else str(self.market)
 
@@ -284,7 +290,7 @@ class Upgrade(Spec):
         description="Whether a new node starts before the old one is removed. Default: surge; terminate-first for a "
         "reservation, which has no room for another node.",
     )
-    at_once: Annotated[int, WholeNumber(1, MOST_AT_ONCE)] = Field(
+    at_once: Annotated[int, WholeNumber(1, MAX_NODES_AT_ONCE)] = Field(
         default=1, description="Number of nodes that are replaced at the same time. Default: 1."
     )
     wave: Annotated[int, WholeNumber(1, 20)] = Field(
@@ -353,98 +359,102 @@ class Pool(Spec):
 
     def mistakes(self) -> Iterator[Mistake]:
         if self.share and not self.sole_tenant:
-            yield broken(("share",), "pool-02", f"a pool with {self.share.mode} for {self._users()}")
+            yield rule_mistake(("share",), "pool-02", f"a pool with {self.share.mode} for {self._users()}")
         if self.share and self.share.mps and self.mig:
-            yield broken(("share", "mps"), "pool-08", "mps inside MIG slices")
+            yield rule_mistake(("share", "mps"), "pool-08", "mps inside MIG slices")
         instance = MACHINES.get(self.instance)
         if instance is None and NOT_NVIDIA.match(self.instance):
-            yield broken(("instance",), "pool-09", f"{self.instance}, whose accelerators are no NVIDIA GPUs")
+            yield rule_mistake(("instance",), "pool-09", f"{self.instance}, whose accelerators are no NVIDIA GPUs")
             return
         if instance is None:
             close = " or ".join(nearest(self.instance, MACHINES))
             change = f"use {close}; `tenancy catalog` lists the types"
-            yield broken(("instance",), "ref-01", f"instance {self.instance!r}", change)
+            yield rule_mistake(("instance",), "ref-01", f"instance {self.instance!r}", change)
             return
         if instance.unsupported:
-            yield broken(("instance",), "pool-09", f"{self.instance}: {instance.unsupported}")
-        yield from self._cut(instance)
-        yield from self._bought(instance)
+            yield rule_mistake(("instance",), "pool-09", f"{self.instance}: {instance.unsupported}")
+        yield from self._partition_mistakes(instance)
+        yield from self._purchase_mistakes(instance)
         if self.ami_release and (misfit := ami_release_misfit(self.ami_release)):
-            yield broken(("ami-release",), "ami-01", misfit)
+            yield rule_mistake(("ami-release",), "ami-01", misfit)
 
-    def _cut(self, instance: Instance) -> Iterator[Mistake]:
+    def _partition_mistakes(self, instance: Instance) -> Iterator[Mistake]:
         if not instance.gpus:
             for field in ("mig", "share"):
                 if getattr(self, field) is not None:
                     change = f"drop {field}, or choose a type with GPUs"
-                    yield broken((field,), "pool-09", f"{field} on {self.instance}, which has no GPU", change)
+                    yield rule_mistake((field,), "pool-09", f"{field} on {self.instance}, which has no GPU", change)
             return
         if self.mig and self.mig.layout:
             yield from layout_mistakes(("mig", "layout"), instance.gpu, self.mig.layout)
         parts: tuple[Part, ...] = (self.mig.per_gpu or ()) if self.mig else ()
         for i, part in enumerate(parts):
             yield from layout_mistakes(("mig", "per-gpu", i, "slices"), instance.gpu, part.slices)
-        if (asked := sum(part.gpus for part in parts)) > instance.gpus:
-            given = f"{' + '.join(str(part.gpus) for part in parts)} = {asked} GPUs of {instance.gpus} per node"
+        if (partitioned_gpus := sum(part.gpus for part in parts)) > instance.gpus:
+            fault = (
+                f"{' + '.join(str(part.gpus) for part in parts)} = {partitioned_gpus} GPUs of {instance.gpus} per node"
+            )
             change = f"lower gpus until the parts hold at most {instance.gpus}"
-            yield broken(("mig", "per-gpu"), "mig-01", given, change)
+            yield rule_mistake(("mig", "per-gpu"), "mig-01", fault, change)
 
-    def _bought(self, instance: Instance) -> Iterator[Mistake]:
-        if self.made_by is Provisioner.MANAGED and self.nodes.min != self.nodes.max:
-            given = f"nodes {self.nodes.min} to {self.nodes.max} with provisioner: managed"
+    def _purchase_mistakes(self, instance: Instance) -> Iterator[Mistake]:
+        if self.effective_provisioner is Provisioner.MANAGED and self.nodes.min != self.nodes.max:
+            fault = f"nodes {self.nodes.min} to {self.nodes.max} with provisioner: managed"
             change = "write a fixed number of nodes, or provisioner: karpenter"
-            yield broken(("provisioner",), "pool-07", given, change)
+            yield rule_mistake(("provisioner",), "pool-07", fault, change)
         if self.provisioner is Provisioner.KARPENTER and self.nodes.min == self.nodes.max:
-            given = f"{self.nodes.max} nodes, fixed, with provisioner: karpenter"
+            fault = f"{self.nodes.max} nodes, fixed, with provisioner: karpenter"
             change = "write a range {min, max}, or provisioner: managed"
-            yield broken(("provisioner",), "pool-07", given, change)
+            yield rule_mistake(("provisioner",), "pool-07", fault, change)
         if self.purchase.market is Market.SPOT and self.nodes.min:
-            given = f"nodes.min {self.nodes.min} on spot"
+            fault = f"nodes.min {self.nodes.min} on spot"
             change = (
                 "set nodes.min to 0, and tiers to interruptible ones; EC2 may take a spot node back, so no guarantee "
                 "is met by this pool: guarantees need another pool with the flavor"
             )
-            yield broken(("nodes", "min"), "pool-07", given, change)
-        if self.purchase.reserved and len(self.zones) != 1:
-            given = f"{self.purchase} in {len(self.zones) or 'all'} zones"
-            yield broken(("zones",), "pool-07", given, "name the one zone that the reservation is in")
+            yield rule_mistake(("nodes", "min"), "pool-07", fault, change)
+        if self.purchase.reservation_id and len(self.zones) != 1:
+            fault = f"{self.purchase} in {len(self.zones) or 'all'} zones"
+            yield rule_mistake(("zones",), "pool-07", fault, "name the one zone that the reservation is in")
         if self.efa:
             if not self.sole_tenant:
-                yield broken(("efa",), "pool-06", f"efa: on for {self._users()}")
+                yield rule_mistake(("efa",), "pool-06", f"efa: on for {self._users()}")
             if not instance.efa:
                 change = "drop efa, or use a type that has it, such as p4d.24xlarge"
-                yield broken(("efa",), "pool-06", f"efa: on for {self.instance}, which has no EFA interface", change)
+                yield rule_mistake(
+                    ("efa",), "pool-06", f"efa: on for {self.instance}, which has no EFA interface", change
+                )
             if len(self.zones) != 1:
-                given = f"efa: on in {len(self.zones) or 'all'} zones"
-                yield broken(("zones",), "pool-06", given, "name one zone: EFA traffic does not leave it")
+                fault = f"efa: on in {len(self.zones) or 'all'} zones"
+                yield rule_mistake(("zones",), "pool-06", fault, "name one zone: EFA traffic does not leave it")
 
     def _users(self) -> str:
         return ", ".join((*self.tenants, *(f"tier {t}" for t in self.tiers))) or "all tenants"
 
     @property
-    def made_by(self) -> Provisioner:
+    def effective_provisioner(self) -> Provisioner:
         """The provisioner of the nodes, as given or by their number."""
         if self.provisioner:
             return self.provisioner
         return Provisioner.MANAGED if self.nodes.min == self.nodes.max else Provisioner.KARPENTER
 
     @property
-    def scales(self) -> bool:
+    def is_autoscaled(self) -> bool:
         """Whether Karpenter makes the pool's nodes above its minimum."""
-        return self.made_by is Provisioner.KARPENTER
+        return self.effective_provisioner is Provisioner.KARPENTER
 
     @property
     def terminates_first(self) -> bool:
         """Whether an upgrade removes a node before it makes the next."""
         if self.upgrade.strategy:
             return self.upgrade.strategy is UpgradeStrategy.TERMINATE_FIRST
-        return self.purchase.reserved is not None
+        return self.purchase.reservation_id is not None
 
     def preference(self, name: str) -> tuple[bool, int, str]:
         """Sort key: pools that are not open to all tenants first, so that they are used; then reservations, which are
         paid for anyway, and spot last."""
-        bought = 0 if self.purchase.reserved else 2 if self.purchase.market is Market.SPOT else 1
-        return (not self.restricted, bought, name)
+        bought = 0 if self.purchase.reservation_id else 2 if self.purchase.market is Market.SPOT else 1
+        return (not self.is_restricted, bought, name)
 
     @property
     def machine(self) -> Instance:
@@ -457,9 +467,9 @@ class Pool(Spec):
         return network_layers(self.instance)
 
     @property
-    def most_pods(self) -> int:
+    def max_pods(self) -> int:
         """Pods that a node of the pool takes; the same for managed nodes and for those of Karpenter."""
-        managed = self.made_by is Provisioner.MANAGED or self.nodes.min > 0
+        managed = self.effective_provisioner is Provisioner.MANAGED or self.nodes.min > 0
         return nodes.pods(self.machine, "managed" if managed else "karpenter", self.efa)
 
     @property
@@ -468,19 +478,19 @@ class Pool(Spec):
         return self.mig.strategy if self.mig else Strategy.MIXED
 
     @property
-    def uncertain(self) -> str:
+    def interruption_cause(self) -> str:
         """Why work on the pool may lose its GPU, or fail with other work on a shared GPU; empty if it cannot."""
         if self.purchase.market is Market.SPOT:
             return "spot nodes"
         return f"GPUs shared by {self.share.mode}" if self.share else ""
 
     @property
-    def restricted(self) -> bool:
+    def is_restricted(self) -> bool:
         """Whether only some tenants or tiers may use the pool."""
         return bool(self.tenants or self.tiers)
 
     @property
-    def bare_metal(self) -> bool:
+    def is_bare_metal(self) -> bool:
         """Whether the instance type is bare metal."""
         return self.instance.partition(".")[2].startswith("metal")
 
@@ -491,44 +501,53 @@ class Pool(Spec):
 
     def admits(self, tenant: str, tiers: frozenset[str]) -> bool:
         """Whether a tenant, or one of the tiers, may use the pool."""
-        return not self.restricted or tenant in self.tenants or not tiers.isdisjoint(self.tiers)
+        return not self.is_restricted or tenant in self.tenants or not tiers.isdisjoint(self.tiers)
 
-    def cuts(self, named: Mapping[str, Mapping[str, int]]) -> list[Cut]:
+    def partitions(self, layouts: Mapping[str, Mapping[str, int]]) -> list[GpuPartition]:
         """Groups of a node's GPUs in order of their index, with the slices on each."""
         count = self.machine.gpus
         if self.mig is None or not count:
-            return [Cut(count, {})] if count else []
+            return [GpuPartition(count, {})] if count else []
         if self.mig.per_gpu is None:
-            return [Cut(count, self.mig.layout or layout_of(self.mig.named or "", self.machine.gpu, named) or {})]
-        cut = [Cut(part.gpus, part.slices) for part in self.mig.per_gpu]
-        rest = count - sum(part.gpus for part in self.mig.per_gpu)
-        return [*cut, Cut(rest, {})] if rest > 0 else cut
+            return [
+                GpuPartition(count, self.mig.layout or layout_of(self.mig.named or "", self.machine.gpu, layouts) or {})
+            ]
+        groups = [GpuPartition(part.gpus, part.slices) for part in self.mig.per_gpu]
+        whole_gpus = count - sum(part.gpus for part in self.mig.per_gpu)
+        return [*groups, GpuPartition(whole_gpus, {})] if whole_gpus > 0 else groups
 
 
-def layout_of(name: str, board: str, named: Mapping[str, Mapping[str, int]]) -> Mapping[str, int] | None:
+def layout_of(name: str, board: str, layouts: Mapping[str, Mapping[str, int]]) -> Mapping[str, int] | None:
     """A layout by name: one of the environment, or one that is defined for the board."""
-    if name in named:
-        return named[name]
+    if name in layouts:
+        return layouts[name]
     return boards.balanced(board) if name == BALANCED and boards.BOARDS[board].profiles else None
 
 
 BALANCED = "all-balanced"
 
 
-def layout_mistakes(where: tuple[str | int, ...], board: str, layout: Mapping[str, int]) -> Iterator[Mistake]:
+def layout_mistakes(location: tuple[str | int, ...], board: str, layout: Mapping[str, int]) -> Iterator[Mistake]:
     """A mistake for a layout that does not fit on a board, with the nearest layouts that fit."""
     if misfit := boards.layout_misfit(board, layout):
-        near = [boards.write_layout(found) for found in boards.fitting_layouts(board, layout)]
-        yield broken(where, "mig-01", misfit, f"the nearest that fit: {'; '.join(near)}" if near else None)
+        nearest_layouts = [
+            boards.write_layout(layout_that_fits) for layout_that_fits in boards.fitting_layouts(board, layout)
+        ]
+        yield rule_mistake(
+            location,
+            "mig-01",
+            misfit,
+            f"the nearest that fit: {'; '.join(nearest_layouts)}" if nearest_layouts else None,
+        )
 
 
-def nearest(given: str, known: Iterable[str], count: int = 3) -> list[str]:
+def nearest(text: str, candidates: Iterable[str], count: int = 3) -> list[str]:
     """The known names most similar to the given one, the most similar first."""
     import difflib  # only on the way to a message
 
-    return difflib.get_close_matches(given, list(known), n=count, cutoff=0.0)
+    return difflib.get_close_matches(text, list(candidates), n=count, cutoff=0.0)
 
 
-def resource_name(profile: str | None, shared: bool, strategy: Strategy = Strategy.MIXED) -> str:
+def resource_name(profile: str | None, is_shared: bool, strategy: Strategy = Strategy.MIXED) -> str:
     """Name of the extended resource of a whole GPU, a slice or a replica."""
-    return gpus.resource_name(None if strategy is Strategy.SINGLE else profile, shared)
+    return gpus.resource_name(None if strategy is Strategy.SINGLE else profile, is_shared)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tenancy.catalog.text import shown
+from tenancy.catalog.text import escape_invisible
 from tenancy.schema.source import Location
 
 
@@ -31,10 +31,10 @@ class Problem:
         return f"{self.file}: {self.field}" if self.field else self.file
 
     def __str__(self) -> str:
-        at = f"{self.file}:{self.line}:{self.column}:" if self.line else f"{self.file}:"
+        place = f"{self.file}:{self.line}:{self.column}:" if self.line else f"{self.file}:"
         field = f" {self.field}:" if self.field else ""
         rule = f"{self.id}: {self.rule}" if self.id else self.rule
-        return f"{at}{field} given {self.given}; rule {rule}; change: {self.change}"
+        return f"{place}{field} given {self.given}; rule {rule}; change: {self.change}"
 
     def as_dict(self) -> dict[str, Any]:
         """The fields as plain values, for JSON."""
@@ -50,9 +50,9 @@ class SpecError(Exception):
         super().__init__("\n".join(map(str, self.problems)))
 
 
-def dotted(where: Location) -> str:
+def dotted_path(location: Location) -> str:
     """The path of a field, such as `namespaces[0].quota`."""
     out = ""
-    for part in where:
-        out += f"[{part}]" if isinstance(part, int) else f"{'.' if out else ''}{shown(part)}"
+    for part in location:
+        out += f"[{part}]" if isinstance(part, int) else f"{'.' if out else ''}{escape_invisible(part)}"
     return out

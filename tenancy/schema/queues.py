@@ -12,7 +12,7 @@ from tenancy.catalog import days
 from tenancy.catalog.account import LONGEST_BLOCK
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.rules.values import LONGEST_EXCEPTION, unbounded_end
-from tenancy.schema.base import Day, Flag, Mail, Mistake, Reason, Slug, Spec, TextForm, WholeNumber, broken
+from tenancy.schema.base import Day, Flag, Mail, Mistake, Reason, Slug, Spec, TextForm, WholeNumber, rule_mistake
 
 
 class Scheduler(StrEnum):
@@ -102,8 +102,8 @@ class Relief(Spec):
 
     def mistakes(self) -> Iterator[Mistake]:
         # One that has ended is no mistake: a clock that starts later reads the same files.
-        if (self.until - days.today()).days > LONGEST_EXCEPTION and (given := unbounded_end(self.until)):
-            yield broken(("until",), "exc-01", given)
+        if (self.until - days.today()).days > LONGEST_EXCEPTION and (fault := unbounded_end(self.until)):
+            yield rule_mistake(("until",), "exc-01", fault)
 
 
 class Queues(Spec):
@@ -160,11 +160,14 @@ class Queues(Spec):
     )
 
     def mistakes(self) -> Iterator[Mistake]:
-        held, day = seconds(self.hold_before_end), seconds("1d")
-        if held % day or held >= LONGEST_BLOCK * day:
+        hold_seconds, day = seconds(self.hold_before_end), seconds("1d")
+        if hold_seconds % day or hold_seconds >= LONGEST_BLOCK * day:
             rule = f"whole days, fewer than the {LONGEST_BLOCK} that a capacity block lasts at most"
             yield Mistake(
-                ("hold-before-end",), self.hold_before_end, rule, f"write {-(-held // day) if held % day else 1}d"
+                ("hold-before-end",),
+                self.hold_before_end,
+                rule,
+                f"write {-(-hold_seconds // day) if hold_seconds % day else 1}d",
             )
         if self.clock_image and not self.clock:
             rule = "the image runs the clock"
@@ -175,9 +178,9 @@ class Queues(Spec):
         for i, kind in enumerate(self.kinds):
             if kind not in FRAMEWORKS:
                 change = f"use one of {', '.join(FRAMEWORKS)}; Jobs, Deployments, StatefulSets and pods always queue"
-                yield broken(("kinds", i), "ref-01", f"kind {kind!r}", change)
+                yield rule_mistake(("kinds", i), "ref-01", f"kind {kind!r}", change)
                 continue
-            for other in FRAMEWORKS[kind].needs:
-                if other not in self.kinds:
-                    given = f"kind {kind} without {other}, which it is made of"
-                    yield broken(("kinds", i), "ref-01", given, f"add {other}")
+            for needed_kind in FRAMEWORKS[kind].needs:
+                if needed_kind not in self.kinds:
+                    fault = f"kind {kind} without {needed_kind}, which it is made of"
+                    yield rule_mistake(("kinds", i), "ref-01", fault, f"add {needed_kind}")

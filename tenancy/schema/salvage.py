@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from tenancy.schema.environment import Environment, undeclared
-from tenancy.schema.messages import REQUIRED, explain
-from tenancy.schema.mistakes import Mistake, broken
+from tenancy.schema.environment import Environment, undeclared_name
+from tenancy.schema.messages import REQUIRED, located_mistakes
+from tenancy.schema.mistakes import Mistake, rule_mistake
 from tenancy.schema.source import Location
 from tenancy.schema.tenant import Tenant
 
@@ -56,55 +56,64 @@ class ReadableEnvironment(NamedTuple):
     """Mistakes that the first ones hid."""
     dropped: frozenset[Location]
 
-    def follows(self, mistake: Mistake) -> bool:
+    def may_follow_from_dropped(self, mistake: Mistake) -> bool:
         """Whether a mistake may be there only because something of the environment could not be read."""
         if any(name in mistake.given for name in (_UNREAD, *_names(self.dropped))):
             return True
         family = mistake.id.partition("-")[0]
-        return any(family in _FOLLOWING.get(str(where[0]), {"ref"}) for where in self.dropped if where)
+        return any(family in _FOLLOWING.get(str(location[0]), {"ref"}) for location in self.dropped if location)
 
 
 def salvage_environment(document: dict[str, Any]) -> ReadableEnvironment | None:
     """The environment without the mistakes of its file; None if too little is left."""
-    rest = copy.deepcopy(document)
+    remaining = copy.deepcopy(document)
     dropped: set[Location] = set()
     further: list[Mistake] = []
     for number in range(_ROUNDS):
         try:
-            model = Environment.from_file(rest)
+            model = Environment.from_file(remaining)
         except ValidationError as error:
-            for mistake, _ in explain(Environment, error):
+            for mistake, _ in located_mistakes(Environment, error):
                 if number and not _is_known(mistake, dropped):
                     further.append(mistake)
-                dropped.add(_replaced(rest, mistake.where))
+                dropped.add(_drop_or_fill(remaining, mistake.location))
             for key, value in _ENVIRONMENT.items():
-                rest.setdefault(key, copy.deepcopy(value))
+                remaining.setdefault(key, copy.deepcopy(value))
         else:
-            found = ReadableEnvironment(model, (), frozenset(dropped))
-            return found._replace(further=tuple(one for one in further if not found.follows(one)))
+            readable = ReadableEnvironment(model, (), frozenset(dropped))
+            return readable._replace(
+                further=tuple(
+                    mistake_in_rest
+                    for mistake_in_rest in further
+                    if not readable.may_follow_from_dropped(mistake_in_rest)
+                )
+            )
     return None
 
 
 def _is_known(mistake: Mistake, dropped: set[Location]) -> bool:
     """Whether a mistake lies in, or is about, what was dropped before it was found."""
-    where = mistake.where
-    same = any(where[: len(one)] == one or one[: len(where)] == where for one in dropped)
-    same = same or (where in _DERIVED and any(one[:3] == _DERIVED[where] for one in dropped))
+    location = mistake.location
+    is_known = any(
+        location[: len(dropped_location)] == dropped_location or dropped_location[: len(location)] == location
+        for dropped_location in dropped
+    )
+    is_known = is_known or (location in _DERIVED and any(one[:3] == _DERIVED[location] for one in dropped))
     # Under the name that was refused: without it, the required one is missing.
-    same = same or (mistake.rule.endswith(REQUIRED) and any(where[:-1] == one[:-1] for one in dropped))
-    return same or any(name in mistake.given for name in (_UNREAD, *_names(dropped)))
+    is_known = is_known or (mistake.rule.endswith(REQUIRED) and any(location[:-1] == one[:-1] for one in dropped))
+    return is_known or any(name in mistake.given for name in (_UNREAD, *_names(dropped)))
 
 
 def _names(dropped: set[Location] | frozenset[Location]) -> Iterator[str]:
     """Names that authors chose among the dropped entries, such as a pool's."""
     sections = (*_FOLLOWING, "organisation")
-    return (str(where[1]) for where in dropped if len(where) > 1 and where[0] in sections)
+    return (str(location[1]) for location in dropped if len(location) > 1 and location[0] in sections)
 
 
-def _replaced(document: dict[str, Any], where: Location) -> Location:
+def _drop_or_fill(document: dict[str, Any], location: Location) -> Location:
     """Drop the field of a mistake, or write a value where one is required; the location that was changed."""
-    depth = next((i for i, part in enumerate(where) if isinstance(part, int)), len(where))
-    path = where[:depth]
+    depth = next((i for i, part in enumerate(location) if isinstance(part, int)), len(location))
+    path = location[:depth]
     if not path:
         return ()
     node: Any = document
@@ -118,7 +127,7 @@ def _replaced(document: dict[str, Any], where: Location) -> Location:
     elif isinstance(node, dict) and path[-1] in node:
         del node[path[-1]]
     else:  # a required field of an entry: without it the entry is not one
-        return _replaced(document, path[:-1])
+        return _drop_or_fill(document, path[:-1])
     return path
 
 
@@ -128,30 +137,30 @@ def salvage(document: dict[str, Any], environment: Environment) -> tuple[Tenant,
     Missing fields get values that break no rule across files. No entry is moved, so places in the result are places
     in the file.
     """
-    rest = copy.deepcopy(document)
+    remaining = copy.deepcopy(document)
     for _ in range(_ROUNDS):
         try:
-            model = Tenant.from_file(rest)
+            model = Tenant.from_file(remaining)
         except ValidationError as error:
-            for mistake, _ in explain(Tenant, error):
-                _drop(rest, mistake.where)
+            for mistake, _ in located_mistakes(Tenant, error):
+                _drop(remaining, mistake.location)
         else:
-            return model, tuple(_hidden(document, rest, environment))
+            return model, tuple(_hidden(document, remaining, environment))
         for key, value in _fillers(environment).items():
-            rest.setdefault(key, value)
+            remaining.setdefault(key, value)
     return None
 
 
-def _hidden(document: dict[str, Any], rest: dict[str, Any], environment: Environment) -> Iterator[Mistake]:
+def _hidden(document: dict[str, Any], remaining: dict[str, Any], environment: Environment) -> Iterator[Mistake]:
     """Mistakes in what was dropped that need no other part of the file."""
     shares = document.get("gpus")
-    if isinstance(shares, dict) and "gpus" not in rest:
+    if isinstance(shares, dict) and "gpus" not in remaining:
         for flavor in shares:
             if isinstance(flavor, str) and environment.flavors and flavor not in environment.flavors:
-                yield undeclared(("gpus", flavor), "flavor", flavor, environment.flavors)
-    if document.get("windows") and "windows" not in rest and not environment.clocked:
-        state = "queues.clock: false" if environment.queued else "queues.scheduler: none"
-        yield broken(("windows",), "time-01", f"windows with {state}")
+                yield undeclared_name(("gpus", flavor), "flavor", flavor, environment.flavors)
+    if document.get("windows") and "windows" not in remaining and not environment.has_clock:
+        state = "queues.clock: false" if environment.has_queues else "queues.scheduler: none"
+        yield rule_mistake(("windows",), "time-01", f"windows with {state}")
 
 
 def _fillers(environment: Environment) -> dict[str, Any]:
@@ -165,12 +174,12 @@ def _fillers(environment: Environment) -> dict[str, Any]:
     }
 
 
-def _drop(document: dict[str, Any], where: Location) -> None:
-    if not where:
+def _drop(document: dict[str, Any], location: Location) -> None:
+    if not location:
         return
     # A mistake in a list drops the whole field: without one entry the others would have other places.
-    depth = next((i for i, part in enumerate(where) if isinstance(part, int)), len(where))
-    *path, last = where[:depth]
+    depth = next((i for i, part in enumerate(location) if isinstance(part, int)), len(location))
+    *path, last = location[:depth]
     node: Any = document
     for part in path:
         node = node.get(part) if isinstance(node, dict) else None
@@ -178,9 +187,9 @@ def _drop(document: dict[str, Any], where: Location) -> None:
         del node[last]
     else:
         _drop(document, tuple(path))
-    if where[0] == "ci":
+    if location[0] == "ci":
         # Without one of its fields it would be another pipeline.
         document.pop("ci", None)
-    if where[0] in {"namespaces", "tier"}:
+    if location[0] in {"namespaces", "tier"}:
         # The pools that admit a share depend on the tiers of the namespaces.
         document.pop("gpus", None)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tenancy.schema.base import Count, Mistake, Spec, WholeNumber, broken
+from tenancy.schema.base import Count, Mistake, Spec, WholeNumber, rule_mistake
 from tenancy.schema.calendar import More
 from tenancy.schema.queues import Duration, Relief, SharingPreset
 
@@ -53,15 +53,15 @@ class GpuShare(Spec):
 
     def mistakes(self) -> Iterator[Mistake]:
         if self.lend_up_to is not None:
-            where = ("lend-up-to",)
+            location = ("lend-up-to",)
             if self.sharing is SharingPreset.STRICT:
-                yield broken(where, "share-01", f"lend-up-to: {self.lend_up_to} with sharing: strict")
+                yield rule_mistake(location, "share-01", f"lend-up-to: {self.lend_up_to} with sharing: strict")
             elif self.lend_up_to > self.guaranteed:
-                given = f"lend-up-to: {self.lend_up_to} of {self.guaranteed} guaranteed"
-                yield broken(where, "share-01", given, f"write {self.guaranteed} at most")
+                fault = f"lend-up-to: {self.lend_up_to} of {self.guaranteed} guaranteed"
+                yield rule_mistake(location, "share-01", fault, f"write {self.guaranteed} at most")
         if self.borrow_up_to is not None and self.sharing is not SharingPreset.LEND_AND_BORROW:
-            given = f"borrow-up-to: {self.borrow_up_to} with sharing: {self.sharing}"
-            yield broken(("borrow-up-to",), "share-01", given)
+            fault = f"borrow-up-to: {self.borrow_up_to} with sharing: {self.sharing}"
+            yield rule_mistake(("borrow-up-to",), "share-01", fault)
 
 
 class WhenSpent(StrEnum):
@@ -99,11 +99,11 @@ class Budget(Spec):
 
     def mistakes(self) -> Iterator[Mistake]:
         if self.monthly_gpu_hours and self.when_spent is WhenSpent.ALERT:
-            given, rule = "monthly-gpu-hours with when-spent: alert", "alerts compare dollars"
-            yield Mistake(("monthly-gpu-hours",), given, rule, "write when-spent: hold or stop, or drop it")
+            fault, rule = "monthly-gpu-hours with when-spent: alert", "alerts compare dollars"
+            yield Mistake(("monthly-gpu-hours",), fault, rule, "write when-spent: hold or stop, or drop it")
         if "grace" in self.model_fields_set and self.when_spent is not WhenSpent.STOP:
-            given, rule = f"grace with when-spent: {self.when_spent}", "only stop evicts running work"
-            yield Mistake(("grace",), given, rule, "write when-spent: stop, or drop grace")
+            fault, rule = f"grace with when-spent: {self.when_spent}", "only stop evicts running work"
+            yield Mistake(("grace",), fault, rule, "write when-spent: stop, or drop grace")
         if self.relief and self.when_spent is WhenSpent.ALERT:
-            given, rule = "relief with when-spent: alert", "such a budget does not bind"
-            yield Mistake(("relief",), given, rule, "write when-spent: hold or stop, or drop relief")
+            fault, rule = "relief with when-spent: alert", "such a budget does not bind"
+            yield Mistake(("relief",), fault, rule, "write when-spent: hold or stop, or drop relief")

@@ -21,9 +21,9 @@ from tenancy.catalog.text import unseen
 Location = tuple[str | int, ...]
 """Keys and indices that lead to a place in a file."""
 
-LARGEST_FILE = 1 << 20
-DEEPEST = 40
-MOST_VALUES = 200_000
+MAX_FILE_BYTES = 1 << 20
+MAX_DEPTH = 40
+MAX_VALUES = 200_000
 _SAFE_DEPTH = 1000
 
 _STR, _SEQ, _MAP = (f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))
@@ -38,8 +38,8 @@ _WORDS = {"": _NULL, "~": _NULL, "<<": _MERGE} | {
 }
 _TRUE = frozenset({"true", "yes", "on"})
 _NUMBER_START = frozenset("0123456789+-.")
-_WHOLE = re.compile(r"[-+]?(0|[1-9][0-9]{0,999})")
-_BROKEN = re.compile(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,999})")
+_DECIMAL = re.compile(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 # In YAML 1.1 a carriage return, U+0085, U+2028 and U+2029 end a line, and a comment with it; tools that show changes
 # do not break lines there.
 _UNPRINTABLE = re.compile("\r(?!\n)|[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -55,9 +55,9 @@ class FileMark(NamedTuple):
 class UnusableFile(Exception):
     """A file, or a place in it, that cannot be used."""
 
-    def __init__(self, mark: FileMark, given: str, rule: str, change: str) -> None:
-        super().__init__(given)
-        self.mark, self.given, self.rule, self.change = mark, given, rule, change
+    def __init__(self, mark: FileMark, fault: str, rule: str, change: str) -> None:
+        super().__init__(fault)
+        self.mark, self.given, self.rule, self.change = mark, fault, rule, change
 
 
 _SAFE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -73,9 +73,9 @@ class _NodeLoader(_SAFE):
             if tag := _WORDS.get(value):
                 return tag
             if value[0] in _NUMBER_START:
-                if _WHOLE.fullmatch(value):
+                if _INTEGER.fullmatch(value):
                     return _INT
-                if _BROKEN.fullmatch(value):
+                if _DECIMAL.fullmatch(value):
                     return _FLOAT
             # 0644, 0x10, 1_000, 12:30 and dates stay text: YAML readers disagree on them.
             return _STR
@@ -86,7 +86,7 @@ def read_text(path: Path) -> str:
     """The file's text; raises UnusableFile if it cannot be read."""
     top = FileMark(1, 1)
     try:
-        data = read_file(path, LARGEST_FILE, links=False)
+        data = read_file(path, MAX_FILE_BYTES, links=False)
     except LinkedFile as error:
         # Problems are shown with the file's content, and a link could lead to any file of the machine.
         rule = "a spec is read from a file of its own folder"
@@ -94,29 +94,29 @@ def read_text(path: Path) -> str:
     except IrregularFile as error:
         raise UnusableFile(top, str(error), "a spec is read from a file", "put a YAML file there") from None
     except LargeFile as error:
-        rule = f"a spec file has at most {LARGEST_FILE} bytes"
+        rule = f"a spec file has at most {MAX_FILE_BYTES} bytes"
         raise UnusableFile(top, str(error), rule, "check what was written there") from None
     except OSError as error:
-        given = f"a file that cannot be read ({error.strerror or type(error).__name__})"
-        raise UnusableFile(top, given, "a spec file is readable", "check the path and its permissions") from None
+        fault = f"a file that cannot be read ({error.strerror or type(error).__name__})"
+        raise UnusableFile(top, fault, "a spec file is readable", "check the path and its permissions") from None
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         before = data[: error.start].decode("utf-8", "replace")
-        given = f"byte 0x{data[error.start]:02x}"
-        raise UnusableFile(_mark_at(before), given, "a spec file is UTF-8", "save the file as UTF-8") from None
+        fault = f"byte 0x{data[error.start]:02x}"
+        raise UnusableFile(_mark_at(before), fault, "a spec file is UTF-8", "save the file as UTF-8") from None
     if (place := _unprintable(text)) is not None:
         character = text[place]
         change = "end lines with line feeds" if character == "\r" else "delete it"
-        given = f"character U+{ord(character):04X}"
-        raise UnusableFile(_mark_at(text[:place]), given, "a spec file has only visible characters", change)
+        fault = f"character U+{ord(character):04X}"
+        raise UnusableFile(_mark_at(text[:place]), fault, "a spec file has only visible characters", change)
     return text
 
 
 def _unprintable(text: str) -> int | None:
     """Place of the first invisible character that changes what is read or shown."""
-    found = _UNPRINTABLE.search(text)
-    places = [found.start()] if found else []
+    match = _UNPRINTABLE.search(text)
+    places = [match.start()] if match else []
     places += [] if (hidden := unseen(text)) is None else [hidden]
     return min(places, default=None)
 
@@ -148,7 +148,7 @@ def compose(text: str) -> Node | None:
 
 def _too_deep(mark: FileMark) -> UnusableFile:
     return UnusableFile(
-        mark, f"more than {DEEPEST} levels", "a spec file is shallow", "check brackets and anchors here"
+        mark, f"more than {MAX_DEPTH} levels", "a spec file is shallow", "check brackets and anchors here"
     )
 
 
@@ -161,7 +161,7 @@ def _refuse_depth(text: str) -> None:
     for event in yaml.parse(text, _NodeLoader):
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
-            if depth > DEEPEST:
+            if depth > MAX_DEPTH:
                 raise _too_deep(_mark(event.start_mark))
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
@@ -169,23 +169,27 @@ def _refuse_depth(text: str) -> None:
 
 def _syntax(text: str, error: yaml.YAMLError) -> UnusableFile:
     problem = str(getattr(error, "problem", None) or "unreadable YAML")
-    at = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    around = getattr(error, "context_mark", None)
+    problem_mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    context_mark = getattr(error, "context_mark", None)
     context = str(getattr(error, "context", None) or "")
-    mark = _mark(at) if at else FileMark(1, 1)
+    mark = _mark(problem_mark) if problem_mark else FileMark(1, 1)
     lines = text.splitlines()
-    line = lines[at.line] if at and at.line < len(lines) else ""
+    line = lines[problem_mark.line] if problem_mark and problem_mark.line < len(lines) else ""
     rule = "a file is valid YAML"
     if "another document" in problem:
         return UnusableFile(mark, "a second document", "a file contains one document", "give it a file of its own")
-    if "cannot start any token" in problem and at and line[at.column : at.column + 1] == "\t":
+    if (
+        "cannot start any token" in problem
+        and problem_mark
+        and line[problem_mark.column : problem_mark.column + 1] == "\t"
+    ):
         return UnusableFile(mark, "a tab", "YAML is indented with spaces", "replace the tab by spaces")
-    if around and "flow" in context and "did not find expected" in problem:
-        closing = "}" if "mapping" in context else "]"
-        given = f"a bracket that is not closed before line {mark.line}"
-        return UnusableFile(_mark(around), given, rule, f"close it with {closing}")
-    if around and "quoted scalar" in context:
-        return UnusableFile(_mark(around), "a quote that is not closed", rule, "close the quote")
+    if context_mark and "flow" in context and "did not find expected" in problem:
+        closing_bracket = "}" if "mapping" in context else "]"
+        fault = f"a bracket that is not closed before line {mark.line}"
+        return UnusableFile(_mark(context_mark), fault, rule, f"close it with {closing_bracket}")
+    if context_mark and "quoted scalar" in context:
+        return UnusableFile(_mark(context_mark), "a quote that is not closed", rule, "close the quote")
     if "undefined alias" in problem:
         return UnusableFile(mark, "an alias without an anchor", rule, "write the value out, or quote a text with '*'")
     if "mapping values are not allowed" in problem:
@@ -199,15 +203,15 @@ def _syntax(text: str, error: yaml.YAMLError) -> UnusableFile:
 class _ValueReader:
     """Makes values from nodes, and collects keys that are given twice."""
 
-    __slots__ = ("left", "refused")
+    __slots__ = ("refused_parts", "remaining_values")
 
     def __init__(self) -> None:
-        self.left = MOST_VALUES
-        self.refused: dict[FileMark, UnusableFile] = {}
+        self.remaining_values = MAX_VALUES
+        self.refused_parts: dict[FileMark, UnusableFile] = {}
 
     def value(self, node: Node, depth: int = 0) -> Any:
         if isinstance(node, ScalarNode):
-            self.left -= 1
+            self.remaining_values -= 1
             return node.value if node.tag == _STR else self.scalar(node)
         if node.tag not in {_SEQ, _MAP}:
             self.tagged(node)
@@ -217,32 +221,34 @@ class _ValueReader:
         return [self.value(child, depth + 1) for child in node.value]
 
     def spend(self, node: Node, depth: int) -> None:
-        self.left -= 1
-        if self.left < 0:
+        self.remaining_values -= 1
+        if self.remaining_values < 0:
             # Aliases of aliases: small on disk, huge once they are expanded.
-            given, rule = f"more than {MOST_VALUES} values", "aliases do not multiply the values of a file"
-            raise UnusableFile(_mark(node.start_mark), given, rule, "write the values out")
-        if depth > DEEPEST:
+            fault, rule = f"more than {MAX_VALUES} values", "aliases do not multiply the values of a file"
+            raise UnusableFile(_mark(node.start_mark), fault, rule, "write the values out")
+        if depth > MAX_DEPTH:
             raise _too_deep(_mark(node.start_mark))
 
     def mapping(self, node: MappingNode, depth: int) -> dict[str, Any]:
         self.spend(node, depth)
         values: dict[str, Any] = {}
-        merged: list[Node] = []
+        merged_nodes: list[Node] = []
         for key, child in node.value:
             if not isinstance(key, ScalarNode):
                 self.refuse(key, "a list or mapping as a key", "a key is text", "write a name before the ':'")
             elif key.tag == _MERGE:
-                merged += child.value if isinstance(child, SequenceNode) else [child]
+                merged_nodes += child.value if isinstance(child, SequenceNode) else [child]
             elif key.value in values:
                 self.refuse(key, f"key {key.value!r} twice", "a key is given once", "keep one of the two")
             else:
                 values[key.value] = self.value(child, depth + 1)
-        for other in merged:
-            if isinstance(other, MappingNode):
-                values = self.mapping(other, depth + 1) | values
+        for merged_node in merged_nodes:
+            if isinstance(merged_node, MappingNode):
+                values = self.mapping(merged_node, depth + 1) | values
             else:
-                self.refuse(other, "'<<' without a mapping", "'<<' merges a mapping", "name an anchor of a mapping")
+                self.refuse(
+                    merged_node, "'<<' without a mapping", "'<<' merges a mapping", "name an anchor of a mapping"
+                )
         return values
 
     def scalar(self, node: ScalarNode) -> Any:
@@ -251,9 +257,9 @@ class _ValueReader:
                 return None
             case "tag:yaml.org,2002:bool" if node.value in _WORDS:
                 return node.value.lower() in _TRUE
-            case "tag:yaml.org,2002:int" if _WHOLE.fullmatch(node.value):
+            case "tag:yaml.org,2002:int" if _INTEGER.fullmatch(node.value):
                 return int(node.value)
-            case "tag:yaml.org,2002:float" if _BROKEN.fullmatch(node.value):
+            case "tag:yaml.org,2002:float" if _DECIMAL.fullmatch(node.value):
                 return float(node.value.lower().replace(".inf", "inf").replace(".nan", "nan"))
         if node.tag != _MERGE:
             self.tagged(node)
@@ -262,11 +268,11 @@ class _ValueReader:
     def tagged(self, node: Node) -> None:
         self.refuse(node, f"tag {node.tag}", "values are plain", "drop the tag")
 
-    def refuse(self, node: Node, given: str, rule: str, change: str) -> None:
+    def refuse(self, node: Node, fault: str, rule: str, change: str) -> None:
         # By place: the same mistake occurs again at each alias.
-        self.left -= 1
+        self.remaining_values -= 1
         mark = _mark(node.start_mark)
-        self.refused.setdefault(mark, UnusableFile(mark, given, rule, change))
+        self.refused_parts.setdefault(mark, UnusableFile(mark, fault, rule, change))
 
 
 def values(node: Node | None) -> tuple[Any, list[UnusableFile]]:
@@ -275,7 +281,7 @@ def values(node: Node | None) -> tuple[Any, list[UnusableFile]]:
     if node is None:
         return None, []
     value = reader.value(node)
-    return value, list(reader.refused.values())
+    return value, list(reader.refused_parts.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,20 +292,20 @@ class NodePosition:
     key: FileMark
     value: FileMark
     depth: int
-    scalar: bool
-    written: str | None
+    is_scalar: bool
+    scalar_text: str | None
 
 
-def find(root: Node | None, where: Location) -> NodePosition:
+def find(root: Node | None, location: Location) -> NodePosition:
     """The place of a value, or of the nearest value around it in the file."""
     node: Any = root
     key: Any = None
     depth = 0
-    for part in where:
-        below = next(_children(node, part), None)
-        if below is None:
+    for part in location:
+        child = next(_children(node, part), None)
+        if child is None:
             break
-        key, node = below
+        key, node = child
         depth += 1
     top = _mark(node.start_mark) if node else FileMark(1, 1)
     at_key = _mark(key.start_mark) if key else top
@@ -320,5 +326,5 @@ def _children(node: Node | None, part: str | int) -> Iterator[tuple[Node | None,
                 yield key, child
         for key, child in node.value:
             if key.tag == _MERGE:
-                for other in child.value if isinstance(child, SequenceNode) else [child]:
-                    yield from _children(other, part)
+                for merged_node in child.value if isinstance(child, SequenceNode) else [child]:
+                    yield from _children(merged_node, part)

@@ -34,9 +34,9 @@ from tenancy.schema.base import (
     Spec,
     TenantName,
     TextForm,
-    broken,
-    plain,
-    written,
+    describe_value,
+    form_error,
+    rule_mistake,
 )
 from tenancy.schema.calendar import GpuWindow
 from tenancy.schema.data import Access, Days, Uses
@@ -167,13 +167,13 @@ class Namespace(Spec):
 
     def mistakes(self) -> Iterator[Mistake]:
         if self.service_account == words.DEFAULT_ACCOUNT:
-            yield broken(("service-account",), "aws-07", "service-account: default")
-        known = {words.DEFAULT_ACCOUNT, self.service_account}
+            yield rule_mistake(("service-account",), "aws-07", "service-account: default")
+        account_names = {words.DEFAULT_ACCOUNT, self.service_account}
         for i, account in enumerate(self.service_accounts):
-            if account.name in known:
-                given = f"service account {account.name!r} twice, or one that every namespace has"
-                yield broken(("service-accounts", i), "name-02", given)
-            known.add(account.name)
+            if account.name in account_names:
+                fault = f"service account {account.name!r} twice, or one that every namespace has"
+                yield rule_mistake(("service-accounts", i), "name-02", fault)
+            account_names.add(account.name)
 
 
 _Prefix = Annotated[
@@ -201,16 +201,16 @@ class Storage(Spec):
     )
 
     def mistakes(self) -> Iterator[Mistake]:
-        if given := unsafe_prefix(self.prefix):
-            yield broken(("prefix",), "stor-01", given)
+        if fault := unsafe_prefix(self.prefix):
+            yield rule_mistake(("prefix",), "stor-01", fault)
         if self.expire_after and self.access is Access.READ_ONLY:
             rule = "only a grant that may write sets an expiry"
             yield Mistake(("expire-after",), "expire-after with access: read-only", rule, "drop it")
 
-    def overlaps(self, other: Storage) -> bool:
+    def overlaps(self, grant: Storage) -> bool:
         """Whether an object may be below both prefixes."""
-        return self.bucket == other.bucket and (
-            self.prefix.startswith(other.prefix) or other.prefix.startswith(self.prefix)
+        return self.bucket == grant.bucket and (
+            self.prefix.startswith(grant.prefix) or grant.prefix.startswith(self.prefix)
         )
 
 
@@ -231,13 +231,15 @@ class ExceptionEntry(Spec):
     def mistakes(self) -> Iterator[Mistake]:
         rule = RULES.get(self.rule)
         if rule is None or not rule.waivable:
-            known = ", ".join(r.id for r in RULES.values() if r.waivable)
-            yield broken(("rule",), "exc-01", f"rule {self.rule!r}", f"only these can be waived: {known}")
-        if given := unbounded_end(self.until):
-            yield broken(("until",), "exc-01", given)
+            waivable_rules = ", ".join(r.id for r in RULES.values() if r.waivable)
+            yield rule_mistake(
+                ("rule",), "exc-01", f"rule {self.rule!r}", f"only these can be waived: {waivable_rules}"
+            )
+        if fault := unbounded_end(self.until):
+            yield rule_mistake(("until",), "exc-01", fault)
 
 
-def held(names: Collection[str], namespace: Namespace) -> bool:
+def applies_to(names: Collection[str], namespace: Namespace) -> bool:
     """Whether a grant or use with these names applies to a namespace; without names it applies to all namespaces."""
     return not names or namespace.name in names
 
@@ -246,7 +248,9 @@ def _part(value: Any) -> Any:
     if isinstance(value, str):
         return {"name": value}
     if not isinstance(value, dict | Namespace):
-        raise plain(written(value), "a namespace's name, or a mapping with its name", "write train, or {name: train}")
+        raise form_error(
+            describe_value(value), "a namespace's name, or a mapping with its name", "write train, or {name: train}"
+        )
     return value
 
 
@@ -358,60 +362,62 @@ class Tenant(Spec):
     )
 
     def mistakes(self) -> Iterator[Mistake]:
-        parts: dict[str, Namespace] = {}
+        namespaces: dict[str, Namespace] = {}
         for i, namespace in enumerate(self.namespaces):
-            if parts.setdefault(namespace.name, namespace) is not namespace:
-                yield broken(("namespaces", i, "name"), "name-02", f"namespace {namespace.name!r} twice")
-        known = f"name a namespace: {', '.join(parts)}"
+            if namespaces.setdefault(namespace.name, namespace) is not namespace:
+                yield rule_mistake(("namespaces", i, "name"), "name-02", f"namespace {namespace.name!r} twice")
+        namespaces_hint = f"name a namespace: {', '.join(namespaces)}"
         for field, subjects in (("people", self.people), ("gpu-users", self.gpu_users)):
             for i, subject in enumerate(subjects):
                 for j, part in enumerate(subject.namespaces):
-                    if part not in parts:
-                        yield broken((field, i, "namespaces", j), "ref-01", f"namespace {part!r}", known)
+                    if part not in namespaces:
+                        yield rule_mistake(
+                            (field, i, "namespaces", j), "ref-01", f"namespace {part!r}", namespaces_hint
+                        )
                 if subject.service_account and not self.declares(subject.service_account):
                     change = "declare it under the namespace's service-accounts"
-                    given = f"service account {subject.service_account!r}"
-                    yield broken((field, i, "service-account"), "ref-01", given, change)
-        yield from self._gpu_users()
-        for where, given in self._limited():
-            if given not in parts:
-                yield broken(where, "ref-01", f"namespace {given!r}", known)
-        again: dict[tuple[str, str], int] = {}
+                    fault = f"service account {subject.service_account!r}"
+                    yield rule_mistake((field, i, "service-account"), "ref-01", fault, change)
+        yield from self._gpu_user_mistakes()
+        for location, fault in self._namespace_references():
+            if fault not in namespaces:
+                yield rule_mistake(location, "ref-01", f"namespace {fault!r}", namespaces_hint)
+        first_exceptions: dict[tuple[str, str], int] = {}
         for i, waiver in enumerate(self.exceptions):
-            first = again.setdefault((waiver.rule, waiver.object), i)
+            first = first_exceptions.setdefault((waiver.rule, waiver.object), i)
             if first != i:
-                given = f"{waiver.rule} for {waiver.object}, as exceptions[{first}]"
-                yield broken(("exceptions", i), "exc-01", given, "keep one of the two")
-            if waiver.object not in parts:
-                yield broken(("exceptions", i, "object"), "exc-01", f"object {waiver.object!r}", known)
+                fault = f"{waiver.rule} for {waiver.object}, as exceptions[{first}]"
+                yield rule_mistake(("exceptions", i), "exc-01", fault, "keep one of the two")
+            if waiver.object not in namespaces:
+                yield rule_mistake(("exceptions", i, "object"), "exc-01", f"object {waiver.object!r}", namespaces_hint)
         for i, namespace in enumerate(self.namespaces):
             if words.DEFAULT_QUEUE in namespace.queues:
-                given = f"a queue {words.DEFAULT_QUEUE}, which every namespace has"
-                where = ("namespaces", i, "queues", words.DEFAULT_QUEUE)
-                yield broken(where, "name-02", given, "write its weight as the namespace's weight")
+                fault = f"a queue {words.DEFAULT_QUEUE}, which every namespace has"
+                location = ("namespaces", i, "queues", words.DEFAULT_QUEUE)
+                yield rule_mistake(location, "name-02", fault, "write its weight as the namespace's weight")
         waived = {w.object for w in self.exceptions if w.rule == "ns-03"}
         for i, namespace in enumerate(self.namespaces):
-            if (given := weak_pod_security(namespace.pod_security)) and namespace.name not in waived:
-                where = ("namespaces", i, "pod-security")
-                yield broken(where, "ns-03", f"pod-security: {given} in {namespace.name}")
-        for field, ways in (("egress", self.egress), ("ingress", self.ingress)):
-            if found := too_wide_together([way.cidr or "" for way in ways]):
-                yield broken((field, found[0], "cidr"), "net-05", found[1])
-        yield from self._claims()
-        yield from self._windows()
+            if (fault := weak_pod_security(namespace.pod_security)) and namespace.name not in waived:
+                location = ("namespaces", i, "pod-security")
+                yield rule_mistake(location, "ns-03", f"pod-security: {fault} in {namespace.name}")
+        for field, rules in (("egress", self.egress), ("ingress", self.ingress)):
+            if fault_at := too_wide_together([rule.cidr or "" for rule in rules]):
+                yield rule_mistake((field, fault_at[0], "cidr"), "net-05", fault_at[1])
+        yield from self._namespace_gpu_mistakes()
+        yield from self._window_mistakes()
 
-    def _windows(self) -> Iterator[Mistake]:
+    def _window_mistakes(self) -> Iterator[Mistake]:
         names: set[str] = set()
         for i, window in enumerate(self.windows):
             if window.name in names:
-                yield broken(("windows", i, "name"), "name-02", f"window {window.name!r} twice")
+                yield rule_mistake(("windows", i, "name"), "name-02", f"window {window.name!r} twice")
             names.add(window.name)
             if window.flavor not in self.gpus:
-                given = f"{window.flavor}, of which the tenant has no share"
+                fault = f"{window.flavor}, of which the tenant has no share"
                 change = "write it under gpus, with guaranteed: 0 if it has none at other times"
-                yield broken(("windows", i, "flavor"), "share-01", given, change)
+                yield rule_mistake(("windows", i, "flavor"), "share-01", fault, change)
 
-    def _gpu_users(self) -> Iterator[Mistake]:
+    def _gpu_user_mistakes(self) -> Iterator[Mistake]:
         """Entries of gpu-users that may not run work which could ask for GPUs."""
         workers = [person for person in self.people if person.role is not Role.VIEWER]
         grouped = any(person.kind == "Group" for person in workers)
@@ -420,49 +426,56 @@ class Tenant(Spec):
             if user.kind == "User" and grouped and not roles:
                 continue  # a member of a group: no file lists them
             parts = [person.namespaces for person in workers if (person.kind, person.name) == (user.kind, user.name)]
-            if any(not mine or not user.namespaces or {*mine} & {*user.namespaces} for mine in parts):
+            if any(
+                not person_namespaces or not user.namespaces or {*person_namespaces} & {*user.namespaces}
+                for person_namespaces in parts
+            ):
                 continue
             why = "in other namespaces alone" if parts else "a viewer" if roles else "none of people"
             change = "give it a role under people that runs work, such as developer"
-            where = "service-account" if user.kind == "ServiceAccount" else user.kind.lower()
-            yield broken(("gpu-users", i, where), "ref-01", f"{where} {user.name!r}, {why}", change)
+            location = "service-account" if user.kind == "ServiceAccount" else user.kind.lower()
+            yield rule_mistake(("gpu-users", i, location), "ref-01", f"{location} {user.name!r}, {why}", change)
 
-    def _claims(self) -> Iterator[Mistake]:
-        claimed: Counter[str] = Counter()
+    def _namespace_gpu_mistakes(self) -> Iterator[Mistake]:
+        claimed_gpus: Counter[str] = Counter()
         for i, namespace in enumerate(self.namespaces):
             for flavor, count in namespace.gpus.items():
-                where = ("namespaces", i, "gpus", flavor)
+                location = ("namespaces", i, "gpus", flavor)
                 if flavor not in self.gpus:
                     change = "write the tenant's share of it under gpus, or drop it here"
-                    yield broken(where, "share-01", f"{flavor}, of which the tenant has no share", change)
+                    yield rule_mistake(location, "share-01", f"{flavor}, of which the tenant has no share", change)
                     continue
-                before, guaranteed = claimed[flavor], self.gpus[flavor].guaranteed
-                claimed[flavor] += count
-                if before <= guaranteed < claimed[flavor]:
-                    given = f"{before} + {count} = {claimed[flavor]} {flavor} in namespaces of {guaranteed} guaranteed"
-                    yield broken(where, "share-01", given, "lower the namespaces' gpus or raise the guarantee")
+                before, guaranteed = claimed_gpus[flavor], self.gpus[flavor].guaranteed
+                claimed_gpus[flavor] += count
+                if before <= guaranteed < claimed_gpus[flavor]:
+                    fault = (
+                        f"{before} + {count} = {claimed_gpus[flavor]} {flavor} in namespaces of {guaranteed} guaranteed"
+                    )
+                    yield rule_mistake(location, "share-01", fault, "lower the namespaces' gpus or raise the guarantee")
 
-    def _limited(self) -> Iterator[tuple[Location, str]]:
+    def _namespace_references(self) -> Iterator[tuple[Location, str]]:
         """Every namespace that a grant or use on AWS is limited to, and its place in the file."""
-        some: list[tuple[Location, tuple[str, ...]]] = [
+        namespace_lists: list[tuple[Location, tuple[str, ...]]] = [
             *((("storage", i), grant.namespaces) for i, grant in enumerate(self.storage)),
             *((("uses", "files", i), files.namespaces) for i, files in enumerate(self.uses.files)),
             (("ci",), self.ci.namespaces if self.ci else ()),
         ]
         for kind in ("secrets", "logs", "queues"):
-            some += [(("uses", kind, name), use.namespaces) for name, use in getattr(self.uses, kind).items()]
-        for where, names in some:
+            namespace_lists += [
+                (("uses", kind, name), use.namespaces) for name, use in getattr(self.uses, kind).items()
+            ]
+        for location, names in namespace_lists:
             for j, name in enumerate(names):
-                yield (*where, "namespaces", j), name
+                yield (*location, "namespaces", j), name
 
     def grants_of(self, namespace: Namespace) -> tuple[Storage, ...]:
         """The grants in buckets of the namespace's pods."""
-        return tuple(grant for grant in self.storage if held(grant.namespaces, namespace))
+        return tuple(grant for grant in self.storage if applies_to(grant.namespaces, namespace))
 
     def has_identity(self, namespace: Namespace) -> bool:
         """Whether the namespace's pods have an AWS identity: if they have a grant or use an AWS resource."""
-        some = [*self.uses.secrets.values(), *self.uses.logs.values(), *self.uses.queues.values(), *self.uses.files]
-        return bool(self.grants_of(namespace)) or any(held(use.namespaces, namespace) for use in some)
+        aws_uses = [*self.uses.secrets.values(), *self.uses.logs.values(), *self.uses.queues.values(), *self.uses.files]
+        return bool(self.grants_of(namespace)) or any(applies_to(use.namespaces, namespace) for use in aws_uses)
 
     def declares(self, account: str) -> bool:
         """Whether a namespace declares a service account, given as <namespace>/<name>."""
@@ -470,7 +483,7 @@ class Tenant(Spec):
         return any(n.name == namespace and any(a.name == name for a in n.service_accounts) for n in self.namespaces)
 
     @property
-    def sandboxed(self) -> bool:
+    def is_sandboxed(self) -> bool:
         """Whether the tenant's pods run in a sandbox, each with a kernel of its own."""
         return self.isolation is Isolation.SANDBOX
 
@@ -506,7 +519,7 @@ class Tenant(Spec):
         """Names on the cluster of the namespaces with these names within the tenant."""
         return frozenset(self.namespace_name(n) for n in self.namespaces if n.name in names)
 
-    def named(self, pattern: str) -> Tenant:
+    def with_namespace_names(self, pattern: str) -> Tenant:
         """The tenant with each namespace's name on the cluster written out, by the environment's `namespace-name`.
 
         A name that the file gives stays. The same tenant if there is nothing to write out.
@@ -526,17 +539,17 @@ class Tenant(Spec):
         binding = self.budget is not None and self.budget.when_spent is not WhenSpent.ALERT
         return binding or bool(self.windows) or any(share.more for share in self.gpus.values())
 
-    def most_more(self, flavor: str) -> int:
+    def max_extra_gpus(self, flavor: str) -> int:
         """GPUs of a flavor that all windows and further shares have together: no instant has more of them."""
         windows = sum(window.gpus for window in self.windows if window.flavor == flavor)
         return windows + sum(more.gpus for more in self.gpus[flavor].more)
 
-    def held_in(self, namespace: Namespace) -> dict[str, int]:
+    def guaranteed_in(self, namespace: Namespace) -> dict[str, int]:
         """Guaranteed GPUs of one namespace, by flavor: its own count, and for the first namespace the rest."""
-        held = {}
+        guaranteed = {}
         for flavor, share in self.gpus.items():
             count = namespace.gpus.get(flavor, 0)
             if namespace is self.namespaces[0]:
                 count += share.guaranteed - sum(n.gpus.get(flavor, 0) for n in self.namespaces)
-            held[flavor] = count
-        return held
+            guaranteed[flavor] = count
+        return guaranteed

@@ -27,7 +27,7 @@ from tenancy.schema.base import (
     TextForm,
     WholeNumber,
     amount,
-    broken,
+    rule_mistake,
 )
 from tenancy.schema.data import Access
 from tenancy.schema.queues import Duration, QueueOrder
@@ -86,36 +86,36 @@ class Quota(Spec):
 
     def mistakes(self) -> Iterator[Mistake]:
         for key in unenforced_quota_keys(self.other):
-            given, name = f"{key}, which the API server refuses or never counts", key.removeprefix("limits.")
-            meant = f"did you mean '{_REQUESTS}{name}'?" if "/" in name or _is_huge(name) else None
-            change = _TO_FLAVORS if (_REQUESTS + name).startswith(_BY_FLAVOR) else meant
-            yield broken(("other", key), "quota-01", given, change)
+            fault, name = f"{key}, which the API server refuses or never counts", key.removeprefix("limits.")
+            suggestion = f"did you mean '{_REQUESTS}{name}'?" if "/" in name or _is_huge(name) else None
+            change = _TO_FLAVORS if (_REQUESTS + name).startswith(_BY_FLAVOR) else suggestion
+            yield rule_mistake(("other", key), "quota-01", fault, change)
         for key in self.other:
             if key in OWN_QUOTA_KEYS:
-                given, change = f"{key}, which has a field of its own", "use the quota's field, and drop it here"
-                yield Mistake(("other", key), given, "a limit is written once", change)
+                fault, change = f"{key}, which has a field of its own", "use the quota's field, and drop it here"
+                yield Mistake(("other", key), fault, "a limit is written once", change)
             elif key.startswith(_BY_FLAVOR):
-                given = f"{key}, which is granted as a flavor"
-                yield Mistake(("other", key), given, "GPUs are counted per tenant", _TO_FLAVORS)
-            elif key.startswith(_HUGE_PAGES) and (mistake := _not_pages(key, self.other[key])):
+                fault = f"{key}, which is granted as a flavor"
+                yield Mistake(("other", key), fault, "GPUs are counted per tenant", _TO_FLAVORS)
+            elif key.startswith(_HUGE_PAGES) and (mistake := _huge_page_mistake(key, self.other[key])):
                 yield mistake
 
     @property
-    def granted(self) -> tuple[str, ...]:
+    def extra_resources(self) -> tuple[str, ...]:
         """Resources of `other` that containers may ask for: extended ones and huge pages."""
-        named = {key.removeprefix(_REQUESTS): most for key, most in self.other.items() if key.startswith(_REQUESTS)}
-        return tuple(sorted(name for name, most in named.items() if amount(most) and ("/" in name or _is_huge(name))))
+        amounts = {key.removeprefix(_REQUESTS): text for key, text in self.other.items() if key.startswith(_REQUESTS)}
+        return tuple(sorted(name for name, most in amounts.items() if amount(most) and ("/" in name or _is_huge(name))))
 
-    def within(self, ceiling: Quota) -> Quota:
+    def or_default(self, ceiling: Quota) -> Quota:
         """This quota for the fields that it sets, and the ceiling for all others."""
-        mine = {name: getattr(self, name) for name in self.model_fields_set}
-        if "other" in mine:
-            mine["other"] = {**ceiling.other, **self.other}
+        own_fields = {name: getattr(self, name) for name in self.model_fields_set}
+        if "other" in own_fields:
+            own_fields["other"] = {**ceiling.other, **self.other}
         # A limit follows from its request: for a request set here, the ceiling's limit would be too wide.
         for name in ("cpu", "memory"):
-            if name in mine and mine.get(f"{name}_limit") is None:
-                mine[f"{name}_limit"] = None
-        return ceiling.model_copy(update=mine)
+            if name in own_fields and own_fields.get(f"{name}_limit") is None:
+                own_fields[f"{name}_limit"] = None
+        return ceiling.model_copy(update=own_fields)
 
     def effective(self) -> dict[str, Decimal]:
         """Every limit as a number, by its name in the file."""
@@ -128,13 +128,13 @@ class Quota(Spec):
             f"other.{key}": amount(value) for key, value in self.other.items()
         }
 
-    def over(self, ceiling: Quota) -> dict[str, tuple[str, str]]:
+    def excess_over(self, ceiling: Quota) -> dict[str, tuple[str, str]]:
         """Fields in which this quota exceeds the ceiling, with its amount and the ceiling's."""
-        most = ceiling.effective()
+        maxima = ceiling.effective()
         return {
-            name: (write(value), write(most[name]))
-            for name, value in self.within(ceiling).effective().items()
-            if name in most and value > most[name]
+            name: (write(value), write(maxima[name]))
+            for name, value in self.or_default(ceiling).effective().items()
+            if name in maxima and value > maxima[name]
         }
 
 
@@ -149,17 +149,17 @@ def _is_huge(resource: str) -> bool:
     return resource.startswith(_HUGE)
 
 
-def _not_pages(key: str, most: str) -> Mistake | None:
+def _huge_page_mistake(key: str, text: str) -> Mistake | None:
     """Why an amount of huge pages is none; they are counted in bytes."""
     size = key.removeprefix(_HUGE_PAGES)
     if size not in _PAGES:
         rule = "nodes have huge pages of 2Mi, or of 1Gi"
         return Mistake(("other", key), key, rule, f"write {_HUGE_PAGES}{_PAGES[0]}")
     page = amount(size)
-    if amount(most) % page:
-        whole = write((amount(most) // page + 1) * page)
-        given = f"{most} of {key.removeprefix(_REQUESTS)}"
-        return Mistake(("other", key), given, "huge pages are counted in bytes, by whole pages", f"write {whole}")
+    if amount(text) % page:
+        next_amount = write((amount(text) // page + 1) * page)
+        fault = f"{text} of {key.removeprefix(_REQUESTS)}"
+        return Mistake(("other", key), fault, "huge pages are counted in bytes, by whole pages", f"write {next_amount}")
     return None
 
 
@@ -192,31 +192,31 @@ class Container(Spec):
         for field in _CONTAINER_ORDER:
             alias = field.replace("_", "-")
             for key in gpu_keys(getattr(self, field)):
-                yield broken((alias, key), "quota-02", f"{key} under {alias}")
+                yield rule_mistake((alias, key), "quota-02", f"{key} under {alias}")
             for key in () if field == "max" else huge_pages_for_all(getattr(self, field)):
                 change = f"drop {key} from {alias}, and limit it under quota.other as {_REQUESTS}{key}"
-                yield broken((alias, key), "quota-02", f"{key} under {alias}", change)
-        for key, most in without_default(self.max, self.default).items():
-            usual = type(self).model_fields["default"].default.get(key, most)
-            change = f"write {key}: {usual} under default, or drop {key} from max"
+                yield rule_mistake((alias, key), "quota-02", f"{key} under {alias}", change)
+        for key, maximum in without_default(self.max, self.default).items():
+            usual_default = type(self).model_fields["default"].default.get(key, maximum)
+            change = f"write {key}: {usual_default} under default, or drop {key} from max"
             if _is_huge(key):
                 change = f"drop {key} from max, and limit it under quota.other as {_REQUESTS}{key}"
-            yield broken(("max", key), "quota-02", f"max {most} of {key} without a default", change)
-        yield from _out_of_order({field.replace("_", "-"): getattr(self, field) for field in _CONTAINER_ORDER})
+            yield rule_mistake(("max", key), "quota-02", f"max {maximum} of {key} without a default", change)
+        yield from _crossed_bounds({field.replace("_", "-"): getattr(self, field) for field in _CONTAINER_ORDER})
 
 
 _CONTAINER_ORDER = ("min", "default_request", "default", "max")
 
 
-def _out_of_order(steps: dict[str, dict[str, str]]) -> Iterator[Mistake]:
+def _crossed_bounds(steps: dict[str, dict[str, str]]) -> Iterator[Mistake]:
     """Bounds by name, least first: the API server refuses a limit range whose bounds cross."""
     for key in sorted({key for bounds in steps.values() for key in bounds}):
         present = [(name, bounds[key]) for name, bounds in steps.items() if key in bounds]
-        for (low, least), (high, most) in pairwise(present):
-            if amount(least) > amount(most):
-                given = f"{low} {least} above {high} {most} of {key}"
+        for (low, lower), (high, higher) in pairwise(present):
+            if amount(lower) > amount(higher):
+                fault = f"{low} {lower} above {high} {higher} of {key}"
                 rule = "min, default-request, default and max do not cross"
-                yield Mistake((low, key), given, rule, f"lower {low} or raise {high}; absent ones have defaults")
+                yield Mistake((low, key), fault, rule, f"lower {low} or raise {high}; absent ones have defaults")
 
 
 class Claim(Spec):
@@ -232,24 +232,24 @@ class Claim(Spec):
             )
 
 
-def unusable(quota: Quota, container: Container, claim: Claim) -> Iterator[Mistake]:
+def unusable_limits(quota: Quota, container: Container, claim: Claim) -> Iterator[Mistake]:
     """Fields of a quota that are above 0 and still too small to use."""
-    there = quota.effective()
+    limits = quota.effective()
     for name in ("cpu", "memory"):
         limit = f"{name}-limit"
-        if there[limit] < there[name]:
-            least = write(there[name])
-            given, rule = f"{limit} {write(there[limit])} under {name} {least}", "a limit is no lower than the request"
-            yield Mistake((limit,), given, rule, f"write {least} or more, or drop {limit}: it is then twice {name}")
-    one = {name: (container.default_request.get(name, "0"), "one default container") for name in _COMPUTE}
-    one |= {f"{name}-limit": (container.default.get(name, "0"), "one default container") for name in _COMPUTE[:2]}
-    for name, (least, what) in {**one, "storage": (claim.min, "the smallest claim")}.items():
-        if 0 < there[name] < amount(least):
-            given, rule = (
-                f"{name} {write(there[name])} under {least} of {what}",
-                f"a quota has room for {what}, or is 0",
+        if limits[limit] < limits[name]:
+            least = write(limits[name])
+            fault, rule = f"{limit} {write(limits[limit])} under {name} {least}", "a limit is no lower than the request"
+            yield Mistake((limit,), fault, rule, f"write {least} or more, or drop {limit}: it is then twice {name}")
+    minima = {name: (container.default_request.get(name, "0"), "one default container") for name in _COMPUTE}
+    minima |= {f"{name}-limit": (container.default.get(name, "0"), "one default container") for name in _COMPUTE[:2]}
+    for name, (least, consumer) in {**minima, "storage": (claim.min, "the smallest claim")}.items():
+        if 0 < limits[name] < amount(least):
+            fault, rule = (
+                f"{name} {write(limits[name])} under {least} of {consumer}",
+                f"a quota has room for {consumer}, or is 0",
             )
-            yield Mistake((name,), given, rule, f"write {least} or more, or 0")
+            yield Mistake((name,), fault, rule, f"write {least} or more, or 0")
 
 
 _COMPUTE = ("cpu", "memory", "ephemeral-storage")
@@ -392,15 +392,15 @@ class Tier(Spec):
     )
 
     def mistakes(self) -> Iterator[Mistake]:
-        for mistake in unusable(self.quota, self.container, self.claim):
-            yield replace(mistake, where=("quota", *mistake.where))
+        for mistake in unusable_limits(self.quota, self.container, self.claim):
+            yield replace(mistake, location=("quota", *mistake.location))
         if "max" in self.claim.model_fields_set and amount(self.claim.max) > amount(self.quota.storage) > 0:
-            given = f"max {self.claim.max} of one claim, over storage {self.quota.storage} of all claims"
+            fault = f"max {self.claim.max} of one claim, over storage {self.quota.storage} of all claims"
             rule, change = "one claim is no larger than all of them", "lower max, or raise the quota's storage"
-            yield Mistake(("claim", "max"), given, rule, change)
+            yield Mistake(("claim", "max"), fault, rule, change)
         if self.idle and self.idle.then is IdleAction.SUSPEND and not self.interruptible:
-            yield broken(("idle", "then"), "time-06", "then: suspend with interruptible: false")
+            yield rule_mistake(("idle", "then"), "time-06", "then: suspend with interruptible: false")
 
-    def allows(self, own: Quota | None) -> Quota:
+    def quota_for(self, namespace_quota: Quota | None) -> Quota:
         """The quota of a namespace of this tier, which may set its own."""
-        return own.within(self.quota) if own else self.quota
+        return namespace_quota.or_default(self.quota) if namespace_quota else self.quota

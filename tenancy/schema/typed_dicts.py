@@ -59,8 +59,8 @@ def _type(form: dict[str, Any], enums: dict[str, str]) -> str:
         case "array":
             return f"Sequence[{_type(form.get('items', {}), enums)}]"
         case "object":
-            named = [*form.get("patternProperties", {}).values(), form.get("additionalProperties")]
-            return f"Mapping[str, {_type(named[0], enums) if isinstance(named[0], dict) else 'object'}]"
+            value_schemas = [*form.get("patternProperties", {}).values(), form.get("additionalProperties")]
+            return f"Mapping[str, {_type(value_schemas[0], enums) if isinstance(value_schemas[0], dict) else 'object'}]"
         case "string" if form.get("format") == "date":
             return "str | dt.date"
         case str(plain) if plain in _PLAIN:

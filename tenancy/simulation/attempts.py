@@ -99,6 +99,6 @@ def _attempt(
         cluster.wait_until_known()
         cluster.watch()
         given = (loaded, jobs, cluster, plan, window_of(jobs, window), store)
-        if loaded.environment.clocked:
+        if loaded.environment.has_clock:
             return ClockedRunner(*given, start=start or first_day()).run(say)
         return Runner(*given).run(say)

@@ -98,8 +98,10 @@ def name_of(loaded: Loaded, jobs: Sequence[Job], window: int, start: str = "") -
     queues = list(cluster_objects(make_plan(loaded.environment, loaded.tenants)))
     # What the clock decides by besides the queues.
     environment = loaded.environment
-    times = [tenant.model_dump(mode="json") for tenant in loaded.tenants] if environment.clocked else []
-    times += [environment.model_dump(mode="json", include={"queues", "prices", "tiers"})] if environment.clocked else []
+    times = [tenant.model_dump(mode="json") for tenant in loaded.tenants] if environment.has_clock else []
+    times += (
+        [environment.model_dump(mode="json", include={"queues", "prices", "tiers"})] if environment.has_clock else []
+    )
     content = [versions_used, start, times, queues, kueue_values(loaded), window, [asdict(j) for j in jobs]]
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     return f"{loaded.environment.environment}-{digest[:16]}"

@@ -73,7 +73,7 @@ class SimulatedClock:
     spent: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.tenants = [t.named(self.loaded.environment.namespace_name) for t in self.loaded.tenants]
+        self.tenants = [t.with_namespace_names(self.loaded.environment.namespace_name) for t in self.loaded.tenants]
         self.usage = empty(self.start)
         self._meter = Meter(self.loaded.environment, self.tenants)
 

@@ -66,7 +66,7 @@ class _WorkloadSlot:
         self.tenant, self.namespace, self.flavor = tenant.tenant, namespace.name, flavor
         self.tier = tenant.tier_of(namespace)
         self.most = quota_ceiling(environment, tenant, namespace)[flavor]
-        self.guaranteed = tenant.held_in(namespace)[flavor]
+        self.guaranteed = tenant.guaranteed_in(namespace)[flavor]
         self.borrowed = tenant.gpus[flavor].borrows if environment.tiers[self.tier].borrows else 0
         self.lent = tenant.gpus[flavor].lends
         self.priority = environment.tiers[self.tier].priority

@@ -40,7 +40,7 @@ class SimulatedIdle:
 
     def __post_init__(self) -> None:
         environment = self.loaded.environment
-        tenants = [tenant.named(environment.namespace_name) for tenant in self.loaded.tenants]
+        tenants = [tenant.with_namespace_names(environment.namespace_name) for tenant in self.loaded.tenants]
         self._rules = idle_rules(environment, tenants)
         self.every = min([LOOK, *(seconds(rule.after) for rule in self._rules.values())])
         """Seconds between two looks while GPUs are idle."""

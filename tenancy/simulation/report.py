@@ -256,7 +256,7 @@ def run_both(
     wide = window_of(trace.jobs, window)
     asked = [(name, loaded) for name, loaded in (("before", before), ("after", after)) if loaded is not None]
     start = start or first_day()
-    if any(loaded.environment.clocked for _, loaded in asked):
+    if any(loaded.environment.has_clock for _, loaded in asked):
         notes.append(
             f"the clock makes a round every {EVERY // 60} minutes from {start:%Y-%m-%d} on: windows, further "
             "shares and budgets that bind are kept; guarantees in the tables are those without windows"
@@ -311,10 +311,10 @@ def _about_idle(trace: Trace, asked: Sequence[Loaded]) -> Iterator[str]:
 
 def _decided(loaded: Loaded) -> object:
     """All that decides which work starts: what Kueue gets, and what the clock goes by."""
-    tenants = loaded.tenants if loaded.environment.clocked else ()
+    tenants = loaded.tenants if loaded.environment.has_clock else ()
     environment = loaded.environment
     rules = [(name, tier.idle) for name, tier in environment.tiers.items()]
-    times = (environment.queues, environment.prices, rules) if environment.clocked else ()
+    times = (environment.queues, environment.prices, rules) if environment.has_clock else ()
     return queued(loaded), [(t.tenant, t.windows, t.gpus, t.budget) for t in tenants], times
 
 

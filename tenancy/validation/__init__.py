@@ -5,7 +5,7 @@ from tenancy.schema.environment import Environment
 from tenancy.schema.problems import Problem, SpecError
 from tenancy.schema.tenant import Tenant
 from tenancy.validation.inputs import validate
-from tenancy.validation.loader import ON_LAB, Loaded, load, load_deployed, on_lab, told
+from tenancy.validation.loader import ON_LAB, Loaded, load, load_deployed, on_lab, spec_notes
 
 SPEC_RULES = with_face(Face.SPEC)
 """Every rule that reading the files enforces."""
@@ -21,6 +21,6 @@ __all__ = [
     "load",
     "load_deployed",
     "on_lab",
-    "told",
+    "spec_notes",
     "validate",
 ]

@@ -12,16 +12,16 @@ from functools import cache
 from typing import NamedTuple
 
 from tenancy.catalog.days import today
-from tenancy.catalog.sizes import MOST_GRACE
-from tenancy.schema.base import Mistake, broken
-from tenancy.schema.calendar import MORE_AHEAD, GpuWindow, Interval
+from tenancy.catalog.sizes import MAX_GRACE_SECONDS
+from tenancy.schema.base import Mistake, rule_mistake
+from tenancy.schema.calendar import TEMPORARY_SHARE_LEAD, GpuWindow, Interval
 from tenancy.schema.environment import Environment
 from tenancy.schema.queues import seconds
 from tenancy.schema.shares import WhenSpent
 from tenancy.schema.source import Location
 from tenancy.schema.tenant import Leaving, Tenant
-from tenancy.validation.found import Found
-from tenancy.validation.shares import Offers, guarantees
+from tenancy.validation.indexed_mistakes import IndexedMistake
+from tenancy.validation.shares import Offers, oversold_guarantees
 
 HORIZON = dt.timedelta(days=372)
 """Every pair of days on which two zones change their clocks is in a year."""
@@ -30,51 +30,53 @@ FARTHEST = dt.timedelta(days=3 * 366)
 are valid on each later day."""
 
 
-class _Held(NamedTuple):
+class _ExtraGpus(NamedTuple):
     """What a tenant holds on top of its guarantee in an interval."""
 
     tenant: int
     where: Location
     flavor: str
     gpus: int
-    said: str
+    description: str
 
 
-def calendar(environment: Environment, offers: Offers, tenants: Sequence[Tenant]) -> Iterator[Found]:
+def calendar_mistakes(environment: Environment, offers: Offers, tenants: Sequence[Tenant]) -> Iterator[IndexedMistake]:
     """Mistakes in windows, further shares and binding budgets."""
-    moving = [(index, tenant) for index, tenant in enumerate(tenants) if tenant.changes_with_time]
-    for index, tenant in moving:
+    timed_tenants = [(index, tenant) for index, tenant in enumerate(tenants) if tenant.changes_with_time]
+    for index, tenant in timed_tenants:
         for mistake in _of_tenant(environment, tenant):
             yield index, mistake
     # A flavor that is not there is reported by itself, and so are guarantees that are too high without any window.
-    moving = [(index, tenant) for index, tenant in moving if tenant.leaving is not Leaving.REMOVE]
-    if moving and not any(True for _ in guarantees(offers, tenants)):
-        yield from _oversold(offers, tenants, moving)
+    timed_tenants = [(index, tenant) for index, tenant in timed_tenants if tenant.leaving is not Leaving.REMOVE]
+    if timed_tenants and not any(True for _ in oversold_guarantees(offers, tenants)):
+        yield from _oversold(offers, tenants, timed_tenants)
 
 
 def _of_tenant(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
-    where: Location = ("windows",) if tenant.windows else ("gpus",)
+    location: Location = ("windows",) if tenant.windows else ("gpus",)
     budget = tenant.budget
     binding = budget is not None and budget.when_spent is not WhenSpent.ALERT
     if binding:
-        where = ("budget", "when-spent")
+        location = ("budget", "when-spent")
     limit = _first_instant() + FARTHEST
     for flavor, share in tenant.gpus.items():
-        for i, more in enumerate(share.more):
-            if more.interval.end > limit:
-                given = f"until: {more.until}, after {limit:%Y-%m-%d}, the last day that is judged"
-                yield broken(("gpus", flavor, "more", i, "until"), "time-02", given, "write an earlier day")
-    if not environment.clocked:
-        state = "queues.clock: false" if environment.queued else "queues.scheduler: none"
-        yield broken(where, "time-01", f"{'.'.join(map(str, where))} with {state}")
+        for i, temporary_share in enumerate(share.more):
+            if temporary_share.interval.end > limit:
+                fault = f"until: {temporary_share.until}, after {limit:%Y-%m-%d}, the last day that is judged"
+                yield rule_mistake(("gpus", flavor, "more", i, "until"), "time-02", fault, "write an earlier day")
+    if not environment.has_clock:
+        state = "queues.clock: false" if environment.has_queues else "queues.scheduler: none"
+        yield rule_mistake(location, "time-01", f"{'.'.join(map(str, location))} with {state}")
         return
     if binding and budget and not environment.prices and not budget.monthly_gpu_hours:
-        given = f"when-spent: {budget.when_spent} in an environment without prices"
-        yield broken(("budget", "when-spent"), "time-04", given)
-    most = environment.queues.pods_ready_within
+        fault = f"when-spent: {budget.when_spent} in an environment without prices"
+        yield rule_mistake(("budget", "when-spent"), "time-04", fault)
+    ready_within = environment.queues.pods_ready_within
     for i, window in enumerate(tenant.windows):
-        if not MOST_GRACE < seconds(window.lead) <= seconds(most):
-            yield broken(("windows", i, "lead"), "time-03", f"lead: {window.lead} with pods-ready-within: {most}")
+        if not MAX_GRACE_SECONDS < seconds(window.lead) <= seconds(ready_within):
+            yield rule_mistake(
+                ("windows", i, "lead"), "time-03", f"lead: {window.lead} with pods-ready-within: {ready_within}"
+            )
 
 
 def _first_instant() -> dt.datetime:
@@ -83,53 +85,68 @@ def _first_instant() -> dt.datetime:
 
 @cache
 def _times(window: GpuWindow, start: dt.datetime, end: dt.datetime) -> tuple[Interval, ...]:
-    return tuple(Interval(each.start - window.ahead, each.end) for each in window.between(start, end))
+    return tuple(
+        Interval(interval.start - window.lead_time, interval.end) for interval in window.intervals_between(start, end)
+    )
 
 
-def _held(index: int, tenant: Tenant, start: dt.datetime, end: dt.datetime) -> Iterator[tuple[Interval, _Held]]:
+def _extra_gpus(
+    index: int, tenant: Tenant, start: dt.datetime, end: dt.datetime
+) -> Iterator[tuple[Interval, _ExtraGpus]]:
     for i, window in enumerate(tenant.windows):
-        said = f"window {window.name} of {tenant.tenant} {window.gpus}"
-        held = _Held(index, ("windows", i, "gpus"), window.flavor, window.gpus, said)
+        description = f"window {window.name} of {tenant.tenant} {window.gpus}"
+        extra_gpus = _ExtraGpus(index, ("windows", i, "gpus"), window.flavor, window.gpus, description)
         # One schedule of many tenants is computed once.
         schedule = window.model_copy(update={"name": "schedule", "flavor": "any", "gpus": 1})
         for interval in _times(schedule, start, end):
-            yield interval, held
+            yield interval, extra_gpus
     for flavor, share in tenant.gpus.items():
-        for i, more in enumerate(share.more):
-            said = f"more of {tenant.tenant} {more.gpus}"
-            interval = Interval(more.interval.start - MORE_AHEAD, more.interval.end)
-            yield interval, _Held(index, ("gpus", flavor, "more", i, "gpus"), flavor, more.gpus, said)
+        for i, temporary_share in enumerate(share.more):
+            description = f"more of {tenant.tenant} {temporary_share.gpus}"
+            interval = Interval(temporary_share.interval.start - TEMPORARY_SHARE_LEAD, temporary_share.interval.end)
+            yield (
+                interval,
+                _ExtraGpus(index, ("gpus", flavor, "more", i, "gpus"), flavor, temporary_share.gpus, description),
+            )
 
 
-def _oversold(offers: Offers, tenants: Sequence[Tenant], moving: Sequence[tuple[int, Tenant]]) -> Iterator[Found]:
+def _oversold(
+    offers: Offers, tenants: Sequence[Tenant], timed_tenants: Sequence[tuple[int, Tenant]]
+) -> Iterator[IndexedMistake]:
     start = _first_instant()
-    ends = [more.interval.end for _, tenant in moving for share in tenant.gpus.values() for more in share.more]
+    ends = [more.interval.end for _, tenant in timed_tenants for share in tenant.gpus.values() for more in share.more]
     end = min(max([start + HORIZON, *ends]), start + FARTHEST)
-    events: dict[dt.datetime, tuple[list[_Held], list[_Held]]] = {}
-    for index, tenant in moving:
-        for interval, held in _held(index, tenant, start, end):
-            if interval.end > start and held.flavor in offers:
-                events.setdefault(interval.start, ([], []))[0].append(held)
-                events.setdefault(interval.end, ([], []))[1].append(held)
-    now: Counter[_Held] = Counter()
-    judged: set[frozenset[_Held]] = set()
-    told: set[Location] = set()
+    events: dict[dt.datetime, tuple[list[_ExtraGpus], list[_ExtraGpus]]] = {}
+    for index, tenant in timed_tenants:
+        for interval, extra_gpus in _extra_gpus(index, tenant, start, end):
+            if interval.end > start and extra_gpus.flavor in offers:
+                events.setdefault(interval.start, ([], []))[0].append(extra_gpus)
+                events.setdefault(interval.end, ([], []))[1].append(extra_gpus)
+    active_counts: Counter[_ExtraGpus] = Counter()
+    checked: set[frozenset[_ExtraGpus]] = set()
+    reported: set[Location] = set()
     for moment in sorted(events):
-        begun, over = events[moment]
-        now.subtract(over)
-        now.update(begun)
-        active = frozenset(+now)
-        if not begun or active in judged:
+        started, ended = events[moment]
+        active_counts.subtract(ended)
+        active_counts.update(started)
+        active = frozenset(+active_counts)
+        if not started or active in checked:
             continue
-        judged.add(active)
+        checked.add(active)
         more: Counter[tuple[int, str]] = Counter()
-        for held in active:
-            more[held.tenant, held.flavor] += held.gpus
-        for mistake in (found.mistake for found in guarantees(offers, tenants, more)):
-            flavor = str(mistake.where[1])
-            last = max((held for held in begun if held.flavor == flavor), key=lambda held: held[:2], default=None)
-            if last and (place := (last.tenant, *last.where)) not in told:
-                told.add(place)
-                others = " + ".join(sorted(held.said for held in active if held.flavor == flavor))
-                given = f"{others}, with which it is {mistake.given}, from {moment:%Y-%m-%d %H:%M} UTC"
-                yield last.tenant, broken(last.where, "time-02", given)
+        for extra_gpus in active:
+            more[extra_gpus.tenant, extra_gpus.flavor] += extra_gpus.gpus
+        for mistake in (oversold.mistake for oversold in oversold_guarantees(offers, tenants, more)):
+            flavor = str(mistake.location[1])
+            last = max(
+                (extra_gpus for extra_gpus in started if extra_gpus.flavor == flavor),
+                key=lambda extra_gpus: extra_gpus[:2],
+                default=None,
+            )
+            if last and (place := (last.tenant, *last.where)) not in reported:
+                reported.add(place)
+                share_texts = " + ".join(
+                    sorted(extra_gpus.description for extra_gpus in active if extra_gpus.flavor == flavor)
+                )
+                fault = f"{share_texts}, with which it is {mistake.given}, from {moment:%Y-%m-%d %H:%M} UTC"
+                yield last.tenant, rule_mistake(last.where, "time-02", fault)

@@ -40,70 +40,70 @@ def validate(environment: EnvironmentInput, tenants: TenantsInput | None = None)
     docs/rules.md) and a correction (`change`); for a file its name, line and column too.
     """
     try:
-        return problems_together(*_made(environment, tenants))
+        return problems_together(*_load_models_of(environment, tenants))
     except SpecError as error:
         return list(error.problems)
 
 
-def specs(environment: EnvironmentInput, tenants: TenantsInput | None = None) -> tuple[Environment, list[Tenant]]:
+def load_specs(environment: EnvironmentInput, tenants: TenantsInput | None = None) -> tuple[Environment, list[Tenant]]:
     """The models of valid specs; arguments as in `validate`. Raises SpecError with every problem."""
-    made = _made(environment, tenants)
-    require_valid(*made)
-    return made
+    models = _load_models_of(environment, tenants)
+    require_valid(*models)
+    return models
 
 
-def _made(environment: EnvironmentInput, tenants: TenantsInput | None) -> tuple[Environment, list[Tenant]]:
+def _load_models_of(environment: EnvironmentInput, tenants: TenantsInput | None) -> tuple[Environment, list[Tenant]]:
     if tenants is None and isinstance(environment, str | os.PathLike) and Path(environment).is_dir():
         loaded = load(Path(environment).resolve())
         return loaded.environment, list(loaded.tenants)
     problems: list[Problem] = []
-    made = list(_models(Environment, [environment], problems))
-    given = files_beside(environment) if tenants is None else tenants
-    each = _models(Tenant, tenants_of(given), problems)
+    models = list(_models(Environment, [environment], problems))
+    tenants_input = tenant_files_of(environment) if tenants is None else tenants
+    tenant_models = _models(Tenant, tenant_inputs(tenants_input), problems)
     if problems:
         raise SpecError(problems)
-    return made[0], each
+    return models[0], tenant_models
 
 
-def models(kind: type[_Model], given: Iterable[Any]) -> list[_Model]:
+def load_models(kind: type[_Model], inputs: Iterable[Any]) -> list[_Model]:
     """The models of specs. Raises SpecError with every problem of all of them."""
     problems: list[Problem] = []
-    made = _models(kind, given, problems)
+    models = _models(kind, inputs, problems)
     if problems:
         raise SpecError(problems)
-    return made
+    return models
 
 
-def _models(kind: type[_Model], given: Iterable[Any], problems: list[Problem]) -> list[_Model]:
-    made: list[_Model] = []
-    for one in given:
+def _models(kind: type[_Model], inputs: Iterable[Any], problems: list[Problem]) -> list[_Model]:
+    models: list[_Model] = []
+    for spec_input in inputs:
         try:
-            made.append(model(kind, one))
+            models.append(load_model(kind, spec_input))
         except SpecError as error:
             problems += error.problems
-    return made
+    return models
 
 
-def model(kind: type[_Model], given: Any) -> _Model:
+def load_model(kind: type[_Model], spec_input: Any) -> _Model:
     """The model of one spec, given as one, as a mapping or as a path. Raises SpecError with every problem of it."""
-    if isinstance(given, kind):
-        return given
-    if isinstance(given, Mapping):
-        return kind(**{str(name): value for name, value in given.items()})
-    if isinstance(given, str | os.PathLike):
-        path = Path(given)
+    if isinstance(spec_input, kind):
+        return spec_input
+    if isinstance(spec_input, Mapping):
+        return kind(**{str(name): value for name, value in spec_input.items()})
+    if isinstance(spec_input, str | os.PathLike):
+        path = Path(spec_input)
         return read(path / ENVIRONMENT_FILE if kind is Environment and path.is_dir() else path, kind)
     name = kind.__name__
     rule, change = f"an {name}, a mapping of its fields or a path", "give one of them"
-    raise SpecError([Problem(name.lower(), 0, 0, "", type(given).__name__, rule, change)])
+    raise SpecError([Problem(name.lower(), 0, 0, "", type(spec_input).__name__, rule, change)])
 
 
-def tenants_of(given: TenantsInput) -> Sequence[TenantInput]:
+def tenant_inputs(tenants_input: TenantsInput) -> Sequence[TenantInput]:
     """Tenants, one by one."""
-    return _files(given) if isinstance(given, str | os.PathLike) else given
+    return _files(tenants_input) if isinstance(tenants_input, str | os.PathLike) else tenants_input
 
 
-def files_beside(environment: EnvironmentInput) -> Sequence[Path]:
+def tenant_files_of(environment: EnvironmentInput) -> Sequence[Path]:
     """Tenants' files in `tenants/` beside an environment's file; none if it is not given as a path."""
     if not isinstance(environment, str | os.PathLike):
         return ()

@@ -15,20 +15,20 @@ from pydantic import ValidationError
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.days import as_deployed
 from tenancy.catalog.files import read_file
-from tenancy.catalog.text import shown
-from tenancy.schema.base import NEEDS_TEXT, Mistake, Spec, broken, written
+from tenancy.catalog.text import escape_invisible
+from tenancy.schema.base import NEEDS_TEXT, Mistake, Spec, describe_value, rule_mistake
 from tenancy.schema.cluster import Cni, Encryption
 from tenancy.schema.environment import Environment, nearest
 from tenancy.schema.metrics import Collector
-from tenancy.schema.problems import Problem, SpecError, dotted
+from tenancy.schema.problems import Problem, SpecError, dotted_path
 from tenancy.schema.services import Services
 from tenancy.schema.source import Location, UnusableFile, compose, find, read_text, values
 from tenancy.schema.tenant import Tenant
-from tenancy.validation.crossfile import across
-from tenancy.validation.found import ENVIRONMENT
-from tenancy.validation.notes import notes, to_come
+from tenancy.validation.crossfile import check_all
+from tenancy.validation.indexed_mistakes import ENVIRONMENT_INDEX
+from tenancy.validation.notes import notes, tenants_without_file
 from tenancy.validation.spec_folder import SpecFolder
-from tenancy.validation.validator import require_valid, vouch_for
+from tenancy.validation.validator import mark_valid, require_valid
 from tenancy.validation.without_effect import without_effect
 
 if TYPE_CHECKING:
@@ -38,10 +38,10 @@ ENVIRONMENT_FILE = "environment.yaml"
 TENANTS_FOLDER = "tenants"
 STACKS_FOLDER = "stacks"
 SUFFIXES = (".yaml", ".yml")
-MOST_PROBLEMS = 100
+MAX_PROBLEMS = 100
 """Problems of one file that are shown: more of them usually follow from one mistake."""
 
-MOST_NOTES = 200
+MAX_NOTES = 200
 """Notes of one environment that are shown: a thousand tenants may have a field without effect each."""
 
 _Model = TypeVar("_Model", bound=Spec)
@@ -54,15 +54,15 @@ class Loaded:
     environment: Environment
     tenants: tuple[Tenant, ...]
     folder: Path
-    written: Environment | None = None
+    file_environment: Environment | None = None
     """The environment as in its file, if `environment` is the version of it that runs on the lab."""
     ended: tuple[Problem, ...] = ()
     """Of `load_deployed`: entries whose last day has passed."""
 
 
-def handed_over(loaded: Loaded) -> Loaded:
+def trust_loaded(loaded: Loaded) -> Loaded:
     """What `load` read in another process of this program, whose models need no second check."""
-    vouch_for(loaded.environment, loaded.tenants)
+    mark_valid(loaded.environment, loaded.tenants)
     return loaded
 
 
@@ -70,7 +70,7 @@ def with_tenants(loaded: Loaded, tenants: tuple[Tenant, ...]) -> Loaded:
     """The environment with what it has of its tenants. They need no second check, in which a pool or a wave might name
     a tenant that is not among them."""
     require_valid(loaded.environment, loaded.tenants)
-    vouch_for(loaded.environment, tenants)
+    mark_valid(loaded.environment, tenants)
     return replace(loaded, tenants=tenants)
 
 
@@ -91,10 +91,10 @@ def on_lab(loaded: Loaded) -> Loaded:
     # A simulated node runs no program: the clock is a process beside the lab.
     queues = environment.queues.model_copy(update={"clock_image": None})
     update = {"cluster": cluster, "aws": aws, "metrics": metrics, "queues": queues, "services": Services()}
-    played = environment.model_copy(update=update)
+    lab_environment = environment.model_copy(update=update)
     # Without what the lab omits (Cilium's host names, roles on AWS), rules are broken that the cluster keeps.
-    vouch_for(played, loaded.tenants)
-    return replace(loaded, environment=played, written=environment)
+    mark_valid(lab_environment, loaded.tenants)
+    return replace(loaded, environment=lab_environment, file_environment=environment)
 
 
 def find_folder(name: str | os.PathLike[str], root: Path | None = None) -> Path:
@@ -108,14 +108,18 @@ def find_folder(name: str | os.PathLike[str], root: Path | None = None) -> Path:
                 return base / STACKS_FOLDER / word
     if text and _is_folder(text):
         return Path(text)
-    known = [p.parent.name for base in bases for p in sorted((base / STACKS_FOLDER).glob(f"*/{ENVIRONMENT_FILE}"))]
+    environment_names = [
+        p.parent.name for base in bases for p in sorted((base / STACKS_FOLDER).glob(f"*/{ENVIRONMENT_FILE}"))
+    ]
     if text and _is_file(text):
         change = "name the folder that contains it"
-    elif known:
-        change = f"use {' or '.join(nearest(word, known))}, or name a folder that contains {ENVIRONMENT_FILE}"
+    elif environment_names:
+        change = (
+            f"use {' or '.join(nearest(word, environment_names))}, or name a folder that contains {ENVIRONMENT_FILE}"
+        )
     else:
         change = f"run it in the folder with {STACKS_FOLDER}/, or name a folder that contains {ENVIRONMENT_FILE}"
-    raise SpecError([Problem(shown(text), 1, 1, "", repr(text), "an environment is a folder", change)])
+    raise SpecError([Problem(escape_invisible(text), 1, 1, "", repr(text), "an environment is a folder", change)])
 
 
 def _is_file(path: str | os.PathLike[str]) -> bool:
@@ -144,35 +148,35 @@ class _File(Generic[_Model]):
         if not isinstance(self.document, dict):
             needed = [info.alias or name for name, info in kind.model_fields.items() if info.is_required()]
             rule, change = "a file is a mapping of fields", f"write at least {', '.join(needed)}"
-            given = "an empty file" if self.document is None else written(self.document)
-            self.add(Mistake((), given, rule, change))
+            fault = "an empty file" if self.document is None else describe_value(self.document)
+            self.add(Mistake((), fault, rule, change))
             return
         try:
             self.model = kind.from_file(self.document)
         except ValidationError as error:
-            from tenancy.schema.messages import explain
+            from tenancy.schema.messages import located_mistakes
 
-            self._mistakes += explain(kind, error)
+            self._mistakes += located_mistakes(kind, error)
 
     def add(self, mistake: Mistake) -> None:
         self._mistakes.append((mistake, False))
 
     def problems(self) -> Iterator[Problem]:
         """All problems with their places, which are looked up only here: most files have none."""
-        for refused in self._refused:
-            yield _problem(self.path, *refused.mark, (), refused.given, refused.rule, refused.change)
+        for part in self._refused:
+            yield _problem(self.path, *part.mark, (), part.given, part.rule, part.change)
         nodes = compose(read_text(self._source)) if self._mistakes else None
-        for mistake, on_key in self._mistakes[:MOST_PROBLEMS]:
-            place = find(nodes, mistake.where)
+        for mistake, on_key in self._mistakes[:MAX_PROBLEMS]:
+            position = find(nodes, mistake.location)
             # A short form, such as a namespace's name alone: its full form is not in the file.
-            where = mistake.where[: place.depth] if place.scalar else mistake.where
-            given, change = mistake.given, mistake.change
-            if place.written and mistake.rule == NEEDS_TEXT:
-                given, change = place.written, change.replace(f'"{given}"', f'"{place.written}"')
-            mark = place.key if on_key else place.value
-            yield _problem(self.path, *mark, where, given, mistake.rule, change, mistake.id)
-        if more := len(self._mistakes[MOST_PROBLEMS:]):
-            rule, change = f"a file shows {MOST_PROBLEMS} problems at once", "correct the others first"
+            location = mistake.location[: position.depth] if position.is_scalar else mistake.location
+            fault, change = mistake.given, mistake.change
+            if position.scalar_text and mistake.rule == NEEDS_TEXT:
+                fault, change = position.scalar_text, change.replace(f'"{fault}"', f'"{position.scalar_text}"')
+            mark = position.key if on_key else position.value
+            yield _problem(self.path, *mark, location, fault, mistake.rule, change, mistake.id)
+        if more := len(self._mistakes[MAX_PROBLEMS:]):
+            rule, change = f"a file shows {MAX_PROBLEMS} problems at once", "correct the others first"
             yield _problem(self.path, 10**6, 1, (), f"{more} more problems", rule, change)
 
     def salvage(self, environment: Environment) -> Tenant | None:
@@ -181,10 +185,10 @@ class _File(Generic[_Model]):
             return None
         from tenancy.schema.salvage import salvage
 
-        found = salvage(self.document, environment)
-        for mistake in found[1] if found else ():
+        partial_tenant = salvage(self.document, environment)
+        for mistake in partial_tenant[1] if partial_tenant else ():
             self.add(mistake)
-        return found[0] if found else None
+        return partial_tenant[0] if partial_tenant else None
 
     def readable(self) -> ReadableEnvironment | None:
         """What can be read of a broken environment; mistakes that the first ones hid are added."""
@@ -192,16 +196,16 @@ class _File(Generic[_Model]):
             return None
         from tenancy.schema.salvage import salvage_environment
 
-        found = salvage_environment(self.document)
-        for mistake in found.further if found else ():
+        readable = salvage_environment(self.document)
+        for mistake in readable.further if readable else ():
             self.add(mistake)
-        return found
+        return readable
 
     @property
     def name(self) -> str:
         """The tenant's name, if it can be read."""
-        given = self.document.get("tenant") if isinstance(self.document, dict) else None
-        return given if isinstance(given, str) else self.path.stem
+        tenant_name = self.document.get("tenant") if isinstance(self.document, dict) else None
+        return tenant_name if isinstance(tenant_name, str) else self.path.stem
 
 
 def read(path: Path, kind: type[_Model]) -> _Model:
@@ -231,27 +235,27 @@ def load(name: str | os.PathLike[str], root: Path | None = None) -> Loaded:
     for file in read:
         for mistake in _misfiled(file):
             file.add(mistake)
-    saved: list[tuple[_File[Tenant], Tenant]] = []
-    unread: list[str] = []
+    salvaged: list[tuple[_File[Tenant], Tenant]] = []
+    unreadable_names: list[str] = []
     # Without the folder every reference to a tenant would be a further mistake with the same cause.
-    whole = environment.model if files or not problems else None
-    readable = environment.readable() if whole is None and files else None
+    base_environment = environment.model if files or not problems else None
+    readable = environment.readable() if base_environment is None and files else None
     if readable:
-        whole = readable.model
-    if whole:
-        tenants = [tenant.named(whole.namespace_name) for tenant in tenants]
+        base_environment = readable.model
+    if base_environment:
+        tenants = [tenant.with_namespace_names(base_environment.namespace_name) for tenant in tenants]
         broken_files = [file for file in files if not file.model]
-        saved = [(file, tenant) for file in broken_files if (tenant := file.salvage(whole))]
-        saved = [(file, tenant.named(whole.namespace_name)) for file, tenant in saved]
-        unread = [file.name for file in broken_files]
-    judged = [*read, *(file for file, _ in saved)]
-    for index, mistake in across(whole, tenants, [tenant for _, tenant in saved], unread):
-        if readable is None or not readable.follows(mistake):
-            (environment if index == ENVIRONMENT else judged[index]).add(mistake)
+        salvaged = [(file, tenant) for file in broken_files if (tenant := file.salvage(base_environment))]
+        salvaged = [(file, tenant.with_namespace_names(base_environment.namespace_name)) for file, tenant in salvaged]
+        unreadable_names = [file.name for file in broken_files]
+    checked_files = [*read, *(file for file, _ in salvaged)]
+    for index, mistake in check_all(base_environment, tenants, [tenant for _, tenant in salvaged], unreadable_names):
+        if readable is None or not readable.may_follow_from_dropped(mistake):
+            (environment if index == ENVIRONMENT_INDEX else checked_files[index]).add(mistake)
     problems += [problem for file in (environment, *files) for problem in file.problems()]
     if problems or environment.model is None:
         raise SpecError(problems)
-    vouch_for(environment.model, tenants)
+    mark_valid(environment.model, tenants)
     return Loaded(environment.model, tuple(sorted(tenants, key=lambda t: t.tenant)), folder)
 
 
@@ -277,30 +281,36 @@ def linked(path: Path, rule: str) -> Problem | None:
     return _problem(path, 1, 1, (), "a link", rule, "replace the link by its target") if path.is_symlink() else None
 
 
-def told(loaded: Loaded, tenant: str | None = None) -> tuple[Problem, ...]:
+def spec_notes(loaded: Loaded, tenant: str | None = None) -> tuple[Problem, ...]:
     """Notes on valid files, with their places; with `tenant`, only those on this tenant."""
     environment, tenants = loaded.environment, loaded.tenants
-    among = [each for each in tenants if tenant in (None, each.tenant)]
-    found = [(ENVIRONMENT, note) for note in notes(environment, among)]
-    found += [(ENVIRONMENT, note) for note in to_come(environment, tenants)]
+    selected_tenants = [candidate for candidate in tenants if tenant in (None, candidate.tenant)]
+    indexed_notes = [(ENVIRONMENT_INDEX, note) for note in notes(environment, selected_tenants)]
+    indexed_notes += [(ENVIRONMENT_INDEX, note) for note in tenants_without_file(environment, tenants)]
     if tenant is None:
-        found += without_effect(environment, tenants, loaded.written or environment)
+        indexed_notes += without_effect(environment, tenants, loaded.file_environment or environment)
     else:
-        idle = without_effect(environment, among, loaded.written or environment)
-        found += [(tenants.index(among[index]), note) for index, note in idle if index != ENVIRONMENT]
+        ineffective_fields = without_effect(environment, selected_tenants, loaded.file_environment or environment)
+        indexed_notes += [
+            (tenants.index(selected_tenants[index]), note)
+            for index, note in ineffective_fields
+            if index != ENVIRONMENT_INDEX
+        ]
     home = SpecFolder(loaded.folder)
     nodes: dict[Path, Any] = {}
-    out = []
-    for index, note in found[:MOST_NOTES]:
-        path = loaded.folder / ENVIRONMENT_FILE if index == ENVIRONMENT else _file_of(loaded, tenants[index].tenant)
+    problems = []
+    for index, note in indexed_notes[:MAX_NOTES]:
+        path = (
+            loaded.folder / ENVIRONMENT_FILE if index == ENVIRONMENT_INDEX else _file_of(loaded, tenants[index].tenant)
+        )
         if path not in nodes:
             nodes[path] = compose(read_text(home.source(path)))
-        mark = find(nodes[path], note.where).key
-        out.append(_problem(path, *mark, note.where, note.given, note.rule, note.change, note.id))
-    if more := len(found[MOST_NOTES:]):
-        given, rule = f"{more} more notes", f"{MOST_NOTES} notes are shown at once"
-        out.append(_problem(loaded.folder / ENVIRONMENT_FILE, 1, 1, (), given, rule, "follow the others first"))
-    return tuple(out)
+        mark = find(nodes[path], note.location).key
+        problems.append(_problem(path, *mark, note.location, note.given, note.rule, note.change, note.id))
+    if more := len(indexed_notes[MAX_NOTES:]):
+        fault, rule = f"{more} more notes", f"{MAX_NOTES} notes are shown at once"
+        problems.append(_problem(loaded.folder / ENVIRONMENT_FILE, 1, 1, (), fault, rule, "follow the others first"))
+    return tuple(problems)
 
 
 def _file_of(loaded: Loaded, tenant: str) -> Path:
@@ -311,10 +321,10 @@ def _file_of(loaded: Loaded, tenant: str) -> Path:
 def _environment(home: SpecFolder) -> _File[Environment]:
     path = home.folder / ENVIRONMENT_FILE
     if not os.path.lexists(path):
-        other = next((p.name for s in (".yml", ".YAML", ".YML") if (p := path.with_suffix(s)).exists()), None)
+        misnamed_file = next((p.name for s in (".yml", ".YAML", ".YML") if (p := path.with_suffix(s)).exists()), None)
         change = (
-            f"rename {other} to {ENVIRONMENT_FILE}"
-            if other
+            f"rename {misnamed_file} to {ENVIRONMENT_FILE}"
+            if misnamed_file
             else f"create it, or name the folder that contains {ENVIRONMENT_FILE}"
         )
         raise SpecError([_problem(path, 1, 1, (), "no file", f"an environment has an {ENVIRONMENT_FILE}", change)])
@@ -329,32 +339,35 @@ def _environment(home: SpecFolder) -> _File[Environment]:
 
 def _add_ranges(file: _File[Environment], path: Path) -> None:
     """Add S3's published ranges of the region to the environment, which then judges them like its own."""
-    where: Location = ("aws", "network", "service-ranges-file")
+    location: Location = ("aws", "network", "service-ranges-file")
     assert file.model, "of a valid environment"
     rule = "AWS' published list of addresses is a JSON file beside environment.yaml"
     change = "download https://ip-ranges.amazonaws.com/ip-ranges.json"
     try:
         if path.is_symlink():
             raise ValueError("a link")
-        found = s3_ranges(json.loads(read_file(path)), file.model.aws.region)
+        ranges = s3_ranges(json.loads(read_file(path)), file.model.aws.region)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        given = error.strerror if isinstance(error, OSError) else error
-        file.add(Mistake(where, f"{path.name} ({given})", rule, change))
+        fault = error.strerror if isinstance(error, OSError) else error
+        file.add(Mistake(location, f"{path.name} ({fault})", rule, change))
         return
-    if not found:
-        given = f"{path.name} without ranges of S3 in region {file.model.aws.region!r}"
-        file.add(Mistake(where, given, rule, "write aws.region, or download the list again"))
+    if not ranges:
+        fault = f"{path.name} without ranges of S3 in region {file.model.aws.region!r}"
+        file.add(Mistake(location, fault, rule, "write aws.region, or download the list again"))
         return
     network = file.document["aws"]["network"]
-    every = [*network.get("service-ranges", ()), *found]
-    document = {**file.document, "aws": {**file.document["aws"], "network": {**network, "service-ranges": every}}}
+    service_ranges = [*network.get("service-ranges", ()), *ranges]
+    document = {
+        **file.document,
+        "aws": {**file.document["aws"], "network": {**network, "service-ranges": service_ranges}},
+    }
     try:
         file.model = Environment.model_validate(document)
     except ValidationError as error:
-        from tenancy.schema.messages import explain
+        from tenancy.schema.messages import located_mistakes
 
-        for mistake, _ in explain(Environment, error):
-            file.add(replace(mistake, where=where))
+        for mistake, _ in located_mistakes(Environment, error):
+            file.add(replace(mistake, location=location))
 
 
 def s3_ranges(published: Mapping[str, Any], region: str) -> list[str]:
@@ -368,17 +381,17 @@ def s3_ranges(published: Mapping[str, Any], region: str) -> list[str]:
 
 
 def _misnamed(environment: Environment, folder: Path) -> Iterator[Mistake]:
-    called = folder.resolve().name
-    if environment.environment != called:
-        given = f"{environment.environment!r} in folder {called!r}"
-        yield broken(("environment",), "name-02", given, "name the environment as its folder")
+    folder_name = folder.resolve().name
+    if environment.environment != folder_name:
+        fault = f"{environment.environment!r} in folder {folder_name!r}"
+        yield rule_mistake(("environment",), "name-02", fault, "name the environment as its folder")
 
 
 def _misfiled(file: _File[Tenant]) -> Iterator[Mistake]:
     """The file's name decides who reviews a change, and the tenant's name what it changes: both are the same."""
     if file.model and file.model.tenant != file.path.stem:
-        given = f"{file.model.tenant!r} in {file.path.name!r}"
-        yield broken(("tenant",), "name-02", given, "name the file as its tenant")
+        fault = f"{file.model.tenant!r} in {file.path.name!r}"
+        yield rule_mistake(("tenant",), "name-02", fault, "name the file as its tenant")
 
 
 def _tenant_files(spec: SpecFolder) -> tuple[list[Path], list[Problem]]:
@@ -391,9 +404,9 @@ def _tenant_files(spec: SpecFolder) -> tuple[list[Path], list[Problem]]:
     try:
         paths = list(spec.entries(TENANTS_FOLDER))
     except OSError as error:
-        given = "no folder" if isinstance(error, FileNotFoundError) else f"no folder ({error.strerror})"
+        fault = "no folder" if isinstance(error, FileNotFoundError) else f"no folder ({error.strerror})"
         change = f"create {TENANTS_FOLDER}/, with a .gitkeep in it while there is no tenant"
-        return [], [_problem(home, 1, 1, (), given, f"tenants have their files in {TENANTS_FOLDER}/", change)]
+        return [], [_problem(home, 1, 1, (), fault, f"tenants have their files in {TENANTS_FOLDER}/", change)]
     for path in paths:
         name = home / path.name
         if path.name.startswith(".") or path.name.endswith("~"):
@@ -401,15 +414,17 @@ def _tenant_files(spec: SpecFolder) -> tuple[list[Path], list[Problem]]:
         if path.suffix in SUFFIXES:
             files.append(name)
         elif path.is_dir() or path.suffix.lower() in {*SUFFIXES, ".json", ".jsonc", ".toml"}:
-            given = "a folder" if path.is_dir() else f"suffix {path.suffix!r}"
+            fault = "a folder" if path.is_dir() else f"suffix {path.suffix!r}"
             change = f"move its files up into {TENANTS_FOLDER}/" if path.is_dir() else "rename it to .yaml"
             rule = f"{TENANTS_FOLDER}/ contains only a .yaml file for each tenant"
-            problems.append(_problem(name, 1, 1, (), given, rule, change))
+            problems.append(_problem(name, 1, 1, (), fault, rule, change))
     return files, problems
 
 
 def _problem(
-    path: Path, line: int, column: int, where: Location, given: str, rule: str, change: str, id: str = ""
+    path: Path, line: int, column: int, location: Location, fault: str, rule: str, change: str, id: str = ""
 ) -> Problem:
-    file = shown(os.path.relpath(path))
-    return Problem(file, line, column, dotted(where), shown(given), rule, shown(change), id)
+    file = escape_invisible(os.path.relpath(path))
+    return Problem(
+        file, line, column, dotted_path(location), escape_invisible(fault), rule, escape_invisible(change), id
+    )

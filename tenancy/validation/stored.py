@@ -64,7 +64,7 @@ an m7i.xlarge, the default of the system nodes, for the 8 GiB of Prometheus: eac
 def object_counts(environment: Environment, quota: Quota) -> dict[str, int]:
     """Keys of a namespace's ResourceQuota that count objects."""
     ended = 2 * quota.jobs if quota.ended_pods is None else quota.ended_pods
-    claims = CLAIMS if environment.devices_by_claim else 0
+    claims = CLAIMS if environment.uses_device_claims else 0
     return {
         "persistentvolumeclaims": quota.volume_claims,
         "services": quota.services,
@@ -84,7 +84,7 @@ def object_counts(environment: Environment, quota: Quota) -> dict[str, int]:
         "count/controllerrevisions.apps": REPLICA_SETS * quota.deployments,
         "count/serviceaccounts": SERVICE_ACCOUNTS,
         # A Workload for each pod that is queued by itself, and for each job, until these are deleted.
-        **({WORKLOADS: quota.pods + ended + quota.jobs} if environment.queued else {}),
+        **({WORKLOADS: quota.pods + ended + quota.jobs} if environment.has_queues else {}),
         **dict.fromkeys(framework_counts(environment), -(-quota.jobs // OTHER_KINDS)),
         **dict.fromkeys(CLAIM_COUNTS, claims),
     }
@@ -92,17 +92,17 @@ def object_counts(environment: Environment, quota: Quota) -> dict[str, int]:
 
 def framework_counts(environment: Environment) -> tuple[str, ...]:
     """Keys of the further kinds that are queued."""
-    if not environment.queued:
+    if not environment.has_queues:
         return ()
     # An unknown kind is reported by itself.
-    found = [FRAMEWORKS[kind] for kind in sorted({*environment.queues.kinds} & FRAMEWORKS.keys())]
-    return tuple(f"count/{framework.resource}.{framework.group}" for framework in found)
+    frameworks = [FRAMEWORKS[kind] for kind in sorted({*environment.queues.kinds} & FRAMEWORKS.keys())]
+    return tuple(f"count/{framework.resource}.{framework.group}" for framework in frameworks)
 
 
 def _all_counts(environment: Environment, quota: Quota) -> dict[str, int]:
     """Object quotas, including those of a tier's `other`."""
-    other = {key: quantities.units(most) for key, most in quota.other.items() if _counts_objects(key)}
-    return object_counts(environment, quota) | other
+    other_counts = {key: quantities.units(text) for key, text in quota.other.items() if _counts_objects(key)}
+    return object_counts(environment, quota) | other_counts
 
 
 def _counts_objects(key: str) -> bool:
@@ -123,7 +123,7 @@ class ObjectQuotas:
             if not (tier := self._environment.tiers.get(name)):
                 continue
             if part.quota:
-                yield tier, _all_counts(self._environment, tier.allows(part.quota))
+                yield tier, _all_counts(self._environment, tier.quota_for(part.quota))
                 continue
             if name not in self._of_tier:
                 self._of_tier[name] = _all_counts(self._environment, tier.quota)
@@ -135,26 +135,26 @@ class ObjectQuotas:
 
     def stored_bytes(self, tenant: Tenant) -> int:
         """Maximum that a tenant may store, in bytes of etcd's database without former revisions."""
-        others = dict.fromkeys(framework_counts(self._environment), JSON_GROWTH * STORED_BYTES)
-        others[WORKLOADS] = WORKLOAD_BYTES
+        sizes_of_kind = dict.fromkeys(framework_counts(self._environment), JSON_GROWTH * STORED_BYTES)
+        sizes_of_kind[WORKLOADS] = WORKLOAD_BYTES
         total = 0
         for tier, counts in self._counts(tenant):
             data = sizes.LARGE_DATA if tier.large_config else sizes.DATA
-            largest = others | dict.fromkeys(_CONFIGS, data + sizes.METADATA)
-            total += sum(most * largest.get(key, STORED_BYTES) for key, most in counts.items())
+            largest = sizes_of_kind | dict.fromkeys(_CONFIGS, data + sizes.METADATA)
+            total += sum(count * largest.get(key, STORED_BYTES) for key, count in counts.items())
         return total
 
     def cached_bytes(self, tenant: Tenant) -> int:
         """Maximum of Kueue's live heap for a tenant's jobs, pods and workloads, in bytes."""
-        if not self._environment.queued:
+        if not self._environment.has_queues:
             return 0
         cached = (JOBS, PODS, WORKLOADS, *framework_counts(self._environment))
         return sum(counts[key] for _, counts in self._counts(tenant) for key in cached) * CACHED_BYTES
 
     def kueue_need(self, tenants: Sequence[Tenant]) -> int:
         """Memory that Kueue needs, before it is rounded up to one of the sizes, in bytes."""
-        each = [self.cached_bytes(tenant) for tenant in tenants]
-        live = max([*each, sum(each) // self._environment.cluster.object_overcommit, 0])
+        cached_bytes = [self.cached_bytes(tenant) for tenant in tenants]
+        live = max([*cached_bytes, sum(cached_bytes) // self._environment.cluster.object_overcommit, 0])
         return KUEUE_BASE + GO_GROWTH * live
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from tenancy.catalog.text import shown
+from tenancy.catalog.text import escape_invisible
 from tenancy.schema.environment import Environment
-from tenancy.schema.problems import Problem, SpecError, dotted
+from tenancy.schema.problems import Problem, SpecError, dotted_path
 from tenancy.schema.tenant import Tenant
-from tenancy.validation.crossfile import across
-from tenancy.validation.found import ENVIRONMENT
+from tenancy.validation.crossfile import check_all
+from tenancy.validation.indexed_mistakes import ENVIRONMENT_INDEX
 
-_vouched: deque[tuple[Environment, tuple[Tenant, ...]]] = deque(maxlen=4)
+_valid_specs: deque[tuple[Environment, tuple[Tenant, ...]]] = deque(maxlen=4)
 """Valid specs, so that specs that the loader has checked are not checked again; compared by identity. Only a few are
 kept, because they keep their models alive."""
 
@@ -26,40 +26,42 @@ def validate(environment: Environment, tenants: Sequence[Tenant]) -> list[Proble
     A problem names its spec (`environment`, `tenant fraud`) and the field in it. For specs in files call `load`, which
     applies the same rules and names file, line and column.
     """
-    tenants = [tenant.named(environment.namespace_name) for tenant in tenants]
-    found = [
+    tenants = [tenant.with_namespace_names(environment.namespace_name) for tenant in tenants]
+    problems = [
         Problem(
-            "environment" if index == ENVIRONMENT else f"tenant {tenants[index].tenant}",
+            "environment" if index == ENVIRONMENT_INDEX else f"tenant {tenants[index].tenant}",
             0,
             0,
-            dotted(mistake.where),
-            shown(mistake.given),
+            dotted_path(mistake.location),
+            escape_invisible(mistake.given),
             mistake.rule,
-            shown(mistake.change),
+            escape_invisible(mistake.change),
             mistake.id,
         )
-        for index, mistake in across(environment, tenants)
+        for index, mistake in check_all(environment, tenants)
     ]
-    return list(SpecError(found).problems)
+    return list(SpecError(problems).problems)
 
 
 def require_valid(environment: Environment, tenants: Sequence[Tenant]) -> None:
     """Raise SpecError with every problem, if there is one."""
-    if _is_vouched_for(environment, tenants):
+    if _is_marked_valid(environment, tenants):
         return
     if problems := validate(environment, tenants):
         raise SpecError(problems)
-    vouch_for(environment, tenants)
+    mark_valid(environment, tenants)
 
 
-def vouch_for(environment: Environment, tenants: Sequence[Tenant]) -> None:
+def mark_valid(environment: Environment, tenants: Sequence[Tenant]) -> None:
     """Remember that these models were checked and are valid."""
-    _vouched.append((environment, tuple(tenants)))
+    _valid_specs.append((environment, tuple(tenants)))
 
 
-def _is_vouched_for(environment: Environment, tenants: Sequence[Tenant]) -> bool:
-    given = {id(tenant) for tenant in tenants}
+def _is_marked_valid(environment: Environment, tenants: Sequence[Tenant]) -> bool:
+    tenant_ids = {id(tenant) for tenant in tenants}
     return any(
-        known is environment and len(judged) == len(tenants) and {id(tenant) for tenant in judged} == given
-        for known, judged in _vouched
+        known_environment is environment
+        and len(known_tenants) == len(tenants)
+        and {id(tenant) for tenant in known_tenants} == tenant_ids
+        for known_environment, known_tenants in _valid_specs
     )

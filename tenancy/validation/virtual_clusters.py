@@ -7,72 +7,89 @@ from decimal import Decimal
 
 from tenancy.catalog import virtual_clusters as sizes
 from tenancy.catalog import vocabulary as words
-from tenancy.schema.base import Mistake, amount, broken
+from tenancy.schema.base import Mistake, amount, rule_mistake
 from tenancy.schema.cluster import Cni
 from tenancy.schema.environment import Environment
 from tenancy.schema.tenant import Namespace, Tenant
 
 
-def virtual(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
+def virtual_cluster_mistakes(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
     """Requirements of a virtual cluster, and settings that its syncer cannot keep."""
     if not tenant.in_virtual_clusters:
         return
-    where, shared = ("isolation",), "drop it, or set isolation to namespace or dedicated-nodes"
+    location, other_isolation = ("isolation",), "drop it, or set isolation to namespace or dedicated-nodes"
     if environment.virtual_clusters is None:
-        yield broken(where, "iso-03", f"isolation: {tenant.isolation} in an environment without virtual-clusters")
+        yield rule_mistake(
+            location, "iso-03", f"isolation: {tenant.isolation} in an environment without virtual-clusters"
+        )
         return
     if environment.cluster.cni is not Cni.CILIUM:
-        given = f"isolation: {tenant.isolation} with cni {environment.cluster.cni}, which cannot select the API server"
-        yield broken(where, "iso-03", given, "set cluster.cni to cilium: its syncer asks the API server")
-    if environment.devices_by_claim:
-        given = f"isolation: {tenant.isolation} with devices: dra, whose claims need cluster-wide rights to be synced"
-        yield broken(where, "iso-03", given, "set cluster.devices to plugin")
+        fault = f"isolation: {tenant.isolation} with cni {environment.cluster.cni}, which cannot select the API server"
+        yield rule_mistake(location, "iso-03", fault, "set cluster.cni to cilium: its syncer asks the API server")
+    if environment.uses_device_claims:
+        fault = f"isolation: {tenant.isolation} with devices: dra, whose claims need cluster-wide rights to be synced"
+        yield rule_mistake(location, "iso-03", fault, "set cluster.devices to plugin")
     prefixes = tuple(p.replace("{tenant}", tenant.tenant) for p in environment.images.registries)
     for image in environment.virtual_clusters.images:
         if not image.startswith(prefixes):
-            given = f"isolation: {tenant.isolation}, and image {image.partition('@')[0]} outside {', '.join(prefixes)}"
-            yield broken(where, "iso-03", given, "copy it into a registry of images.registries and name it there")
+            fault = f"isolation: {tenant.isolation}, and image {image.partition('@')[0]} outside {', '.join(prefixes)}"
+            yield rule_mistake(
+                location, "iso-03", fault, "copy it into a registry of images.registries and name it there"
+            )
     if tenant.adopt:
-        yield broken(("adopt",), "iso-03", "adopt: true, for work that is in no virtual cluster", shared)
+        yield rule_mistake(("adopt",), "iso-03", "adopt: true, for work that is in no virtual cluster", other_isolation)
     if tenant.apart:
-        yield broken(("apart",), "iso-03", "apart: true, which a syncer limits to its own pods", shared)
+        yield rule_mistake(("apart",), "iso-03", "apart: true, which a syncer limits to its own pods", other_isolation)
     if tenant.gpu_users:
-        yield broken(("gpu-users",), "iso-03", "gpu-users, while one syncer makes the pods of all users", shared)
+        yield rule_mistake(
+            ("gpu-users",), "iso-03", "gpu-users, while one syncer makes the pods of all users", other_isolation
+        )
     for i, namespace in enumerate(tenant.namespaces):
-        yield from _virtual_part(environment, tenant, namespace, ("namespaces", i))
+        yield from _namespace_mistakes(environment, tenant, namespace, ("namespaces", i))
 
 
-def _virtual_part(
-    environment: Environment, tenant: Tenant, namespace: Namespace, at: tuple[str, int]
+def _namespace_mistakes(
+    environment: Environment, tenant: Tenant, namespace: Namespace, namespace_location: tuple[str, int]
 ) -> Iterator[Mistake]:
     if namespace.service_accounts:
-        given = "service-accounts of a namespace whose pods all run as one account of the host"
-        yield broken((*at, "service-accounts"), "iso-03", given, "drop them, and make them in the virtual cluster")
+        fault = "service-accounts of a namespace whose pods all run as one account of the host"
+        yield rule_mistake(
+            (*namespace_location, "service-accounts"),
+            "iso-03",
+            fault,
+            "drop them, and make them in the virtual cluster",
+        )
     if namespace.service_account == words.VIRTUAL_CLUSTER:
-        yield broken((*at, "service-account"), "iso-03", f"service-account: {namespace.service_account}, the syncer's")
+        yield rule_mistake(
+            (*namespace_location, "service-account"),
+            "iso-03",
+            f"service-account: {namespace.service_account}, the syncer's",
+        )
     if not namespace.open_inside:
-        given = "open-inside: false, while its pods need the API server in their namespace"
-        yield broken((*at, "open-inside"), "iso-03", given, "drop it")
+        fault = "open-inside: false, while its pods need the API server in their namespace"
+        yield rule_mistake((*namespace_location, "open-inside"), "iso-03", fault, "drop it")
     tier = environment.tiers.get(name := tenant.tier_of(namespace))
     if tier is None:
         return
-    where = (*at, "tier") if namespace.tier else ("tier",)
-    if tier.max_run_time and environment.queued:
-        given = f"tier {name}, whose max-run-time would end the namespace's own DNS"
-        yield broken(where, "iso-03", given, "use a tier without one")
-    for who, size in sizes.CONTAINERS.items():
+    location = (*namespace_location, "tier") if namespace.tier else ("tier",)
+    if tier.max_run_time and environment.has_queues:
+        fault = f"tier {name}, whose max-run-time would end the namespace's own DNS"
+        yield rule_mistake(location, "iso-03", fault, "use a tier without one")
+    for container, size in sizes.CONTAINERS.items():
         bounds = (
             *(("max", k, v, size["limits"].get(k, v)) for k, v in tier.container.max.items()),
             *(("min", k, size["requests"].get(k, v), v) for k, v in tier.container.min.items()),
         )
-        for bound, what, most, least in bounds:
-            if amount(least) > amount(most):
-                given = f"tier {name}, whose container.{bound} of {what} excludes {who}: {least} above {most}"
-                yield broken(where, "iso-03", given, "widen it, or use another tier")
+        for bound, resource, upper, lower in bounds:
+            if amount(lower) > amount(upper):
+                fault = (
+                    f"tier {name}, whose container.{bound} of {resource} excludes {container}: {lower} above {upper}"
+                )
+                yield rule_mistake(location, "iso-03", fault, "widen it, or use another tier")
     if not amount(tier.claim.min) <= amount(sizes.VOLUME) <= amount(tier.claim.max):
-        given = f"tier {name}, whose claim bounds exclude the control plane's {sizes.VOLUME}"
-        yield broken(where, "iso-03", given, "widen them, or use another tier")
-    quota = tier.allows(namespace.quota).effective()
+        fault = f"tier {name}, whose claim bounds exclude the control plane's {sizes.VOLUME}"
+        yield rule_mistake(location, "iso-03", fault, "widen them, or use another tier")
+    quota = tier.quota_for(namespace.quota).effective()
     needs = {
         "cpu": _both("requests", "cpu"),
         "cpu-limit": _both("limits", "cpu"),
@@ -83,10 +100,12 @@ def _virtual_part(
         "volume-claims": 1,
         "storage": amount(sizes.VOLUME),
     }
-    for what, need in needs.items():
-        if quota[what] < need:
-            given = f"a quota of {what} below what the control plane of namespace {namespace.name} takes"
-            yield broken((*at, "quota") if namespace.quota else where, "iso-03", given, "raise it")
+    for resource, need in needs.items():
+        if quota[resource] < need:
+            fault = f"a quota of {resource} below what the control plane of namespace {namespace.name} takes"
+            yield rule_mistake(
+                (*namespace_location, "quota") if namespace.quota else location, "iso-03", fault, "raise it"
+            )
 
 
 def _both(side: str, what: str) -> Decimal:

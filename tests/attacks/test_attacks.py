@@ -128,8 +128,8 @@ def unreachable(guard: str, rule: str, loaded: Loaded) -> bool:
         return guard != "tenancy-pods"
     if rule == "gpu-07":
         # Where GPUs are claimed a pod names a claim or a template, and anything else is no pod to the API server.
-        return loaded.environment.devices_by_claim
-    if rule in WITHHELD and loaded.environment.devices_by_claim:
+        return loaded.environment.uses_device_claims
+    if rule in WITHHELD and loaded.environment.uses_device_claims:
         return True
     return deniers.guard(guard, rule) in BEHIND
 

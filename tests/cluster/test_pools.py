@@ -508,7 +508,7 @@ def test_every_sample_of_a_tenant_lands_in_the_pool_of_its_flavor(
     for tenant in bank.tenants:
         for part in tenant.namespaces:
             where = tenant.namespace_name(part)
-            flavors = [flavor for flavor, held in tenant.held_in(part).items() if held]
+            flavors = [flavor for flavor, held in tenant.guaranteed_in(part).items() if held]
             wanted = {flavor: sample("pod", bank.environment, tenant, part, {flavor: 1}) for flavor in flavors}
             if wanted:
                 expected |= {f"{where}/{flavor}": OWN.get(where, HOMES)[flavor] for flavor in wanted}

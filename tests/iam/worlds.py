@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from tenancy.iam.account import PIPELINE, AccountModel
 from tenancy.planning import make_plan
 from tenancy.validation import Environment, Tenant
-from tenancy.validation.crossfile import between_tenants, crossfile
+from tenancy.validation.crossfile import check_between_tenants, check_with_environment
 
 ACCOUNT, REGION, CLUSTER = "111122223333", "eu-central-1", "east"
 OTHER_ACCOUNT = "444455556666"
@@ -92,7 +92,7 @@ class World:
     def account(self) -> AccountModel:
         env = environment(self.identity)
         tenants = [Tenant.model_validate(each) for each in self.files]
-        wrong = [*between_tenants(tenants), *crossfile(env, tenants)]
+        wrong = [*check_between_tenants(tenants), *check_with_environment(env, tenants)]
         assert not wrong, f"the files are refused: {wrong}"
         return AccountModel(env, tenants, make_plan(env, tenants))
 

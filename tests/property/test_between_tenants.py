@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tenancy.schema.tenant import Access
 from tenancy.validation import Environment, Tenant
-from tenancy.validation.crossfile import between_tenants, crossfile
+from tenancy.validation.crossfile import check_between_tenants, check_with_environment
 from tests.conftest import examples
 
 PREFIXES = st.lists(st.sampled_from(["a", "b", "ab"]), min_size=1, max_size=3).map(lambda parts: "/".join(parts) + "/")
@@ -39,7 +39,7 @@ def test_prefixes_overlap_exactly_when_some_pair_does(grants: list[list[dict[str
         for one in left.storage
         for other in right.storage
     )
-    assert bool(list(between_tenants(tenants))) == quarrels
+    assert bool(list(check_between_tenants(tenants))) == quarrels
 
 
 def _environment(pools: dict[str, tuple[int, tuple[str, ...]]]) -> Environment:
@@ -83,6 +83,6 @@ def test_guarantees_are_refused_exactly_when_they_cannot_all_be_kept(
     pools: dict[str, tuple[int, tuple[str, ...]]], counts: tuple[int, int, int]
 ) -> None:
     tenants = [_tenant(i, gpus={"t4": {"guaranteed": n}} if n else {}) for i, n in enumerate(counts)]
-    refused = [m for _, m in crossfile(_environment(pools), tenants) if m.id in {"pool-01", "pool-03"}]
+    refused = [m for _, m in check_with_environment(_environment(pools), tenants) if m.id in {"pool-01", "pool-03"}]
     claims = {t.tenant: n for t, n in zip(tenants, counts, strict=True) if n}
     assert (not refused) == _can_be_kept(pools, claims)

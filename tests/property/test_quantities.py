@@ -5,7 +5,7 @@ from decimal import Decimal
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tenancy.kube.quantities import LARGEST, MOST, parse, parse_plain, write, write_count
+from tenancy.kube.quantities import LARGEST, MAX_NUMBER, parse, parse_plain, write, write_count
 from tests import judges
 from tests.conftest import examples
 
@@ -125,7 +125,7 @@ def test_a_count_keeps_its_number(number: int) -> None:
 @given(st.text(max_size=12))
 def test_any_text_is_a_quantity_or_a_value_error(text: str) -> None:
     number = _read(text)
-    assert number is None or abs(number) <= MOST
+    assert number is None or abs(number) <= MAX_NUMBER
 
 
 @settings(deadline=None)

@@ -189,7 +189,7 @@ def nothing_is_lost(environment: Environment, tenants: tuple[Tenant, ...], plan:
         for where, amount in amounts(item).items():
             assert amount >= 0, where
             total[where] += Fraction(amount)
-    units = {} if environment.devices_by_claim else board_units(environment)
+    units = {} if environment.uses_device_claims else board_units(environment)
     for name, pool in environment.pools.items():
         expected: Counter[str] = Counter()
         for flavor, each in environment.flavors_of(name).items():
@@ -243,7 +243,7 @@ def limits_hold(environment: Environment, tenants: tuple[Tenant, ...], plan: Pla
             assert environment.tiers[tier].borrows or set(amounts(queue, "borrowingLimit").values()) <= {0}
             promised: Counter[str] = Counter()
             for part in tenant.namespaces:
-                promised.update(tenant.held_in(part) if tenant.tier_of(part) == tier else {})
+                promised.update(tenant.guaranteed_in(part) if tenant.tier_of(part) == tier else {})
             resources: Counter[str] = Counter()
             for flavor, count in promised.items():
                 resources[queue_resource(environment, flavor)] += count
@@ -270,7 +270,7 @@ def no_quota_is_below_its_queue(environment: Environment, tenants: tuple[Tenant,
                 resource = queue_resource(environment, flavor)
                 keys = (
                     [f"{flavor}.deviceclass.resource.k8s.io/devices"]
-                    if environment.devices_by_claim
+                    if environment.uses_device_claims
                     else [f"requests.{resource}"]
                 )
                 for key in keys:

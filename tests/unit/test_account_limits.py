@@ -174,7 +174,9 @@ def test_the_trust_of_break_glass_is_not_longer_than_reckoned(made: Make, region
         return made(region, **{"break-glass": {"trusted": some, "mail": "a@bank.example"}})
 
     def refused(environment: Environment) -> bool:
-        return any(mistake.where == ("aws", "break-glass", "trusted") for _, mistake in aws_resources(environment, ()))
+        return any(
+            mistake.location == ("aws", "break-glass", "trusted") for _, mistake in aws_resources(environment, ())
+        )
 
     most = max(people for people in range(1, 60) if not refused(glass(people)))
     plan = platform_plan.data_plan(glass(most), ())
@@ -271,7 +273,7 @@ def test_a_name_that_is_cut_is_no_whole_name(made: Make) -> None:
 def found(environment: Environment, tenants: list[Tenant]) -> dict[str, str]:
     """Which quota is too small, and by what sum."""
     broken = [mistake for _, mistake in aws_resources(environment, tenants) if mistake.id == "aws-03"]
-    return {str(mistake.where[-1]): mistake.given for mistake in broken}
+    return {str(mistake.location[-1]): mistake.given for mistake in broken}
 
 
 def many(count: int, **more: Any) -> list[Tenant]:
@@ -397,7 +399,7 @@ def test_prefixes_of_tenants_fit_into_a_buckets_policy_or_it_gets_access_points(
             )
             for i in range(count)
         ]
-        return [(mistake.id, mistake.where) for _, mistake in aws_resources(environment, some)]
+        return [(mistake.id, mistake.location) for _, mistake in aws_resources(environment, some)]
 
     assert grants(15) == []
     assert grants(60) == [("aws-02", ("buckets", "bank-datasets"))]
@@ -418,7 +420,7 @@ def test_a_bucket_has_1000_rules_of_expiry(made: Make) -> None:
 def test_buckets_fit_into_the_boundary(made: Make) -> None:
     def refused(count: int) -> list[Any]:
         environment = made(buckets=[f"bank-data-{number:03}" for number in range(count)])
-        return [mistake.where for _, mistake in aws_resources(environment, ())]
+        return [mistake.location for _, mistake in aws_resources(environment, ())]
 
     most = max(count for count in range(100) if not refused(count))
     assert refused(most + 1) == [("buckets",)]
@@ -430,7 +432,7 @@ def test_repositories_fit_into_the_pipelines_policy(made: Make) -> None:
     def refused(count: int) -> list[Any]:
         uses = {"repositories": [f"model-{number:03}" for number in range(count)]}
         some = [tenant(ci={"github": "bank/x", "branch": "m"}, uses=uses)]
-        return [mistake.where for _, mistake in aws_resources(made(), some)]
+        return [mistake.location for _, mistake in aws_resources(made(), some)]
 
     assert refused(60) == []
     assert refused(200) == [("uses", "repositories")]

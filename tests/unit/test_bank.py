@@ -80,8 +80,8 @@ def hard(plan: Plan, tenant: str, part: str) -> dict[str, str]:
 
 
 def test_the_reservation_holds_640_gpus_in_80_nodes(environment: Environment) -> None:
-    reserved = [pool for pool in environment.pools.values() if pool.purchase.reserved]
-    assert len({pool.purchase.reserved for pool in reserved}) == 1
+    reserved = [pool for pool in environment.pools.values() if pool.purchase.reservation_id]
+    assert len({pool.purchase.reservation_id for pool in reserved}) == 1
     assert sum(pool.nodes.min for pool in reserved) == 80
     assert sum(pool.nodes.min * pool.machine.gpus for pool in reserved) == 640
     assert {pool.machine.gpu for pool in reserved} == {BOARD}
@@ -109,7 +109,7 @@ def test_shared_gpus_serve_one_interruptible_tenant(environment: Environment, te
 def test_slices_are_open_to_production_inference_alone(environment: Environment, tenants: dict[str, Tenant]) -> None:
     for tenant in tenants.values():
         for part in tenant.namespaces:
-            slices = {f for f, count in tenant.held_in(part).items() if count and environment.flavors[f].mig}
+            slices = {f for f, count in tenant.guaranteed_in(part).items() if count and environment.flavors[f].mig}
             assert not slices or tenant.tier_of(part) == "production-inference"
 
 
@@ -195,7 +195,7 @@ def test_a_lost_node_breaks_no_guarantee_of_slices(environment: Environment, ten
 def test_every_namespace_reaches_what_it_holds(environment: Environment, tenants: dict[str, Tenant]) -> None:
     for name, tenant in tenants.items():
         for part in tenant.namespaces:
-            for flavor, count in tenant.held_in(part).items():
+            for flavor, count in tenant.guaranteed_in(part).items():
                 pools = pools_of(environment, flavor, name, frozenset({tenant.tier_of(part)}))
                 assert pools or not count, f"{name}--{part.name} holds {count} {flavor} that no pool yields to it"
 

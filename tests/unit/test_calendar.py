@@ -58,7 +58,7 @@ def test_a_window_is_from_the_first_to_the_last_minute_at_which_clocks_show_it(
     assert len(days) == 2
     for day in [*days, dt.date(2028, 2, 29)]:
         shown = minutes_shown(zone, day, dt.time.fromisoformat(starts), dt.time.fromisoformat(ends))
-        found = window(zone=zone, starts=starts, ends=ends).on(day)
+        found = window(zone=zone, starts=starts, ends=ends).interval_on(day)
         if not shown:
             assert found is None, "clocks skip all of it"
             continue
@@ -80,10 +80,10 @@ def test_what_is_asked_at_an_instant_is_what_the_calendar_lists(
         return
     each = window(zone=zone, starts=f"{starts:%H:%M}", ends=f"{ends:%H:%M}", days="mon-wed,sat")
     now = dt.datetime(day.year, day.month, day.day, tzinfo=dt.UTC) + minute * MINUTE
-    listed = list(each.between(now - dt.timedelta(days=3), now + dt.timedelta(days=3)))
+    listed = list(each.intervals_between(now - dt.timedelta(days=3), now + dt.timedelta(days=3)))
     assert listed == sorted(listed)
-    held = [one for one in listed if one.start - each.ahead <= now < one.end]
-    assert each.at(now) == (held[0] if held else None)
+    held = [one for one in listed if one.start - each.lead_time <= now < one.end]
+    assert each.interval_at(now) == (held[0] if held else None)
 
 
 def test_days_may_go_over_the_end_of_the_week() -> None:
@@ -92,7 +92,7 @@ def test_days_may_go_over_the_end_of_the_week() -> None:
 
 
 def test_a_window_over_midnight_belongs_to_the_day_on_which_it_starts() -> None:
-    found = window(starts="22:00", ends="06:00", days="fri").on(dt.date(2026, 11, 27))
+    found = window(starts="22:00", ends="06:00", days="fri").interval_on(dt.date(2026, 11, 27))
     assert found == (dt.datetime(2026, 11, 27, 22, tzinfo=dt.UTC), dt.datetime(2026, 11, 28, 6, tzinfo=dt.UTC))
 
 

@@ -17,7 +17,7 @@ from bench.generate import generate
 from tenancy.catalog import boards
 from tenancy.catalog.instances import INSTANCES
 from tenancy.planning.common.pools import extended_resources, node_allocatable
-from tenancy.planning.queueing.capacity import FlavorSupply, Loss, LossScope, losses, placed, supply
+from tenancy.planning.queueing.capacity import FlavorSupply, Loss, LossScope, losses, place_by_pools, supply
 from tenancy.planning.queueing.pool_yields import PoolYield, parts_of, pool_yield
 from tenancy.schema.pools import Pool
 from tenancy.validation import Environment, load
@@ -247,7 +247,7 @@ def test_the_losses_of_single_gpus_add_up_to_the_node(pool: dict[str, Any]) -> N
     (node,) = (loss for loss in found if loss.scope is LossScope.NODE)
     singles = [loss for loss in found if loss.scope is LossScope.GPU]
     summed: dict[str, int] = {}
-    for cut, loss in zip(environment.cuts("any"), singles, strict=True):
+    for cut, loss in zip(environment.partitions_of("any"), singles, strict=True):
         for flavor, count in loss.units.items():
             summed[flavor] = summed.get(flavor, 0) + cut.gpus * count
     assert summed == node.units == environment.flavors_of("any")
@@ -388,7 +388,7 @@ def test_what_finds_no_place_is_what_the_tightest_pools_lack(
     def lacks(pools: frozenset[str]) -> int:
         return sum(count for of, count in claims.items() if of <= pools) - sum(there[pool] for pool in pools)
 
-    missing, full = placed(claims, there)
+    missing, full = place_by_pools(claims, there)
     assert missing == max(0, *map(lacks, _SETS))
     assert lacks(full) == missing, "the pools named are those that lack it"
 

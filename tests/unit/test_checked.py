@@ -21,7 +21,7 @@ from tenancy.planning import make_plan
 from tenancy.planning.scope import stacks
 from tenancy.schema.environment import Layout
 from tenancy.validation import Loaded, load
-from tenancy.validation.validator import vouch_for
+from tenancy.validation.validator import mark_valid
 
 ROOT = Path(__file__).parents[2]
 INPUTS, PLAN = "1" * 64, "2" * 64
@@ -109,7 +109,7 @@ def _changed_tenants(before: Loaded, after: Loaded) -> tuple[set[str], set[str]]
 def _with(loaded: Loaded, name: str, **update: Any) -> Loaded:
     tenants = tuple(each.model_copy(update=update) if each.tenant == name else each for each in loaded.tenants)
     # How a change of one tenant reaches others does not depend on whether rules across files allow it.
-    vouch_for(loaded.environment, tenants)
+    mark_valid(loaded.environment, tenants)
     return replace(loaded, tenants=tenants)
 
 
@@ -138,7 +138,7 @@ def test_a_day_and_a_field_of_the_environment_change_what_all_plans_are_made_fro
         tomorrow, _ = _of_all(bank)
     assert {tenant for tenant in every if now[tenant] != tomorrow[tenant]} == every
     renamed = bank.environment.model_copy(update={"environment": "other"})
-    vouch_for(renamed, bank.tenants)
+    mark_valid(renamed, bank.tenants)
     assert _changed_tenants(bank, replace(bank, environment=renamed))[0] == every
 
 

@@ -14,7 +14,7 @@ import yaml
 from tenancy.catalog import vocabulary as words
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.render import file_texts
-from tenancy.validation import SpecError, on_lab, told
+from tenancy.validation import SpecError, on_lab, spec_notes
 from tests.aws_cases import ON_AWS
 from tests.conftest import SpecFolder, documents, every
 
@@ -291,7 +291,7 @@ def silent(spec: SpecFolder, file: str) -> set[str]:
     """Fields of a file without which the plan and the notes are the same."""
     document = yaml.safe_load((spec.path / file).read_text("utf-8"))
     whole = spec.load()
-    plan, noted = make_plan(whole.environment, whole.tenants), {note.field for note in told(whole)}
+    plan, noted = make_plan(whole.environment, whole.tenants), {note.field for note in spec_notes(whole)}
     found = set()
     for where in leaves(document):
         dotted = ".".join(map(str, where))
@@ -334,18 +334,18 @@ def test_every_field_has_an_effect_on_the_plan_or_a_note(spec: SpecFolder, mode:
 
 def test_fields_of_what_is_not_made_are_named_with_their_line(existing: SpecFolder) -> None:
     existing.edit(ENV, "  zones: ", "  deletion-protection: false\n  zones: ")
-    found = {note.field: note.line for note in told(existing.load())}
+    found = {note.field: note.line for note in spec_notes(existing.load())}
     assert "aws.zones" not in found, "the report on what a lost zone takes reads them"
     lines = (existing.path / ENV).read_text("utf-8").splitlines()
     assert lines[found["aws.deletion-protection"] - 1].strip() == "deletion-protection: false"
     existing.edit(ENV, "  mode: existing\n", "")
-    assert "aws.deletion-protection" not in {note.field for note in told(existing.load())}
+    assert "aws.deletion-protection" not in {note.field for note in spec_notes(existing.load())}
 
 
 def test_a_run_on_the_lab_names_services_that_it_does_not_install(existing: SpecFolder) -> None:
     existing.add(ENV, "services: {gpu-operator: install}\n")
     loaded = existing.load()
-    assert "services.gpu-operator" not in {note.field for note in told(loaded)}
+    assert "services.gpu-operator" not in {note.field for note in spec_notes(loaded)}
     played = on_lab(loaded)
-    assert "services.gpu-operator" in {note.field for note in told(played)}
+    assert "services.gpu-operator" in {note.field for note in spec_notes(played)}
     assert make_plan(played.environment, played.tenants).platform.services is None

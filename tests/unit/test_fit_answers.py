@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tenancy.cli import main
-from tenancy.kube.pods import ONE, NotWork, Pods, limits_of, pods_of, requests_of
+from tenancy.kube.pods import SCALE, NotWork, Pods, limits_of, pods_of, requests_of
 from tenancy.kube.quantities import thousandths
 from tenancy.kube.quota_tree import Node
 from tenancy.kube.requests import Impersonation
@@ -253,8 +253,8 @@ def test_what_is_tried_and_taken_back_leaves_no_trace() -> None:
 
 def _machine(name: str, gpus: int, used: int = 0, made: bool = True, **labels: str) -> Machine:
     taints = [{"key": PLACE[1], "value": "present", "effect": "NoSchedule"}]
-    amounts = {PLACE[1]: gpus * ONE, "cpu": 96 * ONE, "pods": 100 * ONE}
-    return Machine(name, labels, taints, Counter(amounts), Counter(amounts) - Counter({PLACE[1]: used * ONE}), made)
+    amounts = {PLACE[1]: gpus * SCALE, "cpu": 96 * SCALE, "pods": 100 * SCALE}
+    return Machine(name, labels, taints, Counter(amounts), Counter(amounts) - Counter({PLACE[1]: used * SCALE}), made)
 
 
 def _placed(monkeypatch: pytest.MonkeyPatch, machines: list[Machine], *counts: int, **spec: Any) -> ControlAnswer:
@@ -301,7 +301,7 @@ def test_a_taint_that_is_not_tolerated_is_named(monkeypatch: pytest.MonkeyPatch)
 
 def _general(name: str) -> Machine:
     """A node of a pool without GPUs, which is full of nothing and too small."""
-    amounts = Counter({"cpu": 2 * ONE, "pods": 100 * ONE})
+    amounts = Counter({"cpu": 2 * SCALE, "pods": 100 * SCALE})
     return Machine(name, {}, [], amounts, Counter(amounts))
 
 

@@ -18,9 +18,9 @@ from tenancy import __version__
 from tenancy.cli import main
 from tenancy.lab import recipes
 from tenancy.planning.queueing.capacity import supply
-from tenancy.repository import carried
+from tenancy.repository import wheel_folder
 from tenancy.schema.json_schema import MODELS, schema
-from tenancy.validation import load, told
+from tenancy.validation import load, spec_notes
 from tests.conftest import every
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +47,7 @@ def files(folder: Path) -> set[str]:
 @pytest.mark.parametrize("environment", ["dev", "prod"])
 def test_its_environments_are_valid_without_a_note(written: tuple[str, Path], environment: str) -> None:
     loaded = load(written[1] / "stacks" / environment)
-    assert list(told(loaded)) == []
+    assert list(spec_notes(loaded)) == []
     assert loaded.environment.aws.enabled is (environment == "prod")
     assert len(loaded.tenants) == (2 if environment == "prod" else 1)
 
@@ -222,4 +222,4 @@ def test_a_region_of_another_partition_has_its_own_arns_and_registry(tmp_path: P
 
 
 def test_what_the_wheel_carries_is_found_in_a_checkout() -> None:
-    assert carried("ci") == ROOT / "ci"
+    assert wheel_folder("ci") == ROOT / "ci"

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tenancy.catalog import files
-from tenancy.catalog.text import in_markdown, is_shown, printed, printed_json
+from tenancy.catalog.text import escape_output, in_markdown, is_shown, printed_json
 from tenancy.cli import main
 
 ROOT = Path(__file__).parents[2]
@@ -191,7 +191,7 @@ def test_names_of_manifests_move_no_cursor_and_command_no_ci(field: str, name: s
 
 def test_a_name_without_any_of_these_is_printed_as_it_is() -> None:
     plain = "egress to ::/0, ü → 日本, a::b, # and ## headings\n\tindented"
-    assert printed(plain) == plain
+    assert escape_output(plain) == plain
     assert printed_json(json.dumps("##[x]")) == '"#\\u0023[x]"'
     assert json.loads(printed_json(json.dumps("##[x] \\##"))) == "##[x] \\##"
 

@@ -170,7 +170,7 @@ def test_local_disks_are_one_array_where_there_are_any(small: dict[str, Any]) ->
 
 def test_the_kubelet_takes_what_a_managed_node_of_the_pool_takes(small: dict[str, Any]) -> None:
     cluster = Cluster(small, TRAIN)
-    assert cluster.node_class["kubelet"] == {"maxPods": cluster.environment.pools["pool"].most_pods}
+    assert cluster.node_class["kubelet"] == {"maxPods": cluster.environment.pools["pool"].max_pods}
     assert cluster.node_class["userData"] == user_data(cluster.environment, "pool", base=False)
 
 

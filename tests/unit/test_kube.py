@@ -10,7 +10,7 @@ import pytest
 
 from tenancy.kube.quantities import units
 from tenancy.kube.quota_tree import Tree, most_borrowed
-from tenancy.kube.selectors import has_labels, matches, meets, takes_node
+from tenancy.kube.selectors import has_labels, matches, meets_requirement, takes_node
 from tenancy.kube.tolerations import tolerates
 
 ROOT = Path(__file__).parents[2]
@@ -50,7 +50,7 @@ def requirement(key: str, operator: str, *values: str) -> dict[str, Any]:
     ],
 )
 def test_a_requirement_is_met_as_in_kubernetes(one: dict[str, Any], met: bool) -> None:
-    assert meets(one, LABELS) is met
+    assert meets_requirement(one, LABELS) is met
 
 
 def test_an_absent_selector_takes_nothing_and_an_empty_one_everything() -> None:

@@ -378,7 +378,7 @@ def test_kube_state_metrics_reads_no_secret(stack: dict[str, Any]) -> None:
 
 def test_node_exporter_takes_its_part_of_every_node(bank: Loaded) -> None:
     without = bank.environment.model_copy(update={"metrics": Metrics()})
-    more, before = (environment.daemonsets("train-a100") for environment in (bank.environment, without))
+    more, before = (environment.daemonset_resources("train-a100") for environment in (bank.environment, without))
     assert (more.cpu - before.cpu, more.memory - before.memory, more.pods - before.pods) == (50, 50, 1)
 
 

@@ -89,7 +89,7 @@ def test_the_trust_of_a_shared_role_names_the_namespaces_that_have_no_common_for
     environment = shared(loaded.environment)
     (usual,) = {like(role) for role in iam_roles.shared_roles(environment, loaded.tenants)}
     assert usual == "*--*"
-    named = [tenant.named("{tenant}-{namespace}") for tenant in loaded.tenants]
+    named = [tenant.with_namespace_names("{tenant}-{namespace}") for tenant in loaded.tenants]
     roles = iam_roles.shared_roles(environment, named)
     trusted = {name for role in roles for name in like(role)}
     assert trusted == {"*--*", "fraud-train", "fraud-serve", "research-main"}

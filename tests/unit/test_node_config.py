@@ -306,7 +306,7 @@ def test_managed_nodes_take_the_pods_that_the_plan_counts_with(environment: Envi
     def most(name: str | None, *, base: bool = True) -> Any:
         return node_config(user_data(environment, name, base=base))["spec"]["kubelet"]["config"].get("maxPods")
 
-    assert most("whole") == environment.pools["whole"].most_pods == 250
+    assert most("whole") == environment.pools["whole"].max_pods == 250
     assert most(None) is None, "EKS counts them by itself"
     assert most("elastic", base=False) is None, "Karpenter's own part comes last and says it"
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tenancy.planning import make_plan
-from tenancy.validation import Loaded, Problem, notes, on_lab, told, without_effect
+from tenancy.validation import Loaded, Problem, notes, on_lab, spec_notes, without_effect
 from tests.aws_cases import ON_AWS
 from tests.conftest import SpecFolder
 
@@ -306,7 +306,7 @@ def make(spec: SpecFolder, edits: tuple[Edit, ...]) -> Loaded:
 
 def noted(case: Case, loaded: Loaded) -> list[Problem]:
     """The notes of a case on these files."""
-    return [note for note in told(loaded) if note.field == case.field and case.given in note.given]
+    return [note for note in spec_notes(loaded) if note.field == case.field and case.given in note.given]
 
 
 def names(loaded: Loaded) -> set[tuple[str, str, str]]:

@@ -18,7 +18,7 @@ from tenancy.clock.decision import desired
 from tenancy.clock.page import page
 from tenancy.clock.usage import Usage
 from tenancy.planning import make_plan
-from tenancy.validation import Loaded, Problem, load, told
+from tenancy.validation import Loaded, Problem, load, spec_notes
 from tests.aws_cases import BUCKETS, ON_AWS
 from tests.conftest import SpecFolder
 
@@ -60,7 +60,7 @@ def consequences(loaded: Loaded, out: Path) -> dict[str, str]:
         "account": repr(plan.account),
         "calendar": page(environment, tenants, NOW, 3),
     }
-    if environment.clocked:
+    if environment.has_clock:
         found["clock"] = repr(replace(desired(environment, tenants, NOW, used), usage=used))
     for number, line in enumerate(REPORTS):
         (out / str(number)).mkdir(parents=True, exist_ok=True)
@@ -123,7 +123,7 @@ def test_a_field_that_a_note_calls_without_effect_can_be_dropped(spec: SpecFolde
         spec.edit(FRAUD, old, new)
     loaded = spec.load()
     files = {name: (spec.path / name).read_text("utf-8") for name in (ENV, FRAUD, RESEARCH)}
-    notes = [note for note in told(loaded) if note.rule == IDLE]
+    notes = [note for note in spec_notes(loaded) if note.rule == IDLE]
     assert bool(notes) is (case != "budgets"), "a case has notes, or shows that it has none"
     before = consequences(loaded, tmp_path / "before")
     wrong = []

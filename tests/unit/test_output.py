@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import jinja2
 import pytest
 
-from tenancy.catalog.text import counted
+from tenancy.catalog.text import pluralize
 from tenancy.output import charts, html
 from tenancy.output.tables import NARROWEST, WIDTH, Table, as_text
 from tests.conftest import every
@@ -255,4 +255,4 @@ def test_a_chart_that_begins_on_a_day_names_its_days(hours: int, labels: list[st
 
 @pytest.mark.parametrize(("count", "said"), [(0, "0 tenants"), (1, "1 tenant"), (2, "2 tenants")])
 def test_a_number_has_its_noun_in_the_right_form(count: int, said: str) -> None:
-    assert counted(count, "tenant") == said
+    assert pluralize(count, "tenant") == said

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenancy.kube.placement import Placed, place, placed
+from tenancy.kube.placement import Placement, place, place_by_pools
 from tests.conftest import examples
 
 Claims = dict[str, tuple[list[str], int]]
 
 
-def check(claims: Claims, there: Mapping[str, int], found: Placed[str]) -> None:
+def check(claims: Claims, there: Mapping[str, int], found: Placement[str]) -> None:
     """Nothing stands where it may not, no pool holds more than it has, and what is missing is counted."""
     stands: Counter[str] = Counter()
     for pool, holders in found.holds.items():
@@ -147,8 +147,8 @@ def test_what_no_pool_admits_is_missing_and_fills_none() -> None:
 
 
 def test_claims_known_by_their_pools_alone_are_placed_too() -> None:
-    assert placed({frozenset("a"): 5, frozenset("ab"): 5}, {"a": 4, "b": 4}) == (2, frozenset("ab"))
-    assert placed({frozenset("a"): 5, frozenset("ab"): 3}, {"a": 4, "b": 4}) == (1, frozenset("a"))
+    assert place_by_pools({frozenset("a"): 5, frozenset("ab"): 5}, {"a": 4, "b": 4}) == (2, frozenset("ab"))
+    assert place_by_pools({frozenset("a"): 5, frozenset("ab"): 3}, {"a": 4, "b": 4}) == (1, frozenset("a"))
 
 
 def test_a_thousand_claims_are_placed_at_once() -> None:

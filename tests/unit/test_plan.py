@@ -162,7 +162,7 @@ def test_the_namespaces_together_have_the_guarantee(loaded: Loaded) -> None:
     for tenant in loaded.tenants:
         held: Counter[str] = Counter()
         for namespace in tenant.namespaces:
-            held.update(tenant.held_in(namespace))
+            held.update(tenant.guaranteed_in(namespace))
         assert held == Counter({flavor: share.guaranteed for flavor, share in tenant.gpus.items()})
 
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from tenancy.cli import main
 from tenancy.kube.documents import DEEPEST as DEEPEST_DOCUMENT
 from tenancy.kube.objects import UNKNOWN, name_of
-from tenancy.kube.pod_shapes import DEEPEST
+from tenancy.kube.pod_shapes import MAX_DEPTH
 from tenancy.kube.pod_templates import not_judged, templates_of
 
 Object = dict[str, Any]
@@ -249,10 +249,10 @@ def test_strictly_what_is_not_judged_fails_and_is_named(tmp_path: Path) -> None:
 
 def test_an_object_that_is_too_deep_to_search_is_named_and_not_passed(tmp_path: Path) -> None:
     spec: Any = {"containers": [{"name": "c", "image": "a/b:1", "securityContext": PRIVILEGED}]}
-    for _ in range(DEEPEST):
+    for _ in range(MAX_DEPTH):
         spec = {"a": spec}
     item = made("x.example/v1", "Widget", spec)
-    assert f"more than {DEEPEST} levels" in str(not_judged(item))
+    assert f"more than {MAX_DEPTH} levels" in str(not_judged(item))
     assert check(tmp_path, item, "--strict").exit_code == 1
     for _ in range(2):
         item["spec"] = item["spec"]["a"]

@@ -322,7 +322,7 @@ def test_a_preset_holds_for_its_flavor_alone(plan: Plan) -> None:
 
 def test_what_is_lent_brings_its_cpu_and_memory(plan: Plan, environment: Environment) -> None:
     lent = amounts(named(plan, "Cohort", "tenant--fraud"), "lendingLimit")
-    left, ours = node_allocatable(environment, "train"), environment.daemonsets("train")
+    left, ours = node_allocatable(environment, "train"), environment.daemonset_resources("train")
     assert lent[ANY_POOL, "cpu"] == 8 * Decimal((left.cpu - ours.cpu) // 8) / 1000
     assert lent[ANY_POOL, "memory"] == 8 * ((left.memory - ours.memory) // 8) * 2**20
 
@@ -439,7 +439,7 @@ def test_nothing_is_promised_twice_and_nothing_is_lost(loaded: Loaded, stack: st
     memory = sum(left.memory * count * 2**20 for left, count in nodes)
     # Of pools without GPUs a queue is promised what its namespaces' quotas allow: they have no sum.
     parts = [(t, n) for t in given.tenants for n in t.namespaces if without_gpus(environment, t, t.tier_of(n))]
-    quotas = [environment.tiers[tenant.tier_of(part)].allows(part.quota) for tenant, part in parts]
+    quotas = [environment.tiers[tenant.tier_of(part)].quota_for(part.quota) for tenant, part in parts]
     promised = total[ANY_POOL, names["cpu"]] - sum(Fraction(parse(quota.cpu)) for quota in quotas) * per_core
     assert cpu * Fraction(9, 10) < promised <= cpu, "all but the platform's own, and roundings"
     promised = total[ANY_POOL, names["memory"]] - sum(Fraction(parse(quota.memory)) for quota in quotas)

@@ -36,7 +36,7 @@ ROOT = Path(__file__).parents[2]
 def test_every_tenant_gets_a_sample_of_every_flavor_that_it_holds(loaded: Loaded, kind: str) -> None:
     for tenant in loaded.tenants:
         for namespace in tenant.namespaces:
-            for flavor, held in tenant.held_in(namespace).items():
+            for flavor, held in tenant.guaranteed_in(namespace).items():
                 if held:
                     made = sample(kind, loaded.environment, tenant, namespace, {flavor: held})
                     assert made["metadata"]["namespace"] == tenant.namespace_name(namespace)
@@ -47,7 +47,7 @@ def test_a_sample_asks_for_what_the_guards_let_through(loaded: Loaded) -> None:
     for tenant in loaded.tenants:
         for namespace in tenant.namespaces:
             pools = allowed_pools(environment, tenant, tenant.tier_of(namespace))
-            for flavor in (f for f, held in tenant.held_in(namespace).items() if held):
+            for flavor in (f for f, held in tenant.guaranteed_in(namespace).items() if held):
                 spec = sample("pod", environment, tenant, namespace, {flavor: 1})["spec"]
                 (container,) = spec["containers"]
                 extended = {r for r in container["resources"]["limits"] if "/" in r}
@@ -198,7 +198,7 @@ def _pod_spec(workload: Any) -> Any:
 def test_a_sample_claims_what_the_namespace_holds_by_a_template_that_comes_first(claimed: Loaded, kind: str) -> None:
     for tenant in claimed.tenants:
         for namespace in tenant.namespaces:
-            for flavor, held in tenant.held_in(namespace).items():
+            for flavor, held in tenant.guaranteed_in(namespace).items():
                 if held:
                     held = min(held, 8)  # of one node
                     made = sample_to_create(kind, claimed.environment, tenant, namespace, {flavor: held})

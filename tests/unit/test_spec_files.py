@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from tenancy.schema.queues import seconds
-from tenancy.schema.source import LARGEST_FILE
-from tenancy.validation import SpecError, load, loader, told
-from tenancy.validation.loader import MOST_PROBLEMS, find_folder
+from tenancy.schema.source import MAX_FILE_BYTES
+from tenancy.validation import SpecError, load, loader, spec_notes
+from tenancy.validation.loader import MAX_PROBLEMS, find_folder
 from tests.conftest import FILES
 from tests.mounted_volume import Volume
 
@@ -545,8 +545,8 @@ def test_a_byte_order_mark_and_other_line_ends_change_nothing(spec: Any) -> None
 
 
 def test_a_file_above_the_limit_is_refused_unread(spec: Any) -> None:
-    spec.add(FRAUD, "#" * LARGEST_FILE)
-    assert spec.problem().rule == f"a spec file has at most {LARGEST_FILE} bytes"
+    spec.add(FRAUD, "#" * MAX_FILE_BYTES)
+    assert spec.problem().rule == f"a spec file has at most {MAX_FILE_BYTES} bytes"
 
 
 def _laughs() -> str:
@@ -583,7 +583,7 @@ def test_a_bomb_goes_off_nowhere(spec: Any, text: str) -> None:
 def test_a_file_with_endless_problems_shows_the_first_and_counts_the_rest(spec: Any) -> None:
     spec.edit(FRAUD, "people:\n", "people:\n" + "  - {group: '', role: developer}\n" * 150)
     problems = spec.problems()
-    assert (len(problems), problems[-1].given) == (MOST_PROBLEMS + 1, "50 more problems")
+    assert (len(problems), problems[-1].given) == (MAX_PROBLEMS + 1, "50 more problems")
 
 
 def test_control_characters_in_a_key_stay_on_one_line(spec: Any) -> None:
@@ -756,7 +756,7 @@ def test_a_volume_that_kubelet_mounted_is_read_and_its_problems_name_the_visible
         ("tenants", "x.json"),
     ]
     mounted.write({**files, FRAUD: files[FRAUD].replace("when-spent: hold", "when-spent: alert")})
-    assert [Path(note.file).name for note in told(load(spec.path))]
+    assert [Path(note.file).name for note in spec_notes(load(spec.path))]
 
 
 def test_a_volume_that_is_replaced_while_it_is_read_gives_files_of_one_moment(

@@ -421,7 +421,7 @@ def test_a_pool_may_name_a_tenant_whose_file_is_broken(spec: Any) -> None:
 def test_what_the_quota_of_a_namespace_does_not_say_is_the_tiers(spec: Any) -> None:
     loaded = spec.load()
     serve = loaded.tenants[0].namespaces[1]
-    assert serve.quota.within(loaded.environment.tiers["production"].quota).memory == "512Gi"
+    assert serve.quota.or_default(loaded.environment.tiers["production"].quota).memory == "512Gi"
 
 
 PROFILES = ("1g.5gb", "1g.5gb+me", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb")

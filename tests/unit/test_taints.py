@@ -55,7 +55,7 @@ def facts(environment: Environment, tenants: Sequence[Tenant]) -> Facts:
         f"{tenant.namespace_name(part)}/{flavor}": sample("pod", environment, tenant, part, {flavor: 1})
         for tenant in tenants
         for part in tenant.namespaces
-        for flavor, held in tenant.held_in(part).items()
+        for flavor, held in tenant.guaranteed_in(part).items()
         if held and pools_of(environment, flavor, tenant.tenant, frozenset({tenant.tier_of(part)}))
     }
     return dict(_walk("", {"plan": plan, "lab": fake_nodes(environment), "sample": samples}))
@@ -307,7 +307,7 @@ def nodes_of(environment: Environment) -> set[str]:
     karpenter = {
         f"plan platform services nodes [NodePool/{name}] spec template spec taints"
         for name, pool in pools
-        if pool.scales
+        if pool.is_autoscaled
     }
     fake = {f"lab [Node/{name}-{number}] spec taints" for name, pool in pools for number in range(pool.nodes.min)}
     flavors = {
@@ -393,7 +393,7 @@ def _tolerated(given: Any, key: str, effect: str) -> bool:
 
 def test_nodes_have_the_taints_that_their_pools_say(case: Case) -> None:
     environment, tenants = case
-    closed = {(words.POOL, "NoSchedule")} if any(pool.restricted for pool in environment.pools.values()) else set()
+    closed = {(words.POOL, "NoSchedule")} if any(pool.is_restricted for pool in environment.pools.values()) else set()
     assert taints_on_nodes(environment, tenants) == {(GPU, "NoSchedule")} | closed
 
 

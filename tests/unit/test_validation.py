@@ -95,13 +95,13 @@ def test_files_and_objects_are_refused_by_the_same_rules(spec: SpecFolder, loade
 
 def _counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     calls: list[int] = []
-    judge = crossfile.crossfile
+    judge = crossfile.check_with_environment
 
     def counting(environment: Environment, tenants: Any, unread: Any = ()) -> Any:
         calls.append(len(tenants))
         return judge(environment, tenants, unread)
 
-    monkeypatch.setattr(crossfile, "crossfile", counting)
+    monkeypatch.setattr(crossfile, "check_with_environment", counting)
     return calls
 
 
@@ -139,6 +139,6 @@ def test_only_the_loader_vouches_for_specs() -> None:
         str(path.relative_to(ROOT))
         for path in (ROOT / "tenancy").rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.Name) and node.id == validation.vouch_for.__name__
+        if isinstance(node, ast.Name) and node.id == validation.mark_valid.__name__
     }
     assert callers == {"tenancy/validation/loader.py", "tenancy/validation/validator.py"}

@@ -25,7 +25,7 @@ from tenancy.catalog.versions import (
 )
 from tenancy.engine.minors import kubernetes_refusal
 from tenancy.planning import make_plan
-from tenancy.validation import Environment, Tenant, load, told
+from tenancy.validation import Environment, Tenant, load, spec_notes
 from tests.conftest import every
 from tests.demo import demo
 
@@ -186,7 +186,7 @@ def test_a_minor_past_the_newest_is_refused(what: str, version: str) -> None:
 def test_a_version_of_which_nothing_is_known_is_noted(tmp_path: Path, version: str, *, unknown: bool) -> None:
     files = demo()
     files["environment"]["cluster"]["kubernetes"] = version
-    said = [str(note) for note in told(load(files.write(tmp_path)))]
+    said = [str(note) for note in spec_notes(load(files.write(tmp_path)))]
     assert any("of which nothing is known here" in note for note in said) is unknown
 
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from tenancy.cli import main
 from tenancy.planning import make_plan
-from tenancy.validation import load, on_lab, told
+from tenancy.validation import load, on_lab, spec_notes
 from tests.aws_cases import ON_AWS
 from tests.conftest import SpecFolder
 
@@ -36,7 +36,7 @@ def run(*words: object) -> Result:
 
 def idle(spec: SpecFolder) -> dict[str, tuple[str, int]]:
     """Fields without effect, or without the part of it that is on AWS: the file and the line of each."""
-    return {note.field: (Path(note.file).name, note.line) for note in told(spec.load()) if note.rule in NOTES}
+    return {note.field: (Path(note.file).name, note.line) for note in spec_notes(spec.load()) if note.rule in NOTES}
 
 
 def line_of(spec: SpecFolder, file: str, text: str) -> int:
@@ -46,7 +46,7 @@ def line_of(spec: SpecFolder, file: str, text: str) -> int:
 @pytest.mark.parametrize(("field", "text"), [("ci", CI), ("uses", USES), ("storage", ""), ("budget", "")])
 def test_what_aws_alone_makes_is_named_with_its_place_where_it_is_off(spec: SpecFolder, field: str, text: str) -> None:
     spec.add(FRAUD, text)
-    found = {note.field: note for note in told(spec.load()) if note.file.endswith("fraud.yaml")}
+    found = {note.field: note for note in spec_notes(spec.load()) if note.file.endswith("fraud.yaml")}
     assert found[field].line == line_of(spec, FRAUD, field)
     assert found[field].given.startswith(f"{field} with aws.enabled: false")
     # Its twin: where AWS is on it has an effect.
@@ -103,8 +103,8 @@ def test_a_budget_alerts_by_metrics_too(spec: SpecFolder) -> None:
 
 def test_a_run_on_the_lab_says_what_of_the_bank_it_does_not_have() -> None:
     bank = load(BANK)
-    assert told(bank) == (), "on its own cluster everything has an effect"
-    found = told(on_lab(bank))
+    assert spec_notes(bank) == (), "on its own cluster everything has an effect"
+    found = spec_notes(on_lab(bank))
     assert {note.rule for note in found} == NOTES
     fields = {note.field for note in found}
     assert {"aws.enabled", "cluster.cni", "storage", "ci", "uses", "budget"} <= fields
@@ -125,7 +125,7 @@ def test_every_policy_that_the_lab_drops_is_behind_a_note() -> None:
     there = {item["kind"] for item in make_plan(bank.environment, bank.tenants).objects()}
     played = {item["kind"] for item in make_plan(on_lab(bank).environment, bank.tenants).objects()}
     assert {kind for kind in there - played if kind.startswith("Cilium")}
-    assert "cluster.cni" in {note.field for note in told(on_lab(bank))}
+    assert "cluster.cni" in {note.field for note in spec_notes(on_lab(bank))}
 
 
 # Where it is told
@@ -149,7 +149,7 @@ def test_up_tells_it_before_it_looks_at_a_cluster(spec: SpecFolder, monkeypatch:
 
 @pytest.mark.parametrize("name", ["local", "bank"])
 def test_the_examples_have_no_such_field(name: str) -> None:
-    assert told(load(ROOT / "stacks" / name)) == ()
+    assert spec_notes(load(ROOT / "stacks" / name)) == ()
 
 
 def test_the_same_field_of_many_tenants_is_one_note_that_counts_them(spec: SpecFolder) -> None:
@@ -159,7 +159,7 @@ def test_the_same_field_of_many_tenants_is_one_note_that_counts_them(spec: SpecF
         text = fraud.replace("tenant: fraud", f"tenant: {name}").replace("guaranteed: 1", "guaranteed: 0 #")
         people = text[: text.index("people:")] + "budget: {monthly-usd: 1000}\n"
         spec.write(f"tenants/{name}.yaml", re.sub(r"namespaces:\n(  - .*\n)+", "", people))
-    found = [note for note in told(spec.load()) if note.field == "budget"]
+    found = [note for note in spec_notes(spec.load()) if note.field == "budget"]
     assert len(found) == 1
     assert "(so in 7 tenants' files: also " in found[0].given
 
@@ -172,7 +172,7 @@ def test_a_budget_that_the_clock_keeps_is_not_called_without_effect(spec: SpecFo
     prices = "queues: {clock: true}\nprices: {a100-40gb: 2.50, l4: 0.80}\n"
     spec.edit(ENV, "buckets:", f"{prices}buckets:")
     spec.edit(FRAUD, "budget: {monthly-usd: 180000}", f"budget: {{monthly-usd: 1, when-spent: {spent}}}")
-    (note,) = [note for note in told(spec.load()) if note.field == "budget"]
+    (note,) = [note for note in spec_notes(spec.load()) if note.field == "budget"]
     assert note.rule != IDLE
     assert note.given.endswith("without a metrics.collector: no alert is sent")
     assert "drop" not in note.change

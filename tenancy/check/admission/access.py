@@ -16,7 +16,7 @@ from tenancy.check.admission.bootstrap import GROUP, MASTERS, NODE_RULES
 from tenancy.check.admission.cluster import ClusterObjects
 from tenancy.check.admission.requests import AUTHENTICATED, AdmissionRequest, Identity, Operation
 from tenancy.check.admission.verdicts import RBAC, SCHEMA, Denial
-from tenancy.kube.objects import Object, at
+from tenancy.kube.objects import Object, get_path
 from tenancy.kube.selectors import matches
 
 SERVICE_ACCOUNT = "system:serviceaccount:"
@@ -71,7 +71,7 @@ class Authorizer:
         for kind in ("ClusterRoleBinding", "RoleBinding"):
             for binding in cluster.all(GROUP, kind):
                 for subject in binding.get("subjects") or ():
-                    key = _subject(subject, at(binding, "metadata", "namespace") or "")
+                    key = _subject(subject, get_path(binding, "metadata", "namespace") or "")
                     known = self._bindings.setdefault(key, [])
                     if not known or known[-1] is not binding:
                         known.append(binding)
@@ -124,7 +124,7 @@ class Authorizer:
         if said := self._missing(identity, namespace, item.get("rules") or ()):
             return _refused(request, said)
         former = request.old_object or {}
-        selects = any(at(one, "aggregationRule", "clusterRoleSelectors") for one in (item, former))
+        selects = any(get_path(one, "aggregationRule", "clusterRoleSelectors") for one in (item, former))
         if kind == "ClusterRole" and selects and self._missing(identity, namespace, _FULL):
             return _refused(request, "must have cluster-admin privileges to use the aggregationRule")
         return None
@@ -184,12 +184,12 @@ class Authorizer:
             keys.append(("ServiceAccount", identity.username.removeprefix(SERVICE_ACCOUNT)))
         for key in keys:
             for binding in self._bindings.get(key, ()):
-                if at(binding, "metadata", "namespace") in (None, "", namespace or None):
+                if get_path(binding, "metadata", "namespace") in (None, "", namespace or None):
                     yield binding
 
     def _rules(self, binding: Object) -> Sequence[PolicyRule]:
         reference = binding["roleRef"]
-        found = self._role(reference["kind"], reference["name"], at(binding, "metadata", "namespace") or "")
+        found = self._role(reference["kind"], reference["name"], get_path(binding, "metadata", "namespace") or "")
         return found or ()
 
     def _role(self, kind: str, name: str, namespace: str) -> Sequence[PolicyRule] | None:
@@ -203,11 +203,13 @@ class Authorizer:
         """The rules of a role that a controller collects from the roles that it selects."""
         name = role["metadata"]["name"]
         if name not in self._aggregated:
-            selectors = at(role, "aggregationRule", "clusterRoleSelectors") or ()
+            selectors = get_path(role, "aggregationRule", "clusterRoleSelectors") or ()
             found: list[PolicyRule] = []
             for part in self._cluster.all(GROUP, "ClusterRole"):
                 own = part["metadata"]["name"]
-                if own in {name, *above} or not any(matches(one, at(part, "metadata", "labels")) for one in selectors):
+                if own in {name, *above} or not any(
+                    matches(one, get_path(part, "metadata", "labels")) for one in selectors
+                ):
                     continue
                 nested = part.get("aggregationRule")
                 found += self._of_parts(part, above | {name}) if nested else part.get("rules") or ()
@@ -303,7 +305,7 @@ def _named(binding: Object) -> str:
 
 
 def _refused(request: AdmissionRequest, said: str) -> Denial:
-    name = at(request.object or {}, "metadata", "name") or ""
+    name = get_path(request.object or {}, "metadata", "name") or ""
     return Denial(RBAC, None, f'{request.resource}.{GROUP} "{name}" is forbidden: {said}')
 
 

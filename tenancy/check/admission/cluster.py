@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tenancy.kube.kinds import group_of, plural
-from tenancy.kube.objects import Object, at, place_of
+from tenancy.kube.objects import Object, get_path, place_of
 from tenancy.kube.selectors import namespace_labels
 
 _BY_ITSELF = ("default", "kube-node-lease", "kube-public", "kube-system")
@@ -67,5 +67,5 @@ class ClusterObjects:
 
 def _labelled(item: Mapping[str, Any]) -> Object:
     metadata = item["metadata"]
-    labels = namespace_labels(metadata["name"], at(metadata, "labels") or {})
+    labels = namespace_labels(metadata["name"], get_path(metadata, "labels") or {})
     return {**item, "metadata": {**metadata, "labels": labels}}

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from tenancy.check.admission.cluster import ClusterObjects
 from tenancy.check.admission.requests import AdmissionRequest, Operation
 from tenancy.check.admission.verdicts import Denial
-from tenancy.kube.objects import Object, at, many
+from tenancy.kube.objects import Object, as_list, get_path
 
 SERVICE_ACCOUNT = "ServiceAccount"
 PRIORITY = "Priority"
@@ -65,23 +65,23 @@ def _account(item: Object, namespace: str, cluster: ClusterObjects) -> Iterator[
         return
     mounted = spec.get("automountServiceAccountToken")
     if mounted is None:
-        mounted = at(account, "automountServiceAccountToken")
+        mounted = get_path(account, "automountServiceAccountToken")
     if mounted is not False:
         _mount_token(spec)
-    if "imagePullSecrets" not in spec and (secrets := many(at(account, "imagePullSecrets"))):
+    if "imagePullSecrets" not in spec and (secrets := as_list(get_path(account, "imagePullSecrets"))):
         spec["imagePullSecrets"] = [{"name": secret["name"]} for secret in secrets]
 
 
 def _mount_token(spec: Object) -> None:
     needed = False
-    for container in (*many(spec.get("initContainers")), *many(spec.get("containers"))):
-        mounts = many(container.get("volumeMounts"))
+    for container in (*as_list(spec.get("initContainers")), *as_list(spec.get("containers"))):
+        mounts = as_list(container.get("volumeMounts"))
         if all(mount.get("mountPath") != _TOKEN_PATH for mount in mounts):
             mount = {"mountPath": _TOKEN_PATH, "name": _TOKEN["name"], "readOnly": True}
             container["volumeMounts"] = [*mounts, mount]
             needed = True
     if needed:
-        spec["volumes"] = [*many(spec.get("volumes")), _TOKEN]
+        spec["volumes"] = [*as_list(spec.get("volumes")), _TOKEN]
 
 
 def _priority(item: Object, cluster: ClusterObjects) -> Iterator[Denial]:
@@ -114,7 +114,7 @@ def _priority(item: Object, cluster: ClusterObjects) -> Iterator[Denial]:
 
 
 def _tolerations(item: Object) -> None:
-    given = many(item["spec"].get("tolerations"))
+    given = as_list(item["spec"].get("tolerations"))
     more = [
         {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
         for key in _TOLERATED
@@ -123,8 +123,8 @@ def _tolerations(item: Object) -> None:
     resources = {
         name
         for field in ("containers", "initContainers")
-        for container in many(item["spec"].get(field))
-        for name in at(container, "resources", "requests") or {}
+        for container in as_list(item["spec"].get(field))
+        for name in get_path(container, "resources", "requests") or {}
         if "/" in name and not name.partition("/")[0].endswith("kubernetes.io")
     }
     devices = [{"key": name, "operator": "Exists", "effect": "NoSchedule"} for name in sorted(resources)]
@@ -135,7 +135,7 @@ def _tolerations(item: Object) -> None:
 def _runtime(item: Object, cluster: ClusterObjects) -> None:
     name = item["spec"].get("runtimeClassName")
     found = cluster.one("node.k8s.io", "RuntimeClass", name) if name else None
-    if overhead := at(found, "overhead", "podFixed"):
+    if overhead := get_path(found, "overhead", "podFixed"):
         item["spec"]["overhead"] = dict(overhead)
 
 
@@ -143,8 +143,8 @@ def _storage(item: Object, cluster: ClusterObjects) -> None:
     known = [
         each
         for each in cluster.all("storage.k8s.io", "StorageClass")
-        if (at(each, "metadata", "annotations") or {}).get(_DEFAULT_CLASS) == "true"
+        if (get_path(each, "metadata", "annotations") or {}).get(_DEFAULT_CLASS) == "true"
     ]
     if known and "storageClassName" not in item["spec"]:
         item["spec"]["storageClassName"] = known[0]["metadata"]["name"]
-    item["metadata"]["finalizers"] = [*many(item["metadata"].get("finalizers")), "kubernetes.io/pvc-protection"]
+    item["metadata"]["finalizers"] = [*as_list(item["metadata"].get("finalizers")), "kubernetes.io/pvc-protection"]

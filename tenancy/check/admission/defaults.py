@@ -11,7 +11,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any
 
-from tenancy.kube.objects import Object, at, many
+from tenancy.kube.objects import Object, as_list, get_path
 from tenancy.kube.pod_templates import BUILT_IN
 
 Fields = MutableMapping[str, Any]
@@ -87,7 +87,7 @@ def _part(item: Fields, *path: str) -> Fields:
 
 
 def _templates(kind: str, item: Object) -> None:
-    template = at(item, *BUILT_IN[kind]) if BUILT_IN[kind] else item
+    template = get_path(item, *BUILT_IN[kind]) if BUILT_IN[kind] else item
     if isinstance(template, dict):
         _pod_spec(_part(template, "spec"))
 
@@ -100,7 +100,7 @@ def _pod_spec(spec: Fields) -> None:
     spec.setdefault("schedulerName", "default-scheduler")
     if account := spec.get("serviceAccountName") or spec.get("serviceAccount"):
         spec["serviceAccountName"] = spec["serviceAccount"] = account
-    for volume in many(spec.get("volumes")):
+    for volume in as_list(spec.get("volumes")):
         if set(volume) <= {"name"}:
             volume["emptyDir"] = {}
     for container in _containers(spec):
@@ -110,7 +110,7 @@ def _pod_spec(spec: Fields) -> None:
         container.setdefault("imagePullPolicy", "Always" if latest else "IfNotPresent")
         container.setdefault("terminationMessagePath", "/dev/termination-log")
         container.setdefault("terminationMessagePolicy", "File")
-        for port in many(container.get("ports")):
+        for port in as_list(container.get("ports")):
             port.setdefault("protocol", "TCP")
             if spec.get("hostNetwork") and "containerPort" in port:
                 port.setdefault("hostPort", port["containerPort"])
@@ -118,15 +118,15 @@ def _pod_spec(spec: Fields) -> None:
 
 def _containers(spec: Mapping[str, Any], *lists: str) -> Iterator[Fields]:
     for field in lists or ("containers", "initContainers", "ephemeralContainers"):
-        yield from many(spec.get(field))
+        yield from as_list(spec.get(field))
 
 
 def _pod(item: Object) -> None:
     spec = item["spec"]
     for container in _containers(spec, "containers", "initContainers"):
         requests_from_limits(container["resources"])
-    if limits := at(spec, "resources", "limits"):
-        spec["resources"]["requests"] = {**limits, **(at(spec, "resources", "requests") or {})}
+    if limits := get_path(spec, "resources", "limits"):
+        spec["resources"]["requests"] = {**limits, **(get_path(spec, "resources", "requests") or {})}
     spec.setdefault("enableServiceLinks", True)
     item["status"] = {"phase": "Pending", "qosClass": "Burstable"}
 
@@ -138,8 +138,8 @@ def requests_from_limits(resources: Fields) -> None:
 
 
 def _labels_of_template(item: Object) -> None:
-    labels = at(item, "spec", "template", "metadata", "labels")
-    if labels and not at(item, "metadata", "labels"):
+    labels = get_path(item, "spec", "template", "metadata", "labels")
+    if labels and not get_path(item, "metadata", "labels"):
         _part(item, "metadata")["labels"] = dict(labels)
 
 
@@ -188,7 +188,7 @@ def _rolled(item: Object) -> None:
         kept = _part(item, "spec", "persistentVolumeClaimRetentionPolicy")
         kept.setdefault("whenDeleted", "Retain")
         kept.setdefault("whenScaled", "Retain")
-        for claim in many(item["spec"].get("volumeClaimTemplates")):
+        for claim in as_list(item["spec"].get("volumeClaimTemplates")):
             _claim(claim)
 
 
@@ -206,7 +206,7 @@ def _daemon_set(item: Object) -> None:
 def _controller(item: Object) -> None:
     _replicated(item)
     _labels_of_template(item)
-    labels = at(item, "spec", "template", "metadata", "labels")
+    labels = get_path(item, "spec", "template", "metadata", "labels")
     if labels:
         item["spec"].setdefault("selector", dict(labels))
 
@@ -221,7 +221,7 @@ def _service(item: Object) -> None:
     spec = _part(item, "spec")
     spec.setdefault("sessionAffinity", "None")
     kind = spec.setdefault("type", "ClusterIP")
-    for port in many(spec.get("ports")):
+    for port in as_list(spec.get("ports")):
         port.setdefault("protocol", "TCP")
         port.setdefault("targetPort", port.get("port"))
     if kind in ("LoadBalancer", "NodePort"):
@@ -255,8 +255,8 @@ def _network_policy(item: Object) -> None:
     spec.setdefault("podSelector", {})
     if "policyTypes" not in spec:
         spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
-    for rule in (*many(spec.get("ingress")), *many(spec.get("egress"))):
-        for port in many(rule.get("ports")):
+    for rule in (*as_list(spec.get("ingress")), *as_list(spec.get("egress"))):
+        for port in as_list(rule.get("ports")):
             port.setdefault("protocol", "TCP")
 
 
@@ -268,8 +268,8 @@ def _autoscaler(item: Object) -> None:
 def _device_claim(item: Object) -> None:
     claim = item["kind"] == "ResourceClaim"
     devices = _part(item, "spec", "devices") if claim else _part(item, "spec", "spec", "devices")
-    for request in many(devices.get("requests")):
-        for part in (request.get("exactly"), *many(request.get("firstAvailable"))):
+    for request in as_list(devices.get("requests")):
+        for part in (request.get("exactly"), *as_list(request.get("firstAvailable"))):
             if isinstance(part, dict) and part.setdefault("allocationMode", "ExactCount") == "ExactCount":
                 part.setdefault("count", 1)
     if claim:
@@ -326,4 +326,4 @@ def managed(item: Object, options: Mapping[str, Any], *, applied: bool) -> None:
         "fieldsType": "FieldsV1",
         "fieldsV1": fields,
     }
-    item["metadata"]["managedFields"] = [*many(item["metadata"].get("managedFields")), entry]
+    item["metadata"]["managedFields"] = [*as_list(item["metadata"].get("managedFields")), entry]

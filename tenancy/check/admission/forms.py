@@ -19,7 +19,7 @@ from typing import Any
 
 from tenancy.check.admission.requests import AdmissionRequest, Operation
 from tenancy.check.admission.verdicts import NOT_FOUND, SCHEMA, Denial
-from tenancy.kube.objects import Object, at
+from tenancy.kube.objects import Object, get_path
 from tenancy.kube.pod_templates import PodTemplate, templates_of
 from tenancy.kube.quantities import parse
 from tenancy.kube.selectors import matches
@@ -80,7 +80,7 @@ def undecodable(request: AdmissionRequest) -> Denial | None:
 
 def _mistyped(item: Object) -> Iterator[Problem]:
     for field in ("labels", "annotations"):
-        for value in (at(item, "metadata", field) or {}).values():
+        for value in (get_path(item, "metadata", field) or {}).values():
             if not isinstance(value, str):
                 yield f"metadata.{field}", f"json: cannot unmarshal {_word(value)} into a string"
     for template in templates_of(item):
@@ -88,9 +88,9 @@ def _mistyped(item: Object) -> Iterator[Problem]:
         for path, container in template.containers:
             yield from _of_types(container, _OF_CONTAINERS, path)
             for side in ("requests", "limits"):
-                yield from _quantities(at(container, "resources", side), f"{path}.resources.{side}")
+                yield from _quantities(get_path(container, "resources", side), f"{path}.resources.{side}")
     if item["kind"] == "PersistentVolumeClaim":
-        yield from _quantities(at(item, "spec", "resources", "requests"), "spec.resources.requests")
+        yield from _quantities(get_path(item, "spec", "resources", "requests"), "spec.resources.requests")
     if item["kind"] in ("ConfigMap", "Secret"):
         for field in ("data", "stringData", "binaryData"):
             for key, value in (item.get(field) or {}).items():
@@ -191,7 +191,7 @@ _ANY_NAME = frozenset({"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding
 
 
 def _selector(kind: str, spec: Mapping[str, Any]) -> Iterator[Problem]:
-    selector, labels = spec.get("selector"), at(spec, "template", "metadata", "labels") or {}
+    selector, labels = spec.get("selector"), get_path(spec, "template", "metadata", "labels") or {}
     if selector is None:
         yield "spec.selector", "Required value"
     elif not selector.get("matchLabels") and not selector.get("matchExpressions"):
@@ -237,7 +237,7 @@ def _cron_job(item: Object) -> Iterator[Problem]:
         yield "spec.schedule", f'Invalid value: "{schedule}": expected exactly 5 fields, found {len(fields)}: {fields}'
     if zone is not None and zone not in _zones():
         yield "spec.timeZone", f'Invalid value: "{zone}": unknown time zone {zone}'
-    yield from _job(at(spec, "jobTemplate", "spec") or {}, "spec.jobTemplate.spec")
+    yield from _job(get_path(spec, "jobTemplate", "spec") or {}, "spec.jobTemplate.spec")
 
 
 @cache
@@ -261,9 +261,9 @@ def _service(item: Object) -> Iterator[Problem]:
 
 
 def _claim(item: Object) -> Iterator[Problem]:
-    if "storage" not in (at(item, "spec", "resources", "requests") or {}):
+    if "storage" not in (get_path(item, "spec", "resources", "requests") or {}):
         yield "spec.resources[storage]", "Required value"
-    if not at(item, "spec", "accessModes"):
+    if not get_path(item, "spec", "accessModes"):
         yield "spec.accessModes", "Required value: at least 1 access mode is required"
 
 
@@ -290,7 +290,7 @@ def _secret(item: Object) -> Iterator[Problem]:
             yield f"data[{key}]", "Required value"
     if kind == "kubernetes.io/basic-auth" and not {"username", "password"} & data.keys():
         yield "data[username]", "Required value"
-    account = at(item, "metadata", "annotations", "kubernetes.io/service-account.name")
+    account = get_path(item, "metadata", "annotations", "kubernetes.io/service-account.name")
     if kind == "kubernetes.io/service-account-token" and not account:
         yield "metadata.annotations[kubernetes.io/service-account.name]", "Required value"
     text = (item.get("stringData") or {}).get(".dockerconfigjson")
@@ -308,7 +308,7 @@ def _is_json(text: str) -> bool:
 
 def _network_policy(item: Object) -> Iterator[Problem]:
     for side, peers in (("ingress", "from"), ("egress", "to")):
-        for number, rule in enumerate(at(item, "spec", side) or ()):
+        for number, rule in enumerate(get_path(item, "spec", side) or ()):
             for index, peer in enumerate((rule or {}).get(peers) or ()):
                 block = peer.get("ipBlock")
                 if block and not _is_range(block.get("cidr")):

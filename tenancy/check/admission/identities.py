@@ -14,7 +14,7 @@ from tenancy.check.admission.access import SERVICE_ACCOUNT, authenticated
 from tenancy.check.admission.bootstrap import GROUP, MASTERS, NODES
 from tenancy.check.admission.cluster import ClusterObjects
 from tenancy.check.admission.requests import AUTHENTICATED, Identity
-from tenancy.kube.objects import at
+from tenancy.kube.objects import get_path
 from tenancy.planning.kubernetes.access import PERSONAS, role_name
 from tenancy.schema.people import Role
 
@@ -57,7 +57,7 @@ def identity(cluster: ClusterObjects, named: str, namespace: str) -> Identity:
 def of_role(cluster: ClusterObjects, role: Role, namespace: str) -> Identity | None:
     """The identity that has a role in a namespace; None if it has no subject there."""
     bindings = cluster.all(GROUP, "RoleBinding", namespace)
-    of_it = [binding for binding in bindings if at(binding, "roleRef", "name") == role_name(role)]
+    of_it = [binding for binding in bindings if get_path(binding, "roleRef", "name") == role_name(role)]
     subjects = [subject for binding in of_it for subject in binding.get("subjects") or ()]
     for subject in sorted(subjects, key=lambda subject: _KINDS.index(subject["kind"])):
         if subject["kind"] == "Group":
@@ -92,7 +92,7 @@ def _subjects(cluster: ClusterObjects) -> Iterator[tuple[str, str]]:
 def _administrators(cluster: ClusterObjects) -> Iterator[str]:
     """Groups with every right, but for the API server's own."""
     for binding in cluster.all(GROUP, "ClusterRoleBinding"):
-        if at(binding, "roleRef", "name") == "cluster-admin":
+        if get_path(binding, "roleRef", "name") == "cluster-admin":
             for subject in binding.get("subjects") or ():
                 if subject["kind"] == "Group" and subject["name"] not in (MASTERS, AUTHENTICATED):
                     yield subject["name"]

@@ -14,7 +14,7 @@ from tenancy.catalog.exporters import QUEUE_NAME
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.check.admission.cluster import ClusterObjects
 from tenancy.check.admission.requests import AdmissionRequest, Operation
-from tenancy.kube.objects import Object, at, many
+from tenancy.kube.objects import Object, as_list, get_path
 
 GROUP = "kueue.x-k8s.io"
 _MANAGED, _TRUE = f"{GROUP}/managed", "true"
@@ -41,7 +41,7 @@ def queued_by_kueue(request: AdmissionRequest, cluster: ClusterObjects) -> None:
     item, kind = request.object, (request.group, request.resource)
     if item is None or request.operation is not Operation.CREATE or request.subresource or not request.namespace:
         return
-    labels = at(cluster.namespace(request.namespace), "metadata", "labels") or {}
+    labels = get_path(cluster.namespace(request.namespace), "metadata", "labels") or {}
     if words.TENANT not in labels or not cluster.all(GROUP, "ClusterQueue"):
         return
     metadata = item["metadata"]
@@ -50,7 +50,9 @@ def queued_by_kueue(request: AdmissionRequest, cluster: ClusterObjects) -> None:
         return
     if kind != ("", "pods") and kind not in _SUSPENDED and kind not in _BY_TEMPLATE:
         return
-    if any(owner.get("controller") and owner.get("kind") in _OWNERS for owner in many(metadata.get("ownerReferences"))):
+    if any(
+        owner.get("controller") and owner.get("kind") in _OWNERS for owner in as_list(metadata.get("ownerReferences"))
+    ):
         return
     if not (metadata.get("labels") or {}).get(QUEUE_NAME) and cluster.one(
         GROUP, "LocalQueue", words.DEFAULT_QUEUE, request.namespace
@@ -58,7 +60,7 @@ def queued_by_kueue(request: AdmissionRequest, cluster: ClusterObjects) -> None:
         metadata.setdefault("labels", {})[QUEUE_NAME] = words.DEFAULT_QUEUE
     if kind == ("", "pods"):
         metadata.setdefault("labels", {})[_MANAGED] = _TRUE
-        metadata["finalizers"] = [*many(metadata.get("finalizers")), _MANAGED]
+        metadata["finalizers"] = [*as_list(metadata.get("finalizers")), _MANAGED]
         _gated(item)
     elif kind in _BY_TEMPLATE:
         _of_template(item, _BY_TEMPLATE[kind])
@@ -68,7 +70,7 @@ def queued_by_kueue(request: AdmissionRequest, cluster: ClusterObjects) -> None:
 
 
 def _gated(item: Object) -> None:
-    gates = many(item["spec"].get("schedulingGates"))
+    gates = as_list(item["spec"].get("schedulingGates"))
     names = {gate.get("name") for gate in gates}
     item["spec"]["schedulingGates"] = [*gates, *({"name": name} for name in _GATES if name not in names)]
     item["metadata"].setdefault("annotations", {}).setdefault(f"{GROUP}/role-hash", "00000000")

@@ -11,8 +11,8 @@ from typing import Any
 from tenancy.check.admission.cluster import ClusterObjects
 from tenancy.check.admission.requests import AdmissionRequest, Operation
 from tenancy.check.admission.verdicts import LIMIT_RANGE, Denial
-from tenancy.kube.objects import at, many
-from tenancy.kube.pods import Resources, limits_of, requests_of, written
+from tenancy.kube.objects import as_list, get_path
+from tenancy.kube.pods import Resources, limits_of, quantity_text, requests_of
 from tenancy.kube.quantities import parse, thousandths
 
 _NOTE = "kubernetes.io/limit-ranger"
@@ -37,7 +37,7 @@ def with_default_limits(request: AdmissionRequest, cluster: ClusterObjects) -> N
     for limit in _limits(request, cluster, "Container"):
         default, least = defaults_of(limit)
         for field, word in (("containers", "container"), ("initContainers", "init container")):
-            for container in many(at(item, "spec", field)):
+            for container in as_list(get_path(item, "spec", field)):
                 said += _completed(container, least, default, f"{word} {container.get('name')}")
     if said:
         notes = item["metadata"].setdefault("annotations", {})
@@ -66,14 +66,17 @@ def limit_denials(request: AdmissionRequest, cluster: ClusterObjects) -> Iterato
         return
     broken: list[str] = []
     if request.resource == "persistentvolumeclaims":
-        resources = at(item, "spec", "resources") or {}
+        resources = get_path(item, "spec", "resources") or {}
         for limit in _limits(request, cluster, "PersistentVolumeClaim"):
             asked = _exact(resources.get("requests"))
             broken += _below(limit, asked, {}, "PersistentVolumeClaim")
             broken += _above(limit, asked, None, "PersistentVolumeClaim")
     else:
         for limit in _limits(request, cluster, "Container"):
-            for container in (*many(at(item, "spec", "containers")), *many(at(item, "spec", "initContainers"))):
+            for container in (
+                *as_list(get_path(item, "spec", "containers")),
+                *as_list(get_path(item, "spec", "initContainers")),
+            ):
                 resources = container.get("resources") or {}
                 broken += _outside(limit, _exact(resources.get("requests")), _exact(resources.get("limits")))
         for limit in _limits(request, cluster, "Pod"):
@@ -84,7 +87,7 @@ def limit_denials(request: AdmissionRequest, cluster: ClusterObjects) -> Iterato
 
 def _limits(request: AdmissionRequest, cluster: ClusterObjects, kind: str) -> Iterator[Mapping[str, Any]]:
     for item in cluster.all("", "LimitRange", request.namespace):
-        yield from (limit for limit in many(at(item, "spec", "limits")) if limit.get("type") == kind)
+        yield from (limit for limit in as_list(get_path(item, "spec", "limits")) if limit.get("type") == kind)
 
 
 def _exact(amounts: Any) -> Resources:
@@ -113,9 +116,9 @@ def _below(limit: Mapping[str, Any], requests: Resources, limits: Mapping[str, i
         if name not in requests:
             yield f"{words}.  No request is specified"
         elif requests[name] < bound:
-            yield f"{words}, but request is {written(requests[name])}"
+            yield f"{words}, but request is {quantity_text(requests[name])}"
         elif name in limits and limits[name] < bound:
-            yield f"{words}, but limit is {written(limits[name])}"
+            yield f"{words}, but limit is {quantity_text(limits[name])}"
 
 
 def _above(limit: Mapping[str, Any], requests: Resources, limits: Resources | None, kind: str) -> Iterator[str]:
@@ -125,8 +128,8 @@ def _above(limit: Mapping[str, Any], requests: Resources, limits: Resources | No
         if limits is not None and name not in limits:
             yield f"{words}.  No limit is specified"
         elif limits is not None and limits[name] > bound:
-            yield f"{words}, but limit is {written(limits[name])}"
+            yield f"{words}, but limit is {quantity_text(limits[name])}"
         elif limits is None and name not in requests:
             yield f"{words}.  No request is specified"
         elif requests.get(name, 0) > bound:
-            yield f"{words}, but request is {written(requests[name])}"
+            yield f"{words}, but request is {quantity_text(requests[name])}"

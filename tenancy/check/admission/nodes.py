@@ -10,7 +10,7 @@ from typing import Any
 
 from tenancy.check.admission.bootstrap import NODES
 from tenancy.kube.kubelets import kubelet_may_label
-from tenancy.kube.objects import Object, at
+from tenancy.kube.objects import Object, get_path
 
 PREFIX = "system:node:"
 _LEASES = "kube-node-lease"
@@ -75,7 +75,7 @@ def restriction(node: str, operation: str, name: str, item: Object | None, old: 
     """Why NodeRestriction refuses a kubelet's write of a Node; empty if it does not."""
     if name != node:
         return f'node "{node}" is not allowed to modify node "{name}"'
-    labels, former = (at(one, "metadata", "labels") or {} for one in (item or {}, old or {}))
+    labels, former = (get_path(one, "metadata", "labels") or {} for one in (item or {}, old or {}))
     changed = sorted(key for key in {*labels, *former} if labels.get(key) != former.get(key))
     if reserved := [key for key in changed if not kubelet_may_label(key)]:
         if operation == "CREATE":
@@ -90,4 +90,4 @@ def restriction(node: str, operation: str, name: str, item: Object | None, old: 
 
 
 def _listed(item: Object | None, path: tuple[str, ...]) -> list[Any]:
-    return at(item or {}, *path) or []
+    return get_path(item or {}, *path) or []

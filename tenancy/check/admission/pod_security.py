@@ -12,7 +12,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.check.admission.cluster import ClusterObjects
 from tenancy.check.admission.requests import AdmissionRequest, Operation
 from tenancy.check.admission.verdicts import POD_SECURITY, Denial
-from tenancy.kube.objects import at
+from tenancy.kube.objects import get_path
 from tenancy.kube.pod_templates import templates_of
 from tenancy.rules.pod_security import LATEST, PodSecurityLevel, breaches, level_of, minor_of
 
@@ -27,7 +27,7 @@ def pod_security_denials(request: AdmissionRequest, cluster: ClusterObjects, min
     if request.operation is Operation.CREATE and request.subresource:
         return
     space = cluster.namespace(request.namespace)
-    if at(space, "metadata", "labels", words.PSA_ENFORCE) is None:
+    if get_path(space, "metadata", "labels", words.PSA_ENFORCE) is None:
         return
     level, version = level_of(space), minor_of(space)
     if level is PodSecurityLevel.PRIVILEGED:

@@ -16,7 +16,7 @@ from tenancy.check.admission.cluster import ClusterObjects
 from tenancy.check.admission.patches import PatchError, json_patched
 from tenancy.check.admission.requests import AdmissionRequest
 from tenancy.check.admission.verdicts import Denial, policy_component
-from tenancy.kube.objects import Object, at, many
+from tenancy.kube.objects import Object, as_list, get_path
 from tenancy.kube.selectors import matches
 
 GROUP = "admissionregistration.k8s.io"
@@ -30,11 +30,11 @@ class AdmissionPolicy:
     def __init__(self, policy: Object, binding: Object) -> None:
         self.spec: Mapping[str, Any] = policy["spec"]
         self.name: str = policy["metadata"]["name"]
-        self._selected = (self.spec.get("matchConstraints"), at(binding, "spec", "matchResources"))
-        self.variables = {one["name"]: one["expression"] for one in many(self.spec.get("variables"))}
-        self.conditions = tuple(one["expression"] for one in many(self.spec.get("matchConditions")))
+        self._selected = (self.spec.get("matchConstraints"), get_path(binding, "spec", "matchResources"))
+        self.variables = {one["name"]: one["expression"] for one in as_list(self.spec.get("variables"))}
+        self.conditions = tuple(one["expression"] for one in as_list(self.spec.get("matchConditions")))
         self.fails_closed = self.spec.get("failurePolicy", "Fail") == "Fail"
-        self.denies = "Deny" in many(at(binding, "spec", "validationActions"))
+        self.denies = "Deny" in as_list(get_path(binding, "spec", "validationActions"))
 
     def selects(self, request: AdmissionRequest, cluster: ClusterObjects) -> bool:
         """Whether the policy and its binding select a request, before its conditions."""
@@ -53,7 +53,7 @@ def policy_denials(policy: AdmissionPolicy, evaluator: Evaluator) -> Iterator[De
     if not holds:
         return
     evaluator = evaluator.having(policy.variables)
-    for each in many(policy.spec.get("validations")):
+    for each in as_list(policy.spec.get("validations")):
         expression = each["expression"]
         try:
             if evaluator.value(expression) is True:
@@ -74,7 +74,7 @@ def mutated(policy: AdmissionPolicy, evaluator: Evaluator, item: Object) -> Obje
             return item
         evaluator = evaluator.having(policy.variables)
         made = item
-        for each in many(policy.spec.get("mutations")):
+        for each in as_list(policy.spec.get("mutations")):
             operations = evaluator.value(each["jsonPatch"]["expression"])
             made = json_patched(made, [_operation(one) for one in operations])
     except (EvaluationError, PatchError) as error:
@@ -126,13 +126,13 @@ def all_hold(conditions: Sequence[str], evaluator: Evaluator) -> bool:
 
 def selected(resources: Mapping[str, Any], request: AdmissionRequest, cluster: ClusterObjects) -> bool:
     """Whether `matchConstraints` or `matchResources` select a request."""
-    if any(_covers(rule, request) for rule in many(resources.get("excludeResourceRules"))):
+    if any(_covers(rule, request) for rule in as_list(resources.get("excludeResourceRules"))):
         return False
-    rules = many(resources.get("resourceRules"))
+    rules = as_list(resources.get("resourceRules"))
     if rules and not any(_covers(rule, request) for rule in rules):
         return False
     return _namespace_matches(resources.get("namespaceSelector"), request, cluster) and any(
-        matches(resources.get("objectSelector") or {}, at(item, "metadata", "labels") or {})
+        matches(resources.get("objectSelector") or {}, get_path(item, "metadata", "labels") or {})
         for item in (request.object, request.old_object)
         if item is not None
     )
@@ -147,7 +147,7 @@ def _namespace_matches(selector: Any, request: AdmissionRequest, cluster: Cluste
         return True
     else:
         item = cluster.namespace(request.namespace)
-    return matches(selector, at(item, "metadata", "labels") or {})
+    return matches(selector, get_path(item, "metadata", "labels") or {})
 
 
 def _covers(rule: Mapping[str, Any], request: AdmissionRequest) -> bool:
@@ -156,7 +156,7 @@ def _covers(rule: Mapping[str, Any], request: AdmissionRequest) -> bool:
         return False
     if rule.get("scope", "*") not in ("*", "Cluster" if request.namespace is None else "Namespaced"):
         return False
-    names = many(rule.get("resourceNames"))
+    names = as_list(rule.get("resourceNames"))
     if names and request.name not in names:
         return False
     part = request.subresource

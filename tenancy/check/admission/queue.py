@@ -11,8 +11,8 @@ from functools import cached_property
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.controllers import QUEUE
 from tenancy.check.admission.cluster import ClusterObjects
-from tenancy.kube.objects import Object, at
-from tenancy.kube.pods import NotWork, Pods, amount_of, pods_of, queued_metadata, written
+from tenancy.kube.objects import Object, get_path
+from tenancy.kube.pods import NotWork, Pods, amount_of, pods_of, quantity_text, queued_metadata
 from tenancy.kube.quota_tree import Tree
 from tenancy.planning.queueing.assignment import FlavorAssigner, Mode, counted
 from tenancy.planning.queueing.causes import WaitCause, above_maximum, no_queue, on_hold
@@ -36,8 +36,8 @@ class QueueAdmission:
 
         `item` has the defaults of admission: requests of its containers, and the name of its queue.
         """
-        space = at(self._cluster.namespace(namespace), "metadata", "labels") or {}
-        if words.TENANT not in space or not self._environment.queued:
+        space = get_path(self._cluster.namespace(namespace), "metadata", "labels") or {}
+        if words.TENANT not in space or not self._environment.has_queues:
             return
         try:
             sets = pods_of(item)
@@ -47,11 +47,13 @@ class QueueAdmission:
             return
         name = str((queued_metadata(item).get("labels") or {}).get(QUEUE) or words.DEFAULT_QUEUE)
         local = self._cluster.one(GROUP, "LocalQueue", name, namespace)
-        queue = self._cluster.one(GROUP, "ClusterQueue", at(local, "spec", "clusterQueue") or "") if local else None
+        queue = (
+            self._cluster.one(GROUP, "ClusterQueue", get_path(local, "spec", "clusterQueue") or "") if local else None
+        )
         if local is None or queue is None:
             yield no_queue(name)
             return
-        if any(at(one, "spec", "stopPolicy") not in (None, "None") for one in (local, queue)):
+        if any(get_path(one, "spec", "stopPolicy") not in (None, "None") for one in (local, queue)):
             yield on_hold()
             return
         yield from self._unplaced(queue, sets, namespace)
@@ -68,4 +70,4 @@ class QueueAdmission:
             if choice.mode is not Mode.NEVER:
                 continue
             asked = amount_of(choice.needed, choice.resource)
-            yield choice.cause or above_maximum(choice.flavor, asked, written(choice.there))
+            yield choice.cause or above_maximum(choice.flavor, asked, quantity_text(choice.there))

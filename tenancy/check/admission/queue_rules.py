@@ -15,7 +15,7 @@ from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.check.admission.cluster import ClusterObjects
 from tenancy.check.admission.requests import AdmissionRequest, Operation
 from tenancy.check.admission.verdicts import KUEUE, Denial
-from tenancy.kube.objects import Object, at
+from tenancy.kube.objects import Object, get_path
 from tenancy.kube.pod_templates import templates_of
 
 DOMAIN = "kueue.x-k8s.io/"
@@ -43,7 +43,7 @@ def webhook_denials(request: AdmissionRequest, cluster: ClusterObjects) -> Itera
     writes = request.operation in (Operation.CREATE, Operation.UPDATE) and not request.subresource
     if item is None or hook is None or not writes or not request.namespace:
         return
-    space = at(cluster.namespace(request.namespace), "metadata", "labels") or {}
+    space = get_path(cluster.namespace(request.namespace), "metadata", "labels") or {}
     if words.TENANT not in space or not cluster.all("kueue.x-k8s.io", "ClusterQueue"):
         return
     found = [*_of_work(item, hook)]
@@ -53,7 +53,7 @@ def webhook_denials(request: AdmissionRequest, cluster: ClusterObjects) -> Itera
 
 
 def _of_work(item: Object, hook: str) -> Iterator[str]:
-    labels, notes = (at(item, "metadata", field) or {} for field in ("labels", "annotations"))
+    labels, notes = (get_path(item, "metadata", field) or {} for field in ("labels", "annotations"))
     yield from _subdomain("labels", QUEUE_NAME, labels)
     if hook in ("vdeployment", "vstatefulset"):
         return
@@ -70,7 +70,7 @@ def _of_work(item: Object, hook: str) -> Iterator[str]:
         yield from _partial(item, notes)
     for template in templates_of(item):
         path = f"{template.path.removesuffix('spec')}metadata"
-        yield from _topology(path, at(template.metadata, "annotations") or {})
+        yield from _topology(path, get_path(template.metadata, "annotations") or {})
 
 
 def _pod(labels: Mapping[str, str], notes: Mapping[str, str]) -> Iterator[str]:

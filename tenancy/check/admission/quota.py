@@ -12,8 +12,8 @@ from typing import Any
 from tenancy.check.admission.cluster import ClusterObjects
 from tenancy.check.admission.requests import AdmissionRequest, Operation
 from tenancy.check.admission.verdicts import Denial, quota
-from tenancy.kube.objects import Object, at, many
-from tenancy.kube.pods import ONE, Resources, limits_of, requests_of, written
+from tenancy.kube.objects import Object, as_list, get_path
+from tenancy.kube.pods import SCALE, Resources, limits_of, quantity_text, requests_of
 from tenancy.kube.quantities import thousandths
 
 _COMPUTE = ("cpu", "memory", "ephemeral-storage")
@@ -39,7 +39,7 @@ def quota_denials(request: AdmissionRequest, cluster: ClusterObjects) -> Iterato
         return
     usage = usage_of(request.group, request.resource, item)
     for each in sorted(cluster.all("", "ResourceQuota", request.namespace), key=lambda one: one["metadata"]["name"]):
-        name, hard = each["metadata"]["name"], at(each, "spec", "hard") or {}
+        name, hard = each["metadata"]["name"], get_path(each, "spec", "hard") or {}
         if not all(_in_scope(scope, item) for scope in _scopes(each)):
             continue
         if request.resource == "pods" and (missing := _unnamed(item, hard)):
@@ -50,7 +50,7 @@ def quota_denials(request: AdmissionRequest, cluster: ClusterObjects) -> Iterato
             asked, at_most = (
                 ",".join(f"{key}={amount}" for key, amount in amounts)
                 for amounts in (
-                    [(key, written(usage[key])) for key in over],
+                    [(key, quantity_text(usage[key])) for key in over],
                     [(key, str(hard[key])) for key in over],
                 )
             )
@@ -62,9 +62,9 @@ def quota_denials(request: AdmissionRequest, cluster: ClusterObjects) -> Iterato
 
 def usage_of(group: str, resource: str, item: Object) -> Resources:
     """What a quota counts of one object, in thousandths."""
-    usage = Resources({f"count/{resource}.{group}" if group else f"count/{resource}": ONE})
+    usage = Resources({f"count/{resource}.{group}" if group else f"count/{resource}": SCALE})
     if (plain := _IN_GROUPS.get((group, resource))) is not None:
-        usage[plain] = ONE
+        usage[plain] = SCALE
     match group, resource:
         case "", "pods":
             usage.update(_of_pod(item["spec"]))
@@ -90,45 +90,48 @@ def _of_pod(spec: Mapping[str, Any]) -> Resources:
 
 
 def _of_claim(item: Object) -> Resources:
-    amount = thousandths(at(item, "spec", "resources", "requests", "storage") or 0)
+    amount = thousandths(get_path(item, "spec", "resources", "requests", "storage") or 0)
     usage = Resources({"requests.storage": amount})
-    if name := at(item, "spec", "storageClassName"):
+    if name := get_path(item, "spec", "storageClassName"):
         prefix = f"{name}.storageclass.storage.k8s.io/"
-        usage.update({f"{prefix}requests.storage": amount, f"{prefix}persistentvolumeclaims": ONE})
+        usage.update({f"{prefix}requests.storage": amount, f"{prefix}persistentvolumeclaims": SCALE})
     return usage
 
 
 def _of_service(item: Object) -> Resources:
-    kind, ports = at(item, "spec", "type"), len(many(at(item, "spec", "ports")))
+    kind, ports = get_path(item, "spec", "type"), len(as_list(get_path(item, "spec", "ports")))
     usage = Resources()
     if kind == "LoadBalancer":
-        usage["services.loadbalancers"] = ONE
+        usage["services.loadbalancers"] = SCALE
     if kind == "NodePort" or (
-        kind == "LoadBalancer" and at(item, "spec", "allocateLoadBalancerNodePorts") is not False
+        kind == "LoadBalancer" and get_path(item, "spec", "allocateLoadBalancerNodePorts") is not False
     ):
-        usage["services.nodeports"] = ports * ONE
+        usage["services.nodeports"] = ports * SCALE
     return usage
 
 
 def _of_devices(item: Object) -> Resources:
     usage = Resources()
-    for request in many(at(item, "spec", "devices", "requests")):
+    for request in as_list(get_path(item, "spec", "devices", "requests")):
         most: dict[str, int] = {}
-        for part in (request.get("exactly"), *many(request.get("firstAvailable"))):
+        for part in (request.get("exactly"), *as_list(request.get("firstAvailable"))):
             if isinstance(part, Mapping):
                 count = _ALL_DEVICES if part.get("allocationMode") == "All" else int(part.get("count", 1))
                 name = str(part.get("deviceClassName"))
                 most[name] = max(most.get(name, 0), count)
         for name, count in most.items():
-            usage[f"{name}.deviceclass.resource.k8s.io/devices"] += count * ONE
+            usage[f"{name}.deviceclass.resource.k8s.io/devices"] += count * SCALE
     return usage
 
 
 def _unnamed(item: Object, hard: Mapping[str, Any]) -> str:
     """What containers leave out that the quota counts, as the API server names it."""
     missing: dict[str, list[str]] = {}
-    of_pod = at(item, "spec", "resources") or {}
-    for container in (*many(at(item, "spec", "containers")), *many(at(item, "spec", "initContainers"))):
+    of_pod = get_path(item, "spec", "resources") or {}
+    for container in (
+        *as_list(get_path(item, "spec", "containers")),
+        *as_list(get_path(item, "spec", "initContainers")),
+    ):
         resources = container.get("resources") or {}
         for key in _NEEDED:
             if key not in hard:
@@ -141,10 +144,10 @@ def _unnamed(item: Object, hard: Mapping[str, Any]) -> str:
 
 
 def _scopes(item: Object) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    for name in many(at(item, "spec", "scopes")):
+    for name in as_list(get_path(item, "spec", "scopes")):
         yield name, "Exists", ()
-    for one in many(at(item, "spec", "scopeSelector", "matchExpressions")):
-        yield one["scopeName"], one["operator"], many(one.get("values"))
+    for one in as_list(get_path(item, "spec", "scopeSelector", "matchExpressions")):
+        yield one["scopeName"], one["operator"], as_list(one.get("values"))
 
 
 def _in_scope(scope: tuple[str, str, tuple[str, ...]], item: Object) -> bool:

@@ -35,7 +35,7 @@ from tenancy.check.admission.requests import AdmissionRequest, Operation, unread
 from tenancy.check.admission.validation import validation_denials
 from tenancy.check.admission.verdicts import CONFLICT, SCHEMA, Denial, Verdict
 from tenancy.kube.kinds import group_of
-from tenancy.kube.objects import Object, many, name_of
+from tenancy.kube.objects import Object, as_list, name_of
 from tenancy.rules.found import UNREADABLE
 
 if TYPE_CHECKING:
@@ -56,9 +56,11 @@ class OfflineApiServer:
         self.access = Authorizer(self.cluster)
         self._minor = int(minor)
         granted = (
-            rule for role in self.cluster.all(bootstrap.GROUP, "ClusterRole") for rule in many(role.get("rules"))
+            rule for role in self.cluster.all(bootstrap.GROUP, "ClusterRole") for rule in as_list(role.get("rules"))
         )
-        self._known_groups = self.cluster.groups | {group for rule in granted for group in many(rule.get("apiGroups"))}
+        self._known_groups = self.cluster.groups | {
+            group for rule in granted for group in as_list(rule.get("apiGroups"))
+        }
         self.validating = bound_policies(self.cluster, VALIDATING)
         self.mutating = bound_policies(self.cluster, MUTATING)
 

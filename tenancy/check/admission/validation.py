@@ -11,7 +11,7 @@ from typing import Any
 from tenancy.check.admission.cluster import ClusterObjects
 from tenancy.check.admission.requests import AdmissionRequest, Operation
 from tenancy.check.admission.verdicts import SCHEMA, Denial
-from tenancy.kube.objects import Object, at, many
+from tenancy.kube.objects import Object, as_list, get_path
 from tenancy.kube.pod_templates import BUILT_IN, PodTemplate, templates_of
 from tenancy.kube.quantities import parse
 
@@ -35,13 +35,13 @@ def validation_denials(request: AdmissionRequest, cluster: ClusterObjects) -> It
 
 def _for_administrators(request: AdmissionRequest, cluster: ClusterObjects) -> bool:
     space = cluster.namespace(request.namespace or "")
-    return (at(space, "metadata", "labels") or {}).get("resource.kubernetes.io/admin-access") == "true"
+    return (get_path(space, "metadata", "labels") or {}).get("resource.kubernetes.io/admin-access") == "true"
 
 
 def _of_devices(item: Object) -> Iterator[tuple[str, str]]:
     path = "spec.spec.devices" if item["kind"] == "ResourceClaimTemplate" else "spec.devices"
-    for number, request in enumerate(many(at(item, *path.split("."), "requests"))):
-        if at(request, "exactly", "adminAccess"):
+    for number, request in enumerate(as_list(get_path(item, *path.split("."), "requests"))):
+        if get_path(request, "exactly", "adminAccess"):
             message = (
                 "Forbidden: admin access to devices requires the `resource.kubernetes.io/admin-access: true` label"
             )
@@ -54,7 +54,7 @@ def _of_pod(template: PodTemplate, *, gated: bool) -> Iterator[tuple[str, str]]:
         yield f"{path}.containers", "Required value"
     if gated and spec.get("nodeName") and spec.get("schedulingGates"):
         yield f"{path}.nodeName", "Forbidden: cannot be set until all schedulingGates have been cleared"
-    for number, claim in enumerate(many(spec.get("resourceClaims"))):
+    for number, claim in enumerate(as_list(spec.get("resourceClaims"))):
         if len({"resourceClaimName", "resourceClaimTemplateName"} & set(claim)) != 1:
             message = "Invalid value: must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
             yield f"{path}.resourceClaims[{number}]", message
@@ -64,7 +64,7 @@ def _of_pod(template: PodTemplate, *, gated: bool) -> Iterator[tuple[str, str]]:
                 yield f"{where}.{field}", "Required value"
         security, at_security = container.get("securityContext") or {}, f"{where}.securityContext"
         if security.get("allowPrivilegeEscalation") is False:
-            added = at(security, "capabilities", "add") or ()
+            added = get_path(security, "capabilities", "add") or ()
             if security.get("privileged"):
                 yield at_security, f"{_ESCALATION} `privileged` to true"
             if "CAP_SYS_ADMIN" in added:

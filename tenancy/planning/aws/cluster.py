@@ -15,7 +15,7 @@ from tenancy.planning.aws.addons import AddOn, wanted_add_ons
 from tenancy.planning.common import names
 from tenancy.planning.common.charts import SYSTEM_NODES, SYSTEM_TOLERATIONS
 from tenancy.planning.common.pools import Taint, efa_cards, node_labels, node_taints, startup_taints
-from tenancy.schema.aws import MOST_ZONES, Endpoints
+from tenancy.schema.aws import MAX_ZONES, Endpoints
 from tenancy.schema.environment import Environment
 from tenancy.schema.pools import Market, Pool
 
@@ -218,7 +218,7 @@ def cluster_plan(environment: Environment) -> ClusterPlan | None:
     if not environment.builds_cluster:
         return None
     groups = [_system_group(environment), *_pool_groups(environment)]
-    scales = any(pool.scales for pool in environment.pools.values())
+    scales = any(pool.is_autoscaled for pool in environment.pools.values())
     return ClusterPlan(
         name=environment.cluster.name,
         kubernetes=environment.cluster.kubernetes,
@@ -251,7 +251,7 @@ def cluster_plan(environment: Environment) -> ClusterPlan | None:
 def _network(environment: Environment) -> NetworkPlan:
     network = environment.aws.network
     ranges = list(ipaddress.IPv4Network(network.cidr).subnets(prefixlen_diff=2))
-    public = list(ranges[MOST_ZONES].subnets(prefixlen_diff=4))
+    public = list(ranges[MAX_ZONES].subnets(prefixlen_diff=4))
     quarters = {zone: environment.aws.quarter_of(zone) - 1 for zone in environment.aws.every_zone}
     return NetworkPlan(
         region=environment.aws.region,
@@ -314,7 +314,7 @@ def _pool_groups(environment: Environment) -> Iterator[NodeGroupPlan]:
             ami_type=f"AL2023_{'ARM_64' if architecture == 'arm64' else architecture}_{variant.upper()}",
             release=_release(environment, architecture, variant, pool.ami_release or environment.aws.ami_release),
             nodes=pool.nodes.min,
-            started=pool.nodes.min if pool.purchase.begun else 0,
+            started=pool.nodes.min if pool.purchase.has_begun else 0,
             zones=tuple(sorted(pool.zones)) or environment.aws.every_zone,
             names_zones=bool(pool.zones),
             # Labels of birth are in the user data: changed there, they replace nodes instead of relabelling them.
@@ -325,7 +325,7 @@ def _pool_groups(environment: Environment) -> Iterator[NodeGroupPlan]:
             },
             taints=_taints(environment, node_taints(name, pool)),
             capacity_type=_capacity_type(pool),
-            reservation=pool.purchase.reserved or "",
+            reservation=pool.purchase.reservation_id or "",
             efa_cards=efa_cards(pool),
             user_data=node_config.user_data(environment, name, base=True),
             at_once=pool.upgrade.at_once,

@@ -13,7 +13,7 @@ from tenancy.planning.aws.documents import Document, allow, arn, dns_suffix
 from tenancy.planning.common import names
 from tenancy.schema.data import Access, KeyPer
 from tenancy.schema.environment import Environment
-from tenancy.schema.tenant import Namespace, Tenant, held
+from tenancy.schema.tenant import Namespace, Tenant, applies_to
 
 LIST = ["s3:ListBucket"]
 LIST_VERSIONS = ["s3:ListBucketVersions"]
@@ -196,7 +196,7 @@ def resource_statements(environment: Environment, tenant: Tenant, namespace: Nam
     """Statements for what a namespace's pods use beside buckets."""
 
     def used_names(kind: str) -> list[str]:
-        return sorted(name for name, use in getattr(tenant.uses, kind).items() if held(use.namespaces, namespace))
+        return sorted(name for name, use in getattr(tenant.uses, kind).items() if applies_to(use.namespaces, namespace))
 
     if secrets := used_names("secrets"):
         arns = [secret_arn(environment, names.tenant_secret(environment, tenant, name)) for name in secrets]
@@ -207,7 +207,7 @@ def resource_statements(environment: Environment, tenant: Tenant, namespace: Nam
     if queues := used_names("queues"):
         yield allow("UseQueues", QUEUE, [queue_arn(environment, tenant, name) for name in queues])
     for number, files in enumerate(tenant.uses.files):
-        if held(files.namespaces, namespace):
+        if applies_to(files.namespaces, namespace):
             actions = [MOUNT, MOUNT_WRITE] if files.access == "read-write" else [MOUNT]
             system = arn(environment, "elasticfilesystem", f"file-system/{files.file_system}")
             access_point_condition = {"StringEquals": {"elasticfilesystem:AccessPointArn": files.access_point}}

@@ -61,7 +61,7 @@ def roles(environment: Environment) -> dict[str, RolePlan]:
         ),
         EBS_CSI: _pod_role(environment, EBS_CSI, "ebs-csi-controller-sa", managed=(EBS_POLICY,)),
     }
-    if any(pool.scales for pool in environment.pools.values()):
+    if any(pool.is_autoscaled for pool in environment.pools.values()):
         plans[KARPENTER] = _pod_role(environment, KARPENTER, "karpenter", inline=_karpenter(environment))
     return plans
 
@@ -217,7 +217,7 @@ def _node_lifecycle(environment: Environment) -> list[Document]:
     # Subnets and reservations may be another account's, shared with this one; images are Amazon's.
     used_resources = [_arn(environment, "ec2", f"{kind}/*", account="") for kind in ("image", "snapshot")]
     used_resources += [_arn(environment, "ec2", f"{kind}/*", account="*") for kind in ("security-group", "subnet")]
-    reservations = {pool.purchase.reserved for pool in environment.pools.values() if pool.scales}
+    reservations = {pool.purchase.reservation_id for pool in environment.pools.values() if pool.is_autoscaled}
     used_resources += [
         _arn(environment, "ec2", f"capacity-reservation/{reservation}", account="*")
         for reservation in sorted(filter(None, reservations))

@@ -54,7 +54,7 @@ def karpenter_objects(environment: Environment) -> tuple[Object, ...]:
     """Objects for the pools that scale, a node class always before the pool that names it."""
     if not environment.builds_cluster:
         return ()
-    scaling_pools = [(name, pool) for name, pool in sorted(environment.pools.items()) if pool.scales]
+    scaling_pools = [(name, pool) for name, pool in sorted(environment.pools.items()) if pool.is_autoscaled]
     return tuple(item for name, pool in scaling_pools for item in _objects(environment, name, pool))
 
 
@@ -97,7 +97,7 @@ def _node_class(environment: Environment, name: str, pool: Pool) -> dict[str, An
             "httpPutResponseHopLimit": 1,
             "httpProtocolIPv6": "disabled",
         },
-        "kubelet": {"maxPods": pool.most_pods},
+        "kubelet": {"maxPods": pool.max_pods},
         "userData": user_data(environment, name, base=False),
         "tags": pool_tags(environment, name),
     }
@@ -105,9 +105,9 @@ def _node_class(environment: Environment, name: str, pool: Pool) -> dict[str, An
         spec["instanceStorePolicy"] = "RAID0"
     if pool.efa:
         spec["networkInterfaces"] = _interfaces(pool)
-    if pool.purchase.reserved:
+    if pool.purchase.reservation_id:
         # No placement group beside it: a reservation may lie outside of one.
-        spec["capacityReservationSelectorTerms"] = [{"id": pool.purchase.reserved}]
+        spec["capacityReservationSelectorTerms"] = [{"id": pool.purchase.reservation_id}]
     return spec
 
 
@@ -171,7 +171,7 @@ def _node_pool(environment: Environment, name: str, pool: Pool) -> dict[str, Any
         },
         "limits": _limits(environment, name, pool),
     }
-    if pool.purchase.reserved:
+    if pool.purchase.reservation_id:
         spec["weight"] = RESERVED_WEIGHT
     return spec
 

@@ -53,7 +53,7 @@ def mig_parted(environment: Environment) -> dict[str, Any]:
 
 
 def _mig_devices(environment: Environment, name: str) -> list[dict[str, Any]]:
-    cuts = environment.cuts(name)
+    cuts = environment.partitions_of(name)
     devices: list[dict[str, Any]] = []
     first_index = 0
     for count, slices in cuts:
@@ -78,7 +78,7 @@ def _plugin_config(environment: Environment, name: str) -> dict[str, Any]:
     # Without MIG none: the plugin refuses to start with mixed and MPS.
     config: dict[str, Any] = {"version": "v1", "flags": {"migStrategy": pool.strategy.value if pool.mig else "none"}}
     if pool.share:
-        profiles = {profile for _, slices in environment.cuts(name) for profile in slices or [None]}
+        profiles = {profile for _, slices in environment.partitions_of(name) for profile in slices or [None]}
         single = pool.strategy is Strategy.SINGLE
         resources = sorted({gpus.resource_name(None if single else profile, shared=False) for profile in profiles})
         mode = "mps" if pool.share.mode is Sharing.MPS else "timeSlicing"
@@ -105,7 +105,7 @@ def registration_labels(name: str, pool: Pool) -> dict[str, str]:
 def _layout_digest(environment: Environment, name: str) -> str:
     pool = environment.pools[name]
     share = (pool.share.mode.value, pool.share.replicas) if pool.share else None
-    layout = [[(count, dict(slices)) for count, slices in environment.cuts(name)], pool.strategy.value, share]
+    layout = [[(count, dict(slices)) for count, slices in environment.partitions_of(name)], pool.strategy.value, share]
     return hashlib.sha256(json.dumps(layout, sort_keys=True).encode()).hexdigest()[:8]
 
 
@@ -135,7 +135,7 @@ def _node_config(environment: Environment, name: str | None, base: bool) -> str:
         if base:
             labels |= registration_labels(name, pool)
             # EKS' own number for managed nodes: whichever part merges last, the plan is right.
-            settings["maxPods"] = pool.most_pods
+            settings["maxPods"] = pool.max_pods
             if pool.machine.nvme:
                 spec["instance"] = {"localStorage": {"strategy": "RAID0"}}
         if labels:
@@ -267,7 +267,7 @@ echo "the GPUs are cut as asked"
 def _partition_script(environment: Environment, name: str) -> str:
     """The script that cloud-init runs."""
     board = environment.pools[name].machine.gpu
-    cuts = [slices for count, slices in environment.cuts(name) for _ in range(count)]
+    cuts = [slices for count, slices in environment.partitions_of(name) for _ in range(count)]
     layout = "\n".join(
         f'    "{i} {",".join(_slice_placements(board, slices)) or "whole"}"' for i, slices in enumerate(cuts)
     )

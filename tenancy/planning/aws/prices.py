@@ -17,7 +17,7 @@ MICRO = 1_000_000
 
 def purchase_kind(pool: Pool) -> PurchaseKind:
     """How the nodes of a pool are bought."""
-    return PurchaseKind(pool.purchase.way)
+    return PurchaseKind(pool.purchase.option)
 
 
 def node_price(environment: Environment, name: str, instance: str, purchase: str) -> int | None:

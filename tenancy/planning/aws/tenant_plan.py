@@ -24,7 +24,7 @@ from tenancy.planning.common import names
 from tenancy.schema.data import Access, KeyPer, ResourceUse
 from tenancy.schema.environment import Environment
 from tenancy.schema.identity import PodIdentity
-from tenancy.schema.tenant import Tenant, held
+from tenancy.schema.tenant import Tenant, applies_to
 
 ALERT_PERCENTAGES = (50, 80, 100)
 """Per cent of the budget that is spent; and the forecast, at all of it."""
@@ -102,7 +102,7 @@ def _allowed_roles(environment: Environment, tenant: Tenant, use: ResourceUse) -
     return [
         iam_roles.role_arn(environment, tenant, namespace)
         for namespace in tenant.namespaces
-        if held(use.namespaces, namespace)
+        if applies_to(use.namespaces, namespace)
     ]
 
 

@@ -18,7 +18,7 @@ def device_class(flavor: str) -> str:
 
 def claimable_flavors(environment: Environment) -> dict[str, Flavor]:
     """Flavors that have a class. A replica has none: its class would match whole GPUs."""
-    if not environment.devices_by_claim:
+    if not environment.uses_device_claims:
         return {}
     return {name: flavor for name, flavor in sorted(environment.flavors.items()) if flavor.share is None}
 

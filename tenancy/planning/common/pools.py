@@ -37,7 +37,7 @@ def node_labels(name: str, pool: Pool) -> dict[str, str]:
 def node_taints(name: str, pool: Pool) -> list[Taint]:
     """Every GPU node repels pods without a GPU; a node of a restricted pool has a taint of its own too."""
     taints = [{"key": gpus.GPU_TAINT, "value": "present", "effect": "NoSchedule"}] if pool.machine.gpus else []
-    if pool.restricted:
+    if pool.is_restricted:
         taints.append({"key": words.POOL, "value": name, "effect": "NoSchedule"})
     return taints
 
@@ -65,8 +65,8 @@ def extended_resources(environment: Environment, name: str) -> dict[str, int]:
     """
     pool = environment.pools[name]
     counts = {gpus.EFA: pool.machine.efa} if pool.efa else {}
-    if not environment.devices_by_claim:
-        for count, slices in environment.cuts(name):
+    if not environment.uses_device_claims:
+        for count, slices in environment.partitions_of(name):
             for profile, slice_count in slices.items() or [(None, 1)]:
                 resource = resource_name(profile, pool.share is not None, pool.strategy)
                 counts[resource] = counts.get(resource, 0) + count * slice_count * (
@@ -78,12 +78,12 @@ def extended_resources(environment: Environment, name: str) -> dict[str, int]:
 def node_allocatable(environment: Environment, name: str) -> nodes.Resources:
     """What is left of the machine for pods, the platform's own among them."""
     pool = environment.pools[name]
-    return nodes.allocatable(pool.machine, pool.most_pods, environment.aws.root_gib(pool.machine.nvme))
+    return nodes.allocatable(pool.machine, pool.max_pods, environment.aws.root_gib(pool.machine.nvme))
 
 
 def tenant_allocatable(environment: Environment, name: str) -> nodes.Resources:
     """What is left of a node for tenants: allocatable less the requests of the daemonsets."""
-    allocatable, daemonsets = node_allocatable(environment, name), environment.daemonsets(name)
+    allocatable, daemonsets = node_allocatable(environment, name), environment.daemonset_resources(name)
     return nodes.Resources(
         allocatable.cpu - daemonsets.cpu,
         allocatable.memory - daemonsets.memory,
@@ -119,7 +119,7 @@ def efa_cards(pool: Pool) -> tuple[int, ...]:
 
 def capacity_type(pool: Pool) -> str:
     """The value of Karpenter's label `karpenter.sh/capacity-type`."""
-    if pool.purchase.reserved:
+    if pool.purchase.reservation_id:
         return "reserved"
     return "spot" if pool.purchase.market is Market.SPOT else "on-demand"
 

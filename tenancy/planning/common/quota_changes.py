@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube import quantities
-from tenancy.kube.objects import at
+from tenancy.kube.objects import get_path
 from tenancy.kube.quota_tree import stored_quotas
 
 GUARANTEED, BORROWS, LENDS, WEIGHT = "guaranteed", "may borrow", "lends", "weight"
@@ -69,7 +69,7 @@ def spec_changes(kind: str, before: Any, after: Any) -> tuple[list[str], tuple[s
 
 
 def _amount_changes(kind: str, before: Any, after: Any) -> Iterator[str]:
-    root = kind == "Cohort" and not at(after, "parentName")
+    root = kind == "Cohort" and not get_path(after, "parentName")
     old, new = (
         {(a.resource, a.flavor, a.limit_kind): a.amount for a in device_amounts(spec)} for spec in (before, after)
     )
@@ -87,20 +87,20 @@ def _amount_changes(kind: str, before: Any, after: Any) -> Iterator[str]:
 
 
 def _state_changes(before: Any, after: Any) -> Iterator[str]:
-    old_policy, new_policy = at(before, "stopPolicy"), at(after, "stopPolicy")
+    old_policy, new_policy = get_path(before, "stopPolicy"), get_path(after, "stopPolicy")
     if STATES.get(old_policy, old_policy) != STATES.get(new_policy, new_policy):
         yield f"queue {STATES.get(old_policy, old_policy)} → {STATES.get(new_policy, new_policy)}"
 
 
 def _place_changes(before: Any, after: Any) -> Iterator[str]:
     for path, title in ((("fairSharing", "weight"), WEIGHT), (("cohortName",), "below"), (("parentName",), "below")):
-        old_value, new_value = at(before, *path), at(after, *path)
+        old_value, new_value = get_path(before, *path), get_path(after, *path)
         if old_value != new_value:
             yield f"{title} {old_value or 'nothing'} → {new_value or 'nothing'}"
 
 
 def _hard_changes(before: Any, after: Any) -> Iterator[str]:
-    old, new = (dict(at(spec, "hard") or {}) for spec in (before, after))
+    old, new = (dict(get_path(spec, "hard") or {}) for spec in (before, after))
     for key in dict.fromkeys([*old, *new]):
         if old.get(key) != new.get(key):
             yield f"{key} {old.get(key, 'no limit')} → {new.get(key, 'no limit')}"

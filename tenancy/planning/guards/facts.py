@@ -9,7 +9,7 @@ from tenancy.schema.environment import Environment
 
 def frameworks(environment: Environment) -> tuple[Framework, ...]:
     """Kinds that the environment installs and queues."""
-    return tuple(FRAMEWORKS[kind] for kind in sorted(environment.queues.kinds)) if environment.queued else ()
+    return tuple(FRAMEWORKS[kind] for kind in sorted(environment.queues.kinds)) if environment.has_queues else ()
 
 
 def guard_facts(environment: Environment) -> GuardFacts:
@@ -18,8 +18,8 @@ def guard_facts(environment: Environment) -> GuardFacts:
         platform_group=environment.platform.group,
         system_namespaces=tuple(environment.system_namespaces),
         kubernetes=environment.cluster.kubernetes,
-        queued=environment.queued,
-        devices_by_claim=environment.devices_by_claim,
+        queued=environment.has_queues,
+        devices_by_claim=environment.uses_device_claims,
         virtual_clusters=bool(environment.virtual_clusters),
         frameworks=frameworks(environment),
         claim_classes=tuple(environment.claim_classes),

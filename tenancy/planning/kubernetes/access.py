@@ -15,7 +15,7 @@ from tenancy.planning.guards.facts import frameworks
 from tenancy.planning.kubernetes.model import ClusterRole, PolicyRule, RoleBinding, RoleSubject
 from tenancy.schema.environment import Environment
 from tenancy.schema.people import Role
-from tenancy.schema.tenant import Namespace, Tenant, held
+from tenancy.schema.tenant import Namespace, Tenant, applies_to
 
 READ = ("get", "list", "watch")
 CHANGE = ("create", "update", "patch", "delete", "deletecollection")
@@ -104,9 +104,9 @@ def role_name(role: str) -> str:
 def _rights(environment: Environment, role: Role) -> tuple[Rights, ...]:
     rights: list[Rights] = [*PERSONAS[role]]
     may_make, may_end = _DEVELOP in PERSONAS[role], _OPERATE in PERSONAS[role]
-    if environment.devices_by_claim:
+    if environment.uses_device_claims:
         rights += [_VIEW_CLAIMS, *([_MAKE_CLAIMS] if may_make else [])]
-    if environment.queued:
+    if environment.has_queues:
         rights.append(_VIEW_QUEUES)
     for framework in frameworks(environment):
         verbs = READ + (CHANGE if may_make else ("delete",) if may_end else ())
@@ -135,10 +135,10 @@ def role_bindings(environment: Environment, tenant: Tenant, namespace: Namespace
     """One RoleBinding per persona that has at least one subject, named after the persona."""
     bindings = []
     for role in PERSONAS:
-        people = [p for p in tenant.people if p.role is role and held(p.namespaces, namespace)]
+        people = [p for p in tenant.people if p.role is role and applies_to(p.namespaces, namespace)]
         if subjects := {*((p.kind, p.name) for p in people), *_pipeline(tenant, namespace, role)}:
             bindings.append(_binding(environment, tenant, namespace, role.value, sorted(subjects)))
-    users = {(u.kind, u.name) for u in tenant.gpu_users if held(u.namespaces, namespace)}
+    users = {(u.kind, u.name) for u in tenant.gpu_users if applies_to(u.namespaces, namespace)}
     if users:
         bindings.append(_binding(environment, tenant, namespace, GPU_USER, sorted(users)))
     if tenant.in_virtual_clusters:
@@ -165,5 +165,5 @@ def _subject(tenant: Tenant, kind: str, name: str) -> RoleSubject:
 def _pipeline(tenant: Tenant, namespace: Namespace, role: Role) -> list[tuple[str, str]]:
     """The group of the tenant's pipeline, if that has the role there."""
     ci = tenant.ci
-    there = ci and ci.role == role and held(ci.namespaces, namespace)
+    there = ci and ci.role == role and applies_to(ci.namespaces, namespace)
     return [("Group", words.CI_GROUP.format(tenant=tenant.tenant))] if there else []

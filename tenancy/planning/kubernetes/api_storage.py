@@ -51,6 +51,6 @@ def api_storage(environment: Environment, tenants: Sequence[Tenant]) -> ApiStora
         budget=stored.store_budget(),
         overcommit=environment.cluster.object_overcommit,
         stored=sum(one.stored for one in each),
-        kueue=stored.kueue_memory(environment, present) if environment.queued else 0,
+        kueue=stored.kueue_memory(environment, present) if environment.has_queues else 0,
         tenants=each,
     )

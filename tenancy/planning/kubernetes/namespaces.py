@@ -28,9 +28,9 @@ def pod_security(version: str, level: str = "restricted") -> dict[str, str]:
 def granted_resources(environment: Environment, tenant: Tenant, namespace: Namespace) -> list[str]:
     """Extended resources and huge pages that pods there may name; under DRA they claim GPUs instead."""
     mine = [pool for pool in environment.pools.values() if pool.efa and pool.admits(tenant.tenant, tenant.tiers)]
-    quota = environment.tiers[tenant.tier_of(namespace)].allows(namespace.quota)
-    beside = {*quota.granted, *([gpus.EFA] if mine else [])}
-    if environment.devices_by_claim:
+    quota = environment.tiers[tenant.tier_of(namespace)].quota_for(namespace.quota)
+    beside = {*quota.extra_resources, *([gpus.EFA] if mine else [])}
+    if environment.uses_device_claims:
         return sorted(beside)
     return sorted({environment.resource_of(flavor) for flavor in tenant.gpus} | beside)
 
@@ -40,7 +40,7 @@ def allowed_pools(environment: Environment, tenant: Tenant, tier: str) -> list[s
     return [
         name
         for name, pool in sorted(environment.pools.items())
-        if pool.restricted and pool.admits(tenant.tenant, frozenset({tier}))
+        if pool.is_restricted and pool.admits(tenant.tenant, frozenset({tier}))
     ]
 
 
@@ -58,7 +58,7 @@ def allowances(environment: Environment, tenant: Tenant, namespace: Namespace) -
         allowed.GPUS_FOR_ALL: not tenant.gpu_users,
         allowed.IMAGE_TAGS: tier.image_tags,
         allowed.LARGE_CONFIG: tier.large_config,
-        allowed.NODE_RUNTIME: not tenant.sandboxed,
+        allowed.NODE_RUNTIME: not tenant.is_sandboxed,
         allowed.SYNCED_NAMES: tenant.in_virtual_clusters,
         allowed.WRITABLE_ROOT: tier.writable_root,
     }
@@ -72,7 +72,7 @@ def token_accounts(tenant: Tenant, namespace: Namespace) -> list[str]:
 
 def queue_notes(environment: Environment, tenant: Tenant, namespace: Namespace) -> dict[str, str]:
     """What the guards know of the namespace's queues; nothing without a queue."""
-    if not environment.queued:
+    if not environment.has_queues:
         return {}
     tier = environment.tiers[tenant.tier_of(namespace)]
     notes = {
@@ -90,7 +90,7 @@ def namespace_meta(environment: Environment, tenant: Tenant, namespace: Namespac
     lists = {
         words.ALLOWANCES: allowances(environment, tenant, namespace),
         words.ALLOWED_ACCOUNTS: sorted(accounts),
-        words.ALLOWED_RUNTIMES: [words.SANDBOX_CLASS] if tenant.sandboxed else [],
+        words.ALLOWED_RUNTIMES: [words.SANDBOX_CLASS] if tenant.is_sandboxed else [],
         words.TOKEN_ACCOUNTS: token_accounts(tenant, namespace),
         words.ALLOWED_POOLS: allowed_pools(environment, tenant, tier),
         words.ALLOWED_PRIORITIES: allowed_classes(environment, tier),
@@ -98,7 +98,7 @@ def namespace_meta(environment: Environment, tenant: Tenant, namespace: Namespac
         words.ALLOWED_RESOURCES: granted_resources(environment, tenant, namespace),
         **allowed_ways(tenant),
     }
-    if environment.devices_by_claim:
+    if environment.uses_device_claims:
         lists[words.ALLOWED_DEVICE_CLASSES] = granted_classes(environment, tenant)
     waived = [f"{w.rule}={w.until.isoformat()}" for w in tenant.exceptions if w.object == namespace.name]
     spread, spread_of = environment.tiers[tier].spread, environment.tiers[tier].spread_of

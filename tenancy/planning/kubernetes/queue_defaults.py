@@ -32,7 +32,7 @@ _PATCH = f"""!({cel(words.TENANT)} in namespaceObject.metadata.labels) ? [] :
 
 def queue_defaults(environment: Environment) -> tuple[Object, ...]:
     """The policy and its binding; none without a queue, or where the API server lacks the kind."""
-    if not environment.queued or incompatible(environment.cluster.kubernetes, "pod-defaults"):
+    if not environment.has_queues or incompatible(environment.cluster.kubernetes, "pod-defaults"):
         return ()
     others = frameworks(environment)
     owners = [*_QUEUED, *(f"{framework.group}/{framework.kind}" for framework in others)]

@@ -41,7 +41,7 @@ def gpu_quota(environment: Environment, tenant: Tenant, namespace: Namespace) ->
     held = dict.fromkeys(sorted({*environment.resources, *environment.possible_slices, *gpus.ALWAYS_CAPPED}), 0)
     classes = {}
     for flavor, count in quota_ceiling(environment, tenant, namespace).items():
-        if environment.devices_by_claim:
+        if environment.uses_device_claims:
             classes[flavor] = count
         else:
             held[environment.resource_of(flavor)] += count
@@ -58,7 +58,7 @@ def claim_quota(environment: Environment, held: Mapping[str, int]) -> dict[str, 
     From Kubernetes 1.36 a container may name a class as a resource, which the class's own quota does not see. The
     second key counts these and claims together, so both have the same number.
     """
-    if not environment.devices_by_claim:
+    if not environment.uses_device_claims:
         return dict.fromkeys(CLAIM_COUNTS, "0")
     most = dict.fromkeys(DRIVER_CLASSES, 0)
     most |= {device_class(flavor): held.get(flavor, 0) for flavor in claimable_flavors(environment)}
@@ -69,7 +69,7 @@ def claim_quota(environment: Environment, held: Mapping[str, int]) -> dict[str, 
 def queued_lines(environment: Environment) -> list[str]:
     """Keys of a quota that are full when all is used as it is meant to be: of what the queue gives, and of EFA, which
     goes with it."""
-    if not environment.queued:
+    if not environment.has_queues:
         return []
     extended = (f"requests.{resource}" for resource in (*environment.resources, gpus.EFA))
     return sorted({*extended, *claim_quota(environment, {})} - {*CLAIM_COUNTS})
@@ -131,7 +131,7 @@ def class_quotas(environment: Environment, tenant: Tenant, namespace: Namespace)
 
 
 def _quota(environment: Environment, tenant: Tenant, namespace: Namespace) -> Quota:
-    return environment.tiers[tenant.tier_of(namespace)].allows(namespace.quota)
+    return environment.tiers[tenant.tier_of(namespace)].quota_for(namespace.quota)
 
 
 def _compute(quota: Quota) -> dict[str, str]:

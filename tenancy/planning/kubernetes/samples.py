@@ -69,7 +69,7 @@ def sample_to_create(
         workload = _mpi_job(sample("job", environment, tenant, namespace, {}), workload, found.pods, count)
     elif found.pods > 1:
         workload["spec"] |= {"completions": found.pods, "parallelism": found.pods, "completionMode": "Indexed"}
-    if not environment.devices_by_claim:
+    if not environment.uses_device_claims:
         return workload
     body = {"spec": {"spec": claim_spec(device_class(flavor), count)}}
     where = tenant.namespace_name(namespace)
@@ -140,7 +140,7 @@ def sample(
     template of a claim, which `sample_to_create` brings along.
     """
     resources = {"cpu": "100m", "memory": "128Mi", "ephemeral-storage": "64Mi"}
-    claimed = bool(environment.devices_by_claim and wanted)
+    claimed = bool(environment.uses_device_claims and wanted)
     tolerations: list[dict[str, str]] = []
     selector: dict[str, str] = {}
     notes: dict[str, str] = {}
@@ -157,7 +157,7 @@ def sample(
         selector = {words.POOL: chosen}
         tolerations = [{"operator": "Equal", **taint} for taint in node_taints(chosen, environment.pools[chosen])]
         # A pool with a topology has a flavor of another name.
-        if environment.queued and flavor_name(environment, chosen) != chosen:
+        if environment.has_queues and flavor_name(environment, chosen) != chosen:
             notes = {ANY_TOPOLOGY: "true"}
     if len(wanted) > 1:
         raise Violation("gpu-06", f"flavors {', '.join(wanted)}", "one pod runs on one pool: ask for one flavor")
@@ -192,7 +192,7 @@ def sample(
         **({"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": template}]} if claimed else {}),
         **({"tolerations": tolerations, "nodeSelector": selector} if wanted else {}),
     }
-    if tenant.sandboxed:
+    if tenant.is_sandboxed:
         spec["runtimeClassName"] = words.SANDBOX_CLASS
     if tenant.on_own_nodes:
         spec["nodeSelector"] = {**selector, words.TENANT: tenant.tenant}
@@ -270,4 +270,4 @@ def _apart(tenant: Tenant) -> Object:
 def run_time(environment: Environment, tenant: Tenant, namespace: Namespace) -> dict[str, str]:
     """The label by which work says how long it may run, where its tier asks for one."""
     most = environment.tiers[tenant.tier_of(namespace)].max_run_time
-    return {RUN_TIME: str(min(seconds(most), SAMPLE_SECONDS))} if environment.queued and most else {}
+    return {RUN_TIME: str(min(seconds(most), SAMPLE_SECONDS))} if environment.has_queues and most else {}

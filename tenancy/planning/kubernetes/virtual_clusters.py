@@ -112,7 +112,7 @@ def _control_plane(
     mine = tenant_labels(environment, tenant, namespace)
     storage_class = settings.storage_class or words.STORAGE_CLASS
     labels = {key: mine[key] for key in words.CHARGED_LABELS}
-    queue = {QUEUE: words.DEFAULT_QUEUE} if environment.queued else {}
+    queue = {QUEUE: words.DEFAULT_QUEUE} if environment.has_queues else {}
     at_home = _placing(environment, tenant, namespace)
     urgency = class_name(tenant.tier_of(namespace))
     return {
@@ -189,7 +189,7 @@ def _placing(environment: Environment, tenant: Tenant, namespace: Namespace) -> 
     taints = [
         taint
         for name, pool in sorted(environment.pools.items())
-        if pool.restricted and not pool.machine.gpus and pool.admits(tenant.tenant, tier)
+        if pool.is_restricted and not pool.machine.gpus and pool.admits(tenant.tenant, tier)
         for taint in node_taints(name, pool)
     ]
     return {"tolerations": toleration_dicts({"operator": "Equal", **taint} for taint in taints)}

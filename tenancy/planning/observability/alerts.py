@@ -106,9 +106,9 @@ def _owners(environment: Environment, tenants: Iterable[Tenant]) -> Iterator[Rul
         mine = {"tenant": tenant.tenant, "owner": tenant.owner.name}
         yield _record("tenancy:tenant:info", "vector(1)", **mine)
         for part in tenant.namespaces:
-            queue = {"queue": queue_name(tenant.tenant, tenant.tier_of(part))} if environment.queued else {}
+            queue = {"queue": queue_name(tenant.tenant, tenant.tier_of(part))} if environment.has_queues else {}
             yield _record(INFO, "vector(1)", namespace=tenant.namespace_name(part), **queue, **mine)
-        for tier in sorted(tenant.tiers) if environment.queued else ():
+        for tier in sorted(tenant.tiers) if environment.has_queues else ():
             facts = {"cluster_queue": queue_name(tenant.tenant, tier), "tier": tier, **mine}
             yield _record(QUEUE, "vector(1)", **facts)
             wait = f"vector({environment.metrics.wait_of(tier)})"
@@ -135,8 +135,8 @@ def _facts(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Rule
         '(kube_pod_container_resource_requests{node!="", resource=~"nvidia_com_.+"})'
     )
     for name, pool in environment.pools.items():
-        for flavor in () if environment.devices_by_claim else environment.flavors_of(name):
-            facts = {"gpu_type": flavor, "purchase": pool.purchase.way}
+        for flavor in () if environment.uses_device_claims else environment.flavors_of(name):
+            facts = {"gpu_type": flavor, "purchase": pool.purchase.option}
             resource = metric_name(environment.resource_of(flavor))
             yield _record(DEVICE, "vector(1)", pool=name, resource=resource, **facts)
     yield _record(
@@ -175,7 +175,7 @@ def _facts(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Rule
 def _prices(environment: Environment) -> Iterator[tuple[tuple[str, str], Fraction]]:
     """Dollars an hour of a device with its part of the node, where a price is known."""
     for name, node in node_prices(environment).items():
-        if node is None or environment.devices_by_claim:
+        if node is None or environment.uses_device_claims:
             continue
         for flavor in environment.flavors_of(name):
             price = node * part_of_node(environment, name, flavor)
@@ -229,7 +229,7 @@ def _about_tenants(environment: Environment, tenants: Sequence[Tenant]) -> Itera
         )
         used = _of_namespace(f"{quota('used')} / ({quota('hard')} > 0)")
         yield alert(name, f"{used} > {part}", "5m", severity, summary)
-    if environment.queued:
+    if environment.has_queues:
         yield from _about_queues(environment, tenants, alert)
     idle = f"max by (namespace, pod) ({BUSY}) < 0.05"
     named = f"({idle}) * on (namespace, pod) group_left (workload) {WORKLOAD} or on (namespace, pod) ({idle})"
@@ -307,7 +307,7 @@ def _about_queues(environment: Environment, tenants: Sequence[Tenant], alert: An
         expr = _of_queue(f"({waiting} > 0) unless on (cluster_queue) ({started})", tier=tier)
         summary = f"{{{{ $value }}}} jobs wait in {{{{ $labels.cluster_queue }}}}, and none has started for {wait}"
         yield alert("NothingStarts", expr, wait, "warning", summary, tier=tier)
-    if names and not environment.devices_by_claim:
+    if names and not environment.uses_device_claims:
         yield from _about_counts(environment, which, alert)
 
 
@@ -468,7 +468,7 @@ def _about_platform(environment: Environment) -> Iterator[Rule]:
         return _alert(environment, name, expr, after, severity, summary, **labels)
 
     yield alert("KubeStateMissing", "absent(kube_node_labels)", "10m", "critical", "most of these alerts see nothing")
-    if environment.queued:
+    if environment.has_queues:
         yield alert("KueueDown", "absent(kueue_build_info)", "5m", "critical", "no work starts: Kueue does not answer")
     if environment.queues.clock_image:
         silent = f"time() - max({CLOCK_LAST_ROUND}) > 300 or absent({CLOCK_LAST_ROUND})"

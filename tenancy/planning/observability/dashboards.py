@@ -61,7 +61,7 @@ def platform_dashboard(environment: Environment, prices: NodePrices) -> dict[str
     """Supply, guaranteed, borrowed, idle, money."""
     of = _Queries(environment, prices)
     rows = [("Supply", list(_supply(of)))]
-    if environment.queued:
+    if environment.has_queues:
         rows += [
             (
                 "Guaranteed, borrowed, idle",
@@ -88,7 +88,7 @@ def tenant_dashboard(environment: Environment, tenant: Tenant, prices: NodePrice
     """Mine: queue, waiting, use, cost."""
     of = _Queries(environment, prices, tenant)
     rows: list[tuple[str, list[Panel]]] = []
-    if environment.queued:
+    if environment.has_queues:
         rows += [
             (
                 "Queue",
@@ -119,7 +119,7 @@ def tenant_dashboard(environment: Environment, tenant: Tenant, prices: NodePrice
             ],
         )
     )
-    if environment.queued:
+    if environment.has_queues:
         rows.append(("Cost", list(_cost(of, tenant))))
     called = "".join(character for character in tenant.title if character not in MARKUP).strip()
     title = f"{called or tenant.tenant}: GPUs in {environment.environment}"
@@ -302,7 +302,7 @@ def _supply(of: _Queries) -> Iterator[Panel]:
     yield _series("Nodes by pool", nodes, f"{{{{{_POOL_LABEL}}}}}", stack=True)
     ready = 'max by (node, condition, status) (kube_node_status_condition{condition="Ready",status!="true"} == 1)'
     yield _stat("Nodes that are not ready", f"count({ready}) or vector(0)")
-    if not of.environment.devices_by_claim:
+    if not of.environment.uses_device_claims:
         devices = (
             'sum by (resource) (max by (node, resource) (kube_node_status_allocatable{resource=~"nvidia_com_.+"}))'
         )

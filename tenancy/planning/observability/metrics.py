@@ -98,7 +98,7 @@ def _monitors(environment: Environment) -> Iterator[Object]:
         return _object(environment, f"{API}/v1", "ServiceMonitor", f"{NAME}-{name}", spec)
 
     yield monitor("dcgm", words.OPERATOR_NAMESPACE, {"app": "nvidia-dcgm-exporter"}, port="gpu-metrics")
-    if environment.queued:
+    if environment.has_queues:
         yield monitor(
             "kueue",
             words.QUEUE_NAMESPACE,

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from tenancy.kube.objects import Object
-from tenancy.kube.pods import ONE, Pods, Resources, requests_of
+from tenancy.kube.pods import SCALE, Pods, Resources, requests_of
 from tenancy.kube.quantities import thousandths, units
 from tenancy.kube.quota_tree import Node, Place, resource_groups
 from tenancy.planning.common.pools import node_resources
@@ -64,7 +64,7 @@ def counted(environment: Environment, pods: Pods, claim_template: Callable[[str]
         template = claim_template(str(claim.get("resourceClaimTemplateName")))
         named = {c: m["name"] for m in rules.get("deviceClassMappings", ()) for c in m["deviceClassNames"]}
         for request in template["spec"]["spec"]["devices"]["requests"] if template else ():
-            asked[named[request["exactly"]["deviceClassName"]]] += request["exactly"]["count"] * ONE
+            asked[named[request["exactly"]["deviceClassName"]]] += request["exactly"]["count"] * SCALE
     found: Resources = Counter()
     changed = {rule["input"]: rule for rule in rules.get("transformations", ())}
     for name, amount in asked.items():

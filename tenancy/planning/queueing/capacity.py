@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tenancy.kube.placement import placed
+from tenancy.kube.placement import place_by_pools
 from tenancy.planning.common.stages import active_tenants
 from tenancy.planning.queueing.quota_shares import borrowing_tiers
 from tenancy.schema.environment import Environment
-from tenancy.schema.pools import Cut
+from tenancy.schema.pools import GpuPartition
 from tenancy.schema.tenant import Tenant
 
 RACK = 4
@@ -151,7 +151,7 @@ def _claims(
             continue
         lends = tenant.gpus[flavor].lends
         for namespace in tenant.namespaces:
-            held = tenant.held_in(namespace)[flavor]
+            held = tenant.guaranteed_in(namespace)[flavor]
             pools = admitting(tenant.tenant, frozenset({tenant.tier_of(namespace)})) if held else frozenset()
             if pools:
                 of = claims.setdefault(pools, {})
@@ -187,7 +187,7 @@ def _shares(
         if asked:
             claims = lending.without(tenant.tenant)
             claims[admitting(tenant.tenant, tenant.tiers)] += asked
-            found = max(0, asked - placed(claims, there)[0])
+            found = max(0, asked - place_by_pools(claims, there)[0])
         yield TenantShare(tenant.tenant, share.guaranteed, share.lends, asked, found)
 
 
@@ -198,7 +198,7 @@ def _unmet(flavor: str, claims: _Claims, there: Mapping[str, int]) -> tuple[Unme
     """Guarantees that do not fit on what is there; claims that share no pool are judged apart."""
     found = []
     for together in _apart(claims):
-        missing, full = placed({pools: sum(claims[pools].values()) for pools in together}, there)
+        missing, full = place_by_pools({pools: sum(claims[pools].values()) for pools in together}, there)
         if missing:
             inside: Counter[str] = Counter()
             for pools in together:
@@ -292,7 +292,7 @@ class _Failures:
     def all(self, rack: int) -> Iterator[Loss]:
         pools = {name: pool for name, pool in self._environment.pools.items() if pool.nodes.max}
         for name in pools:
-            for cut in self._environment.cuts(name):
+            for cut in self._environment.partitions_of(name):
                 yield self._loss(LossScope.GPU, name, {name: self._gpu(name, cut)})
             yield self._loss(LossScope.NODE, name, {name: self._nodes(name, 1, 1)})
             yield self._loss(LossScope.RACK, name, {name: self._nodes(name, rack, rack)})
@@ -305,7 +305,7 @@ class _Failures:
         for zone, lost in sorted(zones.items()):
             yield self._loss(LossScope.ZONE, zone, lost)
 
-    def _gpu(self, name: str, cut: Cut) -> _Lost:
+    def _gpu(self, name: str, cut: GpuPartition) -> _Lost:
         pool = self._environment.pools[name]
         replicas = pool.share.replicas if pool.share else 1
         on_it: Mapping[str | None, int] = {**cut.slices} or {None: 1}

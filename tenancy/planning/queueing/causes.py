@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tenancy.kube.pods import ONE, Resources, requests_of
+from tenancy.kube.pods import SCALE, Resources, requests_of
 from tenancy.planning.queueing.queue_names import ANY_POOL, pool_of
 
 _GPU = "nvidia.com/"
@@ -87,5 +87,5 @@ def oversized(template: Mapping[str, Any], sizes: Iterable[Resources], flavor: s
     for name, amount in requests_of(template["spec"]).items():
         most = max((size.get(name, 0) for size in whole), default=0)
         if name.startswith(_GPU) and 0 < most < amount:
-            return larger_than_nodes(flavor, f"{amount // ONE} {name}", f"{most // ONE}")
+            return larger_than_nodes(flavor, f"{amount // SCALE} {name}", f"{most // SCALE}")
     return None

@@ -95,7 +95,7 @@ def _duration(text: str) -> str:
 def _weights(environment: Environment) -> dict[str, float]:
     """What counts as use: boards. At the default of 1 for everything the bytes of memory would drown the GPUs."""
     ignored = sorted({"cpu", "memory", *machine_resources(environment).values()})
-    if environment.devices_by_claim:
+    if environment.uses_device_claims:
         counted = {queue_resource(environment, flavor): 1.0 for flavor in claimable_flavors(environment)}
     else:
         ignored += sorted(environment.resources)
@@ -111,7 +111,7 @@ def _resources(environment: Environment, tenants: Iterable[Tenant]) -> dict[str,
     # quota grants beside GPUs is limited by that quota alone. GPUs are not among them: what is left out here is not
     # counted at all.
     excluded = {"excludeResourcePrefixes": ["ephemeral-storage", gpus.EFA, *_granted(environment, tenants)]}
-    if environment.devices_by_claim:
+    if environment.uses_device_claims:
         mapped = [
             {"name": queue_resource(environment, flavor), "deviceClassNames": [device_class(flavor)]}
             for flavor in claimable_flavors(environment)
@@ -139,4 +139,4 @@ def _granted(environment: Environment, tenants: Iterable[Tenant]) -> list[str]:
     """Resources beside GPUs that the quota of some namespace grants."""
     quotas = [tier.quota for tier in environment.tiers.values()]
     quotas += [namespace.quota for tenant in tenants for namespace in tenant.namespaces if namespace.quota]
-    return sorted({name for quota in quotas for name in quota.granted})
+    return sorted({name for quota in quotas for name in quota.extra_resources})

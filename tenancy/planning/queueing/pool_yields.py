@@ -9,11 +9,11 @@ from fractions import Fraction
 
 from tenancy.catalog import boards, gpus, nodes
 from tenancy.kube import quantities
-from tenancy.kube.placement import placed
+from tenancy.kube.placement import place_by_pools
 from tenancy.planning.common.pools import node_allocatable, tenant_allocatable
 from tenancy.schema.base import amount
 from tenancy.schema.environment import Environment
-from tenancy.schema.pools import Cut, Pool, Provisioner, resource_name
+from tenancy.schema.pools import GpuPartition, Pool, Provisioner, resource_name
 from tenancy.schema.tenant import Tenant
 
 
@@ -71,14 +71,14 @@ def pool_yield(environment: Environment, name: str, tenants: Sequence[Tenant] = 
     offered, left = node_allocatable(environment, name), tenant_allocatable(environment, name)
     units = _units(environment, name, left)
     efa = {gpus.EFA: pool.machine.efa} if pool.efa else {}
-    by_plugin = {} if environment.devices_by_claim else {unit.resource: unit.count for unit in units}
+    by_plugin = {} if environment.uses_device_claims else {unit.resource: unit.count for unit in units}
     return PoolYield(
         pool=name,
         instance=pool.instance,
         board=pool.machine.gpu,
         nodes_min=pool.nodes.min,
         nodes_max=pool.nodes.max,
-        provisioner=pool.made_by,
+        provisioner=pool.effective_provisioner,
         purchase=str(pool.purchase),
         layout=_layout(environment, name),
         flavors=environment.flavors_of(name),
@@ -86,7 +86,7 @@ def pool_yield(environment: Environment, name: str, tenants: Sequence[Tenant] = 
         vcpu=pool.machine.vcpu,
         memory_gib=pool.machine.memory,
         allocatable=offered,
-        daemonsets=environment.daemonsets(name),
+        daemonsets=environment.daemonset_resources(name),
         left=left,
         pods_left=left.pods - sum(unit.count for unit in units),
         units=units,
@@ -111,7 +111,7 @@ def _units(environment: Environment, name: str, left: nodes.Resources) -> tuple[
     pool = environment.pools[name]
     mode, replicas = (pool.share.mode, pool.share.replicas) if pool.share else (None, 1)
     counts: Counter[str] = Counter()
-    for count, slices in environment.cuts(name):
+    for count, slices in environment.partitions_of(name):
         for profile, each in slices.items() or [("", 1)]:
             counts[profile] += count * each * replicas
     board = pool.machine.gpu
@@ -126,7 +126,7 @@ def _units(environment: Environment, name: str, left: nodes.Resources) -> tuple[
             flavor=called.get(profile),
             profile=profile or None,
             resource=called.get(profile, "")
-            if environment.devices_by_claim
+            if environment.uses_device_claims
             else resource_name(profile or None, mode is not None, pool.strategy),
             count=count,
             share=share,
@@ -140,7 +140,7 @@ def _layout(environment: Environment, name: str) -> str:
     pool = environment.pools[name]
     parts = " and ".join(
         f"{count} x [{boards.write_layout(slices)}]" if slices else _whole(count)
-        for count, slices in environment.cuts(name)
+        for count, slices in environment.partitions_of(name)
     )
     if not parts:
         return "no GPUs"
@@ -158,10 +158,10 @@ def _notes(environment: Environment, name: str, units: Sequence[Unit], tenants: 
     for unit in units:
         if unit.flavor is None:
             yield f"{unit.count} x {unit.profile or 'GPU'} on every node match no flavor: no tenant can be granted them"
-    for cut in environment.cuts(name):
+    for cut in environment.partitions_of(name):
         if cut.slices and (more := _room(pool.machine.gpu, cut)):
             yield f"{cut.gpus} x [{boards.write_layout(cut.slices)}]: each GPU has room for {more} more"
-    if environment.queued and not pool.machine.gpus:
+    if environment.has_queues and not pool.machine.gpus:
         yield from _beyond(environment, name, tenants)
     for tier in sorted(_tiers(environment, pool, tenants)):
         container = environment.tiers[tier].container
@@ -188,7 +188,7 @@ def _beyond(environment: Environment, name: str, tenants: Sequence[Tenant]) -> I
         for namespace in tenant.namespaces:
             tier = tenant.tier_of(namespace)
             if mine := frozenset(each for each, pool in pools.items() if pool.admits(tenant.tenant, frozenset({tier}))):
-                quota = environment.tiers[tier].allows(namespace.quota)
+                quota = environment.tiers[tier].quota_for(namespace.quota)
                 cores[mine] += int(amount(quota.cpu))
                 gibibytes[mine] += int(amount(quota.memory) / 2**30)
     nodes_of = {each: (pool.nodes.max, node_allocatable(environment, each)) for each, pool in pools.items()}
@@ -196,7 +196,7 @@ def _beyond(environment: Environment, name: str, tenants: Sequence[Tenant]) -> I
         (cores, {each: most * node.cpu // 1000 for each, (most, node) in nodes_of.items()}, " cores"),
         (gibibytes, {each: most * node.memory // 1024 for each, (most, node) in nodes_of.items()}, "Gi"),
     ):
-        _, full = placed(claims, there)
+        _, full = place_by_pools(claims, there)
         if name in full:
             quotas = sum(count for mine, count in claims.items() if mine <= full)
             have = sum(there[each] for each in full)
@@ -206,7 +206,7 @@ def _beyond(environment: Environment, name: str, tenants: Sequence[Tenant]) -> I
             )
 
 
-def _room(board: str, cut: Cut) -> str | None:
+def _room(board: str, cut: GpuPartition) -> str | None:
     """The largest slice for which a board with this layout has room left."""
     profiles = boards.BOARDS[board].profiles
     fitting = [p for p in profiles if not boards.layout_misfit(board, {**cut.slices, p: cut.slices.get(p, 0) + 1})]
@@ -215,7 +215,7 @@ def _room(board: str, cut: Cut) -> str | None:
 
 def _tiers(environment: Environment, pool: Pool, tenants: Sequence[Tenant]) -> frozenset[str]:
     """Tiers whose pods may come to the pool."""
-    if not pool.restricted:
+    if not pool.is_restricted:
         return frozenset(environment.tiers)
     return frozenset(pool.tiers).union(*(tenant.tiers for tenant in tenants if tenant.tenant in pool.tenants))
 

@@ -46,7 +46,7 @@ def queue_name(tenant: str, tier: str) -> str:
 
 def queue_resource(environment: Environment, flavor: str) -> str:
     """What a flavor is called in the queues; under DRA devices get a name there (`deviceClassMappings`)."""
-    return words.PREFIX + flavor if environment.devices_by_claim else environment.resource_of(flavor)
+    return words.PREFIX + flavor if environment.uses_device_claims else environment.resource_of(flavor)
 
 
 def flavor_name(environment: Environment, pool: str) -> str:
@@ -70,6 +70,6 @@ def topology_of(environment: Environment, pool: Pool) -> str | None:
     """Name of the Topology by which Kueue places pods of the pool; None where it does not."""
     # Kueue places no pods with claims of devices, and the others on nodes that are there and have all of the labels.
     # In a pool that scales, nothing would ask for another node, unless a ProvisioningRequest does first.
-    there = not pool.scales or environment.queues.provisioning_class is not None
-    placed = pool.efa and there and not environment.devices_by_claim
+    there = not pool.is_autoscaled or environment.queues.provisioning_class is not None
+    placed = pool.efa and there and not environment.uses_device_claims
     return TOPOLOGIES.get(pool.network_layers) if placed else None

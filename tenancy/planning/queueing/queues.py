@@ -278,7 +278,7 @@ def _nominal(
     ):
         for namespace in tenant.namespaces:
             if tenant.tier_of(namespace) == tier:
-                quota = environment.tiers[tier].allows(namespace.quota)
+                quota = environment.tiers[tier].quota_for(namespace.quota)
                 found[ANY_POOL, "cpu"] += int(amount(quota.cpu) * 1000)
                 found[ANY_POOL, "memory"] += int(amount(quota.memory) / 2**20)
     return found
@@ -296,7 +296,7 @@ def _stop(environment: Environment, tenant: Tenant, pools: Collection[str]) -> s
 
 
 def _checks(environment: Environment, pools: Iterable[str]) -> tuple[AdmissionCheck, ...]:
-    scaling = tuple(flavor_name(environment, name) for name in pools if environment.pools[name].scales)
+    scaling = tuple(flavor_name(environment, name) for name in pools if environment.pools[name].is_autoscaled)
     if not (environment.queues.provisioning_class and scaling):
         return ()
     return (AdmissionCheck(PROVISIONING, scaling),)
@@ -304,7 +304,7 @@ def _checks(environment: Environment, pools: Iterable[str]) -> tuple[AdmissionCh
 
 def local_queues(environment: Environment, tenant: Tenant, namespace: Namespace) -> tuple[LocalQueue, ...]:
     """The queues that a namespace's work names, `default` for work that names none; nothing without a queue."""
-    if not environment.queued:
+    if not environment.has_queues:
         return ()
     labels, where = tenant_labels(environment, tenant, namespace), tenant.namespace_name(namespace)
     leads = queue_name(tenant.tenant, tenant.tier_of(namespace))

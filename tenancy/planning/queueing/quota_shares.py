@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from tenancy.catalog import boards
-from tenancy.kube.placement import Placed, place
+from tenancy.kube.placement import Placement, place
 from tenancy.planning.common.pools import node_allocatable, pools_of
 from tenancy.planning.queueing.queue_names import ANY_POOL, BOARD_COMPUTE, BOARD_MEMORY, queue_resource
 from tenancy.schema.environment import Environment
@@ -40,7 +40,7 @@ class QueueShare:
 
 def closing(environment: Environment, pool: Pool) -> bool:
     """Whether the pool's capacity block ends too soon for new work, or has not begun."""
-    return not pool.purchase.begun or pool.purchase.over_in(
+    return not pool.purchase.has_begun or pool.purchase.ends_within(
         seconds(environment.queues.hold_before_end) // seconds("1d")
     )
 
@@ -84,7 +84,7 @@ def shares(environment: Environment, tenants: Sequence[Tenant], more: More | Non
     found = {tenant.tenant: QueueShare({tier: {} for tier in sorted(tenant.tiers)}) for tenant in tenants}
     always_on, most = supply(environment, always_on=True), supply(environment, always_on=False)
     held = {
-        tenant.tenant: [(tenant.tier_of(each), tenant.held_in(each)) for each in tenant.namespaces]
+        tenant.tenant: [(tenant.tier_of(each), tenant.guaranteed_in(each)) for each in tenant.namespaces]
         for tenant in tenants
     }
     for flavor in environment.flavors:
@@ -121,7 +121,7 @@ def _placed(
 ) -> Mapping[str, Mapping[_Queue, int]]:
     """Pool -> queue -> how many."""
 
-    def placing(wanted: Mapping[_Queue, int], free: Mapping[str, int]) -> Placed[_Queue]:
+    def placing(wanted: Mapping[_Queue, int], free: Mapping[str, int]) -> Placement[_Queue]:
         pools = {queue: pools_of(environment, flavor, queue[0], frozenset({queue[1]})) for queue in wanted}
         return place({queue: (pools[queue], count) for queue, count in wanted.items() if count}, free)
 
@@ -161,8 +161,8 @@ def quota_ceiling(environment: Environment, tenant: Tenant, namespace: Namespace
     and what the tenant may borrow, in each pool again: Kueue knows no limit over several. It does not depend on where
     other tenants' guarantees are placed, so no quota changes with them. Without a queue, the namespace's own guarantee.
     """
-    if not environment.queued:
-        return tenant.held_in(namespace)
+    if not environment.has_queues:
+        return tenant.guaranteed_in(namespace)
     tier = tenant.tier_of(namespace)
     most = dict.fromkeys(tenant.gpus, 0)
     borrowing = frozenset(borrowing_tiers(environment, tenant))
@@ -172,13 +172,13 @@ def quota_ceiling(environment: Environment, tenant: Tenant, namespace: Namespace
         if environment.tiers[tier].borrows:
             pools = pools_of(environment, flavor, tenant.tenant, borrowing)
             there = [environment.flavors_of(pool)[flavor] * environment.pools[pool].nodes.max for pool in pools]
-            guaranteed = share.guaranteed + tenant.most_more(flavor)
+            guaranteed = share.guaranteed + tenant.max_extra_gpus(flavor)
             most[flavor] = guaranteed + sum(min(share.borrows, count) for count in there)
         else:
             parts = [part for part in tenant.namespaces if tenant.tier_of(part) == tier]
-            most[flavor] = sum(tenant.held_in(part)[flavor] for part in parts)
+            most[flavor] = sum(tenant.guaranteed_in(part)[flavor] for part in parts)
             if tenant.namespaces[0] in parts:
-                most[flavor] += tenant.most_more(flavor)
+                most[flavor] += tenant.max_extra_gpus(flavor)
     return most
 
 
@@ -234,11 +234,11 @@ class QuotaCalculator:
 
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
-        self._units = {} if environment.devices_by_claim else board_units(environment)
+        self._units = {} if environment.uses_device_claims else board_units(environment)
         self._unit_costs: dict[tuple[str, str], UnitCost] = {}
         for name in environment.pools:
             yielded = environment.flavors_of(name)
-            left, ours = node_allocatable(environment, name), environment.daemonsets(name)
+            left, ours = node_allocatable(environment, name), environment.daemonset_resources(name)
             for flavor in yielded:
                 part = part_of_node(environment, name, flavor)
                 compute, memory = self._units.get(environment.resource_of(flavor), (0, 0))

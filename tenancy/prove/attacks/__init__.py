@@ -65,7 +65,7 @@ def _not_attacked(scene: Scene) -> Iterator[Attack]:
         yield skipped("claims", "gpu-07", "attack through device claims", reason)
         yield skipped("objects", "gpu-04", "attack through objects", reason)
         yield skipped("queues", "kueue-01", "start work without the queue", reason)
-    elif not scene.home.environment.queued:
+    elif not scene.home.environment.has_queues:
         yield skipped("queues", "kueue-01", "start work without the queue", "the environment has no queue")
     else:
         reason = "only running work can be enlarged, and the attacks create nothing"

@@ -30,7 +30,7 @@ def claim_attacks(scene: Scene) -> Iterator[Attack]:
     if home is None or not is_claimed(scene):
         return
     yield from device_rights(home)
-    if home.environment.devices_by_claim:
+    if home.environment.uses_device_claims:
         for place in scene.manned:
             for flavor, held in place.most.items():
                 yield over_quota(place, flavor, held)

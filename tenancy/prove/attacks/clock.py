@@ -22,7 +22,7 @@ RESERVATION = POD_NAME
 def clock_attacks(scene: Scene) -> Iterator[Attack]:
     """Attacks by a tenant's developer; none where the environment has no clock."""
     home = scene.home
-    if home is None or not home.environment.clocked:
+    if home is None or not home.environment.has_clock:
         return
     yield from _record(home)
     yield from _reservations(home)

@@ -30,7 +30,7 @@ def limit_attacks(scene: Scene) -> Iterator[Attack]:
 
 def _quota(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     denier = deniers.quota(quotas.NAME)
-    by_resource = {} if place.environment.devices_by_claim else place.most
+    by_resource = {} if place.environment.uses_device_claims else place.most
     quota = quotas.resource_quota(place.environment, place.tenant, place.namespace)
     for flavor in by_resource:
         resource = place.environment.resource_of(flavor)

@@ -22,7 +22,7 @@ from tenancy.schema.people import Role
 def queue_attacks(scene: Scene) -> Iterator[Attack]:
     """Attacks by a developer on the queues of its own and of other tenants."""
     home = scene.home
-    if home is None or not home.environment.queued:
+    if home is None or not home.environment.has_queues:
         return
     for one, other in scene.pairs():
         who, suffix = one.developer, f"as-{one.tenant.tenant}@{other.name}"

@@ -32,7 +32,7 @@ from tenancy.planning.queueing.quota_shares import quota_ceiling
 from tenancy.rules.scene import POD_NAME
 from tenancy.schema.environment import Environment
 from tenancy.schema.people import Role
-from tenancy.schema.tenant import Namespace, PodSecurity, Tenant, held
+from tenancy.schema.tenant import Namespace, PodSecurity, Tenant, applies_to
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,9 @@ class AttackedNamespace:
     def person(self, role: Role) -> Impersonation | None:
         """An identity with that role here: the first group that has it, or else the first user."""
         found = [
-            person for person in self.tenant.people if person.role is role and held(person.namespaces, self.namespace)
+            person
+            for person in self.tenant.people
+            if person.role is role and applies_to(person.namespaces, self.namespace)
         ]
         for person in sorted(found, key=lambda person: person.kind):
             if person.kind == "Group":
@@ -159,7 +161,7 @@ class AttackedNamespace:
         """An identity that may create workloads here, with GPUs too."""
         stranger = self.without_grant
         for user in self.tenant.gpu_users if stranger else ():
-            if held(user.namespaces, self.namespace):
+            if applies_to(user.namespaces, self.namespace):
                 assert stranger
                 if user.kind == "Group":
                     return Impersonation(stranger.user, (*stranger.groups, user.name))

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from tenancy.schema.base import Mistake
 
-Found = tuple[int, Mistake]
+IndexedMistake = tuple[int, Mistake]
 """Index of the tenant, or ENVIRONMENT, and the mistake in its file."""
-ENVIRONMENT = -1
+ENVIRONMENT_INDEX = -1
