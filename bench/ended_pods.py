@@ -57,15 +57,15 @@ class ReturningRunner(Runner):
     def _runs(self, part: tuple[int, int, int, int]) -> bool:
         _, number, round, _ = part
         state = self._states[number]
-        return state.round == round and state.started is not None and not state.over
+        return state.round == round and state.started is not None and not state.has_ended
 
-    def _round_at(self) -> None:
+    def _round_if_due(self) -> None:
         while self._next_round(()) and self._parts[0][0] == self.now:
             _, number, _, ended = heapq.heappop(self._parts)
             self._use(number, self._returned[number] - ended)
             self._returned[number] = ended
             self._patch(number, {"reclaimablePods": [{"name": "main", "count": ended}]}, [])
-            self._log.owed = True
+            self._log.check_pending = True
             self._batch += 1
 
     def _use(self, number: int, pods: int) -> None:

@@ -23,7 +23,7 @@ from tenancy.planning import make_plan
 from tenancy.planning.common.labels import tier_labels
 from tenancy.planning.queueing.queue_names import API, queue_name
 from tenancy.simulation import objects
-from tenancy.simulation.cluster import AT_WORK, RESTS, TAKEN_IN, SimulationCluster, own_lab
+from tenancy.simulation.cluster import CYCLE_STARTS, HEADS_OBTAINED, WORKLOAD_CREATED, SimulationCluster, own_lab
 from tenancy.simulation.trace import Job
 from tenancy.validation import Loaded, load
 
@@ -163,7 +163,7 @@ def _run(nodes: int, kind: str, lenders: int) -> Figures:
             made = list(objects.cluster_objects(make_plan(loaded.environment, loaded.tenants)))
         else:
             values, made = _plain_values(_FAIR if kind == AS_PROMISED else ""), list(_by_hand(loaded, kind))
-        with own_lab(values, lambda _: None, in_haste=False) as cluster:
+        with own_lab(values, lambda _: None, without_webhooks=False) as cluster:
             return _measured(cluster, loaded, made, nodes * 8, lenders)
 
 
@@ -181,7 +181,7 @@ def _measured(cluster: SimulationCluster, loaded: Loaded, made: list[Object], gp
     seen = 0
     deadline = time.monotonic() + 600
     while seen < BACKLOG:
-        seen += sum(TAKEN_IN in line for line in cluster.log.lines())
+        seen += sum(WORKLOAD_CREATED in line for line in cluster.log.lines())
         if time.monotonic() > deadline:
             raise SystemExit(f"Kueue knows {seen} workloads of {BACKLOG} after 600 s")
         time.sleep(0.1)
@@ -225,9 +225,9 @@ class _Driver:
                 self._follow(self._cluster.changes.get(timeout=0.1))
                 last = time.monotonic()
             for line in self._cluster.log.lines():
-                if AT_WORK in line:
+                if HEADS_OBTAINED in line:
                     self._busy = True
-                elif RESTS in line:
+                elif CYCLE_STARTS in line:
                     self._busy, last = False, time.monotonic()
         return time.monotonic() - began < PATIENCE
 

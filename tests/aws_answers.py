@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenancy.components.aws.network import NONE, SEVERAL
+from tenancy.components.aws.network import NO_ENDPOINT, SEVERAL_ENDPOINTS
 
 MAIN, SECONDARY = "rtb-main", "100.64.0.0/16"
 VPC = {
@@ -77,9 +77,9 @@ class Answers:
         short = asked["serviceName"].rpartition("eu-central-1.")[2]
         kinds = {kind for each in asked.get("filters") or () for kind in each["values"]}
         if short in self.missing:
-            return refused(NONE)
+            return refused(NO_ENDPOINT)
         if short in self.twice or (short == "s3" and not kinds):
-            return refused(f"{SEVERAL}; use additional constraints")
+            return refused(f"{SEVERAL_ENDPOINTS}; use additional constraints")
         return {"id": "vpce-1", "vpcEndpointType": kinds.pop()}
 
     def kinds(self) -> dict[str, str]:

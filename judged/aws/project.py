@@ -15,7 +15,7 @@ import pulumi
 from pulumi.runtime import register_resource_transform
 
 from judged.faults import merge
-from tenancy.components.aws.data import Data
+from tenancy.components.aws.data import SharedAws
 from tenancy.components.aws.tenant_aws import TenantAws
 from tenancy.components.kubernetes.tenant_namespace import PlannedNamespace
 from tenancy.components.program import aws_provider, build
@@ -57,7 +57,7 @@ def _build_aws_half(plan: Plan) -> None:
     if plan.account is None:
         return
     options = pulumi.ResourceOptions(providers=[aws_provider(plan.account)])
-    data = Data("platform-data", plan.platform.data, (), options) if plan.platform.data else None
+    data = SharedAws("platform-data", plan.platform.data, (), options) if plan.platform.data else None
     if plan.platform.services:
         # A question to AWS has no provider but its parent's.
         parent = pulumi.ComponentResource("gpu-tenancy:index:Services", "platform-services", None, options)

@@ -51,7 +51,7 @@ def guarantees_of(
             for pool in environment.pools:
                 for flavor in environment.flavors_of(pool):
                     if count := share.guaranteed(pool, flavor):
-                        lends = share.lent.get(pool, {}).get(flavor, 0)
+                        lends = share.lending.get(pool, {}).get(flavor, 0)
                         for window in range(len(found)):
                             made[window, pool][name, flavor] = PoolShare(count, lends)
         return made

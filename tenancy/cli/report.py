@@ -151,12 +151,12 @@ def dashboards(environment: str, out: Path) -> None:
     import yaml
 
     from tenancy.planning.aws.prices import node_prices
+    from tenancy.planning.observability.dashboards import all_dashboards, config_map
     from tenancy.planning.observability.dashboards import as_json as as_file
-    from tenancy.planning.observability.dashboards import config_map, every
 
     loaded = load_or_exit(environment)
     files: dict[Path, str] = {}
-    for tenant, board in every(loaded.environment, loaded.tenants, node_prices(loaded.environment)):
+    for tenant, board in all_dashboards(loaded.environment, loaded.tenants, node_prices(loaded.environment)):
         files[out / f"{board['uid']}.json"] = as_file(board)
         item = config_map(loaded.environment, tenant, board)
         files[out / f"{board['uid']}.configmap.yaml"] = yaml.safe_dump(item, sort_keys=False, allow_unicode=True)

@@ -179,12 +179,12 @@ def command(
     from tenancy.planning.common.stages import without_removed_tenants
     from tenancy.simulation import trace as traces
     from tenancy.simulation import trace_files
-    from tenancy.simulation.changes import changed
+    from tenancy.simulation.changes import with_changes
     from tenancy.simulation.generate import generate
     from tenancy.simulation.report import run_both
 
     try:
-        after = without_removed_tenants(changed(loaded, changes)) if changes else None
+        after = without_removed_tenants(with_changes(loaded, changes)) if changes else None
         loaded = without_removed_tenants(loaded)
         if trace:
             work_trace = _section(trace_files.read(trace, loaded, _mapping(mapped)), trace, begin, hours)
@@ -256,7 +256,7 @@ def _section(trace: Trace, path: Path, begin: int | None, hours: int | None) -> 
 
     if begin is not None or hours is not None:
         last_hour_count = trace.jobs[-1].submit // 3600 + 1
-        trace = traces.cut(trace, begin or 0, hours or last_hour_count)
+        trace = traces.select_hours(trace, begin or 0, hours or last_hour_count)
         if not trace.jobs:
             input_text = (
                 f"given --from {begin or 0} and {path}, whose last job is submitted in hour {last_hour_count - 1}"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tenancy.planning.aws.cluster import UpgradeSurge
     from tenancy.planning.fixed_costs import FixedCost
     from tenancy.planning.kubernetes.api_storage import ApiStorage
-    from tenancy.planning.queueing.capacity import FlavorSupply, Loss, Unmet
+    from tenancy.planning.queueing.capacity import FlavorSupply, Loss, UnmetGuarantee
     from tenancy.planning.queueing.pool_yields import PoolYield
 
 
@@ -276,12 +276,12 @@ def failures(losses: Sequence[Loss], rack: int) -> list[Table]:
     return [loss_table, unmet_table, tenant_table]
 
 
-def _unmet_text(unmet: Unmet) -> str:
+def _unmet_text(unmet: UnmetGuarantee) -> str:
     return (
         f"{unmet.missing} of {unmet.guaranteed} {unmet.flavor} guaranteed are missing in {', '.join(unmet.pools)}: "
         f"{_largest_tenants_text(unmet)}"
     )
 
 
-def _largest_tenants_text(unmet: Unmet) -> str:
+def _largest_tenants_text(unmet: UnmetGuarantee) -> str:
     return list_names([f"{name} {count}" for name, count in sorted(unmet.tenants.items(), key=lambda t: (-t[1], t[0]))])

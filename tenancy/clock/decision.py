@@ -224,7 +224,7 @@ def _reserved_gpus(
 def _reservation(environment: Environment, calculator: QuotaCalculator, reserved: _Reserved) -> Object:
     """A Workload without a job: Kueue evicts borrowers for it and admits it, and nothing starts. Each GPU comes with
     its part of a node's CPU and memory, as in every quota."""
-    unit = calculator.all({reserved.pool: {reserved.flavor: 1}})
+    unit = calculator.quota_with_cpu({reserved.pool: {reserved.flavor: 1}})
     amounts = {
         queue_resource(environment, reserved.flavor): "1",
         "cpu": f"{unit[ANY_POOL, 'cpu']}m",

@@ -14,7 +14,7 @@ from typing import Any
 from tenancy.catalog import vocabulary as words
 from tenancy.clock.usage import IdleTime
 from tenancy.kube.quantities import units
-from tenancy.planning.observability.alerts import WORKLOAD
+from tenancy.planning.observability.alerts import POD_WORKLOAD
 from tenancy.planning.queueing.queue_names import queue_resource
 from tenancy.schema.environment import Environment
 from tenancy.schema.queues import seconds
@@ -92,7 +92,7 @@ def query(environment: Environment) -> str:
     engine, util = max_activity(ENGINE, 'pod!=""'), max_activity(UTIL, 'pod!="", GPU_I_PROFILE=""')
     idle = f"(({engine} or {util} / 100) < {max(rule.part for rule in rules)})"
     # A pod without an owner keeps its series.
-    return f"{idle} * on (namespace, pod) group_left (job_type, workload) {WORKLOAD} or on (namespace, pod) {idle}"
+    return f"{idle} * on (namespace, pod) group_left (job_type, workload) {POD_WORKLOAD} or on (namespace, pod) {idle}"
 
 
 def samples(result: Iterable[Mapping[str, Any]]) -> list[Sample]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,30 +13,30 @@ from pulumi.runtime.mocks import MockCallArgs, MockMonitor, MockResourceArgs, Mo
 from pulumi.runtime.stack import run_pulumi_func
 
 from tenancy.components.aws.cluster import PlannedCluster
-from tenancy.components.aws.data import Data
+from tenancy.components.aws.data import SharedAws
 from tenancy.components.aws.tenant_aws import TenantAws
 from tenancy.components.services import service_add_ons
 from tenancy.planning import Plan
 from tenancy.planning.aws.cluster import AccountPlan
 from tenancy.planning.aws.documents import partition
 
-TYPES = "aws:"
+AWS_TYPES = "aws:"
 CLUSTER, PLATFORM, TENANTS = "cluster", "platform", "tenants/"
 """Parts of a plan; a tenant's is `tenants/<name>`."""
-_PART = "gpu-tenancy:index:Part"
+_PART_TYPE = "gpu-tenancy:index:Part"
 
-_ARNS: Mapping[str, Callable[[AccountPlan, Mapping[str, Any]], str]] = {
-    "iam/role:Role": lambda at, given: f"iam::{at.account}:role{given.get('path', '/')}{given['name']}",
-    "iam/policy:Policy": lambda at, given: f"iam::{at.account}:policy{given.get('path', '/')}{given['name']}",
-    "s3/bucket:Bucket": lambda _, given: f"s3:::{given['bucket']}",
-    "sqs/queue:Queue": lambda at, given: f"sqs:{at.region}:{at.account}:{given['name']}",
-    "sns/topic:Topic": lambda at, given: f"sns:{at.region}:{at.account}:{given['name']}",
-    "cloudwatch/logGroup:LogGroup": lambda at, given: f"logs:{at.region}:{at.account}:log-group:{given['name']}",
-    "eks/cluster:Cluster": lambda at, given: f"eks:{at.region}:{at.account}:cluster/{given['name']}",
-    "ecr/repository:Repository": lambda at, given: f"ecr:{at.region}:{at.account}:repository/{given['name']}",
+_ARNS: Mapping[str, str] = {
+    "iam/role:Role": "iam::{account}:role{path}{name}",
+    "iam/policy:Policy": "iam::{account}:policy{path}{name}",
+    "s3/bucket:Bucket": "s3:::{bucket}",
+    "sqs/queue:Queue": "sqs:{region}:{account}:{name}",
+    "sns/topic:Topic": "sns:{region}:{account}:{name}",
+    "cloudwatch/logGroup:LogGroup": "logs:{region}:{account}:log-group:{name}",
+    "eks/cluster:Cluster": "eks:{region}:{account}:cluster/{name}",
+    "ecr/repository:Repository": "ecr:{region}:{account}:repository/{name}",
 }
 """ARNs that follow from the name, after `arn:<partition>:`."""
-_NAMED = {
+_NAME_PROPERTIES = {
     **dict.fromkeys(("iam/role:Role", "eks/cluster:Cluster", "ecr/repository:Repository"), "name"),
     **dict.fromkeys(("cloudwatch/logGroup:LogGroup", "cloudwatch/eventRule:EventRule"), "name"),
     "s3/bucket:Bucket": "bucket",
@@ -82,26 +82,30 @@ def aws_registrations(plan: Plan) -> tuple[AwsRegistration, ...]:
     finally:
         loop.close()
         asyncio.set_event_loop(None)
-    return tuple(sorted(monitor.registrations(), key=lambda one: (one.part, one.kind, one.name)))
+    return tuple(
+        sorted(
+            monitor.registrations(), key=lambda registration: (registration.part, registration.kind, registration.name)
+        )
+    )
 
 
 def _program(plan: Plan) -> None:
     """The components of AWS alone, with the names that they have in the stacks' programs."""
     if plan.cluster:
-        PlannedCluster(plan.cluster.name, plan.cluster, _below(CLUSTER))
-    platform = _below(PLATFORM)
-    data = Data("platform-data", plan.platform.data, (), platform) if plan.platform.data else None
+        PlannedCluster(plan.cluster.name, plan.cluster, _part_opts(CLUSTER))
+    platform = _part_opts(PLATFORM)
+    data = SharedAws("platform-data", plan.platform.data, (), platform) if plan.platform.data else None
     if plan.platform.services:
         service_add_ons("platform-services", plan.platform.services, platform)
     for tenant in plan.tenants:
         if tenant.aws:
-            own = _below(f"{TENANTS}{tenant.name}")
+            tenant_opts = _part_opts(f"{TENANTS}{tenant.name}")
             namespaces = {space.name: _Namespace(space.name) for space in tenant.namespaces}
-            TenantAws(f"{tenant.name}-aws", tenant.aws, namespaces, data, own)
+            TenantAws(f"{tenant.name}-aws", tenant.aws, namespaces, data, tenant_opts)
 
 
-def _below(part: str) -> pulumi.ResourceOptions:
-    return pulumi.ResourceOptions(parent=pulumi.ComponentResource(_PART, part))
+def _part_opts(part: str) -> pulumi.ResourceOptions:
+    return pulumi.ResourceOptions(parent=pulumi.ComponentResource(_PART_TYPE, part))
 
 
 class _Namespace:
@@ -119,15 +123,15 @@ class _Answers(Mocks):
         self.account = account
 
     def call(self, args: MockCallArgs) -> Any:
-        asked = args.token.rpartition(":")[2]
-        answer = f"<what AWS answers to {asked} of {', '.join(str(each) for each in _words(args.args))}>"
-        if asked == "getAddonVersion":
+        function = args.token.rpartition(":")[2]
+        answer = f"<what AWS answers to {function} of {', '.join(str(text) for text in _argument_texts(args.args))}>"
+        if function == "getAddonVersion":
             return {"version": answer}
         return {
             "value": answer,
             "id": answer,
             "ids": [answer],
-            "vpcEndpointType": next((v for v in _words(args.args) if v in ("Gateway", "Interface")), answer),
+            "vpcEndpointType": next((v for v in _argument_texts(args.args) if v in ("Gateway", "Interface")), answer),
             "mainRouteTableId": answer,
             "enableDnsSupport": True,
             "enableDnsHostnames": True,
@@ -136,16 +140,17 @@ class _Answers(Mocks):
         }
 
     def new_resource(self, args: MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
-        kind = args.typ.removeprefix(TYPES)
+        kind = args.typ.removeprefix(AWS_TYPES)
         short = kind.rpartition(":")[2]
 
-        def assigned(what: str) -> str:
-            return f"<{what} of {short} {args.name}>"
+        def assigned(property_name: str) -> str:
+            return f"<{property_name} of {short} {args.name}>"
 
-        arn = _ARNS.get(kind)
-        named = args.inputs.get(_NAMED.get(kind, ""))
-        made = {
-            "arn": f"arn:{partition(self.account.region)}:{arn(self.account, args.inputs)}" if arn else assigned("ARN"),
+        form, account = _ARNS.get(kind), self.account
+        values = {"path": "/", **args.inputs, "account": account.account, "region": account.region}
+        physical_name = args.inputs.get(_NAME_PROPERTIES.get(kind, ""))
+        assigned_outputs = {
+            "arn": f"arn:{partition(account.region)}:{form.format_map(values)}" if form else assigned("ARN"),
             "keyId": assigned("id"),
             "allocationId": assigned("allocation id"),
             "latestVersion": 1,
@@ -153,21 +158,21 @@ class _Answers(Mocks):
             "endpoint": assigned("endpoint"),
             "identities": [{"oidcs": [{"issuer": assigned("OIDC issuer")}]}],
         }
-        outputs = {**made, **args.inputs}
+        outputs = {**assigned_outputs, **args.inputs}
         if kind == "eks/cluster:Cluster":
             group = {"clusterSecurityGroupId": assigned("cluster security group")}
             outputs["vpcConfig"] = {**outputs["vpcConfig"], **group}
-        return named or assigned("id"), outputs
+        return physical_name or assigned("id"), outputs
 
 
-def _words(value: Any) -> Iterator[str]:
+def _argument_texts(value: Any) -> Iterator[str]:
     """Every text in the arguments of a question."""
     if isinstance(value, Mapping):
-        for each in value.values():
-            yield from _words(each)
+        for item in value.values():
+            yield from _argument_texts(item)
     elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _words(each)
+        for item in value:
+            yield from _argument_texts(item)
     elif isinstance(value, str):
         yield value
 
@@ -183,10 +188,10 @@ class _Monitor(MockMonitor):
         return response
 
     def registrations(self) -> Iterator[AwsRegistration]:
-        """What was registered on AWS."""
+        """The AWS resources that were registered."""
         for urn, request in self.requests.items():
-            if request.custom and request.type.startswith(TYPES):
-                properties = _plain(json_format.MessageToDict(request.object))
+            if request.custom and request.type.startswith(AWS_TYPES):
+                properties = _plain_values(json_format.MessageToDict(request.object))
                 yield AwsRegistration(
                     self._part(urn),
                     request.type,
@@ -198,17 +203,17 @@ class _Monitor(MockMonitor):
                 )
 
     def _part(self, urn: str) -> str:
-        while self.requests[urn].type != _PART:
+        while self.requests[urn].type != _PART_TYPE:
             urn = self.requests[urn].parent
         return self.requests[urn].name
 
 
-def _plain(value: Any) -> Any:
+def _plain_values(value: Any) -> Any:
     """Without the SDK's wrapping of secrets, and with whole numbers as such."""
     if isinstance(value, dict):
         if "4dabf18193072939515e22adb298388d" in value:
-            return _plain(value.get("value"))
-        return {key: _plain(each) for key, each in value.items() if each is not None}
+            return _plain_values(value.get("value"))
+        return {key: _plain_values(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):
-        return [_plain(each) for each in value]
+        return [_plain_values(item) for item in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -1,4 +1,4 @@
-"""Which tenant of which environment a component makes."""
+"""The tenant and the environment of a component."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pulumi
 
 from tenancy.components.gpu_platform import GpuPlatform
-from tenancy.components.kubernetes.guarded import Require, guarded, provider_of
+from tenancy.components.kubernetes.guarded import Require, guards_judge, provider_of
 from tenancy.planning import make_plan
 from tenancy.planning.model import NamespacePlan, TenantPlan
 from tenancy.planning.outputs import TenantOutputs, tenant_outputs
@@ -27,7 +27,7 @@ from tenancy.validation.inputs import (
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ResolvedTenant:
     """A tenant, its environment and its plan; and the platform, if the same program makes it."""
 
     environment: Environment
@@ -41,7 +41,7 @@ class Choice:
         return self.platform.gate if self.platform else ()
 
     def outputs(self) -> TenantOutputs:
-        """What other resources build on, as plain data."""
+        """Outputs for other resources, as plain data."""
         return tenant_outputs(self.environment, self.tenant, self.plan)
 
     def guards(self, component: pulumi.ComponentResource, require: Require) -> pulumi.Input[pulumi.Resource]:
@@ -49,27 +49,27 @@ class Choice:
         if self.platform:
             return self.platform.guards.gate
         name = self.tenant.tenant
-        return guarded(name, provider_of(component, f"tenant {name}"), require)
+        return guards_judge(name, provider_of(component, f"tenant {name}"), require)
 
     def namespace(self, part: str) -> NamespacePlan:
         """ValueError if the tenant has no namespace of that name."""
         for namespace, plan in zip(self.tenant.namespaces, self.plan.namespaces, strict=True):
             if part == namespace.name:
                 return plan
-        known = ", ".join(each.name for each in self.tenant.namespaces)
+        known_names = ", ".join(namespace_spec.name for namespace_spec in self.tenant.namespaces)
         raise ValueError(
             f"given namespace {part!r} of tenant {self.tenant.tenant}; rule: a namespace that its spec has; change: "
-            f"use one of {known}"
+            f"use one of {known_names}"
         )
 
 
-def chosen(
+def resolve_tenant(
     name: str,
     environment: EnvironmentInput | None,
     tenant: TenantInput | None,
     tenants: TenantsInput | None,
     platform: GpuPlatform | None,
-) -> Choice:
+) -> ResolvedTenant:
     """The tenant `tenant`, or else the one called `name`, of a platform or of an environment with all tenants.
 
     Raises SpecError with every problem of the specs, and ValueError for arguments that do not go together.
@@ -79,36 +79,40 @@ def chosen(
             f"given {name} with platform and with environment or tenants; rule: a platform has both already; change: "
             "drop them"
         )
-    mine = load_model(Tenant, tenant) if tenant is not None else None
-    wanted = mine.tenant if mine else name
+    given_tenant = load_model(Tenant, tenant) if tenant is not None else None
+    tenant_name = given_tenant.tenant if given_tenant else name
     if platform:
-        found = platform.tenant(wanted)
-        if mine not in (None, found):
+        platform_tenant = platform.tenant(tenant_name)
+        if given_tenant not in (None, platform_tenant):
             raise ValueError(
-                f"given tenant {wanted}, which differs from the platform's; rule: a platform knows all of its tenants; "
-                "change: give the same to both, or the name alone here"
+                f"given tenant {tenant_name}, which differs from the platform's; rule: a platform knows all of its "
+                "tenants; change: give the same to both, or the name alone here"
             )
-        return Choice(platform.environment, found, platform.plan.tenant(wanted), platform)
+        return ResolvedTenant(platform.environment, platform_tenant, platform.plan.tenant(tenant_name), platform)
     if environment is None:
         raise ValueError(
             f"given {name} without environment and platform; rule: a tenant's limits are its environment's; change: "
             "give platform=GpuPlatform(...), or environment= of the cluster's platform"
         )
-    whole, every = load_specs(
-        environment, _with(mine, tenant_files_of(environment) if tenants is None else tenant_inputs(tenants))
+    environment_spec, tenant_specs = load_specs(
+        environment,
+        _with_tenant(given_tenant, tenant_files_of(environment) if tenants is None else tenant_inputs(tenants)),
     )
-    for each in every:
-        if each.tenant == wanted:
-            return Choice(whole, each, make_plan(whole, every).tenant(wanted), None)
-    known = ", ".join(each.tenant for each in every) or "none"
+    for tenant_spec in tenant_specs:
+        if tenant_spec.tenant == tenant_name:
+            return ResolvedTenant(
+                environment_spec, tenant_spec, make_plan(environment_spec, tenant_specs).tenant(tenant_name), None
+            )
+    known_names = ", ".join(tenant_spec.tenant for tenant_spec in tenant_specs) or "none"
     raise ValueError(
-        f"given {name} without tenant, and tenants {known}; rule: its name is then a tenant's; change: give the tenant"
+        f"given {name} without tenant, and tenants {known_names}; rule: its name is then a tenant's; "
+        "change: give the tenant"
     )
 
 
-def _with(mine: Tenant | None, given: Sequence[TenantInput]) -> Sequence[TenantInput]:
+def _with_tenant(tenant: Tenant | None, tenants: Sequence[TenantInput]) -> Sequence[TenantInput]:
     """All tenants, this one among them. Only what is equal is the same: two that share a name are refused together."""
-    if mine is None:
-        return given
-    rest = load_models(Tenant, given)
-    return rest if mine in rest else [*rest, mine]
+    if tenant is None:
+        return tenants
+    other_tenants = load_models(Tenant, tenants)
+    return other_tenants if tenant in other_tenants else [*other_tenants, tenant]

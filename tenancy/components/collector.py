@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-SELDOM = (100_000, 50, 1000)
+SELDOM_THRESHOLDS = (100_000, 50, 1000)
 
 
 def collect_seldom() -> None:
@@ -12,7 +12,7 @@ def collect_seldom() -> None:
 
     It would walk all resources again and again: half of the time at a thousand of them.
     """
-    if gc.get_threshold()[0] < SELDOM[0]:
+    if gc.get_threshold()[0] < SELDOM_THRESHOLDS[0]:
         gc.collect()
         gc.freeze()
-        gc.set_threshold(*SELDOM)
+        gc.set_threshold(*SELDOM_THRESHOLDS)

@@ -54,25 +54,29 @@ class GpuCluster(planned.PlannedCluster):
             ValueError: if `aws.enabled` is false, or for an unknown target of `customize`.
             pulumi.RunError: if an existing VPC lacks an endpoint.
         """
-        self.environment, every = load_specs(environment, tenants)
-        plan = make_plan(self.environment, every).cluster
+        self.environment, tenant_specs = load_specs(environment, tenants)
+        plan = make_plan(self.environment, tenant_specs).cluster
         if plan is None:
             raise ValueError(
                 f"given GpuCluster {name} and an environment whose cluster exists; rule: {CLUSTER_IS_BUILT_RULE}; "
                 "change: write both, or use GpuPlatform on the cluster that exists"
             )
-        given = GivenNetwork(inputs.vpc_id, inputs.subnet_ids) if inputs and inputs.vpc_id is not None else None
+        existing_network = (
+            GivenNetwork(inputs.vpc_id, inputs.subnet_ids) if inputs and inputs.vpc_id is not None else None
+        )
         changes = Customization(customize or {}, f"GpuCluster {name}")
         transformations = [*changes.transformations(), *with_inputs(inputs, self.environment)]
-        own = pulumi.ResourceOptions(transformations=transformations)
-        super().__init__(name, plan, pulumi.ResourceOptions.merge(opts, own), given=given)
+        transform_opts = pulumi.ResourceOptions(transformations=transformations)
+        super().__init__(
+            name, plan, pulumi.ResourceOptions.merge(opts, transform_opts), existing_network=existing_network
+        )
         changes.check_used()
         cluster = self.eks.cluster
         self.name, self.endpoint = cluster.name, cluster.endpoint
         self.oidc_issuer = cluster.identities[0].oidcs[0].issuer.apply(lambda url: url.removeprefix("https://"))
         self.kubeconfig = pulumi.Output.all(
             cluster.name, cluster.endpoint, cluster.certificate_authority.data, self.eks.access.id
-        ).apply(lambda made: _kubeconfig(*made[:3], plan.region, self.environment.cluster.context))
+        ).apply(lambda cluster_facts: _kubeconfig(*cluster_facts[:3], plan.region, self.environment.cluster.context))
 
 
 def _kubeconfig(name: str, endpoint: str, authority: str, region: str, context: str) -> str:

@@ -8,7 +8,7 @@ import pulumi
 from tenancy.components.collector import collect_seldom
 from tenancy.components.customize import Change, Customization
 from tenancy.components.inputs import ClusterInputs, with_inputs
-from tenancy.components.kubernetes.guarded import given_to, provider_of
+from tenancy.components.kubernetes.guarded import provider_of, provider_setting
 from tenancy.components.platform import PlannedPlatform
 from tenancy.live.api import Api, ApiUnreachable
 from tenancy.live.guards import PreconditionFailed, wait_for_guards
@@ -62,8 +62,8 @@ class GpuPlatform(PlannedPlatform):
             pulumi.RunError: without a Kubernetes provider; in an update if the guards do not judge in time.
             ValueError: for an unknown target of `customize` or a stand-in that is missing.
         """
-        self.environment, made = load_specs(environment, tenants)
-        self.tenants = tuple(sorted(made, key=lambda tenant: tenant.tenant))
+        self.environment, tenant_specs = load_specs(environment, tenants)
+        self.tenants = tuple(sorted(tenant_specs, key=lambda tenant: tenant.tenant))
         self.plan = make_plan(self.environment, self.tenants)
         self.inputs = inputs
         changes = Customization(customize or {}, f"GpuPlatform {name}")
@@ -72,8 +72,8 @@ class GpuPlatform(PlannedPlatform):
             lambda: provider_of(self, f"GpuPlatform {name}"), self.plan.platform.marker["data"]["digest"]
         )
         collect_seldom()
-        own = pulumi.ResourceOptions(transformations=transformations)
-        super().__init__(name, self.plan.platform, enforced, pulumi.ResourceOptions.merge(opts, own))
+        transform_opts = pulumi.ResourceOptions(transformations=transformations)
+        super().__init__(name, self.plan.platform, enforced, pulumi.ResourceOptions.merge(opts, transform_opts))
         changes.check_used()
 
     def tenant(self, name: str) -> Tenant:
@@ -81,10 +81,10 @@ class GpuPlatform(PlannedPlatform):
         for tenant in self.tenants:
             if tenant.tenant == name:
                 return tenant
-        known = ", ".join(tenant.tenant for tenant in self.tenants) or "none"
+        known_names = ", ".join(tenant.tenant for tenant in self.tenants) or "none"
         raise ValueError(
-            f"given tenant {name!r}, and a platform with {known}; rule: a platform knows all of its tenants, because "
-            "rules and quotas depend on all of them; change: add it to the platform's tenants"
+            f"given tenant {name!r}, and a platform with {known_names}; rule: a platform knows all of its tenants, "
+            "because rules and quotas depend on all of them; change: add it to the platform's tenants"
         )
 
 
@@ -94,7 +94,7 @@ def enforced_on(provider: Callable[[], pulumi.ProviderResource], digest: str) ->
 
     def wait() -> None:
         context, kubeconfig = (
-            asyncio.run_coroutine_threadsafe(given_to(provider(), setting), loop).result()
+            asyncio.run_coroutine_threadsafe(provider_setting(provider(), setting), loop).result()
             for setting in ("context", "kubeconfig")
         )
         try:

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import pulumi
 
 from tenancy.components import tenant as planned
-from tenancy.components.choice import chosen
+from tenancy.components.choice import resolve_tenant
 from tenancy.components.customize import Change, Customization
 from tenancy.components.gpu_platform import GpuPlatform
 from tenancy.components.inputs import ClusterInputs, with_inputs
@@ -72,35 +72,37 @@ class GpuTenant(planned.PlannedTenant):
             pulumi.RunError: without a Kubernetes provider, or if the guards are missing, older, or do not judge.
             ValueError: for a tenant that the platform does not have, or an unknown target of `customize`.
         """
-        choice = chosen(name, environment, tenant, tenants, platform)
+        resolved = resolve_tenant(name, environment, tenant, tenants, platform)
         inputs = inputs or (platform.inputs if platform else None)
-        changes = Customization(customize or {}, f"GpuTenant {name}", choice.tenant)
-        transformations = [*changes.transformations(), *with_inputs(inputs, choice.environment)]
+        changes = Customization(customize or {}, f"GpuTenant {name}", resolved.tenant)
+        transformations = [*changes.transformations(), *with_inputs(inputs, resolved.environment)]
         super().__init__(
             name,
-            choice.plan,
-            choice.gate,
+            resolved.plan,
+            resolved.gate,
             platform.data if platform else None,
             pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(transformations=transformations)),
             platform=platform.guards if platform else None,
             require=require,
         )
         changes.check_used()
-        made = choice.outputs()
+        outputs = resolved.outputs()
         isolation = [r for space in self.spaces.values() for r in (space.namespace, *space.isolation_resources)]
-        everything = [*isolation, *(resource for space in self.spaces.values() for resource in space.access)]
-        self.namespaces = known_after(made.namespaces, everything)
-        self.service_accounts = known_after(made.service_accounts, everything)
-        self.queues = known_after(made.queues, isolation)
-        self.sample_job = known_after(made.sample_job, everything)
-        self.role_arns = pulumi.Output.all(**{part: self.roles.get(arn, arn) for part, arn in made.role_arns.items()})
-        self.buckets = pulumi.Output.all(self.role_arns).apply(lambda _: made.buckets)
+        all_resources = [*isolation, *(resource for space in self.spaces.values() for resource in space.access)]
+        self.namespaces = known_after(outputs.namespaces, all_resources)
+        self.service_accounts = known_after(outputs.service_accounts, all_resources)
+        self.queues = known_after(outputs.queues, isolation)
+        self.sample_job = known_after(outputs.sample_job, all_resources)
+        self.role_arns = pulumi.Output.all(
+            **{part: self.roles.get(arn, arn) for part, arn in outputs.role_arns.items()}
+        )
+        self.buckets = pulumi.Output.all(self.role_arns).apply(lambda _: outputs.buckets)
 
 
 def known_after(value: _T, resources: Iterable[pulumi.Resource]) -> pulumi.Output[_T]:
     """A value that is known, for resources that have to be made after these."""
 
-    async def known(of: Any) -> Any:
-        return of
+    async def resolve(result: Any) -> Any:
+        return result
 
-    return pulumi.Output(set(resources), known(value), known(True))
+    return pulumi.Output(set(resources), resolve(value), resolve(True))

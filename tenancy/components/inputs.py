@@ -34,25 +34,25 @@ class ClusterInputs:
     def pairs(self, environment: Environment) -> Iterator[tuple[str, pulumi.Output[str]]]:
         """Stand-ins and what takes their places; ValueError for an output whose stand-in is missing."""
         network, aws = environment.aws.network, environment.aws
-        given: list[tuple[str, str | None, pulumi.Input[str] | None]] = [
+        candidates: list[tuple[str, str | None, pulumi.Input[str] | None]] = [
             ("aws.oidc_issuer", aws.oidc_issuer, self.oidc_issuer),
             ("aws.network.vpc", network.vpc, self.vpc_id),
-            *((f"aws.network.subnets of {z}", network.subnets.get(z), made) for z, made in self.subnet_ids.items()),
+            *((f"aws.network.subnets of {z}", network.subnets.get(z), output) for z, output in self.subnet_ids.items()),
         ]
-        known = {aws.platform_role, *aws.people.values()}
-        given += [
-            (f"{stand_in}: a role of the environment", stand_in if stand_in in known else None, made)
-            for stand_in, made in self.role_arns.items()
+        environment_roles = {aws.platform_role, *aws.people.values()}
+        candidates += [
+            (f"{stand_in}: a role of the environment", stand_in if stand_in in environment_roles else None, output)
+            for stand_in, output in self.role_arns.items()
         ]
-        for where, stand_in, made in given:
-            if made is None:
+        for field_name, stand_in, output in candidates:
+            if output is None:
                 continue
             if not stand_in:
                 raise ValueError(
-                    f"given an output for {where}, which the environment does not have; rule: an output takes the "
+                    f"given an output for {field_name}, which the environment does not have; rule: an output takes the "
                     "place of a stand-in, by which the environment is validated; change: write a well-formed value"
                 )
-            yield stand_in, pulumi.Output.from_input(made).apply(lambda value: value.removeprefix("https://"))
+            yield stand_in, pulumi.Output.from_input(output).apply(lambda value: value.removeprefix("https://"))
 
 
 Transformation = Callable[[pulumi.ResourceTransformationArgs], pulumi.ResourceTransformationResult | None]
@@ -63,46 +63,49 @@ def with_inputs(inputs: ClusterInputs | None, environment: Environment) -> list[
     if inputs is None:
         return []
     pairs = dict(inputs.pairs(environment))
-    cluster = _same_name(inputs.cluster_name, environment.cluster.name) if inputs.cluster_name is not None else None
+    cluster = (
+        _require_same_name(inputs.cluster_name, environment.cluster.name) if inputs.cluster_name is not None else None
+    )
     if not pairs and cluster is None:
         return []
 
-    def replaced(value: Any, key: str = "") -> Any:
+    def replace_outputs(value: Any, key: str = "") -> Any:
         if isinstance(value, str):
             if cluster is not None and key == "clusterName" and value == environment.cluster.name:
                 return cluster
-            if inside := [stand_in for stand_in in pairs if stand_in in value]:
-                return pulumi.Output.all(*(pairs[stand_in] for stand_in in inside)).apply(
-                    lambda made: _put(value, inside, made)
+            if stand_ins := [stand_in for stand_in in pairs if stand_in in value]:
+                return pulumi.Output.all(*(pairs[stand_in] for stand_in in stand_ins)).apply(
+                    lambda output_values: _replace_stand_ins(value, stand_ins, output_values)
                 )
             return value
         if isinstance(value, Mapping):
-            return {name: replaced(each, str(name)) for name, each in value.items()}
+            return {name: replace_outputs(item, str(name)) for name, item in value.items()}
         if isinstance(value, list | tuple):
-            return [replaced(each) for each in value]
+            return [replace_outputs(item) for item in value]
         if isinstance(value, pulumi.Output):
-            return value.apply(replaced)
+            return value.apply(replace_outputs)
         return value
 
     def transformation(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult:
-        return pulumi.ResourceTransformationResult(replaced(args.props), args.opts)
+        return pulumi.ResourceTransformationResult(replace_outputs(args.props), args.opts)
 
     return [transformation]
 
 
-def _put(text: str, stand_ins: Sequence[str], made: Sequence[str]) -> str:
-    for stand_in, value in zip(stand_ins, made, strict=True):
+def _replace_stand_ins(text: str, stand_ins: Sequence[str], values: Sequence[str]) -> str:
+    for stand_in, value in zip(stand_ins, values, strict=True):
         text = text.replace(stand_in, value)
     return text
 
 
-def _same_name(given: pulumi.Input[str], name: str) -> pulumi.Output[str]:
-    def checked(found: str) -> str:
-        if found != name:
+def _require_same_name(cluster_name: pulumi.Input[str], name: str) -> pulumi.Output[str]:
+    def checked(actual_name: str) -> str:
+        if actual_name != name:
             raise pulumi.RunError(
-                f"given a cluster named {found}, and cluster.name: {name}; rule: names of roles and ARNs follow from "
-                f'cluster.name; change: name the cluster {name} (name="{name}"), or write {found} as cluster.name'
+                f"given a cluster named {actual_name}, and cluster.name: {name}; rule: names of roles and ARNs follow "
+                f'from cluster.name; change: name the cluster {name} (name="{name}"), or write {actual_name} as '
+                "cluster.name"
             )
-        return found
+        return actual_name
 
-    return pulumi.Output.from_input(given).apply(checked)
+    return pulumi.Output.from_input(cluster_name).apply(checked)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pulumi
 
-from tenancy.components.aws.data import Data
+from tenancy.components.aws.data import SharedAws
 from tenancy.components.kubernetes.cluster_network_policies import ClusterNetworkPolicies
 from tenancy.components.kubernetes.guarded import Preflight
 from tenancy.components.kubernetes.metrics import MetricsCollection
@@ -20,8 +20,8 @@ class PlannedPlatform(pulumi.ComponentResource):
     """Everything that the tenants of one cluster share."""
 
     guards: PlannedGuards
-    data: Data | None
-    """What tenants share on AWS; None without AWS."""
+    data: SharedAws | None
+    """AWS resources that tenants share; None without AWS."""
     gate: list[pulumi.Input[pulumi.Resource]]
     """Dependencies of tenants besides the guards."""
 
@@ -38,23 +38,23 @@ class PlannedPlatform(pulumi.ComponentResource):
         """`guards_enforced` returns when the guards just made judge requests, and `preflight` is what AdmissionGuards
         asks first. With `protect` nothing on the cluster is deleted; data on AWS is protected in any case."""
         super().__init__("gpu-tenancy:index:GpuPlatform", name, None, opts)
-        own = pulumi.ResourceOptions(parent=self)
-        below = pulumi.ResourceOptions(parent=self, protect=protect)
-        self.guards = PlannedGuards(f"{name}-guards", plan, guards_enforced, below, preflight=preflight)
+        unprotected_opts = pulumi.ResourceOptions(parent=self)
+        child_opts = pulumi.ResourceOptions(parent=self, protect=protect)
+        self.guards = PlannedGuards(f"{name}-guards", plan, guards_enforced, child_opts, preflight=preflight)
         self.gate = []
-        self.data = Data(f"{name}-data", plan.data, [self.guards.gate], own) if plan.data else None
+        self.data = SharedAws(f"{name}-data", plan.data, [self.guards.gate], unprotected_opts) if plan.data else None
         cni: list[pulumi.Resource] = []
         kueue: list[pulumi.Resource] = []
         if plan.services:
             from tenancy.components.services import ClusterServices
 
-            services = ClusterServices(f"{name}-services", plan.services, below)
+            services = ClusterServices(f"{name}-services", plan.services, child_opts)
             cni, kueue = services.network, services.queue
         if plan.cluster_policies:
             policies = f"{name}-cluster-network-policies"
-            self.gate += ClusterNetworkPolicies(policies, plan.cluster_policies, cni, below).gate
+            self.gate += ClusterNetworkPolicies(policies, plan.cluster_policies, cni, child_opts).gate
         if plan.metrics:
-            MetricsCollection(f"{name}-metrics", plan, cni, below)
+            MetricsCollection(f"{name}-metrics", plan, cni, child_opts)
         if plan.queues:
-            self.gate += ClusterQueues(f"{name}-queues", plan.queues, kueue, below).gate
+            self.gate += ClusterQueues(f"{name}-queues", plan.queues, kueue, child_opts).gate
         self.register_outputs({"guards": plan.marker["data"]["version"]})

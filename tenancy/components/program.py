@@ -35,17 +35,23 @@ def build(
         return
     # Else a changed ConfigMap is deleted and made anew, and for a moment the marker is gone.
     provider = kubernetes.Provider("kubernetes", context=plan.context, enable_config_map_mutable=True)
-    on_aws = (platform and (platform.services or platform.data)) or any(tenant.aws for tenant in tenants)
-    both = [provider, *([aws_provider(plan.account)] if plan.account and on_aws else [])]
-    inherited = pulumi.ResourceOptions(providers=both)
-    made: PlannedPlatform | None = None
+    uses_aws = (platform and (platform.services or platform.data)) or any(tenant.aws for tenant in tenants)
+    providers = [provider, *([aws_provider(plan.account)] if plan.account and uses_aws else [])]
+    provider_opts = pulumi.ResourceOptions(providers=providers)
+    planned_platform: PlannedPlatform | None = None
     if platform:
         # A tenant's own stack depends on these guards: deleting them takes an explicit unprotect.
         protect = scope is StackScope.PLATFORM
-        made = PlannedPlatform("platform", platform, guards_enforced, inherited, preflight=None, protect=protect)
-    gate, data, guards = (made.gate, made.data, made.guards) if made else ([], None, None)
+        planned_platform = PlannedPlatform(
+            "platform", platform, guards_enforced, provider_opts, preflight=None, protect=protect
+        )
+    gate, data, guards = (
+        (planned_platform.gate, planned_platform.data, planned_platform.guards)
+        if planned_platform
+        else ([], None, None)
+    )
     for tenant in tenants:
-        PlannedTenant(tenant.name, tenant, gate, data, inherited, platform=guards, require=require)
+        PlannedTenant(tenant.name, tenant, gate, data, provider_opts, platform=guards, require=require)
 
 
 def _build_cluster(plan: Plan, cluster: ClusterPlan, replacing: Collection[str]) -> None:

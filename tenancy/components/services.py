@@ -10,7 +10,7 @@ from tenancy.planning.services import ServicesPlan
 
 
 class ClusterServices(pulumi.ComponentResource):
-    """What a cluster with machines runs for its tenants, each after its prerequisites."""
+    """Services of a cluster with machines, each after its prerequisites."""
 
     queue: list[pulumi.Resource]
     """The release that defines queues (Kueue); empty where the environment has no queue."""

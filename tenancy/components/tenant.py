@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pulumi
 
-from tenancy.components.aws.data import Data
+from tenancy.components.aws.data import SharedAws
 from tenancy.components.aws.tenant_aws import TenantAws
-from tenancy.components.kubernetes.guarded import Require, guarded, provider_of
+from tenancy.components.kubernetes.guarded import Require, guards_judge, provider_of
 from tenancy.components.kubernetes.manifest import Manifest, child_name
 from tenancy.components.kubernetes.platform import PlannedGuards
 from tenancy.components.kubernetes.tenant_namespace import PlannedNamespace
@@ -28,8 +28,8 @@ class PlannedTenant(pulumi.ComponentResource):
         self,
         name: str,
         plan: TenantPlan,
-        after: Sequence[pulumi.Input[pulumi.Resource]] = (),
-        data: Data | None = None,
+        depends_on: Sequence[pulumi.Input[pulumi.Resource]] = (),
+        data: SharedAws | None = None,
         opts: pulumi.ResourceOptions | None = None,
         *,
         platform: PlannedGuards | None = None,
@@ -39,33 +39,35 @@ class PlannedTenant(pulumi.ComponentResource):
         Without `platform` the provider's cluster is asked for them by `require`, and RunError ends the program if they
         are missing, older, or do not judge."""
         super().__init__("gpu-tenancy:index:GpuTenant", name, None, opts)
-        gate = platform.gate if platform else guarded(name, provider_of(self, f"tenant {name}"), require)
-        after = [gate, *after]
-        prerequisites = queue_tree(self, name, (*plan.cluster_policies, *plan.queues), after)
+        gate = platform.gate if platform else guards_judge(name, provider_of(self, f"tenant {name}"), require)
+        depends_on = [gate, *depends_on]
+        prerequisites = queue_tree(self, name, (*plan.cluster_policies, *plan.queues), depends_on)
         # Work ends with its namespace, and a queue is deleted only when it has none. Namespaces depend on the queues,
         # and on the cluster network policies, so that no pod starts before these deny.
-        behind = prerequisites or after
-        below = pulumi.ResourceOptions(parent=self)
+        namespace_depends_on = prerequisites or depends_on
+        child_opts = pulumi.ResourceOptions(parent=self)
         # Under its own name a tenant's namespaces have theirs: the program's logical names.
         prefix = "" if name == plan.name else f"{name}-"
         self.spaces = {
-            each.name: PlannedNamespace(f"{prefix}{each.name}", each, behind, plan.adopt, below)
-            for each in plan.namespaces
+            namespace_plan.name: PlannedNamespace(
+                f"{prefix}{namespace_plan.name}", namespace_plan, namespace_depends_on, plan.adopt, child_opts
+            )
+            for namespace_plan in plan.namespaces
         }
-        self.roles = TenantAws(f"{name}-aws", plan.aws, self.spaces, data, below).roles if plan.aws else {}
+        self.roles = TenantAws(f"{name}-aws", plan.aws, self.spaces, data, child_opts).roles if plan.aws else {}
         self.register_outputs({"namespaces": [namespace.name for namespace in plan.namespaces]})
 
 
 def queue_tree(
-    parent: pulumi.Resource, name: str, objects: Sequence[Object], after: Sequence[pulumi.Input[pulumi.Resource]]
+    parent: pulumi.Resource, name: str, objects: Sequence[Object], depends_on: Sequence[pulumi.Input[pulumi.Resource]]
 ) -> list[pulumi.Resource]:
     """A tenant's queues below a component of that name, and what is made with them."""
-    made: list[pulumi.Resource] = []
+    manifests: list[pulumi.Resource] = []
     tree: list[pulumi.Resource] = []
     for item in objects:
-        options = pulumi.ResourceOptions(parent=parent, depends_on=[*after, *tree])
-        made.append(Manifest(child_name(name, item), item, options))
+        options = pulumi.ResourceOptions(parent=parent, depends_on=[*depends_on, *tree])
+        manifests.append(Manifest(child_name(name, item), item, options))
         if item["kind"] == "Cohort":
             # A queue that joins a Cohort before the Cohort has its parent would be cut off from all others.
-            tree.append(made[-1])
-    return made
+            tree.append(manifests[-1])
+    return manifests

@@ -12,7 +12,7 @@ import pulumi
 from tenancy.components.aws.identity import IamRole
 from tenancy.components.aws.pod_identity import pod_identity
 from tenancy.components.aws.tenant_aws_resources import TenantAwsResources
-from tenancy.components.choice import chosen
+from tenancy.components.choice import resolve_tenant
 from tenancy.components.gpu_platform import GpuPlatform, enforced_on
 from tenancy.components.kubernetes import platform as planned_platform
 from tenancy.components.kubernetes import tenant_namespace as planned_namespace
@@ -36,9 +36,11 @@ class AdmissionGuards(planned_platform.PlannedGuards):
         *,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        whole = make_plan(*load_specs(environment, tenants)).platform
+        platform_plan = make_plan(*load_specs(environment, tenants)).platform
         # Without what this does not make: the cluster need not serve its kinds.
-        plan = replace(whole, queueing=None, cluster_policies=(), metrics_prerequisites=(), metrics=(), services=None)
+        plan = replace(
+            platform_plan, queueing=None, cluster_policies=(), metrics_prerequisites=(), metrics=(), services=None
+        )
         enforced = enforced_on(lambda: provider_of(self, f"AdmissionGuards {name}"), plan.marker["data"]["digest"])
         super().__init__(name, plan, enforced, opts)
 
@@ -62,11 +64,16 @@ class TenantNamespace(planned_namespace.PlannedNamespace):
         opts: pulumi.ResourceOptions | None = None,
         require: Require = require_guards,
     ) -> None:
-        choice = chosen(name, environment, tenant, tenants, platform)
-        plan = choice.namespace(namespace)
+        resolved = resolve_tenant(name, environment, tenant, tenants, platform)
+        plan = resolved.namespace(namespace)
         self.name = plan.name
         super().__init__(
-            name, plan, choice.gate, choice.plan.adopt, opts, guards=lambda component: choice.guards(component, require)
+            name,
+            plan,
+            resolved.gate,
+            resolved.plan.adopt,
+            opts,
+            guards=lambda component: resolved.guards(component, require),
         )
 
 
@@ -88,10 +95,10 @@ class TenantQueues(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
         require: Require = require_guards,
     ) -> None:
-        choice = chosen(name, environment, tenant, tenants, platform)
+        resolved = resolve_tenant(name, environment, tenant, tenants, platform)
         super().__init__("gpu-tenancy:index:TenantQueues", name, None, opts)
-        after = [choice.guards(self, require), *choice.gate]
-        self.resources = queue_tree(self, name, choice.plan.queues, after)
+        depends_on = [resolved.guards(self, require), *resolved.gate]
+        self.resources = queue_tree(self, name, resolved.plan.queues, depends_on)
         self.register_outputs({"queues": len(self.resources)})
 
 
@@ -114,9 +121,9 @@ class TenantRole(pulumi.ComponentResource):
         platform: GpuPlatform | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        choice = chosen(name, environment, tenant, tenants, platform)
-        on_cluster = choice.namespace(namespace).name
-        aws = choice.plan.aws or TenantAwsPlan()
+        resolved = resolve_tenant(name, environment, tenant, tenants, platform)
+        namespace_name = resolved.namespace(namespace).name
+        aws = resolved.plan.aws or TenantAwsPlan()
         roles = [role for role in aws.roles if role.purpose == namespace]
         if not roles:
             raise ValueError(
@@ -124,12 +131,12 @@ class TenantRole(pulumi.ComponentResource):
                 "made of grants on AWS; change: enable aws and give the namespace storage or uses"
             )
         super().__init__("gpu-tenancy:index:TenantRole", name, None, opts)
-        below = pulumi.ResourceOptions(parent=self)
+        child_opts = pulumi.ResourceOptions(parent=self)
         gate = platform.data.gate if platform and platform.data else []
-        self.arn = IamRole(name, roles[0], gate, below).arn
-        for each in aws.associations:
-            if each.namespace == on_cluster:
-                pod_identity(f"{name}-{each.service_account}", each, self.arn, below)
+        self.arn = IamRole(name, roles[0], gate, child_opts).arn
+        for association in aws.associations:
+            if association.namespace == namespace_name:
+                pod_identity(f"{name}-{association.service_account}", association, self.arn, child_opts)
         self.register_outputs({"arn": self.arn})
 
 
@@ -149,8 +156,8 @@ class TenantStorage(TenantAwsResources):
         platform: GpuPlatform | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        choice = chosen(name, environment, tenant, tenants, platform)
-        points = choice.plan.aws.access_points if choice.plan.aws else ()
-        self.buckets = choice.outputs().buckets
+        resolved = resolve_tenant(name, environment, tenant, tenants, platform)
+        points = resolved.plan.aws.access_points if resolved.plan.aws else ()
+        self.buckets = resolved.outputs().buckets
         gate = platform.data.gate if platform and platform.data else []
         super().__init__(name, TenantAwsPlan(access_points=points), gate, opts)

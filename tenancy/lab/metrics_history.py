@@ -103,16 +103,16 @@ def _pod(loaded: Loaded, allocation: dict[str, Any], labels: dict[str, str]) -> 
 
 def _quota_samples(loaded: Loaded) -> Iterator[Sample]:
     """Guaranteed and lent quota, as Kueue's metrics report it."""
-    from tenancy.planning.queueing.queue_names import above_queues, flavor_name, queue_name, queue_resource
+    from tenancy.planning.queueing.queue_names import flavor_name, parent_cohort, queue_name, queue_resource
     from tenancy.planning.queueing.quota_shares import shares
 
     environment = loaded.environment
-    cohort_by_tenant = {tenant.tenant: above_queues(tenant) for tenant in loaded.tenants}
+    cohort_by_tenant = {tenant.tenant: parent_cohort(tenant) for tenant in loaded.tenants}
     for tenant, share in shares(environment, loaded.tenants).items():
-        for tier, pools in share.held.items():
+        for tier, pools in share.guarantees.items():
             for metric, counts in (
                 ("kueue_cluster_queue_nominal_quota", pools),
-                ("kueue_cluster_queue_lending_limit", {pool: share.lent.get(pool, {}) for pool in pools}),
+                ("kueue_cluster_queue_lending_limit", {pool: share.lending.get(pool, {}) for pool in pools}),
             ):
                 for pool, flavors in counts.items():
                     for flavor, count in flavors.items():

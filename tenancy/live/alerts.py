@@ -8,7 +8,7 @@ from urllib.parse import quote, urlsplit
 
 from tenancy.live.api import Api, ApiUnreachable
 from tenancy.live.prometheus import QUERY, PrometheusSilent, Series, ask, series
-from tenancy.planning.observability.alerts import EVALUATED
+from tenancy.planning.observability.alerts import ENVIRONMENT_INFO
 
 USAGE_ALERTS = ("BudgetSpent", "QuotaUsed")
 """Critical alerts that a tenant's own use raises, whatever version its stack has."""
@@ -25,7 +25,7 @@ def firing(api: Api, environment: str, address: str) -> Iterator[str]:
 
     A service of the cluster (`NAME.NAMESPACE.svc`) is asked through the API server, any other address directly.
     """
-    if not _ask(api, address, f'{EVALUATED}{{environment="{environment}"}}'):
+    if not _ask(api, address, f'{ENVIRONMENT_INFO}{{environment="{environment}"}}'):
         raise AlertsUnknown(f"the Prometheus at {address} does not evaluate the alert rules of {environment}")
     excluded = "|".join(USAGE_ALERTS)
     query = f'ALERTS{{alertstate="firing",severity="critical",environment="{environment}",alertname!~"{excluded}"}}'

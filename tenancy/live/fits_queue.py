@@ -15,7 +15,13 @@ from tenancy.live.api import Api
 from tenancy.live.cohorts import read_tree
 from tenancy.live.fits_answers import ControlAnswer, FitVerdict
 from tenancy.planning.common.priorities import DEFAULT_CLASS, priorities
-from tenancy.planning.queueing.assignment import FlavorAssigner, FlavorChoice, Mode, counted, holds_quota
+from tenancy.planning.queueing.assignment import (
+    AssignmentMode,
+    FlavorAssigner,
+    FlavorChoice,
+    counted_resources,
+    holds_quota,
+)
 from tenancy.planning.queueing.causes import WaitCause, above_maximum, no_queue, on_hold
 from tenancy.planning.queueing.queue_names import ANY_POOL, API, pool_of
 from tenancy.schema.environment import Environment
@@ -55,13 +61,15 @@ def queue_answer(
         answer = api.request("GET", f"{path}/{name}")
         return dict(answer.body) if answer.ok else None
 
-    demands = [(pods, counted(environment, pods, claim_template)) for pods in sets]
+    demands = [(pods, counted_resources(environment, pods, claim_template)) for pods in sets]
     urgency = _urgency(environment, item, sets[0])
     work = _work_of(api, cluster_queue)
     scheduler = FlavorAssigner(environment, queue.body, tree[cluster_queue], flavors, work, urgency)
     choices = scheduler.place(demands)
     ahead = sum(1 for entry in work if not holds_quota(entry) and (entry["spec"].get("priority") or 0) >= urgency)
-    used = [flavors[entry.flavor] for entry in choices if entry.flavor in flavors and entry.mode is not Mode.NEVER]
+    used = [
+        flavors[entry.flavor] for entry in choices if entry.flavor in flavors and entry.mode is not AssignmentMode.NEVER
+    ]
     return _answer(cluster_queue, item, choices, scheduler, demands, ahead), used
 
 
@@ -104,29 +112,29 @@ def _answer(
     demands: Sequence[tuple[Pods, Resources]],
     ahead: int,
 ) -> ControlAnswer:
-    order = list(Mode)
-    worst = max(choices, key=lambda choice: order.index(choice.mode), default=FlavorChoice(Mode.NOW, ""))
+    order = list(AssignmentMode)
+    worst = max(choices, key=lambda choice: order.index(choice.mode), default=FlavorChoice(AssignmentMode.FITS, ""))
     pool = _pool_name(worst.flavor)
     waiting = f" {ahead} of the queue start{'s' * (ahead == 1)} first." if ahead else ""
-    if worst.mode is not Mode.NOW and (fewer := _startable_pods(item, scheduler, demands)):
+    if worst.mode is not AssignmentMode.FITS and (fewer := _startable_pods(item, scheduler, demands)):
         return _partial_answer(cluster_queue, item, fewer, demands[0][0].count)
-    if worst.mode is Mode.NOW:
+    if worst.mode is AssignmentMode.FITS:
         if ahead and scheduler.queue["spec"].get("queueingStrategy") == "StrictFIFO":
             text = f"Queue {cluster_queue} has room, and starts work in strict order (StrictFIFO).{waiting}"
             return ControlAnswer("queue", FitVerdict.WAITS, text, "wait, or raise its priority")
         pools = "".join(dict.fromkeys(_pool_name(choice.flavor) for choice in choices))
-        more = [amount_of(n, name) for name, n in scheduler.borrowed(choices, demands).items() if n]
+        more = [amount_of(n, name) for name, n in scheduler.borrowed_devices(choices, demands).items() if n]
         borrowed_note = f"; {', '.join(more)} of it borrowed, which may be reclaimed" if more else ""
         return ControlAnswer("queue", FitVerdict.FITS, f"Queue {cluster_queue} starts it now{pools}{borrowed_note}.")
-    if worst.mode is Mode.CALLED_BACK:
+    if worst.mode is AssignmentMode.RECLAIMS:
         text = f"Queue {cluster_queue} reclaims lent quota{pool}: it starts when the borrowers have ended."
         return ControlAnswer("queue", FitVerdict.WAITS, text + waiting, "wait for their grace period")
-    if worst.mode is Mode.OWN:
+    if worst.mode is AssignmentMode.PREEMPTS_OWN:
         text = f"Queue {cluster_queue} evicts work of its own of lower priority{pool}: it starts when that has ended."
         return ControlAnswer("queue", FitVerdict.WAITS, text + waiting, "wait for its grace period")
-    if worst.mode is Mode.LATER:
+    if worst.mode is AssignmentMode.WAITS:
         text = (
-            f"Queue {cluster_queue} has {amount_of(worst.there, worst.resource)} for it now{pool}, of "
+            f"Queue {cluster_queue} has {amount_of(worst.available, worst.resource)} for it now{pool}, of "
             f"{quantity_text(worst.needed)} that it asks for."
         )
         return ControlAnswer(
@@ -134,7 +142,7 @@ def _answer(
         )
     if worst.cause:
         return _never(worst.cause)
-    return _never(above_maximum(worst.flavor, amount_of(worst.needed, worst.resource), quantity_text(worst.there)))
+    return _never(above_maximum(worst.flavor, amount_of(worst.needed, worst.resource), quantity_text(worst.available)))
 
 
 def _startable_pods(
@@ -156,7 +164,9 @@ def _startable_pods(
     while low < high:
         middle = (low + high + 1) // 2
         choices = scheduler.place([(replace(pods, count=middle), pod_requests)])
-        low, high = (middle, high) if all(choice.mode is Mode.NOW for choice in choices) else (low, middle - 1)
+        low, high = (
+            (middle, high) if all(choice.mode is AssignmentMode.FITS for choice in choices) else (low, middle - 1)
+        )
     return low if low >= min_pods else 0
 
 

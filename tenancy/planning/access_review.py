@@ -1,4 +1,4 @@
-"""Who can do what where, and which line of which file says so: read from the plan, so that the report is what is made.
+"""Access of each subject, with the line of the spec file that grants it, read from the plan.
 
 Group membership is decided by the identity provider, and is not known here.
 """
@@ -58,7 +58,7 @@ _VERBS: Mapping[frozenset[str], str] = {
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """What one role may do to some kinds of object."""
+    """Rights of one role on some kinds of object."""
 
     role: str
     may: str
@@ -122,7 +122,7 @@ def review(environment: Environment, tenants: Sequence[Tenant], plan: Plan | Non
 def inactive_grants(
     environment: Environment, tenants: Sequence[Tenant], plan: Plan | None = None
 ) -> tuple[AccessGrant, ...]:
-    """What the files grant on AWS where AWS is off: these grants give no access."""
+    """Grants on AWS in the files of an environment without AWS: they give no access."""
     if environment.aws.enabled:
         return ()
     return tuple(entry for entry in all_grants(environment, tenants, plan) if entry.kind in ON_AWS)
@@ -165,7 +165,7 @@ def bindings(item: Object) -> Iterator[Binding]:
 
 
 def _role_grants(tenant: Tenant, plan: Plan) -> Iterator[AccessGrant]:
-    """Who has a role in its namespaces."""
+    """Subjects with a role in the tenant's namespaces."""
     spaces: dict[tuple[str, str, str], list[str]] = {}
     for namespace in plan.tenant(tenant.tenant).namespaces:
         for binding in bindings_in(namespace):
@@ -212,7 +212,7 @@ def _pipeline_grants(environment: Environment, tenant: Tenant) -> Iterator[Acces
 
 
 def _data_grants(environment: Environment, tenant: Tenant) -> Iterator[AccessGrant]:
-    """What pods reach on AWS, by the service account that they run as."""
+    """AWS resources that pods reach, by service account."""
     uses = tenant.uses
     for namespace in tenant.namespaces:
         subject = f"{tenant.namespace_name(namespace)}/{namespace.service_account}"

@@ -1,4 +1,4 @@
-"""What the platform costs each month without its GPU machines, by list prices: an estimate from the files."""
+"""Monthly costs of the platform without its GPU machines, by list prices: an estimate from the files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FixedCost:
     unit: Decimal | None
     """Dollars of one for a month; None where the catalogue has no price."""
     basis: str
-    """What the count and the price stand for."""
+    """Meaning of the count and the price."""
 
     @property
     def month(self) -> Decimal | None:

@@ -1,4 +1,4 @@
-"""What a plan is: what is made for the platform and for each tenant, in the order in which it is safe to make.
+"""The plan: the objects of the platform and of each tenant, in the order in which they are safe to create.
 
 Readers of the plan use its fields. Its properties `namespace`, `isolation`, `access`, `roles` and `queues` are
 manifests, for what writes them or compares them with a cluster: components, files, GitOps, drift.
@@ -36,7 +36,7 @@ class NamespacePlan:
     """One namespace. Created top to bottom, so that isolation exists before access; deleted bottom to top."""
 
     meta: Meta
-    """Of the namespace itself."""
+    """Name, labels and annotations of the namespace itself."""
     quota: ResourceQuota
     class_quotas: tuple[ResourceQuota, ...]
     """By priority class, where that is less than `quota`."""
@@ -44,7 +44,7 @@ class NamespacePlan:
     default_account: PodAccount
     policies: tuple[NetworkPolicy, ...]
     cilium_policies: tuple[Object, ...] = ()
-    """What no NetworkPolicy can express; empty where another CNI enforces."""
+    """Policies that no NetworkPolicy can express; empty where another CNI enforces."""
     local_queues: tuple[LocalQueue, ...] = ()
     accounts: tuple[PodAccount, ...] = ()
     """Beside the default one."""
@@ -97,7 +97,7 @@ class TenantPlan:
     cohort: Cohort | None = None
     """The Cohort over its queues; None with one queue, which is in its department's."""
     cluster_queues: tuple[ClusterQueue, ...] = ()
-    """What its namespaces' queues lead to; made before them, and removed when their work is gone."""
+    """Queues that its namespaces' LocalQueues lead to; created before them, and removed when their work is gone."""
     aws: TenantAwsPlan | None = None
     """Its half on AWS; None where that is switched off."""
     cluster_policies: tuple[Object, ...] = ()
@@ -159,7 +159,7 @@ class TenantPlans(Sequence[TenantPlan]):
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Whom the guards judge, and whom they let change tenants' namespaces."""
+    """Namespaces that the guards judge, and the group that may change tenants' namespaces."""
 
     group: str
     """The platform's."""
@@ -186,7 +186,7 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class PlatformPlan:
-    """What is cluster-wide, in the order in which it is made.
+    """Cluster-wide objects, in the order of creation.
 
     `readiness_probe` answers whether the guards are enforced. While `marker` exists, they are stored.
     """
@@ -200,11 +200,11 @@ class PlatformPlan:
     device_classes: tuple[Object, ...] = ()
     storage_classes: tuple[Object, ...] = ()
     pod_settings: tuple[Object, ...] = ()
-    """What the API server adds to pods: cost labels, spreading, and a sandbox to those that ask for one."""
+    """Mutations of pods by the API server: cost labels, spreading, and a sandbox for those that ask for one."""
     flow_control: tuple[Object, ...] = ()
-    """How many requests of tenants, and of the platform beside them, the API server works on at once."""
+    """Limits on the concurrent API requests of tenants and of the platform."""
     queueing: QueueingPlan | None = None
-    """What tenants' queues depend on; None where the environment has no queue."""
+    """Prerequisites of the tenants' queues; None where the environment has no queue."""
     queue_chart: HelmChart | None = None
     """Kueue; None where the environment has no queue."""
     metrics_prerequisites: tuple[Object, ...] = ()
@@ -221,9 +221,9 @@ class PlatformPlan:
     mig_parted: dict[str, Any] = field(default_factory=dict)
     """Layouts by pool, for `nvidia-mig-parted` on a node; empty where no pool has MIG."""
     services: ServicesPlan | None = None
-    """What a cluster with machines runs; None in a lab."""
+    """Services of a cluster with machines; None in a lab."""
     data: DataPlan | None = None
-    """What tenants share on AWS; None where that is switched off."""
+    """AWS resources that tenants share; None where AWS is switched off."""
     admission: Admission = Admission("", enforced=True)
 
     @property
@@ -269,9 +269,9 @@ class Plan:
     cluster: ClusterPlan | None = None
     """Network, cluster and nodes; None where they exist already."""
     account: AccountPlan | None = None
-    """Where the AWS half is made; None where it is switched off."""
+    """Account and region of the AWS resources; None where AWS is switched off."""
     shares: Mapping[str, QueueShare] = field(default_factory=dict)
-    """What each tenant has in the queues, which depends on the other tenants too; empty where there is no queue."""
+    """Each tenant's share of the queues, which depends on the other tenants too; empty where there is no queue."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -282,7 +282,7 @@ class Plan:
 
     @property
     def admission(self) -> Admission:
-        """Whom the guards judge."""
+        """Namespaces that the guards judge."""
         return self.platform.admission
 
     @property

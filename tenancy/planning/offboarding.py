@@ -1,4 +1,4 @@
-"""What a tenant that leaves has on AWS."""
+"""AWS permissions of a tenant that leaves."""
 
 from __future__ import annotations
 

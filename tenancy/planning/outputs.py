@@ -1,4 +1,4 @@
-"""What other programs build on: names and a sample of each tenant, as a stack's outputs have them."""
+"""Outputs of a stack for other programs: names and a sample of each tenant."""
 
 from __future__ import annotations
 

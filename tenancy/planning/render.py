@@ -56,7 +56,7 @@ def files(plan: Plan) -> Iterator[tuple[str, list[Object]]]:
 
 
 def reference_files(plan: Plan) -> Iterator[tuple[str, list[Object]]]:
-    """What is no object of Kubernetes: the charts with their values, in the order in which they are installed, and
+    """Files that are not Kubernetes objects: charts with their values, in the order in which they are installed, and
     the layouts of slices."""
     services = plan.platform.services
     if services:

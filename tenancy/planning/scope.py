@@ -1,4 +1,4 @@
-"""Which part of a plan a stack owns."""
+"""The part of a plan that a stack owns."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def names_of(stack: str) -> tuple[str, str]:
 
 
 def scope_of(configured_scope: str | None, layout: Layout, stack: str) -> StackScope:
-    """What a stack owns, by its config or else by its name. ValueError if there is no such scope."""
+    """Scope of a stack, by its config or else by its name. ValueError if there is no such scope."""
     if configured_scope is not None and configured_scope not in list(StackScope):
         raise ValueError(
             f"given scope {configured_scope!r}; rule: a part of the plan; change: use one of {', '.join(StackScope)}"
@@ -91,7 +91,7 @@ def objects_of(platform: PlatformPlan | None, tenants: Sequence[TenantPlan]) -> 
 
 
 def reach_hint(plan: Plan) -> str:
-    """What a message adds where no API server answers: how to make a cluster of the program, and how to reach one on
+    """Hint for messages where no API server answers: how to create the cluster, and how to reach one on
     AWS. Empty without AWS."""
     if plan.account is None:
         return ""

@@ -1,4 +1,4 @@
-"""What a cluster with machines runs for its tenants: add-ons, charts, and what Karpenter makes nodes from."""
+"""Services of a cluster with machines: add-ons, charts, and Karpenter's objects."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ServicesPlan:
     identities: dict[str, ServiceIdentity]
     """By purpose."""
     nodes: tuple[Object, ...]
-    """What Karpenter makes nodes from."""
+    """Karpenter's objects."""
     tags: dict[str, str]
 
 
@@ -106,7 +106,7 @@ def _kueue(environment: Environment, tenants: Sequence[Tenant]) -> HelmChart:
 
 
 def metrics_charts(environment: Environment) -> tuple[HelmChart, ...]:
-    """What collects metrics, where the platform brings it; its definitions first."""
+    """Charts that collect metrics, where the platform installs them; the CRDs first."""
     metrics = environment.metrics
     if not metrics.installed:
         return ()

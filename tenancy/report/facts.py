@@ -123,14 +123,14 @@ def facts(loaded: Loaded) -> Facts:
         for of in flavor.tenants:
             by_tenant[of.tenant].append(FlavorShare(flavor.flavor, of.guaranteed, of.lends, of.borrows, of.borrowable))
     members = tuple(
-        Member(tenant, tuple(by_tenant[tenant.tenant]), _places(environment, standing[tenant.tenant].held))
+        Member(tenant, tuple(by_tenant[tenant.tenant]), _places(environment, standing[tenant.tenant].guarantees))
         for tenant in tenants
     )
     bars = []
     for flavor in supplies:
         for of in flavor.pools:
             promised = sum(share.guaranteed(of.pool, flavor.flavor) for share in standing.values())
-            lent = sum(share.lent.get(of.pool, {}).get(flavor.flavor, 0) for share in standing.values())
+            lent = sum(share.lending.get(of.pool, {}).get(flavor.flavor, 0) for share in standing.values())
             bars.append(SupplyBar(of.pool, flavor.flavor, of.always_on, of.maximum, promised - lent, lent))
     order = list(environment.pools)
     return Facts(loaded, members, tuple(sorted(bars, key=lambda bar: (order.index(bar.pool), bar.flavor))))

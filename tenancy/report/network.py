@@ -55,7 +55,7 @@ def _way(own: NamespacePlan, other: NamespacePlan, direction: str, ranges: Colle
 
 
 def _matches(peer: Peer, own: str, other: NamespacePlan, ranges: Collection[str]) -> bool:
-    if peer.excluded:
+    if peer.excluded_cidrs:
         return False  # the internet, which leaves out private ranges and the cluster's own
     if peer.cidr:
         return bool(inside(peer.cidr, ranges)) if ranges else is_private(peer.cidr)

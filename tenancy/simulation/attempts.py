@@ -12,22 +12,22 @@ from tenancy.planning import make_plan
 from tenancy.simulation import objects
 from tenancy.simulation.checkpoint import Store, run_of
 from tenancy.simulation.clocked import first_day
-from tenancy.simulation.cluster import end_left, own_lab
+from tenancy.simulation.cluster import own_lab, stop_leftover
 from tenancy.simulation.events import Run
 from tenancy.simulation.rounds import ClockedRunner
 from tenancy.simulation.runner import Runner
 from tenancy.simulation.trace import Job
 from tenancy.validation import Loaded
 
-MOST_LOOKS = 480
+MAX_CHECKS = 480
 """Approximate number of checks in a run, each of which takes Kueue a second. Ends close together share one."""
-ATTEMPTS = 3
+MAX_ATTEMPTS = 3
 """Max clusters that are started one after another without progress."""
 
 
-def window_of(jobs: Sequence[Job], asked: int | None) -> int:
+def window_of(jobs: Sequence[Job], requested: int | None) -> int:
     """Simulated seconds within which ends share one check of Kueue."""
-    return max(1, max((job.submit for job in jobs), default=0) // MOST_LOOKS) if asked is None else asked
+    return max(1, max((job.submit for job in jobs), default=0) // MAX_CHECKS) if requested is None else requested
 
 
 class Unfinished(LabError):
@@ -54,27 +54,27 @@ def simulate(
     Unfinished if that does not help.
     """
     store = store or Store()
-    with store.locked():
-        if left := store.left():
-            end_left(left)
-            store.started(None)
-        held = store.read()
-        if held and held["done"]:
+    with store.hold_lock():
+        if leftover_folder := store.leftover_cluster():
+            stop_leftover(leftover_folder)
+            store.record_cluster(None)
+        checkpoint = store.read()
+        if checkpoint and checkpoint["done"]:
             say("taken from an earlier run")
-            return run_of(held)
-        if held:
-            say(f"continues from {held['now'] / 3600:.1f} h of an earlier run")
-        reached, attempts = held["now"] if held else -1, 0
+            return run_of(checkpoint)
+        if checkpoint:
+            say(f"continues from {checkpoint['now'] / 3600:.1f} h of an earlier run")
+        reached, attempts = checkpoint["now"] if checkpoint else -1, 0
         while True:
             try:
                 return _attempt(loaded, jobs, say, window, store, start)
             except (LabError, OSError, http.client.HTTPException) as error:
-                held = store.read()
-                now = held["now"] if held else -1
+                checkpoint = store.read()
+                now = checkpoint["now"] if checkpoint else -1
                 attempts = 0 if now > reached else attempts + 1
                 reached = now
-                if attempts >= ATTEMPTS:
-                    run = run_of(held) if held else Run((), 0.0, 0, 0)
+                if attempts >= MAX_ATTEMPTS:
+                    run = run_of(checkpoint) if checkpoint else Run((), 0.0, 0, 0)
                     raise Unfinished(str(error), run, max(0, now)) from error
                 say(f"{error}; starting another cluster, from {max(0, now) / 3600:.1f} h")
 
@@ -87,18 +87,18 @@ def _attempt(
     store: Store,
     start: dt.datetime | None,
 ) -> Run:
-    held = store.read()
-    with own_lab(objects.kueue_values(loaded), say, started=store.started) as cluster:
+    checkpoint = store.read()
+    with own_lab(objects.kueue_values(loaded), say, record_folder=store.record_cluster) as cluster:
         plan = make_plan(loaded.environment, loaded.tenants)
-        made = list(objects.cluster_objects(plan))
-        used = {identity(item): item for item in held["queues"]} if held else {}
-        cluster.make(item for item in made if identity(item) not in used)
-        for item in used.values():
+        manifests = list(objects.cluster_objects(plan))
+        saved_queues = {identity(item): item for item in checkpoint["queues"]} if checkpoint else {}
+        cluster.make(item for item in manifests if identity(item) not in saved_queues)
+        for item in saved_queues.values():
             cluster.put_queue(item)
         cluster.wait_until_active(queue.name for queue in plan.cluster_queues if queue.is_open)
         cluster.wait_until_known()
         cluster.watch()
-        given = (loaded, jobs, cluster, plan, window_of(jobs, window), store)
+        runner_arguments = (loaded, jobs, cluster, plan, window_of(jobs, window), store)
         if loaded.environment.has_clock:
-            return ClockedRunner(*given, start=start or first_day()).run(say)
-        return Runner(*given).run(say)
+            return ClockedRunner(*runner_arguments, start=start or first_day()).run(say)
+        return Runner(*runner_arguments).run(say)

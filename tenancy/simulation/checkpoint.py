@@ -19,12 +19,12 @@ from tenancy.simulation.objects import cluster_objects, kueue_values
 from tenancy.simulation.trace import Job
 from tenancy.validation import Loaded
 
-FORM = 3
+FORMAT_VERSION = 3
 """Version of the format, to be increased when it changes: a checkpoint of another version is not read."""
 Checkpoint = dict[str, Any]
 
 
-class Busy(LabError):
+class SimulationBusy(LabError):
     """Another run of the same simulation is writing checkpoints."""
 
 
@@ -33,35 +33,35 @@ class Store:
 
     def __init__(self, folder: Path | None = None, name: str = "") -> None:
         self._file = folder / f"{name}.json" if folder else None
-        self._left = folder / f"{name}.lab" if folder else None
+        self._cluster_record = folder / f"{name}.lab" if folder else None
         self._lock = folder / f"{name}.lock" if folder else None
-        self._held: str | None = None
+        self._memory: str | None = None
 
     def read(self) -> Checkpoint | None:
         """The last checkpoint, or None; a file that is damaged or of another version counts as none."""
         try:
-            text = self._file.read_text("utf-8") if self._file else self._held
-            found = json.loads(text) if text else None
+            text = self._file.read_text("utf-8") if self._file else self._memory
+            content = json.loads(text) if text else None
         except (OSError, ValueError):
             return None
-        return found if isinstance(found, dict) and found.get("form") == FORM else None
+        return content if isinstance(content, dict) and content.get("form") == FORMAT_VERSION else None
 
-    def keep(self, checkpoint: Checkpoint) -> None:
+    def save(self, checkpoint: Checkpoint) -> None:
         """Replace the stored checkpoint by this one."""
-        text = json.dumps({"form": FORM, **checkpoint})
+        text = json.dumps({"form": FORMAT_VERSION, **checkpoint})
         if self._file is None:
-            self._held = text
+            self._memory = text
         else:
             write(self._file, text)
 
-    def drop(self) -> None:
+    def delete(self) -> None:
         """Delete the checkpoint: the next run starts at hour 0."""
-        self._held = None
+        self._memory = None
         if self._file:
             self._file.unlink(missing_ok=True)
 
     @contextmanager
-    def locked(self) -> Generator[None]:
+    def hold_lock(self) -> Generator[None]:
         """Lock the checkpoint, because two runs that write one file would mix their decisions."""
         if self._lock is None:
             yield
@@ -71,30 +71,32 @@ class Store:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                given = f"a simulation that runs already ({self._lock} is locked)"
+                running_simulation = f"a simulation that runs already ({self._lock} is locked)"
                 change = "wait until it has ended, or name another folder with --state"
-                raise Busy(f"given {given}; rule: one run writes a checkpoint; change: {change}") from None
+                raise SimulationBusy(
+                    f"given {running_simulation}; rule: one run writes a checkpoint; change: {change}"
+                ) from None
             yield
 
-    def left(self) -> Path | None:
+    def leftover_cluster(self) -> Path | None:
         """The cluster folder of a run that was killed before it could clean up."""
         try:
-            return Path(self._left.read_text("utf-8")) if self._left else None
+            return Path(self._cluster_record.read_text("utf-8")) if self._cluster_record else None
         except OSError:
             return None
 
-    def started(self, folder: Path | None) -> None:
+    def record_cluster(self, folder: Path | None) -> None:
         """Record the folder of the run's cluster; None after its deletion."""
-        if self._left:
+        if self._cluster_record:
             if folder is None:
-                self._left.unlink(missing_ok=True)
+                self._cluster_record.unlink(missing_ok=True)
             else:
-                write(self._left, str(folder))
+                write(self._cluster_record, str(folder))
 
 
 def name_of(loaded: Loaded, jobs: Sequence[Job], window: int, start: str = "") -> str:
     """Key of a simulation, equal for two runs with the same queues, work, first day and Kueue."""
-    versions_used = (versions.CHARTS["kueue"].version, FORM)
+    versions_used = (versions.CHARTS["kueue"].version, FORMAT_VERSION)
     queues = list(cluster_objects(make_plan(loaded.environment, loaded.tenants)))
     # What the clock decides by besides the queues.
     environment = loaded.environment
@@ -109,12 +111,12 @@ def name_of(loaded: Loaded, jobs: Sequence[Job], window: int, start: str = "") -
 
 def events_as_rows(events: Sequence[Event]) -> list[list[Any]]:
     """Events as lists, for JSON."""
-    return [[e.time, e.kind, e.job, e.pool, e.text, e.lost, e.by, e.back] for e in events]
+    return [[e.time, e.kind, e.job, e.pool, e.text, e.lost_seconds, e.preemptor, e.returned_seconds] for e in events]
 
 
 def events_of(checkpoint: Checkpoint) -> list[Event]:
     """The events of a checkpoint."""
-    return [Event(time, EventKind(kind), *rest) for time, kind, *rest in checkpoint["events"]]
+    return [Event(time, EventKind(kind), *fields) for time, kind, *fields in checkpoint["events"]]
 
 
 def run_of(checkpoint: Checkpoint) -> Run:

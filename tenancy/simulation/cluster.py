@@ -32,7 +32,7 @@ NOT_NEEDED = ("kube-controller-manager", "kube-scheduler", "kwok")
 """Components of the lab to stop: without pods and nodes they would only take time."""
 NEEDED = ("etcd", "kube-apiserver", KUEUE)
 KUEUE_ROLE = "kueue-manager-role"
-TAKEN_IN, RESTS, AT_WORK = (
+WORKLOAD_CREATED, CYCLE_STARTS, HEADS_OBTAINED = (
     b'"msg":"Workload create event"',
     b'"msg":"Scheduling cycle starts"',
     b'"msg":"Obtained heads"',
@@ -62,7 +62,7 @@ class SimulationStuck(LabError):
 @contextlib.contextmanager
 def _lab_in(folder: Path) -> Generator[None]:
     """Use a lab below `folder` instead of the caller's lab, and delete it at the end."""
-    before = os.environ.get(LAB_FOLDER)
+    previous_folder = os.environ.get(LAB_FOLDER)
     os.environ[LAB_FOLDER] = str(folder / "lab")
     try:
         yield
@@ -70,14 +70,14 @@ def _lab_in(folder: Path) -> Generator[None]:
         try:
             control_plane.down(root=folder)
         finally:
-            if before is None:
+            if previous_folder is None:
                 os.environ.pop(LAB_FOLDER, None)
             else:
-                os.environ[LAB_FOLDER] = before
+                os.environ[LAB_FOLDER] = previous_folder
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def end_left(folder: Path) -> None:
+def stop_leftover(folder: Path) -> None:
     """Stop the cluster of a run that was killed."""
     if folder.name.startswith(FOLDER_PREFIX) and folder.is_dir():
         with _lab_in(folder):
@@ -89,27 +89,27 @@ def own_lab(
     values: dict[str, Any],
     say: Callable[[str], None],
     *,
-    in_haste: bool = True,
-    started: Callable[[Path | None], None] = lambda _: None,
+    without_webhooks: bool = True,
+    record_folder: Callable[[Path | None], None] = lambda _: None,
 ) -> Generator[SimulationCluster]:
     """A temporary lab, always stopped at the end; `in_haste`, without webhooks and Events.
 
     `started` is called with the folder before a process runs in it, and with None after its deletion.
     """
     folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
-    started(folder)
+    record_folder(folder)
     try:
         with _lab_in(folder):
             lab = control_plane.up(root=folder, platform_group="simulation", queues=values, say=say)
-            found = processes.running(lab, NOT_NEEDED)
-            processes.stop([process for each in found.values() for process in each], at_once=True)
+            processes_by_name = processes.running(lab, NOT_NEEDED)
+            processes.stop([process for group in processes_by_name.values() for process in group], at_once=True)
             with SimulationCluster(lab) as cluster:
-                if in_haste:
+                if without_webhooks:
                     cluster.drop_webhooks()
                     cluster.forbid_events()
                 yield cluster
     finally:
-        started(None)
+        record_folder(None)
 
 
 class Pulse:
@@ -122,20 +122,20 @@ class Pulse:
     def __init__(self, port: int, path: str) -> None:
         self._connection = http.client.HTTPConnection(LOOPBACK, port, timeout=1)
         self._path = path
-        self._asked = time.monotonic()
+        self._last_request = time.monotonic()
         self._seconds = 0.0
 
     def now(self) -> float:
         """Seconds during which the API server answered."""
-        if time.monotonic() - self._asked >= BEAT_SECONDS:
-            answered = self._answers()
+        if time.monotonic() - self._last_request >= BEAT_SECONDS:
+            is_answered = self._server_answers()
             end = time.monotonic()
-            if answered:
-                self._seconds += min(end - self._asked, BEAT_COUNTS)
-            self._asked = end
+            if is_answered:
+                self._seconds += min(end - self._last_request, BEAT_COUNTS)
+            self._last_request = end
         return self._seconds
 
-    def _answers(self) -> bool:
+    def _server_answers(self) -> bool:
         try:
             self._connection.request("GET", self._path)
             response = self._connection.getresponse()
@@ -154,13 +154,13 @@ class SimulationCluster:
     """The runner's access to the cluster: writes and watches."""
 
     def __init__(self, lab: Lab) -> None:
-        known = ports.remembered(lab)
+        lab_ports = ports.remembered(lab)
         self.lab = lab
-        self._api = LabApi(lab, known["kube-apiserver"])
-        self._port = known["kube-apiserver"]
-        self._etcd = http.client.HTTPSConnection(LOOPBACK, known["etcd"], timeout=30, context=_tls(lab, "etcd"))
-        self.log = Log(lab.logs / f"{KUEUE}.log")
-        self.pulse = Pulse(known[KUEUE], PROBES[KUEUE][1])
+        self._api = LabApi(lab, lab_ports["kube-apiserver"])
+        self._port = lab_ports["kube-apiserver"]
+        self._etcd = http.client.HTTPSConnection(LOOPBACK, lab_ports["etcd"], timeout=30, context=_tls(lab, "etcd"))
+        self.log = LogFollower(lab.logs / f"{KUEUE}.log")
+        self.pulse = Pulse(lab_ports[KUEUE], PROBES[KUEUE][1])
         self.changes: queue.SimpleQueue[Object] = queue.SimpleQueue()
         self._ended = False
 
@@ -194,18 +194,17 @@ class SimulationCluster:
         rules = [rule for rule in role["rules"] if "events" not in rule.get("resources", ())]
         self._api.request("PATCH", path, {"rules": rules}, MERGE)
 
-    def wait_until_active(self, queues: Iterable[str], within: float = STALL_SECONDS) -> None:
+    def wait_until_active(self, queues: Iterable[str], timeout: float = STALL_SECONDS) -> None:
         """Wait until Kueue accepts work for all of these ClusterQueues that are not on hold."""
-        wanted, deadline = set(queues), time.monotonic() + within
+        expected_queues, deadline = set(queues), time.monotonic() + timeout
         while True:
             items = self._api.get(f"/apis/{API}/clusterqueues")["items"]
             active = {item["metadata"]["name"] for item in items if _condition(item, "Active").get("status") == "True"}
-            if wanted <= active:
+            if expected_queues <= active:
                 return
             if time.monotonic() > deadline:
-                raise SimulationStuck(
-                    f"Kueue accepts no work for {', '.join(sorted(wanted - active)[:5])} after {within:.0f} s."
-                )
+                inactive = ", ".join(sorted(expected_queues - active)[:5])
+                raise SimulationStuck(f"Kueue accepts no work for {inactive} after {timeout:.0f} s.")
             time.sleep(0.05)
 
     def watch(self) -> None:
@@ -225,7 +224,7 @@ class SimulationCluster:
                     item = json.loads(line)["object"]
                     if item["kind"] != "Workload":
                         # The server no longer has the changes after that version: it ends a slow watch.
-                        version = self._listed(context)
+                        version = self._list_workloads(context)
                         break
                     version = item["metadata"]["resourceVersion"]
                     self.changes.put(item)
@@ -234,17 +233,17 @@ class SimulationCluster:
             finally:
                 connection.close()
 
-    def _listed(self, context: ssl.SSLContext) -> str:
+    def _list_workloads(self, context: ssl.SSLContext) -> str:
         """Put the current state of every workload into `changes`; returns the version to watch from."""
         connection = http.client.HTTPSConnection(LOOPBACK, self._port, context=context, timeout=60)
         try:
             connection.request("GET", f"/apis/{API}/workloads")
-            found = json.loads(connection.getresponse().read())
+            response_body = json.loads(connection.getresponse().read())
         finally:
             connection.close()
-        for item in found["items"]:
+        for item in response_body["items"]:
             self.changes.put({"apiVersion": API, "kind": "Workload", **item})
-        return found["metadata"]["resourceVersion"]
+        return response_body["metadata"]["resourceVersion"]
 
     def put(self, item: Object) -> None:
         """Write a workload directly to etcd, because the API server would choose its creation time and uid.
@@ -261,9 +260,9 @@ class SimulationCluster:
 
     def queues(self) -> list[Object]:
         """The current LocalQueues, with their past usage."""
-        found = _patiently(lambda: self._api.get(f"/apis/{API}/localqueues"), self._reopen)
-        kept = [{**item, "status": _history(item)} for item in found["items"]]
-        return [{"apiVersion": API, "kind": "LocalQueue", **_unversioned(item)} for item in kept]
+        response_body = _with_retries(lambda: self._api.get(f"/apis/{API}/localqueues"), self._reopen)
+        items = [{**item, "status": _history(item)} for item in response_body["items"]]
+        return [{"apiVersion": API, "kind": "LocalQueue", **_unversioned(item)} for item in items]
 
     def wait_until_known(self) -> None:
         """Wait until Kueue has processed every LocalQueue, because it refuses work in an unknown one."""
@@ -276,7 +275,7 @@ class SimulationCluster:
                 raise SimulationStuck(f"Kueue does not know its LocalQueues after {STALL_SECONDS:.0f} s.")
             time.sleep(0.05)
 
-    def _write(self, what: str, body: dict[str, Any]) -> dict[str, Any]:
+    def _write(self, operation: str, body: dict[str, Any]) -> dict[str, Any]:
         """Send a request to etcd; repeat it if the answer is too late.
 
         A repeated request is safe: a write has the same content, and a change is refused after it was made.
@@ -284,18 +283,18 @@ class SimulationCluster:
         text = json.dumps(body)
 
         def ask() -> tuple[int, bytes]:
-            self._etcd.request("POST", f"/v3/kv/{what}", text)
+            self._etcd.request("POST", f"/v3/kv/{operation}", text)
             response = self._etcd.getresponse()
             return response.status, response.read()
 
-        status, answer = _patiently(ask, self._etcd.close)
+        status, answer = _with_retries(ask, self._etcd.close)
         if status != 200:
             raise LabError(f"etcd refused a workload: {answer[:300]!r}")
         return json.loads(answer)
 
     def read(self, item: Object) -> Object:
         """The object as the API server has it."""
-        return _patiently(lambda: self._api.get(_path(item)), self._reopen)
+        return _with_retries(lambda: self._api.get(_path(item)), self._reopen)
 
     def _reopen(self) -> None:
         """Close the connection; the next request opens another."""
@@ -305,7 +304,7 @@ class SimulationCluster:
         """Suspend a workload as the clock does; the object as the API server then has it."""
         body = suspension(item["metadata"]["uid"], reason)
         # A repeated request changes nothing more.
-        return _patiently(lambda: self._api.request("PATCH", _path(item), body, MERGE), self._reopen)
+        return _with_retries(lambda: self._api.request("PATCH", _path(item), body, MERGE), self._reopen)
 
     def change_status(self, item: Object, status: dict[str, Any]) -> Object | None:
         """Change the status of a workload in the version that was seen; None if it has changed since.
@@ -313,39 +312,44 @@ class SimulationCluster:
         This is also written directly to etcd: the API server would spend more time on a status than on all other
         requests for a job, without an effect on decisions.
         """
-        seen, metadata = item["metadata"], _unversioned(item)["metadata"]
+        seen_metadata, metadata = item["metadata"], _unversioned(item)["metadata"]
         merged = {name: value for name, value in {**item.get("status", {}), **status}.items() if value is not None}
-        changed = {**item, "metadata": metadata, "status": merged}
+        changed_item = {**item, "metadata": metadata, "status": merged}
         key = _key(item)
-        unchanged = {"key": key, "target": "MOD", "modRevision": seen["resourceVersion"], "result": "EQUAL"}
-        put = {"requestPut": {"key": key, "value": _base64(json.dumps(changed))}}
-        answer = self._write("txn", {"compare": [unchanged], "success": [put]})
+        version_condition = {
+            "key": key,
+            "target": "MOD",
+            "modRevision": seen_metadata["resourceVersion"],
+            "result": "EQUAL",
+        }
+        put = {"requestPut": {"key": key, "value": _base64(json.dumps(changed_item))}}
+        answer = self._write("txn", {"compare": [version_condition], "success": [put]})
         if not answer.get("succeeded"):
             return None
-        return {**changed, "metadata": {**metadata, "resourceVersion": answer["header"]["revision"]}}
+        return {**changed_item, "metadata": {**metadata, "resourceVersion": answer["header"]["revision"]}}
 
 
-class Log:
+class LogFollower:
     """Follows Kueue's log, the only source that shows that the scheduler is idle, and what it has seen."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb")
-        self._rest = b""
+        self._incomplete_line = b""
 
     def lines(self) -> list[bytes]:
         """Complete lines that were written since the last call."""
-        data = self._rest + self._file.read()
-        *whole, self._rest = data.split(b"\n")
-        return whole
+        data = self._incomplete_line + self._file.read()
+        *complete_lines, self._incomplete_line = data.split(b"\n")
+        return complete_lines
 
 
 _T = TypeVar("_T")
 
 
-def _patiently(ask: Callable[[], _T], reopen: Callable[[], None], within: float | None = None) -> _T:
+def _with_retries(ask: Callable[[], _T], reopen: Callable[[], None], timeout: float | None = None) -> _T:
     """Send a request; repeat it on a new connection while the server is too slow to answer."""
-    within = STALL_SECONDS if within is None else within
-    deadline = time.monotonic() + within
+    timeout = STALL_SECONDS if timeout is None else timeout
+    deadline = time.monotonic() + timeout
     while True:
         try:
             return ask()
@@ -353,7 +357,7 @@ def _patiently(ask: Callable[[], _T], reopen: Callable[[], None], within: float 
             reopen()
             if time.monotonic() > deadline:
                 raise SimulationStuck(
-                    f"the cluster of the simulation did not answer within {within:.0f} s ({error})"
+                    f"the cluster of the simulation did not answer within {timeout:.0f} s ({error})"
                 ) from error
             time.sleep(0.05)
 
@@ -367,8 +371,8 @@ def _unversioned(item: Object) -> Object:
     return {**item, "metadata": {name: value for name, value in item["metadata"].items() if name != "resourceVersion"}}
 
 
-def _tls(lab: Lab, what: str) -> ssl.SSLContext:
-    authority, identity = ("etcd-ca", "kube-apiserver-etcd") if what == "etcd" else ("ca", "admin")
+def _tls(lab: Lab, server: str) -> ssl.SSLContext:
+    authority, identity = ("etcd-ca", "kube-apiserver-etcd") if server == "etcd" else ("ca", "admin")
     context = ssl.create_default_context(cafile=str(lab.pki / f"{authority}.crt"))
     context.load_cert_chain(lab.pki / f"{identity}.crt", lab.pki / f"{identity}.key")
     return context

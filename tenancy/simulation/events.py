@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class EventKind(StrEnum):
-    """What happened to a job."""
+    """Kind of an event of a job."""
 
     SUBMIT = "submit"
     WAIT = "wait"  # Kueue's reason for not starting it, at every change
@@ -34,11 +34,11 @@ class Event:
     """Pool in which it starts."""
     text: str = ""
     """Kueue's message."""
-    lost: int = 0
+    lost_seconds: int = 0
     """Seconds of work that an eviction throws away."""
-    by: int | None = None
+    preemptor: int | None = None
     """Number of the job for which it is evicted."""
-    back: int = 0
+    returned_seconds: int = 0
     """Seconds for which a suspended job would have kept its GPUs."""
 
 
@@ -49,12 +49,12 @@ class Run:
     events: tuple[Event, ...]
     seconds: float
     """Real seconds of the run, without the start of the cluster."""
-    looks: int
+    checks: int
     """Number of times that the run waited for Kueue to check waiting work again."""
-    latest: int
+    max_delay: int
     """Max delay of such a check, in simulated seconds."""
 
 
-def until(run: Run, seconds: int) -> Run:
+def first_part(run: Run, seconds: int) -> Run:
     """The first part of a run, to compare with a run that ended there."""
-    return Run(tuple(e for e in run.events if e.time <= seconds), run.seconds, run.looks, run.latest)
+    return Run(tuple(e for e in run.events if e.time <= seconds), run.seconds, run.checks, run.max_delay)

@@ -18,7 +18,7 @@ SIZES = ((1, 40), (2, 18), (4, 16), (8, 16), (16, 5), (32, 3), (64, 2))
 """Devices, and how many of a hundred jobs ask for that number. Public traces agree: most jobs are small, most GPU
 time is in the few large ones (Helios SC'21, PAI NSDI'22, Philly ATC'19)."""
 MEDIAN, SPREAD = 22 * 60, 1.35
-"""Of run times, log-normal; a job of more devices runs longer."""
+"""Parameters of run times, log-normal; a job of more devices runs longer."""
 SHORTEST, LONGEST = 60, 20 * HOUR
 CHECKPOINT = 30 * 60
 LOAD = 0.4
@@ -26,7 +26,7 @@ LOAD = 0.4
 BURST = 200
 """Jobs of the team that submits everything at once."""
 NOTEBOOK_BUSY, NOTEBOOK_SPREAD = HOUR, 0.8
-"""Of the time for which a notebook is used, log-normal."""
+"""Parameters of the time for which a notebook is used, log-normal."""
 NOTEBOOK_OPEN = (6 * HOUR, 12 * HOUR)
 """Time for which a notebook stays open, uniform."""
 
@@ -44,18 +44,21 @@ def generate(loaded: Loaded, jobs: int, hours: int, seed: int, notebooks: int = 
     special = [*_long(places, hours), *_production(places, hours), *_burst(places, hours, jobs)][: max(0, jobs // 4)]
     everyday = jobs - len(special)
     weights = [math.sqrt(place.guaranteed) if place.guaranteed else 0.7 for place in places]
-    made = []
+    everyday_jobs = []
     for _ in range(everyday):
         place = dice.choices(places, weights)[0]
-        made.append(_job(dice, place, hours))
-    made = _to_load(made, places, hours)
-    made = sorted(
-        [*made, *special], key=lambda job: (job.submit, job.tenant, job.namespace, job.flavor, job.gpus, job.duration)
+        everyday_jobs.append(_job(dice, place, hours))
+    everyday_jobs = _to_load(everyday_jobs, places, hours)
+    everyday_jobs = sorted(
+        [*everyday_jobs, *special],
+        key=lambda job: (job.submit, job.tenant, job.namespace, job.flavor, job.gpus, job.duration),
     )
-    named = [replace(job, name=job.name or f"{job.tenant}-{number:04d}") for number, job in enumerate(made)]
+    named_jobs = [
+        replace(job, name=job.name or f"{job.tenant}-{number:04d}") for number, job in enumerate(everyday_jobs)
+    ]
     # With dice of their own: the other jobs are the same with and without notebooks.
-    opened = _notebooks(random.Random(f"gpu-tenancy notebooks {seed}"), places, hours, notebooks)
-    return sorted([*named, *opened], key=lambda job: job.submit)
+    notebook_jobs = _notebooks(random.Random(f"gpu-tenancy notebooks {seed}"), places, hours, notebooks)
+    return sorted([*named_jobs, *notebook_jobs], key=lambda job: job.submit)
 
 
 class _WorkloadSlot:
@@ -65,23 +68,23 @@ class _WorkloadSlot:
         environment = loaded.environment
         self.tenant, self.namespace, self.flavor = tenant.tenant, namespace.name, flavor
         self.tier = tenant.tier_of(namespace)
-        self.most = quota_ceiling(environment, tenant, namespace)[flavor]
+        self.ceiling = quota_ceiling(environment, tenant, namespace)[flavor]
         self.guaranteed = tenant.guaranteed_in(namespace)[flavor]
-        self.borrowed = tenant.gpus[flavor].borrows if environment.tiers[self.tier].borrows else 0
-        self.lent = tenant.gpus[flavor].lends
+        self.may_borrow = tenant.gpus[flavor].borrows if environment.tiers[self.tier].borrows else 0
+        self.lends = tenant.gpus[flavor].lends
         self.priority = environment.tiers[self.tier].priority
         self.interruptible = environment.tiers[self.tier].interruptible
         self.node = per_node(environment, flavor)
         # A job runs in one pool.
         self.largest = min(
-            self.most,
+            self.ceiling,
             max(
                 environment.pools[pool].nodes.max * environment.flavors_of(pool)[flavor]
                 for pool in pools_of(environment, flavor, tenant.tenant, frozenset({self.tier}))
             ),
         )
         # Slices are for inference: each job asks for one.
-        self.whole = environment.flavors[flavor].mig is None and environment.flavors[flavor].share is None
+        self.is_whole_gpu = environment.flavors[flavor].mig is None and environment.flavors[flavor].share is None
 
 
 def _places(loaded: Loaded) -> Iterator[_WorkloadSlot]:
@@ -91,17 +94,19 @@ def _places(loaded: Loaded) -> Iterator[_WorkloadSlot]:
                 tiers = frozenset({tenant.tier_of(namespace)})
                 if pools_of(loaded.environment, flavor, tenant.tenant, tiers):
                     place = _WorkloadSlot(loaded, tenant, namespace, flavor)
-                    if place.most:
+                    if place.ceiling:
                         yield place
 
 
 def _job(dice: random.Random, place: _WorkloadSlot, hours: int) -> Job:
     sizes = [
-        (size, weight) for size, weight in SIZES if size <= max(1, place.largest // 2) and (place.whole or size <= 2)
+        (size, weight)
+        for size, weight in SIZES
+        if size <= max(1, place.largest // 2) and (place.is_whole_gpu or size <= 2)
     ]
     gpus = dice.choices([size for size, _ in sizes], [weight for _, weight in sizes])[0]
-    grown = MEDIAN * gpus**0.25
-    duration = min(LONGEST, max(SHORTEST, round(dice.lognormvariate(math.log(grown), SPREAD))))
+    median = MEDIAN * gpus**0.25
+    duration = min(LONGEST, max(SHORTEST, round(dice.lognormvariate(math.log(median), SPREAD))))
     return Job(
         name="",
         submit=_arrival(dice, hours),
@@ -127,10 +132,10 @@ def _arrival(dice: random.Random, hours: int) -> int:
 def _notebooks(dice: random.Random, places: Sequence[_WorkloadSlot], hours: int, count: int) -> Iterator[Job]:
     """Notebooks of one GPU: used for some time, and open for longer. Where a tenant has interruptible work, as idle
     rules suspend no other."""
-    whole = [place for place in places if place.whole]
-    chosen = [place for place in whole if place.interruptible] or whole
-    for number in range(count if chosen else 0):
-        place = dice.choice(chosen)
+    gpu_slots = [place for place in places if place.is_whole_gpu]
+    notebook_slots = [place for place in gpu_slots if place.interruptible] or gpu_slots
+    for number in range(count if notebook_slots else 0):
+        place = dice.choice(notebook_slots)
         duration = dice.randint(*NOTEBOOK_OPEN)
         yield Job(
             f"{place.tenant}-notebook-{number:03d}",
@@ -148,21 +153,23 @@ def _notebooks(dice: random.Random, places: Sequence[_WorkloadSlot], hours: int,
 
 def _to_load(jobs: list[Job], places: Sequence[_WorkloadSlot], hours: int) -> list[Job]:
     """Scale run times so that the demand for each flavor does not depend on the number of jobs."""
-    found = []
+    scaled_jobs = []
     for flavor in sorted({place.flavor for place in places}):
-        mine = [job for job in jobs if job.flavor == flavor]
-        asked = sum(job.gpus * job.duration for job in mine)
-        there = sum(place.guaranteed for place in places if place.flavor == flavor) * hours * HOUR
-        factor = LOAD * there / asked if asked else 1.0
-        found += [replace(job, duration=min(LONGEST, max(SHORTEST, round(job.duration * factor)))) for job in mine]
-    return found
+        flavor_jobs = [job for job in jobs if job.flavor == flavor]
+        requested = sum(job.gpus * job.duration for job in flavor_jobs)
+        available = sum(place.guaranteed for place in places if place.flavor == flavor) * hours * HOUR
+        factor = LOAD * available / requested if requested else 1.0
+        scaled_jobs += [
+            replace(job, duration=min(LONGEST, max(SHORTEST, round(job.duration * factor)))) for job in flavor_jobs
+        ]
+    return scaled_jobs
 
 
 def _long(places: Sequence[_WorkloadSlot], hours: int) -> Iterator[Job]:
     """A job of the max size that a tenant may borrow, for a day and a half."""
-    place = max(places, key=lambda place: (place.borrowed, place.tenant))
-    if place.borrowed > place.node:
-        gpus = min(place.borrowed, place.largest) // place.node * place.node
+    place = max(places, key=lambda place: (place.may_borrow, place.tenant))
+    if place.may_borrow > place.node:
+        gpus = min(place.may_borrow, place.largest) // place.node * place.node
         yield Job(
             f"{place.tenant}-fine-tuning",
             hours * HOUR // 24,
@@ -179,9 +186,11 @@ def _long(places: Sequence[_WorkloadSlot], hours: int) -> Iterator[Job]:
 
 def _production(places: Sequence[_WorkloadSlot], hours: int) -> Iterator[Job]:
     """At noon the lender with the highest priority asks for half of its guarantee, all of which is lent."""
-    lenders = [place for place in places if place.guaranteed and place.lent and place.borrowed and place.whole]
+    lenders = [
+        place for place in places if place.guaranteed and place.lends and place.may_borrow and place.is_whole_gpu
+    ]
     if lenders:
-        place = max(lenders, key=lambda place: (place.priority, place.borrowed, place.guaranteed, place.tenant))
+        place = max(lenders, key=lambda place: (place.priority, place.may_borrow, place.guaranteed, place.tenant))
         gpus = max(1, place.guaranteed // 2)
         yield Job(
             f"{place.tenant}-retraining",
@@ -199,7 +208,7 @@ def _production(places: Sequence[_WorkloadSlot], hours: int) -> Iterator[Job]:
 
 def _burst(places: Sequence[_WorkloadSlot], hours: int, jobs: int) -> Iterator[Job]:
     """One of the smaller teams submits all of its jobs at once."""
-    borrowers = [place for place in places if place.borrowed and place.whole and place.guaranteed]
+    borrowers = [place for place in places if place.may_borrow and place.is_whole_gpu and place.guaranteed]
     if borrowers:
         place = min(borrowers, key=lambda place: (place.guaranteed, place.tenant))
         for number in range(min(BURST, jobs // 10)):

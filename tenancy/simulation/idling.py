@@ -20,7 +20,7 @@ from tenancy.simulation.events import ENDS, EventKind, Run
 from tenancy.simulation.trace import Job
 from tenancy.validation import Loaded
 
-LOOK = COVERED // dt.timedelta(seconds=1)
+SAMPLE_SECONDS = COVERED // dt.timedelta(seconds=1)
 """Max simulated seconds between two looks while GPUs are idle, or idle time would begin anew; on a cluster 30."""
 OWNER = "Job"
 """Kind of what the Workloads of a trace belong to: what is suspended stays so."""
@@ -28,13 +28,13 @@ OWNER = "Job"
 
 @dataclass
 class SimulatedIdle:
-    """What the clock knows of idle work between two looks."""
+    """State of the clock about idle work between two samples."""
 
     loaded: Loaded
     start: dt.datetime
-    looked: int = -1
+    last_sample: int = -1
     """Seconds from the start of the last look."""
-    falls: dict[int, int] = field(default_factory=dict)
+    idle_from: dict[int, int] = field(default_factory=dict)
     """Number of a running job under an idle rule -> when its GPUs become idle."""
     idle: Mapping[str, IdleTime] = field(default_factory=dict)
 
@@ -42,48 +42,52 @@ class SimulatedIdle:
         environment = self.loaded.environment
         tenants = [tenant.with_namespace_names(environment.namespace_name) for tenant in self.loaded.tenants]
         self._rules = idle_rules(environment, tenants)
-        self.every = min([LOOK, *(seconds(rule.after) for rule in self._rules.values())])
+        self.interval = min([SAMPLE_SECONDS, *(seconds(rule.after) for rule in self._rules.values())])
         """Seconds between two looks while GPUs are idle."""
 
-    def started(self, number: int, job: Job, namespace: str, now: int, done: int) -> None:
-        """A job starts with `done` seconds of work saved. Samples of a shared GPU name one pod alone, so it never
+    def started(self, number: int, job: Job, namespace: str, seconds: int, saved_seconds: int) -> None:
+        """A job starts with `saved_seconds` of its work saved. Samples of a shared GPU name one pod alone, so it never
         counts as idle."""
-        fall = job.idle_from(now, done)
+        fall = job.idle_from(seconds, saved_seconds)
         if fall is not None and namespace in self._rules and not self.loaded.environment.flavors[job.flavor].share:
-            self.falls[number] = fall
+            self.idle_from[number] = fall
 
     def ended(self, number: int) -> None:
         """A job has released its GPUs."""
-        self.falls.pop(number, None)
+        self.idle_from.pop(number, None)
 
     def next(self) -> int | None:
-        """When the clock looks next; None while no GPU will be idle."""
-        whole = [fall + LOOK for fall in self.falls.values()]
-        known = [self.looked + self.every] if any(at <= self.looked for at in whole) else []
-        return min([*known, *(at for at in whole if at > self.looked)], default=None)
+        """Time of the clock's next sample; None while no GPU will be idle."""
+        idle_ends = [fall + SAMPLE_SECONDS for fall in self.idle_from.values()]
+        next_samples = (
+            [self.last_sample + self.interval] if any(second <= self.last_sample for second in idle_ends) else []
+        )
+        return min([*next_samples, *(second for second in idle_ends if second > self.last_sample)], default=None)
 
-    def look(self, now: int, items: Iterable[Object]) -> IdleDecision:
-        """What follows at `now` for running work, given as Workloads with owners."""
-        at = self.start + dt.timedelta(seconds=now)
+    def look(self, seconds: int, items: Iterable[Object]) -> IdleDecision:
+        """Decision at `seconds` for running work, given as Workloads with owners."""
+        instant = self.start + dt.timedelta(seconds=seconds)
         works = list(watched_work(self.loaded.environment, self._rules, items))
-        found = IdleDecision((), (), {})
-        if not budget_exemption(self.loaded.environment, None, at):
-            looked = self.start + dt.timedelta(seconds=self.looked)
-            quiet = {f"job-{number}" for number, fall in self.falls.items() if fall + LOOK <= now}
-            samples = [sample for work in works if work.name in quiet for sample in _samples(work)]
-            found = decide(works, samples, at, self.idle, looked)
-        self.idle, self.looked = found.idle, now
-        return found
+        decision = IdleDecision((), (), {})
+        if not budget_exemption(self.loaded.environment, None, instant):
+            previous_instant = self.start + dt.timedelta(seconds=self.last_sample)
+            idle_names = {
+                f"job-{number}" for number, fall in self.idle_from.items() if fall + SAMPLE_SECONDS <= seconds
+            }
+            samples = [sample for work in works if work.name in idle_names for sample in _samples(work)]
+            decision = decide(works, samples, instant, self.idle, previous_instant)
+        self.idle, self.last_sample = decision.idle, seconds
+        return decision
 
     def text(self) -> list[object]:
         """For a checkpoint."""
-        return [self.looked, Usage(self.start, idle=self.idle).text()]
+        return [self.last_sample, Usage(self.start, idle=self.idle).text()]
 
-    def restore(self, held: list[object]) -> None:
+    def restore(self, checkpoint: list[object]) -> None:
         """Go on from a checkpoint."""
-        looked, usage = held
-        assert isinstance(looked, int)
-        self.looked, self.idle = looked, Usage.read(str(usage)).idle
+        last_sample, usage = checkpoint
+        assert isinstance(last_sample, int)
+        self.last_sample, self.idle = last_sample, Usage.read(str(usage)).idle
 
 
 def _samples(work: Work) -> Iterator[Sample]:
@@ -92,7 +96,7 @@ def _samples(work: Work) -> Iterator[Sample]:
         yield Sample(work.namespace, "", owner, f"{work.name}/{device}", 0.0)
 
 
-def owned(item: Object, uid: str) -> Object:
+def with_owner(item: Object, uid: str) -> Object:
     """A Workload of the run as a controller of jobs would have made it, under a uid of one of its starts: a job that
     was evicted begins anew."""
     owner = {"kind": OWNER, "name": item["metadata"]["name"]}
@@ -101,21 +105,21 @@ def owned(item: Object, uid: str) -> Object:
 
 def idle_times(jobs: Sequence[Job], run: Run, length: int) -> Iterator[tuple[int, str, int, int]]:
     """Times in which jobs hold idle GPUs, within `length` seconds from the start: the job, its pool, begin, end."""
-    done: Counter[int] = Counter()
-    running: dict[int, tuple[int, str]] = {}
+    saved_seconds: Counter[int] = Counter()
+    running_jobs: dict[int, tuple[int, str]] = {}
 
     def span(number: int, end: int) -> Iterator[tuple[int, str, int, int]]:
-        begin, pool = running.pop(number)
-        fall, over = jobs[number].idle_from(begin, done[number]), min(end, length)
-        if fall is not None and fall < over:
-            yield number, pool, fall, over
+        begin, pool = running_jobs.pop(number)
+        fall, span_end = jobs[number].idle_from(begin, saved_seconds[number]), min(end, length)
+        if fall is not None and fall < span_end:
+            yield number, pool, fall, span_end
 
     for event in run.events:
         if event.kind is EventKind.START:
-            running[event.job] = (event.time, event.pool)
-        elif event.kind in ENDS and event.job in running:
-            ran = event.time - running[event.job][0]
+            running_jobs[event.job] = (event.time, event.pool)
+        elif event.kind in ENDS and event.job in running_jobs:
+            ran = event.time - running_jobs[event.job][0]
             yield from span(event.job, event.time)
-            done[event.job] += ran - event.lost
-    for number in list(running):
+            saved_seconds[event.job] += ran - event.lost_seconds
+    for number in list(running_jobs):
         yield from span(number, length)

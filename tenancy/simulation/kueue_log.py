@@ -1,4 +1,4 @@
-"""What Kueue's log says about its decisions, read line by line."""
+"""Kueue's decisions, read from its log line by line."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import re
 import time
 from collections.abc import Callable
 
-from tenancy.simulation.cluster import AT_WORK, RESTS, TAKEN_IN
+from tenancy.simulation.cluster import CYCLE_STARTS, HEADS_OBTAINED, WORKLOAD_CREATED
 
 _NAME = re.compile(rb'"workload":\{"name":"job-(\d+)"')
 
 
 class KueueLog:
-    """What is known from the log so far. Jobs are given by their numbers; times are of the clock that is given."""
+    """Facts from the log so far. Jobs are given by their numbers; times are of the given clock."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -20,15 +20,15 @@ class KueueLog:
         """Real time at which Kueue last decided something."""
         self.idle = True
         """Whether the scheduler waits for work."""
-        self.heads = 0
+        self.heads_per_cycle = 0
         """Number of jobs that it tries in a cycle."""
-        self.quiet = 0
+        self.quiet_cycles = 0
         """Number of cycles since it last started a job."""
-        self.owed = False
+        self.check_pending = False
         """Whether work ended, so that Kueue has to check waiting work again."""
-        self.moved: float | None = None
+        self.moved_at: float | None = None
         """Time at which waiting work was moved, if it has not been checked since."""
-        self.moving: float | None = None
+        self.moving_since: float | None = None
         """Time at which Kueue started to move waiting work, which may be none."""
         self.expect_created: set[int] = set()
         """Jobs that were written, and that Kueue has not seen."""
@@ -38,25 +38,25 @@ class KueueLog:
         """Jobs whose eviction it has not seen."""
         self.assumed: dict[int, int] = {}
         """Job -> number of starts that Kueue has decided."""
-        self.unheard: set[int] = set()
+        self.untried: set[int] = set()
         """Jobs that it knows and has not tried."""
 
-    def _assume(self, number: int, by: int) -> None:
-        self.assumed[number] = self.assumed.get(number, 0) + by
+    def _assume(self, number: int, change: int) -> None:
+        self.assumed[number] = self.assumed.get(number, 0) + change
 
-    def take(self, line: bytes) -> bool:
+    def process(self, line: bytes) -> bool:
         """Process a line; whether it says something that a run waits for."""
         if b'"logger":"scheduler"' in line:
-            if RESTS in line:
+            if CYCLE_STARTS in line:
                 self.idle = True
-            elif AT_WORK in line:
-                self.idle, self.moved, self.moving = False, None, None
-                self.heads = int(line.rpartition(b'"headCount":')[2].split(b",", 1)[0])
+            elif HEADS_OBTAINED in line:
+                self.idle, self.moved_at, self.moving_since = False, None, None
+                self.heads_per_cycle = int(line.rpartition(b'"headCount":')[2].split(b",", 1)[0])
             elif b'"msg":"Scheduling cycle complete"' in line:
-                self.quiet += 1
+                self.quiet_cycles += 1
             elif b'"msg":"Workload assumed in the cache"' in line:
                 self._assume(_number(line), 1)
-                self.quiet = 0
+                self.quiet_cycles = 0
                 self.progressed = time.monotonic()
             elif b'"Could not admit Workload' in line:
                 self._assume(_number(line), -1)
@@ -64,28 +64,28 @@ class KueueLog:
                 return False
             return True
         if b'"logger":"workload-reconciler"' in line:
-            if TAKEN_IN in line:
+            if WORKLOAD_CREATED in line:
                 self.expect_created.discard(number := _number(line))
-                self.unheard.add(number)
+                self.untried.add(number)
             elif b'"msg":"Workload update event"' not in line:
                 return False
             elif b'"status":"finished"' in line:
                 self.expect_finished.discard(_number(line))
-                self.owed = True
+                self.check_pending = True
             elif b'"status":"pending"' in line and b'"prevStatus"' in line:
                 self.expect_returned.discard(number := _number(line))
-                self.unheard.add(number)
-                self.owed = True
+                self.untried.add(number)
+                self.check_pending = True
             else:
                 return False
-            self.quiet = 0
+            self.quiet_cycles = 0
             self.progressed = time.monotonic()
             return True
         if b'"logger":"inadmissible_workload_requeue_worker"' in line:
             if b'"msg":"Attempting to move workloads"' in line:
-                self.owed, self.moving = False, self._clock()
+                self.check_pending, self.moving_since = False, self._clock()
             elif b'"msg":"Moved inadmissible workloads in tree"' in line:
-                self.moved, self.moving, self.quiet = self._clock(), None, 0
+                self.moved_at, self.moving_since, self.quiet_cycles = self._clock(), None, 0
             else:
                 return False
             return True
@@ -93,6 +93,6 @@ class KueueLog:
 
 
 def _number(line: bytes) -> int:
-    found = _NAME.search(line)
-    assert found, line
-    return int(found.group(1))
+    match = _NAME.search(line)
+    assert match, line
+    return int(match.group(1))

@@ -96,7 +96,7 @@ def number_of(uid: str) -> int | None:
     return int(tail, 16) if head == "00000000-0000-4000-8000" else None
 
 
-def workload(loaded: Loaded, job: Job, namespace: str, number: int, made: dt.datetime) -> Object:
+def workload(loaded: Loaded, job: Job, namespace: str, number: int, created: dt.datetime) -> Object:
     """The Workload of a job as Kueue's Job controller would write it in a namespace, created at a given time."""
     environment = loaded.environment
     priority = class_name(job.tier)
@@ -115,7 +115,7 @@ def workload(loaded: Loaded, job: Job, namespace: str, number: int, made: dt.dat
             "namespace": namespace,
             "uid": uid_of(number),
             "generation": 1,
-            "creationTimestamp": made.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "creationTimestamp": created.strftime("%Y-%m-%dT%H:%M:%SZ"),
             # As Kueue's webhook does: without it the object would be deleted before the cache is updated.
             "finalizers": ["kueue.x-k8s.io/resource-in-use"],
         },

@@ -9,7 +9,7 @@ from tenancy.catalog.waits import time
 from tenancy.output import charts
 from tenancy.output.html import Tile, render
 from tenancy.output.tables import Table
-from tenancy.simulation.report import SimulationReport, busy_part, held_part, wait
+from tenancy.simulation.report import SimulationReport, busy_part, in_use_part, wait
 from tenancy.simulation.results import BINS, Results, waits_of
 
 EVICTED = "#D55E00"
@@ -36,21 +36,30 @@ class TableView:
 
 def page(report: SimulationReport) -> str:
     """The whole page."""
-    both = [("before", report.before)] + ([("after", report.after)] if report.after else [])
-    last = report.after or report.before
-    colours = charts.colours(_hours(both))
-    capacity = max(last.capacity, report.before.capacity, 1)
-    borrowed = max([1.0, *(sum(each) for _, r in both for each in zip(*r.borrowing.values(), strict=True))])
-    evictions = {name: _hourly(results.evicted) for name, results in both}
+    results_by_name = [("before", report.before)] + ([("after", report.after)] if report.after else [])
+    final_results = report.after or report.before
+    colours = charts.colours(_hours(results_by_name))
+    capacity = max(final_results.capacity, report.before.capacity, 1)
+    borrowed = max(
+        [
+            1.0,
+            *(
+                sum(tenant_values)
+                for _, r in results_by_name
+                for tenant_values in zip(*r.borrowing.values(), strict=True)
+            ),
+        ]
+    )
+    evictions = {name: _hourly(results.evicted) for name, results in results_by_name}
     peak = max([1, *(value for values in evictions.values() for value in values)])
 
     def figures(draw: Callable[[Results], charts.Chart]) -> list[Figure]:
-        return [Figure(name, draw(results)) for name, results in both]
+        return [Figure(name, draw(results)) for name, results in results_by_name]
 
     def stacked(
-        of: Results, series: Mapping[str, charts.Series], most: float, limit: float | None, title: str
+        results: Results, series: Mapping[str, charts.Series], maximum: float, limit: float | None, title: str
     ) -> charts.Chart:
-        return charts.stacked(charts.layers(series, colours, BINS), colours, most, of.hours, limit, title)
+        return charts.stacked(charts.layers(series, colours, BINS), colours, maximum, results.hours, limit, title)
 
     return render(
         "simulation.html.j2",
@@ -69,57 +78,57 @@ def page(report: SimulationReport) -> str:
         fairness=figures(lambda r: charts.line(r.fairness, r.hours, "var(--accent)", "Jain's index over time")),
         evictions=[
             Figure(name, charts.bars(evictions[name], results.hours, peak, EVICTED, "evictions over time"))
-            for name, results in both
+            for name, results in results_by_name
         ],
         tables=[_table(table) for table in report.tables() if table.rows],
     )
 
 
 def _tiles(before: Results, after: Results | None) -> list[Tile]:
-    def one(of: Results | None) -> dict[str, str]:
-        if of is None:
+    def tile_values(results: Results | None) -> dict[str, str]:
+        if results is None:
             return {}
-        started = [value for values in of.all_waits.values() for value in values]
-        waits = waits_of(started, sum(group.waits.never for group in of.tenants))
+        started = [value for values in results.all_waits.values() for value in values]
+        waits = waits_of(started, sum(group.waits.never for group in results.tenants))
         idle = {
-            "busy": f"{busy_part(of):.0%}",
-            "suspended because idle": str(sum(group.suspended for group in of.tenants)),
-            "GPU hours back": f"{sum(group.back for group in of.tenants):.0f}",
+            "busy": f"{busy_part(results):.0%}",
+            "suspended because idle": str(sum(group.suspended for group in results.tenants)),
+            "GPU hours back": f"{sum(group.back for group in results.tenants):.0f}",
         }
         return {
-            "in use": f"{held_part(of):.0%}" if of.capacity * of.hours else "–",
-            **(idle if of.activity else {}),
+            "in use": f"{in_use_part(results):.0%}" if results.capacity * results.hours else "–",
+            **(idle if results.activity else {}),
             "waiting time, p95": wait(waits, waits.p95),
             "longest wait": wait(waits, waits.max),
-            "evictions": str(sum(group.evictions for group in of.tenants)),
-            "GPU hours lost by evictions": f"{sum(group.lost for group in of.tenants):.0f}",
-            "fairness of borrowing": "–" if of.mean_fairness is None else f"{of.mean_fairness:.2f}",
+            "evictions": str(sum(group.evictions for group in results.tenants)),
+            "GPU hours lost by evictions": f"{sum(group.lost for group in results.tenants):.0f}",
+            "fairness of borrowing": "–" if results.mean_fairness is None else f"{results.mean_fairness:.2f}",
         }
 
-    first, second = one(before), one(after)
+    tiles_before, tiles_after = tile_values(before), tile_values(after)
     tiles = []
-    for name, value in first.items():
-        later = second.get(name, value)
-        tiles.append(Tile(name, value if later == value else f"{value} → {later}"))
+    for name, value in tiles_before.items():
+        value_after = tiles_after.get(name, value)
+        tiles.append(Tile(name, value if value_after == value else f"{value} → {value_after}"))
     return tiles
 
 
-def _hours(both: Sequence[tuple[str, Results]]) -> dict[str, float]:
+def _hours(results_by_name: Sequence[tuple[str, Results]]) -> dict[str, float]:
     """GPU hours of the tenants that used any, in both runs."""
     hours: dict[str, float] = {}
-    for _, results in both:
+    for _, results in results_by_name:
         for group in results.tenants:
             hours[group.name] = hours.get(group.name, 0) + group.used
     return {name: amount for name, amount in hours.items() if amount}
 
 
 def _waits(report: SimulationReport) -> charts.Chart:
-    after = {group.name: group for group in report.after.tenants} if report.after else {}
+    groups_after = {group.name: group for group in report.after.tenants} if report.after else {}
     rows = []
     for group in report.before.tenants:
-        later = after.get(group.name)
+        group_after = groups_after.get(group.name)
         if group.waits.p95 is not None:
-            value = later.waits.p95 if later else None
+            value = group_after.waits.p95 if group_after else None
             rows.append((group.name, float(group.waits.p95), None if value is None else float(value)))
     rows.sort(key=lambda row: -max(row[1], row[2] or 0))
     return charts.dumbbells(rows, lambda seconds: time(round(seconds)), 3600, "waiting times")
@@ -139,15 +148,15 @@ def _waits_caption(report: SimulationReport) -> str:
     return f"{dots}95 % of the jobs started within this time (p95); the scale is a square root{never}"
 
 
-def _hourly(values: Sequence[int], each: int = 4) -> list[float]:
-    return [float(sum(values[at : at + each])) for at in range(0, len(values), each)]
+def _hourly(values: Sequence[int], bins_per_hour: int = 4) -> list[float]:
+    return [float(sum(values[index : index + bins_per_hour])) for index in range(0, len(values), bins_per_hour)]
 
 
 def _table(table: Table) -> TableView:
     numbers = {
-        at
-        for at in range(1, len(table.header))
-        if all(isinstance(row[at], int | float) or _short(row[at]) for row in table.rows)
+        index
+        for index in range(1, len(table.header))
+        if all(isinstance(row[index], int | float) or _short(row[index]) for row in table.rows)
     }
     return TableView(table.title, table.header, table.rows, table.remarks, frozenset(numbers))
 

@@ -14,15 +14,15 @@ from tenancy.output.tables import Cell, Table
 from tenancy.planning import make_plan
 from tenancy.simulation.attempts import Unfinished, simulate, window_of
 from tenancy.simulation.checkpoint import Store, name_of
-from tenancy.simulation.clocked import EVERY, first_day
-from tenancy.simulation.events import Run, until
-from tenancy.simulation.idling import LOOK
+from tenancy.simulation.clocked import ROUND_SECONDS, first_day
+from tenancy.simulation.events import Run, first_part
+from tenancy.simulation.idling import SAMPLE_SECONDS
 from tenancy.simulation.objects import OVERRIDES, cluster_objects, kueue_values
 from tenancy.simulation.results import Group, PoolUse, Results, Waits, evaluate
 from tenancy.simulation.trace import Trace
 from tenancy.validation import Loaded
 
-LEFT_OUT = (
+NOT_MODELLED = (
     "Kueue and its queues are real and have the environment's configuration; jobs, nodes and the clock are simulated",
     "run times are those of the trace: no data loading, no slower network, no failure, restarts only after an eviction",
     "an evicted job ends at once, without its grace period, and a restart costs only the lost work",
@@ -45,7 +45,7 @@ class SimulationReport:
     window: int
     pools: tuple[str, ...] = field(default=())
     partial: str = ""
-    """Why the results cover only a part of the work; empty if they cover all of it."""
+    """Reason for which the results cover only a part of the work; empty if they cover all of it."""
 
     @property
     def remarks(self) -> list[str]:
@@ -54,7 +54,7 @@ class SimulationReport:
             f"GPU hours and use of pools cover the first {self.before.hours:g} hours, until all work was submitted; "
             "waits, evictions, suspensions, lost and returned GPU hours and max use cover all of the work"
         )
-        return [*self.notes, span, *LEFT_OUT, *self.tolerance]
+        return [*self.notes, span, *NOT_MODELLED, *self.tolerance]
 
     @property
     def part(self) -> str:
@@ -63,8 +63,8 @@ class SimulationReport:
 
     @property
     def tolerance(self) -> list[str]:
-        """How late a start may be recorded, in simulated seconds."""
-        late = max(run.latest for run in self.runs)
+        """Max delay of a recorded start, in simulated seconds."""
+        late = max(run.max_delay for run in self.runs)
         return [
             f"a start may be recorded up to {self.window} s late (max {late} s here): Kueue checks waiting work "
             "a second after an end, and ends within that time share one check"
@@ -72,9 +72,9 @@ class SimulationReport:
 
     def as_json(self) -> dict[str, Any]:
         """The results as plain values, for JSON."""
-        found = {"before": self.before} | ({"after": self.after} if self.after else {})
-        results = {name: _rounded(asdict(each)) for name, each in found.items()}
-        for tier in (tier for each in results.values() for tier in each["tiers"]):
+        results_by_name = {"before": self.before} | ({"after": self.after} if self.after else {})
+        results = {name: _rounded(asdict(results_of_run)) for name, results_of_run in results_by_name.items()}
+        for tier in (tier for results_of_run in results.values() for tier in results_of_run["tiers"]):
             for share in ("guaranteed", "borrowed", "lent"):
                 del tier[share]
         return {
@@ -82,7 +82,7 @@ class SimulationReport:
             "changes": list(self.changes),
             "partial": {"of": self.part, "reason": self.partial} if self.partial else None,
             "remarks": self.remarks,
-            "runs": [{"seconds": round(r.seconds, 1), "looks": r.looks, "latest": r.latest} for r in self.runs],
+            "runs": [{"seconds": round(r.seconds, 1), "looks": r.checks, "latest": r.max_delay} for r in self.runs],
             **results,
         }
 
@@ -138,18 +138,20 @@ class SimulationReport:
 
     def tables(self) -> Iterator[Table]:
         """The results as tables."""
-        of = f"{f'PARTIAL, {self.part}: s' if self.partial else 'S'}imulation of {self.environment}"
+        title = f"{f'PARTIAL, {self.part}: s' if self.partial else 'S'}imulation of {self.environment}"
         if self.after is None:
-            yield _alone(f"{of}: tenants", self.before.tenants)
-            yield _alone_tiers("Tiers", self.before.tiers)
+            yield _single_table(f"{title}: tenants", self.before.tenants)
+            yield _single_tier_table("Tiers", self.before.tiers)
         else:
-            yield _both(f"{of}: before and after {', '.join(self.changes)}", self.before.tenants, self.after.tenants)
-            yield _both("Tiers", self.before.tiers, self.after.tiers, shares=False)
+            yield _comparison_table(
+                f"{title}: before and after {', '.join(self.changes)}", self.before.tenants, self.after.tenants
+            )
+            yield _comparison_table("Tiers", self.before.tiers, self.after.tiers, shares=False)
         yield self._pools()
         if self.before.activity:
             yield self._idle()
         yield self._evictions()
-        last = self.after or self.before
+        final_results = self.after or self.before
         yield Table(
             f"Jobs that waited longest{' after the change' if self.after else ''}",
             ("job", "GPUs", "submitted", "waited", "tenants above their guarantee then", "Kueue's reason"),
@@ -160,9 +162,9 @@ class SimulationReport:
                     clock(w.submit),
                     time(w.waited) + ("" if w.started else ", never started"),
                     ", ".join(f"{name} {count:g}" for name, count in w.above.items()) or "none",
-                    shortened(w.reason),
+                    shorten_reason(w.reason),
                 )
-                for w in last.longest[:5]
+                for w in final_results.longest[:5]
             ],
             self.remarks,
         )
@@ -174,8 +176,8 @@ class SimulationReport:
         for name in sorted(before | after):
             runs = [before.get(name), after.get(name)] if self.after else [before[name]]
             sizes = [_gpus(pool.gpus) if pool else "0" for pool in runs]
-            used = [cell for pool in runs for cell in self._use(pool)]
-            rows.append((name, arrow(sizes[0], sizes[-1]), *used))
+            use_cells = [cell for pool in runs for cell in self._use(pool)]
+            rows.append((name, arrow(sizes[0], sizes[-1]), *use_cells))
         names = ("in use", *(("busy",) if self.before.activity else ()), "max")
         return Table(
             "Pools",
@@ -194,24 +196,24 @@ class SimulationReport:
         yield _gpus(pool.most) if pool else "–"
 
     def _idle(self) -> Table:
-        """What jobs held while their GPUs were idle, and what idle rules gave back."""
-        earlier, later = (
+        """GPU hours that jobs held while their GPUs were idle, and GPU hours that idle rules returned."""
+        idle_before, idle_after = (
             {group.name: (round(group.idle), group.suspended, round(group.back)) for group in results.tenants}
             for results in (self.before, self.after or self.before)
         )
         rows: list[Sequence[Cell]] = []
-        for name in sorted(earlier | later):
-            pairs = list(zip(earlier.get(name, (0, 0, 0)), later.get(name, (0, 0, 0)), strict=True))
+        for name in sorted(idle_before | idle_after):
+            pairs = list(zip(idle_before.get(name, (0, 0, 0)), idle_after.get(name, (0, 0, 0)), strict=True))
             if any(map(any, pairs)):
                 rows.append((name, *(arrow(*pair) for pair in pairs)))
         runs = [self.before, *([self.after] if self.after else [])]
-        held, busy = ([f"{part(results):.0%}" for results in runs] for part in (held_part, busy_part))
+        in_use, busy = ([f"{part(results):.0%}" for results in runs] for part in (in_use_part, busy_part))
         return Table(
             "Idle GPUs",
             ("tenant", "idle GPU hours", "suspended", "GPU hours back"),
             rows,
             [
-                f"of all GPUs {arrow(held[0], held[-1])} were in use and {arrow(busy[0], busy[-1])} busy",
+                f"of all GPUs {arrow(in_use[0], in_use[-1])} were in use and {arrow(busy[0], busy[-1])} busy",
                 "idle GPU hours: held by jobs whose GPUs were idle; back: what suspended jobs would have held until "
                 "their end",
             ],
@@ -219,15 +221,26 @@ class SimulationReport:
 
     def _evictions(self) -> Table:
         pairs = sorted(
-            {(by, of) for r in (self.before, self.after) if r for by, found in r.evictions.items() for of in found}
+            {
+                (preemptor, victim)
+                for r in (self.before, self.after)
+                if r
+                for preemptor, counts in r.evictions.items()
+                for victim in counts
+            }
         )
-        counted = [
-            (by, of, *(r.evictions.get(by, {}).get(of, 0) for r in (self.before, self.after) if r)) for by, of in pairs
+        pair_counts = [
+            (
+                preemptor,
+                victim,
+                *(r.evictions.get(preemptor, {}).get(victim, 0) for r in (self.before, self.after) if r),
+            )
+            for preemptor, victim in pairs
         ]
-        counted.sort(key=lambda row: (-max(row[2:]), row[:2]))
+        pair_counts.sort(key=lambda row: (-max(row[2:]), row[:2]))
         header = ("for", "from", "before", "after") if self.after else ("for", "from", "evictions")
-        more = [f"and {len(counted) - 12} more pairs"] if len(counted) > 12 else []
-        return Table("Evictions", header, counted[:12], more)
+        remarks = [f"and {len(pair_counts) - 12} more pairs"] if len(pair_counts) > 12 else []
+        return Table("Evictions", header, pair_counts[:12], remarks)
 
 
 def run_both(
@@ -250,24 +263,24 @@ def run_both(
     as partial.
     """
     notes = [f"trace: {note}" for note in trace.notes]
-    if after is not None and _decided(before) == _decided(after):
+    if after is not None and _decisive_settings(before) == _decisive_settings(after):
         notes.append("the change affects no queue: differences between the two runs are within the tolerance")
         say(notes[-1])
-    wide = window_of(trace.jobs, window)
-    asked = [(name, loaded) for name, loaded in (("before", before), ("after", after)) if loaded is not None]
+    window_seconds = window_of(trace.jobs, window)
+    inputs = [(name, loaded) for name, loaded in (("before", before), ("after", after)) if loaded is not None]
     start = start or first_day()
-    if any(loaded.environment.has_clock for _, loaded in asked):
+    if any(loaded.environment.has_clock for _, loaded in inputs):
         notes.append(
-            f"the clock makes a round every {EVERY // 60} minutes from {start:%Y-%m-%d} on: windows, further "
+            f"the clock makes a round every {ROUND_SECONDS // 60} minutes from {start:%Y-%m-%d} on: windows, further "
             "shares and budgets that bind are kept; guarantees in the tables are those without windows"
         )
-    notes += _about_idle(trace, [loaded for _, loaded in asked])
-    stores = [Store(state, name_of(loaded, trace.jobs, wide, f"{start:%Y-%m-%d}")) for _, loaded in asked]
+    notes += _about_idle(trace, [loaded for _, loaded in inputs])
+    stores = [Store(state, name_of(loaded, trace.jobs, window_seconds, f"{start:%Y-%m-%d}")) for _, loaded in inputs]
     runs: list[Run] = []
     partial = ""
-    for (name, loaded), store in zip(asked, stores, strict=True):
+    for (name, loaded), store in zip(inputs, stores, strict=True):
         if fresh:
-            store.drop()
+            store.delete()
         say(f"{name} the change: {len(trace.jobs)} jobs" if after else f"{len(trace.jobs)} jobs")
         try:
             runs.append(simulate(loaded, trace.jobs, say, window, store, start))
@@ -275,13 +288,13 @@ def run_both(
             if not unfinished.run.events:
                 raise
             partial, seconds = str(unfinished), max(1, min(seconds, unfinished.now))
-            runs = [until(run, seconds) for run in (*runs, unfinished.run)]
+            runs = [first_part(run, seconds) for run in (*runs, unfinished.run)]
             break
         say(f"done in {runs[-1].seconds:.0f} s")
     if not partial:
         for store in stores:
-            store.drop()
-    results = [evaluate(loaded, trace.jobs, run, seconds) for (_, loaded), run in zip(asked, runs, strict=False)]
+            store.delete()
+    results = [evaluate(loaded, trace.jobs, run, seconds) for (_, loaded), run in zip(inputs, runs, strict=False)]
     return SimulationReport(
         environment=before.environment.environment,
         changes=tuple(changes),
@@ -289,41 +302,42 @@ def run_both(
         before=results[0],
         after=results[1] if len(results) > 1 else None,
         runs=tuple(runs),
-        window=wide,
+        window=window_seconds,
         partial=partial,
     )
 
 
-def _about_idle(trace: Trace, asked: Sequence[Loaded]) -> Iterator[str]:
-    ruled = any(tier.idle for loaded in asked for tier in loaded.environment.tiers.values())
+def _about_idle(trace: Trace, environments: Sequence[Loaded]) -> Iterator[str]:
+    has_idle_rules = any(tier.idle for loaded in environments for tier in loaded.environment.tiers.values())
     if any(job.busy is not None for job in trace.jobs):
         yield (
             "a job's GPUs are idle from the time on that the trace says, and all others are busy while they are in use"
         )
-        if ruled:
+        if has_idle_rules:
+            minutes = SAMPLE_SECONDS // 60
             yield (
-                f"idle rules look every {LOOK // 60} minutes while GPUs are idle, or every `after` if it is less: each "
-                f"warning and the suspension are up to {LOOK // 60} minutes late; a suspended job does not come back"
+                f"idle rules look every {minutes} minutes while GPUs are idle, or every `after` if it is less: each "
+                f"warning and the suspension are up to {minutes} minutes late; a suspended job does not come back"
             )
-    elif ruled:
+    elif has_idle_rules:
         yield "idle rules find nothing: no job of the trace says when its GPUs become idle"
 
 
-def _decided(loaded: Loaded) -> object:
+def _decisive_settings(loaded: Loaded) -> object:
     """All that decides which work starts: what Kueue gets, and what the clock goes by."""
     tenants = loaded.tenants if loaded.environment.has_clock else ()
     environment = loaded.environment
     rules = [(name, tier.idle) for name, tier in environment.tiers.items()]
     times = (environment.queues, environment.prices, rules) if environment.has_clock else ()
-    return queued(loaded), [(t.tenant, t.windows, t.gpus, t.budget) for t in tenants], times
+    return kueue_settings(loaded), [(t.tenant, t.windows, t.gpus, t.budget) for t in tenants], times
 
 
-def queued(loaded: Loaded) -> tuple[list[Object], dict[str, Any]]:
+def kueue_settings(loaded: Loaded) -> tuple[list[Object], dict[str, Any]]:
     """All settings of an environment that Kueue gets."""
     return list(cluster_objects(make_plan(loaded.environment, loaded.tenants))), kueue_values(loaded)
 
 
-def _alone(title: str, groups: Sequence[Group]) -> Table:
+def _single_table(title: str, groups: Sequence[Group]) -> Table:
     header = (
         "tenant",
         "jobs",
@@ -353,10 +367,12 @@ def _alone(title: str, groups: Sequence[Group]) -> Table:
         )
         for g in groups
     ]
-    return Table(title, header, rows, ["p50, p95, longest: wait of all jobs until the first start", *_never(groups)])
+    return Table(
+        title, header, rows, ["p50, p95, longest: wait of all jobs until the first start", *_never_started(groups)]
+    )
 
 
-def _alone_tiers(title: str, groups: Sequence[Group]) -> Table:
+def _single_tier_table(title: str, groups: Sequence[Group]) -> Table:
     rows = [
         (
             g.name,
@@ -373,12 +389,12 @@ def _alone_tiers(title: str, groups: Sequence[Group]) -> Table:
     return Table(title, ("tier", "jobs", "p50", "p95", "longest", "GPU hours", "evicted", "lost"), rows)
 
 
-def _both(title: str, before: Sequence[Group], after: Sequence[Group], *, shares: bool = True) -> Table:
+def _comparison_table(title: str, before: Sequence[Group], after: Sequence[Group], *, shares: bool = True) -> Table:
     nothing = Group("", Waits(0, 0, None, None, None, None), 0.0, 0.0, 0.0, 0.0, 0, 0.0)
-    earlier, later = ({group.name: group for group in groups} for groups in (before, after))
+    groups_before, groups_after = ({group.name: group for group in groups} for groups in (before, after))
     rows = []
-    for name in sorted(earlier | later):
-        g, a = earlier.get(name, nothing), later.get(name, nothing)
+    for name in sorted(groups_before | groups_after):
+        g, a = groups_before.get(name, nothing), groups_after.get(name, nothing)
         rows.append(
             (
                 name,
@@ -394,22 +410,22 @@ def _both(title: str, before: Sequence[Group], after: Sequence[Group], *, shares
         )
     split = ("borrowed", "lent") if shares else ()
     header = ("name", "jobs", "p50", "p95", "longest", "GPU hours", *split, "evicted", "lost")
-    return Table(title, header, rows, [*_never(before, " before"), *_never(after, " after")])
+    return Table(title, header, rows, [*_never_started(before, " before"), *_never_started(after, " after")])
 
 
-def held_part(of: Results) -> float:
+def in_use_part(results: Results) -> float:
     """Part of all GPUs that were in use; 0 without GPUs."""
-    return sum(pool.used for pool in of.pools) / (of.capacity * of.hours or 1)
+    return sum(pool.used for pool in results.pools) / (results.capacity * results.hours or 1)
 
 
-def busy_part(of: Results) -> float:
+def busy_part(results: Results) -> float:
     """Part of all GPUs that were in use and not idle; 0 without GPUs."""
-    return sum(pool.busy * pool.gpus for pool in of.pools) / (of.capacity or 1)
+    return sum(pool.busy * pool.gpus for pool in results.pools) / (results.capacity or 1)
 
 
-def _never(groups: Sequence[Group], when: str = "") -> list[str]:
-    found = [f"{g.name} {g.waits.never}" for g in groups if g.waits.never]
-    return [f"never started{when}: {', '.join(found)}"] if found else []
+def _never_started(groups: Sequence[Group], when: str = "") -> list[str]:
+    entries = [f"{g.name} {g.waits.never}" for g in groups if g.waits.never]
+    return [f"never started{when}: {', '.join(entries)}"] if entries else []
 
 
 def arrow(before: Cell, after: Cell) -> str:
@@ -417,9 +433,9 @@ def arrow(before: Cell, after: Cell) -> str:
     return str(before) if before == after else f"{before} → {after}"
 
 
-def wait(of: Waits, seconds: int | None) -> str:
+def wait(waits: Waits, seconds: int | None) -> str:
     """One of the times of `of`."""
-    return "never" if seconds is None and of.never else time(seconds)
+    return "never" if seconds is None and waits.never else time(seconds)
 
 
 def clock(seconds: int) -> str:
@@ -427,7 +443,7 @@ def clock(seconds: int) -> str:
     return f"{seconds // 3600:02d}:{seconds % 3600 // 60:02d}"
 
 
-def shortened(reason: str, length: int = 160) -> str:
+def shorten_reason(reason: str, length: int = 160) -> str:
     """Kueue's reason for the first resource; it repeats the reason for each resource."""
     first = reason.removeprefix("couldn't assign flavors to pod set main: ").split(", insufficient")[0]
     return first if len(first) <= length else f"{first[: length - 1]}…"
@@ -445,7 +461,7 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, float):
         return round(value, 4)
     if isinstance(value, dict):
-        return {key: _rounded(each) for key, each in value.items()}
+        return {key: _rounded(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_rounded(each) for each in value]
+        return [_rounded(item) for item in value]
     return value

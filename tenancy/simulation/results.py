@@ -127,30 +127,30 @@ class Results:
     @property
     def mean_fairness(self) -> float | None:
         """Mean of the fairness of borrowing over time; None if nothing was borrowed."""
-        known = [value for value in self.fairness if value is not None]
-        return sum(known) / len(known) if known else None
+        values = [value for value in self.fairness if value is not None]
+        return sum(values) / len(values) if values else None
 
 
 def gpu_part(environment: Environment, pool: str, flavor: str) -> Fraction:
     """The part of a GPU that one device of a flavor is."""
-    of, shared = environment.flavors[flavor], environment.pools[pool].share
-    if of.mig:
-        board = boards.BOARDS[of.gpu]
-        return Fraction(board.profiles[of.mig].compute, board.compute_slices)
-    return Fraction(1, shared.replicas) if shared else Fraction(1)
+    flavor_spec, sharing = environment.flavors[flavor], environment.pools[pool].share
+    if flavor_spec.mig:
+        board = boards.BOARDS[flavor_spec.gpu]
+        return Fraction(board.profiles[flavor_spec.mig].compute, board.compute_slices)
+    return Fraction(1, sharing.replicas) if sharing else Fraction(1)
 
 
 def jain(values: Iterable[float]) -> float | None:
     """Jain's index: 1 if all values are equal, 1/n if one of n has everything."""
-    found = list(values)
-    squares = sum(value * value for value in found)
-    return sum(found) ** 2 / (len(found) * squares) if squares else None
+    numbers = list(values)
+    squares = sum(value * value for value in numbers)
+    return sum(numbers) ** 2 / (len(numbers) * squares) if squares else None
 
 
 def lending(idle: Mapping[str, float], borrowed: float, spare: float) -> dict[str, float]:
     """Idle guarantees in use by others, by tenant: unallocated GPUs are used first, then idle ones in proportion."""
-    out, there = max(0.0, borrowed - spare), sum(idle.values())
-    return {name: count * min(1.0, out / there) for name, count in idle.items()} if there else {}
+    lent_total, idle_total = max(0.0, borrowed - spare), sum(idle.values())
+    return {name: count * min(1.0, lent_total / idle_total) for name, count in idle.items()} if idle_total else {}
 
 
 def evaluate(loaded: Loaded, jobs: Sequence[Job], run: Run, seconds: int) -> Results:
@@ -163,14 +163,14 @@ class _Evaluation:
         self.environment, self.jobs, self.run, self.end = loaded.environment, jobs, run, max(1, seconds)
         self.tenants = {tenant.tenant: tenant for tenant in loaded.tenants if tenant.gpus}
         self.shares: dict[str, QueueShare] = shares(self.environment, sorted(loaded.tenants, key=lambda t: t.tenant))
-        most = supply(self.environment, always_on=False)
-        self.there = {(pool, flavor): count for flavor, pools in most.items() for pool, count in pools.items()}
-        self.part = {key: float(gpu_part(self.environment, *key)) for key in self.there}
+        supplies = supply(self.environment, always_on=False)
+        self.supply = {(pool, flavor): count for flavor, pools in supplies.items() for pool, count in pools.items()}
+        self.part = {key: float(gpu_part(self.environment, *key)) for key in self.supply}
         promised: Counter[tuple[str, str]] = Counter()
         for share in self.shares.values():
-            for key in self.there:
+            for key in self.supply:
                 promised[key] += share.guaranteed(*key)
-        self.spare = {key: max(0, count - promised[key]) for key, count in self.there.items()}
+        self.spare = {key: max(0, count - promised[key]) for key, count in self.supply.items()}
         self.bin = self.end / BINS
         self.borrowers = {
             (tenant.tenant, part.name, flavor)
@@ -182,34 +182,36 @@ class _Evaluation:
 
     def results(self) -> Results:
         self._sweep()
-        first = self._starts()
+        first_starts = self._starts()
         waits: dict[str, list[int]] = defaultdict(list)
         tier_waits: dict[str, list[int]] = defaultdict(list)
         never: Counter[str] = Counter()
         # In an interrupted run the other jobs are not submitted yet.
-        came = {event.job for event in self.run.events if event.kind is EventKind.SUBMIT}
+        submitted = {event.job for event in self.run.events if event.kind is EventKind.SUBMIT}
         for number, job in enumerate(self.jobs):
-            if number not in came:
+            if number not in submitted:
                 continue
-            if number in first:
-                waits[job.tenant].append(first[number] - job.submit)
-                tier_waits[job.tier].append(first[number] - job.submit)
+            if number in first_starts:
+                waits[job.tenant].append(first_starts[number] - job.submit)
+                tier_waits[job.tier].append(first_starts[number] - job.submit)
             else:
                 never[job.tenant] += 1
                 never[f"tier {job.tier}"] += 1
-        capacity = sum(count * self.part[key] for key, count in self.there.items())
+        capacity = sum(count * self.part[key] for key, count in self.supply.items())
         names = sorted({job.tenant for job in self.jobs} | {name for name in self.tenants if self.lent_hours[name] > 0})
         return Results(
             hours=self.end / HOUR,
-            jobs=len(came),
+            jobs=len(submitted),
             tenants=tuple(self._group(name, waits[name], never[name]) for name in names),
             tiers=tuple(
                 self._tier(name, tier_waits[name], never[f"tier {name}"])
                 for name in sorted({job.tier for job in self.jobs})
             ),
             pools=tuple(self._pools()),
-            evictions={by: dict(sorted(found.items())) for by, found in sorted(self._evictions().items())},
-            longest=tuple(self._longest(first)),
+            evictions={
+                preemptor: dict(sorted(counts.items())) for preemptor, counts in sorted(self._evictions().items())
+            },
+            longest=tuple(self._longest(first_starts)),
             bin_seconds=self.bin,
             use={name: tuple(values) for name, values in sorted(self.use_bins.items())},
             pool_use={name: tuple(values) for name, values in sorted(self.pool_bins.items())},
@@ -226,61 +228,61 @@ class _Evaluation:
 
     def _sweep(self) -> None:
         """Process all events, adding up the GPUs in use between each event and the next."""
-        used: Counter[tuple[str, str, str]] = Counter()
+        usage: Counter[tuple[str, str, str]] = Counter()
         waiting: dict[int, None] = {}
         self.hours: defaultdict[tuple[str, str], float] = defaultdict(float)
         self.tier_hours: defaultdict[str, float] = defaultdict(float)
         self.guarantee_hours: defaultdict[str, float] = defaultdict(float)
         self.borrowed_hours: defaultdict[str, float] = defaultdict(float)
         self.lent_hours: defaultdict[str, float] = defaultdict(float)
-        self.most: defaultdict[str, float] = defaultdict(float)
+        self.max_in_use: defaultdict[str, float] = defaultdict(float)
         self.use_bins: dict[str, list[float]] = defaultdict(lambda: [0.0] * BINS)
         self.borrow_bins: dict[str, list[float]] = defaultdict(lambda: [0.0] * BINS)
         self.wanting: list[set[str]] = [set() for _ in range(BINS)]
-        self.pool_bins = {pool: [0.0] * BINS for pool, _ in self.there}
+        self.pool_bins = {pool: [0.0] * BINS for pool, _ in self.supply}
         self.wait_bins, self.evicted_bins = [0.0] * BINS, [0] * BINS
         self.idle: defaultdict[tuple[str, str], float] = defaultdict(float)
-        self.back: defaultdict[tuple[str, str], float] = defaultdict(float)
+        self.returned_hours: defaultdict[tuple[str, str], float] = defaultdict(float)
         self.suspended: Counter[tuple[str, str]] = Counter()
         self.tier_lost: defaultdict[str, float] = defaultdict(float)
         self.tier_evictions: Counter[str] = Counter()
-        self.lost: defaultdict[str, float] = defaultdict(float)
+        self.lost_hours: defaultdict[str, float] = defaultdict(float)
         self.evictions: Counter[str] = Counter()
-        self.above: dict[int, dict[str, float]] = {}
-        running: dict[int, str] = {}
+        self.tenants_above: dict[int, dict[str, float]] = {}
+        running_pools: dict[int, str] = {}
         tiers: defaultdict[str, float] = defaultdict(float)
-        before = 0
+        last_time = 0
         for event in self.run.events:
-            self._between(before, event.time, used, waiting, tiers)
-            before, job = event.time, self.jobs[event.job]
+            self._between(last_time, event.time, usage, waiting, tiers)
+            last_time, job = event.time, self.jobs[event.job]
             if event.kind is EventKind.SUBMIT:
                 waiting[event.job] = None
-                self.above[event.job] = self._above(used, job.flavor)
+                self.tenants_above[event.job] = self._tenants_above(usage, job.flavor)
             elif event.kind is EventKind.START:
                 waiting.pop(event.job, None)
-                running[event.job] = event.pool
-                used[job.tenant, event.pool, job.flavor] += job.gpus
+                running_pools[event.job] = event.pool
+                usage[job.tenant, event.pool, job.flavor] += job.gpus
                 tiers[job.tier] += job.gpus * self._unit_costs(event.pool, job.flavor)
-                self.most[event.pool] = max(self.most[event.pool], self._in_pool(used, event.pool))
-            elif event.kind in ENDS and event.job in running:
-                pool = running.pop(event.job)
-                used[job.tenant, pool, job.flavor] -= job.gpus
+                self.max_in_use[event.pool] = max(self.max_in_use[event.pool], self._in_pool(usage, event.pool))
+            elif event.kind in ENDS and event.job in running_pools:
+                pool = running_pools.pop(event.job)
+                usage[job.tenant, pool, job.flavor] -= job.gpus
                 tiers[job.tier] -= job.gpus * self._unit_costs(pool, job.flavor)
                 if event.kind is EventKind.EVICT:
                     waiting[event.job] = None
-                    lost = event.lost * job.gpus * self._unit_costs(pool, job.flavor) / HOUR
-                    self.lost[job.tenant] += lost
+                    lost_hours = event.lost_seconds * job.gpus * self._unit_costs(pool, job.flavor) / HOUR
+                    self.lost_hours[job.tenant] += lost_hours
                     self.evictions[job.tenant] += 1
-                    self.tier_lost[job.tier] += lost
+                    self.tier_lost[job.tier] += lost_hours
                     self.tier_evictions[job.tier] += 1
                     if event.time < self.end:
                         self.evicted_bins[int(event.time / self.bin)] += 1
                 elif event.kind is EventKind.SUSPEND:
-                    back = event.back * job.gpus * self._unit_costs(pool, job.flavor) / HOUR
+                    returned_hours = event.returned_seconds * job.gpus * self._unit_costs(pool, job.flavor) / HOUR
                     for name in (("tenant", job.tenant), ("tier", job.tier)):
                         self.suspended[name] += 1
-                        self.back[name] += back
-        self._between(before, self.end, used, waiting, tiers)
+                        self.returned_hours[name] += returned_hours
+        self._between(last_time, self.end, usage, waiting, tiers)
         self._idle()
 
     def _idle(self) -> None:
@@ -294,26 +296,28 @@ class _Evaluation:
     def _unit_costs(self, pool: str, flavor: str) -> float:
         return self.part[pool, flavor]
 
-    def _in_pool(self, used: Mapping[tuple[str, str, str], int], pool: str) -> float:
+    def _in_pool(self, usage: Mapping[tuple[str, str, str], int], pool: str) -> float:
         return sum(
-            count * self._unit_costs(pool, flavor) for (_, where, flavor), count in used.items() if where == pool
+            count * self._unit_costs(pool, flavor)
+            for (_, used_pool, flavor), count in usage.items()
+            if used_pool == pool
         )
 
     def _between(
         self,
         begin: int,
         end: int,
-        used: Mapping[tuple[str, str, str], int],
+        usage: Mapping[tuple[str, str, str], int],
         waiting: Mapping[int, None],
         tiers: Mapping[str, float],
     ) -> None:
         end = min(end, self.end)
         if end <= begin:
             return
-        held, borrowed, lent = self._balance(used)
+        guaranteed, borrowed, lent_gpus = self._balance(usage)
         hours = (end - begin) / HOUR
         spans = list(self._spans(begin, end))
-        for (tenant, pool, flavor), count in used.items():
+        for (tenant, pool, flavor), count in usage.items():
             if count:
                 gpus = count * self._unit_costs(pool, flavor)
                 self.hours[tenant, pool] += gpus * hours
@@ -323,9 +327,9 @@ class _Evaluation:
         for tier, gpus in tiers.items():
             self.tier_hours[tier] += gpus * hours
         for tenant in self.tenants:
-            self.guarantee_hours[tenant] += held[tenant] * hours
+            self.guarantee_hours[tenant] += guaranteed[tenant] * hours
             self.borrowed_hours[tenant] += borrowed[tenant] * hours
-            self.lent_hours[tenant] += lent[tenant] * hours
+            self.lent_hours[tenant] += lent_gpus[tenant] * hours
             if borrowed[tenant]:
                 for place, part in spans:
                     self.borrow_bins[tenant][place] += borrowed[tenant] * part
@@ -345,33 +349,33 @@ class _Evaluation:
             place += 1
 
     def _balance(
-        self, used: Mapping[tuple[str, str, str], int]
+        self, usage: Mapping[tuple[str, str, str], int]
     ) -> tuple[Mapping[str, float], Mapping[str, float], Mapping[str, float]]:
         """GPUs in use within the guarantees, above them, and the tenants whose idle GPUs these are."""
-        held: defaultdict[str, float] = defaultdict(float)
+        guaranteed: defaultdict[str, float] = defaultdict(float)
         borrowed: defaultdict[str, float] = defaultdict(float)
-        lent: defaultdict[str, float] = defaultdict(float)
+        lent_gpus: defaultdict[str, float] = defaultdict(float)
         for (pool, flavor), part in self.part.items():
-            over, idle = 0, {}
+            borrowed_total, idle = 0, {}
             for tenant, share in self.shares.items():
-                own, count = share.guaranteed(pool, flavor), used.get((tenant, pool, flavor), 0)
-                held[tenant] += min(own, count) * part
-                borrowed[tenant] += max(0, count - own) * part
-                over += max(0, count - own)
-                if left := min(max(0, own - count), share.lent.get(pool, {}).get(flavor, 0)):
-                    idle[tenant] = float(left)
-            for tenant, count in lending(idle, over, self.spare[pool, flavor]).items():
-                lent[tenant] += count * part
-        return held, borrowed, lent
+                guarantee, count = share.guaranteed(pool, flavor), usage.get((tenant, pool, flavor), 0)
+                guaranteed[tenant] += min(guarantee, count) * part
+                borrowed[tenant] += max(0, count - guarantee) * part
+                borrowed_total += max(0, count - guarantee)
+                if lendable := min(max(0, guarantee - count), share.lending.get(pool, {}).get(flavor, 0)):
+                    idle[tenant] = float(lendable)
+            for tenant, count in lending(idle, borrowed_total, self.spare[pool, flavor]).items():
+                lent_gpus[tenant] += count * part
+        return guaranteed, borrowed, lent_gpus
 
-    def _above(self, used: Mapping[tuple[str, str, str], int], flavor: str) -> dict[str, float]:
+    def _tenants_above(self, usage: Mapping[tuple[str, str, str], int], flavor: str) -> dict[str, float]:
         """Tenants with more of a flavor than their guarantee, the largest first."""
-        over: Counter[str] = Counter()
-        for (tenant, pool, which), count in used.items():
-            more = count - self.shares[tenant].guaranteed(pool, flavor) if which == flavor else 0
-            if more > 0:
-                over[tenant] += more
-        return dict(sorted(over.items(), key=lambda item: (-item[1], item[0]))[:3])
+        excess_by_tenant: Counter[str] = Counter()
+        for (tenant, pool, used_flavor), count in usage.items():
+            excess = count - self.shares[tenant].guaranteed(pool, flavor) if used_flavor == flavor else 0
+            if excess > 0:
+                excess_by_tenant[tenant] += excess
+        return dict(sorted(excess_by_tenant.items(), key=lambda item: (-item[1], item[0]))[:3])
 
     def _fairness(self) -> Iterable[float | None]:
         for place in range(BINS):
@@ -387,42 +391,42 @@ class _Evaluation:
     def _weights(self, names: Iterable[str]) -> dict[str, float]:
         """Weight of a tenant: its department's weight times its share among the department's tenants with demand."""
         names = list(names)
-        within: Counter[str] = Counter()
+        department_weights: Counter[str] = Counter()
         for name in names:
-            within[self.tenants[name].department] += self.tenants[name].weight
+            department_weights[self.tenants[name].department] += self.tenants[name].weight
         departments = self.environment.organisation.departments
         return {
             name: departments[self.tenants[name].department].weight
             * self.tenants[name].weight
-            / within[self.tenants[name].department]
+            / department_weights[self.tenants[name].department]
             for name in names
         }
 
     # Sums
 
     def _starts(self) -> dict[int, int]:
-        first: dict[int, int] = {}
+        first_starts: dict[int, int] = {}
         for event in self.run.events:
             if event.kind is EventKind.START:
-                first.setdefault(event.job, event.time)
-        return first
+                first_starts.setdefault(event.job, event.time)
+        return first_starts
 
     def _group(self, name: str, waits: list[int], never: int) -> Group:
-        used = sum(hours for (tenant, _), hours in self.hours.items() if tenant == name)
+        used_hours = sum(hours for (tenant, _), hours in self.hours.items() if tenant == name)
         return Group(
             name,
             waits_of(waits, never),
-            used,
+            used_hours,
             self.guarantee_hours[name],
             self.borrowed_hours[name],
             self.lent_hours[name],
             self.evictions[name],
-            self.lost[name],
+            self.lost_hours[name],
             *self._wasted("tenant", name),
         )
 
     def _wasted(self, kind: str, name: str) -> tuple[float, int, float]:
-        return self.idle[kind, name], self.suspended[kind, name], self.back[kind, name]
+        return self.idle[kind, name], self.suspended[kind, name], self.returned_hours[kind, name]
 
     def _tier(self, name: str, waits: list[int], never: int) -> Group:
         return Group(
@@ -438,40 +442,44 @@ class _Evaluation:
         )
 
     def _pools(self) -> Iterable[PoolUse]:
-        for pool in sorted({pool for pool, _ in self.there}):
-            gpus = sum(count * self.part[key] for key, count in self.there.items() if key[0] == pool)
+        for pool in sorted({pool for pool, _ in self.supply}):
+            gpus = sum(count * self.part[key] for key, count in self.supply.items() if key[0] == pool)
             if not gpus:
                 continue
-            used = sum(hours for (_, where), hours in self.hours.items() if where == pool)
+            used_hours = sum(hours for (_, used_pool), hours in self.hours.items() if used_pool == pool)
             self.pool_bins[pool] = [value / gpus for value in self.pool_bins[pool]]
-            there = gpus * self.end / HOUR
-            busy = used - self.idle["pool", pool]
-            yield PoolUse(pool, gpus, used, used / there, self.most[pool], busy / there)
+            available_hours = gpus * self.end / HOUR
+            busy = used_hours - self.idle["pool", pool]
+            yield PoolUse(
+                pool, gpus, used_hours, used_hours / available_hours, self.max_in_use[pool], busy / available_hours
+            )
 
     def _evictions(self) -> dict[str, Counter[str]]:
-        found: dict[str, Counter[str]] = defaultdict(Counter)
+        counts: dict[str, Counter[str]] = defaultdict(Counter)
         for event in self.run.events:
             if event.kind is EventKind.EVICT:
-                if event.by is None:
-                    by = "?"
+                if event.preemptor is None:
+                    preemptor = "?"
                 else:
-                    by = self.jobs[event.by].tenant if event.by < len(self.jobs) else "a window"
-                found[by][self.jobs[event.job].tenant] += 1
-        return found
+                    preemptor = self.jobs[event.preemptor].tenant if event.preemptor < len(self.jobs) else "a window"
+                counts[preemptor][self.jobs[event.job].tenant] += 1
+        return counts
 
-    def _longest(self, first: Mapping[int, int]) -> Iterable[Wait]:
+    def _longest(self, first_starts: Mapping[int, int]) -> Iterable[Wait]:
         reasons: dict[int, str] = {}
         for event in self.run.events:
-            if event.kind is EventKind.WAIT and event.time <= first.get(event.job, event.time):
+            if event.kind is EventKind.WAIT and event.time <= first_starts.get(event.job, event.time):
                 reasons[event.job] = event.text
-        last = max([event.time for event in self.run.events], default=0)
-        waited = {number: first.get(number, last) - job.submit for number, job in enumerate(self.jobs)}
-        for number in sorted(waited, key=lambda number: (-waited[number], number in first, number))[:LONGEST_WAITS]:
-            if not waited[number] and number in first:
+        end = max([event.time for event in self.run.events], default=0)
+        waited = {number: first_starts.get(number, end) - job.submit for number, job in enumerate(self.jobs)}
+        for number in sorted(waited, key=lambda number: (-waited[number], number in first_starts, number))[
+            :LONGEST_WAITS
+        ]:
+            if not waited[number] and number in first_starts:
                 return
             job = self.jobs[number]
-            same = next(
-                (reasons[other] for other in reasons if self._same(self.jobs[other], job)),
+            equivalent_reason = next(
+                (reasons[candidate] for candidate in reasons if self._is_equivalent(self.jobs[candidate], job)),
                 "nothing: it waits for its like",
             )
             yield Wait(
@@ -481,18 +489,18 @@ class _Evaluation:
                 job.flavor,
                 job.submit,
                 waited[number],
-                number in first,
-                reasons.get(number, same),
-                self.above.get(number, {}),
+                number in first_starts,
+                reasons.get(number, equivalent_reason),
+                self.tenants_above.get(number, {}),
             )
 
     @staticmethod
-    def _same(one: Job, other: Job) -> bool:
-        return (one.tenant, one.namespace, one.flavor, one.gpus) == (
-            other.tenant,
-            other.namespace,
-            other.flavor,
-            other.gpus,
+    def _is_equivalent(first: Job, second: Job) -> bool:
+        return (first.tenant, first.namespace, first.flavor, first.gpus) == (
+            second.tenant,
+            second.namespace,
+            second.flavor,
+            second.gpus,
         )
 
 

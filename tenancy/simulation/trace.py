@@ -37,9 +37,9 @@ class Job:
     busy: int | None = None
     """Seconds of work after which its GPUs are idle until it ends; at most `duration`. None: they are never idle."""
 
-    def idle_from(self, start: int, done: int = 0) -> int | None:
-        """When its GPUs become idle, if it starts at `start` with `done` seconds of work saved; None for never."""
-        return None if self.busy is None or self.busy >= self.duration else start + max(0, self.busy - done)
+    def idle_from(self, start: int, saved_seconds: int = 0) -> int | None:
+        """Second at which its GPUs become idle after a start at `start` with `saved_seconds` of work saved, or None."""
+        return None if self.busy is None or self.busy >= self.duration else start + max(0, self.busy - saved_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +51,19 @@ class Trace:
     """Assumptions about facts that the file does not have."""
 
 
-def cut(trace: Trace, begin: int, hours: int) -> Trace:
+def select_hours(trace: Trace, begin: int, hours: int) -> Trace:
     """The jobs submitted within `hours` hours from hour `begin`, which becomes the start."""
-    first, last = begin * 3600, (begin + hours) * 3600
-    jobs = tuple(replace(job, submit=job.submit - first) for job in trace.jobs if first <= job.submit < last)
+    begin_second, end_second = begin * 3600, (begin + hours) * 3600
+    jobs = tuple(
+        replace(job, submit=job.submit - begin_second) for job in trace.jobs if begin_second <= job.submit < end_second
+    )
     note = f"hours {begin} to {begin + hours}: {len(jobs)} of {len(trace.jobs)} jobs, on a cluster empty at the start"
     return Trace(jobs, (*trace.notes, note))
 
 
 def pods_of(gpus: int, node: int) -> int:
     """Devices of each pod: as many as one node has, or the largest number that divides the total evenly."""
-    return next(each for each in range(min(gpus, node), 0, -1) if gpus % each == 0)
+    return next(size for size in range(min(gpus, node), 0, -1) if gpus % size == 0)
 
 
 def per_node(environment: Environment, flavor: str) -> int:
@@ -88,29 +90,29 @@ def write(jobs: Iterable[Job]) -> str:
         "busy",
     ]
     writer.writerow(names)
-    known = {field.name for field in fields(Job)}
+    field_names = {field.name for field in fields(Job)}
     for job in jobs:
-        values = {name: getattr(job, name.replace("-", "_")) for name in names if name.replace("-", "_") in known}
+        values = {name: getattr(job, name.replace("-", "_")) for name in names if name.replace("-", "_") in field_names}
         writer.writerow(["" if values[name] is None else values[name] for name in names])
     return out.getvalue()
 
 
 def must_fit(trace: Trace, loaded: Loaded) -> None:
     """Raise SpecError if an environment has no place for a job of a trace that was made for another one."""
-    named = {
+    namespaces = {
         (tenant.tenant, namespace.name, flavor): namespace
         for tenant in loaded.tenants
         for namespace in tenant.namespaces
         for flavor in tenant.gpus
         if pools_of(loaded.environment, flavor, tenant.tenant, frozenset({tenant.tier_of(namespace)}))
     }
-    wrong: dict[tuple[str, str, str, str | None], Job] = {}
+    misplaced: dict[tuple[str, str, str, str | None], Job] = {}
     for job in trace.jobs:
-        namespace = named.get((job.tenant, job.namespace, job.flavor))
-        known = namespace is not None and job.queue in {None, words.DEFAULT_QUEUE, *namespace.queues}
-        if not known or job.tier not in loaded.environment.tiers:
-            wrong.setdefault((job.tenant, job.namespace, job.flavor, job.queue), job)
-    if wrong:
+        namespace = namespaces.get((job.tenant, job.namespace, job.flavor))
+        is_known = namespace is not None and job.queue in {None, words.DEFAULT_QUEUE, *namespace.queues}
+        if not is_known or job.tier not in loaded.environment.tiers:
+            misplaced.setdefault((job.tenant, job.namespace, job.flavor, job.queue), job)
+    if misplaced:
         rule = "the same work runs before the change and after it"
         raise SpecError(
             [
@@ -125,6 +127,6 @@ def must_fit(trace: Trace, loaded: Loaded) -> None:
                     rule,
                     "keep it",
                 )
-                for (tenant, namespace, flavor, queue), job in wrong.items()
+                for (tenant, namespace, flavor, queue), job in misplaced.items()
             ]
         )

@@ -27,10 +27,10 @@ from tenancy.simulation.trace import Job, Trace, per_node, pods_of
 from tenancy.simulation.trace_values import NO_TIME, after_blanks, delimiter_of, moment_in, number_in, philly_seconds
 from tenancy.validation import Loaded
 
-MOST_PROBLEMS = 50
+MAX_PROBLEMS = 50
 LONGEST = 366 * 86400
 """Max seconds of a trace and of a job; public traces cover months. A larger number is in another unit."""
-MOST_GPUS = 1_000_000
+MAX_GPUS = 1_000_000
 MILLISECONDS = 1e11
 """Numbers above this are not seconds: as seconds since 1970 it is the year 5138."""
 
@@ -52,8 +52,8 @@ ALIASES = {
 SPANS = (("start_time", "end_time"), ("scheduled_time", "deletion_time"))
 """Columns of start and end, used if no column has the duration."""
 PAI_TASKS = "job_name task_name inst_num status start_time end_time plan_cpu plan_mem plan_gpu gpu_type".split()
-KNOWN = frozenset(name for names in ALIASES.values() for name in names)
-OWN = tuple(names[0] for names in ALIASES.values() if names[0] != "queue")
+KNOWN_COLUMNS = frozenset(name for names in ALIASES.values() for name in names)
+OWN_COLUMNS = tuple(names[0] for names in ALIASES.values() if names[0] != "queue")
 
 
 def read(path: Path, loaded: Loaded, mapped: Mapping[str, str] | None = None) -> Trace:
@@ -68,59 +68,65 @@ class _TraceReader:
     def __init__(self, path: Path, loaded: Loaded, mapped: Mapping[str, str]) -> None:
         self.path, self.environment = path, loaded.environment
         self._tenants = {tenant.tenant: tenant for tenant in loaded.tenants if tenant.gpus}
-        self._mapped = mapped
+        self._mapping = mapped
         self._problems: list[Problem] = []
         self._notes: dict[str, None] = {}
-        self._hashed: set[str] = set()
-        self._asked: set[str] = set()
+        self._hashed_names: set[str] = set()
+        self._used_mappings: set[str] = set()
         """Names of the file that are in `mapped`."""
-        self._left_out = 0
-        self._dated = False
-        self._listing = False
+        self._omitted = 0
+        self._has_dates = False
+        self._is_json = False
         """Whether the file is JSON, so that columns of a row are not columns of the file."""
         self._columns: dict[str, int] = {}
 
     def read(self) -> Trace:
-        for name, tenant in self._mapped.items():
+        for name, tenant in self._mapping.items():
             if tenant not in self._tenants:
-                self._wrong(
-                    1, 1, "--map", f"{name}={tenant}", "a name is mapped to a tenant with GPUs", self._known(tenant)
+                self._problem(
+                    1,
+                    1,
+                    "--map",
+                    f"{name}={tenant}",
+                    "a name is mapped to a tenant with GPUs",
+                    self._tenant_hint(tenant),
                 )
         rows = list(self._rows())
         drafts = [(number, row, draft) for number, row in rows if (draft := self._draft(number, row)) is not None]
         begin = self._begin([draft.submit for _, _, draft in drafts])
         for number, row, draft in drafts:
-            self._bounded(number, row, draft.submit - begin)
+            self._check_bounds(number, row, draft.submit - begin)
         if self._problems:
             raise SpecError(self._problems)
         jobs = [_job(draft, begin) for _, _, draft in drafts]
         jobs.sort(key=lambda job: job.submit)
         if not jobs:
-            self._wrong(1, 1, "", "no job that asks for a GPU", "a trace has jobs", "write one line for each")
+            self._problem(1, 1, "", "no job that asks for a GPU", "a trace has jobs", "write one line for each")
             raise SpecError(self._problems)
-        if self._left_out:
-            self._note(f"{self._left_out} lines left out: they ask for no GPU or ran for no time")
-        if unused := sorted(set(self._mapped) - self._asked):
+        if self._omitted:
+            self._note(f"{self._omitted} lines left out: they ask for no GPU or ran for no time")
+        if unused := sorted(set(self._mapping) - self._used_mappings):
             self._note(f"--map has names that are not in the file: {', '.join(unused)}")
-        if self._hashed:
+        if self._hashed_names:
             self._note(
-                f"{len(self._hashed)} names of the file are no tenants: each is mapped to a tenant by hash (see --map)"
+                f"{len(self._hashed_names)} names of the file are no tenants: each is mapped to a tenant by hash (see "
+                "--map)"
             )
         return Trace(tuple(jobs), tuple(self._notes))
 
     def _begin(self, times: Sequence[float]) -> float:
         """Times as seconds from the start; if they are dates, the first is the start."""
-        first = min(times, default=0.0)
-        if self._dated or first <= LONGEST:
-            return first if self._dated else 0.0
+        earliest = min(times, default=0.0)
+        if self._has_dates or earliest <= LONGEST:
+            return earliest if self._has_dates else 0.0
         self._note("times of submission are seconds since 1970: the first is the start")
-        return first
+        return earliest
 
-    def _bounded(self, line: int, row: list[str], submit: float) -> None:
+    def _check_bounds(self, line: int, row: list[str], submit: float) -> None:
         if not 0 <= submit <= LONGEST:
             rule = "from the start of the trace, and within a year of it"
             change = "write all times the same way, and fewer of them"
-            self._bad(line, row, "submit", repr(self._cell(row, "submit")), rule, change)
+            self._cell_problem(line, row, "submit", repr(self._cell(row, "submit")), rule, change)
 
     # Rows
 
@@ -129,116 +135,120 @@ class _TraceReader:
             text = read_file(self.path, TRACES).decode("utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-            self._wrong(1, 1, "", str(reason), "a trace is a CSV file", "name a file that can be read")
+            self._problem(1, 1, "", str(reason), "a trace is a CSV file", "name a file that can be read")
             return
         if text.lstrip()[:1] == "[":
             yield from self._philly(text)
             return
         reader = csv.reader(io.StringIO(text), delimiter=delimiter_of(text))
         try:
-            first = next(reader, None)
-            if first is None or not any(cell.strip() for cell in first):
-                self._wrong(1, 1, "", "an empty file", "the first line names the columns", f"write {','.join(OWN)}")
+            first_row = next(reader, None)
+            if first_row is None or not any(cell.strip() for cell in first_row):
+                self._problem(
+                    1, 1, "", "an empty file", "the first line names the columns", f"write {','.join(OWN_COLUMNS)}"
+                )
                 return
-            header = [cell.strip().lower() for cell in first]
-            if len(first) == len(PAI_TASKS) and not KNOWN & set(header):
+            header = [cell.strip().lower() for cell in first_row]
+            if len(first_row) == len(PAI_TASKS) and not KNOWN_COLUMNS & set(header):
                 self._note("no header and ten columns: read as pai_task_table of Alibaba's trace of 2020")
                 self._name(PAI_TASKS)
-                yield reader.line_num, first
+                yield reader.line_num, first_row
             else:
                 self._name(header)
             if self._problems:
                 return
             for row in reader:
-                if any(cell.strip() for cell in row[len(first) :]):
-                    given, rule = f"{len(row)} cells", f"{len(first)}, as the first line has"
-                    self._wrong(reader.line_num, 1, "", given, rule, "quote what holds a comma")
+                if any(cell.strip() for cell in row[len(first_row) :]):
+                    cell_count, rule = f"{len(row)} cells", f"{len(first_row)}, as the first line has"
+                    self._problem(reader.line_num, 1, "", cell_count, rule, "quote what holds a comma")
                 elif any(cell.strip() for cell in row):
                     yield reader.line_num, row
         except csv.Error as error:
-            self._wrong(reader.line_num, 1, "", str(error), "a trace is a CSV file", "mend the line")
+            self._problem(reader.line_num, 1, "", str(error), "a trace is a CSV file", "mend the line")
 
     def _philly(self, text: str) -> Iterator[tuple[int, list[str]]]:
         """Microsoft's trace: a list of jobs with their attempts."""
-        self._listing = True
+        self._is_json = True
         self._note("Philly: a job's time is that of all of its attempts, its GPUs those of the last one")
         self._name(["submitted_time", "vc", "jobid", "gpu_num", "duration"])
-        for line, job in self._listed(text):
+        for line, job in self._list_items(text):
             try:
                 tries = [(philly_seconds(a["start_time"], a["end_time"]), a) for a in job["attempts"] or ()]
-                known = [(seconds, attempt) for seconds, attempt in tries if seconds is not None]
-                if not known or job["submitted_time"] in NO_TIME:
-                    self._left_out += 1
+                timed_attempts = [(seconds, attempt) for seconds, attempt in tries if seconds is not None]
+                if not timed_attempts or job["submitted_time"] in NO_TIME:
+                    self._omitted += 1
                     continue
-                gpus = sum(len(machine["gpus"]) for machine in known[-1][1]["detail"])
-                duration = sum(seconds for seconds, _ in known)
+                gpus = sum(len(machine["gpus"]) for machine in timed_attempts[-1][1]["detail"])
+                duration = sum(seconds for seconds, _ in timed_attempts)
                 # In the order of the columns above.
                 values = (job["submitted_time"], job["vc"] or "", job["jobid"], gpus, duration)
             except (KeyError, TypeError) as error:
-                given = f"no {error}" if isinstance(error, KeyError) else str(error)
+                error_text = f"no {error}" if isinstance(error, KeyError) else str(error)
                 rule = "a job has submitted_time, vc, jobid and attempts, each with start_time, end_time and detail"
-                self._wrong(line, 1, "", given, rule, "mend it")
+                self._problem(line, 1, "", error_text, rule, "mend it")
                 continue
             yield line, [str(value) for value in values]
 
-    def _listed(self, text: str) -> Iterator[tuple[int, Any]]:
-        """What a JSON list holds, and the line on which each begins."""
-        decoder, line, counted = json.JSONDecoder(), 1, 0
-        at = text.index("[") + 1
+    def _list_items(self, text: str) -> Iterator[tuple[int, Any]]:
+        """Items of a JSON list, each with the line on which it begins."""
+        decoder, line, newline_position = json.JSONDecoder(), 1, 0
+        position = text.index("[") + 1
         try:
             while True:
-                at = after_blanks(text, at)
-                if text[at : at + 1] == "]" and not counted:
+                position = after_blanks(text, position)
+                if text[position : position + 1] == "]" and not newline_position:
                     return
-                line, counted = line + text.count("\n", counted, at), at
-                found, at = decoder.raw_decode(text, at)
-                yield line, found
-                at = after_blanks(text, at)
-                if text[at : at + 1] == "]":
+                line, newline_position = line + text.count("\n", newline_position, position), position
+                item, position = decoder.raw_decode(text, position)
+                yield line, item
+                position = after_blanks(text, position)
+                if text[position : position + 1] == "]":
                     return
-                if text[at : at + 1] != ",":
-                    raise json.JSONDecodeError("no comma", text, at)
-                at += 1
+                if text[position : position + 1] != ",":
+                    raise json.JSONDecodeError("no comma", text, position)
+                position += 1
         except (json.JSONDecodeError, RecursionError) as error:
             place = (error.lineno, error.colno) if isinstance(error, json.JSONDecodeError) else (line, 1)
-            self._wrong(*place, "", "no list of jobs", "a JSON trace is Philly's cluster_job_log", "mend it")
+            self._problem(*place, "", "no list of jobs", "a JSON trace is Philly's cluster_job_log", "mend it")
 
     def _name(self, header: Sequence[str]) -> None:
-        there = {name: position for position, name in enumerate(header)}
+        positions = {name: position for position, name in enumerate(header)}
         self._columns = {
-            ours: there[next(name for name in names if name in there)]
-            for ours, names in ALIASES.items()
-            if any(name in there for name in names)
+            column: positions[next(name for name in names if name in positions)]
+            for column, names in ALIASES.items()
+            if any(name in positions for name in names)
         }
-        self._there = there
+        self._positions = positions
         for name in dict.fromkeys(header):
-            if name in KNOWN and header.count(name) > 1:
-                self._wrong(1, 1, name, f"{header.count(name)} columns", "each column once", "rename the others")
-        self._dated = "submit" not in there
-        if "queue" in self._columns and "submit_time" in there:
+            if name in KNOWN_COLUMNS and header.count(name) > 1:
+                self._problem(1, 1, name, f"{header.count(name)} columns", "each column once", "rename the others")
+        self._has_dates = "submit" not in positions
+        if "queue" in self._columns and "submit_time" in positions:
             # A column of Slurm in Helios and Acme: waiting time or partition.
             del self._columns["queue"]
         if (
             "submit" in self._columns
-            and "start_time" in there
-            and not {"submit", "submit_time", "submitted_time", "creation_time"} & set(there)
+            and "start_time" in positions
+            and not {"submit", "submit_time", "submitted_time", "creation_time"} & set(positions)
         ):
             self._note("no time of submission in the file: jobs are submitted when they started")
-        if "task_name" in there:
+        if "task_name" in positions:
             self._note("a line is a task: tasks of one job are submitted and start independently")
-        if "gpu_milli" in there:
+        if "gpu_milli" in positions:
             self._note("gpu_milli: a part of a GPU counts as a whole one")
         if "tenant" not in self._columns and "name" in self._columns:
             self._columns["tenant"] = self._columns["name"]
             self._note("no tenant, vc or user in the file: jobs go to tenants by the hash of their names")
-        for ours in ("submit", "tenant", "gpus", "duration"):
-            if ours in self._columns or (ours == "duration" and any(set(names) <= set(there) for names in SPANS)):
+        for column in ("submit", "tenant", "gpus", "duration"):
+            if column in self._columns or (
+                column == "duration" and any(set(names) <= set(positions) for names in SPANS)
+            ):
                 continue
-            change = f"add it, or call one {' or '.join(ALIASES[ours][1:])}"
-            self._wrong(
+            change = f"add it, or call one {' or '.join(ALIASES[column][1:])}"
+            self._problem(
                 1,
                 1,
-                ours,
+                column,
                 "no such column",
                 f"a trace has {', '.join(('submit', 'tenant', 'gpus', 'duration'))}",
                 change,
@@ -247,41 +257,57 @@ class _TraceReader:
     # One job
 
     def _draft(self, line: int, row: list[str]) -> _Draft | None:
-        if len(self._problems) > MOST_PROBLEMS:
+        if len(self._problems) > MAX_PROBLEMS:
             return None
-        before = len(self._problems)
+        problem_count = len(self._problems)
         submit = self._time(line, row, "submit")
         gpus = self._gpus(line, row)
         duration = self._duration(line, row)
-        if len(self._problems) > before:
+        if len(self._problems) > problem_count:
             return None
         if submit is None or not gpus or not duration:
-            self._left_out += 1
+            self._omitted += 1
             return None
         placed = self._place(line, row)
         if placed is None:
             return None
         tenant, namespace, flavor, tier = placed
         node = per_node(self.environment, flavor)
-        each = self._number(line, row, "gpus-per-pod") or pods_of(gpus, node)
-        if each > node or gpus % each:
+        gpus_per_pod = self._number(line, row, "gpus-per-pod") or pods_of(gpus, node)
+        if gpus_per_pod > node or gpus % gpus_per_pod:
             rule = f"pods of one size, each on one node, which has {node} {flavor}"
-            self._bad(
-                line, row, "gpus-per-pod", f"{each} of {gpus}", rule, f"write {pods_of(gpus, node)}, or leave it out"
+            self._cell_problem(
+                line,
+                row,
+                "gpus-per-pod",
+                f"{gpus_per_pod} of {gpus}",
+                rule,
+                f"write {pods_of(gpus, node)}, or leave it out",
             )
         checkpoint = self._number(line, row, "checkpoint")
         busy = self._busy(line, row, duration)
         name = self._cell(row, "name") or f"{tenant.tenant}-{line:04d}"
         queue = self._cell(row, "queue") or None
         if queue not in {None, words.DEFAULT_QUEUE, *namespace.queues}:
-            known = f"use default{''.join(f' or {q}' for q in namespace.queues)}"
-            self._bad(
-                line, row, "queue", repr(queue), f"a queue of {tenant.tenant}'s namespace {namespace.name}", known
+            queue_hint = f"use default{''.join(f' or {q}' for q in namespace.queues)}"
+            self._cell_problem(
+                line, row, "queue", repr(queue), f"a queue of {tenant.tenant}'s namespace {namespace.name}", queue_hint
             )
-        if len(self._problems) > before:
+        if len(self._problems) > problem_count:
             return None
         return _Draft(
-            name, submit, tenant.tenant, namespace.name, flavor, gpus, each, duration, tier, checkpoint, queue, busy
+            name,
+            submit,
+            tenant.tenant,
+            namespace.name,
+            flavor,
+            gpus,
+            gpus_per_pod,
+            duration,
+            tier,
+            checkpoint,
+            queue,
+            busy,
         )
 
     def _place(self, line: int, row: list[str]) -> tuple[Tenant, Namespace, str, str] | None:
@@ -290,52 +316,69 @@ class _TraceReader:
             return None
         flavor = self._cell(row, "flavor") or next(iter(tenant.gpus))
         if flavor not in tenant.gpus:
-            known = f"use {' or '.join(tenant.gpus)}"
-            self._bad(line, row, "flavor", repr(flavor), f"a flavor of which {tenant.tenant} has a share", known)
+            hint = f"use {' or '.join(tenant.gpus)}"
+            self._cell_problem(
+                line, row, "flavor", repr(flavor), f"a flavor of which {tenant.tenant} has a share", hint
+            )
             return None
         tier = self._cell(row, "tier")
         if tier and tier not in self.environment.tiers:
-            self._bad(
+            self._cell_problem(
                 line, row, "tier", repr(tier), "a tier of the environment", f"use {' or '.join(self.environment.tiers)}"
             )
             return None
-        asked = self._cell(row, "namespace")
-        named = [each for each in tenant.namespaces if asked in {"", each.name}]
-        if not named:
-            known = f"use {' or '.join(each.name for each in tenant.namespaces)}"
-            self._bad(line, row, "namespace", repr(asked), f"a namespace of {tenant.tenant}", known)
+        requested_namespace = self._cell(row, "namespace")
+        candidates = [
+            namespace_spec for namespace_spec in tenant.namespaces if requested_namespace in {"", namespace_spec.name}
+        ]
+        if not candidates:
+            hint = f"use {' or '.join(namespace_spec.name for namespace_spec in tenant.namespaces)}"
+            self._cell_problem(
+                line, row, "namespace", repr(requested_namespace), f"a namespace of {tenant.tenant}", hint
+            )
             return None
-        able = [p for p in named if pools_of(self.environment, flavor, tenant.tenant, frozenset({tenant.tier_of(p)}))]
-        if not able:
-            given = f"{flavor} for {', '.join(p.name for p in named)} of {tenant.tenant}"
-            where = "namespace" if asked else "flavor"
-            self._bad(line, row, where, given, "a pool admits the namespace's tier", "name another namespace or flavor")
+        admitted_namespaces = [
+            p for p in candidates if pools_of(self.environment, flavor, tenant.tenant, frozenset({tenant.tier_of(p)}))
+        ]
+        if not admitted_namespaces:
+            pool_request = f"{flavor} for {', '.join(p.name for p in candidates)} of {tenant.tenant}"
+            column = "namespace" if requested_namespace else "flavor"
+            self._cell_problem(
+                line,
+                row,
+                column,
+                pool_request,
+                "a pool admits the namespace's tier",
+                "name another namespace or flavor",
+            )
             return None
-        own = [each for each in able if tenant.tier_of(each) == tier]
-        namespace = (own or able)[0]
+        tier_namespaces = [
+            namespace_spec for namespace_spec in admitted_namespaces if tenant.tier_of(namespace_spec) == tier
+        ]
+        namespace = (tier_namespaces or admitted_namespaces)[0]
         ceiling = self.environment.tiers[tenant.tier_of(namespace)].priority
         if tier and self.environment.tiers[tier].priority > ceiling:
             rule = f"no tier above {namespace.name}'s own, {tenant.tier_of(namespace)}"
-            self._bad(line, row, "tier", tier, rule, "lower it")
+            self._cell_problem(line, row, "tier", tier, rule, "lower it")
             return None
         return tenant, namespace, flavor, tier or tenant.tier_of(namespace)
 
     def _tenant(self, line: int, row: list[str]) -> Tenant | None:
         name = self._cell(row, "tenant")
-        if name in self._mapped:
-            self._asked.add(name)
-            return self._tenants[self._mapped[name]]
+        if name in self._mapping:
+            self._used_mappings.add(name)
+            return self._tenants[self._mapping[name]]
         if name in self._tenants:
             return self._tenants[name]
-        own = self._columns["tenant"] == self._there.get("tenant")
-        if own or not name or not self._tenants:
-            self._bad(line, row, "tenant", repr(name), "a tenant that has GPUs", self._known(name))
+        is_tenant_column = self._columns["tenant"] == self._positions.get("tenant")
+        if is_tenant_column or not name or not self._tenants:
+            self._cell_problem(line, row, "tenant", repr(name), "a tenant that has GPUs", self._tenant_hint(name))
             return None
-        self._hashed.add(name)
+        self._hashed_names.add(name)
         number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
         return self._tenants[sorted(self._tenants)[number % len(self._tenants)]]
 
-    def _known(self, name: str) -> str:
+    def _tenant_hint(self, name: str) -> str:
         return f"use {' or '.join(nearest(name, self._tenants) or sorted(self._tenants))}"
 
     def _cell(self, row: list[str], column: str) -> str:
@@ -347,56 +390,61 @@ class _TraceReader:
         if not text:
             return None
         number = number_in(text)
-        if self._columns["gpus"] == self._there.get("plan_gpu"):
+        if self._columns["gpus"] == self._positions.get("plan_gpu"):
             # Hundredths of a GPU for each instance; a part of a GPU counts as one, because devices are not shared here.
-            position = self._there.get("inst_num")
+            position = self._positions.get("inst_num")
             instances = (
                 number_in(row[position]) if position is not None and position < len(row) and row[position] else 1
             )
-            if instances is None or not 0 <= instances <= MOST_GPUS:
-                self._bad(line, row, "gpus", f"inst_num {row[position or 0]!r}", "a number of instances", "mend it")
+            if instances is None or not 0 <= instances <= MAX_GPUS:
+                self._cell_problem(
+                    line, row, "gpus", f"inst_num {row[position or 0]!r}", "a number of instances", "mend it"
+                )
                 return None
             if number is not None:
                 self._note("plan_gpu is in hundredths, and a part of a GPU counts as a whole one")
                 number = math.ceil(number / 100) * instances
-        if number is None or not 0 <= number <= MOST_GPUS or number != int(number):
-            self._bad(line, row, "gpus", repr(text), f"a whole number up to {MOST_GPUS}", "write it like 8")
+        if number is None or not 0 <= number <= MAX_GPUS or number != int(number):
+            self._cell_problem(line, row, "gpus", repr(text), f"a whole number up to {MAX_GPUS}", "write it like 8")
             return None
         return int(number)
 
     def _duration(self, line: int, row: list[str]) -> int | None:
-        if "submit_time" in self._there and (seconds := self._ran(row)):
+        if "submit_time" in self._positions and (seconds := self._run_seconds(row)):
             # The duration in Acme's cluster Kalos is measured from the submission.
-            said = number_in(self._cell(row, "duration"))
-            if said is not None and abs(said - seconds) > 1:
+            written_duration = number_in(self._cell(row, "duration"))
+            if written_duration is not None and abs(written_duration - seconds) > 1:
                 self._note("duration is not end_time minus start_time in this file: the latter is what counts")
-            return self._within(line, seconds)
+            return self._span_seconds(line, seconds)
         if text := self._cell(row, "duration"):
             number = number_in(text)
             if number is None or not 0 <= number <= LONGEST:
-                self._bad(line, row, "duration", repr(text), "seconds, of a year at most", "write it like 3600")
+                self._cell_problem(
+                    line, row, "duration", repr(text), "seconds, of a year at most", "write it like 3600"
+                )
                 return None
             return math.ceil(number)
         if "duration" in self._columns:
             return None
-        return self._within(line, self._ran(row))
+        return self._span_seconds(line, self._run_seconds(row))
 
-    def _ran(self, row: list[str]) -> float | None:
+    def _run_seconds(self, row: list[str]) -> float | None:
         """Seconds from its start to its end, where the file has both."""
         for names in SPANS:
-            if set(names) <= set(self._there):
+            if set(names) <= set(self._positions):
                 start, end = (
-                    moment_in(row[self._there[name]]) if self._there[name] < len(row) else None for name in names
+                    moment_in(row[self._positions[name]]) if self._positions[name] < len(row) else None
+                    for name in names
                 )
                 return None if start is None or end is None or end <= start else end - start
         return None
 
-    def _within(self, line: int, seconds: float | None) -> int | None:
+    def _span_seconds(self, line: int, seconds: float | None) -> int | None:
         if seconds is None:
             return None
         if seconds > LONGEST:
             rule = "a job runs a year at most"
-            self._wrong(line, 1, "duration", f"{seconds:.0f} s from start to end", rule, "write both the same way")
+            self._problem(line, 1, "duration", f"{seconds:.0f} s from start to end", rule, "write both the same way")
         return math.ceil(seconds)
 
     def _time(self, line: int, row: list[str], column: str) -> float | None:
@@ -405,11 +453,11 @@ class _TraceReader:
             return None
         number, moment = number_in(text), moment_in(text)
         if number is not None and number > MILLISECONDS:
-            self._bad(line, row, column, repr(text), "seconds", "divide milliseconds by 1000")
+            self._cell_problem(line, row, column, repr(text), "seconds", "divide milliseconds by 1000")
             return None
-        self._dated |= number is None
+        self._has_dates |= number is None
         if moment is None:
-            self._bad(
+            self._cell_problem(
                 line,
                 row,
                 column,
@@ -424,7 +472,7 @@ class _TraceReader:
         if not text:
             return None
         if not text.isascii() or not text.isdigit() or len(text) > 9 or int(text) < 1:
-            self._bad(
+            self._cell_problem(
                 line, row, column, repr(text), "a whole number above 0, of nine digits at most", "write it like 8"
             )
             return None
@@ -437,7 +485,7 @@ class _TraceReader:
         number = number_in(text)
         if number is None or not 0 <= number <= duration:
             rule = f"seconds of the run time, from 0 to {duration}"
-            self._bad(line, row, "busy", repr(text), rule, "write when its GPUs become idle, or leave it out")
+            self._cell_problem(line, row, "busy", repr(text), rule, "write when its GPUs become idle, or leave it out")
             return None
         return math.ceil(number)
 
@@ -446,18 +494,18 @@ class _TraceReader:
     def _note(self, text: str) -> None:
         self._notes[text] = None
 
-    def _bad(self, line: int, row: list[str], column: str, given: str, rule: str, change: str) -> None:
+    def _cell_problem(self, line: int, row: list[str], column: str, value: str, rule: str, change: str) -> None:
         position = self._columns.get(column, 0)
-        at = 1 if self._listing else 1 + sum(len(cell) + 1 for cell in row[:position])
-        self._wrong(line, at, column, given, rule, change)
+        at = 1 if self._is_json else 1 + sum(len(cell) + 1 for cell in row[:position])
+        self._problem(line, at, column, value, rule, change)
 
-    def _wrong(self, line: int, at: int, column: str, given: str, rule: str, change: str) -> None:
-        if len(self._problems) == MOST_PROBLEMS:
-            at, column, given, rule = 1, "", "more mistakes", f"{MOST_PROBLEMS} are named at a time"
+    def _problem(self, line: int, position: int, column: str, value: str, rule: str, change: str) -> None:
+        if len(self._problems) == MAX_PROBLEMS:
+            position, column, value, rule = 1, "", "more mistakes", f"{MAX_PROBLEMS} are named at a time"
             change = "mend these first"
-        elif len(self._problems) > MOST_PROBLEMS:
+        elif len(self._problems) > MAX_PROBLEMS:
             return
-        self._problems.append(Problem(str(self.path), line, at, column, given, rule, change))
+        self._problems.append(Problem(str(self.path), line, position, column, value, rule, change))
 
 
 @dataclass(frozen=True, slots=True)
@@ -477,6 +525,6 @@ class _Draft:
 
 
 def _job(draft: _Draft, begin: float) -> Job:
-    values: dict[str, Any] = {each.name: getattr(draft, each.name) for each in fields(Job)}
+    values: dict[str, Any] = {job_field.name: getattr(draft, job_field.name) for job_field in fields(Job)}
     values["submit"] = round(draft.submit - begin)
     return Job(**values)

@@ -23,23 +23,23 @@ def number_in(text: str) -> float | None:
 
 def delimiter_of(text: str) -> str:
     """The separator in the first line: spreadsheets use another one where the comma is the decimal separator."""
-    first = text.partition("\n")[0]
-    return max(",;\t", key=first.count)
+    first_line = text.partition("\n")[0]
+    return max(",;\t", key=first_line.count)
 
 
-def after_blanks(text: str, at: int) -> int:
+def after_blanks(text: str, position: int) -> int:
     """Position of the next character that is not white space."""
-    found = _BLANK.match(text, at)
-    return found.end() if found else at
+    match = _BLANK.match(text, position)
+    return match.end() if match else position
 
 
 def philly_seconds(start: Any, end: Any) -> float | None:
     """Seconds of an attempt; None where one of its times was not recorded."""
-    begin, over = (moment_in(time) if isinstance(time, str) else None for time in (start, end))
-    for time, moment in ((start, begin), (end, over)):
+    begin, finish = (moment_in(time) if isinstance(time, str) else None for time in (start, end))
+    for time, moment in ((start, begin), (end, finish)):
         if moment is None and time not in NO_TIME:
             raise TypeError(repr(time))
-    return None if begin is None or over is None else over - begin
+    return None if begin is None or finish is None else finish - begin
 
 
 def moment_in(text: str) -> float | None:

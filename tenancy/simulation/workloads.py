@@ -15,20 +15,20 @@ _UID = re.compile(r"UID: ([0-9a-f-]{36})")
 class JobState:
     """The state of a submitted job."""
 
-    seen: bool = False
+    is_seen: bool = False
     """Whether Kueue has reacted to it since it was written."""
     starts: int = 0
     item: Object | None = None
     """The object as last seen."""
     started: int | None = None
     pool: str = ""
-    done: int = 0
+    saved_seconds: int = 0
     """Seconds of its work that are saved by checkpoints."""
-    over: bool = False
+    has_ended: bool = False
     round: int = 0
     """Number of starts."""
-    why: str = ""
-    written: float = 0.0
+    wait_reason: str = ""
+    written_at: float = 0.0
 
 
 def condition(kind: str, status: str, reason: str, message: str, date: str) -> Object:
@@ -44,8 +44,8 @@ def version_of(item: Object) -> int:
 def without_condition(item: Object, kind: str) -> Object:
     """The object without its condition of a type."""
     status = item.get("status", {})
-    kept = [condition for condition in status.get("conditions", []) if condition["type"] != kind]
-    return {**item, "status": {**status, "conditions": kept}}
+    other_conditions = [condition for condition in status.get("conditions", []) if condition["type"] != kind]
+    return {**item, "status": {**status, "conditions": other_conditions}}
 
 
 def condition_of(item: Object | None, kind: str) -> Object:
@@ -56,5 +56,5 @@ def condition_of(item: Object | None, kind: str) -> Object:
 
 def preemptor_of(item: Object | None) -> int | None:
     """Number of the job for which Kueue evicted this one; None if it does not say."""
-    found = _UID.search(condition_of(item, "Preempted").get("message", ""))
-    return number_of(found.group(1)) if found else None
+    match = _UID.search(condition_of(item, "Preempted").get("message", ""))
+    return number_of(match.group(1)) if match else None

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tenancy.catalog import vocabulary as words
-from tenancy.components.kubernetes.manifest import FIXED
+from tenancy.components.kubernetes.manifest import IMMUTABLE_FIELDS
 from tenancy.kube.objects import Object
 from tenancy.lab import control_plane, ports
 from tenancy.lab.api import ApiError, LabApi
@@ -343,8 +343,8 @@ def test_a_field_that_kueue_makes_immutable_is_made_anew_or_never_changes(
     finally:
         platform.request("PATCH", path, {"metadata": {"finalizers": None}})
         platform.request("DELETE", path)
-    if why in FIXED:
-        assert FIXED[why] == ["spec.clusterQueue"]
+    if why in IMMUTABLE_FIELDS:
+        assert IMMUTABLE_FIELDS[why] == ["spec.clusterQueue"]
 
 
 def said_against_a_change(api: LabApi, path: str, change: Callable[[Object], Any]) -> str:

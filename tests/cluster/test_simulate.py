@@ -24,11 +24,11 @@ from tenancy.lab.layout import Lab
 from tenancy.simulation import cluster as clusters
 from tenancy.simulation import runner
 from tenancy.simulation.attempts import simulate
-from tenancy.simulation.changes import changed
+from tenancy.simulation.changes import with_changes
 from tenancy.simulation.checkpoint import Store, run_of
-from tenancy.simulation.clocked import EVERY
+from tenancy.simulation.clocked import ROUND_SECONDS
 from tenancy.simulation.events import Event, EventKind, Run
-from tenancy.simulation.idling import LOOK
+from tenancy.simulation.idling import SAMPLE_SECONDS
 from tenancy.simulation.results import Results, evaluate
 from tenancy.simulation.trace import Job
 from tenancy.validation import Loaded, load
@@ -94,7 +94,7 @@ def jobs() -> tuple[Job, ...]:
 @pytest.fixture(scope="module")
 def runs(loaded: Loaded, jobs: tuple[Job, ...]) -> dict[str, Run]:
     """Two runs side by side, each in a process and a cluster of its own: they wait more than they work."""
-    strict = changed(loaded, ["lender:gpus.a100={guaranteed: 16, sharing: strict}"])
+    strict = with_changes(loaded, ["lender:gpus.a100={guaranteed: 16, sharing: strict}"])
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
         asked = {
             name: pool.submit(simulate, environment, jobs, _quiet, WINDOW)
@@ -156,7 +156,7 @@ def test_every_job_runs_as_long_as_it_needs(lent: Run, jobs: tuple[Job, ...]) ->
             started[event.job] = event.time
         elif event.kind in {EventKind.EVICT, EventKind.FINISH}:
             ran[event.job] += event.time - started.pop(event.job)
-            lost[event.job] += event.lost
+            lost[event.job] += event.lost_seconds
     assert {number: ran[number] - lost[number] for number in ran} == {n: each.duration for n, each in enumerate(jobs)}
 
 
@@ -165,7 +165,7 @@ def test_a_lender_gets_back_what_it_lent_at_once(lent: Run, jobs: tuple[Job, ...
     evicted = [event for event in lent.events if event.kind is EventKind.EVICT]
     assert evicted
     assert "lender" not in {jobs[event.job].tenant for event in evicted}, "it holds no more than its own"
-    assert "lender" in {jobs[event.by].tenant for event in evicted if event.by is not None}
+    assert "lender" in {jobs[event.preemptor].tenant for event in evicted if event.preemptor is not None}
     assert sorted(waits(lent, jobs, "lender"))[:4] == [0, 0, 0, 0], "16 GPUs are its own"
 
 
@@ -257,10 +257,10 @@ def undisturbed(loaded: Loaded, plain: tuple[Job, ...]) -> Run:
 
 def started_in(store: Store) -> Path:
     deadline = time.monotonic() + 60
-    while not (store.left() and store.read()):
+    while not (store.leftover_cluster() and store.read()):
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    folder = store.left()
+    folder = store.leftover_cluster()
     assert folder
     return folder
 
@@ -299,7 +299,7 @@ def test_a_run_that_is_killed_in_the_middle_goes_on_and_comes_to_the_same(
         time.sleep(0.02)
     child.kill()
     child.wait()
-    left = store.left()
+    left = store.leftover_cluster()
     assert left
     assert _mentions(str(left)), "a killed run ends nothing"
     held = store.read()
@@ -320,7 +320,7 @@ def test_a_run_with_evictions_that_is_killed_keeps_what_was_decided(
     """Kueue's own choices are within the tolerance; those before the checkpoint are the same to the letter."""
     store = Store()
     monkeypatch.setattr(runner, "CHECKPOINT_SECONDS", 0.0)
-    kept = Store.keep
+    kept = Store.save
     middle: list[Run] = []
 
     def keep(self: Store, checkpoint: dict[str, Any]) -> None:
@@ -329,7 +329,7 @@ def test_a_run_with_evictions_that_is_killed_keeps_what_was_decided(
             middle.append(run_of({"form": 1, **checkpoint}))
             raise OSError("ended in the middle")
 
-    monkeypatch.setattr(Store, "keep", keep)
+    monkeypatch.setattr(Store, "save", keep)
     resumed = simulate(loaded, jobs, _quiet, WINDOW, store)
     (before,) = middle
     assert resumed.events[: len(before.events)] == before.events
@@ -473,7 +473,7 @@ def of(kept: Run, name: str, kind: EventKind) -> list[Event]:
 @pytest.mark.exhaustive
 def test_a_window_is_free_at_its_start_and_taken_from_borrowers_in_its_lead(kept: Run) -> None:
     (early,) = of(kept, "risk-early", EventKind.START)
-    assert 5 * HOUR <= early.time <= 5 * HOUR + EVERY, "24 GPUs are there in the window alone"
+    assert 5 * HOUR <= early.time <= 5 * HOUR + ROUND_SECONDS, "24 GPUs are there in the window alone"
     (report,) = of(kept, "risk-report", EventKind.START)
     assert report.time == JOBS[-1].submit
     evicted = [event for n in range(4) for event in of(kept, f"borrower-{n}", EventKind.EVICT)]
@@ -507,7 +507,7 @@ def without_names(run: Run) -> list[tuple[int, EventKind, str]]:
 def test_a_run_with_a_clock_that_is_ended_goes_on_with_its_window_and_budget(
     clocked: Loaded, kept: Run, after: float, before: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, inner, ended = Store(), Store.keep, []
+    store, inner, ended = Store(), Store.save, []
     monkeypatch.setattr(runner, "CHECKPOINT_SECONDS", 0.0)
 
     def keep(self: Store, checkpoint: dict[str, Any]) -> None:
@@ -516,7 +516,7 @@ def test_a_run_with_a_clock_that_is_ended_goes_on_with_its_window_and_budget(
             ended.append(checkpoint["now"])
             raise OSError("ended in the middle")
 
-    monkeypatch.setattr(Store, "keep", keep)
+    monkeypatch.setattr(Store, "save", keep)
     resumed = simulate(clocked, JOBS, _quiet, WINDOW, store, start=MONDAY)
     (now,) = ended
     assert after * HOUR <= now < before * HOUR, "it was ended where its name says"
@@ -533,7 +533,7 @@ IDLE_JOBS = (
     Job("waiting", 10 * MINUTE, "lender", "main", "a100", 8, 8, HOUR, "batch"),
     Job("late", 4 * HOUR, "lender", "main", "a100", 8, 8, 10 * MINUTE, "batch"),
 )
-SUSPENDED = HOUR + LOOK + 3 * 30 * MINUTE
+SUSPENDED = HOUR + SAMPLE_SECONDS + 3 * 30 * MINUTE
 
 
 @pytest.fixture(scope="module")
@@ -563,7 +563,7 @@ def test_an_idle_notebook_is_suspended_by_the_clocks_rule_and_kueue_gives_its_gp
     ruled: Loaded, suspended: Run
 ) -> None:
     (event,) = [event for event in suspended.events if event.kind is EventKind.SUSPEND]
-    assert (event.job, event.time, event.back) == (0, SUSPENDED, 10 * HOUR - SUSPENDED)
+    assert (event.job, event.time, event.returned_seconds) == (0, SUSPENDED, 10 * HOUR - SUSPENDED)
     assert "2 warnings had been given" in event.text
     (start,) = [event.time for event in suspended.events if event.kind is EventKind.START and event.job == 2]
     assert SUSPENDED <= start <= SUSPENDED + 4 * WINDOW
@@ -579,7 +579,7 @@ def test_an_idle_notebook_is_suspended_by_the_clocks_rule_and_kueue_gives_its_gp
 def test_a_run_with_idle_work_that_is_ended_goes_on_with_its_warnings(
     ruled: Loaded, suspended: Run, after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, inner, ended = Store(), Store.keep, []
+    store, inner, ended = Store(), Store.save, []
     monkeypatch.setattr(runner, "CHECKPOINT_SECONDS", 0.0)
 
     def keep(self: Store, checkpoint: dict[str, Any]) -> None:
@@ -588,7 +588,7 @@ def test_a_run_with_idle_work_that_is_ended_goes_on_with_its_warnings(
             ended.append(checkpoint["now"])
             raise OSError("ended in the middle")
 
-    monkeypatch.setattr(Store, "keep", keep)
+    monkeypatch.setattr(Store, "save", keep)
     resumed = simulate(ruled, IDLE_JOBS, _quiet, WINDOW, store, start=MONDAY)
     assert ended
     before, later = ([fact for fact in facts(run) if fact[0] <= SUSPENDED] for run in (suspended, resumed))

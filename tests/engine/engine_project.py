@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from tenancy.catalog import vocabulary as words
-from tenancy.components.kubernetes.manifest import BACKGROUND
+from tenancy.components.kubernetes.manifest import BACKGROUND_DELETION
 from tenancy.lab import control_plane, ports, processes
 from tenancy.lab.api import ApiError, LabApi
 from tenancy.lab.layout import Lab, environ
@@ -307,7 +307,7 @@ def canonical(item: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in item["metadata"].items()
         if key not in {"creationTimestamp", "generation", "managedFields", "resourceVersion", "uid"}
     }
-    notes = {key: value for key, value in metadata.pop("annotations", {}).items() if key not in BACKGROUND}
+    notes = {key: value for key, value in metadata.pop("annotations", {}).items() if key not in BACKGROUND_DELETION}
     if notes:
         metadata["annotations"] = notes
     return {**{key: value for key, value in item.items() if key != "status"}, "metadata": metadata}

@@ -25,7 +25,7 @@ from tenancy.lab import control_plane, metrics, ports, processes, prometheus
 from tenancy.live.alerts import AlertsUnknown, firing
 from tenancy.live.api import Api
 from tenancy.planning.common.pools import fake_nodes
-from tenancy.planning.observability.alerts import EVALUATED, rule_file
+from tenancy.planning.observability.alerts import ENVIRONMENT_INFO, rule_file
 from tenancy.validation import load, on_lab
 
 pytestmark = pytest.mark.exhaustive
@@ -255,7 +255,7 @@ def test_an_alert_that_fires_stops_it_by_its_name_and_without_its_cause_it_goes_
     fleet: Project, watched: Watched, in_cluster: InCluster
 ) -> None:
     """Without its exporter Prometheus knows of no guard; the alert waits for two minutes, as everywhere."""
-    until(lambda: watched.asked(f'{EVALUATED}{{environment="local"}}'), "the rules are evaluated")
+    until(lambda: watched.asked(f'{ENVIRONMENT_INFO}{{environment="local"}}'), "the rules are evaluated")
     new_version(fleet, 2)
     watched.end_exporters()
     rules = [rule for group in watched.rules("local")["groups"] for rule in group["rules"]]
@@ -293,14 +293,14 @@ def test_a_prometheus_that_is_down_or_has_the_rules_of_another_environment_stops
     # What it recorded before it was ended would be valid for five minutes more.
     shutil.rmtree(prometheus.storage(fleet.lab))
     watched.up("dev")
-    until(lambda: watched.asked(f'{EVALUATED}{{environment="dev"}}'), "the other rules are evaluated")
+    until(lambda: watched.asked(f'{ENVIRONMENT_INFO}{{environment="dev"}}'), "the other rules are evaluated")
     other = up(fleet)
     assert other.code == 1
     assert "does not evaluate the alert rules of local" in other.err
     assert standing(fleet) == {"canary": 1, "wave 1": 0, "wave 2": 0}
 
     watched.up()
-    until(lambda: watched.asked(f'{EVALUATED}{{environment="local"}}'), "its own rules are evaluated")
+    until(lambda: watched.asked(f'{ENVIRONMENT_INFO}{{environment="local"}}'), "its own rules are evaluated")
     done = up(fleet)
     assert done.code == 0, done.text
     assert standing(fleet) == {"canary": 1, "wave 1": 1, "wave 2": 1}
@@ -309,7 +309,7 @@ def test_a_prometheus_that_is_down_or_has_the_rules_of_another_environment_stops
 def test_a_prometheus_of_the_cluster_is_asked_with_the_right_to_its_service_alone(
     fleet: Project, watched: Watched, in_cluster: InCluster
 ) -> None:
-    until(lambda: watched.asked(f'{EVALUATED}{{environment="local"}}'), "the rules are evaluated")
+    until(lambda: watched.asked(f'{ENVIRONMENT_INFO}{{environment="local"}}'), "the rules are evaluated")
     with pytest.raises(AlertsUnknown, match=r'cannot get resource "services/proxy"'):
         in_cluster.firing("newcomer")
     in_cluster.grant(fleet, "newcomer")

@@ -17,7 +17,7 @@ from tenancy.catalog.nodes import EPHEMERAL_EVICTION_PER_CENT
 from tenancy.cli import main
 from tenancy.lab import prometheus, tools
 from tenancy.planning.aws.prices import MICRO, node_price, node_prices
-from tenancy.planning.kubernetes.quotas import queued_lines
+from tenancy.planning.kubernetes.quotas import queued_keys
 from tenancy.planning.observability.alerts import rule_file
 from tenancy.schema.cluster import Devices
 from tenancy.validation.stored import STORE_BYTES
@@ -782,7 +782,7 @@ def test_under_claims_the_classes_that_the_queue_gives_are_left_out(tmp_path: Pa
     by_claim = loaded.environment.model_copy(
         update={"cluster": loaded.environment.cluster.model_copy(update={"devices": Devices.DRA})}
     )
-    lines = queued_lines(by_claim)
+    lines = queued_keys(by_claim)
     assert "a100.deviceclass.resource.k8s.io/devices" in lines
     assert "count/resourceclaims.resource.k8s.io" not in lines, "a number of objects, which no queue counts"
 

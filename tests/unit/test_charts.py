@@ -39,7 +39,7 @@ from tenancy.planning.common.charts import (
 )
 from tenancy.planning.kubernetes.virtual_clusters import virtual_cluster
 from tenancy.planning.observability.metrics import stack_values
-from tenancy.planning.queueing.kueue import MANAGED, configuration
+from tenancy.planning.queueing.kueue import MANAGED_NAMESPACES, configuration
 from tenancy.schema.metrics import Collector, Metrics
 from tenancy.validation import Environment
 from tests.conftest import documents
@@ -468,7 +468,10 @@ REAL: dict[str, Callable[..., tuple[str, Mapping[str, Any]]]] = {
         "kube-system",
         karpenter(cluster="small", queue="small-karpenter", region="eu-central-1").values,
     ),
-    "kueue": lambda *_: (words.QUEUE_NAMESPACE, kueue({"managedJobsNamespaceSelector": MANAGED}, "1Gi").values),
+    "kueue": lambda *_: (
+        words.QUEUE_NAMESPACE,
+        kueue({"managedJobsNamespaceSelector": MANAGED_NAMESPACES}, "1Gi").values,
+    ),
 }
 
 
@@ -614,7 +617,7 @@ def test_the_system_starts_while_kueue_is_away(queue: list[dict[str, Any]]) -> N
     judged = {resource for webhook in judging for rule in webhook["rules"] for resource in rule["resources"]}
     assert {"pods", "jobs", "deployments", "statefulsets"} <= judged
     for webhook in judging:
-        assert webhook["namespaceSelector"] == MANAGED, webhook["name"]
+        assert webhook["namespaceSelector"] == MANAGED_NAMESPACES, webhook["name"]
 
 
 def test_one_of_two_kueues_is_always_there(queue: list[dict[str, Any]]) -> None:

@@ -52,7 +52,7 @@ def bank() -> Loaded:
 
 def made(loaded: Loaded) -> dict[str, dict[str, Any]]:
     prices = node_prices(loaded.environment)
-    found = dashboards.every(loaded.environment, loaded.tenants, prices)
+    found = dashboards.all_dashboards(loaded.environment, loaded.tenants, prices)
     return {tenant.tenant if tenant else "": board for tenant, board in found}
 
 

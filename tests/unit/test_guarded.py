@@ -15,7 +15,7 @@ import pytest
 from pulumi.runtime.mocks import set_mocks
 from pulumi.runtime.stack import run_pulumi_func
 
-from tenancy.components.kubernetes.guarded import Preflight, guarded, ready
+from tenancy.components.kubernetes.guarded import Preflight, cluster_ready, guards_judge
 from tenancy.components.kubernetes.platform import PlannedGuards
 from tenancy.components.tenant import PlannedTenant
 from tenancy.kube.objects import digest
@@ -77,7 +77,7 @@ def asked(require: Ask, *, preview: bool = False, **settings: str) -> None:
     provider = SimpleNamespace(**settings)
 
     async def waited() -> Any:
-        return await guarded("research", provider, require).future()  # ty: ignore[invalid-argument-type]
+        return await guards_judge("research", provider, require).future()  # ty: ignore[invalid-argument-type]
 
     try:
         assert asyncio.run(waited()) is provider
@@ -146,7 +146,7 @@ def test_the_program_ends_where_the_cluster_is_not_ready() -> None:
     set_mocks(Echo(), project="other", stack="dev", preview=False)
 
     async def waited() -> Any:
-        return await ready("guards", _platform(), provider, ask).future()  # ty: ignore[invalid-argument-type]
+        return await cluster_ready("guards", _platform(), provider, ask).future()  # ty: ignore[invalid-argument-type]
 
     try:
         with pytest.raises(pulumi.RunError, match="guards: given 1 namespace with work and no decision"):

@@ -10,7 +10,7 @@ import judges
 import pytest
 
 from tenancy.catalog.frameworks import BUILT_IN, FRAMEWORKS
-from tenancy.planning.queueing.kueue import MANAGED, configuration
+from tenancy.planning.queueing.kueue import MANAGED_NAMESPACES, configuration
 from tenancy.planning.queueing.queue_names import BOARD_COMPUTE, BOARD_MEMORY
 from tenancy.validation import Environment, Loaded, load
 from tests.conftest import SpecFolder
@@ -120,8 +120,8 @@ def test_usage_is_sampled_as_often_as_five_writes_a_second_allow(loaded: Loaded,
 def test_nothing_of_a_tenant_starts_without_the_queue(environment: Environment) -> None:
     found = configuration(environment)
     assert found["manageJobsWithoutQueueName"] is True
-    assert found["managedJobsNamespaceSelector"] == MANAGED
-    assert MANAGED == {"matchExpressions": [{"key": "tenancy.gpu/tenant", "operator": "Exists"}]}
+    assert found["managedJobsNamespaceSelector"] == MANAGED_NAMESPACES
+    assert MANAGED_NAMESPACES == {"matchExpressions": [{"key": "tenancy.gpu/tenant", "operator": "Exists"}]}
 
 
 def test_what_is_used_is_counted_in_boards_alone(environment: Environment) -> None:

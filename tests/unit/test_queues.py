@@ -927,5 +927,5 @@ def test_claims_of_devices_are_placed_without_a_topology(claimed: Loaded) -> Non
 
 def test_shares_of_devices_stand_as_those_of_the_plugin_do(claimed: Loaded) -> None:
     found = shares(claimed.environment, claimed.tenants)
-    assert found["fraud"].held == {"batch": {"far": {"a100": 16}}, "production": {"serve": {"a100-1g.5gb": 14}}}
+    assert found["fraud"].guarantees == {"batch": {"far": {"a100": 16}}, "production": {"serve": {"a100-1g.5gb": 14}}}
     assert supply(claimed.environment, always_on=True)["a100"] == {"train": 32, "far": 16}

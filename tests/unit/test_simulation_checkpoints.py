@@ -20,9 +20,9 @@ from tenancy.simulation import attempts as attempting
 from tenancy.simulation import cluster as clusters
 from tenancy.simulation import report as reports
 from tenancy.simulation.attempts import Unfinished, simulate
-from tenancy.simulation.checkpoint import Busy, Store, events_as_rows, name_of, run_of
+from tenancy.simulation.checkpoint import SimulationBusy, Store, events_as_rows, name_of, run_of
 from tenancy.simulation.cluster import Pulse, SimulationCluster, SimulationStuck
-from tenancy.simulation.events import Event, EventKind, Run, until
+from tenancy.simulation.events import Event, EventKind, Run, first_part
 from tenancy.simulation.results import evaluate
 from tenancy.simulation.runner import Runner
 from tenancy.simulation.trace import Job
@@ -48,11 +48,11 @@ def kept(**more: Any) -> dict[str, Any]:
 def test_what_is_kept_comes_back_as_it_was(tmp_path: Path) -> None:
     for store in (Store(tmp_path, "one"), Store()):
         assert store.read() is None
-        store.keep(kept())
+        store.save(kept())
         found = store.read()
         assert found
         assert run_of(found) == Run(EVENTS, 7.0, 3, 20)
-        store.drop()
+        store.delete()
         assert store.read() is None
 
 
@@ -64,14 +64,14 @@ def test_a_damaged_checkpoint_or_one_of_another_form_counts_as_none(tmp_path: Pa
 
 def test_a_write_that_is_cut_off_leaves_the_checkpoint_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(tmp_path, "one")
-    store.keep(kept())
+    store.save(kept())
 
     def cut(*_: object) -> None:
         raise OSError("no space left")
 
     monkeypatch.setattr(Path, "replace", cut)
     with pytest.raises(OSError, match="no space left"):
-        store.keep(kept(now=3 * HOUR))
+        store.save(kept(now=3 * HOUR))
     assert (store.read() or {})["now"] == 2 * HOUR
 
 
@@ -83,13 +83,13 @@ def test_the_same_work_has_one_name_and_every_difference_another(loaded: Loaded)
 
 def test_two_runs_do_not_write_one_checkpoint(tmp_path: Path) -> None:
     with (
-        Store(tmp_path, "one").locked(),
-        Store(tmp_path, "two").locked(),
-        pytest.raises(Busy, match="name another folder with --state"),
-        Store(tmp_path, "one").locked(),
+        Store(tmp_path, "one").hold_lock(),
+        Store(tmp_path, "two").hold_lock(),
+        pytest.raises(SimulationBusy, match="name another folder with --state"),
+        Store(tmp_path, "one").hold_lock(),
     ):
         pass
-    with Store(tmp_path, "one").locked():
+    with Store(tmp_path, "one").hold_lock():
         pass
 
 
@@ -106,12 +106,12 @@ def attempts(monkeypatch: pytest.MonkeyPatch, *steps: int | Exception) -> list[i
         held = store.read()
         began.append(held["now"] if held else 0)
         if not left:
-            store.keep(kept(done=True))
+            store.save(kept(done=True))
             return Run(EVENTS, 9.0, 3, 20)
         step = left.pop(0)
         if isinstance(step, Exception):
             raise step
-        store.keep(kept(now=step))
+        store.save(kept(now=step))
         raise SimulationStuck("Kueue makes no progress for 300 s")
 
     monkeypatch.setattr(attempting, "_attempt", attempt)
@@ -132,18 +132,18 @@ def test_a_failed_cluster_is_replaced_and_the_run_goes_on(
 
 
 def test_a_run_that_gets_no_further_ends_with_what_it_has(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
-    began = attempts(monkeypatch, 2 * HOUR, *[SimulationStuck("no progress")] * attempting.ATTEMPTS)
+    began = attempts(monkeypatch, 2 * HOUR, *[SimulationStuck("no progress")] * attempting.MAX_ATTEMPTS)
     with pytest.raises(Unfinished, match="no progress") as ended:
         simulate(loaded, JOBS, quiet)
     assert ended.value.now == 2 * HOUR
     assert ended.value.run.events == EVENTS
-    assert len(began) == 1 + attempting.ATTEMPTS
+    assert len(began) == 1 + attempting.MAX_ATTEMPTS
 
 
 def test_what_is_done_is_not_done_again(loaded: Loaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     began = attempts(monkeypatch)
     store = Store(tmp_path, "one")
-    store.keep(kept(done=True))
+    store.save(kept(done=True))
     assert simulate(loaded, JOBS, quiet, None, store) == Run(EVENTS, 7.0, 3, 20)
     assert began == []
 
@@ -153,12 +153,12 @@ def test_the_cluster_that_a_killed_run_left_is_ended(
 ) -> None:
     attempts(monkeypatch)
     ended: list[Path] = []
-    monkeypatch.setattr(attempting, "end_left", ended.append)
+    monkeypatch.setattr(attempting, "stop_leftover", ended.append)
     store = Store(tmp_path, "one")
-    store.started(tmp_path / "left")
+    store.record_cluster(tmp_path / "left")
     simulate(loaded, JOBS, quiet, None, store)
     assert ended == [tmp_path / "left"]
-    assert store.left() is None
+    assert store.leftover_cluster() is None
 
 
 # Partial results
@@ -171,7 +171,7 @@ def run_cli(loaded: Loaded, tmp_path: Path, *words: str) -> Any:
 def test_partial_results_are_shown_as_such_and_end_with_1(
     loaded: Loaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    attempts(monkeypatch, 2 * HOUR, *[SimulationStuck("Kueue makes no progress")] * attempting.ATTEMPTS)
+    attempts(monkeypatch, 2 * HOUR, *[SimulationStuck("Kueue makes no progress")] * attempting.MAX_ATTEMPTS)
     out = tmp_path / "page.html"
     result = run_cli(loaded, tmp_path, "--out", str(out))
     assert result.exit_code == 1
@@ -189,14 +189,14 @@ def test_partial_results_are_shown_as_such_and_end_with_1(
 
 
 def test_json_says_what_the_results_are_of(loaded: Loaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    attempts(monkeypatch, 2 * HOUR, *[SimulationStuck("stalled")] * attempting.ATTEMPTS)
+    attempts(monkeypatch, 2 * HOUR, *[SimulationStuck("stalled")] * attempting.MAX_ATTEMPTS)
     result = run_cli(loaded, tmp_path, "--format", "json")
     assert result.exit_code == 1
     assert json.loads(result.stdout)["partial"] == {"of": "the first 2.0 hours", "reason": "stalled"}
 
 
 def test_fresh_starts_at_0(loaded: Loaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    attempts(monkeypatch, 2 * HOUR, *[SimulationStuck("stalled")] * attempting.ATTEMPTS)
+    attempts(monkeypatch, 2 * HOUR, *[SimulationStuck("stalled")] * attempting.MAX_ATTEMPTS)
     run_cli(loaded, tmp_path)
     began = attempts(monkeypatch)
     assert run_cli(loaded, tmp_path, "--fresh").exit_code == 0
@@ -206,7 +206,7 @@ def test_fresh_starts_at_0(loaded: Loaded, tmp_path: Path, monkeypatch: pytest.M
 def test_nothing_kept_is_a_message_and_no_traceback(
     loaded: Loaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    attempts(monkeypatch, *[TimeoutError("timed out")] * attempting.ATTEMPTS)
+    attempts(monkeypatch, *[TimeoutError("timed out")] * attempting.MAX_ATTEMPTS)
     result = run_cli(loaded, tmp_path)
     assert (result.exit_code, result.stdout) == (1, "")
     assert "timed out" in result.output
@@ -216,7 +216,7 @@ def test_nothing_kept_is_a_message_and_no_traceback(
 def test_work_that_had_not_come_yet_is_not_counted(loaded: Loaded) -> None:
     found = evaluate(loaded, JOBS, Run(EVENTS, 1.0, 0, 0), 2 * HOUR)
     assert (found.jobs, found.tenants[0].waits.jobs, found.tenants[0].waits.never) == (3, 3, 2)
-    assert evaluate(loaded, JOBS, until(Run(EVENTS, 1.0, 0, 0), HOUR), HOUR).jobs == 2
+    assert evaluate(loaded, JOBS, first_part(Run(EVENTS, 1.0, 0, 0), HOUR), HOUR).jobs == 2
 
 
 def test_before_and_after_are_of_the_same_hours(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,7 +353,7 @@ def test_a_stall_is_no_progress_and_not_a_long_time(loaded: Loaded, monkeypatch:
     for _ in range(5):
         now += clusters.STALL_SECONDS - 1
         runner._wait(1000.0 + 1400)
-        runner._log.take(b'{"logger":"scheduler","msg":"Workload assumed in the cache","workload":{"name":"job-1"}}')
+        runner._log.process(b'{"logger":"scheduler","msg":"Workload assumed in the cache","workload":{"name":"job-1"}}')
     now += clusters.STALL_SECONDS + 1
     with pytest.raises(SimulationStuck, match="makes no progress for 300 s"):
         runner._wait(now)
@@ -365,7 +365,7 @@ def test_scheduling_cycles_without_an_outcome_are_no_progress(loaded: Loaded, mo
     monkeypatch.setattr("tenancy.simulation.runner.time.monotonic", lambda: now)
     runner._log.progressed = now
     now += clusters.STALL_SECONDS + 1
-    runner._log.take(b'{"logger":"scheduler","msg":"Scheduling cycle complete"}')
+    runner._log.process(b'{"logger":"scheduler","msg":"Scheduling cycle complete"}')
     with pytest.raises(SimulationStuck, match="makes no progress"):
         runner._wait(now)
 

@@ -21,10 +21,10 @@ from tenancy.kube.objects import Object
 from tenancy.planning.queueing.queue_names import queue_resource
 from tenancy.schema.tiers import IdleRule
 from tenancy.simulation import report as reports
-from tenancy.simulation.changes import changed
+from tenancy.simulation.changes import with_changes
 from tenancy.simulation.checkpoint import name_of
 from tenancy.simulation.events import Event, EventKind, Run
-from tenancy.simulation.idling import LOOK, SimulatedIdle, idle_times, owned
+from tenancy.simulation.idling import SAMPLE_SECONDS, SimulatedIdle, idle_times, with_owner
 from tenancy.simulation.page import page
 from tenancy.simulation.report import SimulationReport, run_both
 from tenancy.simulation.results import Results, evaluate
@@ -61,13 +61,13 @@ def workload(loaded: Loaded, number: int, gpus: int = 1) -> Object:
         "spec": {"active": True},
         "status": {"admission": {"podSetAssignments": [podset]}, "conditions": [admitted]},
     }
-    return owned(item, f"{number}-1")
+    return with_owner(item, f"{number}-1")
 
 
 def looks(rules: SimulatedIdle, loaded: Loaded, end: int, gpus: int = 1) -> Iterator[tuple[int, list[str], list[str]]]:
     """Every look up to `end`, with the works that it warns and suspends; what is suspended ends at once."""
     while (now := rules.next()) is not None and now <= end:
-        found = rules.look(now, [workload(loaded, number, gpus) for number in rules.falls])
+        found = rules.look(now, [workload(loaded, number, gpus) for number in rules.idle_from])
         suspended = [work.name for work, _ in found.suspensions]
         yield now, [work.name for work, _ in found.warnings], suspended
         for name in suspended:
@@ -87,11 +87,11 @@ def test_an_idle_notebook_is_suspended_after_its_warnings_and_busy_work_is_never
     rules.started(0, NOTEBOOK, SPACE, 0, 0)
     rules.started(1, replace(NOTEBOOK, busy=None), SPACE, 0, 0)
     rules.started(2, replace(NOTEBOOK, busy=NOTEBOOK.duration), SPACE, 0, 0)
-    assert rules.falls == {0: HOUR}
+    assert rules.idle_from == {0: HOUR}
     done = list(looks(rules, idle, 10 * HOUR))
-    assert done[0] == (HOUR + LOOK, [], []), "the first look of which every sample is idle"
+    assert done[0] == (HOUR + SAMPLE_SECONDS, [], []), "the first look of which every sample is idle"
     steps = [(now, warned, ended) for now, warned, ended in done if warned or ended]
-    first = HOUR + LOOK
+    first = HOUR + SAMPLE_SECONDS
     assert steps == [
         (first + 30 * MINUTE, ["job-0"], []),
         (first + 60 * MINUTE, ["job-0"], []),
@@ -105,9 +105,9 @@ def test_work_is_idle_when_every_sample_of_a_look_is(idle: Loaded) -> None:
     rules.started(0, NOTEBOOK, SPACE, 0, 0)
     rules.started(1, replace(NOTEBOOK, busy=HOUR + MINUTE), SPACE, 0, 0)
     course = looks(rules, idle, 10 * HOUR)
-    assert next(course)[0] == HOUR + LOOK
+    assert next(course)[0] == HOUR + SAMPLE_SECONDS
     assert set(rules.idle) == {"0-1"}, "half of the samples of the other are busy"
-    assert next(course)[0] == HOUR + MINUTE + LOOK
+    assert next(course)[0] == HOUR + MINUTE + SAMPLE_SECONDS
     assert set(rules.idle) == {"0-1", "1-1"}
 
 
@@ -117,7 +117,7 @@ def test_looks_are_never_further_apart_than_the_clocks_samples_cover(idle: Loade
         rules.started(number, replace(NOTEBOOK, busy=busy), SPACE, 0, 0)
     times = [now for now, _, _ in looks(rules, idle, 10 * HOUR)]
     assert len(times) > 40
-    assert every(0 < later - now <= LOOK for now, later in itertools.pairwise(times))
+    assert every(0 < later - now <= SAMPLE_SECONDS for now, later in itertools.pairwise(times))
 
 
 @settings(max_examples=examples(100))
@@ -140,7 +140,7 @@ def test_a_suspension_comes_when_the_clock_of_a_cluster_would_make_it(
     rules.started(0, replace(NOTEBOOK, duration=60 * HOUR, busy=busy), SPACE, 0, 0)
     ends = [now for now, _, names in looks(rules, loaded, 60 * HOUR) if names]
     assert len(ends) == 1
-    assert -SETTLED_SECONDS - 30 <= ends[0] - real <= (warn + 1) * LOOK
+    assert -SETTLED_SECONDS - 30 <= ends[0] - real <= (warn + 1) * SAMPLE_SECONDS
 
 
 def _real(work: Work, busy: int) -> int:
@@ -148,7 +148,7 @@ def _real(work: Work, busy: int) -> int:
     sample = Sample(SPACE, "p", "Job/job-0", "GPU-1", 0.0)
     record: dict[str, IdleTime] = {}
     for second in range(0, 60 * HOUR, 30):
-        quiet = second - SETTLED_SECONDS - LOOK >= busy
+        quiet = second - SETTLED_SECONDS - SAMPLE_SECONDS >= busy
         at = START + dt.timedelta(seconds=second)
         found = decide([work], [sample] if quiet else [], at, record, at - dt.timedelta(seconds=30))
         record = dict(found.idle)
@@ -158,7 +158,7 @@ def _real(work: Work, busy: int) -> int:
 
 
 def test_a_rule_shorter_than_a_look_is_looked_at_as_often_as_it_needs(spec: SpecFolder) -> None:
-    assert suspended_at(ruled(spec, "1m"), NOTEBOOK) == {"job-0": HOUR + LOOK + 3 * MINUTE}
+    assert suspended_at(ruled(spec, "1m"), NOTEBOOK) == {"job-0": HOUR + SAMPLE_SECONDS + 3 * MINUTE}
 
 
 def test_in_a_relief_of_the_environment_nothing_is_suspended(spec: SpecFolder) -> None:
@@ -176,18 +176,18 @@ def test_work_of_other_tiers_and_of_shared_gpus_is_not_under_the_rule(idle: Load
     rules = SimulatedIdle(idle, START)
     rules.started(0, replace(NOTEBOOK, flavor="l4-shared"), SPACE, 0, 0)
     rules.started(1, NOTEBOOK, "fraud--serve", 0, 0)
-    assert rules.falls == {}
+    assert rules.idle_from == {}
     rules.started(2, NOTEBOOK, SPACE, 0, 0)
-    assert rules.falls == {2: HOUR}
+    assert rules.idle_from == {2: HOUR}
 
 
 def test_saved_work_is_not_done_again_and_an_evicted_job_begins_anew(idle: Loaded) -> None:
     rules = SimulatedIdle(idle, START)
     rules.started(0, NOTEBOOK, SPACE, 5 * HOUR, 20 * MINUTE)
-    assert rules.falls == {0: 5 * HOUR + 40 * MINUTE}
+    assert rules.idle_from == {0: 5 * HOUR + 40 * MINUTE}
     rules.ended(0)
     rules.started(0, NOTEBOOK, SPACE, 7 * HOUR, 2 * HOUR)
-    assert rules.falls == {0: 7 * HOUR}, "it was idle before"
+    assert rules.idle_from == {0: 7 * HOUR}, "it was idle before"
 
 
 @pytest.mark.parametrize("stop", [HOUR, HOUR + 10 * MINUTE, HOUR + 70 * MINUTE, HOUR + 91 * MINUTE])
@@ -218,7 +218,7 @@ EVENTS = (
     *(Event(0, EventKind.SUBMIT, n) for n in range(3)),
     *(Event(0, EventKind.START, n, "train") for n in range(3)),
     Event(HOUR, EventKind.FINISH, 2, "train"),
-    Event(3 * HOUR, EventKind.SUSPEND, 0, "train", "idle", back=7 * HOUR),
+    Event(3 * HOUR, EventKind.SUSPEND, 0, "train", "idle", returned_seconds=7 * HOUR),
 )
 
 
@@ -244,7 +244,7 @@ def test_idle_gpu_hours_are_those_that_were_held_and_not_used(results: Results) 
 def test_an_evicted_job_is_idle_again_after_the_work_that_it_lost() -> None:
     events = (
         Event(0, EventKind.START, 0, "train"),
-        Event(2 * HOUR, EventKind.EVICT, 0, "train", lost=90 * MINUTE),
+        Event(2 * HOUR, EventKind.EVICT, 0, "train", lost_seconds=90 * MINUTE),
         Event(3 * HOUR, EventKind.START, 0, "train"),
         Event(4 * HOUR, EventKind.FINISH, 0, "train"),
     )
@@ -294,7 +294,7 @@ def test_the_report_says_what_idle_rules_were_given(
 
 
 def test_another_idle_rule_is_a_change_and_another_run(idle: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
-    later = changed(idle, ["environment:tiers.batch.idle.after=60m"])
+    later = with_changes(idle, ["environment:tiers.batch.idle.after=60m"])
     monkeypatch.setattr(reports, "simulate", lambda *_: Run((Event(0, EventKind.SUBMIT, 0),), 1.0, 0, 0))
     said: list[str] = []
     run_both(idle, later, Trace(JOBS), END, 60, ("x",), said.append)

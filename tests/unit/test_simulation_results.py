@@ -13,12 +13,12 @@ from tenancy.kube.quota_tree import FlavorQuota
 from tenancy.planning import make_plan
 from tenancy.planning.common.meta import Meta
 from tenancy.planning.queueing.model import OPEN, ClusterQueue, Cohort, ResourceGroup
-from tenancy.simulation.changes import changed
-from tenancy.simulation.cluster import AT_WORK, RESTS
+from tenancy.simulation.changes import with_changes
+from tenancy.simulation.cluster import CYCLE_STARTS, HEADS_OBTAINED
 from tenancy.simulation.events import Event, EventKind, Run
 from tenancy.simulation.page import page
 from tenancy.simulation.quotas import Quotas
-from tenancy.simulation.report import SimulationReport, queued, shortened, wait
+from tenancy.simulation.report import SimulationReport, kueue_settings, shorten_reason, wait
 from tenancy.simulation.results import BINS, Results, evaluate, jain, lending, waits_of
 from tenancy.simulation.runner import MOVING_SECONDS, Runner
 from tenancy.simulation.trace import Job, Trace, must_fit
@@ -218,9 +218,9 @@ def test_what_only_one_of_two_runs_has_is_in_the_report(results: Results) -> Non
 
 def test_a_change_that_reaches_no_queue_is_said(loaded: Loaded) -> None:
     for change in ("fraud:budget={monthly-usd: 7}", "fraud:gpus.a100.guaranteed=16"):
-        assert queued(changed(loaded, [change])) == queued(loaded), "Kueue is given the same"
+        assert kueue_settings(with_changes(loaded, [change])) == kueue_settings(loaded), "Kueue is given the same"
     for change in ("fraud:weight=7", "fraud:gpus.a100.guaranteed=15", "environment:pools.train.nodes=5"):
-        assert queued(changed(loaded, [change])) != queued(loaded), change
+        assert kueue_settings(with_changes(loaded, [change])) != kueue_settings(loaded), change
 
 
 def test_the_report_says_of_which_hours_it_speaks(results: Results) -> None:
@@ -230,7 +230,7 @@ def test_the_report_says_of_which_hours_it_speaks(results: Results) -> None:
 
 def test_lengths_of_time_read_as_people_say_them() -> None:
     assert [time(seconds) for seconds in (None, 5, 90, 3600, 25200 + 120)] == ["–", "5s", "2m", "1h00", "7h02"]
-    assert shortened("couldn't assign flavors to pod set main: a, insufficient b") == "a"
+    assert shorten_reason("couldn't assign flavors to pod set main: a, insufficient b") == "a"
 
 
 def test_work_without_a_place_after_the_change_is_refused(loaded: Loaded) -> None:
@@ -273,14 +273,14 @@ def test_kueue_does_not_rest_between_moving_and_having_moved(loaded: Loaded, mon
     now = 100.0
     monkeypatch.setattr("tenancy.simulation.runner.time.monotonic", lambda: now)
     assert runner._rests()
-    runner._log.take(said("Attempting to move workloads"))
+    runner._log.process(said("Attempting to move workloads"))
     assert not runner._rests(), "waiting workloads may be moved yet, and the scheduler has not looked at them"
-    runner._log.take(said("Moved inadmissible workloads in tree"))
+    runner._log.process(said("Moved inadmissible workloads in tree"))
     assert not runner._rests(), "they have not been looked at"
-    runner._log.take(b'{"logger":"scheduler",' + AT_WORK + b',"headCount":1,}')
-    runner._log.take(b'{"logger":"scheduler",' + RESTS + b"}")
+    runner._log.process(b'{"logger":"scheduler",' + HEADS_OBTAINED + b',"headCount":1,}')
+    runner._log.process(b'{"logger":"scheduler",' + CYCLE_STARTS + b"}")
     assert runner._rests()
-    runner._log.take(said("Attempting to move workloads"))
+    runner._log.process(said("Attempting to move workloads"))
     now += MOVING_SECONDS
     assert runner._rests(), "there was no workload to move"
 
@@ -289,6 +289,6 @@ def test_a_run_waits_for_kueues_last_word(loaded: Loaded, monkeypatch: pytest.Mo
     runner = Runner(loaded, JOBS, None, make_plan(loaded.environment, loaded.tenants), HOUR)  # ty: ignore[invalid-argument-type]
     monkeypatch.setattr("tenancy.simulation.runner.LAST_WORD_SECONDS", 0.05)
     monkeypatch.setattr(runner, "_settle", lambda: None)
-    assert not runner._roused(), "no workload is started"
+    assert not runner._may_start_more(), "no workload is started"
     monkeypatch.setattr(runner, "_settle", lambda: runner._ends.append((HOUR, 0, 1)))
-    assert runner._roused()
+    assert runner._may_start_more()

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from tenancy.cli import main
 from tenancy.rules.catalogue import Violation
 from tenancy.simulation import trace, trace_files
-from tenancy.simulation.changes import changed
+from tenancy.simulation.changes import with_changes
 from tenancy.simulation.generate import generate
 from tenancy.simulation.trace import Job, Trace
 from tenancy.validation import Loaded, Problem, SpecError
@@ -258,7 +258,7 @@ def test_a_wrong_trace_names_its_line_and_column(file: Path, loaded: Loaded, tex
 
 def test_of_many_mistakes_some_are_named_and_the_rest_is_not_hidden(file: Path, loaded: Loaded) -> None:
     found = problems(file, loaded, "submit,tenant,gpus,duration\n" + "0,froud,1,60\n" * 1000)
-    assert len(found) == trace_files.MOST_PROBLEMS + 1
+    assert len(found) == trace_files.MAX_PROBLEMS + 1
     assert found[-1].given == "more mistakes", "who mends what is named is not done"
 
 
@@ -311,14 +311,16 @@ def test_notebooks_become_idle_and_leave_the_other_jobs_as_they_are(file: Path, 
 
 
 def test_a_change_is_judged_like_any_file(loaded: Loaded) -> None:
-    more = changed(loaded, ["fraud:gpus.a100.guaranteed=17", "environment:pools.train.nodes=5"])
+    more = with_changes(loaded, ["fraud:gpus.a100.guaranteed=17", "environment:pools.train.nodes=5"])
     fraud = more.tenants[0]
     assert fraud.gpus["a100"].guaranteed == 17
     assert more.environment.pools["train"].nodes.max == 5
-    assert changed(loaded, ["research:weight=3"]).tenants[1].weight == 3, "a field that was not written before"
-    assert changed(loaded, ["fraud:gpus.a100-1g.5gb.guaranteed=7", "fraud:namespaces.1.gpus.a100-1g.5gb=7"]).tenants
+    assert with_changes(loaded, ["research:weight=3"]).tenants[1].weight == 3, "a field that was not written before"
+    assert with_changes(
+        loaded, ["fraud:gpus.a100-1g.5gb.guaranteed=7", "fraud:namespaces.1.gpus.a100-1g.5gb=7"]
+    ).tenants
     with pytest.raises(SpecError) as refused:
-        changed(loaded, ["fraud:gpus.a100.guaranteed=320"])
+        with_changes(loaded, ["fraud:gpus.a100.guaranteed=320"])
     assert "pool-03" in [problem.id for problem in refused.value.problems]
     assert {Path(problem.file).name for problem in refused.value.problems} <= {
         "fraud.yaml (changed)",
@@ -343,26 +345,26 @@ def test_a_change_is_judged_like_any_file(loaded: Loaded) -> None:
 )
 def test_a_change_that_is_none_says_how_to_write_one(loaded: Loaded, change: str) -> None:
     with pytest.raises(Violation):
-        changed(loaded, [change])
+        with_changes(loaded, [change])
 
 
 def test_two_values_of_one_field_are_no_change(loaded: Loaded) -> None:
     with pytest.raises(Violation, match="give one value"):
-        changed(loaded, ["fraud:weight=2", "fraud:weight=3"])
-    assert changed(loaded, ["fraud:weight=2", "fraud:weight=2"]).tenants[0].weight == 2
+        with_changes(loaded, ["fraud:weight=2", "fraud:weight=3"])
+    assert with_changes(loaded, ["fraud:weight=2", "fraud:weight=2"]).tenants[0].weight == 2
 
 
 def test_a_folder_without_a_spec_file_is_no_change(loaded: Loaded, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="given no spec file"):
-        changed(loaded, [str(tmp_path)])
+        with_changes(loaded, [str(tmp_path)])
 
 
 def test_a_folder_of_files_is_a_change(loaded: Loaded, tmp_path: Path) -> None:
     text = (loaded.folder / "tenants" / "research.yaml").read_text("utf-8")
     (tmp_path / "tenants").mkdir()
     (tmp_path / "tenants" / "research.yaml").write_text(text + "weight: 5\n", "utf-8")
-    assert changed(loaded, [str(tmp_path)]).tenants[1].weight == 5
-    assert changed(loaded, [str(loaded.folder)]).tenants == loaded.tenants
+    assert with_changes(loaded, [str(tmp_path)]).tenants[1].weight == 5
+    assert with_changes(loaded, [str(loaded.folder)]).tenants == loaded.tenants
 
 
 def test_a_change_that_is_a_link_is_not_read(loaded: Loaded, tmp_path: Path) -> None:
@@ -370,7 +372,7 @@ def test_a_change_that_is_a_link_is_not_read(loaded: Loaded, tmp_path: Path) -> 
     (theirs / "tenants").mkdir(parents=True)
     (theirs / "tenants" / "research.yaml").write_bytes((loaded.folder / "tenants" / "research.yaml").read_bytes())
     change.mkdir()
-    assert changed(loaded, [str(theirs)]).tenants
+    assert with_changes(loaded, [str(theirs)]).tenants
     for link, target in (
         (tmp_path / "whole", theirs),
         (change / "tenants", theirs / "tenants"),
@@ -378,7 +380,7 @@ def test_a_change_that_is_a_link_is_not_read(loaded: Loaded, tmp_path: Path) -> 
     ):
         link.symlink_to(target)
         with pytest.raises(SpecError) as refused:
-            changed(loaded, [str(tmp_path / "whole" if link.name == "whole" else change)])
+            with_changes(loaded, [str(tmp_path / "whole" if link.name == "whole" else change)])
         assert [problem.given for problem in refused.value.problems] == ["a link"]
         link.unlink()
 
@@ -414,7 +416,7 @@ def test_options_that_cannot_be_met_end_before_anything_starts(
 def test_a_part_of_a_trace_starts_at_its_first_hour(file: Path, loaded: Loaded) -> None:
     lines = "".join(f"{hour * 3600 + 60},fraud,1,600\n" for hour in range(5))
     file.write_text(f"submit,tenant,gpus,duration\n{lines}", "utf-8")
-    part = trace.cut(trace_files.read(file, loaded), 2, 2)
+    part = trace.select_hours(trace_files.read(file, loaded), 2, 2)
     assert [job.submit for job in part.jobs] == [60, 3660]
     assert part.notes[-1] == "hours 2 to 4: 2 of 5 jobs, on a cluster empty at the start"
 

@@ -14,7 +14,7 @@ from tenancy.check.admission.cluster import ClusterObjects
 from tenancy.kube.objects import Object, get_path
 from tenancy.kube.pods import NotWork, Pods, amount_of, pods_of, quantity_text, queued_metadata
 from tenancy.kube.quota_tree import Tree
-from tenancy.planning.queueing.assignment import FlavorAssigner, Mode, counted
+from tenancy.planning.queueing.assignment import AssignmentMode, FlavorAssigner, counted_resources
 from tenancy.planning.queueing.causes import WaitCause, above_maximum, no_queue, on_hold
 from tenancy.schema.environment import Environment
 
@@ -66,8 +66,10 @@ class QueueAdmission:
         def claim_template(name: str) -> Object | None:
             return self._cluster.one("resource.k8s.io", "ResourceClaimTemplate", name, namespace)
 
-        for choice in scheduler.place([(pods, counted(self._environment, pods, claim_template)) for pods in sets]):
-            if choice.mode is not Mode.NEVER:
+        for choice in scheduler.place(
+            [(pods, counted_resources(self._environment, pods, claim_template)) for pods in sets]
+        ):
+            if choice.mode is not AssignmentMode.NEVER:
                 continue
             asked = amount_of(choice.needed, choice.resource)
-            yield choice.cause or above_maximum(choice.flavor, asked, quantity_text(choice.there))
+            yield choice.cause or above_maximum(choice.flavor, asked, quantity_text(choice.available))

@@ -8,28 +8,28 @@ from tenancy.components.aws.aws_resource import AwsResource
 from tenancy.planning.aws.tenant_models import AccessEntry
 
 STANDARD = "STANDARD"
-"""Of people and pipelines; the other types are nodes'."""
+"""Type of the access entries of people and pipelines; the other types are for nodes."""
 
 
 def access_entry(
     name: str,
     plan: AccessEntry,
     principal: pulumi.Input[str],
-    after: Sequence[pulumi.Input[pulumi.Resource]],
+    depends_on: Sequence[pulumi.Input[pulumi.Resource]],
     parent: pulumi.Resource,
 ) -> None:
     """A role's access to the cluster. EKS remembers the role by its id, so a role made anew needs a new entry."""
-    whose = {"clusterName": plan.cluster, "principalArn": principal}
+    cluster_and_role = {"clusterName": plan.cluster, "principalArn": principal}
     entry = AwsResource(
         "eks/accessEntry:AccessEntry",
         name,
-        {**whose, "type": STANDARD, "kubernetesGroups": list(plan.groups), "tags": plan.tags},
-        pulumi.ResourceOptions(parent=parent, depends_on=list(after)),
+        {**cluster_and_role, "type": STANDARD, "kubernetesGroups": list(plan.groups), "tags": plan.tags},
+        pulumi.ResourceOptions(parent=parent, depends_on=list(depends_on)),
     )
     if plan.policy:
         AwsResource(
             "eks/accessPolicyAssociation:AccessPolicyAssociation",
             name,
-            {**whose, "policyArn": plan.policy, "accessScope": {"type": "cluster"}},
+            {**cluster_and_role, "policyArn": plan.policy, "accessScope": {"type": "cluster"}},
             pulumi.ResourceOptions(parent=entry, depends_on=[entry]),
         )

@@ -18,23 +18,23 @@ class AwsResource(pulumi.CustomResource):
     """
 
     arn: pulumi.Output[str]
-    """Where AWS gives the resource one."""
+    """ARN of the resource, if AWS gives it one."""
 
     def __init__(self, token: str, name: str, properties: Mapping[str, Any], opts: pulumi.ResourceOptions) -> None:
         # What is not given comes back as AWS has it.
         super().__init__(f"aws:{token}", name, {"arn": None, **properties}, opts)
 
 
-def text(document: Document) -> str:
+def policy_json(document: Document) -> str:
     """A policy as AWS takes it, without the white space that counts in some of its limits."""
     return json.dumps(document, separators=(",", ":"))
 
 
-def kept(parent: pulumi.Resource, *, protect: bool = False) -> pulumi.ResourceOptions:
-    """Of what outlives its stack: destroyed, it leaves the state and stays on AWS."""
+def retain_opts(parent: pulumi.Resource, *, protect: bool = False) -> pulumi.ResourceOptions:
+    """Options of a resource that outlives its stack: destroyed, it leaves the state and stays on AWS."""
     return pulumi.ResourceOptions(parent=parent, protect=protect, retain_on_delete=True)
 
 
-def last(path: str) -> str:
-    """What an alias, an ARN or a path ends with."""
+def basename(path: str) -> str:
+    """The last part of an alias, an ARN or a path."""
     return path.rpartition("/")[2]

@@ -15,8 +15,8 @@ class EmergencyAccess(pulumi.ComponentResource):
         self, name: str, plan: platform_models.BreakGlassPlan, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("gpu-tenancy:index:EmergencyAccess", name, None, opts)
-        below = pulumi.ResourceOptions(parent=self)
-        alarm = EventAlarm(f"{name}-alarm", plan.alarm, below)
-        role = IamRole(name, plan.role, alarm.heard, below)
+        child_opts = pulumi.ResourceOptions(parent=self)
+        alarm = EventAlarm(f"{name}-alarm", plan.alarm, child_opts)
+        role = IamRole(name, plan.role, alarm.recipients, child_opts)
         access_entry(f"{name}-entry", plan.entry, role.arn, (), self)
         self.register_outputs({"role": role.arn})

@@ -4,7 +4,7 @@ from typing import Any
 
 import pulumi
 
-from tenancy.components.aws.aws_resource import AwsResource, kept, text
+from tenancy.components.aws.aws_resource import AwsResource, policy_json, retain_opts
 from tenancy.planning.aws import platform_models
 
 
@@ -23,39 +23,41 @@ class ProtectedBucket(pulumi.ComponentResource):
     ) -> None:
         """`key` is the ARN of the key that encrypts by default: S3 looks for an alias in the reader's account."""
         super().__init__("gpu-tenancy:index:ProtectedBucket", name, None, opts)
-        below = kept(self)
+        child_opts = retain_opts(self)
         bucket = AwsResource(
             "s3/bucket:Bucket",
             f"{name}-bucket",
             {"bucket": plan.name, "forceDestroy": plan.force_destroy, "tags": plan.tags},
-            kept(self, protect=True),
+            retain_opts(self, protect=True),
         )
 
-        def around(token: str, suffix: str, properties: dict[str, Any], *after: pulumi.Resource) -> AwsResource:
-            options = pulumi.ResourceOptions.merge(below, pulumi.ResourceOptions(depends_on=list(after)))
+        def bucket_child(
+            token: str, suffix: str, properties: dict[str, Any], *depends_on: pulumi.Resource
+        ) -> AwsResource:
+            options = pulumi.ResourceOptions.merge(child_opts, pulumi.ResourceOptions(depends_on=list(depends_on)))
             return AwsResource(f"s3/{token}", f"{name}-{suffix}", {"bucket": bucket.id, **properties}, options)
 
-        block = around("bucketPublicAccessBlock:BucketPublicAccessBlock", "block", ALL_BLOCKED)
-        self.policy = around("bucketPolicy:BucketPolicy", "policy", {"policy": text(plan.policy)}, block)
-        around(
+        block = bucket_child("bucketPublicAccessBlock:BucketPublicAccessBlock", "block", ALL_BLOCKED)
+        self.policy = bucket_child("bucketPolicy:BucketPolicy", "policy", {"policy": policy_json(plan.policy)}, block)
+        bucket_child(
             "bucketOwnershipControls:BucketOwnershipControls",
             "owner",
             {"rule": {"objectOwnership": "BucketOwnerEnforced"}},
         )
-        by_key = {"sseAlgorithm": "aws:kms", "kmsMasterKeyId": key}
-        around(
+        key_default = {"sseAlgorithm": "aws:kms", "kmsMasterKeyId": key}
+        bucket_child(
             "bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration",
             "encryption",
-            {"rules": [{"applyServerSideEncryptionByDefault": by_key, "bucketKeyEnabled": True}]},
+            {"rules": [{"applyServerSideEncryptionByDefault": key_default, "bucketKeyEnabled": True}]},
         )
-        versioning = around(
+        versioning = bucket_child(
             "bucketVersioning:BucketVersioning",
             "versioning",
             {"versioningConfiguration": {"status": "Enabled" if plan.versioned else "Suspended"}},
         )
         if plan.lifecycle:
             # Rules about old versions mean something only to a bucket that has them.
-            around(
+            bucket_child(
                 "bucketLifecycleConfiguration:BucketLifecycleConfiguration",
                 "lifecycle",
                 {"rules": [_rule(planned) for planned in plan.lifecycle]},

@@ -26,19 +26,21 @@ class PlannedCluster(pulumi.ComponentResource):
         plan: ClusterPlan,
         opts: pulumi.ResourceOptions | None = None,
         *,
-        given: GivenNetwork | None = None,
+        existing_network: GivenNetwork | None = None,
         replacing: Collection[str] = (),
     ) -> None:
-        """`given` is an existing network that is known only as outputs; else its ids are the plan's. `replacing` are
+        """`existing_network` is one that is known only as outputs; else its ids are the plan's. `replacing` are
         the node groups that this run may replace, and PLATFORM_ROLE if it may replace the platform's access."""
         super().__init__("gpu-tenancy:index:GpuCluster", name, None, opts)
-        below = pulumi.ResourceOptions(parent=self)
+        child_opts = pulumi.ResourceOptions(parent=self)
         protect = plan.deletion_protection
-        network = ClusterNetwork(f"{name}-network", plan.network, plan.tags, below, given=given, protect=protect)
-        roles = Roles(f"{name}-role", plan.roles, plan.boundary, plan.tags, below)
-        self.eks = eks = EksCluster(name, plan, network, roles, below, replacing=replacing)
+        network = ClusterNetwork(
+            f"{name}-network", plan.network, plan.tags, child_opts, existing_network=existing_network, protect=protect
+        )
+        roles = Roles(f"{name}-role", plan.roles, plan.boundary, plan.tags, child_opts)
+        self.eks = eks = EksCluster(name, plan, network, roles, child_opts, replacing=replacing)
         # A node without a network never gets ready, and its group fails after twenty minutes.
-        first = [
+        network_add_ons = [
             eks_add_on(
                 f"{name}-{add_on.name}",
                 add_on,
@@ -49,18 +51,18 @@ class PlannedCluster(pulumi.ComponentResource):
             )
             for add_on in plan.add_ons
         ]
-        shared = eks.cluster.vpc_config.cluster_security_group_id
+        cluster_group = eks.cluster.vpc_config.cluster_security_group_id
         efa_groups = {
-            pool: EfaSecurityGroup(f"{name}-efa-{pool}", pool, tags, network.vpc_id, shared, below)
+            pool: EfaSecurityGroup(f"{name}-efa-{pool}", pool, tags, network.vpc_id, cluster_group, child_opts)
             for pool, tags in plan.efa_groups.items()
         }
         # Without egress a node never joins; on deletion the routes exist until the node's group is gone.
-        earlier: list[pulumi.Resource] = [*first, *network.ready]
-        wave, same = -1, list[pulumi.Resource]()
+        earlier_resources: list[pulumi.Resource] = [*network_add_ons, *network.prerequisites]
+        wave, wave_groups = -1, list[pulumi.Resource]()
         for planned in plan.groups:
             if planned.wave != wave:
-                wave, earlier, same = planned.wave, same or earlier, []
-            made = NodeGroup(
+                wave, earlier_resources, wave_groups = planned.wave, wave_groups or earlier_resources, []
+            node_group = NodeGroup(
                 f"{name}-{planned.name}",
                 planned,
                 plan,
@@ -68,13 +70,13 @@ class PlannedCluster(pulumi.ComponentResource):
                 roles.arns["node"],
                 network.subnets,
                 efa_groups[planned.pool].group.id if planned.pool in efa_groups else None,
-                earlier,
-                below,
+                earlier_resources,
+                child_opts,
                 replaced=planned.name in replacing,
             )
-            same.append(made.group)
+            wave_groups.append(node_group.group)
         if plan.karpenter:
-            Interruptions(f"{name}-interruptions", plan.karpenter, plan.tags, below)
+            Interruptions(f"{name}-interruptions", plan.karpenter, plan.tags, child_opts)
             account = plan.roles["karpenter"].service_account
             if account:
                 aws.eks.PodIdentityAssociation(

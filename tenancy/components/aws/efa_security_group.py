@@ -6,7 +6,7 @@ import pulumi
 import pulumi_aws as aws
 
 
-def _all(**peer: Any) -> Any:
+def _all_traffic(**peer: Any) -> Any:
     """A rule for every protocol and port."""
     return {"protocol": "-1", "from_port": 0, "to_port": 0, **peer}
 
@@ -29,22 +29,22 @@ class EfaSecurityGroup(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("gpu-tenancy:index:EfaSecurityGroup", name, None, opts)
-        below = pulumi.ResourceOptions(parent=self)
+        child_opts = pulumi.ResourceOptions(parent=self)
         self.group = aws.ec2.SecurityGroup(
             f"{name}-group",
             vpc_id=vpc,
             description=f"EFA between the nodes of pool {pool}",
             ingress=[
-                _all(self=True, description="the pool"),
-                _all(security_groups=[cluster_group], description="control plane and other nodes"),
+                _all_traffic(self=True, description="the pool"),
+                _all_traffic(security_groups=[cluster_group], description="control plane and other nodes"),
             ],
             # EFA asks for the group itself; the rest is what every node does.
             egress=[
-                _all(self=True, description="the pool"),
-                _all(cidr_blocks=["0.0.0.0/0"], description="as any node"),
+                _all_traffic(self=True, description="the pool"),
+                _all_traffic(cidr_blocks=["0.0.0.0/0"], description="as any node"),
             ],
             tags=tags,
-            opts=below,
+            opts=child_opts,
         )
         # Karpenter puts one set of groups on all interfaces: its nodes carry this one alone.
         aws.vpc.SecurityGroupIngressRule(
@@ -54,6 +54,6 @@ class EfaSecurityGroup(pulumi.ComponentResource):
             ip_protocol="-1",
             description=f"nodes of pool {pool}",
             tags=tags,
-            opts=below,
+            opts=child_opts,
         )
         self.register_outputs({"group": self.group.id})

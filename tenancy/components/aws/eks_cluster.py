@@ -32,10 +32,10 @@ class EksCluster(pulumi.ComponentResource):
     ) -> None:
         """`replacing` is as for PlannedCluster."""
         super().__init__("gpu-tenancy:index:EksCluster", name, None, opts)
-        below = pulumi.ResourceOptions(parent=self)
+        child_opts = pulumi.ResourceOptions(parent=self)
         # Deleting the key loses every volume and secret. EKS' own protection keeps the control plane alone, after the
         # engine has deleted the nodes, add-ons and access of a cluster that it is about to replace.
-        kept = pulumi.ResourceOptions(parent=self, protect=plan.deletion_protection)
+        protected_opts = pulumi.ResourceOptions(parent=self, protect=plan.deletion_protection)
         self.key = pulumi.Output.from_input(plan.key)
         if not plan.key:
             key = aws.kms.Key(
@@ -45,9 +45,9 @@ class EksCluster(pulumi.ComponentResource):
                 deletion_window_in_days=30,
                 policy=json.dumps(plan.key_policy),
                 tags=plan.tags,
-                opts=kept,
+                opts=protected_opts,
             )
-            aws.kms.Alias(f"{name}-key", name=plan.key_alias, target_key_id=key.key_id, opts=below)
+            aws.kms.Alias(f"{name}-key", name=plan.key_alias, target_key_id=key.key_id, opts=child_opts)
             self.key = key.arn
         logs = aws.cloudwatch.LogGroup(
             f"{name}-logs",
@@ -56,7 +56,7 @@ class EksCluster(pulumi.ComponentResource):
             retention_in_days=plan.log_days,
             kms_key_id=self.key,
             tags=plan.tags,
-            opts=below,
+            opts=child_opts,
         )
         self.cluster = aws.eks.Cluster(
             control_plane_name(plan.name),
@@ -87,14 +87,14 @@ class EksCluster(pulumi.ComponentResource):
                 ignore_changes=["vpcConfig.subnetIds"],
             ),
         )
-        admitted = plan.deletion_protection and PLATFORM_ROLE not in replacing
+        protects_access = plan.deletion_protection and PLATFORM_ROLE not in replacing
         self.access = aws.eks.AccessEntry(
             f"{name}-platform",
             cluster_name=self.cluster.name,
             principal_arn=plan.platform_role,
             kubernetes_groups=[plan.platform_group],
             tags=plan.tags,
-            opts=pulumi.ResourceOptions(parent=self, protect=admitted),
+            opts=pulumi.ResourceOptions(parent=self, protect=protects_access),
         )
         aws.eks.AccessPolicyAssociation(
             f"{name}-platform",
@@ -102,7 +102,7 @@ class EksCluster(pulumi.ComponentResource):
             principal_arn=plan.platform_role,
             policy_arn=plan.platform_policy,
             access_scope={"type": "cluster"},
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[self.access], protect=admitted),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[self.access], protect=protects_access),
         )
         if plan.irsa:
             aws.iam.OpenIdConnectProvider(
@@ -110,6 +110,6 @@ class EksCluster(pulumi.ComponentResource):
                 url=self.cluster.identities[0].oidcs[0].issuer,
                 client_id_lists=["sts.amazonaws.com"],
                 tags=plan.tags,
-                opts=below,
+                opts=child_opts,
             )
         self.register_outputs({"name": self.cluster.name, "endpoint": self.cluster.endpoint})

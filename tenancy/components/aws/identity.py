@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pulumi
 
-from tenancy.components.aws.aws_resource import AwsResource, text
+from tenancy.components.aws.aws_resource import AwsResource, policy_json
 from tenancy.planning.aws.tenant_models import TenantRolePlan
 
 
@@ -18,7 +18,7 @@ class IamRole(pulumi.ComponentResource):
         self,
         name: str,
         plan: TenantRolePlan,
-        after: Sequence[pulumi.Input[pulumi.Resource]] = (),
+        depends_on: Sequence[pulumi.Input[pulumi.Resource]] = (),
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("gpu-tenancy:index:IamRole", name, None, opts)
@@ -28,19 +28,19 @@ class IamRole(pulumi.ComponentResource):
             {
                 "name": plan.name,
                 "path": plan.path,
-                "assumeRolePolicy": text(plan.trust),
+                "assumeRolePolicy": policy_json(plan.trust),
                 "permissionsBoundary": plan.boundary or None,
                 "maxSessionDuration": plan.session_seconds,
                 "tags": plan.tags,
             },
-            pulumi.ResourceOptions(parent=self, depends_on=list(after)),
+            pulumi.ResourceOptions(parent=self, depends_on=list(depends_on)),
         )
         # By the role's id, not by its name: a role that is made anew takes its policies along.
         policies = [
             AwsResource(
                 "iam/rolePolicy:RolePolicy",
                 f"{name}-{policy}",
-                {"name": policy, "role": role.id, "policy": text(document)},
+                {"name": policy, "role": role.id, "policy": policy_json(document)},
                 pulumi.ResourceOptions(parent=role),
             ).id
             for policy, document in plan.policies.items()

@@ -22,12 +22,12 @@ def image_release(plan: NodeGroupPlan, kubernetes: str, parent: pulumi.Resource)
     try:
         return aws.ssm.get_parameter(name=plan.release, opts=opts).value
     except Exception as error:  # the SDK raises nothing narrower
-        said = str(error)
-    named = aws.ec2.GetAmiFilterArgs(name="name", values=[plan.image])
+        answer = str(error)
+    name_filter = aws.ec2.GetAmiFilterArgs(name="name", values=[plan.image])
     try:
-        image = aws.ec2.get_ami(owners=["amazon"], filters=[named], opts=opts)
+        image = aws.ec2.get_ami(owners=["amazon"], filters=[name_filter], opts=opts)
     except Exception as error:  # as above
-        said = f"{said}; {error}"
+        answer = f"{answer}; {error}"
     else:
         if version := _KUBELET.search(image.description or ""):
             return f"{version[1]}-{plan.image.rpartition('-v')[2]}"
@@ -35,5 +35,5 @@ def image_release(plan: NodeGroupPlan, kubernetes: str, parent: pulumi.Resource)
         f"given ami-release {plan.image.rpartition('-')[2]} on Kubernetes {kubernetes}, for which AWS has no image "
         f"{plan.image}; rule: the release has an image for the cluster's Kubernetes; change: write a release whose "
         "notes (github.com/awslabs/amazon-eks-ami/releases) list that name with another day as aws.ami-release, or "
-        f"the pool's. AWS answered: {' '.join(said.split())[:400]}"
+        f"the pool's. AWS answered: {' '.join(answer.split())[:400]}"
     )

@@ -15,19 +15,19 @@ class Interruptions(pulumi.ComponentResource):
         self, name: str, plan: KarpenterPlan, tags: dict[str, str], opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("gpu-tenancy:index:Interruptions", name, None, opts)
-        below = pulumi.ResourceOptions(parent=self)
+        child_opts = pulumi.ResourceOptions(parent=self)
         queue = aws.sqs.Queue(
             f"{name}-queue",
             name=plan.queue,
             message_retention_seconds=300,
             sqs_managed_sse_enabled=True,
             tags=tags,
-            opts=below,
+            opts=child_opts,
         )
-        aws.sqs.QueuePolicy(f"{name}-queue", queue_url=queue.url, policy=json.dumps(plan.queue_policy), opts=below)
+        aws.sqs.QueuePolicy(f"{name}-queue", queue_url=queue.url, policy=json.dumps(plan.queue_policy), opts=child_opts)
         for event, pattern in plan.events.items():
             rule = aws.cloudwatch.EventRule(
-                f"{name}-{event}", name=event, event_pattern=json.dumps(pattern), tags=tags, opts=below
+                f"{name}-{event}", name=event, event_pattern=json.dumps(pattern), tags=tags, opts=child_opts
             )
-            aws.cloudwatch.EventTarget(f"{name}-{event}", rule=rule.name, arn=queue.arn, opts=below)
+            aws.cloudwatch.EventTarget(f"{name}-{event}", rule=rule.name, arn=queue.arn, opts=child_opts)
         self.register_outputs({"queue": queue.name})

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pulumi
 
-from tenancy.components.aws.aws_resource import AwsResource, kept, text
+from tenancy.components.aws.aws_resource import AwsResource, policy_json, retain_opts
 from tenancy.planning.aws import tenant_models
 
 
@@ -20,11 +20,11 @@ class EncryptionKey(pulumi.ComponentResource):
                 "description": plan.description,
                 "enableKeyRotation": plan.rotates,
                 "deletionWindowInDays": plan.deletion_days,
-                "policy": text(plan.policy),
+                "policy": policy_json(plan.policy),
                 "tags": plan.tags,
             },
-            kept(self, protect=True),
+            retain_opts(self, protect=True),
         )
-        AwsResource("kms/alias:Alias", f"{name}-alias", {"name": plan.alias, "targetKeyId": key.id}, kept(self))
+        AwsResource("kms/alias:Alias", f"{name}-alias", {"name": plan.alias, "targetKeyId": key.id}, retain_opts(self))
         self.arn = key.arn
         self.register_outputs({"arn": key.arn})

@@ -26,8 +26,8 @@ class NodeGroup(pulumi.ComponentResource):
         control_plane: EksCluster,
         role: pulumi.Input[str],
         subnets: dict[str, pulumi.Output[str]],
-        wall: pulumi.Input[str] | None,
-        after: Sequence[pulumi.Resource],
+        efa_group: pulumi.Input[str] | None,
+        depends_on: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
         *,
         replaced: bool = False,
@@ -67,8 +67,8 @@ class NodeGroup(pulumi.ComponentResource):
                 for kind in ("instance", "volume", "network-interface")
             ],
             tags=plan.tags,
-            **_interfaces(plan, eks.vpc_config.cluster_security_group_id, wall),
-            **_bought(plan),
+            **_interfaces(plan, eks.vpc_config.cluster_security_group_id, efa_group),
+            **_purchase_settings(plan),
             opts=pulumi.ResourceOptions(parent=self),
         )
         self.group = aws.eks.NodeGroup(
@@ -105,7 +105,7 @@ class NodeGroup(pulumi.ComponentResource):
             tags=plan.tags,
             opts=pulumi.ResourceOptions(
                 parent=self,
-                depends_on=list(after),
+                depends_on=list(depends_on),
                 protect=cluster.deletion_protection and not replaced,
                 # Another zone of the environment is for groups that are made later: EKS replaces a group, with all its
                 # nodes at once, for another subnet.
@@ -116,7 +116,7 @@ class NodeGroup(pulumi.ComponentResource):
 
 
 def _interfaces(
-    plan: NodeGroupPlan, cluster_group: pulumi.Input[str], wall: pulumi.Input[str] | None
+    plan: NodeGroupPlan, cluster_group: pulumi.Input[str], efa_group: pulumi.Input[str] | None
 ) -> dict[str, Any]:
     """One interface with addresses; EFA-only interfaces have the pool's security group and no other."""
     if not plan.efa_cards:
@@ -131,11 +131,11 @@ def _interfaces(
             "delete_on_termination": "true",
         }
 
-    efa = [interface(card, 0 if card else 1, "efa-only", wall) for card in plan.efa_cards]
+    efa = [interface(card, 0 if card else 1, "efa-only", efa_group) for card in plan.efa_cards]
     return {"network_interfaces": [interface(0, 0, "interface", cluster_group), *efa]}
 
 
-def _bought(plan: NodeGroupPlan) -> dict[str, Any]:
+def _purchase_settings(plan: NodeGroupPlan) -> dict[str, Any]:
     """A reservation and nothing else; no placement group, which a reservation may lie outside of."""
     if not plan.reservation:
         return {}

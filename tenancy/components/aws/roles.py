@@ -34,18 +34,24 @@ class Roles(pulumi.ComponentResource):
                 tags=tags,
                 opts=pulumi.ResourceOptions(parent=self),
             )
-            below = pulumi.ResourceOptions(parent=role)
-            attached: list[pulumi.Output[str]] = [
+            role_child_opts = pulumi.ResourceOptions(parent=role)
+            policy_ids: list[pulumi.Output[str]] = [
                 aws.iam.RolePolicyAttachment(
-                    f"{name}-{purpose}-{arn.rpartition('/')[2]}", role=role.name, policy_arn=arn, opts=below
+                    f"{name}-{purpose}-{arn.rpartition('/')[2]}", role=role.name, policy_arn=arn, opts=role_child_opts
                 ).id
                 for arn in planned.managed
             ]
-            attached += [
+            policy_ids += [
                 aws.iam.RolePolicy(
-                    f"{name}-{purpose}-{policy}", role=role.name, name=policy, policy=json.dumps(document), opts=below
+                    f"{name}-{purpose}-{policy}",
+                    role=role.name,
+                    name=policy,
+                    policy=json.dumps(document),
+                    opts=role_child_opts,
                 ).id
                 for policy, document in planned.inline.items()
             ]
-            self.arns[purpose] = pulumi.Output.all(role.arn, *attached).apply(lambda found: found[0])
+            self.arns[purpose] = pulumi.Output.all(role.arn, *policy_ids).apply(
+                lambda arn_and_policies: arn_and_policies[0]
+            )
         self.register_outputs({"arns": self.arns})

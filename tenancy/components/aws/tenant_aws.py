@@ -6,8 +6,8 @@ from typing import Protocol
 import pulumi
 
 from tenancy.components.aws.access_entry import access_entry
-from tenancy.components.aws.aws_resource import last
-from tenancy.components.aws.data import Data
+from tenancy.components.aws.aws_resource import basename
+from tenancy.components.aws.data import SharedAws
 from tenancy.components.aws.identity import IamRole
 from tenancy.components.aws.key import EncryptionKey
 from tenancy.components.aws.pod_identity import pod_identity
@@ -16,7 +16,7 @@ from tenancy.planning.aws.tenant_models import TenantAwsPlan
 
 
 class NamespaceResources(Protocol):
-    """What of a namespace in the cluster its half on AWS comes after."""
+    """Resources of a namespace in the cluster that its AWS resources depend on."""
 
     namespace: pulumi.Resource
     isolation_resources: list[pulumi.Resource]
@@ -34,25 +34,29 @@ class TenantAws(pulumi.ComponentResource):
         name: str,
         plan: TenantAwsPlan,
         namespaces: Mapping[str, NamespaceResources],
-        data: Data | None = None,
+        data: SharedAws | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         """`data` is what tenants share, where this stack makes it; a stack of the tenant's own finds it there."""
         super().__init__("gpu-tenancy:index:TenantAws", name, None, opts)
-        below = pulumi.ResourceOptions(parent=self)
+        child_opts = pulumi.ResourceOptions(parent=self)
         for key in plan.keys:
-            EncryptionKey(f"{name}-{last(key.alias)}", key, below)
+            EncryptionKey(f"{name}-{basename(key.alias)}", key, child_opts)
         gate = data.gate if data else []
         prerequisites = [*gate, *(space.namespace for space in namespaces.values())]
         self.roles = roles = dict(data.roles) if data else {}
-        roles |= {role.arn: IamRole(f"{name}-{role.name}", role, prerequisites, below).arn for role in plan.roles}
-        TenantAwsResources(f"{name}-own", plan, gate, below)
-        for each in plan.associations:
-            after = pulumi.ResourceOptions(parent=self, depends_on=namespaces[each.namespace].isolation_resources)
-            role = roles.get(each.role, each.role)
-            pod_identity(f"{name}-{each.namespace}-{each.service_account}", each, role, after)
-        isolation_resources = [wall for space in namespaces.values() for wall in space.isolation_resources]
+        roles |= {role.arn: IamRole(f"{name}-{role.name}", role, prerequisites, child_opts).arn for role in plan.roles}
+        TenantAwsResources(f"{name}-own", plan, gate, child_opts)
+        for association in plan.associations:
+            association_opts = pulumi.ResourceOptions(
+                parent=self, depends_on=namespaces[association.namespace].isolation_resources
+            )
+            role = roles.get(association.role, association.role)
+            pod_identity(
+                f"{name}-{association.namespace}-{association.service_account}", association, role, association_opts
+            )
+        isolation_resources = [resource for space in namespaces.values() for resource in space.isolation_resources]
         for entry in plan.access_entries:
             principal = roles.get(entry.principal, entry.principal)
-            access_entry(f"{name}-{last(entry.principal)}", entry, principal, isolation_resources, self)
+            access_entry(f"{name}-{basename(entry.principal)}", entry, principal, isolation_resources, self)
         self.register_outputs({"roles": [role.name for role in plan.roles]})

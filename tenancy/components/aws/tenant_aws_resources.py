@@ -5,24 +5,24 @@ from typing import Any
 
 import pulumi
 
-from tenancy.components.aws.aws_resource import AwsResource, kept, last, text
+from tenancy.components.aws.aws_resource import AwsResource, basename, policy_json, retain_opts
 from tenancy.components.aws.bucket import ALL_BLOCKED
 from tenancy.planning.aws.tenant_models import BudgetPlan, TenantAwsPlan
 
 
 class TenantAwsResources(pulumi.ComponentResource):
-    """What is one tenant's alone on AWS: access points of shared buckets, images, secrets, logs, queues and budget."""
+    """AWS resources of one tenant: access points of shared buckets, images, secrets, logs, queues and budget."""
 
     def __init__(
         self,
         name: str,
         plan: TenantAwsPlan,
-        after: Sequence[pulumi.Resource] = (),
+        depends_on: Sequence[pulumi.Resource] = (),
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """`after` are the shared buckets, where this stack makes them."""
+        """`depends_on` are the shared buckets, where this stack makes them."""
         super().__init__("gpu-tenancy:index:TenantAwsResources", name, None, opts)
-        below = pulumi.ResourceOptions(parent=self)
+        child_opts = pulumi.ResourceOptions(parent=self)
         for point in plan.access_points:
             AwsResource(
                 "s3/accessPoint:AccessPoint",
@@ -30,15 +30,15 @@ class TenantAwsResources(pulumi.ComponentResource):
                 {
                     "bucket": point.bucket,
                     "name": point.name,
-                    "policy": text(point.policy),
+                    "policy": policy_json(point.policy),
                     "publicAccessBlockConfiguration": ALL_BLOCKED,
                     "tags": point.tags,
                 },
-                pulumi.ResourceOptions(parent=self, depends_on=list(after)),
+                pulumi.ResourceOptions(parent=self, depends_on=list(depends_on)),
             )
         for repository in plan.repositories:
-            child = f"{name}-{last(repository.name)}"
-            made = AwsResource(
+            child = f"{name}-{basename(repository.name)}"
+            parent_resource = AwsResource(
                 "ecr/repository:Repository",
                 child,
                 {
@@ -47,57 +47,57 @@ class TenantAwsResources(pulumi.ComponentResource):
                     "imageScanningConfiguration": {"scanOnPush": True},
                     "tags": repository.tags,
                 },
-                kept(self, protect=True),
+                retain_opts(self, protect=True),
             )
             AwsResource(
                 "ecr/repositoryPolicy:RepositoryPolicy",
                 child,
-                {"repository": made.id, "policy": text(repository.policy)},
-                kept(made),
+                {"repository": parent_resource.id, "policy": policy_json(repository.policy)},
+                retain_opts(parent_resource),
             )
         for secret in plan.secrets:
-            child = f"{name}-{last(secret.name)}"
-            made = AwsResource(
+            child = f"{name}-{basename(secret.name)}"
+            parent_resource = AwsResource(
                 "secretsmanager/secret:Secret",
                 child,
                 {"name": secret.name, "recoveryWindowInDays": secret.recovery_days, "tags": secret.tags},
-                kept(self, protect=True),
+                retain_opts(self, protect=True),
             )
             AwsResource(
                 "secretsmanager/secretPolicy:SecretPolicy",
                 child,
-                {"secretArn": made.id, "policy": text(secret.policy), "blockPublicPolicy": True},
+                {"secretArn": parent_resource.id, "policy": policy_json(secret.policy), "blockPublicPolicy": True},
                 # Kept with it: a secret that is left without its policy has one lock instead of two.
-                kept(made),
+                retain_opts(parent_resource),
             )
         for group in plan.log_groups:
             AwsResource(
                 "cloudwatch/logGroup:LogGroup",
-                f"{name}-{last(group.name)}",
+                f"{name}-{basename(group.name)}",
                 {
                     "name": group.name,
                     "retentionInDays": group.days,
                     **({"kmsKeyId": group.key} if group.key else {}),
                     "tags": group.tags,
                 },
-                kept(self),
+                retain_opts(self),
             )
         for queue in plan.queues:
             child = f"{name}-{queue.name}"
-            made = AwsResource(
+            parent_resource = AwsResource(
                 "sqs/queue:Queue",
                 child,
                 {"name": queue.name, "sqsManagedSseEnabled": True, "tags": queue.tags},
-                below,
+                child_opts,
             )
             AwsResource(
                 "sqs/queuePolicy:QueuePolicy",
                 child,
-                {"queueUrl": made.id, "policy": text(queue.policy)},
-                pulumi.ResourceOptions(parent=made),
+                {"queueUrl": parent_resource.id, "policy": policy_json(queue.policy)},
+                pulumi.ResourceOptions(parent=parent_resource),
             )
         if plan.budget:
-            AwsResource("budgets/budget:Budget", f"{name}-budget", _budget(plan.budget), below)
+            AwsResource("budgets/budget:Budget", f"{name}-budget", _budget(plan.budget), child_opts)
         self.register_outputs({})
 
 

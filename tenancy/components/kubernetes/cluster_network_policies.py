@@ -17,10 +17,10 @@ class ClusterNetworkPolicies(pulumi.ComponentResource):
         self,
         name: str,
         plan: Sequence[Object],
-        after: Sequence[pulumi.Resource] = (),
+        depends_on: Sequence[pulumi.Resource] = (),
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("gpu-tenancy:index:ClusterNetworkPolicies", name, None, opts)
-        options = pulumi.ResourceOptions(parent=self, depends_on=list(after))
+        options = pulumi.ResourceOptions(parent=self, depends_on=list(depends_on))
         self.gate = [Manifest(child_name(name, item), item, options) for item in plan]
         self.register_outputs({"cluster-network-policies": len(plan)})

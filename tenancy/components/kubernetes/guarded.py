@@ -32,7 +32,7 @@ def provider_of(component: pulumi.ComponentResource, name: str) -> pulumi.Provid
     return provider
 
 
-def ready(
+def cluster_ready(
     name: str,
     plan: PlatformPlan,
     provider: pulumi.ProviderResource,
@@ -46,49 +46,56 @@ def ready(
         for text in preflight(plan, context, kubeconfig, pulumi.runtime.is_dry_run()):
             pulumi.log.warn(f"{name}: {text}")
 
-    return _answered(name, "whether the cluster is ready for guards", provider, ask, component)
+    return _provider_after(name, "whether the cluster is ready for guards", provider, ask, component)
 
 
-def guarded(
+def guards_judge(
     name: str, provider: pulumi.ProviderResource, require: Require = require_guards
 ) -> pulumi.Output[pulumi.Resource]:
     """The provider, once the guards of its cluster judge; RunError if there are none, or older ones."""
-    return _answered(f"tenant {name}", "whether the guards judge", provider, require)
+    return _provider_after(f"tenant {name}", "whether the guards judge", provider, require)
 
 
-def _answered(
-    who: str, question: str, provider: pulumi.ProviderResource, ask: Require, component: pulumi.Resource | None = None
+def _provider_after(
+    component_name: str,
+    question: str,
+    provider: pulumi.ProviderResource,
+    ask: Require,
+    component: pulumi.Resource | None = None,
 ) -> pulumi.Output[pulumi.Resource]:
     """The provider, once its cluster has answered.
 
     A preview that does not know the cluster yet, or does not reach it, says so and leaves the question to the update.
     """
 
-    async def asked() -> pulumi.Resource:
+    async def resolve() -> pulumi.Resource:
         if component is not None:
             await component.urn.future()
-        context, kubeconfig = await given_to(provider, "context"), await given_to(provider, "kubeconfig")
+        context, kubeconfig = (
+            await provider_setting(provider, "context"),
+            await provider_setting(provider, "kubeconfig"),
+        )
         # To a preview what is not given looks like what is not known yet.
         if pulumi.runtime.is_dry_run() and not (context or kubeconfig):
-            _waits(who, question, "its provider names no context that is known yet")
+            _warn_deferred(component_name, question, "its provider names no context that is known yet")
             return provider
         try:
             await asyncio.to_thread(ask, context, kubeconfig)
         except PreconditionFailed as error:
-            raise pulumi.RunError(f"{who}: {error}") from None
+            raise pulumi.RunError(f"{component_name}: {error}") from None
         except ApiUnreachable as error:
             if not pulumi.runtime.is_dry_run():
-                raise pulumi.RunError(f"{who}: {error}") from None
-            _waits(who, question, str(error))
+                raise pulumi.RunError(f"{component_name}: {error}") from None
+            _warn_deferred(component_name, question, str(error))
         return provider
 
-    return pulumi.Output.from_input(asked())
+    return pulumi.Output.from_input(resolve())
 
 
-async def given_to(provider: pulumi.ProviderResource, setting: str) -> Any:
+async def provider_setting(provider: pulumi.ProviderResource, setting: str) -> Any:
     """An input of a provider, None if it is not known: the SDK keeps each as an output of its name, and types none."""
     return await pulumi.Output.from_input(provider.__dict__.get(setting)).future()
 
 
-def _waits(who: str, question: str, reason: str) -> None:
-    pulumi.log.warn(f"{who}: {question} is asked in the update, not in this preview: {reason}")
+def _warn_deferred(component_name: str, question: str, reason: str) -> None:
+    pulumi.log.warn(f"{component_name}: {question} is asked in the update, not in this preview: {reason}")

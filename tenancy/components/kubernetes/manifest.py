@@ -14,11 +14,11 @@ def resource_type(manifest: Object) -> str:
     return f"kubernetes:{version if '/' in version else 'core/' + version}:{manifest['kind']}"
 
 
-BACKGROUND = {"pulumi.com/deletionPropagationPolicy": "background"}
+BACKGROUND_DELETION = {"pulumi.com/deletionPropagationPolicy": "background"}
 """In the foreground, the provider's default, an object stays until every object that names it as owner with
 `blockOwnerDeletion` is gone. A tenant could write that into a ConfigMap of its own, and keep a role binding."""
 
-FIXED = {"LocalQueue": ["spec.clusterQueue"]}
+IMMUTABLE_FIELDS = {"LocalQueue": ["spec.clusterQueue"]}
 """Immutable fields, by kind: a change makes the object anew. Other immutable fields of Kueue's objects follow from
 their names."""
 
@@ -34,14 +34,14 @@ class Manifest(pulumi.CustomResource):
         if manifest["kind"] == "ServiceAccount" and manifest["metadata"]["name"] == words.DEFAULT_ACCOUNT:
             # The object exists already, or soon will: the API server makes one in every namespace.
             kind += "Patch"
-        if fixed := FIXED.get(manifest["kind"]):
-            made_anew = pulumi.ResourceOptions(replace_on_changes=fixed, delete_before_replace=True)
-            opts = pulumi.ResourceOptions.merge(opts, made_anew)
+        if immutable_fields := IMMUTABLE_FIELDS.get(manifest["kind"]):
+            replace_opts = pulumi.ResourceOptions(replace_on_changes=immutable_fields, delete_before_replace=True)
+            opts = pulumi.ResourceOptions.merge(opts, replace_opts)
         metadata = manifest["metadata"]
         if words.KEPT_BY_CLOCK in metadata.get("annotations", {}):
-            ignored = pulumi.ResourceOptions(ignore_changes=[".".join(path) for path in CLOCK_FIELDS])
-            opts = pulumi.ResourceOptions.merge(opts, ignored)
-        notes = {**metadata.get("annotations", {}), **BACKGROUND}
+            ignore_opts = pulumi.ResourceOptions(ignore_changes=[".".join(path) for path in CLOCK_FIELDS])
+            opts = pulumi.ResourceOptions.merge(opts, ignore_opts)
+        notes = {**metadata.get("annotations", {}), **BACKGROUND_DELETION}
         super().__init__(kind, name, {**manifest, "metadata": {**metadata, "annotations": notes}}, opts)
 
 

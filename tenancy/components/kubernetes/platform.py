@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import pulumi
 
-from tenancy.components.kubernetes.guarded import Preflight, provider_of, ready
+from tenancy.components.kubernetes.guarded import Preflight, cluster_ready, provider_of
 from tenancy.components.kubernetes.manifest import Manifest, child_name
 from tenancy.kube.objects import Object
 from tenancy.live.preflight import check_platform
@@ -13,7 +13,7 @@ from tenancy.planning.model import PlatformPlan
 
 
 class PlannedGuards(pulumi.ComponentResource):
-    """What is cluster-wide: priority classes, personas, guards, and the marker that says they are stored."""
+    """Cluster-wide objects: priority classes, personas, guards, and the marker that says they are stored."""
 
     gate: pulumi.Output[pulumi.Resource]
     """Dependency of every tenant's namespace: no namespace is made before the guards are enforced in it."""
@@ -31,10 +31,10 @@ class PlannedGuards(pulumi.ComponentResource):
         Before anything is made `preflight` asks the provider's cluster whether guards would stop what runs there or
         refuse the deploying identity, and RunError ends the program if so. None: the program has asked already."""
         super().__init__("gpu-tenancy:index:AdmissionGuards", name, None, opts)
-        asked = [ready(name, plan, provider_of(self, name), preflight, self)] if preflight else []
+        preflight_done = [cluster_ready(name, plan, provider_of(self, name), preflight, self)] if preflight else []
 
         def make(manifest: Object, after: Sequence[pulumi.Resource] = (), protect: bool | None = None) -> Manifest:
-            options = pulumi.ResourceOptions(parent=self, depends_on=[*asked, *after], protect=protect)
+            options = pulumi.ResourceOptions(parent=self, depends_on=[*preflight_done, *after], protect=protect)
             return Manifest(child_name(name, manifest), manifest, options)
 
         namespace = make(plan.namespace)
@@ -48,10 +48,10 @@ class PlannedGuards(pulumi.ComponentResource):
         readiness_probe = [make(manifest, guards) for manifest in plan.readiness_probe]
         marker = make(plan.marker, [namespace, *readiness_probe])
 
-        async def stand(_: str) -> pulumi.Resource:
+        async def enforced_marker(_: str) -> pulumi.Resource:
             if not pulumi.runtime.is_dry_run():
                 await asyncio.to_thread(guards_enforced)
             return marker
 
-        self.gate = marker.id.apply(stand)
+        self.gate = marker.id.apply(enforced_marker)
         self.register_outputs({"guards": plan.marker["data"]["version"]})

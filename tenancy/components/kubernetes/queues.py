@@ -18,14 +18,14 @@ class ClusterQueues(pulumi.ComponentResource):
         self,
         name: str,
         plan: Sequence[Object],
-        after: Sequence[pulumi.Resource] = (),
+        depends_on: Sequence[pulumi.Resource] = (),
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("gpu-tenancy:index:ClusterQueues", name, None, opts)
-        made: list[pulumi.Resource] = []
+        manifests: list[pulumi.Resource] = []
         for number, manifest in enumerate(plan, 1):
-            prerequisites = made if number == len(plan) else []
-            options = pulumi.ResourceOptions(parent=self, depends_on=[*after, *prerequisites])
-            made.append(Manifest(child_name(name, manifest), manifest, options))
-        self.gate = made[-1:]
-        self.register_outputs({"queues": len(made)})
+            prerequisites = manifests if number == len(plan) else []
+            options = pulumi.ResourceOptions(parent=self, depends_on=[*depends_on, *prerequisites])
+            manifests.append(Manifest(child_name(name, manifest), manifest, options))
+        self.gate = manifests[-1:]
+        self.register_outputs({"queues": len(manifests)})

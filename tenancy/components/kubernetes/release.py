@@ -5,7 +5,7 @@ import pulumi
 from tenancy.planning.common.charts import HelmChart
 
 OCI = "oci://"
-PATIENCE = 900
+TIMEOUT_SECONDS = 900
 """Seconds: the GPU Operator's daemonsets wait for one another on every node."""
 
 
@@ -14,13 +14,13 @@ class HelmRelease(pulumi.CustomResource):
 
     def __init__(self, name: str, chart: HelmChart, opts: pulumi.ResourceOptions) -> None:
         oci = chart.repository.startswith(OCI)
-        where = (
+        chart_source = (
             {"chart": f"{chart.repository}/{chart.chart}"}
             if oci
             else {"chart": chart.chart, "repositoryOpts": {"repo": chart.repository}}
         )
         properties = {
-            **where,
+            **chart_source,
             "name": chart.name,
             "namespace": chart.namespace,
             "createNamespace": True,
@@ -28,6 +28,6 @@ class HelmRelease(pulumi.CustomResource):
             "values": chart.values,
             # A release that fails is taken back: half an operator leaves nodes without GPUs.
             "atomic": True,
-            "timeout": PATIENCE,
+            "timeout": TIMEOUT_SECONDS,
         }
         super().__init__("kubernetes:helm.sh/v3:Release", name, properties, opts)

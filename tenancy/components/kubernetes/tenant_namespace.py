@@ -21,7 +21,7 @@ class PlannedNamespace(pulumi.ComponentResource):
         self,
         name: str,
         plan: NamespacePlan,
-        after: Sequence[pulumi.Input[pulumi.Resource]] = (),
+        depends_on: Sequence[pulumi.Input[pulumi.Resource]] = (),
         adopt: bool = False,
         opts: pulumi.ResourceOptions | None = None,
         *,
@@ -29,13 +29,13 @@ class PlannedNamespace(pulumi.ComponentResource):
     ) -> None:
         """`guards` finds one more dependency, given this component with its providers."""
         super().__init__("gpu-tenancy:index:TenantNamespace", name, None, opts)
-        after = [*after, *([guards(self)] if guards else [])]
+        depends_on = [*depends_on, *([guards(self)] if guards else [])]
         self.namespace = Manifest(
             name,
             plan.namespace,
             pulumi.ResourceOptions(
                 parent=self,
-                depends_on=after,
+                depends_on=depends_on,
                 # Deleting it deletes its content: the engine allows that only after the tenant's file said leaving.
                 protect=words.LEAVING not in plan.meta.annotations,
                 # What was there before the tenant is not ours to delete.
@@ -43,13 +43,15 @@ class PlannedNamespace(pulumi.ComponentResource):
             ),
         )
         # Isolation resources are deleted with their namespace: until then they isolate what still runs in it.
-        standing = pulumi.ResourceOptions(
+        isolation_opts = pulumi.ResourceOptions(
             parent=self, depends_on=[self.namespace], deleted_with=None if adopt else self.namespace
         )
-        self.isolation_resources = [Manifest(child_name(name, wall), wall, standing) for wall in plan.isolation]
-        behind = pulumi.ResourceOptions(parent=self, depends_on=self.isolation_resources)
-        self.access = [Manifest(child_name(name, binding), binding, behind) for binding in plan.access]
+        self.isolation_resources = [
+            Manifest(child_name(name, manifest), manifest, isolation_opts) for manifest in plan.isolation
+        ]
+        access_opts = pulumi.ResourceOptions(parent=self, depends_on=self.isolation_resources)
+        self.access = [Manifest(child_name(name, binding), binding, access_opts) for binding in plan.access]
         if plan.chart:
-            standing_on = pulumi.ResourceOptions(parent=self, depends_on=[*self.isolation_resources, *self.access])
-            HelmRelease(f"{name}-{plan.chart.name}", plan.chart, standing_on)
+            chart_opts = pulumi.ResourceOptions(parent=self, depends_on=[*self.isolation_resources, *self.access])
+            HelmRelease(f"{name}-{plan.chart.name}", plan.chart, chart_opts)
         self.register_outputs({"namespace": plan.name})

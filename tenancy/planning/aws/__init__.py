@@ -1,1 +1,1 @@
-"""What AWS is asked for: the cluster, nodes, identities, data, policies, prices."""
+"""AWS resources of the plan: cluster, nodes, identities, data, policies, prices."""

@@ -21,7 +21,7 @@ from tenancy.schema.pools import Market, Pool
 
 LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 PRIVATE_SERVICES = ("ec2", "ecr.api", "ecr.dkr", "eks", "eks-auth", "logs", "monitoring", "sqs", "ssm", "sts")
-"""What nodes and the platform's pods call beside S3. Only IAM and the price list are left to the internet."""
+"""AWS services that nodes and the platform's pods call besides S3. Only IAM and the price list need the internet."""
 CHINA_ENDPOINT_SERVICES = frozenset({"ec2", "ecr.api", "ecr.dkr", "sts"})
 """Those of them whose endpoint services begin with `cn.` in China: eksctl `pkg/cfn/builder/vpc_endpoint.go`,
 2026-11-23."""
@@ -31,7 +31,7 @@ GPU_CONDITION = "AcceleratedHardwareReady"
 UNREPAIRED_REASONS = tuple(f"NvidiaXID{code}Error" for code in REPAIRED_APPLICATION_XIDS)
 """A tenant's program that fails is no reason to reboot or replace a node that others use."""
 PLATFORM_ROLE = "platform-role"
-"""What a run replaces where the platform's access gets another role, beside node groups."""
+"""Value of `replacing` for the platform's access entry, besides the names of node groups."""
 CLUSTER_IS_BUILT_RULE = "cluster.mode: build with aws.enabled builds the cluster"
 """Rule of a message about an environment whose cluster exists."""
 
@@ -65,7 +65,7 @@ class NetworkPlan:
     services: tuple[str, ...]
     """Interface endpoints, by the service's short name."""
     s3_policy: identity.Document
-    """Of the gateway endpoint for S3."""
+    """Policy of the gateway endpoint for S3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class NodeGroupPlan:
     """EKS' public SSM parameter with the image's full release version: its patch number cannot be derived."""
     nodes: int
     started: int
-    """How many of them there are now: none before a capacity block begins, when EC2 would refuse each."""
+    """Current number of nodes: 0 before a capacity block begins, because EC2 would refuse each."""
     zones: tuple[str, ...]
     names_zones: bool
     """Whether the file names its zones; else they are the environment's."""
@@ -120,7 +120,7 @@ class KarpenterPlan:
 
 @dataclass(frozen=True, slots=True)
 class AccountPlan:
-    """Where everything on AWS is made, with or without a cluster."""
+    """Account and region of all AWS resources, with or without a cluster."""
 
     account: str
     region: str
@@ -178,7 +178,7 @@ class UpgradeSurge:
     group: str
     instance: str
     gpus: int
-    """Of one node."""
+    """GPUs of one node."""
     nodes: int
     zones: int
     more: int
@@ -338,7 +338,7 @@ def _pool_groups(environment: Environment) -> Iterator[NodeGroupPlan]:
 
 
 _EFFECTS = {"NoSchedule": "NO_SCHEDULE", "NoExecute": "NO_EXECUTE"}
-"""What EKS' own API calls them."""
+"""Names of the taint effects in the EKS API."""
 
 
 def _taints(environment: Environment, taints: Iterable[Taint]) -> tuple[Taint, ...]:

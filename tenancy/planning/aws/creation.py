@@ -1,4 +1,4 @@
-"""What AWS fixes when a cluster, its network and its node groups are made: no edit changes it in place."""
+"""Values that AWS fixes when a cluster, its network and its node groups are created: no edit changes them."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def fixed_values(plan: ClusterPlan) -> dict[str, str]:
 
 
 def group_values(group: NodeGroupPlan) -> dict[str, str]:
-    """What EKS fixes of a node group beside its zones: terraform-provider-aws, `ForceNew` of aws_eks_node_group."""
+    """Immutable values of a node group besides its zones: terraform-provider-aws, `ForceNew` of aws_eks_node_group."""
     return {"capacity type": group.capacity_type, "image type": group.ami_type}
 
 
 def group_differences(before: NodeGroupPlan, after: NodeGroupPlan) -> list[str]:
-    """What differs of the values that EKS fixes of a node group; zones that the environment has in addition are for new
+    """Differences of the immutable values of a node group; zones that the environment has in addition are for new
     groups."""
     old, new = group_values(before), group_values(after)
     differences = [f"{name} {old[name]} → {new[name]}" for name in new if old[name] != new[name]]
@@ -83,5 +83,5 @@ def _launch_settings(cluster: ClusterPlan, group: NodeGroupPlan) -> tuple[object
 
 
 def group_field(group: NodeGroupPlan) -> str:
-    """Where environment.yaml has a node group."""
+    """Field of a node group in environment.yaml."""
     return f"pools.{group.pool}" if group.pool else "aws.system"

@@ -19,7 +19,7 @@ def partition(region: str) -> str:
 
 
 def dns_suffix(environment: Environment) -> str:
-    """How the host names of services end."""
+    """DNS suffix of the host names of AWS services."""
     return "amazonaws.com.cn" if partition(environment.aws.region) == "aws-cn" else "amazonaws.com"
 
 

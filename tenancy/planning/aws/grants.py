@@ -1,4 +1,4 @@
-"""What a tenant's pods may do on AWS, as statements: the smallest list of actions, on names that are the tenant's.
+"""IAM statements for a tenant's pods: the smallest list of actions, on resources with the tenant's names.
 
 No wildcard in an action, no `NotAction`, no `NotResource`, no condition that is true when its key is absent. Only S3's
 lifecycle deletes versions. No role may list uploads in progress: S3 has no condition for a prefix there.

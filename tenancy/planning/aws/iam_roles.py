@@ -1,4 +1,4 @@
-"""Who a tenant's pods and its pipeline are on AWS: trust and permissions of their roles."""
+"""IAM roles of a tenant's pods and of its pipeline: trust and permissions."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def volume_key(environment: Environment) -> str:
 
 
 def log_group_prefix(environment: Environment) -> str:
-    """How the names of all log groups begin that the cluster's key may encrypt."""
+    """Prefix of the names of all log groups that the cluster's key may encrypt."""
     return f"/aws/eks/{environment.cluster.name}/"
 
 
@@ -150,7 +150,7 @@ def _pod_role(
 
 
 def _interface_statements(environment: Environment) -> list[Document]:
-    """What the VPC CNI calls, on interfaces and instances that carry this cluster's tag and no others.
+    """Actions that the VPC CNI calls, on interfaces and instances that carry this cluster's tag and no others.
 
     AWS' `AmazonEKS_CNI_Policy` allows all interfaces of the account. The actions are those of amazon-vpc-cni-k8s
     `docs/iam-policy.md`, "Scope-down IAM policy per EKS cluster" (3ecdfeb, read 2026-11-27), with two differences: the

@@ -1,4 +1,4 @@
-"""What Karpenter makes nodes from: for each pool that scales a node class, a node pool and, for slices, an overlay.
+"""Karpenter's objects: a node class, a node pool and, for slices, an overlay for each pool that scales.
 
 Read 2026-11-20 in `sigs.k8s.io/karpenter` and `github.com/aws/karpenter-provider-aws` v1.14.1; its CRDs judge what is
 made here (`tests/cluster/test_node_objects.py`).
@@ -45,7 +45,7 @@ DRAIN_TIMEOUT = "1h"
 """Maximum time to drain a node: six times what a pod may ask for to write its checkpoint (avail-01), so that no pod
 delays a security fix in an image for ever. It counts from when a node is to be replaced or is deleted."""
 IDLE_TIMEOUT = "10m"
-"""How long a node without work stays: longer than it takes to start one, so that the next job of a row finds it."""
+"""Time that a node without work stays: longer than the start of a node, so that the next job of a row finds it."""
 RESERVED_WEIGHT = 10
 """Weight of a pool whose machines are paid for whether they run or not: filled before all others, which have none."""
 
@@ -177,7 +177,7 @@ def _node_pool(environment: Environment, name: str, pool: Pool) -> dict[str, Any
 
 
 def _limits(environment: Environment, name: str, pool: Pool) -> dict[str, str]:
-    """What the nodes above the minimum have together.
+    """Total resources of the nodes above the minimum.
 
     `nodes` alone is too few: Karpenter looks at it between two rounds of scheduling, and one round may overshoot
     (`subtractMax`). CPUs and GPUs it counts within a round, GPUs as the nodes report them: slices, not boards.
@@ -188,7 +188,7 @@ def _limits(environment: Environment, name: str, pool: Pool) -> dict[str, str]:
 
 
 def _overlay(environment: Environment, name: str, pool: Pool) -> dict[str, str]:
-    """What a node has beyond what EC2 says of its type; empty: nothing.
+    """Resources of a node that EC2 does not report for its type; empty for none.
 
     Karpenter lays it over its own numbers (`ApplyCapacityOverlay`). So whole GPUs that no node reports are 0: for a pod
     that asks for one it would start node after node, and never call one of them initialised.

@@ -1,4 +1,4 @@
-"""What tenants share on AWS, and what keeps them apart in it: buckets, keys, the boundary, and who gets in.
+"""AWS resources that tenants share, and the policies that isolate them: buckets, keys, boundary, access entries.
 
 Plain data, as in `tenancy.planning.aws.tenant_models`; all of it belongs to the platform's stack.
 """
@@ -80,7 +80,7 @@ class AlarmPlan:
     (aws.sns.TopicPolicy), and an aws.sns.TopicSubscription by mail. CloudTrail sends it AssumeRole calls."""
 
     name: str
-    """Of rule and topic."""
+    """Name of the rule and of the topic."""
     topic: str
     """ARN of the topic."""
     pattern: Document
@@ -112,7 +112,7 @@ class DataPlan:
     buckets: tuple[BucketPlan, ...] = ()
     providers: tuple[OidcProvider, ...] = ()
     access_entries: tuple[AccessEntry, ...] = ()
-    """Of people, one for each IAM role."""
+    """Access entries of people, one for each IAM role."""
     break_glass: BreakGlassPlan | None = None
     cost_tags: tuple[str, ...] = ()
     """aws.costexplorer.CostAllocationTag, status Active, by key; only the account that pays can. Kept: the keys are the

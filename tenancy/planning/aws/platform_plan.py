@@ -29,7 +29,7 @@ UPLOAD_DAYS = 7
 """Days after which an unfinished multipart upload is deleted: no listing of objects shows it, but it is billed."""
 MFA_SECONDS = 900
 PURPOSE_TAG = "purpose"
-"""Of a bucket: what its file says is in it."""
+"""Tag of a bucket with the purpose from its file."""
 ENABLED_WITH_READ_EVENTS = "ENABLED_WITH_ALL_CLOUDTRAIL_MANAGEMENT_EVENTS"
 """CloudTrail writes AssumeRole with `readOnly: true`. EventBridge user guide, "Receiving read-only management events
 from AWS services", 2026-11-23; PutRule's enumeration RuleState."""

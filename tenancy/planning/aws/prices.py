@@ -1,4 +1,4 @@
-"""What a node costs for an hour: the same to the bill, to dashboards and to alerts."""
+"""Price of a node for an hour, for the bill, dashboards and alerts."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tenancy.schema.environment import Environment
 from tenancy.schema.pools import Pool
 
 MICRO = 1_000_000
-"""Of a dollar: the unit of all amounts."""
+"""Millionths of a dollar: the unit of all amounts."""
 
 
 def purchase_kind(pool: Pool) -> PurchaseKind:
-    """How the nodes of a pool are bought."""
+    """Purchase kind of the nodes of a pool."""
     return PurchaseKind(pool.purchase.option)
 
 

@@ -1,4 +1,4 @@
-"""What a tenant has on AWS: identities of its pods and its pipeline, and what is its alone.
+"""AWS resources of one tenant: identities of its pods and its pipeline, and resources that it does not share.
 
 Plain data: names and ARNs follow from the files, nothing is asked of AWS. All of it belongs to the tenant's own stack;
 what several tenants share is in `tenancy.planning.aws.platform_models`.
@@ -175,7 +175,7 @@ class TenantAwsPlan:
     associations: tuple[Association, ...] = ()
     access_entries: tuple[AccessEntry, ...] = ()
     tags: dict[str, str] = field(default_factory=dict)
-    """Of everything that is the tenant's as a whole; what is a namespace's says so on its own."""
+    """Tags of resources of the tenant as a whole; resources of a namespace have tags of their own."""
 
     def __bool__(self) -> bool:
         return any(True for _ in self.resources())

@@ -1,1 +1,1 @@
-"""What several parts of the plan share: names, labels, nodes of pools, priorities, device classes, charts."""
+"""Shared parts of the plan: names, labels, nodes of pools, priorities, device classes, charts."""

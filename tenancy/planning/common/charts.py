@@ -56,7 +56,7 @@ def toleration_dicts(tolerations: Iterable[Toleration]) -> list[dict[str, str]]:
 
 
 def system_placement(system: Mapping[str, str]) -> dict[str, Any]:
-    """Where a controller runs, in the words of most charts."""
+    """Node selector and tolerations of a controller, under the keys of most charts."""
     return {"nodeSelector": dict(system), "tolerations": toleration_dicts(SYSTEM_TOLERATIONS)}
 
 
@@ -365,7 +365,7 @@ def prometheus_stack(
 
 
 def _merge_values(base: Mapping[str, Any], addition: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of two that say nothing about the same thing."""
+    """Both mappings merged; they have no leaf in common."""
     merged = dict(base)
     for key, value in addition.items():
         merged[key] = _merge_values(merged[key], value) if key in merged else value

@@ -10,7 +10,7 @@ from tenancy.kube.objects import Object
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """What the metadata of an object says."""
+    """Metadata of an object."""
 
     name: str
     labels: Mapping[str, str]

@@ -23,11 +23,11 @@ NAMESPACE_TAG = "tenancy:namespace"
 CLAIM_TAG = "kubernetes.io/created-for/pvc/namespace"
 """Tag of a claim's volume; the EBS driver writes it for every storage class (aws-ebs-csi-driver, docs/tagging.md)."""
 SUBNET_TAG = "tenancy:subnet"
-"""Of the subnets that are made; Karpenter finds the private ones by it."""
+"""Tag of the subnets that are created; Karpenter finds the private ones by it."""
 
 
 class SubnetUse(StrEnum):
-    """What a subnet is for: nodes, or load balancers and NAT gateways."""
+    """Use of a subnet: nodes, or load balancers and NAT gateways."""
 
     PRIVATE = "private"
     PUBLIC = "public"
@@ -81,7 +81,7 @@ def node_group_names(cluster: str, group: str) -> tuple[str, str]:
 
 
 def kubeconfig_command(cluster: str, region: str, context: str) -> str:
-    """What puts a cluster into the kubeconfig under the name of the environment's context."""
+    """Command that adds a cluster to the kubeconfig under the name of the environment's context."""
     return f"aws eks update-kubeconfig --name {cluster} --region {region} --alias {context}"
 
 
@@ -143,7 +143,7 @@ def tenant_repository(environment: Environment, tenant: Tenant, name: str) -> st
 
 
 def shared_repositories(environment: Environment) -> str:
-    """What all pipelines may read; no tenant is called `shared`."""
+    """Prefix of repositories that all pipelines may read; no tenant is called `shared`."""
     return f"{environment.environment}/shared/"
 
 

@@ -1,4 +1,4 @@
-"""What the pools' nodes look like to the scheduler: labels, taints, resources."""
+"""Labels, taints and resources of the pools' nodes, as the scheduler sees them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tenancy.schema.environment import Environment
 from tenancy.schema.pools import Market, Pool, resource_name
 
 MIG_CONFIG = "nvidia.com/mig.config"
-"""Which layout of the mig-parted configuration a node has, from its birth."""
+"""Label with the layout of the mig-parted configuration, which a node has from its registration."""
 PLUGIN_CONFIG = "nvidia.com/device-plugin.config"
 
 Taint = dict[str, str]
@@ -48,7 +48,7 @@ def startup_taints(environment: Environment) -> list[Taint]:
 
 
 def tolerations(environment: Environment) -> list[Taint]:
-    """What a daemonset of the platform tolerates: every taint of every pool, each once.
+    """Tolerations of the platform's daemonsets: every taint of every pool, each once.
 
     The one list that the charts and add-ons get: a taint that changes here changes everywhere.
     """
@@ -76,13 +76,13 @@ def extended_resources(environment: Environment, name: str) -> dict[str, int]:
 
 
 def node_allocatable(environment: Environment, name: str) -> nodes.Resources:
-    """What is left of the machine for pods, the platform's own among them."""
+    """Allocatable resources of a node for all pods, the platform's own among them."""
     pool = environment.pools[name]
     return nodes.allocatable(pool.machine, pool.max_pods, environment.aws.root_gib(pool.machine.nvme))
 
 
 def tenant_allocatable(environment: Environment, name: str) -> nodes.Resources:
-    """What is left of a node for tenants: allocatable less the requests of the daemonsets."""
+    """Resources of a node for tenants: allocatable less the requests of the daemonsets."""
     allocatable, daemonsets = node_allocatable(environment, name), environment.daemonset_resources(name)
     return nodes.Resources(
         allocatable.cpu - daemonsets.cpu,

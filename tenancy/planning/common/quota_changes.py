@@ -53,7 +53,7 @@ def _count(amount: Any) -> int | str:
 
 
 def spec_changes(kind: str, before: Any, after: Any) -> tuple[list[str], tuple[str, ...]]:
-    """What a changed spec means, and the beginnings of the paths that are told by it; nothing for other kinds."""
+    """Sentences for a changed spec, and prefixes of the paths that they cover; empty for other kinds."""
     if kind == "ResourceQuota":
         return list(_hard_changes(before, after)), ("spec.hard",)
     if kind not in {"ClusterQueue", "Cohort", "LocalQueue"}:

@@ -1,4 +1,4 @@
-"""What the platform's own Deployments of several copies have in common."""
+"""Common settings of the platform's own Deployments with several replicas."""
 
 from __future__ import annotations
 
@@ -45,5 +45,5 @@ def system_nodes(environment: Environment) -> Mapping[str, str]:
 
 
 def placement(environment: Environment) -> dict[str, Any]:
-    """Where they run: on a cluster that this environment made every node has a taint."""
+    """Node selector and tolerations; on a cluster that this environment created every node has a taint."""
     return system_placement(system) if (system := system_nodes(environment)) else {}

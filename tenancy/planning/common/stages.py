@@ -1,4 +1,4 @@
-"""What a tenant has on the cluster, where that is less than its file says: one that leaves, by its stage, and one whose
+"""The effective spec of a tenant, where it has less than its file says: one that leaves, by its stage, and one whose
 people work in virtual clusters. The one place where this is decided."""
 
 from __future__ import annotations

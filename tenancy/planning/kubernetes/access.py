@@ -53,14 +53,14 @@ _DEVELOP: Rights = {
     ("networking.k8s.io", ("networkpolicies",)): ("create", "update", "patch", "delete"),
     ("policy", ("poddisruptionbudgets",)): CHANGE,
 }
-_OWN: Rights = {
+_OWNER: Rights = {
     ("", ("serviceaccounts",)): CHANGE,
     ("rbac.authorization.k8s.io", ("rolebindings",)): READ,
 }
 _CLAIMS = ("resource.k8s.io", ("resourceclaims", "resourceclaimtemplates"))
 _VIEW_CLAIMS: Rights = {_CLAIMS: READ}
 _MAKE_CLAIMS: Rights = {_CLAIMS: ("create", "delete")}
-"""What a claim asks for never changes, and its status says which devices it got: that is the scheduler's."""
+"""Without update: the requests of a claim are immutable, and only the scheduler writes its status."""
 
 _VIEW_QUEUES: Rights = {
     ("kueue.x-k8s.io", ("localqueues", "workloads")): READ,
@@ -80,19 +80,19 @@ _SYNC: Rights = {
     ("apps", ("deployments", "replicasets", "statefulsets")): READ,
     ("discovery.k8s.io", ("endpointslices",)): READ,
 }
-"""Of a virtual cluster's syncer: the chart's own role (loft-sh/vcluster@000779f chart/templates/role.yaml) without
+"""Rights of a virtual cluster's syncer: the chart's role (loft-sh/vcluster@000779f chart/templates/role.yaml) without
 endpoints, whose writer can direct traffic to any address, and without the status of pods."""
 
 PERSONAS: Mapping[Role, tuple[Rights, ...]] = {
     Role.VIEWER: (_VIEW,),
     Role.OPERATOR: (_VIEW, _OPERATE),
     Role.DEVELOPER: (_VIEW, _DEVELOP),
-    Role.OWNER: (_VIEW, _DEVELOP, _OWN),
+    Role.OWNER: (_VIEW, _DEVELOP, _OWNER),
 }
 
 
 GPU_USER = "gpu-user"
-"""Who may run work on GPUs, where that is granted by name. The right alone creates nothing: it is bound in addition to
+"""Role of users who may run work on GPUs, where that is granted by name. It creates nothing: it is bound in addition to
 a role."""
 
 
@@ -136,7 +136,7 @@ def role_bindings(environment: Environment, tenant: Tenant, namespace: Namespace
     bindings = []
     for role in PERSONAS:
         people = [p for p in tenant.people if p.role is role and applies_to(p.namespaces, namespace)]
-        if subjects := {*((p.kind, p.name) for p in people), *_pipeline(tenant, namespace, role)}:
+        if subjects := {*((p.kind, p.name) for p in people), *_pipeline_group(tenant, namespace, role)}:
             bindings.append(_binding(environment, tenant, namespace, role.value, sorted(subjects)))
     users = {(u.kind, u.name) for u in tenant.gpu_users if applies_to(u.namespaces, namespace)}
     if users:
@@ -158,12 +158,12 @@ def _subject(tenant: Tenant, kind: str, name: str) -> RoleSubject:
     if kind != "ServiceAccount":
         return RoleSubject(kind, name)
     namespace, _, account = name.partition("/")
-    (where,) = tenant.names_of({namespace})
-    return RoleSubject(kind, account, where)
+    (namespace_name,) = tenant.names_of({namespace})
+    return RoleSubject(kind, account, namespace_name)
 
 
-def _pipeline(tenant: Tenant, namespace: Namespace, role: Role) -> list[tuple[str, str]]:
+def _pipeline_group(tenant: Tenant, namespace: Namespace, role: Role) -> list[tuple[str, str]]:
     """The group of the tenant's pipeline, if that has the role there."""
     ci = tenant.ci
-    there = ci and ci.role == role and applies_to(ci.namespaces, namespace)
-    return [("Group", words.CI_GROUP.format(tenant=tenant.tenant))] if there else []
+    is_bound = ci and ci.role == role and applies_to(ci.namespaces, namespace)
+    return [("Group", words.CI_GROUP.format(tenant=tenant.tenant))] if is_bound else []

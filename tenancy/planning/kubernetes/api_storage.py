@@ -1,4 +1,4 @@
-"""What tenants may store in the API server, and what Kueue keeps of it in memory."""
+"""Storage that tenants may use in the API server, and Kueue's memory for it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class TenantApiStorage:
 
 @dataclass(frozen=True, slots=True)
 class ApiStorage:
-    """What tenants' object quotas come to, in bytes."""
+    """Total of the tenants' object quotas, in bytes."""
 
     store: int
     budget: int
-    """Of the store, for all tenants together."""
+    """Part of the store for all tenants together."""
     overcommit: int
     stored: int
     kueue: int
@@ -39,18 +39,18 @@ class ApiStorage:
 
 def api_storage(environment: Environment, tenants: Sequence[Tenant]) -> ApiStorage:
     """Max bytes that the tenants' objects may take in etcd and in the caches of their readers."""
-    quotas, present = stored.ObjectQuotas(environment), active_tenants(tenants)
-    each = tuple(
+    quotas, stored_tenants = stored.ObjectQuotas(environment), active_tenants(tenants)
+    per_tenant = tuple(
         TenantApiStorage(
             tenant.tenant, quotas.objects(tenant), quotas.stored_bytes(tenant), quotas.cached_bytes(tenant)
         )
-        for tenant in present
+        for tenant in stored_tenants
     )
     return ApiStorage(
         store=stored.STORE_BYTES,
         budget=stored.store_budget(),
         overcommit=environment.cluster.object_overcommit,
-        stored=sum(one.stored for one in each),
-        kueue=stored.kueue_memory(environment, present) if environment.has_queues else 0,
-        tenants=each,
+        stored=sum(entry.stored for entry in per_tenant),
+        kueue=stored.kueue_memory(environment, stored_tenants) if environment.has_queues else 0,
+        tenants=per_tenant,
     )

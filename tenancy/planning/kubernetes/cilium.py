@@ -1,4 +1,4 @@
-"""What Cilium enforces beyond NetworkPolicies: host names, the node's own services, and denies for every tenant.
+"""Cilium's policies beyond NetworkPolicies: host names, the node's own services, and denies for every tenant.
 
 A deny overrides every allow, those of NetworkPolicies too, and no tenant has a right to write Cilium's policies.
 Selectors name the namespace, by its name or by a label of it that only the platform writes, never pods' labels alone.
@@ -21,17 +21,17 @@ API = "cilium.io/v2"
 CLUSTER_POLICY = "tenancy"
 """Name of the clusterwide policy for all tenants, and prefix of the names of those for one tenant."""
 
-SPACE = "k8s:io.kubernetes.pod.namespace"
-ACCOUNT = "k8s:io.cilium.k8s.policy.serviceaccount"
-OF_TENANT = f"k8s:io.cilium.k8s.namespace.labels.{words.TENANT}"
+NAMESPACE_LABEL = "k8s:io.kubernetes.pod.namespace"
+ACCOUNT_LABEL = "k8s:io.cilium.k8s.policy.serviceaccount"
+TENANT_LABEL = f"k8s:io.cilium.k8s.namespace.labels.{words.TENANT}"
 
-DNS_SPACE, DNS_PODS = "kube-system", {"k8s-app": "kube-dns"}
+DNS_NAMESPACE, DNS_PODS = "kube-system", {"k8s-app": "kube-dns"}
 AGENT_PORT = 80
-"""Of EKS Pod Identity's agent on every node. To Cilium it is the node, which no address range names."""
+"""Port of EKS Pod Identity's agent on every node. To Cilium it is the node, which no address range names."""
 API_PORT = 443
 CLUSTER_DOMAIN = "svc.cluster.local"
 LABELS_BEFORE_AWS = 3
-"""Of names such as bucket.s3.dualstack.eu-central-1.amazonaws.com; a `*` is one label."""
+"""Max labels before the AWS suffix, as in bucket.s3.dualstack.eu-central-1.amazonaws.com; a `*` is one label."""
 
 
 def has_cluster_policies(environment: Environment) -> bool:
@@ -40,7 +40,7 @@ def has_cluster_policies(environment: Environment) -> bool:
 
 
 def namespace_policies(environment: Environment, tenant: Tenant, namespace: Namespace) -> Iterator[Object]:
-    """What one namespace's policies allow that no NetworkPolicy can express; nothing where another CNI enforces."""
+    """Policies of one namespace that no NetworkPolicy can express; none where another CNI enforces."""
     if not has_cluster_policies(environment):
         return
     labels, name = tenant_labels(environment, tenant, namespace), tenant.namespace_name(namespace)
@@ -49,28 +49,32 @@ def namespace_policies(environment: Environment, tenant: Tenant, namespace: Name
         body = {"spec": {"endpointSelector": dict(selector or {}), "egress": egress}}
         return manifest(API, "CiliumNetworkPolicy", title, labels, body, namespace=name)
 
-    servers = {"matchLabels": {SPACE: DNS_SPACE, **{f"k8s:{key}": value for key, value in DNS_PODS.items()}}}
-    asked = [{"matchName": host} for host in hosts(tenant)]
-    asked += [{"matchPattern": pattern} for pattern in name_patterns(environment, tenant, namespace)]
+    servers = {
+        "matchLabels": {NAMESPACE_LABEL: DNS_NAMESPACE, **{f"k8s:{key}": value for key, value in DNS_PODS.items()}}
+    }
+    dns_rules = [{"matchName": host} for host in hosts(tenant)]
+    dns_rules += [{"matchPattern": pattern} for pattern in name_patterns(environment, tenant, namespace)]
     ports = [{"port": "53", "protocol": protocol} for protocol in ("UDP", "TCP")]
-    yield policy("dns", [{"toEndpoints": [servers], "toPorts": [{"ports": ports, "rules": {"dns": asked}}]}])
-    named = [
-        {"toFQDNs": [{"matchName": way.dns}], "toPorts": [_ports(way.port, way.protocol)]}
-        for way in tenant.egress
-        if way.dns
+    yield policy("dns", [{"toEndpoints": [servers], "toPorts": [{"ports": ports, "rules": {"dns": dns_rules}}]}])
+    host_rules = [
+        {"toFQDNs": [{"matchName": rule.dns}], "toPorts": [_ports(rule.port, rule.protocol)]}
+        for rule in tenant.egress
+        if rule.dns
     ]
-    if named:
-        yield policy("egress-hosts", named)
+    if host_rules:
+        yield policy("egress-hosts", host_rules)
     if tenant.has_identity(namespace) and environment.aws.identity is not PodIdentity.IRSA:
         yield policy("pod-identity", [{"toEntities": ["host"], "toPorts": [_ports(AGENT_PORT)]}])
     if accounts := [account.name for account in tenant.accounts_in(namespace) if account.api_token]:
-        who = {"matchExpressions": [{"key": ACCOUNT, "operator": "In", "values": sorted(accounts)}]}
-        yield policy("api-server", [{"toEntities": ["kube-apiserver"], "toPorts": [_ports(API_PORT)]}], who)
+        account_selector = {"matchExpressions": [{"key": ACCOUNT_LABEL, "operator": "In", "values": sorted(accounts)}]}
+        yield policy(
+            "api-server", [{"toEntities": ["kube-apiserver"], "toPorts": [_ports(API_PORT)]}], account_selector
+        )
 
 
 def hosts(tenant: Tenant) -> list[str]:
     """Host names that its pods may reach, each once."""
-    return list(dict.fromkeys(way.dns for way in tenant.egress if way.dns))
+    return list(dict.fromkeys(rule.dns for rule in tenant.egress if rule.dns))
 
 
 def name_patterns(environment: Environment, tenant: Tenant, namespace: Namespace) -> Iterator[str]:
@@ -81,11 +85,11 @@ def name_patterns(environment: Environment, tenant: Tenant, namespace: Namespace
     """
     spaces = [tenant.namespace_name(namespace)]
     spaces += [tenant.namespace_name(part) for part in tenant.namespaces] if tenant.between_namespaces else []
-    spaces += [environment.platform.services[way.service].namespace for way in tenant.egress if way.service]
+    spaces += [environment.platform.services[rule.service].namespace for rule in tenant.egress if rule.service]
     for space in dict.fromkeys(spaces):
         # The name of a service, and of one of its pods.
         yield from (f"{'*.' * labels}{space}.{CLUSTER_DOMAIN}" for labels in (1, 2))
-    if any(way.internet for way in tenant.egress):
+    if any(rule.internet for rule in tenant.egress):
         yield "*"
     region = environment.aws.region
     if tenant.has_identity(namespace) and region:
@@ -99,16 +103,16 @@ def platform_network_policies(environment: Environment) -> tuple[Object, ...]:
     name."""
     if not has_cluster_policies(environment):
         return ()
-    others = [{"matchExpressions": found} for found in _platforms_own(environment)]
+    denied_endpoints = [{"matchExpressions": expressions} for expressions in _platform_selectors(environment)]
     spec = {
-        "endpointSelector": {"matchExpressions": [{"key": OF_TENANT, "operator": "Exists"}]},
+        "endpointSelector": {"matchExpressions": [{"key": TENANT_LABEL, "operator": "Exists"}]},
         "egressDeny": [
-            {"toEndpoints": others},
+            {"toEndpoints": denied_endpoints},
             {"toCIDRSet": [{"cidr": cidr} for cidr in words.METADATA]},
             {"toEntities": ["remote-node"]},
             {"toEntities": ["host"], "toPorts": [_all_but(AGENT_PORT)]},
         ],
-        "ingressDeny": [{"fromEndpoints": others}, {"fromEntities": ["remote-node"]}],
+        "ingressDeny": [{"fromEndpoints": denied_endpoints}, {"fromEntities": ["remote-node"]}],
     }
     body = {"spec": spec}
     return (manifest(API, "CiliumClusterwideNetworkPolicy", CLUSTER_POLICY, platform_labels(environment), body),)
@@ -118,32 +122,36 @@ def tenant_network_policies(environment: Environment, tenant: Tenant) -> tuple[O
     """One policy for a tenant: it denies traffic to and from every other tenant."""
     if not has_cluster_policies(environment):
         return ()
-    mine = {"key": OF_TENANT, "operator": "In", "values": [tenant.tenant]}
-    others = [
+    own_pods = {"key": TENANT_LABEL, "operator": "In", "values": [tenant.tenant]}
+    other_tenants = [
         {
             "matchExpressions": [
-                {"key": OF_TENANT, "operator": "Exists"},
-                {"key": OF_TENANT, "operator": "NotIn", "values": [tenant.tenant]},
+                {"key": TENANT_LABEL, "operator": "Exists"},
+                {"key": TENANT_LABEL, "operator": "NotIn", "values": [tenant.tenant]},
             ]
         }
     ]
     specs: list[Object] = [
         {
-            "endpointSelector": {"matchExpressions": [mine]},
-            "egressDeny": [{"toEndpoints": others}],
-            "ingressDeny": [{"fromEndpoints": others}],
+            "endpointSelector": {"matchExpressions": [own_pods]},
+            "egressDeny": [{"toEndpoints": other_tenants}],
+            "ingressDeny": [{"fromEndpoints": other_tenants}],
         }
     ]
-    knows = [
+    namespaces_with_token = [
         tenant.namespace_name(part)
         for part in tenant.namespaces
         if any(account.api_token for account in tenant.accounts_in(part))
     ]
-    if len(knows) < len(tenant.namespaces):
-        others_of_mine = [{"key": SPACE, "operator": "NotIn", "values": knows}] if knows else []
+    if len(namespaces_with_token) < len(tenant.namespaces):
+        without_token = (
+            [{"key": NAMESPACE_LABEL, "operator": "NotIn", "values": namespaces_with_token}]
+            if namespaces_with_token
+            else []
+        )
         specs.append(
             {
-                "endpointSelector": {"matchExpressions": [mine, *others_of_mine]},
+                "endpointSelector": {"matchExpressions": [own_pods, *without_token]},
                 "egressDeny": [{"toEntities": ["kube-apiserver"]}],
             }
         )
@@ -152,23 +160,25 @@ def tenant_network_policies(environment: Environment, tenant: Tenant) -> tuple[O
     return (manifest(API, "CiliumClusterwideNetworkPolicy", name, labels, {"specs": specs}),)
 
 
-def _platforms_own(environment: Environment) -> Iterator[list[Object]]:
+def _platform_selectors(environment: Environment) -> Iterator[list[Object]]:
     """Selectors of pods that are no tenant's, nor the cluster's DNS, nor a declared service: each a list of expressions
     that must all match."""
-    open_to: dict[str, list[Mapping[str, str]]] = {DNS_SPACE: [DNS_PODS]}
+    open_services: dict[str, list[Mapping[str, str]]] = {DNS_NAMESPACE: [DNS_PODS]}
     for service in environment.platform.services.values():
-        open_to.setdefault(service.namespace, []).append(service.labels)
+        open_services.setdefault(service.namespace, []).append(service.labels)
     yield [
-        {"key": OF_TENANT, "operator": "DoesNotExist"},
+        {"key": TENANT_LABEL, "operator": "DoesNotExist"},
         # Nothing but a pod has a namespace: without this the whole world would match.
-        {"key": SPACE, "operator": "Exists"},
-        {"key": SPACE, "operator": "NotIn", "values": [*open_to]},
+        {"key": NAMESPACE_LABEL, "operator": "Exists"},
+        {"key": NAMESPACE_LABEL, "operator": "NotIn", "values": [*open_services]},
     ]
-    for space, services in open_to.items():
+    for space, services in open_services.items():
         # A pod that lacks one label of each service is none of them.
-        for lacking in product(*(sorted(labels.items()) for labels in services)):
-            without = [{"key": f"k8s:{key}", "operator": "NotIn", "values": [value]} for key, value in lacking]
-            yield [{"key": SPACE, "operator": "In", "values": [space]}, *without]
+        for missing_labels in product(*(sorted(labels.items()) for labels in services)):
+            expressions = [
+                {"key": f"k8s:{key}", "operator": "NotIn", "values": [value]} for key, value in missing_labels
+            ]
+            yield [{"key": NAMESPACE_LABEL, "operator": "In", "values": [space]}, *expressions]
 
 
 def _ports(port: int, protocol: str = "TCP") -> Object:

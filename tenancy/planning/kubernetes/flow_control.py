@@ -28,14 +28,14 @@ API server works on at once by default, each of the two has 600 * 30 / 305, roun
 takes processor time from begin to end, so seats beyond what the processors serve make all requests slow, and no
 request waits: tenants have a tenth of the seats, and a flood waits in its own queues before the processors are short.
 """
-QUEUES, HAND, WAITING = 128, 6, 50
+QUEUES, HAND_SIZE, QUEUE_LENGTH = 128, 6, 50
 """Queues of a level, those that one flow may use, and requests that wait in each: as Kubernetes' own levels for
 workloads. One flow fills 6 of 128 queues, and another finds a queue that is free."""
 _SERVICE_ACCOUNTS = "system:serviceaccounts:{}"
 """Group of all service accounts of a namespace."""
 _AUTHENTICATED = "system:authenticated"
 """Group of all people and service accounts. What has not signed in has Kubernetes' own level for the rest."""
-_ALL = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": True, "namespaces": ["*"]}
+_ALL_RESOURCES = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": True, "namespaces": ["*"]}
 
 
 def flow_objects(environment: Environment) -> tuple[Object, ...]:
@@ -43,31 +43,36 @@ def flow_objects(environment: Environment) -> tuple[Object, ...]:
     labels = platform_labels(environment)
     # What the platform has is there at once, whatever tenants do; what tenants leave idle others may use, and they
     # never get more than their own.
-    lent = {PLATFORM: {"lendablePercent": 0}, TENANTS: {"lendablePercent": 50, "borrowingLimitPercent": 0}}
-    whose = {PLATFORM: _of_platform(environment), TENANTS: [_AUTHENTICATED]}
+    lending_by_level = {PLATFORM: {"lendablePercent": 0}, TENANTS: {"lendablePercent": 50, "borrowingLimitPercent": 0}}
+    groups_by_level = {PLATFORM: _platform_groups(environment), TENANTS: [_AUTHENTICATED]}
     levels = [
-        manifest(API, "PriorityLevelConfiguration", name, labels, {"spec": _level(name, more)})
-        for name, more in lent.items()
+        manifest(API, "PriorityLevelConfiguration", name, labels, {"spec": _level(name, lending)})
+        for name, lending in lending_by_level.items()
     ]
     schemas = [
-        manifest(API, "FlowSchema", name, labels, {"spec": _schema(name, groups)}) for name, groups in whose.items()
+        manifest(API, "FlowSchema", name, labels, {"spec": _schema(name, groups)})
+        for name, groups in groups_by_level.items()
     ]
     return (*levels, *schemas)
 
 
-def _level(name: str, more: dict[str, int]) -> dict[str, Any]:
-    queuing = {"queues": QUEUES, "handSize": HAND, "queueLengthLimit": WAITING}
-    limited = {
+def _level(name: str, lending: dict[str, int]) -> dict[str, Any]:
+    queuing = {"queues": QUEUES, "handSize": HAND_SIZE, "queueLengthLimit": QUEUE_LENGTH}
+    settings = {
         "nominalConcurrencyShares": SHARES[name],
         "limitResponse": {"type": "Queue", "queuing": queuing},
-        **more,
+        **lending,
     }
-    return {"type": "Limited", "limited": limited}
+    return {"type": "Limited", "limited": settings}
 
 
 def _schema(name: str, groups: Sequence[str]) -> dict[str, Any]:
-    who = [{"kind": "Group", "group": {"name": group}} for group in groups]
-    rule = {"subjects": who, "resourceRules": [_ALL], "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}]}
+    subjects = [{"kind": "Group", "group": {"name": group}} for group in groups]
+    rule = {
+        "subjects": subjects,
+        "resourceRules": [_ALL_RESOURCES],
+        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+    }
     return {
         "priorityLevelConfiguration": {"name": name},
         "matchingPrecedence": PRECEDENCE[name],
@@ -78,7 +83,7 @@ def _schema(name: str, groups: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _of_platform(environment: Environment) -> list[str]:
+def _platform_groups(environment: Environment) -> list[str]:
     """The platform's people, and what runs in its namespaces; kube-system has a schema of Kubernetes' own."""
-    own = [name for name in environment.system_namespaces if not name.startswith("kube-")]
-    return [environment.platform.group, *map(_SERVICE_ACCOUNTS.format, own)]
+    namespaces = [name for name in environment.system_namespaces if not name.startswith("kube-")]
+    return [environment.platform.group, *map(_SERVICE_ACCOUNTS.format, namespaces)]

@@ -29,8 +29,8 @@ class ResourceQuota(PlannedObject):
         """The ResourceQuota as an object."""
         spec: dict[str, Any] = {"hard": dict(self.hard)}
         if self.classes:
-            of = [{"scopeName": "PriorityClass", "operator": "In", "values": list(self.classes)}]
-            spec["scopeSelector"] = {"matchExpressions": of}
+            expressions = [{"scopeName": "PriorityClass", "operator": "In", "values": list(self.classes)}]
+            spec["scopeSelector"] = {"matchExpressions": expressions}
         return self.meta.manifest("v1", "ResourceQuota", {"spec": spec})
 
 
@@ -50,8 +50,8 @@ class Bounds:
     def manifest(self) -> Object:
         """As the API server takes it."""
         defaults = {"default": self.limits, "defaultRequest": self.requests}
-        given = {key: dict(amounts) for key, amounts in defaults.items() if amounts is not None}
-        return {"type": self.type, **given, "min": dict(self.min), "max": dict(self.max)}
+        amounts_by_field = {key: dict(amounts) for key, amounts in defaults.items() if amounts is not None}
+        return {"type": self.type, **amounts_by_field, "min": dict(self.min), "max": dict(self.max)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class LimitRange(PlannedObject):
 
     def manifest(self) -> Object:
         """The LimitRange as an object."""
-        return self.meta.manifest("v1", "LimitRange", {"spec": {"limits": [each.manifest() for each in self.bounds]}})
+        return self.meta.manifest("v1", "LimitRange", {"spec": {"limits": [bound.manifest() for bound in self.bounds]}})
 
 
 # Network
@@ -78,13 +78,15 @@ class Peer:
     """Labels of their namespaces, no label: all; None: the policy's own namespace."""
     pods: Mapping[str, str] | None = None
     """Labels of the pods; none or no label: all."""
-    excluded: tuple[str, ...] = ()
+    excluded_cidrs: tuple[str, ...] = ()
     """Ranges inside of `cidr` that are left out."""
 
     def manifest(self) -> Object:
         """As the API server takes it."""
         if self.cidr:
-            return {"ipBlock": {"cidr": self.cidr, **({"except": list(self.excluded)} if self.excluded else {})}}
+            return {
+                "ipBlock": {"cidr": self.cidr, **({"except": list(self.excluded_cidrs)} if self.excluded_cidrs else {})}
+            }
         selectors = {"namespaceSelector": self.namespaces, "podSelector": self.pods}
         return {key: _selector(labels) for key, labels in selectors.items() if labels is not None}
 
@@ -123,7 +125,7 @@ INGRESS, EGRESS = "Ingress", "Egress"
 
 @dataclass(frozen=True, slots=True)
 class NetworkPolicy(PlannedObject):
-    """What the pods of a namespace may connect to, and what may connect to them."""
+    """Connections that the pods of a namespace may open and accept."""
 
     meta: Meta
     types: tuple[str, ...]
@@ -164,13 +166,13 @@ class PodAccount(PlannedObject):
 
 @dataclass(frozen=True, slots=True)
 class RoleSubject:
-    """Who gets a role."""
+    """Subject of a role binding."""
 
     kind: str
     """`User`, `Group` or `ServiceAccount`."""
     name: str
     namespace: str = ""
-    """Of a service account."""
+    """Namespace of a service account; empty for users and groups."""
 
     @property
     def full_name(self) -> str:

@@ -8,7 +8,7 @@ from tenancy.planning.common.devices import granted_classes
 from tenancy.planning.common.labels import extra_labels, tenant_labels
 from tenancy.planning.common.meta import Meta
 from tenancy.planning.common.priorities import allowed_classes
-from tenancy.planning.kubernetes.network import allowed_ways
+from tenancy.planning.kubernetes.network import allowed_peers
 from tenancy.schema.environment import Environment
 from tenancy.schema.queues import seconds
 from tenancy.schema.tenant import Namespace, Tenant
@@ -20,19 +20,19 @@ def pod_security(version: str, level: str = "restricted") -> dict[str, str]:
     prefix = words.PSA_ENFORCE.removesuffix("enforce")
     modes = {"enforce": level, "audit": "restricted", "warn": "restricted"}
     return {
-        **{prefix + mode: chosen for mode, chosen in modes.items()},
+        **{prefix + mode: mode_level for mode, mode_level in modes.items()},
         **{f"{prefix}{mode}-version": f"v{version}" for mode in modes},
     }
 
 
 def granted_resources(environment: Environment, tenant: Tenant, namespace: Namespace) -> list[str]:
     """Extended resources and huge pages that pods there may name; under DRA they claim GPUs instead."""
-    mine = [pool for pool in environment.pools.values() if pool.efa and pool.admits(tenant.tenant, tenant.tiers)]
+    efa_pools = [pool for pool in environment.pools.values() if pool.efa and pool.admits(tenant.tenant, tenant.tiers)]
     quota = environment.tiers[tenant.tier_of(namespace)].quota_for(namespace.quota)
-    beside = {*quota.extra_resources, *([gpus.EFA] if mine else [])}
+    other_resources = {*quota.extra_resources, *([gpus.EFA] if efa_pools else [])}
     if environment.uses_device_claims:
-        return sorted(beside)
-    return sorted({environment.resource_of(flavor) for flavor in tenant.gpus} | beside)
+        return sorted(other_resources)
+    return sorted({environment.resource_of(flavor) for flavor in tenant.gpus} | other_resources)
 
 
 def allowed_pools(environment: Environment, tenant: Tenant, tier: str) -> list[str]:
@@ -50,9 +50,9 @@ def allowed_registries(environment: Environment, tenant: Tenant) -> list[str]:
 
 
 def allowances(environment: Environment, tenant: Tenant, namespace: Namespace) -> list[str]:
-    """What pods there may leave out. Each is granted, never assumed: a namespace without the note allows none."""
+    """Exemptions that pods there have. Each is granted, never assumed: a namespace without the annotation has none."""
     tier, allowed = environment.tiers[tenant.tier_of(namespace)], words.Allowance
-    granted = {
+    grants = {
         allowed.ANY_NODE: not tenant.on_own_nodes,
         allowed.BESIDE_OTHERS: not tenant.apart,
         allowed.GPUS_FOR_ALL: not tenant.gpu_users,
@@ -62,7 +62,7 @@ def allowances(environment: Environment, tenant: Tenant, namespace: Namespace) -
         allowed.SYNCED_NAMES: tenant.in_virtual_clusters,
         allowed.WRITABLE_ROOT: tier.writable_root,
     }
-    return sorted(name.value for name, given in granted.items() if given)
+    return sorted(name.value for name, is_granted in grants.items() if is_granted)
 
 
 def token_accounts(tenant: Tenant, namespace: Namespace) -> list[str]:
@@ -71,13 +71,15 @@ def token_accounts(tenant: Tenant, namespace: Namespace) -> list[str]:
 
 
 def queue_notes(environment: Environment, tenant: Tenant, namespace: Namespace) -> dict[str, str]:
-    """What the guards know of the namespace's queues; nothing without a queue."""
+    """Annotations about the namespace's queues, for the guards; empty without a queue."""
     if not environment.has_queues:
         return {}
     tier = environment.tiers[tenant.tier_of(namespace)]
     notes = {
         words.ALLOWED_QUEUES: ",".join([words.DEFAULT_QUEUE, *sorted(namespace.queues)]),
-        words.DEFAULT_LIMITS: ",".join(f"{what}={size}" for what, size in sorted(tier.container.default.items())),
+        words.DEFAULT_LIMITS: ",".join(
+            f"{resource}={size}" for resource, size in sorted(tier.container.default.items())
+        ),
     }
     return notes | ({words.MAX_RUN_SECONDS: str(seconds(tier.max_run_time))} if tier.max_run_time else {})
 
@@ -85,8 +87,8 @@ def queue_notes(environment: Environment, tenant: Tenant, namespace: Namespace) 
 def namespace_meta(environment: Environment, tenant: Tenant, namespace: Namespace) -> Meta:
     """Name and labels of the namespace, and annotations that hold what the guards allow in it."""
     tier = tenant.tier_of(namespace)
-    declared = {account.name for account in tenant.accounts_in(namespace)}
-    accounts = {words.DEFAULT_ACCOUNT, namespace.service_account, *declared}
+    declared_accounts = {account.name for account in tenant.accounts_in(namespace)}
+    accounts = {words.DEFAULT_ACCOUNT, namespace.service_account, *declared_accounts}
     lists = {
         words.ALLOWANCES: allowances(environment, tenant, namespace),
         words.ALLOWED_ACCOUNTS: sorted(accounts),
@@ -96,11 +98,11 @@ def namespace_meta(environment: Environment, tenant: Tenant, namespace: Namespac
         words.ALLOWED_PRIORITIES: allowed_classes(environment, tier),
         words.ALLOWED_REGISTRIES: allowed_registries(environment, tenant),
         words.ALLOWED_RESOURCES: granted_resources(environment, tenant, namespace),
-        **allowed_ways(tenant),
+        **allowed_peers(tenant),
     }
     if environment.uses_device_claims:
         lists[words.ALLOWED_DEVICE_CLASSES] = granted_classes(environment, tenant)
-    waived = [f"{w.rule}={w.until.isoformat()}" for w in tenant.exceptions if w.object == namespace.name]
+    waivers = [f"{w.rule}={w.until.isoformat()}" for w in tenant.exceptions if w.object == namespace.name]
     spread, spread_of = environment.tiers[tier].spread, environment.tiers[tier].spread_of
     annotations = {
         **tenant.annotations,
@@ -108,12 +110,12 @@ def namespace_meta(environment: Environment, tenant: Tenant, namespace: Namespac
         **{key: ",".join(values) for key, values in lists.items()},
         **queue_notes(environment, tenant, namespace),
         words.OWNER_MAIL: tenant.owner.mail,
-        **({words.OWN_LABELS: ",".join(own)} if (own := extra_labels(tenant, namespace)) else {}),
+        **({words.OWN_LABELS: ",".join(label_keys)} if (label_keys := extra_labels(tenant, namespace)) else {}),
         **({} if spread is Spread.NONE else {words.SPREAD: spread.value, words.SPREAD_OF: ",".join(sorted(spread_of))}),
         **({words.LEAVING: tenant.leaving.value} if tenant.leaving else {}),
         **({words.TITLE: tenant.title} if tenant.title else {}),
         **({words.PREFIX + "purpose": namespace.purpose} if namespace.purpose else {}),
-        **({words.EXCEPTIONS: ",".join(sorted(waived))} if waived else {}),
+        **({words.EXCEPTIONS: ",".join(sorted(waivers))} if waivers else {}),
         # An existing namespace's labels have other owners; adopting is taking them over.
         **({"pulumi.com/patchForce": "true"} if tenant.adopt else {}),
     }

@@ -31,12 +31,12 @@ _DNS_CACHE = NetworkRule((Peer(words.DNS_CACHE),), _DNS_PORTS)
 
 
 def network_policies(environment: Environment, tenant: Tenant, namespace: Namespace) -> tuple[NetworkPolicy, ...]:
-    """Of one namespace, without those that are Cilium's own."""
-    labels, where = tenant_labels(environment, tenant, namespace), tenant.namespace_name(namespace)
+    """NetworkPolicies of one namespace, without those that only Cilium has."""
+    labels, namespace_name = tenant_labels(environment, tenant, namespace), tenant.namespace_name(namespace)
 
     def policy(title: str, ingress: Sequence[NetworkRule] = (), egress: Sequence[NetworkRule] = ()) -> NetworkPolicy:
-        types = [of for of, rules in ((INGRESS, ingress), (EGRESS, egress)) if rules] or [INGRESS, EGRESS]
-        return NetworkPolicy(Meta(title, labels, where), tuple(types), tuple(ingress), tuple(egress))
+        types = [direction for direction, rules in ((INGRESS, ingress), (EGRESS, egress)) if rules] or [INGRESS, EGRESS]
+        return NetworkPolicy(Meta(title, labels, namespace_name), tuple(types), tuple(ingress), tuple(egress))
 
     def both_ways(title: str, peer: Peer) -> NetworkPolicy:
         return policy(title, [NetworkRule((peer,))], [NetworkRule((peer,))])
@@ -50,29 +50,31 @@ def network_policies(environment: Environment, tenant: Tenant, namespace: Namesp
     if environment.cluster.cni is not Cni.CILIUM:
         caches = [_DNS_CACHE] if environment.cluster.dns_cache else []
         policies.append(policy("dns", egress=[_CLUSTER_DNS, *caches]))
-    if ways := [*_ways(environment, tenant.egress), *_aws(environment, tenant, namespace)]:
-        policies.append(policy("egress", egress=ways))
-    if ways := list(_ways(environment, tenant.ingress)):
-        policies.append(policy("ingress", ingress=ways))
+    if network_rules := [*_peer_rules(environment, tenant.egress), *_aws_rules(environment, tenant, namespace)]:
+        policies.append(policy("egress", egress=network_rules))
+    if network_rules := list(_peer_rules(environment, tenant.ingress)):
+        policies.append(policy("ingress", ingress=network_rules))
     return tuple(policies)
 
 
-def _ways(environment: Environment, ways: Sequence[EgressRule | IngressRule]) -> Iterator[NetworkRule]:
+def _peer_rules(environment: Environment, entries: Sequence[EgressRule | IngressRule]) -> Iterator[NetworkRule]:
     """Rules for peers by address or by label; host names need Cilium."""
-    for way in ways:
-        if way.cidr:
-            peer = Peer(way.cidr)
-        elif isinstance(way, EgressRule) and way.internet:
-            peer = Peer(INTERNET, excluded=outside_of_internet((*environment.own_ranges, *environment.service_cidrs)))
-        elif way.service:
-            service = environment.platform.services[way.service]
+    for entry in entries:
+        if entry.cidr:
+            peer = Peer(entry.cidr)
+        elif isinstance(entry, EgressRule) and entry.internet:
+            peer = Peer(
+                INTERNET, excluded_cidrs=outside_of_internet((*environment.own_ranges, *environment.service_cidrs))
+            )
+        elif entry.service:
+            service = environment.platform.services[entry.service]
             peer = Peer(namespaces={words.SPACE_NAME: service.namespace}, pods=service.labels)
         else:
             continue
-        yield NetworkRule((peer,), (Port(way.protocol, way.port),))
+        yield NetworkRule((peer,), (Port(entry.protocol, entry.port),))
 
 
-def _aws(environment: Environment, tenant: Tenant, namespace: Namespace) -> Iterator[NetworkRule]:
+def _aws_rules(environment: Environment, tenant: Tenant, namespace: Namespace) -> Iterator[NetworkRule]:
     """Egress to credentials and to AWS' services, for namespaces with an IAM identity."""
     if not tenant.has_identity(namespace):
         return
@@ -83,10 +85,10 @@ def _aws(environment: Environment, tenant: Tenant, namespace: Namespace) -> Iter
         yield NetworkRule(tuple(Peer(cidr) for cidr in ranges), (Port("TCP", 443),))
 
 
-def allowed_ways(tenant: Tenant) -> dict[str, list[str]]:
-    """What NetworkPolicies of the tenant's own may open beside their own namespace, by the annotation that says so."""
+def allowed_peers(tenant: Tenant) -> dict[str, list[str]]:
+    """Peers that the tenant's own NetworkPolicies may open besides their namespace, by annotation."""
     siblings = [words.SIBLINGS] if tenant.between_namespaces and len(tenant.namespaces) > 1 else []
     return {
-        words.ALLOWED_EGRESS: [*siblings, *(way.place for way in tenant.egress if way.cidr)],
-        words.ALLOWED_INGRESS: [*siblings, *(way.place for way in tenant.ingress if way.cidr)],
+        words.ALLOWED_EGRESS: [*siblings, *(rule.place for rule in tenant.egress if rule.cidr)],
+        words.ALLOWED_INGRESS: [*siblings, *(rule.place for rule in tenant.ingress if rule.cidr)],
     }

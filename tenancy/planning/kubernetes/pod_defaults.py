@@ -1,4 +1,4 @@
-"""What the API server adds to pods of tenants: cost labels, and the spreading of replicas.
+"""Mutations of tenants' pods by the API server: cost labels, and the spreading of replicas.
 
 A MutatingAdmissionPolicy is there from Kubernetes 1.36 on. Before, a pod without the labels is charged by its
 namespace, which the bill reads anyway; tools that read pods alone see the labels only from 1.36 on. Replicas are spread
@@ -24,19 +24,19 @@ ResourceRule = tuple[str, str, list[str], list[str]]
 """API group, version, resources and operations that a policy matches."""
 
 _LABELS = "(has(object.metadata.labels) ? object.metadata.labels : {})"
-_MISSING = f"{charged_keys(repr)}.filter(k, k in namespaceObject.metadata.labels && !(k in {_LABELS}))"
-_LABELLED = f"""(has(object.metadata.labels) ? []
+_MISSING_LABELS = f"{charged_keys(repr)}.filter(k, k in namespaceObject.metadata.labels && !(k in {_LABELS}))"
+_ADD_LABELS = f"""(has(object.metadata.labels) ? []
     : [JSONPatch{{op: "add", path: "/metadata/labels", value: {{}}}}])
-    + {_MISSING}.map(k, JSONPatch{{op: "add", path: "/metadata/labels/" + jsonpatch.escapeKey(k),
+    + {_MISSING_LABELS}.map(k, JSONPatch{{op: "add", path: "/metadata/labels/" + jsonpatch.escapeKey(k),
         value: namespaceObject.metadata.labels[k]}})"""
 
 REVISIONS = {"ReplicaSet": "pod-template-hash", "StatefulSet": "controller-revision-hash"}
 """Label that the replicas of one revision share, and no other pod of their namespace has, by what controls them."""
 JOB_NAME = "batch.kubernetes.io/job-name"
 """Label that the pods of one Job share."""
-_OWNERS = "(has(object.metadata.ownerReferences) ? object.metadata.ownerReferences : [])"
-_ASKED = f"({noted(words.SPREAD, repr)})"
-_OF = f"({noted(words.SPREAD_OF, repr)}.split(','))"
+_OWNER_REFERENCES = "(has(object.metadata.ownerReferences) ? object.metadata.ownerReferences : [])"
+_SPREAD_MODE = f"({noted(words.SPREAD, repr)})"
+_SPREAD_SCOPES = f"({noted(words.SPREAD_OF, repr)}.split(','))"
 
 
 def _constraint(label_selector: str, match_keys: str) -> str:
@@ -44,21 +44,21 @@ def _constraint(label_selector: str, match_keys: str) -> str:
     return f"""[{{
         "maxSkew": dyn(1),
         "topologyKey": dyn("kubernetes.io/hostname"),
-        "whenUnsatisfiable": dyn({_ASKED} == {Spread.REQUIRED.value!r} ? "DoNotSchedule" : "ScheduleAnyway"),
+        "whenUnsatisfiable": dyn({_SPREAD_MODE} == {Spread.REQUIRED.value!r} ? "DoNotSchedule" : "ScheduleAnyway"),
         "nodeTaintsPolicy": dyn("Honor"),
         "labelSelector": dyn({label_selector}),
         "matchLabelKeys": dyn({match_keys})}}]"""
 
 
-def _spread_among(what: SpreadOf, kind: str, label: str) -> str:
+def _spread_among(scope: SpreadOf, kind: str, label: str) -> str:
     """The constraint of a pod that a controller of this kind made, among the pods with its value of the label."""
-    return f"""({what.value!r} in {_OF} && {label!r} in {_LABELS}
-        && {_OWNERS}.exists(o, o.kind == {kind!r} && o.?controller.orValue(false))
+    return f"""({scope.value!r} in {_SPREAD_SCOPES} && {label!r} in {_LABELS}
+        && {_OWNER_REFERENCES}.exists(o, o.kind == {kind!r} && o.?controller.orValue(false))
         ? {_constraint("{}", f"[{label!r}]")} : [])"""
 
 
-_OF_TENANT = f"{{'matchLabels': {{{words.TENANT!r}: namespaceObject.metadata.labels[{words.TENANT!r}]}}}}"
-_IN_NAMESPACE = f"({SpreadOf.NAMESPACE.value!r} in {_OF} ? {_constraint(_OF_TENANT, '[]')} : [])"
+_TENANT_PODS = f"{{'matchLabels': {{{words.TENANT!r}: namespaceObject.metadata.labels[{words.TENANT!r}]}}}}"
+_IN_NAMESPACE = f"({SpreadOf.NAMESPACE.value!r} in {_SPREAD_SCOPES} ? {_constraint(_TENANT_PODS, '[]')} : [])"
 _CONSTRAINTS = " + ".join(
     [
         *(_spread_among(SpreadOf.REPLICAS, kind, label) for kind, label in REVISIONS.items()),
@@ -68,13 +68,13 @@ _CONSTRAINTS = " + ".join(
 )
 # Maps, because the API server panics on a list of `Object.spec.topologySpreadConstraints` in a JSONPatch (v1.36.3,
 # `evaluatePatchExpression`).
-_SPREAD = f"""({_ASKED} != "" && !has(object.spec.topologySpreadConstraints)
+_SPREAD = f"""({_SPREAD_MODE} != "" && !has(object.spec.topologySpreadConstraints)
     ? [{_CONSTRAINTS}].filter(found, size(found) > 0)
         .map(found, JSONPatch{{op: "add", path: "/spec/topologySpreadConstraints", value: found}}) : [])"""
 
 
 # Match conditions know no namespace (kubernetes v1.36.3, `matchconditions/matcher.go`): the patch asks whose it is.
-_PATCHES = f"({_LABELLED}) + {_SPREAD}"
+_PATCHES = f"({_ADD_LABELS}) + {_SPREAD}"
 _PATCH = f"{words.TENANT!r} in namespaceObject.metadata.labels ? {_PATCHES} : []"
 
 
@@ -87,11 +87,11 @@ def pod_defaults(environment: Environment) -> tuple[Object, ...]:
 
 
 def mutating_policy(
-    environment: Environment, name: str, rules: Sequence[ResourceRule], patch: str, **more: Any
+    environment: Environment, name: str, rules: Sequence[ResourceRule], patch: str, **spec_fields: Any
 ) -> tuple[Object, ...]:
     """A policy that patches requests outside of the platform's own namespaces, and its binding.
 
-    `more` are further keys of its spec. Where the patch fails, the request goes on and meets the guards.
+    `spec_fields` are further keys of its spec. Where the patch fails, the request goes on and meets the guards.
     """
     spec = {
         "failurePolicy": "Ignore",
@@ -111,7 +111,7 @@ def mutating_policy(
                 for group, version, resources, operations in rules
             ],
         },
-        **more,
+        **spec_fields,
         "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": patch}}],
     }
     labels = platform_labels(environment)

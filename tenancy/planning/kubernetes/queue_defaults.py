@@ -20,9 +20,9 @@ from tenancy.schema.environment import Environment
 
 NAME = "tenancy-queue-defaults"
 
-_QUEUED = ("apps/Deployment", "apps/ReplicaSet", "apps/StatefulSet", "batch/Job", "v1/Pod")
+_QUEUED_KINDS = ("apps/Deployment", "apps/ReplicaSet", "apps/StatefulSet", "batch/Job", "v1/Pod")
 """Built-in kinds whose parts Kueue counts with them, and gives no queue of their own (`IsOwnerManagedByKueue`)."""
-_NAMED = f"(has({{0}}.metadata.labels) && {{0}}.metadata.labels[?{cel(QUEUE)}].orValue('') != '')"
+_HAS_QUEUE_NAME = f"(has({{0}}.metadata.labels) && {{0}}.metadata.labels[?{cel(QUEUE)}].orValue('') != '')"
 _PATCH = f"""!({cel(words.TENANT)} in namespaceObject.metadata.labels) ? [] :
     (has(object.metadata.labels) ? [] : [JSONPatch{{op: "add", path: "/metadata/labels", value: {{}}}}])
     + [JSONPatch{{op: "add", path: "/metadata/labels/" + jsonpatch.escapeKey({cel(QUEUE)}),
@@ -34,21 +34,24 @@ def queue_defaults(environment: Environment) -> tuple[Object, ...]:
     """The policy and its binding; none without a queue, or where the API server lacks the kind."""
     if not environment.has_queues or incompatible(environment.cluster.kubernetes, "pod-defaults"):
         return ()
-    others = frameworks(environment)
-    owners = [*_QUEUED, *(f"{framework.group}/{framework.kind}" for framework in others)]
+    enabled_frameworks = frameworks(environment)
+    owners = [*_QUEUED_KINDS, *(f"{framework.group}/{framework.kind}" for framework in enabled_frameworks)]
     conditions = {
-        "unnamed": f"!{_NAMED.format('object')}",
+        "unnamed": f"!{_HAS_QUEUE_NAME.format('object')}",
         "whole": f"""!has(object.metadata.ownerReferences) || !object.metadata.ownerReferences.exists(o,
             o.?controller.orValue(false) && (o.apiVersion.split('/')[0] + '/' + o.kind) in {cel(owners)})""",
         # An update keeps the name. One that had none may run without the queue, which would stop it.
-        "new": f"request.operation == 'CREATE' || {_NAMED.format('oldObject')}",
+        "new": f"request.operation == 'CREATE' || {_HAS_QUEUE_NAME.format('oldObject')}",
     }
-    made: list[ResourceRule] = [
+    rules: list[ResourceRule] = [
         ("", "v1", ["pods"], ["CREATE"]),
         ("batch", "v1", ["jobs"], ["CREATE", "UPDATE"]),
         ("apps", "v1", ["deployments", "statefulsets"], ["CREATE", "UPDATE"]),
-        *((each.group, each.version, [each.resource], ["CREATE", "UPDATE"]) for each in others),
+        *(
+            (job_framework.group, job_framework.version, [job_framework.resource], ["CREATE", "UPDATE"])
+            for job_framework in enabled_frameworks
+        ),
     ]
     match = [{"name": name, "expression": one_line(text)} for name, text in conditions.items()]
     # Work that has no queue's name then is refused by a guard.
-    return mutating_policy(environment, NAME, made, one_line(_PATCH), matchConditions=match)
+    return mutating_policy(environment, NAME, rules, one_line(_PATCH), matchConditions=match)

@@ -38,21 +38,21 @@ def gpu_quota(environment: Environment, tenant: Tenant, namespace: Namespace) ->
     All profiles of the environment's boards are among them, so that the profiles of a new layout are in every quota
     before the first node offers them. Only the `requests.` form is counted by the API server (quota-01).
     """
-    held = dict.fromkeys(sorted({*environment.resources, *environment.possible_slices, *gpus.ALWAYS_CAPPED}), 0)
+    gpu_counts = dict.fromkeys(sorted({*environment.resources, *environment.possible_slices, *gpus.ALWAYS_CAPPED}), 0)
     classes = {}
     for flavor, count in quota_ceiling(environment, tenant, namespace).items():
         if environment.uses_device_claims:
             classes[flavor] = count
         else:
-            held[environment.resource_of(flavor)] += count
-    held[gpus.EFA] = efa_share(environment, tenant, namespace)
+            gpu_counts[environment.resource_of(flavor)] += count
+    gpu_counts[gpus.EFA] = efa_share(environment, tenant, namespace)
     return {
-        **{f"requests.{resource}": quantities.write_count(count) for resource, count in held.items()},
+        **{f"requests.{resource}": quantities.write_count(count) for resource, count in gpu_counts.items()},
         **claim_quota(environment, classes),
     }
 
 
-def claim_quota(environment: Environment, held: Mapping[str, int]) -> dict[str, str]:
+def claim_quota(environment: Environment, class_counts: Mapping[str, int]) -> dict[str, str]:
     """Devices by claim: of every class granted or zero; without DRA no claims at all, so that only one quota counts.
 
     From Kubernetes 1.36 a container may name a class as a resource, which the class's own quota does not see. The
@@ -60,13 +60,15 @@ def claim_quota(environment: Environment, held: Mapping[str, int]) -> dict[str, 
     """
     if not environment.uses_device_claims:
         return dict.fromkeys(CLAIM_COUNTS, "0")
-    most = dict.fromkeys(DRIVER_CLASSES, 0)
-    most |= {device_class(flavor): held.get(flavor, 0) for flavor in claimable_flavors(environment)}
-    keys = {key: count for name, count in most.items() for key in (f"{name}{CLASS_QUOTA}", CLASS_AS_RESOURCE + name)}
+    class_limits = dict.fromkeys(DRIVER_CLASSES, 0)
+    class_limits |= {device_class(flavor): class_counts.get(flavor, 0) for flavor in claimable_flavors(environment)}
+    keys = {
+        key: count for name, count in class_limits.items() for key in (f"{name}{CLASS_QUOTA}", CLASS_AS_RESOURCE + name)
+    }
     return {key: quantities.write_count(count) for key, count in (keys | dict.fromkeys(CLAIM_COUNTS, CLAIMS)).items()}
 
 
-def queued_lines(environment: Environment) -> list[str]:
+def queued_keys(environment: Environment) -> list[str]:
     """Keys of a quota that are full when all is used as it is meant to be: of what the queue gives, and of EFA, which
     goes with it."""
     if not environment.has_queues:
@@ -78,10 +80,10 @@ def queued_lines(environment: Environment) -> list[str]:
 def efa_share(environment: Environment, tenant: Tenant, namespace: Namespace) -> int:
     """EFA interfaces that go with the namespace's GPUs: those of as many nodes as the GPUs fill."""
     tiers, interfaces = frozenset({tenant.tier_of(namespace)}), 0
-    held = quota_ceiling(environment, tenant, namespace)
+    ceilings = quota_ceiling(environment, tenant, namespace)
     for name, pool in environment.pools.items():
         if pool.efa and pool.admits(tenant.tenant, tiers):
-            filled = [-(-held.get(f, 0) // each) for f, each in environment.flavors_of(name).items()]
+            filled = [-(-ceilings.get(f, 0) // per_node) for f, per_node in environment.flavors_of(name).items()]
             interfaces += min(max(filled, default=0), pool.nodes.max) * pool.machine.efa
     return interfaces
 
@@ -96,7 +98,7 @@ def resource_quota(environment: Environment, tenant: Tenant, namespace: Namespac
         "requests.storage": quota.storage,
         "services.loadbalancers": "0",
         "services.nodeports": "0",
-        **{key: quantities.write_count(most) for key, most in object_counts(environment, quota).items()},
+        **{key: quantities.write_count(maximum) for key, maximum in object_counts(environment, quota).items()},
         **quota.other,
         **gpu_quota(environment, tenant, namespace),
     }
@@ -108,25 +110,25 @@ def _meta(environment: Environment, tenant: Tenant, namespace: Namespace, name: 
 
 
 def class_quotas(environment: Environment, tenant: Tenant, namespace: Namespace) -> tuple[ResourceQuota, ...]:
-    """What pods of each priority class may use of the namespace's quota, where that is less than all of it.
+    """Quotas of single priority classes, where they are less than the namespace's quota.
 
     A class has its tier's quota: a namespace of another tier that may also run batch work cannot run more of it than
     a batch namespace. Only the quota limits the namespace's own class. Classes of the system are 0, in addition to
     sched-04. The API server takes no more than pods, cpu and memory under such a scope.
     """
-    whole = _compute(_quota(environment, tenant, namespace))
+    compute_quota = _compute(_quota(environment, tenant, namespace))
 
-    def made(name: str, classes: Sequence[str], hard: Mapping[str, str]) -> ResourceQuota:
+    def quota_for(name: str, classes: Sequence[str], hard: Mapping[str, str]) -> ResourceQuota:
         meta = _meta(environment, tenant, namespace, name)
         return ResourceQuota(meta, dict(sorted(hard.items())), tuple(classes))
 
-    quotas = [made(SYSTEM_QUOTA, SYSTEM_CLASSES, {"pods": "0"})]
-    own = tenant.tier_of(namespace)
-    for name in allowed_classes(environment, own):
-        tier = next((t for t in environment.tiers if class_name(t) == name), own)
+    quotas = [quota_for(SYSTEM_QUOTA, SYSTEM_CLASSES, {"pods": "0"})]
+    own_tier = tenant.tier_of(namespace)
+    for name in allowed_classes(environment, own_tier):
+        tier = next((t for t in environment.tiers if class_name(t) == name), own_tier)
         capped = _compute(environment.tiers[tier].quota)
-        if less := {key: most for key, most in capped.items() if amount(most) < amount(whole[key])}:
-            quotas.append(made(name, [name], less))
+        if lower_limits := {key: limit for key, limit in capped.items() if amount(limit) < amount(compute_quota[key])}:
+            quotas.append(quota_for(name, [name], lower_limits))
     return tuple(quotas)
 
 
@@ -150,9 +152,11 @@ def limit_range(environment: Environment, tenant: Tenant, namespace: Namespace) 
     tier = environment.tiers[tenant.tier_of(namespace)]
     container, claim = tier.container, tier.claim
     node = _largest_node(environment, tenant, tenant.tier_of(namespace))
-    most = {key: _at_most(most, node.get(key), container.default.get(key)) for key, most in container.max.items()}
+    maxima = {
+        key: _cap_at_node(maximum, node.get(key), container.default.get(key)) for key, maximum in container.max.items()
+    }
     bounds = (
-        Bounds("Container", container.min, most, container.default, container.default_request),
+        Bounds("Container", container.min, maxima, container.default, container.default_request),
         Bounds("PersistentVolumeClaim", {"storage": claim.min}, {"storage": claim.max}),
     )
     return LimitRange(_meta(environment, tenant, namespace, NAME), bounds)
@@ -161,18 +165,18 @@ def limit_range(environment: Environment, tenant: Tenant, namespace: Namespace) 
 def _largest_node(environment: Environment, tenant: Tenant, tier: str) -> dict[str, str]:
     """Per resource, the most that one container can get on any node that the namespace's pods may use."""
     pools = [name for name, pool in environment.pools.items() if pool.admits(tenant.tenant, frozenset({tier}))]
-    left = [tenant_allocatable(environment, name) for name in pools]
-    if not left:
+    node_sizes = [tenant_allocatable(environment, name) for name in pools]
+    if not node_sizes:
         return {}
     # In whole cores and GiB, so that another daemonset of the platform's does not change the limits of every tenant.
-    cpu, memory = max(node.cpu for node in left) // 1000, max(node.memory for node in left) // 1024
+    cpu, memory = max(node.cpu for node in node_sizes) // 1000, max(node.memory for node in node_sizes) // 1024
     return {"cpu": str(cpu), "memory": f"{memory}Gi"}
 
 
-def _at_most(most: str, node: str | None, default: str | None) -> str:
+def _cap_at_node(maximum: str, node: str | None, default: str | None) -> str:
     """The tier's maximum, or what the largest node has if that is less: a container above it would wait for ever.
 
     Never below the default, which the API server refuses in a LimitRange; reading the files reports such a pool."""
-    if node is None or amount(node) >= amount(most):
-        return most
+    if node is None or amount(node) >= amount(maximum):
+        return maximum
     return default if default and amount(default) > amount(node) else quantities.write(amount(node))

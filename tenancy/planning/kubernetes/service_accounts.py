@@ -21,11 +21,11 @@ def default_account(environment: Environment, tenant: Tenant, namespace: Namespa
 
 def service_accounts(environment: Environment, tenant: Tenant, namespace: Namespace) -> tuple[PodAccount, ...]:
     """The one that the namespace's grants hang on, where it has some, and those that its file declares."""
-    declared = tuple(
+    declared_accounts = tuple(
         _account(environment, tenant, namespace, account.name, api_token=account.api_token)
         for account in tenant.accounts_in(namespace)
     )
-    return (*_granted_account(environment, tenant, namespace), *declared)
+    return (*_granted_account(environment, tenant, namespace), *declared_accounts)
 
 
 def _granted_account(environment: Environment, tenant: Tenant, namespace: Namespace) -> tuple[PodAccount, ...]:
@@ -48,5 +48,5 @@ def _account(
     *,
     api_token: bool = False,
 ) -> PodAccount:
-    labels, where = tenant_labels(environment, tenant, namespace), tenant.namespace_name(namespace)
-    return PodAccount(Meta(name, labels, where, annotations or {}), api_token)
+    labels, namespace_name = tenant_labels(environment, tenant, namespace), tenant.namespace_name(namespace)
+    return PodAccount(Meta(name, labels, namespace_name, annotations or {}), api_token)

@@ -1,4 +1,4 @@
-"""What claims name: the StorageClass of EBS volumes."""
+"""The StorageClass of EBS volumes, which claims name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tenancy.planning.common.labels import manifest, platform_labels
 from tenancy.planning.common.names import NAMESPACE_TAG
 from tenancy.schema.environment import Environment
 
-_WHOSE = {
+_TENANT_TAGS = {
     "tagSpecification_1": f"{NAMESPACE_TAG}={{{{ .PVCNamespace }}}}",
     # Empty for the platform's own namespaces, whose names have no separator.
     "tagSpecification_2": f'{words.TENANT_TAG}={{{{ if .PVCNamespace | contains "{words.SEPARATOR}" }}}}'
@@ -28,11 +28,11 @@ def storage_classes(environment: Environment) -> tuple[Object, ...]:
     if not environment.makes_storage_class:
         return ()
     # Without a key of the file's or the cluster's own, EBS encrypts with the account's default key.
-    made = environment.builds_cluster or environment.aws.encryption_key
-    key = {"kmsKeyId": volume_key(environment)} if made else {}
+    has_own_key = environment.builds_cluster or environment.aws.encryption_key
+    key = {"kmsKeyId": volume_key(environment)} if has_own_key else {}
     disk = {
         "provisioner": "ebs.csi.aws.com",
-        "parameters": {"type": "gp3", "encrypted": "true", **key, **_WHOSE},
+        "parameters": {"type": "gp3", "encrypted": "true", **key, **_TENANT_TAGS},
         "reclaimPolicy": "Delete",
         # Of the zone that the pod's node is in.
         "volumeBindingMode": "WaitForFirstConsumer",

@@ -24,7 +24,7 @@ from tenancy.schema.tenant import Namespace, Tenant
 
 USER = 12345
 """User and group that no account in the images has; the volume gets this group."""
-_OFF = {"enabled": False}
+_DISABLED = {"enabled": False}
 
 _NOT_TO_HOST = (
     # A writer of endpoints can direct traffic to any address: people of a tenant may not write them either.
@@ -86,11 +86,11 @@ def virtual_cluster(environment: Environment, tenant: Tenant, namespace: Namespa
         "controlPlane": _control_plane(environment, settings, tenant, namespace),
         "sync": _sync(tenant, namespace),
         # The plan makes the account and its rights with the namespace's others.
-        "rbac": {"role": _OFF, "clusterRole": _OFF, "enableVolumeSnapshotRules": _OFF},
+        "rbac": {"role": _DISABLED, "clusterRole": _DISABLED, "enableVolumeSnapshotRules": _DISABLED},
         "policies": {
-            "resourceQuota": _OFF,
-            "limitRange": _OFF,
-            "networkPolicy": _OFF,
+            "resourceQuota": _DISABLED,
+            "limitRange": _DISABLED,
+            "networkPolicy": _DISABLED,
             # Inside, it says at once what the host would refuse.
             "podSecurityStandard": "restricted",
         },
@@ -98,10 +98,10 @@ def virtual_cluster(environment: Environment, tenant: Tenant, namespace: Namespa
         "networking": {"advanced": {"proxyKubelets": {"byHostname": False, "byIP": False}}},
         # As owner it would be a controller that no pod may claim (kueue-02).
         "experimental": {"syncSettings": {"setOwner": False}},
-        "telemetry": _OFF,
+        "telemetry": _DISABLED,
     }
-    where = tenant.namespace_name(namespace)
-    chart = HelmChart(words.VIRTUAL_CLUSTER, where, pin.repository, pin.chart, pin.version, values)
+    namespace_name = tenant.namespace_name(namespace)
+    chart = HelmChart(words.VIRTUAL_CLUSTER, namespace_name, pin.repository, pin.chart, pin.version, values)
     return from_mirror(environment, chart)
 
 
@@ -109,11 +109,11 @@ def _control_plane(
     environment: Environment, settings: VirtualClusters, tenant: Tenant, namespace: Namespace
 ) -> dict[str, Any]:
     # Those alone: with the platform's marks it would be an object that no file of ours makes.
-    mine = tenant_labels(environment, tenant, namespace)
+    all_labels = tenant_labels(environment, tenant, namespace)
     storage_class = settings.storage_class or words.STORAGE_CLASS
-    labels = {key: mine[key] for key in words.CHARGED_LABELS}
+    labels = {key: all_labels[key] for key in words.CHARGED_LABELS}
     queue = {QUEUE: words.DEFAULT_QUEUE} if environment.has_queues else {}
-    at_home = _placing(environment, tenant, namespace)
+    placement = _placement(environment, tenant, namespace)
     urgency = class_name(tenant.tier_of(namespace))
     return {
         "distro": {
@@ -121,7 +121,7 @@ def _control_plane(
                 "enabled": True,
                 "image": _image(settings.kubernetes),
                 "apiServer": {"extraArgs": list(settings.oidc)},
-                "scheduler": _OFF,
+                "scheduler": _DISABLED,
                 "securityContext": _CONTAINER,
                 "resources": sizes.KUBERNETES,
             }
@@ -132,12 +132,12 @@ def _control_plane(
             "embedded": False,  # of the build that is not open source
             "overwriteConfig": _COREFILE.format(resolver=settings.resolver),
             "priorityClassName": "",
-            "deployment": {"image": settings.dns, "pods": {"labels": queue}, "resources": sizes.DNS, **at_home},
+            "deployment": {"image": settings.dns, "pods": {"labels": queue}, "resources": sizes.DNS, **placement},
         },
         "service": {"enabled": True, "spec": {"type": "ClusterIP"}},
-        "ingress": _OFF,
-        "tlsRoute": _OFF,
-        "serviceMonitor": _OFF,
+        "ingress": _DISABLED,
+        "tlsRoute": _DISABLED,
+        "serviceMonitor": _DISABLED,
         "statefulSet": {
             "image": _image(settings.syncer),
             "labels": {**labels, **queue},
@@ -149,19 +149,19 @@ def _control_plane(
             "persistence": {"volumeClaim": {"enabled": True, "size": sizes.VOLUME, "storageClass": storage_class}},
             # The chart's template has the field twice (v0.34.0 to v0.36.1), each time with this value. Without it the
             # control plane would be of the lowest class, which its own tenant's work evicts.
-            "scheduling": {"priorityClassName": urgency, **at_home},
+            "scheduling": {"priorityClassName": urgency, **placement},
         },
         "advanced": {
             "defaultImageRegistry": "",  # each image says its own
             "serviceAccount": {"enabled": False, "name": words.VIRTUAL_CLUSTER},
             "workloadServiceAccount": {"enabled": False, "name": _workload_account(tenant, namespace)},
-            "virtualScheduler": _OFF,
+            "virtualScheduler": _DISABLED,
         },
     }
 
 
 def _sync(tenant: Tenant, namespace: Namespace) -> dict[str, Any]:
-    to_host: dict[str, Any] = dict.fromkeys(_NOT_TO_HOST, _OFF)
+    to_host: dict[str, Any] = dict.fromkeys(_NOT_TO_HOST, _DISABLED)
     to_host |= {kind: {"enabled": True} for kind in ("services", "persistentVolumeClaims")}
     # Those that a pod or an ingress needs.
     to_host |= {kind: {"enabled": True, "all": False} for kind in ("configMaps", "secrets")}
@@ -171,10 +171,10 @@ def _sync(tenant: Tenant, namespace: Namespace) -> dict[str, Any]:
         "useSecretsForSATokens": True,
         "priorityClassName": class_name(tenant.tier_of(namespace)),
         # Its init container would start as root, from an image that the platform does not manage.
-        "rewriteHosts": _OFF,
-        "hybridScheduling": _OFF,
+        "rewriteHosts": _DISABLED,
+        "hybridScheduling": _DISABLED,
     }
-    from_host: dict[str, Any] = dict.fromkeys(_NOT_FROM_HOST, _OFF)
+    from_host: dict[str, Any] = dict.fromkeys(_NOT_FROM_HOST, _DISABLED)
     return {"toHost": to_host, "fromHost": {**from_host, "events": {"enabled": True}}}
 
 
@@ -183,7 +183,7 @@ def _workload_account(tenant: Tenant, namespace: Namespace) -> str:
     return namespace.service_account if tenant.has_identity(namespace) else words.DEFAULT_ACCOUNT
 
 
-def _placing(environment: Environment, tenant: Tenant, namespace: Namespace) -> dict[str, Any]:
+def _placement(environment: Environment, tenant: Tenant, namespace: Namespace) -> dict[str, Any]:
     """Its own pods ask for no GPU, and pools without any may be the tenant's alone."""
     tier = frozenset({tenant.tier_of(namespace)})
     taints = [
@@ -197,6 +197,6 @@ def _placing(environment: Environment, tenant: Tenant, namespace: Namespace) -> 
 
 def _image(image: str) -> dict[str, str]:
     """The parts that the chart joins again: registry/repository:tag, with the digest after the tag."""
-    registry, _, rest = image.partition("/")
-    repository, _, tag = rest.partition(":")
+    registry, _, path = image.partition("/")
+    repository, _, tag = path.partition(":")
     return {"registry": registry, "repository": repository, "tag": tag}

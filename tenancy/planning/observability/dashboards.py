@@ -41,12 +41,12 @@ NodePrices = Mapping[str, Fraction | None]
 MONTH = f"{BUDGET_DAYS}d"
 MICRO = 1_000_000
 COLUMNS, WIDTH = 24, 8
-"""Of Grafana's grid, and of a panel."""
+"""Columns of Grafana's grid, and width of a panel."""
 
 Panel = dict[str, Any]
 
 
-def every(
+def all_dashboards(
     environment: Environment, tenants: Sequence[Tenant], prices: NodePrices
 ) -> list[tuple[Tenant | None, dict[str, Any]]]:
     """The platform's first, then every tenant's."""
@@ -59,77 +59,87 @@ def every(
 
 def platform_dashboard(environment: Environment, prices: NodePrices) -> dict[str, Any]:
     """Supply, guaranteed, borrowed, idle, money."""
-    of = _Queries(environment, prices)
-    rows = [("Supply", list(_supply(of)))]
+    queries = _Queries(environment, prices)
+    rows = [("Supply", list(_supply(queries)))]
     if environment.has_queues:
         rows += [
             (
                 "Guaranteed, borrowed, idle",
                 [
-                    _series("Guaranteed, GPUs", _by_tenant(of.guaranteed()), "{{tenant}}", stack=True),
-                    _series("In use, GPUs", _by_tenant(of.held()), "{{tenant}}", stack=True),
-                    _series("Borrowed, GPUs", of.above(of.held(), of.guaranteed()), "{{tenant}}", stack=True),
+                    _series("Guaranteed, GPUs", _by_tenant(queries.guaranteed()), "{{tenant}}", stack=True),
+                    _series("In use, GPUs", _by_tenant(queries.in_use()), "{{tenant}}", stack=True),
                     _series(
-                        "Guaranteed and idle, GPUs", of.above(of.guaranteed(), of.held()), "{{tenant}}", stack=True
+                        "Borrowed, GPUs",
+                        queries.excess(queries.in_use(), queries.guaranteed()),
+                        "{{tenant}}",
+                        stack=True,
                     ),
-                    _series("Waiting jobs", of.waiting(), "{{tenant}}"),
-                    _series("Waiting time, p95", of.wait(0.95), "{{tenant}}", unit="s"),
-                    _series("Evictions for others, an hour", of.evictions(), "{{tenant}}"),
+                    _series(
+                        "Guaranteed and idle, GPUs",
+                        queries.excess(queries.guaranteed(), queries.in_use()),
+                        "{{tenant}}",
+                        stack=True,
+                    ),
+                    _series("Waiting jobs", queries.waiting(), "{{tenant}}"),
+                    _series("Waiting time, p95", queries.wait(0.95), "{{tenant}}", unit="s"),
+                    _series("Evictions for others, an hour", queries.evictions(), "{{tenant}}"),
                 ],
             ),
-            ("Money", list(_money(of))),
+            ("Money", list(_money(queries))),
         ]
-    rows.append(("Use", [_series("GPUs busy", of.busy("", _DEVICE), "{{namespace}}", unit="percentunit")]))
+    rows.append(("Use", [_series("GPUs busy", queries.busy("", _DEVICE), "{{namespace}}", unit="percentunit")]))
     title = f"Tenancy of {environment.environment}: platform"
     return _dashboard(environment, "", title, rows)
 
 
 def tenant_dashboard(environment: Environment, tenant: Tenant, prices: NodePrices) -> dict[str, Any]:
     """Mine: queue, waiting, use, cost."""
-    of = _Queries(environment, prices, tenant)
+    queries = _Queries(environment, prices, tenant)
     rows: list[tuple[str, list[Panel]]] = []
     if environment.has_queues:
         rows += [
             (
                 "Queue",
                 [
-                    _stat("Guaranteed, GPUs", f"sum({of.guaranteed()})"),
-                    _stat("In use, GPUs", f"sum({of.held()})"),
-                    _stat("Of these borrowed, GPUs", of.above(of.held(), of.guaranteed())),
-                    _series("In use by flavor, GPUs", f"sum by (flavor) ({of.held()})", "{{flavor}}", stack=True),
+                    _stat("Guaranteed, GPUs", f"sum({queries.guaranteed()})"),
+                    _stat("In use, GPUs", f"sum({queries.in_use()})"),
+                    _stat("Of these borrowed, GPUs", queries.excess(queries.in_use(), queries.guaranteed())),
+                    _series(
+                        "In use by flavor, GPUs", f"sum by (flavor) ({queries.in_use()})", "{{flavor}}", stack=True
+                    ),
                 ],
             ),
             (
                 "Waiting",
                 [
-                    _stat("Waiting jobs", of.waiting()),
-                    _series("Waiting time, p95", of.wait(0.95), "p95", unit="s"),
-                    _series("Evictions, an hour", of.evictions(), "evicted for others"),
+                    _stat("Waiting jobs", queries.waiting()),
+                    _series("Waiting time, p95", queries.wait(0.95), "p95", unit="s"),
+                    _series("Evictions, an hour", queries.evictions(), "evicted for others"),
                 ],
             ),
         ]
-    busy, memory = of.busy("", _DEVICE), of.memory()
+    busy, memory = queries.busy("", _DEVICE), queries.memory()
     rows.append(
         (
             "Use",
             [
                 _series("GPUs busy", busy, "{{namespace}}", unit="percentunit"),
                 _series("GPU memory in use", memory, "{{namespace}}", unit="decmbytes"),
-                _series("Least busy pods", of.idle_pods(), "{{namespace}}/{{pod}}", unit="percentunit"),
+                _series("Least busy pods", queries.idle_pods(), "{{namespace}}/{{pod}}", unit="percentunit"),
             ],
         )
     )
     if environment.has_queues:
-        rows.append(("Cost", list(_cost(of, tenant))))
-    called = "".join(character for character in tenant.title if character not in MARKUP).strip()
-    title = f"{called or tenant.tenant}: GPUs in {environment.environment}"
+        rows.append(("Cost", list(_cost(queries, tenant))))
+    tenant_title = "".join(character for character in tenant.title if character not in MARKUP).strip()
+    title = f"{tenant_title or tenant.tenant}: GPUs in {environment.environment}"
     return _dashboard(environment, tenant.tenant, title, rows)
 
 
 def config_map(environment: Environment, tenant: Tenant | None, board: Mapping[str, Any]) -> Object:
     """The dashboard as Grafana's sidecar finds it."""
-    mine = {words.TENANT: tenant.tenant} if tenant else {}
-    labels = {**platform_labels(environment), **mine, LABEL: "1"}
+    tenant_label = {words.TENANT: tenant.tenant} if tenant else {}
+    labels = {**platform_labels(environment), **tenant_label, LABEL: "1"}
     return manifest(
         "v1",
         "ConfigMap",
@@ -147,10 +157,10 @@ def as_json(board: Mapping[str, Any]) -> str:
 
 
 def gpu_part(environment: Environment, pool: str, flavor: str) -> Fraction:
-    """How much of a whole GPU one of a flavor is: what it takes away from others, as the bill counts it."""
-    of, shared = environment.flavors[flavor], environment.pools[pool].share
-    part = boards.share_of(of.gpu, of.mig) if of.mig else Fraction(1)
-    return part / (shared.replicas if shared else 1)
+    """Part of a whole GPU that one of a flavor takes from others, as the bill counts it."""
+    flavor_spec, sharing = environment.flavors[flavor], environment.pools[pool].share
+    part = boards.share_of(flavor_spec.gpu, flavor_spec.mig) if flavor_spec.mig else Fraction(1)
+    return part / (sharing.replicas if sharing else 1)
 
 
 # What is asked
@@ -161,7 +171,7 @@ _DEVICE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 _FRAMEBUFFER = "DCGM_FI_DEV_FB_USED"
 """MiB."""
 _POOL_LABEL = "label_" + re.sub(r"[^a-zA-Z0-9_]", "_", words.POOL)
-"""What kube-state-metrics makes of the label."""
+"""Name of the pool label in kube-state-metrics."""
 
 
 class _Queries:
@@ -178,31 +188,35 @@ class _Queries:
 
     def _offers(self) -> Iterator[tuple[str, str]]:
         """Pool and flavor of every kind of device; where it is one tenant's, of those that its queues span."""
-        of, tenant = self.environment, self.tenant
-        pools = set(of.pools) if tenant is None else {p for tier in tenant.tiers for p in open_pools(of, tenant, tier)}
-        for pool in of.pools if tenant is None else in_preference(of, pools):
-            for flavor in of.flavors_of(pool):
+        environment, tenant = self.environment, self.tenant
+        pools = (
+            set(environment.pools)
+            if tenant is None
+            else {p for tier in tenant.tiers for p in open_pools(environment, tenant, tier)}
+        )
+        for pool in environment.pools if tenant is None else in_preference(environment, pools):
+            for flavor in environment.flavors_of(pool):
                 if tenant is None or flavor in tenant.gpus:
                     yield pool, flavor
 
     def _matching(self, *matchers: str) -> str:
         """Matchers, with the tenant's queues if it is one's."""
-        mine = [f"cluster_queue=~{_either(self._queues)}"] if self.tenant else []
-        found = [*mine, *matchers]
-        return f"{{{','.join(found)}}}" if found else ""
+        tenant_matchers = [f"cluster_queue=~{_any_of(self._queues)}"] if self.tenant else []
+        all_matchers = [*tenant_matchers, *matchers]
+        return f"{{{','.join(all_matchers)}}}" if all_matchers else ""
 
     def _weighted(self, metric: str, weight: Mapping[tuple[str, str], Fraction]) -> str:
         """A metric of queues by tenant, flavor and resource, each times its weight."""
         parts = []
         for (pool, flavor), factor in weight.items():
-            at = self._matching(
+            selector = self._matching(
                 f'flavor="{flavor_name(self.environment, pool)}"',
                 f'resource="{queue_resource(self.environment, flavor)}"',
             )
-            largest = f"max by (cluster_queue, flavor, resource) ({metric}{at})"
+            largest = f"max by (cluster_queue, flavor, resource) ({metric}{selector})"
             parts.append(largest if factor == 1 else f"{largest} * {_number(factor)}")
-        whole = " or ".join(f"({part})" for part in parts) or "vector(0)"
-        return f"sum by (tenant, flavor, resource) ({_named_tenant(whole)})"
+        series = " or ".join(f"({part})" for part in parts) or "vector(0)"
+        return f"sum by (tenant, flavor, resource) ({_named_tenant(series)})"
 
     def _gpus(self) -> dict[tuple[str, str], Fraction]:
         """Whole GPUs that one of each is."""
@@ -211,27 +225,29 @@ class _Queries:
     def guaranteed(self) -> str:
         return self._weighted("kueue_cluster_queue_nominal_quota", self._gpus())
 
-    def held(self) -> str:
+    def in_use(self) -> str:
         return self._weighted("kueue_cluster_queue_resource_usage", self._gpus())
 
-    def above(self, one: str, other: str) -> str:
+    def excess(self, amount: str, threshold: str) -> str:
         """By how much the one is above the other, flavor by flavor."""
-        return f"sum by (tenant) (clamp_min({one} - {other}, 0))"
+        return f"sum by (tenant) (clamp_min({amount} - {threshold}, 0))"
 
     def dollars(self) -> str:
         """Dollars an hour of the GPUs in use, by the price of their part of a node."""
-        known = {}
+        prices_by_flavor = {}
         for pool, flavor in self._offers():
             price = self.prices.get(pool)
             if price is not None:
-                known[pool, flavor] = price * part_of_node(self.environment, pool, flavor)
-        return self._weighted("kueue_cluster_queue_resource_usage", known)
+                prices_by_flavor[pool, flavor] = price * part_of_node(self.environment, pool, flavor)
+        return self._weighted("kueue_cluster_queue_resource_usage", prices_by_flavor)
 
     def supply_dollars(self) -> str:
         """Dollars an hour of the nodes that exist."""
-        counted = f'count by ({_POOL_LABEL}) (max by (node, {_POOL_LABEL}) (kube_node_labels{{{_POOL_LABEL}="%s"}}))'
+        node_counts = (
+            f'count by ({_POOL_LABEL}) (max by (node, {_POOL_LABEL}) (kube_node_labels{{{_POOL_LABEL}="%s"}}))'
+        )
         parts = [
-            f"({counted % pool} * {_number(price)})"
+            f"({node_counts % pool} * {_number(price)})"
             for pool in self.environment.pools
             if (price := self.prices.get(pool)) is not None
         ]
@@ -241,23 +257,25 @@ class _Queries:
         return sorted({pool for pool, _ in self._offers() if self.prices.get(pool) is None})
 
     def waiting(self) -> str:
-        at = self._matching()
-        return f"sum by (tenant) ({_named_tenant(f'max by (cluster_queue, status) (kueue_pending_workloads{at})')})"
+        selector = self._matching()
+        return (
+            f"sum by (tenant) ({_named_tenant(f'max by (cluster_queue, status) (kueue_pending_workloads{selector})')})"
+        )
 
     def wait(self, part: float) -> str:
         rate = f"rate(kueue_admission_wait_time_seconds_bucket{self._matching()}[1h])"
         return f"histogram_quantile({part}, sum by (tenant, le) ({_named_tenant(rate)}))"
 
     def evictions(self) -> str:
-        at = self._matching('reason="Preempted"')
-        counted = f"increase(kueue_evicted_workloads_total{at}[1h])"
-        return f"sum by (tenant) ({_named_tenant(counted)})"
+        selector = self._matching('reason="Preempted"')
+        evictions_per_hour = f"increase(kueue_evicted_workloads_total{selector}[1h])"
+        return f"sum by (tenant) ({_named_tenant(evictions_per_hour)})"
 
-    def busy(self, by: str, metric: str) -> str:
+    def busy(self, extra_label: str, metric: str) -> str:
         """Average by namespace of the GPUs that pods have; without `honorLabels` Prometheus calls the pod's labels
         `exported_`."""
-        more = f", {by}" if by else ""
-        return f"avg by (namespace{more}) ({self._devices(metric, by)})"
+        grouping = f", {extra_label}" if extra_label else ""
+        return f"avg by (namespace{grouping}) ({self._devices(metric, extra_label)})"
 
     def memory(self) -> str:
         return f"sum by (namespace) ({self._devices(_FRAMEBUFFER, 'pod')})"
@@ -265,24 +283,24 @@ class _Queries:
     def idle_pods(self) -> str:
         return f"bottomk(5, {self.busy('pod', _DEVICE)})"
 
-    def _devices(self, metric: str, by: str) -> str:
-        at = f"=~{_either(self._spaces)}" if self.tenant else '!=""'
-        outside = f"{metric}{{exported_namespace{at}}}"
-        for name in ("namespace", *((by,) if by else ())):
-            outside = f'label_replace({outside}, "{name}", "$1", "exported_{name}", "(.+)")'
-        inside = f'{metric}{{exported_namespace="",namespace{at},pod!=""}}'
-        return f"{outside} or {inside}"
+    def _devices(self, metric: str, extra_label: str) -> str:
+        namespace_matcher = f"=~{_any_of(self._spaces)}" if self.tenant else '!=""'
+        exported_series = f"{metric}{{exported_namespace{namespace_matcher}}}"
+        for name in ("namespace", *((extra_label,) if extra_label else ())):
+            exported_series = f'label_replace({exported_series}, "{name}", "$1", "exported_{name}", "(.+)")'
+        plain_series = f'{metric}{{exported_namespace="",namespace{namespace_matcher},pod!=""}}'
+        return f"{exported_series} or {plain_series}"
 
 
-def _named_tenant(of: str) -> str:
-    return f'label_replace({of}, "tenant", "$1", "cluster_queue", "(.+?){words.SEPARATOR}.*")'
+def _named_tenant(series: str) -> str:
+    return f'label_replace({series}, "tenant", "$1", "cluster_queue", "(.+?){words.SEPARATOR}.*")'
 
 
-def _by_tenant(of: str) -> str:
-    return f"sum by (tenant) ({of})"
+def _by_tenant(series: str) -> str:
+    return f"sum by (tenant) ({series})"
 
 
-def _either(names: Sequence[str]) -> str:
+def _any_of(names: Sequence[str]) -> str:
     """A regular expression of exactly these names: names have dashes alone, which are not special in it."""
     return f'"{"|".join(names)}"'
 
@@ -297,39 +315,53 @@ def _number(value: Fraction) -> str:
 # Panels
 
 
-def _supply(of: _Queries) -> Iterator[Panel]:
+def _supply(queries: _Queries) -> Iterator[Panel]:
     nodes = f'count by ({_POOL_LABEL}) (max by (node, {_POOL_LABEL}) (kube_node_labels{{{_POOL_LABEL}!=""}}))'
     yield _series("Nodes by pool", nodes, f"{{{{{_POOL_LABEL}}}}}", stack=True)
-    ready = 'max by (node, condition, status) (kube_node_status_condition{condition="Ready",status!="true"} == 1)'
-    yield _stat("Nodes that are not ready", f"count({ready}) or vector(0)")
-    if not of.environment.uses_device_claims:
+    not_ready = 'max by (node, condition, status) (kube_node_status_condition{condition="Ready",status!="true"} == 1)'
+    yield _stat("Nodes that are not ready", f"count({not_ready}) or vector(0)")
+    if not queries.environment.uses_device_claims:
         devices = (
             'sum by (resource) (max by (node, resource) (kube_node_status_allocatable{resource=~"nvidia_com_.+"}))'
         )
         yield _series("GPUs, slices and replicas that nodes offer", devices, "{{resource}}")
 
 
-def _money(of: _Queries) -> Iterator[Panel]:
-    lacks = f"Without {', '.join(missing)}: no price is known." if (missing := of.unpriced()) else ""
+def _money(queries: _Queries) -> Iterator[Panel]:
+    price_note = (
+        f"Without {', '.join(unpriced_pools)}: no price is known." if (unpriced_pools := queries.unpriced()) else ""
+    )
     yield _series(
-        "In use, dollars an hour", _by_tenant(of.dollars()), "{{tenant}}", "currencyUSD", stack=True, about=lacks
+        "In use, dollars an hour",
+        _by_tenant(queries.dollars()),
+        "{{tenant}}",
+        "currencyUSD",
+        stack=True,
+        about=price_note,
     )
-    idle = f"clamp_min({of.supply_dollars()} - (sum({of.dollars()}) or vector(0)), 0)"
-    yield _series("Nodes not in use, dollars an hour", idle, "idle", "currencyUSD", about=lacks)
-    yield _stat("Nodes, dollars an hour", of.supply_dollars(), "currencyUSD", lacks)
+    idle = f"clamp_min({queries.supply_dollars()} - (sum({queries.dollars()}) or vector(0)), 0)"
+    yield _series("Nodes not in use, dollars an hour", idle, "idle", "currencyUSD", about=price_note)
+    yield _stat("Nodes, dollars an hour", queries.supply_dollars(), "currencyUSD", price_note)
     yield _bars(
-        "Cost in the range shown, dollars", f"sort_desc({_in_range(_by_tenant(of.dollars()))})", "{{tenant}}", lacks
+        "Cost in the range shown, dollars",
+        f"sort_desc({_in_range(_by_tenant(queries.dollars()))})",
+        "{{tenant}}",
+        price_note,
     )
 
 
-def _cost(of: _Queries, tenant: Tenant) -> Iterator[Panel]:
-    lacks = f"Without {', '.join(missing)}: no price is known." if (missing := of.unpriced()) else ""
-    about = f"GPUs in use, by the price of their part of a node. The bill adds idle GPUs and storage. {lacks}".strip()
-    yield _stat("In use, dollars an hour", f"sum({of.dollars()})", "currencyUSD", about)
-    yield _stat("Cost in the range shown, dollars", _in_range(f"sum({of.dollars()})"), "currencyUSD", about)
+def _cost(queries: _Queries, tenant: Tenant) -> Iterator[Panel]:
+    price_note = (
+        f"Without {', '.join(unpriced_pools)}: no price is known." if (unpriced_pools := queries.unpriced()) else ""
+    )
+    about = (
+        f"GPUs in use, by the price of their part of a node. The bill adds idle GPUs and storage. {price_note}".strip()
+    )
+    yield _stat("In use, dollars an hour", f"sum({queries.dollars()})", "currencyUSD", about)
+    yield _stat("Cost in the range shown, dollars", _in_range(f"sum({queries.dollars()})"), "currencyUSD", about)
     if tenant.budget:
-        spent = f"{_in_range(f'sum({of.dollars()})', MONTH)} / {tenant.budget.monthly_usd}"
-        yield _stat("Cost in 30 days, of the month's budget", spent, "percentunit", about, steps=(0.5, 0.8, 1.0))
+        budget_part = f"{_in_range(f'sum({queries.dollars()})', MONTH)} / {tenant.budget.monthly_usd}"
+        yield _stat("Cost in 30 days, of the month's budget", budget_part, "percentunit", about, steps=(0.5, 0.8, 1.0))
 
 
 def _in_range(dollars: str, span: str = "$__range") -> str:
@@ -355,9 +387,9 @@ def _series(title: str, query: str, legend: str, unit: str = "short", *, stack: 
 
 def _stat(title: str, query: str, unit: str = "short", about: str = "", steps: Sequence[float] = ()) -> Panel:
     colours = ("yellow", "orange", "red")
-    marks: list[dict[str, Any]] = [{"value": None, "color": "green"}]
-    marks += [{"value": step, "color": colour} for step, colour in zip(steps, colours, strict=False)]
-    defaults: dict[str, Any] = {"unit": unit, "thresholds": {"mode": "absolute", "steps": marks}}
+    threshold_steps: list[dict[str, Any]] = [{"value": None, "color": "green"}]
+    threshold_steps += [{"value": step, "color": colour} for step, colour in zip(steps, colours, strict=False)]
+    defaults: dict[str, Any] = {"unit": unit, "thresholds": {"mode": "absolute", "steps": threshold_steps}}
     return {
         **_panel("stat", title, query, "", about, instant=True),
         "fieldConfig": {"defaults": defaults, "overrides": []},
@@ -377,23 +409,23 @@ _REDUCED = {"orientation": "auto", "reduceOptions": {"values": False, "calcs": [
 
 
 def _panel(kind: str, title: str, query: str, legend: str, about: str, *, instant: bool = False) -> Panel:
-    asked: dict[str, Any] = {"refId": "A", "datasource": SOURCE, "expr": query, "legendFormat": legend or "__auto"}
-    asked |= {"instant": True} if instant else {"range": True}
+    target: dict[str, Any] = {"refId": "A", "datasource": SOURCE, "expr": query, "legendFormat": legend or "__auto"}
+    target |= {"instant": True} if instant else {"range": True}
     return {
         "type": kind,
         "title": title,
         **({"description": about} if about else {}),
         "datasource": SOURCE,
-        "targets": [asked],
+        "targets": [target],
     }
 
 
 def _dashboard(
-    environment: Environment, whose: str, title: str, rows: Sequence[tuple[str, Sequence[Panel]]]
+    environment: Environment, tenant_name: str, title: str, rows: Sequence[tuple[str, Sequence[Panel]]]
 ) -> dict[str, Any]:
-    whole = f"{words.PRODUCT}-{environment.environment}{words.SEPARATOR + whose if whose else ''}"
+    full_uid = f"{words.PRODUCT}-{environment.environment}{words.SEPARATOR + tenant_name if tenant_name else ''}"
     return {
-        "uid": truncate_with_hash(whole, LONGEST_UID, "-"),
+        "uid": truncate_with_hash(full_uid, LONGEST_UID, "-"),
         "title": title,
         "tags": [words.PRODUCT, environment.environment],
         "timezone": "utc",
@@ -407,19 +439,19 @@ def _dashboard(
                 {"type": "datasource", "name": "datasource", "label": "Prometheus", "query": "prometheus", "hide": 0}
             ]
         },
-        "panels": list(_laid_out(rows)),
+        "panels": list(_grid_layout(rows)),
     }
 
 
-def _laid_out(rows: Sequence[tuple[str, Sequence[Panel]]]) -> Iterator[Panel]:
+def _grid_layout(rows: Sequence[tuple[str, Sequence[Panel]]]) -> Iterator[Panel]:
     """Rows with their panels on the grid, three across, each with a number of its own."""
     number, top = 1, 0
     for title, panels in rows:
         grid = {"h": 1, "w": COLUMNS, "x": 0, "y": top}
         yield {"type": "row", "id": number, "title": title, "collapsed": False, "gridPos": grid, "panels": []}
         number, top = number + 1, top + 1
-        for at, panel in enumerate(panels):
-            column, line = at % (COLUMNS // WIDTH), at // (COLUMNS // WIDTH)
+        for index, panel in enumerate(panels):
+            column, line = index % (COLUMNS // WIDTH), index // (COLUMNS // WIDTH)
             grid = {"h": WIDTH, "w": WIDTH, "x": column * WIDTH, "y": top + line * WIDTH}
             yield {"id": number, **panel, "gridPos": grid}
             number += 1

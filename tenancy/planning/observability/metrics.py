@@ -35,7 +35,7 @@ API = "monitoring.coreos.com"
 NAME = "tenancy"
 VIEW = "tenancy-metrics"
 VIEW_PORT, LABEL_PORT, HEALTH_PORT = 8443, 8080, 8643
-ASKED = "namespace"
+NAMESPACE_PARAMETER = "namespace"
 """The label that is enforced, and the parameter that names it."""
 PATHS = ("/api/v1/query", "/api/v1/query_range", "/api/v1/series", "/api/v1/labels", "/api/v1/label/*/values")
 
@@ -63,13 +63,13 @@ def metrics_objects(environment: Environment, tenants: Sequence[Tenant]) -> tupl
     """In the order in which they are made; empty where no metrics are collected."""
     if not environment.metrics.collected:
         return ()
-    routed = _operator_form(routes(environment, tenants))
+    alert_routes = _operator_form(routes(environment, tenants))
     # Others' alerts go other ways.
-    routed["route"]["matchers"] = [{"name": "environment", "value": environment.environment, "matchType": "="}]
+    alert_routes["route"]["matchers"] = [{"name": "environment", "value": environment.environment, "matchType": "="}]
     return (
         _object(environment, f"{API}/v1", "PrometheusRule", NAME, rule_file(environment, tenants)),
         *_monitors(environment),
-        _object(environment, f"{API}/v1alpha1", "AlertmanagerConfig", NAME, routed),
+        _object(environment, f"{API}/v1alpha1", "AlertmanagerConfig", NAME, alert_routes),
         *(_view(environment) if environment.metrics.tenant_view else ()),
     )
 
@@ -78,8 +78,8 @@ def metrics_prerequisites(environment: Environment) -> tuple[Object, ...]:
     """Objects that the Prometheus installed here depends on."""
     if not environment.metrics.installed:
         return ()
-    secured = {**platform_labels(environment), **pod_security(environment.cluster.kubernetes)}
-    return (manifest("v1", "Namespace", environment.metrics.namespace, secured, {}),)
+    namespace_labels = {**platform_labels(environment), **pod_security(environment.cluster.kubernetes)}
+    return (manifest("v1", "Namespace", environment.metrics.namespace, namespace_labels, {}),)
 
 
 def _object(environment: Environment, api: str, kind: str, name: str, spec: Any) -> Object:
@@ -118,14 +118,20 @@ def routes(environment: Environment, tenants: Sequence[Tenant]) -> dict[str, Any
     and those without a tenant."""
     mail = environment.metrics.mail
 
-    def receiver(name: str, to: str) -> dict[str, Any]:
+    def receiver(name: str, address: str) -> dict[str, Any]:
         if mail is None:
             return {"name": name}
-        sent = {"to": to, "from": mail.sender, "smarthost": mail.server, "require_tls": True, "send_resolved": True}
-        return {"name": name, "email_configs": [sent]}
+        email = {
+            "to": address,
+            "from": mail.sender,
+            "smarthost": mail.server,
+            "require_tls": True,
+            "send_resolved": True,
+        }
+        return {"name": name, "email_configs": [email]}
 
     ordered = sorted(tenants, key=lambda tenant: tenant.tenant)
-    mine = [
+    tenant_routes = [
         {"matchers": [f'tenant="{tenant.tenant}"'], "receiver": f"tenant-{tenant.tenant}", "group_by": ["alertname"]}
         for tenant in ordered
     ]
@@ -137,7 +143,7 @@ def routes(environment: Environment, tenants: Sequence[Tenant]) -> dict[str, Any
             "group_wait": "30s",
             "group_interval": "5m",
             "repeat_interval": "12h",
-            "routes": [everything_critical, *mine],
+            "routes": [everything_critical, *tenant_routes],
         },
         "receivers": [
             receiver(PLATFORM, mail.platform if mail else ""),
@@ -157,33 +163,33 @@ def routes(environment: Environment, tenants: Sequence[Tenant]) -> dict[str, Any
 _MATCHER = re.compile(r'(\w+)="(.*)"')
 
 
-def _operator_form(given: Any) -> Any:
+def _operator_form(config: Any) -> Any:
     """The same in the operator's words: camelCase, matchers as objects."""
-    if isinstance(given, list):
-        return [_operator_form(each) for each in given]
-    if not isinstance(given, dict):
-        return given
+    if isinstance(config, list):
+        return [_operator_form(entry) for entry in config]
+    if not isinstance(config, dict):
+        return config
     renamed = {"source_matchers": "sourceMatch", "target_matchers": "targetMatch", "require_tls": "requireTLS"}
-    made: dict[str, Any] = {}
-    for key, value in given.items():
+    converted: dict[str, Any] = {}
+    for key, value in config.items():
         name = renamed.get(key) or re.sub(r"_(\w)", lambda letter: letter[1].upper(), key)
         if key.endswith("matchers"):
-            pairs = [found.groups() for text in value if (found := _MATCHER.fullmatch(text))]
-            made[name] = [{"name": label, "value": text, "matchType": "="} for label, text in pairs]
+            pairs = [match.groups() for text in value if (match := _MATCHER.fullmatch(text))]
+            converted[name] = [{"name": label, "value": text, "matchType": "="} for label, text in pairs]
         else:
-            made[name] = _operator_form(value)
-    return made
+            converted[name] = _operator_form(value)
+    return converted
 
 
 def _view(environment: Environment) -> Iterator[Object]:
     metrics, labels = environment.metrics, platform_labels(environment)
-    chosen = {"app.kubernetes.io/name": VIEW}
+    pod_labels = {"app.kubernetes.io/name": VIEW}
     rbac = "rbac.authorization.k8s.io"
 
-    def own(api: str, kind: str, body: dict[str, Any]) -> Object:
-        return manifest(api, kind, VIEW, {**labels, **chosen}, body, namespace=metrics.namespace)
+    def view_object(api: str, kind: str, body: dict[str, Any]) -> Object:
+        return manifest(api, kind, VIEW, {**labels, **pod_labels}, body, namespace=metrics.namespace)
 
-    yield own("v1", "ServiceAccount", {})
+    yield view_object("v1", "ServiceAccount", {})
     yield manifest(
         f"{rbac}/v1",
         "ClusterRoleBinding",
@@ -197,17 +203,22 @@ def _view(environment: Environment) -> Iterator[Object]:
     )
     # prom-label-proxy takes namespaces from a body too, which kube-rbac-proxy never reads. A request with a body is a
     # POST, which kube-rbac-proxy authorizes as `create`: no role may create logs, but roles that run work create pods.
-    asks = {"apiVersion": "v1", "resource": "pods", "subresource": "log", "namespace": "{{ .Value }}"}
-    config = {"authorization": {"rewrites": {"byQueryParameter": {"name": ASKED}}, "resourceAttributes": asks}}
-    yield own("v1", "ConfigMap", {"data": {"config.yaml": yaml.safe_dump(config, sort_keys=False)}})
+    attributes = {"apiVersion": "v1", "resource": "pods", "subresource": "log", "namespace": "{{ .Value }}"}
+    config = {
+        "authorization": {
+            "rewrites": {"byQueryParameter": {"name": NAMESPACE_PARAMETER}},
+            "resourceAttributes": attributes,
+        }
+    }
+    yield view_object("v1", "ConfigMap", {"data": {"config.yaml": yaml.safe_dump(config, sort_keys=False)}})
     home = replicas.placement(environment)
-    yield own("apps/v1", "Deployment", {"spec": _deployment(metrics.address, chosen, home)})
-    yield own("policy/v1", "PodDisruptionBudget", {"spec": replicas.disruption_budget(chosen)})
+    yield view_object("apps/v1", "Deployment", {"spec": _deployment(metrics.address, pod_labels, home)})
+    yield view_object("policy/v1", "PodDisruptionBudget", {"spec": replicas.disruption_budget(pod_labels)})
     port = {"name": "https", "port": VIEW_PORT, "targetPort": "https"}
-    yield own("v1", "Service", {"spec": {"selector": chosen, "ports": [port]}})
+    yield view_object("v1", "Service", {"spec": {"selector": pod_labels, "ports": [port]}})
     # The containers behind the token check listen on the loopback address alone. Probes come from the pod's own node,
     # whose traffic a network policy does not stop.
-    yield own("networking.k8s.io/v1", "NetworkPolicy", {"spec": replicas.ingress_on(chosen, VIEW_PORT)})
+    yield view_object("networking.k8s.io/v1", "NetworkPolicy", {"spec": replicas.ingress_on(pod_labels, VIEW_PORT)})
 
 
 def label_proxy_arguments(upstream: str, port: int) -> list[str]:
@@ -215,21 +226,21 @@ def label_proxy_arguments(upstream: str, port: int) -> list[str]:
     return [
         f"-insecure-listen-address=127.0.0.1:{port}",
         f"-upstream={upstream}",
-        f"-label={ASKED}",
-        f"-query-param={ASKED}",
+        f"-label={NAMESPACE_PARAMETER}",
+        f"-query-param={NAMESPACE_PARAMETER}",
         "-enable-label-apis",
     ]
 
 
-def _deployment(upstream: str, chosen: dict[str, str], home: dict[str, Any]) -> dict[str, Any]:
-    locked = dict(replicas.RESTRICTED_SECURITY_CONTEXT)
+def _deployment(upstream: str, pod_labels: dict[str, str], home: dict[str, Any]) -> dict[str, Any]:
+    security_context = dict(replicas.RESTRICTED_SECURITY_CONTEXT)
     small = {
         "requests": {"cpu": "20m", "memory": "32Mi", "ephemeral-storage": "64Mi"},
         # They write no file; the kubelet keeps five files of 10 MiB of a container's log.
         "limits": {"cpu": "500m", "memory": "128Mi", "ephemeral-storage": "128Mi"},
     }
     # It listens on the loopback address of the pod, which the kubelet reaches by a program inside alone.
-    answers = {"exec": {"command": ["wget", "-q", "-O", "/dev/null", f"http://127.0.0.1:{LABEL_PORT}/healthz"]}}
+    health_check = {"exec": {"command": ["wget", "-q", "-O", "/dev/null", f"http://127.0.0.1:{LABEL_PORT}/healthz"]}}
     containers = [
         {
             "name": "token",
@@ -251,35 +262,35 @@ def _deployment(upstream: str, chosen: dict[str, str], home: dict[str, Any]) -> 
                 {"httpGet": {"path": "/healthz", "port": HEALTH_PORT, "scheme": "HTTPS"}}, failures=6
             ),
             "volumeMounts": [{"name": "config", "mountPath": "/etc/tenancy", "readOnly": True}],
-            "securityContext": locked,
+            "securityContext": security_context,
             "resources": small,
         },
         {
             "name": "label",
             "image": IMAGES["prom-label-proxy"],
             "args": label_proxy_arguments(upstream, LABEL_PORT),
-            "readinessProbe": _probe(answers, failures=3),
-            "livenessProbe": _probe(answers, failures=6),
-            "securityContext": locked,
+            "readinessProbe": _probe(health_check, failures=3),
+            "livenessProbe": _probe(health_check, failures=6),
+            "securityContext": security_context,
             "resources": small,
         },
     ]
     pod = {
         "serviceAccountName": VIEW,
         **home,
-        "affinity": replicas.spread_over_nodes(chosen),
+        "affinity": replicas.spread_over_nodes(pod_labels),
         # Images that name a user and no group run in the group of root.
         "securityContext": {"runAsGroup": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": containers,
         "volumes": [{"name": "config", "configMap": {"name": VIEW}}],
     }
-    template = {"metadata": {"labels": chosen}, "spec": pod}
-    return {"replicas": 2, "selector": {"matchLabels": chosen}, "template": template}
+    template = {"metadata": {"labels": pod_labels}, "spec": pod}
+    return {"replicas": 2, "selector": {"matchLabels": pod_labels}, "template": template}
 
 
-def _probe(asked: dict[str, Any], *, failures: int) -> dict[str, Any]:
+def _probe(check: dict[str, Any], *, failures: int) -> dict[str, Any]:
     """A pod that is not ready gets no queries after three failures, and is started anew after six."""
-    return {**asked, "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": failures}
+    return {**check, "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": failures}
 
 
 GUARDS = ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
@@ -289,15 +300,15 @@ STACK = "kube-prometheus-stack"
 def stack_values(metrics: Metrics) -> dict[str, Any]:
     """Values with which kube-prometheus-stack exports what our rules and bills read, in any installation."""
     node = {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node"}
-    collected = [*_COLLECTED, *GUARDS]
+    resources = [*_COLLECTED_RESOURCES, *GUARDS]
     return {
         "kube-state-metrics": {
             "metricLabelsAllowlist": [f"{kind}=[{','.join(labels)}]" for kind, labels in LABELS.items()],
             # Our installation reads no Secrets. Another one keeps all its collectors: arguments only add to them.
             **(
-                {"collectors": collected}
+                {"collectors": resources}
                 if metrics.installed
-                else {"extraArgs": [f"--resources={','.join(collected)}"]}
+                else {"extraArgs": [f"--resources={','.join(resources)}"]}
             ),
             "rbac": {
                 "extraRules": [
@@ -318,15 +329,15 @@ def exporter_values(environment: Environment) -> dict[str, dict[str, Any]]:
     """Values of charts that are installed outside this environment, by the chart's name."""
     if not environment.metrics.collected:
         return {}
-    made = {} if environment.metrics.installed else {STACK: stack_values(environment.metrics)}
+    values = {} if environment.metrics.installed else {STACK: stack_values(environment.metrics)}
     if environment.metrics.cost_tool is CostTool.OPENCOST:
         external = {"enabled": True, "url": environment.metrics.address}
-        made[COST_CHARTS["opencost"].chart] = {
+        values[COST_CHARTS["opencost"].chart] = {
             "opencost": {"prometheus": {"external": external, "internal": {"enabled": False}}}
         }
     if environment.metrics.cost_tool is CostTool.KUBECOST:
-        made[COST_CHARTS["kubecost"].chart] = kubecost_values(environment)
-    return made
+        values[COST_CHARTS["kubecost"].chart] = kubecost_values(environment)
+    return values
 
 
 def kubecost_values(environment: Environment) -> dict[str, Any]:
@@ -347,7 +358,7 @@ def kubecost_values(environment: Environment) -> dict[str, Any]:
     return values
 
 
-_COLLECTED = (
+_COLLECTED_RESOURCES = (
     *("nodes", "pods", "namespaces", "resourcequotas", "persistentvolumeclaims"),
     *("jobs", "deployments", "statefulsets", "daemonsets"),
 )

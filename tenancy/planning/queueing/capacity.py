@@ -1,4 +1,4 @@
-"""What the pools yield, what of it is guaranteed, and what is left when something fails.
+"""Capacity of the pools, guarantees, and the capacity that is left after a failure.
 
 Only `nodes.min` counts as capacity: nodes above it are autoscaled and not guaranteed. Only pools that admit a
 tenant's namespace can meet that namespace's guarantee, so supplies are never just added up: claims are placed on pools.
@@ -26,7 +26,7 @@ RACK = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Unmet:
+class UnmetGuarantee:
     """Guarantees that the pools cannot meet together. Which of the tenants goes without is undefined."""
 
     flavor: str
@@ -35,12 +35,12 @@ class Unmet:
     guaranteed: int
     missing: int
     tenants: Mapping[str, int]
-    """What each has guaranteed there."""
+    """Guarantee of each tenant there."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolSupply:
-    """What one pool has of one flavor."""
+    """Capacity of one flavor in one pool."""
 
     pool: str
     node: int
@@ -58,10 +58,10 @@ class TenantShare:
     guaranteed: int
     lends: int
     borrows: int
-    """What it may borrow by its file."""
+    """Borrowing limit in its file."""
     borrowable: int
-    """What of that the minimum of nodes can give when all others lend everything that they offer: autoscaled and spot
-    nodes above the minimum are left out."""
+    """Part of `borrows` that the minimum of nodes can give when all others lend everything that they offer: autoscaled
+    and spot nodes above the minimum are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class FlavorSupply:
     """The minimum in the worst wave of an upgrade."""
     pools: tuple[PoolSupply, ...]
     tenants: tuple[TenantShare, ...]
-    unmet: tuple[Unmet, ...]
+    unmet: tuple[UnmetGuarantee, ...]
     """Guarantees that are not met during the worst wave of an upgrade."""
 
 
@@ -89,18 +89,18 @@ _Claims = Mapping[frozenset[str], Mapping[str, int]]
 
 def supply(environment: Environment, tenants: Sequence[Tenant]) -> tuple[FlavorSupply, ...]:
     """Every flavor, in the order of the environment; linear in the number of tenants."""
-    present = active_tenants(tenants)
-    return tuple(_flavor_supply(environment, flavor, present) for flavor in environment.flavors)
+    planned_tenants = active_tenants(tenants)
+    return tuple(_flavor_supply(environment, flavor, planned_tenants) for flavor in environment.flavors)
 
 
 def _flavor_supply(environment: Environment, flavor: str, tenants: Sequence[Tenant]) -> FlavorSupply:
     pools = tuple(_pool_supplies(environment, flavor))
-    claims, lent = _claims(environment, flavor, tenants)
+    claims, lending = _claims(environment, flavor, tenants)
     always_on = {pool.pool: pool.always_on for pool in pools}
     holders = [tenant for tenant in tenants if flavor in tenant.gpus]
     guaranteed = sum(tenant.gpus[flavor].guaranteed for tenant in holders)
-    worst = min(_waves(environment, pools), key=lambda there: sum(there.values()), default=always_on)
-    unmet = [found for there in _waves(environment, pools) if (found := _unmet(flavor, claims, there))]
+    worst_wave = min(_waves(environment, pools), key=lambda wave: sum(wave.values()), default=always_on)
+    unmet = [shortages for wave in _waves(environment, pools) if (shortages := _unmet(flavor, claims, wave))]
     return FlavorSupply(
         flavor=flavor,
         always_on=sum(always_on.values()),
@@ -108,10 +108,10 @@ def _flavor_supply(environment: Environment, flavor: str, tenants: Sequence[Tena
         guaranteed=guaranteed,
         free=sum(always_on.values()) - guaranteed,
         lendable=sum(tenant.gpus[flavor].lends for tenant in holders),
-        upgrading=sum(worst.values()),
+        upgrading=sum(worst_wave.values()),
         pools=pools,
-        tenants=tuple(_shares(environment, flavor, holders, always_on, _Lending(claims, lent))),
-        unmet=max(unmet, key=lambda found: sum(one.missing for one in found), default=()),
+        tenants=tuple(_shares(environment, flavor, holders, always_on, _Lending(claims, lending))),
+        unmet=max(unmet, key=lambda shortages: sum(shortage.missing for shortage in shortages), default=()),
     )
 
 
@@ -119,13 +119,13 @@ def _pool_supplies(environment: Environment, flavor: str) -> Iterator[PoolSupply
     for name, pool in environment.pools.items():
         node = environment.flavors_of(name).get(flavor)
         if node:
-            gone = min(pool.upgrade.at_once, pool.nodes.min) if pool.terminates_first else 0
-            least, most = pool.nodes.min, pool.nodes.max
-            yield PoolSupply(name, node, node * least, node * most, node * (least - gone))
+            nodes_down = min(pool.upgrade.at_once, pool.nodes.min) if pool.terminates_first else 0
+            min_nodes, max_nodes = pool.nodes.min, pool.nodes.max
+            yield PoolSupply(name, node, node * min_nodes, node * max_nodes, node * (min_nodes - nodes_down))
 
 
 def _waves(environment: Environment, pools: Sequence[PoolSupply]) -> list[dict[str, int]]:
-    """What is there in each wave of an upgrade: pools of one wave change at the same time."""
+    """Capacity of each pool in each wave of an upgrade: pools of one wave change at the same time."""
     wave_of = {pool.pool: environment.pools[pool.pool].upgrade.wave for pool in pools}
     return [
         {pool.pool: pool.upgrading if wave_of[pool.pool] == wave else pool.always_on for pool in pools}
@@ -142,74 +142,83 @@ def _admitting(environment: Environment, flavor: str) -> Callable[[str, frozense
 def _claims(
     environment: Environment, flavor: str, tenants: Sequence[Tenant]
 ) -> tuple[_Claims, Mapping[str, Mapping[frozenset[str], int]]]:
-    """What is guaranteed, by the pools that may meet it; and what of that each tenant lends."""
+    """Guarantees by the pools that may meet them, and the part of them that each tenant lends."""
     admitting = _admitting(environment, flavor)
     claims: dict[frozenset[str], dict[str, int]] = {}
-    lent: dict[str, dict[frozenset[str], int]] = {}
+    lending: dict[str, dict[frozenset[str], int]] = {}
     for tenant in tenants:
         if flavor not in tenant.gpus:
             continue
         lends = tenant.gpus[flavor].lends
         for namespace in tenant.namespaces:
-            held = tenant.guaranteed_in(namespace)[flavor]
-            pools = admitting(tenant.tenant, frozenset({tenant.tier_of(namespace)})) if held else frozenset()
+            guaranteed = tenant.guaranteed_in(namespace)[flavor]
+            pools = admitting(tenant.tenant, frozenset({tenant.tier_of(namespace)})) if guaranteed else frozenset()
             if pools:
-                of = claims.setdefault(pools, {})
-                of[tenant.tenant] = of.get(tenant.tenant, 0) + held
-                mine = lent.setdefault(tenant.tenant, {})
-                part = min(held, lends)
-                mine[pools] = mine.get(pools, 0) + part
+                tenant_claims = claims.setdefault(pools, {})
+                tenant_claims[tenant.tenant] = tenant_claims.get(tenant.tenant, 0) + guaranteed
+                tenant_lending = lending.setdefault(tenant.tenant, {})
+                part = min(guaranteed, lends)
+                tenant_lending[pools] = tenant_lending.get(pools, 0) + part
                 lends -= part
-    return claims, lent
+    return claims, lending
 
 
 class _Lending:
     """Claims while every tenant lends all that it offers."""
 
-    def __init__(self, claims: _Claims, lent: Mapping[str, Mapping[frozenset[str], int]]) -> None:
-        self._lent = lent
-        self._kept = Counter({pools: sum(of.values()) for pools, of in claims.items()})
-        for mine in lent.values():
-            self._kept.subtract(mine)
+    def __init__(self, claims: _Claims, lending: Mapping[str, Mapping[frozenset[str], int]]) -> None:
+        self._lending = lending
+        self._unlent = Counter({pools: sum(claim.values()) for pools, claim in claims.items()})
+        for tenant_lending in lending.values():
+            self._unlent.subtract(tenant_lending)
 
-    def without(self, tenant: str) -> Counter[frozenset[str]]:
+    def claims_without_loans_of(self, tenant: str) -> Counter[frozenset[str]]:
         """The same, with this tenant keeping its own."""
-        return self._kept + Counter(self._lent.get(tenant, {}))
+        return self._unlent + Counter(self._lending.get(tenant, {}))
 
 
 def _shares(
-    environment: Environment, flavor: str, holders: Sequence[Tenant], there: Mapping[str, int], lending: _Lending
+    environment: Environment, flavor: str, holders: Sequence[Tenant], capacity: Mapping[str, int], lending: _Lending
 ) -> Iterator[TenantShare]:
     admitting = _admitting(environment, flavor)
     for tenant in holders:
         share = tenant.gpus[flavor]
-        asked, found = share.borrows if borrowing_tiers(environment, tenant) else 0, 0
-        if asked:
-            claims = lending.without(tenant.tenant)
-            claims[admitting(tenant.tenant, tenant.tiers)] += asked
-            found = max(0, asked - place_by_pools(claims, there)[0])
-        yield TenantShare(tenant.tenant, share.guaranteed, share.lends, asked, found)
+        requested, borrowable = share.borrows if borrowing_tiers(environment, tenant) else 0, 0
+        if requested:
+            claims = lending.claims_without_loans_of(tenant.tenant)
+            claims[admitting(tenant.tenant, tenant.tiers)] += requested
+            borrowable = max(0, requested - place_by_pools(claims, capacity)[0])
+        yield TenantShare(tenant.tenant, share.guaranteed, share.lends, requested, borrowable)
 
 
 # Placing claims on pools
 
 
-def _unmet(flavor: str, claims: _Claims, there: Mapping[str, int]) -> tuple[Unmet, ...]:
+def _unmet(flavor: str, claims: _Claims, capacity: Mapping[str, int]) -> tuple[UnmetGuarantee, ...]:
     """Guarantees that do not fit on what is there; claims that share no pool are judged apart."""
-    found = []
-    for together in _apart(claims):
-        missing, full = place_by_pools({pools: sum(claims[pools].values()) for pools in together}, there)
+    shortages = []
+    for group in _independent_groups(claims):
+        missing, full = place_by_pools({pools: sum(claims[pools].values()) for pools in group}, capacity)
         if missing:
-            inside: Counter[str] = Counter()
-            for pools in together:
+            guarantees: Counter[str] = Counter()
+            for pools in group:
                 if pools <= full:
-                    inside.update(claims[pools])
-            had = sum(there[pool] for pool in full)
-            found.append(Unmet(flavor, tuple(sorted(full)), had, inside.total(), missing, dict(sorted(inside.items()))))
-    return tuple(found)
+                    guarantees.update(claims[pools])
+            group_capacity = sum(capacity[pool] for pool in full)
+            shortages.append(
+                UnmetGuarantee(
+                    flavor,
+                    tuple(sorted(full)),
+                    group_capacity,
+                    guarantees.total(),
+                    missing,
+                    dict(sorted(guarantees.items())),
+                )
+            )
+    return tuple(shortages)
 
 
-def _apart(claims: Iterable[frozenset[str]]) -> list[list[frozenset[str]]]:
+def _independent_groups(claims: Iterable[frozenset[str]]) -> list[list[frozenset[str]]]:
     """The claims in groups, no two of which may use the same pool."""
     group_of: dict[str, list[frozenset[str]]] = {}
     for pools in claims:
@@ -227,7 +236,7 @@ def _apart(claims: Iterable[frozenset[str]]) -> list[list[frozenset[str]]]:
 
 
 class LossScope(StrEnum):
-    """What fails at once in an analysis of failures."""
+    """Units that fail at once in an analysis of failures."""
 
     GPU = "GPU"
     NODE = "node"
@@ -237,7 +246,7 @@ class LossScope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What one failure takes, at worst."""
+    """The worst effect of one failure."""
 
     scope: LossScope
     where: str
@@ -248,8 +257,8 @@ class Loss:
     units: Mapping[str, int]
     """Lost of each flavor when the pools are at their maximum."""
     tenants: tuple[str, ...]
-    """Who may have work there."""
-    unmet: tuple[Unmet, ...]
+    """Tenants that may have work there."""
+    unmet: tuple[UnmetGuarantee, ...]
     """Guarantees that are not met until the repair, when the pools are at their minimum."""
 
 
@@ -258,11 +267,11 @@ def losses(environment: Environment, tenants: Sequence[Tenant], rack: int = RACK
 
     A zone takes its part of every pool that has nodes there; nodes are spread evenly.
     """
-    return tuple(_Failures(environment, active_tenants(tenants)).all(rack))
+    return tuple(_Failures(environment, active_tenants(tenants)).losses(rack))
 
 
 @dataclass(frozen=True, slots=True)
-class _Lost:
+class _PoolLoss:
     """Nodes, or one GPU, of one pool: at its maximum, and at its minimum."""
 
     nodes: int
@@ -275,7 +284,7 @@ class _Failures:
     def __init__(self, environment: Environment, tenants: Sequence[Tenant]) -> None:
         self._environment = environment
         self._claims = {flavor: _claims(environment, flavor, tenants)[0] for flavor in environment.flavors}
-        self._there = {
+        self._always_on = {
             flavor: {pool.pool: pool.always_on for pool in _pool_supplies(environment, flavor)}
             for flavor in environment.flavors
         }
@@ -289,61 +298,61 @@ class _Failures:
             for name, pool in environment.pools.items()
         }
 
-    def all(self, rack: int) -> Iterator[Loss]:
+    def losses(self, rack: int) -> Iterator[Loss]:
         pools = {name: pool for name, pool in self._environment.pools.items() if pool.nodes.max}
         for name in pools:
-            for cut in self._environment.partitions_of(name):
-                yield self._loss(LossScope.GPU, name, {name: self._gpu(name, cut)})
+            for layout in self._environment.partitions_of(name):
+                yield self._loss(LossScope.GPU, name, {name: self._gpu(name, layout)})
             yield self._loss(LossScope.NODE, name, {name: self._nodes(name, 1, 1)})
             yield self._loss(LossScope.RACK, name, {name: self._nodes(name, rack, rack)})
-        zones: dict[str, dict[str, _Lost]] = {}
+        zones: dict[str, dict[str, _PoolLoss]] = {}
         for name, pool in pools.items():
-            known = pool.zones or self._environment.aws.every_zone
-            for zone in known:
-                share = (-(-pool.nodes.max // len(known)), -(-pool.nodes.min // len(known)))
+            pool_zones = pool.zones or self._environment.aws.every_zone
+            for zone in pool_zones:
+                share = (-(-pool.nodes.max // len(pool_zones)), -(-pool.nodes.min // len(pool_zones)))
                 zones.setdefault(zone, {})[name] = self._nodes(name, *share)
-        for zone, lost in sorted(zones.items()):
-            yield self._loss(LossScope.ZONE, zone, lost)
+        for zone, pool_losses in sorted(zones.items()):
+            yield self._loss(LossScope.ZONE, zone, pool_losses)
 
-    def _gpu(self, name: str, cut: GpuPartition) -> _Lost:
+    def _gpu(self, name: str, layout: GpuPartition) -> _PoolLoss:
         pool = self._environment.pools[name]
         replicas = pool.share.replicas if pool.share else 1
-        on_it: Mapping[str | None, int] = {**cut.slices} or {None: 1}
+        slices: Mapping[str | None, int] = {**layout.slices} or {None: 1}
         units = {
-            flavor: on_it[profile] * replicas
+            flavor: slices[profile] * replicas
             for flavor in self._environment.flavors_of(name)
-            if (profile := self._environment.flavors[flavor].mig) in on_it
+            if (profile := self._environment.flavors[flavor].mig) in slices
         }
-        return _Lost(0, 1, units, units if pool.nodes.min else {})
+        return _PoolLoss(0, 1, units, units if pool.nodes.min else {})
 
-    def _nodes(self, name: str, most: int, least: int) -> _Lost:
-        pool, each = self._environment.pools[name], self._environment.flavors_of(name)
-        count, always_on = min(most, pool.nodes.max), min(least, pool.nodes.min)
-        return _Lost(
+    def _nodes(self, name: str, max_count: int, min_count: int) -> _PoolLoss:
+        pool, flavor_counts = self._environment.pools[name], self._environment.flavors_of(name)
+        count, always_on = min(max_count, pool.nodes.max), min(min_count, pool.nodes.min)
+        return _PoolLoss(
             count,
             count * pool.machine.gpus,
-            {flavor: count * units for flavor, units in each.items()},
-            {flavor: always_on * units for flavor, units in each.items()},
+            {flavor: count * units for flavor, units in flavor_counts.items()},
+            {flavor: always_on * units for flavor, units in flavor_counts.items()},
         )
 
-    def _loss(self, scope: LossScope, where: str, lost: Mapping[str, _Lost]) -> Loss:
+    def _loss(self, scope: LossScope, where: str, pool_losses: Mapping[str, _PoolLoss]) -> Loss:
         units: Counter[str] = Counter()
-        for of in lost.values():
-            units.update(of.units)
+        for loss in pool_losses.values():
+            units.update(loss.units)
         return Loss(
             scope=scope,
             where=where,
-            pools=tuple(lost),
-            nodes=sum(of.nodes for of in lost.values()),
-            gpus=sum(of.gpus for of in lost.values()),
+            pools=tuple(pool_losses),
+            nodes=sum(loss.nodes for loss in pool_losses.values()),
+            gpus=sum(loss.gpus for loss in pool_losses.values()),
             units=dict(units),
-            tenants=tuple(sorted({tenant for name in lost for tenant in self._users[name]})),
-            unmet=tuple(found for flavor in units for found in self._unmet(flavor, lost)),
+            tenants=tuple(sorted({tenant for name in pool_losses for tenant in self._users[name]})),
+            unmet=tuple(shortage for flavor in units for shortage in self._unmet(flavor, pool_losses)),
         )
 
-    def _unmet(self, flavor: str, lost: Mapping[str, _Lost]) -> tuple[Unmet, ...]:
-        there = dict(self._there[flavor])
-        for name, of in lost.items():
-            if name in there:
-                there[name] -= of.always_on.get(flavor, 0)
-        return _unmet(flavor, self._claims[flavor], there)
+    def _unmet(self, flavor: str, pool_losses: Mapping[str, _PoolLoss]) -> tuple[UnmetGuarantee, ...]:
+        capacity = dict(self._always_on[flavor])
+        for name, loss in pool_losses.items():
+            if name in capacity:
+                capacity[name] -= loss.always_on.get(flavor, 0)
+        return _unmet(flavor, self._claims[flavor], capacity)

@@ -1,4 +1,4 @@
-"""Why work does not start: one sentence and one change for each cause, whichever command says it.
+"""Causes for which work does not start: one sentence and one change for each, in every command.
 
 `tenancy why` finds the cause in Kueue's messages, `tenancy fits` computes it from quotas and nodes.
 """
@@ -17,7 +17,7 @@ _GPU = "nvidia.com/"
 
 @dataclass(frozen=True, slots=True)
 class WaitCause:
-    """Why work does not start, and what to change."""
+    """A cause for which work does not start, and a change that helps."""
 
     sentence: str
     change: str
@@ -30,15 +30,17 @@ def _in_pool(flavor: str) -> str:
     return "" if flavor in {"", ANY_POOL} else f" in pool {pool_of(flavor)}"
 
 
-def above_maximum(flavor: str, asked: str, maximum: str) -> WaitCause:
+def above_maximum(flavor: str, requested: str, maximum: str) -> WaitCause:
     """All of its pods together ask for more than the queue can ever have."""
-    text = f"It never starts{_in_pool(flavor)} as it is: it asks for {asked} at once, and the maximum of its queue is"
+    text = (
+        f"It never starts{_in_pool(flavor)} as it is: it asks for {requested} at once, and the maximum of its queue is"
+    )
     return WaitCause(f"{text} {maximum}", "ask for less, or for a larger share")
 
 
-def larger_than_nodes(flavor: str, asked: str, most: str) -> WaitCause:
+def larger_than_nodes(flavor: str, requested: str, maximum: str) -> WaitCause:
     """One pod asks for more than a node of the pool has."""
-    text = f"It never starts{_in_pool(flavor)}: one pod asks for {asked}, and a node has {most}"
+    text = f"It never starts{_in_pool(flavor)}: one pod asks for {requested}, and a node has {maximum}"
     return WaitCause(text, "split it into pods that each fit on a node: completions and parallelism of a Job, replicas")
 
 
@@ -83,9 +85,9 @@ def on_hold() -> WaitCause:
 
 def oversized(template: Mapping[str, Any], sizes: Iterable[Resources], flavor: str) -> WaitCause | None:
     """The cause if a pod of the template asks for more GPUs than any node of these sizes has; None without nodes."""
-    whole = list(sizes)
+    node_sizes = list(sizes)
     for name, amount in requests_of(template["spec"]).items():
-        most = max((size.get(name, 0) for size in whole), default=0)
-        if name.startswith(_GPU) and 0 < most < amount:
-            return larger_than_nodes(flavor, f"{amount // SCALE} {name}", f"{most // SCALE}")
+        maximum = max((size.get(name, 0) for size in node_sizes), default=0)
+        if name.startswith(_GPU) and 0 < maximum < amount:
+            return larger_than_nodes(flavor, f"{amount // SCALE} {name}", f"{maximum // SCALE}")
     return None

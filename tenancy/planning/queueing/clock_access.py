@@ -17,8 +17,8 @@ _LEASES = "coordination.k8s.io"
 
 
 def _rule(group: str, resources: list[str], verbs: list[str], names: tuple[str, ...] = ()) -> Object:
-    named = {"resourceNames": list(names)} if names else {}
-    return {"apiGroups": [group], "resources": resources, "verbs": verbs, **named}
+    resource_names = {"resourceNames": list(names)} if names else {}
+    return {"apiGroups": [group], "resources": resources, "verbs": verbs, **resource_names}
 
 
 def clock_access(environment: Environment, tenants: Sequence[Tenant]) -> tuple[Object, ...]:
@@ -34,26 +34,26 @@ def clock_access(environment: Environment, tenants: Sequence[Tenant]) -> tuple[O
     queues = _rule(_KUEUE, ["clusterqueues", "cohorts"], ["get", "list", "watch", "patch"])
     # RBAC cannot limit a patch to a field; Kueue refuses most changes of admitted work.
     suspends = ["patch"] if environment.suspends_idle else []
-    seen = _rule(_KUEUE, ["workloads"], ["get", "list", "watch", "delete", *suspends])
+    workloads = _rule(_KUEUE, ["workloads"], ["get", "list", "watch", "delete", *suspends])
     reserve = _rule(_KUEUE, ["workloads"], ["create"])
     events = _rule("", ["events"], ["create", "patch"])
     record = _rule("", ["configmaps"], ["get", "update"], (name,))
     # RBAC cannot limit create to a name: the object has none yet.
-    first = _rule("", ["configmaps"], ["create"])
+    create_record = _rule("", ["configmaps"], ["create"])
     leader = _rule(_LEASES, ["leases"], ["get", "update"], (name,))
-    first_leader = _rule(_LEASES, ["leases"], ["create"])
+    create_lease = _rule(_LEASES, ["leases"], ["create"])
 
     def reference(kind: str) -> Object:
         return {"subjects": subject, "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": name}}
 
-    def of(kind: str, body: Object, namespace: str | None = None) -> Object:
+    def rbac_object(kind: str, body: Object, namespace: str | None = None) -> Object:
         return manifest(f"{_RBAC}/v1", kind, name, labels, body, namespace)
 
     return (
         manifest("v1", "ServiceAccount", name, labels, {"automountServiceAccountToken": False}, home),
-        of("ClusterRole", {"rules": [queues, seen, events]}),
-        of("ClusterRoleBinding", reference("ClusterRole")),
-        of("Role", {"rules": [record, first, leader, first_leader, reserve]}, home),
-        of("RoleBinding", reference("Role"), home),
+        rbac_object("ClusterRole", {"rules": [queues, workloads, events]}),
+        rbac_object("ClusterRoleBinding", reference("ClusterRole")),
+        rbac_object("Role", {"rules": [record, create_record, leader, create_lease, reserve]}, home),
+        rbac_object("RoleBinding", reference("Role"), home),
         *clock_deployment(environment, tenants),
     )

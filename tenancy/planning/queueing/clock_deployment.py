@@ -18,10 +18,10 @@ from tenancy.schema.tenant import Tenant
 PORT = 9464
 FILES = "tenancy-clock-files"
 MAX_BYTES = 900 * 1024
-"""Of one ConfigMap: the API server takes up to 1 MiB."""
+"""Max size of one ConfigMap: the API server takes up to 1 MiB."""
 FOLDER = "/etc/tenancy"
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-CHOSEN = {"app.kubernetes.io/name": words.CLOCK}
+POD_LABELS = {"app.kubernetes.io/name": words.CLOCK}
 
 
 def clock_deployment(environment: Environment, tenants: Sequence[Tenant]) -> tuple[Object, ...]:
@@ -29,9 +29,9 @@ def clock_deployment(environment: Environment, tenants: Sequence[Tenant]) -> tup
     image, home = environment.queues.clock_image, words.PLATFORM_NAMESPACE
     if not image:
         return ()
-    labels = {**platform_labels(environment), **CHOSEN}
+    labels = {**platform_labels(environment), **POD_LABELS}
 
-    def own(api: str, kind: str, body: dict[str, Any], name: str = words.CLOCK) -> Object:
+    def clock_object(api: str, kind: str, body: dict[str, Any], name: str = words.CLOCK) -> Object:
         return manifest(api, kind, name, labels, body, namespace=home)
 
     files = {
@@ -40,33 +40,33 @@ def clock_deployment(environment: Environment, tenants: Sequence[Tenant]) -> tup
         "kubeconfig": _kubeconfig(environment.cluster.context),
         **{f"{t.tenant}.tenant.yaml": _text(t) for t in sorted(tenants, key=lambda t: t.tenant)},
     }
-    maps = {f"{FILES}-{number}" if number else FILES: part for number, part in enumerate(_parts(files))}
+    maps = {f"{FILES}-{number}" if number else FILES: part for number, part in enumerate(_partition(files))}
     return (
-        *(own("v1", "ConfigMap", {"data": part}, name) for name, part in maps.items()),
-        own("apps/v1", "Deployment", {"spec": _deployment(environment, image, maps)}),
-        own("policy/v1", "PodDisruptionBudget", {"spec": replicas.disruption_budget(CHOSEN)}),
-        own("v1", "Service", {"spec": {"selector": CHOSEN, "ports": [{"name": "metrics", "port": PORT}]}}),
-        own("networking.k8s.io/v1", "NetworkPolicy", {"spec": replicas.ingress_on(CHOSEN, PORT)}),
+        *(clock_object("v1", "ConfigMap", {"data": part}, name) for name, part in maps.items()),
+        clock_object("apps/v1", "Deployment", {"spec": _deployment(environment, image, maps)}),
+        clock_object("policy/v1", "PodDisruptionBudget", {"spec": replicas.disruption_budget(POD_LABELS)}),
+        clock_object("v1", "Service", {"spec": {"selector": POD_LABELS, "ports": [{"name": "metrics", "port": PORT}]}}),
+        clock_object("networking.k8s.io/v1", "NetworkPolicy", {"spec": replicas.ingress_on(POD_LABELS, PORT)}),
     )
 
 
-def _parts(files: Mapping[str, str]) -> list[dict[str, str]]:
+def _partition(files: Mapping[str, str]) -> list[dict[str, str]]:
     """The files, in their order, in as few parts as one ConfigMap each can hold."""
     parts: list[dict[str, str]] = [{}]
     size = 0
     for name, text in files.items():
-        more = len(name.encode()) + len(text.encode())
-        if parts[-1] and size + more > MAX_BYTES:
+        file_size = len(name.encode()) + len(text.encode())
+        if parts[-1] and size + file_size > MAX_BYTES:
             parts.append({})
             size = 0
         parts[-1][name] = text
-        size += more
+        size += file_size
     return parts
 
 
-def _text(spec: Spec, without: dict[str, Any] | None = None) -> str:
-    given = spec.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude=without)
-    return yaml.safe_dump(given, sort_keys=False, allow_unicode=True, width=1000)
+def _text(spec: Spec, excluded_fields: dict[str, Any] | None = None) -> str:
+    content = spec.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude=excluded_fields)
+    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=1000)
 
 
 def _kubeconfig(context: str) -> str:
@@ -114,15 +114,15 @@ def _deployment(environment: Environment, image: str, maps: Mapping[str, Iterabl
         "serviceAccountName": words.CLOCK,
         "automountServiceAccountToken": True,
         **replicas.placement(environment),
-        "affinity": replicas.spread_over_nodes(CHOSEN),
+        "affinity": replicas.spread_over_nodes(POD_LABELS),
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [container],
         "volumes": [{"name": "files", "projected": {"sources": sources}}],
     }
-    template = {"metadata": {"labels": CHOSEN}, "spec": pod}
-    return {"replicas": 2, "selector": {"matchLabels": CHOSEN}, "template": template}
+    template = {"metadata": {"labels": POD_LABELS}, "spec": pod}
+    return {"replicas": 2, "selector": {"matchLabels": POD_LABELS}, "template": template}
 
 
 def _path(file: str) -> str:
-    """Of a file in the folder: a key of a ConfigMap has no slash."""
+    """Path of a file in the folder: a key of a ConfigMap has no slash."""
     return f"tenants/{file.removesuffix('.tenant.yaml')}.yaml" if ".tenant." in file else file

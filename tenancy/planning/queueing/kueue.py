@@ -17,12 +17,12 @@ from tenancy.schema.environment import Environment
 from tenancy.schema.queues import seconds
 from tenancy.schema.tenant import Tenant
 
-MANAGED: dict[str, Any] = {"matchExpressions": [{"key": words.TENANT, "operator": "Exists"}]}
+MANAGED_NAMESPACES: dict[str, Any] = {"matchExpressions": [{"key": words.TENANT, "operator": "Exists"}]}
 """Namespaces in which nothing starts without the queue: tenants'. The chart gives it to the webhooks too, so that the
 system's own pods start when Kueue does not answer."""
 
 
-WRITES = 5
+MAX_STATUS_WRITES = 5
 """Writes a second of LocalQueues' usage, at most: Kueue writes the status of every LocalQueue after each interval,
 whether work ran in it or not (v0.19.2 `localqueue_controller.go`)."""
 INTERVALS = (5, 10, 15, 20, 30, 60)
@@ -30,10 +30,10 @@ INTERVALS = (5, 10, 15, 20, 30, 60)
 counts as use for one interval at least, so a longer one is worse for queues of short jobs."""
 
 
-def sampling(tenants: Iterable[Tenant]) -> int:
+def sampling_minutes(tenants: Iterable[Tenant]) -> int:
     """Minutes between two samples of the usage of LocalQueues."""
     number = sum(1 + len(namespace.queues) for tenant in tenants for namespace in tenant.namespaces)
-    return next((each for each in INTERVALS if number <= 60 * each * WRITES), INTERVALS[-1])
+    return next((interval for interval in INTERVALS if number <= 60 * interval * MAX_STATUS_WRITES), INTERVALS[-1])
 
 
 def configuration(environment: Environment, tenants: Iterable[Tenant] = ()) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def configuration(environment: Environment, tenants: Iterable[Tenant] = ()) -> d
         },
         "clientConnection": {"qps": 300, "burst": 500},
         "manageJobsWithoutQueueName": True,
-        "managedJobsNamespaceSelector": MANAGED,
+        "managedJobsNamespaceSelector": MANAGED_NAMESPACES,
         "integrations": {
             "frameworks": [*BUILT_IN, *(FRAMEWORKS[kind].integration for kind in sorted(queues.kinds))],
             "labelKeysToCopy": list(words.CHARGED_LABELS),
@@ -79,7 +79,7 @@ def configuration(environment: Environment, tenants: Iterable[Tenant] = ()) -> d
         "fairSharing": {"preemptionStrategies": list(PREEMPTION)},
         "admissionFairSharing": {
             "usageHalfLifeTime": _duration(queues.usage_half_life),
-            "usageSamplingInterval": f"{sampling(tenants)}m",
+            "usageSamplingInterval": f"{sampling_minutes(tenants)}m",
             "resourceWeights": _weights(environment),
         },
         "resources": _resources(environment, tenants),
@@ -93,24 +93,24 @@ def _duration(text: str) -> str:
 
 
 def _weights(environment: Environment) -> dict[str, float]:
-    """What counts as use: boards. At the default of 1 for everything the bytes of memory would drown the GPUs."""
+    """Weights of resources in the usage: boards alone. At the default of 1 for all, bytes of memory would dominate."""
     ignored = sorted({"cpu", "memory", *machine_resources(environment).values()})
     if environment.uses_device_claims:
-        counted = {queue_resource(environment, flavor): 1.0 for flavor in claimable_flavors(environment)}
+        weights = {queue_resource(environment, flavor): 1.0 for flavor in claimable_flavors(environment)}
     else:
         ignored += sorted(environment.resources)
-        counted = dict.fromkeys(map(environment.resource_of, sorted(environment.flavors)), 1.0)
+        weights = dict.fromkeys(map(environment.resource_of, sorted(environment.flavors)), 1.0)
         if board_units(environment):
-            ignored += [*counted, BOARD_MEMORY]
-            counted = {BOARD_COMPUTE: 1.0}
-    return {**dict.fromkeys(ignored, 0.0), **counted}
+            ignored += [*weights, BOARD_MEMORY]
+            weights = {BOARD_COMPUTE: 1.0}
+    return {**dict.fromkeys(ignored, 0.0), **weights}
 
 
 def _resources(environment: Environment, tenants: Iterable[Tenant]) -> dict[str, Any]:
     # What is never short of itself: the disk of a node goes with its CPU, and EFA with a pool's single tenant. What a
     # quota grants beside GPUs is limited by that quota alone. GPUs are not among them: what is left out here is not
     # counted at all.
-    excluded = {"excludeResourcePrefixes": ["ephemeral-storage", gpus.EFA, *_granted(environment, tenants)]}
+    excluded = {"excludeResourcePrefixes": ["ephemeral-storage", gpus.EFA, *_granted_resources(environment, tenants)]}
     if environment.uses_device_claims:
         mapped = [
             {"name": queue_resource(environment, flavor), "deviceClassNames": [device_class(flavor)]}
@@ -128,14 +128,14 @@ def _resources(environment: Environment, tenants: Iterable[Tenant]) -> dict[str,
             for resource, (compute, memory) in sorted(board_units(environment).items())
         ]
         + [
-            {"input": resource, "strategy": "Replace", "outputs": {named: "1000" if named == CORES else "1"}}
-            for resource, named in machine_resources(environment).items()
-            if named != resource
+            {"input": resource, "strategy": "Replace", "outputs": {output: "1000" if output == CORES else "1"}}
+            for resource, output in machine_resources(environment).items()
+            if output != resource
         ],
     }
 
 
-def _granted(environment: Environment, tenants: Iterable[Tenant]) -> list[str]:
+def _granted_resources(environment: Environment, tenants: Iterable[Tenant]) -> list[str]:
     """Resources beside GPUs that the quota of some namespace grants."""
     quotas = [tier.quota for tier in environment.tiers.values()]
     quotas += [namespace.quota for tenant in tenants for namespace in tenant.namespaces if namespace.quota]

@@ -19,7 +19,7 @@ from tenancy.schema.base import amount
 
 
 @cache
-def _written(resource: str, count: int) -> str:
+def _quantity_text(resource: str, count: int) -> str:
     if resource == CORES:
         return quantities.write_count(count)
     if resource == "cpu":
@@ -42,7 +42,7 @@ class ResourceGroup:
         return {
             "coveredResources": list(self.covered),
             "flavors": [
-                {"name": name, "resources": [_resource(what, quota) for what, quota in quotas.items()]}
+                {"name": name, "resources": [_resource(resource, quota) for resource, quota in quotas.items()]}
                 for name, quotas in self.flavors.items()
             ],
         }
@@ -50,7 +50,7 @@ class ResourceGroup:
 
 def _resource(name: str, quota: FlavorQuota) -> Object:
     limits = {"nominalQuota": quota.nominal, "borrowingLimit": quota.borrowing, "lendingLimit": quota.lending}
-    return {"name": name, **{key: _written(name, count) for key, count in limits.items() if count is not None}}
+    return {"name": name, **{key: _quantity_text(name, count) for key, count in limits.items() if count is not None}}
 
 
 def _quotas(groups: tuple[ResourceGroup, ...]) -> dict[Place, FlavorQuota]:

@@ -1,4 +1,4 @@
-"""What a node of a pool yields, and what of it goes with one GPU or slice."""
+"""Resources of a node of a pool, and the part of them that goes with one GPU or slice."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Unit:
     resource: str
     """The extended resource, or the device class where GPUs are asked for by claim."""
     count: int
-    """How many one node has."""
+    """Number of units of one node."""
     share: Fraction
     """The part of a board that one takes away from others."""
     each: nodes.Resources
-    """What is left for one when all of the node are in use."""
+    """Resources of one unit when all units of the node are in use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +54,11 @@ class PoolYield:
     memory_gib: int
     """As EC2 sells it."""
     allocatable: nodes.Resources
-    """What the kubelet offers to all pods."""
+    """Resources that the kubelet offers to all pods."""
     daemonsets: nodes.Resources
-    """What the platform's own pods take of it."""
+    """Requests of the platform's own pods."""
     left: nodes.Resources
-    """What is left for tenants."""
+    """Resources that are left for tenants."""
     pods_left: int
     """Pods left when each unit has one."""
     units: tuple[Unit, ...]
@@ -66,10 +66,10 @@ class PoolYield:
 
 
 def pool_yield(environment: Environment, name: str, tenants: Sequence[Tenant] = ()) -> PoolYield:
-    """What one pool yields. The tiers of `tenants` that a pool names are judged beside those it names itself."""
+    """Yield of one pool. Tiers of `tenants` that a pool names are judged together with those that it names itself."""
     pool = environment.pools[name]
-    offered, left = node_allocatable(environment, name), tenant_allocatable(environment, name)
-    units = _units(environment, name, left)
+    allocatable, tenant_part = node_allocatable(environment, name), tenant_allocatable(environment, name)
+    units = _units(environment, name, tenant_part)
     efa = {gpus.EFA: pool.machine.efa} if pool.efa else {}
     by_plugin = {} if environment.uses_device_claims else {unit.resource: unit.count for unit in units}
     return PoolYield(
@@ -85,52 +85,54 @@ def pool_yield(environment: Environment, name: str, tenants: Sequence[Tenant] = 
         resources={**efa, **by_plugin},
         vcpu=pool.machine.vcpu,
         memory_gib=pool.machine.memory,
-        allocatable=offered,
+        allocatable=allocatable,
         daemonsets=environment.daemonset_resources(name),
-        left=left,
-        pods_left=left.pods - sum(unit.count for unit in units),
+        left=tenant_part,
+        pods_left=tenant_part.pods - sum(unit.count for unit in units),
         units=units,
         notes=tuple(_notes(environment, name, units, tenants)),
     )
 
 
-def parts_of(left: nodes.Resources, shares: Mapping[str, tuple[int, Fraction]]) -> dict[str, nodes.Resources]:
+def parts_of(available: nodes.Resources, shares: Mapping[str, tuple[int, Fraction]]) -> dict[str, nodes.Resources]:
     """A node's resources divided among what it is cut into, by count and share of a board; rounded down.
 
     A 3g slice so gets more CPU than a 1g. A board that is not cut to the end leaves nothing idle: its slices get more.
     """
-    whole = sum((count * share for count, share in shares.values()), Fraction())
-    parts = {key: share / whole for key, (_, share) in shares.items()}
+    total_share = sum((count * share for count, share in shares.values()), Fraction())
+    parts = {key: share / total_share for key, (_, share) in shares.items()}
     return {
-        key: nodes.Resources(int(left.cpu * part), int(left.memory * part), 1, int(left.ephemeral * part))
+        key: nodes.Resources(
+            int(available.cpu * part), int(available.memory * part), 1, int(available.ephemeral * part)
+        )
         for key, part in parts.items()
     }
 
 
-def _units(environment: Environment, name: str, left: nodes.Resources) -> tuple[Unit, ...]:
+def _units(environment: Environment, name: str, available: nodes.Resources) -> tuple[Unit, ...]:
     pool = environment.pools[name]
     mode, replicas = (pool.share.mode, pool.share.replicas) if pool.share else (None, 1)
     counts: Counter[str] = Counter()
     for count, slices in environment.partitions_of(name):
-        for profile, each in slices.items() or [("", 1)]:
-            counts[profile] += count * each * replicas
+        for profile, slice_count in slices.items() or [("", 1)]:
+            counts[profile] += count * slice_count * replicas
     board = pool.machine.gpu
     shares = {
         profile: (count, (boards.share_of(board, profile) if profile else Fraction(1)) / replicas)
         for profile, count in counts.items()
     }
-    called = {environment.flavors[flavor].mig or "": flavor for flavor in environment.flavors_of(name)}
-    each = parts_of(left, shares)
+    flavor_by_profile = {environment.flavors[flavor].mig or "": flavor for flavor in environment.flavors_of(name)}
+    parts = parts_of(available, shares)
     return tuple(
         Unit(
-            flavor=called.get(profile),
+            flavor=flavor_by_profile.get(profile),
             profile=profile or None,
-            resource=called.get(profile, "")
+            resource=flavor_by_profile.get(profile, "")
             if environment.uses_device_claims
             else resource_name(profile or None, mode is not None, pool.strategy),
             count=count,
             share=share,
-            each=each[profile],
+            each=parts[profile],
         )
         for profile, (count, share) in shares.items()
     )
@@ -139,7 +141,7 @@ def _units(environment: Environment, name: str, left: nodes.Resources) -> tuple[
 def _layout(environment: Environment, name: str) -> str:
     pool = environment.pools[name]
     parts = " and ".join(
-        f"{count} x [{boards.write_layout(slices)}]" if slices else _whole(count)
+        f"{count} x [{boards.write_layout(slices)}]" if slices else _whole_gpus_text(count)
         for count, slices in environment.partitions_of(name)
     )
     if not parts:
@@ -147,7 +149,7 @@ def _layout(environment: Environment, name: str) -> str:
     return f"{parts}, {pool.share.replicas} pods on each by {pool.share.mode}" if pool.share else parts
 
 
-def _whole(count: int) -> str:
+def _whole_gpus_text(count: int) -> str:
     return f"{count} whole GPU{'s' * (count > 1)}"
 
 
@@ -158,58 +160,72 @@ def _notes(environment: Environment, name: str, units: Sequence[Unit], tenants: 
     for unit in units:
         if unit.flavor is None:
             yield f"{unit.count} x {unit.profile or 'GPU'} on every node match no flavor: no tenant can be granted them"
-    for cut in environment.partitions_of(name):
-        if cut.slices and (more := _room(pool.machine.gpu, cut)):
-            yield f"{cut.gpus} x [{boards.write_layout(cut.slices)}]: each GPU has room for {more} more"
+    for layout in environment.partitions_of(name):
+        if layout.slices and (profile := _room(pool.machine.gpu, layout)):
+            yield f"{layout.gpus} x [{boards.write_layout(layout.slices)}]: each GPU has room for {profile} more"
     if environment.has_queues and not pool.machine.gpus:
-        yield from _beyond(environment, name, tenants)
+        yield from _overcommit_notes(environment, name, tenants)
     for tier in sorted(_tiers(environment, pool, tenants)):
         container = environment.tiers[tier].container
         for unit in units:
-            what = unit.flavor or unit.profile or "GPU"
-            if over := _over(container.default_request, unit.each):
+            unit_name = unit.flavor or unit.profile or "GPU"
+            if excess := _excess(container.default_request, unit.each):
                 yield (
-                    f"tier {tier}: a container that writes no requests asks for more than one {what} has ({over}): "
-                    "such pods do not fill a node; lower container.default-request"
+                    f"tier {tier}: a container that writes no requests asks for more than one {unit_name} has "
+                    f"({excess}): such pods do not fill a node; lower container.default-request"
                 )
-            if over := _over(container.default, unit.each):
+            if excess := _excess(container.default, unit.each):
                 yield (
-                    f"tier {tier}: a container that writes no limits may use more than one {what} has ({over}): "
+                    f"tier {tier}: a container that writes no limits may use more than one {unit_name} has ({excess}): "
                     "a full node is overcommitted; lower container.default"
                 )
 
 
-def _beyond(environment: Environment, name: str, tenants: Sequence[Tenant]) -> Iterator[str]:
-    """Where queues admit more than a pool without GPUs can run: only namespaces' quotas limit CPU and memory."""
-    pools = {each: pool for each, pool in environment.pools.items() if not pool.machine.gpus}
+def _overcommit_notes(environment: Environment, name: str, tenants: Sequence[Tenant]) -> Iterator[str]:
+    """Notes on a pool without GPUs for which queues admit more than it can run: only quotas limit CPU and memory."""
+    pools = {pool_name: pool for pool_name, pool in environment.pools.items() if not pool.machine.gpus}
     cores: Counter[frozenset[str]] = Counter()
     gibibytes: Counter[frozenset[str]] = Counter()
     for tenant in tenants:
         for namespace in tenant.namespaces:
             tier = tenant.tier_of(namespace)
-            if mine := frozenset(each for each, pool in pools.items() if pool.admits(tenant.tenant, frozenset({tier}))):
+            if admitting_pools := frozenset(
+                pool_name for pool_name, pool in pools.items() if pool.admits(tenant.tenant, frozenset({tier}))
+            ):
                 quota = environment.tiers[tier].quota_for(namespace.quota)
-                cores[mine] += int(amount(quota.cpu))
-                gibibytes[mine] += int(amount(quota.memory) / 2**30)
-    nodes_of = {each: (pool.nodes.max, node_allocatable(environment, each)) for each, pool in pools.items()}
-    for claims, there, unit in (
-        (cores, {each: most * node.cpu // 1000 for each, (most, node) in nodes_of.items()}, " cores"),
-        (gibibytes, {each: most * node.memory // 1024 for each, (most, node) in nodes_of.items()}, "Gi"),
+                cores[admitting_pools] += int(amount(quota.cpu))
+                gibibytes[admitting_pools] += int(amount(quota.memory) / 2**30)
+    nodes_of = {
+        pool_name: (pool.nodes.max, node_allocatable(environment, pool_name)) for pool_name, pool in pools.items()
+    }
+    for claims, capacity, unit in (
+        (
+            cores,
+            {pool_name: max_nodes * node.cpu // 1000 for pool_name, (max_nodes, node) in nodes_of.items()},
+            " cores",
+        ),
+        (
+            gibibytes,
+            {pool_name: max_nodes * node.memory // 1024 for pool_name, (max_nodes, node) in nodes_of.items()},
+            "Gi",
+        ),
     ):
-        _, full = place_by_pools(claims, there)
+        _, full = place_by_pools(claims, capacity)
         if name in full:
-            quotas = sum(count for mine, count in claims.items() if mine <= full)
-            have = sum(there[each] for each in full)
+            quotas = sum(count for admitting_pools, count in claims.items() if admitting_pools <= full)
+            have = sum(capacity[pool_name] for pool_name in full)
             yield (
                 f"quotas of the namespaces that come here are {quotas:,}{unit}, and all nodes of "
                 f"{' and '.join(sorted(full))} have {have:,}{unit}: queues admit more than the nodes can run"
             )
 
 
-def _room(board: str, cut: GpuPartition) -> str | None:
+def _room(board: str, layout: GpuPartition) -> str | None:
     """The largest slice for which a board with this layout has room left."""
     profiles = boards.BOARDS[board].profiles
-    fitting = [p for p in profiles if not boards.layout_misfit(board, {**cut.slices, p: cut.slices.get(p, 0) + 1})]
+    fitting = [
+        p for p in profiles if not boards.layout_misfit(board, {**layout.slices, p: layout.slices.get(p, 0) + 1})
+    ]
     return max(fitting, key=lambda p: (profiles[p].memory, profiles[p].compute), default=None)
 
 
@@ -220,11 +236,11 @@ def _tiers(environment: Environment, pool: Pool, tenants: Sequence[Tenant]) -> f
     return frozenset(pool.tiers).union(*(tenant.tiers for tenant in tenants if tenant.tenant in pool.tenants))
 
 
-def _over(asked: Mapping[str, str], each: nodes.Resources) -> str:
-    """What of cpu and memory is more than one unit has."""
-    has = {"cpu": f"{each.cpu}m", "memory": f"{each.memory}Mi"}
+def _excess(requests: Mapping[str, str], unit_size: nodes.Resources) -> str:
+    """Requests of cpu and memory that exceed one unit, as text."""
+    sizes = {"cpu": f"{unit_size.cpu}m", "memory": f"{unit_size.memory}Mi"}
     return " and ".join(
-        f"{key} {asked[key]} of {quantities.write(amount(there))}"
-        for key, there in has.items()
-        if key in asked and amount(asked[key]) > amount(there)
+        f"{key} {requests[key]} of {quantities.write(amount(size))}"
+        for key, size in sizes.items()
+        if key in requests and amount(requests[key]) > amount(size)
     )

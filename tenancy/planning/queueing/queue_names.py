@@ -34,7 +34,7 @@ def tenant_cohort(tenant: str) -> str:
     return words.derived_name("tenant", tenant)
 
 
-def above_queues(tenant: Tenant) -> str:
+def parent_cohort(tenant: Tenant) -> str:
     """Name of the Cohort of a tenant's queues: its own, or for one queue its department's."""
     return tenant_cohort(tenant.tenant) if len(tenant.tiers) > 1 else department_cohort(tenant.department)
 
@@ -45,7 +45,7 @@ def queue_name(tenant: str, tier: str) -> str:
 
 
 def queue_resource(environment: Environment, flavor: str) -> str:
-    """What a flavor is called in the queues; under DRA devices get a name there (`deviceClassMappings`)."""
+    """Resource name of a flavor in the queues; under DRA devices get a name there (`deviceClassMappings`)."""
     return words.PREFIX + flavor if environment.uses_device_claims else environment.resource_of(flavor)
 
 
@@ -56,7 +56,7 @@ def flavor_name(environment: Environment, pool: str) -> str:
 
 
 def pool_of(flavor: str) -> str:
-    """Whose flavor it is; pools are called without dots."""
+    """Pool of a flavor; names of pools have no dots."""
     return flavor if flavor == ANY_POOL else flavor.partition(".")[0]
 
 
@@ -70,6 +70,6 @@ def topology_of(environment: Environment, pool: Pool) -> str | None:
     """Name of the Topology by which Kueue places pods of the pool; None where it does not."""
     # Kueue places no pods with claims of devices, and the others on nodes that are there and have all of the labels.
     # In a pool that scales, nothing would ask for another node, unless a ProvisioningRequest does first.
-    there = not pool.is_autoscaled or environment.queues.provisioning_class is not None
-    placed = pool.efa and there and not environment.uses_device_claims
-    return TOPOLOGIES.get(pool.network_layers) if placed else None
+    has_nodes = not pool.is_autoscaled or environment.queues.provisioning_class is not None
+    places_pods = pool.efa and has_nodes and not environment.uses_device_claims
+    return TOPOLOGIES.get(pool.network_layers) if places_pods else None

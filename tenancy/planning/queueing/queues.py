@@ -41,9 +41,9 @@ from tenancy.planning.queueing.queue_names import (
     PROVISIONING,
     ROOT,
     TOPOLOGIES,
-    above_queues,
     department_cohort,
     flavor_name,
+    parent_cohort,
     queue_name,
     tenant_cohort,
     topology_levels,
@@ -53,7 +53,7 @@ from tenancy.planning.queueing.quota_shares import (
     PoolFlavorCounts,
     QueueShare,
     QuotaCalculator,
-    closing,
+    has_no_capacity_today,
     in_preference,
     open_pools,
     supply,
@@ -80,7 +80,7 @@ def _groups(
         return {
             machines.get(resource, resource): FlavorQuota(
                 nominal.get((pool, resource), 0),
-                **{limit: of.get((pool, resource), 0) for limit, of in limits.items()},
+                **{limit: amounts.get((pool, resource), 0) for limit, amounts in limits.items()},
             )
             for resource in covered
         }
@@ -94,11 +94,14 @@ def _groups(
 
 
 def platform_queues(
-    environment: Environment, tenants: Sequence[Tenant], found: Mapping[str, QueueShare], calculator: QuotaCalculator
+    environment: Environment,
+    tenants: Sequence[Tenant],
+    queue_shares: Mapping[str, QueueShare],
+    calculator: QuotaCalculator,
 ) -> QueueingPlan:
     """Objects that all queues depend on."""
     labels = platform_labels(environment)
-    asked_for = {topology_of(environment, pool) for pool in environment.pools.values()}
+    used_topologies = {topology_of(environment, pool) for pool in environment.pools.values()}
     pools = [(name, pool) for name, pool in sorted(environment.pools.items()) if pool.machine.gpus]
     return QueueingPlan(
         topologies=tuple(
@@ -110,7 +113,7 @@ def platform_queues(
                 {"spec": {"levels": [{"nodeLabel": label} for label in topology_levels(layers)]}},
             )
             for layers, topology in TOPOLOGIES.items()
-            if topology in asked_for
+            if topology in used_topologies
         ),
         flavors=(ResourceFlavor(Meta(ANY_POOL, labels)), *(_flavor(environment, name, pool) for name, pool in pools)),
         priorities=tuple(
@@ -124,14 +127,14 @@ def platform_queues(
             for name, value in priorities(environment).items()
         ),
         checks=tuple(_provisioning(environment)) if environment.queues.provisioning_class else (),
-        cohorts=tuple(_cohorts(environment, tenants, found, calculator)),
+        cohorts=tuple(_cohorts(environment, tenants, queue_shares, calculator)),
         clock=clock_access(environment, tenants) if environment.queues.clock else (),
         reserve=_reserve(environment, calculator) if environment.queues.clock else (),
     )
 
 
 def machine_resources(environment: Environment) -> dict[str, str]:
-    """What CPU and memory are called in the queues."""
+    """Resource names of CPU and memory in the queues."""
     places = any(topology_of(environment, pool) for pool in environment.pools.values())
     return {"cpu": CORES, "memory": MEMORY} if places else {"cpu": "cpu", "memory": "memory"}
 
@@ -147,11 +150,11 @@ def _flavor(environment: Environment, name: str, pool: Pool) -> ResourceFlavor:
 
 def _provisioning(environment: Environment) -> Iterator[Object]:
     labels = platform_labels(environment)
-    asked = {
+    settings = {
         "provisioningClassName": environment.queues.provisioning_class,
         "managedResources": sorted(environment.resources),
     }
-    yield manifest(API, "ProvisioningRequestConfig", PROVISIONING, labels, {"spec": asked})
+    yield manifest(API, "ProvisioningRequestConfig", PROVISIONING, labels, {"spec": settings})
     check = {
         "controllerName": "kueue.x-k8s.io/provisioning-request",
         "parameters": {"apiGroup": "kueue.x-k8s.io", "kind": "ProvisioningRequestConfig", "name": PROVISIONING},
@@ -164,9 +167,9 @@ def reserve_queue(environment: Environment, calculator: QuotaCalculator, counts:
     from borrowers what it admits there: quota that is not lent counts as free while others still use the GPUs."""
     labels = {**platform_labels(environment)}
     pools = in_preference(environment, (name for name, pool in environment.pools.items() if pool.machine.gpus))
-    amounts = calculator.all(counts)
+    amounts = calculator.quota_with_cpu(counts)
     return ClusterQueue(
-        Meta(words.RESERVE_QUEUE, labels, annotations=kept_by_clock(environment)),
+        Meta(words.RESERVE_QUEUE, labels, annotations=clock_annotations(environment)),
         ROOT,
         {words.SPACE_NAME: words.PLATFORM_NAMESPACE},
         _groups(environment, pools, calculator.resources(environment.flavors), amounts, borrowing={}, lending=amounts),
@@ -182,44 +185,51 @@ def _reserve(environment: Environment, calculator: QuotaCalculator) -> tuple[Clu
     return queue, LocalQueue(meta, queue.name, OPEN, 1)
 
 
-def kept_by_clock(environment: Environment) -> dict[str, str]:
+def clock_annotations(environment: Environment) -> dict[str, str]:
     """Annotations of a queue or Cohort."""
     return {words.KEPT_BY_CLOCK: "true"} if environment.queues.clock else {}
 
 
 def _cohorts(
-    environment: Environment, tenants: Sequence[Tenant], found: Mapping[str, QueueShare], calculator: QuotaCalculator
+    environment: Environment,
+    tenants: Sequence[Tenant],
+    queue_shares: Mapping[str, QueueShare],
+    calculator: QuotaCalculator,
 ) -> Iterator[Cohort]:
     labels = platform_labels(environment)
     pools = in_preference(environment, (name for name, pool in environment.pools.items() if pool.machine.gpus))
     resources = calculator.resources(environment.flavors)
-    there: dict[str, dict[str, int]] = {}
+    supply_by_pool: dict[str, dict[str, int]] = {}
     for flavor, by_pool in supply(environment, always_on=False).items():
         for pool, count in by_pool.items():
-            there.setdefault(pool, {})[flavor] = count
-    rest = {
-        pool: {f: count - sum(share.guaranteed(pool, f) for share in found.values()) for f, count in flavors.items()}
-        for pool, flavors in there.items()
+            supply_by_pool.setdefault(pool, {})[flavor] = count
+    unallocated = {
+        pool: {
+            f: count - sum(share.guaranteed(pool, f) for share in queue_shares.values()) for f, count in flavors.items()
+        }
+        for pool, flavors in supply_by_pool.items()
     }
-    kept = kept_by_clock(environment)
+    annotations = clock_annotations(environment)
     yield Cohort(
-        Meta(ROOT, labels, annotations=kept), None, _groups(environment, pools, resources, calculator.all(rest))
+        Meta(ROOT, labels, annotations=annotations),
+        None,
+        _groups(environment, pools, resources, calculator.quota_with_cpu(unallocated)),
     )
-    everything = calculator.all(there)
+    everything = calculator.quota_with_cpu(supply_by_pool)
     for name, department in sorted(environment.organisation.departments.items()):
-        lent: Counter[tuple[str, str]] = Counter()
+        lending_limits: Counter[tuple[str, str]] = Counter()
         for tenant in tenants:
             if tenant.department == name and department.sharing.lends:
-                lent.update(calculator.all(found[tenant.tenant].lent))
+                lending_limits.update(calculator.quota_with_cpu(queue_shares[tenant.tenant].lending))
         groups = _groups(
             environment,
             pools,
             resources,
             {},
             borrowing=everything if department.sharing.borrows else {},
-            lending=lent,
+            lending=lending_limits,
         )
-        yield Cohort(Meta(department_cohort(name), labels, annotations=kept), ROOT, groups, department.weight)
+        yield Cohort(Meta(department_cohort(name), labels, annotations=annotations), ROOT, groups, department.weight)
 
 
 def tenant_queues(
@@ -230,58 +240,67 @@ def tenant_queues(
     Over one queue a Cohort would say once more what the queue says, and Kueue would compare its share with every piece
     of work that it admits.
     """
-    labels, kept = tier_labels(environment, tenant, tenant.tier), kept_by_clock(environment)
-    spanned = {tier: open_pools(environment, tenant, tier) for tier in sorted(tenant.tiers)}
+    labels, annotations = tier_labels(environment, tenant, tenant.tier), clock_annotations(environment)
+    pools_by_tier = {tier: open_pools(environment, tenant, tier) for tier in sorted(tenant.tiers)}
     resources = calculator.resources(tenant.gpus)
-    borrowed = calculator.either(share.borrowed, {f: wanted.borrows for f, wanted in tenant.gpus.items()})
-    lent = calculator.all(share.lent)
-    nominal = {tier: _nominal(environment, calculator, tenant, tier, share) for tier in spanned}
-    whole: Counter[tuple[str, str]] = Counter()
+    borrowed = calculator.quota_for_any_pool(
+        share.borrowing, {f: gpu_share.borrows for f, gpu_share in tenant.gpus.items()}
+    )
+    lending_limits = calculator.quota_with_cpu(share.lending)
+    nominal = {tier: _nominal(environment, calculator, tenant, tier, share) for tier in pools_by_tier}
+    total_nominal: Counter[tuple[str, str]] = Counter()
     for amounts in nominal.values():
-        whole.update(amounts)
-    above = above_queues(tenant)
-    alone = above != tenant_cohort(tenant.tenant)
+        total_nominal.update(amounts)
+    parent = parent_cohort(tenant)
+    is_single_queue = parent != tenant_cohort(tenant.tenant)
     cohort: Cohort | None = None
-    if not alone:
-        pools = in_preference(environment, {name for names in spanned.values() for name in names})
-        groups = _groups(environment, pools, resources, {}, borrowing=borrowed, lending=lent)
+    if not is_single_queue:
+        pools = in_preference(environment, {name for names in pools_by_tier.values() for name in names})
+        groups = _groups(environment, pools, resources, {}, borrowing=borrowed, lending=lending_limits)
         cohort = Cohort(
-            Meta(above, labels, annotations=kept), department_cohort(tenant.department), groups, tenant.weight
+            Meta(parent, labels, annotations=annotations), department_cohort(tenant.department), groups, tenant.weight
         )
-    made: list[ClusterQueue] = []
-    for tier, own in nominal.items():
-        mine = spanned[tier]
-        more = whole + borrowed - own if environment.tiers[tier].borrows else {}
-        made.append(
+    queues: list[ClusterQueue] = []
+    for tier, tier_nominal in nominal.items():
+        tier_pools = pools_by_tier[tier]
+        tier_borrowing = total_nominal + borrowed - tier_nominal if environment.tiers[tier].borrows else {}
+        queues.append(
             ClusterQueue(
-                Meta(queue_name(tenant.tenant, tier), tier_labels(environment, tenant, tier), annotations=kept),
-                above,
+                Meta(queue_name(tenant.tenant, tier), tier_labels(environment, tenant, tier), annotations=annotations),
+                parent,
                 {words.TENANT: tenant.tenant},
                 # Explicit limits, all of them: an absent one would mean all there is.
-                _groups(environment, mine, resources, own, borrowing=more, lending=lent if alone else own),
-                tenant.weight if alone else 1,
+                _groups(
+                    environment,
+                    tier_pools,
+                    resources,
+                    tier_nominal,
+                    borrowing=tier_borrowing,
+                    lending=lending_limits if is_single_queue else tier_nominal,
+                ),
+                tenant.weight if is_single_queue else 1,
                 environment.tiers[tier].order is QueueOrder.STRICT,
-                _stop(environment, tenant, mine),
-                _checks(environment, mine),
+                _stop(environment, tenant, tier_pools),
+                _checks(environment, tier_pools),
             )
         )
-    return cohort, tuple(made)
+    return cohort, tuple(queues)
 
 
 def _nominal(
     environment: Environment, calculator: QuotaCalculator, tenant: Tenant, tier: str, share: QueueShare
 ) -> Counter[tuple[str, str]]:
-    """What a queue is guaranteed. Of machines without GPUs, what its namespaces' quotas allow: these are not lent."""
-    found = calculator.all(share.held[tier])
+    """Nominal quota of a queue. CPU and memory of machines without GPUs follow its namespaces' quotas, not lent."""
+    amounts = calculator.quota_with_cpu(share.guarantees[tier])
     if any(
         not pool.machine.gpus and pool.admits(tenant.tenant, frozenset({tier})) for pool in environment.pools.values()
     ):
         for namespace in tenant.namespaces:
             if tenant.tier_of(namespace) == tier:
                 quota = environment.tiers[tier].quota_for(namespace.quota)
-                found[ANY_POOL, "cpu"] += int(amount(quota.cpu) * 1000)
-                found[ANY_POOL, "memory"] += int(amount(quota.memory) / 2**20)
-    return found
+                amounts[ANY_POOL, "cpu"] += int(amount(quota.cpu) * 1000)
+                amounts[ANY_POOL, "memory"] += int(amount(quota.memory) / 2**20)
+    return amounts
 
 
 STOPS = {QueueState.OPEN: OPEN, QueueState.HOLD: "Hold", QueueState.DRAIN: "HoldAndDrain"}
@@ -291,8 +310,8 @@ def _stop(environment: Environment, tenant: Tenant, pools: Collection[str]) -> s
     if tenant.queue is not QueueState.OPEN:
         return STOPS[tenant.queue]
     # One that still has another pool goes on there: the one that ends has no quota left.
-    ending = bool(pools) and all(closing(environment, environment.pools[name]) for name in pools)
-    return "Hold" if ending else OPEN
+    has_no_capacity = bool(pools) and all(has_no_capacity_today(environment, environment.pools[name]) for name in pools)
+    return "Hold" if has_no_capacity else OPEN
 
 
 def _checks(environment: Environment, pools: Iterable[str]) -> tuple[AdmissionCheck, ...]:
@@ -306,9 +325,10 @@ def local_queues(environment: Environment, tenant: Tenant, namespace: Namespace)
     """The queues that a namespace's work names, `default` for work that names none; nothing without a queue."""
     if not environment.has_queues:
         return ()
-    labels, where = tenant_labels(environment, tenant, namespace), tenant.namespace_name(namespace)
-    leads = queue_name(tenant.tenant, tenant.tier_of(namespace))
+    labels, namespace_name = tenant_labels(environment, tenant, namespace), tenant.namespace_name(namespace)
+    cluster_queue = queue_name(tenant.tenant, tenant.tier_of(namespace))
     weights = {words.DEFAULT_QUEUE: namespace.weight, **namespace.queues}
     return tuple(
-        LocalQueue(Meta(name, labels, where), leads, STOPS[namespace.queue], weight) for name, weight in weights.items()
+        LocalQueue(Meta(name, labels, namespace_name), cluster_queue, STOPS[namespace.queue], weight)
+        for name, weight in weights.items()
     )

@@ -1,4 +1,4 @@
-"""What each tenant is guaranteed of each pool, what it may borrow, and the most that a namespace may hold."""
+"""Guarantees of each tenant in each pool, its borrowing limits, and the maximum that a namespace may use."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ PoolFlavorCounts = Mapping[str, Mapping[str, int]]
 
 @dataclass(slots=True)
 class QueueShare:
-    """What one tenant has in the queues."""
+    """Share of one tenant in the queues."""
 
-    held: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
+    guarantees: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
     """Guaranteed: tier -> pool -> flavor -> how many."""
-    lent: dict[str, dict[str, int]] = field(default_factory=dict)
+    lending: dict[str, dict[str, int]] = field(default_factory=dict)
     """Maximum: pool -> flavor -> how many."""
-    borrowed: dict[str, dict[str, int]] = field(default_factory=dict)
+    borrowing: dict[str, dict[str, int]] = field(default_factory=dict)
     """Maximum on top of the guarantee: pool -> flavor -> how many."""
 
     def guaranteed(self, pool: str, flavor: str) -> int:
         """Number of devices of a flavor that all tiers of the tenant are guaranteed in a pool."""
-        return sum(pools.get(pool, {}).get(flavor, 0) for pools in self.held.values())
+        return sum(pools.get(pool, {}).get(flavor, 0) for pools in self.guarantees.values())
 
 
-def closing(environment: Environment, pool: Pool) -> bool:
+def has_no_capacity_today(environment: Environment, pool: Pool) -> bool:
     """Whether the pool's capacity block ends too soon for new work, or has not begun."""
     return not pool.purchase.has_begun or pool.purchase.ends_within(
         seconds(environment.queues.hold_before_end) // seconds("1d")
@@ -47,18 +47,18 @@ def closing(environment: Environment, pool: Pool) -> bool:
 
 def supply(environment: Environment, *, always_on: bool) -> dict[str, dict[str, int]]:
     """Flavor -> pool -> how many there are, at the minimum or the maximum of nodes."""
-    found: dict[str, dict[str, int]] = {flavor: {} for flavor in environment.flavors}
+    supplies: dict[str, dict[str, int]] = {flavor: {} for flavor in environment.flavors}
     for name, pool in environment.pools.items():
-        nodes = 0 if closing(environment, pool) else pool.nodes.min if always_on else pool.nodes.max
-        for flavor, each in environment.flavors_of(name).items():
-            found[flavor][name] = each * nodes
-    return found
+        nodes = 0 if has_no_capacity_today(environment, pool) else pool.nodes.min if always_on else pool.nodes.max
+        for flavor, per_node in environment.flavors_of(name).items():
+            supplies[flavor][name] = per_node * nodes
+    return supplies
 
 
 def open_pools(environment: Environment, tenant: Tenant, tier: str) -> list[str]:
     """Pools with GPUs that a queue spans, in the order in which Kueue tries them."""
     pools = [pools_of(environment, flavor, tenant.tenant, frozenset({tier})) for flavor in tenant.gpus]
-    return in_preference(environment, {name for found in pools for name in found})
+    return in_preference(environment, {name for flavor_pools in pools for name in flavor_pools})
 
 
 def in_preference(environment: Environment, pools: Iterable[str]) -> list[str]:
@@ -71,87 +71,89 @@ def borrowing_tiers(environment: Environment, tenant: Tenant) -> list[str]:
     return [tier for tier in sorted(tenant.tiers) if environment.tiers[tier].borrows]
 
 
-More = Mapping[tuple[str, str], int]
+ExtraShares = Mapping[tuple[str, str], int]
 """(tenant, flavor) -> how many it has on top of its guarantee at some instant. They belong to its first namespace."""
 
 
-def shares(environment: Environment, tenants: Sequence[Tenant], more: More | None = None) -> dict[str, QueueShare]:
+def shares(
+    environment: Environment, tenants: Sequence[Tenant], extra_shares: ExtraShares | None = None
+) -> dict[str, QueueShare]:
     """Every tenant's share: guarantees are placed in pools, each in as few as possible.
 
     What tenants have on top at an instant is placed in what the guarantees leave, so that no guarantee moves; only if
     it does not fit there, all are placed together.
     """
-    found = {tenant.tenant: QueueShare({tier: {} for tier in sorted(tenant.tiers)}) for tenant in tenants}
-    always_on, most = supply(environment, always_on=True), supply(environment, always_on=False)
-    held = {
-        tenant.tenant: [(tenant.tier_of(each), tenant.guaranteed_in(each)) for each in tenant.namespaces]
+    queue_shares = {tenant.tenant: QueueShare({tier: {} for tier in sorted(tenant.tiers)}) for tenant in tenants}
+    always_on, max_supply = supply(environment, always_on=True), supply(environment, always_on=False)
+    guarantees_by_tenant = {
+        tenant.tenant: [(tenant.tier_of(namespace), tenant.guaranteed_in(namespace)) for namespace in tenant.namespaces]
         for tenant in tenants
     }
     for flavor in environment.flavors:
         claims: dict[tuple[str, str], int] = Counter()
         for tenant in tenants:
-            for tier, counts in held[tenant.tenant] if flavor in tenant.gpus else ():
+            for tier, counts in guarantees_by_tenant[tenant.tenant] if flavor in tenant.gpus else ():
                 claims[tenant.tenant, tier] += counts[flavor]
         ordered = sorted(claims.items(), key=lambda claim: (-claim[1], claim[0]))
         extra = {
             (tenant.tenant, tenant.tier_of(tenant.namespaces[0])): count
             for tenant in tenants
-            if (count := (more or {}).get((tenant.tenant, flavor), 0))
+            if (count := (extra_shares or {}).get((tenant.tenant, flavor), 0))
         }
-        for pool, holders in _placed(environment, flavor, dict(ordered), extra, always_on[flavor]).items():
+        for pool, holders in _place_claims(environment, flavor, dict(ordered), extra, always_on[flavor]).items():
             for (name, tier), count in holders.items():
                 if count:
-                    found[name].held[tier].setdefault(pool, {})[flavor] = count
+                    queue_shares[name].guarantees[tier].setdefault(pool, {})[flavor] = count
         for tenant in tenants:
             if flavor in tenant.gpus:
-                _share_out(environment, tenant, flavor, found[tenant.tenant], most[flavor])
-    return found
+                _set_lending_and_borrowing(environment, tenant, flavor, queue_shares[tenant.tenant], max_supply[flavor])
+    return queue_shares
 
 
 _Queue = tuple[str, str]
 """A tenant and one of its tiers."""
 
 
-def _placed(
+def _place_claims(
     environment: Environment,
     flavor: str,
     claims: Mapping[_Queue, int],
     extra: Mapping[_Queue, int],
-    there: Mapping[str, int],
+    capacity: Mapping[str, int],
 ) -> Mapping[str, Mapping[_Queue, int]]:
     """Pool -> queue -> how many."""
 
-    def placing(wanted: Mapping[_Queue, int], free: Mapping[str, int]) -> Placement[_Queue]:
-        pools = {queue: pools_of(environment, flavor, queue[0], frozenset({queue[1]})) for queue in wanted}
-        return place({queue: (pools[queue], count) for queue, count in wanted.items() if count}, free)
+    def place_in(queue_claims: Mapping[_Queue, int], free: Mapping[str, int]) -> Placement[_Queue]:
+        pools = {queue: pools_of(environment, flavor, queue[0], frozenset({queue[1]})) for queue in queue_claims}
+        return place({queue: (pools[queue], count) for queue, count in queue_claims.items() if count}, free)
 
-    base = placing(claims, there)
+    base = place_in(claims, capacity)
     if not extra:
         return base.holds
-    left = {pool: count - base.holds[pool].total() for pool, count in there.items()}
-    beside = placing(extra, left)
-    if beside.missing:
-        return placing(
-            {queue: claims.get(queue, 0) + extra.get(queue, 0) for queue in {**claims, **extra}}, there
+    free_capacity = {pool: count - base.holds[pool].total() for pool, count in capacity.items()}
+    extra_placement = place_in(extra, free_capacity)
+    if extra_placement.missing:
+        return place_in(
+            {queue: claims.get(queue, 0) + extra.get(queue, 0) for queue in {**claims, **extra}}, capacity
         ).holds
-    return {pool: base.holds[pool] + beside.holds[pool] for pool in there}
+    return {pool: base.holds[pool] + extra_placement.holds[pool] for pool in capacity}
 
 
-def _share_out(
-    environment: Environment, tenant: Tenant, flavor: str, share: QueueShare, most: Mapping[str, int]
+def _set_lending_and_borrowing(
+    environment: Environment, tenant: Tenant, flavor: str, share: QueueShare, max_supply: Mapping[str, int]
 ) -> None:
-    wanted = tenant.gpus[flavor]
-    left = wanted.lends
+    gpu_share = tenant.gpus[flavor]
+    unlent = gpu_share.lends
     # Pools that others may use before the tenant's own, from which no other tenant could borrow.
     lendable = pools_of(environment, flavor, tenant.tenant, tenant.tiers)
     for pool in sorted(lendable, key=lambda name: environment.pools[name].sole_tenant is not None):
-        if lent := min(left, share.guaranteed(pool, flavor)):
-            share.lent.setdefault(pool, {})[flavor] = lent
-            left -= lent
+        if lent_count := min(unlent, share.guaranteed(pool, flavor)):
+            share.lending.setdefault(pool, {})[flavor] = lent_count
+            unlent -= lent_count
     tiers = frozenset(borrowing_tiers(environment, tenant))
     for pool in pools_of(environment, flavor, tenant.tenant, tiers) if tiers else ():
-        if more := min(wanted.borrows, most[pool] - share.guaranteed(pool, flavor)):
-            share.borrowed.setdefault(pool, {})[flavor] = more
+        if borrow_count := min(gpu_share.borrows, max_supply[pool] - share.guaranteed(pool, flavor)):
+            share.borrowing.setdefault(pool, {})[flavor] = borrow_count
 
 
 def quota_ceiling(environment: Environment, tenant: Tenant, namespace: Namespace) -> dict[str, int]:
@@ -164,26 +166,26 @@ def quota_ceiling(environment: Environment, tenant: Tenant, namespace: Namespace
     if not environment.has_queues:
         return tenant.guaranteed_in(namespace)
     tier = tenant.tier_of(namespace)
-    most = dict.fromkeys(tenant.gpus, 0)
+    ceilings = dict.fromkeys(tenant.gpus, 0)
     borrowing = frozenset(borrowing_tiers(environment, tenant))
     for flavor, share in tenant.gpus.items():
         if not pools_of(environment, flavor, tenant.tenant, frozenset({tier})):
             continue
         if environment.tiers[tier].borrows:
             pools = pools_of(environment, flavor, tenant.tenant, borrowing)
-            there = [environment.flavors_of(pool)[flavor] * environment.pools[pool].nodes.max for pool in pools]
+            capacities = [environment.flavors_of(pool)[flavor] * environment.pools[pool].nodes.max for pool in pools]
             guaranteed = share.guaranteed + tenant.max_extra_gpus(flavor)
-            most[flavor] = guaranteed + sum(min(share.borrows, count) for count in there)
+            ceilings[flavor] = guaranteed + sum(min(share.borrows, count) for count in capacities)
         else:
             parts = [part for part in tenant.namespaces if tenant.tier_of(part) == tier]
-            most[flavor] = sum(tenant.guaranteed_in(part)[flavor] for part in parts)
+            ceilings[flavor] = sum(tenant.guaranteed_in(part)[flavor] for part in parts)
             if tenant.namespaces[0] in parts:
-                most[flavor] += tenant.max_extra_gpus(flavor)
-    return most
+                ceilings[flavor] += tenant.max_extra_gpus(flavor)
+    return ceilings
 
 
 def board_units(environment: Environment) -> dict[str, tuple[int, int]]:
-    """What one of each extended resource takes of a board, in compute and in memory.
+    """Board units of compute and memory that one of each extended resource takes.
 
     The queue sees a resource's name alone: where two boards have one name for slices of different size, the larger
     counts for both, in what is asked for and in what is promised. Of one resource alone they would say the same once
@@ -192,19 +194,22 @@ def board_units(environment: Environment) -> dict[str, tuple[int, int]]:
     units: dict[str, tuple[int, int]] = {}
     for pool_name, pool in environment.pools.items():
         for flavor in environment.flavors_of(pool_name):
-            of, profile = environment.flavors[flavor].gpu, environment.flavors[flavor].mig
+            gpu, profile = environment.flavors[flavor].gpu, environment.flavors[flavor].mig
             compute = memory = Fraction(1, pool.share.replicas if pool.share else 1)
             if profile:
-                board = boards.BOARDS[of]
+                board = boards.BOARDS[gpu]
                 compute *= Fraction(board.profiles[profile].compute, board.compute_slices)
                 memory *= Fraction(board.profiles[profile].memory, board.memory_units)
             resource = environment.resource_of(flavor)
-            before = units.get(resource, (0, 0))
-            units[resource] = (max(before[0], _up(compute * BOARD)), max(before[1], _up(memory * BOARD)))
+            previous = units.get(resource, (0, 0))
+            units[resource] = (
+                max(previous[0], _round_up(compute * BOARD)),
+                max(previous[1], _round_up(memory * BOARD)),
+            )
     return units if len(units) > 1 else {}
 
 
-def _up(number: Fraction) -> int:
+def _round_up(number: Fraction) -> int:
     return -(-number.numerator // number.denominator)
 
 
@@ -215,12 +220,12 @@ def part_of_node(environment: Environment, pool: str, flavor: str) -> Fraction:
         profile = environment.flavors[name].mig
         return boards.share_of(environment.flavors[name].gpu, profile) if profile else Fraction(1)
 
-    return part(flavor) / sum(part(name) * each for name, each in environment.flavors_of(pool).items())
+    return part(flavor) / sum(part(name) * count for name, count in environment.flavors_of(pool).items())
 
 
 @dataclass(frozen=True, slots=True)
 class UnitCost:
-    """What one unit of a flavor in a pool is to the queues."""
+    """Quota that one unit of a flavor in a pool takes."""
 
     cpu: int
     memory: int
@@ -237,14 +242,14 @@ class QuotaCalculator:
         self._units = {} if environment.uses_device_claims else board_units(environment)
         self._unit_costs: dict[tuple[str, str], UnitCost] = {}
         for name in environment.pools:
-            yielded = environment.flavors_of(name)
-            left, ours = node_allocatable(environment, name), environment.daemonset_resources(name)
-            for flavor in yielded:
+            flavors = environment.flavors_of(name)
+            allocatable, daemonsets = node_allocatable(environment, name), environment.daemonset_resources(name)
+            for flavor in flavors:
                 part = part_of_node(environment, name, flavor)
                 compute, memory = self._units.get(environment.resource_of(flavor), (0, 0))
                 self._unit_costs[name, flavor] = UnitCost(
-                    int((left.cpu - ours.cpu) * part),
-                    int((left.memory - ours.memory) * part),
+                    int((allocatable.cpu - daemonsets.cpu) * part),
+                    int((allocatable.memory - daemonsets.memory) * part),
                     queue_resource(environment, flavor),
                     compute,
                     memory,
@@ -255,32 +260,32 @@ class QuotaCalculator:
         names = sorted({queue_resource(self.environment, flavor) for flavor in flavors})
         return [*names, *([BOARD_COMPUTE, BOARD_MEMORY] if names and self._units else [])]
 
-    def gpus(self, counts: PoolFlavorCounts) -> Counter[tuple[str, str]]:
-        """What counts of flavors are of each pool."""
-        found: Counter[tuple[str, str]] = Counter()
+    def gpu_quota(self, counts: PoolFlavorCounts) -> Counter[tuple[str, str]]:
+        """Quota of GPUs for counts of flavors in each pool."""
+        quota: Counter[tuple[str, str]] = Counter()
         for pool, flavors in counts.items():
             for flavor, count in flavors.items():
                 unit_cost = self._unit_costs[pool, flavor]
-                found[pool, unit_cost.resource] += count
+                quota[pool, unit_cost.resource] += count
                 if self._units:
-                    found[pool, BOARD_COMPUTE] += count * unit_cost.compute
-                    found[pool, BOARD_MEMORY] += count * unit_cost.board_memory
-        return found
+                    quota[pool, BOARD_COMPUTE] += count * unit_cost.compute
+                    quota[pool, BOARD_MEMORY] += count * unit_cost.board_memory
+        return quota
 
-    def all(self, counts: PoolFlavorCounts) -> Counter[tuple[str, str]]:
-        """The same with the CPU and memory that come along."""
-        found = self.gpus(counts)
+    def quota_with_cpu(self, counts: PoolFlavorCounts) -> Counter[tuple[str, str]]:
+        """Quota of GPUs with the CPU and memory that belong to them."""
+        quota = self.gpu_quota(counts)
         for pool, flavors in counts.items():
             for flavor, count in flavors.items():
-                found[ANY_POOL, "cpu"] += count * self._unit_costs[pool, flavor].cpu
-                found[ANY_POOL, "memory"] += count * self._unit_costs[pool, flavor].memory
-        return found
+                quota[ANY_POOL, "cpu"] += count * self._unit_costs[pool, flavor].cpu
+                quota[ANY_POOL, "memory"] += count * self._unit_costs[pool, flavor].memory
+        return quota
 
-    def either(self, counts: PoolFlavorCounts, count: Mapping[str, int]) -> Counter[tuple[str, str]]:
-        """Of counts in several pools that are not all used at once: `count` of each flavor, in whichever pool."""
-        found = self.gpus(counts)
-        for flavor, most in count.items():
+    def quota_for_any_pool(self, counts: PoolFlavorCounts, count: Mapping[str, int]) -> Counter[tuple[str, str]]:
+        """Quota for counts in several pools that are not all used at once: `count` of each flavor, in any pool."""
+        quota = self.gpu_quota(counts)
+        for flavor, maximum in count.items():
             costs = [self._unit_costs[pool, flavor] for pool, flavors in counts.items() if flavor in flavors]
-            found[ANY_POOL, "cpu"] += most * max((unit_cost.cpu for unit_cost in costs), default=0)
-            found[ANY_POOL, "memory"] += most * max((unit_cost.memory for unit_cost in costs), default=0)
-        return found
+            quota[ANY_POOL, "cpu"] += maximum * max((unit_cost.cpu for unit_cost in costs), default=0)
+            quota[ANY_POOL, "memory"] += maximum * max((unit_cost.memory for unit_cost in costs), default=0)
+        return quota
