@@ -24,7 +24,9 @@ def measure() -> str:
         base = (str(folder), "--from", START, "--to", END, "--tables", str(data))
         runs = {
             "`--format table`": child.tenancy("chargeback", *base),
-            "`--format csv --by day`, 31 periods": child.tenancy("chargeback", *base, "--format", "csv", "--by", "day"),
+            "`--format csv --period day`, 31 periods": child.tenancy(
+                "chargeback", *base, "--format", "csv", "--period", "day"
+            ),
             "`--format json --events`": child.tenancy(
                 "chargeback", *base, "--format", "json", "--events", str(Path(name) / "events.jsonl")
             ),

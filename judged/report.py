@@ -103,7 +103,7 @@ def page(
         "",
         "A finding is mended, or accepted in `judged/waivers.yaml` with judge, check, object, reason, owner and last",
         "day. The command ends with exit code 1 if a finding has no waiver, a waiver matches no finding, or its last",
-        "day is over. It writes `build/judged/judged.sarif`, which `tenancy evidence --judge` takes into a bundle.",
+        "day is over. It writes `build/judged/judged.sarif`, which `tenancy evidence --sarif` takes into a bundle.",
         "",
         "## Results",
         "",

@@ -50,7 +50,7 @@ class Maker:
             str(self.spec),
             "--out",
             str(self.folder / name),
-            "--attacks",
+            "--attack-results",
             str(self.attacks),
             *given,
             *more,

@@ -21,8 +21,8 @@ import polars as pl
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.files import regular_file
 from tenancy.chargeback.model import BillingUnit, DataFinding
-from tenancy.chargeback.periods import LAST, Period, written
-from tenancy.chargeback.rounding import nearest
+from tenancy.chargeback.periods import LAST, Period, iso_time
+from tenancy.chargeback.rounding import round_to_sum
 from tenancy.planning.aws.prices import MICRO
 from tenancy.planning.common.names import CLAIM_TAG, ENVIRONMENT_TAG, NAMESPACE_TAG, POOL_TAG
 from tenancy.rules.catalogue import Violation
@@ -62,9 +62,9 @@ TAGS = "resource_tags"
 UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 """What polars raises for a damaged file; a panic of its Rust code is no Exception."""
 NEEDED = (*TEXTS, *TIMES, UNBLENDED, TAGS)
-ELSEWHERE = tuple(kind for kind, of in AMORTISED.items() if not of)
-SUMMED = tuple(dict.fromkeys(name for of in AMORTISED.values() for name in of))
-MOST = 10**9
+ALLOCATED_ELSEWHERE = tuple(kind for kind, columns in AMORTISED.items() if not columns)
+SUMMED = tuple(dict.fromkeys(name for columns in AMORTISED.values() for name in columns))
+MAX_DOLLARS = 10**9
 """Max dollars of one line."""
 NANO = 10**9
 _MACHINES = "BoxUsage|SpotUsage|Reservation|CapacityBlock|DedicatedUsage|DedicatedRes|UnusedBox|UnusedDed"
@@ -86,9 +86,9 @@ class TaggedCosts(NamedTuple):
 class Bill(NamedTuple):
     """The costs of an environment by the Cost and Usage Report."""
 
-    pots: dict[BillingUnit, int]
+    costs_by_unit: dict[BillingUnit, int]
     """Millionths of a dollar of the nodes of each pool."""
-    beside: list[TaggedCosts]
+    other_costs: list[TaggedCosts]
     """All other costs."""
     findings: list[DataFinding]
     notes: list[str]
@@ -106,89 +106,89 @@ class _Key(NamedTuple):
 
 def read(paths: Sequence[Path], periods: Sequence[Period], environment: str) -> Bill:
     """All costs of the environment on the bill in the range; a line of several hours is split between periods."""
-    found: dict[tuple[_Key, int, int], Decimal] = defaultdict(Decimal)
-    others = less = Decimal()
-    unknown: dict[str, int] = defaultdict(int)
-    told: dict[tuple[Any, ...], Path] = {}
+    costs: dict[tuple[_Key, int, int], Decimal] = defaultdict(Decimal)
+    foreign_cost = discounts = Decimal()
+    unknown_costs: dict[str, int] = defaultdict(int)
+    file_by_line: dict[tuple[Any, ...], Path] = {}
     files = _files(paths)
     for path in files:
         frame = _scan(path)
         if len(files) > 1 and IDENTITY not in frame.collect_schema():
-            given = f"{len(files)} files and {path.name} without column {IDENTITY}"
-            raise Violation("bill-07", given, "export it: a line in two files would count twice")
-        mine = _tagged(frame.collect_schema()[TAGS], environment)
-        theirs = frame.filter(~mine)
+            observation = f"{len(files)} files and {path.name} without column {IDENTITY}"
+            raise Violation("bill-07", observation, "export it: a line in two files would count twice")
+        is_own_line = _has_environment_tag(frame.collect_schema()[TAGS], environment)
+        other_lines = frame.filter(~is_own_line)
         nano = (pl.col("cost") * NANO).round().cast(pl.Int128)  # integers, so that the sum does not depend on the order
         kind = pl.col(TEXTS[0])
         try:
-            others += Decimal(theirs.select(nano.sum()).collect().item()) / NANO
-            lacking = theirs.filter(pl.col("cost").is_null()).group_by(kind).len().collect()
-            rows = frame.filter(mine).collect()
+            foreign_cost += Decimal(other_lines.select(nano.sum()).collect().item()) / NANO
+            lines_without_cost = other_lines.filter(pl.col("cost").is_null()).group_by(kind).len().collect()
+            rows = frame.filter(is_own_line).collect()
         except UNREADABLE as error:
-            raise _unread(path, error) from None
-        for name, count in lacking.iter_rows():
-            unknown[name] += count
+            raise _unreadable(path, error) from None
+        for name, count in lines_without_cost.iter_rows():
+            unknown_costs[name] += count
         for row in rows.iter_rows(named=True):
-            tags = {_letters(key): value for key, value in _pairs(row[TAGS])}
-            if tags.get(_letters(ENVIRONMENT_TAG)) != environment:
-                others += Decimal(str(row["cost"] or 0))
-                unknown[row[TEXTS[0]]] += row["cost"] is None
+            tags = {_normalized_key(key): value for key, value in _pairs(row[TAGS])}
+            if tags.get(_normalized_key(ENVIRONMENT_TAG)) != environment:
+                foreign_cost += Decimal(str(row["cost"] or 0))
+                unknown_costs[row[TEXTS[0]]] += row["cost"] is None
                 continue
-            start, end, cost = _judged(path, row)
-            less += _discount(row)
+            start, end, cost = _time_and_cost(path, row)
+            discounts += _discount(row)
             if cost:
-                _once(path, row, told)
-            if cost or row[TEXTS[0]] not in ELSEWHERE:
-                found[_key(row, tags), start, end] += cost
-    bill = _bill(found, periods, others, unknown, environment)
-    if round(less, 2):
+                _refuse_duplicate(path, row, file_by_line)
+            if cost or row[TEXTS[0]] not in ALLOCATED_ELSEWHERE:
+                costs[_key(row, tags), start, end] += cost
+    bill = _bill(costs, periods, foreign_cost, unknown_costs, environment)
+    if round(discounts, 2):
         bill.notes.append(
-            f"{NET} has ${less:,.2f} of discounts on lines of {environment}; costs in this report are before them"
+            f"{NET} has ${discounts:,.2f} of discounts on lines of {environment}; costs in this report are before them"
         )
     return bill
 
 
 def _bill(
-    found: Mapping[tuple[_Key, int, int], Decimal],
+    costs: Mapping[tuple[_Key, int, int], Decimal],
     periods: Sequence[Period],
-    others: Decimal,
-    unknown: Mapping[str, int],
+    foreign_cost: Decimal,
+    unknown_costs: Mapping[str, int],
     environment: str,
 ) -> Bill:
     """Round the exact sum of each period to millionths."""
     sums: list[dict[_Key, Fraction]] = [defaultdict(Fraction) for _ in periods]
     outside = Fraction()
-    for (key, start, end), cost in found.items():
+    for (key, start, end), cost in costs.items():
         micro = Fraction(cost) * MICRO
         outside += micro
         for number, period in enumerate(periods):
-            inside = min(end, period.end) - max(start, period.start)
-            if inside > 0 or (start == end and period.start <= start < period.end):
-                part = micro * Fraction(inside, end - start) if start < end else micro
+            overlap = min(end, period.end) - max(start, period.start)
+            if overlap > 0 or (start == end and period.start <= start < period.end):
+                part = micro * Fraction(overlap, end - start) if start < end else micro
                 sums[number][key] += part
                 outside -= part
-    pots: dict[BillingUnit, int] = {}
-    beside: list[TaggedCosts] = []
-    for number, of in enumerate(sums):
-        keys = sorted(of)
-        for key, amount in zip(keys, nearest([of[key] for key in keys]), strict=True):
+    costs_by_unit: dict[BillingUnit, int] = {}
+    other_costs: list[TaggedCosts] = []
+    for number, costs_by_key in enumerate(sums):
+        keys = sorted(costs_by_key)
+        for key, amount in zip(keys, round_to_sum([costs_by_key[key] for key in keys]), strict=True):
             if key.pool:
-                pots[BillingUnit(number, key.pool, key.category)] = amount
+                costs_by_unit[BillingUnit(number, key.pool, key.category)] = amount
             elif amount:
-                beside.append(TaggedCosts(number, key.tenant, key.namespace, key.category, key.what, amount))
+                other_costs.append(TaggedCosts(number, key.tenant, key.namespace, key.category, key.what, amount))
     findings, notes = [], []
-    if left := round(outside):
-        lies = f"from {written(periods[0].start)} to {written(periods[-1].end)}"
-        given = f"${left / MICRO:,.2f} of the bill outside of the range {lies}"
-        findings.append(DataFinding("bill-04", given, "they are in no line"))
+    if outside_micro := round(outside):
+        range_text = f"from {iso_time(periods[0].start)} to {iso_time(periods[-1].end)}"
+        observation = f"${outside_micro / MICRO:,.2f} of the bill outside of the range {range_text}"
+        findings.append(DataFinding("bill-04", observation, "they are in no line"))
     tag = f"no tag {ENVIRONMENT_TAG}={environment}"
-    if others:
-        notes.append(f"${others:,.2f} of the bill have {tag}: they are not part of this environment")
-    for kind, count in sorted(unknown.items()):
+    if foreign_cost:
+        notes.append(f"${foreign_cost:,.2f} of the bill have {tag}: they are not part of this environment")
+    for kind, count in sorted(unknown_costs.items()):
         if count:
             columns = " or ".join(_columns(kind))
             notes.append(f"the cost of {count} lines {kind} with {tag} is unknown: they have no {columns}")
-    return Bill(pots, beside, findings, notes)
+    return Bill(costs_by_unit, other_costs, findings, notes)
 
 
 # Files
@@ -196,20 +196,20 @@ def _bill(
 
 def _files(paths: Sequence[Path]) -> list[Path]:
     """Every file of a bill; a folder means all files in it. A file that is named twice is refused."""
-    found: dict[tuple[int, int], Path] = {}
-    for given in paths:
-        for path in sorted(given.rglob("*.parquet")) if given.is_dir() else [given]:
+    file_by_inode: dict[tuple[int, int], Path] = {}
+    for bill_path in paths:
+        for path in sorted(bill_path.rglob("*.parquet")) if bill_path.is_dir() else [bill_path]:
             try:
-                of = regular_file(path).stat()
+                status = regular_file(path).stat()
             except OSError as error:
-                raise _unread(path, error) from None
-            if before := found.get((of.st_dev, of.st_ino)):
-                same = "twice" if before == path else f"and {before}, which is the same file"
-                raise Violation("bill-07", f"--bill {path} {same}", "name it once: it would count twice")
-            found[of.st_dev, of.st_ino] = path
-    if not found:
+                raise _unreadable(path, error) from None
+            if previous_path := file_by_inode.get((status.st_dev, status.st_ino)):
+                problem_text = "twice" if previous_path == path else f"and {previous_path}, which is the same file"
+                raise Violation("bill-07", f"--bill {path} {problem_text}", "name it once: it would count twice")
+            file_by_inode[status.st_dev, status.st_ino] = path
+    if not file_by_inode:
         raise Violation("bill-07", f"--bill {paths[0]} without a Parquet file", "name the files of a CUR 2.0 export")
-    return list(found.values())
+    return list(file_by_inode.values())
 
 
 def _scan(path: Path) -> pl.LazyFrame:
@@ -217,57 +217,66 @@ def _scan(path: Path) -> pl.LazyFrame:
     is empty. Times without a zone are UTC."""
     try:
         frame = pl.scan_parquet(path, glob=False, hive_partitioning=False)
-        given = frame.collect_schema()
+        schema = frame.collect_schema()
     except (*UNREADABLE, OSError) as error:
-        raise _unread(path, error) from None
+        raise _unreadable(path, error) from None
     for name in NEEDED:
-        if name not in given:
+        if name not in schema:
             raise Violation("bill-07", f"{path.name} without column {name}", "export CUR 2.0 with resource ids")
-    maybe = [name for name in (IDENTITY, INTERVAL, RESERVATION) if name in given]
-    dollars = [name for name in (UNBLENDED, NET, *SUMMED) if name in given]
-    for names, fits, like in (
-        ((*TEXTS, *maybe), _is_text, "texts"),
+    optional_columns = [name for name in (IDENTITY, INTERVAL, RESERVATION) if name in schema]
+    dollars = [name for name in (UNBLENDED, NET, *SUMMED) if name in schema]
+    for names, is_type, expected_text in (
+        ((*TEXTS, *optional_columns), _is_text, "texts"),
         (TIMES, lambda kind: isinstance(kind, pl.Datetime), "times"),
         (dollars, lambda kind: kind.is_numeric(), "numbers"),
         ((TAGS,), _is_map, "a map of texts"),
     ):
         for name in names:
-            if given[name] != pl.Null and not fits(given[name]):
+            if schema[name] != pl.Null and not is_type(schema[name]):
                 raise Violation(
-                    "bill-07", f"{path.name}: {name} of {given[name]}", f"export {like}, as CUR 2.0 has them"
+                    "bill-07", f"{path.name}: {name} of {schema[name]}", f"export {expected_text}, as CUR 2.0 has them"
                 )
-    chosen = frame.select(
-        *(pl.col(name).cast(pl.String).fill_null("") for name in (*TEXTS, *maybe)),
+    selected_columns = frame.select(
+        *(pl.col(name).cast(pl.String).fill_null("") for name in (*TEXTS, *optional_columns)),
         *(pl.col(name).cast(pl.Datetime("us", "UTC")).dt.epoch("s") for name in TIMES),
         *(pl.col(name).cast(pl.Float64) for name in dollars),
         TAGS,
     ).with_row_index("row", 1)
-    made = chosen.with_columns(cost=_amortised(set(given)))
-    _must_be_amounts(path, made)
-    return made
+    cost_frame = selected_columns.with_columns(cost=_amortised(set(schema)))
+    _require_amounts(path, cost_frame)
+    return cost_frame
 
 
-def _must_be_amounts(path: Path, frame: pl.LazyFrame) -> None:
+def _require_amounts(path: Path, frame: pl.LazyFrame) -> None:
     try:
-        bad = frame.filter(~pl.col("cost").is_between(-MOST, MOST)).head(1).collect()  # no number is larger than all
+        bad = (
+            frame.filter(~pl.col("cost").is_between(-MAX_DOLLARS, MAX_DOLLARS)).head(1).collect()
+        )  # no number is larger than all
     except UNREADABLE as error:
-        raise _unread(path, error) from None
+        raise _unreadable(path, error) from None
     for row in bad.iter_rows(named=True):
-        said = ", ".join(f"{name} {row[name]}" for name in _columns(row[TEXTS[0]]) if name in row)
-        raise Violation("bill-07", f"{path.name}: row {row['row']}: {said}", f"export dollars, {MOST:,} at most")
+        amounts_text = ", ".join(f"{name} {row[name]}" for name in _columns(row[TEXTS[0]]) if name in row)
+        raise Violation(
+            "bill-07", f"{path.name}: row {row['row']}: {amounts_text}", f"export dollars, {MAX_DOLLARS:,} at most"
+        )
 
 
-def _amortised(given: set[str]) -> pl.Expr:
+def _amortised(column_names: set[str]) -> pl.Expr:
     """The cost of a line; null if the export lacks a column for it."""
-    kind, made = pl.col(TEXTS[0]), pl.col(UNBLENDED)
-    for name, of in AMORTISED.items():
-        terms = [pl.col(column) * sign if column in given else pl.lit(None, pl.Float64) for column, sign in of.items()]
+    kind, cost_expression = pl.col(TEXTS[0]), pl.col(UNBLENDED)
+    for name, signed_columns in AMORTISED.items():
+        terms = [
+            pl.col(column) * sign if column in column_names else pl.lit(None, pl.Float64)
+            for column, sign in signed_columns.items()
+        ]
         cost = sum(terms, pl.lit(0.0))
-        made = pl.when(kind == name).then(cost).otherwise(made)
-    if RESERVATION not in given:
-        return pl.when(kind == UPFRONT).then(None).otherwise(made)
-    ahead = (kind == UPFRONT) & (pl.col(RESERVATION) != "") & ~pl.col(RESERVATION).str.contains("capacity-reservation")
-    return pl.when(ahead).then(0.0).otherwise(made)
+        cost_expression = pl.when(kind == name).then(cost).otherwise(cost_expression)
+    if RESERVATION not in column_names:
+        return pl.when(kind == UPFRONT).then(None).otherwise(cost_expression)
+    is_prepaid = (
+        (kind == UPFRONT) & (pl.col(RESERVATION) != "") & ~pl.col(RESERVATION).str.contains("capacity-reservation")
+    )
+    return pl.when(is_prepaid).then(0.0).otherwise(cost_expression)
 
 
 def _columns(kind: str) -> Sequence[str]:
@@ -281,27 +290,31 @@ def _is_text(kind: Any) -> bool:
 
 def _is_map(kind: pl.DataType) -> bool:
     if isinstance(kind, pl.Struct):
-        return all(_is_text(of.dtype) or of.dtype == pl.Null for of in kind.fields)
+        return all(_is_text(struct_field.dtype) or struct_field.dtype == pl.Null for struct_field in kind.fields)
     pair = kind.inner if isinstance(kind, pl.List) else None
-    return isinstance(pair, pl.Struct) and {of.name for of in pair.fields} == {"key", "value"} and _is_map(pair)
+    return (
+        isinstance(pair, pl.Struct)
+        and {struct_field.name for struct_field in pair.fields} == {"key", "value"}
+        and _is_map(pair)
+    )
 
 
-def _unread(path: Path, error: Exception) -> Violation:
-    given = f"--bill {path}: {str(error).splitlines()[0]}"
-    return Violation("bill-07", given, "name a Parquet file of a CUR 2.0 export")
+def _unreadable(path: Path, error: Exception) -> Violation:
+    observation = f"--bill {path}: {str(error).splitlines()[0]}"
+    return Violation("bill-07", observation, "name a Parquet file of a CUR 2.0 export")
 
 
 # Rows
 
 
-def _judged(path: Path, row: Mapping[str, Any]) -> tuple[int, int, Decimal]:
+def _time_and_cost(path: Path, row: Mapping[str, Any]) -> tuple[int, int, Decimal]:
     """Time and cost of a line. A line without an end belongs to the moment of its start."""
     where, kind = f"{path.name}: row {row['row']}", row[TEXTS[0]]
     start, end = (row[name] for name in TIMES)
     end = start if end is None else end
     if start is None or not 0 <= start <= end < LAST:
-        given = f"{where}: {' and '.join(f'{name} {row[name]}' for name in TIMES)}, in seconds since 1970"
-        raise Violation("bill-07", given, "export a line that has a start and no end before it")
+        observation = f"{where}: {' and '.join(f'{name} {row[name]}' for name in TIMES)}, in seconds since 1970"
+        raise Violation("bill-07", observation, "export a line that has a start and no end before it")
     if (currency := row["line_item_currency_code"]) != "USD":
         raise Violation("bill-07", f"{where}: currency {currency!r}", "export the bill in USD")
     if row["cost"] is None:
@@ -313,31 +326,31 @@ def _judged(path: Path, row: Mapping[str, Any]) -> tuple[int, int, Decimal]:
 def _discount(row: Mapping[str, Any]) -> Decimal:
     """The contract discount of a line, if the export has both costs."""
     before, after = (row.get(name) for name in (UNBLENDED, NET))
-    known = before is not None and after is not None and isfinite(before) and isfinite(after)
-    return Decimal(str(before)) - Decimal(str(after)) if known else Decimal()
+    is_known = before is not None and after is not None and isfinite(before) and isfinite(after)
+    return Decimal(str(before)) - Decimal(str(after)) if is_known else Decimal()
 
 
-def _once(path: Path, row: Mapping[str, Any], told: dict[tuple[Any, ...], Path]) -> None:
+def _refuse_duplicate(path: Path, row: Mapping[str, Any], file_by_line: dict[tuple[Any, ...], Path]) -> None:
     """Refuse a line that was read before: from two versions of one export, or from copied parts."""
     if not row.get(IDENTITY):
         return
     key = (row[IDENTITY], row.get(INTERVAL), row[TIMES[0]], *(row[name] for name in TEXTS))
-    if before := told.get(key):
-        both = f"{path.name} twice" if before == path else f"{before.name} and {path.name}"
-        given = f"line {row[IDENTITY]} in {both}, of {written(row[TIMES[0]])}"
-        raise Violation("bill-07", given, "name one version of one export: the line would count twice")
-    told[key] = path
+    if previous_path := file_by_line.get(key):
+        files_text = f"{path.name} twice" if previous_path == path else f"{previous_path.name} and {path.name}"
+        observation = f"line {row[IDENTITY]} in {files_text}, of {iso_time(row[TIMES[0]])}"
+        raise Violation("bill-07", observation, "name one version of one export: the line would count twice")
+    file_by_line[key] = path
 
 
 def _key(row: Mapping[str, Any], tags: Mapping[str, str]) -> _Key:
-    if pool := tags.get(_letters(POOL_TAG), "") if _compute(row) and row[TEXTS[0]] not in UNUSED else "":
+    if pool := tags.get(_normalized_key(POOL_TAG), "") if _compute(row) and row[TEXTS[0]] not in UNUSED else "":
         return _Key(pool, _purchase(row), "", "", "")
     namespace = next((tags[key] for key in _NAMESPACES if key in tags), "")
     what = " ".join(filter(None, (_what(row), namespace)))
-    return _Key("", _category(row), what, tags.get(_letters(words.TENANT_TAG), ""), namespace)
+    return _Key("", _category(row), what, tags.get(_normalized_key(words.TENANT_TAG), ""), namespace)
 
 
-def _tagged(kind: pl.DataType, environment: str) -> pl.Expr:
+def _has_environment_tag(kind: pl.DataType, environment: str) -> pl.Expr:
     """Whether a tag has the environment's name: a filter before rows are read one by one."""
     tags = pl.col(TAGS)
     if isinstance(kind, pl.Struct):
@@ -356,11 +369,11 @@ def _pairs(tags: Any) -> list[tuple[str, str]]:
     return [(pair["key"], pair["value"]) for pair in tags or () if pair and pair["key"] and pair["value"]]
 
 
-def _letters(key: str) -> str:
+def _normalized_key(key: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", key.lower()).removeprefix("user_")
 
 
-_NAMESPACES = tuple(map(_letters, (NAMESPACE_TAG, CLAIM_TAG)))
+_NAMESPACES = tuple(map(_normalized_key, (NAMESPACE_TAG, CLAIM_TAG)))
 """The tag of our class's volumes, and the one that the EBS driver gives to those of every class."""
 
 

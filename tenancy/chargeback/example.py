@@ -37,7 +37,7 @@ class _Pool:
     """Flavor -> node -> devices."""
     ends: list[tuple[int, int, str, str, str, int]] = field(default_factory=list)
     """When, number, tenant, flavor, node, devices."""
-    held: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
+    devices_by_tenant: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class _NamespaceFlavor:
     flavor: str
     pool: str
     guaranteed: int
-    most: int
+    maximum: int
     load: float
 
 
@@ -62,48 +62,55 @@ def month(loaded: Loaded, start: int, end: int, seed: int) -> Rows:
     for pool in pools.values():
         rows["nodes"] += [{"node": node, "pool": pool.name, "start": start, "end": end} for node in pool.nodes]
     number = 0
-    for at in range(start, end, HOUR):
+    for time in range(start, end, HOUR):
         for place in places:
             pool = pools[place.pool]
-            _finish(pool, at)
-            wanted = math.ceil(place.guaranteed * place.load * _day(at))
+            _end_jobs(pool, time)
+            wanted_devices = math.ceil(place.guaranteed * place.load * _day(time))
             if dice.random() < 0.01:  # now and then more than the guarantee
-                wanted += place.most - place.guaranteed
+                wanted_devices += place.maximum - place.guaranteed
             for _ in range(40):
-                short = min(wanted, place.most) - pool.held[place.tenant.tenant, place.flavor]
-                if short <= 0:
+                missing_devices = (
+                    min(wanted_devices, place.maximum) - pool.devices_by_tenant[place.tenant.tenant, place.flavor]
+                )
+                if missing_devices <= 0:
                     break
                 number += 1
-                if not _job(rows, dice, pool, place, at, end, short, number):
+                if not _start_job(rows, dice, pool, place, time, end, missing_devices, number):
                     break
     rows["gaps"] = [{"start": start + OUTAGE[0], "end": start + OUTAGE[1]}] if end - start > OUTAGE[1] else []
-    rows["lines"] += _beside(loaded, dice, start, end)
+    rows["lines"] += _other_costs(loaded, dice, start, end)
     return dict(rows)
 
 
 def frames(rows: Rows) -> dict[str, pl.DataFrame]:
     """Tables of the generated rows."""
-    return {name: pl.DataFrame(of, infer_schema_length=None) for name, of in rows.items() if of}
+    return {name: pl.DataFrame(table_rows, infer_schema_length=None) for name, table_rows in rows.items() if table_rows}
 
 
 def _pool(loaded: Loaded, name: str) -> _Pool:
     pool, yields = loaded.environment.pools[name], loaded.environment.flavors_of(name)
     nodes = [f"{name}-{i:03d}" for i in range(max(pool.nodes.min, 1))]
-    return _Pool(name, nodes, {flavor: dict.fromkeys(nodes, each) for flavor, each in yields.items()})
+    return _Pool(name, nodes, {flavor: dict.fromkeys(nodes, device_count) for flavor, device_count in yields.items()})
 
 
 def _places(loaded: Loaded, dice: random.Random) -> Iterator[_NamespaceFlavor]:
-    held = shares(loaded.environment, loaded.tenants)
+    quota_shares = shares(loaded.environment, loaded.tenants)
     for tenant in loaded.tenants:
         for flavor, share in tenant.gpus.items():
             # The namespace with the largest share runs it.
-            part = max(tenant.namespaces, key=lambda n: (tenant.guaranteed_in(n)[flavor], -tenant.namespaces.index(n)))
-            tiers = frozenset({tenant.tier_of(part)})
+            namespace = max(
+                tenant.namespaces,
+                key=lambda namespace: (tenant.guaranteed_in(namespace)[flavor], -tenant.namespaces.index(namespace)),
+            )
+            tiers = frozenset({tenant.tier_of(namespace)})
             for pool in pools_of(loaded.environment, flavor, tenant.tenant, tiers):
-                guaranteed = held[tenant.tenant].guaranteed(pool, flavor)
-                most = guaranteed + share.borrows
-                if most:
-                    yield _NamespaceFlavor(tenant, part, flavor, pool, guaranteed, most, dice.uniform(0.35, 1.0))
+                guaranteed = quota_shares[tenant.tenant].guaranteed(pool, flavor)
+                max_devices = guaranteed + share.borrows
+                if max_devices:
+                    yield _NamespaceFlavor(
+                        tenant, namespace, flavor, pool, guaranteed, max_devices, dice.uniform(0.35, 1.0)
+                    )
 
 
 def _day(at: int) -> float:
@@ -112,14 +119,14 @@ def _day(at: int) -> float:
     return (0.75 + 0.25 * math.sin((hour - 8) * math.pi / 12)) * (0.7 if weekday >= 5 else 1.0)
 
 
-def _finish(pool: _Pool, at: int) -> None:
+def _end_jobs(pool: _Pool, at: int) -> None:
     while pool.ends and pool.ends[0][0] <= at:
         _, _, tenant, flavor, node, count = heapq.heappop(pool.ends)
         pool.free[flavor][node] += count
-        pool.held[tenant, flavor] -= count
+        pool.devices_by_tenant[tenant, flavor] -= count
 
 
-def _job(
+def _start_job(
     rows: Rows, dice: random.Random, pool: _Pool, place: _NamespaceFlavor, at: int, end: int, short: int, number: int
 ) -> bool:
     sizes, weights = zip(*SIZES, strict=True)
@@ -129,12 +136,12 @@ def _job(
     if node is None:
         return False
     begin = at + dice.randrange(0, 1800)
-    over = min(end, begin + min(int(dice.lognormvariate(math.log(5 * HOUR), 1.1)) + 600, 4 * DAY))
-    if begin >= over:
+    job_end = min(end, begin + min(int(dice.lognormvariate(math.log(5 * HOUR), 1.1)) + 600, 4 * DAY))
+    if begin >= job_end:
         return False
     free[node] -= size
-    pool.held[place.tenant.tenant, place.flavor] += size
-    heapq.heappush(pool.ends, (over, number, place.tenant.tenant, place.flavor, node, size))
+    pool.devices_by_tenant[place.tenant.tenant, place.flavor] += size
+    heapq.heappush(pool.ends, (job_end, number, place.tenant.tenant, place.flavor, node, size))
     namespace, workload = place.tenant.namespace_name(place.part), f"job-{number:06d}"
     rows["allocations"].append(
         {
@@ -148,7 +155,7 @@ def _job(
             "cpu": size,
             "memory": size * 2**32,
             "start": begin,
-            "end": over,
+            "end": job_end,
         }
     )
     rows["used"].append(
@@ -159,13 +166,13 @@ def _job(
             "devices": size,
             "value": round(min(0.99, max(0.01, dice.gauss(0.55, 0.22))), 3),
             "start": begin,
-            "end": over,
+            "end": job_end,
         }
     )
     return True
 
 
-def _beside(loaded: Loaded, dice: random.Random, start: int, end: int) -> Iterator[dict[str, Any]]:
+def _other_costs(loaded: Loaded, dice: random.Random, start: int, end: int) -> Iterator[dict[str, Any]]:
     for tenant in loaded.tenants:
         part = tenant.namespace_name(tenant.namespaces[0])
         cost = {"kind": "storage", "id": "volumes", "namespace": part, "dollars": dice.randrange(20_000, 900_000) / 100}

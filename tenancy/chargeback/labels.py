@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tenancy.chargeback.model import BillingUnit, Category, ChargebackReport, CostLine
-from tenancy.chargeback.rounding import shared
+from tenancy.chargeback.rounding import divide_by_weights
 from tenancy.planning.common.labels import tenant_labels, tier_labels
 
 Labels = Mapping[str, str]
@@ -15,7 +15,9 @@ Labels = Mapping[str, str]
 
 def known_keys(report: ChargebackReport) -> list[str]:
     """Keys of the labels that tenants and their namespaces carry."""
-    return sorted({key for of in (*_of_tenants(report).values(), *_of_namespaces(report).values()) for key in of})
+    return sorted(
+        {key for labels in (*_of_tenants(report).values(), *_of_namespaces(report).values()) for key in labels}
+    )
 
 
 def by_labels(report: ChargebackReport, keys: Sequence[str] = ()) -> Iterator[tuple[CostLine, Labels]]:
@@ -30,31 +32,37 @@ def by_labels(report: ChargebackReport, keys: Sequence[str] = ()) -> Iterator[tu
         unit = BillingUnit(row["period"], row["pool"], row["purchase"])
         work[unit, row["owner"], row["flavor"]].append((row["namespace"], row["unit_cost"], row["weight"]))
     for line in report.lines:
-        own = tenants.get(line.tenant, {})
-        held = work.get((line.pot, line.tenant, line.flavor))
-        if not held or not own or line.category not in {Category.HELD, Category.BORROWED}:
-            yield line, own
+        tenant_labels = tenants.get(line.tenant, {})
+        namespace_work = work.get((line.billing_unit, line.tenant, line.flavor))
+        if not namespace_work or not tenant_labels or line.category not in {Category.HELD, Category.BORROWED}:
+            yield line, tenant_labels
             continue
         parts: dict[tuple[str, ...], list[int]] = defaultdict(lambda: [0, 0])
         labels: dict[tuple[str, ...], Labels] = {}
-        for namespace, cost, weight in held:
-            of = namespaces.get(namespace, own)
-            values = tuple(of.get(key, "") for key in keys)
-            labels[values] = {**own, **{key: of[key] for key in keys if key in of}}
+        for namespace, cost, weight in namespace_work:
+            namespace_labels = namespaces.get(namespace, tenant_labels)
+            values = tuple(namespace_labels.get(key, "") for key in keys)
+            labels[values] = {
+                **tenant_labels,
+                **{key: namespace_labels[key] for key in keys if key in namespace_labels},
+            }
             parts[values][0] += cost
             parts[values][1] += weight
-        made = _divided(line, [parts[values] for values in sorted(parts)])
-        yield from zip(made, (labels[values] for values in sorted(parts)), strict=True)
+        line_parts = _divided(line, [parts[values] for values in sorted(parts)])
+        yield from zip(line_parts, (labels[values] for values in sorted(parts)), strict=True)
 
 
 def _divided(line: CostLine, parts: Sequence[Sequence[int]]) -> list[CostLine]:
     """The line in parts, by cost or, where work costs nothing, by weight."""
     cost = [part[0] for part in parts]
-    by = cost if sum(cost) else [part[1] for part in parts]
-    if not sum(by):
-        by = [1] * len(parts)
-    amounts = (shared(total, by) for total in (line.micro, line.weight, line.devices))
-    return [replace(line, micro=m, weight=w, devices=d) for m, w, d in zip(*amounts, strict=True)]
+    weights = cost if sum(cost) else [part[1] for part in parts]
+    if not sum(weights):
+        weights = [1] * len(parts)
+    amounts = (divide_by_weights(total, weights) for total in (line.micro, line.weight, line.devices))
+    return [
+        replace(line, micro=micro, weight=weight, devices=devices)
+        for micro, weight, devices in zip(*amounts, strict=True)
+    ]
 
 
 def _of_tenants(report: ChargebackReport) -> dict[str, Labels]:
@@ -63,7 +71,7 @@ def _of_tenants(report: ChargebackReport) -> dict[str, Labels]:
 
 def _of_namespaces(report: ChargebackReport) -> dict[str, Labels]:
     return {
-        tenant.namespace_name(each): tenant_labels(report.environment, tenant, each)
+        tenant.namespace_name(namespace): tenant_labels(report.environment, tenant, namespace)
         for tenant in report.tenants
-        for each in tenant.namespaces
+        for namespace in tenant.namespaces
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tenancy.catalog.text import in_markdown
-from tenancy.chargeback.budgets import lacks
+from tenancy.chargeback.budgets import data_gaps
 from tenancy.chargeback.model import ChargebackReport
 from tenancy.chargeback.outputs import cents, dollars, totals
 from tenancy.chargeback.pages import alert, explain, tables
@@ -28,16 +28,16 @@ def mail(
     title = f"GPU cost of {tenant.title or name}, {periods}: ${dollars(cents(totals(report)).get(name, 0))}"
     lead = f"To {tenant.owner.name} <{tenant.owner.mail}>, cost center {tenant.cost_center}, team {tenant.team}."
     alerts = [
-        f"{report.periods[spent.period].name}: {said} of a budget of ${spent.budget:,}"
-        for spent in budgets
-        if spent.tenant == name and (said := alert(spent))
+        f"{report.periods[budget.period].name}: {alert_text} of a budget of ${budget.budget:,}"
+        for budget in budgets
+        if budget.tenant == name and (alert_text := alert(budget))
     ]
     lead += f" Budget, {'; '.join(alerts)}." if alerts else ""
-    missing = [*map(str, report.findings), *lacks(report, budgets, uses, only=name)]
+    missing = [*map(str, report.findings), *data_gaps(report, budgets, uses, tenant_name=name)]
     if form == "markdown":
         text = [f"# {in_markdown(title, ADDRESS)}", "", in_markdown(lead, ADDRESS)]
         for part in parts:
             text += ["", as_markdown(part, ADDRESS)]
-        text += ["", "## Missing data", "", *(f"- {in_markdown(lack, ADDRESS)}" for lack in missing)] if missing else []
+        text += ["", "## Missing data", "", *(f"- {in_markdown(gap, ADDRESS)}" for gap in missing)] if missing else []
         return "\n".join(text) + "\n"
     return render("mail.html.j2", title=title, lead=lead, tables=parts, missing=missing)

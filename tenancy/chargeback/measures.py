@@ -19,7 +19,7 @@ class Measure:
     """A node of a pool, in units of which every GPU, slice and replica has a whole number."""
 
     units: int
-    of: Mapping[str, int]
+    units_by_flavor: Mapping[str, int]
     """Units of one GPU, slice or replica, by flavor."""
     cpu: int
     """Thousandths of a core for tenants' pods."""
@@ -35,14 +35,14 @@ def measure(environment: Environment, name: str) -> Measure:
     """The measure of a pool: units of a node, and how many of them a device, a core and a byte take."""
     pool = environment.pools[name]
     parts = {flavor: part_of_node(environment, name, flavor) for flavor in environment.flavors_of(name)}
-    whole = math.lcm(*(part.denominator for part in parts.values()))
-    units = whole * -(-FINE // whole)
-    left, ours = node_allocatable(environment, name), environment.daemonset_resources(name)
+    common_denominator = math.lcm(*(part.denominator for part in parts.values()))
+    units = common_denominator * -(-FINE // common_denominator)
+    allocatable, platform_pods = node_allocatable(environment, name), environment.daemonset_resources(name)
     return Measure(
         units,
         {flavor: part.numerator * units // part.denominator for flavor, part in parts.items()},
-        left.cpu - ours.cpu,
-        left.memory - ours.memory,
+        allocatable.cpu - platform_pods.cpu,
+        allocatable.memory - platform_pods.memory,
         pool.machine.gpus,
         pool.tenants[0] if len(pool.tenants) == 1 and not pool.tiers else "",
     )

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from tenancy.chargeback.claims import named
+from tenancy.chargeback.claims import is_not_tenant
 from tenancy.chargeback.measures import FINE, Measure
 from tenancy.chargeback.periods import Period
 from tenancy.rules.catalogue import RULES
@@ -47,7 +47,7 @@ class BillingUnit(NamedTuple):
 class CostLine:
     """A line of the bill: what one tenant, or the platform, pays in one category."""
 
-    pot: BillingUnit
+    billing_unit: BillingUnit
     tenant: str
     category: Category
     flavor: str
@@ -63,8 +63,8 @@ class CostLine:
     @property
     def order(self) -> tuple[int, bool, str, str, str, str, str, str]:
         """Key by which lines are sorted."""
-        where = (self.pot.pool, self.pot.purchase, str(self.category), self.flavor, self.detail)
-        return (self.pot.period, named(self.tenant), self.tenant, *where)
+        billing_key = (self.billing_unit.pool, self.billing_unit.purchase, str(self.category), self.flavor, self.detail)
+        return (self.billing_unit.period, is_not_tenant(self.tenant), self.tenant, *billing_key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,21 +72,21 @@ class DataFinding:
     """Missing or contradictory data."""
 
     rule: str
-    given: str
+    observation: str
     effect: str
     """How the report treats it."""
 
     def __str__(self) -> str:
         rule = RULES[self.rule]
-        return f"given {self.given}; rule {self.rule}: {rule.title}; effect: {self.effect}; change: {rule.fix}"
+        return f"given {self.observation}; rule {self.rule}: {rule.title}; effect: {self.effect}; change: {rule.fix}"
 
 
 @dataclass(frozen=True, slots=True)
 class Idle:
     """How the idle part of a pool's nodes is computed, in unit-seconds."""
 
-    whole: int
-    held: int
+    total: int
+    allocated: int
     idle: int
     credited: int
     """Borrowed capacity that is allocated as if it had been idle."""
@@ -116,9 +116,9 @@ class ChargebackReport:
 
     def hours(self, line: CostLine) -> float:
         """GPU-hours of a line, or node-hours in a pool without GPUs; a slice counts as its part of the node."""
-        return self.gpu_hours(line.pot.pool, line.weight)
+        return self.gpu_hours(line.billing_unit.pool, line.weight)
 
     def gpu_hours(self, pool: str, weight: int) -> float:
         """GPU-hours of a weight in unit-seconds; node-hours in a pool without GPUs."""
-        of = self.measures.get(pool)
-        return weight * max(of.gpus, 1) / of.units / HOUR if of else weight / FINE / HOUR
+        measure = self.measures.get(pool)
+        return weight * max(measure.gpus, 1) / measure.units / HOUR if measure else weight / FINE / HOUR

@@ -14,12 +14,12 @@ from typing import Any
 import polars as pl
 
 from tenancy.catalog import vocabulary as words
-from tenancy.chargeback.budgets import standings
-from tenancy.chargeback.claims import named
+from tenancy.chargeback.budgets import budget_statuses
+from tenancy.chargeback.claims import is_not_tenant
 from tenancy.chargeback.labels import by_labels
 from tenancy.chargeback.model import HOUR, BillingUnit, Category, ChargebackReport, CostLine
-from tenancy.chargeback.periods import Period, written
-from tenancy.chargeback.rounding import rounded, shared
+from tenancy.chargeback.periods import Period, iso_time
+from tenancy.chargeback.rounding import divide_by_weights, rounded
 from tenancy.chargeback.use import BudgetUse, TenantUse
 from tenancy.planning.aws.prices import MICRO
 from tenancy.rules.catalogue import Violation
@@ -34,10 +34,10 @@ def money(micro: int) -> str:
 
 def cents(amounts: Mapping[str, int]) -> dict[str, int]:
     """Millionths of a dollar as cents, so that they add up to the bill in cents."""
-    whole = rounded(sum(amounts.values()), CENT)
+    total = rounded(sum(amounts.values()), CENT)
     floors = {name: amount // CENT for name, amount in amounts.items()}
-    last = sorted(amounts, key=lambda name: -(amounts[name] % CENT))
-    for name in last[: whole - sum(floors.values())]:
+    by_remainder = sorted(amounts, key=lambda name: -(amounts[name] % CENT))
+    for name in by_remainder[: total - sum(floors.values())]:
         floors[name] += 1
     return floors
 
@@ -49,16 +49,16 @@ def dollars(cents: int) -> str:
 
 def totals(report: ChargebackReport, period: int | None = None) -> dict[str, int]:
     """Total of every tenant in millionths of a dollar; payers that are not tenants come last."""
-    found: dict[str, int] = defaultdict(int)
+    micro_by_payer: dict[str, int] = defaultdict(int)
     for line in report.lines:
-        if period is None or line.pot.period == period:
-            found[line.tenant] += line.micro
-    return dict(sorted(found.items(), key=lambda item: (named(item[0]), item[0])))
+        if period is None or line.billing_unit.period == period:
+            micro_by_payer[line.tenant] += line.micro
+    return dict(sorted(micro_by_payer.items(), key=lambda item: (is_not_tenant(item[0]), item[0])))
 
 
 def price_of(report: ChargebackReport, line: CostLine) -> str:
     """Dollars for a GPU-hour, or a node-hour of a pool without GPUs; empty if nodes have different prices."""
-    hours = report.hours(line) if line.pot.pool and line.weight else 0
+    hours = report.hours(line) if line.billing_unit.pool and line.weight else 0
     return f"{line.micro / MICRO / hours:.6f}" if hours else ""
 
 
@@ -87,37 +87,37 @@ COLUMNS = (
 def rows(report: ChargebackReport, keys: Sequence[str] = ()) -> list[tuple[str, ...]]:
     """One row for each line, as texts, for CSV and Parquet; with keys of labels, a column more for each key, and a row
     for each of their values."""
-    made = []
-    for line, of in by_labels(report, keys):
-        period = report.periods[line.pot.period]
-        made.append(
+    rows_by_line = []
+    for line, labels in by_labels(report, keys):
+        period = report.periods[line.billing_unit.period]
+        rows_by_line.append(
             (
                 period.name,
-                written(period.start),
-                written(period.end),
+                iso_time(period.start),
+                iso_time(period.end),
                 line.tenant,
-                *(of.get(key, "") for key in ("team", "department", "cost-center")),
+                *(labels.get(key, "") for key in ("team", "department", "cost-center")),
                 str(line.category),
-                line.pot.pool,
-                line.pot.purchase if line.pot.pool else "",
+                line.billing_unit.pool,
+                line.billing_unit.purchase if line.billing_unit.pool else "",
                 line.flavor,
                 line.detail,
-                f"{report.hours(line):.6f}" if line.pot.pool else "",
+                f"{report.hours(line):.6f}" if line.billing_unit.pool else "",
                 f"{line.devices / HOUR:.6f}" if line.devices else "",
                 price_of(report, line),
                 money(line.micro),
-                *(of.get(key, "") for key in keys),
+                *(labels.get(key, "") for key in keys),
             )
         )
-    return made
+    return rows_by_line
 
 
-def as_csv(header: Sequence[str], of: Sequence[Sequence[str]]) -> str:
+def as_csv(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Rows with a header as CSV."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(header)
-    writer.writerows(of)
+    writer.writerows(rows)
     return out.getvalue()
 
 
@@ -141,30 +141,35 @@ def as_parquet(report: ChargebackReport, keys: Sequence[str] = ()) -> bytes:
 
 def as_json(report: ChargebackReport, uses: Sequence[TenantUse], budgets: Sequence[BudgetUse]) -> dict[str, Any]:
     """The report as plain values, for JSON."""
-    whole = totals(report)
-    rounded_off = cents(whole)
+    micro_by_payer = totals(report)
+    cents_by_payer = cents(micro_by_payer)
     return {
         "environment": report.environment.environment,
-        "start": written(report.periods[0].start),
-        "end": written(report.periods[-1].end),
+        "start": iso_time(report.periods[0].start),
+        "end": iso_time(report.periods[-1].end),
         "currency": "USD",
         "bill": money(sum(report.bills.values())),
         "tenants": [
-            {"tenant": name, "dollars": money(micro), "invoice": f"{Decimal(rounded_off[name]).scaleb(-2):.2f}"}
-            for name, micro in whole.items()
+            {"tenant": name, "dollars": money(micro), "invoice": f"{Decimal(cents_by_payer[name]).scaleb(-2):.2f}"}
+            for name, micro in micro_by_payer.items()
         ],
         "bills": [
-            {"period": report.periods[pot.period].name, "pool": pot.pool, "for": pot.purchase, "dollars": money(amount)}
-            for pot, amount in sorted(report.bills.items())
+            {
+                "period": report.periods[billing_unit.period].name,
+                "pool": billing_unit.pool,
+                "for": billing_unit.purchase,
+                "dollars": money(amount),
+            }
+            for billing_unit, amount in sorted(report.bills.items())
         ],
         "lines": [dict(zip(COLUMNS, row, strict=True)) for row in rows(report)],
         "use": [
             {
                 "period": report.periods[use.period].name,
                 "tenant": use.tenant,
-                "gpu_hours_held": round(use.held, 3),
+                "gpu_hours_held": round(use.allocated, 3),
                 "gpu_hours_idle": round(use.idle, 3),
-                "gpu_hours_used": None if use.used is None else round(use.used, 3),
+                "gpu_hours_used": None if use.measured_use is None else round(use.measured_use, 3),
                 "measured_percent": round(use.measured, 1),
                 "efficiency_percent": None if use.efficiency is None else round(use.efficiency, 1),
                 "utilisation_percent": None if use.utilisation is None else round(use.utilisation, 1),
@@ -175,19 +180,20 @@ def as_json(report: ChargebackReport, uses: Sequence[TenantUse], budgets: Sequen
         ],
         "budgets": [
             {
-                "period": report.periods[spent.period].name,
-                "tenant": spent.tenant,
-                "budget": spent.budget,
-                "dollars": money(spent.micro),
-                "forecast": money(spent.forecast_micro),
-                "reached_percent": spent.reached,
-                "expected_percent": spent.expected,
+                "period": report.periods[budget.period].name,
+                "tenant": budget.tenant,
+                "budget": budget.budget,
+                "dollars": money(budget.micro),
+                "forecast": money(budget.forecast_micro),
+                "reached_percent": budget.reached,
+                "expected_percent": budget.expected,
                 "lines": {str(mark): line or None for mark, line in lines.items()},
             }
-            for spent, lines in standings(report, budgets)
+            for budget, lines in budget_statuses(report, budgets)
         ],
         "named": [
-            {"rule": finding.rule, "given": finding.given, "effect": finding.effect} for finding in report.findings
+            {"rule": finding.rule, "given": finding.observation, "effect": finding.effect}
+            for finding in report.findings
         ],
         "notes": list(report.notes),
     }
@@ -244,36 +250,38 @@ def focus(report: ChargebackReport, keys: Sequence[str] = ()) -> list[tuple[str,
     """Rows of the report in the columns of FOCUS, without the header; with keys of labels, the values of namespaces
     are in Tags."""
     environment = report.environment
-    made = []
-    for line, of in by_labels(report, keys):
-        period = report.periods[line.pot.period]
-        hours = f"{report.hours(line):.6f}" if line.pot.pool else ""
+    rows = []
+    for line, labels in by_labels(report, keys):
+        period = report.periods[line.billing_unit.period]
+        hours = f"{report.hours(line):.6f}" if line.billing_unit.pool else ""
         amount, credit = money(line.micro), line.category is Category.CREDIT
-        unit = "" if not line.pot.pool else "GPU-Hours" if _gpus(report, line) else "Node-Hours"
-        what = " ".join(filter(None, (str(line.category), line.flavor, line.detail, line.pot.pool)))
-        category, service = _SERVICE.get(line.category, ("Compute", "GPU nodes" if line.pot.pool else "Platform"))
-        tags = of or {words.TENANT: line.tenant}
-        made.append(
+        unit = "" if not line.billing_unit.pool else "GPU-Hours" if _gpus(report, line) else "Node-Hours"
+        description = " ".join(filter(None, (str(line.category), line.flavor, line.detail, line.billing_unit.pool)))
+        category, service = _SERVICE.get(
+            line.category, ("Compute", "GPU nodes" if line.billing_unit.pool else "Platform")
+        )
+        tags = labels or {words.TENANT: line.tenant}
+        rows.append(
             (
                 amount,
                 environment.aws.account or environment.environment,
                 environment.organisation.name,
                 "USD",
-                written(period.end),
-                written(period.start),
+                iso_time(period.end),
+                iso_time(period.start),
                 "Credit" if credit else "Usage",
                 "",
-                what,
+                description,
                 "Usage-Based",
-                written(period.end),
-                written(period.start),
+                iso_time(period.end),
+                iso_time(period.start),
                 "" if credit else hours,
                 "" if credit else unit,
                 amount,
                 amount,
                 environment.organisation.name,
                 amount,
-                "" if credit or not line.pot.pool else _PRICING.get(line.pot.purchase, "Other"),
+                "" if credit or not line.billing_unit.pool else _PRICING.get(line.billing_unit.purchase, "Other"),
                 hours,
                 unit,
                 words.PRODUCT,
@@ -281,31 +289,31 @@ def focus(report: ChargebackReport, keys: Sequence[str] = ()) -> list[tuple[str,
                 environment.aws.region,
                 category,
                 service,
-                "/".join(filter(None, (line.pot.pool, line.pot.purchase, line.flavor))),
+                "/".join(filter(None, (line.billing_unit.pool, line.billing_unit.purchase, line.flavor))),
                 line.tenant,
                 line.tenant,
                 json.dumps(dict(sorted(tags.items())), separators=(",", ":")),
                 str(line.category),
-                line.pot.pool,
+                line.billing_unit.pool,
             )
         )
-    return made
+    return rows
 
 
 def _gpus(report: ChargebackReport, line: CostLine) -> bool:
-    of = report.measures.get(line.pot.pool)
-    return bool(of and of.gpus)
+    measure = report.measures.get(line.billing_unit.pool)
+    return bool(measure and measure.gpus)
 
 
 # Usage events
 
 
-def must_be_whole(periods: Sequence[Period]) -> None:
+def require_whole_periods(periods: Sequence[Period]) -> None:
     """Refuse partial periods: their events would differ from those of the whole period, and both would be billed."""
     for period in periods:
-        if not period.whole:
-            given = f"--events for {written(period.start)} to {written(period.end)}, a part of {period.name}"
-            raise Violation("bill-09", given, "ask for whole periods, after they have ended")
+        if not period.is_whole:
+            observation = f"--events for {iso_time(period.start)} to {iso_time(period.end)}, a part of {period.name}"
+            raise Violation("bill-09", observation, "ask for whole periods, after they have ended")
 
 
 def workloads(report: ChargebackReport) -> Iterator[tuple[dict[str, Any], int]]:
@@ -313,26 +321,26 @@ def workloads(report: ChargebackReport) -> Iterator[tuple[dict[str, Any], int]]:
     lines: dict[tuple[BillingUnit, str, str], int] = defaultdict(int)
     for line in report.lines:
         if line.category in {Category.HELD, Category.BORROWED}:
-            lines[line.pot, line.tenant, line.flavor] += line.micro
+            lines[line.billing_unit, line.tenant, line.flavor] += line.micro
     groups: dict[tuple[BillingUnit, str, str], list[dict[str, Any]]] = defaultdict(list)
     for row in report.work.iter_rows(named=True):
         groups[BillingUnit(row["period"], row["pool"], row["purchase"]), row["owner"], row["flavor"]].append(row)
-    for key, of in sorted(groups.items()):
+    for key, work_rows in sorted(groups.items()):
         if key not in lines:
             continue
-        unit_cost = [row["unit_cost"] for row in of]
-        unit_cost = unit_cost if sum(unit_cost) else [row["weight"] for row in of]
-        parts = shared(lines[key], unit_cost) if sum(unit_cost) else [0] * len(of)
-        yield from zip(of, parts, strict=True)
+        unit_cost = [row["unit_cost"] for row in work_rows]
+        unit_cost = unit_cost if sum(unit_cost) else [row["weight"] for row in work_rows]
+        parts = divide_by_weights(lines[key], unit_cost) if sum(unit_cost) else [0] * len(work_rows)
+        yield from zip(work_rows, parts, strict=True)
 
 
 def events(report: ChargebackReport) -> Iterator[str]:
     """One line of JSON for each workload of a tenant, with an id that is the same in every run for the period."""
     for row, micro in workloads(report):
-        if named(row["owner"]):
+        if is_not_tenant(row["owner"]):
             continue
         period = report.periods[row["period"]]
-        what = {
+        fields = {
             "environment": report.environment.environment,
             "period": period.name,
             "tenant": row["owner"],
@@ -343,13 +351,13 @@ def events(report: ChargebackReport) -> Iterator[str]:
             "pool": row["pool"],
             "purchase": row["purchase"],
         }
-        key = json.dumps([*what.values(), period.start, period.end], ensure_ascii=True)
+        key = json.dumps([*fields.values(), period.start, period.end], ensure_ascii=True)
         yield json.dumps(
             {
                 "id": hashlib.sha256(key.encode()).hexdigest()[:32],
-                **what,
-                "start": written(row["start"]),
-                "end": written(row["end"]),
+                **fields,
+                "start": iso_time(row["start"]),
+                "end": iso_time(row["end"]),
                 "gpu_seconds": f"{report.gpu_hours(row['pool'], row['weight']) * HOUR:.3f}",
                 "device_seconds": row["devices"],
                 "dollars": money(micro),

@@ -35,7 +35,7 @@ class Period(NamedTuple):
     name: str
     start: int
     end: int
-    whole: bool
+    is_whole: bool
     length: int
     """Seconds of the whole period, of which this may be a part."""
 
@@ -45,46 +45,48 @@ def zone_of(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise Violation("bill-09", f"--zone {name!r}", "use a name such as UTC or Europe/Berlin") from None
+        raise Violation("bill-09", f"--timezone {name!r}", "use a name such as UTC or Europe/Berlin") from None
 
 
 def moment(text: str, zone: ZoneInfo) -> int:
     """Parse a date, which means its midnight in the zone, or a time, which is in the zone if it has no offset."""
     try:
-        found = dt.datetime.fromisoformat(text)
+        parsed = dt.datetime.fromisoformat(text)
     except ValueError:
         raise Violation("bill-09", f"time {text!r}", "write 2026-10-01 or 2026-10-01T06:00:00+02:00") from None
     try:
-        at = int((found if found.tzinfo else found.replace(tzinfo=zone)).timestamp())
+        seconds = int((parsed if parsed.tzinfo else parsed.replace(tzinfo=zone)).timestamp())
     except (OverflowError, ValueError):
-        at = -1
-    if not 0 <= at < LAST:
+        seconds = -1
+    if not 0 <= seconds < LAST:
         raise Violation("bill-09", f"time {text!r}", "write a date from 1970 to 9998")
-    return at
+    return seconds
 
 
 def periods(start: int, end: int, by: PeriodLength, zone: ZoneInfo) -> list[Period]:
     """Split the range at the boundaries of calendar periods. A day with a change of clocks has 23 or 25 hours."""
     if start >= end:
-        given = f"a range from {written(start, zone)} to {written(end, zone)}"
-        raise Violation("bill-09", given, "write an end after the start; the end is exclusive")
+        observation = f"a range from {iso_time(start, zone)} to {iso_time(end, zone)}"
+        raise Violation("bill-09", observation, "write an end after the start; the end is exclusive")
     if end - start > LONGEST:
-        given = f"a range from {written(start, zone)} to {written(end, zone)}"
-        raise Violation("bill-09", given, "write a range of at most ten years")
+        observation = f"a range from {iso_time(start, zone)} to {iso_time(end, zone)}"
+        raise Violation("bill-09", observation, "write a range of at most ten years")
     if by is PeriodLength.RANGE:
-        return [Period(f"{written(start, zone)}/{written(end, zone)}", start, end, True, end - start)]
-    found, day = [], _first(dt.datetime.fromtimestamp(start, zone).date(), by)
+        return [Period(f"{iso_time(start, zone)}/{iso_time(end, zone)}", start, end, True, end - start)]
+    result, day = [], _first(dt.datetime.fromtimestamp(start, zone).date(), by)
     while (begin := _midnight(day, zone)) < end:
         following = _next(day, by)
-        over = _midnight(following, zone)
-        cut = max(begin, start), min(over, end)
-        if cut[0] < cut[1]:
-            found.append(Period(_name(day, by), *cut, cut == (begin, over), over - begin))
+        following_start = _midnight(following, zone)
+        clipped = max(begin, start), min(following_start, end)
+        if clipped[0] < clipped[1]:
+            result.append(
+                Period(_name(day, by), *clipped, clipped == (begin, following_start), following_start - begin)
+            )
         day = following
-    return found
+    return result
 
 
-def written(moment: int, zone: dt.tzinfo = dt.UTC) -> str:
+def iso_time(moment: int, zone: dt.tzinfo = dt.UTC) -> str:
     """A time in seconds since 1970, in ISO 8601."""
     return dt.datetime.fromtimestamp(moment, zone).isoformat().replace("+00:00", "Z")
 
@@ -129,15 +131,15 @@ class Window(NamedTuple):
     gap: bool
 
 
-def windows(found: list[Period], borders: Iterable[int], gaps: Iterable[tuple[int, int]]) -> list[Window]:
+def windows(periods: list[Period], borders: Iterable[int], gaps: Iterable[tuple[int, int]]) -> list[Window]:
     """The periods, split where guarantees or the presence of data change."""
-    start, end = found[0].start, found[-1].end
+    start, end = periods[0].start, periods[-1].end
     missing = union(gaps)
-    marks = {period.start for period in found} | {end}
-    marks |= {mark for mark in borders if start < mark < end}
-    marks |= {mark for gap in missing for mark in gap if start < mark < end}
-    ordered = sorted(marks)
-    starts = [period.start for period in found]
+    borders_in_range = {period.start for period in periods} | {end}
+    borders_in_range |= {mark for mark in borders if start < mark < end}
+    borders_in_range |= {mark for gap in missing for mark in gap if start < mark < end}
+    ordered = sorted(borders_in_range)
+    starts = [period.start for period in periods]
     return [
         Window(a, b, bisect_right(starts, a) - 1, any(gap[0] <= a and b <= gap[1] for gap in missing))
         for a, b in pairwise(ordered)
@@ -146,10 +148,10 @@ def windows(found: list[Period], borders: Iterable[int], gaps: Iterable[tuple[in
 
 def union(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Time intervals, merged where they overlap, in order."""
-    found: list[tuple[int, int]] = []
+    merged: list[tuple[int, int]] = []
     for start, end in sorted(spans):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
         elif start < end:
-            found.append((start, end))
-    return found
+            merged.append((start, end))
+    return merged

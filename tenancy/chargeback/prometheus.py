@@ -57,37 +57,40 @@ class Prometheus:
         page = max(PAGE // step, 1) * step
         for begin in range(start, end + 1, page):
             last = min(begin + page - step, end)
-            asked = {"query": query, "start": begin, "end": last, "step": step}
-            for found in self._get("query_range", asked)["result"]:
-                yield found["metric"], [(int(float(at)), float(value)) for at, value in found["values"]]
+            parameters = {"query": query, "start": begin, "end": last, "step": step}
+            for series_result in self._get("query_range", parameters)["result"]:
+                yield (
+                    series_result["metric"],
+                    [(int(float(sample_time)), float(value)) for sample_time, value in series_result["values"]],
+                )
 
-    def _get(self, what: str, asked: Mapping[str, object]) -> Any:
-        body = urllib.parse.urlencode(asked).encode()
+    def _get(self, endpoint: str, parameters: Mapping[str, object]) -> Any:
+        body = urllib.parse.urlencode(parameters).encode()
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
-        request = urllib.request.Request(f"{self.url}/api/v1/{what}", body, headers)
+        request = urllib.request.Request(f"{self.url}/api/v1/{endpoint}", body, headers)
         for attempt in range(1, TRIES + 1):
             try:
                 with _OPENER.open(request, timeout=TIMEOUT) as answer:
-                    found = json.load(answer)
+                    document = json.load(answer)
             except Redirected as error:
                 change = "give --prometheus the address that answers without a redirect"
                 raise PrometheusUnreachable(
                     f"{error}; rule: a token is sent only to its own origin; change: {change}"
                 ) from None
             except urllib.error.HTTPError as error:
-                said = _said(error)
+                error_text = _error_text(error)
                 if error.code not in {429, 502, 503, 504} or attempt == TRIES:
-                    raise PrometheusUnreachable(f"{self.url} answers {error.code}: {said}") from None
+                    raise PrometheusUnreachable(f"{self.url} answers {error.code}: {error_text}") from None
             except (OSError, http.client.HTTPException, json.JSONDecodeError) as error:
                 if attempt == TRIES:
                     raise PrometheusUnreachable(f"{self.url} does not answer: {error}") from None
             else:
-                if found.get("status") != "success":
-                    raise PrometheusUnreachable(f"{self.url} answers: {found.get('error')}")
-                if found.get("warnings"):
+                if document.get("status") != "success":
+                    raise PrometheusUnreachable(f"{self.url} answers: {document.get('error')}")
+                if document.get("warnings"):
                     # A partial answer would look like less held capacity.
-                    raise PrometheusUnreachable(f"{self.url} sent a partial answer: {found['warnings'][0]}")
-                return found["data"]
+                    raise PrometheusUnreachable(f"{self.url} sent a partial answer: {document['warnings'][0]}")
+                return document["data"]
             self.pause(0.5 * 2**attempt)
         raise AssertionError("every try ends above")
 
@@ -101,7 +104,7 @@ def _is_address(url: str) -> bool:
     return bool(host and url.isascii() and re.fullmatch(r"https?://[^\s/]+(/\S*)?", url))
 
 
-def _said(error: urllib.error.HTTPError) -> str:
+def _error_text(error: urllib.error.HTTPError) -> str:
     try:
         return json.loads(error.read())["error"]
     except (ValueError, KeyError, TypeError, OSError):
@@ -138,53 +141,55 @@ QUERIES = {
 }
 
 
-def ask(source: Prometheus, environment: Environment, start: int, end: int, step: int) -> dict[str, pl.DataFrame]:
+def read_tables(
+    source: Prometheus, environment: Environment, start: int, end: int, step: int
+) -> dict[str, pl.DataFrame]:
     """The tables of a range."""
     if environment.uses_device_claims:
-        given = "--prometheus with cluster.devices: dra"
-        raise Violation("bill-10", given, "use --tables: kube-state-metrics has no devices of claims")
+        observation = "--prometheus with cluster.devices: dra"
+        raise Violation("bill-10", observation, "use --tables: kube-state-metrics has no devices of claims")
     first = start // step * step  # a range may begin between two scrapes; the one before it is needed
     last = end - 1
 
-    def told(name: str) -> Iterator[tuple[Series, int, int, float]]:
+    def query_runs(name: str) -> Iterator[tuple[Series, int, int, float]]:
         yield from _runs(source.range(QUERIES[name], first, last, step), step)
 
     nodes = [
         {
-            "time": at,
-            "node": of.get("node", ""),
-            "pool": of[_POOL],
-            "instance": of.get(_TYPE, ""),
-            "purchase": "spot" if (of.get(_CAPACITY) or of.get(_EKS_CAPACITY) or "").lower() == "spot" else "",
+            "time": sample_time,
+            "node": labels.get("node", ""),
+            "pool": labels[_POOL],
+            "instance": labels.get(_TYPE, ""),
+            "purchase": "spot" if (labels.get(_CAPACITY) or labels.get(_EKS_CAPACITY) or "").lower() == "spot" else "",
         }
-        for of, samples in source.range(QUERIES["nodes"], first, last, step)
-        if of.get(_POOL)
-        for at, _ in samples
+        for labels, samples in source.range(QUERIES["nodes"], first, last, step)
+        if labels.get(_POOL)
+        for sample_time, _ in samples
     ]
     if not nodes:
-        given = f"{source.url} without kube_node_labels with {_POOL} in the whole range"
-        raise Violation("bill-10", given, "allow the labels of nodes in kube-state-metrics, or check the range")
+        observation = f"{source.url} without kube_node_labels with {_POOL} in the whole range"
+        raise Violation("bill-10", observation, "allow the labels of nodes in kube-state-metrics, or check the range")
     pool_of = {str(row["node"]): str(row["pool"]) for row in nodes}
-    named = _named(source, first, last)
+    pod_owners = _pod_owners(source, first, last)
     frames: dict[str, Rows] = {
         "nodes": nodes,
-        "allocations": list(_held(told("allocations"), environment, pool_of, named)),
+        "allocations": list(_allocations(query_runs("allocations"), environment, pool_of, pod_owners)),
         "namespaces": [
-            {"namespace": of["namespace"], "tenant": of[_TENANT], "start": since, "end": until}
-            for of, since, until, _ in told("namespaces")
+            {"namespace": labels["namespace"], "tenant": labels[_TENANT], "start": since, "end": until}
+            for labels, since, until, _ in query_runs("namespaces")
         ],
-        "guarantees": list(_promised(told("guarantees"), told("lends"), environment)),
-        "used": list(_used(source, environment, first, last, step)),
+        "guarantees": list(_guarantees(query_runs("guarantees"), query_runs("lends"), environment)),
+        "used": list(_device_use(source, environment, first, last, step)),
         "lines": [
             {
                 "kind": UsageKind.STORAGE,
                 "id": "volumes",
-                "namespace": of["namespace"],
+                "namespace": labels["namespace"],
                 "quantity": value / 2**30,
                 "start": since,
                 "end": until,
             }
-            for of, since, until, value in told("claims")
+            for labels, since, until, value in query_runs("claims")
         ]
         if UsageKind.STORAGE in environment.costs.rates
         else [],
@@ -198,69 +203,71 @@ def ask(source: Prometheus, environment: Environment, start: int, end: int, step
 
 
 def _runs(
-    found: Iterator[tuple[Series, list[tuple[int, float]]]], step: int
+    series: Iterator[tuple[Series, list[tuple[int, float]]]], step: int
 ) -> Iterator[tuple[Series, int, int, float]]:
     """Consecutive samples with the same value as one interval."""
-    for of, samples in found:
-        begin = before = 0
+    for labels, samples in series:
+        run_start = previous_time = 0
         value: float | None = None
-        for at, now in samples:
-            if value is not None and now == value and at - before == step:
-                before = at
+        for sample_time, sample_value in samples:
+            if value is not None and sample_value == value and sample_time - previous_time == step:
+                previous_time = sample_time
                 continue
             if value is not None:
-                yield of, begin, before + step, value
-            begin = before = at
-            value = now
+                yield labels, run_start, previous_time + step, value
+            run_start = previous_time = sample_time
+            value = sample_value
         if value is not None:
-            yield of, begin, before + step, value
+            yield labels, run_start, previous_time + step, value
 
 
-def _named(source: Prometheus, first: int, last: int) -> dict[tuple[str, str], dict[str, str]]:
+def _pod_owners(source: Prometheus, first: int, last: int) -> dict[tuple[str, str], dict[str, str]]:
     """Tenant, queue and owner of each pod."""
-    made: dict[tuple[str, str], dict[str, str]] = {}
+    owner_by_pod: dict[tuple[str, str], dict[str, str]] = {}
     until = last + PAGE  # each query looks back over one page
-    for of, _ in source.range(QUERIES["labels"], first, until, PAGE):
-        more = {"tenant": of.get(_TENANT, ""), "queue": of.get(_QUEUE, "")}
-        made.setdefault((of["namespace"], of["pod"]), {}).update(more)
-    for of, _ in source.range(QUERIES["owners"], first, until, PAGE):
-        made.setdefault((of["namespace"], of["pod"]), {})["workload"] = of.get("owner_name", "")
-    return made
+    for labels, _ in source.range(QUERIES["labels"], first, until, PAGE):
+        pod_labels = {"tenant": labels.get(_TENANT, ""), "queue": labels.get(_QUEUE, "")}
+        owner_by_pod.setdefault((labels["namespace"], labels["pod"]), {}).update(pod_labels)
+    for labels, _ in source.range(QUERIES["owners"], first, until, PAGE):
+        owner_by_pod.setdefault((labels["namespace"], labels["pod"]), {})["workload"] = labels.get("owner_name", "")
+    return owner_by_pod
 
 
-def _held(
-    told: Iterator[tuple[Series, int, int, float]],
+def _allocations(
+    runs: Iterator[tuple[Series, int, int, float]],
     environment: Environment,
     pool_of: Mapping[str, str],
-    named: Mapping[tuple[str, str], Mapping[str, str]],
+    pod_owners: Mapping[tuple[str, str], Mapping[str, str]],
 ) -> Iterator[dict[str, Any]]:
     """A row for each resource of a pod: devices as flavors of the node's pool; the first row also has the pod's CPU and
     memory."""
     by_pod: dict[tuple[str, str, str], list[tuple[str, int, int, float]]] = {}
-    for of, since, until, value in told:
-        by_pod.setdefault((of["namespace"], of["pod"], of["node"]), []).append((of["resource"], since, until, value))
-    for (namespace, pod, node), of in sorted(by_pod.items()):
-        known = named.get((namespace, pod), {})
+    for labels, since, until, value in runs:
+        by_pod.setdefault((labels["namespace"], labels["pod"], labels["node"]), []).append(
+            (labels["resource"], since, until, value)
+        )
+    for (namespace, pod, node), labels in sorted(by_pod.items()):
+        pod_owner = pod_owners.get((namespace, pod), {})
         base = {
             "namespace": namespace,
-            "workload": known.get("workload") or pod,
+            "workload": pod_owner.get("workload") or pod,
             "pod": pod,
-            "queue": known.get("queue", ""),
-            "tenant": known.get("tenant", ""),
+            "queue": pod_owner.get("queue", ""),
+            "tenant": pod_owner.get("tenant", ""),
             "node": node,
         }
         flavors = _flavors(environment, pool_of.get(node, ""))
-        devices = [row for row in of if row[0] not in {"cpu", "memory"}]
-        beside = {
-            "cpu": max((value for name, _, _, value in of if name == "cpu"), default=0.0),
-            "memory": int(max((value for name, _, _, value in of if name == "memory"), default=0)),
+        devices = [row for row in labels if row[0] not in {"cpu", "memory"}]
+        cpu_and_memory = {
+            "cpu": max((value for name, _, _, value in labels if name == "cpu"), default=0.0),
+            "memory": int(max((value for name, _, _, value in labels if name == "memory"), default=0)),
         }
         # CPU and memory are on the row of the devices; on a row of their own they would count twice.
-        rows = devices or [row for row in of if row[0] == ("cpu" if beside["cpu"] else "memory")]
+        rows = devices or [row for row in labels if row[0] == ("cpu" if cpu_and_memory["cpu"] else "memory")]
         first = rows[0][0] if rows else ""
         for name, since, until, value in rows:
             flavor = flavors.get(name, name) if devices else ""
-            extra = beside if name == first else {"cpu": 0.0, "memory": 0}
+            extra = cpu_and_memory if name == first else {"cpu": 0.0, "memory": 0}
             yield {
                 **base,
                 "flavor": flavor,
@@ -278,21 +285,21 @@ def _flavors(environment: Environment, pool: str) -> dict[str, str]:
     return {resource(environment.resource_of(flavor)): flavor for flavor in environment.flavors_of(pool)}
 
 
-def _promised(
-    told: Iterator[tuple[Series, int, int, float]],
-    lends: Iterator[tuple[Series, int, int, float]],
+def _guarantees(
+    runs: Iterator[tuple[Series, int, int, float]],
+    lending_runs: Iterator[tuple[Series, int, int, float]],
     environment: Environment,
 ) -> Iterator[dict[str, Any]]:
     """Guarantees as configured in Kueue, with the lending limit in the same row for the time that both are constant."""
-    limits = {(tuple(sorted(of.items())), since, until): value for of, since, until, value in lends}
-    for of, since, until, value in told:
-        pool = pool_of(of["flavor"])
-        tenant, mark, _ = of["cluster_queue"].partition(words.SEPARATOR)
+    limits = {(tuple(sorted(labels.items())), since, until): value for labels, since, until, value in lending_runs}
+    for labels, since, until, value in runs:
+        pool = pool_of(labels["flavor"])
+        tenant, mark, _ = labels["cluster_queue"].partition(words.SEPARATOR)
         if pool == ANY_POOL or pool not in environment.pools or not mark:
             continue
         for flavor in environment.flavors_of(pool):
-            if queue_resource(environment, flavor) == of["resource"] and value:
-                limit = limits.get((tuple(sorted(of.items())), since, until), 0.0)
+            if queue_resource(environment, flavor) == labels["resource"] and value:
+                limit = limits.get((tuple(sorted(labels.items())), since, until), 0.0)
                 yield {
                     "tenant": tenant,
                     "pool": pool,
@@ -304,23 +311,25 @@ def _promised(
                 }
 
 
-def _used(source: Prometheus, environment: Environment, first: int, last: int, step: int) -> Iterator[dict[str, Any]]:
+def _device_use(
+    source: Prometheus, environment: Environment, first: int, last: int, step: int
+) -> Iterator[dict[str, Any]]:
     """Use of each namespace's devices of a kind; their number comes from a second query."""
     kinds = {
         (boards.PRODUCTS.get(flavor.gpu, ""), flavor.mig or ""): name for name, flavor in environment.flavors.items()
     }
     counts = {
-        (tuple(sorted(of.items())), at): value
-        for of, samples in source.range(QUERIES["devices"], first, last, step)
-        for at, value in samples
+        (tuple(sorted(labels.items())), sample_time): value
+        for labels, samples in source.range(QUERIES["devices"], first, last, step)
+        for sample_time, value in samples
     }
-    for of, samples in source.range(QUERIES["used"], first, last, step):
-        flavor = kinds.get((of.get("modelName", ""), of.get("GPU_I_PROFILE", "")))
-        namespace = of.get("exported_namespace") or of.get("namespace")
+    for labels, samples in source.range(QUERIES["used"], first, last, step):
+        flavor = kinds.get((labels.get("modelName", ""), labels.get("GPU_I_PROFILE", "")))
+        namespace = labels.get("exported_namespace") or labels.get("namespace")
         if not flavor or not namespace:
             continue
-        for at, value in samples:
-            devices = int(counts.get((tuple(sorted(of.items())), at), 1))
-            part = min(max(value, 0.0), 1.0)
-            row = {"namespace": namespace, "flavor": flavor, "devices": devices, "value": part}
-            yield {**row, "start": at, "end": at + step}
+        for sample_time, value in samples:
+            devices = int(counts.get((tuple(sorted(labels.items())), sample_time), 1))
+            use = min(max(value, 0.0), 1.0)
+            row = {"namespace": namespace, "flavor": flavor, "devices": devices, "value": use}
+            yield {**row, "start": sample_time, "end": sample_time + step}

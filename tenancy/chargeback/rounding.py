@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 
-def shared(total: int, weights: Sequence[int]) -> list[int]:
+def divide_by_weights(total: int, weights: Sequence[int]) -> list[int]:
     """Divide `total` by weights into whole numbers that add up to it; the rest goes to the largest remainders, and
     among equal ones to the first. A weight may be negative (a credit), the sum may not."""
-    whole = sum(weights)
-    if whole <= 0:
+    total_weight = sum(weights)
+    if total_weight <= 0:
         if total:
-            raise ValueError(f"{total} cannot be divided by weights that add up to {whole}")
+            raise ValueError(f"{total} cannot be divided by weights that add up to {total_weight}")
         return [0] * len(weights)
-    divided = [divmod(total * weight, whole) for weight in weights]
+    divided = [divmod(total * weight, total_weight) for weight in weights]
     parts = [part for part, _ in divided]
     first = sorted(range(len(weights)), key=lambda i: -divided[i][1])
     for i in first[: total - sum(parts)]:
@@ -28,12 +28,12 @@ def rounded(numerator: int, denominator: int) -> int:
     return (2 * numerator + denominator) // (2 * denominator)
 
 
-def nearest(amounts: Sequence[Fraction]) -> list[int]:
+def round_to_sum(amounts: Sequence[Fraction]) -> list[int]:
     """Round numbers so that they add up to their sum, which is rounded once; the rest goes to the largest remainders,
     and among equal ones to the first."""
     parts = [math.floor(amount) for amount in amounts]
-    whole = sum(amounts, Fraction())
+    exact_sum = sum(amounts, Fraction())
     first = sorted(range(len(amounts)), key=lambda i: parts[i] - amounts[i])
-    for i in first[: rounded(whole.numerator, whole.denominator) - sum(parts)]:
+    for i in first[: rounded(exact_sum.numerator, exact_sum.denominator) - sum(parts)]:
         parts[i] += 1
     return parts

@@ -13,37 +13,51 @@ import click
 
 from tenancy import __version__
 
-COMMANDS = {
-    "init": "Write a new repository: program, environments, policy pack and workflows.",
-    "new": "Write the spec file of a new tenant, and show what the tenant will get.",
-    "discover": "Read the nodes of an existing cluster, and write its pools and flavors.",
-    "validate": "Read the spec files of an environment and report every mistake.",
-    "render": "Write the objects of an environment as YAML, without the Pulumi engine.",
-    "check": "Check Kubernetes manifests from any source against the rules.",
-    "diff": "Show what a change of the spec files means to tenants.",
-    "up": "Update the stacks that differ from the spec files or from the cluster.",
-    "rollout": "Show how far a new version has reached the tenants.",
-    "clock": "Keep windows, further shares and budgets of tenants.",
-    "move": "Move tenants between stacks after a change of `stacks`.",
-    "down": "Remove an environment from its cluster.",
-    "export": "Write what a tenant owns into a folder, before the tenant leaves.",
-    "sample": "Print the smallest pod or job that a tenant may run.",
-    "queues": "Show guaranteed, used and borrowed GPUs and waiting work for each queue.",
-    "why": "Say in one sentence why a job waits.",
-    "can": "Say whether a tenant may do an action on AWS, and which statements decide.",
-    "who-can": "Show who has access to a bucket's prefix, a secret, a queue or a repository.",
-    "fits": "Say whether a pod or job would be admitted now, and if not, which control stops it.",
-    "verify": "Attack the live cluster as its tenants, and show which control refused each attack.",
-    "evidence": "Write a signed folder of evidence for an auditor, or verify one.",
-    "claims": "Show each control, and how many attacks succeed without it.",
-    "report": "Report supply, pools, access, drift and the cost of a failure.",
-    "simulate": "Simulate a day of work under the quotas, before and after a change.",
-    "chargeback": "Allocate the bill to tenants: who pays what, and why.",
-    "catalog": "List GPU instance types, or show what a pool of one type would yield.",
-    "rules": "List the rules, and where each is enforced.",
-    "schema": "Print the JSON Schema of the spec files, or write it into a folder.",
-    "lab": "Run the lab, a local Kubernetes control plane, and manage its tools.",
+SECTIONS = {
+    "Write": {
+        "init": "Write a new repository with program, environments and policies.",
+        "new": "Write the spec file of a new tenant and show what it creates.",
+        "discover": "Write pools and flavors from the nodes of an existing cluster.",
+        "sample": "Print a minimal pod, Job or MPIJob manifest for a tenant.",
+        "catalog": "List GPU instance types, or the capacity of a node of one type.",
+        "schema": "Print the JSON Schemas of the spec files.",
+    },
+    "Check": {
+        "validate": "Report every mistake in the spec files of an environment.",
+        "check": "Check Kubernetes manifests from any source against the rules.",
+        "diff": "Show the effects of a spec change on each tenant.",
+        "rules": "List the rules and where each is enforced.",
+        "simulate": "Simulate a day of jobs before and after a change of quotas.",
+    },
+    "Deploy": {
+        "render": "Write the Kubernetes objects of an environment as YAML.",
+        "up": "Update stacks that differ from the spec files or the cluster.",
+        "rollout": "Show which tenants run the present version of the program.",
+        "move": "Move tenants between Pulumi stacks after a change of `stacks`.",
+        "down": "Remove an environment from its cluster.",
+    },
+    "Operate": {
+        "clock": "Apply scheduled quota changes and enforce budgets.",
+        "queues": "Show GPU guarantees, usage and waiting workloads of each queue.",
+        "why": "Explain why a workload waits.",
+        "fits": "Test whether a manifest would start now, and what blocks it.",
+        "report": "Report capacity, access, drift and the impact of failures.",
+        "chargeback": "Allocate the bill of an environment to its tenants.",
+        "export": "Export the objects of a tenant into a folder.",
+    },
+    "Prove": {
+        "verify": "Attack the cluster as its tenants and show each refusing control.",
+        "evidence": "Write a signed folder of evidence for an auditor, or verify one.",
+        "claims": "List each control and the attacks that succeed without it.",
+        "can": "Evaluate whether a tenant may do an AWS action on a resource.",
+        "who-can": "List who can access an S3 prefix, secret, queue or repository.",
+    },
+    "Lab": {
+        "lab": "Run a local Kubernetes control plane and manage its tools.",
+    },
 }
+"""Commands by section of `tenancy --help`, each with one sentence."""
+COMMANDS = {name: sentence for commands in SECTIONS.values() for name, sentence in commands.items()}
 
 
 _DISK_FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
@@ -73,8 +87,10 @@ class _Commands(click.Group):  # click names the arguments, used or not
             fail(f"given {input_text}; rule: the output can be written; change: write it elsewhere", BAD_INPUT)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        width = max(map(len, COMMANDS))
+        for section, commands in SECTIONS.items():
+            with formatter.section(section):
+                formatter.write_dl([(name.ljust(width), sentence) for name, sentence in commands.items()])
 
 
 @click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -36,7 +36,8 @@ _SOLE_TENANT = "one"
     help="MIG slices per GPU: a count for each profile, such as 1g.5gb=4,3g.20gb=1, or all-balanced. Default: no MIG.",
 )
 @click.option(
-    "--share",
+    "--gpu-sharing",
+    "share",
     metavar="MODE=N",
     help="Number of pods that share one GPU or slice, by time-slicing=N or mps=N. Default: no sharing.",
 )
@@ -51,9 +52,9 @@ _SOLE_TENANT = "one"
 def command(instance: str | None, mig: str | None, share: str | None, provisioner: str | None, form: str) -> None:
     """List GPU instance types, or show what a pool of INSTANCE would yield.
 
-    INSTANCE is an EC2 instance type, such as p5.48xlarge. --mig and --share show the pool with its GPUs cut or shared
-    in that way, judged by the same rules as a spec file: a layout that does not fit ends with exit code 2 and shows
-    the calculation.
+    INSTANCE is an EC2 instance type, such as p5.48xlarge. --mig and --gpu-sharing show the pool with its GPUs
+    partitioned or shared in that way, checked by the same rules as a spec file: a layout that does not fit ends with
+    exit code 2 and shows the calculation.
     """
     if instance is None:
         if mig or share or provisioner:
@@ -289,7 +290,9 @@ def _layout(text: str) -> dict[str, Any]:
 def _sharing(text: str) -> dict[str, int]:
     mode, _, count = text.partition("=")
     if mode not in {"time-slicing", "mps"} or not re.fullmatch("[1-9][0-9]{0,3}", count):
-        _fail_bad_option(f"--share {text}", "GPUs have one sharing mode", "write --share time-slicing=4, or mps=4")
+        _fail_bad_option(
+            f"--gpu-sharing {text}", "GPUs have one sharing mode", "write --gpu-sharing time-slicing=4, or mps=4"
+        )
     return {mode: int(count)}
 
 

@@ -29,20 +29,22 @@ if TYPE_CHECKING:
     "start",
     required=True,
     metavar="TIME",
-    help="Start of the range: a date, such as 2026-10-01, which means its midnight in --zone, or a time.",
+    help="Start of the range: a date, such as 2026-10-01, which means its midnight in --timezone, or a time.",
 )
 @click.option(
     "--to", "end", required=True, metavar="TIME", help="End of the range, exclusive: a date or a time, as in --from."
 )
 @click.option(
-    "--by",
+    "--period",
+    "by",
     type=click.Choice(["month", "week", "day", "range"]),
     default="month",
     show_default=True,
     help="Length of a billing period; work that runs across a boundary is split there.",
 )
 @click.option(
-    "--zone",
+    "--timezone",
+    "zone",
     default="UTC",
     show_default=True,
     metavar="ZONE",
@@ -53,7 +55,7 @@ if TYPE_CHECKING:
     "folder",
     type=click.Path(path_type=Path),
     metavar="FOLDER",
-    help="Read usage from the tables in this folder, such as --record wrote.",
+    help="Read usage from the tables in this folder, such as --save-tables wrote.",
 )
 @click.option("--prometheus", metavar="URL", help="Read usage from the Prometheus at this URL.")
 @click.option(
@@ -71,7 +73,8 @@ if TYPE_CHECKING:
     help="Seconds between two samples that --prometheus is asked for.",
 )
 @click.option(
-    "--record",
+    "--save-tables",
+    "record",
     type=click.Path(path_type=Path),
     metavar="FOLDER",
     help="Write the usage of --prometheus or --example into this folder, as tables for --tables.",
@@ -102,7 +105,8 @@ if TYPE_CHECKING:
 @click.option("--tenant", metavar="NAME", help="Limit the report to this tenant.")
 @click.option("--explain", metavar="NAME", help="Show how this tenant's total is computed, down to the workloads.")
 @click.option(
-    "--rows",
+    "--max-workloads",
+    "rows",
     type=click.IntRange(min=0),
     default=20,
     show_default=True,
@@ -187,7 +191,7 @@ def command(
         )
     from tenancy.chargeback import bill as bills
     from tenancy.chargeback import outputs
-    from tenancy.chargeback.budgets import lacks
+    from tenancy.chargeback.budgets import data_gaps
     from tenancy.chargeback.labels import known_keys
     from tenancy.chargeback.report import make_report
     from tenancy.chargeback.use import budgets, uses
@@ -196,7 +200,7 @@ def command(
     time_range = (calendar.moment(start, time_zone), calendar.moment(end, time_zone))
     periods = calendar.periods(*time_range, calendar.PeriodLength(by), time_zone)
     if events:
-        outputs.must_be_whole(periods)
+        outputs.require_whole_periods(periods)
     tables = _read(loaded, time_range, folder, prometheus, token_file, step, seed, record)
     billed_costs = bills.read(bill, periods, loaded.environment.environment) if bill else None
     report = make_report(loaded.environment, loaded.tenants, tables, periods, billed_costs)
@@ -216,7 +220,7 @@ def command(
             [u for u in tenant_uses if u.tenant == tenant],
             [d for d in budget_uses if d.tenant == tenant],
         )
-    report.notes += lacks(report, budget_uses, tenant_uses, tenant or "")
+    report.notes += data_gaps(report, budget_uses, tenant_uses, tenant or "")
     try:
         _write(report, tenant_uses, budget_uses, form, out, tenant or "", explain, rows, labels)
         if events:
@@ -268,11 +272,11 @@ def _read(
     if folder:
         return tables.read(folder, *time_range)
     if prometheus:
-        from tenancy.chargeback.prometheus import Prometheus, PrometheusUnreachable, ask
+        from tenancy.chargeback.prometheus import Prometheus, PrometheusUnreachable, read_tables
 
         token = _token(token_file) if token_file else ""
         try:
-            frames = ask(Prometheus(prometheus, token), loaded.environment, *time_range, step)
+            frames = read_tables(Prometheus(prometheus, token), loaded.environment, *time_range, step)
         except PrometheusUnreachable as error:
             fail(f"given --prometheus {prometheus}; rule bill-10: {error}; change: check the address and the token")
     else:
@@ -287,7 +291,7 @@ def _read(
             for name, frame in frames.items():
                 frame.write_parquet(record / f"{name}.parquet")
         except OSError as error:
-            _refuse(f"--record {record}", f"a folder that can be written to ({error.strerror})", "another path")
+            _refuse(f"--save-tables {record}", f"a folder that can be written to ({error.strerror})", "another path")
     return tables.tables({name: [(name, frame.lazy())] for name, frame in frames.items()}, *time_range)
 
 

@@ -50,7 +50,11 @@ _FORMATS = ("text", "json", "sarif", "junit")
 )
 @click.option("--tenant-label", metavar="KEY", help="Label of a namespace whose value names its tenant.")
 @click.option(
-    "--platform", multiple=True, metavar="NAMESPACE", help="Namespace of the platform, not of a tenant; repeatable."
+    "--platform-namespace",
+    "platform",
+    multiple=True,
+    metavar="NAMESPACE",
+    help="Namespace of the platform, not of a tenant; repeatable.",
 )
 @click.option(
     "--strict",

@@ -34,7 +34,7 @@ _WATCHED_SUFFIXES = {*SUFFIXES, ".json"}
 
 @click.group("clock")
 def command() -> None:
-    """Keep windows, further shares and budgets of tenants: quotas and states of queues that change with time."""
+    """Apply scheduled quota changes and enforce budgets: quotas and states of queues that change with time."""
 
 
 @command.command("run", epilog=example("tenancy clock run local --once"))

@@ -50,7 +50,7 @@ def command() -> None:
 @command.command(
     epilog=example(
         "tenancy verify bank --format json > attacks.json\n"
-        "  tenancy evidence bank --out evidence-2026-11 --attacks attacks.json --key signing.pem"
+        "  tenancy evidence bank --out evidence-2026-11 --attack-results attacks.json --key signing.pem"
     )
 )
 @environment_argument
@@ -84,14 +84,15 @@ def command() -> None:
     help="With --keyless: the ClientTrustConfig of your own Sigstore instance. Default: the public instance.",
 )
 @click.option(
-    "--attacks",
+    "--attack-results",
+    "attacks",
     type=_FILE,
     metavar="FILE",
     help="Use the results in this file, the output of `tenancy verify ENV --format json`, instead of attacking the "
     "cluster now.",
 )
 @click.option(
-    "--judge",
+    "--sarif",
     "judges",
     type=_FILE,
     multiple=True,
@@ -134,7 +135,7 @@ def make(
     )
     _require_extra()
     from tenancy.evidence import bundle
-    from tenancy.evidence.collect import Measured, files, read_attacks, read_judge, summary
+    from tenancy.evidence.collect import Measurements, files, read_attacks, read_judge, summary
     from tenancy.planning import make_plan
 
     loaded = load_or_exit(environment, lab=lab)
@@ -143,7 +144,7 @@ def make(
         statement_file, sign = _signer(key, kms) if not keyless else _keyless_signer(trust_config, token, client_id)
         judge_results = [judge for path in judges for judge in read_judge(path)]
         results = read_attacks(attacks) if attacks else _attack(loaded, plan)
-        measurements = Measured(recorded_time(), results, judge_results, statement_file)
+        measurements = Measurements(recorded_time(), results, judge_results, statement_file)
         bundle_files = files(loaded, plan, measurements)
         signed_statement, signer = sign(bundle.statement(bundle_files, summary(loaded, measurements)))
         with report_write_errors():
@@ -217,14 +218,14 @@ def verify(
             from tenancy.evidence import keyless
 
             statement_file = keyless.BUNDLE
-            kind, payload, signature = keyless.verified(folder, identity, issuer, trusted_root)
+            kind, payload, signature = keyless.verified_keyless(folder, identity, issuer, trusted_root)
             signer = f" by {signature}"
         else:
             from tenancy.evidence import keys
 
             statement_file, signer = bundle.ENVELOPE, ""
-            kind, payload = bundle.verified(folder, [keys.public_key(path) for path in trusted])
-        summary, deviations = bundle.compared(folder, statement_file, kind, payload)
+            kind, payload = bundle.verified_statement(folder, [keys.public_key(path) for path in trusted])
+        summary, deviations = bundle.deviations_of_folder(folder, statement_file, kind, payload)
     except bundle.Unusable as error:
         fail(str(error), BAD_INPUT)
     for deviation in deviations:
@@ -275,13 +276,13 @@ def _attack(loaded: Loaded, plan: Plan) -> Attacks:
     from tenancy.live.api import Api, ApiUnreachable
     from tenancy.live.denial import AuditLog, ForeignLogError
     from tenancy.prove.attacks import all_attacks
-    from tenancy.prove.verify import NotDeployedError, run, scene_of
+    from tenancy.prove.verify import NotDeployedError, find_scene, run
 
     enter_lab(plan.context)
     try:
         api = Api(plan.context)
         log = lab_log(api)
-        results = run(api, all_attacks(scene_of(api, loaded, plan)), AuditLog(log) if log else None)
+        results = run(api, all_attacks(find_scene(api, loaded, plan)), AuditLog(log) if log else None)
     except (ForeignLogError, NotDeployedError, ApiUnreachable) as error:
         fail(str(error))
     problem = any(result.problem for result in results)

@@ -39,7 +39,10 @@ FOLDER_MODE = 0o700
     "--out", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Create this folder and write into it."
 )
 @click.option(
-    "--with-secrets", is_flag=True, help="Write the contents of Secrets too, to files that only you can read."
+    "--include-secrets",
+    "with_secrets",
+    is_flag=True,
+    help="Write the contents of Secrets too, to files that only you can read.",
 )
 def command(tenant: str, environment: str, lab: bool, out: Path, with_secrets: bool) -> None:
     """Write what TENANT owns in ENV into a folder: its Kubernetes objects as YAML, and a list of everything else.

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 @lab_option
 @click.option("--brief", is_flag=True, help="Show only queues with GPUs in use or waiting work, and the totals.")
 @click.option(
-    "--waits",
+    "--wait-history",
+    "waits",
     is_flag=True,
     help="Show how long work that started in the last 7 days had waited: the estimate for work that waits now.",
 )

@@ -86,14 +86,14 @@ def page(environment: str, tenant: str | None, simulation: Path | None, chargeba
     loaded = load_or_exit(environment)
     if tenant:
         tenant_or_exit(loaded, tenant, allow_removed=False)
-    from tenancy.report import given
+    from tenancy.report import inputs
     from tenancy.report.page import Pages
 
     name = loaded.environment.environment
     try:
-        usage_timeline = given.simulation(simulation, name) if simulation else None
-        chargeback_summary = given.chargeback(chargeback, name) if chargeback else None
-    except given.Unreadable as error:
+        usage_timeline = inputs.read_simulation(simulation, name) if simulation else None
+        chargeback_summary = inputs.read_chargeback(chargeback, name) if chargeback else None
+    except inputs.UnreadableInput as error:
         fail(str(error), BAD_INPUT)
     pages = Pages(loaded, usage_timeline, chargeback_summary)
     if out.suffix == ".html":
@@ -228,13 +228,14 @@ def pools(environment: str, pool: str | None, form: str) -> None:
 
 @command.command(
     short_help="Show what a lost GPU, node, rack or zone costs.",
-    epilog=example("tenancy report failures local --rack 8"),
+    epilog=example("tenancy report failures local --nodes-per-rack 8"),
 )
 @environment_argument
 @click.option(
-    "--rack",
+    "--nodes-per-rack",
+    "rack",
     type=click.IntRange(min=1),
-    metavar="NODES",
+    metavar="N",
     help="Number of nodes in one rack, an assumption, because AWS does not publish racks. Default: 4.",
 )
 @report_format
@@ -279,11 +280,13 @@ def _empty_report_text(loaded: Any) -> str:
 
 @command.command(
     short_help="Show who has which role, and where.",
-    epilog=example("tenancy report access local --who fraud-engineers"),
+    epilog=example("tenancy report access local --subject fraud-engineers"),
 )
 @optional_environment
 @click.option("--tenant", metavar="NAME", help="Limit the report to this tenant.")
-@click.option("--who", metavar="NAME", help="Limit the report to this group, user, service account or IAM identity.")
+@click.option(
+    "--subject", "who", metavar="NAME", help="Limit the report to this group, user, service account or IAM identity."
+)
 @click.option(
     "--live",
     is_flag=True,

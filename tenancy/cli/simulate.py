@@ -48,7 +48,7 @@ HOURS_PER_DAY = 24
     help="CSV file with one job per row. Default: a generated trace, by --jobs, --hours and --seed.",
 )
 @click.option(
-    "--map",
+    "--map-user",
     "mapped",
     multiple=True,
     metavar="USER=TENANT",
@@ -70,7 +70,7 @@ HOURS_PER_DAY = 24
     "the file.",
 )
 @click.option(
-    "--from",
+    "--start-hour",
     "begin",
     type=click.IntRange(min=0),
     metavar="HOUR",
@@ -93,7 +93,8 @@ HOURS_PER_DAY = 24
     help="Number of notebooks in the generated trace, besides --jobs: their GPUs become idle while they are open.",
 )
 @click.option(
-    "--day",
+    "--start-date",
+    "day",
     type=click.DateTime(["%Y-%m-%d"]),
     metavar="DATE",
     help="First day of the run, UTC, for windows, further shares and budgets. Default: the next Monday.",
@@ -131,11 +132,14 @@ HOURS_PER_DAY = 24
     help="Simulated seconds per real second while work waits. A start may be recorded up to N simulated seconds late.",
 )
 @click.option(
-    "--state",
+    "--checkpoints",
+    "state",
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder for checkpoints of the run. Default: .lab/simulations of the checkout.",
 )
-@click.option("--fresh", is_flag=True, help="Start at hour 0 and ignore checkpoints of an interrupted run.")
+@click.option(
+    "--ignore-checkpoints", "fresh", is_flag=True, help="Start at hour 0 and ignore checkpoints of an interrupted run."
+)
 @refuses_bad_input
 def command(
     environment: str,
@@ -246,12 +250,12 @@ def _state(folder: Path | None) -> Path:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         rule = f"a folder that can be created ({error.strerror})"
-        fail(f"given --state {folder}; rule: {rule}; change: another path", BAD_INPUT)
+        fail(f"given --checkpoints {folder}; rule: {rule}; change: another path", BAD_INPUT)
     return folder
 
 
 def _section(trace: Trace, path: Path, begin: int | None, hours: int | None) -> Trace:
-    """The section of a trace file that --from and --hours select; more jobs than the max of a run are refused."""
+    """The section of a trace file that --start-hour and --hours select; more jobs than the max of a run are refused."""
     from tenancy.simulation import trace as traces
 
     if begin is not None or hours is not None:
@@ -259,12 +263,12 @@ def _section(trace: Trace, path: Path, begin: int | None, hours: int | None) -> 
         trace = traces.select_hours(trace, begin or 0, hours or last_hour_count)
         if not trace.jobs:
             input_text = (
-                f"given --from {begin or 0} and {path}, whose last job is submitted in hour {last_hour_count - 1}"
+                f"given --start-hour {begin or 0} and {path}, whose last job is submitted in hour {last_hour_count - 1}"
             )
             fail(f"{input_text}; rule: a trace has jobs; change: select hours with jobs", BAD_INPUT)
     if len(trace.jobs) > MAX_JOBS:
         input_text = f"given {path} with {len(trace.jobs):,} jobs"
-        change = "take a part of it, --from 24 --hours 24 for its second day"
+        change = "take a part of it, --start-hour 24 --hours 24 for its second day"
         fail(f"{input_text}; rule: a run has at most {MAX_JOBS:,}, which take hours; change: {change}", BAD_INPUT)
     return trace
 
@@ -285,9 +289,15 @@ def _refuse_unused_options(has_trace_file: bool) -> None:
             rule = f"{option} is for a generated trace"
             fail(f"given {option} with --trace; rule: {rule}; change: drop one of the two", BAD_INPUT)
     if not has_trace_file and parameter_source("begin") is ParameterSource.COMMANDLINE:
-        fail("given --from without --trace; rule: a generated trace starts at 0; change: add --trace FILE", BAD_INPUT)
+        fail(
+            "given --start-hour without --trace; rule: a generated trace starts at 0; change: add --trace FILE",
+            BAD_INPUT,
+        )
     if not has_trace_file and parameter_source("mapped") is ParameterSource.COMMANDLINE:
-        fail("given --map without --trace; rule: --map names users of a trace; change: add --trace FILE", BAD_INPUT)
+        fail(
+            "given --map-user without --trace; rule: --map-user names users of a trace; change: add --trace FILE",
+            BAD_INPUT,
+        )
 
 
 def _require_writable(option: str, path: Path | None) -> None:
@@ -303,7 +313,10 @@ def _require_writable(option: str, path: Path | None) -> None:
 def _mapping(texts: tuple[str, ...]) -> dict[str, str]:
     for text in texts:
         if not all(text.partition("=")):
-            fail(f"given --map {text!r}; rule: a name and a tenant; change: write --map user42=fraud", BAD_INPUT)
+            fail(
+                f"given --map-user {text!r}; rule: a name and a tenant; change: write --map-user user42=fraud",
+                BAD_INPUT,
+            )
     return {name: tenant for name, _, tenant in (text.partition("=") for text in texts)}
 
 

@@ -119,7 +119,7 @@ def command(
     changed (exit code 1). With `--format json` progress is printed to stderr, and one record per stack to stdout. Exit
     code 1 also if a stack failed; the message lists them, and running the command again goes on.
     """
-    from tenancy.cli.read_beside import start_reading
+    from tenancy.cli.read_process import start_reading
     from tenancy.clock.controller import ClockRefused
     from tenancy.clock.ending import end_reservations
     from tenancy.engine.decide import summary_lines as decisions

@@ -42,7 +42,7 @@ MIN_SENTENCE = 40
 )
 @click.option("--only", metavar="PREFIX", default="", help="Run only the attacks whose id starts with this prefix.")
 @click.option(
-    "--from",
+    "--attacks",
     "attack_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Run the attacks in this YAML or JSON file instead of the built-in ones.",
@@ -72,7 +72,7 @@ def command(
     from tenancy.live.denial import AuditLog, ForeignLogError
     from tenancy.planning import make_plan
     from tenancy.prove.attacks import all_attacks
-    from tenancy.prove.verify import NotDeployedError, scene_of
+    from tenancy.prove.verify import NotDeployedError, find_scene
     from tenancy.schema.environment import GuardsMode
 
     loaded = load_or_exit(environment, form, lab)
@@ -87,7 +87,7 @@ def command(
         audit = AuditLog(log) if log and not only_warns else None
         if only_warns:
             click.echo(f"tenancy: {_only_warn(plan.environment)}", err=True)
-        scene = scene_of(api, loaded, plan)
+        scene = find_scene(api, loaded, plan)
         candidates = all_attacks(scene) if file_attacks is None else file_attacks
         attacks = [attack for attack in candidates if attack.id.startswith(only)]
         if not attacks:
@@ -124,7 +124,7 @@ def _run_attacks(api: Api, attacks: list[Attack], audit: AuditLog | None, form: 
     bar = Progress("attacks", BarColumn(), MofNCompleteColumn(), console=Console(stderr=True), transient=True)
     with bar as progress:
         task = progress.add_task("attacks", total=len(attacks))
-        return run(api, attacks, audit, done=lambda: progress.advance(task))
+        return run(api, attacks, audit, on_attack_done=lambda: progress.advance(task))
 
 
 def _read(file: Path) -> list[Attack]:

@@ -44,11 +44,11 @@ def command(resource: str, environment: str | None, form: str) -> None:
         return
     rows = [
         (
-            answer.who.tenant,
-            answer.who.namespace,
-            answer.under or "all of it",
+            answer.identity.tenant,
+            answer.identity.namespace,
+            answer.prefix or "all of it",
             answer.what,
-            answer.who.role.name,
+            answer.identity.role.name,
             answer.statements(),
         )
         for answer in access_answers

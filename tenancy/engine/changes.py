@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
-from tenancy.iam.rights import ChangedRights, changed
+from tenancy.iam.rights import ChangedRights, changed_rights
 from tenancy.live.removal import ACCESS_BINDINGS
 from tenancy.planning.common.quota_changes import spec_changes
 from tenancy.planning.model import Plan
@@ -77,7 +77,7 @@ class Outcome:
             name = f"{step.type.rpartition(':')[2]} {step.urn.rpartition('::')[2]}"
             if step.type == ROLE_POLICY and OF_TENANTS in step.urn:
                 role = step.urn.rpartition("::")[2].removesuffix(f"-{state.get('name')}")
-                self.grants += changed(_document(step.old), _document(step.new), role)
+                self.grants += changed_rights(_document(step.old), _document(step.new), role)
             self.changes.append(ResourceChange(tenant, operation, name, details))
         elif operation in {"create", "delete", "update", "replace"}:
             state = (step.new or step.old).inputs

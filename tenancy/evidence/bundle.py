@@ -48,9 +48,9 @@ def envelope(payload: bytes, signer: Signer) -> bytes:
     """The signed envelope of a statement, as JSON."""
     from securesystemslib.dsse import Envelope
 
-    made = Envelope(payload, PAYLOAD_TYPE, {})
-    made.sign(signer)
-    return (json.dumps(made.to_dict(), indent=1, sort_keys=True) + "\n").encode()
+    dsse_envelope = Envelope(payload, PAYLOAD_TYPE, {})
+    dsse_envelope.sign(signer)
+    return (json.dumps(dsse_envelope.to_dict(), indent=1, sort_keys=True) + "\n").encode()
 
 
 def write(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -79,7 +79,7 @@ def read_statement(folder: Path, name: str) -> str:
         raise _no_envelope(folder / name, error) from None
 
 
-def verified(folder: Path, keys: Sequence[Key]) -> tuple[str, bytes]:
+def verified_statement(folder: Path, keys: Sequence[Key]) -> tuple[str, bytes]:
     """Type and content of the statement in the folder, which one of the keys has signed. Raises Unusable."""
     from securesystemslib.dsse import Envelope
     from securesystemslib.exceptions import VerificationError
@@ -87,19 +87,19 @@ def verified(folder: Path, keys: Sequence[Key]) -> tuple[str, bytes]:
     path = folder / ENVELOPE
     text = read_statement(folder, ENVELOPE)
     try:
-        read = Envelope.from_dict(json.loads(text))
-        if not isinstance(read.payload_type, str):
+        dsse_envelope = Envelope.from_dict(json.loads(text))
+        if not isinstance(dsse_envelope.payload_type, str):
             raise ValueError("payloadType is no text")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _no_envelope(path, error) from None
     try:
-        read.verify(list(keys), 1)
+        dsse_envelope.verify(list(keys), 1)
     except VerificationError:
         raise Unusable(
             f"{path}: given a statement that none of the keys has signed; rule: the maker's signature; "
             "change: name the maker's public key, or get the bundle again"
         ) from None
-    return read.payload_type, read.payload
+    return dsse_envelope.payload_type, dsse_envelope.payload
 
 
 def _no_envelope(path: Path, error: Exception) -> Unusable:
@@ -109,7 +109,7 @@ def _no_envelope(path: Path, error: Exception) -> Unusable:
     )
 
 
-def compared(
+def deviations_of_folder(
     folder: Path, statement_file: str, payload_type: str, payload: bytes
 ) -> tuple[Mapping[str, Any], list[str]]:
     """The predicate of a verified statement, and every deviation of the folder from it, the file named first.
@@ -118,8 +118,8 @@ def compared(
     statement is of another type.
     """
     body = _body(folder / statement_file, payload_type, payload)
-    wanted = {subject["name"]: subject["digest"]["sha256"] for subject in body["subject"]}
-    return body["predicate"], list(_deviations(folder, statement_file, wanted))
+    digests_by_name = {subject["name"]: subject["digest"]["sha256"] for subject in body["subject"]}
+    return body["predicate"], list(_deviations(folder, statement_file, digests_by_name))
 
 
 def _body(path: Path, payload_type: str, payload: bytes) -> Mapping[str, Any]:
@@ -145,11 +145,11 @@ def _deviation(path: Path, expected: str) -> str:
         return f"{error.strerror}; the statement names a file"
 
 
-def _deviations(folder: Path, statement_file: str, wanted: Mapping[str, str]) -> Iterator[str]:
+def _deviations(folder: Path, statement_file: str, digests_by_name: Mapping[str, str]) -> Iterator[str]:
     entries = (path for path in sorted(folder.rglob("*")) if path.is_symlink() or not path.is_dir())
     present = {path.relative_to(folder).as_posix(): path for path in entries}
     present.pop(statement_file)
-    for name, expected in sorted(wanted.items()):
+    for name, expected in sorted(digests_by_name.items()):
         path = present.pop(name, None)
         if path is None:
             yield f"{name}: missing; the statement names it"

@@ -45,13 +45,13 @@ class Attacks:
     @property
     def counts(self) -> Mapping[str, int]:
         """Numbers of attacks: run, refused, with an admitted twin, gaps and skipped."""
-        run = [one for one in self.results if not one.get("skipped")]
+        results_run = [result for result in self.results if not result.get("skipped")]
         return {
-            "attacks": len(run),
-            "refused": sum(bool(one["refused"]) for one in run),
-            "twins admitted": sum(bool(one["twin_admitted"]) for one in run),
-            "gaps": sum(not (one["refused"] and one["twin_admitted"]) for one in run),
-            "skipped": len(self.results) - len(run),
+            "attacks": len(results_run),
+            "refused": sum(bool(result["refused"]) for result in results_run),
+            "twins admitted": sum(bool(result["twin_admitted"]) for result in results_run),
+            "gaps": sum(not (result["refused"] and result["twin_admitted"]) for result in results_run),
+            "skipped": len(self.results) - len(results_run),
         }
 
 
@@ -72,10 +72,10 @@ class Judge:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Measurements:
     """What was measured outside of the files of the environment."""
 
-    made: dt.datetime
+    time: dt.datetime
     """Time of the bundle, UTC."""
     attacks: Attacks | None = None
     judges: Sequence[Judge] = field(default_factory=tuple)
@@ -91,14 +91,16 @@ def read_attacks(path: Path) -> Attacks:
         results = json.loads(content)
         if not (isinstance(results, list) and results):
             raise ValueError("no list of results")
-        for one in results:
-            if not {"id", "rule", "refused", "twin_admitted", "denier", "expected_denier"} <= one.keys():
+        for result in results:
+            if not {"id", "rule", "refused", "twin_admitted", "denier", "expected_denier"} <= result.keys():
                 raise ValueError("a record without the fields of a result")
     except OSError as error:
-        raise Unusable(f"given --attacks {path} ({error.strerror}); rule: {rule}; change: name such a file") from None
+        raise Unusable(
+            f"given --attack-results {path} ({error.strerror}); rule: {rule}; change: name such a file"
+        ) from None
     except (ValueError, AttributeError, RecursionError) as error:
-        raise Unusable(f"given --attacks {path} ({error}); rule: {rule}; change: name such a file") from None
-    log = "contradicts" if any(one.get("problem") for one in results) else "not compared"
+        raise Unusable(f"given --attack-results {path} ({error}); rule: {rule}; change: name such a file") from None
+    log = "contradicts" if any(result.get("problem") for result in results) else "not compared"
     return Attacks(results, log, f"{path.name}, sha256 {digest(content)}")
 
 
@@ -108,66 +110,71 @@ def read_judge(path: Path) -> Iterable[Judge]:
     try:
         content = read_file(path)
         runs = json.loads(content)["runs"]
-        return [_judge(run, path.name, digest(content)) for run in runs]
+        return [_read_run(run, path.name, digest(content)) for run in runs]
     except OSError as error:
-        raise Unusable(f"given --judge {path} ({error.strerror}); rule: {rule}; change: name such a file") from None
+        raise Unusable(f"given --sarif {path} ({error.strerror}); rule: {rule}; change: name such a file") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise Unusable(f"given --judge {path}; rule: {rule}; change: write the tool's result as SARIF") from None
+        raise Unusable(f"given --sarif {path}; rule: {rule}; change: write the tool's result as SARIF") from None
 
 
-def _judge(run: Mapping[str, Any], file: str, sha256: str) -> Judge:
+def _read_run(run: Mapping[str, Any], file: str, sha256: str) -> Judge:
     driver = run["tool"]["driver"]
-    open_ones: Counter[str] = Counter()
-    waived: Counter[tuple[str, str]] = Counter()
-    for one in run.get("results") or ():
+    findings_by_level: Counter[str] = Counter()
+    findings_by_waiver: Counter[tuple[str, str]] = Counter()
+    for result in run.get("results") or ():
         # SARIF 2.1.0, 3.27.23 and 3.35.3: suppressed if every suppression is accepted, which it is without a status.
-        told = one.get("suppressions") or ()
-        if told and all(each.get("status", "accepted") == "accepted" for each in told):
-            waived[(str(one.get("ruleId")), str(told[0].get("justification", "no reason given")))] += 1
+        suppressions = result.get("suppressions") or ()
+        if suppressions and all(suppression.get("status", "accepted") == "accepted" for suppression in suppressions):
+            findings_by_waiver[
+                (str(result.get("ruleId")), str(suppressions[0].get("justification", "no reason given")))
+            ] += 1
         else:
             # A result without a level is a warning: SARIF 2.1.0, 3.27.10.
-            open_ones[str(one.get("level", "warning"))] += 1
+            findings_by_level[str(result.get("level", "warning"))] += 1
     checks = run.get("properties", {}).get("checks")
     return Judge(
         str(driver["name"]),
         str(driver.get("semanticVersion") or driver.get("version") or "unknown"),
-        dict(sorted(open_ones.items())),
+        dict(sorted(findings_by_level.items())),
         checks if isinstance(checks, int) else None,
-        [{"check": check, "reason": reason, "findings": count} for (check, reason), count in sorted(waived.items())],
+        [
+            {"check": check, "reason": reason, "findings": count}
+            for (check, reason), count in sorted(findings_by_waiver.items())
+        ],
         file,
         sha256,
     )
 
 
-def files(loaded: Loaded, plan: Plan, measured: Measured) -> dict[str, bytes]:
+def files(loaded: Loaded, plan: Plan, measurements: Measurements) -> dict[str, bytes]:
     """Name and content of every file of the bundle, without mail addresses. Raises Unusable if a fact has a secret."""
-    given = _facts(loaded, plan, measured)
-    for name, value in given.items():
+    raw_facts = _facts(loaded, plan, measurements)
+    for name, value in raw_facts.items():
         for kind in secrets_in(as_json(value).decode()):
             change = "remove it from its source, and renew it"
             raise Unusable(f"given {kind} in {name}.json; rule: a bundle has no secret; change: {change}")
-    facts = without_mail(given)
-    made = {f"{name}.json": as_json(value) for name, value in facts.items()}
-    made[PAGE] = page(facts).encode()
-    return made
+    facts = without_mail(raw_facts)
+    bundle_files = {f"{name}.json": as_json(value) for name, value in facts.items()}
+    bundle_files[PAGE] = page(facts).encode()
+    return bundle_files
 
 
-def summary(loaded: Loaded, measured: Measured) -> Mapping[str, Any]:
+def summary(loaded: Loaded, measurements: Measurements) -> Mapping[str, Any]:
     """The predicate of the statement."""
     return {
         "environment": loaded.environment.environment,
-        "made": measured.made.isoformat(),
+        "made": measurements.time.isoformat(),
         "gpu-tenancy": version("gpu-tenancy"),
-        "attacks": measured.attacks.counts if measured.attacks else None,
+        "attacks": measurements.attacks.counts if measurements.attacks else None,
     }
 
 
-def _facts(loaded: Loaded, plan: Plan, measured: Measured) -> dict[str, Any]:
+def _facts(loaded: Loaded, plan: Plan, measurements: Measurements) -> dict[str, Any]:
     return {
         "about": {
-            **summary(loaded, measured),
+            **summary(loaded, measurements),
             "tenants": [tenant.tenant for tenant in loaded.tenants],
-            "statement": measured.statement_file,
+            "statement": measurements.statement_file,
         },
         "spec": {name: digest(read_file(path)) for name, path in _spec_files(loaded.folder).items()},
         "renders": {name: digest(text.encode()) for name, text in file_texts(plan).items()},
@@ -175,8 +182,8 @@ def _facts(loaded: Loaded, plan: Plan, measured: Measured) -> dict[str, Any]:
         "versions": _versions(loaded),
         "rules": [_rule(rule_id) for rule_id in RULES],
         "controls": as_facts(),
-        "attacks": asdict(measured.attacks) if measured.attacks else None,
-        "judges": [asdict(judge) for judge in measured.judges],
+        "attacks": asdict(measurements.attacks) if measurements.attacks else None,
+        "judges": [asdict(judge) for judge in measurements.judges],
         "waivers": [
             {"tenant": tenant.tenant, **waiver.model_dump(mode="json")}
             for tenant in loaded.tenants
@@ -209,8 +216,8 @@ def _locks(folder: Path) -> Mapping[str, str]:
     if root is None:
         return {}
     top = Path(root.strip())
-    found = {path for pattern in LOCK_NAMES for path in top.glob(pattern) if path.is_file()}
-    return {path.relative_to(top).as_posix(): digest(read_file(path)) for path in sorted(found)}
+    lock_paths = {path for pattern in LOCK_NAMES for path in top.glob(pattern) if path.is_file()}
+    return {path.relative_to(top).as_posix(): digest(read_file(path)) for path in sorted(lock_paths)}
 
 
 def _versions(loaded: Loaded) -> Mapping[str, Any]:
@@ -253,11 +260,11 @@ def approvals(folder: Path) -> list[Mapping[str, Any]] | None:
     log = _git(folder, "log", f"--format={_RECORD}{_UNIT.join(fields)}", "--name-only", "--", ".")
     if log is None:
         return None
-    found = []
+    commits = []
     for record in log.split(_RECORD)[1:]:
         head, _, names = record.partition("\n")
         commit, author, committer, day, signature, subject, reviewers = head.split(_UNIT)
-        found.append(
+        commits.append(
             {
                 "commit": commit,
                 "author": author,
@@ -265,18 +272,18 @@ def approvals(folder: Path) -> list[Mapping[str, Any]] | None:
                 "time": day,
                 "signature": signature,
                 "subject": subject,
-                "reviewed by": [one.strip() for one in reviewers.split(",") if one.strip()],
+                "reviewed by": [reviewer.strip() for reviewer in reviewers.split(",") if reviewer.strip()],
                 "files": names.split(),
             }
         )
-    return found
+    return commits
 
 
 def _git(folder: Path, *command: str) -> str | None:
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             ["git", "-C", str(folder), *command], capture_output=True, text=True, errors="replace", check=False
         )
     except OSError:
         return None
-    return done.stdout if done.returncode == 0 else None
+    return process.stdout if process.returncode == 0 else None

@@ -35,7 +35,7 @@ _KINDS = {
     "ctlogs": "certificate log",
     "tlogs": "transparency log",
 }
-_LONGEST = 400
+MAX_ERROR_LENGTH = 400
 """Characters of a server's answer that a message quotes."""
 
 
@@ -85,21 +85,24 @@ class KeylessSigner:
             self._token = self._obtain()
         try:
             with SigningContext.from_trust_config(self._config).signer(self._token) as signer:
-                made = signer.sign_dsse(Statement(statement))
-            told = _signature(made.signing_certificate)
+                sigstore_bundle = signer.sign_dsse(Statement(statement))
+            signature = _signature(sigstore_bundle.signing_certificate)
             # An instance whose timestamp authority is down signs all the same, and no auditor could verify it.
-            policy = Identity(identity=told.identity, issuer=told.issuer)
-            Verifier(trusted_root=self._config.trusted_root).verify_dsse(made, policy)
+            policy = Identity(identity=signature.identity, issuer=signature.issuer)
+            Verifier(trusted_root=self._config.trusted_root).verify_dsse(sigstore_bundle, policy)
         except Exception as error:  # the library's errors have no common base, and a refused request has no text
             raise Unusable(
-                f"given --keyless, and the Sigstore instance signed nothing that can be verified ({_told(error)}); "
+                "given --keyless, and the Sigstore instance signed nothing that can be verified "
+                f"({_error_text(error)}); "
                 "rule: a certificate for the identity, a timestamp and an entry in the log; change: an identity that "
                 "the instance knows, an instance that runs (--trust-config), or sign with --key"
             ) from None
-        return made.to_json().encode() + b"\n", told
+        return sigstore_bundle.to_json().encode() + b"\n", signature
 
 
-def verified(folder: Path, identity: str, issuer: str, trusted_root: Path | None) -> tuple[str, bytes, Signature]:
+def verified_keyless(
+    folder: Path, identity: str, issuer: str, trusted_root: Path | None
+) -> tuple[str, bytes, Signature]:
     """Type and content of the statement in a folder, and its signature by this identity of this issuer.
 
     Nothing is asked of the network. `trusted_root` is a file with the certificates and keys of a Sigstore instance
@@ -114,34 +117,36 @@ def verified(folder: Path, identity: str, issuer: str, trusted_root: Path | None
     root = _root_of_file(trusted_root) if trusted_root else _public_root()
     path = folder / BUNDLE
     text = read_statement(folder, BUNDLE)
-    made = _parsed(path, text)
-    certificate = made.signing_certificate
+    sigstore_bundle = _parse_bundle(path, text)
+    certificate = sigstore_bundle.signing_certificate
     try:
-        verifier = Verifier(trusted_root=_in_use(root, certificate))
-        kind, payload = verifier.verify_dsse(made, Identity(identity=identity, issuer=issuer))
-        told = _signature(certificate)
+        verifier = Verifier(trusted_root=_root_in_use(root, certificate))
+        kind, payload = verifier.verify_dsse(sigstore_bundle, Identity(identity=identity, issuer=issuer))
+        signature = _signature(certificate)
     except Exception as error:  # a damaged certificate raises errors of several libraries; all mean: not verified
         raise Unusable(
-            f"{path}: given a statement without a valid signature of {identity}, known to {issuer} ({_told(error)}); "
+            f"{path}: given a statement without a valid signature of {identity}, known to {issuer} "
+            f"({_error_text(error)}); "
             "rule: a certificate of the trusted root for this identity and issuer, and an entry in its log; change: "
             "name the maker's identity and issuer and the trusted root of its instance, or get the bundle again"
         ) from None
-    return kind, payload, told
+    return kind, payload, signature
 
 
-def _parsed(path: Path, text: str) -> Bundle:
+def _parse_bundle(path: Path, text: str) -> Bundle:
     from sigstore.models import Bundle
 
     try:
         return Bundle.from_json(text)
     except Exception as error:  # a damaged certificate or timestamp raises errors of several libraries
         raise Unusable(
-            f"{path}: given no Sigstore bundle ({_told(error)}); rule: a bundle has a signed statement; change: get "
+            f"{path}: given no Sigstore bundle ({_error_text(error)}); rule: a bundle has a signed statement; "
+            "change: get "
             "the bundle again from its maker"
         ) from None
 
 
-def _in_use(root: TrustedRoot, certificate: Certificate) -> TrustedRoot:
+def _root_in_use(root: TrustedRoot, certificate: Certificate) -> TrustedRoot:
     """The root with the authorities and logs that were in use while the certificate was valid.
 
     The library compares the time of a signature with the period of timestamp authorities alone: it trusts an authority
@@ -155,16 +160,16 @@ def _in_use(root: TrustedRoot, certificate: Certificate) -> TrustedRoot:
         return period is None or (period.start <= end and (period.end is None or begin <= period.end))
 
     # The library has no public access to these periods.
-    given = root._inner
-    kept = {
-        "certificate_authorities": [one for one in given.certificate_authorities if used(one.valid_for)],
-        "ctlogs": [one for one in given.ctlogs if used(one.public_key.valid_for)],
-        "tlogs": [one for one in given.tlogs if used(one.public_key.valid_for)],
+    root_model = root._inner
+    active_entries = {
+        "certificate_authorities": [entry for entry in root_model.certificate_authorities if used(entry.valid_for)],
+        "ctlogs": [entry for entry in root_model.ctlogs if used(entry.public_key.valid_for)],
+        "tlogs": [entry for entry in root_model.tlogs if used(entry.public_key.valid_for)],
     }
     for name, kind in _KINDS.items():
-        if not kept[name]:
+        if not active_entries[name]:
             raise ValueError(f"no {kind} of the trusted root was in use on {begin:%Y-%m-%d %H:%M} UTC")
-    return TrustedRoot(given.model_copy(update=kept))
+    return TrustedRoot(root_model.model_copy(update=active_entries))
 
 
 def _signature(certificate: Certificate) -> Signature:
@@ -174,9 +179,9 @@ def _signature(certificate: Certificate) -> Signature:
     (name,) = certificate.extensions.get_extension_for_class(SubjectAlternativeName).value
     identity = name.value.decode() if isinstance(name.value, bytes) else str(name.value)
     (issuer,) = (
-        asn1.decode_der(str, one.value.value)
-        for one in certificate.extensions
-        if isinstance(one.value, UnrecognizedExtension) and one.oid.dotted_string == _ISSUER
+        asn1.decode_der(str, extension.value.value)
+        for extension in certificate.extensions
+        if isinstance(extension.value, UnrecognizedExtension) and extension.oid.dotted_string == _ISSUER
     )
     return Signature(identity, issuer, certificate.not_valid_before_utc, certificate.not_valid_after_utc)
 
@@ -193,10 +198,10 @@ def _config_of_file(path: Path) -> ClientTrustConfig:
         _ = config.signing_config, config.trusted_root
         return config
     except OSError as error:
-        told = error.strerror
+        reason = error.strerror
     except Exception as error:  # the library's errors have no common base
-        told = _told(error)
-    raise Unusable(f"given --trust-config {path} ({told}); rule: {rule}; change: name such a file")
+        reason = _error_text(error)
+    raise Unusable(f"given --trust-config {path} ({reason}); rule: {rule}; change: name such a file")
 
 
 def _root_of_file(path: Path) -> TrustedRoot:
@@ -206,10 +211,10 @@ def _root_of_file(path: Path) -> TrustedRoot:
     try:
         return TrustedRoot.from_file(str(path))
     except OSError as error:
-        told = error.strerror
+        reason = error.strerror
     except Exception as error:  # the library's errors have no common base
-        told = _told(error)
-    raise Unusable(f"given --trusted-root {path} ({told}); rule: {rule}; change: name such a file")
+        reason = _error_text(error)
+    raise Unusable(f"given --trusted-root {path} ({reason}); rule: {rule}; change: name such a file")
 
 
 def _public_config() -> ClientTrustConfig:
@@ -219,7 +224,8 @@ def _public_config() -> ClientTrustConfig:
         return ClientTrustConfig.production()
     except Exception as error:  # the library's errors have no common base
         raise Unusable(
-            f"given --keyless, and the public Sigstore instance did not answer ({_told(error)}); rule: an instance "
+            f"given --keyless, and the public Sigstore instance did not answer ({_error_text(error)}); rule: an "
+            "instance "
             "that runs signs; change: allow access to it, or name another instance with --trust-config"
         ) from None
 
@@ -233,7 +239,7 @@ def _public_root() -> TrustedRoot:
         return ClientTrustConfig.production(offline=True).trusted_root
     except Exception as error:  # the library's errors have no common base
         raise Unusable(
-            f"given no --trusted-root, and that of the public instance cannot be read ({_told(error)}); rule: a "
+            f"given no --trusted-root, and that of the public instance cannot be read ({_error_text(error)}); rule: a "
             "trusted root verifies; change: name it with --trusted-root"
         ) from None
 
@@ -241,7 +247,7 @@ def _public_root() -> TrustedRoot:
 def _token(config: ClientTrustConfig, source: str | None, client_id: str) -> IdentityToken:
     from sigstore.oidc import IdentityToken, Issuer, detect_credential
 
-    given = f"--identity-token {source}" if source else "the identity token of this job"
+    input_text = f"--identity-token {source}" if source else "the identity token of this job"
     try:
         text = _read(source) if source else detect_credential(client_id)
         if text:
@@ -249,13 +255,14 @@ def _token(config: ClientTrustConfig, source: str | None, client_id: str) -> Ide
         if sys.stdin.isatty():
             return Issuer(config.signing_config.get_oidc_url()).identity_token(client_id)
     except OSError as error:
-        told = error.strerror
+        reason = error.strerror
     except Exception as error:  # the library's errors have no common base
-        told = _told(error)
+        reason = _error_text(error)
     else:
-        given, told = "--keyless without an identity token", "and there is no terminal to ask on"
+        input_text, reason = "--keyless without an identity token", "and there is no terminal to ask on"
     raise Unusable(
-        f"given {given} ({told}); rule: a valid OIDC token with the audience {client_id} names who signs; change: give "
+        f"given {input_text} ({reason}); rule: a valid OIDC token with the audience {client_id} names who "
+        "signs; change: give "
         "--identity-token, let the CI job ask for tokens (GitHub: `id-token: write`), or run it on a terminal"
     )
 
@@ -269,9 +276,9 @@ def _read(source: str) -> str:
     return text
 
 
-def _told(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     """What the library or the server said, in one line: the library's error for a refused request is empty."""
     cause = error.__cause__ or error
     response = getattr(cause, "response", None)
     text = response.text if response is not None else str(error) or str(cause) or type(error).__name__
-    return " ".join(text.split())[:_LONGEST]
+    return " ".join(text.split())[:MAX_ERROR_LENGTH]

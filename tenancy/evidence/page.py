@@ -10,21 +10,21 @@ from typing import Any
 
 from tenancy.output.html import Tile, render
 
-_COUNTED = ("attacks", "refused", "twins admitted", "gaps", "skipped")
+_COUNT_NAMES = ("attacks", "refused", "twins admitted", "gaps", "skipped")
 
 
 def page(facts: Mapping[str, Any]) -> str:
     """The page as HTML; `facts` are the contents of the bundle's JSON files by name, without the suffix."""
     about, attacks = facts["about"], facts["attacks"]
     results = attacks["results"] if attacks else []
-    groups = [_group(rule, some) for rule, some in _by(results, "rule")]
+    groups = [_group(rule, rule_results) for rule, rule_results in _grouped_by(results, "rule")]
     counts = about["attacks"] or {}
 
     tiles = [
         Tile("tenants", str(len(about["tenants"]))),
         Tile("rules", str(len(facts["rules"]))),
-        _tile("attacks refused", counts, "refused", of="attacks"),
-        _tile("twins admitted", counts, "twins admitted", of="attacks"),
+        _tile("attacks refused", counts, "refused", total_name="attacks"),
+        _tile("twins admitted", counts, "twins admitted", total_name="attacks"),
         _tile("gaps", counts, "gaps"),
         _tile("attacks skipped", counts, "skipped"),
         Tile("exceptions", str(len(facts["waivers"]))),
@@ -35,64 +35,68 @@ def page(facts: Mapping[str, Any]) -> str:
         title=f"Evidence: {about['environment']}",
         about={**about, "made": _time(about["made"])},
         tiles=tiles,
-        counted=_COUNTED,
+        counted=_COUNT_NAMES,
         groups=groups,
         total=sum((group["counts"] for group in groups), Counter()),
-        gaps=[{**one, "told": _told(one)} for one in results if not one.get("skipped") and _gap(one)],
-        skipped=[one for one in results if one.get("skipped")],
+        gaps=[
+            {**result, "told": _responses(result)} for result in results if not result.get("skipped") and _gap(result)
+        ],
+        skipped=[result for result in results if result.get("skipped")],
         rules=[
             {**rule, "counts": attacked.get(rule["id"])} for rule in sorted(facts["rules"], key=lambda rule: rule["id"])
         ],
         titles={rule["id"]: rule["title"] for rule in facts["rules"]},
         attacks=attacks,
-        approvals=[{**one, "time": _time(one["time"])} for one in facts["approvals"] or ()],
+        approvals=[{**result, "time": _time(result["time"])} for result in facts["approvals"] or ()],
         facts=facts,
     )
 
 
-def _tile(title: str, counts: Mapping[str, int], name: str, of: str = "") -> Tile:
+def _tile(title: str, counts: Mapping[str, int], name: str, total_name: str = "") -> Tile:
     if not counts:
         return Tile(title, "–", "not run")
-    return Tile(title, f"{counts[name]:,}", f"of {counts[of]:,}" if of else "")
+    return Tile(title, f"{counts[name]:,}", f"of {counts[total_name]:,}" if total_name else "")
 
 
 def _group(rule: str, results: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """The attacks on one rule: their counts, by the control that must refuse them too."""
-    run = [one for one in results if not one.get("skipped")]
-    controls = [(control, _counts(some)) for control, some in _by(results, "expected_denier")]
+    results_run = [result for result in results if not result.get("skipped")]
+    controls = [
+        (control, _counts(control_results)) for control, control_results in _grouped_by(results, "expected_denier")
+    ]
     return {
         "rule": rule,
         "counts": _counts(results),
         "controls": controls,
-        "results": [{**one, "gap": _gap(one)} for one in run],
+        "results": [{**result, "gap": _gap(result)} for result in results_run],
     }
 
 
 def _counts(results: Iterable[Mapping[str, Any]]) -> Counter[str]:
-    found: Counter[str] = Counter(dict.fromkeys(_COUNTED, 0))
-    for one in results:
-        if one.get("skipped"):
-            found["skipped"] += 1
+    counts: Counter[str] = Counter(dict.fromkeys(_COUNT_NAMES, 0))
+    for result in results:
+        if result.get("skipped"):
+            counts["skipped"] += 1
             continue
-        found["attacks"] += 1
-        found["refused"] += bool(one["refused"])
-        found["twins admitted"] += bool(one["twin_admitted"])
-        found["gaps"] += _gap(one)
-    return found
+        counts["attacks"] += 1
+        counts["refused"] += bool(result["refused"])
+        counts["twins admitted"] += bool(result["twin_admitted"])
+        counts["gaps"] += _gap(result)
+    return counts
 
 
 def _gap(result: Mapping[str, Any]) -> bool:
     return not (result["refused"] and result["twin_admitted"])
 
 
-def _told(result: Mapping[str, Any]) -> str:
+def _responses(result: Mapping[str, Any]) -> str:
     """What the API server said to the attack and to its twin, and where its audit log contradicts."""
     return "; ".join(result[name] for name in ("problem", "message", "twin_message") if result.get(name))
 
 
-def _by(results: Iterable[Mapping[str, Any]], field: str) -> Iterable[tuple[str, Sequence[Mapping[str, Any]]]]:
-    ordered = sorted(results, key=lambda one: str(one[field]))
-    return [(name, list(some)) for name, some in groupby(ordered, key=lambda one: str(one[field]))]
+def _grouped_by(results: Iterable[Mapping[str, Any]], field: str) -> Iterable[tuple[str, Sequence[Mapping[str, Any]]]]:
+    ordered = sorted(results, key=lambda result: str(result[field]))
+    return [(name, list(group)) for name, group in groupby(ordered, key=lambda result: str(result[field]))]
 
 
 def _time(text: str) -> str:

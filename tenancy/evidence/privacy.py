@@ -30,7 +30,7 @@ def pseudonym(mail: str) -> str:
 def without_mail(value: Any) -> Any:
     """The same JSON value with a pseudonym for every mail address, in keys too."""
     if isinstance(value, str):
-        return _MAIL.sub(lambda found: pseudonym(found.group()), value)
+        return _MAIL.sub(lambda match: pseudonym(match.group()), value)
     if isinstance(value, Mapping):
         return {without_mail(key): without_mail(item) for key, item in value.items()}
     if isinstance(value, Sequence):

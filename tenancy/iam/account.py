@@ -55,8 +55,8 @@ class AwsTarget:
 class Step(NamedTuple):
     """One permission that a call asks for."""
 
-    thing: AwsTarget
-    asked: AwsRequest
+    target: AwsTarget
+    request: AwsRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +75,11 @@ class Answer:
         """For each step what decided it: action, and document and Sid of the statements, or the policy without one."""
         for step, decision in self.steps:
             if decision.by:
-                told = ", ".join(self._named(step, statement) for statement in decision.by)
+                statement_texts = ", ".join(self._statement_text(step, statement) for statement in decision.by)
                 word = "allowed by" if decision.allowed else "denied by"
-                yield f"{step.asked.action} on {step.thing.title} {word} {told}"
+                yield f"{step.request.action} on {step.target.title} {word} {statement_texts}"
             else:
-                yield f"{step.asked.action} on {step.thing.title}: {self._silent(step, decision)}"
+                yield f"{step.request.action} on {step.target.title}: {self._refusal_without_statement(step, decision)}"
 
     def allowing(self) -> Iterator[tuple[str, str]]:
         """Document and Sid of every statement that allows a step."""
@@ -87,29 +87,29 @@ class Answer:
             if decision.allowed:
                 yield from ((self._document(step, statement), statement.label) for statement in decision.by)
 
-    def _named(self, step: Step, statement: Statement) -> str:
-        ours = statement.layer is Layer.IDENTITY
-        whose = f"role {self.identity.role.name}, " if ours else ""
-        return f"{whose}{self._document(step, statement)}, {statement.label}"
+    def _statement_text(self, step: Step, statement: Statement) -> str:
+        is_identity_policy = statement.layer is Layer.IDENTITY
+        role_text = f"role {self.identity.role.name}, " if is_identity_policy else ""
+        return f"{role_text}{self._document(step, statement)}, {statement.label}"
 
     def _document(self, step: Step, statement: Statement) -> str:
         if statement.layer is Layer.RESOURCE:
-            return f"the policy of {step.thing.title}"
+            return f"the policy of {step.target.title}"
         if statement.layer is Layer.BOUNDARY:
             return f"boundary {self.identity.role.boundary.rpartition('/')[2]}"
         return f"policy {self._policy_of(statement)}"
 
     def _policy_of(self, statement: Statement) -> str:
-        found = [
+        policy_names = [
             name
             for name, document in self.identity.role.policies.items()
-            if any(each.get("Sid") == statement.label for each in document["Statement"])
+            if any(statement_document.get("Sid") == statement.label for statement_document in document["Statement"])
         ]
-        return found[0]
+        return policy_names[0]
 
-    def _silent(self, step: Step, decision: Decision) -> str:
+    def _refusal_without_statement(self, step: Step, decision: Decision) -> str:
         if decision.layer is Layer.RESOURCE:
-            return f"the policy of {step.thing.title} does not allow it"
+            return f"the policy of {step.target.title} does not allow it"
         if decision.layer is Layer.BOUNDARY:
             return f"boundary {self.identity.role.boundary.rpartition('/')[2]} does not allow it"
         return f"role {self.identity.role.name} has no statement for it"
@@ -138,34 +138,41 @@ class AccountModel:
     def identities(self) -> tuple[AccountIdentity, ...]:
         """The roles that tenants' pods and pipelines take."""
         data = self.plan.platform.data
-        shared = {role.arn: role for role in (data.shared_roles if data else ())}
+        shared_roles = {role.arn: role for role in (data.shared_roles if data else ())}
         # A namespace may be called `ci` as well, so the purpose is ambiguous.
         pipelines = {iam_roles.ci_role_arn(self.environment, tenant) for tenant in self.tenants if tenant.ci}
-        names = {tenant.namespace_name(each): each.name for tenant in self.tenants for each in tenant.namespaces}
-        found = []
+        names = {
+            tenant.namespace_name(namespace): namespace.name
+            for tenant in self.tenants
+            for namespace in tenant.namespaces
+        }
+        identities = []
         for tenant in self.plan.tenants:
             aws = tenant.aws
             if aws is None:
                 continue
-            roles = {**shared, **{role.arn: role for role in aws.roles}}
-            found += [
+            roles = {**shared_roles, **{role.arn: role for role in aws.roles}}
+            identities += [
                 AccountIdentity(
-                    tenant.name, names[each.namespace], roles[each.role], self.session(roles[each.role], each)
+                    tenant.name,
+                    names[association.namespace],
+                    roles[association.role],
+                    self.session(roles[association.role], association),
                 )
-                for each in aws.associations
+                for association in aws.associations
             ]
-            by_pods = {each.role for each in aws.associations}
-            found += [
+            pod_roles = {association.role for association in aws.associations}
+            identities += [
                 AccountIdentity(
                     tenant.name, PIPELINE if role.arn in pipelines else role.purpose, role, self.session(role)
                 )
                 for role in aws.roles
-                if role.arn not in by_pods
+                if role.arn not in pod_roles
             ]
         if data and data.break_glass:
             role = data.break_glass.role
-            found.append(AccountIdentity(PLATFORM, role.purpose, role, self.session(role)))
-        return tuple(found)
+            identities.append(AccountIdentity(PLATFORM, role.purpose, role, self.session(role)))
+        return tuple(identities)
 
     def session(self, role: TenantRolePlan, association: Association | None = None) -> Principal:
         """A session of the role, by Pod Identity with the tags that come along."""
@@ -175,56 +182,58 @@ class AccountModel:
 
     def of_tenant(self, name: str) -> tuple[AccountIdentity, ...]:
         """The identities of one tenant."""
-        return tuple(each for each in self.identities if each.tenant == name)
+        return tuple(identity for identity in self.identities if identity.tenant == name)
 
     # Resources and their policies
 
     @cached_property
-    def _things(self) -> Mapping[str, AwsTarget]:
+    def _targets(self) -> Mapping[str, AwsTarget]:
         """The plan's resources by ARN, keys by their alias."""
         environment = self.environment
-        found: dict[str, AwsTarget] = {}
+        targets: dict[str, AwsTarget] = {}
         data = self.plan.platform.data
         for bucket in data.buckets if data else ():
-            found[grants.bucket_arn(environment, bucket.name)] = AwsTarget(f"bucket {bucket.name}", bucket.policy)
+            targets[grants.bucket_arn(environment, bucket.name)] = AwsTarget(f"bucket {bucket.name}", bucket.policy)
         for key in data.keys if data else ():
-            found[key.alias] = AwsTarget(f"key {key.alias}", key.policy, ResourceClass.KEY)
+            targets[key.alias] = AwsTarget(f"key {key.alias}", key.policy, ResourceClass.KEY)
         for tenant in self.plan.tenants:
             aws = tenant.aws
             if aws is None:
                 continue
             for key in aws.keys:
-                found[key.alias] = AwsTarget(f"key {key.alias}", key.policy, ResourceClass.KEY)
+                targets[key.alias] = AwsTarget(f"key {key.alias}", key.policy, ResourceClass.KEY)
             for point in aws.access_points:
-                found[point.arn] = AwsTarget(f"access point {point.name}", point.policy)
+                targets[point.arn] = AwsTarget(f"access point {point.name}", point.policy)
             for repository in aws.repositories:
                 arn = grants.repository_arn(environment, repository.name)
                 # A repository's policy is about the repository, and names none.
-                whole = [{**each, "Resource": "*"} for each in repository.policy["Statement"]]
-                policy = {**repository.policy, "Statement": whole}
-                found[arn] = AwsTarget(f"repository {repository.name}", policy)
+                statements_on_repository = [
+                    {**statement, "Resource": "*"} for statement in repository.policy["Statement"]
+                ]
+                policy = {**repository.policy, "Statement": statements_on_repository}
+                targets[arn] = AwsTarget(f"repository {repository.name}", policy)
             for secret in aws.secrets:
                 arn = documents.arn(environment, "secretsmanager", f"secret:{secret.name}")
-                found[arn] = AwsTarget(f"secret {secret.name}", secret.policy)
+                targets[arn] = AwsTarget(f"secret {secret.name}", secret.policy)
             for queue in aws.queues:
-                found[queue.arn] = AwsTarget(f"queue {queue.name}", queue.policy)
-        return found
+                targets[queue.arn] = AwsTarget(f"queue {queue.name}", queue.policy)
+        return targets
 
     def things(self) -> tuple[AwsTarget, ...]:
         """Everything that the plan makes and that has a policy of its own."""
-        return tuple(self._things.values())
+        return tuple(self._targets.values())
 
     def thing(self, resource: str) -> AwsTarget:
         """The resource of an ARN; for one outside the plan, its text alone."""
-        service, rest = _service(resource), resource
+        service, target_key = _service(resource), resource
         if service == "s3":
-            head, _, below = resource.partition("/")
-            kind = below.partition("/")[0]
-            rest = f"{head}/{kind}" if head.endswith(":accesspoint") else head
+            head, _, path = resource.partition("/")
+            kind = path.partition("/")[0]
+            target_key = f"{head}/{kind}" if head.endswith(":accesspoint") else head
         elif service == "secretsmanager":
-            rest = resource[:-7] if resource[-7:-6] == "-" else resource
-        found = self._things.get(rest)
-        return found or AwsTarget(f"bucket {rest.rpartition(':')[2]}" if service == "s3" else rest)
+            target_key = resource[:-7] if resource[-7:-6] == "-" else resource
+        target = self._targets.get(target_key)
+        return target or AwsTarget(f"bucket {target_key.rpartition(':')[2]}" if service == "s3" else target_key)
 
     def owned(self, service: str) -> tuple[str, ...]:
         """ARNs of what tenants have alone, of one service; a log group's stands for all of its streams."""
@@ -233,7 +242,7 @@ class AccountModel:
             for tenant in self.plan.tenants
             for group in (tenant.aws.log_groups if tenant.aws else ())
         )
-        return tuple(arn for arn in (*self._things, *logs) if _service(arn) == service)
+        return tuple(arn for arn in (*self._targets, *logs) if _service(arn) == service)
 
     # Permissions of a call
 
@@ -245,74 +254,80 @@ class AccountModel:
         return {"aws:SecureTransport": "true", "aws:VpceAccount": aws.account, **inside}
 
     def steps(
-        self, who: AccountIdentity, action: str, resource: str, context: Mapping[str, Any] | None = None
+        self, identity: AccountIdentity, action: str, resource: str, context: Mapping[str, Any] | None = None
     ) -> Iterator[Step]:
         """The permissions that S3 and other services check for one call; without a `context` a pod's usual one.
 
         For an object also the permission on its key, which S3 uses in the caller's name; through an access point also
         that on its bucket ("Configuring IAM policies for using access points").
         """
-        given = self.ambient if context is None else context
+        keys = self.ambient if context is None else context
         name = self.bucket_of(resource)
         if name is None:
-            yield self._step(who, action, resource, given)
+            yield self._step(identity, action, resource, keys)
             return
-        behind = given
-        if point := self._point(who.tenant, name):
+        bucket_keys = keys
+        if point := self._point(identity.tenant, name):
             inside = resource.partition("/")[2]
-            yield self._step(who, action, f"{point}/object/{inside}" if inside else point, given)
-            behind = {
-                **given,
+            yield self._step(identity, action, f"{point}/object/{inside}" if inside else point, keys)
+            bucket_keys = {
+                **keys,
                 "s3:DataAccessPointAccount": self.environment.aws.account,
                 "s3:DataAccessPointArn": point,
             }
-        yield self._step(who, action, resource, behind)
-        if (use := KEYS_OF.get(action.lower())) and (key := self.key_of(who, use, name, resource.partition("/")[2])):
-            yield self._key_step(who, use, key, name, given)
+        yield self._step(identity, action, resource, bucket_keys)
+        if (use := KEYS_OF.get(action.lower())) and (
+            key := self.key_of(identity, use, name, resource.partition("/")[2])
+        ):
+            yield self._key_step(identity, use, key, name, keys)
 
-    def ask(self, who: AccountIdentity, action: str, resource: str, context: Mapping[str, Any] | None = None) -> Answer:
+    def ask(
+        self, identity: AccountIdentity, action: str, resource: str, context: Mapping[str, Any] | None = None
+    ) -> Answer:
         """Whether an identity may call an action on a resource, with every step up to the first refusal."""
-        found = []
-        for step in self.steps(who, action, resource, context):
-            found.append((step, self.decide(who, step)))
-            if not found[-1][1].allowed:
-                return Answer(who, (found[-1],))
-        return Answer(who, tuple(found))
+        decided_steps = []
+        for step in self.steps(identity, action, resource, context):
+            decided_steps.append((step, self.decide(identity, step)))
+            if not decided_steps[-1][1].allowed:
+                return Answer(identity, (decided_steps[-1],))
+        return Answer(identity, tuple(decided_steps))
 
-    def decide(self, who: AccountIdentity, step: Step) -> Decision:
+    def decide(self, identity: AccountIdentity, step: Step) -> Decision:
         """AWS' decision on one step, by the policies of the plan."""
-        policies = self.policies(who, step.thing)
+        policies = self.policies(identity, step.target)
 
         def read(document: Document, layer: Layer) -> tuple[Statement, ...]:
             # Each document is read once for all identities, and kept, so that no other document gets its id.
-            known = (id(document), layer)
-            if known not in self._read:
-                self._read[known] = document, statements(document, layer, policies.guard)
-            return self._read[known][1]
+            cache_key = (id(document), layer)
+            if cache_key not in self._read:
+                self._read[cache_key] = document, statements(document, layer, policies.guard)
+            return self._read[cache_key][1]
 
-        made = Compiled(
+        compiled_policies = Compiled(
             scps=(),
             rcps=(),
             resource=read(policies.resource, Layer.RESOURCE) if policies.resource else (),
-            identity=tuple(each for document in policies.identity for each in read(document, Layer.IDENTITY)),
+            identity=tuple(statement for document in policies.identity for statement in read(document, Layer.IDENTITY)),
             boundary=read(policies.boundary, Layer.BOUNDARY) if policies.boundary else None,
             session=None,
             guard=policies.guard,
         )
-        return decide(made, step.asked)
+        return decide(compiled_policies, step.request)
 
     def policies(self, who: AccountIdentity, thing: AwsTarget) -> Policies:
         """All documents that decide on requests of this identity on this resource."""
         data = self.plan.platform.data
-        bound = data.boundary if data and data.boundary and data.boundary.arn == who.role.boundary else None
+        boundary = data.boundary if data and data.boundary and data.boundary.arn == who.role.boundary else None
         identity = list(who.role.policies.values())
-        document = bound.document if bound else None
+        document = boundary.document if boundary else None
         return Policies(identity=identity, boundary=document, resource=thing.policy, guard=thing.guard)
 
-    def _step(self, who: AccountIdentity, action: str, resource: str, context: Mapping[str, Any]) -> Step:
+    def _step(self, identity: AccountIdentity, action: str, resource: str, context: Mapping[str, Any]) -> Step:
         account = self.environment.aws.account
-        asked = request(who.principal, action, resource, context, resource_account=_account(resource) or account)
-        return Step(self.thing(resource), asked)
+        aws_request = request(
+            identity.principal, action, resource, context, resource_account=_account(resource) or account
+        )
+        return Step(self.thing(resource), aws_request)
 
     def bucket_of(self, resource: str) -> str | None:
         """Name of the environment's bucket that an ARN is of or in."""
@@ -320,16 +335,20 @@ class AccountModel:
         return name if _service(resource) == "s3" and head.endswith("::") and name in self.environment.buckets else None
 
     def _point(self, tenant: str, bucket: str) -> str | None:
-        aws = next((found.aws for found in self.plan.tenants if found.name == tenant), None)
+        aws = next((tenant_plan.aws for tenant_plan in self.plan.tenants if tenant_plan.name == tenant), None)
         return next((point.arn for point in aws.access_points if point.bucket == bucket), None) if aws else None
 
-    def key_of(self, who: AccountIdentity, use: str, bucket: str, key: str) -> str | None:
+    def key_of(self, identity: AccountIdentity, use: str, bucket: str, key: str) -> str | None:
         """Alias or ARN of the key: where each tenant has its own it is the writer's; None: S3's own, of no policy."""
         spec = self.environment.buckets[bucket]
         if spec.existing:
             return spec.key_arn
         if spec.key is KeyPer.TENANT:
-            writers = self.tenants if use == grants.DECRYPT else [t for t in self.tenants if t.tenant == who.tenant]
+            writers = (
+                self.tenants
+                if use == grants.DECRYPT
+                else [tenant for tenant in self.tenants if tenant.tenant == identity.tenant]
+            )
             for tenant in writers:
                 for grant in tenant.storage:
                     writes = grant.bucket == bucket and grant.access is not Access.READ_ONLY
@@ -337,33 +356,35 @@ class AccountModel:
                         return names.tenant_key_alias(self.environment, tenant)
         return names.bucket_key_alias(self.environment, bucket)
 
-    def _key_step(self, who: AccountIdentity, use: str, key: str, bucket: str, context: Mapping[str, Any]) -> Step:
+    def _key_step(self, identity: AccountIdentity, use: str, key: str, bucket: str, context: Mapping[str, Any]) -> Step:
         account = self.environment.aws.account
         # With bucket keys, which are on, the context that S3 names is the bucket.
-        told = {
+        key_context = {
             "kms:ViaService": grants.via_s3(self.environment),
             "kms:CallerAccount": account,
             "kms:EncryptionContext:aws:s3:arn": grants.bucket_arn(self.environment, bucket),
         }
         if key.startswith("arn:"):
-            return Step(AwsTarget(f"key {key}"), request(who.principal, use, key, {**context, **told}))
-        arn, aliased = key_arn(self.environment, key), {"kms:ResourceAliases": [key]}
-        asked = request(who.principal, use, arn, {**context, **told, **aliased})
-        return Step(self._things.get(key) or AwsTarget(f"key {key}"), asked)
+            return Step(AwsTarget(f"key {key}"), request(identity.principal, use, key, {**context, **key_context}))
+        arn, alias_keys = key_arn(self.environment, key), {"kms:ResourceAliases": [key]}
+        aws_request = request(identity.principal, use, arn, {**context, **key_context, **alias_keys})
+        return Step(self._targets.get(key) or AwsTarget(f"key {key}"), aws_request)
 
     # Prefixes that an identity has rights on
 
-    def places(self, who: AccountIdentity, bucket: str) -> tuple[str, ...]:
+    def places(self, identity: AccountIdentity, bucket: str) -> tuple[str, ...]:
         """Prefixes of a bucket that a role's own policies name, whatever other policies make of it."""
-        whole = grants.bucket_arn(self.environment, bucket) + "/"
-        found = set()
-        for document in who.role.policies.values():
+        bucket_prefix = grants.bucket_arn(self.environment, bucket) + "/"
+        prefixes = set()
+        for document in identity.role.policies.values():
             for statement in document["Statement"]:
                 for resource in texts(statement["Resource"]):
-                    if resource.startswith(whole):
-                        inside = resource.removeprefix(whole).replace(iam_roles.NAMESPACE_TAG, _namespace(who))
-                        found.add(inside.removesuffix("*"))
-        return tuple(sorted(found))
+                    if resource.startswith(bucket_prefix):
+                        prefix = resource.removeprefix(bucket_prefix).replace(
+                            iam_roles.NAMESPACE_TAG, _namespace(identity)
+                        )
+                        prefixes.add(prefix.removesuffix("*"))
+        return tuple(sorted(prefixes))
 
 
 def pod_tags(environment: Environment, association: Association) -> dict[str, str]:
@@ -380,12 +401,16 @@ def pod_tags(environment: Environment, association: Association) -> dict[str, st
 
 def key_arn(environment: Environment, alias: str) -> str:
     """Placeholder for a key's ARN, whose id only AWS knows."""
-    kept = hashlib.sha256(alias.encode()).hexdigest()
-    return documents.arn(environment, "kms", f"key/{kept[:8]}-{kept[8:12]}-{kept[12:16]}-{kept[16:20]}-{kept[20:32]}")
+    alias_digest = hashlib.sha256(alias.encode()).hexdigest()
+    return documents.arn(
+        environment,
+        "kms",
+        f"key/{alias_digest[:8]}-{alias_digest[8:12]}-{alias_digest[12:16]}-{alias_digest[16:20]}-{alias_digest[20:32]}",
+    )
 
 
-def _namespace(who: AccountIdentity) -> str:
-    return who.principal.keys.get("aws:PrincipalTag/kubernetes-namespace", "")
+def _namespace(identity: AccountIdentity) -> str:
+    return identity.principal.keys.get("aws:PrincipalTag/kubernetes-namespace", "")
 
 
 def _service(resource: str) -> str:

@@ -11,9 +11,9 @@ from tenancy.iam.account import AccountIdentity, AccountModel, Answer
 from tenancy.planning.aws import grants
 
 S3 = "s3://"
-NEW = {"s3:if-none-match": "*", grants.OBJECT_CREATION: "true"}
+NEW_OBJECT_KEYS = {"s3:if-none-match": "*", grants.OBJECT_CREATION: "true"}
 """Condition keys of a write that must not replace an object."""
-OVER = {grants.OBJECT_CREATION: "true"}
+OVERWRITE_KEYS = {grants.OBJECT_CREATION: "true"}
 IF_NEW = "if nothing is there yet"
 
 SERVICES: Mapping[str, Mapping[str, str]] = {
@@ -41,8 +41,8 @@ def target(account: AccountModel, text: str) -> Target | None:
     """
     if text.startswith(S3):
         bucket, _, key = text.removeprefix(S3).partition("/")
-        whole = grants.bucket_arn(account.environment, bucket)
-        return Target(f"{whole}/{key}" if key else whole, bucket, key) if bucket else None
+        bucket_arn = grants.bucket_arn(account.environment, bucket)
+        return Target(f"{bucket_arn}/{key}" if key else bucket_arn, bucket, key) if bucket else None
     if not re.fullmatch(r"arn:[^:]+:[^:]+:[^:]*:[^:]*:.+", text):
         return None
     service = text.split(":")[2]
@@ -70,49 +70,51 @@ class CallVerdict:
         return "no" if not self.answer.allowed else f"yes, {self.condition}" if self.condition else "yes"
 
 
-def can(account: AccountModel, who: AccountIdentity, action: str, about: Target) -> CallVerdict:
+def can(account: AccountModel, identity: AccountIdentity, action: str, target: Target) -> CallVerdict:
     """A list is asked with the target's key as its prefix; a write is asked also as a write of a new object."""
-    arn, context = about.arn, dict(account.ambient)
+    arn, context = target.arn, dict(account.ambient)
     name = action.lower()
-    if about.bucket and name.startswith("s3:listbucket"):
-        arn = grants.bucket_arn(account.environment, about.bucket)
-        context |= {"s3:prefix": about.key} if about.key else {}
+    if target.bucket and name.startswith("s3:listbucket"):
+        arn = grants.bucket_arn(account.environment, target.bucket)
+        context |= {"s3:prefix": target.key} if target.key else {}
     if name == "s3:putobject":
-        over = account.ask(who, action, arn, {**context, **OVER})
-        new = account.ask(who, action, arn, {**context, **NEW})
-        return CallVerdict(new, IF_NEW) if new.allowed and not over.allowed else CallVerdict(over)
-    return CallVerdict(account.ask(who, action, arn, context))
+        overwrite = account.ask(identity, action, arn, {**context, **OVERWRITE_KEYS})
+        new_write = account.ask(identity, action, arn, {**context, **NEW_OBJECT_KEYS})
+        return CallVerdict(new_write, IF_NEW) if new_write.allowed and not overwrite.allowed else CallVerdict(overwrite)
+    return CallVerdict(account.ask(identity, action, arn, context))
 
 
 @dataclass(frozen=True, slots=True)
 class Permission:
     """What one identity may do under one prefix, or with one thing."""
 
-    who: AccountIdentity
-    under: str
+    identity: AccountIdentity
+    prefix: str
     verdicts: Mapping[str, CallVerdict]
     """Those that are allowed, by the words of `SERVICES`."""
 
     @property
     def what(self) -> str:
         """The allowed kinds of access, each with its condition."""
-        return ", ".join(f"{word} {v.condition}" if v.condition else word for word, v in self.verdicts.items())
+        return ", ".join(
+            f"{word} {verdict.condition}" if verdict.condition else word for word, verdict in self.verdicts.items()
+        )
 
     def statements(self) -> str:
         """Sids that allow it, by their documents."""
-        found: dict[str, dict[str, None]] = {}
+        sids_by_document: dict[str, dict[str, None]] = {}
         for verdict in self.verdicts.values():
             for document, sid in verdict.answer.allowing():
-                found.setdefault(document, {})[sid] = None
-        return "; ".join(f"{document}: {', '.join(sids)}" for document, sids in found.items())
+                sids_by_document.setdefault(document, {})[sid] = None
+        return "; ".join(f"{document}: {', '.join(sids)}" for document, sids in sids_by_document.items())
 
     def as_dict(self) -> dict[str, Any]:
         """The permission as plain values, for JSON."""
         return {
-            "tenant": self.who.tenant,
-            "namespace": self.who.namespace,
-            "role": self.who.role.arn,
-            "under": self.under,
+            "tenant": self.identity.tenant,
+            "namespace": self.identity.namespace,
+            "role": self.identity.role.arn,
+            "under": self.prefix,
             "may": {
                 word: {"condition": verdict.condition or None, "because": list(verdict.answer.reasons())}
                 for word, verdict in self.verdicts.items()
@@ -120,32 +122,32 @@ class Permission:
         }
 
 
-def who_can(account: AccountModel, about: Target) -> Iterator[Permission]:
+def who_can(account: AccountModel, target: Target) -> Iterator[Permission]:
     """Every identity with a right on the target. For a folder also its rights on parts of it."""
-    service = about.arn.split(":")[2]
-    for who in account.identities:
-        for under in _places(account, who, about):
-            place = _placed(account, about, under)
-            verdicts = {word: can(account, who, action, place) for word, action in SERVICES[service].items()}
+    service = target.arn.split(":")[2]
+    for identity in account.identities:
+        for prefix in _places(account, identity, target):
+            place = _object_below(account, target, prefix)
+            verdicts = {word: can(account, identity, action, place) for word, action in SERVICES[service].items()}
             allowed = {word: verdict for word, verdict in verdicts.items() if verdict.answer.allowed}
             if allowed:
-                yield Permission(who, under, allowed)
+                yield Permission(identity, prefix, allowed)
 
 
-def _places(account: AccountModel, who: AccountIdentity, about: Target) -> list[str]:
+def _places(account: AccountModel, identity: AccountIdentity, target: Target) -> list[str]:
     """Prefixes to look at: what is asked for, and in a folder those that a role's own policies name in it."""
-    if not about.bucket:
+    if not target.bucket:
         return [""]
-    if about.key and not about.key.endswith("/"):
-        return [about.key]
-    inside = [place for place in account.places(who, about.bucket) if place.startswith(about.key)]
-    around = any(about.key.startswith(place) for place in account.places(who, about.bucket))
-    return sorted({*inside, *([about.key] if around else [])})
+    if target.key and not target.key.endswith("/"):
+        return [target.key]
+    places_inside = [place for place in account.places(identity, target.bucket) if place.startswith(target.key)]
+    is_inside_place = any(target.key.startswith(place) for place in account.places(identity, target.bucket))
+    return sorted({*places_inside, *([target.key] if is_inside_place else [])})
 
 
-def _placed(account: AccountModel, about: Target, under: str) -> Target:
+def _object_below(account: AccountModel, target: Target, prefix: str) -> Target:
     """For a folder, an object in it: the answer for one is the answer for all."""
-    if not about.bucket:
-        return about
-    key = f"{under}any" if not under or under.endswith("/") else under
-    return Target(f"{grants.bucket_arn(account.environment, about.bucket)}/{key}", about.bucket, key)
+    if not target.bucket:
+        return target
+    key = f"{prefix}any" if not prefix or prefix.endswith("/") else prefix
+    return Target(f"{grants.bucket_arn(account.environment, target.bucket)}/{key}", target.bucket, key)

@@ -67,20 +67,20 @@ _VARIABLE = re.compile(r"\s*([^\s,']+)\s*(?:,\s*'(.*)'\s*)?", re.DOTALL)
 
 def pieces(text: str, *, variables: bool, wildcards: bool) -> tuple[Piece, ...]:
     """A text of a policy taken apart. Without `variables`, `${` is plain text (Version before 2012-10-17)."""
-    found: list[Piece] = []
-    at = 0
-    while at < len(text):
-        if variables and text.startswith("${", at):
-            end = text.find("}", at)
+    parsed_pieces: list[Piece] = []
+    index = 0
+    while index < len(text):
+        if variables and text.startswith("${", index):
+            end = text.find("}", index)
             if end < 0:
                 raise PolicyError(f"a variable without its closing brace (given {text!r})")
-            found.append(variable(text[at + 2 : end]))
-            at = end + 1
+            parsed_pieces.append(variable(text[index + 2 : end]))
+            index = end + 1
             continue
-        letter = text[at]
-        found.append(Wild(letter) if wildcards and letter in "*?" else letter)
-        at += 1
-    return tuple(found)
+        letter = text[index]
+        parsed_pieces.append(Wild(letter) if wildcards and letter in "*?" else letter)
+        index += 1
+    return tuple(parsed_pieces)
 
 
 def variable(inside: str) -> Piece:
@@ -93,45 +93,45 @@ def variable(inside: str) -> Piece:
     return Variable(parts[1].lower(), parts[2])
 
 
-def in_segments(found: tuple[Piece, ...]) -> tuple[Piece, ...]:
+def in_segments(text_pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
     """Before the fifth colon a wildcard stays in its segment, but for a `*` at the segment's end (resource)."""
-    made: list[Piece] = []
+    segment_pieces: list[Piece] = []
     colons = 0
-    for at, piece in enumerate(found):
-        last = at + 1 == len(found) or found[at + 1] == ":"
+    for index, piece in enumerate(text_pieces):
+        is_last = index + 1 == len(text_pieces) or text_pieces[index + 1] == ":"
         colons += piece == ":"
-        if colons < 5 and piece is Wild.STAR and not last:
-            made.append(Wild.SEGMENT_STAR)
+        if colons < 5 and piece is Wild.STAR and not is_last:
+            segment_pieces.append(Wild.SEGMENT_STAR)
         elif colons < 5 and piece is Wild.ANY:
-            made.append(Wild.SEGMENT_ANY)
+            segment_pieces.append(Wild.SEGMENT_ANY)
         else:
-            made.append(piece)
-    return tuple(made)
+            segment_pieces.append(piece)
+    return tuple(segment_pieces)
 
 
-def resolve(found: tuple[Piece, ...], keys: Keys) -> Resolved | None:
+def resolve(text_pieces: tuple[Piece, ...], keys: Keys) -> Resolved | None:
     """Values in the place of variables; None where one has no value (variables, "Policy variables with no value").
 
     A value is text: a `*` in it matches a `*`. AWS does not document that, and allows no `*` in tags and session names.
     """
-    made: list[str | Wild] = []
-    for piece in found:
+    resolved_pieces: list[str | Wild] = []
+    for piece in text_pieces:
         if not isinstance(piece, Variable):
-            made.append(piece)
+            resolved_pieces.append(piece)
             continue
         value = variable_value(piece, keys)
         if value is None:
             return None
-        made.extend(value)
-    return tuple(made)
+        resolved_pieces.extend(value)
+    return tuple(resolved_pieces)
 
 
-def variable_value(wanted: Variable, keys: Keys) -> str | None:
+def variable_value(variable: Variable, keys: Keys) -> str | None:
     """Keys of many values are no variables (sets, "Key points"), so they leave one without value."""
-    value = keys.get(wanted.key)
+    value = keys.get(variable.key)
     if value == "":
-        raise Undocumented(f"whether ${{{wanted.key}}} has a value when that is empty")
-    return value if isinstance(value, str) else wanted.default
+        raise Undocumented(f"whether ${{{variable.key}}} has a value when that is empty")
+    return value if isinstance(value, str) else variable.default
 
 
 @lru_cache(maxsize=20_000)
@@ -144,14 +144,16 @@ def regex(resolved: Resolved, ignore_case: bool = False) -> re.Pattern[str]:
     return re.compile("".join(parts), re.DOTALL | (re.IGNORECASE | re.ASCII if ignore_case else re.NOFLAG))
 
 
-def matcher(found: tuple[Piece, ...], *, ignore_case: bool = False) -> Matcher:
+def matcher(text_pieces: tuple[Piece, ...], *, ignore_case: bool = False) -> Matcher:
     """Does a value match? Never, where a variable has no value."""
-    if not any(isinstance(piece, Variable) for piece in found):
-        whole = regex(tuple(piece for piece in found if not isinstance(piece, Variable)), ignore_case).fullmatch
-        return lambda value, _keys: whole(value) is not None
+    if not any(isinstance(piece, Variable) for piece in text_pieces):
+        full_match = regex(
+            tuple(piece for piece in text_pieces if not isinstance(piece, Variable)), ignore_case
+        ).fullmatch
+        return lambda value, _keys: full_match(value) is not None
 
     def match(value: str, keys: Keys) -> bool:
-        resolved = resolve(found, keys)
+        resolved = resolve(text_pieces, keys)
         return resolved is not None and regex(resolved, ignore_case).fullmatch(value) is not None
 
     return match
@@ -167,13 +169,13 @@ def resource_pieces(text: str, variables: bool) -> tuple[Piece, ...]:
 
     Raises PolicyError for a variable before the fifth colon.
     """
-    found = pieces(text, variables=variables, wildcards=True)
+    text_pieces = pieces(text, variables=variables, wildcards=True)
     colons = 0
-    for piece in found:
+    for piece in text_pieces:
         colons += piece == ":"
         if isinstance(piece, Variable) and colons < 5:
             raise PolicyError(f"a variable is allowed only after the fifth colon of an ARN (given {text!r})")
-    return in_segments(found)
+    return in_segments(text_pieces)
 
 
 def resource_matcher(text: str, variables: bool) -> Matcher:
@@ -198,15 +200,15 @@ def _string_like(text: str, variables: bool) -> Matcher:
 
 def _arn_like(text: str, variables: bool) -> Matcher:
     """Each of the six components by itself; ArnEquals is the same (operators, "ARN condition operators")."""
-    found = pieces(text, variables=variables, wildcards=True)
+    text_pieces = pieces(text, variables=variables, wildcards=True)
 
     def match(value: str, keys: Keys) -> bool:
-        resolved = resolve(found, keys)
+        resolved = resolve(text_pieces, keys)
         if resolved is None:
             return False
-        wanted, given = _components(resolved), value.split(":", 5)
-        return len(wanted) == len(given) == 6 and all(
-            regex(part).fullmatch(word) for part, word in zip(wanted, given, strict=True)
+        pattern_components, value_components = _components(resolved), value.split(":", 5)
+        return len(pattern_components) == len(value_components) == 6 and all(
+            regex(part).fullmatch(word) for part, word in zip(pattern_components, value_components, strict=True)
         )
 
     return match
@@ -233,8 +235,8 @@ def _date(text: str) -> Decimal:
     """Seconds since 1970: the W3C's forms of ISO 8601, or epoch time (operators, "Date condition operators")."""
     if re.fullmatch(r"\d{5,}(\.\d+)?", text):
         return Decimal(text)
-    whole = text + "-01-01"[3 * (len(text) == 7) :] if len(text) in (4, 7) else text
-    moment = datetime.fromisoformat(whole)
+    full_text = text + "-01-01"[3 * (len(text) == 7) :] if len(text) in (4, 7) else text
+    moment = datetime.fromisoformat(full_text)
     return Decimal(str((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()))
 
 
@@ -247,14 +249,14 @@ def _ordered(read: Callable[[str], Decimal], test: Callable[[Any, Any], bool]) -
 
 
 def _bool(text: str, _variables: bool) -> Matcher:
-    wanted = text.lower()
-    return lambda value, _keys: value.lower() == wanted
+    expected = text.lower()
+    return lambda value, _keys: value.lower() == expected
 
 
 def _binary(text: str, _variables: bool) -> Matcher:
     """Byte for byte against what the policy gives in base64."""
-    wanted = base64.b64decode(text, validate=True)
-    return lambda value, _keys: value == wanted
+    expected = base64.b64decode(text, validate=True)
+    return lambda value, _keys: value == expected
 
 
 def _ip_address(text: str, _variables: bool) -> Matcher:
@@ -318,13 +320,13 @@ class Name:
 
 def operator_name(text: str) -> Name:
     """The parts of an operator's name; raises PolicyError for an unknown one."""
-    qualifier, _, rest = text.rpartition(":")
-    base = rest.removesuffix("IfExists")
-    if qualifier not in ("", FOR_ALL, FOR_ANY) or (base not in OPERATORS and rest != "Null"):
+    qualifier, _, operator_text = text.rpartition(":")
+    base = operator_text.removesuffix("IfExists")
+    if qualifier not in ("", FOR_ALL, FOR_ANY) or (base not in OPERATORS and operator_text != "Null"):
         raise PolicyError(f"no condition operator (given {text!r})")
     if base == "Null" and text != "Null":
         raise PolicyError(f"Null takes no set operator and no IfExists (given {text!r})")
-    return Name(base, qualifier or None, base != rest)
+    return Name(base, qualifier or None, base != operator_text)
 
 
 # Conditions
@@ -351,8 +353,8 @@ class Condition:
         values = given_values(value)
         if not values:
             return when_empty(self.name)
-        over = for_all if self.name.qualifier == FOR_ALL else for_any
-        return over(meets(self, each, keys) for each in values)
+        combine = for_all if self.name.qualifier == FOR_ALL else for_any
+        return combine(meets(self, single_value, keys) for single_value in values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,11 +362,11 @@ class Null:
     """A condition on the presence of a key."""
 
     key: str
-    wanted: frozenset[bool]
+    accepted_answers: frozenset[bool]
 
     def holds(self, keys: Keys) -> bool:
         """Whether the key's presence is as wanted."""
-        return is_null(self.key, keys) in self.wanted
+        return is_null(self.key, keys) in self.accepted_answers
 
 
 def meets(condition: Condition, value: str | bytes, keys: Keys) -> bool:
@@ -414,22 +416,22 @@ def is_null(key: str, keys: Keys) -> bool:
 
 def conditions(block: Mapping[str, Mapping[str, Any]], variables: bool) -> tuple[Condition | Null, ...]:
     """A Condition element: all of its conditions must be true."""
-    made: list[Condition | Null] = []
-    for written, tests in block.items():
-        name = operator_name(written)
+    parsed_conditions: list[Condition | Null] = []
+    for operator_text, tests in block.items():
+        name = operator_name(operator_text)
         for key, value in tests.items():
             values = texts(value)
             if name.base == "Null":
-                if not {each.lower() for each in values} <= {"true", "false"}:
+                if not {text.lower() for text in values} <= {"true", "false"}:
                     raise PolicyError(f"Null asks for true or false (given {value!r})")
-                made.append(Null(condition_key(key), frozenset(each.lower() == "true" for each in values)))
+                parsed_conditions.append(Null(condition_key(key), frozenset(text.lower() == "true" for text in values)))
                 continue
-            found = OPERATORS[name.base]
-            if variables and not takes_variables(name.base) and any("${" in each for each in values):
+            operator = OPERATORS[name.base]
+            if variables and not takes_variables(name.base) and any("${" in text for text in values):
                 raise PolicyError(f"{name.base} takes no variable (given {value!r})")
-            matchers = tuple(found.prepare(each, variables) for each in values)
-            made.append(Condition(condition_key(key), name, found.negated, matchers))
-    return tuple(made)
+            matchers = tuple(operator.prepare(text, variables) for text in values)
+            parsed_conditions.append(Condition(condition_key(key), name, operator.negated, matchers))
+    return tuple(parsed_conditions)
 
 
 def condition_key(name: str) -> str:
@@ -440,6 +442,6 @@ def condition_key(name: str) -> str:
 def texts(value: Any) -> tuple[str, ...]:
     """A single value or a list of values, as a list; numbers and booleans are texts to IAM."""
     return tuple(
-        ("true" if each else "false") if isinstance(each, bool) else str(each)
-        for each in (value if isinstance(value, list | tuple) else [value])
+        ("true" if item else "false") if isinstance(item, bool) else str(item)
+        for item in (value if isinstance(value, list | tuple) else [value])
     )

@@ -92,26 +92,26 @@ class Statement:
     principals: Mapping[str, tuple[str, ...]] | None
     not_principals: bool
 
-    def matches(self, asked: AwsRequest) -> bool:
+    def matches(self, request: AwsRequest) -> bool:
         """Whether the statement applies to a request: its action, resource and conditions match."""
         return (
-            matches_action(self, asked)
-            and matches_resource(self, asked)
-            and all(each.holds(asked.keys) for each in self.conditions)
+            matches_action(self, request)
+            and matches_resource(self, request)
+            and all(condition.holds(request.keys) for condition in self.conditions)
         )
 
     def __str__(self) -> str:
         return f"{self.layer.value} {self.label}"
 
 
-def matches_action(statement: Statement, asked: AwsRequest) -> bool:
+def matches_action(statement: Statement, request: AwsRequest) -> bool:
     """Whether the statement's actions include the requested one."""
-    return any(match(asked.action, asked.keys) for match in statement.actions) != statement.not_actions
+    return any(match(request.action, request.keys) for match in statement.actions) != statement.not_actions
 
 
-def matches_resource(statement: Statement, asked: AwsRequest) -> bool:
+def matches_resource(statement: Statement, request: AwsRequest) -> bool:
     """One without a value for its variable matches nothing; under NotResource it takes nothing out (variables)."""
-    return any(match(asked.resource, asked.keys) for match in statement.resources) != statement.not_resources
+    return any(match(request.resource, request.keys) for match in statement.resources) != statement.not_resources
 
 
 _ELEMENTS = {
@@ -126,122 +126,132 @@ def statements(
     version = document.get("Version", "2008-10-17")
     if version not in VERSIONS:
         raise PolicyError(f"no version of the policy language (given {version!r}; either of {VERSIONS})")
-    written = document["Statement"]
+    statement_documents = document["Statement"]
     return tuple(
-        _statement(each, layer, guard, f"[{at}][{place}]", version == "2012-10-17")
-        for place, each in enumerate(written if isinstance(written, list | tuple) else [written])
+        _statement(statement_document, layer, guard, f"[{at}][{place}]", version == "2012-10-17")
+        for place, statement_document in enumerate(
+            statement_documents if isinstance(statement_documents, list | tuple) else [statement_documents]
+        )
     )
 
 
 def _statement(
-    written: Mapping[str, Any], layer: Layer, guard: ResourceClass, place: str, variables: bool
+    statement_document: Mapping[str, Any], layer: Layer, guard: ResourceClass, place: str, variables: bool
 ) -> Statement:
-    label = written.get("Sid") or place
-    if unknown := set(written) - _ELEMENTS:
+    label = statement_document.get("Sid") or place
+    if unknown := set(statement_document) - _ELEMENTS:
         raise PolicyError(f"{label}: no element of a statement (given {sorted(unknown)})")
-    if written.get("Effect") not in ("Allow", "Deny"):
-        raise PolicyError(f"{label}: Effect is Allow or Deny (given {written.get('Effect')!r})")
-    action, not_actions = _either(written, "Action", label)
+    if statement_document.get("Effect") not in ("Allow", "Deny"):
+        raise PolicyError(f"{label}: Effect is Allow or Deny (given {statement_document.get('Effect')!r})")
+    action, not_actions = _either(statement_document, "Action", label)
     trust = layer is Layer.RESOURCE and guard is ResourceClass.TRUST
-    if trust and {"Resource", "NotResource"} & set(written):
+    if trust and {"Resource", "NotResource"} & set(statement_document):
         raise PolicyError(f"{label}: a trust policy is about its own role and names no resource")
-    resource, not_resources = (("*",), False) if trust else _either(written, "Resource", label)
-    principals, not_principals = _principals(written, layer, trust, label)
+    resource, not_resources = (("*",), False) if trust else _either(statement_document, "Resource", label)
+    principals, not_principals = _principals(statement_document, layer, trust, label)
     return Statement(
         layer,
         label,
-        written["Effect"],
-        tuple(action_matcher(each) for each in action),
+        statement_document["Effect"],
+        tuple(action_matcher(text) for text in action),
         not_actions,
-        tuple(resource_matcher(each, variables) for each in resource),
+        tuple(resource_matcher(text, variables) for text in resource),
         not_resources,
-        conditions(written.get("Condition", {}), variables),
+        conditions(statement_document.get("Condition", {}), variables),
         principals,
         not_principals,
     )
 
 
-def _either(written: Mapping[str, Any], name: str, label: str) -> tuple[tuple[str, ...], bool]:
-    if (name in written) == (f"Not{name}" in written):
+def _either(statement_document: Mapping[str, Any], name: str, label: str) -> tuple[tuple[str, ...], bool]:
+    if (name in statement_document) == (f"Not{name}" in statement_document):
         raise PolicyError(f"{label}: either {name} or Not{name}")
-    negated = name not in written
-    return texts(written[f"Not{name}" if negated else name]), negated
+    negated = name not in statement_document
+    return texts(statement_document[f"Not{name}" if negated else name]), negated
 
 
 def _principals(
-    written: Mapping[str, Any], layer: Layer, trust: bool, label: str
+    statement_document: Mapping[str, Any], layer: Layer, trust: bool, label: str
 ) -> tuple[Mapping[str, tuple[str, ...]] | None, bool]:
-    given = {"Principal", "NotPrincipal"} & set(written)
-    if layer is Layer.RCP and written.get("Principal") == "*":
+    principal_elements = {"Principal", "NotPrincipal"} & set(statement_document)
+    if layer is Layer.RCP and statement_document.get("Principal") == "*":
         return None, False  # RCPs apply to all principals, and say so
     if layer is not Layer.RESOURCE:
-        if given:
+        if principal_elements:
             raise PolicyError(f"{label}: a {layer.value} names no principal")
         return None, False
-    if len(given) != 1:
+    if len(principal_elements) != 1:
         raise PolicyError(f"{label}: a resource policy names either Principal or NotPrincipal")
-    negated = "NotPrincipal" in written
-    if negated and (trust or written["Effect"] == "Allow"):
+    negated = "NotPrincipal" in statement_document
+    if negated and (trust or statement_document["Effect"] == "Allow"):
         raise PolicyError(f"{label}: NotPrincipal is for a Deny, and not in a trust policy")
-    named = written["NotPrincipal" if negated else "Principal"]
-    found = {"AWS": ("*",)} if named == "*" else {kind: texts(value) for kind, value in named.items()}
-    if unread := set(found) - {"AWS", "Service", "Federated"}:
-        raise PolicyError(f"{label}: kinds of principals that are not read here (given {sorted(unread)})")
-    for each in found.get("AWS", ()):
-        if "*" in each and each != "*":
-            raise PolicyError(f"{label}: a principal is named whole (given {each!r})")
-    return found, negated
+    principal_element = statement_document["NotPrincipal" if negated else "Principal"]
+    principals = (
+        {"AWS": ("*",)}
+        if principal_element == "*"
+        else {kind: texts(value) for kind, value in principal_element.items()}
+    )
+    if unknown_kinds := set(principals) - {"AWS", "Service", "Federated"}:
+        raise PolicyError(f"{label}: kinds of principals that are not read here (given {sorted(unknown_kinds)})")
+    for name in principals.get("AWS", ()):
+        if "*" in name and name != "*":
+            raise PolicyError(f"{label}: a principal is named whole (given {name!r})")
+    return principals, negated
 
 
 # How a resource policy names who asks
 
 
-def grant(statement: Statement, asked: AwsRequest) -> Grant | None:
+def grant(statement: Statement, request: AwsRequest) -> Grant | None:
     """How a statement of a resource policy names who asks; None where it does not."""
-    who, named = asked.principal, statement.principals
-    if named is None:
+    principal, principals = request.principal, statement.principals
+    if principals is None:
         return Grant.DIRECT
     if statement.not_principals:
-        return None if exempt(named, who) else Grant.DIRECT
-    return named_as(named, who)
+        return None if exempt(principals, principal) else Grant.DIRECT
+    return named_as(principals, principal)
 
 
-def named_as(named: Mapping[str, tuple[str, ...]], who: Principal) -> Grant | None:
+def named_as(principals: Mapping[str, tuple[str, ...]], principal: Principal) -> Grant | None:
     """How a principal element names the caller: directly, by the account, or not at all."""
-    aws = named.get("AWS", ())
+    aws = principals.get("AWS", ())
     if "*" in aws:
         return Grant.DIRECT
-    if who.kind is PrincipalKind.SERVICE:
-        return Grant.DIRECT if who.arn in named.get("Service", ()) else None
-    if who.kind is PrincipalKind.FEDERATED:
-        return Grant.DIRECT if who.arn in named.get("Federated", ()) else None
-    if who.kind is PrincipalKind.ANONYMOUS:
+    if principal.kind is PrincipalKind.SERVICE:
+        return Grant.DIRECT if principal.arn in principals.get("Service", ()) else None
+    if principal.kind is PrincipalKind.FEDERATED:
+        return Grant.DIRECT if principal.arn in principals.get("Federated", ()) else None
+    if principal.kind is PrincipalKind.ANONYMOUS:
         return None
-    if who.arn in aws:
+    if principal.arn in aws:
         return Grant.DIRECT
-    if who.role and who.role in aws:
+    if principal.role and principal.role in aws:
         return Grant.ROLE
-    return Grant.ACCOUNT if names_account(aws, who) else None
+    return Grant.ACCOUNT if names_account(aws, principal) else None
 
 
-def names_account(aws: Sequence[str], who: Principal) -> bool:
+def names_account(aws: Sequence[str], principal: Principal) -> bool:
     """`111122223333` is `arn:aws:iam::111122223333:root`, and neither is the root user alone (principal)."""
-    partition = who.arn.split(":")[1]
-    return bool(who.account) and (who.account in aws or f"arn:{partition}:iam::{who.account}:root" in aws)
+    partition = principal.arn.split(":")[1]
+    return bool(principal.account) and (
+        principal.account in aws or f"arn:{partition}:iam::{principal.account}:root" in aws
+    )
 
 
-def exempt(named: Mapping[str, tuple[str, ...]], who: Principal) -> bool:
+def exempt(principals: Mapping[str, tuple[str, ...]], principal: Principal) -> bool:
     """Is it one of NotPrincipal? Of the account alone or the identity alone AWS says "might" (notprincipal)."""
-    if who.kind not in (PrincipalKind.ROLE, PrincipalKind.USER):
-        return named_as(named, who) is not None
-    aws = named.get("AWS", ())
-    itself = (who.role or who.arn) in aws
-    parts = [names_account(aws, who), itself]
+    if principal.kind not in (PrincipalKind.ROLE, PrincipalKind.USER):
+        return named_as(principals, principal) is not None
+    aws = principals.get("AWS", ())
+    itself = (principal.role or principal.arn) in aws
+    parts = [names_account(aws, principal), itself]
     if "*" in aws or all(parts):
         return True
-    if not any(parts) and who.arn not in aws:
+    if not any(parts) and principal.arn not in aws:
         return False
-    raise Undocumented(f"whether NotPrincipal takes out {who.arn}, of which it names not both account and identity")
+    raise Undocumented(
+        f"whether NotPrincipal takes out {principal.arn}, of which it names not both account and identity"
+    )
 
 
 # The decision
@@ -262,7 +272,7 @@ class Decision:
         return bool(self.by) and not self.allowed
 
     def __str__(self) -> str:
-        reasons = ", ".join(str(each) for each in self.by)
+        reasons = ", ".join(str(statement) for statement in self.by)
         if self.allowed:
             return f"allowed by {reasons}"
         if self.layer is None:
@@ -289,11 +299,15 @@ class Compiled:
 def compile(policies: Policies) -> Decide:
     """Policies read once, then asked often."""
 
-    def layer(documents: Sequence[Document], of: Layer) -> tuple[Statement, ...]:
-        return tuple(each for at, document in enumerate(documents) for each in statements(document, of, at=at))
+    def layer(documents: Sequence[Document], policy_layer: Layer) -> tuple[Statement, ...]:
+        return tuple(
+            statement
+            for index, document in enumerate(documents)
+            for statement in statements(document, policy_layer, at=index)
+        )
 
     resource = policies.resource
-    made = Compiled(
+    compiled_policies = Compiled(
         tuple(layer(level, Layer.SCP) for level in policies.scps),
         tuple(layer(level, Layer.RCP) for level in policies.rcps),
         statements(resource, Layer.RESOURCE, policies.guard) if resource is not None else (),
@@ -302,14 +316,14 @@ def compile(policies: Policies) -> Decide:
         layer(policies.session, Layer.SESSION) if policies.session else None,
         policies.guard,
     )
-    return lambda asked: decide(made, asked)
+    return lambda request: decide(compiled_policies, request)
 
 
 def all_of(ask: Decide, requests: Iterable[AwsRequest]) -> Decision:
     """A call that needs several permissions: the first refusal, or the last allowance."""
     last = None
-    for each in requests:
-        last = ask(each)
+    for request in requests:
+        last = ask(request)
         if not last.allowed:
             return last
     if last is None:
@@ -317,102 +331,115 @@ def all_of(ask: Decide, requests: Iterable[AwsRequest]) -> Decision:
     return last
 
 
-def decide(made: Compiled, asked: AwsRequest) -> Decision:
+def decide(compiled_policies: Compiled, request: AwsRequest) -> Decision:
     """AWS' decision: an explicit deny first, then the ceilings, then the grants."""
-    if denied := explicit_deny(made, asked):
+    if denied := explicit_deny(compiled_policies, request):
         return denied
-    if refused := ceilings(made, asked):
+    if refused := ceilings(compiled_policies, request):
         return refused
-    granted = grants(made, asked)
-    if asked.principal.kind not in (PrincipalKind.ROLE, PrincipalKind.USER):
+    granted = grants(compiled_policies, request)
+    if request.principal.kind not in (PrincipalKind.ROLE, PrincipalKind.USER):
         # It has no policies of its own: what names it is the resource's policy.
         return _allowed(granted, Grant.DIRECT) or Decision(False, Layer.RESOURCE)
-    if not asked.within_account:
-        return across_accounts(made, asked, granted)
-    return within_account(made, asked, granted)
+    if not request.within_account:
+        return across_accounts(compiled_policies, request, granted)
+    return within_account(compiled_policies, request, granted)
 
 
-def explicit_deny(made: Compiled, asked: AwsRequest) -> Decision | None:
+def explicit_deny(compiled_policies: Compiled, request: AwsRequest) -> Decision | None:
     """An explicit deny in any of the policies (decision, "Deny evaluation")."""
-    for level in applicable(made.scps, asked, Layer.SCP) + applicable(made.rcps, asked, Layer.RCP):
-        if found := matching(level, asked, "Deny"):
-            return Decision(False, found[0].layer, found)
-    for statement in matching(made.resource, asked, "Deny"):
-        if barred_by_boundary(statement, made) or grant(statement, asked) is not None:
+    for level in applicable(compiled_policies.scps, request, Layer.SCP) + applicable(
+        compiled_policies.rcps, request, Layer.RCP
+    ):
+        if denying_statements := matching(level, request, "Deny"):
+            return Decision(False, denying_statements[0].layer, denying_statements)
+    for statement in matching(compiled_policies.resource, request, "Deny"):
+        if barred_by_boundary(statement, compiled_policies) or grant(statement, request) is not None:
             return Decision(False, Layer.RESOURCE, (statement,))
-    for each in (made.identity, made.boundary, made.session):
-        if found := matching(each or (), asked, "Deny"):
-            return Decision(False, found[0].layer, found)
+    for layer_statements in (compiled_policies.identity, compiled_policies.boundary, compiled_policies.session):
+        if denying_statements := matching(layer_statements or (), request, "Deny"):
+            return Decision(False, denying_statements[0].layer, denying_statements)
     return None
 
 
-def barred_by_boundary(statement: Statement, made: Compiled) -> bool:
+def barred_by_boundary(statement: Statement, compiled_policies: Compiled) -> bool:
     """A Deny with NotPrincipal applies to every principal with a permissions boundary, named or not (notprincipal)."""
-    return statement.not_principals and made.boundary is not None
+    return statement.not_principals and compiled_policies.boundary is not None
 
 
 def applicable(
-    levels: tuple[tuple[Statement, ...], ...], asked: AwsRequest, layer: Layer
+    levels: tuple[tuple[Statement, ...], ...], request: AwsRequest, layer: Layer
 ) -> tuple[tuple[Statement, ...], ...]:
     """Neither kind limits service-linked roles; SCPs limit principals of accounts alone (scp, rcp)."""
-    without = asked.principal.service_linked or (layer is Layer.SCP and not asked.principal.account)
-    return () if without else levels
+    is_exempt = request.principal.service_linked or (layer is Layer.SCP and not request.principal.account)
+    return () if is_exempt else levels
 
 
-def ceilings(made: Compiled, asked: AwsRequest) -> Decision | None:
+def ceilings(compiled_policies: Compiled, request: AwsRequest) -> Decision | None:
     """Every level of the organisation must allow (scp, "How SCPs work with Allow")."""
-    for layer, levels in ((Layer.RCP, made.rcps), (Layer.SCP, made.scps)):
-        for level in applicable(levels, asked, layer):
-            if not matching(level, asked, "Allow"):
+    for layer, levels in ((Layer.RCP, compiled_policies.rcps), (Layer.SCP, compiled_policies.scps)):
+        for level in applicable(levels, request, layer):
+            if not matching(level, request, "Allow"):
                 return Decision(False, layer)
     return None
 
 
-def within_account(made: Compiled, asked: AwsRequest, granted: Sequence[tuple[Grant, Statement]]) -> Decision:
+def within_account(
+    compiled_policies: Compiled, request: AwsRequest, granted: Sequence[tuple[Grant, Statement]]
+) -> Decision:
     """(decision, "Resource-based policies" and what follows)"""
     if direct := _allowed(granted, Grant.DIRECT):
         return direct
     by_role = _allowed(granted, Grant.ROLE)
-    if not by_role and made.guard is not ResourceClass.ORDINARY and not granted:
+    if not by_role and compiled_policies.guard is not ResourceClass.ORDINARY and not granted:
         return Decision(False, Layer.RESOURCE)
-    return by_role_or_identity(made, asked, by_role)
+    return by_role_or_identity(compiled_policies, request, by_role)
 
 
-def by_role_or_identity(made: Compiled, asked: AwsRequest, by_role: Decision | None) -> Decision:
+def by_role_or_identity(compiled_policies: Compiled, request: AwsRequest, by_role: Decision | None) -> Decision:
     """The decision on a role's session within its account."""
-    own = matching(made.identity, asked, "Allow")
-    if not by_role and not own:
+    identity_statements = matching(compiled_policies.identity, request, "Allow")
+    if not by_role and not identity_statements:
         return Decision(False, Layer.IDENTITY)
-    return limits(made, asked) or by_role or Decision(True, by=own)
+    return limits(compiled_policies, request) or by_role or Decision(True, by=identity_statements)
 
 
-def across_accounts(made: Compiled, asked: AwsRequest, granted: Sequence[tuple[Grant, Statement]]) -> Decision:
+def across_accounts(
+    compiled_policies: Compiled, request: AwsRequest, granted: Sequence[tuple[Grant, Statement]]
+) -> Decision:
     """Both accounts must allow, each by its own policies (accounts)."""
     if not granted:
         return Decision(False, Layer.RESOURCE)
-    own = matching(made.identity, asked, "Allow")
-    if not own:
+    identity_statements = matching(compiled_policies.identity, request, "Allow")
+    if not identity_statements:
         return Decision(False, Layer.IDENTITY)
-    return limits(made, asked) or Decision(True, by=(*own, *(statement for _, statement in granted)))
+    return limits(compiled_policies, request) or Decision(
+        True, by=(*identity_statements, *(statement for _, statement in granted))
+    )
 
 
-def limits(made: Compiled, asked: AwsRequest) -> Decision | None:
+def limits(compiled_policies: Compiled, request: AwsRequest) -> Decision | None:
     """Boundary and session policy give nothing: where there is one, it must allow as well (decision)."""
-    for layer, found in ((Layer.BOUNDARY, made.boundary), (Layer.SESSION, made.session)):
-        if found is not None and not matching(found, asked, "Allow"):
+    for layer, layer_statements in (
+        (Layer.BOUNDARY, compiled_policies.boundary),
+        (Layer.SESSION, compiled_policies.session),
+    ):
+        if layer_statements is not None and not matching(layer_statements, request, "Allow"):
             return Decision(False, layer)
     return None
 
 
-def grants(made: Compiled, asked: AwsRequest) -> list[tuple[Grant, Statement]]:
+def grants(compiled_policies: Compiled, request: AwsRequest) -> list[tuple[Grant, Statement]]:
     """Statements of the resource policy that allow the request, each with how it names the caller."""
-    found = ((grant(each, asked), each) for each in matching(made.resource, asked, "Allow"))
-    return [(how, each) for how, each in found if how is not None]
+    grant_of_statement = (
+        (grant(statement, request), statement) for statement in matching(compiled_policies.resource, request, "Allow")
+    )
+    return [(grant_kind, statement) for grant_kind, statement in grant_of_statement if grant_kind is not None]
 
 
-def matching(found: Iterable[Statement], asked: AwsRequest, effect: str) -> tuple[Statement, ...]:
+def matching(candidates: Iterable[Statement], request: AwsRequest, effect: str) -> tuple[Statement, ...]:
     """Statements with this effect that apply to the request."""
-    return tuple(each for each in found if each.effect == effect and each.matches(asked))
+    return tuple(statement for statement in candidates if statement.effect == effect and statement.matches(request))
 
 
 def _allowed(granted: Sequence[tuple[Grant, Statement]], least: Grant) -> Decision | None:

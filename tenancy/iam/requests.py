@@ -62,9 +62,9 @@ def role_session(
     """A session of a role, given by the role's ARN. Of two tags of one name the session's counts (id_session-tags)."""
     _, partition, _, _, account, path = role.split(":", 5)
     arn = f"arn:{partition}:sts::{account}:assumed-role/{path.rpartition('/')[2]}/{name}"
-    all_tags = {key.lower(): value for each in (tags, session_tags) for key, value in (each or {}).items()}
+    all_tags = {key.lower(): value for tag_map in (tags, session_tags) for key, value in (tag_map or {}).items()}
     keys = {"aws:PrincipalArn": role, "aws:PrincipalType": "AssumedRole", **_of_account(account, organisation)}
-    return Principal(PrincipalKind.ROLE, arn, account, role, {**keys, **_tagged(all_tags)})
+    return Principal(PrincipalKind.ROLE, arn, account, role, {**keys, **_tag_keys(all_tags)})
 
 
 def user(arn: str, *, tags: Mapping[str, str] | None = None, organisation: str | None = None) -> Principal:
@@ -72,7 +72,7 @@ def user(arn: str, *, tags: Mapping[str, str] | None = None, organisation: str |
     account, name = arn.split(":")[4], arn.rpartition("/")[2]
     keys = {"aws:PrincipalArn": arn, "aws:PrincipalType": "User", "aws:username": name}
     return Principal(
-        PrincipalKind.USER, arn, account, keys={**keys, **_of_account(account, organisation), **_tagged(tags or {})}
+        PrincipalKind.USER, arn, account, keys={**keys, **_of_account(account, organisation), **_tag_keys(tags or {})}
     )
 
 
@@ -92,11 +92,11 @@ ANONYMOUS = Principal(PrincipalKind.ANONYMOUS, "anonymous", keys={"aws:Principal
 
 
 def _of_account(account: str, organisation: str | None) -> dict[str, str]:
-    known = {"aws:PrincipalAccount": account, "aws:PrincipalIsAWSService": "false"}
-    return {**known, "aws:PrincipalOrgID": organisation} if organisation else known
+    account_keys = {"aws:PrincipalAccount": account, "aws:PrincipalIsAWSService": "false"}
+    return {**account_keys, "aws:PrincipalOrgID": organisation} if organisation else account_keys
 
 
-def _tagged(tags: Mapping[str, str]) -> dict[str, str]:
+def _tag_keys(tags: Mapping[str, str]) -> dict[str, str]:
     return {f"aws:PrincipalTag/{key}": value for key, value in tags.items()}
 
 
@@ -125,12 +125,14 @@ def request(
     resource_account: str | None = None,
 ) -> AwsRequest:
     """The resource's account is in its ARN or is given (S3); otherwise it is the principal's own."""
-    named = resource.split(":")[4] if resource.count(":") >= 5 else ""
-    keys = {name.lower(): _value(value) for each in (principal.keys, context or {}) for name, value in each.items()}
-    return AwsRequest(principal, action, resource, keys, resource_account or named or principal.account)
+    arn_account = resource.split(":")[4] if resource.count(":") >= 5 else ""
+    keys = {
+        name.lower(): _value(value) for key_map in (principal.keys, context or {}) for name, value in key_map.items()
+    }
+    return AwsRequest(principal, action, resource, keys, resource_account or arn_account or principal.account)
 
 
-def _value(given: Any) -> Value:
-    if isinstance(given, list | tuple | set | frozenset):
-        return texts(sorted(given) if isinstance(given, set | frozenset) else given)
-    return given if isinstance(given, str | bytes) else texts(given)[0]
+def _value(raw_value: Any) -> Value:
+    if isinstance(raw_value, list | tuple | set | frozenset):
+        return texts(sorted(raw_value) if isinstance(raw_value, set | frozenset) else raw_value)
+    return raw_value if isinstance(raw_value, str | bytes) else texts(raw_value)[0]

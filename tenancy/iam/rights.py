@@ -24,8 +24,8 @@ WORDS = {
 }
 """Action -> word. One action represents others that are always granted with it."""
 ORDER = list(dict.fromkeys(WORDS.values()))
-NEW = "write if nothing is there yet"
-_ORDER = {word: at for at, word in enumerate([*ORDER[:3], NEW, *ORDER[3:]])}
+WRITE_IF_NEW = "write if nothing is there yet"
+_ORDER = {word: at for at, word in enumerate([*ORDER[:3], WRITE_IF_NEW, *ORDER[3:]])}
 
 
 class ChangedRights(NamedTuple):
@@ -40,7 +40,7 @@ class ChangedRights(NamedTuple):
 
 def rights(document: Mapping[str, Any]) -> dict[str, set[str]]:
     """Words by place, of what a role's policy allows."""
-    found: dict[str, set[str]] = {}
+    words_by_place: dict[str, set[str]] = {}
     for statement in document["Statement"]:
         if statement["Effect"] != "Allow":
             continue
@@ -48,38 +48,40 @@ def rights(document: Mapping[str, Any]) -> dict[str, set[str]]:
         condition = statement.get("Condition", {})
         if "write" in words and "s3:PutObject" in texts(statement["Action"]) and condition:
             # Pieces of an upload are part of the write that ends it.
-            words = {NEW} if "Null" in condition else words - {"write"}
+            words = {WRITE_IF_NEW} if "Null" in condition else words - {"write"}
         for place in _places(statement):
             if words:
-                found.setdefault(place, set()).update(words)
-    return found
+                words_by_place.setdefault(place, set()).update(words)
+    return words_by_place
 
 
 def _places(statement: Mapping[str, Any]) -> Iterator[str]:
-    listed = statement.get("Condition", {}).get("StringLike", {}).get("s3:prefix")
+    listed_prefixes = statement.get("Condition", {}).get("StringLike", {}).get("s3:prefix")
     for resource in texts(statement["Resource"]):
         if ":accesspoint/" in resource:
             continue  # the bucket's own ARN is listed too
-        service, rest = resource.split(":", 5)[2::3] if resource.count(":") >= 5 else ("", resource)
+        service, name = resource.split(":", 5)[2::3] if resource.count(":") >= 5 else ("", resource)
         if service != "s3":
-            yield f"{service} {rest.removesuffix('-??????').removesuffix(':log-stream:*')}".strip()
-        elif listed:
-            yield from (f"s3://{rest}/{prefix.removesuffix('*')}" for prefix in texts(listed))
+            yield f"{service} {name.removesuffix('-??????').removesuffix(':log-stream:*')}".strip()
+        elif listed_prefixes:
+            yield from (f"s3://{name}/{prefix.removesuffix('*')}" for prefix in texts(listed_prefixes))
         else:
-            yield f"s3://{rest.removesuffix('*')}"
+            yield f"s3://{name.removesuffix('*')}"
 
 
-def changed(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, role: str) -> Iterator[ChangedRights]:
+def changed_rights(
+    before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, role: str
+) -> Iterator[ChangedRights]:
     """Row by row what one policy of a role gives and takes."""
-    old, new = (rights(document) if document else {} for document in (before, after))
+    old_rights, new_rights = (rights(document) if document else {} for document in (before, after))
     tenant, namespace = _owner(role)
-    for place in sorted({*old, *new}):
-        was, will = old.get(place, set()), new.get(place, set())
-        if was != will:
-            yield ChangedRights(tenant, namespace, place, _said(was), _said(will))
+    for place in sorted({*old_rights, *new_rights}):
+        old_words, new_words = old_rights.get(place, set()), new_rights.get(place, set())
+        if old_words != new_words:
+            yield ChangedRights(tenant, namespace, place, _rights_text(old_words), _rights_text(new_words))
 
 
-def _said(words: Iterable[str]) -> str:
+def _rights_text(words: Iterable[str]) -> str:
     return ", ".join(sorted(words, key=_ORDER.__getitem__)) or "nothing"
 
 

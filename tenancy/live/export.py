@@ -26,7 +26,7 @@ ENDED = "it has ended"
 DERIVED = "controllers derive it from other objects"
 BUILT_IN = "every namespace has it"
 TOKEN = "a token of this cluster, unit_cost nothing elsewhere"
-SECRETS_EXCLUDED = "secrets are only named, unless --with-secrets says otherwise"
+SECRETS_EXCLUDED = "secrets are only named, unless --include-secrets says otherwise"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,17 +15,17 @@ from tenancy.planning import Plan, make_plan
 from tenancy.planning.guards import BACKSTOPS, GUARDED, guards
 from tenancy.planning.guards.objects import DELETIONS
 from tenancy.prove.attacks import Attack, Scene, all_attacks
-from tenancy.prove.ways import Bypass, families, ways
+from tenancy.prove.bypasses import Bypass, bypasses, families
 from tenancy.rules.catalogue import RULES, Face, Rule
 from tenancy.validation import SPEC_RULES, Loaded
 
 SCRIPT = "scripts/verify-on-cluster.sh"
-OF_WORK = "tests/attacks/test_queue_attacks.py"
+QUEUE_TESTS = "tests/attacks/test_queue_attacks.py"
 MUTATION = "tests/attacks/test_attacks.py"
 CLASSES = ("nvidia",)
 """Runtime classes that a cluster with GPUs has."""
 
-_CONTROL, _DATA, _RESOURCE, _SEEN = "control", "data", "resource", "observability"
+_CONTROL, _DATA, _RESOURCE, _OBSERVABILITY = "control", "data", "resource", "observability"
 PLANES: Mapping[str, str] = {
     **dict.fromkeys(
         ("name", "ref", "rbac", "ns", "exc", "build", "guard", "seen", "eks", "ver", "aws", "id", "img", "pod", "iso"),
@@ -35,12 +35,12 @@ PLANES: Mapping[str, str] = {
     **dict.fromkeys(
         ("gpu", "sched", "kueue", "queue", "quota", "share", "pool", "mig", "dra", "node", "ami", "avail"), _RESOURCE
     ),
-    **dict.fromkeys(("cost", "bill", "price"), _SEEN),
+    **dict.fromkeys(("cost", "bill", "price"), _OBSERVABILITY),
 }
 """What a family of rules protects: who may do what, data and connections, machines, or what is seen and charged."""
 
 _NODE, _CNI, _KUEUE = "node configuration", "CNI", "Kueue"
-BEHIND: Mapping[str, str] = {
+ENFORCERS: Mapping[str, str] = {
     **dict.fromkeys(("ami", "mig", "node", "dra"), _NODE),
     **dict.fromkeys(("net",), _CNI),
     **dict.fromkeys(("kueue", "share", "queue"), _KUEUE),
@@ -69,7 +69,7 @@ CONTROLS: Mapping[str, tuple[str, str]] = {
 }
 """Kinds of the plan that are a control of their own, and what attacks on it name as their rule."""
 
-ELSEWHERE: Mapping[str, str] = {
+OTHER_OBJECTS: Mapping[str, str] = {
     "NetworkPolicy": f"the CNI enforces it: `{SCRIPT}`, another tenant's pod",
     "PriorityClass": "sched-04 limits tenants to their own",
     "ResourceFlavor": "Kueue enforces it: the tests of queues run it",
@@ -111,7 +111,7 @@ class Claims:
         self.attacks = all_attacks(Scene(loaded.environment, loaded.tenants, CLASSES))
 
     @cached_property
-    def asked(self) -> list[Attack]:
+    def applicable_attacks(self) -> list[Attack]:
         """Attacks that apply to the environment."""
         return [attack for attack in self.attacks if not attack.skipped]
 
@@ -122,18 +122,24 @@ class Claims:
 
     def of_rule(self, rule: str) -> list[Attack]:
         """Attacks on a rule."""
-        return [attack for attack in self.asked if attack.rule == rule]
+        return [attack for attack in self.applicable_attacks if attack.rule == rule]
 
     def controls(self) -> list[Control]:
         """Every rule of every guard, and every other kind of isolation resource."""
-        found = []
+        guard_controls = []
         for guard in guards(self.loaded.environment):
             for rule in guard.rules:
                 denier = deniers.guard(guard.name, rule)
-                found.append(Control(rule, guard.name, [a for a in self.asked if a.expected_denier == denier]))
+                guard_controls.append(
+                    Control(
+                        rule,
+                        guard.name,
+                        [attack for attack in self.applicable_attacks if attack.expected_denier == denier],
+                    )
+                )
         kinds = {item["kind"] for item in self.plan.objects()}
         isolation_resources = dict.fromkeys(CONTROLS[kind] for kind in CONTROLS if kind in kinds)
-        return [*found, *(Control(rule, where, self.of_rule(rule)) for rule, where in isolation_resources)]
+        return [*guard_controls, *(Control(rule, where, self.of_rule(rule)) for rule, where in isolation_resources)]
 
     def reason(self, rule: str) -> str:
         """Why a rule is not attacked here; empty if it is, or never is."""
@@ -147,37 +153,42 @@ def plane(rule: str) -> str:
 
 def enforcer(rule: str) -> str:
     """Who enforces a rule at run time; files and previews are earlier checks, for those who use them."""
-    found = ["API server"] if rule in GUARDED else []
+    enforcers = ["API server"] if rule in GUARDED else []
     on_aws = "AWS" if Face.AWS in RULES[rule].faces else ""
-    behind = on_aws or BEHIND.get(rule) or BEHIND.get(rule.partition("-")[0])
-    if behind and not found:
-        found.append(behind)
+    other_enforcer = on_aws or ENFORCERS.get(rule) or ENFORCERS.get(rule.partition("-")[0])
+    if other_enforcer and not enforcers:
+        enforcers.append(other_enforcer)
     if rule in SPEC_RULES:
-        found.append("files")
+        enforcers.append("files")
     if rule in JUDGED:
-        found.append("preview")
-    return ", ".join(found) or "product"
+        enforcers.append("preview")
+    return ", ".join(enforcers) or "product"
 
 
 def page(loaded: Loaded) -> str:
     """The page docs/claims.md."""
     claims = Claims(loaded)
-    return "\n".join([*_head(claims), *_rules(claims), *_controls(claims), *_ways(claims)]) + "\n"
+    return "\n".join([*_head_lines(claims), *_rules(claims), *_controls(claims), *_bypass_lines(claims)]) + "\n"
 
 
-def _head(claims: Claims) -> Iterator[str]:
+def _head_lines(claims: Claims) -> Iterator[str]:
     name = claims.loaded.environment.environment
-    distinct = {attack.id.partition("@")[0] for attack in claims.asked}
-    held = {by: sum(any(h.by == by for h in way.held) for way in ways().values()) for by in ("attack", "cluster")}
+    distinct = {attack.id.partition("@")[0] for attack in claims.applicable_attacks}
+    bypass_counts = {
+        sort: sum(any(mitigation.sort == sort for mitigation in bypass.mitigations) for bypass in bypasses().values())
+        for sort in ("attack", "cluster")
+    }
     yield from (
         "# Claims",
         "",
         f"Claims about `{name}`: what enforces each, and what proves it. Made by `tenancy claims {name} --markdown`",
         "from the rules, the plan and the attacks themselves; a test checks that it is up to date.",
         "",
-        f"{len(claims.asked)} cases ({len(distinct)} attacks, some of them for several namespaces), each with a twin",
+        f"{len(claims.applicable_attacks)} cases ({len(distinct)} attacks, some of them for several "
+        "namespaces), each with a twin",
         "that differs in one field and has to be admitted. `tenancy verify` runs them on a live cluster.",
-        f"Of {len(ways())} known bypasses {held['attack']} are attacked; {held['cluster']} have a part that only a",
+        f"Of {len(bypasses())} known bypasses {bypass_counts['attack']} are attacked; "
+        f"{bypass_counts['cluster']} have a part that only a",
         f"real cluster shows: run `{SCRIPT}` there.",
         "",
     )
@@ -206,14 +217,14 @@ def _proof(claims: Claims, rule: Rule) -> Iterator[str]:
     elif reason := claims.reason(rule.id):
         yield f"not tested here: {_cell(reason)}"
     elif rule.id in BACKSTOPS:
-        yield f"tested with the control before it removed: `{OF_WORK}`"
-    if file := _named(rule.id):
+        yield f"tested with the control before it removed: `{QUEUE_TESTS}`"
+    if file := _test_files(rule.id):
         yield f"`{file}`"
     if check := ON_CLUSTER.get(rule.id):
         yield f"effect not provable without hardware: run `{SCRIPT}`, *{check}*"
 
 
-def _named(rule: str) -> str:
+def _test_files(rule: str) -> str:
     """The tests in which a rule is broken; nothing without the tests at hand."""
     parts = (
         ("tests/unit/test_spec_rules.py", rule in SPEC_RULES),
@@ -224,7 +235,7 @@ def _named(rule: str) -> str:
         ("tests/unit/test_deployer.py", rule == "rbac-07"),
         ("tests/engine/test_one_stack.py", rule == "ns-07"),
     )
-    return "`, `".join(file for file, holds in parts if holds)
+    return "`, `".join(file for file, is_listed in parts if is_listed)
 
 
 def _controls(claims: Claims) -> Iterator[str]:
@@ -239,18 +250,18 @@ def _controls(claims: Claims) -> Iterator[str]:
         "|---|---|---:|---|",
     )
     for control in claims.controls():
-        example = f"`{control.attacks[0].id}`" if control.attacks else _unasked(claims, control)
+        example = f"`{control.attacks[0].id}`" if control.attacks else _reason_without_attack(claims, control)
         yield f"| {control.name} | {control.where} | {len(control.attacks)} | {example} |"
     kinds = dict.fromkeys(item["kind"] for item in claims.plan.objects())
     yield from ("", "Other objects of the plan: another component enforces them, or they enforce nothing:", "")
     yield from ("| kind | |", "|---|---|")
-    yield from (f"| {kind} | {ELSEWHERE[kind]} |" for kind in sorted(kinds) if kind in ELSEWHERE)
+    yield from (f"| {kind} | {OTHER_OBJECTS[kind]} |" for kind in sorted(kinds) if kind in OTHER_OBJECTS)
     yield ""
 
 
-def _unasked(claims: Claims, control: Control) -> str:
+def _reason_without_attack(claims: Claims, control: Control) -> str:
     if control.where == DELETIONS:
-        return f"only existing objects can be deleted; tested on existing work, by `{OF_WORK}`"
+        return f"only existing objects can be deleted; tested on existing work, by `{QUEUE_TESTS}`"
     if control.name in BACKSTOPS:
         return "another control refuses first; tested with that one removed"
     return _cell(
@@ -258,7 +269,7 @@ def _unasked(claims: Claims, control: Control) -> str:
     )
 
 
-def _ways(claims: Claims) -> Iterator[str]:
+def _bypass_lines(claims: Claims) -> Iterator[str]:
     yield from (
         "## Known bypasses",
         "",
@@ -268,27 +279,27 @@ def _ways(claims: Claims) -> Iterator[str]:
     )
     for letter, title in families().items():
         yield from (f"### {letter}: {title}", "", "| id | bypass | mitigated by |", "|---|---|---|")
-        for way in ways().values():
-            if way.family == letter:
-                yield f"| {way.id} | {_cell(way.what)} | {'; '.join(_held(claims, way))} |"
+        for bypass in bypasses().values():
+            if bypass.family == letter:
+                yield f"| {bypass.id} | {_cell(bypass.title)} | {'; '.join(_mitigations(claims, bypass))} |"
         yield ""
 
 
-def _held(claims: Claims, way: Bypass) -> Iterator[str]:
-    for held in way.held:
-        if held.by == "attack":
-            found = [attack for attack in claims.asked if attack.id.startswith(held.name)]
-            many = f" ({_count(len(found), 'case')})" if found else " (not tested here)"
-            yield f"`{held.name}`{many}"
-        elif held.by == "rule":
-            yield f"[{held.name}](rules.md#{held.name})"
-        elif held.by == "test":
-            file, _, name = held.name.partition("::")
+def _mitigations(claims: Claims, bypass: Bypass) -> Iterator[str]:
+    for mitigation in bypass.mitigations:
+        if mitigation.sort == "attack":
+            attacks = [attack for attack in claims.applicable_attacks if attack.id.startswith(mitigation.name)]
+            case_count = f" ({_count(len(attacks), 'case')})" if attacks else " (not tested here)"
+            yield f"`{mitigation.name}`{case_count}"
+        elif mitigation.sort == "rule":
+            yield f"[{mitigation.name}](rules.md#{mitigation.name})"
+        elif mitigation.sort == "test":
+            file, _, name = mitigation.name.partition("::")
             yield f"`{file.rpartition('/')[2].removesuffix('.py')}`: {name.removeprefix('test_').replace('_', ' ')}"
-        elif held.by == "cluster":
-            yield f"`{SCRIPT.rpartition('/')[2]}`, *{held.name}*"
+        elif mitigation.sort == "cluster":
+            yield f"`{SCRIPT.rpartition('/')[2]}`, *{mitigation.name}*"
         else:
-            yield f"**{held.by}**: {_cell(held.name)}"
+            yield f"**{mitigation.sort}**: {_cell(mitigation.name)}"
 
 
 def _cell(text: str) -> str:

@@ -68,11 +68,11 @@ class Result:
 
     def as_dict(self) -> dict[str, Any]:
         """The record of `--format json`."""
-        said = {"message": self.message} if self.message else {}
+        messages = {"message": self.message} if self.message else {}
         if self.problem:
-            said["problem"] = self.problem
+            messages["problem"] = self.problem
         if not self.twin_admitted and self.twin_message:
-            said["twin_message"] = self.twin_message
+            messages["twin_message"] = self.twin_message
         return {
             "id": self.attack.id,
             "attack": self.attack.attack,
@@ -83,40 +83,43 @@ class Result:
             "twin_admitted": self.twin_admitted,
             "rule": self.attack.rule,
             **({"skipped": self.skipped} if self.skipped else {}),
-            **said,
+            **messages,
         }
 
 
-def scene_of(api: Api, loaded: Loaded, plan: Plan) -> Scene:
+def find_scene(api: Api, loaded: Loaded, plan: Plan) -> Scene:
     """The scene to attack; NotDeployedError if a namespace of the plan does not exist."""
-    there = {item["metadata"]["name"] for item in api.items("/api/v1/namespaces")}
+    namespace_names = {item["metadata"]["name"] for item in api.items("/api/v1/namespaces")}
     planned = [namespace.name for tenant in plan.tenants for namespace in tenant.namespaces]
-    if lacking := [name for name in planned if name not in there]:
+    if missing_namespaces := [name for name in planned if name not in namespace_names]:
         lab = " --lab" if plan.context == words.LAB_CONTEXT else ""
         raise NotDeployedError(
-            f"given a cluster without {', '.join(lacking[:5])}{' …' if len(lacking) > 5 else ''}; "
+            "given a cluster without "
+            f"{', '.join(missing_namespaces[:5])}{' …' if len(missing_namespaces) > 5 else ''}; "
             f"rule: attacks need the environment in place; change: run `tenancy up {plan.environment}{lab}` first"
         )
 
     def names(path: str) -> list[str]:
         return sorted(item["metadata"]["name"] for item in api.items(path))
 
-    missing = unserved_frameworks(api, loaded.environment)
-    trains = "trainjob" in loaded.environment.queues.kinds and all(each.kind != TRAIN_JOB for each in missing)
-    runtimes = names(TRAINING_RUNTIMES) if trains else ()
+    unserved = unserved_frameworks(api, loaded.environment)
+    has_train_jobs = "trainjob" in loaded.environment.queues.kinds and all(
+        framework.kind != TRAIN_JOB for framework in unserved
+    )
+    runtimes = names(TRAINING_RUNTIMES) if has_train_jobs else ()
     # A tenant that leaves has no developer any more, so that no twin would be admitted.
     staying = tuple(tenant for tenant in loaded.tenants if tenant.leaving is None)
     classes = names("/apis/node.k8s.io/v1/runtimeclasses")
     address = _free_address(api)
     nodes = api.items(NODE_OF_POOL)
-    return Scene(loaded.environment, staying, classes, runtimes, nodes, frozenset(there), address, missing)
+    return Scene(loaded.environment, staying, classes, runtimes, nodes, frozenset(namespace_names), address, unserved)
 
 
 def _free_address(api: Api) -> str | None:
     """An address of the service range far from those that are assigned first: the API server's and DNS."""
     service = api.request("GET", core("default", "services", "kubernetes")).body
-    found = service.get("spec", {}).get("clusterIP")
-    return str(ip_address(found) + 250) if found else None
+    cluster_ip = service.get("spec", {}).get("clusterIP")
+    return str(ip_address(cluster_ip) + 250) if cluster_ip else None
 
 
 def run(
@@ -125,19 +128,19 @@ def run(
     audit: denial.AuditLog | None = None,
     *,
     twins: bool = True,
-    done: Callable[[], None] = lambda: None,
+    on_attack_done: Callable[[], None] = lambda: None,
 ) -> list[Result]:
     """Send every attack and its twin. Without `twins` each twin counts as admitted."""
     tag = f"{denial.AUDIT_PREFIX}{secrets.token_hex(6)}"
     ids = {attack.id: f"{tag}-{number}" for number, attack in enumerate(attacks)}
 
-    def one(attack: Attack) -> Result:
+    def run_attack(attack: Attack) -> Result:
         result = _skip(attack) if attack.skipped else _ask_both(api, attack, ids[attack.id], twins)
-        done()
+        on_attack_done()
         return result
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        results = list(pool.map(one, attacks))
+        results = list(pool.map(run_attack, attacks))
     return results if audit is None else _cross_checked(results, ids, audit)
 
 
@@ -166,23 +169,29 @@ def _skip(attack: Attack) -> Result:
 def _ask_both(api: Api, attack: Attack, audit_id: str, twins: bool) -> Result:
     answer = ask(api, attack.request, audit_id)
     message = answer.message
-    found = denial.denier(answer.status, message)
+    attack_denier = denial.denier(answer.status, message)
     if not twins:
-        return Result(attack, answer.status, found, message, 200)
+        return Result(attack, answer.status, attack_denier, message, 200)
     twin = ask(api, attack.twin, f"{audit_id}-twin")
     twin_message = "" if twin.ok else twin.message
-    full = denial.denier(twin.status, twin_message)
-    if full.startswith(deniers.QUOTA) and found == attack.expected_denier:
+    twin_denier = denial.denier(twin.status, twin_message)
+    if twin_denier.startswith(deniers.QUOTA) and attack_denier == attack.expected_denier:
         return Result(
-            attack, answer.status, found, message, twin.status, twin_message, f"the twin finds {full} used up"
+            attack,
+            answer.status,
+            attack_denier,
+            message,
+            twin.status,
+            twin_message,
+            f"the twin finds {twin_denier} used up",
         )
-    return Result(attack, answer.status, found, message, twin.status, twin_message)
+    return Result(attack, answer.status, attack_denier, message, twin.status, twin_message)
 
 
 def _cross_checked(results: Iterable[Result], ids: Mapping[str, str], audit: denial.AuditLog) -> list[Result]:
     results = list(results)
-    asked = [ids[result.attack.id] for result in results if not result.attack.skipped]
-    events = audit.events(asked)
+    audit_ids = [ids[result.attack.id] for result in results if not result.attack.skipped]
+    events = audit.events(audit_ids)
     return [
         result
         if result.attack.skipped

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tenancy.report.facts import some
-from tenancy.report.given import Budgeted, Charged, Used
+from tenancy.report.facts import first_names
+from tenancy.report.inputs import BudgetMonth, ChargebackSummary, TenantUseSummary
 from tenancy.report.shares import UNALLOCATED, Segment
 
-AMOUNT, OVER = "amount", "over"
+AMOUNT, OVER_BUDGET = "amount", "over"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class UseReport:
 
 
 @dataclass(frozen=True, slots=True)
-class ChargedView:
+class ChargebackView:
     """A chargeback: its time, sentences about missing data, budgets and use."""
 
     span: str
@@ -73,69 +73,71 @@ class ChargedView:
     use: UseReport
 
 
-def share(part: float, whole: float) -> str:
+def share(part: float, total: float) -> str:
     """A part in percent."""
-    return f"{part / whole:.0%}" if whole else "–"
+    return f"{part / total:.0%}" if total else "–"
 
 
-def span(charged: Charged) -> str:
+def span(chargeback: ChargebackSummary) -> str:
     """First and last day of the costs."""
-    return f"{charged.start[:10]} to {charged.end[:10]}, as charged back"
+    return f"{chargeback.start[:10]} to {chargeback.end[:10]}, as charged back"
 
 
-def view(charged: Charged, tenants: Sequence[str] | None = None) -> ChargedView:
+def view(chargeback: ChargebackSummary, tenants: Sequence[str] | None = None) -> ChargebackView:
     """A chargeback of all tenants, or of some; what the whole bill lacks is only for the page of all."""
-    names = sorted({*charged.budgets, *charged.used}) if tenants is None else tenants
-    return ChargedView(
-        span=span(charged),
-        missing=charged.named if tenants is None else (),
-        budgets=_budgets({name: charged.budgets[name] for name in names if name in charged.budgets}),
-        use=_use({name: charged.used[name] for name in names if name in charged.used}),
+    names = sorted({*chargeback.budgets, *chargeback.use_by_tenant}) if tenants is None else tenants
+    return ChargebackView(
+        span=span(chargeback),
+        missing=chargeback.data_findings if tenants is None else (),
+        budgets=_budgets({name: chargeback.budgets[name] for name in names if name in chargeback.budgets}),
+        use=_use({name: chargeback.use_by_tenant[name] for name in names if name in chargeback.use_by_tenant}),
     )
 
 
-def bill(charged: Charged) -> Amounts:
+def bill(chargeback: ChargebackSummary) -> Amounts:
     """What each tenant paid; lines without a tenant are below."""
-    own = [(name, amount, _note(charged, name)) for name, amount in charged.paid.items() if not name.startswith("(")]
-    rest = [(name, amount) for name, amount in charged.paid.items() if name.startswith("(")]
-    return amounts(own, rest, "the lines add up to the bill")
+    tenant_lines = [
+        (name, amount, _note(chargeback, name)) for name, amount in chargeback.paid.items() if not name.startswith("(")
+    ]
+    other_lines = [(name, amount) for name, amount in chargeback.paid.items() if name.startswith("(")]
+    return amounts(tenant_lines, other_lines, "the lines add up to the bill")
 
 
 def amounts(rows: Iterable[tuple[str, float, str]], remainders: Sequence[tuple[str, float]], caption: str) -> Amounts:
     """Names, dollars and notes, the largest amount first; remainders that are not zero are below, with the sum."""
     lines = [(*row, False) for row in sorted(rows, key=lambda row: (-row[1], row[0]))]
     lines += [(name, amount, "", True) for name, amount in remainders if amount]
-    whole = sum(amount for _, amount, _, _ in lines)
+    total = sum(amount for _, amount, _, _ in lines)
     largest = max([amount for _, amount, _, _ in lines], default=0) or 1
-    made = [
+    amount_rows = [
         AmountRow(
             name=name,
             dollars=_dollars(amount),
-            share=share(amount, whole),
+            share=share(amount, total),
             note=note,
             remainder=remainder,
             segment=Segment(UNALLOCATED if remainder else AMOUNT, max(0.0, 100 * amount / largest)),
         )
         for name, amount, note, remainder in lines
     ]
-    return Amounts(made, _dollars(whole), caption)
+    return Amounts(amount_rows, _dollars(total), caption)
 
 
 def _dollars(amount: float) -> str:
     return f"${amount:,.0f}"
 
 
-def _note(charged: Charged, name: str) -> str:
+def _note(chargeback: ChargebackSummary, name: str) -> str:
     """The three largest categories of a tenant's costs."""
-    parts = sorted(charged.parts.get(name, {}).items(), key=lambda part: -part[1])
+    parts = sorted(chargeback.parts.get(name, {}).items(), key=lambda part: -part[1])
     return ", ".join([f"{category} {_dollars(amount)}" for category, amount in parts if round(amount)][:3])
 
 
-def _budgets(found: Mapping[str, Sequence[Budgeted]]) -> list[BudgetRow]:
-    return [_budget(name, month) for name, months in found.items() for month in months]
+def _budgets(months_by_tenant: Mapping[str, Sequence[BudgetMonth]]) -> list[BudgetRow]:
+    return [_budget(name, month) for name, months in months_by_tenant.items() for month in months]
 
 
-def _budget(name: str, month: Budgeted) -> BudgetRow:
+def _budget(name: str, month: BudgetMonth) -> BudgetRow:
     part = month.so_far / month.budget if month.budget else 0.0
     alert = f"{month.expected} % expected" if month.expected else ""
     return BudgetRow(
@@ -146,22 +148,22 @@ def _budget(name: str, month: Budgeted) -> BudgetRow:
         budget=_dollars(month.budget),
         forecast=_dollars(month.forecast),
         alert=f"{month.reached} % reached" if month.reached else alert,
-        segment=Segment(OVER if part >= 1 else AMOUNT, 100 * min(1.0, part)),
+        segment=Segment(OVER_BUDGET if part >= 1 else AMOUNT, 100 * min(1.0, part)),
     )
 
 
-def _use(found: Mapping[str, Used]) -> UseReport:
+def _use(use_by_tenant: Mapping[str, TenantUseSummary]) -> UseReport:
     rows = [
         UseRow(
             name,
             (
-                f"{used.held:,.0f}",
-                "–" if used.used is None else f"{used.used:,.0f}",
+                f"{used.allocated_hours:,.0f}",
+                "–" if used.used_hours is None else f"{used.used_hours:,.0f}",
                 "–" if used.efficiency is None else f"{used.efficiency:.0f} %",
                 f"{used.idle:,.0f}",
                 _dollars(used.idle_dollars),
             ),
         )
-        for name, used in found.items()
+        for name, used in use_by_tenant.items()
     ]
-    return UseReport(rows, some([name for name, used in found.items() if used.used is None]))
+    return UseReport(rows, first_names([name for name, used in use_by_tenant.items() if used.used_hours is None]))

@@ -47,7 +47,7 @@ class Member:
     """One tenant."""
 
     spec: Tenant
-    held: tuple[FlavorShare, ...]
+    shares: tuple[FlavorShare, ...]
     places: tuple[Placement, ...]
 
     @property
@@ -79,7 +79,7 @@ class SupplyBar:
     flavor: str
     always_on: int
     maximum: int
-    kept: int
+    never_lent: int
     """Guaranteed and never lent."""
     lent: int
     """Guaranteed, and lent to other tenants while idle."""
@@ -87,12 +87,12 @@ class SupplyBar:
     @property
     def free(self) -> int:
         """Always on and unallocated."""
-        return max(0, self.always_on - self.kept - self.lent)
+        return max(0, self.always_on - self.never_lent - self.lent)
 
     @property
     def burst(self) -> int:
         """Autoscaled, not guaranteed."""
-        return self.maximum - max(self.always_on, self.kept + self.lent)
+        return self.maximum - max(self.always_on, self.never_lent + self.lent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,28 +117,47 @@ def facts(loaded: Loaded) -> Facts:
     """The facts of an environment, tenants sorted by name."""
     environment = loaded.environment
     tenants = sorted(loaded.tenants, key=lambda tenant: tenant.tenant)
-    standing, supplies = shares(environment, tenants), supply(environment, tenants)
+    quota_shares, supplies = shares(environment, tenants), supply(environment, tenants)
     by_tenant: dict[str, list[FlavorShare]] = {tenant.tenant: [] for tenant in tenants}
     for flavor in supplies:
-        for of in flavor.tenants:
-            by_tenant[of.tenant].append(FlavorShare(flavor.flavor, of.guaranteed, of.lends, of.borrows, of.borrowable))
+        for tenant_supply in flavor.tenants:
+            by_tenant[tenant_supply.tenant].append(
+                FlavorShare(
+                    flavor.flavor,
+                    tenant_supply.guaranteed,
+                    tenant_supply.lends,
+                    tenant_supply.borrows,
+                    tenant_supply.borrowable,
+                )
+            )
     members = tuple(
-        Member(tenant, tuple(by_tenant[tenant.tenant]), _places(environment, standing[tenant.tenant].guarantees))
+        Member(tenant, tuple(by_tenant[tenant.tenant]), _places(environment, quota_shares[tenant.tenant].guarantees))
         for tenant in tenants
     )
     bars = []
     for flavor in supplies:
-        for of in flavor.pools:
-            promised = sum(share.guaranteed(of.pool, flavor.flavor) for share in standing.values())
-            lent = sum(share.lending.get(of.pool, {}).get(flavor.flavor, 0) for share in standing.values())
-            bars.append(SupplyBar(of.pool, flavor.flavor, of.always_on, of.maximum, promised - lent, lent))
+        for tenant_supply in flavor.pools:
+            promised = sum(share.guaranteed(tenant_supply.pool, flavor.flavor) for share in quota_shares.values())
+            lent = sum(share.lending.get(tenant_supply.pool, {}).get(flavor.flavor, 0) for share in quota_shares.values())
+            bars.append(
+                SupplyBar(
+                    tenant_supply.pool,
+                    flavor.flavor,
+                    tenant_supply.always_on,
+                    tenant_supply.maximum,
+                    promised - lent,
+                    lent,
+                )
+            )
     order = list(environment.pools)
     return Facts(loaded, members, tuple(sorted(bars, key=lambda bar: (order.index(bar.pool), bar.flavor))))
 
 
-def _places(environment: Environment, held: Mapping[str, Mapping[str, Mapping[str, int]]]) -> tuple[Placement, ...]:
+def _places(
+    environment: Environment, guaranteed_counts: Mapping[str, Mapping[str, Mapping[str, int]]]
+) -> tuple[Placement, ...]:
     counts: dict[tuple[str, str], int] = {}
-    for pools in held.values():
+    for pools in guaranteed_counts.values():
         for pool, flavors in pools.items():
             for flavor, count in flavors.items():
                 counts[pool, flavor] = counts.get((pool, flavor), 0) + count
@@ -159,8 +178,8 @@ def monthly(environment: Environment, pool: str, flavor: str, count: int) -> int
 def pools_monthly(environment: Environment) -> tuple[int, tuple[str, ...]]:
     """Cost of the nodes that are always on, a month, and the pools without a price."""
     prices = {name: pool_price(environment, name) for name in environment.pools}
-    whole = sum(price * environment.pools[name].nodes.min * MONTH_HOURS for name, price in prices.items() if price)
-    return whole, tuple(name for name, price in prices.items() if price is None and environment.pools[name].nodes.min)
+    total = sum(price * environment.pools[name].nodes.min * MONTH_HOURS for name, price in prices.items() if price)
+    return total, tuple(name for name, price in prices.items() if price is None and environment.pools[name].nodes.min)
 
 
 def dollars(micro: int | float) -> str:
@@ -173,6 +192,6 @@ def number(value: Fraction | float) -> str:
     return f"{float(value):,.2f}".rstrip("0").rstrip(".")
 
 
-def some(names: Sequence[str], most: int = 4) -> str:
+def first_names(names: Sequence[str], max_names: int = 4) -> str:
     """The first names, and the number of the others."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    return ", ".join(names[:max_names]) + (f" and {len(names) - max_names} more" if len(names) > max_names else "")

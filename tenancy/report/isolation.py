@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from tenancy.report.planes import Cell, CellKind, Plane
 from tenancy.rules.catalogue import RULES
 
-MOST = 40
+MAX_TENANTS = 40
 """Max tenants for which all pairs fit on a page; with more tenants, only pairs that are not closed are listed."""
 MEANINGS: Mapping[str, str] = {
     CellKind.CLOSED: "closed",
-    CellKind.SHARED: "shared, and isolated within",
-    CellKind.GIVEN: "given: granted by the files",
+    CellKind.SHARED_RESOURCE: "shared, and isolated within",
+    CellKind.GRANTED: "given: granted by the files",
     CellKind.OPEN: "open",
 }
 
@@ -97,56 +97,59 @@ class TenantPlane:
     outward: Sequence[KeyEntry]
 
 
-def planes(found: Iterable[Plane], names: Sequence[str]) -> list[PlaneView]:
+def planes(isolation_planes: Iterable[Plane], names: Sequence[str]) -> list[PlaneView]:
     """The planes of an environment with these tenants."""
     return [
         PlaneView(
             name=plane.name,
-            question=plane.asks,
-            matrix=_matrix(plane, names) if len(names) <= MOST else (),
+            question=plane.question,
+            matrix=_matrix(plane, names) if len(names) <= MAX_TENANTS else (),
             pairs=_pairs(plane),
             key=key(plane.cells.values(), "pairs"),
         )
-        for plane in found
+        for plane in isolation_planes
     ]
 
 
-def of_tenant(found: Iterable[Plane], names: Sequence[str], tenant: str) -> list[TenantPlane]:
+def of_tenant(isolation_planes: Iterable[Plane], names: Sequence[str], tenant: str) -> list[TenantPlane]:
     """The planes for one of the tenants."""
-    others = [name for name in names if name != tenant]
+    other_tenants = [name for name in names if name != tenant]
     return [
         TenantPlane(
             name=plane.name,
-            question=plane.asks,
-            inward=_counted(plane, [(other, tenant) for other in others]),
-            outward=_counted(plane, [(tenant, other) for other in others]),
+            question=plane.question,
+            inward=_key_of_pairs(plane, [(other_tenant, tenant) for other_tenant in other_tenants]),
+            outward=_key_of_pairs(plane, [(tenant, other_tenant) for other_tenant in other_tenants]),
         )
-        for plane in found
+        for plane in isolation_planes
     ]
 
 
-def _counted(plane: Plane, pairs: Sequence[tuple[str, str]]) -> list[KeyEntry]:
-    return key([_nameless(plane.cells[pair]) for pair in pairs if pair in plane.cells], f"of {len(pairs)}")
+def _key_of_pairs(plane: Plane, pairs: Sequence[tuple[str, str]]) -> list[KeyEntry]:
+    return key([_without_tenant_names(plane.cells[pair]) for pair in pairs if pair in plane.cells], f"of {len(pairs)}")
 
 
 def _matrix(plane: Plane, names: Sequence[str]) -> list[MatrixRow]:
     return [
-        MatrixRow(one, [None if one == other else _cell(one, other, plane.cells[one, other]) for other in names])
-        for one in names
+        MatrixRow(
+            source,
+            [None if source == target else _cell(source, target, plane.cells[source, target]) for target in names],
+        )
+        for source in names
     ]
 
 
-def _cell(one: str, other: str, cell: Cell) -> CellView:
-    answer = f"{one} → {other}: {cell.said}. {cell.holds}; rules {', '.join(cell.rules)}; {cell.proof}"
+def _cell(source: str, target: str, cell: Cell) -> CellView:
+    answer = f"{source} → {target}: {cell.explanation}. {cell.enforced_by}; rules {', '.join(cell.rules)}; {cell.proof}"
     return CellView(cell.kind, cell.word, answer)
 
 
 def _pairs(plane: Plane) -> Pairs:
-    listed = [(pair, cell) for pair, cell in plane.cells.items() if cell.kind in {CellKind.GIVEN, CellKind.OPEN}]
-    shown, left_out = listed[: MOST * MOST], listed[MOST * MOST :]
+    open_pairs = [(pair, cell) for pair, cell in plane.cells.items() if cell.kind in {CellKind.GRANTED, CellKind.OPEN}]
+    shown_pairs, left_out = open_pairs[: MAX_TENANTS * MAX_TENANTS], open_pairs[MAX_TENANTS * MAX_TENANTS :]
     return Pairs(
-        rows=[PairRow(one, other, cell.kind, cell.word) for (one, other), cell in shown],
-        closed=f"{len(plane.cells) - len(listed):,}",
+        rows=[PairRow(source, target, cell.kind, cell.word) for (source, target), cell in shown_pairs],
+        closed=f"{len(plane.cells) - len(open_pairs):,}",
         all=f"{len(plane.cells):,}",
         left_out=f"{len(left_out):,}" if left_out else "",
     )
@@ -154,43 +157,45 @@ def _pairs(plane: Plane) -> Pairs:
 
 def key(cells: Iterable[Cell], unit: str) -> list[KeyEntry]:
     """Each distinct answer once, the worst kind first, with the number of its cells in that unit."""
-    found: dict[tuple[CellKind, str, tuple[str, ...], str], list[Cell]] = {}
+    cells_by_answer: dict[tuple[CellKind, str, tuple[str, ...], str], list[Cell]] = {}
     for cell in cells:
-        found.setdefault((cell.kind, cell.said, cell.rules, cell.holds), []).append(cell)
+        cells_by_answer.setdefault((cell.kind, cell.explanation, cell.rules, cell.enforced_by), []).append(cell)
     order = list(CellKind)[::-1]
     return [
         KeyEntry(
             kind=kind,
-            word=max((cell.word for cell in same), key=lambda word: (len(word), word)),  # of limits the largest
-            sentence=said[0].upper() + said[1:],
-            count=f"{len(same):,} {unit}",
+            word=max((cell.word for cell in equal_cells), key=lambda word: (len(word), word)),  # of limits the largest
+            sentence=explanation[0].upper() + explanation[1:],
+            count=f"{len(equal_cells):,} {unit}",
             control=control,
             rules=[RuleView(id, RULES[id].title) for id in rules],
-            proof=_proof(same),
+            proof=_proof(equal_cells),
         )
-        for (kind, said, rules, control), same in sorted(
-            found.items(), key=lambda item: (order.index(item[0][0]), item[0][1])
+        for (kind, explanation, rules, control), equal_cells in sorted(
+            cells_by_answer.items(), key=lambda item: (order.index(item[0][0]), item[0][1])
         )
     ]
 
 
-def _proof(same: Sequence[Cell]) -> str:
+def _proof(equal_cells: Sequence[Cell]) -> str:
     """The first command that tests these cells, and the second, or how many more there are."""
-    first, *more = dict.fromkeys(cell.proof for cell in sorted(same, key=lambda cell: _of_pair(cell.proof)))
-    if len(more) > 1:
-        return f"{first}; {len(more)} more like it in the cells"
-    return "; ".join([first, *more])
+    first, *other_proofs = dict.fromkeys(
+        cell.proof for cell in sorted(equal_cells, key=lambda cell: _of_pair(cell.proof))
+    )
+    if len(other_proofs) > 1:
+        return f"{first}; {len(other_proofs)} more like it in the cells"
+    return "; ".join([first, *other_proofs])
 
 
 def _of_pair(proof: str) -> tuple[bool, str]:
     return "of neighbouring" in proof, proof
 
 
-def _nameless(cell: Cell) -> Cell:
+def _without_tenant_names(cell: Cell) -> Cell:
     """The cell in a form for a tenant's page, without commands that name other tenants."""
     proof = cell.proof
     if "who-can" in proof:
         proof = "tenancy can shows the statements"
     if "of this pair" in proof or "of neighbouring" in proof:
         proof = "attacks: tenancy verify --only rbac-, of pairs of tenants"
-    return cell._replace(proof=proof, holds=cell.holds if cell.kind is not CellKind.OPEN else "nothing")
+    return cell._replace(proof=proof, enforced_by=cell.enforced_by if cell.kind is not CellKind.OPEN else "nothing")

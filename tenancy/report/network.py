@@ -14,7 +14,9 @@ from tenancy.planning.model import NamespacePlan
 from tenancy.rules.values import inside, is_private
 
 
-def opening(sources: Sequence[NamespacePlan], targets: Sequence[NamespacePlan], ranges: Collection[str] = ()) -> str:
+def opening_policy(
+    sources: Sequence[NamespacePlan], targets: Sequence[NamespacePlan], ranges: Collection[str] = ()
+) -> str:
     """The policy by which a pod of one namespace may reach a pod of the other; empty if there is none.
 
     A possible match of an address, a pod's labels or a port counts as a match. `ranges` are those of nodes and pods;
@@ -22,14 +24,14 @@ def opening(sources: Sequence[NamespacePlan], targets: Sequence[NamespacePlan], 
     """
     for target in targets:
         for source in sources:
-            into = _way(target, source, INGRESS, ranges)
-            out = _way(source, target, EGRESS, ranges)
-            if into and out:
-                return into
+            ingress_policy = _admitting_policy(target, source, INGRESS, ranges)
+            egress_policy = _admitting_policy(source, target, EGRESS, ranges)
+            if ingress_policy and egress_policy:
+                return ingress_policy
     return ""
 
 
-def porous(space: NamespacePlan) -> bool:
+def admits_outside_traffic(space: NamespacePlan) -> bool:
     """Whether a policy admits traffic from outside of the namespace; if none does, no pair has to be checked."""
     rules = [rule for policy in space.policies if INGRESS in policy.types for rule in policy.ingress]
     foreign = any(
@@ -43,22 +45,22 @@ def _denies(space: NamespacePlan, direction: str) -> bool:
     return any(direction in policy.types and not policy.pods for policy in space.policies)
 
 
-def _way(own: NamespacePlan, other: NamespacePlan, direction: str, ranges: Collection[str]) -> str:
+def _admitting_policy(space: NamespacePlan, peer_space: NamespacePlan, direction: str, ranges: Collection[str]) -> str:
     """The policy that admits the peer at one end; a namespace with a pod that no policy selects admits all traffic."""
-    if not _denies(own, direction):
-        return f"none in {own.name}"
-    for policy in own.policies:
+    if not _denies(space, direction):
+        return f"none in {space.name}"
+    for policy in space.policies:
         for rule in policy.rules(direction) if direction in policy.types else ():
-            if not rule.peers or any(_matches(peer, own.name, other, ranges) for peer in rule.peers):
-                return f"{policy.name} in {own.name}"
+            if not rule.peers or any(_matches(peer, space.name, peer_space, ranges) for peer in rule.peers):
+                return f"{policy.name} in {space.name}"
     return ""
 
 
-def _matches(peer: Peer, own: str, other: NamespacePlan, ranges: Collection[str]) -> bool:
+def _matches(peer: Peer, space_name: str, peer_space: NamespacePlan, ranges: Collection[str]) -> bool:
     if peer.excluded_cidrs:
         return False  # the internet, which leaves out private ranges and the cluster's own
     if peer.cidr:
         return bool(inside(peer.cidr, ranges)) if ranges else is_private(peer.cidr)
     if peer.namespaces is None:
-        return own == other.name
-    return has_labels(peer.namespaces, namespace_labels(other.name, other.meta.labels))
+        return space_name == peer_space.name
+    return has_labels(peer.namespaces, namespace_labels(peer_space.name, peer_space.meta.labels))

@@ -15,9 +15,9 @@ from tenancy.planning.access_review import BREAK_GLASS, AccessGrant, inactive_gr
 from tenancy.planning.aws.prices import MICRO
 from tenancy.planning.common.stages import without_removed_tenants
 from tenancy.report import costs, isolation, shares
-from tenancy.report.facts import Facts, Member, dollars, facts, number, pools_monthly, some
-from tenancy.report.given import Charged, Course
-from tenancy.report.planes import CellKind, Planes, counts
+from tenancy.report.facts import Facts, Member, dollars, facts, first_names, number, pools_monthly
+from tenancy.report.inputs import ChargebackSummary, UsageTimeline
+from tenancy.report.planes import CellKind, IsolationMatrix, counts
 from tenancy.validation import Loaded
 
 PLATFORM = "the platform"
@@ -48,20 +48,22 @@ class AccessView:
 class Pages:
     """All pages of one environment; shared facts are computed once."""
 
-    def __init__(self, loaded: Loaded, course: Course | None = None, charged: Charged | None = None) -> None:
+    def __init__(
+        self, loaded: Loaded, timeline: UsageTimeline | None = None, chargeback_summary: ChargebackSummary | None = None
+    ) -> None:
         self.plan = make_plan(loaded.environment, loaded.tenants)
         loaded = self.loaded = without_removed_tenants(loaded)
         self.facts: Facts = facts(loaded)
-        self.planes = Planes(loaded, self.plan).all()
-        self.charged = charged
-        self.course = course or (charged.course if charged else None)
+        self.planes = IsolationMatrix(loaded, self.plan).all()
+        self.chargeback_summary = chargeback_summary
+        self.timeline = timeline or (chargeback_summary.timeline if chargeback_summary else None)
         self.entries = review(loaded.environment, loaded.tenants, self.plan)
         self.not_made = inactive_grants(loaded.environment, loaded.tenants, self.plan)
         """Grants on AWS in files with aws.enabled: false."""
 
     def environment(self) -> str:
         """The page of the whole environment."""
-        environment, charged = self.loaded.environment, self.charged
+        environment, chargeback_summary = self.loaded.environment, self.chargeback_summary
         aws = f", {environment.aws.region}" if environment.aws.enabled else ""
         title = f"Tenancy of {environment.environment}"
         return render(
@@ -75,17 +77,17 @@ class Pages:
             supply=shares.supply(self.facts.bars),
             without_gpus=shares.without_gpus(environment),
             planes=isolation.planes(self.planes, self._names),
-            charged=costs.view(charged) if charged else None,
-            amounts=costs.bill(charged) if charged else self._min_costs(),
+            charged=costs.view(chargeback_summary) if chargeback_summary else None,
+            amounts=costs.bill(chargeback_summary) if chargeback_summary else self._min_costs(),
             unpriced=pools_monthly(environment)[1],
             command=f"tenancy report {environment.environment}",
-            **self._shared(None),
+            **self._common_values(None),
         )
 
     def tenant(self, name: str) -> str:
         """The page of one tenant."""
         member, environment = self.facts.member(name), self.loaded.environment.environment
-        spec, charged = member.spec, self.charged
+        spec, chargeback_summary = member.spec, self.chargeback_summary
         on_aws = self.loaded.environment.aws.enabled and any(spec.has_identity(part) for part in spec.namespaces)
         return render(
             "tenant.html.j2",
@@ -102,26 +104,26 @@ class Pages:
             ingress=", ".join(way.place for way in spec.ingress),
             between_namespaces=spec.between_namespaces,
             identity_on_aws=on_aws,
-            charged=costs.view(charged, [name]) if charged else None,
-            paid=charged is not None and name in charged.paid,
+            charged=costs.view(chargeback_summary, [name]) if chargeback_summary else None,
+            paid=chargeback_summary is not None and name in chargeback_summary.paid,
             has_budget=spec.budget is not None,
             amounts=self._tenant_amounts(member),
             unpriced=member.unpriced,
             command=f"tenancy report {environment} --tenant {name}",
-            **self._shared(name),
+            **self._common_values(name),
         )
 
     @property
     def _names(self) -> list[str]:
         return [member.name for member in self.facts.members]
 
-    def _shared(self, only: str | None) -> Mapping[str, Any]:
-        """Values of the parts that both pages have; `only` is the tenant of the page."""
+    def _common_values(self, tenant_name: str | None) -> Mapping[str, Any]:
+        """Values of the parts that both pages have; `tenant_name` is the tenant of the page."""
         return {
             "kinds": isolation.MEANINGS,
-            "course": shares.course(self.course, only),
-            "course_given": self.course is not None,
-            "access": self._access(only),
+            "course": shares.timeline_view(self.timeline, tenant_name),
+            "course_given": self.timeline is not None,
+            "access": self._access(tenant_name),
         }
 
     # The environment
@@ -132,8 +134,8 @@ class Pages:
         nodes_min, nodes_max = sum(p.nodes.min for p in pools), sum(p.nodes.max for p in pools)
         gpus_min, gpus_max = (sum(p.machine.gpus * getattr(p.nodes, end) for p in pools) for end in ("min", "max"))
         guaranteed = sum((member.gpus for member in members), start=0)
-        found = counts(self.planes)
-        whole, unpriced = pools_monthly(environment)
+        cell_counts = counts(self.planes)
+        pools_cost, unpriced = pools_monthly(environment)
         return [
             Tile("tenants", str(len(members)), several(sum(len(m.spec.namespaces) for m in members), "namespace")),
             Tile(
@@ -144,30 +146,30 @@ class Pages:
                 else f"on {nodes_min} nodes; max {gpus_max} on {nodes_max}",
             ),
             Tile("guaranteed", number(guaranteed), f"{costs.share(float(guaranteed), gpus_min)} of those always on"),
-            Tile("paths between tenants", f"{found[CellKind.CLOSED]:,} closed", _other_paths(found)),
+            Tile("paths between tenants", f"{cell_counts[CellKind.CLOSED]:,} closed", _other_paths(cell_counts)),
             Tile(
                 "guaranteed nodes",
-                dollars(whole),
-                "a month" + (f", without {some(unpriced)}: no price" if unpriced else ""),
+                dollars(pools_cost),
+                "a month" + (f", without {first_names(unpriced)}: no price" if unpriced else ""),
             ),
         ]
 
     def _min_costs(self) -> costs.Amounts:
         """The min cost of each tenant's guarantees, and of what is always on and unallocated."""
         paid = [(member.name, member.monthly / MICRO, "") for member in self.facts.members if member.places]
-        whole, _ = pools_monthly(self.loaded.environment)
-        left = whole / MICRO - sum(amount for _, amount, _ in paid)
+        pools_cost, _ = pools_monthly(self.loaded.environment)
+        unallocated = pools_cost / MICRO - sum(amount for _, amount, _ in paid)
         caption = "guarantees at the price of the nodes that are always on, a month"
-        return costs.amounts(paid, [("unallocated", max(0.0, left))], caption)
+        return costs.amounts(paid, [("unallocated", max(0.0, unallocated))], caption)
 
     # A tenant
 
     def _tenant_tiles(self, member: Member) -> list[Tile]:
-        borrows = [f"{each.borrows} {each.flavor}" for each in member.held if each.borrows]
-        lends = [f"{each.lends} {each.flavor}" for each in member.held if each.lends]
-        budget, charged = member.spec.budget, self.charged
-        if charged and member.name in charged.paid:
-            cost = Tile("paid", f"${charged.paid[member.name]:,.0f}", costs.span(charged))
+        borrows = [f"{share.borrows} {share.flavor}" for share in member.shares if share.borrows]
+        lends = [f"{share.lends} {share.flavor}" for share in member.shares if share.lends]
+        budget, chargeback_summary = member.spec.budget, self.chargeback_summary
+        if chargeback_summary and member.name in chargeback_summary.paid:
+            cost = Tile("paid", f"${chargeback_summary.paid[member.name]:,.0f}", costs.span(chargeback_summary))
         else:
             limit = f"of a budget of ${budget.monthly_usd:,}" if budget else "no budget is set, so no alert is sent"
             cost = Tile("guarantee, a month", dollars(member.monthly), limit)
@@ -180,9 +182,9 @@ class Pages:
 
     def _tenant_amounts(self, member: Member) -> costs.Amounts:
         """What a tenant paid by category, or the min cost of its guarantees."""
-        charged = self.charged
-        if charged and member.name in charged.paid:
-            parts = charged.parts.get(member.name, {})
+        chargeback_summary = self.chargeback_summary
+        if chargeback_summary and member.name in chargeback_summary.paid:
+            parts = chargeback_summary.parts.get(member.name, {})
             return costs.amounts([(category, paid, "") for category, paid in parts.items()], [], "costs by category")
         rows = [
             (f"{place.count} {place.flavor}", place.monthly / MICRO, f"in {place.pool}")
@@ -191,28 +193,33 @@ class Pages:
         ]
         return costs.amounts(rows, [], "a month")
 
-    def _access(self, only: str | None) -> AccessView:
+    def _access(self, tenant_name: str | None) -> AccessView:
         everywhere = {"Group", BREAK_GLASS}  # the platform group has access everywhere
-        shown: list[AccessGrant] = [
+        shown_entries: list[AccessGrant] = [
             entry
             for entry in self.entries
-            if only is None or entry.tenant == only or (not entry.tenant and entry.kind in everywhere)
+            if tenant_name is None or entry.tenant == tenant_name or (not entry.tenant and entry.kind in everywhere)
         ]
-        idle = sum(only in (None, entry.tenant) for entry in self.not_made)
+        idle_grants = sum(tenant_name in (None, entry.tenant) for entry in self.not_made)
         return AccessView(
-            rows=[AccessRow(e.tenant or PLATFORM, e.kind, e.subject, e.role, e.applies_to) for e in shown],
-            count=several(len(shown), "line"),
-            not_created=several(idle, "grant") if idle else "",
-            with_tenant=only is None,
-            opened=only is not None or len(shown) <= isolation.MOST,
+            rows=[AccessRow(e.tenant or PLATFORM, e.kind, e.subject, e.role, e.applies_to) for e in shown_entries],
+            count=several(len(shown_entries), "line"),
+            not_created=several(idle_grants, "grant") if idle_grants else "",
+            with_tenant=tenant_name is None,
+            opened=tenant_name is not None or len(shown_entries) <= isolation.MAX_TENANTS,
         )
 
 
-def several(count: int, what: str) -> str:
+def several(count: int, noun: str) -> str:
     """A number with its noun, in the plural unless the number is 1."""
-    return f"{count} {what}{'s' * (count != 1)}"
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
-def _other_paths(found: Mapping[CellKind, int]) -> str:
-    named = ((CellKind.SHARED, "shared"), (CellKind.GIVEN, "given"))
-    return ", ".join([*(f"{found[k]:,} {word}" for k, word in named if found[k]), f"{found[CellKind.OPEN]:,} open"])
+def _other_paths(cell_counts: Mapping[CellKind, int]) -> str:
+    named_kinds = ((CellKind.SHARED_RESOURCE, "shared"), (CellKind.GRANTED, "given"))
+    return ", ".join(
+        [
+            *(f"{cell_counts[kind]:,} {word}" for kind, word in named_kinds if cell_counts[kind]),
+            f"{cell_counts[CellKind.OPEN]:,} open",
+        ]
+    )

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from tenancy.output import charts
 from tenancy.report.facts import Facts, Member, SupplyBar, number
-from tenancy.report.given import Course
+from tenancy.report.inputs import UsageTimeline
 from tenancy.validation import Environment
 
-KEPT, LENT, UNALLOCATED, BURST = "kept", "lent", "unallocated", "burst"
+NEVER_LENT, LENT, UNALLOCATED, BURST = "kept", "lent", "unallocated", "burst"
 TITLES: Mapping[str, str] = {
-    KEPT: "guaranteed and kept",
+    NEVER_LENT: "guaranteed and kept",
     LENT: "guaranteed, lent while idle",
     UNALLOCATED: "unallocated",
     BURST: "autoscaled, not guaranteed",
@@ -98,7 +98,7 @@ def tenants(facts: Facts) -> list[TenantRow]:
     rows = []
     for member in facts.members:
         spec = member.spec
-        held = [each for each in member.held if each.guaranteed or each.borrows]
+        visible_shares = [share for share in member.shares if share.guaranteed or share.borrows]
         rows.append(
             TenantRow(
                 name=member.name,
@@ -106,11 +106,11 @@ def tenants(facts: Facts) -> list[TenantRow]:
                 department=spec.department,
                 tier=spec.tier,
                 namespaces=[NamespaceRow(part.name, spec.tier_of(part)) for part in spec.namespaces],
-                guaranteed=[f"{each.guaranteed} {each.flavor}" for each in held],
-                lends=[str(each.lends or "–") for each in held],
-                borrows=[str(each.borrows or "–") for each in held],
+                guaranteed=[f"{share.guaranteed} {share.flavor}" for share in visible_shares],
+                lends=[str(share.lends or "–") for share in visible_shares],
+                borrows=[str(share.borrows or "–") for share in visible_shares],
                 gpus=number(member.gpus),
-                segment=Segment(KEPT, 100 * float(member.gpus / largest)),
+                segment=Segment(NEVER_LENT, 100 * float(member.gpus / largest)),
             )
         )
     return rows
@@ -122,14 +122,14 @@ def supply(bars: Iterable[SupplyBar]) -> list[SupplyRow]:
         SupplyRow(
             pool=bar.pool,
             flavor=bar.flavor,
-            label=f"{bar.kept + bar.lent} of {bar.always_on} always on are guaranteed",
+            label=f"{bar.never_lent + bar.lent} of {bar.always_on} always on are guaranteed",
             segments=list(
                 _segments(
-                    {KEPT: bar.kept, LENT: bar.lent, UNALLOCATED: bar.free, BURST: bar.burst},
-                    max(bar.maximum, bar.kept + bar.lent),
+                    {NEVER_LENT: bar.never_lent, LENT: bar.lent, UNALLOCATED: bar.free, BURST: bar.burst},
+                    max(bar.maximum, bar.never_lent + bar.lent),
                 )
             ),
-            guaranteed=bar.kept + bar.lent,
+            guaranteed=bar.never_lent + bar.lent,
             lent=bar.lent,
             always_on=bar.always_on,
             maximum=bar.maximum,
@@ -138,10 +138,10 @@ def supply(bars: Iterable[SupplyBar]) -> list[SupplyRow]:
     ]
 
 
-def _segments(counts: Mapping[str, int], whole: int, titles: Mapping[str, str] = TITLES) -> Iterator[Segment]:
+def _segments(counts: Mapping[str, int], total: int, titles: Mapping[str, str] = TITLES) -> Iterator[Segment]:
     for kind, count in counts.items():
         if count > 0:
-            yield Segment(kind, 100 * count / max(whole, 1), f"{titles[kind]}: {count}")
+            yield Segment(kind, 100 * count / max(total, 1), f"{titles[kind]}: {count}")
 
 
 def without_gpus(environment: Environment) -> list[str]:
@@ -170,43 +170,53 @@ def flavors(member: Member) -> list[FlavorRow]:
     """A tenant's share in each flavor that it has or may borrow."""
     return [
         FlavorRow(
-            flavor=each.flavor,
-            label=f"{each.guaranteed} guaranteed, {each.borrows} may be borrowed",
+            flavor=share.flavor,
+            label=f"{share.guaranteed} guaranteed, {share.borrows} may be borrowed",
             segments=list(
                 _segments(
-                    {KEPT: each.guaranteed - each.lends, LENT: each.lends, BURST: each.borrows},
-                    each.guaranteed + each.borrows,
+                    {NEVER_LENT: share.guaranteed - share.lends, LENT: share.lends, BURST: share.borrows},
+                    share.guaranteed + share.borrows,
                     {**TITLES, BURST: "may be borrowed"},
                 )
             ),
-            guaranteed=each.guaranteed,
-            lends=each.lends,
-            borrows=each.borrows,
+            guaranteed=share.guaranteed,
+            lends=share.lends,
+            borrows=share.borrows,
         )
-        for each in member.held
-        if each.guaranteed or each.borrows
+        for share in member.shares
+        if share.guaranteed or share.borrows
     ]
 
 
-def course(of: Course | None, only: str | None) -> CourseView | None:
+def timeline_view(timeline: UsageTimeline | None, tenant_name: str | None) -> CourseView | None:
     """GPUs over time of all tenants, or of one; None if no GPU was in use."""
-    if of is None or (only is not None and only not in of.held):
+    if timeline is None or (tenant_name is not None and tenant_name not in timeline.in_use):
         return None
-    held = {only: of.held[only]} if only is not None else dict(of.held)
-    lent = {only: of.borrowed.get(only, [0.0])} if only is not None else dict(of.borrowed)
-    colours = charts.colours({name: sum(values) for name, values in held.items()})
-    limit = of.capacity if only is None else None
-    most = max([limit or 0.0, *map(sum, zip(*held.values(), strict=True)), 1.0])
-    width = len(next(iter(held.values())))
-    used = charts.layers(held, colours, width)
-    sums = [sum(values[at] if at < len(values) else 0.0 for values in lent.values()) for at in range(width)]
-    above = charts.layers({name: list(values) for name, values in lent.items() if len(values) == width}, colours, width)
-    fair = only is None and any(value is not None for value in of.fairness)
+    in_use = {tenant_name: timeline.in_use[tenant_name]} if tenant_name is not None else dict(timeline.in_use)
+    borrowed = (
+        {tenant_name: timeline.borrowed.get(tenant_name, [0.0])} if tenant_name is not None else dict(timeline.borrowed)
+    )
+    colours = charts.colours({name: sum(values) for name, values in in_use.items()})
+    limit = timeline.capacity if tenant_name is None else None
+    max_gpus = max([limit or 0.0, *map(sum, zip(*in_use.values(), strict=True)), 1.0])
+    width = len(next(iter(in_use.values())))
+    use_layers = charts.layers(in_use, colours, width)
+    sums = [
+        sum(values[index] if index < len(values) else 0.0 for values in borrowed.values()) for index in range(width)
+    ]
+    borrowed_layers = charts.layers(
+        {name: list(values) for name, values in borrowed.items() if len(values) == width}, colours, width
+    )
+    has_fairness = tenant_name is None and any(value is not None for value in timeline.fairness)
     return CourseView(
-        source=of.source,
-        legend=colours if only is None else {},
-        in_use=charts.stacked(used, colours, most, of.hours, limit, "GPUs in use by tenant"),
-        borrowed=charts.stacked(above, colours, max([1.0, *sums]), of.hours, None, "GPUs borrowed by tenant"),
+        source=timeline.source,
+        legend=colours if tenant_name is None else {},
+        in_use=charts.stacked(use_layers, colours, max_gpus, timeline.hours, limit, "GPUs in use by tenant"),
+        borrowed=charts.stacked(
+            borrowed_layers, colours, max([1.0, *sums]), timeline.hours, None, "GPUs borrowed by tenant"
+        ),
         has_limit=bool(limit),
-        fairness=charts.line(of.fairness, of.hours, "var(--accent)", "Jain's index over time") if fair else None,
+        fairness=charts.line(timeline.fairness, timeline.hours, "var(--accent)", "Jain's index over time")
+        if has_fairness
+        else None,
     )

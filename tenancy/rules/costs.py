@@ -28,7 +28,7 @@ _OF_OBJECT = f"!has(object.metadata.labels) || {charged('object.metadata.labels'
 
 
 def _labels(scene: AttackScene, place: AttackPlace) -> Iterator[Case]:
-    other, tenant = scene.other(place), place.tenant
+    other, tenant = scene.other_tenant_namespace(place), place.tenant
     theirs = other.tenant if other else None
     labels = {
         "team": theirs.team if theirs and theirs.team != tenant.team else "another-team",
@@ -48,7 +48,7 @@ def _labels(scene: AttackScene, place: AttackPlace) -> Iterator[Case]:
 
 
 def _tenants(scene: AttackScene, place: AttackPlace) -> Iterator[Case]:
-    if theirs := scene.other(place):
+    if theirs := scene.other_tenant_namespace(place):
         at, bad = f"/metadata/labels/{escaped(words.TENANT)}", theirs.tenant.tenant
         yield Case("cost-01", "tenant", f"charge its cost to {bad}", at, bad, place.tenant.tenant)
 

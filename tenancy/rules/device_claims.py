@@ -113,7 +113,7 @@ def _of_claims(scene: AttackScene) -> Iterator[Attack]:
         yield skipped("gpu-11-claim", "gpu-11", _PASSED, reason)
         return
     yield from _of_home(scene, home)
-    for place in scene.manned:
+    for place in scene.staffed:
         for name in place.other_device_classes:
             yield from foreign_class_attacks(scene, place, name)
 
@@ -143,7 +143,7 @@ def claim_form(
 
 def _of_home(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     """Fields of a claim beyond a number of devices of a granted class."""
-    flavor = next(iter(place.held), None)
+    flavor = next(iter(place.usable_gpus), None)
     if flavor is None:
         reason = "no namespace with a developer has GPUs, so no claim would be admitted"
         yield skipped("gpu-08-resourceclaim", "gpu-08", "claim more than was granted", reason)
@@ -218,7 +218,7 @@ def admin_access(rule: str) -> Case:
 def foreign_class_attacks(scene: AttackScene, place: AttackPlace, name: str) -> Iterator[Attack]:
     """Claims of a class of the environment that the tenant was not granted."""
     sentence = f"claim a device of class {name}, which {place.tenant.tenant} was not granted"
-    flavor, at = next(iter(place.held), None), f"{EXACTLY}/deviceClassName"
+    flavor, at = next(iter(place.usable_gpus), None), f"{EXACTLY}/deviceClassName"
     for plural in FORMS:
         if flavor:
             case = Case("gpu-08", name, sentence, at, name, flavor)

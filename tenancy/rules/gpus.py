@@ -196,7 +196,7 @@ def _keys(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
 
 def _train_without_grant(scene: AttackScene) -> Iterator[Attack]:
     """A TrainJob has no pod template: its GPUs are in its runtime."""
-    place = next((p for p in scene.manned if p.tenant.gpu_users and p.developer != p.without_grant), None)
+    place = next((p for p in scene.staffed if p.tenant.gpu_users and p.developer != p.without_grant), None)
     if place and TRAIN_JOB in all_kinds(place):
         path = collection(of_api(TRAIN_JOB), TRAIN_JOB, place.name)
         sentence, guard = "train on GPUs without a grant", scene.guard("gpu-10", "trainjobs")
@@ -231,11 +231,13 @@ def _classes_as_resources(scene: AttackScene, place: AttackPlace) -> Iterator[At
 def _without_grant(scene: AttackScene) -> Iterator[Attack]:
     """Work that asks for GPUs where a grant by name (gpu-users) is needed, by a developer without one."""
     sentence = "run on GPUs without a grant"
-    place = next((p for p in scene.manned if p.tenant.gpu_users and p.held and p.developer != p.without_grant), None)
+    place = next(
+        (p for p in scene.staffed if p.tenant.gpu_users and p.usable_gpus and p.developer != p.without_grant), None
+    )
     if place is None:
         yield skipped("gpu-10", "gpu-10", sentence, "no namespace has GPUs granted by name")
         return
-    flavor = next(iter(place.held))
+    flavor = next(iter(place.usable_gpus))
     for kind in kinds_of(place):
         pod = place.pod({flavor: 1})
         path = collection(of_api(kind), kind, place.name)

@@ -159,7 +159,7 @@ _VOLUMES: Mapping[str, tuple[str, str, str]] = {
 
 
 def _objects(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
-    policy, others = "tenancy-object-limits", scene.other(place)
+    policy, others = "tenancy-object-limits", scene.other_tenant_namespace(place)
     for kind in ("ConfigMap", "Secret"):
         plain: Object = {"apiVersion": "v1", "kind": kind, "metadata": {"name": POD_NAME, "labels": {_NOTE: "x"}}}
         for slug, (key, value, sentence) in _COPIED.items():

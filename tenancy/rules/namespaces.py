@@ -44,7 +44,7 @@ def _change(metadata: dict[str, Any]) -> dict[str, Any]:
 def _labels_of(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     """Changes that would weaken a namespace's isolation, requested by a cluster admin."""
     path = f"/api/v1/namespaces/{place.name}"
-    other = scene.other(place)
+    other = scene.other_tenant_namespace(place)
     bad: dict[str, tuple[str, dict[str, Any]]] = {
         "pod-security": ("allow privileged pods", {"labels": {words.PSA_ENFORCE: "privileged"}}),
         "tenant": (

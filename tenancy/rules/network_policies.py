@@ -56,7 +56,7 @@ _DEFAULT_DENY = "default-deny"
 
 def _fronts(scene: AttackScene) -> list[AttackPlace]:
     """The first namespace of each tenant that has a developer."""
-    return list({place.tenant.tenant: place for place in reversed(scene.manned)}.values())[::-1]
+    return list({place.tenant.tenant: place for place in reversed(scene.staffed)}.values())[::-1]
 
 
 def _openings(scene: AttackScene) -> Iterator[Attack]:
@@ -86,7 +86,7 @@ def _opened(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
         request = Request("POST", path, put(twin, at, bad), place.developer)
         return attack(f"net-02-policy-{name}@{place.name}", "net-02", sentence, guard, request, twin_body=twin)
 
-    other, tenant = scene.other(place), place.tenant
+    other, tenant = scene.other_tenant_namespace(place), place.tenant
     for direction, side, word in (("ingress", "from", "in"), ("egress", "to", "out")):
         twin = _policy_with({direction: [{side: [inside]}]})
         rule = f"/spec/{direction}/0/{side}"

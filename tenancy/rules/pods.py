@@ -69,7 +69,7 @@ def _writable_root(scene: AttackScene) -> Iterator[Attack]:
 
 def _of_levels(scene: AttackScene) -> Iterator[Attack]:
     """Every breach of the restricted level through a Job, three of them through every other kind that makes pods."""
-    place = next((place for place in scene.manned if place.is_restricted), None)
+    place = next((place for place in scene.staffed if place.is_restricted), None)
     if place is None:
         yield skipped("pod-04", "pod-04", _HOLD, "no namespace with a developer enforces the restricted level")
         return

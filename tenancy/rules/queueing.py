@@ -218,7 +218,7 @@ def _urgency(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     )
     for kind in ("Job", "CronJob", "Deployment", "StatefulSet"):
         yield attack_of(scene, place, case, kind)
-    for there in scene.manned:
+    for there in scene.staffed:
         allowed = there.priorities
         for name in there.other_priorities:
             sentence, at = f"{jump} with {name}", _label("Pod", URGENCY)
@@ -259,7 +259,7 @@ def _notes(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
 
 def _run_time(scene: AttackScene, _place: AttackPlace) -> Iterator[Attack]:
     sentence = "run for longer than its tier allows"
-    timed = [(place, int(most)) for place in scene.manned if (most := place.max_run_seconds)]
+    timed = [(place, int(most)) for place in scene.staffed if (most := place.max_run_seconds)]
     if not timed:
         yield skipped("kueue-10", "kueue-10", sentence, "no namespace with a developer is of a tier with max-run-time")
     for place, most in timed:

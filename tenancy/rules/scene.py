@@ -59,7 +59,7 @@ class AttackPlace(Protocol):
         ...
 
     @property
-    def held(self) -> Mapping[str, int]:
+    def usable_gpus(self) -> Mapping[str, int]:
         """Maximum number of GPUs in use here at once, by flavor, where it is above zero."""
         ...
 
@@ -133,7 +133,7 @@ class AttackPlace(Protocol):
         """Maximum run time of work here, in seconds; empty where there is none."""
         ...
 
-    def pod(self, wanted: Mapping[str, int] | None = None) -> Object:
+    def pod(self, gpu_counts: Mapping[str, int] | None = None) -> Object:
         """A pod that is admitted, with GPUs by flavor."""
         ...
 
@@ -190,7 +190,7 @@ class AttackScene(Protocol):
         ...
 
     @property
-    def manned(self) -> Sequence[AttackPlace]:
+    def staffed(self) -> Sequence[AttackPlace]:
         """Namespaces with a developer or an owner."""
         ...
 
@@ -207,7 +207,7 @@ class AttackScene(Protocol):
         """Attacker and victim: each tenant and its neighbours, both ways."""
         ...
 
-    def other(self, place: Any) -> AttackPlace | None:
+    def other_tenant_namespace(self, place: Any) -> AttackPlace | None:
         """A namespace of another tenant."""
         ...
 

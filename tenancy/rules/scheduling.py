@@ -103,7 +103,7 @@ def _gpu_tolerations(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]
     if place.environment.uses_device_claims:
         return
     sentence = "use a GPU node's CPU without asking for its GPU"
-    flavor = next(iter(place.held), None)
+    flavor = next(iter(place.usable_gpus), None)
     if flavor is None:
         yield skipped("sched-01-pod-no-gpu", "sched-01", sentence, "no namespace with a developer has GPUs")
         return
@@ -121,7 +121,7 @@ def _gpu_tolerations(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]
 
 def _foreign_pools(scene: AttackScene) -> Iterator[Attack]:
     sentence = "tolerate another tenant's pool instead of its own"
-    for place in scene.manned:
+    for place in scene.staffed:
         mine, pools = place.pools, sorted(place.environment.pools.items())
         theirs = [name for name, pool in pools if pool.is_restricted and name not in mine]
         if not (mine and theirs):
@@ -185,7 +185,7 @@ def _affinities(scene: AttackScene, place: AttackPlace) -> Iterator[Case]:
     near: dict[str, Any] = {_NEAR: [_TERM]}
     others, at = "keep all other tenants' pods off its node", f"{ANTI_AFFINITY}/0/namespaceSelector"
     yield Case("sched-06", "all-namespaces", others, at, {}, base=away, kinds=ALL_KINDS)
-    named = other.name if (other := scene.other(place)) else "kube-system"
+    named = other.name if (other := scene.other_tenant_namespace(place)) else "kube-system"
     sentence, at = f"keep {named}'s pods off its node", f"{ANTI_AFFINITY}/0/namespaces"
     yield Case("sched-06", "named", sentence, at, [named], base=away)
     for slug, name, bad in (("all", "namespaceSelector", {}), ("named", "namespaces", [named])):

@@ -167,7 +167,7 @@ def in_each_namespace(cases: Cases) -> Attacks:
     """The cases through pods, in each namespace with people who may make them."""
 
     def attacks(scene: AttackScene) -> Iterator[Attack]:
-        for place in scene.manned:
+        for place in scene.staffed:
             for case in cases(scene, place):
                 yield attack_of(scene, place, case, "Pod", suffix=f"@{place.name}")
 
@@ -231,7 +231,7 @@ def withheld(
 ) -> Iterator[Attack]:
     """A field that an allowance lets pods leave out, in the first namespace that lacks it; `of_good` makes what is bad
     of what is there."""
-    place = next((place for place in scene.manned if allowance not in place.allowances), None)
+    place = next((place for place in scene.staffed if allowance not in place.allowances), None)
     if place is None:
         yield skipped(f"{rule}-{allowance}", rule, sentence, f"every namespace has {allowance}")
         return
@@ -311,7 +311,7 @@ def objects_beside_work(place: AttackPlace) -> Iterator[Object]:
         yield minimal("HorizontalPodAutoscaler", "autoscaling/v2", spec={"scaleTargetRef": target, "maxReplicas": 2})
     inside = {"podSelector": mine, "policyTypes": ["Ingress"], "ingress": [{"from": [{"podSelector": mine}]}]}
     yield minimal("NetworkPolicy", "networking.k8s.io/v1", spec=inside)
-    if place.environment.uses_device_claims and (flavor := next(iter(place.held), None)):
+    if place.environment.uses_device_claims and (flavor := next(iter(place.usable_gpus), None)):
         for plural in FORMS:
             yield claim(flavor, plural=plural)
 

@@ -72,7 +72,7 @@ class Store:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 running_simulation = f"a simulation that runs already ({self._lock} is locked)"
-                change = "wait until it has ended, or name another folder with --state"
+                change = "wait until it has ended, or name another folder with --checkpoints"
                 raise SimulationBusy(
                     f"given {running_simulation}; rule: one run writes a checkpoint; change: {change}"
                 ) from None

@@ -86,7 +86,7 @@ class _TraceReader:
                 self._problem(
                     1,
                     1,
-                    "--map",
+                    "--map-user",
                     f"{name}={tenant}",
                     "a name is mapped to a tenant with GPUs",
                     self._tenant_hint(tenant),
@@ -106,11 +106,11 @@ class _TraceReader:
         if self._omitted:
             self._note(f"{self._omitted} lines left out: they ask for no GPU or ran for no time")
         if unused := sorted(set(self._mapping) - self._used_mappings):
-            self._note(f"--map has names that are not in the file: {', '.join(unused)}")
+            self._note(f"--map-user has names that are not in the file: {', '.join(unused)}")
         if self._hashed_names:
             self._note(
                 f"{len(self._hashed_names)} names of the file are no tenants: each is mapped to a tenant by hash (see "
-                "--map)"
+                "--map-user)"
             )
         return Trace(tuple(jobs), tuple(self._notes))
 

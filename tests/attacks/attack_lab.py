@@ -25,7 +25,7 @@ from tenancy.live.api import Api, path_of
 from tenancy.planning import Plan
 from tenancy.planning.common.pools import fake_nodes
 from tenancy.prove.attacks import Attack, Scene, all_attacks, differences
-from tenancy.prove.verify import run, scene_of
+from tenancy.prove.verify import find_scene, run
 from tenancy.validation import Loaded
 
 ROOT = Path(__file__).parents[2]
@@ -156,7 +156,7 @@ def deploy(loaded: Loaded, plan: Plan, home: Path, crds: Iterable[Object] = (), 
         ]
         apply([*plan.objects(), {**nvidia, "metadata": {"name": "nvidia"}}, *left, *more])
         api = Api(plan.context)
-        scene = scene_of(api, loaded, plan)
+        scene = find_scene(api, loaded, plan)
         attacks = all_attacks(scene)
         wait_until_settled(api, plan, attacks)
         return Cluster(api, plan, scene, attacks, lab.folder / "audit.log", lab.pki / "ca.crt")

@@ -562,7 +562,7 @@ def test_attacks_of_others_are_read_from_a_file_and_a_gap_is_exit_code_1(
     through |= {"body": place.pod(), "twin": {}}
     file = tmp_path / "attacks.yaml"
     file.write_text(yaml.safe_dump([refused, through]))
-    result = _verify(str(folder), "--from", str(file), "--format", "json")
+    result = _verify(str(folder), "--attacks", str(file), "--format", "json")
     records = {record["id"]: record for record in json.loads(result.stdout)}
     assert result.exit_code == 1
     assert records["mine-1"]["refused"]
@@ -595,7 +595,7 @@ WRITTEN = "{id: a, expected_denier: RBAC, path: /api/v1/pods, twin: {}}"
 def test_a_file_that_is_no_list_of_attacks_is_bad_input(folder: Path, tmp_path: Path, text: str, named: str) -> None:
     file = tmp_path / "attacks.yaml"
     file.write_text(text if text[0] != "{" or text == "{id: x}" else f"- {text}")
-    result = _verify(str(folder), "--from", str(file))
+    result = _verify(str(folder), "--attacks", str(file))
     assert result.exit_code == 2
     assert named in result.output
     assert "Traceback" not in result.output

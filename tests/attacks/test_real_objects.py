@@ -38,14 +38,14 @@ def home(cluster: Cluster) -> AttackedNamespace:
 
 @pytest.fixture(scope="module")
 def other(cluster: Cluster, home: AttackedNamespace) -> AttackedNamespace:
-    found = next(place for place in cluster.scene.manned if place.tenant.tenant != home.tenant.tenant)
+    found = next(place for place in cluster.scene.staffed if place.tenant.tenant != home.tenant.tenant)
     assert found
     return found
 
 
 def _with_gpus(home: AttackedNamespace) -> tuple[dict[str, Any], str]:
     """A pod with one GPU of the first kind, and the resource's name."""
-    flavor = next(iter(home.held))
+    flavor = next(iter(home.usable_gpus))
     return home.pod({flavor: 1}), home.environment.resource_of(flavor)
 
 

@@ -45,7 +45,7 @@ def home(cluster: Cluster) -> AttackedNamespace:
 
 @pytest.fixture(scope="module")
 def other(cluster: Cluster, home: AttackedNamespace) -> AttackedNamespace:
-    found = cluster.scene.other(home)
+    found = cluster.scene.other_tenant_namespace(home)
     assert found
     return found
 

@@ -365,8 +365,8 @@ def test_a_privileged_container_is_refused_whatever_else_it_says(cluster: Cluste
 @pytest.fixture
 def scaled(cluster: Cluster) -> Iterator[tuple[AttackedNamespace, str]]:
     """A Deployment that asks for a GPU, without pods, by a person who may: where, and its path."""
-    place = next(p for p in cluster.scene.manned if p.tenant.gpu_users and p.developer != p.without_grant)
-    made = _still(workload("Deployment", place.pod({next(iter(place.held)): 1})))
+    place = next(p for p in cluster.scene.staffed if p.tenant.gpu_users and p.developer != p.without_grant)
+    made = _still(workload("Deployment", place.pod({next(iter(place.usable_gpus)): 1})))
     path = collection(of_api("Deployment"), "Deployment", place.name)
     answer = cluster.api.request("POST", path, made, place.developer)
     assert answer.ok, answer.message
@@ -375,8 +375,8 @@ def scaled(cluster: Cluster) -> Iterator[tuple[AttackedNamespace, str]]:
 
 
 def test_who_may_not_use_gpus_changes_no_program_that_runs_on_them(cluster: Cluster) -> None:
-    place = next(p for p in cluster.scene.manned if p.tenant.gpu_users and p.developer != p.without_grant)
-    made = place.pod({next(iter(place.held)): 1})
+    place = next(p for p in cluster.scene.staffed if p.tenant.gpu_users and p.developer != p.without_grant)
+    made = place.pod({next(iter(place.usable_gpus)): 1})
     path = collection("v1", "Pod", place.name)
     answer = cluster.api.request("POST", path, made, place.developer)
     assert answer.ok, answer.message

@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tenancy.chargeback.model import ChargebackReport
-from tenancy.chargeback.periods import LONGEST, PeriodLength, moment, periods, written, zone_of
-from tenancy.chargeback.rounding import nearest, shared
+from tenancy.chargeback.periods import LONGEST, PeriodLength, iso_time, moment, periods, zone_of
+from tenancy.chargeback.rounding import divide_by_weights, round_to_sum
 from tenancy.chargeback.tables import TABLES
 from tenancy.rules.catalogue import Violation
 from tenancy.validation import Loaded
@@ -258,7 +258,7 @@ def test_a_job_that_crosses_the_first_of_a_month_is_split_there(loaded: Loaded) 
 
 def test_weeks_begin_on_monday() -> None:
     found = whole(OCTOBER, OCTOBER + 14 * DAY, PeriodLength.WEEK)
-    assert [(p.name, written(p.start)[:10], p.whole) for p in found] == [
+    assert [(p.name, iso_time(p.start)[:10], p.is_whole) for p in found] == [
         ("2026-W40", "2026-10-01", False),
         ("2026-W41", "2026-10-05", True),
         ("2026-W42", "2026-10-12", False),
@@ -274,7 +274,7 @@ def test_a_day_with_a_change_of_clocks_has_25_hours() -> None:
 def test_the_borders_are_those_of_the_time_zone() -> None:
     berlin = zone_of("Europe/Berlin")
     (found,) = periods(moment("2026-10-01", berlin), moment("2026-11-01", berlin), PeriodLength.MONTH, berlin)
-    assert (written(found.start), written(found.end)) == ("2026-09-30T22:00:00Z", "2026-10-31T23:00:00Z")
+    assert (iso_time(found.start), iso_time(found.end)) == ("2026-09-30T22:00:00Z", "2026-10-31T23:00:00Z")
 
 
 @pytest.mark.parametrize("text", ["2026-13-01", "yesterday", "", "0001-01-01", "1969-12-31T23:59:59", "9999-01-01"])
@@ -291,13 +291,13 @@ def test_a_time_that_no_calendar_has_is_refused_in_every_zone(text: str, zone: s
 
 def test_what_is_held_of_a_node_for_as_long_as_can_be_asked_for_has_room(loaded: Loaded) -> None:
     end = OCTOBER + LONGEST
-    most = {name: of.most for name, of in TABLES["allocations"].items() if of.kind != "text" and name != "count"}
+    most = {name: of.maximum for name, of in TABLES["allocations"].items() if of.kind != "text" and name != "count"}
     rows = [
-        held(where, "t1", "a100", TABLES["allocations"]["count"].most, OCTOBER, end, **most)
+        held(where, "t1", "a100", TABLES["allocations"]["count"].maximum, OCTOBER, end, **most)
         for where in ("fraud--train", "research--main")
         for _ in range(4)
     ]
-    nodes = [node("t1", "train", OCTOBER, end, price=TABLES["nodes"]["price"].most)]
+    nodes = [node("t1", "train", OCTOBER, end, price=TABLES["nodes"]["price"].maximum)]
     found = report(loaded, OCTOBER, end, nodes=nodes, allocations=rows)
     assert dollars(found, "fraud") == dollars(found, "research") == LONGEST / HOUR * 10**6 / 2
     with pytest.raises(Violation, match="ten years"):
@@ -348,7 +348,7 @@ def test_a_price_that_is_not_set_is_named_and_not_made_up(tmp_path: Path, purcha
     nodes = [node("t1", "train", OCTOBER, END, purchase=purchase), node("t2", "train", OCTOBER, END)]
     found = hour(loaded, held("fraud--train", "t1", "a100", 8, OCTOBER, END), nodes=nodes)
     assert dollars(found) == 21.957642, "of the other node alone"
-    assert [f.given for f in found.findings if f.rule == "bill-01"] == [
+    assert [f.observation for f in found.findings if f.rule == "bill-01"] == [
         f"1.0 node-hours of train, {purchase} p4d.24xlarge, without a price"
     ]
 
@@ -388,7 +388,7 @@ def test_a_namespace_that_two_tenants_claim_at_one_time_is_named_and_neither_pay
     ]
     found = hour(loaded, held("shop", "t1", "a100", 8, OCTOBER, END), namespaces=claimed)
     assert (dollars(found, "fraud", "held"), dollars(found, "(disputed: fraud, research)")) == (10, 10)
-    assert [f.rule for f in found.findings if "shop" in f.given] == ["bill-03"]
+    assert [f.rule for f in found.findings if "shop" in f.observation] == ["bill-03"]
 
 
 def test_a_namespace_that_changes_hands_is_each_ones_in_its_time(loaded: Loaded) -> None:
@@ -422,12 +422,12 @@ def test_hours_without_data_are_a_named_line_and_not_idle(loaded: Loaded) -> Non
     gap = [{"start": OCTOBER, "end": OCTOBER + HOUR // 4}]
     found = hour(loaded, held("fraud--train", "t1", "a100", 8, OCTOBER, END), gaps=gap)
     assert (dollars(found, "(no data)"), dollars(found, "fraud")) == (5, 15)
-    assert found.findings[0].given == "no data from 2026-10-01T00:00:00Z to 2026-10-01T00:15:00Z"
+    assert found.findings[0].observation == "no data from 2026-10-01T00:00:00Z to 2026-10-01T00:15:00Z"
 
 
 def test_nodes_that_must_have_been_there_and_were_not_seen_are_named_with_their_worth(loaded: Loaded) -> None:
     found = hour(loaded)
-    missing = {f.given: f.effect for f in found.findings if f.rule == "bill-04"}
+    missing = {f.observation: f.effect for f in found.findings if f.rule == "bill-04"}
     assert missing["3.0 node-hours fewer of pool train than its nodes.min"] == "these hours, $60, are in no line"
 
 
@@ -435,7 +435,7 @@ def test_more_than_a_node_has_is_named_and_costs_no_more_than_the_node(loaded: L
     rows = [held("fraud--train", "t1", "a100", 12, OCTOBER, END), held("research--main", "t1", "a100", 4, OCTOBER, END)]
     found = hour(loaded, *rows)
     assert (dollars(found, "fraud"), dollars(found, "research")) == (15, 5)
-    assert "up to 200 % of the devices of t1" in next(f.given for f in found.findings if f.rule == "bill-05")
+    assert "up to 200 % of the devices of t1" in next(f.observation for f in found.findings if f.rule == "bill-05")
 
 
 def test_cpu_beside_all_gpus_is_no_fault_and_the_node_is_shared(loaded: Loaded) -> None:
@@ -451,7 +451,7 @@ def test_cpu_beside_all_gpus_is_no_fault_and_the_node_is_shared(loaded: Loaded) 
 
 def test_what_is_in_use_on_a_node_without_records_is_named(loaded: Loaded) -> None:
     found = hour(loaded, held("fraud--train", "ghost", "a100", 8, OCTOBER, END))
-    assert "8.00 device-hours of fraud on ghost" in next(f.given for f in found.findings if f.rule == "bill-06")
+    assert "8.00 device-hours of fraud on ghost" in next(f.observation for f in found.findings if f.rule == "bill-06")
 
 
 def test_a_pod_that_is_told_twice_counts_once(loaded: Loaded) -> None:
@@ -482,7 +482,7 @@ def test_a_node_that_is_told_twice_is_billed_once(loaded: Loaded) -> None:
     ],
 )
 def test_shares_are_whole_and_add_up(total: int, weights: list[int], parts: list[int]) -> None:
-    assert shared(total, weights) == parts
+    assert divide_by_weights(total, weights) == parts
     assert sum(parts) == total
 
 
@@ -498,13 +498,13 @@ def test_shares_are_whole_and_add_up(total: int, weights: list[int], parts: list
 )
 def test_the_nearest_whole_numbers_add_up_to_the_nearest_sum(amounts: list[str], parts: list[int]) -> None:
     exact = [Fraction(amount) for amount in amounts]
-    assert nearest(exact) == parts
+    assert round_to_sum(exact) == parts
     assert sum(parts) == math.floor(sum(exact) + Fraction(1, 2))
 
 
 def test_costs_without_weights_cannot_be_shared() -> None:
     with pytest.raises(ValueError, match="cannot be divided"):
-        shared(1, [0, 0])
+        divide_by_weights(1, [0, 0])
 
 
 def test_three_who_share_a_cent_pay_a_cent(loaded: Loaded) -> None:

@@ -51,7 +51,7 @@ def test_traffic_costs_its_rate_whatever_the_time(loaded: Loaded) -> None:
 def test_a_line_without_dollars_or_rate_is_named_and_not_made_up(loaded: Loaded) -> None:
     found = billed(loaded, {"kind": "snapshot", "tenant": "fraud", "quantity": 100})
     assert dollars(found, "snapshot") == 0
-    assert "100.00 units of snapshot" in next(f.given for f in found.findings if f.rule == "bill-01")
+    assert "100.00 units of snapshot" in next(f.observation for f in found.findings if f.rule == "bill-01")
 
 
 def test_a_line_that_runs_over_the_first_of_a_month_is_split_by_time(loaded: Loaded) -> None:
@@ -99,7 +99,7 @@ def test_a_line_without_a_tenant_is_named(loaded: Loaded) -> None:
 def test_a_line_of_an_unknown_tenant_has_no_tenant_and_is_named(loaded: Loaded) -> None:
     found = billed(loaded, {"kind": "other", "tenant": "fruad", "dollars": 3})
     assert dollars(found, "(no tenant)") == 3
-    assert [f.given for f in found.findings if f.rule == "bill-08"] == ["1 line of unknown tenant fruad"]
+    assert [f.observation for f in found.findings if f.rule == "bill-08"] == ["1 line of unknown tenant fruad"]
 
 
 def test_a_line_of_a_tenant_that_was_seen_is_its_own(loaded: Loaded) -> None:
@@ -114,7 +114,7 @@ def test_a_line_of_a_tenant_that_was_seen_is_its_own(loaded: Loaded) -> None:
 def test_a_line_of_a_namespace_without_a_tenant_is_named(loaded: Loaded, namespace: str, who: str) -> None:
     found = billed(loaded, {"kind": "other", "namespace": namespace, "dollars": 3})
     assert dollars(found, who, "other") == 3
-    assert any("1 line of namespace shop, which belongs to no tenant" in f.given for f in found.findings) == (
+    assert any("1 line of namespace shop, which belongs to no tenant" in f.observation for f in found.findings) == (
         who != "fraud"
     )
 
@@ -124,4 +124,4 @@ def test_a_line_of_a_namespace_that_two_claim_is_no_ones_and_named(loaded: Loade
     seen = [{"namespace": "shop", "tenant": who, "start": OCTOBER, "end": END} for who in ("fraud", "research")]
     found = report(loaded, OCTOBER, END, nodes=TRAIN, lines=rows, namespaces=seen)
     assert dollars(found, "(disputed: fraud, research)") == 3
-    assert any("of namespace shop, which belongs to more than one tenant" in f.given for f in found.findings)
+    assert any("of namespace shop, which belongs to more than one tenant" in f.observation for f in found.findings)

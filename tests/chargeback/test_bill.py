@@ -128,12 +128,12 @@ def test_a_pool_on_the_bill_of_which_no_node_was_seen_is_named(loaded: Loaded, t
     ]
     found = with_bill(loaded, cur(tmp_path / "c.parquet", *rows))
     assert dollars(found, "(no data)") == 9
-    assert any("$9.00 billed for serve" in f.given for f in found.findings)
+    assert any("$9.00 billed for serve" in f.observation for f in found.findings)
 
 
 def test_nodes_that_are_on_no_bill_are_named(loaded: Loaded, tmp_path: Path) -> None:
     found = with_bill(loaded, cur(tmp_path / "c.parquet", {"line_item_product_code": "AmazonS3", "tags": {}}))
-    assert any("1.0 node-hours of train, on-demand, on no bill" in f.given for f in found.findings)
+    assert any("1.0 node-hours of train, on-demand, on no bill" in f.observation for f in found.findings)
 
 
 def test_what_a_tenant_has_beside_nodes_is_its_own_the_rest_the_platforms(loaded: Loaded, tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_an_export_without_resources_is_refused(tmp_path: Path) -> None:
 
 
 def outside(found: ChargebackReport) -> list[str]:
-    return [f.given for f in found.findings if "outside of the range" in f.given]
+    return [f.observation for f in found.findings if "outside of the range" in f.observation]
 
 
 ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Asia/Tokyo"]
@@ -238,7 +238,9 @@ def test_every_day_of_a_line_of_a_month_has_its_part(tmp_path: Path) -> None:
     row = {"line_item_unblended_cost": 100.0, "line_item_usage_end_date": end, "tags": POOL}
     days = whole(OCTOBER, NOVEMBER, PeriodLength.DAY)
     found = bills.read([cur(tmp_path / "c.parquet", row)], days, "small")
-    assert sorted(found.pots.values()) == [3_225_806] * 31, "each rounded by itself: a day costs the same in any range"
+    assert sorted(found.costs_by_unit.values()) == [3_225_806] * 31, (
+        "each rounded by itself: a day costs the same in any range"
+    )
 
 
 # What is told, and by whom it is paid
@@ -279,7 +281,7 @@ def test_a_tag_of_an_unknown_tenant_gives_no_tenant_and_is_named(
     }
     found = with_bill(loaded, cur(tmp_path / "c.parquet", row))
     assert dollars(found, who, "s3") == 4
-    assert any("$4.00 billed with the tag tenancy:tenant=fruad" in f.given for f in found.findings) == named
+    assert any("$4.00 billed with the tag tenancy:tenant=fruad" in f.observation for f in found.findings) == named
 
 
 VOLUME = {"line_item_usage_type": "EUC1-EBS:VolumeUsage.gp3", "line_item_unblended_cost": 8.0}
@@ -327,7 +329,7 @@ def test_a_volume_of_a_namespace_that_changed_hands_is_each_tenants_for_its_time
 def test_a_volume_of_a_namespace_without_a_tenant_is_named(loaded: Loaded, tmp_path: Path) -> None:
     row = {**VOLUME, "tags": {"user_tenancy_namespace": "ml-fraud"}}
     found = with_bill(loaded, cur(tmp_path / "c.parquet", row))
-    said = [finding.given for finding in found.findings if finding.rule == "bill-08"]
+    said = [finding.observation for finding in found.findings if finding.rule == "bill-08"]
     assert said == ["$8.00 billed with the tag tenancy:namespace=ml-fraud, which belongs to no tenant"]
     assert "AmazonEC2 ml-fraud" in {line.detail for line in found.lines}
 
@@ -348,7 +350,7 @@ def test_a_pool_that_a_credit_pays_is_on_the_bill(loaded: Loaded, tmp_path: Path
     ]
     found = with_bill(loaded, cur(tmp_path / "c.parquet", *rows))
     assert (len(found.bills), set(found.bills.values())) == (1, {0})
-    assert not [f for f in found.findings if "on no bill" in f.given]
+    assert not [f for f in found.findings if "on no bill" in f.observation]
 
 
 # What was paid ahead

@@ -31,13 +31,13 @@ def seen(loaded: Loaded, start: int, end: int, by: PeriodLength = PeriodLength.M
 
 
 def only(of: ChargebackReport) -> budgets.BudgetStatus:
-    (found,) = budgets.standings(of, spent_of(of, PeriodLength.MONTH))
+    (found,) = budgets.budget_statuses(of, spent_of(of, PeriodLength.MONTH))
     return found
 
 
 def test_a_line_that_will_be_crossed_has_the_day_on_which_it_will(tmp_path: Path) -> None:
     found = only(seen(budgeted(tmp_path, 9_600), OCTOBER, OCTOBER + 5 * DAY))
-    assert found.spent.micro == 2_400_000_000, "5 days of $480"
+    assert found.use.micro == 2_400_000_000, "5 days of $480"
     assert dict(found.lines) == {50: "2026-10-11", 80: "2026-10-17", 100: "2026-10-21"}, "after 10, 16 and 20 days"
     assert (found.percent, found.forecast_percent) == (25, 155)
 
@@ -65,31 +65,31 @@ def test_all_budgets_of_a_month_are_added_up(tmp_path: Path) -> None:
     made = seen(budgeted(tmp_path, 9_600), OCTOBER, OCTOBER + 5 * DAY)
     one = BudgetUse(0, "fraud", 9_600, 2_400_000_000, 14_880_000_000, 0, 100)
     other = one._replace(tenant="research", budget=400, micro=100_000_000, forecast_micro=620_000_000)
-    *_, whole = budgets.standings(made, [one, other], summed=True)
-    assert (whole.spent.tenant, whole.spent.budget, whole.percent) == (budgets.ALL, 10_000, 25)
+    *_, whole = budgets.budget_statuses(made, [one, other], with_totals=True)
+    assert (whole.use.tenant, whole.use.budget, whole.percent) == (budgets.ALL_BUDGETS, 10_000, 25)
     assert whole.lines[50] == "2026-10-11"
-    assert len(budgets.standings(made, [one], summed=True)) == 1, "one is its own sum"
+    assert len(budgets.budget_statuses(made, [one], with_totals=True)) == 1, "one is its own sum"
 
 
 def test_budgets_are_named_where_the_report_is_not_by_month(tmp_path: Path) -> None:
     loaded = budgeted(tmp_path, 9_600)
     weekly, monthly = (seen(loaded, OCTOBER, NOVEMBER, by) for by in (PeriodLength.WEEK, PeriodLength.MONTH))
-    said = "budgets are monthly: --by month shows them"
-    assert said in budgets.lacks(weekly, spent_of(weekly, PeriodLength.WEEK), [])
-    assert said not in budgets.lacks(monthly, spent_of(monthly, PeriodLength.MONTH), [])
+    said = "budgets are monthly: --period month shows them"
+    assert said in budgets.data_gaps(weekly, spent_of(weekly, PeriodLength.WEEK), [])
+    assert said not in budgets.data_gaps(monthly, spent_of(monthly, PeriodLength.MONTH), [])
 
 
 def test_a_tenant_without_a_budget_is_named(tmp_path: Path) -> None:
     made = seen(budgeted(tmp_path, 9_600), OCTOBER, NOVEMBER)
     said = "no budget in the file of research: no alert is sent"
-    assert budgets.lacks(made, spent_of(made, PeriodLength.MONTH), []) == [said]
-    assert budgets.lacks(made, spent_of(made, PeriodLength.MONTH), [], only="fraud") == []
+    assert budgets.data_gaps(made, spent_of(made, PeriodLength.MONTH), []) == [said]
+    assert budgets.data_gaps(made, spent_of(made, PeriodLength.MONTH), [], tenant_name="fraud") == []
 
 
 @pytest.mark.parametrize(("days", "late"), [(0, False), (9, True)])
 def test_a_month_that_is_not_seen_from_its_beginning_says_so(tmp_path: Path, days: int, late: bool) -> None:
     made = seen(budgeted(tmp_path, 9_600), OCTOBER + days * DAY, OCTOBER + 20 * DAY)
-    found = budgets.lacks(made, spent_of(made, PeriodLength.MONTH), [], only="fraud")
+    found = budgets.data_gaps(made, spent_of(made, PeriodLength.MONTH), [], tenant_name="fraud")
     assert [line.partition(":")[0] for line in found] == (["data of 2026-10 starts at 2026-10-10T00"] if late else [])
 
 
@@ -108,7 +108,7 @@ def test_a_month_of_another_time_zone_begins_when_it_does(tmp_path: Path, zone: 
     made = make_report(
         loaded.environment, loaded.tenants, tables, whole(start, end, PeriodLength.MONTH, ZoneInfo(zone))
     )
-    assert budgets.lacks(made, spent_of(made, PeriodLength.MONTH), [], only="fraud") == []
+    assert budgets.data_gaps(made, spent_of(made, PeriodLength.MONTH), [], tenant_name="fraud") == []
 
 
 def test_hours_without_data_are_money_that_the_budgets_lack(tmp_path: Path) -> None:
@@ -119,9 +119,11 @@ def test_hours_without_data_are_money_that_the_budgets_lack(tmp_path: Path) -> N
     gap = [{"start": OCTOBER, "end": OCTOBER + 3 * HOUR}]
     blind = report(loaded, OCTOBER, end, PeriodLength.MONTH, nodes=nodes, allocations=rows, gaps=gap)
     clear = report(loaded, OCTOBER, end, PeriodLength.MONTH, nodes=nodes, allocations=rows)
-    (told,) = [line for line in budgets.lacks(blind, spent_of(blind, PeriodLength.MONTH), []) if line.startswith("$")]
+    (told,) = [
+        line for line in budgets.data_gaps(blind, spent_of(blind, PeriodLength.MONTH), []) if line.startswith("$")
+    ]
     assert told.startswith("$60.00 of 2026-10 are of hours without data or of unknown devices")
-    assert not any(line.startswith("$") for line in budgets.lacks(clear, spent_of(clear, PeriodLength.MONTH), []))
+    assert not any(line.startswith("$") for line in budgets.data_gaps(clear, spent_of(clear, PeriodLength.MONTH), []))
 
 
 def test_use_that_was_not_measured_is_named_beside_the_table(tmp_path: Path) -> None:
@@ -137,7 +139,7 @@ def test_use_that_was_not_measured_is_named_beside_the_table(tmp_path: Path) -> 
         tables = given(OCTOBER, end, nodes=nodes, allocations=rows, **more)
         made = report(loaded, OCTOBER, end, PeriodLength.MONTH, nodes=nodes, allocations=rows, **more)
         found = [use for use in uses(made, tables) if use.tenant == "fraud"]
-        assert budgets.lacks(made, spent_of(made, PeriodLength.MONTH), found, only="fraud") == expected
+        assert budgets.data_gaps(made, spent_of(made, PeriodLength.MONTH), found, tenant_name="fraud") == expected
         (table,) = [
             table for table in pages.tables(made, found, [], "fraud") if table.title.startswith("Held and used")
         ]

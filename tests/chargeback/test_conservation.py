@@ -20,7 +20,7 @@ from tenancy.chargeback.model import BillingUnit, Category
 from tenancy.chargeback.periods import PeriodLength
 from tenancy.chargeback.report import make_report
 from tenancy.chargeback.rounding import rounded
-from tenancy.chargeback.sweep import lent
+from tenancy.chargeback.sweep import lent_by_tenants
 from tenancy.validation import Loaded
 from tests.chargeback import scene
 from tests.chargeback.scene import NOVEMBER
@@ -242,7 +242,7 @@ def test_every_trace_adds_up_and_to_what_a_loop_over_seconds_finds(loaded: Loade
     without = {key: amount for key, amount in owed.items() if amount and key[1] != "(platform)"}
     for pot in {pot for pot, _ in owed}:
         platform = owed.get((pot, "(platform)"), Fraction())
-        lines = [line for line in found.lines if line.pot == pot]
+        lines = [line for line in found.lines if line.billing_unit == pot]
         shared = sum(line.micro for line in lines if line.category is Category.OVERHEAD or line.tenant == "(platform)")
         assert shared / scene.MICRO == pytest.approx(float(platform), abs=2e-5), "what is the platform's"
         theirs: dict[str, int] = defaultdict(int)
@@ -274,7 +274,7 @@ def test_credits_change_who_pays_and_not_how_much(loaded: Loaded, crediting: Loa
     event(f"credits: {bool(given_back)}")
     assert all(line.micro <= 0 for line in given_back)
     for pot in credited.bills:
-        lines = [line for line in credited.lines if line.pot == pot]
+        lines = [line for line in credited.lines if line.billing_unit == pot]
         borrowed = sum(line.micro for line in lines if line.category is Category.BORROWED)
         back = -sum(line.micro for line in lines if line.category is Category.CREDIT)
         assert back <= borrowed * 0.6 + 20, "no tenant is credited more than is borrowed"
@@ -422,16 +422,16 @@ def test_every_line_of_a_bill_is_charged_once_or_named(
     found = make_report(loaded.environment, loaded.tenants, scene.given(START, END, **trace.tables()), cut, bill)
     event(f"findings: {sorted({finding.rule for finding in found.findings})}")
     for number, amount in enumerate(wanted):
-        lines = sum(line.micro for line in found.lines if line.pot.period == number)
+        lines = sum(line.micro for line in found.lines if line.billing_unit.period == number)
         assert lines == rounded(amount.numerator, amount.denominator), "to the millionth"
     theirs: dict[tuple[int, str, bool, str], int] = defaultdict(int)
-    for pot, amount in bill.pots.items():
+    for pot, amount in bill.costs_by_unit.items():
         theirs[pot.period, pot.pool, pot.purchase == "spot", ""] += amount
-    for item in bill.beside:
+    for item in bill.other_costs:
         theirs[item.period, "", False, item.tenant] += item.micro
     for key in {*whose, *theirs}:
         assert abs(theirs[key] - whose[key]) < len(rows), "what is rounded is less than a millionth a line"
-    told = " ".join([*(finding.given for finding in found.findings), *found.notes])
+    told = " ".join([*(finding.observation for finding in found.findings), *found.notes])
     for amount, said in ((outside, "of the bill outside"), (others, "of the bill have no tag")):
         if abs(amount) >= scene.MICRO / 100:
             (dollars,) = re.findall(rf"\$([-\d.,]+) {said}", told)
@@ -451,7 +451,7 @@ def test_who_lent_is_who_left_it_idle_second_by_second(
 ) -> None:
     rows = [(name, min(a, b), max(a, b), count) for name, a, b, count in holders]
     events = [e for name, a, b, n in rows for e in ((a, name, n), (b, name, -n))]
-    lenders, total = lent(events, promised, 0, 30)
+    lenders, total = lent_by_tenants(events, promised, 0, 30)
     wanted: dict[str, Fraction] = defaultdict(Fraction)
     whole = 0
     for at in range(30):

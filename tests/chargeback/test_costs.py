@@ -80,4 +80,4 @@ def test_published_prices_are_of_types_that_the_catalogue_has() -> None:
 def test_all_that_a_node_yields_is_the_whole_node(spec: SpecFolder, pool: str) -> None:
     environment = spec.load().environment
     of = measure(environment, pool)
-    assert sum(of.of[flavor] * count for flavor, count in environment.flavors_of(pool).items()) == of.units
+    assert sum(of.units_by_flavor[flavor] * count for flavor, count in environment.flavors_of(pool).items()) == of.units

@@ -75,7 +75,7 @@ def test_what_no_namespace_held_has_the_tenants_value(found: ChargebackReport) -
 
 
 def command(folder: Path, *more: str) -> tuple[int, str, str]:
-    times = ("--from", "2026-10-01", "--to", "2026-10-08", "--by", "range", "--example", "7")
+    times = ("--from", "2026-10-01", "--to", "2026-10-08", "--period", "range", "--example", "7")
     done = CliRunner().invoke(main, ["chargeback", str(folder), *times, *more])
     return done.exit_code, done.stdout, done.stderr
 

@@ -175,7 +175,7 @@ def test_lines_and_workloads_of_an_explanation_add_up_to_the_total(found: Charge
 
 def test_hours_times_price_are_the_dollars_of_a_line(found: ChargebackReport) -> None:
     for line in found.lines:
-        if line.pot.pool and line.weight:
+        if line.billing_unit.pool and line.weight:
             assert found.hours(line) * float(outputs.price_of(found, line)) * MICRO == pytest.approx(line.micro, abs=60)
 
 
@@ -202,7 +202,7 @@ def one(loaded: Loaded, **used: Any) -> TenantUse:
 
 def test_efficiency_is_used_of_held_and_use_is_of_all_that_is_paid_for(loaded: Loaded) -> None:
     use = one(loaded, value=0.75)
-    assert (use.held, use.used, use.efficiency) == (4, 3, 75)
+    assert (use.allocated, use.measured_use, use.efficiency) == (4, 3, 75)
     assert use.idle == pytest.approx(4 * 16 / 24, abs=1e-5)
     assert use.utilisation == pytest.approx(75 * 4 / (4 + 4 * 16 / 24), abs=1e-3)
     assert use.unused_micro == 2_500_000, "a quarter of 4 GPUs at 2.50"
@@ -210,7 +210,7 @@ def test_efficiency_is_used_of_held_and_use_is_of_all_that_is_paid_for(loaded: L
 
 def test_unmeasured_use_is_unknown_and_not_zero(loaded: Loaded) -> None:
     use = one(loaded)
-    assert (use.used, use.efficiency, use.unused_micro) == (None, None, None)
+    assert (use.measured_use, use.efficiency, use.unused_micro) == (None, None, None)
 
 
 def test_hours_that_were_not_measured_do_not_count_as_idle(loaded: Loaded) -> None:
@@ -281,7 +281,7 @@ SPAN = ("--from", "2026-10-01", "--to", "2026-11-01")
 @pytest.fixture(scope="module")
 def folder(loaded: Loaded, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("data") / "october"
-    assert run(loaded.folder, *SPAN, "--example", 7, "--record", path).exit_code == 0
+    assert run(loaded.folder, *SPAN, "--example", 7, "--save-tables", path).exit_code == 0
     return path
 
 
@@ -315,7 +315,7 @@ def test_strict_ends_with_1_where_the_numbers_lack_anything(loaded: Loaded, fold
 
 def test_strict_ends_with_0_where_they_lack_nothing(loaded: Loaded, folder: Path) -> None:
     span = ("--from", "2026-10-01", "--to", "2026-10-08")
-    assert run(loaded.folder, *span, "--tables", folder, "--strict", "--by", "range").exit_code == 0
+    assert run(loaded.folder, *span, "--tables", folder, "--strict", "--period", "range").exit_code == 0
 
 
 def test_one_tenants_report_has_no_other_tenant(loaded: Loaded, folder: Path) -> None:
@@ -340,12 +340,15 @@ def test_everything_is_written_where_it_is_asked_for(loaded: Loaded, folder: Pat
         ((*SPAN, "--tables", "/nowhere"), "which is no folder"),
         ((*SPAN, "--example", 1, "--format", "parquet"), "without --out"),
         ((*SPAN, "--example", 1, "--token-file", "x"), "without --prometheus"),
-        ((*SPAN, "--example", 1, "--zone", "Mars"), "--zone 'Mars'"),
+        ((*SPAN, "--example", 1, "--timezone", "Mars"), "--timezone 'Mars'"),
         ((*SPAN, "--example", 1, "--explain", "frau"), "tenant 'frau'"),
         ((*SPAN, "--prometheus", "somewhere"), "--prometheus 'somewhere'"),
         ((*SPAN, "--prometheus", "http://[::"), "--prometheus 'http://[::'"),
         (("--from", "1st", "--to", "2026-11-01", "--example", 1), "time '1st'"),
-        (("--from", "0001-01-01", "--to", "2026-11-01", "--zone", "Asia/Tokyo", "--example", 1), "time '0001-01-01'"),
+        (
+            ("--from", "0001-01-01", "--to", "2026-11-01", "--timezone", "Asia/Tokyo", "--example", 1),
+            "time '0001-01-01'",
+        ),
         (("--from", "2026-10-01", "--to", "9999-12-31", "--example", 1), "time '9999-12-31'"),
         (("--from", "1970-01-01", "--to", "1981-01-01", "--example", 1), "a range from 1970-01-01T00:00:00Z"),
         (("--from", "2026-11-01", "--to", "2026-10-01", "--example", 1), "a range from"),
@@ -354,7 +357,7 @@ def test_everything_is_written_where_it_is_asked_for(loaded: Loaded, folder: Pat
         ((*SPAN, "--example", 1, "--out", "/nowhere/report"), "/nowhere/report"),
         ((*SPAN, "--example", 1, "--events", "/nowhere/events"), "/nowhere/events"),
         ((*SPAN, "--example", 1, "--mail", "/dev/null/mail"), "/dev/null/mail"),
-        ((*SPAN, "--example", 1, "--record", "/dev/null/tables"), "--record /dev/null/tables"),
+        ((*SPAN, "--example", 1, "--save-tables", "/dev/null/tables"), "--save-tables /dev/null/tables"),
     ],
 )
 def test_bad_input_ends_with_2_and_says_what_to_change(loaded: Loaded, words: tuple, said: str) -> None:
@@ -378,7 +381,9 @@ def test_help_needs_no_polars() -> None:
 
 
 def test_a_share_that_is_idle_is_told_with_how_it_came_about(loaded: Loaded, folder: Path) -> None:
-    said = " ".join(run(loaded.folder, *SPAN, "--tables", folder, "--explain", "fraud", "--rows", 3).stdout.split())
+    said = " ".join(
+        run(loaded.folder, *SPAN, "--tables", folder, "--explain", "fraud", "--max-workloads", 3).stdout.split()
+    )
     assert "66.6667 %: its part of the guarantees there" in said
     assert "more workloads" in said
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tenancy.chargeback.prometheus import PAGE, QUERIES, Prometheus, PrometheusUnreachable, ask, label, resource
+from tenancy.chargeback.prometheus import PAGE, QUERIES, Prometheus, PrometheusUnreachable, label, read_tables, resource
 from tenancy.chargeback.report import make_report
 from tenancy.chargeback.tables import tables
 from tenancy.rules.catalogue import Violation
@@ -129,7 +129,7 @@ def source(server: Server, token: str = "") -> Prometheus:
 
 
 def bill(loaded: Loaded, server: Server) -> Any:
-    frames = ask(source(server), loaded.environment, OCTOBER, END, STEP)
+    frames = read_tables(source(server), loaded.environment, OCTOBER, END, STEP)
     read = tables({name: [(name, frame.lazy())] for name, frame in frames.items()}, OCTOBER, END)
     return make_report(loaded.environment, loaded.tenants, read, whole(OCTOBER, END)), read
 
@@ -183,7 +183,7 @@ def test_use_is_the_namespaces_that_the_pod_is_in_and_not_the_exporters(loaded: 
 
     found, read = bill(loaded, server)
     (fraud,) = [use for use in uses(found, read) if use.tenant == "fraud"]
-    assert (fraud.used, fraud.efficiency, fraud.measured) == (6.0, 25.0, 100.0)
+    assert (fraud.measured_use, fraud.efficiency, fraud.measured) == (6.0, 25.0, 100.0)
 
 
 def test_hours_without_samples_become_a_gap(loaded: Loaded, server: Server) -> None:
@@ -254,7 +254,7 @@ def test_an_address_is_taken_as_it_is_written(url: str) -> None:
 def test_metrics_without_the_pools_label_are_refused(loaded: Loaded, server: Server) -> None:
     server.series["nodes"] = [({"node": "t1"}, OCTOBER, END, 1)]
     with pytest.raises(Violation, match="label_tenancy_gpu_pool"):
-        ask(source(server), loaded.environment, OCTOBER, END, STEP)
+        read_tables(source(server), loaded.environment, OCTOBER, END, STEP)
 
 
 def test_a_range_without_any_use_is_all_idle(loaded: Loaded, server: Server) -> None:
@@ -279,7 +279,7 @@ def test_slices_are_known_by_their_pools_resource(loaded: Loaded, server: Server
 def test_the_recorded_tables_say_the_same(loaded: Loaded, server: Server, tmp_path: Path) -> None:
     from tenancy.chargeback.tables import read
 
-    frames = ask(source(server), loaded.environment, OCTOBER, END, STEP)
+    frames = read_tables(source(server), loaded.environment, OCTOBER, END, STEP)
     for name, frame in frames.items():
         frame.write_parquet(tmp_path / f"{name}.parquet")
     again = make_report(loaded.environment, loaded.tenants, read(tmp_path, OCTOBER, END), whole(OCTOBER, END))

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tenancy.chargeback.tables import NOT_SAID, Tables, read
+from tenancy.chargeback.tables import NO_AMOUNT, Tables, read
 from tenancy.rules.catalogue import Violation
 from tests.chargeback.scene import HOUR, MICRO, NOVEMBER, OCTOBER, given, held, node
 
@@ -117,7 +117,7 @@ def test_a_price_below_nothing_or_beyond_all_is_refused(tmp_path: Path, price: s
         read(nodes_at(tmp_path, price), OCTOBER, NOVEMBER)
 
 
-@pytest.mark.parametrize(("price", "wanted"), [("", NOT_SAID), ("0", 0), ("5", 5 * MICRO)])
+@pytest.mark.parametrize(("price", "wanted"), [("", NO_AMOUNT), ("0", 0), ("5", 5 * MICRO)])
 def test_a_price_that_is_absent_is_not_one_of_nothing(tmp_path: Path, price: str, wanted: int) -> None:
     assert read(nodes_at(tmp_path, price), OCTOBER, NOVEMBER).nodes["price"].to_list() == [wanted]
 

@@ -477,7 +477,7 @@ def test_an_export_holds_what_can_be_made_again_and_says_what_it_lacks(
     done = project.tenancy("export", "fraud", "local", "--out", str(out))
     assert (done.code, "which exists" in done.err) == (2, True)
     open_out = tmp_path / "secrets"
-    done = project.tenancy("export", "fraud", "local", "--out", str(open_out), "--with-secrets")
+    done = project.tenancy("export", "fraud", "local", "--out", str(open_out), "--include-secrets")
     assert done.code == 0, done.text
     file = open_out / f"objects/{HOME}/secrets.yaml"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600

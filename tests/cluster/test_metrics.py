@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from tenancy.chargeback import periods
-from tenancy.chargeback.prometheus import Prometheus, ask
+from tenancy.chargeback.prometheus import Prometheus, read_tables
 from tenancy.chargeback.report import make_report
 from tenancy.chargeback.tables import tables
 from tenancy.lab import control_plane, ports, prometheus, tools
@@ -219,7 +219,7 @@ def bill(loaded: Loaded, given: dict[str, Any], start: int, end: int) -> dict[tu
     assert report.findings == []
     made: dict[tuple[str, ...], int] = {}
     for line in report.lines:
-        key = (line.tenant, line.category.value, line.pot.pool, line.flavor)
+        key = (line.tenant, line.category.value, line.billing_unit.pool, line.flavor)
         made[key] = made.get(key, 0) + line.micro
     return made
 
@@ -227,12 +227,12 @@ def bill(loaded: Loaded, given: dict[str, Any], start: int, end: int) -> dict[tu
 def test_the_bill_from_prometheus_is_to_the_millionth_that_of_the_trace(loaded: Loaded, url: str, rows: Any) -> None:
     from_trace = bill(loaded, frames(rows), START, END)
     assert len(from_trace) > 5
-    assert bill(loaded, ask(Prometheus(url), loaded.environment, START, END, STEP), START, END) == from_trace
+    assert bill(loaded, read_tables(Prometheus(url), loaded.environment, START, END, STEP), START, END) == from_trace
 
 
 def test_a_range_that_begins_between_two_scrapes_lacks_nothing(loaded: Loaded, url: str) -> None:
     begin, end = START + 7 * 3600 + 101, START + 9 * 3600 + 47
-    made = bill(loaded, ask(Prometheus(url), loaded.environment, begin, end, STEP), begin, end)
+    made = bill(loaded, read_tables(Prometheus(url), loaded.environment, begin, end, STEP), begin, end)
     nodes = (4 * 8 + 8) * 12.5 + 4 * 1  # dollars an hour of the nodes that the pools have at least
     assert sum(made.values()) == pytest.approx(nodes * 1e6 * (end - begin) / 3600, abs=100)
 

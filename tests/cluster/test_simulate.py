@@ -204,7 +204,7 @@ def test_an_interrupted_run_leaves_no_process_and_no_folder(loaded: Loaded, tmp_
         str(loaded.folder),
         "--jobs",
         "50",
-        "--state",
+        "--checkpoints",
         str(tmp_path / "state"),
     ]
     child = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)

@@ -221,7 +221,7 @@ def gaps(cluster: Cluster, attacks: Sequence[Attack]) -> list[dict[str, Any]]:
 
 
 def test_every_attack_of_the_suite_is_refused_and_its_twin_is_not(cluster: Cluster) -> None:
-    assert not {place.name for place in cluster.scene.manned} & {HOME, OTHER}, "who would make anything there?"
+    assert not {place.name for place in cluster.scene.staffed} & {HOME, OTHER}, "who would make anything there?"
     assert gaps(cluster, cluster.attacks) == []
 
 

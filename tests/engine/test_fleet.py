@@ -18,11 +18,11 @@ DENY = "/apis/networking.k8s.io/v1/namespaces/credit/networkpolicies/default-den
 MANY = """
 import sys
 
-from tenancy.cli import main, read_beside
+from tenancy.cli import main, read_process
 from tenancy.engine import whole_check
 from tenancy.live import fleet_drift
 
-fleet_drift.ALWAYS_LISTED = read_beside.MANY = 0
+fleet_drift.ALWAYS_LISTED = read_process.MIN_TENANT_FILES = 0
 whole_check.BATCH = 1
 ask = whole_check.Beside.ask
 

@@ -199,7 +199,7 @@ def _step(made: World, who: AccountIdentity, action: str, resource: str, context
 
 
 def _widened(made: World, who: AccountIdentity, step: Step) -> bool:
-    return _anything(made.account, who, step.thing)(step.asked).allowed
+    return _anything(made.account, who, step.target)(step.request).allowed
 
 
 _READ: dict[tuple[int, str, str], Decide] = {}
@@ -294,7 +294,7 @@ def test_a_key_opens_for_whom_a_file_lets_into_its_bucket_and_through_s3_alone()
                                 "kms:ResourceAliases": [alias],
                             }
                             asked = request(who.principal, action, key_arn(account.environment, alias), context)
-                            decision = account.decide(who, Step(account._things[alias], asked))
+                            decision = account.decide(who, Step(account._targets[alias], asked))
                             assert decision.allowed == told, (seed, str(who), alias, bucket, action, str(decision))
                             count, allowed_count = count + 1, allowed_count + decision.allowed
     assert count > 5_000

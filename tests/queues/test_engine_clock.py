@@ -22,7 +22,7 @@ from tenancy.lab import clock as lab_clock
 from tenancy.lab import ports
 from tenancy.live.api import Api, ApiUnreachable
 from tenancy.prove.attacks.clock import clock_attacks
-from tenancy.prove.verify import run, scene_of
+from tenancy.prove.verify import find_scene, run
 from tenancy.validation import load
 
 sys.path.append(str(ROOT / "tests" / "engine"))
@@ -153,7 +153,7 @@ def test_an_update_of_another_field_keeps_what_the_clock_wrote(project: Project,
 
 def test_a_tenant_is_refused_what_the_clock_writes(scene: Scene) -> None:
     loaded = load(scene.folder)
-    attacks = list(clock_attacks(scene_of(scene.api, loaded, scene.plan)))
+    attacks = list(clock_attacks(find_scene(scene.api, loaded, scene.plan)))
     results = run(scene.api, attacks)
     assert len(results) == len(attacks) > 0
     assert [result.as_dict() for result in results if result.gap] == []

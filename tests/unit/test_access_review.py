@@ -126,7 +126,7 @@ def test_a_pipeline_is_known_by_its_subject() -> None:
 
 
 def test_an_iam_role_is_the_group_that_it_becomes() -> None:
-    (entry,) = [entry for entry in _bank("--who", "fraud-oncall") if entry["kind"] == "IAM role"]
+    (entry,) = [entry for entry in _bank("--subject", "fraud-oncall") if entry["kind"] == "IAM role"]
     assert entry["may"] == "is group fraud-oncall"
     assert entry["who"].endswith("AWSReservedSSO_fraud-oncall_3d4e5f60718a9b0c")
     assert (entry["file"].endswith("stacks/bank/environment.yaml"), entry["field"]) == (True, "aws.people.fraud-oncall")
@@ -225,11 +225,11 @@ def test_a_machine_without_git_is_no_error(committed: SpecFolder, monkeypatch: p
 
 
 def test_one_name_is_looked_up(spec: SpecFolder) -> None:
-    assert [entry["who"] for entry in _said(spec.path, "--who", JANE)] == [JANE]
+    assert [entry["who"] for entry in _said(spec.path, "--subject", JANE)] == [JANE]
 
 
 def test_a_name_that_is_nowhere_has_an_answer(spec: SpecFolder) -> None:
-    result = run("report", "access", spec.path, "--who", "mallory")
+    result = run("report", "access", spec.path, "--subject", "mallory")
     assert (result.exit_code, result.stdout) == (
         0,
         "No group, user or identity of that name is in the files of small.\n",

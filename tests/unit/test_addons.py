@@ -11,7 +11,7 @@ import pytest
 from tenancy.catalog.versions import ADD_ONS
 from tenancy.planning.aws.addons import AddOn, add_ons
 from tenancy.planning.common.charts import SYSTEM_NODES
-from tenancy.prove.ways import ways
+from tenancy.prove.bypasses import bypasses
 
 GPU = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 POOL = {"key": "tenancy.gpu/pool", "operator": "Exists", "effect": "NoSchedule"}
@@ -94,7 +94,7 @@ def test_interfaces_carry_the_tag_by_which_the_cnis_role_may_change_them(cni: st
 
 def test_the_mode_in_which_a_new_pod_is_open_is_said_to_be_a_way_that_nothing_holds() -> None:
     mode = _made()["vpc-cni"].configuration["env"]["NETWORK_POLICY_ENFORCING_MODE"]
-    assert (mode == "standard") is bool(ways()["N14"].names("open"))
+    assert (mode == "standard") is bool(bypasses()["N14"].names("open"))
 
 
 @pytest.mark.parametrize("name", ["coredns", "metrics-server"])

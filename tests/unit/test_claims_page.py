@@ -17,8 +17,8 @@ from tenancy.planning import make_plan
 from tenancy.planning.guards import BACKSTOPS, GUARDED
 from tenancy.prove import claims
 from tenancy.prove.attacks import Attack, Scene, all_attacks
-from tenancy.prove.claims import CONTROLS, ELSEWHERE, ON_CLUSTER, SCRIPT, Claims, enforcer
-from tenancy.prove.ways import families, ways
+from tenancy.prove.bypasses import bypasses, families
+from tenancy.prove.claims import CONTROLS, ON_CLUSTER, OTHER_OBJECTS, SCRIPT, Claims, enforcer
 from tenancy.rules.catalogue import RULES
 from tenancy.validation import Loaded, load
 from tests.attacks.attack_lab import local
@@ -49,20 +49,20 @@ def _attacks() -> Sequence[Attack]:
 
 def test_every_known_way_out_is_mapped() -> None:
     expected = [f"{letter}{number}" for letter, count in COUNTS.items() for number in range(1, count + 1)]
-    assert list(ways()) == expected
+    assert list(bypasses()) == expected
     assert list(families()) == list(COUNTS)
 
 
 def test_every_file_of_tests_that_the_page_names_is_there() -> None:
-    named = {path for rule in RULES for path in re.findall(r"tests/[\w/.]+", claims._named(rule))}
+    named = {path for rule in RULES for path in re.findall(r"tests/[\w/.]+", claims._test_files(rule))}
     assert named
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
 
 
-@pytest.mark.parametrize("way", ways())
+@pytest.mark.parametrize("way", bypasses())
 def test_what_holds_a_way_is_there(way: str) -> None:
-    found = ways()[way]
-    assert found.held, "held by nothing"
+    found = bypasses()[way]
+    assert found.mitigations, "held by nothing"
     assert [prefix for prefix in found.names("attack") if not any(id.startswith(prefix) for id in _ids())] == []
     assert [rule for rule in found.names("rule") if rule not in RULES] == []
     assert [test for test in found.names("test") if not _is_test(test)] == []
@@ -82,9 +82,9 @@ def _is_check(text: str) -> bool:
     return any(text in line and said.search(line) for line in lines)
 
 
-@pytest.mark.parametrize("way", [id for id, way in ways().items() if set(way.asked) & set("AC")])
+@pytest.mark.parametrize("way", [id for id, way in bypasses().items() if set(way.testers) & set("AC")])
 def test_what_a_request_can_show_is_shown_by_one(way: str) -> None:
-    found = ways()[way]
+    found = bypasses()[way]
     live = [test for test in found.names("test") if test.startswith(LIVE)]
     assert found.names("attack") or live, "no attack and no test on an API server"
 
@@ -95,7 +95,7 @@ LIVE = ("tests/attacks/", "tests/cluster/", "tests/engine/", "tests/queues/")
 
 def test_what_is_open_is_said_in_the_docs() -> None:
     text = (ROOT / "docs" / "claims.md").read_text("utf-8")
-    for way in ways().values():
+    for way in bypasses().values():
         for reason in way.names("open"):
             assert f"**open**: {reason}" in text
 
@@ -106,9 +106,9 @@ def test_what_is_open_is_said_in_the_docs() -> None:
 def test_there_are_enough_attacks_and_cases() -> None:
     found = Claims(load(LOCAL))
     variant = re.compile(r"-(?:pod|job|cronjob|deployment|statefulset|replicaset|daemonset|replicationcontroller)(?=-)")
-    distinct = {variant.sub("", re.sub(r"(-as-[a-z0-9-]+)?@.*", "", attack.id)) for attack in found.asked}
+    distinct = {variant.sub("", re.sub(r"(-as-[a-z0-9-]+)?@.*", "", attack.id)) for attack in found.applicable_attacks}
     assert len(distinct) >= 150, "attacks, however many kinds, tenants and namespaces they are asked in"
-    assert len(found.asked) >= 400
+    assert len(found.applicable_attacks) >= 400
 
 
 # The page
@@ -156,7 +156,7 @@ def test_every_check_that_needs_hardware_is_in_the_script() -> None:
 
 def test_every_control_of_the_plan_is_in_the_table(loaded: Loaded) -> None:
     kinds = {item["kind"] for item in make_plan(loaded.environment, loaded.tenants).objects()}
-    assert kinds - {*CONTROLS, *ELSEWHERE} == set(), "is it a control, or what holds it?"
+    assert kinds - {*CONTROLS, *OTHER_OBJECTS} == set(), "is it a control, or what holds it?"
     policies = {
         (item["metadata"]["name"], validation["message"].partition(":")[0])
         for item in make_plan(loaded.environment, loaded.tenants).objects()
@@ -172,7 +172,7 @@ def test_every_control_of_the_plan_is_in_the_table(loaded: Loaded) -> None:
 def test_every_control_has_a_case_or_says_why_not(loaded: Loaded) -> None:
     found = Claims(loaded)
     without = [control.name for control in found.controls() if not control.attacks]
-    attacked = {attack.rule for attack in found.asked}
+    attacked = {attack.rule for attack in found.applicable_attacks}
     assert {rule for rule in without if not (rule in attacked or rule in BACKSTOPS or found.reason(rule))} == set()
 
 

@@ -185,7 +185,7 @@ def test_results_of_other_tools_are_counted_by_level(maker: Maker, tmp_path: Pat
     results = [{"level": "error"}, {}, {"level": "warning"}]
     tool = {"driver": {"name": "checkov", "version": "3.2"}}
     sarif.write_text(json.dumps({"version": "2.1.0", "runs": [{"tool": tool, "results": results}]}), "utf-8")
-    assert maker.make("bundle", "--judge", str(sarif)).exit_code == 0
+    assert maker.make("bundle", "--sarif", str(sarif)).exit_code == 0
     (judge,) = maker.read("judges.json")
     assert (judge["name"], judge["levels"]) == ("checkov", {"error": 1, "warning": 2})
 
@@ -193,8 +193,8 @@ def test_results_of_other_tools_are_counted_by_level(maker: Maker, tmp_path: Pat
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        (("--judge", "attacks.json"), "a SARIF 2.1.0 file"),
-        (("--judge", "nowhere.sarif"), "No such file"),
+        (("--sarif", "attacks.json"), "a SARIF 2.1.0 file"),
+        (("--sarif", "nowhere.sarif"), "No such file"),
         (("--kms", "alias/sign"), "given --key and --kms; rule: one signature is made"),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 
 from tenancy.cli.up_report import MAX_GRANT_ROWS, show
 from tenancy.engine.changes import Outcome
-from tenancy.iam.rights import NEW, ChangedRights, changed, rights
+from tenancy.iam.rights import WRITE_IF_NEW, ChangedRights, changed_rights, rights
 from tenancy.planning import make_plan
 from tenancy.validation import Tenant
 from tests.iam import worlds
@@ -18,7 +18,7 @@ from tests.iam.worlds import tenant_file
 
 ACCESSES = {
     "read-only": {"list", "read"},
-    "write-once": {"list", "read", NEW},
+    "write-once": {"list", "read", WRITE_IF_NEW},
     "append-only": {"list", "read", "write"},
     "read-write": {"list", "read", "write", "delete"},
 }
@@ -56,18 +56,18 @@ def test_only_what_changes_is_shown() -> None:
     after = _storage(
         ("plain", "fraud/", "read-only"), ("plain", "reference/", "read-only"), ("given", "x/", "read-only")
     )
-    assert list(changed(before, after, ROLE)) == [
+    assert list(changed_rights(before, after, ROLE)) == [
         ChangedRights("fraud", "train", "s3://given/x/", "nothing", "list, read"),
         ChangedRights("fraud", "train", "s3://plain/fraud/", "list, read, write, delete", "list, read"),
     ]
-    assert list(changed(after, after, ROLE)) == []
+    assert list(changed_rights(after, after, ROLE)) == []
 
 
 def test_a_new_policy_gives_and_one_that_goes_takes_all_of_it() -> None:
     document = _storage(("plain", "fraud/", "write-once"))
     row = ("fraud", "train", "s3://plain/fraud/")
-    assert list(changed(None, document, ROLE)) == [ChangedRights(*row, "nothing", f"list, read, {NEW}")]
-    assert list(changed(document, None, ROLE)) == [ChangedRights(*row, f"list, read, {NEW}", "nothing")]
+    assert list(changed_rights(None, document, ROLE)) == [ChangedRights(*row, "nothing", f"list, read, {WRITE_IF_NEW}")]
+    assert list(changed_rights(document, None, ROLE)) == [ChangedRights(*row, f"list, read, {WRITE_IF_NEW}", "nothing")]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_new_policy_gives_and_one_that_goes_takes_all_of_it() -> None:
     ],
 )
 def test_a_row_names_the_tenant_where_the_roles_name_is_whole(role: str, owner: tuple[str, str]) -> None:
-    (found, *_) = changed(None, _storage(("plain", "fraud/", "read-only")), role)
+    (found, *_) = changed_rights(None, _storage(("plain", "fraud/", "read-only")), role)
     assert (found.tenant, found.namespace) == owner
 
 

@@ -72,15 +72,15 @@ READERS: dict[str, Sequence[object]] = {
     "check": ("check",),
     "exceptions": ("check", ROOT / "stacks", "--exceptions"),
     "fits": ("fits",),
-    "verify": ("verify", ROOT / "stacks" / "local", "--from"),
+    "verify": ("verify", ROOT / "stacks" / "local", "--attacks"),
     "simulate": ("simulate", ROOT / "stacks" / "local", "--trace"),
     "diff": ("diff", "--preview"),
     "simulation": ("report", ROOT / "stacks" / "local", "--out", "x.html", "--simulation"),
     "charged": ("report", ROOT / "stacks" / "local", "--out", "x.html", "--chargeback"),
     "token": (*CHARGEBACK, "--prometheus", "http://127.0.0.1:1", "--token-file"),
     "bill": (*CHARGEBACK, "--example", 1, "--bill"),
-    "attacks": ("evidence", "make", ROOT / "stacks" / "local", "--out", "bundle", "--attacks"),
-    "judge": ("evidence", "make", ROOT / "stacks" / "local", "--out", "bundle", "--judge"),
+    "attacks": ("evidence", "make", ROOT / "stacks" / "local", "--out", "bundle", "--attack-results"),
+    "judge": ("evidence", "make", ROOT / "stacks" / "local", "--out", "bundle", "--sarif"),
     "key": ("evidence", "verify", ROOT / "stacks", "--key"),
 }
 

@@ -165,7 +165,7 @@ FIELDS = {
 """Fields of objects that hold quantities: a module that names one in its code reads quantities."""
 
 NO_QUANTITY: Mapping[str, Mapping[str, str]] = {
-    "tenancy/chargeback/beside.py": {"int(price * MICRO)": "dollars", "int(rate * MICRO)": "dollars"},
+    "tenancy/chargeback/non_compute.py": {"int(price * MICRO)": "dollars", "int(rate * MICRO)": "dollars"},
     "tenancy/chargeback/example.py": {
         "int(dice.lognormvariate(math.log(5 * HOUR), 1.1))": "seconds",
         "round(min(0.99, max(0.01, dice.gauss(0.55, 0.22))), 3)": "a made-up utilization",

@@ -28,7 +28,7 @@ from tests.conftest import SpecFolder, every, in_days
 ENV = "environment.yaml"
 TRAIN = "train: {instance: p4d.24xlarge, nodes: 4}"
 REPORTS = (("capacity",), ("pools",), ("failures",))
-SHORT = ("failures", "--rack", "2")
+SHORT = ("failures", "--nodes-per-rack", "2")
 
 
 def run(*words: object) -> Result:
@@ -214,7 +214,7 @@ def test_no_report_is_made_of_wrong_files(spec: SpecFolder, name: tuple[str]) ->
 
 @pytest.mark.parametrize("rack", ["0", "-1", "x", "1.5"])
 def test_a_rack_has_a_number_of_nodes(spec: SpecFolder, rack: str) -> None:
-    assert run("report", "failures", spec.path, "--rack", rack).exit_code == 2
+    assert run("report", "failures", spec.path, "--nodes-per-rack", rack).exit_code == 2
 
 
 def test_the_help_names_the_rack_that_is_taken(spec: SpecFolder) -> None:
@@ -382,13 +382,13 @@ def test_a_layout_by_name_is_known() -> None:
 
 @pytest.mark.parametrize("mode", ["time-slicing", "mps"])
 def test_a_shared_type_yields_replicas(mode: str) -> None:
-    found = _catalog("g6.12xlarge", "--share", f"{mode}=4")["yields"]
+    found = _catalog("g6.12xlarge", "--gpu-sharing", f"{mode}=4")["yields"]
     assert found["resources"] == {"nvidia.com/gpu.shared": 16}
     assert found["units"][0]["share"] == "1/4"
 
 
 def test_slices_are_shared_too() -> None:
-    found = _catalog("p4d.24xlarge", "--mig", "3g.20gb=2", "--share", "time-slicing=2")["yields"]
+    found = _catalog("p4d.24xlarge", "--mig", "3g.20gb=2", "--gpu-sharing", "time-slicing=2")["yields"]
     assert found["resources"] == {"nvidia.com/mig-3g.20gb.shared": 32}
 
 
@@ -411,13 +411,13 @@ def test_a_layout_that_does_not_fit_is_answered_with_the_sums_and_the_nearest() 
         (("p4d.24xlarge", "--mig", "1g.5gb=1,1g.5gb=1"), "--mig"),
         (("p4d.24xlarge", "--mig", "="), "--mig"),
         (("p4d.24xlarge", "--mig", "1g.5gb=²"), "--mig"),
-        (("p4d.24xlarge", "--mig", "1g.5gb=7", "--share", "mps=2"), "pool-08"),
-        (("g6.xlarge", "--share", "turns=2"), "--share turns=2"),
-        (("g6.xlarge", "--share", "mps"), "--share mps"),
-        (("g6.xlarge", "--share", "mps=1"), "from 2 to 48"),
-        (("g4dn.xlarge", "--share", "time-slicing=48"), "pool-04"),
-        (("g6f.large", "--share", "mps=2"), "pool-09"),
-        (("--share", "mps=2"), "a pool has one instance type"),
+        (("p4d.24xlarge", "--mig", "1g.5gb=7", "--gpu-sharing", "mps=2"), "pool-08"),
+        (("g6.xlarge", "--gpu-sharing", "turns=2"), "--gpu-sharing turns=2"),
+        (("g6.xlarge", "--gpu-sharing", "mps"), "--gpu-sharing mps"),
+        (("g6.xlarge", "--gpu-sharing", "mps=1"), "from 2 to 48"),
+        (("g4dn.xlarge", "--gpu-sharing", "time-slicing=48"), "pool-04"),
+        (("g6f.large", "--gpu-sharing", "mps=2"), "pool-09"),
+        (("--gpu-sharing", "mps=2"), "a pool has one instance type"),
     ],
 )
 def test_what_no_pool_can_be_ends_with_2(words: tuple[str, ...], said: str) -> None:
@@ -512,7 +512,7 @@ def test_what_a_page_cannot_be_made_of_ends_with_a_message(
 def test_a_simulation_and_a_chargeback_come_from_their_commands(spec: SpecFolder, tmp_path: Path) -> None:
     spec.add(ENV, "prices: {l4: 0.80, a100-40gb: 2.50}\n")
     bill, page = tmp_path / "bill.json", tmp_path / "page.html"
-    span = ("--from", "2026-10-01", "--to", "2026-10-03", "--by", "day", "--example", "1")
+    span = ("--from", "2026-10-01", "--to", "2026-10-03", "--period", "day", "--example", "1")
     assert run("chargeback", spec.path, *span, "--format", "json", "--out", bill).exit_code == 0
     assert run("report", spec.path, "--chargeback", bill, "--out", page).exit_code == 0
     text = page.read_text("utf-8")

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tenancy.report import given
+from tenancy.report import inputs
 from tenancy.report.facts import facts
-from tenancy.report.given import Charged, Course, Unreadable
+from tenancy.report.inputs import ChargebackSummary, UnreadableInput, UsageTimeline
 from tenancy.report.page import Pages
 from tenancy.rules.catalogue import RULES
 from tenancy.simulation.results import Results
@@ -46,10 +46,10 @@ def told(bank: Loaded, tmp_path_factory: pytest.TempPathFactory) -> Pages:
     return Pages(bank, course, charged)
 
 
-def read(folder: Path, run: Any, bill: Any) -> tuple[Course, Charged]:
+def read(folder: Path, run: Any, bill: Any) -> tuple[UsageTimeline, ChargebackSummary]:
     for name, value in (("run.json", run), ("bill.json", bill)):
         (folder / name).write_text(json.dumps(value), "utf-8")
-    return given.simulation(folder / "run.json", "bank"), given.chargeback(folder / "bill.json", "bank")
+    return inputs.read_simulation(folder / "run.json", "bank"), inputs.read_chargeback(folder / "bill.json", "bank")
 
 
 def simulated(names: list[str], **more: Any) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def test_a_page_is_light_or_dark_as_the_reader_is_and_can_be_printed(plain: Page
 
 def test_the_same_files_in_any_order_make_the_same_page(bank: Loaded, told: Pages) -> None:
     turned = Loaded(bank.environment, bank.tenants[::-1], bank.folder)
-    again = Pages(turned, told.course, told.charged)
+    again = Pages(turned, told.timeline, told.chargeback_summary)
     assert again.environment() == told.environment()
     assert again.tenant("fraud") == told.tenant("fraud")
 
@@ -184,7 +184,7 @@ def test_a_tenants_page_names_no_other_tenant(which: str, bank: Loaded, request:
 
 
 def test_a_tenants_page_has_the_tenants_own_money_alone(told: Pages) -> None:
-    paid = told.charged.paid if told.charged else {}
+    paid = told.chargeback_summary.paid if told.chargeback_summary else {}
     said = Text(told.tenant("fraud")).said
     assert f"${paid['fraud']:,.0f}" in said
     assert f"${paid['nlp']:,.0f}" not in said
@@ -254,7 +254,7 @@ def test_one_tenant_has_no_other_to_be_kept_apart_from(loaded: Loaded) -> None:
 def test_of_many_tenants_only_pairs_with_something_to_say_are_listed(
     plain: Pages, bank: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tenancy.report.isolation.MOST", len(bank.tenants) - 1)
+    monkeypatch.setattr("tenancy.report.isolation.MAX_TENANTS", len(bank.tenants) - 1)
     page = plain.environment()
     assert "198 of 210 pairs are closed or shared" in Text(page).said
     assert 'class="mx"' not in page
@@ -281,8 +281,8 @@ def test_a_file_that_is_something_else_is_named(tmp_path: Path, kind: str, text:
     path = tmp_path / "given.json"
     if text is not None:
         path.write_text(text, "utf-8")
-    with pytest.raises(Unreadable, match=re.escape(said)) as error:
-        getattr(given, kind)(path, "bank")
+    with pytest.raises(UnreadableInput, match=re.escape(said)) as error:
+        getattr(inputs, f"read_{kind}")(path, "bank")
     assert str(path) in str(error.value)
 
 
@@ -294,15 +294,15 @@ def test_a_chargeback_of_several_periods_has_a_course(tmp_path: Path) -> None:
     ]
     path = tmp_path / "bill.json"
     path.write_text(json.dumps(charged_back(["fraud"], lines=days)), "utf-8")
-    course = given.chargeback(path, "bank").course
+    course = inputs.read_chargeback(path, "bank").timeline
     assert course is not None
-    assert (course.hours, dict(course.held), dict(course.borrowed)) == (48, {"fraud": [2, 1.5]}, {"fraud": [0, 0.5]})
+    assert (course.hours, dict(course.in_use), dict(course.borrowed)) == (48, {"fraud": [2, 1.5]}, {"fraud": [0, 0.5]})
 
 
 def test_a_chargeback_of_one_period_has_none(tmp_path: Path) -> None:
     path = tmp_path / "bill.json"
     path.write_text(json.dumps(charged_back(["fraud"])), "utf-8")
-    assert given.chargeback(path, "bank").course is None
+    assert inputs.read_chargeback(path, "bank").timeline is None
 
 
 def test_a_simulation_has_what_a_page_reads_of_it() -> None:

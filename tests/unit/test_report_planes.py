@@ -24,8 +24,8 @@ from tenancy.planning.kubernetes.model import (
     RoleSubject,
 )
 from tenancy.planning.model import NamespacePlan
-from tenancy.report.network import opening, porous
-from tenancy.report.planes import Cell, CellKind, Plane, Planes
+from tenancy.report.network import admits_outside_traffic, opening_policy
+from tenancy.report.planes import Cell, CellKind, IsolationMatrix, Plane
 from tenancy.rules.catalogue import RULES
 from tenancy.validation import Loaded, load
 from tests.conftest import SpecFolder, every
@@ -45,7 +45,7 @@ def planes(bank: Loaded) -> dict[str, Plane]:
 
 
 def found(loaded: Loaded, plan: Plan) -> dict[str, Plane]:
-    return {plane.name: plane for plane in Planes(loaded, plan).all()}
+    return {plane.name: plane for plane in IsolationMatrix(loaded, plan).all()}
 
 
 def changed(plan: Plan, tenant: str, change: Callable[[NamespacePlan], NamespacePlan]) -> Plan:
@@ -70,7 +70,7 @@ def test_every_plane_has_a_cell_for_every_pair_of_the_bank(planes: dict[str, Pla
 def test_every_cell_names_rules_that_there_are_and_what_proves_them(planes: dict[str, Plane]) -> None:
     cells: list[Cell] = [cell for plane in planes.values() for cell in plane.cells.values()]
     assert {rule for cell in cells for rule in cell.rules} <= set(RULES)
-    assert every(cell.rules and cell.holds and cell.proof for cell in cells)
+    assert every(cell.rules and cell.enforced_by and cell.proof for cell in cells)
 
 
 def test_nothing_is_open_in_the_bank(planes: dict[str, Plane]) -> None:
@@ -89,7 +89,7 @@ def test_a_pair_that_is_attacked_counts_its_attacks(planes: dict[str, Plane]) ->
 
 def test_a_group_in_two_files_is_given_and_not_open(planes: dict[str, Plane]) -> None:
     cell = planes["objects"].cells["fraud", "aml"]
-    assert (cell.kind, cell.word) == (CellKind.GIVEN, "viewer")
+    assert (cell.kind, cell.word) == (CellKind.GRANTED, "viewer")
 
 
 def binding(subject: RoleSubject) -> Callable[[NamespacePlan], NamespacePlan]:
@@ -132,7 +132,7 @@ def test_a_policy_at_both_ends_opens_the_network(loaded: Loaded, plan: Plan) -> 
     both = changed(half, "research", let_out)
     assert found(loaded, half)["network"].cells[RESEARCH_OF_FRAUD].kind is CellKind.CLOSED, "nothing leaves research"
     cell = found(loaded, both)["network"].cells[RESEARCH_OF_FRAUD]
-    assert (cell.kind, cell.holds) == (CellKind.OPEN, "NetworkPolicy open in fraud--train")
+    assert (cell.kind, cell.enforced_by) == (CellKind.OPEN, "NetworkPolicy open in fraud--train")
 
 
 def test_a_namespace_without_its_default_deny_admits_all_traffic(loaded: Loaded, plan: Plan) -> None:
@@ -141,7 +141,7 @@ def test_a_namespace_without_its_default_deny_admits_all_traffic(loaded: Loaded,
 
     open_plan = changed(changed(plan, "fraud", tear_down), "research", tear_down)
     cell = found(loaded, open_plan)["network"].cells[RESEARCH_OF_FRAUD]
-    assert (cell.kind, cell.holds) == (CellKind.OPEN, "NetworkPolicy none in fraud--train")
+    assert (cell.kind, cell.enforced_by) == (CellKind.OPEN, "NetworkPolicy none in fraud--train")
 
 
 def test_a_queue_that_spends_the_others_share_is_open(loaded: Loaded, plan: Plan) -> None:
@@ -160,7 +160,7 @@ def test_what_one_may_borrow_is_what_the_other_lends(spec: SpecFolder) -> None:
     spec.edit("tenants/research.yaml", "a100: {guaranteed: 8}", "a100: {guaranteed: 8, sharing: lend, lend-up-to: 5}")
     loaded = spec.load()
     of = found(loaded, make_plan(loaded.environment, loaded.tenants))["queues"].cells
-    assert (of[FRAUD_OF_RESEARCH].kind, of[FRAUD_OF_RESEARCH].word) == (CellKind.GIVEN, "≤ 5")
+    assert (of[FRAUD_OF_RESEARCH].kind, of[FRAUD_OF_RESEARCH].word) == (CellKind.GRANTED, "≤ 5")
     assert of[RESEARCH_OF_FRAUD].kind is CellKind.CLOSED, "research borrows nothing"
 
 
@@ -173,8 +173,8 @@ def test_departments_that_share_nothing_lend_nothing(spec: SpecFolder) -> None:
 
 def test_a_shared_pool_is_shared_and_a_pool_of_ones_own_is_apart(planes: dict[str, Plane]) -> None:
     nodes = planes["nodes"].cells
-    assert (nodes["fraud", "nlp"].kind, nodes["fraud", "nlp"].word) == (CellKind.SHARED, "GPUs")
-    assert (nodes["fraud", "pricing"].kind, nodes["fraud", "pricing"].word) == (CellKind.SHARED, "slices")
+    assert (nodes["fraud", "nlp"].kind, nodes["fraud", "nlp"].word) == (CellKind.SHARED_RESOURCE, "GPUs")
+    assert (nodes["fraud", "pricing"].kind, nodes["fraud", "pricing"].word) == (CellKind.SHARED_RESOURCE, "slices")
     assert nodes["fraud", "notebooks-lab"].kind is CellKind.CLOSED
 
 
@@ -264,16 +264,16 @@ def admits(name: str, **peer: Any) -> NetworkPolicy:
 )
 def test_a_connection_needs_a_rule_that_matches(into: list[NetworkPolicy], opened: str) -> None:
     targets = [space("b", DENY, *into, t="b")]
-    assert opening([space("a", DENY, OUT, t="a")], targets) == opened
-    assert not opened or porous(targets[0])
+    assert opening_policy([space("a", DENY, OUT, t="a")], targets) == opened
+    assert not opened or admits_outside_traffic(targets[0])
 
 
 def test_a_policy_of_some_pods_leaves_the_others_open() -> None:
     some = dataclasses.replace(policy("some", INGRESS), pods={"app": "x"})
-    assert opening([space("a", DENY, OUT)], [space("b", some)]) == "none in b"
-    assert porous(space("b", some))
-    assert opening([space("a", DENY)], [space("b", some)]) == "", "nothing leaves a"
+    assert opening_policy([space("a", DENY, OUT)], [space("b", some)]) == "none in b"
+    assert admits_outside_traffic(space("b", some))
+    assert opening_policy([space("a", DENY)], [space("b", some)]) == "", "nothing leaves a"
 
 
 def test_a_namespace_that_denies_all_but_itself_is_not_porous() -> None:
-    assert not porous(space("b", DENY, admits("own", pods={})))
+    assert not admits_outside_traffic(space("b", DENY, admits("own", pods={})))

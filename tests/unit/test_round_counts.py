@@ -16,7 +16,7 @@ from tenancy.diff.alarms import ReviewReason, alarm
 from tenancy.diff.changes import ChangeTopic
 from tenancy.kube import pods
 from tenancy.planning import Plan, make_plan
-from tenancy.report.planes import CellKind, Planes
+from tenancy.report.planes import CellKind, IsolationMatrix
 from tenancy.rules.queues import CHECKS
 from tenancy.rules.together import findings_together
 from tenancy.simulation.quotas import Quotas
@@ -59,8 +59,8 @@ BORROWS = "{guaranteed: 8, sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to
 @pytest.mark.parametrize("guaranteed", COUNTS)
 def test_the_report_says_what_is_borrowed_whatever_count_is_guaranteed(spec: SpecFolder, guaranteed: int) -> None:
     loaded, plan = world(spec, guaranteed)
-    cell = next(p for p in Planes(loaded, plan).all() if p.name == "queues").cells["research", "fraud"]
-    assert (cell.kind, cell.word) == (CellKind.GIVEN, "≤ 400")
+    cell = next(p for p in IsolationMatrix(loaded, plan).all() if p.name == "queues").cells["research", "fraud"]
+    assert (cell.kind, cell.word) == (CellKind.GRANTED, "≤ 400")
 
 
 @pytest.mark.parametrize("guaranteed", COUNTS)

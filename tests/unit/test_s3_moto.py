@@ -148,7 +148,7 @@ def test_a_list_goes_to_its_last_page(nlp: Tenant, s3: Any) -> None:
         s3.put_object(Bucket=DATA, Key=f"teams/nlp/many/{number:04}", Body=b"")
     found = [entry.key for entry in nlp.prefix(DATA, "teams/nlp/").list("many/")]
     assert found == [f"many/{number:04}" for number in range(1_001)]
-    assert [step.asked.action for answer in nlp.gate.answers for step, _ in answer.steps] == ["s3:ListBucket"] * 2
+    assert [step.request.action for answer in nlp.gate.answers for step, _ in answer.steps] == ["s3:ListBucket"] * 2
 
 
 def test_objects_are_put_found_read_copied_and_deleted(nlp: Tenant, tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ def test_past_the_client_the_neighbours_keys_are_refused_by_policy(nlp: Tenant, 
     with pytest.raises(ClientError) as refused:
         act(nlp.client, "teams/aml/")
     assert refused.value.response["ResponseMetadata"]["HTTPStatusCode"] == 403
-    assert nlp.gate.answers[-1].steps[-1][0].asked.action == action
+    assert nlp.gate.answers[-1].steps[-1][0].request.action == action
     assert nlp.gate.reasons().startswith(f"{action} on bucket {DATA} denied by the policy of bucket {DATA}, ")
     assert _all(s3) == before, "S3 never heard of it"
 

@@ -85,7 +85,7 @@ def test_two_runs_do_not_write_one_checkpoint(tmp_path: Path) -> None:
     with (
         Store(tmp_path, "one").hold_lock(),
         Store(tmp_path, "two").hold_lock(),
-        pytest.raises(SimulationBusy, match="name another folder with --state"),
+        pytest.raises(SimulationBusy, match="name another folder with --checkpoints"),
         Store(tmp_path, "one").hold_lock(),
     ):
         pass
@@ -165,7 +165,9 @@ def test_the_cluster_that_a_killed_run_left_is_ended(
 
 
 def run_cli(loaded: Loaded, tmp_path: Path, *words: str) -> Any:
-    return CliRunner().invoke(main, ["simulate", str(loaded.folder), "--jobs", "5", "--state", str(tmp_path), *words])
+    return CliRunner().invoke(
+        main, ["simulate", str(loaded.folder), "--jobs", "5", "--checkpoints", str(tmp_path), *words]
+    )
 
 
 def test_partial_results_are_shown_as_such_and_end_with_1(
@@ -199,7 +201,7 @@ def test_fresh_starts_at_0(loaded: Loaded, tmp_path: Path, monkeypatch: pytest.M
     attempts(monkeypatch, 2 * HOUR, *[SimulationStuck("stalled")] * attempting.MAX_ATTEMPTS)
     run_cli(loaded, tmp_path)
     began = attempts(monkeypatch)
-    assert run_cli(loaded, tmp_path, "--fresh").exit_code == 0
+    assert run_cli(loaded, tmp_path, "--ignore-checkpoints").exit_code == 0
     assert began == [0]
 
 

@@ -87,7 +87,7 @@ RUN: Mapping[str, tuple[str, ...]] = {
     "clock run": ("ENV --once",),
     "export": ("TENANT ENV --out OUT/TENANT",),
     "sample": ("job ENV --tenant TENANT", "pod ENV --tenant TENANT --gpu a100=1"),
-    "queues": ("ENV", "ENV --waits --format json"),
+    "queues": ("ENV", "ENV --wait-history --format json"),
     "why": ("job/train -n TENANT--main",),
     "can": ("TENANT s3:GetObject s3://datasets/x CLOUD",),
     "who-can": ("s3://datasets/x CLOUD",),

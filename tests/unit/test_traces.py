@@ -264,13 +264,13 @@ def test_of_many_mistakes_some_are_named_and_the_rest_is_not_hidden(file: Path, 
 
 def test_a_mapping_of_a_user_who_is_not_in_the_file_is_noted(file: Path, loaded: Loaded) -> None:
     found = read(file, loaded, "submit,user,gpus,duration\n0,u1,1,60\n", u1="fraud", u2="research")
-    assert "--map has names that are not in the file: u2" in found.notes
+    assert "--map-user has names that are not in the file: u2" in found.notes
     assert read(file, loaded, "submit,user,gpus,duration\n0,u1,1,60,,\n", u1="fraud").notes == ()
 
 
 def test_a_mapping_names_a_tenant(file: Path, loaded: Loaded) -> None:
     (problem,) = problems(file, loaded, "submit,user,gpus,duration\n0,u,1,60\n", u="missing")
-    assert "--map" in problem.field
+    assert "--map-user" in problem.field
 
 
 def test_a_file_that_is_not_there_is_a_problem(tmp_path: Path, loaded: Loaded) -> None:
@@ -389,18 +389,18 @@ def test_a_change_that_is_a_link_is_not_read(loaded: Loaded, tmp_path: Path) -> 
     ("more", "expected"),
     [
         (["--trace", "{trace}", "--jobs", "2"], "given --jobs with --trace"),
-        (["--from", "2"], "given --from without --trace; rule: a generated trace starts at 0"),
+        (["--start-hour", "2"], "given --start-hour without --trace; rule: a generated trace starts at 0"),
         (
-            ["--trace", "{trace}", "--from", "2"],
+            ["--trace", "{trace}", "--start-hour", "2"],
             "given --from 2 and {trace}, whose last job is submitted in hour 0; rule: ",
         ),
         (["--trace", "{trace}", "--seed", "1"], "given --seed with --trace"),
         (["--trace", "{trace}", "--notebooks", "1"], "given --notebooks with --trace"),
-        (["--map", "u=fraud"], "given --map without --trace"),
+        (["--map-user", "u=fraud"], "given --map-user without --trace"),
         (["--out", "{folder}/none/page.html"], "given --out {folder}/none/page.html; rule: a file that can be written"),
         (["--write-trace", "{trace}/x.csv"], "given --write-trace {trace}/x.csv"),
         (["--trace", "{trace}", "--write-trace", "/dev/full"], "No space left"),
-        (["--trace", "{trace}", "--map", "u"], "given --map 'u'; rule: a name and a tenant"),
+        (["--trace", "{trace}", "--map-user", "u"], "given --map-user 'u'; rule: a name and a tenant"),
     ],
 )
 def test_options_that_cannot_be_met_end_before_anything_starts(

@@ -13,7 +13,7 @@ from tenancy.diff.changes import SpecState
 from tenancy.planning import Plan, access_review
 from tenancy.planning.kubernetes import model as kubernetes
 from tenancy.planning.queueing import model as queueing
-from tenancy.report.planes import Planes
+from tenancy.report.planes import IsolationMatrix
 from tenancy.simulation.quotas import Quotas
 from tenancy.validation import Loaded
 
@@ -51,7 +51,7 @@ def no_manifests(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> Plan:
 def test_the_report_the_review_and_the_simulation_need_no_manifest(loaded: Loaded, no_manifests: Plan) -> None:
     with pytest.raises(AssertionError, match="asked for a manifest"):
         list(no_manifests.objects())
-    assert [plane.name for plane in Planes(loaded, no_manifests).all()][:2] == ["objects", "network"]
+    assert [plane.name for plane in IsolationMatrix(loaded, no_manifests).all()][:2] == ["objects", "network"]
     assert access_review.rights(no_manifests)
     assert access_review.planned_bindings(no_manifests)
     assert access_review.review(loaded.environment, loaded.tenants, no_manifests)

@@ -109,6 +109,6 @@ def test_verify_answers_a_cluster_without_the_operators(monkeypatch: pytest.Monk
     api.items = lists.__getitem__
     monkeypatch.setattr(verify, "_free_address", lambda _: None)
     given = replace(loaded, environment=environment, tenants=tenants)
-    scene = verify.scene_of(api, given, make_plan(environment, tenants))
+    scene = verify.find_scene(api, given, make_plan(environment, tenants))
     assert {each.kind for each in scene.unserved} == {each.kind for each in FRAMEWORKS.values()}
     assert not scene.training_runtimes

@@ -281,7 +281,7 @@ def test_elsewhere_the_rule_on_names_reads_no_namespace(behind: Loaded, loaded: 
 def test_attacks_have_no_persona_there_that_makes_anything(behind: Loaded) -> None:
     scene = Scene(behind.environment, behind.tenants)
     assert {place.name for place in scene.places} == {"fraud--train", "fraud--serve", "research--main"}
-    assert {place.name for place in scene.manned} == {"research--main"}
+    assert {place.name for place in scene.staffed} == {"research--main"}
 
 
 def test_the_review_shows_readers(behind: Loaded) -> None:

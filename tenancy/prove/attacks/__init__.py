@@ -42,10 +42,10 @@ __all__ = [
 
 def all_attacks(scene: Scene) -> tuple[Attack, ...]:
     """Every attack that applies to the environment and its cluster; those that do not are marked as skipped."""
-    of_rules = (each for rule in RULES.values() for attacks in rule.attacks for each in attacks(scene))
+    rule_attacks = (attack for rule in RULES.values() for attacks in rule.attacks for attack in attacks(scene))
     attacks = (
         *_not_attacked(scene),
-        *of_rules,
+        *rule_attacks,
         *claim_attacks(scene),
         *limit_attacks(scene),
         *queue_attacks(scene),
@@ -80,10 +80,10 @@ def _if_served(attack: Attack, missing: Sequence[Framework]) -> Attack:
     """The attack, skipped if one of its requests is for a kind whose operator is not installed: nothing answers it."""
     paths = [request.path.partition("?")[0] for request in (attack.request, attack.twin)]
     kinds = [
-        each.kind
-        for each in missing
+        framework.kind
+        for framework in missing
         if any(
-            path.startswith(f"/apis/{each.group}/{each.version}/") and each.resource in path.split("/")
+            path.startswith(f"/apis/{framework.group}/{framework.version}/") and framework.resource in path.split("/")
             for path in paths
         )
     ]

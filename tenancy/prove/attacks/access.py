@@ -17,7 +17,7 @@ from tenancy.schema.people import Role
 
 RULE = "rbac"
 RBAC_API = "rbac.authorization.k8s.io/v1"
-GONE = f"{POD_NAME}-not-there"
+MISSING_OBJECT = f"{POD_NAME}-not-there"
 
 _PATCH = {"metadata": {"annotations": {"note": "hello"}}}
 
@@ -25,11 +25,11 @@ _PATCH = {"metadata": {"annotations": {"note": "hello"}}}
 def access_attacks(scene: Scene) -> Iterator[Attack]:
     """Everything that RBAC alone refuses."""
     pairs = list(scene.pairs())
-    for one, other in pairs:
-        yield from _across(one, other)
+    for attacker, victim in pairs:
+        yield from _cross_tenant(attacker, victim)
     if not pairs:
         yield skipped("rbac-across", RULE, "reach another tenant", "the environment has no second tenant with people")
-    for place in scene.manned:
+    for place in scene.staffed:
         yield from _isolation_resources(place)
     if home := scene.home:
         yield from _own_namespace(home)
@@ -42,9 +42,9 @@ def _rbac(id: str, sentence: str, request: Request, **twin: Any) -> Attack:
     return attack(f"rbac-{id}", RULE, sentence, deniers.RBAC, request, **twin)
 
 
-def _across(one: AttackedNamespace, other: AttackedNamespace) -> Iterator[Attack]:
+def _cross_tenant(attacker: AttackedNamespace, victim: AttackedNamespace) -> Iterator[Attack]:
     """Requests to another tenant's namespace; the twin is the same request in the own namespace."""
-    pod = one.pod()
+    pod = attacker.pod()
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": POD_NAME}, "stringData": {"a": "b"}}
     requests: tuple[tuple[str, str, str, str, str, Any], ...] = (
         ("list-pods", "see the pods", "GET", "", "pods", None),
@@ -60,13 +60,15 @@ def _across(one: AttackedNamespace, other: AttackedNamespace) -> Iterator[Attack
         ("edit-config", "edit a config map", "PATCH", "", "configmaps/kube-root-ca.crt", _PATCH),
         ("delete-pods", "delete the pods", "DELETE", "", "pods", None),
     )
-    suffix = f"@{other.name}"
+    suffix = f"@{victim.name}"
     for name, sentence, method, api, what, body in requests:
-        theirs, mine = (group(api, place.name, what) if api else core(place.name, what) for place in (other, one))
+        victim_path, own_path = (
+            group(api, place.name, what) if api else core(place.name, what) for place in (victim, attacker)
+        )
         kind = MERGE if method == "PATCH" else "application/json"
-        request = Request(method, theirs, body, one.developer, kind)
-        text = f"{one.tenant.tenant}'s developer: {sentence} of {other.tenant.tenant}"
-        yield _rbac(f"{name}-as-{one.tenant.tenant}{suffix}", text, request, twin_path=mine)
+        request = Request(method, victim_path, body, attacker.developer, kind)
+        text = f"{attacker.tenant.tenant}'s developer: {sentence} of {victim.tenant.tenant}"
+        yield _rbac(f"{name}-as-{attacker.tenant.tenant}{suffix}", text, request, twin_path=own_path)
     # The pod does not exist: in the own namespace the answer is 404.
     for name, sentence, method, what, body in (
         ("exec", "open a shell in a pod", "GET", "exec?command=id&stdout=true", None),
@@ -74,11 +76,11 @@ def _across(one: AttackedNamespace, other: AttackedNamespace) -> Iterator[Attack
         ("logs", "read the logs", "GET", "log", None),
         ("debug", "add a debug container to a pod", "PATCH", "ephemeralcontainers", {"spec": {}}),
     ):
-        theirs, mine = (core(place.name, "pods", GONE, what) for place in (other, one))
+        victim_path, own_path = (core(place.name, "pods", MISSING_OBJECT, what) for place in (victim, attacker))
         kind = STRATEGIC if method == "PATCH" else "application/json"
-        request = Request(method, theirs, body, one.developer, kind)
-        text = f"{one.tenant.tenant}'s developer: {sentence} of {other.tenant.tenant}"
-        yield _rbac(f"{name}-as-{one.tenant.tenant}{suffix}", text, request, twin_path=mine, twin_missing=True)
+        request = Request(method, victim_path, body, attacker.developer, kind)
+        text = f"{attacker.tenant.tenant}'s developer: {sentence} of {victim.tenant.tenant}"
+        yield _rbac(f"{name}-as-{attacker.tenant.tenant}{suffix}", text, request, twin_path=own_path, twin_missing=True)
 
 
 def _object(api_version: str, kind: str, name: str = POD_NAME, **fields: Any) -> dict[str, Any]:
@@ -144,25 +146,29 @@ def _own_namespace(place: AttackedNamespace) -> Iterator[Attack]:
     }
     for name, (sentence, path, body) in creations.items():
         yield _rbac(name, sentence, Request("POST", path, body, place.developer), twin_who=None)
-    binding_of_pod = _object("v1", "Binding", GONE, target={"kind": "Node", "name": "node-1"})
+    binding_of_pod = _object("v1", "Binding", MISSING_OBJECT, target={"kind": "Node", "name": "node-1"})
     missing = {
         "pod-status": (
             "release its quota by a forged pod status",
             Request(
-                "PATCH", core(where, "pods", GONE, "status"), {"status": {"phase": "Succeeded"}}, place.developer, MERGE
+                "PATCH",
+                core(where, "pods", MISSING_OBJECT, "status"),
+                {"status": {"phase": "Succeeded"}},
+                place.developer,
+                MERGE,
             ),
         ),
         "pod-binding": (
             "bind a pod to a node without the scheduler",
-            Request("POST", core(where, "pods", GONE, "binding"), binding_of_pod, place.developer),
+            Request("POST", core(where, "pods", MISSING_OBJECT, "binding"), binding_of_pod, place.developer),
         ),
         "pod-proxy": (
             "bypass network policies through the pod proxy",
-            Request("GET", core(where, "pods", GONE, "proxy/"), None, place.developer),
+            Request("GET", core(where, "pods", MISSING_OBJECT, "proxy/"), None, place.developer),
         ),
         "pod-resize": (
             "resize a running pod",
-            Request("PATCH", core(where, "pods", GONE, "resize"), {"spec": {}}, place.developer, STRATEGIC),
+            Request("PATCH", core(where, "pods", MISSING_OBJECT, "resize"), {"spec": {}}, place.developer, STRATEGIC),
         ),
     }
     for name, (sentence, request) in missing.items():
@@ -209,7 +215,7 @@ def _cluster(place: AttackedNamespace) -> Iterator[Attack]:
     runtime = _object("node.k8s.io/v1", "RuntimeClass", handler="nvidia")
     source = {"hostPath": {"path": "/"}, "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
     disk = _object("v1", "PersistentVolume", spec=source)
-    me = {"kind": "User", "user": {"name": who.user if who else POD_NAME}}
+    subject = {"kind": "User", "user": {"name": who.user if who else POD_NAME}}
     flows = group(flow_control.API, None, "flowschemas")
     anything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"]}
     exempt = _object(
@@ -218,7 +224,7 @@ def _cluster(place: AttackedNamespace) -> Iterator[Attack]:
         spec={
             "priorityLevelConfiguration": {"name": "exempt"},
             "matchingPrecedence": 10,
-            "rules": [{"subjects": [me], "resourceRules": [anything]}],
+            "rules": [{"subjects": [subject], "resourceRules": [anything]}],
         },
     )
     for name, sentence, path, body in (
@@ -242,8 +248,8 @@ def _cluster(place: AttackedNamespace) -> Iterator[Attack]:
         ("flowschemas", "exempt itself from the tenants' flow schema"),
         ("prioritylevelconfigurations", "raise its limit of concurrent requests"),
     ):
-        there = group(flow_control.API, None, kind, flow_control.TENANTS)
-        request = Request("PATCH", there, _PATCH, who, MERGE)
+        level_path = group(flow_control.API, None, kind, flow_control.TENANTS)
+        request = Request("PATCH", level_path, _PATCH, who, MERGE)
         yield _rbac(f"change-{kind}", sentence, request, twin_who=None)
     guard = group(admission, None, "validatingadmissionpolicybindings", "tenancy-pods")
     yield _rbac("remove-guard", "remove the guard on pods", Request("DELETE", guard, None, who), twin_who=None)
@@ -276,7 +282,7 @@ def _personas(scene: Scene) -> Iterator[Attack]:
         (Role.OPERATOR, "secrets", "read secrets", "GET", "secrets"),
         (Role.OPERATOR, "config", "change a config map", "PATCH", "configmaps/kube-root-ca.crt"),
     ):
-        place = next((place for place in scene.manned if place.person(role)), None)
+        place = next((place for place in scene.staffed if place.person(role)), None)
         id, text = f"{role}-{name}", f"{role}: {sentence}"
         if place is None:
             yield skipped(f"rbac-{id}", RULE, text, f"no tenant has both a {role} and a developer")
@@ -290,8 +296,8 @@ def _personas(scene: Scene) -> Iterator[Attack]:
         if place is None:
             yield skipped(f"rbac-{role}-binding", RULE, f"{role}: change who has access", f"no tenant has a {role}")
             continue
-        there = group(RBAC_API, place.name, "rolebindings", role.value)
-        request = Request("PATCH", there, _PATCH, place.person(role), MERGE)
+        binding_path = group(RBAC_API, place.name, "rolebindings", role.value)
+        request = Request("PATCH", binding_path, _PATCH, place.person(role), MERGE)
         yield _rbac(f"{role}-binding", f"{role}: change who has access", request, twin_who=None)
     place = next((place for place in scene.places if place.person(Role.OWNER) and place.person(Role.DEVELOPER)), None)
     if place is None:

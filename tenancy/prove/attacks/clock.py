@@ -30,7 +30,9 @@ def clock_attacks(scene: Scene) -> Iterator[Attack]:
     yield leading(scene, home, words.RESERVE_QUEUE, "reserve")
 
 
-def _refused(place: AttackedNamespace, name: str, sentence: str, request: Request, *, missing: bool = False) -> Attack:
+def _rbac_attack(
+    place: AttackedNamespace, name: str, sentence: str, request: Request, *, missing: bool = False
+) -> Attack:
     """By RBAC; the twin is the platform's."""
     text = f"{place.tenant.tenant}'s developer: {sentence}"
     return attack(f"rbac-clock-{name}", "rbac", text, deniers.RBAC, request, twin_who=None, twin_missing=missing)
@@ -46,37 +48,51 @@ def _record(place: AttackedNamespace) -> Iterator[Attack]:
         ("drop-record", "delete the record of its use", Request("DELETE", record, None, who)),
         ("become", "become the clock", Request("POST", account, token, who)),
     ):
-        yield _refused(place, name, sentence, request)
+        yield _rbac_attack(place, name, sentence, request)
 
 
 def _reservations(place: AttackedNamespace) -> Iterator[Attack]:
     works, who = group(API, words.PLATFORM_NAMESPACE, "workloads"), place.developer
     pods = [{"name": "main", "count": 1, "template": {"spec": place.pod()["spec"]}}]
     spec = {"queueName": words.RESERVE_QUEUE, "podSets": pods}
-    made: Object = {"apiVersion": API, "kind": "Workload", "metadata": {"name": POD_NAME}, "spec": spec}
-    yield _refused(place, "reserve", "reserve GPUs", Request("POST", works, made, who))
-    one, off, admitted = f"{works}/{RESERVATION}", {"spec": {"active": False}}, {"status": {"conditions": []}}
+    workload: Object = {"apiVersion": API, "kind": "Workload", "metadata": {"name": POD_NAME}, "spec": spec}
+    yield _rbac_attack(place, "reserve", "reserve GPUs", Request("POST", works, workload, who))
+    reservation_path, suspended, admitted = (
+        f"{works}/{RESERVATION}",
+        {"spec": {"active": False}},
+        {"status": {"conditions": []}},
+    )
     for name, sentence, request in (
-        ("suspend-reservation", "suspend a reservation", Request("PATCH", one, off, who, MERGE)),
-        ("forge-reservation", "have a reservation admitted", Request("PATCH", f"{one}/status", admitted, who, MERGE)),
-        ("drop-reservation", "delete a reservation", Request("DELETE", one, None, who)),
+        ("suspend-reservation", "suspend a reservation", Request("PATCH", reservation_path, suspended, who, MERGE)),
+        (
+            "forge-reservation",
+            "have a reservation admitted",
+            Request("PATCH", f"{reservation_path}/status", admitted, who, MERGE),
+        ),
+        ("drop-reservation", "delete a reservation", Request("DELETE", reservation_path, None, who)),
     ):
-        yield _refused(place, name, sentence, request, missing=True)
+        yield _rbac_attack(place, name, sentence, request, missing=True)
 
 
 def _queues(place: AttackedNamespace) -> Iterator[Attack]:
-    who, opened = place.developer, {"spec": {"stopPolicy": "None"}}
-    mine = group(API, None, "clusterqueues", queue_name(place.tenant.tenant, place.tenant.tier_of(place.namespace)))
+    who, open_queue = place.developer, {"spec": {"stopPolicy": "None"}}
+    own_queue_path = group(
+        API, None, "clusterqueues", queue_name(place.tenant.tenant, place.tenant.tier_of(place.namespace))
+    )
     reserve = group(API, None, "clusterqueues", words.RESERVE_QUEUE)
     local = group(API, words.PLATFORM_NAMESPACE, "localqueues", words.RESERVE_QUEUE)
     quota = "/spec/resourceGroups/0/flavors/0/resources/0/nominalQuota"
-    more: Any = [{"op": "replace", "path": quota, "value": "1000000"}]
+    larger_quota: Any = [{"op": "replace", "path": quota, "value": "1000000"}]
     for name, sentence, request in (
-        ("open-queue", "open a queue that is on hold", Request("PATCH", mine, opened, who, MERGE)),
-        ("raise-quota", "raise its quota", Request("PATCH", mine, more, who, JSON_PATCH)),
-        ("raise-reserve", "raise the quota of the reserve queue", Request("PATCH", reserve, more, who, JSON_PATCH)),
-        ("open-reserve", "change the reserve queue", Request("PATCH", reserve, opened, who, MERGE)),
+        ("open-queue", "open a queue that is on hold", Request("PATCH", own_queue_path, open_queue, who, MERGE)),
+        ("raise-quota", "raise its quota", Request("PATCH", own_queue_path, larger_quota, who, JSON_PATCH)),
+        (
+            "raise-reserve",
+            "raise the quota of the reserve queue",
+            Request("PATCH", reserve, larger_quota, who, JSON_PATCH),
+        ),
+        ("open-reserve", "change the reserve queue", Request("PATCH", reserve, open_queue, who, MERGE)),
         ("drop-reserve", "delete the reserve queue", Request("DELETE", reserve, None, who)),
-        ("open-reserve-local", "change the queue of reservations", Request("PATCH", local, opened, who, MERGE)),
+        ("open-reserve-local", "change the queue of reservations", Request("PATCH", local, open_queue, who, MERGE)),
     ):
-        yield _refused(place, name, sentence, request)
+        yield _rbac_attack(place, name, sentence, request)

@@ -20,19 +20,19 @@ def from_entries(entries: Sequence[Any]) -> Iterator[Attack]:
     """
     if not entries:
         raise ValueError("given an empty list; change: write an attack")
-    seen: set[str] = set()
+    seen_ids: set[str] = set()
     for number, entry in enumerate(entries, start=1):
         where = f"entry {number}"
         if not isinstance(entry, Mapping):
             raise ValueError(f"given {where}, which is no mapping; change: write id, attack, as, method, path")
-        if lacking := [key for key in _NEEDED if key not in entry]:
-            raise ValueError(f"given {where} without {', '.join(lacking)}; change: add it")
+        if missing_keys := [key for key in _NEEDED if key not in entry]:
+            raise ValueError(f"given {where} without {', '.join(missing_keys)}; change: add it")
         id, twin = str(entry["id"]), entry["twin"]
         if not isinstance(twin, Mapping):
             raise ValueError(f"given {where}: twin {twin!r}; change: a mapping of what differs, or {{}}")
-        if id in seen:
+        if id in seen_ids:
             raise ValueError(f"given {where}: id {id!r}, which an entry before has; change: write another")
-        seen.add(id)
+        seen_ids.add(id)
         yield Attack(
             id,
             str(entry.get("rule", "")),

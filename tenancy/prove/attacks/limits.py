@@ -20,7 +20,7 @@ _VOLUMES = "/spec/volumes"
 
 def limit_attacks(scene: Scene) -> Iterator[Attack]:
     """Every namespace's own limits."""
-    for place in scene.manned:
+    for place in scene.staffed:
         yield from _quota(scene, place)
         for case in _limit_range(place):
             yield attack_of(scene, place, case, "Pod", deniers.LIMIT_RANGE, f"@{place.name}")
@@ -30,18 +30,20 @@ def limit_attacks(scene: Scene) -> Iterator[Attack]:
 
 def _quota(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
     denier = deniers.quota(quotas.NAME)
-    by_resource = {} if place.environment.uses_device_claims else place.most
+    by_resource = {} if place.environment.uses_device_claims else place.max_gpus
     quota = quotas.resource_quota(place.environment, place.tenant, place.namespace)
     for flavor in by_resource:
         resource = place.environment.resource_of(flavor)
         # Two GPU models may share one resource name.
         share = quantities.units(quota.hard[f"requests.{resource}"])
-        at = f"{LIMITS}/{resource.replace('/', '~1')}"
-        mine = place.most[flavor]
-        base = {at.replace("limits", "requests"): ABSENT} if mine else {}
-        wanted = {flavor: 1} if mine else {}
+        pointer = f"{LIMITS}/{resource.replace('/', '~1')}"
+        max_gpus = place.max_gpus[flavor]
+        base = {pointer.replace("limits", "requests"): ABSENT} if max_gpus else {}
+        gpu_request = {flavor: 1} if max_gpus else {}
         sentence = f"request {share + 1} {flavor}, where the quota of {place.name} is {share}"
-        case = Case("quota", flavor, sentence, at, str(share + 1), "1" if mine else ABSENT, base, gpus=wanted)
+        case = Case(
+            "quota", flavor, sentence, pointer, str(share + 1), "1" if max_gpus else ABSENT, base, gpus=gpu_request
+        )
         yield attack_of(scene, place, case, "Pod", denier, f"@{place.name}")
     if not place.tenant.gpus:
         yield skipped(f"quota-pod-gpu@{place.name}", "quota", "request more GPUs", f"{place.tenant.tenant} has none")
@@ -49,21 +51,21 @@ def _quota(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
 
 def _limit_range(place: AttackedNamespace) -> Iterator[Case]:
     tier = place.environment.tiers[place.tenant.tier_of(place.namespace)]
-    most, least = tier.container.max, tier.container.min
+    maximum, minimum = tier.container.max, tier.container.min
     # The request stays small, so that no quota on requests refuses first.
-    if "cpu" in most:
+    if "cpu" in maximum:
         enough = place.pod()["spec"]["containers"][0]["resources"]["limits"]["cpu"]
         yield Case(
             "limits",
             "cpu",
             "run a container above the maximum size",
             f"{LIMITS}/cpu",
-            _just_above(most["cpu"]),
+            _just_above(maximum["cpu"]),
             enough,
         )
-    if "memory" in least:
-        at = "/spec/containers/0/resources/requests/memory"
-        yield Case("limits", "memory", "request almost no memory and use a node's", at, "1Ki", least["memory"])
+    if "memory" in minimum:
+        pointer = "/spec/containers/0/resources/requests/memory"
+        yield Case("limits", "memory", "request almost no memory and use a node's", pointer, "1Ki", minimum["memory"])
 
 
 def _large_claim(place: AttackedNamespace) -> Attack:
@@ -74,8 +76,8 @@ def _large_claim(place: AttackedNamespace) -> Attack:
         spec["storageClassName"] = place.environment.claim_classes[0]
         return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": POD_NAME}, "spec": spec}
 
-    over = claim(_just_above(tier.claim.max))
-    request = Request("POST", core(place.name, "persistentvolumeclaims"), over, place.developer)
+    large_claim = claim(_just_above(tier.claim.max))
+    request = Request("POST", core(place.name, "persistentvolumeclaims"), large_claim, place.developer)
     sentence = f"claim a volume of more than {tier.claim.max}"
     return attack(
         f"limits-claim@{place.name}", "limits", sentence, deniers.LIMIT_RANGE, request, twin_body=claim(tier.claim.min)
@@ -89,8 +91,8 @@ def _just_above(size: str) -> str:
 def _in_init_containers(place: AttackedNamespace) -> Iterator[Case]:
     """What applies to containers applies to init containers and sidecars."""
     first = {**place.pod()["spec"]["containers"][0], "name": "first"}
-    for kind, more in (("init", {}), ("sidecar", {"restartPolicy": "Always"})):
-        base = {INIT: [{**first, **more}]}
+    for kind, extra_fields in (("init", {}), ("sidecar", {"restartPolicy": "Always"})):
+        base = {INIT: [{**first, **extra_fields}]}
         security = f"{INIT}/0/securityContext"
         for name, sentence, field, bad, good in (
             ("capability", "add a capability", "capabilities/add", ["SYS_ADMIN"], ABSENT),
@@ -112,7 +114,7 @@ def _pod_security(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
         Case(rule, "host-network", "use the node's network", "/spec/hostNetwork", True),
         Case(rule, "host-path", "mount the node's disk", f"{_VOLUMES}/0/hostPath", {"path": "/"}, base=volume),
     )
-    more = (
+    restricted_cases = (
         Case(rule, "host-pid", "see the node's processes", "/spec/hostPID", True),
         Case(rule, "host-ipc", "share the node's memory segments", "/spec/hostIPC", True),
         Case(
@@ -207,7 +209,7 @@ def _pod_security(scene: Scene, place: AttackedNamespace) -> Iterator[Attack]:
         ),
     )
     strict = place.namespace.pod_security is PodSecurity.RESTRICTED
-    for case in baseline if place is not scene.home or not strict else (*baseline, *more):
+    for case in baseline if place is not scene.home or not strict else (*baseline, *restricted_cases):
         denier = deniers.POD_SECURITY if case.rule == rule else ""
         yield attack_of(scene, place, case, "Pod", denier, f"@{place.name}")
     if place is scene.home:

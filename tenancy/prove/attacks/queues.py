@@ -24,12 +24,12 @@ def queue_attacks(scene: Scene) -> Iterator[Attack]:
     home = scene.home
     if home is None or not home.environment.has_queues:
         return
-    for one, other in scene.pairs():
-        who, suffix = one.developer, f"as-{one.tenant.tenant}@{other.name}"
+    for attacker, victim in scene.pairs():
+        who, suffix = attacker.developer, f"as-{attacker.tenant.tenant}@{victim.name}"
         for what in ("localqueues", "workloads"):
-            path, mine = (group(API, place.name, what) for place in (other, one))
-            text = f"{one.tenant.tenant}'s developer: see the {what} of {other.tenant.tenant}"
-            yield _rbac(f"list-{what}-{suffix}", text, Request("GET", path, None, who), twin_path=mine)
+            victim_path, own_path = (group(API, place.name, what) for place in (victim, attacker))
+            text = f"{attacker.tenant.tenant}'s developer: see the {what} of {victim.tenant.tenant}"
+            yield _rbac(f"list-{what}-{suffix}", text, Request("GET", victim_path, None, who), twin_path=own_path)
     yield from _rights(home)
 
 
@@ -39,23 +39,23 @@ def _rbac(id: str, sentence: str, request: Request, **twin: Any) -> Attack:
 
 def _rights(place: AttackedNamespace) -> Iterator[Attack]:
     """Objects of the queue that only Kueue and the platform write."""
-    who, mine = place.developer, place.queue
+    who, queue_name = place.developer, place.queue
     queues, works = (group(API, place.name, what) for what in ("localqueues", "workloads"))
     note = {"metadata": {"annotations": {"note": "hello"}}}
     stop = {"spec": {"stopPolicy": "None"}}
     status = {"status": {"conditions": []}}
     spec = {"podSets": [{"name": "main", "count": 1, "template": {"spec": place.pod()["spec"]}}]}
-    own: Object = {"apiVersion": API, "kind": "Workload", "metadata": {"name": POD_NAME}, "spec": spec}
+    own_workload: Object = {"apiVersion": API, "kind": "Workload", "metadata": {"name": POD_NAME}, "spec": spec}
     urgent: Object = {"apiVersion": API, "kind": "WorkloadPriorityClass", "metadata": {"name": POD_NAME}, "value": 9}
     for name, sentence, request in (
-        ("make-queue", "make itself a queue", Request("POST", queues, local_queue(mine), who)),
+        ("make-queue", "make itself a queue", Request("POST", queues, local_queue(queue_name), who)),
         (
             "open-queue",
             "resume a queue that is on hold",
             Request("PATCH", f"{queues}/{words.DEFAULT_QUEUE}", stop, who, MERGE),
         ),
         ("drop-queue", "remove its queue", Request("DELETE", f"{queues}/{words.DEFAULT_QUEUE}", None, who)),
-        ("make-workload", "create a Workload", Request("POST", works, own, who)),
+        ("make-workload", "create a Workload", Request("POST", works, own_workload, who)),
         ("admit", "admit its own work", Request("PATCH", f"{works}/{GONE}/status", status, who, MERGE)),
         ("change-workload", "change a Workload", Request("PATCH", f"{works}/{GONE}", note, who, MERGE)),
         ("drop-workload", "delete a Workload", Request("DELETE", f"{works}/{GONE}", None, who)),
@@ -64,7 +64,7 @@ def _rights(place: AttackedNamespace) -> Iterator[Attack]:
         (
             "widen-share",
             "raise its quota",
-            Request("PATCH", group(API, None, "clusterqueues", mine), note, who, MERGE),
+            Request("PATCH", group(API, None, "clusterqueues", queue_name), note, who, MERGE),
         ),
         (
             "make-urgency",
@@ -76,7 +76,7 @@ def _rights(place: AttackedNamespace) -> Iterator[Attack]:
             "list the pending work of a ClusterQueue",
             Request(
                 "GET",
-                group("visibility.kueue.x-k8s.io/v1beta2", None, "clusterqueues", mine, "pendingworkloads"),
+                group("visibility.kueue.x-k8s.io/v1beta2", None, "clusterqueues", queue_name, "pendingworkloads"),
                 None,
                 who,
             ),

@@ -52,12 +52,12 @@ class AttackedNamespace:
 
     def person(self, role: Role) -> Impersonation | None:
         """An identity with that role here: the first group that has it, or else the first user."""
-        found = [
+        people = [
             person
             for person in self.tenant.people
             if person.role is role and applies_to(person.namespaces, self.namespace)
         ]
-        for person in sorted(found, key=lambda person: person.kind):
+        for person in sorted(people, key=lambda person: person.kind):
             if person.kind == "Group":
                 return Impersonation(f"verify-{role}@{self.tenant.tenant}", (person.name,))
             if person.kind == "User":
@@ -159,32 +159,32 @@ class AttackedNamespace:
     @cached_property
     def developer(self) -> Impersonation | None:
         """An identity that may create workloads here, with GPUs too."""
-        stranger = self.without_grant
-        for user in self.tenant.gpu_users if stranger else ():
+        without_gpu_grant = self.without_grant
+        for user in self.tenant.gpu_users if without_gpu_grant else ():
             if applies_to(user.namespaces, self.namespace):
-                assert stranger
+                assert without_gpu_grant
                 if user.kind == "Group":
-                    return Impersonation(stranger.user, (*stranger.groups, user.name))
+                    return Impersonation(without_gpu_grant.user, (*without_gpu_grant.groups, user.name))
                 if user.kind == "User":
-                    return Impersonation(user.name, stranger.groups)
-        return stranger
+                    return Impersonation(user.name, without_gpu_grant.groups)
+        return without_gpu_grant
 
-    def pod(self, wanted: Mapping[str, int] | None = None) -> Object:
+    def pod(self, gpu_counts: Mapping[str, int] | None = None) -> Object:
         """The sample pod without a namespace, so that it can be requested here or elsewhere."""
-        pod = sample("pod", self.environment, self.tenant, self.namespace, wanted or {})
+        pod = sample("pod", self.environment, self.tenant, self.namespace, gpu_counts or {})
         del pod["metadata"]["namespace"]
         pod["metadata"]["name"] = POD_NAME
         return pod
 
     @cached_property
-    def most(self) -> dict[str, int]:
+    def max_gpus(self) -> dict[str, int]:
         """Maximum number of GPUs in use here at once, by flavor."""
         return quota_ceiling(self.environment, self.tenant, self.namespace)
 
     @cached_property
-    def held(self) -> dict[str, int]:
+    def usable_gpus(self) -> dict[str, int]:
         """Flavors whose maximum here is above zero."""
-        return {flavor: count for flavor, count in self.most.items() if count}
+        return {flavor: count for flavor, count in self.max_gpus.items() if count}
 
 
 @dataclass(frozen=True)
@@ -216,8 +216,8 @@ class Scene:
     @cached_property
     def unmanaged(self) -> str | None:
         """The first unmanaged namespace (platform.unmanaged) that exists."""
-        named = sorted(self.environment.platform.unmanaged)
-        return next((name for name in named if self.namespaces is None or name in self.namespaces), None)
+        unmanaged_names = sorted(self.environment.platform.unmanaged)
+        return next((name for name in unmanaged_names if self.namespaces is None or name in self.namespaces), None)
 
     @cached_property
     def places(self) -> list[AttackedNamespace]:
@@ -231,14 +231,14 @@ class Scene:
         ]
 
     @cached_property
-    def manned(self) -> list[AttackedNamespace]:
+    def staffed(self) -> list[AttackedNamespace]:
         """Namespaces with a developer or an owner."""
         return [place for place in self.places if place.developer]
 
     @cached_property
     def home(self) -> AttackedNamespace | None:
         """The namespace in which rules common to all namespaces are attacked; one with GPUs if there is any."""
-        return next((place for place in self.manned if place.held), next(iter(self.manned), None))
+        return next((place for place in self.staffed if place.usable_gpus), next(iter(self.staffed), None))
 
     @cached_property
     def _policies(self) -> dict[tuple[str, str, bool], str]:
@@ -259,15 +259,15 @@ class Scene:
 
         With up to three tenants these are all pairs.
         """
-        fronts = list({place.tenant.tenant: place for place in reversed(self.manned)}.values())[::-1]
-        seen: set[tuple[str, str]] = set()
-        for at, place in enumerate(fronts):
-            for other in (fronts[at - 1], fronts[(at + 1) % len(fronts)]):
-                pair = (place.name, other.name)
-                if place is not other and pair not in seen:
-                    seen.add(pair)
-                    yield place, other
+        first_namespaces = list({place.tenant.tenant: place for place in reversed(self.staffed)}.values())[::-1]
+        seen_pairs: set[tuple[str, str]] = set()
+        for index, place in enumerate(first_namespaces):
+            for neighbour in (first_namespaces[index - 1], first_namespaces[(index + 1) % len(first_namespaces)]):
+                pair = (place.name, neighbour.name)
+                if place is not neighbour and pair not in seen_pairs:
+                    seen_pairs.add(pair)
+                    yield place, neighbour
 
-    def other(self, place: AttackedNamespace) -> AttackedNamespace | None:
+    def other_tenant_namespace(self, place: AttackedNamespace) -> AttackedNamespace | None:
         """A namespace of another tenant."""
-        return next((other for other in self.places if other.tenant.tenant != place.tenant.tenant), None)
+        return next((candidate for candidate in self.places if candidate.tenant.tenant != place.tenant.tenant), None)

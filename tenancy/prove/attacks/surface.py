@@ -11,7 +11,7 @@ from tenancy.prove.attacks.scene import AttackedNamespace, Scene
 from tenancy.rules.attacks import Attack, Request, attack
 from tenancy.rules.scene import POD_NAME
 
-GONE = f"{POD_NAME}-not-there"
+MISSING_OBJECT = f"{POD_NAME}-not-there"
 
 CSR = (
     "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIVE1Ic0NBUUF3R1RFWE1CVUdBMVVFQXd3T2RHVnVZVzVqZVMxMlpYSnBa"
@@ -57,7 +57,7 @@ def surface_attacks(scene: Scene) -> Iterator[Attack]:
     """Everything that RBAC alone refuses, except for workloads of the own namespace and of other tenants'."""
     if home := scene.home:
         yield from _kinds_of_operators(home)
-        yield from _made(home)
+        yield from _own_kinds(home)
         yield from _missing(home)
         yield from _system(home)
 
@@ -68,20 +68,20 @@ def _rbac(id: str, sentence: str, request: Request, **twin: Any) -> Attack:
 
 def _kinds_of_operators(place: AttackedNamespace) -> Iterator[Attack]:
     for name, (sentence, api, plural, namespaced) in OPERATORS.items():
-        path = group(api, place.name if namespaced else None, plural, GONE)
+        path = group(api, place.name if namespaced else None, plural, MISSING_OBJECT)
         request = Request("PATCH", path, {"spec": {}}, place.developer, MERGE)
         yield _rbac(f"of-{name}", sentence, request, twin_who=None, twin_missing=True)
 
 
 def _object(api_version: str, kind: str, **fields: Any) -> dict[str, Any]:
-    return _named(POD_NAME, api_version, kind, **fields)
+    return _manifest(POD_NAME, api_version, kind, **fields)
 
 
-def _named(name: str, api_version: str, kind: str, **fields: Any) -> dict[str, Any]:
+def _manifest(name: str, api_version: str, kind: str, **fields: Any) -> dict[str, Any]:
     return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, **fields}
 
 
-def _made(place: AttackedNamespace) -> Iterator[Attack]:
+def _own_kinds(place: AttackedNamespace) -> Iterator[Attack]:
     """Kinds of the API server itself; the platform may create each."""
     signer = {"signerName": "kubernetes.io/kube-apiserver-client", "usages": ["client auth"], "request": CSR}
     schema = {"type": "object", "properties": {"spec": {"type": "string"}}}
@@ -172,14 +172,14 @@ def _made(place: AttackedNamespace) -> Iterator[Attack]:
         ),
     )
     for name, sentence, api, kind, plural, fields in parts:
-        made = _object(api, kind, **fields)
+        manifest = _object(api, kind, **fields)
         if kind == "SubjectAccessReview":
-            made["metadata"] = {}
+            manifest["metadata"] = {}
         elif kind == "CustomResourceDefinition":
-            made["metadata"]["name"] = "verifies.attack.example"
+            manifest["metadata"]["name"] = "verifies.attack.example"
         elif kind == "APIService":
-            made["metadata"]["name"] = "v1.attack.example"
-        request = Request("POST", group(api, None, plural), made, place.developer)
+            manifest["metadata"]["name"] = "v1.attack.example"
+        request = Request("POST", group(api, None, plural), manifest, place.developer)
         yield _rbac(f"make-{name}", sentence, request, twin_who=None)
     lease = _object("coordination.k8s.io/v1", "Lease", spec={"holderIdentity": place.tenant.tenant})
     event = _object(
@@ -209,23 +209,31 @@ def _made(place: AttackedNamespace) -> Iterator[Attack]:
 def _missing(place: AttackedNamespace) -> Iterator[Attack]:
     """Subresources of objects that do not exist: an identity with the right to them gets 404."""
     where = place.name
-    binding = _named(GONE, "v1", "Binding", target={"kind": "Node", "name": "node-1"})
+    binding = _manifest(MISSING_OBJECT, "v1", "Binding", target={"kind": "Node", "name": "node-1"})
     parts = {
         "node-label": (
             "repartition a node's GPUs by its label",
             Request(
-                "PATCH", f"/api/v1/nodes/{GONE}", {"metadata": {"labels": {"nvidia.com/mig.config": "all-1g.5gb"}}}
+                "PATCH",
+                f"/api/v1/nodes/{MISSING_OBJECT}",
+                {"metadata": {"labels": {"nvidia.com/mig.config": "all-1g.5gb"}}},
             ),
         ),
-        "node-status": ("change a node's capacity", Request("PATCH", f"/api/v1/nodes/{GONE}/status", {"status": {}})),
-        "node-proxy": ("run a command through the kubelet's API", Request("GET", f"/api/v1/nodes/{GONE}/proxy/pods")),
+        "node-status": (
+            "change a node's capacity",
+            Request("PATCH", f"/api/v1/nodes/{MISSING_OBJECT}/status", {"status": {}}),
+        ),
+        "node-proxy": (
+            "run a command through the kubelet's API",
+            Request("GET", f"/api/v1/nodes/{MISSING_OBJECT}/proxy/pods"),
+        ),
         "service-proxy": (
             "bypass network policies through a service",
-            Request("GET", core(where, "services", GONE, "proxy/")),
+            Request("GET", core(where, "services", MISSING_OBJECT, "proxy/")),
         ),
         "service-status": (
             "take over an address through a service's status",
-            Request("PATCH", core(where, "services", GONE, "status"), {"status": {}}),
+            Request("PATCH", core(where, "services", MISSING_OBJECT, "status"), {"status": {}}),
         ),
         "namespaced-binding": (
             "bind a pod to a node, by the older API",
@@ -235,13 +243,17 @@ def _missing(place: AttackedNamespace) -> Iterator[Attack]:
             "approve a certificate",
             Request(
                 "PATCH",
-                group("certificates.k8s.io/v1", None, "certificatesigningrequests", GONE, "approval"),
+                group("certificates.k8s.io/v1", None, "certificatesigningrequests", MISSING_OBJECT, "approval"),
                 {"status": {}},
             ),
         ),
         "evict": (
             "evict a pod",
-            Request("POST", core("kube-system", "pods", GONE, "eviction"), _named(GONE, "policy/v1", "Eviction")),
+            Request(
+                "POST",
+                core("kube-system", "pods", MISSING_OBJECT, "eviction"),
+                _manifest(MISSING_OBJECT, "policy/v1", "Eviction"),
+            ),
         ),
         "namespace-status": (
             "change its namespace through its status",
@@ -249,24 +261,24 @@ def _missing(place: AttackedNamespace) -> Iterator[Attack]:
         ),
         "namespace-finalize": (
             "change its namespace through its finalizers",
-            Request("PUT", f"/api/v1/namespaces/{where}/finalize", _named(where, "v1", "Namespace", spec={})),
+            Request("PUT", f"/api/v1/namespaces/{where}/finalize", _manifest(where, "v1", "Namespace", spec={})),
         ),
         "claim-status": (
             "mark its claim as bound to another tenant's volume",
-            Request("PATCH", core(where, "persistentvolumeclaims", GONE, "status"), {"status": {}}),
+            Request("PATCH", core(where, "persistentvolumeclaims", MISSING_OBJECT, "status"), {"status": {}}),
         ),
         "job-status": (
             "mark a job as complete",
-            Request("PATCH", group("batch/v1", where, "jobs", GONE, "status"), {"status": {}}),
+            Request("PATCH", group("batch/v1", where, "jobs", MISSING_OBJECT, "status"), {"status": {}}),
         ),
         "quota-status": (
             "reset the recorded use of its quota",
-            Request("PATCH", core(where, "resourcequotas", GONE, "status"), {"status": {"used": {}}}),
+            Request("PATCH", core(where, "resourcequotas", MISSING_OBJECT, "status"), {"status": {"used": {}}}),
         ),
     }
-    for name, (sentence, asked) in parts.items():
-        kind = MERGE if asked.method == "PATCH" else "application/json"
-        request = Request(asked.method, asked.path, asked.body, place.developer, kind)
+    for name, (sentence, attack_request) in parts.items():
+        kind = MERGE if attack_request.method == "PATCH" else "application/json"
+        request = Request(attack_request.method, attack_request.path, attack_request.body, place.developer, kind)
         yield _rbac(f"by-{name}", sentence, request, twin_who=None, twin_missing=True)
 
 

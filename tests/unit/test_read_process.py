@@ -14,8 +14,8 @@ import pytest
 
 from bench.generate import generate
 from tenancy.catalog import vocabulary as words
-from tenancy.cli import read_beside
-from tenancy.cli.read_beside import MIN_TENANT_FILES, start_reading
+from tenancy.cli import read_process
+from tenancy.cli.read_process import MIN_TENANT_FILES, start_reading
 from tenancy.engine import driver, early
 from tenancy.planning import make_plan
 from tenancy.planning.scope import StackScope
@@ -39,7 +39,7 @@ def test_what_is_read_beside_is_what_load_reads_and_is_not_judged_again(
 ) -> None:
     begun = start_reading(str(folder), lab=False, all_stacks=True)
     with monkeypatch.context() as patch:
-        patch.setattr(read_beside, "load", lambda name: pytest.fail(f"{name} was read twice"))
+        patch.setattr(read_process, "load", lambda name: pytest.fail(f"{name} was read twice"))
         patch.setattr("tenancy.validation.validator.validate", lambda *_: pytest.fail("judged twice"))
         found = begun.load(str(folder))
         assert len(make_plan(found.environment, found.tenants).tenants) == MIN_TENANT_FILES + 1
@@ -61,7 +61,7 @@ def test_a_mistake_is_told_as_without_the_other_process(tmp_path: Path, capfd: p
 
 def test_files_are_read_here_if_the_other_process_ends(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(read_beside, "load", lambda _: os.kill(os.getpid(), signal.SIGKILL))
+        patch.setattr(read_process, "load", lambda _: os.kill(os.getpid(), signal.SIGKILL))
         begun = start_reading(str(folder), lab=False, all_stacks=True)
     assert begun.load(str(folder)) == load(folder)
     assert begun.prefetch is None
@@ -98,7 +98,7 @@ def test_the_other_process_ends_when_it_is_not_needed_any_more(folder: Path) -> 
 KILLED = """
 import multiprocessing, sys, time
 
-from tenancy.cli.read_beside import start_reading
+from tenancy.cli.read_process import start_reading
 
 begun = start_reading(sys.argv[1], lab=False, all_stacks=True)
 begun.load(sys.argv[1])

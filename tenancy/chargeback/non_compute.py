@@ -12,10 +12,10 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.prices import MONTH_HOURS
 from tenancy.catalog.text import pluralize
 from tenancy.chargeback.bill import TaggedCosts
-from tenancy.chargeback.claims import NO_TENANT, PLATFORM, Claims, named, timeline
+from tenancy.chargeback.claims import NO_TENANT, PLATFORM, Claims, is_not_tenant, timeline
 from tenancy.chargeback.model import HOUR, BillingUnit, Category, ChargebackReport, CostLine, DataFinding
-from tenancy.chargeback.rounding import rounded, shared
-from tenancy.chargeback.tables import NOT_SAID
+from tenancy.chargeback.rounding import divide_by_weights, rounded
+from tenancy.chargeback.tables import NO_AMOUNT
 from tenancy.planning.aws.prices import MICRO
 from tenancy.planning.common.names import NAMESPACE_TAG
 from tenancy.rules.catalogue import Violation
@@ -37,26 +37,32 @@ class _Item(NamedTuple):
     end: int
 
 
-def add_lines(report: ChargebackReport, table: pl.DataFrame, claimed: Claims, known: Collection[str]) -> None:
+def add_lines(
+    report: ChargebackReport, table: pl.DataFrame, namespace_claims: Claims, known_tenants: Collection[str]
+) -> None:
     """Lines of the table in the range; the payer is the tenant of the line, of its namespace or of its prefix."""
-    whole = (report.periods[0].start, report.periods[-1].end)
+    report_range = (report.periods[0].start, report.periods[-1].end)
     unknown_owners: Counter[tuple[str, str]] = Counter()
-    for item in _items(report, table, whole):
+    for item in _items(report, table, report_range):
         owners = set()
-        for owner, start, end in _payers(report, item, claimed, known):
+        for owner, start, end in _payers(report, item, namespace_claims, known_tenants):
             length = max(item.end - item.start, 1)
             for number, period in enumerate(report.periods):
-                inside = min(end, period.end) - max(start, period.start)
-                at = item.start == item.end and period.start <= start < period.end
-                if inside > 0 or at:
+                overlap = min(end, period.end) - max(start, period.start)
+                is_moment = item.start == item.end and period.start <= start < period.end
+                if overlap > 0 or is_moment:
                     # The part of each period is rounded separately, so that it does not depend on the report's range.
-                    amount = item.micro if at else rounded(item.micro * inside, length)
+                    amount = item.micro if is_moment else rounded(item.micro * overlap, length)
                     _bill(report, BillingUnit(number, "", item.kind), owner, item.kind, amount, item.what)
                     owners.add(owner)
-        unknown_owners.update((owner, _whose(item, owner)) for owner in owners if named(owner) and owner != PLATFORM)
-    for (owner, whose), count in sorted(unknown_owners.items()):
+        unknown_owners.update(
+            (owner, _payer_text(item, owner)) for owner in owners if is_not_tenant(owner) and owner != PLATFORM
+        )
+    for (owner, payer_text), count in sorted(unknown_owners.items()):
         rule = "bill-08" if owner == NO_TENANT else "bill-03"
-        report.findings.append(DataFinding(rule, f"{pluralize(count, 'line')} {whose}", f"they are charged to {owner}"))
+        report.findings.append(
+            DataFinding(rule, f"{pluralize(count, 'line')} {payer_text}", f"they are charged to {owner}")
+        )
 
 
 def add_shared(report: ChargebackReport) -> None:
@@ -67,18 +73,23 @@ def add_shared(report: ChargebackReport) -> None:
             _bill(report, BillingUnit(number, "", "shared"), PLATFORM, Category.OTHER, amount, name)
 
 
-def add_billed(report: ChargebackReport, found: Sequence[TaggedCosts], claimed: Claims, known: Collection[str]) -> None:
+def add_billed(
+    report: ChargebackReport,
+    tagged_costs: Sequence[TaggedCosts],
+    namespace_claims: Claims,
+    known_tenants: Collection[str],
+) -> None:
     """Lines of a bill without a pool; the payer is the tenant of the namespace, else of the tag, else the platform."""
-    odd: dict[tuple[str, str], int] = defaultdict(int)
-    for item in found:
+    unknown_payers: dict[tuple[str, str], int] = defaultdict(int)
+    for item in tagged_costs:
         period = report.periods[item.period]
         owner, tag = item.tenant or PLATFORM, f"{words.TENANT_TAG}={item.tenant}, an unknown tenant"
-        unknown = bool(item.tenant) and item.tenant not in known
-        if item.namespace in claimed:
+        unknown = bool(item.tenant) and item.tenant not in known_tenants
+        if item.namespace in namespace_claims:
             # The bill has the cost of a volume, and the claims have the tenant of its namespace, hour by hour.
-            when = timeline(claimed[item.namespace], (period.start, period.end))
-            parts = shared(item.micro, [end - start for _, start, end in when])
-            owners = [(owner, part) for (owner, _, _), part in zip(when, parts, strict=True)]
+            owner_intervals = timeline(namespace_claims[item.namespace], (period.start, period.end))
+            parts = divide_by_weights(item.micro, [end - start for _, start, end in owner_intervals])
+            owners = [(owner, part) for (owner, _, _), part in zip(owner_intervals, parts, strict=True)]
             tag = f"{NAMESPACE_TAG}={item.namespace}, which did not belong to one tenant all the time"
         elif item.namespace and (unknown or not item.tenant):
             owners = [(NO_TENANT, item.micro)]
@@ -87,48 +98,50 @@ def add_billed(report: ChargebackReport, found: Sequence[TaggedCosts], claimed: 
             owners = [(NO_TENANT if unknown else owner, item.micro)]
         for owner, amount in owners:
             _bill(report, BillingUnit(item.period, "", item.category), owner, item.category, amount, item.what)
-            if named(owner) and owner != PLATFORM:
-                odd[tag, owner] += amount
-    for (tag, owner), amount in sorted(odd.items()):
+            if is_not_tenant(owner) and owner != PLATFORM:
+                unknown_payers[tag, owner] += amount
+    for (tag, owner), amount in sorted(unknown_payers.items()):
         rule = "bill-08" if owner == NO_TENANT else "bill-03"
-        given = f"${amount / MICRO:,.2f} billed with the tag {tag}"
-        report.findings.append(DataFinding(rule, given, f"they are charged to {owner}"))
+        observation = f"${amount / MICRO:,.2f} billed with the tag {tag}"
+        report.findings.append(DataFinding(rule, observation, f"they are charged to {owner}"))
 
 
-def _bill(report: ChargebackReport, pot: BillingUnit, owner: str, kind: str, amount: int, what: str) -> None:
-    report.bills[pot] = report.bills.get(pot, 0) + amount
+def _bill(
+    report: ChargebackReport, billing_unit: BillingUnit, owner: str, kind: str, amount: int, description: str
+) -> None:
+    report.bills[billing_unit] = report.bills.get(billing_unit, 0) + amount
     category = Category(kind) if kind in set(Category) else Category.OTHER
-    report.lines.append(CostLine(pot, owner, category, "", amount, detail=what or kind))
+    report.lines.append(CostLine(billing_unit, owner, category, "", amount, detail=description or kind))
 
 
-def _items(report: ChargebackReport, table: pl.DataFrame, whole: tuple[int, int]) -> list[_Item]:
+def _items(report: ChargebackReport, table: pl.DataFrame, report_range: tuple[int, int]) -> list[_Item]:
     texts = ["kind", "id", "tenant", "namespace", "bucket", "prefix"]
     rows = table.with_columns(pl.col(texts).cast(pl.String)).with_columns(
-        pl.col("start").fill_null(whole[0]), pl.col("end").fill_null(whole[1])
+        pl.col("start").fill_null(report_range[0]), pl.col("end").fill_null(report_range[1])
     )
-    made, totals = [], defaultdict(list)
+    line_rows, totals = [], defaultdict(list)
     for row in rows.sort(pl.all()).unique(maintain_order=True).iter_rows(named=True):
-        if row["end"] < whole[0] or row["start"] >= whole[1]:
+        if row["end"] < report_range[0] or row["start"] >= report_range[1]:
             continue
         if row["kind"] not in {*UsageKind, "overhead", "other"}:
             kinds = ", ".join((*UsageKind, "overhead", "other"))
             raise Violation("bill-07", f"lines: kind: {row['kind']!r}", f"use one of {kinds}")
-        if row["bucket"] and not row["prefix"] and row["dollars"] != NOT_SAID:
+        if row["bucket"] and not row["prefix"] and row["dollars"] != NO_AMOUNT:
             totals[row["bucket"], row["start"], row["end"]].append(row)
         else:
-            made.append(row)
+            line_rows.append(row)
     items = []
-    for (bucket, start, end), of in sorted(totals.items()):
-        parts = [row for row in made if (row["bucket"], row["start"], row["end"]) == (bucket, start, end)]
-        parts = [row for row in parts if row["dollars"] == NOT_SAID and row["quantity"]]
-        made = [row for row in made if row not in parts]
-        amount = sum(row["dollars"] for row in of)
+    for (bucket, start, end), bucket_rows in sorted(totals.items()):
+        parts = [row for row in line_rows if (row["bucket"], row["start"], row["end"]) == (bucket, start, end)]
+        parts = [row for row in parts if row["dollars"] == NO_AMOUNT and row["quantity"]]
+        line_rows = [row for row in line_rows if row not in parts]
+        amount = sum(row["dollars"] for row in bucket_rows)
         if not parts:
-            items += [_item(row, row["dollars"]) for row in of]
-        split = shared(amount, [row["quantity"] for row in parts]) if parts else []
+            items += [_item(row, row["dollars"]) for row in bucket_rows]
+        split = divide_by_weights(amount, [row["quantity"] for row in parts]) if parts else []
         items += [_item(row, part) for row, part in zip(parts, split, strict=True)]
-    for row in made:
-        amount = row["dollars"] if row["dollars"] != NOT_SAID else _rated(report, row)
+    for row in line_rows:
+        amount = row["dollars"] if row["dollars"] != NO_AMOUNT else _amount_by_rate(report, row)
         if amount is not None:
             items.append(_item(row, amount))
     return items
@@ -136,16 +149,18 @@ def _items(report: ChargebackReport, table: pl.DataFrame, whole: tuple[int, int]
 
 def _item(row: dict[str, Any], amount: int) -> _Item:
     place = f"{row['bucket']}/{row['prefix']}" if row["bucket"] else row["namespace"]
-    what = " ".join(filter(None, (row["id"], place)))
-    whose = (row["tenant"], row["namespace"], row["bucket"], row["prefix"])
-    return _Item(row["kind"], *whose, what, amount, row["start"], row["end"])
+    description = " ".join(filter(None, (row["id"], place)))
+    owner_fields = (row["tenant"], row["namespace"], row["bucket"], row["prefix"])
+    return _Item(row["kind"], *owner_fields, description, amount, row["start"], row["end"])
 
 
-def _rated(report: ChargebackReport, row: dict[str, Any]) -> int | None:
+def _amount_by_rate(report: ChargebackReport, row: dict[str, Any]) -> int | None:
     rate = report.environment.costs.rates.get(row["kind"]) if row["kind"] in set(UsageKind) else None
     if rate is None:
-        given = f"{row['quantity'] / MICRO:,.2f} units of {row['kind']} {row['id'] or row['namespace']} without a rate"
-        report.findings.append(DataFinding("bill-01", given.rstrip(), "they are in no line"))
+        observation = (
+            f"{row['quantity'] / MICRO:,.2f} units of {row['kind']} {row['id'] or row['namespace']} without a rate"
+        )
+        report.findings.append(DataFinding("bill-01", observation.rstrip(), "they are in no line"))
         return None
     amount = int(rate * MICRO) * row["quantity"]
     if row["kind"] == UsageKind.EGRESS:
@@ -154,20 +169,20 @@ def _rated(report: ChargebackReport, row: dict[str, Any]) -> int | None:
 
 
 def _payers(
-    report: ChargebackReport, item: _Item, claimed: Claims, known: Collection[str]
+    report: ChargebackReport, item: _Item, namespace_claims: Claims, known_tenants: Collection[str]
 ) -> list[tuple[str, int, int]]:
     if item.kind == "overhead":
         return [(PLATFORM, item.start, item.end)]
     if item.tenant:
-        return [(item.tenant if item.tenant in known else NO_TENANT, item.start, item.end)]
+        return [(item.tenant if item.tenant in known_tenants else NO_TENANT, item.start, item.end)]
     if item.namespace:
-        return timeline(claimed.get(item.namespace, {}), (item.start, max(item.end, item.start + 1)))
+        return timeline(namespace_claims.get(item.namespace, {}), (item.start, max(item.end, item.start + 1)))
     if item.bucket:
         return [(_writer(report.environment, report.tenants, item.bucket, item.prefix), item.start, item.end)]
     return [(NO_TENANT, item.start, item.end)]
 
 
-def _whose(item: _Item, owner: str) -> str:
+def _payer_text(item: _Item, owner: str) -> str:
     """The owner of a line without exactly one tenant, in words."""
     if item.tenant:
         return f"of unknown tenant {item.tenant}"
@@ -182,13 +197,13 @@ def _writer(environment: Environment, tenants: Sequence[Tenant], bucket: str, pr
     paid by the platform, like objects outside of all prefixes."""
     if bucket not in environment.buckets or not prefix:
         return PLATFORM
-    granted = [
+    grants = [
         (tenant.tenant, grant.access)
         for tenant in tenants
         for grant in tenant.storage
         if grant.bucket == bucket and prefix.startswith(grant.prefix)
     ]
-    writers = sorted({name for name, access in granted if access is not Access.READ_ONLY})
-    readers = sorted({name for name, _ in granted})
-    alone = writers or readers
-    return alone[0] if len(alone) == 1 else PLATFORM
+    writers = sorted({name for name, access in grants if access is not Access.READ_ONLY})
+    readers = sorted({name for name, _ in grants})
+    payers = writers or readers
+    return payers[0] if len(payers) == 1 else PLATFORM

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 FILE = Path(__file__).with_name("bypasses.toml")
-HOLDS = ("attack", "rule", "test", "cluster", "outside", "open")
+MITIGATION_SORTS = ("attack", "rule", "test", "cluster", "outside", "open")
 """What an entry may say first; bypasses.toml says what each means."""
 
 
@@ -18,7 +18,7 @@ HOLDS = ("attack", "rule", "test", "cluster", "outside", "open")
 class Mitigation:
     """One mitigation of a bypass: its sort and its name."""
 
-    by: str
+    sort: str
     name: str
 
 
@@ -27,25 +27,25 @@ class Bypass:
     """A known way around a control, and what prevents or shows it."""
 
     id: str
-    what: str
-    asked: str
+    title: str
+    testers: str
     """Letters of what can test it."""
-    held: Sequence[Mitigation]
+    mitigations: Sequence[Mitigation]
 
     @property
     def family(self) -> str:
         """First letter of the id."""
         return self.id[0]
 
-    def names(self, by: str) -> list[str]:
+    def names(self, sort: str) -> list[str]:
         """Names of its mitigations of one sort."""
-        return [held.name for held in self.held if held.by == by]
+        return [mitigation.name for mitigation in self.mitigations if mitigation.sort == sort]
 
 
 @cache
-def ways() -> Mapping[str, Bypass]:
+def bypasses() -> Mapping[str, Bypass]:
     """Known bypasses by id."""
-    return {id: _way(id, row) for id, row in _file()["ways"].items()}
+    return {id: _bypass(id, row) for id, row in _file()["ways"].items()}
 
 
 @cache
@@ -59,11 +59,11 @@ def _file() -> Mapping[str, Any]:
     return tomllib.loads(FILE.read_text("utf-8"))
 
 
-def _way(id: str, row: Mapping[str, Any]) -> Bypass:
-    held = []
+def _bypass(id: str, row: Mapping[str, Any]) -> Bypass:
+    mitigations = []
     for text in row["held"]:
-        by, _, name = text.partition(" ")
-        if by not in HOLDS or not name:
-            raise ValueError(f"given {id}: {text!r}; change: start with one of {', '.join(HOLDS)}")
-        held.append(Mitigation(by, name))
-    return Bypass(id, row["way"], row["asked"], tuple(held))
+        sort, _, name = text.partition(" ")
+        if sort not in MITIGATION_SORTS or not name:
+            raise ValueError(f"given {id}: {text!r}; change: start with one of {', '.join(MITIGATION_SORTS)}")
+        mitigations.append(Mitigation(sort, name))
+    return Bypass(id, row["way"], row["asked"], tuple(mitigations))
