@@ -25,17 +25,17 @@ def _tell(name: str) -> None:
 
 def main() -> int:
     """Exit codes: 0 every finding is waived and every waiver matches, 1 otherwise, 2 the waivers cannot be read."""
-    told = argparse.ArgumentParser(prog="python -m judged", description=(__doc__ or "").splitlines()[0])
-    told.add_argument("--only", action="append", choices=list(run.RUN), help="run this judge alone; repeatable")
-    told.add_argument("--no-lab", action="store_true", help="start no lab; its judges are skipped by name")
-    given = told.parse_args()
-    only = given.only
+    parser = argparse.ArgumentParser(prog="python -m judged", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", action="append", choices=list(run.RUN), help="run this judge alone; repeatable")
+    parser.add_argument("--no-lab", action="store_true", help="start no lab; its judges are skipped by name")
+    arguments = parser.parse_args()
+    only = arguments.only
     try:
         accepted = waivers.read()
     except waivers.UnusableWaivers as error:
         print(f"judges: {error}", file=sys.stderr)
         return 2
-    verdicts = run.run(tuple(only or run.RUN), _tell, with_lab=not given.no_lab)
+    verdicts = run.run(tuple(only or run.RUN), _tell, with_lab=not arguments.no_lab)
     if not only:
         verdicts += [Verdict(name, "–", "–", skipped=reason) for name, reason in run.NOT_RUN.items()]
     judged = waivers.weigh(verdicts, accepted, dt.datetime.now(dt.UTC).date())

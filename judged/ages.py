@@ -26,47 +26,47 @@ LOCK = ROOT / "requirements" / "lock.txt"
 _PIN = re.compile(r"^(?P<pin>[\w.-]+(?:\[[\w,-]+\])?==[^\\]+?)\s*\\?$", re.M)
 
 
-def known(file: Path = FILE) -> tuple[str, Mapping[str, Mapping[str, str]]]:
+def recorded_dates(file: Path = FILE) -> tuple[str, Mapping[str, Mapping[str, str]]]:
     """The day on which the index was asked, and for each package its version and the day of that version's release."""
-    told = yaml.safe_load(file.read_text("utf-8"))
-    return str(told["asked"]), {
-        name: {str(k): str(v) for k, v in row.items()} for name, row in told["packages"].items()
+    document = yaml.safe_load(file.read_text("utf-8"))
+    return str(document["asked"]), {
+        name: {str(k): str(v) for k, v in row.items()} for name, row in document["packages"].items()
     }
 
 
-def released(name: str, version: str) -> str:
+def release_date(name: str, version: str) -> str:
     """Day of a version's release; empty if it was not asked about."""
-    row = known()[1].get(plain(name), {})
+    row = recorded_dates()[1].get(plain(name), {})
     return row["released"] if row.get("version") == version else ""
 
 
 def days(lock: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """First day on which a file of each package was uploaded, of a uv.lock."""
-    found = {}
+    upload_days = {}
     for package in lock["package"]:
         files = [*package.get("wheels", ()), *([package["sdist"]] if "sdist" in package else [])]
-        times = sorted(str(one["upload-time"])[:10] for one in files if "upload-time" in one)
+        times = sorted(str(file["upload-time"])[:10] for file in files if "upload-time" in file)
         if times:
-            found[plain(package["name"])] = {"version": package["version"], "released": times[0]}
-    return found
+            upload_days[plain(package["name"])] = {"version": package["version"], "released": times[0]}
+    return upload_days
 
 
 def main() -> int:
     """Ask for every pin of the lock file. Exit code 1 if uv cannot resolve them."""
-    pins = [found["pin"] for found in _PIN.finditer(LOCK.read_text("utf-8"))]
+    pins = [match["pin"] for match in _PIN.finditer(LOCK.read_text("utf-8"))]
     with tempfile.TemporaryDirectory() as place:
         project = {"name": '"pins"', "version": '"0"', "requires-python": '">=3.11"', "dependencies": pins}
         text = "[project]\n" + "\n".join(f"{key} = {value}" for key, value in project.items())
         (Path(place) / "pyproject.toml").write_text(text, "utf-8")
-        done = subprocess.run(["uv", "lock", "--quiet"], cwd=place, capture_output=True, text=True, check=False)
-        if done.returncode:
-            print(f"uv lock: {done.stderr.strip()}", file=sys.stderr)
+        process = subprocess.run(["uv", "lock", "--quiet"], cwd=place, capture_output=True, text=True, check=False)
+        if process.returncode:
+            print(f"uv lock: {process.stderr.strip()}", file=sys.stderr)
             return 1
-        found = days(tomllib.loads((Path(place) / "uv.lock").read_text("utf-8")))
-    told = {"asked": dt.datetime.now(dt.UTC).date(), "packages": dict(sorted(found.items()))}
+        upload_days = days(tomllib.loads((Path(place) / "uv.lock").read_text("utf-8")))
+    document = {"asked": dt.datetime.now(dt.UTC).date(), "packages": dict(sorted(upload_days.items()))}
     head = "# Days of upload to the package index: `make lock` writes this (python -m judged.ages).\n"
-    FILE.write_text(head + yaml.safe_dump(told, sort_keys=False, default_flow_style=None), "utf-8")
-    print(f"{FILE.relative_to(ROOT)}: {len(found)} packages")
+    FILE.write_text(head + yaml.safe_dump(document, sort_keys=False, default_flow_style=None), "utf-8")
+    print(f"{FILE.relative_to(ROOT)}: {len(upload_days)} packages")
     return 0
 
 

@@ -37,16 +37,16 @@ class Checklist:
     @property
     def intro(self) -> Sequence[str]:
         """Source, date and the number of items by status."""
-        counts = {status: sum(one.status == status for one in self.items) for status in STATUSES}
-        told = ", ".join(f"{status} {count}" for status, count in counts.items() if count)
-        return [f"Source: {self.source}, compared on {self.date}. {len(self.items)} items: {told}."]
+        counts = {status: sum(item.status == status for item in self.items) for status in STATUSES}
+        counts_text = ", ".join(f"{status} {count}" for status, count in counts.items() if count)
+        return [f"Source: {self.source}, compared on {self.date}. {len(self.items)} items: {counts_text}."]
 
     def table(self) -> Sequence[str]:
         """Rows in Markdown."""
         lines = ["| item | level | asks | status | shown by | note |", "|---|---|---|---|---|---|"]
-        for one in self.items:
-            proofs = ", ".join(f"`{proof}`" for proof in one.shown_by) or "–"
-            lines.append(f"| {one.id} | {one.level} | {one.asks} | {one.status} | {proofs} | {one.note or '–'} |")
+        for item in self.items:
+            proofs = ", ".join(f"`{proof}`" for proof in item.shown_by) or "–"
+            lines.append(f"| {item.id} | {item.level} | {item.asks} | {item.status} | {proofs} | {item.note or '–'} |")
         return lines
 
 
@@ -56,7 +56,7 @@ def read() -> Mapping[str, Checklist]:
 
 
 def _read(path: Path) -> Checklist:
-    given: dict[str, Any] = yaml.safe_load(path.read_text("utf-8"))
+    document: dict[str, Any] = yaml.safe_load(path.read_text("utf-8"))
     items = [
         Item(
             str(row["id"]),
@@ -66,13 +66,13 @@ def _read(path: Path) -> Checklist:
             tuple(row.get("shown-by", ())),
             row.get("note", ""),
         )
-        for row in given["items"]
+        for row in document["items"]
     ]
-    for one in items:
-        if one.status not in STATUSES:
-            raise ValueError(f"{path.name}: {one.id}: status {one.status!r}; one of {', '.join(STATUSES)}")
-        if one.status in ("shown", "partly") and not one.shown_by:
-            raise ValueError(f"{path.name}: {one.id}: {one.status} by nothing")
-        if one.status != "shown" and not one.note:
-            raise ValueError(f"{path.name}: {one.id}: {one.status} without a note")
-    return Checklist(given["title"], given["source"], str(given["date"]), items)
+    for item in items:
+        if item.status not in STATUSES:
+            raise ValueError(f"{path.name}: {item.id}: status {item.status!r}; one of {', '.join(STATUSES)}")
+        if item.status in ("shown", "partly") and not item.shown_by:
+            raise ValueError(f"{path.name}: {item.id}: {item.status} by nothing")
+        if item.status != "shown" and not item.note:
+            raise ValueError(f"{path.name}: {item.id}: {item.status} without a note")
+    return Checklist(document["title"], document["source"], str(document["date"]), items)

@@ -50,45 +50,48 @@ def direct(text: str) -> Sequence[Dependency]:
     """Dependencies of a pyproject.toml in its order. Raises NoReason with the names of those without a comment."""
     read = tomllib.loads(text)
     project = read["project"]
-    named = {
+    requirements_by_purpose = {
         BUILD: read["build-system"]["requires"],
         PRODUCT: project["dependencies"],
         **project.get("optional-dependencies", {}),
     }
     reasons = {
-        found["need"]: (found["reason"] or "").strip() for line in text.splitlines() if (found := _written(line))
+        match["need"]: (match["reason"] or "").strip()
+        for line in text.splitlines()
+        if (match := _requirement_match(line))
     }
-    made = [
+    dependencies = [
         Dependency(plain(re.split(r"[^\w.-]", need)[0]), purpose, need, reasons.get(need, ""))
-        for purpose, needs in named.items()
+        for purpose, needs in requirements_by_purpose.items()
         for need in needs
     ]
-    if bare := [one.name for one in made if not one.reason]:
+    if without_reason := [dependency.name for dependency in dependencies if not dependency.reason]:
         raise NoReason(
-            f"given pyproject.toml: {', '.join(bare)} without a reason; rule: each direct dependency has one, as a "
+            f"given pyproject.toml: {', '.join(without_reason)} without a reason; rule: each direct dependency "
+            "has one, as a "
             "comment on its line; change: write what it is used for, or remove it"
         )
-    return made
+    return dependencies
 
 
-def _written(line: str) -> re.Match[str] | None:
+def _requirement_match(line: str) -> re.Match[str] | None:
     return _LINE.search(line)
 
 
 def versions(lock: str) -> Mapping[str, str]:
     """Version of each package of a lock file, by its name."""
-    return {plain(found["name"]): found["version"] for found in _PIN.finditer(lock)}
+    return {plain(match["name"]): match["version"] for match in _PIN.finditer(lock)}
 
 
-def released(name: str, version: str) -> str:
+def release_date(name: str, version: str) -> str:
     """Day of the release as the package index told it; or that in the version, if it is a date; or else empty."""
-    if told := ages.released(name, version):
-        return told
-    if found := _EPOCH.match(version):
-        return dt.datetime.fromtimestamp(int(found["seconds"]), dt.UTC).date().isoformat()
-    if found := _CALENDAR.match(version):
+    if recorded_date := ages.release_date(name, version):
+        return recorded_date
+    if match := _EPOCH.match(version):
+        return dt.datetime.fromtimestamp(int(match["seconds"]), dt.UTC).date().isoformat()
+    if match := _CALENDAR.match(version):
         # A third number may be a count of releases in the month.
-        return f"{found['year']}-{int(found['month']):02}"
+        return f"{match['year']}-{int(match['month']):02}"
     return ""
 
 
@@ -101,13 +104,16 @@ def _page() -> Iterator[str]:
     locked, newest = (
         versions((ROOT / "requirements" / name).read_text("utf-8")) for name in ("lock.txt", "newest.txt")
     )
-    found = direct((ROOT / "pyproject.toml").read_text("utf-8"))
+    dependencies = direct((ROOT / "pyproject.toml").read_text("utf-8"))
     yield "# Dependencies\n"
     yield "Written by `python -m judged.dependencies` (part of `make docs`) from the comments of `pyproject.toml` and"
     yield "the lock files. *Locked* is the version that the tests run with, in `requirements/lock.txt`; *newest* is the"
     yield "newest allowed version at the time of `make lock`, in `requirements/newest.txt` (`make test-newest`).\n"
     yield "*Released* is the day on which the locked version was uploaded, as the package index told it on"
-    yield f"{ages.known()[0]} (`judged/released.yaml`, which `make lock` writes): lock files have no dates. The judges"
+    yield (
+        f"{ages.recorded_dates()[0]} (`judged/released.yaml`, which `make lock` writes): lock files have no "
+        "dates. The judges"
+    )
     yield "of `make judged` are not dependencies of the product: their versions are on [their page](judged.md).\n"
     yield f"The lock file has {len(locked)} packages, the direct ones below and what they need; `make sbom` lists those"
     yield "that users install, with their licences."
@@ -115,17 +121,17 @@ def _page() -> Iterator[str]:
         yield f"\n## {title}\n"
         yield "| package | allowed | locked | newest | released | reason |"
         yield "|---|---|---|---|---|---|"
-        for one in found:
-            if one.purpose == purpose:
-                allowed = re.sub(r"^[\w.-]+(\[[^]]*\])?", "", one.needs)
-                version = locked[one.name]
+        for dependency in dependencies:
+            if dependency.purpose == purpose:
+                allowed = re.sub(r"^[\w.-]+(\[[^]]*\])?", "", dependency.needs)
+                version = locked[dependency.name]
                 cells = (
-                    one.name,
+                    dependency.name,
                     f"`{allowed}`",
                     version,
-                    newest.get(one.name, "–"),
-                    released(one.name, version) or "–",
-                    one.reason,
+                    newest.get(dependency.name, "–"),
+                    release_date(dependency.name, version) or "–",
+                    dependency.reason,
                 )
                 yield f"| {' | '.join(cells)} |"
 

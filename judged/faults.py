@@ -109,12 +109,12 @@ def aws_rows() -> list[dict[str, Any]]:
 
 def aws_faults(resources: Sequence[Resource]) -> tuple[AwsFault, ...]:
     """Every fault, seeded into a copy of the first of the resources that is of its type."""
-    found = []
+    seeded_faults = []
     for row in aws_rows():
-        first = next(one for one in resources if one.kind == row["kind"])
+        first = next(resource for resource in resources if resource.kind == row["kind"])
         broken, twin = f"fault-{row['name']}", f"twin-{row['name']}"
         inputs = merge(dict(first.inputs), row["change"])
-        found.append(
+        seeded_faults.append(
             AwsFault(
                 row["name"],
                 tuple(row["rules"]),
@@ -122,7 +122,7 @@ def aws_faults(resources: Sequence[Resource]) -> tuple[AwsFault, ...]:
                 Resource(first.kind, twin, first.inputs),
             )
         )
-    return tuple(found)
+    return tuple(seeded_faults)
 
 
 def good() -> list[dict[str, Any]]:
@@ -146,20 +146,20 @@ def write(folder: Path) -> None:
 
 
 def _objects(row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    *rest, pod = (one for one in good() if one["kind"] != row.get("without"))
+    *other_objects, pod = (object_ for object_ in good() if object_["kind"] != row.get("without"))
     pod["spec"] = merge(pod["spec"], row.get("pod", {}))
     pod["spec"]["containers"] = [merge(pod["spec"]["containers"][0], row.get("container", {}))]
-    return [*rest, pod, *([row["object"]] if "object" in row else [])]
+    return [*other_objects, pod, *([row["object"]] if "object" in row else [])]
 
 
 def merge(old: dict[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     """`old` with the values of `new`, at every depth; None removes a field."""
-    made = dict(old)
+    merged = dict(old)
     for key, value in new.items():
         if value is None:
-            made.pop(key, None)
+            merged.pop(key, None)
         else:
-            made[key] = (
-                merge(made[key], value) if isinstance(value, dict) and isinstance(made.get(key), dict) else value
+            merged[key] = (
+                merge(merged[key], value) if isinstance(value, dict) and isinstance(merged.get(key), dict) else value
             )
-    return made
+    return merged

@@ -28,9 +28,9 @@ def environment(name: str) -> Path:
         shutil.rmtree(home, ignore_errors=True)
         pip = [home / "bin" / "pip", "install", "--quiet", "--no-input", "--no-compile", "--disable-pip-version-check"]
         for command in ([sys.executable, "-m", "venv", home], [*pip, "--no-deps", "--require-hashes", "-r", lock]):
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+            process = subprocess.run(command, capture_output=True, text=True, check=False)
+            if process.returncode:
+                last = (process.stderr.strip().splitlines() or ["no output"])[-1]
                 raise SkippedJudge(f"pip could not install {lock.relative_to(ROOT)}: {last}")
         (home / "ready").touch()
     return home / "bin"
@@ -39,9 +39,9 @@ def environment(name: str) -> Path:
 def pin(name: str, package: str) -> str:
     """Version of a package in requirements/judges-NAME.txt."""
     for line in (ROOT / "requirements" / f"judges-{name}.txt").read_text("utf-8").splitlines():
-        found, _, rest = line.partition("==")
-        if found == package:
-            return rest.split()[0]
+        name_in_line, _, version_text = line.partition("==")
+        if name_in_line == package:
+            return version_text.split()[0]
     raise KeyError(package)
 
 
@@ -50,7 +50,7 @@ def built(name: str) -> Path:
     return _tool(name, MODULES)
 
 
-def shared(name: str) -> Path:
+def test_tool(name: str) -> Path:
     """A program of tests/modules/modules.toml, which tests use too. Raises SkippedJudge if it cannot be built."""
     return _tool(name, ROOT / "tests" / "modules")
 
@@ -85,8 +85,8 @@ def output(*command: str | Path, cwd: Path = ROOT) -> str:
 
     Raises SkippedJudge if it wrote nothing on standard output and something on standard error: it did not run.
     """
-    calm = {**os.environ, "LOG_LEVEL": "ERROR", "NO_COLOR": "1", "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run(command, cwd=cwd, env=calm, capture_output=True, text=True, check=False)
-    if done.returncode and not done.stdout.strip() and done.stderr.strip():
-        raise SkippedJudge(f"{Path(command[0]).name} did not run: {done.stderr.strip().splitlines()[-1]}")
-    return done.stdout
+    quiet_environment = {**os.environ, "LOG_LEVEL": "ERROR", "NO_COLOR": "1", "PYTHONWARNINGS": "ignore"}
+    process = subprocess.run(command, cwd=cwd, env=quiet_environment, capture_output=True, text=True, check=False)
+    if process.returncode and not process.stdout.strip() and process.stderr.strip():
+        raise SkippedJudge(f"{Path(command[0]).name} did not run: {process.stderr.strip().splitlines()[-1]}")
+    return process.stdout

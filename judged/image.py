@@ -26,10 +26,10 @@ _COPY = re.compile(r"^COPY --from=(?P<stage>\w+) (?P<path>\S+)", re.M)
 
 def write() -> int:
     """Write build/sbom-image.json; the number of components."""
-    made = document(FILE.read_text("utf-8"), (ROOT / "requirements" / "lock.txt").read_text("utf-8"))
+    bill_of_materials = document(FILE.read_text("utf-8"), (ROOT / "requirements" / "lock.txt").read_text("utf-8"))
     OUT.parent.mkdir(exist_ok=True)
-    OUT.write_text(json.dumps(made, indent=1, sort_keys=True) + "\n", "utf-8")
-    return len(made["components"])
+    OUT.write_text(json.dumps(bill_of_materials, indent=1, sort_keys=True) + "\n", "utf-8")
+    return len(bill_of_materials["components"])
 
 
 def document(containerfile: str, lock: str) -> dict[str, Any]:
@@ -51,30 +51,30 @@ def document(containerfile: str, lock: str) -> dict[str, Any]:
 
 
 def _component(kind: str, name: str, version: str, purl: str, **more: Any) -> dict[str, Any]:
-    given = {"type": kind, "name": name, "bom-ref": purl, "purl": purl, **more}
-    return {**given, "version": version} if version else given
+    component = {"type": kind, "name": name, "bom-ref": purl, "purl": purl, **more}
+    return {**component, "version": version} if version else component
 
 
 def _bases(text: str) -> Iterator[dict[str, Any]]:
-    for found in _BASE.finditer(text):
-        name, tag, digest = found["name"], found["tag"] or "", found["digest"]
+    for match in _BASE.finditer(text):
+        name, tag, digest = match["name"], match["tag"] or "", match["digest"]
         host, _, path = name.partition("/")
         purl = f"pkg:oci/{name.rpartition('/')[2]}@sha256%3A{digest}?repository_url={host}/{path}"
         yield _component("container", name, tag, purl, hashes=[{"alg": "SHA-256", "content": digest}])
 
 
 def _debian(text: str) -> Iterator[dict[str, Any]]:
-    for found in _APT.finditer(text):
-        for name in (word for word in found["words"].split() if not word.startswith("-")):
+    for match in _APT.finditer(text):
+        for name in (word for word in match["words"].split() if not word.startswith("-")):
             yield _component("library", name, "", f"pkg:deb/debian/{name}")
 
 
 def _copied(text: str) -> Iterator[dict[str, Any]]:
     """Programs that are copied out of another image: of the version that the image's digest has."""
-    for found in _COPY.finditer(text):
-        name = found["path"].rpartition("/")[2]
+    for match in _COPY.finditer(text):
+        name = match["path"].rpartition("/")[2]
         yield _component(
-            "application", name, "", f"pkg:generic/{name}", description=f"copied from stage {found['stage']}"
+            "application", name, "", f"pkg:generic/{name}", description=f"copied from stage {match['stage']}"
         )
 
 

@@ -61,15 +61,15 @@ def _samples(loaded: Loaded) -> Iterator[dict[str, Any]]:
     """Pod and job of every namespace, without a GPU and with one of each flavor that it holds."""
     for tenant in loaded.tenants:
         for namespace in tenant.namespaces:
-            held = [flavor for flavor, count in tenant.guaranteed_in(namespace).items() if count]
-            for gpus in ({}, *({flavor: 1} for flavor in held)):
+            usable_flavors = [flavor for flavor, count in tenant.guaranteed_in(namespace).items() if count]
+            for gpus in ({}, *({flavor: 1} for flavor in usable_flavors)):
                 for kind in ("pod", "job"):
                     try:
-                        made = sample(kind, loaded.environment, tenant, namespace, gpus)
+                        manifest = sample(kind, loaded.environment, tenant, namespace, gpus)
                     except Violation:
                         continue  # the environment has no pool for it, which `tenancy sample` says
-                    labels = "-".join((made["metadata"]["name"], *gpus))
-                    yield {**made, "metadata": {**made["metadata"], "name": labels.replace(".", "-")}}
+                    labels = "-".join((manifest["metadata"]["name"], *gpus))
+                    yield {**manifest, "metadata": {**manifest["metadata"], "name": labels.replace(".", "-")}}
 
 
 def alert_groups(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -82,14 +82,14 @@ def alert_groups(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def tracked(*patterns: str) -> list[str]:
     """Files of the repository that git knows and a pattern matches, by path from the root."""
-    done = subprocess.run(["git", "ls-files", "--", *patterns], cwd=ROOT, capture_output=True, text=True, check=True)
-    return [name for name in done.stdout.splitlines() if (ROOT / name).is_file()]
+    process = subprocess.run(["git", "ls-files", "--", *patterns], cwd=ROOT, capture_output=True, text=True, check=True)
+    return [name for name in process.stdout.splitlines() if (ROOT / name).is_file()]
 
 
 def shell_scripts() -> list[str]:
     """Tracked files whose first line names a shell."""
-    named = (name for name in tracked("ci", "scripts") if not name.endswith((".py", ".md", ".yaml", ".yml")))
-    return [name for name in named if (ROOT / name).read_text("utf-8").partition("\n")[0].endswith(("sh", "bash"))]
+    file_names = (name for name in tracked("ci", "scripts") if not name.endswith((".py", ".md", ".yaml", ".yml")))
+    return [name for name in file_names if (ROOT / name).read_text("utf-8").partition("\n")[0].endswith(("sh", "bash"))]
 
 
 def as_json(path: Path) -> Any:

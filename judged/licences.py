@@ -31,25 +31,25 @@ changed files of the package alone, and none is changed."""
 
 def shipped() -> dict[str, Distribution]:
     """Installed packages that the product and its extras need on this platform, by name, without itself."""
-    found: dict[str, Distribution] = {}
-    waiting = [(PRODUCT, extra) for extra in ("", *EXTRAS)]
-    seen = set()
-    while waiting:
-        name, extra = waiting.pop()
-        if (name, extra) in seen:
+    packages: dict[str, Distribution] = {}
+    pending = [(PRODUCT, extra) for extra in ("", *EXTRAS)]
+    seen_requirements = set()
+    while pending:
+        name, extra = pending.pop()
+        if (name, extra) in seen_requirements:
             continue
-        seen.add((name, extra))
+        seen_requirements.add((name, extra))
         try:
             package = distribution(name)
         except PackageNotFoundError:
             continue  # a marker that holds on another platform
         if name != PRODUCT:
-            found[name] = package
+            packages[name] = package
         for text in package.requires or ():
             need = Requirement(text)
             if need.marker is None or need.marker.evaluate({"extra": extra}):
-                waiting += [(plain(need.name), one) for one in ("", *need.extras)]
-    return dict(sorted(found.items()))
+                pending += [(plain(need.name), extra_name) for extra_name in ("", *need.extras)]
+    return dict(sorted(packages.items()))
 
 
 def plain(name: str) -> str:
@@ -60,11 +60,15 @@ def plain(name: str) -> str:
 def licence(package: Distribution) -> str:
     """What a package says of its licence: an SPDX expression, classifiers, a short text, or else the first line of its
     licence file; empty if nothing."""
-    told = package.metadata
-    if told["License-Expression"]:
-        return told["License-Expression"]
-    classified = [one.rpartition(" :: ")[2] for one in told.get_all("Classifier") or () if one.startswith("License ::")]
-    return "; ".join(classified) or _first_line(told["License"]) or _first_line(_licence_file(package))
+    metadata = package.metadata
+    if metadata["License-Expression"]:
+        return metadata["License-Expression"]
+    classifiers = [
+        classifier.rpartition(" :: ")[2]
+        for classifier in metadata.get_all("Classifier") or ()
+        if classifier.startswith("License ::")
+    ]
+    return "; ".join(classifiers) or _first_line(metadata["License"]) or _first_line(_licence_file(package))
 
 
 def _licence_file(package: Distribution) -> str | None:
@@ -80,6 +84,6 @@ def _first_line(text: str | None) -> str:
 def incompatible() -> Iterator[str]:
     """Packages without a known compatible licence, with what they say."""
     for name, package in shipped().items():
-        told = licence(package)
-        if not any(each.lower() in told.lower() for each in COMPATIBLE):
-            yield f"{name}: {told or 'no licence'}"
+        licence_text = licence(package)
+        if not any(accepted.lower() in licence_text.lower() for accepted in COMPATIBLE):
+            yield f"{name}: {licence_text or 'no licence'}"

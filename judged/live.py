@@ -37,9 +37,9 @@ ASKS_AWS = (
 class LabOfJudges:
     """A lab in `folder`, started when a judge first asks for it and deleted at the end."""
 
-    def __init__(self, folder: Path, wanted: bool) -> None:
+    def __init__(self, folder: Path, is_enabled: bool) -> None:
         self._folder = folder
-        self._wanted = wanted
+        self._is_enabled = is_enabled
         self._started = False
 
     def __enter__(self) -> LabOfJudges:
@@ -58,16 +58,16 @@ class LabOfJudges:
 
     def kubeconfig(self) -> Path:
         """The administrator's. Raises SkippedJudge if the lab does not start."""
-        if not self._wanted:
+        if not self._is_enabled:
             raise SkippedJudge("it asks a running cluster, and no lab was to be started (--no-lab)")
         path = self._folder / "lab" / "admin.kubeconfig"
         if not self._started:
             self._started = True
             self._run("lab", "up", ENVIRONMENT)
             self._run("up", ENVIRONMENT)
-            done = self._kubectl("create", "--filename", self._folder / "objects" / f"samples-{ENVIRONMENT}")
-            if done.returncode:
-                raise SkippedJudge(f"the lab refused a sample: {done.stderr.strip().splitlines()[-1]}")
+            process = self._kubectl("create", "--filename", self._folder / "objects" / f"samples-{ENVIRONMENT}")
+            if process.returncode:
+                raise SkippedJudge(f"the lab refused a sample: {process.stderr.strip().splitlines()[-1]}")
         if not path.exists():
             raise SkippedJudge("the lab did not start")
         return path
@@ -110,10 +110,12 @@ class LabOfJudges:
     def _run(self, *words: str, project: Path = ROOT) -> subprocess.CompletedProcess[str]:
         env = {**os.environ, "GPU_TENANCY_LAB": str(self._folder / "lab")}
         command = [sys.executable, "-m", "tenancy", *words]
-        done = subprocess.run(command, cwd=project, env=env, capture_output=True, text=True, check=False)
-        if done.returncode > 1 or (done.returncode and words[0] in ("lab", "up")):
-            raise SkippedJudge(f"`tenancy {' '.join(words)}`: {(done.stderr.strip().splitlines() or ['failed'])[-1]}")
-        return done
+        process = subprocess.run(command, cwd=project, env=env, capture_output=True, text=True, check=False)
+        if process.returncode > 1 or (process.returncode and words[0] in ("lab", "up")):
+            raise SkippedJudge(
+                f"`tenancy {' '.join(words)}`: {(process.stderr.strip().splitlines() or ['failed'])[-1]}"
+            )
+        return process
 
 
 def prowler(lab: LabOfJudges) -> Verdict:
@@ -131,9 +133,9 @@ def prowler(lab: LabOfJudges) -> Verdict:
 def hardeneks(lab: LabOfJudges) -> Verdict:
     """The rules of its configuration that ask the API server alone."""
     program = homes.environment("hardeneks") / "hardeneks"
-    own = next(program.parent.parent.glob("lib/python*/site-packages/hardeneks/config.yaml"))
+    config_path = next(program.parent.parent.glob("lib/python*/site-packages/hardeneks/config.yaml"))
     config, answer = lab.home / "hardeneks.yaml", lab.home / "hardeneks.json"
-    config.write_text(yaml.safe_dump(without_aws(yaml.safe_load(own.read_text("utf-8")))), "utf-8")
+    config.write_text(yaml.safe_dump(without_aws(yaml.safe_load(config_path.read_text("utf-8")))), "utf-8")
     # It reads the kubeconfig of the home folder alone.
     home = lab.home / "hardeneks" / ".kube"
     home.mkdir(parents=True, exist_ok=True)

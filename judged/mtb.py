@@ -33,27 +33,29 @@ def verdict(results: Sequence[Mapping[str, Any]], loaded: Loaded, ask: Ask) -> V
     home = Scene(loaded.environment, loaded.tenants).home
     if home is None:
         raise ValueError("the environment has no namespace with a developer")
-    found = []
+    findings = []
     for row in table["items"]:
-        given = [*broken_attacks(results, row), *_broken_live(row.get("live", {}), home, loaded, ask)]
-        if given:
-            found.append(Finding(JUDGE, row["id"], home.name, "; ".join(given)))
-    return Verdict(JUDGE, table["version"], "a lab, as a tenant", len(table["items"]), tuple(found))
+        problems = [*broken_attacks(results, row), *_broken_live(row.get("live", {}), home, loaded, ask)]
+        if problems:
+            findings.append(Finding(JUDGE, row["id"], home.name, "; ".join(problems)))
+    return Verdict(JUDGE, table["version"], "a lab, as a tenant", len(table["items"]), tuple(findings))
 
 
 def broken_attacks(results: Sequence[Mapping[str, Any]], row: Mapping[str, Any]) -> Iterator[str]:
     """What is wrong with a behaviour's attacks: one that was admitted, a twin that was refused, none that was sent."""
-    for wanted in row.get("shown-by", ()):
-        if wanted.startswith("tests/"):
+    for attack_id in row.get("shown-by", ()):
+        if attack_id.startswith("tests/"):
             continue
-        sent = [one for one in results if one["id"].partition("@")[0] == wanted and "skipped" not in one]
-        if not sent:
-            yield f"{wanted} was not sent"
-        for one in sent:
-            if not one["refused"]:
-                yield f"{one['id']} was answered with {one['status']} by {one['denier']}"
-            if not one["twin_admitted"]:
-                yield f"the twin of {one['id']} was refused"
+        results_of_attack = [
+            result for result in results if result["id"].partition("@")[0] == attack_id and "skipped" not in result
+        ]
+        if not results_of_attack:
+            yield f"{attack_id} was not sent"
+        for result in results_of_attack:
+            if not result["refused"]:
+                yield f"{result['id']} was answered with {result['status']} by {result['denier']}"
+            if not result["twin_admitted"]:
+                yield f"the twin of {result['id']} was refused"
 
 
 def _broken_live(live: Mapping[str, Any], home: AttackedNamespace, loaded: Loaded, ask: Ask) -> Iterator[str]:
@@ -77,7 +79,7 @@ def _broken_live(live: Mapping[str, Any], home: AttackedNamespace, loaded: Loade
                 yield f"a pod with {json.dumps(live['refuses'])} was admitted"
 
 
-def unlimited(quotas: Sequence[Mapping[str, Any]], namespace: str, wanted: Sequence[str]) -> Iterator[str]:
+def unlimited(quotas: Sequence[Mapping[str, Any]], namespace: str, required_resources: Sequence[str]) -> Iterator[str]:
     """Resources that no quota of a namespace limits. A resource with `|` is limited by one of several names."""
     limited = {
         name
@@ -85,7 +87,7 @@ def unlimited(quotas: Sequence[Mapping[str, Any]], namespace: str, wanted: Seque
         if quota["metadata"]["namespace"] == namespace
         for name in quota["spec"].get("hard", {})
     }
-    for resource in wanted:
+    for resource in required_resources:
         if not limited & set(resource.split("|")):
             yield f"{namespace} has no quota of {resource}"
 

@@ -52,15 +52,15 @@ def verdict(lab: live.LabOfJudges) -> Verdict:
     place = clone(os.environ)
     program = homes.environment(JUDGE) / "python"
     suite = checks(yaml.safe_load((place / SUITE).read_text("utf-8")))
-    told = version(commit(place), table["version"], suite, table["items"])
+    suite_version = version(commit(place), table["version"], suite, table["items"])
     environment = on_lab(load(homes.ROOT / "stacks" / live.ENVIRONMENT)).environment
-    asked = selected(suite, table["items"], expected(environment))
+    selected_checks = selected(suite, table["items"], expected(environment))
     lab.leave_alone(NAMESPACES, today() + dt.timedelta(1), "NVIDIA's validation suite makes namespaces of its own")
     lab.wait_for_samples()
     folder = lab.home / JUDGE
     folder.mkdir()
     config, answer = folder / "config.yaml", folder / "answer.json"
-    config.write_text(yaml.safe_dump({"validations": {"kubernetes": asked}}, sort_keys=False), "utf-8")
+    config.write_text(yaml.safe_dump({"validations": {"kubernetes": selected_checks}}, sort_keys=False), "utf-8")
     homes.output(
         *("env", f"KUBECONFIG={lab.kubeconfig()}", f"KUBECTL={homes.lab_tool('kubectl')}", "PYTHONDONTWRITEBYTECODE=1"),
         f"PYTHONPATH={place / 'isvtest' / 'src'}:{place / 'isvreporter' / 'src'}",
@@ -70,34 +70,34 @@ def verdict(lab: live.LabOfJudges) -> Verdict:
     if not answer.exists():
         raise SkippedJudge("it wrote no result")
     results = json.loads(answer.read_text("utf-8"))
-    return parse.nvidia(results, list(asked), ends(table["items"]), told, live.ON)
+    return parse.nvidia(results, list(selected_checks), ends(table["items"]), suite_version, live.ON)
 
 
 def clone(environ: Mapping[str, str]) -> Path:
     """The clone that the environment variable names. Raises SkippedJudge without one."""
-    given = environ.get(VARIABLE, "")
-    if not given:
+    path_text = environ.get(VARIABLE, "")
+    if not path_text:
         raise SkippedJudge(f"in no package index: `git clone {REPOSITORY}`, and {VARIABLE}=PATH of the clone")
-    place = Path(given).resolve()
+    place = Path(path_text).resolve()
     if not (place / SUITE).is_file():
-        raise SkippedJudge(f"{VARIABLE} is {given}, where {SUITE} is missing: no clone of {REPOSITORY}")
+        raise SkippedJudge(f"{VARIABLE} is {path_text}, where {SUITE} is missing: no clone of {REPOSITORY}")
     return place
 
 
 def commit(place: Path) -> str:
     """The commit that is checked out; empty in a copy without git."""
     words = ("git", "-C", str(place), "rev-parse", "--verify", "HEAD")
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    return done.stdout.strip() if not done.returncode else ""
+    process = subprocess.run(words, capture_output=True, text=True, check=False)
+    return process.stdout.strip() if not process.returncode else ""
 
 
 def checks(suite: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
     """The parameters of each check of a suite's file, by name. A group is a list, or has `checks`."""
-    found: dict[str, Mapping[str, Any]] = {}
+    parameters_by_check: dict[str, Mapping[str, Any]] = {}
     for group in suite["tests"]["validations"].values():
         for item in group if isinstance(group, list) else [group["checks"]]:
-            found.update({name: given or {} for name, given in item.items()})
-    return found
+            parameters_by_check.update({name: parameters or {} for name, parameters in item.items()})
+    return parameters_by_check
 
 
 def expected(environment: Environment) -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
@@ -139,16 +139,16 @@ def ends(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
     return {row["id"]: row["ends"] for row in rows if "ends" in row}
 
 
-def version(found: str, pinned: str, suite: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
+def version(checked_out: str, pinned: str, suite: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
     """The commit; for another than the pinned one also that, and the checks in which the suite differs from the rows.
 
     Raises ValueError if the rows differ from the suite at the pinned commit.
     """
-    known = {row["id"] for row in rows}
-    new, gone = sorted(suite.keys() - known), sorted(known - suite.keys())
-    words = [*(f"not run: {name}" for name in new), *(f"gone: {name}" for name in gone)]
-    if found == pinned:
+    known_ids = {row["id"] for row in rows}
+    added_ids, removed_ids = sorted(suite.keys() - known_ids), sorted(known_ids - suite.keys())
+    words = [*(f"not run: {name}" for name in added_ids), *(f"gone: {name}" for name in removed_ids)]
+    if checked_out == pinned:
         if words:
             raise ValueError(f"checklists/{JUDGE}.yaml is not the suite's at {pinned[:8]}: {', '.join(words)}")
         return pinned[:8]
-    return "; ".join([f"{found[:8] or 'of an unknown commit'}, not the pinned {pinned[:8]}", *words])
+    return "; ".join([f"{checked_out[:8] or 'of an unknown commit'}, not the pinned {pinned[:8]}", *words])

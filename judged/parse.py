@@ -29,11 +29,11 @@ def checkov(text: str, version: str, judged: str, judge: str = "checkov") -> Ver
         findings += [
             Finding(
                 judge,
-                one["check_id"],
-                f"{PurePosixPath(one['file_path']).parent.name}/{one['resource']}",
-                one["check_name"],
+                check["check_id"],
+                f"{PurePosixPath(check['file_path']).parent.name}/{check['resource']}",
+                check["check_name"],
             )
-            for one in failed
+            for check in failed
         ]
     return Verdict(judge, version, judged, checks, tuple(findings))
 
@@ -42,14 +42,14 @@ def kube_score(text: str, version: str, judged: str) -> Verdict:
     """`kube-score score --output-format json`: grades 10 (ok), 7 (almost), 5 (warning), 1 (critical)."""
     checks, findings = 0, []
     for item in json.loads(text):
-        for one in item["checks"]:
-            if one["skipped"]:
+        for check in item["checks"]:
+            if check["skipped"]:
                 continue
             checks += 1
-            if one["grade"] < 7:
-                words = "; ".join(comment["summary"] for comment in one["comments"] or ())
+            if check["grade"] < 7:
+                words = "; ".join(comment["summary"] for comment in check["comments"] or ())
                 findings.append(
-                    Finding("kube-score", one["check"]["id"], item["object_name"], words or one["check"]["comment"])
+                    Finding("kube-score", check["check"]["id"], item["object_name"], words or check["check"]["comment"])
                 )
     return Verdict("kube-score", version, judged, checks, tuple(findings))
 
@@ -61,26 +61,30 @@ def kyverno(text: str, version: str, judged: str, folder: str) -> Verdict:
     if report["summary"]["error"]:
         raise ValueError(f"{report['summary']['error']} rules could not be applied")
     checks, findings = 0, []
-    for one in report["results"]:
-        if one["result"] not in ("pass", "fail"):
+    for result in report["results"]:
+        if result["result"] not in ("pass", "fail"):
             continue
         checks += 1
-        if one["result"] == "fail":
-            (item,) = one["resources"]
+        if result["result"] == "fail":
+            (item,) = result["resources"]
             where = "/".join(part for part in (folder, item["kind"], item.get("namespace"), item["name"]) if part)
-            rule = re.sub(r"^autogen-(cronjob-)?", "", one["rule"])
-            findings.append(Finding("kyverno", f"{one['policy']}/{rule}", where, " ".join(one["message"].split())))
+            rule = re.sub(r"^autogen-(cronjob-)?", "", result["rule"])
+            findings.append(
+                Finding("kyverno", f"{result['policy']}/{rule}", where, " ".join(result["message"].split()))
+            )
     return Verdict("kyverno", version, judged, checks, tuple(findings))
 
 
 def kubeconform(text: str, version: str, judged: str) -> Verdict:
     """`kubeconform -output json -verbose`: a status for each object. One whose kind has no schema is a finding."""
     checks, findings = 0, []
-    for one in json.loads(text)["resources"]:
+    for result in json.loads(text)["resources"]:
         checks += 1
-        if one["status"] != "statusValid":
-            where = "/".join(PurePosixPath(one["filename"]).parts[-2:])
-            findings.append(Finding("kubeconform", one["status"].removeprefix("status").lower(), where, one["msg"]))
+        if result["status"] != "statusValid":
+            where = "/".join(PurePosixPath(result["filename"]).parts[-2:])
+            findings.append(
+                Finding("kubeconform", result["status"].removeprefix("status").lower(), where, result["msg"])
+            )
     return Verdict("kubeconform", version, judged, checks, tuple(findings))
 
 
@@ -104,9 +108,9 @@ def promtool(answers: Sequence[tuple[str, str]], version: str, judged: str) -> V
     """Name of a rule file and what `promtool check rules --lint=all --lint-fatal` wrote about it."""
     checks, findings = 0, []
     for name, text in answers:
-        found = re.search(r"SUCCESS: (\d+) rules? found", text)
-        if found:
-            checks += int(found[1])
+        success = re.search(r"SUCCESS: (\d+) rules? found", text)
+        if success:
+            checks += int(success[1])
         else:
             checks += 1
             findings.append(Finding("promtool", "rules", name, " ".join(text.split())))
@@ -115,31 +119,35 @@ def promtool(answers: Sequence[tuple[str, str]], version: str, judged: str) -> V
 
 def actionlint(text: str, version: str, judged: str, files: int) -> Verdict:
     """`actionlint -format '{{json .}}'`, with shellcheck on the scripts inside."""
-    found = [
-        Finding("actionlint", one["kind"], one["filepath"], one["message"], one["filepath"], one["line"])
-        for one in json.loads(text)
+    findings = [
+        Finding(
+            "actionlint", problem["kind"], problem["filepath"], problem["message"], problem["filepath"], problem["line"]
+        )
+        for problem in json.loads(text)
     ]
-    return Verdict("actionlint", version, judged, files, tuple(found), counts_files=True)
+    return Verdict("actionlint", version, judged, files, tuple(findings), counts_files=True)
 
 
 def shellcheck(text: str, version: str, judged: str, files: int) -> Verdict:
     """`shellcheck --format json1`."""
-    found = [
-        Finding("shellcheck", f"SC{one['code']}", one["file"], one["message"], one["file"], one["line"])
-        for one in json.loads(text)["comments"]
+    findings = [
+        Finding(
+            "shellcheck", f"SC{comment['code']}", comment["file"], comment["message"], comment["file"], comment["line"]
+        )
+        for comment in json.loads(text)["comments"]
     ]
-    return Verdict("shellcheck", version, judged, files, tuple(found), counts_files=True)
+    return Verdict("shellcheck", version, judged, files, tuple(findings), counts_files=True)
 
 
 def zizmor(text: str, version: str, judged: str, files: int) -> Verdict:
     """`zizmor --format json-v1`; rows start at 0."""
-    found = []
-    for one in json.loads(text):
-        place = next(at for at in one["locations"] if at["symbolic"]["kind"] == "Primary")
+    findings = []
+    for audit_finding in json.loads(text):
+        place = next(location for location in audit_finding["locations"] if location["symbolic"]["kind"] == "Primary")
         path = place["symbolic"]["key"]["Local"]["verbatim_path"]
         line = place["concrete"]["location"]["start_point"]["row"] + 1
-        found.append(Finding("zizmor", one["ident"], path, one["desc"], path, line))
-    return Verdict("zizmor", version, judged, files, tuple(found), counts_files=True)
+        findings.append(Finding("zizmor", audit_finding["ident"], path, audit_finding["desc"], path, line))
+    return Verdict("zizmor", version, judged, files, tuple(findings), counts_files=True)
 
 
 def bandit(text: str, version: str, judged: str) -> Verdict:
@@ -147,40 +155,49 @@ def bandit(text: str, version: str, judged: str) -> Verdict:
     answer = json.loads(text)
     if answer["errors"]:
         raise ValueError(f"bandit could not read {answer['errors'][0]}")
-    found = [
-        Finding("bandit", one["test_id"], one["filename"], one["issue_text"], one["filename"], one["line_number"])
-        for one in answer["results"]
+    findings = [
+        Finding(
+            "bandit",
+            result["test_id"],
+            result["filename"],
+            result["issue_text"],
+            result["filename"],
+            result["line_number"],
+        )
+        for result in answer["results"]
     ]
-    return Verdict("bandit", version, judged, len(answer["metrics"]) - 1, tuple(found), counts_files=True)
+    return Verdict("bandit", version, judged, len(answer["metrics"]) - 1, tuple(findings), counts_files=True)
 
 
 def pip_audit(text: str, version: str, judged: str) -> Verdict:
     """`pip-audit --format json`. Raises SkippedJudge if it looked up no package: it ends with exit code 0 then too."""
     packages = json.loads(text)["dependencies"]
-    looked_up = [one for one in packages if "skip_reason" not in one]
-    if not looked_up:
+    checked_packages = [package for package in packages if "skip_reason" not in package]
+    if not checked_packages:
         raise SkippedJudge("its service of advisories was not reached, so that it looked up no package")
-    found = [
-        Finding("pip-audit", advisory["id"], one["name"], f"{one['name']} {one['version']} has {advisory['id']}")
-        for one in looked_up
-        for advisory in one["vulns"]
+    findings = [
+        Finding(
+            "pip-audit", advisory["id"], package["name"], f"{package['name']} {package['version']} has {advisory['id']}"
+        )
+        for package in checked_packages
+        for advisory in package["vulns"]
     ]
-    found += [
-        Finding("pip-audit", "not-looked-up", one["name"], one["skip_reason"])
-        for one in packages
-        if "skip_reason" in one
+    findings += [
+        Finding("pip-audit", "not-looked-up", package["name"], package["skip_reason"])
+        for package in packages
+        if "skip_reason" in package
     ]
-    return Verdict("pip-audit", version, judged, len(packages), tuple(found))
+    return Verdict("pip-audit", version, judged, len(packages), tuple(findings))
 
 
 def mypy(text: str, version: str, judged: str, files: int) -> Verdict:
     """`mypy --output json`: one JSON object a line."""
-    found = [
-        Finding("mypy", one["code"] or "error", one["file"], one["message"], one["file"], one["line"])
-        for one in map(json.loads, text.splitlines())
-        if one["severity"] == "error"
+    findings = [
+        Finding("mypy", error["code"] or "error", error["file"], error["message"], error["file"], error["line"])
+        for error in map(json.loads, text.splitlines())
+        if error["severity"] == "error"
     ]
-    return Verdict("mypy", version, judged, files, tuple(found), counts_files=True)
+    return Verdict("mypy", version, judged, files, tuple(findings), counts_files=True)
 
 
 _MARKDOWN = re.compile(r"^(?P<file>[^:]+):(?P<line>\d+):\d+: (?P<check>[A-Z]+\d+): (?P<words>.*)$")
@@ -193,39 +210,39 @@ def pymarkdown(text: str, version: str, judged: str, files: int, root: str) -> V
 
 def _markdown(text: str, root: str) -> Iterator[Finding]:
     for line in text.splitlines():
-        found = _MARKDOWN.match(line)
-        if found is None:
+        match = _MARKDOWN.match(line)
+        if match is None:
             raise ValueError(f"pymarkdown wrote {line!r}")
         # It prints absolute paths of files, whatever it was given.
-        file = found["file"].removeprefix(f"{root}/")
-        yield Finding("pymarkdown", found["check"], file, found["words"], file, int(found["line"]))
+        file = match["file"].removeprefix(f"{root}/")
+        yield Finding("pymarkdown", match["check"], file, match["words"], file, int(match["line"]))
 
 
 def trestle(text: str, version: str, judged: str, controls: int) -> Verdict:
     """`valid`, or what the models of OSCAL have against the document."""
-    told = text.strip()
-    if not told:
+    answer = text.strip()
+    if not answer:
         raise ValueError("no answer")
-    found = () if told == "valid" else (Finding("trestle", "oscal", "component-definition", told[:400]),)
-    return Verdict("trestle", version, judged, controls, found)
+    findings = () if answer == "valid" else (Finding("trestle", "oscal", "component-definition", answer[:400]),)
+    return Verdict("trestle", version, judged, controls, findings)
 
 
 def prowler(items: Sequence[Mapping[str, Any]], version: str, judged: str) -> Verdict:
     """`prowler kubernetes -M json-ocsf`. What it asks people to look at by hand (files of nodes) is no check."""
     checks, findings = 0, []
-    for one in items:
-        if one["status_code"] not in ("PASS", "FAIL"):
+    for result in items:
+        if result["status_code"] not in ("PASS", "FAIL"):
             continue
         checks += 1
-        if one["status_code"] == "FAIL":
-            (item,) = one["resources"]
+        if result["status_code"] == "FAIL":
+            (item,) = result["resources"]
             where = "/".join(part for part in (_namespace(item.get("namespace", "")), item["name"]) if part)
-            findings.append(Finding("prowler", one["metadata"]["event_code"], where, one["status_detail"]))
+            findings.append(Finding("prowler", result["metadata"]["event_code"], where, result["status_detail"]))
     return Verdict("prowler", version, judged, checks, tuple(findings))
 
 
-def _namespace(told: str) -> str:
-    name = told.removeprefix("namespace: ")
+def _namespace(resource_text: str) -> str:
+    name = resource_text.removeprefix("namespace: ")
     return "" if name == "cluster-wide" else name
 
 
@@ -236,32 +253,36 @@ def hardeneks(answer: Mapping[str, Any], version: str, judged: str) -> Verdict:
         for sections in pillars.values():
             for rules in sections.values():
                 for rule, results in rules.items():
-                    for one in results:
+                    for result in results:
                         checks += 1
                         findings += [
                             Finding(
-                                "hardeneks", rule.rstrip("."), "/".join(filter(None, (one["namespace"], name))), rule
+                                "hardeneks", rule.rstrip("."), "/".join(filter(None, (result["namespace"], name))), rule
                             )
-                            for name in (() if one["status"] else sorted(set(one["resources"])))
+                            for name in (() if result["status"] else sorted(set(result["resources"])))
                         ]
     return Verdict("hardeneks", version, judged, checks, tuple(findings))
 
 
 def nvidia(
-    results: Sequence[Mapping[str, Any]], asked: Sequence[str], ends: Mapping[str, str], version: str, judged: str
+    results: Sequence[Mapping[str, Any]],
+    requested_checks: Sequence[str],
+    ends: Mapping[str, str],
+    version: str,
+    judged: str,
 ) -> Verdict:
     """Results of ai-cloud-validation. A check that skipped itself, or passed as it was told nothing to compare with, is
     a finding: it has shown nothing. `ends` has what a check says where it first needs a container; its finding is then
     on `containers`, and every other on `lab`."""
-    missing = sorted(set(asked) - {one["name"] for one in results})
+    missing = sorted(set(requested_checks) - {result["name"] for result in results})
     if missing:
         raise ValueError(f"no result of {', '.join(missing)}")
     findings = []
-    for one in results:
-        message = " ".join(one["message"].split())
-        if one["passed"] and not one["skipped"] and not message.startswith("Skipped"):
+    for result in results:
+        message = " ".join(result["message"].split())
+        if result["passed"] and not result["skipped"] and not message.startswith("Skipped"):
             continue
-        end = ends.get(one["name"])
-        where = "containers" if end and end in message and not one["passed"] else "lab"
-        findings.append(Finding("nvidia", one["name"], where, message))
+        end = ends.get(result["name"])
+        where = "containers" if end and end in message and not result["passed"] else "lab"
+        findings.append(Finding("nvidia", result["name"], where, message))
     return Verdict("nvidia", version, judged, len(results), tuple(findings))

@@ -46,11 +46,11 @@ class _Recorder(Mocks):
         raise RuntimeError(f"the program asked {args.token}, which has no answer here")
 
     def new_resource(self, args: MockResourceArgs) -> tuple[str, dict[str, Any]]:
-        made = Resource(args.typ, args.name, args.inputs)
+        resource = Resource(args.typ, args.name, args.inputs)
         if args.typ.startswith(TYPES):
-            self.resources.append(made)
+            self.resources.append(resource)
         # Other resources take these from outputs.
-        return made.id, {"arn": made.id, "allocationId": made.id, **args.inputs}
+        return resource.id, {"arn": resource.id, "allocationId": resource.id, **args.inputs}
 
 
 def aws_resources(plan: Plan) -> Sequence[Resource]:
@@ -60,7 +60,7 @@ def aws_resources(plan: Plan) -> Sequence[Resource]:
     _run(plan, StackScope.ALL, recorder)
     if plan.cluster:
         _run(plan, StackScope.CLUSTER, recorder)
-    return sorted(recorder.resources, key=lambda one: (one.kind, one.name))
+    return sorted(recorder.resources, key=lambda resource: (resource.kind, resource.name))
 
 
 def _run(plan: Plan, scope: StackScope, recorder: _Recorder) -> None:

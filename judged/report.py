@@ -23,9 +23,9 @@ def row(verdict: Verdict, judged: Judgement) -> tuple[str, ...]:
     failed = len(judged.open(verdict))
     waived = len(verdict.findings) - failed
     units = verdict.checks
-    passed = max(units - len({(one.object, one.check) for one in verdict.findings}), 0)
+    passed = max(units - len({(finding.object, finding.check) for finding in verdict.findings}), 0)
     if verdict.counts_files:
-        passed = units - len({one.file or one.object for one in verdict.findings})
+        passed = units - len({finding.file or finding.object for finding in verdict.findings})
     return (verdict.judge, verdict.version, verdict.judged, *map(str, (units, passed, waived, failed)))
 
 
@@ -47,25 +47,25 @@ def sarif(judged: Judgement) -> dict[str, Any]:
 
 def _run(verdict: Verdict, judged: Judgement) -> dict[str, Any]:
     results = []
-    for one in sorted(verdict.findings):
-        place: dict[str, Any] = {"logicalLocations": [{"fullyQualifiedName": one.object}]}
-        if one.file:
+    for finding in sorted(verdict.findings):
+        place: dict[str, Any] = {"logicalLocations": [{"fullyQualifiedName": finding.object}]}
+        if finding.file:
             place["physicalLocation"] = {
-                "artifactLocation": {"uri": one.file},
-                "region": {"startLine": max(one.line, 1)},
+                "artifactLocation": {"uri": finding.file},
+                "region": {"startLine": max(finding.line, 1)},
             }
         result: dict[str, Any] = {
-            "ruleId": one.check,
+            "ruleId": finding.check,
             "level": "warning",
-            "message": {"text": one.message},
+            "message": {"text": finding.message},
             "locations": [place],
         }
-        if waiver := judged.waived.get(one):
+        if waiver := judged.waived.get(finding):
             result["suppressions"] = [
                 {"kind": "external", "status": "accepted", "justification": justification(waiver)}
             ]
         results.append(result)
-    rules = [{"id": check} for check in sorted({one.check for one in verdict.findings})]
+    rules = [{"id": check} for check in sorted({finding.check for finding in verdict.findings})]
     return {
         "tool": {"driver": {"name": verdict.judge, "version": verdict.version, "rules": rules}},
         "results": results,
@@ -130,8 +130,9 @@ def page(
     for waiver in judged.waived.values():
         counts[waiver] = counts.get(waiver, 0) + 1
     lines += [
-        f"| {one.judge} | `{one.check}` | `{one.object}` | {count} | {one.reason} | {one.owner} | {one.until} |"
-        for one, count in sorted(counts.items(), key=lambda item: str(item[0]))
+        f"| {waiver.judge} | `{waiver.check}` | `{waiver.object}` | {count} | {waiver.reason} | {waiver.owner} "
+        f"| {waiver.until} |"
+        for waiver, count in sorted(counts.items(), key=lambda item: str(item[0]))
     ]
     lines += [
         "",
@@ -145,9 +146,9 @@ def page(
         f"|---|{'---|' * len(FINDERS)}---|",
     ]
     for fault in faults():
-        theirs = [", ".join(seeded.get(fault.name, {}).get(name, ())) or "–" for name in FINDERS]
-        ours = ", ".join(fault.rules) or f"refused by a guard: attack `{fault.attack}`"
-        lines.append(f"| {fault.name} | {' | '.join(theirs)} | {ours} |")
+        other_checks = [", ".join(seeded.get(fault.name, {}).get(name, ())) or "–" for name in FINDERS]
+        own_rules = ", ".join(fault.rules) or f"refused by a guard: attack `{fault.attack}`"
+        lines.append(f"| {fault.name} | {' | '.join(other_checks)} | {own_rules} |")
     lines += [
         "",
         "The same on AWS: a copy of a resource of `bank` with one fault. Each is found by a rule of the policy pack.",
@@ -155,9 +156,11 @@ def page(
         "| fault | resource | checkov | ours |",
         "|---|---|---|---|",
     ]
-    for given in aws_rows():
-        theirs = ", ".join(on_aws.get(given["name"], ())) or "–"
-        lines.append(f"| {given['name']} | `{given['kind']}` | {theirs} | {', '.join(given['rules'])} |")
+    for aws_fault in aws_rows():
+        other_checks = ", ".join(on_aws.get(aws_fault["name"], ())) or "–"
+        lines.append(
+            f"| {aws_fault['name']} | `{aws_fault['kind']}` | {other_checks} | {', '.join(aws_fault['rules'])} |"
+        )
     lines += ["", "The items of CNCF Kubernetes AI Conformance are in the [control map](controls.md#ai-conformance)."]
     for checklist in checklists.values():
         lines += ["", f"## {checklist.title}", "", *checklist.intro, "", *checklist.table()]

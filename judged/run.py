@@ -95,8 +95,8 @@ def kubeconform(work: Work) -> Verdict:
 
 
 def _together(verdicts: Sequence[Verdict], judge: str, judged: str) -> Verdict:
-    found = tuple(one for verdict in verdicts for one in verdict.findings)
-    return Verdict(judge, verdicts[0].version, judged, sum(verdict.checks for verdict in verdicts), found)
+    findings = tuple(finding for verdict in verdicts for finding in verdict.findings)
+    return Verdict(judge, verdicts[0].version, judged, sum(verdict.checks for verdict in verdicts), findings)
 
 
 def kube_score(work: Work) -> Verdict:
@@ -104,7 +104,7 @@ def kube_score(work: Work) -> Verdict:
     program = homes.built("kube-score")
     verdicts = [
         parse.kube_score(
-            homes.output(program, "score", "--output-format", "json", *sorted(_of(work, name))),
+            homes.output(program, "score", "--output-format", "json", *sorted(_rendered_files(work, name))),
             _built("kube-score"),
             "",
         )
@@ -116,7 +116,7 @@ def kube_score(work: Work) -> Verdict:
 def kubernetes_validate(work: Work) -> Verdict:
     """Objects of Kubernetes' own kinds; it has no schemas of Kueue, Cilium and Karpenter."""
     program = homes.environment("tools") / "kubernetes-validate"
-    files = [path for name in inputs.ENVIRONMENTS for path in _of(work, name)]
+    files = [path for name in inputs.ENVIRONMENTS for path in _rendered_files(work, name)]
     text = homes.output("sh", "-c", '"$0" --strict -k "$1" $2 2>&1', program, KUBERNETES, " ".join(map(str, files)))
     return parse.kubernetes_validate(text, homes.pin("tools", "kubernetes-validate"), "renders, samples")
 
@@ -135,7 +135,7 @@ def promtool(work: Work) -> Verdict:
 
 def actionlint(_: Work) -> Verdict:
     """Workflows for GitHub, with shellcheck on the commands inside."""
-    program, shellcheck = homes.shared("actionlint"), homes.environment("tools") / "shellcheck"
+    program, shellcheck = homes.test_tool("actionlint"), homes.environment("tools") / "shellcheck"
     files = inputs.tracked("ci/github/*.yaml")
     text = homes.output(program, "-no-color", "-shellcheck", shellcheck, "-format", "{{json .}}", *files)
     return parse.actionlint(text, _built("actionlint", ROOT / "tests" / "modules"), "workflows", len(files))
@@ -207,7 +207,10 @@ def trestle(work: Work) -> Verdict:
         path,
     )
     (component,) = document["component-definition"]["components"]
-    count = sum(len(one["implemented-requirements"]) for one in component["control-implementations"])
+    count = sum(
+        len(control_implementation["implemented-requirements"])
+        for control_implementation in component["control-implementations"]
+    )
     return parse.trestle(text, homes.pin("oscal", "compliance-trestle"), "control map", count)
 
 
@@ -220,19 +223,19 @@ def seeded_faults() -> Mapping[str, Mapping[str, list[str]]]:
         program = homes.environment("checkov") / "checkov"
         words = ("--skip-download", "--compact", "--quiet", "--output", "json", "--framework", "kubernetes")
         text = homes.output(program, "--directory", folder, *words, cwd=folder)
-        found: dict[str, dict[str, set[str]]] = {path.name: {} for path in folder.iterdir()}
-        for one in parse.checkov(text, "", "").findings:
-            found[one.object.partition("/")[0]].setdefault("checkov", set()).add(one.check)
-        for name, checks in found.items():
+        checks_by_fault: dict[str, dict[str, set[str]]] = {path.name: {} for path in folder.iterdir()}
+        for finding in parse.checkov(text, "", "").findings:
+            checks_by_fault[finding.object.partition("/")[0]].setdefault("checkov", set()).add(finding.check)
+        for name, checks in checks_by_fault.items():
             text = homes.output(
                 homes.built("kube-score"), "score", "--output-format", "json", folder / name / "objects.yaml"
             )
-            checks["kube-score"] = {one.check for one in parse.kube_score(text, "", "").findings}
-            checks["kyverno"] = {one.check for one in _kyverno(folder / name / "objects.yaml", "").findings}
-    good = found.pop(faults.TWIN)
+            checks["kube-score"] = {finding.check for finding in parse.kube_score(text, "", "").findings}
+            checks["kyverno"] = {finding.check for finding in _kyverno(folder / name / "objects.yaml", "").findings}
+    good = checks_by_fault.pop(faults.TWIN)
     return {
-        name: {judge: sorted(told - good.get(judge, set())) for judge, told in sorted(checks.items())}
-        for name, checks in sorted(found.items())
+        name: {judge: sorted(check_ids - good.get(judge, set())) for judge, check_ids in sorted(checks.items())}
+        for name, checks in sorted(checks_by_fault.items())
     }
 
 
@@ -241,13 +244,13 @@ def seeded_aws_faults() -> Mapping[str, list[str]]:
     resources = inputs.aws_resources()
     seeded = faults.aws_faults(resources)
     with tempfile.TemporaryDirectory(prefix="faults-") as place:
-        both = [one for fault in seeded for one in (fault.broken, fault.twin)]
-        found = _checkov_aws(Path(place), [*resources, *both]).findings
+        seeded_resources = [resource for fault in seeded for resource in (fault.broken, fault.twin)]
+        findings = _checkov_aws(Path(place), [*resources, *seeded_resources]).findings
 
-    def of(resource: Resource) -> set[str]:
-        return {one.check for one in found if one.object.endswith(f".{resource.name}")}
+    def check_ids_of(resource: Resource) -> set[str]:
+        return {finding.check for finding in findings if finding.object.endswith(f".{resource.name}")}
 
-    return {fault.name: sorted(of(fault.broken) - of(fault.twin)) for fault in seeded}
+    return {fault.name: sorted(check_ids_of(fault.broken) - check_ids_of(fault.twin)) for fault in seeded}
 
 
 RUN: Mapping[str, Callable[[Work], Verdict]] = {
@@ -288,28 +291,28 @@ def public_modules() -> list[str]:
     tree = ast.parse((ROOT / "tenancy" / "__init__.py").read_text("utf-8"))
     names = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
     homes_of = (name.replace(".", "/") for name in names if name.startswith("tenancy."))
-    found = [f"{name}.py" if (ROOT / f"{name}.py").exists() else f"{name}/__init__.py" for name in homes_of]
-    return ["tenancy/__init__.py", *sorted(found)]
+    paths = [f"{name}.py" if (ROOT / f"{name}.py").exists() else f"{name}/__init__.py" for name in homes_of]
+    return ["tenancy/__init__.py", *sorted(paths)]
 
 
 def run(names: tuple[str, ...], tell: Callable[[str], None], *, with_lab: bool) -> list[Verdict]:
     """The verdicts of the named judges. Without a lab, those of a running cluster are skipped."""
-    found = []
+    verdicts = []
     with tempfile.TemporaryDirectory(prefix="judged-") as folder, live.LabOfJudges(Path(folder), with_lab) as lab:
         work = Work(Path(folder) / "objects", Path(folder), lab)
         inputs.write(work.objects)
         for name in names:
             tell(name)
             try:
-                found.append(RUN[name](work))
+                verdicts.append(RUN[name](work))
             except SkippedJudge as reason:
-                found.append(Verdict(name, "–", "–", skipped=str(reason)))
+                verdicts.append(Verdict(name, "–", "–", skipped=str(reason)))
             except (ValueError, KeyError, TypeError) as error:
                 raise SystemExit(f"judged: the answer of {name} is not understood: {error!r}") from error
-    return found
+    return verdicts
 
 
-def _of(work: Work, environment: str) -> list[Path]:
+def _rendered_files(work: Work, environment: str) -> list[Path]:
     return [path for name in (environment, f"samples-{environment}") for path in (work.objects / name).glob("*.yaml")]
 
 
@@ -318,5 +321,5 @@ def _built(name: str, folder: Path = homes.MODULES) -> str:
 
 
 def _version_of(program: Path) -> str:
-    found = recipes.VERSION.search(homes.output("sh", "-c", '"$0" --version 2>&1', program))
-    return found[1] if found else "unknown"
+    match = recipes.VERSION.search(homes.output("sh", "-c", '"$0" --version 2>&1', program))
+    return match[1] if match else "unknown"

@@ -17,22 +17,31 @@ def main() -> int:
     not known to be compatible."""
     program = homes.environment("tools") / "cyclonedx-py"
     words = ["environment", "--spec-version", "1.6", "--output-reproducible", "--pyproject", ROOT / "pyproject.toml"]
-    done = subprocess.run([program, *words, sys.executable], capture_output=True, text=True, check=True)
-    made = json.loads(done.stdout)
-    kept = licences.shipped()
-    made["components"] = [one for one in made["components"] if licences.plain(one["name"]) in kept]
-    refs = {one["bom-ref"] for one in (*made["components"], made["metadata"]["component"])}
-    made["dependencies"] = [
-        {**one, "dependsOn": [ref for ref in one.get("dependsOn", ()) if ref in refs]}
-        for one in made.get("dependencies", ())
-        if one["ref"] in refs
+    process = subprocess.run([program, *words, sys.executable], capture_output=True, text=True, check=True)
+    bill_of_materials = json.loads(process.stdout)
+    shipped_packages = licences.shipped()
+    bill_of_materials["components"] = [
+        component
+        for component in bill_of_materials["components"]
+        if licences.plain(component["name"]) in shipped_packages
+    ]
+    refs = {
+        component["bom-ref"]
+        for component in (*bill_of_materials["components"], bill_of_materials["metadata"]["component"])
+    }
+    bill_of_materials["dependencies"] = [
+        {**component, "dependsOn": [ref for ref in component.get("dependsOn", ()) if ref in refs]}
+        for component in bill_of_materials.get("dependencies", ())
+        if component["ref"] in refs
     ]
     OUT.parent.mkdir(exist_ok=True)
-    OUT.write_text(json.dumps(made, indent=1, sort_keys=True) + "\n", "utf-8")
+    OUT.write_text(json.dumps(bill_of_materials, indent=1, sort_keys=True) + "\n", "utf-8")
     count = image.write()
     print(f"{image.OUT.relative_to(ROOT)}: {count} components; packages inside the base images are not listed")
     problems = list(licences.incompatible())
-    print(f"{OUT.relative_to(ROOT)}: {len(made['components'])} packages, {len(problems)} licences to judge")
+    print(
+        f"{OUT.relative_to(ROOT)}: {len(bill_of_materials['components'])} packages, {len(problems)} licences to judge"
+    )
     for problem in problems:
         print(problem, file=sys.stderr)
     return bool(problems)

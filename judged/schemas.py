@@ -40,7 +40,10 @@ def _builtin(kubernetes: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             _collect(name, definitions, used)
             yield (
                 file_name(kind["group"], kind["version"], kind["kind"]),
-                {"$ref": f"{_PREFIX}{name}", "$defs": {each: definitions[each] for each in sorted(used)}},
+                {
+                    "$ref": f"{_PREFIX}{name}",
+                    "$defs": {definition_name: definitions[definition_name] for definition_name in sorted(used)},
+                },
             )
 
 
@@ -48,23 +51,23 @@ def _collect(name: str, definitions: Mapping[str, Any], used: set[str]) -> None:
     if name in used:
         return
     used.add(name)
-    for found in _references(definitions[name]):
-        _collect(found.removeprefix(_PREFIX), definitions, used)
+    for reference in _references(definitions[name]):
+        _collect(reference.removeprefix(_PREFIX), definitions, used)
 
 
 def _references(schema: Any) -> Iterator[str]:
     if isinstance(schema, list):
-        for one in schema:
-            yield from _references(one)
+        for item in schema:
+            yield from _references(item)
     elif isinstance(schema, dict):
         if isinstance(schema.get("$ref"), str):
             yield schema["$ref"]
-        for one in schema.values():
-            yield from _references(one)
+        for item in schema.values():
+            yield from _references(item)
 
 
 def _custom() -> Iterator[tuple[str, dict[str, Any]]]:
-    paths = sorted(path for name in CUSTOM for path in homes.shared(name).glob("*.yaml"))
+    paths = sorted(path for name in CUSTOM for path in homes.test_tool(name).glob("*.yaml"))
     kueue = homes.output(homes.lab_tool("helm"), "template", "kueue", homes.lab_tool("kueue-chart"))
     for text in (*(path.read_text("utf-8") for path in paths), kueue):
         for item in yaml.load_all(text, Loader=_Loader):
@@ -86,18 +89,20 @@ def strict(schema: Any) -> Any:
     """A structural schema that refuses unknown fields, where the API server would drop them."""
     if not isinstance(schema, dict):
         return schema
-    made = {key: value for key, value in schema.items() if not key.startswith("x-kubernetes-")}
+    strict_schema = {key: value for key, value in schema.items() if not key.startswith("x-kubernetes-")}
     if schema.get("x-kubernetes-int-or-string"):
-        made.pop("anyOf", None)
-        made["type"] = ["integer", "string"]
-    if "properties" in made:
-        made["properties"] = {name: strict(each) for name, each in made["properties"].items()}
-        if not schema.get(_OPEN) and "additionalProperties" not in made:
-            made["additionalProperties"] = False
+        strict_schema.pop("anyOf", None)
+        strict_schema["type"] = ["integer", "string"]
+    if "properties" in strict_schema:
+        strict_schema["properties"] = {
+            name: strict(property_schema) for name, property_schema in strict_schema["properties"].items()
+        }
+        if not schema.get(_OPEN) and "additionalProperties" not in strict_schema:
+            strict_schema["additionalProperties"] = False
     for key in ("items", "additionalProperties"):
-        if key in made:
-            made[key] = strict(made[key])
-    return made
+        if key in strict_schema:
+            strict_schema[key] = strict(strict_schema[key])
+    return strict_schema
 
 
 def file_name(group: str, version: str, kind: str) -> str:

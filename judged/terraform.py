@@ -49,18 +49,18 @@ class UnknownBlocks(ValueError):
 
 def plan(resources: Sequence[Resource]) -> dict[str, Any]:
     """The plan that creates the resources. Raises UnknownBlocks."""
-    addresses = {one.id: _address(one) for one in resources}
+    addresses = {resource.id: _address(resource) for resource in resources}
     planned, changes, configured = [], [], []
-    for one in resources:
-        values = {name: value for name, value in fields(one.inputs).items() if value is not None}
-        kind, _, name = addresses[one.id].partition(".")
-        common = {"address": addresses[one.id], "mode": "managed", "type": kind, "name": name}
+    for resource in resources:
+        values = {name: value for name, value in fields(resource.inputs).items() if value is not None}
+        kind, _, name = addresses[resource.id].partition(".")
+        common = {"address": addresses[resource.id], "mode": "managed", "type": kind, "name": name}
         planned.append({**common, "provider_name": "registry.terraform.io/hashicorp/aws", "values": values})
         changes.append({**common, "change": {"actions": ["create"], "before": None, "after": values}})
         expressions = {
-            key: {"references": [f"{found}.id", found]}
+            key: {"references": [f"{address}.id", address]}
             for key, value in values.items()
-            for found in _references(value, addresses)
+            for address in _references(value, addresses)
         }
         configured.append({**common, "provider_config_key": "aws", "expressions": expressions})
     return {
@@ -81,9 +81,9 @@ def type_of(kind: str) -> str:
     return "_".join(["aws", *([] if module == WITHOUT_MODULE else [module]), _snake(name)])
 
 
-def fields(given: Mapping[str, Any]) -> dict[str, Any]:
+def fields(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Inputs of a resource under Terraform's names, with blocks as lists. Raises UnknownBlocks."""
-    return dict(_field(name, value) for name, value in given.items())
+    return dict(_field(name, value) for name, value in inputs.items())
 
 
 def _field(name: str, value: Any) -> tuple[str, Any]:
@@ -94,7 +94,7 @@ def _field(name: str, value: Any) -> tuple[str, Any]:
     if isinstance(value, list) and value and isinstance(value[0], Mapping):
         if name not in SINGULAR and name not in PLURAL:
             raise UnknownBlocks(f"{name}: what Terraform calls it is not in judged/terraform.py")
-        return SINGULAR.get(name, _snake(name)), [fields(one) for one in value]
+        return SINGULAR.get(name, _snake(name)), [fields(block) for block in value]
     return SINGULAR.get(name, _snake(name)), value
 
 
@@ -102,16 +102,16 @@ def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
-def _address(one: Resource) -> str:
-    return f"{type_of(one.kind)}.{re.sub(r'[^A-Za-z0-9_-]', '_', one.name)}"
+def _address(resource: Resource) -> str:
+    return f"{type_of(resource.kind)}.{re.sub(r'[^A-Za-z0-9_-]', '_', resource.name)}"
 
 
 def _references(value: Any, addresses: Mapping[str, str]) -> Iterator[str]:
     if isinstance(value, str) and value in addresses:
         yield addresses[value]
     elif isinstance(value, list):
-        for one in value:
-            yield from _references(one, addresses)
+        for item in value:
+            yield from _references(item, addresses)
     elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from _references(one, addresses)
+        for item in value.values():
+            yield from _references(item, addresses)

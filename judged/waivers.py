@@ -52,7 +52,7 @@ def read(path: Path = FILE) -> tuple[Waiver, ...]:
         rows = yaml.safe_load(path.read_text("utf-8"))["waivers"]
     except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
         raise UnusableWaivers(f"given {path} ({type(error).__name__}); rule: {rule}; change: write one") from None
-    found = []
+    waivers = []
     for number, row in enumerate(rows):
         if not isinstance(row, dict) or set(row) != fields:
             raise UnusableWaivers(f"given {path}: waivers[{number}]: {row}; rule: {rule}; change: the fields of it")
@@ -64,8 +64,8 @@ def read(path: Path = FILE) -> tuple[Waiver, ...]:
         if empty:
             raise UnusableWaivers(f"given {path}: waivers[{number}].{empty[0]}: nothing; rule: {rule}; change: fill it")
         texts = {name: " ".join(str(row[name]).split()) for name in fields - {"until"}}
-        found.append(Waiver(until=row["until"], **texts))
-    return tuple(found)
+        waivers.append(Waiver(until=row["until"], **texts))
+    return tuple(waivers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Judgement:
 
     def open(self, verdict: Verdict) -> list[Finding]:
         """Findings of a verdict that no waiver covers."""
-        return [one for one in verdict.findings if one not in self.waived]
+        return [finding for finding in verdict.findings if finding not in self.waived]
 
 
 def weigh(verdicts: Iterable[Verdict], waivers: Sequence[Waiver], today: dt.date) -> Judgement:
@@ -89,15 +89,15 @@ def weigh(verdicts: Iterable[Verdict], waivers: Sequence[Waiver], today: dt.date
     """
     verdicts = tuple(verdicts)
     ran = {verdict.judge for verdict in verdicts if not verdict.skipped}
-    findings = [one for verdict in verdicts for one in verdict.findings]
+    findings = [finding for verdict in verdicts for finding in verdict.findings]
     problems = [
-        f"{one.judge} made no check: its answer is not understood, or it was given nothing"
-        for one in verdicts
-        if not one.skipped and not one.checks
+        f"{verdict.judge} made no check: its answer is not understood, or it was given nothing"
+        for verdict in verdicts
+        if not verdict.skipped and not verdict.checks
     ]
     waived: dict[Finding, Waiver] = {}
     for waiver in waivers:
-        covered = [one for one in findings if waiver.covers(one)]
+        covered = [finding for finding in findings if waiver.covers(finding)]
         if waiver.until < today:
             problems.append(f"waiver expired on {waiver.until}: {waiver}; mend the finding, or look at it again")
             continue
@@ -105,8 +105,10 @@ def weigh(verdicts: Iterable[Verdict], waivers: Sequence[Waiver], today: dt.date
             problems.append(f"waiver lasts more than {LONGEST} days: {waiver}")
         if waiver.judge in ran and not covered:
             problems.append(f"waiver matches no finding: {waiver}; remove it")
-        waived.update({one: waiver for one in covered if one not in waived})
+        waived.update({finding: waiver for finding in covered if finding not in waived})
     problems += [
-        f"{one.judge} {one.check}: {one.object}: {one.message}" for one in sorted(findings) if one not in waived
+        f"{finding.judge} {finding.check}: {finding.object}: {finding.message}"
+        for finding in sorted(findings)
+        if finding not in waived
     ]
     return Judgement(verdicts, waived, problems)

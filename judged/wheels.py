@@ -23,8 +23,10 @@ def build(folder: Path) -> Path:
         ["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.strip()
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder / "out"]
-    given = {**os.environ, "SOURCE_DATE_EPOCH": epoch}
-    subprocess.run(command, cwd=folder, env=given, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": epoch}
+    subprocess.run(
+        command, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     (wheel,) = (folder / "out").glob("*.whl")
     return wheel
 

@@ -103,9 +103,9 @@ def _docstring(value: Any) -> list[str]:
     """Its paragraphs; each section of a Google docstring becomes a list."""
     paragraphs: list[str] = []
     for block in (inspect.getdoc(value) or "").split("\n\n"):
-        first, _, rest = block.partition("\n")
+        first, _, body = block.partition("\n")
         if section := _SECTION.match(first):
-            entries = re.split(r"\n(?=\S)", textwrap.dedent(rest))
+            entries = re.split(r"\n(?=\S)", textwrap.dedent(body))
             lines = (f"- {_entry(entry)}" for entry in entries)
             paragraphs.append("\n".join([f"{_TITLES[section[1]]}:", "", *lines]))
         else:

@@ -51,12 +51,12 @@ class Column:
     title: str
     about: str
     build: Callable[[Api, Loaded, Plan, Lab], contextlib.AbstractContextManager[None]]
-    named: Callable[[str, Loaded], str] = lambda path, _: path
+    path_in_column: Callable[[str, Loaded], str] = lambda path, _: path
     """The path of an isolation resource by its name in this column."""
 
 
 @contextmanager
-def _ours(api: Api, _loaded: Loaded, plan: Plan, _lab: Lab) -> Generator[None]:
+def _gpu_tenancy(api: Api, _loaded: Loaded, plan: Plan, _lab: Lab) -> Generator[None]:
     with _applied(api, plan.objects()):
         until(lambda: unguarded(api), "guards are enforced")
         yield
@@ -71,8 +71,8 @@ def _plain(api: Api, loaded: Loaded, plan: Plan, _lab: Lab) -> Generator[None]:
 @contextmanager
 def _by_modules(api: Api, loaded: Loaded, plan: Plan, _lab: Lab) -> Generator[None]:
     isolation_resources = _of_kind(plan, "ResourceQuota", "LimitRange", "NetworkPolicy")
-    named = [*namespaces_of(plan, security=False), *isolation_resources, *_bindings(loaded), *_seen_by_all(loaded)]
-    with _applied(api, named):
+    items = [*namespaces_of(plan, security=False), *isolation_resources, *_bindings(loaded), *_platform_view(loaded)]
+    with _applied(api, items):
         yield
 
 
@@ -102,37 +102,40 @@ def _by_capsule(api: Api, loaded: Loaded, plan: Plan, lab: Lab) -> Generator[Non
 @contextmanager
 def _applied(api: Api, items: Iterable[Object]) -> Generator[None]:
     """Apply objects for the duration of the context; namespaces and objects common to all columns stay."""
-    named = list(items)
-    apply(named)
+    objects = list(items)
+    apply(objects)
     try:
         yield
     finally:
-        mine = [item for item in named if item["kind"] not in {*COMMON, "Namespace"}]
+        isolation_objects = [item for item in objects if item["kind"] not in {*COMMON, "Namespace"}]
         # Kubernetes makes one in every namespace: it is restored, not deleted.
-        given = [item for item in mine if item["metadata"]["name"] == words.DEFAULT_ACCOUNT]
-        for item in given:
+        default_accounts = [item for item in isolation_objects if item["metadata"]["name"] == words.DEFAULT_ACCOUNT]
+        for item in default_accounts:
             before = {"automountServiceAccountToken": None}
             answer = api.request("PATCH", path_of(item), before, content_type=MERGE)
             if not answer.ok:
                 raise SystemExit(f"{path_of(item)} cannot be restored: {answer.message}")
-        mine = [item for item in mine if item not in given]
-        for item in reversed(mine):
+        isolation_objects = [item for item in isolation_objects if item not in default_accounts]
+        for item in reversed(isolation_objects):
             api.request("DELETE", path_of(item))
-        until(lambda: [path for path in map(path_of, mine) if api.request("GET", path).ok], "a column is removed")
+        until(
+            lambda: [path for path in map(path_of, isolation_objects) if api.request("GET", path).ok],
+            "a column is removed",
+        )
 
 
 def apply(items: Iterable[Object]) -> None:
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(items)})
     command = ["kubectl", "apply", "--server-side", "--force-conflicts", "-f", "-"]
-    done = subprocess.run(command, input=text, env=environ(ROOT), text=True, capture_output=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"kubectl apply: {done.stderr.strip()[-2000:]}")
+    process = subprocess.run(command, input=text, env=environ(ROOT), text=True, capture_output=True, check=False)
+    if process.returncode:
+        raise SystemExit(f"kubectl apply: {process.stderr.strip()[-2000:]}")
 
 
 def common(plan: Plan) -> list[Object]:
     runtime = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": "nvidia"}
-    found = [item for item in plan.objects() if item["kind"] in COMMON]
-    return [{**runtime, "metadata": {"name": "nvidia"}}, *found]
+    common_objects = [item for item in plan.objects() if item["kind"] in COMMON]
+    return [{**runtime, "metadata": {"name": "nvidia"}}, *common_objects]
 
 
 def _of_kind(plan: Plan, *kinds: str) -> list[Object]:
@@ -142,7 +145,7 @@ def _of_kind(plan: Plan, *kinds: str) -> list[Object]:
 
 def namespaces_of(plan: Plan, security: bool) -> list[Object]:
     """Every tenant's namespaces with the labels that name the tenant, without annotations, which only guards read."""
-    found = []
+    namespaces = []
     for tenant in plan.tenants:
         for part in tenant.namespaces:
             labels = {
@@ -151,8 +154,8 @@ def namespaces_of(plan: Plan, security: bool) -> list[Object]:
                 if security or not key.startswith("pod-security.")
             }
             metadata = {"name": part.name, "labels": labels}
-            found.append({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-    return found
+            namespaces.append({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    return namespaces
 
 
 def _subjects(tenant: Tenant, role: Role, namespace: str) -> list[Object]:
@@ -165,12 +168,12 @@ def _subjects(tenant: Tenant, role: Role, namespace: str) -> list[Object]:
 
 
 def _bindings(loaded: Loaded) -> list[Object]:
-    found = []
+    bindings = []
     for tenant in loaded.tenants:
         for part in tenant.namespaces:
             for role, built_in in ROLES.items():
                 if subjects := _subjects(tenant, role, part.name):
-                    found.append(
+                    bindings.append(
                         {
                             "apiVersion": f"{RBAC}/v1",
                             "kind": "RoleBinding",
@@ -179,10 +182,10 @@ def _bindings(loaded: Loaded) -> list[Object]:
                             "subjects": subjects,
                         }
                     )
-    return found
+    return bindings
 
 
-def _seen_by_all(loaded: Loaded) -> list[Object]:
+def _platform_view(loaded: Loaded) -> list[Object]:
     """The right to list all namespaces and nodes, which such modules grant so that dashboards work."""
     groups = sorted({p.name for tenant in loaded.tenants for p in tenant.people if p.kind == "Group"})
     name = "teams-view"
@@ -324,11 +327,11 @@ def _rendered(folder: Path, authority: bytes, port: int, loaded: Loaded) -> list
     }
     helm = str(tools.ensure(only=["helm"])["helm"])
     argv = [helm, "template", "capsule", str(chart), "-n", CAPSULE, "--include-crds", "--no-hooks", "--values=-"]
-    done = subprocess.run(argv, input=json.dumps(values), capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"helm cannot render Capsule's chart: {done.stderr.strip()}")
+    process = subprocess.run(argv, input=json.dumps(values), capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise SystemExit(f"helm cannot render Capsule's chart: {process.stderr.strip()}")
     left_out = {"Deployment", "Certificate", "Issuer", "Service"}
-    items = [item for item in yaml.safe_load_all(done.stdout) if item and item["kind"] not in left_out]
+    items = [item for item in yaml.safe_load_all(process.stdout) if item and item["kind"] not in left_out]
     namespace: Object = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CAPSULE}}
     for item in items:
         if item["kind"] == "CapsuleConfiguration":
@@ -338,13 +341,13 @@ def _rendered(folder: Path, authority: bytes, port: int, loaded: Loaded) -> list
 
 def _as_capsule(lab: Lab, folder: Path) -> Path:
     """A kubeconfig that acts as Capsule's own service account."""
-    given = yaml.safe_load(lab.kubeconfig.read_text("utf-8"))
+    kubeconfig = yaml.safe_load(lab.kubeconfig.read_text("utf-8"))
     account = f"system:serviceaccount:{CAPSULE}:capsule"
     groups = ["system:serviceaccounts", f"system:serviceaccounts:{CAPSULE}", "system:authenticated"]
-    for user in given["users"]:
+    for user in kubeconfig["users"]:
         user["user"] |= {"as": account, "as-groups": groups}
     file = folder / "kubeconfig"
-    file.write_text(yaml.safe_dump(given), "utf-8")
+    file.write_text(yaml.safe_dump(kubeconfig), "utf-8")
     file.chmod(0o600)
     return file
 
@@ -385,9 +388,9 @@ def _certificates(folder: Path) -> bytes:
 def _free_port() -> int:
     import socket
 
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        return server.getsockname()[1]
 
 
 def _unserved(api: Api, name: str) -> bool:
@@ -425,7 +428,7 @@ COLUMNS = (
         "bindings to built-in roles, and a right to see all namespaces and nodes; no Pod Security label",
         _by_modules,
     ),
-    Column("ours", "gpu-tenancy", "what `tenancy up` creates", _ours),
+    Column("ours", "gpu-tenancy", "what `tenancy up` creates", _gpu_tenancy),
     Column(
         "capsule",
         "Capsule 0.14.0",
@@ -441,7 +444,7 @@ COLUMNS = (
 def until(obstacle: Callable[[], object], what: str) -> None:
     """Wait until `obstacle` returns nothing; SystemExit after PATIENCE seconds."""
     deadline = time.monotonic() + PATIENCE
-    while found := obstacle():
+    while pending := obstacle():
         if time.monotonic() > deadline:
-            raise SystemExit(f"after {PATIENCE:.0f} s still not: {what}; obstacle: {str(found)[:500]}")
+            raise SystemExit(f"after {PATIENCE:.0f} s still not: {what}; obstacle: {str(pending)[:500]}")
         time.sleep(0.1)

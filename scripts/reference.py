@@ -24,9 +24,9 @@ MARKER = "<!-- Generated below this line by python -m scripts.reference; the lin
 _DEFAULT = re.compile(r"\s*\bDefault: (?P<value>.+)\.$")
 
 
-def commands_page(written: str) -> str:
+def commands_page(page_text: str) -> str:
     """The page of the commands: its hand-written start, up to the marker, and the reference of every command."""
-    start, marker, _ = written.partition(MARKER)
+    start, marker, _ = page_text.partition(MARKER)
     if not marker:
         raise ValueError(f"given a page without a marker; rule: generated text is below {MARKER.strip()}")
     return start + MARKER + "\n" + "\n".join(_reference())
@@ -46,8 +46,8 @@ def _commands(command: click.Command, context: click.Context) -> Iterator[tuple[
         yield context.command_path.partition(" ")[2], command, context
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
-            if (below := command.get_command(context, name)) and not below.hidden:
-                yield from _commands(below, click.Context(below, info_name=name, parent=context))
+            if (subcommand := command.get_command(context, name)) and not subcommand.hidden:
+                yield from _commands(subcommand, click.Context(subcommand, info_name=name, parent=context))
 
 
 def _command(command: click.Command, context: click.Context) -> Iterator[str]:
@@ -67,8 +67,8 @@ def _row(option: click.Option) -> str:
     if not (option.is_flag or option.count):
         names += f" {_value(option)}"
     text = option.help or ""
-    if found := _DEFAULT.search(text):
-        text, default = text[: found.start()], found["value"]
+    if default_match := _DEFAULT.search(text):
+        text, default = text[: default_match.start()], default_match["value"]
     elif option.required:
         default = "required"
     elif option.is_flag:

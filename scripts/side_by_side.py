@@ -38,7 +38,7 @@ from tenancy.validation import Loaded, load
 PAGE = ROOT / "docs" / "side-by-side.md"
 
 
-OURS_ALONE = {
+ENVIRONMENT_RULES = {
     "kueue-10": "the maximum run time is a limit of the environment's tiers",
     "cost-01": "labels that a pod is charged by are the environment's vocabulary",
 }
@@ -61,8 +61,8 @@ def has_meaning(attack: Attack) -> str:
     """Empty if the attack is comparable where none of our objects exist; else the reason why not."""
     if attack.skipped:
         return "does not apply to this environment"
-    if attack.rule in OURS_ALONE:
-        return OURS_ALONE[attack.rule]
+    if attack.rule in ENVIRONMENT_RULES:
+        return ENVIRONMENT_RULES[attack.rule]
     if attack.request.who in (None, CLUSTER_ADMIN):
         return "sent by an administrator, whom only our guards refuse"
     if "/tenancy-" in attack.request.path or words.PLATFORM_NAMESPACE in attack.request.path:
@@ -71,11 +71,11 @@ def has_meaning(attack: Attack) -> str:
 
 
 def judge(api: Api, attack: Attack, column: Column, loaded: Loaded) -> Verdict:
-    def there(request: Request) -> Request:
-        return replace(request, path=column.named(request.path, loaded))
+    def in_column(request: Request) -> Request:
+        return replace(request, path=column.path_in_column(request.path, loaded))
 
-    answer = ask(api, there(attack.request))
-    twin = ask(api, there(attack.twin))
+    answer = ask(api, in_column(attack.request))
+    twin = ask(api, in_column(attack.twin))
     admitted = twin.ok or (attack.twin_missing and twin.status == 404)
     if answer.ok or (attack.twin_missing and answer.status == 404):
         return Verdict("", admitted)
@@ -86,19 +86,25 @@ _WEBHOOK = re.compile(r'admission webhook "([^"]+)" denied')
 
 
 def _who(status: int, message: str) -> str:
-    if found := _WEBHOOK.search(message):
-        return "Kueue" if found[1].endswith("kb.io") else "Capsule" if "capsule" in found[1] else found[1]
+    if webhook_match := _WEBHOOK.search(message):
+        return (
+            "Kueue"
+            if webhook_match[1].endswith("kb.io")
+            else "Capsule"
+            if "capsule" in webhook_match[1]
+            else webhook_match[1]
+        )
     kind = denial.denier(status, message).partition("/")[0]
     return {deniers.UNKNOWN: f"HTTP {status}", "ValidatingAdmissionPolicy": "guard"}.get(kind, kind)
 
 
 @contextmanager
-def standing(loaded: Loaded, plan: Plan) -> Generator[tuple[Api, Lab]]:
+def prepared_lab(loaded: Loaded, plan: Plan) -> Generator[tuple[Api, Lab]]:
     """A fresh lab with tenants' namespaces and the objects common to all columns."""
     chart = plan.platform.queue_chart
-    before = {name: os.environ.get(name) for name in ("GPU_TENANCY_LAB", "KUBECONFIG")}
-    with tempfile.TemporaryDirectory(prefix="side-by-side-") as home:
-        os.environ["GPU_TENANCY_LAB"] = str(Path(home) / "lab")
+    previous_variables = {name: os.environ.get(name) for name in ("GPU_TENANCY_LAB", "KUBECONFIG")}
+    with tempfile.TemporaryDirectory(prefix="side-by-side-") as lab_folder:
+        os.environ["GPU_TENANCY_LAB"] = str(Path(lab_folder) / "lab")
         try:
             lab = control_plane.up(
                 root=ROOT,
@@ -111,17 +117,17 @@ def standing(loaded: Loaded, plan: Plan) -> Generator[tuple[Api, Lab]]:
             yield Api(plan.context), lab
         finally:
             control_plane.down(root=ROOT)
-            for name, value in before.items():
+            for name, value in previous_variables.items():
                 if value is None:
                     os.environ.pop(name, None)
                 else:
                     os.environ[name] = value
 
 
-def _settle(api: Api, plan: Plan) -> None:
+def _wait_until_ready(api: Api, plan: Plan) -> None:
     names = [part.name for tenant in plan.tenants for part in tenant.namespaces]
-    there = ("serviceaccounts/default", "configmaps/kube-root-ca.crt")
-    paths = [f"/api/v1/namespaces/{name}/{what}" for name in names for what in there]
+    initial_objects = ("serviceaccounts/default", "configmaps/kube-root-ca.crt")
+    paths = [f"/api/v1/namespaces/{name}/{what}" for name in names for what in initial_objects]
     until(
         lambda: [path for path in paths if not api.request("GET", path).ok], "controllers have handled every namespace"
     )
@@ -137,18 +143,20 @@ def _settle(api: Api, plan: Plan) -> None:
     until(uncounted, "quotas are counted")
 
 
-def asked(api: Api, lab: Lab, column: Column, loaded: Loaded, attacks: Sequence[Attack]) -> dict[str, Verdict]:
+def verdicts_of_column(
+    api: Api, lab: Lab, column: Column, loaded: Loaded, attacks: Sequence[Attack]
+) -> dict[str, Verdict]:
     """The verdict of a column on each attack; the column exists as long as that takes."""
     plan = make_plan(loaded.environment, loaded.tenants)
     with column.build(api, loaded, plan, lab), ThreadPoolExecutor(AT_ONCE) as pool:
-        _settle(api, plan)
+        _wait_until_ready(api, plan)
         verdicts = pool.map(lambda attack: judge(api, attack, column, loaded), attacks)
-        return dict(zip([a.id for a in attacks], verdicts, strict=True))
+        return dict(zip([attack.id for attack in attacks], verdicts, strict=True))
 
 
 def attacks_of(loaded: Loaded, only: str = "") -> list[Attack]:
-    found = all_attacks(Scene(loaded.environment, loaded.tenants, ["nvidia"]))
-    return [attack for attack in found if attack.id.startswith(only)]
+    candidates = all_attacks(Scene(loaded.environment, loaded.tenants, ["nvidia"]))
+    return [attack for attack in candidates if attack.id.startswith(only)]
 
 
 # The page
@@ -177,26 +185,28 @@ def family(rule: str) -> str:
     return FAMILIES.get(rule.partition("-")[0], rule)
 
 
-def compared(
+def comparable_attacks(
     attacks: Sequence[Attack], verdicts: Mapping[str, Mapping[str, Verdict]]
 ) -> tuple[list[Attack], Counter[str]]:
     """Attacks that are comparable in every column, and the reasons why the others were left out."""
-    left: Counter[str] = Counter()
-    kept = []
+    left_out: Counter[str] = Counter()
+    comparable = []
     for attack in attacks:
         reason = has_meaning(attack)
         if not reason and not all(column[attack.id].twin for column in verdicts.values()):
             reason = "in one of the columns the twin is refused too, or the attacked object does not exist"
         if reason:
-            left[reason] += 1
+            left_out[reason] += 1
         else:
-            kept.append(attack)
-    return kept, left
+            comparable.append(attack)
+    return comparable, left_out
 
 
 def page(columns: Sequence[Column], verdicts: Mapping[str, Mapping[str, Verdict]], attacks: Sequence[Attack]) -> str:
-    kept, left = compared(attacks, verdicts)
-    through = {c.key: [a for a in kept if not verdicts[c.key][a.id].by] for c in columns}
+    comparable, left_out = comparable_attacks(attacks, verdicts)
+    through = {
+        column.key: [attack for attack in comparable if not verdicts[column.key][attack.id].by] for column in columns
+    }
     lines = [
         "# Side by side",
         "",
@@ -205,46 +215,51 @@ def page(columns: Sequence[Column], verdicts: Mapping[str, Mapping[str, Verdict]
         "files of `stacks/local`, sent as dry runs by the same users. An attack counts where its twin, which differs",
         "in one field, is admitted: a control that refuses everything proves nothing.",
         "",
-        f"| | {' | '.join(c.title for c in columns)} |",
+        f"| | {' | '.join(column.title for column in columns)} |",
         f"|---|{'---:|' * len(columns)}",
-        f"| attacks | {' | '.join(str(len(kept)) for _ in columns)} |",
-        f"| refused | {' | '.join(str(len(kept) - len(through[c.key])) for c in columns)} |",
-        f"| **got through** | {' | '.join(f'**{len(through[c.key])}**' for c in columns)} |",
+        f"| attacks | {' | '.join(str(len(comparable)) for _ in columns)} |",
+        f"| refused | {' | '.join(str(len(comparable) - len(through[column.key])) for column in columns)} |",
+        f"| **got through** | {' | '.join(f'**{len(through[column.key])}**' for column in columns)} |",
         "",
         "## What the columns are",
         "",
         "All columns have the same nodes, Kueue with the same queues, priority classes, and labels of namespaces.",
         "",
-        *(f"- **{c.title}**: {c.about}." for c in columns),
+        *(f"- **{column.title}**: {column.about}." for column in columns),
         "",
         "## What got through, by family",
         "",
-        f"| family | attacks | {' | '.join(c.title for c in columns)} |",
+        f"| family | attacks | {' | '.join(column.title for column in columns)} |",
         f"|---|---:|{'---:|' * len(columns)}",
     ]
-    for name in dict.fromkeys(family(a.rule) for a in kept):
-        mine = [a for a in kept if family(a.rule) == name]
-        counts = [sum(not verdicts[c.key][a.id].by for a in mine) for c in columns]
-        lines.append(f"| {name} | {len(mine)} | {' | '.join(map(str, counts))} |")
+    for name in dict.fromkeys(family(attack.rule) for attack in comparable):
+        family_attacks = [attack for attack in comparable if family(attack.rule) == name]
+        counts = [sum(not verdicts[column.key][attack.id].by for attack in family_attacks) for column in columns]
+        lines.append(f"| {name} | {len(family_attacks)} | {' | '.join(map(str, counts))} |")
     lines += [
         "",
         "## Who refused",
         "",
-        f"| | {' | '.join(c.title for c in columns)} |",
+        f"| | {' | '.join(column.title for column in columns)} |",
         f"|---|{'---:|' * len(columns)}",
     ]
-    by = {c.key: Counter(verdicts[c.key][a.id].by for a in kept if verdicts[c.key][a.id].by) for c in columns}
-    for name in sorted({name for counter in by.values() for name in counter}):
-        lines.append(f"| {name} | {' | '.join(str(by[c.key][name]) for c in columns)} |")
+    refusals = {
+        column.key: Counter(
+            verdicts[column.key][attack.id].by for attack in comparable if verdicts[column.key][attack.id].by
+        )
+        for column in columns
+    }
+    for name in sorted({name for counter in refusals.values() for name in counter}):
+        lines.append(f"| {name} | {' | '.join(str(refusals[column.key][name]) for column in columns)} |")
     lines += ["", "## One attack of each rule that got through", "", "| attack | got through |", "|---|---|"]
-    seen: set[tuple[str, tuple[str, ...]]] = set()
-    for attack in kept:
-        open_in = tuple(c.title for c in columns if attack in through[c.key])
-        if open_in and (attack.rule, open_in) not in seen:
-            seen.add((attack.rule, open_in))
+    seen_rules: set[tuple[str, tuple[str, ...]]] = set()
+    for attack in comparable:
+        open_in = tuple(column.title for column in columns if attack in through[column.key])
+        if open_in and (attack.rule, open_in) not in seen_rules:
+            seen_rules.add((attack.rule, open_in))
             lines.append(f"| `{attack.id}`: {attack.attack.replace('|', '/')} | {', '.join(open_in)} |")
     lines += ["", "## What was left out", "", "| attacks | why |", "|---:|---|"]
-    lines += [f"| {count} | {reason} |" for reason, count in left.most_common()]
+    lines += [f"| {count} | {reason} |" for reason, count in left_out.most_common()]
     lines += [
         "",
         "An attack that gets through is not always a fault of the tool: neither namespaces nor Capsule are made to",
@@ -260,13 +275,16 @@ def main(arguments: Sequence[str]) -> None:
         raise SystemExit(2)
     loaded = load(ROOT / "stacks" / "local")
     attacks = attacks_of(loaded, only)
-    meant = [attack for attack in attacks if not has_meaning(attack)]
+    meaningful_attacks = [attack for attack in attacks if not has_meaning(attack)]
     verdicts = {}
-    with standing(loaded, make_plan(loaded.environment, loaded.tenants)) as (api, lab):
+    with prepared_lab(loaded, make_plan(loaded.environment, loaded.tenants)) as (api, lab):
         for column in COLUMNS:
             since = time.monotonic()
-            verdicts[column.key] = asked(api, lab, column, loaded, meant)
-            print(f"{column.title}: {len(meant)} attacks in {time.monotonic() - since:.0f} s", file=sys.stderr)
+            verdicts[column.key] = verdicts_of_column(api, lab, column, loaded, meaningful_attacks)
+            print(
+                f"{column.title}: {len(meaningful_attacks)} attacks in {time.monotonic() - since:.0f} s",
+                file=sys.stderr,
+            )
     text = page(sorted(COLUMNS, key=lambda column: column.key != "ours"), verdicts, attacks)
     if only:
         print(text, end="")

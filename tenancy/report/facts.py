@@ -138,7 +138,9 @@ def facts(loaded: Loaded) -> Facts:
     for flavor in supplies:
         for tenant_supply in flavor.pools:
             promised = sum(share.guaranteed(tenant_supply.pool, flavor.flavor) for share in quota_shares.values())
-            lent = sum(share.lending.get(tenant_supply.pool, {}).get(flavor.flavor, 0) for share in quota_shares.values())
+            lent = sum(
+                share.lending.get(tenant_supply.pool, {}).get(flavor.flavor, 0) for share in quota_shares.values()
+            )
             bars.append(
                 SupplyBar(
                     tenant_supply.pool,

@@ -8,7 +8,15 @@ import pytest
 
 from scripts import columns
 from scripts.columns import COLUMNS, Column
-from scripts.side_by_side import Verdict, asked, attacks_of, compared, has_meaning, page, standing
+from scripts.side_by_side import (
+    Verdict,
+    attacks_of,
+    comparable_attacks,
+    has_meaning,
+    page,
+    prepared_lab,
+    verdicts_of_column,
+)
 from tenancy.planning import make_plan
 from tenancy.prove.attacks import Attack
 from tenancy.rules.workloads import CLUSTER_ADMIN
@@ -35,8 +43,8 @@ def attacks(loaded: Loaded) -> Sequence[Attack]:
 def verdicts(loaded: Loaded, attacks: Sequence[Attack]) -> Mapping[str, Mapping[str, Verdict]]:
     """One column after another."""
     some = [attack for attack in attacks if attack.id.startswith(SLICE) and not has_meaning(attack)]
-    with standing(loaded, make_plan(loaded.environment, loaded.tenants)) as (api, lab):
-        return {key: asked(api, lab, column, loaded, some) for key, column in COMPARED.items()}
+    with prepared_lab(loaded, make_plan(loaded.environment, loaded.tenants)) as (api, lab):
+        return {key: verdicts_of_column(api, lab, column, loaded, some) for key, column in COMPARED.items()}
 
 
 def test_ours_refuses_each_of_them_and_admits_its_twin(verdicts: Mapping[str, Mapping[str, Verdict]]) -> None:
@@ -64,14 +72,14 @@ def test_what_an_administrator_asks_is_left_out_and_counted(attacks: Sequence[At
     assert by_admin
     assert every(has_meaning(attack) for attack in by_admin)
     nothing = {key: {a.id: Verdict("x", True) for a in attacks} for key in COMPARED}
-    kept, left = compared(attacks, nothing)
+    kept, left = comparable_attacks(attacks, nothing)
     assert len(kept) + left.total() == len(attacks), "each is compared or left out with a reason"
 
 
 def test_an_attack_counts_only_where_its_twin_is_admitted(attacks: Sequence[Attack]) -> None:
     one, other = [attack for attack in attacks if not has_meaning(attack)][:2]
     found = {"a": {one.id: Verdict("x", True), other.id: Verdict("x", False)}}
-    kept, left = compared([one, other], found)
+    kept, left = comparable_attacks([one, other], found)
     assert kept == [one]
     assert left.total() == 1
 

@@ -8,7 +8,7 @@ import tomllib
 import pytest
 
 from judged import ages, dependencies
-from judged.dependencies import NoReason, direct, released, versions
+from judged.dependencies import NoReason, direct, release_date, versions
 from judged.homes import ROOT
 
 TEXT = (ROOT / "pyproject.toml").read_text("utf-8")
@@ -48,16 +48,16 @@ def test_the_page_in_the_docs_is_todays() -> None:
     ],
 )
 def test_of_a_version_that_the_index_was_not_asked_about_only_a_date_in_it_is_told(version: str, date: str) -> None:
-    assert released("not-a-package", version) == date
+    assert release_date("not-a-package", version) == date
 
 
 def test_the_day_of_every_locked_package_is_known() -> None:
     locked = versions((ROOT / "requirements" / "lock.txt").read_text("utf-8"))
-    assert [f"{name} {version}" for name, version in locked.items() if not ages.released(name, version)] == []
+    assert [f"{name} {version}" for name, version in locked.items() if not ages.release_date(name, version)] == []
 
 
 def test_a_day_is_that_of_the_first_file_and_of_the_version_that_was_asked_about() -> None:
     files = [{"upload-time": "2026-02-03T04:05:06Z"}, {"upload-time": "2026-01-02T03:04:05Z"}, {"url": "no time"}]
     lock = {"package": [{"name": "A_b", "version": "1", "wheels": files}, {"name": "pins", "version": "0"}]}
     assert ages.days(lock) == {"a-b": {"version": "1", "released": "2026-01-02"}}
-    assert ages.released("pulumi", "0.0.1") == ""
+    assert ages.release_date("pulumi", "0.0.1") == ""

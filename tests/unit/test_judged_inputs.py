@@ -145,7 +145,10 @@ def test_what_is_no_definition_has_no_schema() -> None:
 
 
 def test_without_a_lab_its_judges_are_skipped_by_name(tmp_path: Path) -> None:
-    with live.LabOfJudges(tmp_path, wanted=False) as lab, pytest.raises(SkippedJudge, match="no lab was to be started"):
+    with (
+        live.LabOfJudges(tmp_path, is_enabled=False) as lab,
+        pytest.raises(SkippedJudge, match="no lab was to be started"),
+    ):
         lab.kubeconfig()
     assert list(tmp_path.iterdir()) == []
 
@@ -215,7 +218,7 @@ def test_without_its_clone_nvidias_suite_is_skipped_with_how_to_get_it(tmp_path:
 
 def test_without_its_clone_nvidias_suite_starts_no_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JUDGED_NVIDIA", raising=False)
-    with live.LabOfJudges(tmp_path, wanted=True) as lab, pytest.raises(SkippedJudge, match="in no package index"):
+    with live.LabOfJudges(tmp_path, is_enabled=True) as lab, pytest.raises(SkippedJudge, match="in no package index"):
         nvidia.verdict(lab)
     assert list(tmp_path.iterdir()) == []
 
@@ -309,7 +312,7 @@ def test_guards_leave_the_suites_namespaces_alone_in_the_lab_and_not_in_the_exam
     sent: list[tuple[tuple[str, ...], Path]] = []
     monkeypatch.setattr(live.LabOfJudges, "kubeconfig", lambda _: tmp_path)
     monkeypatch.setattr(live.LabOfJudges, "_run", lambda _, *words, project: sent.append((words, project)))
-    live.LabOfJudges(tmp_path, wanted=True).leave_alone(
+    live.LabOfJudges(tmp_path, is_enabled=True).leave_alone(
         nvidia.NAMESPACES, today() + dt.timedelta(1), "a suite of others runs"
     )
     ((words, project),) = sent
