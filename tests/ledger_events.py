@@ -86,7 +86,7 @@ class Story:
             (lambda: [Event("drain", facts={"node": self._random.randrange(8)})], 1.5),
             (self._queue, 3 if self._held else 1.5),
             (lambda: [Event("restart", name=self._random.choice(self._programs))], 0.7),
-            (lambda: [Event("pause", facts={"seconds": self._random.choice((0.5, 1, 2))})], 4),
+            (lambda: [Event("pause", facts={"seconds": self._random.choice((0.2, 0.5, 1))})], 4),
         ]
         actions, weights = zip(*choices, strict=True)
         yield from self._random.choices(actions, weights)[0]()
@@ -264,6 +264,7 @@ def about(events: Sequence[Event], names: Iterable[str]) -> list[Event]:
 
 SWEEP = {"gpus": 8, "jobs": 8, "pods": 1, "restarts": 1}
 WAIT = Event("pause", facts={"seconds": 4})
+SHORT_WAIT = Event("pause", facts={"seconds": 2})
 
 
 def _sweep(*after: Event, **facts: Any) -> list[Event]:
@@ -321,26 +322,26 @@ REGRESSIONS: Mapping[str, list[Event]] = {
         Event("make", "fraud", "job", "fill", {"gpus": 8, "pods": 8}),
         Event("until", "fraud", "job", "fill", {"pods": 8}),
         Event("make", "fraud", "statefulset", "set", {"gpus": 8, "pods": 8, "policy": "Parallel"}),
-        WAIT,
+        SHORT_WAIT,
         Event("scale", "fraud", "statefulset", "set", {"replicas": 0}),
         Event("delete", "fraud", "job", "fill", {"how": "Background"}),
-        WAIT,
+        SHORT_WAIT,
         Event("make", "performance", "job", "own", {"gpus": 8, "pods": 3}),
         REST,
     ],
     "the pods of a StatefulSet are refused by the quota that pods fill which wait": [
         Event("hold", "fraud", facts={"drain": False}),
         Event("make", "fraud", "deployment", "first", {"gpus": 8, "pods": 8}),
-        WAIT,
+        SHORT_WAIT,
         Event("make", "fraud", "statefulset", "set", {"gpus": 8, "pods": 8, "policy": "Parallel"}),
         WAIT,
-        WAIT,
+        SHORT_WAIT,
         Event("delete", "fraud", "deployment", "first", {"how": "Background"}),
         # The controller of the StatefulSet tries again later than that of a new Deployment.
         Event("make", "fraud", "deployment", "second", {"gpus": 8, "pods": 8}),
-        WAIT,
+        SHORT_WAIT,
         Event("resume", "fraud"),
-        WAIT,
+        SHORT_WAIT,
         Event("make", "performance", "job", "own", {"gpus": 8, "pods": 3}),
         REST,
     ],

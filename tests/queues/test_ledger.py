@@ -44,7 +44,7 @@ FILES = {
 }
 EVENTS = 300
 SEED = int(os.environ.get("TENANCY_LEDGER_SEED", "0")) or 20261127
-RELEASE_SECONDS = 15
+RELEASE_SECONDS = 5
 """After which the clock ends an eviction."""
 ATTEMPTS = 40
 """Parts of a failed story that are played again, to find the smallest that fails."""
