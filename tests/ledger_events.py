@@ -316,6 +316,7 @@ SETTINGS_REGRESSIONS: Mapping[str, list[Event]] = {
     ],
 }
 """What Kueue's own defaults allow."""
+WITHOUT_PODS = "the pods of a StatefulSet are refused by the quota that pods fill which wait"
 REGRESSIONS: Mapping[str, list[Event]] = {
     **SETTINGS_REGRESSIONS,
     "a StatefulSet that waits is scaled to 0": [
@@ -329,19 +330,11 @@ REGRESSIONS: Mapping[str, list[Event]] = {
         Event("make", "performance", "job", "own", {"gpus": 8, "pods": 3}),
         REST,
     ],
-    "the pods of a StatefulSet are refused by the quota that pods fill which wait": [
-        Event("hold", "fraud", facts={"drain": False}),
-        Event("make", "fraud", "deployment", "first", {"gpus": 8, "pods": 8}),
-        SHORT_WAIT,
+    WITHOUT_PODS: [
+        Event("make", "fraud", "deployment", "idle", {"gpus": 8, "pods": 8, "pool": "elsewhere"}),
+        WAIT,
         Event("make", "fraud", "statefulset", "set", {"gpus": 8, "pods": 8, "policy": "Parallel"}),
         WAIT,
-        SHORT_WAIT,
-        Event("delete", "fraud", "deployment", "first", {"how": "Background"}),
-        # The controller of the StatefulSet tries again later than that of a new Deployment.
-        Event("make", "fraud", "deployment", "second", {"gpus": 8, "pods": 8}),
-        SHORT_WAIT,
-        Event("resume", "fraud"),
-        SHORT_WAIT,
         Event("make", "performance", "job", "own", {"gpus": 8, "pods": 3}),
         REST,
     ],

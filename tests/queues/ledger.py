@@ -16,6 +16,7 @@ from ledger_evidence import evidence
 from ledger_items import items_of, resource
 from scene import GPU, PLATFORM, Object, Scene, condition, end_work, holds
 
+from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.clock.controller import Clock
 from tenancy.kube.requests import MERGE, collection
@@ -438,11 +439,17 @@ class Player:
             reserved = condition(workload, "QuotaReserved")
             # A StatefulSet that is scaled to 0 wants nothing.
             is_waiting = not is_done and workload["spec"].get("active", True) and reserved.get("reason") != "OnHold"
-            if is_waiting and 0 < request <= free:
+            if is_waiting and 0 < request <= free and self._has_pool(workload):
                 problems[_title(workload)] = (
                     f"it waits for {request} GPUs and {free} of the guarantee are free ({reserved.get('message', '')})"
                 )
         return problems
+
+    def _has_pool(self, workload: Object) -> bool:
+        """Whether there is a pool of the name that its pods select."""
+        specs = [pods["template"]["spec"] for pods in workload["spec"]["podSets"]]
+        pools = {(spec.get("nodeSelector") or {}).get(words.POOL) for spec in specs}
+        return pools - {None} <= self.scene.loaded.environment.pools.keys()
 
 
 def _told_to_end(tree: PodTree) -> dict[str, str]:

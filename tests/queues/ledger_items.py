@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from scene import LEAST_PODS, QUEUE, Object, Scene
 
+from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tests.ledger_events import Event
 
@@ -82,6 +83,8 @@ def _spec(scene: Scene, event: Event) -> Object:
 def _template(scene: Scene, event: Event, gpus: int, restart: str) -> Object:
     pods = scene.job(event.tenant, "any", gpus)["spec"]["template"]
     pods["spec"]["restartPolicy"] = restart
+    if pool := event.facts.get("pool"):
+        pods["spec"]["nodeSelector"] = {**pods["spec"].get("nodeSelector", {}), words.POOL: pool}
     return {
         "metadata": {"labels": {"app": event.name}, "annotations": pods["metadata"]["annotations"]},
         "spec": pods["spec"],

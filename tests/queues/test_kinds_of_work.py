@@ -80,6 +80,7 @@ def test_a_stateful_set_keeps_its_size(scene: Scene) -> None:
     kind = "application/merge-patch+json"
     refused = scene.api.request("PATCH", where, {"spec": {"replicas": 1}}, scene.developer("fraud"), kind)
     assert (refused.status, "vstatefulset.kb.io" in refused.message) == (403, True)
+    until(lambda: scene.api.request("GET", where).body["status"].get("readyReplicas"), "it counts a ready replica")
     scale(scene, "StatefulSet", "scorer", 0)
     # Kueue goes by the set's own count, which follows its pods.
     until(lambda: scene.api.request("GET", where).body["status"].get("replicas") == 0, "it counts no replica")

@@ -26,7 +26,17 @@ from tenancy.live import gpu_counts, unreleased
 from tenancy.planning.common.pools import fake_nodes
 from tenancy.planning.queueing.queue_names import API
 from tests import operators, running_operators
-from tests.ledger_events import KINDS, REGRESSIONS, REST, SETTINGS_REGRESSIONS, Event, Story, about, smallest
+from tests.ledger_events import (
+    KINDS,
+    REGRESSIONS,
+    REST,
+    SETTINGS_REGRESSIONS,
+    WITHOUT_PODS,
+    Event,
+    Story,
+    about,
+    smallest,
+)
 
 OPERATORS = ("jobset", "lws", "trainer", "kuberay", "mpi-operator")
 QUEUED = ("jobset", "leaderworkerset", "mpijob", "raycluster", "rayjob", "trainjob")
@@ -195,6 +205,15 @@ def test_with_kueues_own_defaults_each_of_them_is_seen(player: Player, title: st
         verdict = played(player, REGRESSIONS[title], patience=20)
         player.clear()
     assert verdict, "\n".join(player.log)
+
+
+@pytest.mark.exhaustive
+def test_without_the_clock_an_eviction_without_pods_does_not_end(player: Player) -> None:
+    player.clear()
+    verdict = Player(player.scene).play(REGRESSIONS[WITHOUT_PODS], patience=20)
+    player.clear()
+    assert verdict is not None
+    assert any("it was evicted, and 64 GPUs are counted for it" in problem for problem in verdict.problems)
 
 
 @pytest.mark.exhaustive
