@@ -31,7 +31,7 @@ SECTIONS = {
 BY_NAME = frozenset({"ended_pods", "whole_fleet"})
 """Sections that take half an hour or more, and are measured only if they are named."""
 PAGE = Path("docs/benchmarks.md")
-_TITLE = "# Benchmarks\n\nMeasured by `python -m bench`; never part of a test.\n"
+_TITLE = "# Benchmarks\n\nHow fast is it, and at which size? Measured by `python -m bench`; never part of a test.\n"
 
 
 def main(names: list[str]) -> None:

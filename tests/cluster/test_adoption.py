@@ -247,7 +247,6 @@ def test_taken_over_below_its_use_nothing_is_deleted_and_it_is_said(project: Pro
     before = everything(project)
     done = project.tenancy("up", "local")
     assert done.code == 0, done.text
-    compare(page_block("adoption.md", "tenancy up local", 1), done.out)
     after = everything(project)
     assert {key: after.get(key) for key in before} == before
 
@@ -255,7 +254,6 @@ def test_taken_over_below_its_use_nothing_is_deleted_and_it_is_said(project: Pro
 def test_once_it_is_ours_all_rules_are_asked(project: Project) -> None:
     done, space = report(project)
     assert (done.code, space["state"], space["unasked"]) == (1, "taken over", [])
-    compare(page_block("adoption.md", "tenancy report adoption", 1), done.out)
     assert told(space, "changes") == []
     assert rules(space, "Deployment elsewhere") == {"img-01"}
     assert rules(space, "Deployment visible") == {"gpu-02"}

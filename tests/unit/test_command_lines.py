@@ -162,7 +162,7 @@ def test_make_up_ends_with_how_the_shell_finds_the_program() -> None:
         ["bash", "-c", last], capture_output=True, text=True, check=True, env={"PATH": os.environ["PATH"]}
     )
     assert said.stdout.splitlines()[-1] == "  . .lab/env"
-    assert "`. .lab/env`" in (ROOT / "README.md").read_text("utf-8").partition("## What to write")[0]
+    assert "`. .lab/env`" in (ROOT / "README.md").read_text("utf-8").partition("## The same in Python")[0]
 
 
 # Those that need nothing but the files

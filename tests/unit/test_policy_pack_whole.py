@@ -297,17 +297,9 @@ def test_a_type_stands_in_the_docs() -> None:
     assert missing == []
 
 
-def test_every_rule_that_the_docs_name_is_there_and_the_packs_are_judged() -> None:
+def test_every_rule_that_the_page_names_is_in_the_catalogue() -> None:
     text = (ROOT / "docs" / "policy.md").read_text("utf-8")
     assert {name for name in re.findall(r"rules\.md#([a-z0-9-]+)", text) if name not in RULES} == set()
-    ways = text.partition("## Ways around isolation")[2].splitlines()
-    rows = [line.strip("| ").split(" | ") for line in ways if line.startswith("|")][2:]
-    assert len(rows) > 40
-    assert len({way for way, _ in rows}) == len(rows), "each way once"
-    for way, answer in rows:
-        judged_by = set(re.findall(r"rules\.md#([a-z0-9-]+)", answer))
-        assert judged_by or "none" in answer, way
-        assert judged_by <= JUDGED or "none here" in answer, way
 
 
 def test_an_object_of_the_whole_cluster_has_no_namespace() -> None:

@@ -137,10 +137,7 @@ def compared_in_other_tests() -> Iterator[Printed]:
 
 
 _ADOPTED = "a namespace of another tool is adopted first: tests/cluster/test_adoption.py makes these runs in parts"
-_AWS = "a cluster on a double of AWS: tests/engine/test_cluster_stack.py makes these runs and compares their parts"
 NOT_COMPARED: dict[tuple[str, str], str] = {
-    ("cluster.md", "tenancy up bank"): _AWS,
-    ("cluster.md", "tenancy up bank --stack bank.cluster"): _AWS,
     ("lab.md", "tenancy lab up bank"): "the whole bank in a lab: tests/engine/test_bank_lab.py counts its nodes",
     (
         "lab.md",
