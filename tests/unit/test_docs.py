@@ -25,7 +25,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 GENERATED = frozenset(
     f"{name}.md" for name in "api claims controls dependencies judged rules side-by-side spec".split()
 )
-MAX_WORDS = 46_900
+MAX_WORDS = 45_000
 """Words of all hand-written pages together: those with a letter or digit, so no bars of tables. It only falls."""
 MAX_README_LINES = 120
 MAX_README_LINKS = 15
