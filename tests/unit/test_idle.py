@@ -257,9 +257,9 @@ def test_the_clock_may_patch_work_only_where_idle_work_is_suspended(loaded: Load
         (role,) = [o for o in plan.objects() if o["kind"] == "ClusterRole" and o["metadata"]["name"] == "tenancy-clock"]
         return next(rule["verbs"] for rule in role["rules"] if "workloads" in rule["resources"])
 
-    assert verbs(loaded) == ["get", "list", "watch", "patch"]
+    assert verbs(loaded) == ["get", "list", "watch", "delete", "patch"]
     spec.edit(ENV, "idle: {then: suspend}", "idle: {}")
-    assert verbs(spec.load()) == ["get", "list", "watch"]
+    assert verbs(spec.load()) == ["get", "list", "watch", "delete"]
 
 
 def test_prometheus_is_asked_for_settled_samples(loaded: Loaded) -> None:
