@@ -32,6 +32,7 @@ from pack_cases import (
     with_field,
 )
 
+from tenancy.catalog import vocabulary as words
 from tenancy.rules import aws
 from tenancy.rules.queues import PREEMPTION
 
@@ -346,20 +347,6 @@ TOGETHER = (
         "NetworkPolicy acme/isolation",
     ),
     *(
-        twins(
-            "gpu-02",
-            "Pod acme/p",
-            (
-                *home("acme"),
-                manifest("v1", kind, "settings", {"data": {"NVIDIA_VISIBLE_DEVICES": "all"}}, None, "acme"),
-            ),
-            pod(containers=[container(envFrom=[{field: {"name": "settings"}}])]),
-            ("spec", "containers", 0, "envFrom", 0, field, "name"),
-            "others",
-        )
-        for kind, field in (("ConfigMap", "configMapRef"), ("Secret", "secretRef"))
-    ),
-    *(
         twins("pod-04", name, home("acme"), item, path, mended)
         for name, item, path, mended in (
             ("Pod acme/p", contained(runAsUser=0), ("spec", "containers", 0, "securityContext", "runAsUser"), 10000),
@@ -478,8 +465,11 @@ TOGETHER = (
     twins(
         "kueue-17",
         "LocalQueue acme/x",
-        (*QUEUED, share("acme"), *home("rival"), queue("rival"), share("rival")),
-        queue("acme", "x", "rival--batch"),
+        (
+            *(*QUEUED, share("acme"), *home("rival"), queue("rival"), share("rival")),
+            with_field(share("rival"), ("metadata", "name"), "acme--of-rival"),
+        ),
+        queue("acme", "x", "acme--of-rival"),
         ("spec", "clusterQueue"),
         "acme--batch",
     ),
@@ -578,10 +568,10 @@ TOGETHER = (
     twins(
         "sched-07",
         "Pod acme/p",
-        (node("n", LABELS, taints=[{"key": "x", "effect": "NoSchedule"}]),),
-        pod(nodeSelector=LABELS, tolerations=[{"key": "y", "operator": "Exists"}]),
-        ("spec", "tolerations", 0, "key"),
-        "x",
+        (node("n", LABELS, taints=[{"key": words.POOL, "value": "a", "effect": "NoSchedule"}]),),
+        pod(nodeSelector=LABELS, tolerations=[{"key": words.POOL, "operator": "Equal", "value": "b"}]),
+        ("spec", "tolerations", 0, "value"),
+        "a",
     ),
     twins(
         "node-08",

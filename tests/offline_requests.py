@@ -11,7 +11,8 @@ from tenancy.check.admission.bootstrap import platform_binding
 from tenancy.check.admission.patches import PatchError, patched
 from tenancy.check.admission.requests import AdmissionRequest, Identity, Operation
 from tenancy.check.admission.server import OfflineApiServer
-from tenancy.check.admission.verdicts import NOT_FOUND, SCHEMA, Denial, Verdict
+from tenancy.check.admission.verdicts import Denial, Verdict
+from tenancy.kube.deniers import API_VALIDATION, NOT_FOUND
 from tenancy.kube.objects import Object
 from tenancy.planning import make_plan
 from tenancy.prove.attacks import Attack, Scene, all_attacks
@@ -70,7 +71,7 @@ def verdict_on(server: OfflineApiServer, request: Request, platform: str) -> Ver
     try:
         item = _new(request, asked, old)
     except PatchError as error:
-        return Verdict((Denial(SCHEMA, None, str(error)),), undecided)
+        return Verdict((Denial(API_VALIDATION, None, str(error)),), undecided)
     return server.verdict(
         AdmissionRequest(
             operation,

@@ -675,7 +675,7 @@ OBJECT_CASES = (
         )
         for kind, name, spec, path in (
             ("ResourceClaim", "monitor", _CLAIM, ("spec",)),
-            ("ResourceClaimTemplate", "monitor", {"spec": _CLAIM}, ("spec", "spec")),
+            ("ResourceClaimTemplate", "a100-1", {"spec": _CLAIM}, ("spec", "spec")),
         )
     ),
     _one(

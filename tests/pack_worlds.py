@@ -15,8 +15,7 @@ from pack_cases import CASES as PACK_CASES
 from pack_cases import Case, resource
 
 from tenancy.check.adopt import adopt
-from tenancy.check.judge import findings, stumbles
-from tenancy.rules import objects, plain
+from tenancy.check.judge import findings, findings_alone, stumbles
 from tenancy.rules.found import Finding, name_of
 from tenancy.rules.levels import PolicyPreset, RuleLevel, level_of
 
@@ -33,7 +32,7 @@ def _alone(item: Object) -> frozenset[Finding] | None:
     if id(item) not in _SAID:
         said = None
         if not stumbles(item):
-            said = frozenset(f for judge in (objects, plain) for f in judge.object_findings(item))
+            said = frozenset(findings_alone(item))
         _SAID[id(item)] = (item, said)
     return _SAID[id(item)][1]
 

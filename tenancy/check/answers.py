@@ -21,8 +21,6 @@ from tenancy.kube.objects import Object, get_path, name_of
 
 LIFECYCLE = "NamespaceLifecycle"
 """Admission plugin that refuses objects in namespaces that do not exist."""
-NOT_SERVED = "whether the cluster serves the kind: no operator of the environment has it"
-PODS_OF_OTHERS = "its operator makes the pods, and each is a request of its own"
 
 
 class UnknownNamespaceError(ValueError):

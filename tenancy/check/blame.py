@@ -11,6 +11,8 @@ from typing import Any
 from tenancy.kube.objects import Object
 
 _WORD = re.compile(r"\w+")
+SOME_IMAGE = f"x@sha256:{'0' * 64}"
+"""What stands for a container's image, which cannot be absent."""
 _MOST_QUESTIONS = 200
 _WIDTH = 120
 
@@ -49,14 +51,14 @@ class _Search:
         if isinstance(value, Mapping):
             inside = [key for key in value if (*at, key) not in _KEPT]
             for key in inside:
-                if not self._refused(base, {(*at, key): _neutral(value[key])}):
+                if not self._refused(base, {(*at, key): _neutral(value[key], key)}):
                     yield from self.narrowed(base, (*at, key), (*path, key), value[key])
                     return
             many = [key for key in inside if key in self.words and isinstance(value[key], Mapping | list)]
             found = False
             for key in many:
                 others: dict[Path, Any] = {(*at, other): _neutral(value[other]) for other in many if other != key}
-                if others and self._refused(base, others):
+                if (path and not others) or (others and self._refused(base, others)):
                     alone = base
                     for other, neutral in others.items():
                         alone = _with(alone, other, neutral)
@@ -79,7 +81,9 @@ class _Search:
             yield path
 
 
-def _neutral(value: Any) -> Any:
+def _neutral(value: Any, key: Any = "") -> Any:
+    if key == "image":
+        return SOME_IMAGE
     return [] if isinstance(value, list) else None
 
 

@@ -1,48 +1,38 @@
-"""Rules of the guards that hold in every environment, asked of one object without an environment.
+"""Rules of the guards, asked of one object without an environment: by `tenancy check` and by the policy pack.
 
 What a guard admits depends on lists of the namespace and on facts of the environment. A rule is broken everywhere if
 its expression refuses the object with the fewest and with the most that any environment could permit; if the answers
-differ, it waits for an environment. Which lists an expression reads is derived from its text.
+differ, it waits for an environment, or for the namespace: where that is among the objects, its lists are read. Which
+lists an expression reads is derived from its text. One that reads a value that is not known yet is not decided.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping
-from copy import deepcopy
-from dataclasses import dataclass, replace
-from functools import cache
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import FRAMEWORKS
-from tenancy.catalog.versions import COMPATIBLE
 from tenancy.check.admission.cel import EvaluationError, Evaluator
 from tenancy.check.admission.cluster import ClusterObjects
-from tenancy.check.admission.defaults import decoded, defaulted
+from tenancy.check.admission.defaults import MAPS, decoded, defaulted, managed
 from tenancy.check.admission.policies import evaluator_of
-from tenancy.check.admission.requests import AUTHENTICATED, Identity, creation
-from tenancy.check.blame import fields_at_fault
+from tenancy.check.admission.requests import AUTHENTICATED, Identity, creation, unreadable
+from tenancy.check.blame import SOME_IMAGE, fields_at_fault
 from tenancy.kube.kinds import group_of, plural
-from tenancy.kube.objects import Object, get_path
+from tenancy.kube.objects import UNKNOWN, Object, as_list, get_path, labels_of
+from tenancy.kube.pod_templates import PodTemplate, templates_of
 from tenancy.planning.guards import guards_of_objects
 from tenancy.planning.guards.model import Guard
-from tenancy.rules.model import GuardFacts
+from tenancy.rules.found import UNREADABLE, Finding, finding_on
+from tenancy.rules.model import FEWEST
 
-_FEWEST = GuardFacts(
-    platform_group="platform",
-    system_namespaces=(),
-    kubernetes=COMPATIBLE["guards"].oldest,
-    queued=False,
-    devices_by_claim=False,
-    virtual_clusters=False,
-    frameworks=(),
-    claim_classes=(),
-    volume_attributes_classes=(),
-    keys=(),
-)
 _MOST = replace(
-    _FEWEST,
+    FEWEST,
     platform_group="platform-team",
     queued=True,
     devices_by_claim=True,
@@ -51,10 +41,13 @@ _MOST = replace(
     claim_classes=(words.STORAGE_CLASS,),
 )
 _PERSON = Identity("person", (AUTHENTICATED,))
-_PLATFORM = Identity("person", (AUTHENTICATED, _FEWEST.platform_group, _MOST.platform_group))
-"""Who asks is not known either: the platform's people may more."""
+_PLATFORM = Identity("person", (AUTHENTICATED, FEWEST.platform_group, _MOST.platform_group))
+"""What carries the label of an environment may be the platform's own, whose people may more."""
+_BY_EITHER = frozenset({"id-01"})
+"""Rules on what the platform writes without such a label too, in namespaces that it did not make."""
 _OPEN = frozenset(
     {words.ALLOWED_ACCOUNTS, words.TOKEN_ACCOUNTS, words.ALLOWED_POOLS, words.ALLOWED_PRIORITIES}
+    | {words.ALLOWED_DEVICE_CLASSES, words.OWN_LABELS}
     | {words.ALLOWED_REGISTRIES, words.ALLOWED_RESOURCES, words.ALLOWED_QUEUES}
 )
 """Lists of the namespace that may contain any name."""
@@ -64,6 +57,7 @@ _CLOSED: Mapping[str, str] = {
 }
 """Lists of the namespace with all that they may contain."""
 _READ = re.compile(r"""annotations\[\?["']([^"']+)["']\]""")
+_WORD = re.compile(r"\w+")
 _VARIABLE = re.compile(r"\bvariables\.(\w+)")
 _KNOWN = (
     f'namespaceObject.metadata.labels["{words.TENANT}"]',
@@ -72,7 +66,10 @@ _KNOWN = (
     "namespaceObject.metadata.?annotations[?",
 )
 """What of a namespace is known without an environment, or is a list."""
+_LABELS = "namespaceObject.metadata.labels"
 _MOST_NAMES = 2000
+_NOT_ASKED = frozenset({"ns-02", "pod-04"})
+"""Rules of namespaces of no tenant, and of Pod Security: pods break that too, and no guard judges it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +86,7 @@ class Judgement:
 
     broken: tuple[Broken, ...] = ()
     waits: frozenset[str] = frozenset()
-    """Rules whose answer depends on the environment."""
+    """Rules whose answer depends on the environment, or on values that are not known yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,29 +101,42 @@ class _Rule:
         return frozenset(_READ.findall(self.text))
 
     @property
-    def is_open(self) -> bool:
-        """Whether it reads no more of the namespace than lists that are known to be open or closed."""
-        left = self.text
-        for known in _KNOWN:
-            left = left.replace(known, "")
-        return "namespaceObject" not in left and self.lists <= _OPEN | {*_CLOSED}
+    def words(self) -> frozenset[str]:
+        """Names that the expression reads, of fields among others."""
+        return _words(self.text)
 
 
 @cache
-def _rules() -> Mapping[tuple[str, str], tuple[tuple[_Rule, ...], ...]]:
-    """By API group and resource: each rule, as the guards of every kind of environment with the resource have it."""
-    cases = [guards_of_objects(facts) for facts in (_FEWEST, _MOST)]
+def _words(text: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(text))
+
+
+_Ways = tuple[_Rule, ...]
+"""A rule of a guard, as every kind of environment with the resource has it."""
+
+
+@cache
+def guard_rules() -> Mapping[tuple[str, str], tuple[_Ways, ...]]:
+    """The rules by API group and resource."""
+    cases = [guards_of_objects(facts) for facts in (FEWEST, _MOST)]
     common = frozenset.intersection(*(frozenset(rule for guard in case for rule in guard.rules) for case in cases))
-    found: dict[tuple[str, str], dict[str, dict[str, _Rule]]] = {}
+    found: dict[tuple[str, str], dict[tuple[str, str], dict[str, _Rule]]] = {}
     for case in cases:
         for guard in case:
+            # Objects of some kinds are only where their guard is.
+            asked = {*guard.rules} if guard.name in _WITH_THEIR_KIND else common & {*guard.rules}
             for group, _, resources in guard.resources:
                 for resource in resources:
-                    for rule in common & {*guard.rules} if "CREATE" in guard.operations else ():
+                    for rule in guard.rules if "CREATE" in guard.operations else ():
+                        if rule not in asked or rule in _NOT_ASKED:
+                            continue
                         text = _closure(guard, guard.rules[rule])
-                        known = found.setdefault((group, resource), {}).setdefault(rule, {})
-                        known.setdefault(f"{guard.name} {text}", _Rule(guard, rule, text))
+                        known = found.setdefault((group, resource), {}).setdefault((rule, guard.name), {})
+                        known.setdefault(text, _Rule(guard, rule, text))
     return {key: tuple(tuple(one.values()) for one in rules.values()) for key, rules in found.items()}
+
+
+_WITH_THEIR_KIND = ("tenancy-queues", "tenancy-resourceclaims", "tenancy-resourceclaimtemplates")
 
 
 def _closure(guard: Guard, text: str) -> str:
@@ -140,24 +150,216 @@ def _closure(guard: Guard, text: str) -> str:
     return " ".join(" ".join(texts).split())
 
 
-def judgement(item: Object, tenant: str) -> Judgement:
-    """What guards of every environment say of the creation of a tenant's object."""
-    group = group_of(item)
-    asked = _rules().get((group, plural(str(item.get("kind")))), ())
-    if not asked:
+def guard_findings(items: Iterable[Mapping[str, Any]]) -> tuple[list[Finding], frozenset[str]]:
+    """What guards refuse of the objects of tenants, beside their namespaces where these are among them, and the rules
+    that wait for an environment."""
+    items = list(items)
+    spaces = {str(get_path(item, "metadata", "name")): item for item in items if item.get("kind") == "Namespace"}
+    found: list[Finding] = []
+    waits: set[str] = set()
+    for item in items:
+        space = spaces.get(str(get_path(item, "metadata", "namespace")))
+        if tenant := get_path(space, "metadata", "labels", words.TENANT) or get_path(
+            item, "metadata", "labels", words.TENANT
+        ):
+            said = judgement(item, str(tenant), space)
+            waits |= said.waits
+            found += [finding_on(item, one.rule, one.given) for one in said.broken]
+    return found, frozenset(waits)
+
+
+def judgement(item: Mapping[str, Any], tenant: str, space: Mapping[str, Any] | None = None) -> Judgement:
+    """What guards say of the creation of a tenant's object, in a namespace of which no more is known than its tenant,
+    or in `space`. Raises one of `UNREADABLE` for an object that is not of the form of its kind."""
+    if item.get("kind") == "Namespace" or tenant == UNKNOWN:
         return Judgement()
-    item = defaulted(decoded(deepcopy(dict(item)), group), group)
-    broken, waits = [], set()
-    least, most = _AssumedNamespace(item, tenant, {}), _AssumedNamespace(item, tenant, _annotations(item))
+    if reason := unreadable(dict(item)):
+        raise ValueError(reason)
+    own = "" if space is None else _text({key: get_path(space, "metadata", key) for key in ("labels", "annotations")})
+    return _judgement(_text(item), tenant, "" if UNKNOWN in own else own)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, default=str)
+
+
+# A preview asks of each object by itself and once more of all of them.
+@lru_cache(4096)
+def _judgement(text: str, tenant: str, space: str) -> Judgement:
+    item = json.loads(text)
+    # What is broken in any namespace is told in the same words beside its own.
+    known = _judgement(text, tenant, "").broken if space else ()
+    try:
+        return _of_questions(item, tenant, space, known)
+    except UNREADABLE:
+        if UNKNOWN not in text:
+            raise
+        return Judgement(known)  # the unknown values are told as such
+
+
+def _of_questions(item: Object, tenant: str, space: str, known: tuple[Broken, ...]) -> Judgement:
+    group = group_of(item)
+    asked = guard_rules().get((group, plural(str(item.get("kind")))), ())
+    questions = [(_Question(item, tenant, space), asked)]
+    if not asked:
+        questions = [*_of_ray(item, tenant, space)] if group == _RAY else []
+        questions = questions or [_of_template(item, template, tenant, space) for template in templates_of(item)]
+    each = [_decided(question, rules, {one.rule for one in known}) for question, rules in questions]
+    broken = dict.fromkeys((*known, *(broken for one in each for broken in one.broken)))
+    return Judgement(tuple(broken), frozenset().union(*(one.waits for one in each)))
+
+
+def _of_template(item: Object, template: PodTemplate, tenant: str, space: str) -> tuple[_Question, tuple[_Ways, ...]]:
+    """The question about pods of a kind that no guard reads: they are judged as a template of a known kind."""
+    spec = {**template.spec} if isinstance(template.spec, Mapping) else {}
+    shown = {}
+    if not isinstance(spec.get("containers"), list):
+        spec["containers"] = [container for _, container in template.containers]
+        shown = {f"{_SPEC}.containers[{number}]": path for number, (path, _) in enumerate(template.containers)}
+    notes = {key: value for key in ("labels", "annotations") if (value := get_path(template.metadata, key))}
+    metadata = {key: value for key in ("name", "namespace") if (value := get_path(item, "metadata", key))}
+    made = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": "", **metadata},
+        "spec": {"template": {"metadata": {} if template.metadata is item.get("metadata") else notes, "spec": spec}},
+    }
+    shown |= {_SPEC: template.path, _METADATA: f"{template.path.removesuffix('spec')}metadata"}
+    return _Question(made, tenant, space, shown, template.whole), guard_rules()["apps", "replicasets"]
+
+
+_RAY, _HEAD = "ray.io", "headGroupSpec"
+
+
+def _of_ray(item: Object, tenant: str, space: str) -> Iterator[tuple[_Question, tuple[_Ways, ...]]]:
+    """The questions about the clusters in other kinds of KubeRay."""
+    waiting = [("spec", item.get("spec"))]
+    while waiting:
+        path, value = waiting.pop()
+        if isinstance(value, Mapping):
+            waiting += [(f"{path}.{key}", inner) for key, inner in value.items()]
+            if _HEAD in value:
+                made = {**item, "kind": "RayCluster", "spec": value}
+                yield _Question(made, tenant, space, {"spec": path}), guard_rules()[_RAY, "rayclusters"]
+
+
+_SPEC, _METADATA = "spec.template.spec", "spec.template.metadata"
+
+
+@dataclass(slots=True)
+class _Question:
+    """What is asked: whether an object may be created in a namespace."""
+
+    item: Object
+    tenant: str
+    space: str
+    """Labels and annotations of the namespace as JSON; empty if they are not known."""
+    shown: Mapping[str, str] = field(default_factory=dict)
+    """Paths as the manifest has them, by the paths of `item`."""
+    whole: bool = True
+    """False if a controller adds further fields: what is absent breaks no rule."""
+
+    def __post_init__(self) -> None:
+        group = group_of(self.item)
+        self.item = defaulted(decoded(_converted(self.item), group), group)
+
+    def spaces(self) -> tuple[_AssumedNamespace, _AssumedNamespace, bool]:
+        """The namespace with the fewest and with the most that it may permit, and whether its lists are known."""
+        known = json.loads(self.space) if self.space else {}
+        labels = {words.TENANT: self.tenant, **(known.get("labels") or {})}
+        if words.ENVIRONMENT in labels:
+            lists = known.get("annotations") or {}
+            least = _AssumedNamespace(self.item, labels, lists, grants=False)
+            return least, _AssumedNamespace(self.item, labels, lists, grants=True), True
+        least = _AssumedNamespace(self.item, labels, {}, grants=False)
+        return least, _AssumedNamespace(self.item, labels, _annotations(self.item), grants=True), False
+
+    def unknown(self) -> Sequence[tuple[str, ...]]:
+        """Paths of the values that are not known yet."""
+        return tuple(_unknown(self.item, ()))
+
+    def as_shown(self, given: str) -> str:
+        """The text of a finding with the paths of the manifest."""
+        for path, real in self.shown.items():
+            given = re.sub(rf"(^|; ){re.escape(path)}(?=[.:\[])", rf"\1{real}", given)
+        return given
+
+
+_FLAT = ("resource.k8s.io/v1alpha3", "resource.k8s.io/v1beta1")
+"""Versions in which what is `exactly` claimed is the request's own."""
+
+
+def _converted(item: Object) -> Object:
+    """A claim of devices in the version that guards read."""
+    spec = get_path(item, "spec", "spec") if item.get("kind") == "ResourceClaimTemplate" else item.get("spec")
+    for request in as_list(get_path(spec, "devices", "requests")) if item.get("apiVersion") in _FLAT else ():
+        if exactly := {key: request.pop(key) for key in [*request] if key not in ("name", "firstAvailable")}:
+            request["exactly"] = exactly
+    return item
+
+
+def _unknown(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    if isinstance(value, str):
+        if UNKNOWN in value:
+            yield path
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _unknown(inner, (*path, str(key)))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _unknown(inner, path)
+
+
+def _reads(one: _Rule, path: tuple[str, ...]) -> bool:
+    """Whether an expression may read the value at a path: by its name, or as an entry of a map that it walks."""
+    return path[-1] in one.words or (len(path) > 1 and path[-2] in MAPS and path[-2] in one.words)
+
+
+def _decided(question: _Question, asked: Sequence[_Ways], known_broken: Container[str]) -> Judgement:
+    least, most, known = question.spaces()
+    unknown = question.unknown()
+    broken, waits = list[Broken](), set[str]()
     for ways in asked:
+        if ways[0].rule in known_broken:
+            continue
+        if any(_reads(one, path) for path in unknown for one in ways):
+            waits.add(ways[0].rule)
+            continue
         refused = [one for one in ways if least.refuses(one)]
         if not refused:
             continue
-        if len(refused) == len(ways) and all(one.is_open and most.refuses(one) for one in ways):
-            broken.append(Broken(ways[0].rule, _given(most, ways[0])))
+        certain = len(refused) == len(ways) and all(
+            (known or _is_open(one, labels=bool(question.space))) and most.refuses(one) for one in ways
+        )
+        if certain and (question.whole or all(_by_what_is_there(question.item, most, one) for one in ways)):
+            broken.append(Broken(ways[0].rule, question.as_shown(_given(most, ways[0]))))
         else:
             waits.add(ways[0].rule)
     return Judgement(tuple(broken), frozenset(waits))
+
+
+def _is_open(one: _Rule, *, labels: bool) -> bool:
+    """Whether an expression reads no more of the namespace than lists that are known to be open or closed, and labels
+    where these are known."""
+    left = one.text
+    for known in (*_KNOWN, *([_LABELS] if labels else [])):
+        left = left.replace(known, "")
+    return "namespaceObject" not in left and one.lists <= _OPEN | {*_CLOSED}
+
+
+def _by_what_is_there(item: Object, space: _AssumedNamespace, one: _Rule) -> bool:
+    """Whether a rule refuses a template for a field that it has, not for one that a controller may add."""
+    spec = item["spec"]["template"]["spec"]
+    containers = [{"image": SOME_IMAGE, **container} for container in spec.get("containers") or ()]
+    empty = [{"name": container.get("name", ""), "image": SOME_IMAGE} for container in containers]
+    return space.refuses_item(_with_spec(item, {**spec, "containers": containers}), one) and not space.refuses_item(
+        _with_spec(item, {"containers": empty}), one
+    )
+
+
+def _with_spec(item: Object, spec: Object) -> Object:
+    metadata = item["spec"]["template"].get("metadata", {})
+    return defaulted({**item, "spec": {"template": {"metadata": metadata, "spec": spec}}}, "apps")
 
 
 def _annotations(item: Object) -> Mapping[str, str]:
@@ -181,44 +383,50 @@ def _names(value: Any) -> Iterator[str]:
 class _AssumedNamespace:
     """A namespace in which an object would be created, and who may run work on GPUs there."""
 
-    def __init__(self, item: Object, tenant: str, annotations: Mapping[str, str]) -> None:
+    def __init__(
+        self, item: Object, labels: Mapping[str, str], annotations: Mapping[str, str], *, grants: bool
+    ) -> None:
         self.item = item
-        self._grants = bool(annotations)
+        self._grants = grants
+        self._of_platform = grants and words.ENVIRONMENT in (get_path(item, "metadata", "labels") or ())
+        self._by_either = _BY_EITHER if grants and words.ENVIRONMENT not in labels else frozenset[str]()
         self._name = str(get_path(item, "metadata", "namespace") or "default")
-        labels = {words.TENANT: tenant}
         metadata = {"name": self._name, "labels": labels, **({"annotations": dict(annotations)} if annotations else {})}
         self._cluster = ClusterObjects([{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}])
-        self._scopes: dict[str, Evaluator | None] = {}
+        self._scopes: dict[tuple[int, bool], Evaluator | None] = {}
 
     def refuses(self, one: _Rule) -> bool:
-        """Whether a rule refuses the object; an error of an expression refuses nothing here."""
-        key = f"{one.guard.name} {id(one.guard)}"
+        """Whether a rule refuses the object."""
+        key = id(one.guard), self._is_platforms(one)
         if key not in self._scopes:
-            self._scopes[key] = self._scope(self.item, one.guard)
-        scope = self._scopes[key]
-        try:
-            return scope is not None and scope.value(one.guard.rules[one.rule]) is False
-        except EvaluationError:
-            return False
+            self._scopes[key] = self._scope(self.item, one)
+        return _refuses(self._scopes[key], one)
 
     def refuses_item(self, item: Object, one: _Rule) -> bool:
         """The same for a changed object."""
-        try:
-            scope = self._scope(item, one.guard)
-            return scope is not None and scope.value(one.guard.rules[one.rule]) is False
-        except EvaluationError:
-            return False
+        return _refuses(self._scope(item, one), one)
 
-    def _scope(self, item: Object, guard: Guard) -> Evaluator | None:
-        request = creation(
-            {**item, "metadata": {"name": "", **item["metadata"]}}, self._name, _PLATFORM if self._grants else _PERSON
-        )
+    def _is_platforms(self, one: _Rule) -> bool:
+        return self._of_platform or one.rule in self._by_either
+
+    def _scope(self, item: Object, one: _Rule) -> Evaluator | None:
+        item = {**item, "metadata": {"name": "", **item["metadata"]}}
+        managed(item, {}, applied=False)
+        request = creation(item, self._name, _PLATFORM if self._is_platforms(one) else _PERSON)
         evaluator = evaluator_of(request, self._cluster, lambda _: self._grants)
         try:
-            holds = all(evaluator.value(text) is True for text in guard.conditions.values())
+            holds = all(evaluator.value(text) is True for text in one.guard.conditions.values())
         except EvaluationError:
             return None
-        return evaluator.having(guard.variables) if holds else None
+        return evaluator.having(one.guard.variables) if holds else None
+
+
+def _refuses(scope: Evaluator | None, one: _Rule) -> bool:
+    """An error of an expression refuses nothing here."""
+    try:
+        return scope is not None and scope.value(one.guard.rules[one.rule]) is False
+    except EvaluationError:
+        return False
 
 
 def _given(space: _AssumedNamespace, one: _Rule) -> str:

@@ -12,13 +12,13 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.check.adopt import Adopted, adopt, meant
 from tenancy.check.answers import ObjectAnswers
-from tenancy.check.everywhere import judgement
+from tenancy.check.everywhere import guard_findings
 from tenancy.check.reader import FilePosition, Manifests, Unjudged, Unread
 from tenancy.kube.pod_templates import BUILT_IN, not_judged, templates_of
 from tenancy.rules import objects, plain, regulated
 from tenancy.rules.catalogue import RULES, Face, Rule, Severity, with_face
 from tenancy.rules.exceptions import FindingWaiver, waived_by
-from tenancy.rules.found import UNREADABLE, Finding, Object, finding_on, get_path, name_of
+from tenancy.rules.found import UNREADABLE, Finding, Object, get_path, name_of
 from tenancy.rules.levels import PolicyPreset, RuleLevel, level_of
 from tenancy.rules.together import findings_together
 
@@ -112,17 +112,14 @@ def judge(
     for item, place in sound:
         places.setdefault(name_of(item), place)
     said = together([item for item, _ in sound], label, platform, today, tenants)
-    held, waits, unheld = ((), frozenset[str](), {}) if answers else _held_everywhere(said.adopted, said.findings)
-    torn = {id(item): reason for item, reason in said.unread} | {
-        id(item): unheld[name_of(item)] for item, _ in sound if name_of(item) in unheld
-    }
+    torn = {id(item): reason for item, reason in said.unread}
     unread += [_unreadable(item, place, torn[id(item)]) for item, place in sound if id(item) in torn]
     sound = [(item, place) for item, place in sound if id(item) not in torn]
     adopted = said.adopted
     owners = {name_of(item): owner_of(item, adopted) for item in adopted.objects}
     found: list[CheckedFinding] = []
     decided = _decided(adopted) if answers else frozenset()
-    for finding in (*said.findings, *held):
+    for finding in said.findings:
         if finding.object in decided and finding.rule in _OF_API_SERVER:
             continue
         level = level_of(finding, preset)
@@ -149,34 +146,9 @@ def judge(
             *(Unjudged(place, name_of(item), reason) for item, place in sound if (reason := not_judged(item))),
         ),
         others=tuple(manifests.others),
-        waits=tuple(sorted(waits)),
+        waits=() if answers else tuple(sorted(said.waits)),
         strict=strict,
     )
-
-
-def _held_everywhere(
-    adopted: Adopted, found: Iterable[Finding]
-) -> tuple[tuple[Finding, ...], frozenset[str], Mapping[str, str]]:
-    """What guards of every environment refuse of the objects of tenants, beside the findings that are there; the rules
-    whose answer depends on the environment; and objects that no guard can read, with the reason."""
-    known = {(one.object, one.rule) for one in found}
-    held: dict[Finding, None] = {}
-    waits: set[str] = set()
-    unread: dict[str, str] = {}
-    for item in adopted.objects:
-        labels = get_path(item, "metadata", "labels")
-        if not isinstance(labels, Mapping) or not labels.get(words.TENANT) or words.ENVIRONMENT in labels:
-            continue
-        try:
-            said = judgement(dict(item), str(labels[words.TENANT]))
-        except UNREADABLE as error:
-            unread[name_of(item)] = str(error) or type(error).__name__
-            continue
-        waits |= said.waits
-        held |= dict.fromkeys(
-            finding_on(item, one.rule, one.given) for one in said.broken if (name_of(item), one.rule) not in known
-        )
-    return tuple(held), frozenset(waits), unread
 
 
 def _decided(adopted: Adopted) -> frozenset[str]:
@@ -193,6 +165,8 @@ class JointFindings:
     findings: tuple[Finding, ...]
     excepted: tuple[tuple[Finding, FindingWaiver], ...]
     """Findings that exceptions on the objects cover."""
+    waits: frozenset[str]
+    """Rules of the API server whose answer depends on the environment."""
     unread: tuple[tuple[Object, str], ...] = ()
     """Objects that rules cannot read, alone or together with others, and why; all others were checked."""
 
@@ -209,7 +183,8 @@ def together(
     def ask(some: Sequence[Object]) -> JointFindings:
         adopted = adopt(some, label, platform, tenants)
         excepted = tuple(pair for item in adopted.plain for pair in objects.excepted(item, today))
-        return JointFindings(adopted, tuple(dict.fromkeys(findings(adopted))), excepted)
+        _, waits = guard_findings(adopted.plain)
+        return JointFindings(adopted, tuple(dict.fromkeys(findings(adopted))), excepted, waits)
 
     items, unread = list(items), []
     while True:
@@ -254,9 +229,17 @@ def findings(adopted: Adopted) -> Iterator[Finding]:
     for item in adopted.plain:
         yield from objects.object_findings(item)
         yield from plain.object_findings(item)
+    yield from guard_findings(adopted.plain)[0]
     yield from objects.stack_findings(adopted.plain)
     yield from findings_together(adopted.objects)
     yield from regulated.findings_together(adopted.objects)
+
+
+def findings_alone(item: Object) -> Iterator[Finding]:
+    """Findings of every rule on one object by itself."""
+    yield from objects.object_findings(item)
+    yield from plain.object_findings(item)
+    yield from guard_findings([item])[0]
 
 
 def worst_first(found: Iterable[Finding], adopted: Adopted) -> list[Finding]:
@@ -296,8 +279,7 @@ def stumbles(item: Object) -> str | None:
         named = metadata if isinstance(metadata, Mapping) else {}
         owned = {**item, "metadata": {**named, "labels": {words.TENANT: "x"}}}
         for whose in (item, owned):
-            list(objects.object_findings(whose))
-            list(plain.object_findings(whose))
+            list(findings_alone(whose))
             list(objects.stack_findings([whose]))
             list(findings_together([whose]))
             list(regulated.findings_together([whose]))

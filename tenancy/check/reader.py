@@ -14,14 +14,12 @@ from tenancy.catalog.files import read_file, read_input
 from tenancy.catalog.text import escape_invisible
 from tenancy.check.lines import MOST, line_of
 from tenancy.kube.documents import Lined, ManifestLoader, documents
-from tenancy.kube.kinds import placed
-from tenancy.rules import objects, plain, together
+from tenancy.kube.kinds import GROUPS, placed
 from tenancy.rules.found import UNREADABLE, Object, get_path
 
 SUFFIXES = (".yaml", ".yml", ".json")
 STDIN = "-"
 _SHOWN = "stdin"
-_JUDGED = frozenset({*objects.CHECKS, *plain.CHECKS, *together.KINDS})
 _NOT_READ = frozenset({"node_modules", "__pycache__"})
 
 
@@ -235,7 +233,7 @@ def _items(lined: Lined, line: int) -> Iterator[tuple[Object, int, Any]]:
             yield from _items((entry, inner), inner.start_mark.line + 1 if inner else line)
     elif release := _release(document):
         yield release, line, node
-    elif kind in _JUDGED or (kind and document.get("apiVersion") and _is_named(document)):
+    elif kind in GROUPS or (kind and document.get("apiVersion") and _is_named(document)):
         # Configurations of programs have a kind too, but no name: those of kustomize, the kubelet and kind.
         yield placed(document), line, node
 

@@ -50,6 +50,11 @@ def get_path(item: Any, *path: str) -> Any:
     return item
 
 
+def labels_of(item: Mapping[str, Any]) -> Mapping[str, str]:
+    """Labels of an object; empty without any."""
+    return get_path(item, "metadata", "labels") or {}
+
+
 def as_list(value: Any) -> tuple[Any, ...]:
     """A list that may be missing; an unknown list is one unknown entry."""
     return tuple(value or ())

@@ -10,8 +10,8 @@ from typing import Any
 from pulumi_policy import PolicyResource
 from pulumi_policy.proxy import UnknownValueError
 
-from tenancy.kube.kinds import placed, ruled
-from tenancy.rules import aws, objects
+from tenancy.kube.kinds import GROUPS, placed, ruled
+from tenancy.rules import aws
 from tenancy.rules import plain as plain_rules
 from tenancy.rules.found import UNKNOWN
 
@@ -54,7 +54,7 @@ def object_of(
     _, version, kind = [*resource_type.split(":", 2), ""][:3]
     version = version.removeprefix("core/") if version.startswith("core/") else version
     changed = kind.removesuffix("Patch")
-    known = ruled(changed if changed in objects.CHECKS else kind, version)
+    known = ruled(changed if changed in GROUPS else kind, version)
     item = {**plain(props), "kind": known, "apiVersion": version}
     if known == "Namespace" and options is not None:
         item[aws.PROTECTED] = bool(getattr(options, "protect", False))

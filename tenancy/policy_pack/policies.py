@@ -25,7 +25,7 @@ from pulumi_policy import (
 
 from tenancy.catalog.days import today
 from tenancy.check.adopt import adopt
-from tenancy.check.judge import stumbles, together, worst_first
+from tenancy.check.judge import findings_alone, stumbles, together, worst_first
 from tenancy.policy_pack.charts import NotRenderedError, rendered
 from tenancy.policy_pack.names import NAMED, configured, names_work, report_as
 from tenancy.policy_pack.objects import Unknown, in_stack, object_of
@@ -76,7 +76,7 @@ def _say(rule: str, text: str, level: RuleLevel, report: ReportViolation) -> Non
 
 def _alone(item: Mapping[str, Any]) -> list[Finding]:
     try:
-        found = [*objects.object_findings(item), *plain.object_findings(item)]
+        found = list(findings_alone(item))
     except UNREADABLE:
         return [_unreadable(item, stumbles(item) or "in a way of its own")]
     # A finding on an unknown value reports the value already.

@@ -14,14 +14,15 @@ from typing import Any
 from pulumi_policy import ResourceValidationArgs
 
 from tenancy.catalog import vocabulary as words
+from tenancy.kube.kinds import GROUPS
 from tenancy.policy_pack.objects import object_of
-from tenancy.rules import objects, plain
+from tenancy.rules import objects
 from tenancy.rules.found import UNKNOWN, get_path
 from tenancy.rules.values import gpu_keys, unenforced_quota_keys
 
 INHERITED = (words.TENANT, *words.COST_LABELS)
 """Labels of a namespace that its objects get too."""
-_KINDS = frozenset({*objects.CHECKS, *plain.CHECKS, "ServiceAccount"}) - objects.MACHINES - {"Namespace"}
+_KINDS = frozenset(GROUPS) - objects.MACHINES - {"Namespace"}
 _labels_of: dict[str, dict[str, str]] = {}
 """Labels of the tenants' namespaces that the program has made so far."""
 

@@ -228,7 +228,8 @@ def _test_files(rule: str) -> str:
     """The tests in which a rule is broken; nothing without the tests at hand."""
     parts = (
         ("tests/unit/test_spec_rules.py", rule in SPEC_RULES),
-        ("tests/pack_cases.py", rule in JUDGED),
+        ("tests/pack_cases.py", rule in JUDGED and not RULES[rule].previewed),
+        ("tests/unit/test_rule_faces.py", RULES[rule].previewed),
         ("tests/chargeback", rule.startswith("bill-")),
         ("tests/engine/test_no_harm.py", rule in {"ns-06", "rbac-07"}),
         ("tests/unit/test_library.py", rule == "custom-01"),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
 from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import labels_of
 from tenancy.rules.found import Finding, Given, Object, get_path, name_of
 from tenancy.rules.model import Face, Rule, Severity
-from tenancy.rules.owned import is_ours, is_tenants, labels_of
+from tenancy.rules.owned import is_ours, is_tenants
 from tenancy.rules.values import (
     foreign_subject,
 )

@@ -21,9 +21,8 @@ from tenancy.rules.expressions import (
     may,
     unless_by_controller,
 )
-from tenancy.rules.model import Face, GuardFacts, GuardSubject, Rule, Severity
+from tenancy.rules.model import GuardFacts, GuardSubject, Rule, Severity
 from tenancy.rules.scene import POD_NAME, AttackPlace, AttackScene
-from tenancy.rules.values import SCHEDULE
 from tenancy.rules.workloads import (
     ALL_KINDS,
     BY_CONTROLLERS,
@@ -102,6 +101,10 @@ _AT_ONCE = """request.resource.resource != 'pods' || !has(request.options.graceP
         || request.options.gracePeriodSeconds > 0
         || !has(dyn(oldObject).spec.nodeName) || dyn(oldObject).spec.nodeName == ''
         || (has(dyn(oldObject).status.phase) && dyn(oldObject).status.phase in ['Succeeded', 'Failed'])"""
+
+_SCHEDULE = r"(@(yearly|annually|monthly|weekly|daily|midnight|hourly)|[^@\s]+(\s+[^@\s]+){4})"
+"""Of a CronJob: five fields, the first of them minutes, or a word for five (robfig/cron v3, `ParseStandard`). What is
+left is `@every`, which takes any duration, also one below a second or below zero."""
 
 # Attacks
 
@@ -330,7 +333,6 @@ RULES: tuple[Rule, ...] = (
             "checkpoints on SIGTERM"
         ),
         severity=Severity.MEDIUM,
-        enforced=Face.PREVIEW,
         guards={
             # A probe that fails ends its container with a grace period of its own, and a deletion waits for that.
             GuardSubject.PODS: f"""(!has(variables.spec.terminationGracePeriodSeconds)
@@ -369,7 +371,6 @@ RULES: tuple[Rule, ...] = (
         ),
         fix="drop metadata.finalizers; clean up in a preStop hook or on SIGTERM",
         severity=Severity.MEDIUM,
-        enforced=Face.PREVIEW,
         guards={
             GuardSubject.PODS: "size(variables.newFinalizers) == 0",
             GuardSubject.WORK: "variables.byController || size(variables.ownFinalizers) == 0",
@@ -419,12 +420,6 @@ RULES: tuple[Rule, ...] = (
             "no object in an annotation; for config maps of up to 1 MiB ask for a tier with large-config"
         ),
         severity=Severity.CRITICAL,
-        enforced=Face.PREVIEW,
-        partial={
-            Face.PREVIEW: (
-                "it reads objects with the tenant's label, and no data of config maps, which a tier may extend"
-            )
-        },
         guards={
             GuardSubject.TEMPLATES: _few_keys,
             GuardSubject.SIZES_OF_WORK: in_tenants_namespaces(_size(_SPEC, str(sizes.SPEC))),
@@ -441,8 +436,7 @@ RULES: tuple[Rule, ...] = (
         ),
         fix="write five fields, such as */5 * * * *; for a shorter interval let one pod repeat the work",
         severity=Severity.MEDIUM,
-        enforced=Face.PREVIEW,
-        guards={GuardSubject.CRON_JOBS: f"object.spec.schedule.matches({cel(f'^{SCHEDULE}$')})"},
+        guards={GuardSubject.CRON_JOBS: f"object.spec.schedule.matches({cel(f'^{_SCHEDULE}$')})"},
         attacks=(at_home(_schedules),),
     ),
     Rule(
@@ -457,7 +451,6 @@ RULES: tuple[Rule, ...] = (
             "platform removes "
             "the pods of a lost node"
         ),
-        enforced=Face.PREVIEW,
         guards={
             # With a grace period of zero a deletion leaves nothing for the kubelet to end: quota and queue are free at
             # once.

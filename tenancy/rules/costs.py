@@ -97,12 +97,7 @@ RULES: tuple[Rule, ...] = (
         why="a pod, a volume or a service with another team's label is charged to that team",
         fix="drop the label; the namespace's value is used",
         severity=Severity.MEDIUM,
-        enforced=Face.PREVIEW,
-        partial={
-            Face.PREVIEW: (
-                "it reads labels of Kubernetes' built-in kinds of work, in namespaces that are among the objects"
-            )
-        },
+        partial={Face.PREVIEW: "it compares with the labels of namespaces that are among the objects"},
         guards={
             GuardSubject.PODS: charged("variables.podLabels"),
             # The queue copies them to what it counts.

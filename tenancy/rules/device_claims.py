@@ -244,6 +244,7 @@ RULES: tuple[Rule, ...] = (
         why="elsewhere a device claim bypasses the quota on GPUs",
         fix="ask for GPUs under resources.limits; with cluster.devices: dra, by resourceClaimTemplateName",
         severity=Severity.CRITICAL,
+        partial={Face.PREVIEW: "it does not know whether pods of the cluster get GPUs by claims"},
         guards={GuardSubject.PODS: _claims},
         attacks=(_of_pods,),
     ),
@@ -260,12 +261,7 @@ RULES: tuple[Rule, ...] = (
             "template <class>-<count>, such as a100-2, with any suffix after a dot"
         ),
         severity=Severity.CRITICAL,
-        enforced=Face.PREVIEW,
-        partial={
-            Face.PREVIEW: (
-                "it reads classes and templates' names only where a namespace among the objects lists its classes"
-            )
-        },
+        partial={Face.PREVIEW: "it knows the classes that a tenant has only where its namespace is among the objects"},
         guards={
             GuardSubject.DEVICE_CLAIMS: _CLAIM,
             # The queue counts a template when work comes, and claims are made from what has that name by then.

@@ -327,7 +327,6 @@ RULES: tuple[Rule, ...] = (
         ),
         fix="drop runtimeClassName; in a sandboxed namespace set it to tenancy-sandbox",
         severity=Severity.CRITICAL,
-        enforced=Face.PREVIEW,
         partial={Face.PREVIEW: "it does not know which tiers are sandboxed, so work without a runtime class passes"},
         guards={
             GuardSubject.PODS: f"""has(variables.spec.runtimeClassName) && variables.spec.runtimeClassName != ''
@@ -341,10 +340,6 @@ RULES: tuple[Rule, ...] = (
         why="NVIDIA_VISIBLE_DEVICES and related variables open GPUs that the scheduler assigned to other pods",
         fix="drop the variable ('void' and 'none' are fine) and ask for GPUs under resources.limits",
         severity=Severity.CRITICAL,
-        enforced=Face.PREVIEW,
-        partial={
-            Face.PREVIEW: "it reads variables from config maps and secrets only where these are among the objects"
-        },
         guards={
             GuardSubject.PODS: f"""variables.containers.all(c, !has(c.env) || c.env.all(e, !(e.name in {DEVICES})
         || (e.name == 'NVIDIA_VISIBLE_DEVICES' && !has(e.valueFrom)

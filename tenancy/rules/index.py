@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import labels_of
 from tenancy.kube.pod_templates import PodTemplate, templates_of
 from tenancy.kube.selectors import has_labels, matches, namespace_labels
 from tenancy.rules import queues
@@ -91,11 +92,6 @@ def tenant_label(item: Object) -> str | None:
     """Value of the tenant's label; None if it is absent or unknown."""
     tenant = get_path(item, "metadata", "labels", words.TENANT)
     return None if tenant == UNKNOWN else tenant
-
-
-def labels_of(item: Object) -> Mapping[str, str]:
-    """Labels of the object."""
-    return get_path(item, "metadata", "labels") or {}
 
 
 def pairs_of(value: Any) -> Mapping[str, Any]:

@@ -273,6 +273,12 @@ RULES: tuple[Rule, ...] = (
             "platform team "
             "adds keys that its agents may obey under platform.keys"
         ),
+        partial={
+            Face.PREVIEW: (
+                "it knows the keys that are allowed only where the namespace is among the objects, and an object with "
+                "the platform's label may be the platform's"
+            )
+        },
         guards={
             GuardSubject.POD: lambda facts: unless_by_controller(_of_volumes(facts)),
             GuardSubject.TEMPLATES: _of_templates,
@@ -292,7 +298,6 @@ RULES: tuple[Rule, ...] = (
         ),
         fix="drop the label; the platform team adds dashboards and alerts",
         severity=Severity.MEDIUM,
-        enforced=Face.PREVIEW,
         guards={
             GuardSubject.SIZES_OF_OBJECTS: in_tenants_namespaces(
                 f"""!(request.resource.resource in ['configmaps', 'secrets'])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Flag, StrEnum, auto
 
 from tenancy.catalog.frameworks import Framework
+from tenancy.catalog.versions import COMPATIBLE
 from tenancy.rules.scene import Attacks
 
 
@@ -79,6 +80,19 @@ class GuardSubject(StrEnum):
     UNMANAGED_PODS = "pods of unmanaged namespaces"
 
 
+PREVIEWED = frozenset(
+    {
+        *(GuardSubject.PODS, GuardSubject.TEMPLATES, GuardSubject.WORK, GuardSubject.CLAIMS_OF_WORK),
+        *(GuardSubject.CRON_JOBS, GuardSubject.FRAMEWORK_PODS),
+        *(GuardSubject.CONFIG_MAPS, GuardSubject.SECRETS, GuardSubject.SERVICE_ACCOUNTS, GuardSubject.SERVICES),
+        *(GuardSubject.NETWORK_POLICIES, GuardSubject.CLAIMS, GuardSubject.BUDGETS, GuardSubject.QUEUES),
+        *(GuardSubject.DEVICE_CLAIMS, GuardSubject.DEVICE_CLAIM_TEMPLATES),
+        *(GuardSubject.SIZES_OF_WORK, GuardSubject.SIZES_OF_OBJECTS),
+    }
+)
+"""What is judged before a request is made, by `tenancy check` and the policy pack: what a manifest creates."""
+
+
 @dataclass(frozen=True, slots=True)
 class GuardFacts:
     """What expressions depend on, beside the labels and annotations of the namespace at the time of the request."""
@@ -104,6 +118,20 @@ class GuardFacts:
     resources: tuple[str, ...] = ()
     """Resources of the policy that is assembled."""
 
+
+FEWEST = GuardFacts(
+    platform_group="platform",
+    system_namespaces=(),
+    kubernetes=COMPATIBLE["guards"].oldest,
+    queued=False,
+    devices_by_claim=False,
+    virtual_clusters=False,
+    frameworks=(),
+    claim_classes=(),
+    volume_attributes_classes=(),
+    keys=(),
+)
+"""Facts of an environment that has nothing beside what each has."""
 
 Expression = str | Callable[[GuardFacts], str | None]
 """CEL that is true for what the rule admits; a function of the facts where the text depends on the environment. None:
@@ -141,9 +169,16 @@ class Rule:
         RULES_BY_ID[self.id] = self
 
     @property
+    def previewed(self) -> bool:
+        """Whether the expressions of its guards are judged in a preview too."""
+        asked = (one for subject, one in self.guards.items() if subject in PREVIEWED)
+        return any(isinstance(one, str) or one(FEWEST) is not None for one in asked)
+
+    @property
     def faces(self) -> Face:
         """Where the rule is enforced."""
         guarded = Face.API_SERVER if self.guards else NOWHERE
+        guarded |= Face.PREVIEW if self.previewed else NOWHERE
         return self.enforced | guarded | (Face.ATTACK if self.attacks else NOWHERE)
 
 

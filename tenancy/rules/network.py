@@ -9,11 +9,10 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.vocabulary import Allowance
-from tenancy.kube.kinds import group_of
+from tenancy.kube.objects import labels_of
 from tenancy.kube.requests import core
 from tenancy.rules import cilium
 from tenancy.rules.attacks import ABSENT, Attack, Request, attack, escaped, put
-from tenancy.rules.declared import undeclared
 from tenancy.rules.expressions import (
     by_framework,
     by_platform,
@@ -24,13 +23,10 @@ from tenancy.rules.expressions import (
 )
 from tenancy.rules.found import UNKNOWN, Finding, Given, Object, finding_on, get_path, name_of
 from tenancy.rules.model import Face, GuardFacts, GuardSubject, Rule, Severity
-from tenancy.rules.owned import annotations_of, is_ours, is_tenants, labels_of, plain_value, spec_of
+from tenancy.rules.owned import is_ours, is_tenants, plain_value, spec_of
 from tenancy.rules.scene import AttackPlace, AttackScene
 from tenancy.rules.values import (
-    HARMLESS_ANNOTATIONS,
-    PUBLISHERS,
     is_internet,
-    publishes,
     too_wide_together,
     unsafe_range,
 )
@@ -68,7 +64,10 @@ SANDBOX_PREFIXES = ("dev.gvisor.", "io.cilium.", "io.katacontainers.", "io.kuber
 DOMAINS_OF_NODE = cel([f".{domain}" for domain in (*NETWORK_DOMAINS, *RUNTIME_DOMAINS, "cdi.k8s.io")])
 """Of annotations that the node obeys: each is judged by net-07 or gpu-05."""
 _DOMAINS = cel([f".{domain}" for domain in (*NETWORK_DOMAINS, *RUNTIME_DOMAINS)])
-_HARMLESS, _CONTROLLERS = cel(list(HARMLESS_ANNOTATIONS)), cel(list(PUBLISHERS))
+_HARMLESS = cel(["app.kubernetes.io/", "kubectl.kubernetes.io/", "service.kubernetes.io/topology-mode"])
+_CONTROLLERS = cel(["kubernetes.io", "k8s.io", "k8s.aws", "amazonaws.com", "cilium.io", "io.cilium"])
+"""Domains of controllers that publish a service, name it or open it to other clusters by its annotations; the last is
+the prefix of Cilium's older names."""
 _INGRESS = "dyn(object).spec.{0}headGroupSpec.?enableIngress.orValue(false)"
 _INGRESSES = {
     "RayCluster": f"!{_INGRESS.format('')}",
@@ -240,7 +239,6 @@ RULES: tuple[Rule, ...] = (
         title="a service is of type ClusterIP, without external addresses, names or controllers' annotations",
         why="load balancers, node ports and external names bypass the network policies",
         fix="use ClusterIP; the platform team publishes services",
-        enforced=Face.PREVIEW,
         guards={
             GuardSubject.SERVICES: f"""(!has(object.spec.type) || object.spec.type == 'ClusterIP')
         && (!has(object.spec.externalIPs) || size(object.spec.externalIPs) == 0)
@@ -273,7 +271,6 @@ RULES: tuple[Rule, ...] = (
         title="the cluster chooses a service's address",
         why="a chosen address may be that of another service that is not made yet, such as the cluster's DNS",
         fix="drop clusterIP and clusterIPs; clusterIP: None is fine",
-        enforced=Face.PREVIEW,
         guards={GuardSubject.SERVICES: _addresses},
         attacks=(at_home(_foreign_addresses),),
     ),
@@ -360,19 +357,6 @@ def opened_to_neighbours(items: Iterable[Object], homes: Mapping[str, str]) -> I
         yield from (finding for finding in together if finding not in alone)
 
 
-def opened_beyond_the_file(
-    items: Iterable[Object], spaces: Mapping[str, Object], homes: Mapping[str, str]
-) -> Iterator[Finding]:
-    """net-02 for traffic that is not allowed in this namespace, but may be in another."""
-    for item in items:
-        space = spaces.get(str(get_path(item, "metadata", "namespace")))
-        if item.get("kind") != "NetworkPolicy" or space is None:
-            continue
-        said = any(rule == "net-02" for rule, _ in (*_network_policy(item), *_network_policy(item, homes)))
-        for given in () if said else undeclared(item, space):
-            yield finding_on(item, "net-02", given)
-
-
 def opened_together(items: Iterable[Object]) -> Iterator[Finding]:
     """net-05 on the ranges of all policies in a namespace together, because policies add up."""
     opened: dict[tuple[str, str], list[tuple[Object, str]]] = {}
@@ -395,46 +379,8 @@ def _ranges(policy: Object, direction: str) -> list[str]:
     return [str(get_path(peer, "ipBlock", "cidr")) for peer in peers if peer.get("ipBlock")]
 
 
-def _service(item: Object) -> Given:
-    if not is_tenants(item):
-        return
-    spec = spec_of(item)
-    if spec.get("type", "ClusterIP") != "ClusterIP":
-        yield "net-01", f"type {spec['type']}"
-    if spec.get("externalIPs"):
-        yield "net-01", f"externalIPs {list(spec['externalIPs'])}"
-    if spec.get("externalName"):
-        yield "net-01", f"externalName {spec['externalName']}"
-    notes = annotations_of(item)
-    for key in filter(publishes, notes) if isinstance(notes, Mapping) else ():
-        yield "net-01", f"annotation {key}: {notes[key]}"
-
-
-RAY = ("RayCluster", "RayCronJob", "RayJob", "RayService")
-"""KubeRay's kinds (v1.6.2), each with a cluster's spec in it."""
-
-
-def ray(item: Object) -> Given:
-    """net-01 on every cluster in an object of KubeRay, which publishes a head's dashboard by an Ingress."""
-    if is_tenants(item) and group_of(item) == "ray.io":
-        for where, head in _ray_heads(item.get("spec"), "spec"):
-            if get_path(head, "enableIngress") is True:
-                yield "net-01", f"{where}.enableIngress: true"
-
-
-def _ray_heads(value: Any, where: str) -> Iterator[tuple[str, Any]]:
-    """The heads of the clusters in a field of KubeRay's kinds, at any depth, with their paths."""
-    for key, inner in value.items() if isinstance(value, Mapping) else ():
-        path = f"{where}.{key}"
-        if key == "headGroupSpec":
-            yield path, inner
-        elif isinstance(inner, Mapping):
-            yield from _ray_heads(inner, path)
-
-
 CHECKS: Mapping[str, Callable[[Object], Given]] = {
     cilium.CLUSTERWIDE: _clusterwide,
     cilium.IN_NAMESPACE: _cilium,
     "NetworkPolicy": _network_policy,
-    "Service": _service,
 }

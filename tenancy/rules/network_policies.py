@@ -177,6 +177,7 @@ RULES: tuple[Rule, ...] = (
             "do not change policies with the label tenancy.gpu/environment; add policies of your own without that label"
         ),
         severity=Severity.CRITICAL,
+        partial={Face.PREVIEW: "it does not know who makes an object: one with the platform's label may be its own"},
         guards={GuardSubject.NETWORK_POLICIES: _policies_of_platform},
         attacks=(_changes,),
     ),
@@ -186,7 +187,6 @@ RULES: tuple[Rule, ...] = (
         why="policies add up: one that admits all namespaces undoes the default-deny",
         fix="select pods of the same namespace, or name ranges with ports exactly as under egress and ingress",
         severity=Severity.CRITICAL,
-        enforced=Face.PREVIEW,
         fix_of_object="select pods of the same namespace by podSelector, or name ranges under ipBlock.cidr, with ports",
         partial={
             Face.PREVIEW: (

@@ -10,19 +10,17 @@ import datetime as dt
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.versions import COMPATIBLE, incompatible
-from tenancy.kube.pod_templates import BUILT_IN, templates_of
-from tenancy.rules import access, aws, devices, network, nodes, queues
+from tenancy.kube.objects import labels_of
+from tenancy.rules import access, aws, network, nodes, queues
 from tenancy.rules.exceptions import FindingWaiver
-from tenancy.rules.found import UNKNOWN, Finding, Given, Object, as_list, finding_on, get_path, name_of
-from tenancy.rules.owned import annotations_of, is_tenants, labels_of, spec_of
+from tenancy.rules.found import UNKNOWN, Finding, Given, Object, finding_on, get_path, name_of
+from tenancy.rules.owned import annotations_of, is_tenants, spec_of
 from tenancy.rules.values import (
     day,
     gpu_keys,
     huge_pages_for_all,
-    moving_image,
     unbounded_end,
     unenforced_quota_keys,
     weak_pod_security,
@@ -148,54 +146,6 @@ def _guard_binding(item: Object) -> Given:
         yield "guard-03" if meant and "Warn" in actions else "guard-01", f"validationActions {list(actions)}"
 
 
-def _workload(item: Object) -> Given:
-    if not is_tenants(item):
-        return
-    for template in templates_of(item):
-        where, spec = template.path, template.spec
-        if get_path(spec, "runtimeClassName") not in {None, "", words.SANDBOX_CLASS}:
-            yield "gpu-01", f"{where}.runtimeClassName: {get_path(spec, 'runtimeClassName')}"
-        if get_path(spec, "nodeName"):
-            yield "sched-02", f"{where}.nodeName: {get_path(spec, 'nodeName')}"
-        images = [(f"{path}.image", get_path(container, "image")) for path, container in template.containers]
-        for number, volume in enumerate(as_list(get_path(spec, "volumes"))):
-            images.append((f"{where}.volumes[{number}].image.reference", get_path(volume, "image", "reference")))
-        for path, image in images:
-            if isinstance(image, str) and image != UNKNOWN and (given := moving_image(image)):
-                yield "img-02", f"{path}: {given}"
-        for path, container in template.containers:
-            for number, variable in enumerate(as_list(get_path(container, "env"))):
-                name, value = get_path(variable, "name"), get_path(variable, "value")
-                none = value in {"", "void", "none"} or (value is None and get_path(variable, "valueFrom") is None)
-                harmless = name == gpus.DEVICE_VARIABLES[0] and none
-                if name in gpus.DEVICE_VARIABLES and not harmless:
-                    given = "a value from another source" if value is None else value
-                    yield "gpu-02", f"{path}.env[{number}] {name}: {given}"
-
-
-def _deployment(item: Object) -> Given:
-    yield from _workload(item)
-    yield from queues.waiting_deployment(item)
-
-
-def _claim(item: Object) -> Given:
-    if is_tenants(item) and (found := list(devices.broken(item))):
-        yield "gpu-08", "; ".join(found)
-
-
-def _ungranted(claims: Iterable[Object], space: Object) -> Iterator[Finding]:
-    """gpu-08 on claims in a namespace that names the classes of devices that it is granted."""
-    granted = annotations_of(space).get(words.ALLOWED_DEVICE_CLASSES)
-    for item in claims if granted is not None else ():
-        if found := list(devices.ungranted(item, {name for name in str(granted).split(",") if name})):
-            yield Finding("gpu-08", name_of(item), "; ".join(found))
-
-
-def _ray(item: Object) -> Given:
-    yield from _workload(item)
-    yield from network.ray(item)
-
-
 def _release(item: Object) -> Given:
     yield from nodes.CHECKS["Release"](item)
     yield from queues.CHECKS["Release"](item)
@@ -209,10 +159,7 @@ CHECKS: Mapping[str, Callable[[Object], Given]] = {
     "ResourceQuota": _quota,
     "ValidatingAdmissionPolicy": _guard,
     "ValidatingAdmissionPolicyBinding": _guard_binding,
-    **dict.fromkeys(BUILT_IN, _workload),
-    "Deployment": _deployment,
-    **dict.fromkeys(network.RAY, _ray),
-    **dict.fromkeys(devices.CLAIMS, _claim),
+    "Deployment": queues.waiting_deployment,
     **access.CHECKS,
     **network.CHECKS,
     **aws.CHECKS,
@@ -226,10 +173,9 @@ MACHINES = frozenset({*aws.CHECKS, *nodes.CHECKS, "ConfigMap"})
 
 def object_findings(item: Object) -> Iterator[Finding]:
     """Findings on one object by itself."""
-    # An object of an unknown kind is searched for pods.
-    check = CHECKS.get(str(item.get("kind")), _workload)
-    for rule, given in check(item):
-        yield finding_on(item, rule, given)
+    if check := CHECKS.get(str(item.get("kind"))):
+        for rule, given in check(item):
+            yield finding_on(item, rule, given)
 
 
 def stack_findings(items: Iterable[Object]) -> Iterator[Finding]:
@@ -249,16 +195,11 @@ def stack_findings(items: Iterable[Object]) -> Iterator[Finding]:
     for name, space in sorted(spaces.items()):
         present = inside.get(name, [])
         yield from _isolation_resources(name, space, present)
-        yield from _ungranted((item for item in present if item.get("kind") in devices.CLAIMS), space)
-        for queue in (item for item in present if item.get("kind") == "LocalQueue"):
-            for rule, given in () if is_tenants(queue) else queues.foreign_share(queue, homes[name]):
-                yield Finding(rule, name_of(queue), given)
     owner_of: dict[tuple[str, str], str] = {}
     yield from access.bound(items, inside, homes, owner_of)
     for queue, given in queues.shares_taken(items, homes):
         yield Finding("kueue-05", name_of(queue), given)
     yield from network.opened_to_neighbours(items, homes)
-    yield from network.opened_beyond_the_file(items, spaces, homes)
     yield from network.opened_together(items)
     for item, given in aws.cluster_wide(items, owner_of):
         yield Finding("rbac-04", name_of(item), given)

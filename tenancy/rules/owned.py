@@ -6,12 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import labels_of
 from tenancy.rules.found import Object
-
-
-def labels_of(item: Object) -> Mapping[str, str]:
-    """Labels of an object; empty without any."""
-    return (item.get("metadata") or {}).get("labels") or {}
 
 
 def annotations_of(item: Object) -> Mapping[str, str]:

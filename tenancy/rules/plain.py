@@ -9,8 +9,10 @@ import yaml
 
 from tenancy.catalog import boards
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.frameworks import FRAMEWORKS
+from tenancy.kube.kinds import GROUPS
 from tenancy.kube.pod_templates import BUILT_IN, templates_of
-from tenancy.rules import nodes, objects, queues, sizes
+from tenancy.rules import nodes, objects, queues
 from tenancy.rules.found import UNKNOWN, Finding, Given, Object, as_list, finding_on, get_path, name_of
 from tenancy.rules.nodes import shared_without_a_name
 from tenancy.rules.pod_security import as_root_of_node
@@ -125,10 +127,17 @@ def unknown_fields(value: Any, path: str = "") -> Iterator[str]:
             yield from unknown_fields(item, f"{path}[{index}]")
 
 
+_READ_ALONE = (frozenset(GROUPS) - objects.MACHINES - {"ClusterPolicy", "Node", "PriorityClass", "ServiceAccount"}) | {
+    *FRAMEWORKS,
+    "RayCronJob",
+    "RayService",
+}
+
+
 def unknown_findings(item: Object) -> Iterator[Finding]:
     """seen-02, on resources of a preview; rules on nodes report unknown values themselves."""
-    kind = str(item.get("kind"))
-    if kind in objects.CHECKS and kind not in objects.MACHINES and (unknown := list(unknown_fields(item))):
+    read = item.get("kind") in _READ_ALONE or (item.get("apiVersion") and templates_of(item))
+    if read and (unknown := list(unknown_fields(item))):
         yield Finding("seen-02", name_of(item), f"{', '.join(unknown)}: {UNKNOWN}")
 
 
@@ -146,6 +155,4 @@ def object_findings(item: Object) -> Iterator[Finding]:
     # An object of an unknown kind is searched for pods.
     check = CHECKS.get(str(item.get("kind")), _workload)
     for rule, given in check(item):
-        yield finding_on(item, rule, given)
-    for rule, given in sizes.findings(item):
         yield finding_on(item, rule, given)

@@ -65,7 +65,6 @@ RULES: tuple[Rule, ...] = (
         why="a LocalQueue that points to another tenant's ClusterQueue spends that tenant's quota",
         fix="name a ClusterQueue that begins with the tenant's name and '--'",
         severity=Severity.CRITICAL,
-        enforced=Face.PREVIEW,
         guards={
             # A LocalQueue leads to the tenant's own share, for any author.
             GuardSubject.QUEUES: f"""{IN_TENANTS_NAMESPACE}
@@ -290,18 +289,6 @@ def _unlimited(spec: Any) -> Given:
         yield "kueue-12", f"no lendingLimit for {', '.join(lent)}"
 
 
-def _local_queue(item: Object) -> Given:
-    if tenant := _tenant(item):
-        yield from foreign_share(item, tenant)
-
-
-def foreign_share(item: Object, tenant: str) -> Given:
-    """kueue-05 on a LocalQueue in a namespace of the tenant."""
-    share = str(get_path(item, "spec", "clusterQueue"))
-    if not share.startswith(words.derived_name(tenant, "")):
-        yield "kueue-05", f"clusterQueue {share} of tenant {tenant}"
-
-
 def shares_taken(items: Iterable[Object], homes: Mapping[str, str]) -> Iterator[tuple[Object, str]]:
     """kueue-05 on LocalQueues in namespaces of no tenant: the queue, and whose share it names.
 
@@ -389,6 +376,5 @@ CHECKS: Mapping[str, Callable[[Object], Given]] = {
     "ClusterQueue": _cluster_queue,
     "Cohort": _cohort,
     "ConfigMap": _config_map,
-    "LocalQueue": _local_queue,
     "Release": _release,
 }

@@ -236,7 +236,6 @@ RULES: tuple[Rule, ...] = (
         why="nodeName bypasses the scheduler and with it every taint",
         fix="drop nodeName; select nodes by label",
         severity=Severity.CRITICAL,
-        enforced=Face.PREVIEW,
         guards={
             GuardSubject.PODS: "!variables.placing || !has(variables.spec.nodeName) || variables.spec.nodeName == ''"
         },
@@ -285,7 +284,6 @@ RULES: tuple[Rule, ...] = (
             "placement reveal which labels other tenants' pods have, and where they run"
         ),
         fix="drop namespaces and namespaceSelector from required and preferred terms",
-        enforced=Face.PREVIEW,
         guards={
             GuardSubject.PODS: f"""!has(variables.spec.affinity) || (
         (!has(variables.spec.affinity.podAntiAffinity)
@@ -307,7 +305,6 @@ RULES: tuple[Rule, ...] = (
         why="the scheduler compares each term with every pod of the cluster, while all other pods wait",
         fix="merge terms, or drop the least important ones",
         severity=Severity.MEDIUM,
-        enforced=Face.PREVIEW,
         guards={
             GuardSubject.PODS: f"""!variables.placing || variables.byController || !has(variables.spec.affinity)
         || ({_FEW_TERMS})"""

@@ -9,13 +9,11 @@ from collections.abc import Iterable, Iterator
 from decimal import Decimal
 
 from tenancy.catalog import gpus
-from tenancy.catalog import vocabulary as words
-from tenancy.kube.pod_templates import templates_of
 from tenancy.kube.quantities import parse_or_zero
 from tenancy.kube.quota_tree import resource_groups
 from tenancy.rules import aws, cilium, nodes_together, queues_together
 from tenancy.rules.found import UNKNOWN, Finding, Object, as_list, get_path, name_of
-from tenancy.rules.index import Index, labels_of, own_name, pairs_of, tenant_label
+from tenancy.rules.index import Index, own_name, pairs_of, tenant_label
 from tenancy.rules.nodes import is_operator, pool_gpus
 from tenancy.rules.pod_security import as_root_of_node, breaches, level_of, minor_of
 
@@ -38,8 +36,6 @@ def findings_together(items: Iterable[Object]) -> Iterator[Finding]:
     yield from _policies(index)
     yield from _priorities(index)
     yield from _demanded(index)
-    yield from _charged(index)
-    yield from _taken_in(index)
     yield from _secured(index)
     yield from _identities(index)
     yield from queues_together.findings(index)
@@ -185,48 +181,6 @@ def _demanded(index: Index) -> Iterator[Finding]:
         # If there is neither, ns-04 reports it.
         if missing and limits and index.within(name, "LocalQueue") and UNKNOWN not in str([limits, quotas]):
             yield Finding("kueue-24", name_of(space), f"no default, quota or admission policy for {', '.join(missing)}")
-
-
-def _charged(index: Index) -> Iterator[Finding]:
-    """cost-01."""
-    for name, space in sorted(index.spaces.items()):
-        for item in index.inside.get(name, ()):
-            charged = pairs_of(labels_of(space))
-            told = str(pairs_of(get_path(space, "metadata", "annotations")).get(words.OWN_LABELS, "")).split(",")
-            pods = [pairs_of(get_path(template.metadata, "labels")) for template in templates_of(item)]
-            own_labels = pairs_of(labels_of(item))
-            foreign = {
-                f"{key}: {own[key]}, of a namespace of {charged[key]}": None
-                for own, keys in (
-                    *((labels, (words.TENANT, *words.COST_LABELS)) for labels in pods),
-                    (own_labels, words.CHARGED_LABELS),
-                )
-                for key in (*keys, *told)
-                if key in own and own[key] != charged.get(key, own[key])
-            }
-            if foreign:
-                yield Finding("cost-01", name_of(item), "; ".join(foreign))
-
-
-def _taken_in(index: Index) -> Iterator[Finding]:
-    """gpu-02 by envFrom, for config maps and secrets among the objects."""
-    for name in sorted(index.spaces):
-        sources = {
-            (kind, own_name(item)): {**pairs_of(item.get("data")), **pairs_of(item.get("stringData"))}
-            for kind in ("ConfigMap", "Secret")
-            for item in index.within(name, kind)
-        }
-        for item, template in index.templates(index.inside.get(name, ())):
-            for path, container in template.containers:
-                for source in as_list(get_path(container, "envFrom")):
-                    for kind, field in (("ConfigMap", "configMapRef"), ("Secret", "secretRef")):
-                        named = str(get_path(source, field, "name"))
-                        keys = sorted(
-                            f"{get_path(source, 'prefix') or ''}{key}" for key in sources.get((kind, named), ())
-                        )
-                        if device := [key for key in keys if key in gpus.DEVICE_VARIABLES]:
-                            given = f"{', '.join(device)} by envFrom of {kind} {named}"
-                            yield Finding("gpu-02", name_of(item), f"{path}.envFrom: {given}")
 
 
 def _secured(index: Index) -> Iterator[Finding]:

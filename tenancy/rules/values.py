@@ -380,19 +380,3 @@ def unbounded_end(until: dt.date, today: dt.date | None = None) -> str | None:
 def weak_pod_security(level: str | None) -> str | None:
     """ns-03."""
     return None if level == "restricted" else f"{level or 'no level'}"
-
-
-SCHEDULE = r"(@(yearly|annually|monthly|weekly|daily|midnight|hourly)|[^@\s]+(\s+[^@\s]+){4})"
-"""Of a CronJob: five fields, the first of them minutes, or a word for five (robfig/cron v3, `ParseStandard`). What is
-left is `@every`, which takes any duration, also one below a second or below zero."""
-
-HARMLESS_ANNOTATIONS = ("app.kubernetes.io/", "kubectl.kubernetes.io/", "service.kubernetes.io/topology-mode")
-PUBLISHERS = ("kubernetes.io", "k8s.io", "k8s.aws", "amazonaws.com", "cilium.io", "io.cilium")
-"""Domains of controllers that publish a service, name it or open it to other clusters by its annotations; the last is
-the prefix of Cilium's older names."""
-
-
-def publishes(key: str) -> bool:
-    """Whether a controller may publish or name a service by an annotation with this key (net-01)."""
-    domain, slash, _ = key.partition("/")
-    return bool(slash) and not key.startswith(HARMLESS_ANNOTATIONS) and domain.endswith(PUBLISHERS)

@@ -14,8 +14,9 @@ from tenancy.check.admission import bootstrap
 from tenancy.check.admission.access import authenticated
 from tenancy.check.admission.requests import Identity, creation, plural
 from tenancy.check.admission.server import OfflineApiServer
-from tenancy.check.admission.verdicts import CONFLICT, NOT_FOUND, VerdictOutcome
+from tenancy.check.admission.verdicts import VerdictOutcome
 from tenancy.kube import deniers
+from tenancy.kube.deniers import CONFLICT, NOT_FOUND
 from tenancy.kube.objects import Object
 from tenancy.kube.requests import Impersonation
 from tenancy.live import denial

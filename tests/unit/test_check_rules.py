@@ -30,6 +30,7 @@ from check_cases import (
 from pack_cases import GPU_TAINT, Case, kueue, node_pool, with_field
 
 from tenancy.catalog import vocabulary as words
+from tenancy.check.everywhere import guard_findings
 from tenancy.planning import make_plan
 from tenancy.rules import objects, plain, together
 from tenancy.rules.catalogue import Face, with_face
@@ -41,7 +42,8 @@ Object = dict[str, Any]
 
 
 def found(items: tuple[Object, ...]) -> list[Finding]:
-    return [*(f for item in items for f in plain.object_findings(item)), *together.findings_together(items)]
+    alone = (f for item in items for f in plain.object_findings(item))
+    return [*alone, *guard_findings(items)[0], *together.findings_together(items)]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)

@@ -16,7 +16,8 @@ import pytest
 from tenancy.check.admission.cel import EvaluationError, Evaluator, compiled
 from tenancy.check.admission.requests import DEEPEST, LARGEST, Identity, creation
 from tenancy.check.admission.server import OfflineApiServer
-from tenancy.check.admission.verdicts import SCHEMA, Verdict, VerdictOutcome
+from tenancy.check.admission.verdicts import Verdict, VerdictOutcome
+from tenancy.kube.deniers import API_VALIDATION
 from tenancy.kube.objects import Object
 from tenancy.prove.attacks import Attack
 from tests.attack_worlds import WORLDS, world_of
@@ -144,13 +145,13 @@ def _admin(item: Object) -> Verdict:
 def test_an_object_that_no_api_server_reads_is_refused_at_once(item: Object) -> None:
     start = time.process_time()
     verdict = _admin(item)
-    assert [denial.component for denial in verdict.denials] == [SCHEMA]
+    assert [denial.component for denial in verdict.denials] == [API_VALIDATION]
     assert time.process_time() - start < 5
 
 
 def test_an_object_as_deep_as_may_be_is_judged() -> None:
     verdict = _admin(pod(affinity=_deep(DEEPEST - 4)))
-    assert SCHEMA not in {denial.component for denial in verdict.denials}
+    assert API_VALIDATION not in {denial.component for denial in verdict.denials}
 
 
 @pytest.mark.parametrize("wrong", ["text", 1, [1], [["a"]], {"a": 1}, [{"a": [{}]}]], ids=str)
@@ -162,7 +163,7 @@ def test_a_field_of_another_form_is_an_answer(field: str, wrong: Any) -> None:
 
 @pytest.mark.parametrize("spec", ["text", 1, [1], {}])
 def test_a_pod_whose_spec_has_another_form_is_refused(spec: Any) -> None:
-    assert _admin({**pod(), "spec": spec}).denier == SCHEMA
+    assert _admin({**pod(), "spec": spec}).denier == API_VALIDATION
 
 
 def test_an_object_in_a_namespace_of_no_file_is_not_decided() -> None:

@@ -51,6 +51,7 @@ from pack_worlds import judged
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.days import today
+from tenancy.check.everywhere import guard_findings
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.common import pools
 from tenancy.rules import aws, nodes
@@ -74,7 +75,8 @@ def local() -> Plan:
 
 
 def findings(items: tuple[Object, ...] | list[Object]) -> list[Finding]:
-    return [*(found for item in items for found in object_findings(item)), *stack_findings(items)]
+    alone = (found for item in items for found in object_findings(item))
+    return [*alone, *guard_findings(items)[0], *stack_findings(items)]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)

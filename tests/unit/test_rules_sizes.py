@@ -9,7 +9,6 @@ import pytest
 from tenancy.catalog import sizes
 from tenancy.catalog import vocabulary as words
 from tenancy.check import judge
-from tenancy.rules import plain
 from tenancy.rules.attacks import ABSENT, differences, put
 from tenancy.rules.workloads import workload
 
@@ -54,7 +53,7 @@ RULES = {rule for rule, *_ in CASES}
 
 
 def found(item: dict[str, Any]) -> set[str]:
-    return {finding.rule for finding in plain.object_findings(item)} & RULES
+    return {finding.rule for finding in judge.findings_alone(item)} & RULES
 
 
 @pytest.mark.parametrize(("rule", "good", "at", "bad"), CASES, ids=[f"{rule} {at}" for rule, _, at, _ in CASES])

@@ -15,7 +15,8 @@ from tenancy.check.admission import nodes
 from tenancy.check.admission.bootstrap import GROUP, MASTERS, NODE_RULES
 from tenancy.check.admission.cluster import ClusterObjects
 from tenancy.check.admission.requests import AUTHENTICATED, AdmissionRequest, Identity, Operation
-from tenancy.check.admission.verdicts import RBAC, SCHEMA, Denial
+from tenancy.check.admission.verdicts import Denial
+from tenancy.kube.deniers import API_VALIDATION, RBAC
 from tenancy.kube.objects import Object, get_path
 from tenancy.kube.selectors import matches
 
@@ -153,7 +154,7 @@ class Authorizer:
             return None
         rules = self._role(kind, name, namespace) if resource else None
         if rules is None:
-            return Denial(SCHEMA, None, f'{resource or kind}.{GROUP} "{name}" not found', "roleRef")
+            return Denial(API_VALIDATION, None, f'{resource or kind}.{GROUP} "{name}" not found', "roleRef")
         said = self._missing(request.identity, namespace, rules)
         return _refused(request, said) if said else None
 

@@ -17,6 +17,7 @@ from functools import cache
 from typing import Any
 
 from tenancy.kube.quantities import parse
+from tenancy.rules.attacks import escaped
 
 ROOTS = ("object", "oldObject", "request", "namespaceObject", "authorizer", "variables")
 """Variables of every expression of an admission policy."""
@@ -95,11 +96,6 @@ def _adding(part: str) -> Callable[[str, str], str]:
 
 def _sign(number: Decimal) -> int:
     return (number > 0) - (number < 0)
-
-
-def escaped(key: str) -> str:
-    """A key as a part of a JSON pointer."""
-    return key.replace("~", "~0").replace("/", "~1")
 
 
 @cache

@@ -16,7 +16,7 @@ from tenancy.kube.pod_templates import BUILT_IN
 
 Fields = MutableMapping[str, Any]
 
-_MAPS = frozenset(
+MAPS = frozenset(
     "annotations binaryData capacity data hard labels limits matchLabels nodeSelector overhead parameters requests "
     "stringData volumeAttributes".split()
 )
@@ -48,7 +48,7 @@ def _decoded(value: Mapping[str, Any]) -> Object:
     for key, inner in value.items():
         if inner is None or (key in _FLAGS and not inner and not isinstance(inner, str)):
             continue
-        if key in _MAPS or (key == "selector" and _is_texts(inner)):
+        if key in MAPS or (key == "selector" and _is_texts(inner)):
             if inner:
                 made[key] = (
                     inner if not isinstance(inner, Mapping) else {k: "" if v is None else v for k, v in inner.items()}

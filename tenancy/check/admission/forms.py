@@ -18,7 +18,8 @@ from ipaddress import ip_network
 from typing import Any
 
 from tenancy.check.admission.requests import AdmissionRequest, Operation
-from tenancy.check.admission.verdicts import NOT_FOUND, SCHEMA, Denial
+from tenancy.check.admission.verdicts import Denial
+from tenancy.kube.deniers import API_VALIDATION, NOT_FOUND
 from tenancy.kube.objects import Object, get_path
 from tenancy.kube.pod_templates import PodTemplate, templates_of
 from tenancy.kube.quantities import parse
@@ -70,11 +71,11 @@ def undecodable(request: AdmissionRequest) -> Denial | None:
     metadata = item["metadata"]
     if request.namespace and metadata.get("namespace") not in (None, "", request.namespace):
         said = "the namespace of the provided object does not match the namespace sent on the request"
-        return Denial(SCHEMA, None, said)
+        return Denial(API_VALIDATION, None, said)
     kind = item["kind"]
     for path, said in _mistyped(item):
         whole = f'{kind} in version "{request.version}" cannot be handled as a {kind}: {said}'
-        return Denial(SCHEMA, None, whole, path)
+        return Denial(API_VALIDATION, None, whole, path)
     return None
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from tenancy.check.admission.cluster import ClusterObjects
 from tenancy.check.admission.requests import AdmissionRequest, Operation
-from tenancy.check.admission.verdicts import LIMIT_RANGE, Denial
+from tenancy.check.admission.verdicts import Denial
+from tenancy.kube.deniers import LIMIT_RANGE
 from tenancy.kube.objects import as_list, get_path
 from tenancy.kube.pods import Resources, limits_of, quantity_text, requests_of
 from tenancy.kube.quantities import parse, thousandths

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from tenancy.catalog import vocabulary as words
 from tenancy.check.admission.cluster import ClusterObjects
 from tenancy.check.admission.requests import AdmissionRequest, Operation
-from tenancy.check.admission.verdicts import POD_SECURITY, Denial
+from tenancy.check.admission.verdicts import Denial
+from tenancy.kube.deniers import POD_SECURITY
 from tenancy.kube.objects import get_path
 from tenancy.kube.pod_templates import templates_of
 from tenancy.rules.pod_security import LATEST, PodSecurityLevel, breaches, level_of, minor_of

@@ -15,7 +15,8 @@ from tenancy.check.admission.cel import EvaluationError, Evaluator, Permission
 from tenancy.check.admission.cluster import ClusterObjects
 from tenancy.check.admission.patches import PatchError, json_patched
 from tenancy.check.admission.requests import AdmissionRequest
-from tenancy.check.admission.verdicts import Denial, policy_component
+from tenancy.check.admission.verdicts import Denial
+from tenancy.kube.deniers import ADMISSION_POLICY
 from tenancy.kube.objects import Object, as_list, get_path
 from tenancy.kube.selectors import matches
 
@@ -43,7 +44,7 @@ class AdmissionPolicy:
 
 def policy_denials(policy: AdmissionPolicy, evaluator: Evaluator) -> Iterator[Denial]:
     """The validations of a policy that a request breaks."""
-    component = policy_component(policy.name)
+    component = f"{ADMISSION_POLICY}{policy.name}"
     try:
         holds = all_hold(policy.conditions, evaluator)
     except EvaluationError as error:

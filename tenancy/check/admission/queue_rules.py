@@ -14,7 +14,8 @@ from tenancy.catalog.exporters import QUEUE_NAME
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.check.admission.cluster import ClusterObjects
 from tenancy.check.admission.requests import AdmissionRequest, Operation
-from tenancy.check.admission.verdicts import KUEUE, Denial
+from tenancy.check.admission.verdicts import Denial
+from tenancy.kube.deniers import KUEUE
 from tenancy.kube.objects import Object, get_path
 from tenancy.kube.pod_templates import templates_of
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from tenancy.check.admission.cluster import ClusterObjects
 from tenancy.check.admission.requests import AdmissionRequest, Operation
-from tenancy.check.admission.verdicts import Denial, quota
+from tenancy.check.admission.verdicts import Denial
+from tenancy.kube.deniers import quota
 from tenancy.kube.objects import Object, as_list, get_path
 from tenancy.kube.pods import SCALE, Resources, limits_of, quantity_text, requests_of
 from tenancy.kube.quantities import thousandths

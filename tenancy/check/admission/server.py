@@ -33,7 +33,8 @@ from tenancy.check.admission.queue_rules import webhook_denials
 from tenancy.check.admission.quota import quota_denials
 from tenancy.check.admission.requests import AdmissionRequest, Operation, unreadable
 from tenancy.check.admission.validation import validation_denials
-from tenancy.check.admission.verdicts import CONFLICT, SCHEMA, Denial, Verdict
+from tenancy.check.admission.verdicts import Denial, Verdict
+from tenancy.kube.deniers import API_VALIDATION, CONFLICT
 from tenancy.kube.kinds import group_of
 from tenancy.kube.objects import Object, as_list, name_of
 from tenancy.rules.found import UNREADABLE
@@ -94,12 +95,12 @@ class OfflineApiServer:
             reason = f"namespace {request.namespace} is in no file of the environment, so its labels are not known"
             return Verdict((), (*undecided, reason))
         if request.object is not None and (reason := unreadable(request.object)):
-            return Verdict((Denial(SCHEMA, None, reason),), undecided)
+            return Verdict((Denial(API_VALIDATION, None, reason),), undecided)
         try:
             request, denials = self._answer(request)
         except UNREADABLE as error:
             message = f"{name_of(request.object or {})} is not of the form of its kind ({error})"
-            denials = (Denial(SCHEMA, None, message),)
+            denials = (Denial(API_VALIDATION, None, message),)
         if not denials and (existing := self._existing(request)):
             denials = (existing,)
         return Verdict(denials, undecided, None if denials else request.object)
@@ -152,7 +153,7 @@ class OfflineApiServer:
         if request.object is not None and request.operation is Operation.CREATE:
             stored(request.object, request.group)
             problems = form_problems(request.object)
-            forms = tuple(Denial(SCHEMA, None, f"{path}: {said}", path) for path, said in problems)
+            forms = tuple(Denial(API_VALIDATION, None, f"{path}: {said}", path) for path, said in problems)
             return request, (*forms, *validation_denials(request, self.cluster))
         return request, tuple(validation_denials(request, self.cluster))
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from tenancy.check.admission.cluster import ClusterObjects
 from tenancy.check.admission.requests import AdmissionRequest, Operation
-from tenancy.check.admission.verdicts import SCHEMA, Denial
+from tenancy.check.admission.verdicts import Denial
+from tenancy.kube.deniers import API_VALIDATION
 from tenancy.kube.objects import Object, as_list, get_path
 from tenancy.kube.pod_templates import BUILT_IN, PodTemplate, templates_of
 from tenancy.kube.quantities import parse
@@ -30,7 +31,7 @@ def validation_denials(request: AdmissionRequest, cluster: ClusterObjects) -> It
     elif request.group == "resource.k8s.io" and not _for_administrators(request, cluster):
         found = _of_devices(item)
     for path, message in found:
-        yield Denial(SCHEMA, None, f"{path}: {message}", path)
+        yield Denial(API_VALIDATION, None, f"{path}: {message}", path)
 
 
 def _for_administrators(request: AdmissionRequest, cluster: ClusterObjects) -> bool:

@@ -5,25 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tenancy.kube.deniers import ADMISSION_POLICY, NOT_FOUND
 from tenancy.kube.objects import Object
-
-RBAC = "RBAC"
-SCHEMA = "API validation"
-POD_SECURITY = "PodSecurity"
-LIMIT_RANGE = "LimitRange"
-KUEUE = "Kueue"
-NOT_FOUND = "not found"
-CONFLICT = "already exists"
-
-
-def policy_component(name: str) -> str:
-    """A ValidatingAdmissionPolicy as the component that denies."""
-    return f"ValidatingAdmissionPolicy/{name}"
-
-
-def quota(name: str) -> str:
-    """A ResourceQuota as the component that denies."""
-    return f"ResourceQuota/{name}"
 
 
 class VerdictOutcome(StrEnum):
@@ -49,8 +32,8 @@ class Denial:
     @property
     def denier(self) -> str:
         """The component with its rule, as `tenancy verify` writes it."""
-        policies = self.component.startswith(policy_component(""))
-        return f"{self.component}:{self.rule or ''}" if policies else self.component
+        by_policy = self.component.startswith(ADMISSION_POLICY)
+        return f"{self.component}:{self.rule or ''}" if by_policy else self.component
 
 
 @dataclass(frozen=True, slots=True)
