@@ -128,7 +128,7 @@ def unknown_fields(value: Any, path: str = "") -> Iterator[str]:
 
 
 _READ_ALONE = (frozenset(GROUPS) - objects.MACHINES - {"ClusterPolicy", "Node", "PriorityClass", "ServiceAccount"}) | {
-    *FRAMEWORKS,
+    *(framework.kind for framework in FRAMEWORKS.values()),
     "RayCronJob",
     "RayService",
 }
