@@ -24,7 +24,7 @@ from tenancy.check.admission.policies import evaluator_of
 from tenancy.check.admission.requests import AUTHENTICATED, Identity, creation, unreadable
 from tenancy.check.blame import SOME_IMAGE, fields_at_fault
 from tenancy.kube.kinds import group_of, plural
-from tenancy.kube.objects import UNKNOWN, Object, as_list, get_path, labels_of
+from tenancy.kube.objects import UNKNOWN, Object, as_list, get_path
 from tenancy.kube.pod_templates import PodTemplate, templates_of
 from tenancy.planning.guards import guards_of_objects
 from tenancy.planning.guards.model import Guard
@@ -159,9 +159,8 @@ def guard_findings(items: Iterable[Mapping[str, Any]]) -> tuple[list[Finding], f
     waits: set[str] = set()
     for item in items:
         space = spaces.get(str(get_path(item, "metadata", "namespace")))
-        if tenant := get_path(space, "metadata", "labels", words.TENANT) or get_path(
-            item, "metadata", "labels", words.TENANT
-        ):
+        tenants = [get_path(one, "metadata", "labels", words.TENANT) for one in (space, item)]
+        if tenant := tenants[0] or tenants[1]:
             said = judgement(item, str(tenant), space)
             waits |= said.waits
             found += [finding_on(item, one.rule, one.given) for one in said.broken]
