@@ -19,7 +19,7 @@ def command(context: str | None, out: Path | None) -> None:
     import yaml
 
     from tenancy.live.api import Api, ApiUnreachable
-    from tenancy.live.found_nodes import detect_services, pools_of_nodes
+    from tenancy.live.node_pools import detect_services, pools_of_nodes
 
     try:
         api = Api(context)

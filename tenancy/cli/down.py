@@ -20,14 +20,14 @@ def command(environment: str, lab: bool, yes: bool) -> None:
     """
     from tenancy.cli.up_report import show
     from tenancy.clock.controller import ClockRefused
-    from tenancy.clock.ending import end_reservations
+    from tenancy.clock.shutdown import end_reservations
     from tenancy.engine.driver import Driver, RunFailed
     from tenancy.lab.layout import LabError
     from tenancy.live.adoption_record import restore_namespaces
     from tenancy.live.api import ApiUnreachable
     from tenancy.live.preflight import PreconditionFailed
     from tenancy.live.removal import PATIENCE, RemovalTimeout, mark_left
-    from tenancy.live.unrecorded import find_unrecorded, remove_all
+    from tenancy.live.unrecorded_objects import find_unrecorded, remove_all
     from tenancy.planning.scope import CLUSTER_SUFFIX, names_of
 
     started = time.monotonic()

@@ -85,7 +85,7 @@ def command(tenant: str, environment: str, lab: bool, out: Path, with_secrets: b
 def _queues(api: Any, tenant: str, spaces: Sequence[str]) -> list[dict[str, Any]]:
     from tenancy.catalog import vocabulary as words
     from tenancy.kube.requests import collection
-    from tenancy.live.copies import user_copy
+    from tenancy.live.user_copies import user_copy
     from tenancy.planning.queueing.queue_names import API
 
     return [

@@ -308,7 +308,7 @@ def _note_missing_operators(lab: Lab, environment: Environment) -> None:
     """A note on kinds of work whose operators the lab has not."""
     from tenancy.lab.layout import CONTEXT
     from tenancy.live.api import Api
-    from tenancy.live.served import frameworks_note, unserved_frameworks
+    from tenancy.live.api_kinds import frameworks_note, unserved_frameworks
 
     if environment.queues.kinds:
         api = Api(CONTEXT, str(lab.kubeconfig))

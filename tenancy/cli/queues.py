@@ -49,7 +49,7 @@ def command(environment: str, lab: bool, brief: bool, waits: bool, form: str) ->
     from tenancy.lab.layout import enter_lab
     from tenancy.live.api import Api, ApiUnreachable
     from tenancy.live.usage import queue_use
-    from tenancy.live.waits import past_waits
+    from tenancy.live.wait_history import past_waits
     from tenancy.output.tables import Table
     from tenancy.planning.queueing.queue_names import queue_name
 

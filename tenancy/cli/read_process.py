@@ -16,8 +16,8 @@ from tenancy.validation import Environment, Loaded, SpecError, load, on_lab
 from tenancy.validation.loader import ENVIRONMENT_FILE, TENANTS_FOLDER, find_folder, read, trust_loaded
 
 if TYPE_CHECKING:
-    from tenancy.engine.early import Prefetch
-    from tenancy.engine.whole_check import HelperProcess
+    from tenancy.engine.fleet_comparison import HelperProcess
+    from tenancy.engine.prefetch import Prefetch
 
 MIN_TENANT_FILES = 100
 """Tenants' files from which on it pays: to start the process and to hand over what it read takes 0.2 s."""
@@ -43,8 +43,8 @@ def start_reading(environment: str, *, lab: bool, all_stacks: bool) -> SpecReadi
     if sys.platform != "linux" or not _is_large(environment):
         return SpecReading(load)
     from tenancy.engine.driver import import_clients
-    from tenancy.engine.early import start_prefetch
-    from tenancy.engine.whole_check import HelperProcess
+    from tenancy.engine.fleet_comparison import HelperProcess
+    from tenancy.engine.prefetch import start_prefetch
 
     fork = multiprocessing.get_context("fork")
     answers, sending = fork.Pipe()
@@ -94,6 +94,6 @@ def _run_helper_process(
         helper_end.send(loaded)
     except (SpecError, OSError):
         return  # the command reads the files by itself, or has ended
-    from tenancy.engine.whole_check import serve_comparisons
+    from tenancy.engine.fleet_comparison import serve_comparisons
 
     serve_comparisons(helper_end, on_lab(loaded) if lab else loaded, folder)

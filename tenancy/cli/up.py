@@ -121,7 +121,7 @@ def command(
     """
     from tenancy.cli.read_process import start_reading
     from tenancy.clock.controller import ClockRefused
-    from tenancy.clock.ending import end_reservations
+    from tenancy.clock.shutdown import end_reservations
     from tenancy.engine.decide import summary_lines as decisions
     from tenancy.engine.driver import Driver, RunFailed
     from tenancy.engine.workers import available, default_workers
@@ -129,8 +129,8 @@ def command(
     from tenancy.lab.plugins import MissingPluginError
     from tenancy.live.adoption_record import restore_namespaces
     from tenancy.live.api import ApiUnreachable
+    from tenancy.live.api_kinds import frameworks_note, unserved_frameworks
     from tenancy.live.preflight import PreconditionFailed, require_same_environment
-    from tenancy.live.served import frameworks_note, unserved_frameworks
     from tenancy.planning import make_plan
     from tenancy.planning.scope import StackScope, in_shard, ordered_stacks, reach_hint, stacks
 
@@ -255,7 +255,7 @@ def _run_stacks(fleet: Fleet, stacks: Sequence[Stack], workers: int) -> list[str
 def _run_clock_round(loaded: Loaded, api: Api) -> str:
     """Bring queues to what they should be now: the engine leaves their quotas and states to the clock."""
     from tenancy.clock.controller import Clock, ClockRefused
-    from tenancy.clock.ending import begin_again
+    from tenancy.clock.shutdown import begin_again
     from tenancy.live.api import ApiUnreachable
 
     try:

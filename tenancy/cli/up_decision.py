@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from tenancy.engine.decide import Cause
     from tenancy.engine.digests import StackDigest
     from tenancy.engine.driver import Driver
-    from tenancy.engine.early import Prefetch
-    from tenancy.engine.whole_check import HelperProcess
+    from tenancy.engine.fleet_comparison import HelperProcess
+    from tenancy.engine.prefetch import Prefetch
     from tenancy.live.fleet_drift import FleetDrift
     from tenancy.planning.scope import Stack
     from tenancy.validation import Loaded
@@ -80,10 +80,10 @@ def decide_runs(
     `also_drifted` tells the drift of tenants that had none in the last run and have no other cause to run. `prefetch`
     holds the answers that were requested while the files were read, and `helper_process` shares the work.
     """
-    from tenancy.engine import checked, records
+    from tenancy.engine import fleet_check_record, records
     from tenancy.engine.decide import CliSelection, causes
     from tenancy.engine.digests import digests, input_digests, is_standard, program_digest
-    from tenancy.engine.whole_check import FleetComparison, check_all
+    from tenancy.engine.fleet_comparison import FleetComparison, check_all
     from tenancy.live.background import in_background
     from tenancy.live.fleet_drift import ALWAYS_LISTED, FleetDrift, drift_by_changes, drift_by_lists, has_platform_drift
     from tenancy.planning.scope import StackScope
@@ -94,10 +94,12 @@ def decide_runs(
     program = program_digest(driver.root, str(driver.engine.version))
     on_cluster = any(scope is not StackScope.CLUSTER for _, scope, _ in planned)
     recorded_digests: Mapping[str, StackDigest] = {}
-    former = checked.FleetCheckRecord()
+    former = fleet_check_record.FleetCheckRecord()
     if on_cluster:
         recorded_digests = prefetch.records.result() if prefetch else records.read(driver.api)
-        former = (prefetch.check_record.result() if prefetch else checked.read(driver.api)).of_program(program)
+        former = (prefetch.check_record.result() if prefetch else fleet_check_record.read(driver.api)).of_program(
+            program
+        )
     inputs = input_digests(loaded, plan)
 
     def reusable_digest(stack: Stack) -> str:
@@ -158,7 +160,9 @@ def decide_runs(
             return  # of a few tenants alone there is nothing to save
         clean = {name: tenant for tenant, name in names.items() if tenant not in drift.tenants | later_drift.tenants}
         made_from = {name: (inputs[tenant], stack_digests[name].plan) for name, tenant in clean.items()}
-        checked.write(driver.api, checked.FleetCheckRecord(drift.older(later_drift), made_from, program))
+        fleet_check_record.write(
+            driver.api, fleet_check_record.FleetCheckRecord(drift.older(later_drift), made_from, program)
+        )
 
     causes_by_stack = decide(drifted=drifted)
     for name, stack_causes in causes_by_stack.items():

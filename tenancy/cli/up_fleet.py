@@ -238,7 +238,7 @@ def _remove_unrecorded(fleet: Fleet, report: Report, stack: Stack) -> None:
     from tenancy.engine.driver import RunFailed
     from tenancy.live.api import path_of
     from tenancy.live.removal import RemovalTimeout
-    from tenancy.live.unrecorded import find_unrecorded, remove_unplanned
+    from tenancy.live.unrecorded_objects import find_unrecorded, remove_unplanned
     from tenancy.planning.scope import StackScope, objects_of, select
 
     name, scope, tenant = stack

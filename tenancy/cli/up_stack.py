@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tenancy.cli.up_report import Report
     from tenancy.engine.changes import Outcome
     from tenancy.engine.driver import Driver
-    from tenancy.live.unrecorded import UnrecordedObject
+    from tenancy.live.unrecorded_objects import UnrecordedObject
     from tenancy.planning import Plan
     from tenancy.validation import Loaded
 
@@ -158,7 +158,7 @@ def remove_unrecorded_tenant(
     """Remove a tenant's objects that no state has, in the order of `_remove_tenant`."""
     from tenancy.engine.driver import RunFailed
     from tenancy.live.removal import RemovalTimeout
-    from tenancy.live.unrecorded import remove_all
+    from tenancy.live.unrecorded_objects import remove_all
 
     if not unrecorded_objects:
         return
@@ -301,7 +301,7 @@ def remove_former_tenants(
     create."""
     from tenancy.engine import records
     from tenancy.engine.driver import RunFailed
-    from tenancy.live.unrecorded import find_unrecorded
+    from tenancy.live.unrecorded_objects import find_unrecorded
     from tenancy.planning.scope import CLUSTER_SUFFIX
 
     plan, leavers, only_preview, *_ = run

@@ -23,7 +23,7 @@ def command(work: str, namespace: str, context: str | None, lab: bool, verbose: 
     """
     from tenancy.lab.layout import enter_lab
     from tenancy.live.api import Api, ApiUnreachable
-    from tenancy.live.waiting import KINDS, WorkNotFound, explain
+    from tenancy.live.explain import KINDS, WorkNotFound, explain
 
     kind, _, name = work.rpartition("/")
     kind = kind.lower() or "job"

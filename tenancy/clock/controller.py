@@ -22,8 +22,8 @@ from tenancy.kube.quantities import thousandths
 from tenancy.kube.quota_tree import stored_quotas
 from tenancy.kube.requests import APPLY, MERGE, collection
 from tenancy.live.api import CONFLICT, NOT_FOUND, Api, ApiUnreachable, Response, path_of
+from tenancy.live.explain import BUDGET_SPENT, GPU_IDLE
 from tenancy.live.prometheus import PrometheusSilent
-from tenancy.live.waiting import BUDGET_SPENT, GPU_IDLE
 from tenancy.planning.queueing.queue_names import API
 from tenancy.schema.environment import Environment
 from tenancy.schema.tenant import Tenant
@@ -59,7 +59,7 @@ class Clock:
     idle_gpus: Callable[[Environment, dt.datetime], Sequence[Sample]] | None = None
     _running: dict[str, Running] | None = None
     _record: str = ""
-    """The version of the record of usage that `_running` and `_seen` belong to."""
+    """The version of the record of usage that `_running` and `_last_view` belong to."""
     _last_view: View | None = None
     _event_times: dict[str, dt.datetime] = field(default_factory=dict)
 

@@ -118,7 +118,7 @@ def desired(
     former: Desired | None = None,
 ) -> Desired:
     """The queues at `now` (with a zone). The specs must be valid together; `admitted` are keys of spans all of whose
-    reservations Kueue has admitted. `before` saves time and changes nothing: a decision by the same specs, whose queues
+    reservations Kueue has admitted. `former` saves time and changes nothing: a decision by the same specs, whose queues
     are taken if their cause is the same."""
     present = active_tenants(
         sorted((t.with_namespace_names(environment.namespace_name) for t in tenants), key=lambda t: t.tenant)

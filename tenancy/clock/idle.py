@@ -151,7 +151,8 @@ def decide(
     former_idle: Mapping[str, IdleTime],
     last_round: dt.datetime,
 ) -> IdleDecision:
-    """What follows from the samples at `now`, after those at `looked`, which `before` is the record of.
+    """Warnings and suspensions that follow from the samples at `now`, after those at `last_round`, which `former_idle`
+    is the record of.
 
     A step follows only after its predecessor: a warning `after` of idle time, a suspension `after` the last warning.
     """

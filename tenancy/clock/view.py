@@ -18,8 +18,8 @@ from tenancy.clock.usage import AllocationTime, Meter
 from tenancy.kube.objects import CLOCK_FIELDS, Object
 from tenancy.kube.requests import collection
 from tenancy.live.api import Api
-from tenancy.live.followed import WatchCache
 from tenancy.live.unreleased import is_evicted_group, keeps_quota_without_pods
+from tenancy.live.watch_cache import WatchCache
 from tenancy.planning.queueing.queue_names import API
 from tenancy.schema.environment import Environment
 from tenancy.schema.tenant import Tenant

@@ -17,7 +17,7 @@ class OwnGroupCommand(automation.PulumiCommand):
     reaches `tenancy` alone, which lets the engines that are at work finish their stacks."""
 
     def __init__(self, command: automation.PulumiCommand) -> None:
-        """`asked` has been asked for its version already."""
+        """`command` has been asked for its version already."""
         self.command, self.version = command.command, command.version
 
     def run(

@@ -60,7 +60,7 @@ def digests(
 ) -> dict[str, StackDigest]:
     """Digest of each stack, by its name. `program` is that of `program_digest`.
 
-    `known` answers the digest of a stack's plan without the plan, or an empty text.
+    `known_digest` answers the digest of a stack's plan without the plan, or an empty text.
     """
     backend = os.environ.get("PULUMI_BACKEND_URL", "")
     all_stacks = [*stacks]

@@ -21,10 +21,10 @@ from tenancy.kube.quantities import thousandths
 from tenancy.kube.requests import Impersonation, collection
 from tenancy.live import denial
 from tenancy.live.api import Api, Response
-from tenancy.live.copies import QUEUE_LABELS, has_ended, user_copy
 from tenancy.live.discovery import ResourceKind, namespaced_kinds
 from tenancy.live.selectors import environment_selector
-from tenancy.live.undecided import UNDECIDED_RULE, UndecidedNamespace, undecided_namespaces
+from tenancy.live.undecided_namespaces import UNDECIDED_RULE, UndecidedNamespace, undecided_namespaces
+from tenancy.live.user_copies import QUEUE_LABELS, has_ended, user_copy
 from tenancy.planning.guards import BACKSTOPS, READINESS_PROBE, guards
 from tenancy.planning.guards.model import Guard
 from tenancy.planning.model import NamespacePlan, Plan, TenantPlan

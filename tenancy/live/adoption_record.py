@@ -15,10 +15,10 @@ from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.kube.requests import MERGE
 from tenancy.live.api import CONFLICT, NOT_FOUND, Api, Response, path_of
-from tenancy.live.copies import user_copy
 from tenancy.live.drift import ENGINE
 from tenancy.live.guards import PreconditionFailed
 from tenancy.live.selectors import environment_selector
+from tenancy.live.user_copies import user_copy
 from tenancy.planning.model import NamespacePlan, TenantPlan
 
 RECORD_ANNOTATION = words.BEFORE_ADOPTION

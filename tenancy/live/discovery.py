@@ -31,7 +31,7 @@ class ResourceKind:
 
 
 def namespaced_kinds(api: Api) -> tuple[tuple[ResourceKind, ...], tuple[str, ...]]:
-    """`listed`, of kinds whose objects are in namespaces."""
+    """`listable_kinds`, of kinds whose objects are in namespaces."""
     kinds, silent = listable_kinds(api)
     return tuple(kind for kind in kinds if kind.namespaced), silent
 

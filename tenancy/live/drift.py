@@ -100,7 +100,7 @@ def drift(
     `managers` are the engine's field managers by the objects' paths, from its state. Without them a difference may be
     another form of the same value, an object without its labels counts as deleted, and any name with the engine's
     prefix counts as the engine: the result then tells only whether to ask again with them.
-    `listed` gets the path and the resource version of each list.
+    `on_list` gets the path and the resource version of each list.
     """
     planned: dict[tuple[str, str], dict[tuple[str, str], tuple[int, Object]]] = {}
     for place, item in enumerate(items):

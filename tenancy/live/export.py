@@ -11,8 +11,8 @@ from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.kube.requests import collection
 from tenancy.live.api import Api, ApiUnreachable
-from tenancy.live.copies import has_ended, user_copy
 from tenancy.live.discovery import ResourceKind, namespaced_kinds
+from tenancy.live.user_copies import has_ended, user_copy
 
 SECRET = "Secret"
 _TOKEN = "kubernetes.io/service-account-token"

@@ -13,8 +13,8 @@ from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object, place_of
 from tenancy.kube.requests import collection
 from tenancy.live.api import Api
-from tenancy.live.changed import Changes, changes
 from tenancy.live.drift import drift, drift_of_object
+from tenancy.live.list_changes import Changes, changes
 from tenancy.live.selectors import all_tenants_selector, no_object_selector, platform_selector, tenants_selector
 from tenancy.planning.model import Plan, PlatformPlan
 from tenancy.planning.queueing.queue_names import API

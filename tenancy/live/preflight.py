@@ -11,14 +11,14 @@ from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.kube.requests import collection
 from tenancy.live.api import NOT_FOUND, Api, ApiUnreachable, path_of
+from tenancy.live.api_kinds import unserved
 from tenancy.live.deployer import deployer_problems
 from tenancy.live.drift import is_engine_object
 from tenancy.live.guards import PreconditionFailed, guard_problems, wait_for_guards
 from tenancy.live.kueue_settings import kueue_settings
 from tenancy.live.queues import queue_problems
 from tenancy.live.selectors import MAX_NAMED, tenants_selector
-from tenancy.live.served import unserved
-from tenancy.live.undecided import UndecidedNamespace, problem, undecided_namespaces
+from tenancy.live.undecided_namespaces import UndecidedNamespace, problem, undecided_namespaces
 from tenancy.planning.model import Plan, PlatformPlan, TenantPlan
 from tenancy.rules.catalogue import RULES
 

@@ -18,7 +18,7 @@ from tenancy.kube import deniers
 from tenancy.kube.requests import core
 from tenancy.live import denial
 from tenancy.live.api import Api, Response
-from tenancy.live.served import unserved_frameworks
+from tenancy.live.api_kinds import unserved_frameworks
 from tenancy.planning.model import Plan
 from tenancy.prove.attacks import Attack, Request, Scene
 from tenancy.rules.workloads import TRAIN_JOB

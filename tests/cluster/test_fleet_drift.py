@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from tenancy.catalog import vocabulary as words
-from tenancy.engine import whole_check
+from tenancy.engine import fleet_comparison
 from tenancy.engine.digests import plan_digests
-from tenancy.engine.whole_check import FleetComparison, HelperProcess, check, check_all, serve_comparisons
+from tenancy.engine.fleet_comparison import FleetComparison, HelperProcess, check, check_all, serve_comparisons
 from tenancy.kube.requests import APPLY, MERGE, collection
 from tenancy.lab import control_plane
 from tenancy.live.api import Api, path_of
@@ -128,7 +128,7 @@ def test_with_another_process_all_stacks_are_compared_once_and_what_it_leaves_he
 ) -> None:
     tenants = [stack for stack in stacks(plan, Layout.PER_TENANT) if stack[2]]
     assert api.request("PATCH", QUOTA, {"spec": {"hard": {"pods": "9999"}}}, content_type=MERGE).ok
-    monkeypatch.setattr(whole_check, "BATCH", 1)
+    monkeypatch.setattr(fleet_comparison, "BATCH", 1)
     here: list[str] = []
 
     def counted(api: Api, loaded: Loaded, plan: Plan, some: Sequence[Stack]) -> FleetComparison:
@@ -137,7 +137,7 @@ def test_with_another_process_all_stacks_are_compared_once_and_what_it_leaves_he
             assert patience == 0 or beside.busy.wait(30), "the other process has the time for one"
         return check(api, loaded, plan, some)
 
-    monkeypatch.setattr(whole_check, "check", counted)
+    monkeypatch.setattr(fleet_comparison, "check", counted)
     beside = Process(loaded, patience)
     found = check_all(api, loaded, plan, tenants, beside)
     beside.end()

@@ -19,12 +19,12 @@ MANY = """
 import sys
 
 from tenancy.cli import main, read_process
-from tenancy.engine import whole_check
+from tenancy.engine import fleet_comparison
 from tenancy.live import fleet_drift
 
 fleet_drift.ALWAYS_LISTED = read_process.MIN_TENANT_FILES = 0
-whole_check.BATCH = 1
-ask = whole_check.Beside.ask
+fleet_comparison.BATCH = 1
+ask = fleet_comparison.HelperProcess.ask
 
 
 def told(beside, stacks):
@@ -33,7 +33,7 @@ def told(beside, stacks):
     return answer
 
 
-whole_check.Beside.ask = told
+fleet_comparison.HelperProcess.ask = told
 main()
 """
 

@@ -24,9 +24,9 @@ from tenancy.kube.requests import APPLY, MERGE, Impersonation, collection
 from tenancy.lab import control_plane, processes
 from tenancy.lab.layout import Lab
 from tenancy.live.api import Api, ApiUnreachable, Response, path_of
+from tenancy.live.explain import Explanation, explain
 from tenancy.live.preflight import wait_for_guards
 from tenancy.live.usage import QueueUse, queue_use
-from tenancy.live.waiting import Explanation, explain
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.common.pools import fake_nodes
 from tenancy.planning.kubernetes.samples import sample

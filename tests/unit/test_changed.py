@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tenancy.live.api import ApiUnreachable
-from tenancy.live.changed import changes
+from tenancy.live.list_changes import changes
 
 PATH = "/api/v1/resourcequotas"
 NOW = 20

@@ -13,9 +13,9 @@ import pytest
 
 from tenancy.catalog.days import assumed, today
 from tenancy.catalog.vocabulary import TENANT
-from tenancy.engine import checked
-from tenancy.engine.checked import FleetCheckRecord
+from tenancy.engine import fleet_check_record
 from tenancy.engine.digests import digests, input_digests
+from tenancy.engine.fleet_check_record import FleetCheckRecord
 from tenancy.live.api import ApiUnreachable, Response
 from tenancy.planning import make_plan
 from tenancy.planning.scope import stacks
@@ -43,19 +43,21 @@ class Server:
 @pytest.fixture
 def api() -> Any:
     server: Any = Server()
-    checked.write(server, FleetCheckRecord({"/api/v1/namespaces": 7}, {"bank--fraud": (INPUTS, PLAN)}, "program"))
+    fleet_check_record.write(
+        server, FleetCheckRecord({"/api/v1/namespaces": 7}, {"bank--fraud": (INPUTS, PLAN)}, "program")
+    )
     return server
 
 
 def test_the_next_run_of_the_same_program_reads_what_was_kept(api: Any) -> None:
-    found = checked.read(api).of_program("program")
+    found = fleet_check_record.read(api).of_program("program")
     assert dict(found.versions) == {"/api/v1/namespaces": 7}
     assert found.is_made_from("bank--fraud", INPUTS, PLAN)
     assert found.is_as_planned("bank--fraud", PLAN)
 
 
 def test_other_files_another_plan_and_another_stack_are_not_what_was_kept(api: Any) -> None:
-    found = checked.read(api).of_program("program")
+    found = fleet_check_record.read(api).of_program("program")
     assert not found.is_made_from("bank--fraud", PLAN, PLAN)
     assert not found.is_made_from("bank--fraud", INPUTS, INPUTS)
     assert not found.is_as_planned("bank--fraud", INPUTS)
@@ -63,18 +65,20 @@ def test_other_files_another_plan_and_another_stack_are_not_what_was_kept(api: A
 
 
 def test_another_program_another_day_and_a_damaged_record_count_as_none(api: Any) -> None:
-    assert checked.read(api).of_program("other") == FleetCheckRecord()
+    assert fleet_check_record.read(api).of_program("other") == FleetCheckRecord()
     with assumed(dt.date(2027, 1, 1)):
-        assert checked.read(api) == FleetCheckRecord()
+        assert fleet_check_record.read(api) == FleetCheckRecord()
     for field, text in {"stacks": "[]", "versions": "{", "day": ""}.items():
         server: Any = Server()
         server.item = {"data": {**api.item["data"], field: text}}
-        assert checked.read(server) == FleetCheckRecord(), field
-    assert checked.read(Server()) == FleetCheckRecord()  # ty: ignore[invalid-argument-type]
+        assert fleet_check_record.read(server) == FleetCheckRecord(), field
+    assert fleet_check_record.read(Server()) == FleetCheckRecord()  # ty: ignore[invalid-argument-type]
 
 
 def test_a_record_of_ten_thousand_stacks_fits_into_a_config_map(api: Any) -> None:
-    checked.write(api, FleetCheckRecord({}, {f"production--team-{n:05}": (INPUTS, PLAN) for n in range(10_000)}, PLAN))
+    fleet_check_record.write(
+        api, FleetCheckRecord({}, {f"production--team-{n:05}": (INPUTS, PLAN) for n in range(10_000)}, PLAN)
+    )
     assert len(json.dumps(api.item)) < 2**20
 
 
@@ -88,7 +92,7 @@ def test_an_api_server_that_refuses_the_record_or_does_not_answer_does_not_end_t
             raise ApiUnreachable("it does not answer")
 
     for server in (Refusing(), Silent()):
-        checked.write(server, FleetCheckRecord())  # ty: ignore[invalid-argument-type]
+        fleet_check_record.write(server, FleetCheckRecord())  # ty: ignore[invalid-argument-type]
 
 
 def _of_all(loaded: Loaded) -> tuple[dict[str, str], dict[str, str]]:

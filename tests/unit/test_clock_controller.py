@@ -11,8 +11,8 @@ import pytest
 
 from tenancy.catalog import vocabulary as words
 from tenancy.clock.controller import Clock, ClockRefused, stored_usage
-from tenancy.clock.ending import end_reservations
 from tenancy.clock.idle import Sample
+from tenancy.clock.shutdown import end_reservations
 from tenancy.kube.objects import Object
 from tenancy.live.prometheus import PrometheusSilent
 from tenancy.validation import Loaded

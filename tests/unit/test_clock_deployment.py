@@ -19,9 +19,9 @@ from cryptography.x509.oid import NameOID
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.exporters import CLOCK_LAST_ROUND
 from tenancy.clock.controller import ClockRefused
-from tenancy.clock.ending import end_reservations
 from tenancy.clock.health import LATE_SECONDS, Health
 from tenancy.clock.lease import SECONDS, STOPPED_SECONDS, Lease, release, take
+from tenancy.clock.shutdown import end_reservations
 from tenancy.kube.objects import Object
 from tenancy.lab import clock as lab_clock
 from tenancy.lab import pki

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pulumi import automation
 
-from tenancy.engine import checked, early, records
-from tenancy.engine.checked import FleetCheckRecord
+from tenancy.engine import fleet_check_record, prefetch, records
+from tenancy.engine.fleet_check_record import FleetCheckRecord
 from tenancy.live.api import ApiUnreachable
 from tenancy.live.background import in_background
 
@@ -25,18 +25,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     found = tmp_path / "stacks" / "bank"
     found.mkdir(parents=True)
     monkeypatch.delenv("GPU_TENANCY_LAB", raising=False)
-    monkeypatch.setattr(early, "Api", lambda context: f"server of {context}")
+    monkeypatch.setattr(prefetch, "Api", lambda context: f"server of {context}")
     monkeypatch.setattr(automation, "PulumiCommand", lambda: "command")
     monkeypatch.setattr(records, "read", lambda api: {"records": api})
-    monkeypatch.setattr(checked, "read", lambda _: FleetCheckRecord({QUOTAS: 7}))
+    monkeypatch.setattr(fleet_check_record, "read", lambda _: FleetCheckRecord({QUOTAS: 7}))
     return found
 
 
 def test_engine_records_and_what_changed_since_the_last_check_are_asked_for(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(early, "changes", lambda *given: given)
-    asked = early.start_prefetch(folder, "bank", "production", is_whole_run=True)
+    monkeypatch.setattr(prefetch, "changes", lambda *given: given)
+    asked = prefetch.start_prefetch(folder, "bank", "production", is_whole_run=True)
     assert asked
     assert asked.command.result() == "command"
     assert asked.records.result() == {"records": "server of production"}
@@ -53,8 +53,8 @@ def test_what_is_refused_is_told_where_the_answer_is_read(folder: Path, monkeypa
         raise ApiUnreachable("it does not answer")
 
     monkeypatch.setattr(records, "read", silent)
-    monkeypatch.setattr(checked, "read", silent)
-    asked = early.start_prefetch(folder, "bank", "production", is_whole_run=True)
+    monkeypatch.setattr(fleet_check_record, "read", silent)
+    asked = prefetch.start_prefetch(folder, "bank", "production", is_whole_run=True)
     assert asked
     for answer in (asked.records, asked.check_record, asked.changes):
         assert answer
@@ -63,7 +63,7 @@ def test_what_is_refused_is_told_where_the_answer_is_read(folder: Path, monkeypa
 
 
 def test_for_named_stacks_changes_of_all_are_not_asked_for(folder: Path) -> None:
-    asked = early.start_prefetch(folder, "bank", "production", is_whole_run=False)
+    asked = prefetch.start_prefetch(folder, "bank", "production", is_whole_run=False)
     assert asked
     assert asked.changes is None
     assert asked.records.result()
@@ -72,13 +72,15 @@ def test_for_named_stacks_changes_of_all_are_not_asked_for(folder: Path) -> None
 def test_without_a_project_or_a_context_nothing_is_asked_and_the_run_tells_it(
     folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert early.start_prefetch(tmp_path_factory.mktemp("no-project"), "bank", "production", is_whole_run=True) is None
+    assert (
+        prefetch.start_prefetch(tmp_path_factory.mktemp("no-project"), "bank", "production", is_whole_run=True) is None
+    )
 
     def unknown(_: str) -> Any:
         raise ApiUnreachable("no such context")
 
-    monkeypatch.setattr(early, "Api", unknown)
-    assert early.start_prefetch(folder, "bank", "production", is_whole_run=True) is None
+    monkeypatch.setattr(prefetch, "Api", unknown)
+    assert prefetch.start_prefetch(folder, "bank", "production", is_whole_run=True) is None
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tenancy.kube.objects import Object
 from tenancy.live.api import ApiUnreachable
-from tenancy.live.followed import WatchCache
+from tenancy.live.watch_cache import WatchCache
 
 CUT = -1
 

@@ -13,7 +13,7 @@ from tenancy.cli import main
 from tenancy.kube.objects import Object
 from tenancy.live import api
 from tenancy.live.api import Api, Response
-from tenancy.live.found_nodes import detect_services, pools_of_nodes
+from tenancy.live.node_pools import detect_services, pools_of_nodes
 from tenancy.planning.common.pools import fake_nodes
 from tenancy.schema.services import Services
 from tests.conftest import SpecFolder

@@ -16,8 +16,8 @@ from tenancy.catalog import vocabulary as words
 from tenancy.cli import main
 from tenancy.kube.objects import Object
 from tenancy.live.api import ApiUnreachable, Response
+from tenancy.live.explain import explain
 from tenancy.live.gpu_counts import bound_devices, counted_devices, differences, remarks
-from tenancy.live.waiting import explain
 from tenancy.validation import Loaded
 from tests.conftest import SpecFolder, every
 

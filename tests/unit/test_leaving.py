@@ -13,8 +13,8 @@ from tenancy.engine.changes import Outcome, ResourceChange, is_access_binding, t
 from tenancy.kube.objects import Object
 from tenancy.live.adoption import below_use, namespace_rules, warnings
 from tenancy.live.api import Response
-from tenancy.live.copies import user_copy
 from tenancy.live.removal import report
+from tenancy.live.user_copies import user_copy
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.access_review import review
 from tenancy.planning.common.stages import without_removed_tenants

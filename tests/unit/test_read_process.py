@@ -16,7 +16,7 @@ from bench.generate import generate
 from tenancy.catalog import vocabulary as words
 from tenancy.cli import read_process
 from tenancy.cli.read_process import MIN_TENANT_FILES, start_reading
-from tenancy.engine import driver, early
+from tenancy.engine import driver, prefetch
 from tenancy.planning import make_plan
 from tenancy.planning.scope import StackScope
 from tenancy.validation import SpecError, load
@@ -133,7 +133,7 @@ def test_what_depends_on_no_tenant_is_asked_while_their_files_are_read(
 ) -> None:
     file = folder / "environment.yaml"
     text = file.read_text("utf-8")
-    monkeypatch.setattr(early, "start_prefetch", lambda *given, is_whole_run: (*given, is_whole_run))
+    monkeypatch.setattr(prefetch, "start_prefetch", lambda *given, is_whole_run: (*given, is_whole_run))
     try:
         file.write_text(text.replace(f"context: {words.LAB_CONTEXT}", "context: production"), "utf-8")
         begun = start_reading(str(folder), lab=lab, all_stacks=True)
@@ -150,7 +150,7 @@ def test_nothing_is_asked_for_an_environment_that_has_a_mistake(
     file = folder / "environment.yaml"
     file.write_text(file.read_text("utf-8").replace("environment: bench", "environment: A B"), "utf-8")
     asked: list[object] = []
-    monkeypatch.setattr(early, "start_prefetch", lambda *given, **_: asked.append(given))
+    monkeypatch.setattr(prefetch, "start_prefetch", lambda *given, **_: asked.append(given))
     with pytest.raises(SpecError, match="name-01"):
         start_reading(str(folder), lab=False, all_stacks=True).load(str(folder))
     assert asked == []

@@ -269,7 +269,7 @@ def test_a_queue_that_kueue_does_not_serve_is_red_and_one_on_hold_is_not() -> No
 
 
 def test_the_gate_has_what_the_attacks_the_queues_and_the_alerts_find(monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = ("_verified", "inactive_queues", "alerting")
+    parts = ("_verification_gaps", "inactive_queues", "alert_findings")
     for part in parts:
         monkeypatch.setattr(up_rollout, part, lambda *_, part=part: iter([f"found by {part}"]))
     fleet: Any = SimpleNamespace(

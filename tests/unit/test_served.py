@@ -15,8 +15,8 @@ from tenancy.catalog.versions import CHARTS
 from tenancy.cli import main
 from tenancy.live import preflight
 from tenancy.live.api import Api, Response
+from tenancy.live.api_kinds import OPERATORS, unserved
 from tenancy.live.guards import PreconditionFailed
-from tenancy.live.served import OPERATORS, unserved
 from tenancy.planning import Plan, make_plan
 from tenancy.validation import load
 from tests.conftest import SpecFolder, every

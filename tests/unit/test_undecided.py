@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tenancy.live.undecided import UndecidedNamespace, judged_work, problem, takes_gpus
+from tenancy.live.undecided_namespaces import UndecidedNamespace, judged_work, problem, takes_gpus
 from tenancy.planning import make_plan
 from tenancy.validation import load
 

@@ -9,7 +9,7 @@ import pytest
 from tenancy.catalog import vocabulary as words
 from tenancy.live.api import Api, Response
 from tenancy.live.removal import RemovalTimeout
-from tenancy.live.unrecorded import find_unrecorded, remove_all, remove_unplanned
+from tenancy.live.unrecorded_objects import find_unrecorded, remove_all, remove_unplanned
 
 RBAC = "rbac.authorization.k8s.io/v1"
 QUEUES = "kueue.x-k8s.io/v1beta2"

@@ -10,7 +10,7 @@ import pytest
 
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.live.api import Response
-from tenancy.live.served import frameworks_note, unserved_frameworks
+from tenancy.live.api_kinds import frameworks_note, unserved_frameworks
 from tenancy.planning import make_plan
 from tenancy.prove import verify
 from tenancy.prove.attacks import Scene, all_attacks

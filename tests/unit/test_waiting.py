@@ -10,10 +10,10 @@ from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.kube.pods import pods_of
 from tenancy.live.api import Response
+from tenancy.live.explain import Explanation, evicted, explain, waits
 from tenancy.live.fits_answers import FitVerdict
 from tenancy.live.fits_queue import queue_answer
 from tenancy.live.usage import queue_use
-from tenancy.live.waiting import Explanation, evicted, explain, waits
 from tenancy.validation import Environment
 
 TENANT = "More urgent work of its own tenant took its place."

@@ -8,7 +8,7 @@ from typing import Any
 
 from tenancy.kube.objects import Object
 from tenancy.live.api import Api
-from tenancy.live.waits import DAYS, PastWaits, past_waits
+from tenancy.live.wait_history import DAYS, PastWaits, past_waits
 
 NOW = dt.datetime(2026, 11, 25, 12, tzinfo=dt.UTC)
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tenancy.engine import checked, records
-from tenancy.engine.checked import FleetCheckRecord
+from tenancy.engine import fleet_check_record, records
 from tenancy.engine.digests import StackDigest
+from tenancy.engine.fleet_check_record import FleetCheckRecord
 from tenancy.lab.layout import LabError, enter_lab, find_root
 from tenancy.live.api import Api, ApiUnreachable
 from tenancy.live.background import in_background
-from tenancy.live.changed import Changes, changes
+from tenancy.live.list_changes import Changes, changes
 from tenancy.live.selectors import all_tenants_selector, no_object_selector
 
 
@@ -28,7 +28,7 @@ class Prefetch:
     check_record: Future[FleetCheckRecord]
     """The record of the last check, of any program."""
     changes: Future[Mapping[str, Changes | None]] | None
-    """Since the versions of `checked`; None for a run of named stacks, which are compared by their own objects."""
+    """Since the versions of `check_record`; None for a run of named stacks, which are compared by their own objects."""
 
 
 def start_prefetch(folder: Path, environment: str, context: str, *, is_whole_run: bool) -> Prefetch | None:
@@ -44,7 +44,7 @@ def start_prefetch(folder: Path, environment: str, context: str, *, is_whole_run
         api = Api(context)
     except (LabError, ApiUnreachable):
         return None
-    check_record = in_background(checked.read, api)
+    check_record = in_background(fleet_check_record.read, api)
 
     def changes_since_check() -> Mapping[str, Changes | None]:
         return changes(api, check_record.result().versions, all_tenants_selector(environment), no_object_selector())

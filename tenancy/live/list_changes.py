@@ -33,7 +33,7 @@ def changes(api: Api, versions: Mapping[str, int], selector: str, empty_selector
     """Changes of each list, by its path, since its resource version; None where they are not known, and the list has to
     be read.
 
-    `selector` is that of the lists, `none` one that no object has, as `tenancy.live.selectors` has them.
+    `selector` is that of the lists, `empty_selector` one that no object has, as `tenancy.live.selectors` has them.
     """
     # All at once: there is one for each kind, and they wait and need no processor.
     answers = {

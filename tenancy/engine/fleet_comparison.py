@@ -41,7 +41,7 @@ class FleetComparison:
 
 
 class HelperProcess:
-    """The helper process, which runs `answer`."""
+    """The helper process, which runs `serve_comparisons`."""
 
     def __init__(self, connection: Connection[Any, Any]) -> None:
         self._connection = connection

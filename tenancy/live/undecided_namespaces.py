@@ -16,7 +16,7 @@ from tenancy.kube.objects import Object
 from tenancy.kube.pod_templates import PodTemplate, templates_of
 from tenancy.kube.requests import collection
 from tenancy.live.api import Api
-from tenancy.live.copies import has_ended
+from tenancy.live.user_copies import has_ended
 from tenancy.planning.model import Plan
 from tenancy.rules.catalogue import RULES
 from tenancy.rules.found import as_list, get_path
