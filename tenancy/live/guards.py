@@ -9,7 +9,7 @@ from typing import Any
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.requests import collection
 from tenancy.live.api import Api, path_of
-from tenancy.planning.guards import MARKER, QUESTION, VERSION, standing
+from tenancy.planning.guards import MARKER, QUESTION, VERSION, probe_message
 
 TIMEOUT_SECONDS = 30.0
 """Seconds within which an API server enforces stored guards; it loads them every second."""
@@ -62,7 +62,9 @@ def wait_for_guards(api: Api, digest: str, patience: float = TIMEOUT_SECONDS) ->
     answers_in_a_row = 0
     while answers_in_a_row < REQUIRED_ANSWERS:
         answer = api.request("POST", path, question, headers={"Connection": "close"})
-        answers_in_a_row = answers_in_a_row + 1 if answer.status == 403 and standing(digest) in answer.message else 0
+        answers_in_a_row = (
+            answers_in_a_row + 1 if answer.status == 403 and probe_message(digest) in answer.message else 0
+        )
         if answers_in_a_row:
             continue
         if time.monotonic() > deadline:

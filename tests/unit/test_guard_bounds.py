@@ -11,7 +11,7 @@ import pytest
 from tenancy.catalog import sizes
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.planning.guards import guard_objects
-from tenancy.planning.guards.bounds import LISTS_OF_PLATFORM, bounded, too_many
+from tenancy.planning.guards.bounds import LISTS_OF_PLATFORM, too_many, with_bounds
 from tenancy.planning.guards.model import Guard
 from tenancy.schema.environment import Environment
 from tenancy.validation import load
@@ -101,7 +101,7 @@ def test_every_bound_is_one_of_two(environment: Environment) -> None:
     ],
 )
 def test_a_bound_stands_before_the_walk_and_changes_nothing_else(written: str, meant: str) -> None:
-    (made,) = bounded(Guard("g", [], {"r": written}, {}, {}), 5).rules.values()
+    (made,) = with_bounds(Guard("g", [], {"r": written}, {}, {}), 5).rules.values()
     part = re.match(r"[!]?(?:size\()?(.*?)\.(?:all|exists|filter)\([kq]", written)
     assert part
     what = part[1]
@@ -110,7 +110,7 @@ def test_a_bound_stands_before_the_walk_and_changes_nothing_else(written: str, m
 
 
 def test_of_a_walk_within_what_another_walks_over_both_are_bounded() -> None:
-    (made,) = bounded(Guard("g", [], {"r": "(a.map(x, x.y) + b).all(k, k.c.all(z, z))"}, {}, {}), 5).rules.values()
+    (made,) = with_bounds(Guard("g", [], {"r": "(a.map(x, x.y) + b).all(k, k.c.all(z, z))"}, {}, {}), 5).rules.values()
     assert list(unbounded(made)) == []
     assert made.count("size(a)") == 2, "the sum is named twice"
     assert made.count("size(k.c)") == 1

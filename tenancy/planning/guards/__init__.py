@@ -16,7 +16,7 @@ from tenancy.catalog.sizes import WALKED, WALKED_OF_PLATFORM
 from tenancy.kube.objects import Object, digest
 from tenancy.planning.common.labels import exclude_system_namespaces, in_namespaces, manifest, platform_labels
 from tenancy.planning.guards.assembly import ordered
-from tenancy.planning.guards.bounds import bounded
+from tenancy.planning.guards.bounds import with_bounds
 from tenancy.planning.guards.devices import claim_guards
 from tenancy.planning.guards.facts import guard_facts
 from tenancy.planning.guards.model import Guard, NamespaceScope, one_line
@@ -54,23 +54,25 @@ BACKSTOPS = tuple(rule for rule in GUARDED if RULES[rule].behind)
 
 def guards(environment: Environment) -> tuple[Guard, ...]:
     """All guards of an environment, each bounded in the number of entries that it evaluates."""
-    of_platform = ("tenancy-namespaces", "tenancy-nodes")
+    platform_guards = ("tenancy-namespaces", "tenancy-nodes")
     return tuple(
-        bounded(replace(guard, rules=ordered(guard.rules)), WALKED_OF_PLATFORM if guard.name in of_platform else WALKED)
+        with_bounds(
+            replace(guard, rules=ordered(guard.rules)), WALKED_OF_PLATFORM if guard.name in platform_guards else WALKED
+        )
         for guard in _guards(environment)
     )
 
 
 def guards_of_objects(facts: GuardFacts) -> tuple[Guard, ...]:
     """Guards on what people of tenants create, as far as they depend on these facts alone."""
-    found = (
+    guard_list = (
         *work_guards("", facts),
         *((queue_guard(facts),) if facts.queued else ()),
         *object_guards(None, facts),
         *(claim_guards(facts) if facts.devices_by_claim else ()),
         *limit_guards(facts),
     )
-    return tuple(bounded(guard, WALKED) for guard in found if guard.name != "tenancy-namespaces")
+    return tuple(with_bounds(guard, WALKED) for guard in guard_list if guard.name != "tenancy-namespaces")
 
 
 def _guards(environment: Environment) -> tuple[Guard, ...]:
@@ -90,8 +92,8 @@ def _guards(environment: Environment) -> tuple[Guard, ...]:
 
 def refusal(rule: str, docs: str) -> str:
     """What a tenant reads: the rule's id, what it asks for, what to change and where to read."""
-    found = RULES[rule]
-    return f"{rule}: {found.title}. To change: {found.fix}. Read {docs}#{rule}"
+    catalogue_rule = RULES[rule]
+    return f"{rule}: {catalogue_rule.title}. To change: {catalogue_rule.fix}. Read {docs}#{rule}"
 
 
 def guard_objects(environment: Environment) -> tuple[Object, ...]:
@@ -122,8 +124,8 @@ def guard_objects(environment: Environment) -> tuple[Object, ...]:
                     for group, version, resources in guard.resources
                 ],
             },
-            "matchConditions": _named({**guard.conditions, **temporary(environment, guard)}),
-            **({"variables": _named(guard.variables)} if guard.variables else {}),
+            "matchConditions": _named_expressions({**guard.conditions, **temporary(environment, guard)}),
+            **({"variables": _named_expressions(guard.variables)} if guard.variables else {}),
             "validations": [
                 {
                     "expression": one_line(expression),
@@ -151,7 +153,7 @@ def guard_objects(environment: Environment) -> tuple[Object, ...]:
     return (*policies, *bindings)
 
 
-def standing(digest_of_guards: str) -> str:
+def probe_message(digest_of_guards: str) -> str:
     """Answer of the readiness probe."""
     return f"guards {digest_of_guards} are enforced"
 
@@ -180,7 +182,9 @@ def readiness_probe(environment: Environment, guard_list: tuple[Object, ...]) ->
             ],
         },
         "matchConditions": [{"name": "question", "expression": f"object.metadata.name == {cel(QUESTION)}"}],
-        "validations": [{"expression": "false", "message": standing(digest(list(guard_list))), "reason": "Forbidden"}],
+        "validations": [
+            {"expression": "false", "message": probe_message(digest(list(guard_list))), "reason": "Forbidden"}
+        ],
     }
     binding = {"policyName": READINESS_PROBE, "validationActions": ["Deny"]}
     return (
@@ -197,5 +201,5 @@ def marker(environment: Environment, guard_list: tuple[Object, ...]) -> Object:
     )
 
 
-def _named(expressions: Mapping[str, str]) -> list[dict[str, str]]:
+def _named_expressions(expressions: Mapping[str, str]) -> list[dict[str, str]]:
     return [{"name": name, "expression": one_line(text)} for name, text in expressions.items()]

@@ -23,7 +23,7 @@ def latest(facts: GuardFacts, *subjects: GuardSubject) -> dict[str, str]:
     return {rule: text for subject in subjects for rule, text in expressions(subject, facts).items()}
 
 
-def joined(*parts: Mapping[str, str]) -> dict[str, str]:
+def merge_expressions(*parts: Mapping[str, str]) -> dict[str, str]:
     """Expressions of several maps; of a rule in several, all must hold."""
     texts: dict[str, str] = {}
     for part in parts:

@@ -33,33 +33,38 @@ _TOKEN = re.compile(
 _TEXT = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
 
 
-def too_many(most: int) -> str:
+def too_many(maximum: int) -> str:
     """What the API server says of a list or map that is too large."""
-    return f"avail-05: more than {most} entries"
+    return f"avail-05: more than {maximum} entries"
 
 
-def bounded(guard: Guard, most: int = sizes.WALKED) -> Guard:
-    """The same guard, which walks over no more than `most` entries."""
+def with_bounds(guard: Guard, maximum: int = sizes.WALKED) -> Guard:
+    """The same guard, which walks over no more than `maximum` entries."""
 
-    def each(texts: Mapping[str, str]) -> dict[str, str]:
-        return {name: _bounded(one_line(text), most) for name, text in texts.items()}
+    def bound_texts(texts: Mapping[str, str]) -> dict[str, str]:
+        return {name: _bound_text(one_line(text), maximum) for name, text in texts.items()}
 
-    return replace(guard, rules=each(guard.rules), variables=each(guard.variables), conditions=each(guard.conditions))
+    return replace(
+        guard,
+        rules=bound_texts(guard.rules),
+        variables=bound_texts(guard.variables),
+        conditions=bound_texts(guard.conditions),
+    )
 
 
 @lru_cache(maxsize=4096)
-def _bounded(text: str, most: int) -> str:
-    written: list[tuple[int, int, str]] = []
+def _bound_text(text: str, maximum: int) -> str:
+    replacements: list[tuple[int, int, str]] = []
     for start, end in walks(text):
-        what = _bounded(text[start:end], most)
+        operand = _bound_text(text[start:end], maximum)
         if not is_small(text[start:end]):
-            within = f"size({what}) <= {most}"
-            what = f'{{"": {what}}}[{within} ? "" : {cel(too_many(most))}]'
+            is_within = f"size({operand}) <= {maximum}"
+            operand = f'{{"": {operand}}}[{is_within} ? "" : {cel(too_many(maximum))}]'
         # Of a walk in what another walks over, the outer one writes it.
-        written = [found for found in written if not start <= found[0] < end]
-        written.append((start, end, what))
-    for start, end, what in sorted(written, reverse=True):
-        text = text[:start] + what + text[end:]
+        replacements = [replacement for replacement in replacements if not start <= replacement[0] < end]
+        replacements.append((start, end, operand))
+    for start, end, operand in sorted(replacements, reverse=True):
+        text = text[:start] + operand + text[end:]
     return text
 
 
@@ -67,41 +72,45 @@ def walks(text: str) -> Iterator[tuple[int, int]]:
     """Where what a macro walks over begins and ends, in the order of the macros."""
     opened: list[int] = []
     begins: dict[int, int] = {}
-    for found in _TOKEN.finditer(text):
-        if found["walk"]:
-            yield _begin(text, found.start(), begins), found.start()
-            opened.append(found.end() - 1)
-        elif found["open"]:
-            opened.append(found.start())
-        elif found["close"]:
-            begins[found.start()] = opened.pop()
+    for token in _TOKEN.finditer(text):
+        if token["walk"]:
+            yield _begin(text, token.start(), begins), token.start()
+            opened.append(token.end() - 1)
+        elif token["open"]:
+            opened.append(token.start())
+        elif token["close"]:
+            begins[token.start()] = opened.pop()
 
 
 def _begin(text: str, end: int, begins: Mapping[int, int]) -> int:
     """Where the operand begins that ends there."""
-    at = end
-    while at:
-        last = text[at - 1]
-        if last in ")]}":
-            at = begins[at - 1]
-        elif last.isalnum() or last in "_." or (last == "?" and text[at - 2] == "."):
-            at -= 1
+    position = end
+    while position:
+        previous_character = text[position - 1]
+        if previous_character in ")]}":
+            position = begins[position - 1]
+        elif (
+            previous_character.isalnum()
+            or previous_character in "_."
+            or (previous_character == "?" and text[position - 2] == ".")
+        ):
+            position -= 1
         else:
             break
-    if at == end:
+    if position == end:
         raise ValueError(f"nothing is walked over before {text[end : end + 40]!r}: write it without a space before")
-    return at
+    return position
 
 
-def is_small(what: str) -> bool:
+def is_small(operand: str) -> bool:
     """Whether it is a constant, the platform's, or what a bounded walk leaves of something."""
-    while what.startswith("(") and what.endswith(")") and _closes(what):
-        what = what[1:-1].strip()
-    if not re.search(r"[A-Za-z_]", _TEXT.sub("", what)):
+    while operand.startswith("(") and operand.endswith(")") and _closes(operand):
+        operand = operand[1:-1].strip()
+    if not re.search(r"[A-Za-z_]", _TEXT.sub("", operand)):
         return True
-    if what.startswith(OF_PLATFORM) or what.removeprefix("variables.") in LISTS_OF_PLATFORM:
+    if operand.startswith(OF_PLATFORM) or operand.removeprefix("variables.") in LISTS_OF_PLATFORM:
         return True
-    return any(begin == 0 and _whole_call(what, at) for begin, at in walks(what))
+    return any(begin == 0 and _whole_call(operand, position) for begin, position in walks(operand))
 
 
 def _closes(text: str) -> bool:
@@ -109,17 +118,17 @@ def _closes(text: str) -> bool:
     return _close_of(text, 0) == len(text) - 1
 
 
-def _whole_call(text: str, at: int) -> bool:
-    return _close_of(text, text.index("(", at)) == len(text) - 1
+def _whole_call(text: str, position: int) -> bool:
+    return _close_of(text, text.index("(", position)) == len(text) - 1
 
 
 def _close_of(text: str, opening: int) -> int:
     opened: list[int] = []
-    for found in _TOKEN.finditer(text):
-        if found["walk"]:
-            opened.append(found.end() - 1)
-        elif found["open"]:
-            opened.append(found.start())
-        elif found["close"] and opened.pop() == opening:
-            return found.start()
+    for token in _TOKEN.finditer(text):
+        if token["walk"]:
+            opened.append(token.end() - 1)
+        elif token["open"]:
+            opened.append(token.start())
+        elif token["close"] and opened.pop() == opening:
+            return token.start()
     return -1

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 
-def _no_more(at: str, named: str, count: str) -> str:
+def _no_more(path: str, name_field: str, count: str) -> str:
     """Whether each of a list's parts was there before, under its name, with as many pods."""
-    now, before = (f"dyn({root}).{at}" for root in ("object", "oldObject"))
+    new_parts, old_parts = (f"dyn({root}).{path}" for root in ("object", "oldObject"))
     counts = [count.replace("p.", f"{part}.") for part in ("p", "q")]
-    return f"""(!has({now}) || {now}.all(p, has({before}) && {before}.exists(q,
-        q.{named} == p.{named} && {counts[0]} <= {counts[1]})))"""
+    return f"""(!has({new_parts}) || {new_parts}.all(p, has({old_parts}) && {old_parts}.exists(q,
+        q.{name_field} == p.{name_field} && {counts[0]} <= {counts[1]})))"""
 
 
 _WORKERS = "p.?replicas.orValue(0) * p.?numOfHosts.orValue(1)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tenancy.catalog import vocabulary as words
-from tenancy.planning.guards.model import Guard, changed
+from tenancy.planning.guards.model import Guard, change_condition
 from tenancy.rules.catalogue import expressions
 from tenancy.rules.expressions import listed
 from tenancy.rules.model import GuardFacts, GuardSubject
@@ -24,8 +24,8 @@ def claim_guards(facts: GuardFacts) -> Iterator[Guard]:
             expressions(subject, facts),
             {
                 # The API server passes an unset list as null.
-                **{name: f"has({at}) && {at} != null ? {at} : []" for name, at in lists.items()},
+                **{name: f"has({path}) && {path} != null ? {path} : []" for name, path in lists.items()},
                 "allowedClasses": listed(words.ALLOWED_DEVICE_CLASSES),
             },
-            changed("spec", "metadata.annotations", "metadata.ownerReferences"),
+            change_condition("spec", "metadata.annotations", "metadata.ownerReferences"),
         )

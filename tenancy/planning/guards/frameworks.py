@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tenancy.catalog.controllers import GATED
-from tenancy.planning.guards.assembly import fields_of_work, joined, latest
+from tenancy.planning.guards.assembly import fields_of_work, latest, merge_expressions
 from tenancy.planning.guards.counts import NO_MORE
-from tenancy.planning.guards.model import NO_NEW_FINALIZER, Guard, changed
+from tenancy.planning.guards.model import NO_NEW_FINALIZER, Guard, change_condition
 from tenancy.planning.guards.pod_security import security_message, security_variables
 from tenancy.planning.guards.variables import (
-    ASKED,
     LISTS,
-    OWN,
+    OBJECT_METADATA,
+    REQUESTED_RESOURCES,
     QueueFields,
     controllers,
     marks_of,
@@ -76,16 +76,16 @@ def _for_each_patch(rule: str) -> str:
 
 def _security(patch: Mapping[str, str] | None) -> dict[str, str]:
     """Pod Security on templates, and on patches of a TrainJob's runtime; what these leave out is in the runtime."""
-    found = security_variables(_for_each_pod)
+    security = security_variables(_for_each_pod)
     if patch is None:
-        return found
-    del found["unfit"]  # a variable reads those before it
-    each = f"{{{', '.join(f'{cel(k)}: dyn({v})' for k, v in patch.items())}}}"
+        return security
+    del security["unfit"]  # a variable reads those before it
+    patch_map = f"{{{', '.join(f'{cel(k)}: dyn({v})' for k, v in patch.items())}}}"
     return {
-        **found,
+        **security,
         "patched": f"object.kind == 'TrainJob' ? {_PATCHES} : []",
-        "patches": f"variables.patched.map(l, l.map(t, {each}))",
-        "patchChecks": security_variables(_for_each_patch, whole=False)["securityChecks"],
+        "patches": f"variables.patched.map(l, l.map(t, {patch_map}))",
+        "patchChecks": security_variables(_for_each_patch, is_whole=False)["securityChecks"],
         "unfit": "variables.securityChecks.filter(x, x != '') + variables.patchChecks.filter(x, x != '')",
     }
 
@@ -97,49 +97,49 @@ def framework_guard(docs: str, facts: GuardFacts) -> Guard:
     facts = replace(facts, resources=tuple(framework.resource for framework in kinds))
 
     def templates(root: str) -> str:
-        chosen = "[]"
+        expression = "[]"
         for framework in kinds:
             if text := _TEMPLATES.get(framework.kind):
                 # Without a schema: the guard reads what several kinds have in different places.
-                chosen = f"object.kind == {cel(framework.kind)} ? {text.format(f'dyn({root})')} : {chosen}"
-        return f"({chosen})"
+                expression = f"object.kind == {cel(framework.kind)} ? {text.format(f'dyn({root})')} : {expression}"
+        return f"({expression})"
 
-    def either(at: str) -> str:
-        return f"has(t.metadata) && has(t.metadata.{at}) ? t.metadata.{at} : {{}}"
+    def metadata_map(field: str) -> str:
+        return f"has(t.metadata) && has(t.metadata.{field}) ? t.metadata.{field} : {{}}"
 
     containers = """((has(t.spec.containers) ? t.spec.containers : [])
             + (has(t.spec.initContainers) ? t.spec.initContainers : []))"""
     pods = {
         "spec": "t.spec",
-        "podLabels": either("labels"),
-        "podAnnotations": either("annotations"),
-        "newAnnotations": f"({either('annotations')}).filter(k, true)",
+        "podLabels": metadata_map("labels"),
+        "podAnnotations": metadata_map("annotations"),
+        "newAnnotations": f"({metadata_map('annotations')}).filter(k, true)",
         "newFinalizers": "has(t.metadata) && has(t.metadata.finalizers) ? t.metadata.finalizers : []",
         "containers": containers,
-        "asked": ASKED.format(containers=containers),
+        "asked": REQUESTED_RESOURCES.format(containers=containers),
     }
     patched = {
         "spec": "t.?spec.orValue({})",
-        "podAnnotations": either("annotations"),
+        "podAnnotations": metadata_map("annotations"),
         "containers": "t.?spec.?containers.orValue([]) + t.?spec.?initContainers.orValue([])",
     }
 
     def jobs(root: str) -> str:
         """A JobSet's jobs have metadata of their own around their pods'."""
-        at = f"dyn({root}).spec.replicatedJobs"
-        return f"object.kind == 'JobSet' && has({at}) ? {at}.map(j, j.template) : []"
+        path = f"dyn({root}).spec.replicatedJobs"
+        return f"object.kind == 'JobSet' && has({path}) ? {path}.map(j, j.template) : []"
 
-    def marks(root: str, *found: str) -> str:
-        own = ", ".join(marks_of(f"{root}.metadata"))
+    def queue_marks(root: str, *list_names: str) -> str:
+        object_marks = ", ".join(marks_of(f"{root}.metadata"))
         lists = " + ".join(
             f"variables.{name}.map(t, has(t.metadata) && has(t.metadata.{field}) ? t.metadata.{field} : {{}})"
             for field in ("labels", "annotations")
-            for name in found
+            for name in list_names
         )
-        return f"[{own}] + {lists}"
+        return f"[{object_marks}] + {lists}"
 
-    def gates(found: str) -> str:
-        return f"{found}.filter(t, has(t.spec.schedulingGates)).map(t, t.spec.schedulingGates.map(g, g.name))"
+    def gates(list_name: str) -> str:
+        return f"{list_name}.filter(t, has(t.spec.schedulingGates)).map(t, t.spec.schedulingGates.map(g, g.name))"
 
     variables = {
         **LISTS,
@@ -151,9 +151,9 @@ def framework_guard(docs: str, facts: GuardFacts) -> Guard:
         **_security(patched if any(framework.kind == "TrainJob" for framework in kinds) else None),
         "placing": "true",
         "ownFinalizers": OWN_FINALIZERS,
-        **queue_variables(facts, QueueFields(OWN)),
-        "marks": marks("object", "templates", "jobs"),
-        "oldMarks": f"request.operation == 'UPDATE' ? {marks('oldObject', 'oldTemplates', 'oldJobs')} : []",
+        **queue_variables(facts, QueueFields(OBJECT_METADATA)),
+        "marks": queue_marks("object", "templates", "jobs"),
+        "oldMarks": f"request.operation == 'UPDATE' ? {queue_marks('oldObject', 'oldTemplates', 'oldJobs')} : []",
         "ends": "object.kind != 'LeaderWorkerSet'",
         "given": by_framework(
             names,
@@ -171,24 +171,24 @@ def framework_guard(docs: str, facts: GuardFacts) -> Guard:
     }
     mpi = suspension("spec.runPolicy.suspend", "spec.runPolicy.managedBy")
     for name in ("suspended", "wasSuspended", "controllers"):
-        here, there = (re.sub(r"\b(object|oldObject)\b(?=\.)", r"dyn(\1)", x[name]) for x in (variables, mpi))
-        variables[name] = f"object.kind == 'MPIJob' ? ({there}) : ({here})"
+        common_text, mpi_text = (re.sub(r"\b(object|oldObject)\b(?=\.)", r"dyn(\1)", x[name]) for x in (variables, mpi))
+        variables[name] = f"object.kind == 'MPIJob' ? ({mpi_text}) : ({common_text})"
     variables["controllers"] = f"""({variables["controllers"]})
         + variables.jobs.filter(j, has(j.spec.managedBy)).map(j, j.spec.managedBy)"""
     variables["waits"] = "object.kind != 'LeaderWorkerSet'"
     # A TrainJob has no template: its runtime's may ask for GPUs too.
-    each = {
+    pod_rules = {
         rule: _for_each_pod(text)
         for rule, text in latest(
             facts, GuardSubject.PODS, GuardSubject.TEMPLATES, GuardSubject.QUEUED_TEMPLATES
         ).items()
     }
-    own = (GuardSubject.CLAIMS_OF_WORK, GuardSubject.FRAMEWORK_PODS, GuardSubject.WORK)
+    work_subjects = (GuardSubject.CLAIMS_OF_WORK, GuardSubject.FRAMEWORK_PODS, GuardSubject.WORK)
     return Guard(
         "tenancy-frameworks",
         [(framework.group, framework.version, [framework.resource]) for framework in kinds],
         {
-            **joined(each, *(expressions(subject, facts) for subject in own)),
+            **merge_expressions(pod_rules, *(expressions(subject, facts) for subject in work_subjects)),
             **latest(
                 facts,
                 *(
@@ -202,7 +202,7 @@ def framework_guard(docs: str, facts: GuardFacts) -> Guard:
         },
         variables,
         {
-            **changed(*fields_of_work(facts), also=NO_NEW_FINALIZER),
+            **change_condition(*fields_of_work(facts), also=NO_NEW_FINALIZER),
             **controllers(facts.queued),
         },
         messages=security_message(docs, _ADVICE),

@@ -35,11 +35,20 @@ class Guard:
     """Rule id -> CEL expression of what the refusal says, where the rule alone does not say what to change."""
 
 
-_KEPT = ("containers", "allowances", "allowedResources", "asked", "defaultLimits", "byController", "minor", "unfit")
+_KEPT_VARIABLES = (
+    "containers",
+    "allowances",
+    "allowedResources",
+    "asked",
+    "defaultLimits",
+    "byController",
+    "minor",
+    "unfit",
+)
 """Variables of pods and their templates that rules share and that take longer to make than to keep."""
 
 
-def written_out(guard: Guard) -> Guard:
+def with_inlined_variables(guard: Guard) -> Guard:
     """The same guard, with its other variables inlined.
 
     For what is made often: a variable costs the API server a program of its own at each admission, 3 kB and 7 µs, and
@@ -47,15 +56,19 @@ def written_out(guard: Guard) -> Guard:
     """
     texts = {**guard.variables, **guard.rules}
     for name in guard.variables:
-        if name not in _KEPT:
+        if name not in _KEPT_VARIABLES:
             text = texts.pop(name)
-            here = text if re.fullmatch(r"[\w.]+", text) else f"({text})"
-            named = re.compile(rf"\bvariables\.{name}\b")
-            texts = {key: named.sub(lambda _, here=here: here, found) for key, found in texts.items()}
+            inlined = text if re.fullmatch(r"[\w.]+", text) else f"({text})"
+            reference = re.compile(rf"\bvariables\.{name}\b")
+            texts = {
+                key: reference.sub(lambda _, inlined=inlined: inlined, expression) for key, expression in texts.items()
+            }
     # Of a template `placing` is no question.
     texts = {key: text.replace("!true || ", "") for key, text in texts.items()}
-    kept = {name: texts[name] for name in _KEPT if any(f"variables.{name}" in text for text in texts.values())}
-    return replace(guard, rules={rule: texts[rule] for rule in guard.rules}, variables=kept)
+    kept_variables = {
+        name: texts[name] for name in _KEPT_VARIABLES if any(f"variables.{name}" in text for text in texts.values())
+    }
+    return replace(guard, rules={rule: texts[rule] for rule in guard.rules}, variables=kept_variables)
 
 
 def untyped(text: str) -> str:
@@ -66,15 +79,15 @@ def untyped(text: str) -> str:
 NO_NEW_FINALIZER = f"size({OWN_FINALIZERS}) == 0"
 
 
-def changed(*fields: str, also: str = "") -> dict[str, str]:
+def change_condition(*fields: str, also: str = "") -> dict[str, str]:
     """Unchanged fields are not judged again: a finalizer's removal or a status write passes under any later rules.
 
     `also` is a further condition for an object to count as unchanged.
     """
     pairs = [(f"object.{field}", f"oldObject.{field}") for field in fields]
-    same = " && ".join(f"(has({n}) == has({o}) && (!has({n}) || {n} == {o}))" for n, o in pairs)
-    same += f" && {also}" if also else ""
-    return {"changed": f"request.operation != 'UPDATE' || !({same})"}
+    is_unchanged = " && ".join(f"(has({n}) == has({o}) && (!has({n}) || {n} == {o}))" for n, o in pairs)
+    is_unchanged += f" && {also}" if also else ""
+    return {"changed": f"request.operation != 'UPDATE' || !({is_unchanged})"}
 
 
 META = ("metadata.labels", "metadata.annotations")
@@ -82,10 +95,10 @@ META = ("metadata.labels", "metadata.annotations")
 
 def by_resource(values: Mapping[str, Mapping[str, str]]) -> str:
     """What a guard over several resources yields for the one that is asked for."""
-    chosen = "{}"
+    expression = "{}"
     for resource, value in values.items():
-        chosen = f"request.resource.resource == {cel(resource)} ? {cel(value)} : {chosen}"
-    return chosen
+        expression = f"request.resource.resource == {cel(resource)} ? {cel(value)} : {expression}"
+    return expression
 
 
 def one_line(text: str) -> str:

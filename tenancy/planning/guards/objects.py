@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tenancy.catalog import vocabulary as words
-from tenancy.planning.guards.model import META, Guard, NamespaceScope, changed
+from tenancy.planning.guards.model import META, Guard, NamespaceScope, change_condition
 from tenancy.planning.guards.unmanaged import is_temporary
-from tenancy.planning.guards.variables import LISTS, who
+from tenancy.planning.guards.variables import LISTS, requester_variables
 from tenancy.rules.catalogue import expressions
 from tenancy.rules.expressions import cel, listed, map_at, unchanged
 from tenancy.rules.model import GuardFacts, GuardSubject
@@ -27,7 +27,7 @@ def object_guards(environment: Environment | None, facts: GuardFacts) -> tuple[G
     """All guards on objects that are not work: config maps, services, network policies, roles."""
 
     def guard(name: str, kinds: Sequence[tuple[str, str, Sequence[str]]], subject: GuardSubject, *fields: str) -> Guard:
-        return Guard(name, kinds, expressions(subject, facts), {}, changed(*fields))
+        return Guard(name, kinds, expressions(subject, facts), {}, change_condition(*fields))
 
     old_class = f".metadata.?annotations[?{cel(OLD_CLASS)}].orValue('none')"
     return (
@@ -46,7 +46,7 @@ def object_guards(environment: Environment | None, facts: GuardFacts) -> tuple[G
             [("", "v1", ["persistentvolumeclaims"])],
             expressions(GuardSubject.CLAIMS, facts),
             {},
-            changed("spec", also=f"object{old_class} == oldObject{old_class}"),
+            change_condition("spec", also=f"object{old_class} == oldObject{old_class}"),
         ),
         guard("tenancy-budgets", [("policy", "v1", ["poddisruptionbudgets"])], GuardSubject.BUDGETS, "spec"),
         Guard(
@@ -54,7 +54,7 @@ def object_guards(environment: Environment | None, facts: GuardFacts) -> tuple[G
             [("", "v1", ["namespaces", "namespaces/status", "namespaces/finalize"])],
             expressions(GuardSubject.NAMESPACES, facts),
             _namespace_variables(environment),
-            changed(*META),
+            change_condition(*META),
             spaces=NamespaceScope.ALL,
         ),
         Guard(
@@ -71,18 +71,18 @@ def object_guards(environment: Environment | None, facts: GuardFacts) -> tuple[G
 
 def scale_guard(facts: GuardFacts) -> Guard:
     """Refuses to scale up work with GPUs without the right to create it."""
-    others = [(f.group, f.version, [f"{f.resource}/scale"]) for f in facts.frameworks]
+    framework_scales = [(f.group, f.version, [f"{f.resource}/scale"]) for f in facts.frameworks]
     return Guard(
         "tenancy-scales",
         [
             ("apps", "v1", ["deployments/scale", "statefulsets/scale", "replicasets/scale"]),
             ("", "v1", ["replicationcontrollers/scale"]),
-            *others,
+            *framework_scales,
             ("autoscaling", "v2", ["horizontalpodautoscalers"]),
         ],
         expressions(GuardSubject.SCALES, facts),
         {"allowances": LISTS["allowances"]},
-        changed("spec"),
+        change_condition("spec"),
     )
 
 
@@ -99,7 +99,7 @@ def deletion_guard(facts: GuardFacts) -> Guard:
             **expressions(GuardSubject.DELETIONS, facts),
             **(expressions(GuardSubject.QUEUED_DELETIONS, facts) if facts.queued else {}),
         },
-        {"byController": who(facts)["byController"]} if facts.queued else {},
+        {"byController": requester_variables(facts)["byController"]} if facts.queued else {},
         {},
         operations=("DELETE",),
     )
@@ -112,15 +112,15 @@ def node_guard(facts: GuardFacts) -> Guard:
     """
     key = cel(NODE_OF_TOKEN)
     extra = f"request.userInfo.extra[{key}]"
-    labels, old = (map_at(f"{root}.metadata.labels", ()) for root in ("object", "oldObject"))
+    labels, old_labels = (map_at(f"{root}.metadata.labels", ()) for root in ("object", "oldObject"))
     return Guard(
         "tenancy-nodes",
         # Labels can be written by the status too, and are by kubelets.
         [("", "v1", ["nodes", "nodes/status"])],
         expressions(GuardSubject.NODES, facts),
-        {"labels": labels, "oldLabels": old},
+        {"labels": labels, "oldLabels": old_labels},
         {
-            **changed("metadata.labels"),
+            **change_condition("metadata.labels"),
             "node": f"""request.userInfo.groups.exists(g, g in {cel(list(ON_NODES))})
     || (has(request.userInfo.extra) && {key} in request.userInfo.extra && object.metadata.name in {extra})""",
         },
@@ -130,15 +130,15 @@ def node_guard(facts: GuardFacts) -> Guard:
 
 
 def _network_guard(facts: GuardFacts) -> Guard:
-    ours = f"has({{0}}.metadata.labels) && {cel(words.ENVIRONMENT)} in {{0}}.metadata.labels"
+    platform_label = f"has({{0}}.metadata.labels) && {cel(words.ENVIRONMENT)} in {{0}}.metadata.labels"
     return Guard(
         "tenancy-networkpolicies",
         [("networking.k8s.io", "v1", ["networkpolicies"])],
         expressions(GuardSubject.NETWORK_POLICIES, facts),
         {
             # Any change of it: with an owner reference to a tenant's object, the garbage collector would delete it.
-            "ours": f"""(object != null && {ours.format("object")})
-    || (oldObject != null && {ours.format("oldObject")})""",
+            "ours": f"""(object != null && {platform_label.format("object")})
+    || (oldObject != null && {platform_label.format("oldObject")})""",
             "allowedEgress": listed(words.ALLOWED_EGRESS),
             "allowedIngress": listed(words.ALLOWED_INGRESS),
         },
@@ -154,7 +154,7 @@ def queue_guard(facts: GuardFacts) -> Guard:
         [("kueue.x-k8s.io", "v1beta2", ["localqueues"])],
         expressions(GuardSubject.QUEUES, facts),
         {},
-        changed("spec"),
+        change_condition("spec"),
         spaces=NamespaceScope.ALL,
     )
 
@@ -164,15 +164,15 @@ def _namespace_variables(environment: Environment | None) -> dict[str, str]:
         null = "" if root == "object" else f"{root} != null && "
         return f"{null}has({root}.metadata.{field}) ? {root}.metadata.{field} : {{}}"
 
-    ours = f"k.startsWith({cel(words.PREFIX)})"
+    platform_key = f"k.startsWith({cel(words.PREFIX)})"
     pod_security = "k.startsWith('pod-security.kubernetes.io/')"
     if environment and (environment.platform.unmanaged or environment.platform.temporary_namespaces):
         # Their own owners choose it; a conformance suite labels each namespace that it makes.
         name = "object.metadata.name"
-        outside = f"{name} in {cel(list(environment.platform.unmanaged))} || {is_temporary(environment, name)}"
-        pod_security = f"({pod_security} && !({outside}))"
+        unmanaged_name = f"{name} in {cel(list(environment.platform.unmanaged))} || {is_temporary(environment, name)}"
+        pod_security = f"({pod_security} && !({unmanaged_name}))"
     protected = (
-        f"({ours} || {pod_security} || k.startsWith('kueue.x-k8s.io/')"
+        f"({platform_key} || {pod_security} || k.startsWith('kueue.x-k8s.io/')"
         " || k in ['resource.kubernetes.io/admin-access', 'resource.k8s.io/admin-access']"
         f" || k in {cel([words.MANAGED_BY, *words.COST_LABELS])})"
     )
@@ -183,5 +183,5 @@ def _namespace_variables(environment: Environment | None) -> dict[str, str]:
         "annotations": either("object", "annotations"),
         "oldAnnotations": either("oldObject", "annotations"),
         "labelsKept": unchanged("labels", "oldLabels", protected),
-        "annotationsKept": unchanged("annotations", "oldAnnotations", ours),
+        "annotationsKept": unchanged("annotations", "oldAnnotations", platform_key),
     }

@@ -35,7 +35,9 @@ def _label(key: str) -> str:
     return f"namespaceObject.metadata.?labels[?{cel(key)}].orValue('')"
 
 
-def security_variables(of_each_pod: Callable[[str], str] = lambda text: text, *, whole: bool = True) -> dict[str, str]:
+def security_variables(
+    of_each_pod: Callable[[str], str] = lambda text: text, *, is_whole: bool = True
+) -> dict[str, str]:
     """`unfit`: Pod Security's requirements on the namespace's pods that these do not meet, in words.
 
     `of_each_pod` makes an expression on one pod one on all. A level or a version that is absent or cannot be read is
@@ -43,21 +45,27 @@ def security_variables(of_each_pod: Callable[[str], str] = lambda text: text, *,
     allowed.
     """
 
-    def asked(*levels: PodSecurityLevel) -> str:
+    def checks_of_levels(*levels: PodSecurityLevel) -> str:
         """What these levels check, and no other."""
-        chosen = [check for check in CHECKS if {level for level in _ASKING if checked(check, level)} == {*levels}]
-        groups = [[*checks] for _, checks in groupby(chosen, key=lambda check: check.group or check)]
-        said = [(checks[0].wanted, _holds(checks, whole)) for checks in groups if checks[0].until > OLDEST]
+        level_checks = [check for check in CHECKS if {level for level in _ASKING if checked(check, level)} == {*levels}]
+        groups = [[*checks] for _, checks in groupby(level_checks, key=lambda check: check.group or check)]
+        requirements = [(checks[0].wanted, _holds(checks, is_whole)) for checks in groups if checks[0].until > OLDEST]
         if len(levels) > 1:
-            said.append((f"annotations {APPARMOR}* name the runtime's default or a profile of the node", _PROFILES))
-        return "[" + ", ".join(f"{of_each_pod(holds)} ? '' : {cel(wanted)}" for wanted, holds in said) + "]"
+            requirements.append(
+                (f"annotations {APPARMOR}* name the runtime's default or a profile of the node", _PROFILES)
+            )
+        return (
+            "["
+            + ", ".join(f"{of_each_pod(holds)} ? '' : {cel(requirement)}" for requirement, holds in requirements)
+            + "]"
+        )
 
     version = _label(words.PSA_VERSION)
     level = _label(words.PSA_ENFORCE)
-    baseline, restricted = asked(PodSecurityLevel.BASELINE), asked(PodSecurityLevel.RESTRICTED)
+    baseline, restricted = checks_of_levels(PodSecurityLevel.BASELINE), checks_of_levels(PodSecurityLevel.RESTRICTED)
     return {
         "minor": f"{version}.matches('^v1[.][0-9]{{1,3}}$') ? int({version}.substring(3)) : {LATEST}",
-        "securityChecks": f"""{level} == {cel(PodSecurityLevel.PRIVILEGED)} ? [] : {asked(*_ASKING)}
+        "securityChecks": f"""{level} == {cel(PodSecurityLevel.PRIVILEGED)} ? [] : {checks_of_levels(*_ASKING)}
             + ({level} == {cel(PodSecurityLevel.BASELINE)} ? {baseline} : {restricted})""",
         "unfit": "variables.securityChecks.filter(x, x != '')",
     }
@@ -75,12 +83,12 @@ _PROFILES = f"""variables.podAnnotations.all(k, !k.startsWith({cel(APPARMOR)})
     || variables.podAnnotations[k].startsWith({cel(APPARMOR_OF_NODE)}))"""
 
 
-def _holds(checks: Sequence[Check], whole: bool) -> str:
+def _holds(checks: Sequence[Check], is_whole: bool) -> str:
     """Whether a pod passes checks that differ in their field alone."""
-    if not whole:
+    if not is_whole:
         checks = [replace(check, needed=Requirement.NO) for check in checks]
     check, steps = checks[0], checks[0].field.split(".")
-    if check.holds and not whole:
+    if check.holds and not is_whole:
         holds = _unless_absent("c", steps, f"{cel(check.holds)} in {_at('c', steps)}")
         text = f"variables.containers.all(c, {holds})"
     elif check.needed is Requirement.INHERITED:
@@ -90,13 +98,13 @@ def _holds(checks: Sequence[Check], whole: bool) -> str:
     else:
         parts = [] if check.of is FieldOwner.CONTAINERS else [_field(check, "variables.spec", steps)]
         if check.of is not FieldOwner.POD:
-            fields = " && ".join(_field(each, "c", each.field.split(".")) for each in checks)
+            fields = " && ".join(_field(field_check, "c", field_check.field.split(".")) for field_check in checks)
             parts.append(f"variables.containers.all(c, {fields})")
         text = " && ".join(parts)
-    return " || ".join([*_beside(check), f"({text})"])
+    return " || ".join([*_exemptions(check), f"({text})"])
 
 
-def _beside(check: Check) -> Iterable[str]:
+def _exemptions(check: Check) -> Iterable[str]:
     """Of which pods, and by which versions, a check is not made."""
     if check.since > OLDEST:
         yield f"variables.minor < {check.since}"
@@ -118,8 +126,8 @@ def _field(check: Check, root: str, steps: list[str]) -> str:
         if step.endswith("[]"):
             path = [*steps[:number], step.removesuffix("[]")]
             entry = "y" if root == "c" else "v"
-            each = _field(check, entry, steps[number + 1 :])
-            return _unless_absent(root, path, f"{_at(root, path)}.all({entry}, {each})")
+            element_check = _field(check, entry, steps[number + 1 :])
+            return _unless_absent(root, path, f"{_at(root, path)}.all({entry}, {element_check})")
     if check.holds:
         return f"{cel(check.holds)} in {_optional(root, steps)}.orValue([])"
     if not steps:

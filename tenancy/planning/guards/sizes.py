@@ -33,11 +33,11 @@ _CLAIMS: Resources = (("resource.k8s.io", "v1", ["resourceclaims", "resourceclai
 
 def limit_guards(facts: GuardFacts) -> tuple[Guard, Guard]:
     """Guards on the size of objects: of specs, metadata and data."""
-    others: Resources = [(f.group, f.version, [f.resource]) for f in facts.frameworks]
+    framework_kinds: Resources = [(f.group, f.version, [f.resource]) for f in facts.frameworks]
     claims = _CLAIMS if facts.devices_by_claim else ()
     people = {"people": by_people(facts)}
     return (
-        Guard(WORK, [*_WORK, *others], expressions(GuardSubject.SIZES_OF_WORK, facts), {}, people),
+        Guard(WORK, [*_WORK, *framework_kinds], expressions(GuardSubject.SIZES_OF_WORK, facts), {}, people),
         Guard(
             OBJECTS,
             [*_OBJECTS, *claims],

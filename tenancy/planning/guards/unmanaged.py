@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tenancy.catalog import vocabulary as words
-from tenancy.planning.guards.model import Guard, NamespaceScope, changed
+from tenancy.planning.guards.model import Guard, NamespaceScope, change_condition
 from tenancy.rules.catalogue import expressions
 from tenancy.rules.expressions import cel
 from tenancy.rules.model import GuardFacts, GuardSubject
@@ -29,7 +29,7 @@ def unmanaged_guards(environment: Environment, facts: GuardFacts) -> Iterator[Gu
         [("", "v1", ["pods", "pods/ephemeralcontainers"])],
         expressions(GuardSubject.UNMANAGED_PODS, facts),
         {"containers": "object.spec.containers + (has(object.spec.initContainers) ? object.spec.initContainers : [])"},
-        changed("spec"),
+        change_condition("spec"),
         spaces=NamespaceScope.UNMANAGED,
     )
 

@@ -12,8 +12,8 @@ from tenancy.rules.model import GuardFacts
 
 # Pods
 
-ASKED = """variables.allowedResources.filter(r, {containers}.exists(c, has(c.resources) && has(c.resources.limits)
-    && r in c.resources.limits && sign(quantity(string(c.resources.limits[r]))) > 0))"""
+REQUESTED_RESOURCES = """variables.allowedResources.filter(r, {containers}.exists(c, has(c.resources)
+    && has(c.resources.limits) && r in c.resources.limits && sign(quantity(string(c.resources.limits[r]))) > 0))"""
 """Of the resources that the tenant may have, those that a container asks for."""
 LISTS: Mapping[str, str] = {
     "allowances": listed(words.ALLOWANCES),
@@ -62,14 +62,14 @@ def pod_variables(spec: str, metadata: str, placing: str, queued: bool = False) 
         " + (has(variables.spec.initContainers) ? variables.spec.initContainers : [])"
         " + (has(variables.spec.ephemeralContainers) ? variables.spec.ephemeralContainers : [])",
         **LISTS,
-        "asked": ASKED.format(containers="variables.containers"),
+        "asked": REQUESTED_RESOURCES.format(containers="variables.containers"),
     }
 
 
 # Requests
 
 
-def who(facts: GuardFacts) -> dict[str, str]:
+def requester_variables(facts: GuardFacts) -> dict[str, str]:
     """CEL variables that tell who sent a request: the queue, a controller, an operator."""
     operators = sorted({framework.operator for framework in facts.frameworks})
 
@@ -129,7 +129,7 @@ def marks_of(root: str, optional: Sequence[str] = ()) -> list[str]:
     return [map_at(f"{root}.{field}", optional) for field in ("labels", "annotations")]
 
 
-OWN = "{0}.metadata"
+OBJECT_METADATA = "{0}.metadata"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,35 +149,35 @@ class QueueFields:
     """Gates of pods that may be there when the work is made: those that the queue's own webhook adds."""
 
 
-def queue_variables(facts: GuardFacts, of: QueueFields) -> dict[str, str]:
+def queue_variables(facts: GuardFacts, fields: QueueFields) -> dict[str, str]:
     """CEL variables with the queue's labels and annotations of an object and of its pods."""
 
     def optional(root: str) -> list[str]:
         """An object's own metadata is always there."""
-        return [] if of.work == OWN else [of.work.format(root)]
+        return [] if fields.work == OBJECT_METADATA else [fields.work.format(root)]
 
-    def found(root: str) -> str:
-        pods = f"{of.template.format(root)}.metadata"
+    def queue_marks(root: str) -> str:
+        pods = f"{fields.template.format(root)}.metadata"
         return ", ".join(
-            [*marks_of(of.work.format(root), optional(root)), *(marks_of(pods, [pods]) if of.template else [])]
+            [*marks_of(fields.work.format(root), optional(root)), *(marks_of(pods, [pods]) if fields.template else [])]
         )
 
     def gates(root: str) -> str:
-        spec = f"{of.template.format(root)}.spec" if of.template else f"{root}.spec"
+        spec = f"{fields.template.format(root)}.spec" if fields.template else f"{root}.spec"
         return f"has({spec}.schedulingGates) ? {spec}.schedulingGates.map(g, g.name) : []"
 
     return {
-        **who(facts),
-        "workLabels": map_at(f"{of.work.format('object')}.labels", optional("object")),
-        "marks": f"[{found('object')}]",
-        "oldMarks": f"request.operation == 'UPDATE' ? [{found('oldObject')}] : []",
-        "queues": of.queues,
-        "ends": of.ends,
-        "given": of.given,
+        **requester_variables(facts),
+        "workLabels": map_at(f"{fields.work.format('object')}.labels", optional("object")),
+        "marks": f"[{queue_marks('object')}]",
+        "oldMarks": f"request.operation == 'UPDATE' ? [{queue_marks('oldObject')}] : []",
+        "queues": fields.queues,
+        "ends": fields.ends,
+        "given": fields.given,
         "gates": gates("object"),
         # Work that was started carries the queue's own gate; a change of the work keeps it.
         "oldGates": f"request.operation == 'UPDATE' ? ({gates('oldObject')}) : []",
-        "usualGates": cel(list(of.usual)),
+        "usualGates": cel(list(fields.usual)),
     }
 
 

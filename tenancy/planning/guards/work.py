@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from tenancy.catalog.controllers import GATED, HELD, PLACED
-from tenancy.planning.guards.assembly import Kinds, fields_of_work, joined, latest, of_resources
+from tenancy.planning.guards.assembly import Kinds, fields_of_work, latest, merge_expressions, of_resources
 from tenancy.planning.guards.frameworks import framework_guard
-from tenancy.planning.guards.model import META, NO_NEW_FINALIZER, Guard, by_resource, changed, untyped, written_out
+from tenancy.planning.guards.model import (
+    META,
+    NO_NEW_FINALIZER,
+    Guard,
+    by_resource,
+    change_condition,
+    untyped,
+    with_inlined_variables,
+)
 from tenancy.planning.guards.pod_security import security_message, security_variables
 from tenancy.planning.guards.variables import (
-    OWN,
+    OBJECT_METADATA,
     QueueFields,
     controllers,
     pod_variables,
     queue_variables,
+    requester_variables,
     suspension,
-    who,
 )
 from tenancy.rules.catalogue import expressions
 from tenancy.rules.expressions import cel
@@ -25,8 +33,8 @@ from tenancy.rules.queue_counts import IS_JOB, in_parallel
 def work_guards(docs: str, facts: GuardFacts) -> tuple[Guard, ...]:
     """All guards on pods and on every kind that has a pod template."""
     return (
-        written_out(_pods(facts)),
-        written_out(_templates(docs, facts)),
+        with_inlined_variables(_pods(facts)),
+        with_inlined_variables(_templates(docs, facts)),
         _cron_jobs(docs, facts),
         *((framework_guard(docs, facts),) if facts.frameworks else ()),
     )
@@ -34,7 +42,7 @@ def work_guards(docs: str, facts: GuardFacts) -> tuple[Guard, ...]:
 
 def _pods(facts: GuardFacts) -> Guard:
     queue = QueueFields(
-        OWN,
+        OBJECT_METADATA,
         # A pod of other work carries what that work's template says.
         given=f"request.operation == 'CREATE' ? {cel(GATED['pods'])} : {{}}",
         # Kueue's webhook writes both onto each pod, whether or not a flavor has a topology, and Kueue removes both
@@ -49,17 +57,17 @@ def _pods(facts: GuardFacts) -> Guard:
         latest(facts, GuardSubject.NAMESPACE_OF_WORK, GuardSubject.PODS, GuardSubject.POD, *queued),
         {
             **pod_variables("object.spec", "object.metadata", "request.operation == 'CREATE'", facts.queued),
-            "byController": who(facts)["byController"],
+            "byController": requester_variables(facts)["byController"],
             **(queue_variables(facts, queue) if facts.queued else {}),
         },
-        changed("spec", *META, *(["metadata.ownerReferences"] if facts.queued else []), also=NO_NEW_FINALIZER),
+        change_condition("spec", *META, *(["metadata.ownerReferences"] if facts.queued else []), also=NO_NEW_FINALIZER),
     )
 
 
 def _rules_of_work(facts: GuardFacts, *queued: GuardSubject) -> dict[str, str]:
     """Rules on pod templates, and on the objects that have them."""
     return {
-        **joined(
+        **merge_expressions(
             latest(facts, GuardSubject.PODS, GuardSubject.TEMPLATES),
             expressions(GuardSubject.CLAIMS_OF_WORK, facts),
             expressions(GuardSubject.WORK, facts),
@@ -77,7 +85,7 @@ def _templates(docs: str, facts: GuardFacts) -> Guard:
     ]
     facts = of_resources(facts, kinds)
     queue = QueueFields(
-        *(OWN, "{0}.spec.template"),
+        *(OBJECT_METADATA, "{0}.spec.template"),
         queues="request.resource.resource in ['jobs', 'deployments', 'statefulsets']",
         ends=IS_JOB,
         given=by_resource({kind: GATED[kind] for kind in ("deployments", "statefulsets")}),
@@ -97,10 +105,10 @@ def _templates(docs: str, facts: GuardFacts) -> Guard:
         {
             **pod_variables("object.spec.template.spec", "object.spec.template.metadata", "true"),
             **security_variables(),
-            "byController": who(facts)["byController"],
+            "byController": requester_variables(facts)["byController"],
             **(of_queue if facts.queued else {}),
         },
-        {**changed(*fields_of_work(facts), also=NO_NEW_FINALIZER), **controllers(facts.queued)},
+        {**change_condition(*fields_of_work(facts), also=NO_NEW_FINALIZER), **controllers(facts.queued)},
         messages=security_message(docs),
     )
 
@@ -125,9 +133,9 @@ def _cron_jobs(docs: str, facts: GuardFacts) -> Guard:
         {
             **pod_variables(f"{job}.template.spec", f"{job}.template.metadata", "true"),
             **security_variables(),
-            "byController": who(facts)["byController"],
+            "byController": requester_variables(facts)["byController"],
             **(of_queue if facts.queued else {}),
         },
-        changed(*fields_of_work(facts), also=NO_NEW_FINALIZER),
+        change_condition(*fields_of_work(facts), also=NO_NEW_FINALIZER),
         messages=security_message(docs),
     )
