@@ -289,7 +289,7 @@ def test_a_file_that_comes_in_the_meantime_is_not_written_over(
         spec.write(FILE, "another writer's")
         return found
 
-    monkeypatch.setattr(new, "_judged", meanwhile)
+    monkeypatch.setattr(new, "_load_with_tenant", meanwhile)
     result = make(spec)
     assert result.exit_code == 2
     assert "another process has just created" in result.stderr

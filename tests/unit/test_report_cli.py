@@ -243,7 +243,7 @@ def test_queues_where_nothing_is_held_say_so_and_keep_the_sums(
     monkeypatch.setattr("tenancy.live.api.Api", lambda _: empty)
     one = QueueUse("fraud", "batch", "train", "a100", 16, 16, held, 0, held, 0, "open", Decimal("2.5") * held)
     monkeypatch.setattr("tenancy.live.usage.queue_use", lambda *_: [one])
-    monkeypatch.setattr("tenancy.cli.queues._bound", lambda *_: ({}, []))
+    monkeypatch.setattr("tenancy.cli.queues._bound_gpus", lambda *_: ({}, []))
     answer = run("queues", spec.path, "--brief")
     assert answer.exit_code == 0
     assert "has no pools" not in answer.stdout

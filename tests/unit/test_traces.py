@@ -424,7 +424,7 @@ def test_a_part_of_a_trace_starts_at_its_first_hour(file: Path, loaded: Loaded) 
 def test_more_jobs_than_a_run_takes_are_refused_and_a_part_of_them_is_not(
     file: Path, loaded: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tenancy.cli.simulate.MOST_JOBS", 3)
+    monkeypatch.setattr("tenancy.cli.simulate.MAX_JOBS", 3)
     lines = "".join(f"{hour * 3600},fraud,1,600\n" for hour in range(5))
     file.write_text(f"submit,tenant,gpus,duration\n{lines}", "utf-8")
     part = file.with_name("part.csv")
