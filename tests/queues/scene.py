@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -54,9 +54,18 @@ Object = dict[str, Any]
 def until(
     fact: Callable[[], object], what: str, seconds: float = PATIENCE, also: Callable[[], str] = lambda: ""
 ) -> float:
-    """Wait until it is true; how many seconds that took."""
+    """Wait until it is true; how many seconds that took. A busy API server may leave a question without an answer."""
+
+    def is_true() -> bool:
+        try:
+            return bool(fact())
+        except ApiUnreachable as error:
+            if error.status:
+                raise
+            return False
+
     began = asked = time.monotonic()
-    while not fact():
+    while not is_true():
         now = time.monotonic()
         assert now - began < seconds, f"after {seconds:.0f} s still not: {what}{also()}"
         # Who asks all the time keeps a busy API server from what is waited for.
@@ -114,9 +123,8 @@ class Scene:
 
         def is_answered() -> bool:
             # A busy machine compiles the largest guards for longer than a request may take.
-            with suppress(ApiUnreachable):
-                answers.append(self.api.request("PATCH", where, item, content_type=APPLY))
-            return bool(answers)
+            answers.append(self.api.request("PATCH", where, item, content_type=APPLY))
+            return True
 
         until(is_answered, f"an answer to {path_of(item)}")
         (answer,) = answers
@@ -456,10 +464,6 @@ def on_stage(home: Path, folder: Path, crds: Iterable[Object] = (), **settings: 
 
 
 def _made(api: Api, crd: Object) -> bool:
-    try:
-        answer = api.request("POST", collection(crd["apiVersion"], crd["kind"]), crd)
-    except ApiUnreachable:
-        # The largest take a busy machine longer than a request may.
-        return False
+    answer = api.request("POST", collection(crd["apiVersion"], crd["kind"]), crd)
     assert answer.ok or answer.status == 409, answer.message
     return True
