@@ -30,7 +30,7 @@ class FlavorShare:
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class PoolGuarantee:
     """Guarantee of one tenant for one flavor in one pool."""
 
     pool: str
@@ -48,7 +48,7 @@ class Member:
 
     spec: Tenant
     shares: tuple[FlavorShare, ...]
-    places: tuple[Placement, ...]
+    places: tuple[PoolGuarantee, ...]
 
     @property
     def name(self) -> str:
@@ -157,14 +157,14 @@ def facts(loaded: Loaded) -> Facts:
 
 def _places(
     environment: Environment, guaranteed_counts: Mapping[str, Mapping[str, Mapping[str, int]]]
-) -> tuple[Placement, ...]:
+) -> tuple[PoolGuarantee, ...]:
     counts: dict[tuple[str, str], int] = {}
     for pools in guaranteed_counts.values():
         for pool, flavors in pools.items():
             for flavor, count in flavors.items():
                 counts[pool, flavor] = counts.get((pool, flavor), 0) + count
     return tuple(
-        Placement(
+        PoolGuarantee(
             pool, flavor, count, count * gpu_part(environment, pool, flavor), monthly(environment, pool, flavor, count)
         )
         for (pool, flavor), count in sorted(counts.items())
