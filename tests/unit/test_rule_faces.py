@@ -83,8 +83,7 @@ ATTACKS = {
 def test_every_rule_of_both_faces_has_an_attack_that_a_manifest_can_be_made_of() -> None:
     both = {rule for rule in JUDGED if Face.ATTACK in RULES[rule].faces}
     assert {rule for _, rule in ATTACKS} == both - WITHOUT_A_BODY
-    # What a guard has in place of Pod Security on an older cluster is in no preview.
-    assert {world for world, _ in ATTACKS} == set(WORLDS) - {"older"}
+    assert {world for world, _ in ATTACKS} == set(WORLDS)
     assert sum(map(len, ATTACKS.values())) > 500
 
 
