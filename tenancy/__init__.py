@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     )
     from tenancy.planning import Plan, plan
     from tenancy.schema.aws import AddOnRelease, AddOns, Aws, Endpoints, Network, System
-    from tenancy.schema.calendar import GpuWindow, More
+    from tenancy.schema.calendar import GpuWindow, TemporaryShare
     from tenancy.schema.cluster import Cluster, ClusterMode, Cni, Devices, Encryption, Images, Sandbox, VirtualClusters
     from tenancy.schema.costs import Costs, OverheadKey, PurchaseKind, UsageKind
-    from tenancy.schema.data import Access, Bucket, FileAccessPoint, Files, KeyPer, ResourceUse, Uses
+    from tenancy.schema.data import Access, AwsResources, Bucket, FileAccessPoint, Files, KeyPer, ResourceUse
     from tenancy.schema.environment import Environment
     from tenancy.schema.environment_fields import GuardsMode, Layout
     from tenancy.schema.identity import BreakGlass, Ci, PodIdentity
@@ -66,8 +66,8 @@ if TYPE_CHECKING:
     from tenancy.schema.tenant import (
         ExceptionEntry,
         Isolation,
-        Leaving,
         Namespace,
+        OffboardingStage,
         PodSecurity,
         ServiceAccount,
         Storage,
@@ -91,7 +91,7 @@ _HOMES = {
     ),
     "tenancy.planning": ("Plan", "plan"),
     "tenancy.schema.aws": ("AddOnRelease", "AddOns", "Aws", "Endpoints", "Network", "System"),
-    "tenancy.schema.calendar": ("GpuWindow", "More"),
+    "tenancy.schema.calendar": ("GpuWindow", "TemporaryShare"),
     "tenancy.schema.cluster": (
         "Cluster",
         "ClusterMode",
@@ -103,7 +103,7 @@ _HOMES = {
         "VirtualClusters",
     ),
     "tenancy.schema.costs": ("Costs", "OverheadKey", "PurchaseKind", "UsageKind"),
-    "tenancy.schema.data": ("Access", "Bucket", "FileAccessPoint", "Files", "KeyPer", "ResourceUse", "Uses"),
+    "tenancy.schema.data": ("Access", "Bucket", "FileAccessPoint", "Files", "KeyPer", "ResourceUse", "AwsResources"),
     "tenancy.schema.environment": ("Environment",),
     "tenancy.schema.environment_fields": ("GuardsMode", "Layout"),
     "tenancy.schema.identity": ("BreakGlass", "Ci", "PodIdentity"),
@@ -135,7 +135,7 @@ _HOMES = {
     "tenancy.schema.tenant": (
         "ExceptionEntry",
         "Isolation",
-        "Leaving",
+        "OffboardingStage",
         "Namespace",
         "PodSecurity",
         "ServiceAccount",
@@ -198,7 +198,7 @@ __all__ = [  # noqa: RUF022 - by subject
     "GpuSharing",
     "GpuWindow",
     "Metrics",
-    "More",
+    "TemporaryShare",
     "Part",
     "PlatformService",
     "ResourceUse",
@@ -211,7 +211,7 @@ __all__ = [  # noqa: RUF022 - by subject
     "System",
     "TemporaryNamespaces",
     "Upgrade",
-    "Uses",
+    "AwsResources",
     "VirtualClusters",
     "ClusterMode",
     "Cni",
@@ -225,7 +225,7 @@ __all__ = [  # noqa: RUF022 - by subject
     "GuardsMode",
     "KeyPer",
     "Layout",
-    "Leaving",
+    "OffboardingStage",
     "Market",
     "AlertGate",
     "Order",

@@ -35,7 +35,7 @@ file-access-points:
 """
 MORE_OF_FRAUD = f"""\
 ci: {{github: bank/fraud-models, branch: main}}
-uses:
+aws-resources:
   repositories: [scoring]
   secrets: [card]
   files:
@@ -66,8 +66,8 @@ CASES = (
     Case("key of another account's bucket", "aws-01", ENV, "buckets.old.key-arn", KEY, KEY.replace("111122223333", "444455556666"), KEY + "4b"),
     Case("key of another region's logs", "aws-01", ENV, "aws.log-key", "  quotas: {}", f"  log-key: {KEY.replace('central', 'west')}", f"  log-key: {KEY}"),
     Case("folder of another account", "aws-01", ENV, f"file-access-points.{POINT.replace('111122223333', '444455556666')}", f'"{POINT}": {{}}', f'"{POINT}": {{}}\n  {POINT.replace("111122223333", "444455556666")}: {{}}', f'"{POINT}": {{}}\n  {POINT}ff: {{}}'),
-    Case("folder that is not declared", "ref-01", FRAUD, "uses.files[0].access-point", POINT, POINT + "ff", POINT),
-    Case("folder of another tenant", "ref-01", ENV, "uses.files[0].access-point", f'"{POINT}": {{}}', f'"{POINT}": {{tenant: research}}', f'"{POINT}": {{tenant: fraud}}', FRAUD),
+    Case("folder that is not declared", "ref-01", FRAUD, "aws-resources.files[0].access-point", POINT, POINT + "ff", POINT),
+    Case("folder of another tenant", "ref-01", ENV, "aws-resources.files[0].access-point", f'"{POINT}": {{}}', f'"{POINT}": {{tenant: research}}', f'"{POINT}": {{tenant: fraud}}', FRAUD),
     Case("a host that is no forge of the environment", "ref-01", RESEARCH, "ci.host", "branch: main", "branch: main, host: gitlab.bank.example", "branch: main, host: gitlab.com"),
     Case("GitHub where it is no forge", "ref-01", ENV, "ci.github", "  quotas: {}", "  forges: [gitlab.com]", "  forges: [gitlab.com, github.com]", FRAUD),
     Case("a GitLab where it is no forge", "ref-01", ENV, "ci.gitlab", "  quotas: {}", "  forges: [github.com, gitlab.bank.example]", "  forges: [github.com, gitlab.com]", RESEARCH),
@@ -77,7 +77,7 @@ CASES = (
     Case("writing for another namespace", "aws-04", FRAUD, "storage[0].prefix", SHARED_GRANT, SHARED_GRANT.replace("[train]", "[train, serve]"), SHARED_GRANT, shared=True),
     Case("access points of a shared role", "aws-04", ENV, "storage[0].bucket", "  datasets: {}", "  datasets: {access-points: true}", "  datasets: {expire-after: 90}", FRAUD, shared=True),
     Case("a tenant's key for a shared role", "aws-04", ENV, "storage[0].bucket", "  datasets: {}", "  datasets: {key: tenant}", "  datasets: {key: bucket}", FRAUD, shared=True),
-    Case("secrets of a shared role", "aws-04", FRAUD, "uses.secrets", "uses:\n", "uses:\n  secrets: [card]\n", "uses:\n", shared=True),
+    Case("secrets of a shared role", "aws-04", FRAUD, "aws-resources.secrets", "aws-resources:\n", "aws-resources:\n  secrets: [card]\n", "aws-resources:\n", shared=True),
     Case("every branch", "aws-05", FRAUD, "ci.branch", "branch: main", "branch: '*'", "branch: release"),
     Case("every branch of a kind", "aws-05", FRAUD, "ci.branch", "branch: main", "branch: 'release/*'", "branch: release/1"),
     Case("every repository", "aws-05", FRAUD, "ci.github", "github: bank/fraud-models", "github: 'bank/*'", "github: bank/fraud"),

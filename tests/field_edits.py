@@ -90,7 +90,7 @@ tier: production
 people: [{group: fraud-engineers, role: developer}]
 gpus: {a100-1g.5gb: {guaranteed: 7}}
 storage: [{bucket: bank-data, prefix: fraud/, access: read-write}]
-uses: {repositories: [scoring], secrets: [card-network], logs: [jobs], queues: [jobs]}
+aws-resources: {repositories: [scoring], secrets: [card-network], logs: [jobs], queues: [jobs]}
 ci: {github: bank/fraud, branch: main}
 budget: {monthly-usd: 1000}
 """,

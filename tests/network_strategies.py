@@ -94,7 +94,7 @@ def admitted(world: World, policy: Object) -> bool:
     space = policy["metadata"]["namespace"]
     pod = next(pod for name, pod in world.pods.items() if world.peers[name]["namespace"] == space)
     tenant = pod.tenant
-    siblings = tenant.between_namespaces and len(tenant.namespaces) > 1
+    siblings = tenant.allow_cross_namespace and len(tenant.namespaces) > 1
     for direction, side, ways in (("ingress", "from", tenant.ingress), ("egress", "to", tenant.egress)):
         known = {(way.cidr, way.port, way.protocol) for way in ways if way.cidr}
         for rule in policy["spec"].get(direction, []):

@@ -30,7 +30,7 @@ _HEAD = f"team: t\nowner: {_OWNER}\ndepartment: risk\ncost-center: CC-1\ntier: b
 _PEOPLE = "people: [{{group: {0}-people, role: developer}}]\n"
 TENANTS = {
     "fraud": """namespaces: [train, serve]
-between-namespaces: true
+allow-cross-namespace: true
 storage: [{bucket: datasets, prefix: teams/fraud/, namespaces: [train]}]
 egress:
   - {cidr: 198.51.100.0/24, port: 8443}
@@ -45,12 +45,12 @@ egress:
 ingress:
   - {cidr: 10.20.0.0/16, port: 8080}
 """,
-    "f": "namespaces: [{name: main, open-inside: false}]\n",
+    "f": "namespaces: [{name: main, allow-intra-namespace: false}]\n",
     LONG: """namespaces:
   - {name: a, service-accounts: [{name: robot, api-token: true}]}
-  - {name: b, open-inside: false}
+  - {name: b, allow-intra-namespace: false}
   - c
-between-namespaces: true
+allow-cross-namespace: true
 ingress:
   - {service: ingress, port: 8000}
 """,
@@ -235,9 +235,9 @@ class World:
         return "address" in source and any(way.cidr and _within(source["address"], way.cidr) for way in accept)
 
     def _inside(self, one: Pod, other: Pod) -> bool:
-        if one.tenant is not other.tenant or not (one.part.open_inside and other.part.open_inside):
+        if one.tenant is not other.tenant or not (one.part.allow_intra_namespace and other.part.allow_intra_namespace):
             return False
-        return one.part is other.part or one.tenant.between_namespaces
+        return one.part is other.part or one.tenant.allow_cross_namespace
 
     def _is(self, peer: Mapping[str, Any], service: str) -> bool:
         found = self.environment.platform.services[service]

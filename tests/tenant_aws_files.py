@@ -35,7 +35,7 @@ namespaces: [train, serve]
 storage:
   - {bucket: two-data, prefix: teams/fraud/, access: read-write, namespaces: [train]}
   - {bucket: two-locked, prefix: fraud/, access: read-write, namespaces: [train]}
-uses: {repositories: [scoring], secrets: [card-network], logs: [jobs], queues: [jobs]}
+aws-resources: {repositories: [scoring], secrets: [card-network], logs: [jobs], queues: [jobs]}
 ci: {github: bank/fraud, branch: main}
 budget: {monthly-usd: 1000}
 """

@@ -34,7 +34,7 @@ FRAUD = {
     "tier": "batch",
     "namespaces": ["train", {"name": "serve", "tier": "production", "service-account": "scorer"}, "idle"],
     "storage": [{"bucket": "data", "prefix": "fraud/", "access": "read-write", "namespaces": ["train"]}],
-    "uses": {"secrets": {"card-network": {"namespaces": ["serve"]}}},
+    "aws_resources": {"secrets": {"card-network": {"namespaces": ["serve"]}}},
 }
 
 

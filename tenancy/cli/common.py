@@ -143,13 +143,13 @@ def refuses_bad_input(command: Callable[P, R]) -> Callable[P, R]:
 def tenant_or_exit(loaded: Loaded, name: str, *, allow_removed: bool = True) -> Any:
     """The tenant of that name; without one, exit code 2 and a message with the known names.
 
-    Without `removed`, a tenant whose file says `leaving: remove` is refused too: nothing of it is left.
+    Without `removed`, a tenant whose file says `offboarding: remove` is refused too: nothing of it is left.
     """
     for tenant in loaded.tenants:
         if tenant.tenant == name:
-            if tenant.leaving == "remove" and not allow_removed:
-                input_text = f"tenant {name}, whose file says leaving: remove"
-                change = "name another tenant; to restore this one, drop `leaving` and run `tenancy up`"
+            if tenant.offboarding == "remove" and not allow_removed:
+                input_text = f"tenant {name}, whose file says offboarding: remove"
+                change = "name another tenant; to restore this one, drop `offboarding` and run `tenancy up`"
                 fail(f"given {input_text}; rule: a tenant that has namespaces; change: {change}", BAD_INPUT)
             return tenant
     known_names = ", ".join(loaded_tenant.tenant for loaded_tenant in loaded.tenants)

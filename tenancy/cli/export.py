@@ -76,8 +76,8 @@ def command(tenant: str, environment: str, lab: bool, out: Path, with_secrets: b
         f"{pluralize(len(exported.volumes), 'volume')}, "
         f"{sum(exported.left_out.values())} left out: see {out / 'README.md'}"
     )
-    if tenant_spec.leaving is None:
-        click.echo(f"{tenant} is not on hold and may still change: write `leaving: export` into its file first")
+    if tenant_spec.offboarding is None:
+        click.echo(f"{tenant} is not on hold and may still change: write `offboarding: export` into its file first")
     if exported.unread:
         fail(f"{len(exported.unread)} kinds could not be read; README.md names them")
 
@@ -142,7 +142,7 @@ def _data(environment: Environment, tenant: Tenant) -> dict[str, Any]:
     """What the tenant has on AWS, or would have with aws.enabled: true."""
     from tenancy.planning.common import names
 
-    uses = tenant.uses
+    uses = tenant.aws_resources
     resources: dict[str, Any] = {
         "prefixes": [f"s3://{g.bucket}/{g.prefix} ({g.access.value})" for g in tenant.storage],
         "repositories": [names.tenant_repository(environment, tenant, name) for name in sorted(uses.repositories)],
@@ -161,7 +161,7 @@ def _readme(environment: Environment, tenant: Tenant, exported: ExportedObjects)
     """What is here, and what is not."""
     name, today = environment.environment, dt.datetime.now(dt.UTC).date()
     tomorrow = today + dt.timedelta(days=1)
-    stage = tenant.leaving.value if tenant.leaving else "not leaving"
+    stage = tenant.offboarding.value if tenant.offboarding else "not leaving"
     cost = (
         f"tenancy chargeback {name} --from {exported.created} --to {tomorrow} --tenant {tenant.tenant} --prometheus URL"
     )

@@ -62,7 +62,7 @@ def _shard(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int
     multiple=True,
     metavar="NAME",
     help="Remove this tenant whose file was deleted, or this namespace (TENANT--NAMESPACE) that is no longer in its "
-    "tenant's file, at once and without the stages of `leaving`; repeatable.",
+    "tenant's file, at once and without the stages of `offboarding`; repeatable.",
 )
 @click.option(
     "--replace",

@@ -59,7 +59,7 @@ class RemovableTenants(NamedTuple):
     @classmethod
     def from_spec(cls, loaded: Loaded, removed_names: Sequence[str], timeout: int) -> RemovableTenants:
         """By the files and the arguments of --remove; ends the command if these name what a file has."""
-        from tenancy.schema.tenant import Leaving
+        from tenancy.schema.tenant import OffboardingStage
 
         names = {tenant.tenant for tenant in loaded.tenants}
         known_namespaces = {
@@ -74,9 +74,9 @@ class RemovableTenants(NamedTuple):
                 f"given {input_text}; rule: a namespace in a tenant's file is not removed; change: {change}", BAD_INPUT
             )
         if names_in_files := sorted(names.intersection(removed_names)):
-            input_text, change = f"--remove {names_in_files[0]}, which has a file", "write `leaving: hold` into it"
+            input_text, change = f"--remove {names_in_files[0]}, which has a file", "write `offboarding: hold` into it"
             fail(f"given {input_text}; rule: a tenant with a file leaves in stages; change: {change}", BAD_INPUT)
-        removed_tenants = frozenset(t.tenant for t in loaded.tenants if t.leaving is Leaving.REMOVE)
+        removed_tenants = frozenset(t.tenant for t in loaded.tenants if t.offboarding is OffboardingStage.REMOVE)
         return cls(removed_tenants, frozenset(removed_names), timeout)
 
     def with_kept_namespaces(self, loaded: Loaded) -> bool:
@@ -87,14 +87,14 @@ class RemovableTenants(NamedTuple):
 def stages_advice(tenant: str, environment: str) -> str:
     """Rule and change of a message, for a tenant whose file was deleted before its stages of leaving."""
     return (
-        f"rule: a tenant leaves in stages; change: restore its file with `leaving: hold`, and after `tenancy up "
-        f"{environment}` write `leaving: remove`; or remove it at once with all objects in its namespaces: `tenancy up "
-        f"{environment} --remove {tenant}`"
+        f"rule: a tenant leaves in stages; change: restore its file with `offboarding: hold`, and after `tenancy up "
+        f"{environment}` write `offboarding: remove`; or remove it at once with all objects in its namespaces: "
+        f"`tenancy up {environment} --remove {tenant}`"
     )
 
 
 def _refuse_skipped_stages(driver: Driver, plan: Plan, stack: Any, leavers: RemovableTenants) -> None:
-    """Raise RunFailed if a tenant skipped the stages before `leaving: remove`, or if no Kueue runs to end its work."""
+    """Raise RunFailed if a tenant skipped stages before `offboarding: remove`, or if no Kueue runs to end its work."""
     from tenancy.engine.driver import RunFailed
     from tenancy.live.removal import kueue_runs, skipped_hold
 
@@ -113,10 +113,10 @@ def _refuse_skipped_stages(driver: Driver, plan: Plan, stack: Any, leavers: Remo
         spaces = sorted(resource["id"] for resource in _namespaces(driver.tenant_resources(stack, tenant)))
         if spaces and (resource := skipped_hold(driver.api, spaces)):
             raise RunFailed(
-                f"given tenant {tenant} with leaving: remove, whose {', '.join(resource)} is in use; rule: a tenant "
-                f"leaves in stages; change: write `leaving: hold` and run `tenancy up {plan.environment}`, save what "
-                f"it owns with `tenancy export {tenant} {plan.environment}`, then write `leaving: remove`; nothing "
-                "was changed"
+                f"given tenant {tenant} with offboarding: remove, whose {', '.join(resource)} is in use; rule: a "
+                f"tenant leaves in stages; change: write `offboarding: hold` and run `tenancy up {plan.environment}`, "
+                f"save what it owns with `tenancy export {tenant} {plan.environment}`, then write "
+                "`offboarding: remove`; nothing was changed"
             )
 
 

@@ -173,7 +173,7 @@ def spans_at(tenant: Tenant, now: dt.datetime) -> Iterator[Span]:
         if interval := window.interval_at(now):
             yield Span(tenant.tenant, window.flavor, window.gpus, interval.start, interval.end, window.name)
     for flavor, share in tenant.gpus.items():
-        for more in share.more:
+        for more in share.temporary_shares:
             start, end = more.interval
             if start - TEMPORARY_SHARE_LEAD <= now < end:
                 yield Span(tenant.tenant, flavor, more.gpus, start, end, "")

@@ -97,7 +97,7 @@ def _gpus_over_time(tenant: Tenant, flavor: str, moments: Sequence[dt.datetime],
         if w.flavor == flavor
         for interval in w.intervals_between(moments[0], end)
     ]
-    spans += [(more.interval, more.gpus) for more in tenant.gpus[flavor].more]
+    spans += [(more.interval, more.gpus) for more in tenant.gpus[flavor].temporary_shares]
     for interval, gpus in spans:
         for n, moment in enumerate(moments):
             if interval.start < moment + STEP and moment < interval.end:
@@ -116,7 +116,7 @@ def _rows(tenants: Sequence[Tenant], start: dt.datetime, end: dt.datetime) -> It
             for interval in window.intervals_between(start, end):
                 yield row(tenant, f"window {window.name}", window.flavor, window.gpus, interval, local)
         for flavor, share in tenant.gpus.items():
-            for more in share.more:
+            for more in share.temporary_shares:
                 if more.interval.start < end and more.interval.end > start:
                     yield row(tenant, "further share", flavor, more.gpus, more.interval, more.reason)
 

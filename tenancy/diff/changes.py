@@ -222,10 +222,10 @@ def _reach(side: SpecState) -> Facts:
             facts[name, "pods", f"{_peer_name(rule)}, port {rule.port}/{rule.protocol}"] = "connect"
         for rule in tenant.ingress:
             facts[name, _peer_name(rule), f"pods, port {rule.port}/{rule.protocol}"] = "connect"
-        open_namespaces = [part.name for part in tenant.namespaces if part.open_inside]
-        closed_namespaces = [part.name for part in tenant.namespaces if not part.open_inside]
+        open_namespaces = [part.name for part in tenant.namespaces if part.allow_intra_namespace]
+        closed_namespaces = [part.name for part in tenant.namespaces if not part.allow_intra_namespace]
         facts |= {(name, f"pods of {part}", "each other"): "as policies of its own say" for part in closed_namespaces}
-        if tenant.between_namespaces:
+        if tenant.allow_cross_namespace:
             facts |= {
                 (name, f"pods of {source}", f"pods of {target}"): "connect"
                 for source, target in permutations(open_namespaces, 2)

@@ -63,8 +63,8 @@ def _removals(api: Api, plan: Plan, tenants: Sequence[TenantPlan]) -> Iterator[s
     }
     for name in sorted(leaving_names & tenants_with_namespaces):
         yield (
-            f"given tenant {name} with leaving: remove; rule: access ends first, then work, then namespaces; change: "
-            f"`tenancy up {plan.environment}` removes the tenant in this order"
+            f"given tenant {name} with offboarding: remove; rule: access ends first, then work, then namespaces; "
+            f"change: `tenancy up {plan.environment}` removes the tenant in this order"
         )
 
 

@@ -136,7 +136,7 @@ def _undeclared_removals(
     tenants: Sequence[TenantPlan],
     removing: Collection[str],
 ) -> Iterator[str]:
-    """ns-07: namespaces of the environment that the plan lacks, and whose tenant's file never said `leaving`."""
+    """ns-07: namespaces of the environment that the plan lacks, and whose tenant's file never said `offboarding`."""
     tenant_names = set(plan.names)
     planned = {space.name for tenant in tenants for space in tenant.namespaces}
     stack_tenants = {tenant.name for tenant in tenants}
@@ -169,8 +169,8 @@ def _undeclared_removals(
         else:
             subject = f"namespace {', '.join(names)} of tenant {tenant}, which has no file"
             change = (
-                f"write its file again with `leaving: hold`, and after `tenancy up {plan.environment}` with "
-                f"`leaving: remove`; or, with all that is in its namespaces at once, `{_remove(plan, tenant)}`"
+                f"write its file again with `offboarding: hold`, and after `tenancy up {plan.environment}` with "
+                f"`offboarding: remove`; or, with all that is in its namespaces at once, `{_remove(plan, tenant)}`"
             )
         yield f"given {subject}; {rule}; change: {change}"
 

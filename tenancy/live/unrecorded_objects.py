@@ -49,8 +49,8 @@ class UnrecordedObject:
 
 def find_unrecorded(api: Api, environment: str, tenant: str | None) -> list[UnrecordedObject]:
     """All objects with the labels of the environment, or of one of its tenants, that the engine wrote, but not
-    namespaces that it left (`leaving`). To be asked only if their stack has no resources. A kind whose list is refused
-    is skipped."""
+    namespaces that it left (`offboarding`). To be asked only if their stack has no resources. A kind whose list is
+    refused is skipped."""
     selector = environment_selector(environment, tenant)
     return [entry for entry in _labelled(api, selector) if is_engine_object(entry.item) and not _has_left(entry.item)]
 

@@ -202,18 +202,19 @@ def _people_entries(tenant: Tenant, kind: str, name: str, role: str) -> list[tup
 
 
 def _pipeline_grants(environment: Environment, tenant: Tenant) -> Iterator[AccessGrant]:
-    if tenant.ci and tenant.uses.repositories:
+    if tenant.ci and tenant.aws_resources.repositories:
         repositories = [
-            f"ECR {names.tenant_repository(environment, tenant, name)}" for name in sorted(tenant.uses.repositories)
+            f"ECR {names.tenant_repository(environment, tenant, name)}"
+            for name in sorted(tenant.aws_resources.repositories)
         ]
-        field = ("uses", "repositories")
-        may = "pulls images" if tenant.leaving else "pushes and pulls images"
+        field = ("aws-resources", "repositories")
+        may = "pulls images" if tenant.offboarding else "pushes and pulls images"
         yield AccessGrant(tenant.tenant, CI, tenant.ci.subject, may, tuple(repositories), tenant.tenant, field)
 
 
 def _data_grants(environment: Environment, tenant: Tenant) -> Iterator[AccessGrant]:
     """AWS resources that pods reach, by service account."""
-    uses = tenant.uses
+    uses = tenant.aws_resources
     for namespace in tenant.namespaces:
         subject = f"{tenant.namespace_name(namespace)}/{namespace.service_account}"
 
@@ -230,11 +231,11 @@ def _data_grants(environment: Environment, tenant: Tenant) -> Iterator[AccessGra
         ):
             for name, use in sorted(getattr(uses, kind).items()):
                 if applies_to(use.namespaces, namespace):
-                    yield entry(may, name_of(environment, tenant, name), "uses", kind, name)
+                    yield entry(may, name_of(environment, tenant, name), "aws-resources", kind, name)
         for i, files in enumerate(uses.files):
             if applies_to(files.namespaces, namespace):
                 may = "mounts, reads and writes" if files.access == "read-write" else "mounts and reads"
-                yield entry(may, files.access_point, "uses", "files", i)
+                yield entry(may, files.access_point, "aws-resources", "files", i)
 
 
 def _platform_grants(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[AccessGrant]:

@@ -15,7 +15,7 @@ from tenancy.schema.tenant import Tenant
 
 def without_write_grants(tenant: Tenant, aws: TenantAwsPlan | None) -> TenantAwsPlan | None:
     """Its half on AWS, where the pipeline of a tenant that leaves pulls images and pushes none."""
-    if aws is None or tenant.leaving is None:
+    if aws is None or tenant.offboarding is None:
         return aws
     roles = tuple(
         replace(role, policies={name: _without_actions(document, PUSH) for name, document in role.policies.items()})

@@ -52,7 +52,7 @@ def tenant_outputs(environment: Environment, tenant: Tenant, plan: TenantPlan) -
         role_arns=roles,
         queues={part: _names_of_kind("LocalQueue", space.isolation) for part, space in spaces.items()},
         buckets=buckets,
-        sample_job=_sample(environment, tenant) if spaces and not tenant.leaving else None,
+        sample_job=_sample(environment, tenant) if spaces and not tenant.offboarding else None,
     )
 
 

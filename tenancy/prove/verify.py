@@ -108,7 +108,7 @@ def find_scene(api: Api, loaded: Loaded, plan: Plan) -> Scene:
     )
     runtimes = names(TRAINING_RUNTIMES) if has_train_jobs else ()
     # A tenant that leaves has no developer any more, so that no twin would be admitted.
-    staying = tuple(tenant for tenant in loaded.tenants if tenant.leaving is None)
+    staying = tuple(tenant for tenant in loaded.tenants if tenant.offboarding is None)
     classes = names("/apis/node.k8s.io/v1/runtimeclasses")
     address = _free_address(api)
     nodes = api.items(NODE_OF_POOL)

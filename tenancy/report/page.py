@@ -102,7 +102,7 @@ class Pages:
             planes=isolation.of_tenant(self.planes, self._names, name),
             egress=", ".join(way.place for way in spec.egress),
             ingress=", ".join(way.place for way in spec.ingress),
-            between_namespaces=spec.between_namespaces,
+            allow_cross_namespace=spec.allow_cross_namespace,
             identity_on_aws=on_aws,
             charged=costs.view(chargeback_summary, [name]) if chargeback_summary else None,
             paid=chargeback_summary is not None and name in chargeback_summary.paid,

@@ -238,12 +238,12 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         id="ns-07",
-        title="a tenant's namespace is removed only after the tenant's file says leaving",
+        title="a tenant's namespace is removed only after the tenant's file says offboarding",
         why="everything in the namespace is deleted with it, and a file is more easily deleted by mistake than changed",
         fix=(
-            "restore the file or the namespace in it; to remove the tenant, write `leaving: hold` into its "
+            "restore the file or the namespace in it; to remove the tenant, write `offboarding: hold` into its "
             "file, and after "
-            "the next run `leaving: remove`; a program of your own makes its namespaces with protect=True"
+            "the next run `offboarding: remove`; a program of your own makes its namespaces with protect=True"
         ),
         severity=Severity.CRITICAL,
         enforced=Face.PREVIEW,

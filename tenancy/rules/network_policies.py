@@ -107,7 +107,7 @@ def _opened(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
                     peer,
                     {"matchLabels": labels},
                 )
-        if not tenant.between_namespaces:
+        if not tenant.allow_cross_namespace:
             mine = {"matchLabels": {words.TENANT: tenant.tenant}}
             yield tried(
                 f"{word}-parts",

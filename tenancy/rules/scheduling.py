@@ -313,7 +313,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         id="sched-08",
-        title="pods of a tenant with apart: true share no node with another tenant's pods",
+        title="pods of a tenant with dedicated-hosts: true share no node with another tenant's pods",
         why="the tenant's file requires it, and the scheduler acts only on what the pod itself says",
         fix=(
             "require anti-affinity by hostname to all pods of namespaces whose tenancy.gpu/tenant exists and "

@@ -254,8 +254,8 @@ class Aws(Identities):
     )
     log_key: _KeyArn | None = Field(
         default=None,
-        description="ARN of the KMS key of tenants' log groups (uses.logs). Its policy must allow CloudWatch Logs to "
-        "use it for /tenancy/<environment>/*. Default: the key of CloudWatch Logs.",
+        description="ARN of the KMS key of tenants' log groups (aws-resources.logs). Its policy must allow CloudWatch "
+        "Logs to use it for /tenancy/<environment>/*. Default: the key of CloudWatch Logs.",
     )
     deletion_protection: Flag = Field(
         default=True,

@@ -170,7 +170,7 @@ TEMPORARY_SHARE_LEAD = dt.timedelta(minutes=15)
 """Time before its first day at which a further share is reclaimed from borrowers; a window's default lead."""
 
 
-class More(Spec):
+class TemporaryShare(Spec):
     """GPUs on top of a guarantee from a first to a last day."""
 
     gpus: Positive = Field(description="GPUs, slices or replicas on top of the guarantee. Required.")

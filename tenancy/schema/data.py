@@ -190,7 +190,7 @@ class Files(Spec):
     )
 
 
-class Uses(Spec):
+class AwsResources(Spec):
     """Further AWS resources of one tenant. Names are derived from the tenant's, so no two tenants share one."""
 
     repositories: tuple[ShortName, ...] = Field(

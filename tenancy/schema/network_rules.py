@@ -82,7 +82,7 @@ class EgressRule(_NetworkRule):
         yield from super().mistakes()
         if self.dns and self.dns.endswith(_OF_THE_CLUSTER):
             rule = "a host name is outside the cluster: Cilium does not match services of the cluster by name"
-            change = "name a service of the platform with service, or open between-namespaces for the tenant's own"
+            change = "name a service of the platform with service, or open allow-cross-namespace for the tenant's own"
             yield Mistake(("dns",), self.dns, rule, change)
 
 

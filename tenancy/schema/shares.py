@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from tenancy.schema.base import Count, Mistake, Spec, WholeNumber, rule_mistake
-from tenancy.schema.calendar import More
+from tenancy.schema.calendar import TemporaryShare
 from tenancy.schema.queues import Duration, Relief, SharingPreset
 
 
@@ -34,7 +34,7 @@ class GpuShare(Spec):
         description="Maximum number that is borrowed on top of the guarantee, in each pool. Default: as many as are "
         "guaranteed with sharing lend-and-borrow; 0 otherwise.",
     )
-    more: tuple[More, ...] = Field(
+    temporary_shares: tuple[TemporaryShare, ...] = Field(
         default=(),
         max_length=20,
         description="Further guaranteed GPUs from a first to a last day; the environment needs queues.clock. "

@@ -39,7 +39,7 @@ from tenancy.schema.base import (
     rule_mistake,
 )
 from tenancy.schema.calendar import GpuWindow
-from tenancy.schema.data import Access, Days, Uses
+from tenancy.schema.data import Access, AwsResources, Days
 from tenancy.schema.identity import Ci
 from tenancy.schema.network_rules import EgressRule, IngressRule
 from tenancy.schema.people import Owner, Person, Role, Subject
@@ -58,7 +58,7 @@ class Isolation(StrEnum):
     VIRTUAL_CLUSTER = "virtual-cluster"  # own API server
 
 
-class Leaving(StrEnum):
+class OffboardingStage(StrEnum):
     """Stages of a tenant's removal, in their order. Before the last one the removal can be cancelled."""
 
     HOLD = "hold"  # no new work starts, and all access is read-only
@@ -146,10 +146,11 @@ class Namespace(Spec):
         default=PodSecurity.RESTRICTED,
         description="Pod Security level that the namespace enforces. Default: restricted.",
     )
-    open_inside: Flag = Field(
+    allow_intra_namespace: Flag = Field(
         default=True,
-        description="Whether pods of the namespace can connect to each other on any port, and with between-namespaces "
-        "to pods of other namespaces. If false, only as NetworkPolicies of the tenant allow. Default: true.",
+        description="Whether pods of the namespace can connect to each other on any port, and with "
+        "allow-cross-namespace to pods of other namespaces. If false, only as NetworkPolicies of the tenant allow. "
+        "Default: true.",
     )
     service_account: _Account = Field(
         default=words.WORKLOAD_ACCOUNT,
@@ -299,10 +300,11 @@ class Tenant(Spec):
         min_length=1,
         description="Those of people who may run work that requests GPUs. Default: all of people who may run work.",
     )
-    apart: Flag = Field(
+    dedicated_hosts: Flag = Field(
         default=False,
         description="Whether the tenant's pods never share a node with another tenant's pods, as a regulation may "
-        "require. Its manifests must have the anti-affinity that `tenancy sample` writes. Default: false.",
+        "require; they are the cluster's own nodes, not EC2 Dedicated Hosts. Its manifests must have the anti-affinity "
+        "that `tenancy sample` writes. Default: false.",
     )
     gpus: dict[FlavorName, GpuShare] = Field(
         default_factory=dict, description="GPU shares of the tenant, by flavor. Default: none."
@@ -325,7 +327,9 @@ class Tenant(Spec):
     storage: tuple[Storage, ...] = Field(
         default=(), description="Grants on prefixes of the environment's buckets. Default: none."
     )
-    uses: Uses = Field(default_factory=Uses, description="Further AWS resources of the tenant. Default: none.")
+    aws_resources: AwsResources = Field(
+        default_factory=AwsResources, description="Further AWS resources of the tenant. Default: none."
+    )
     ci: Ci | None = Field(default=None, description="CI pipeline that may act for the tenant. Default: none.")
     egress: tuple[EgressRule, ...] = Field(
         default=(),
@@ -337,7 +341,7 @@ class Tenant(Spec):
         max_length=100,
         description="Ingress: peers outside the tenant that may connect to its pods. Default: none.",
     )
-    between_namespaces: Flag = Field(
+    allow_cross_namespace: Flag = Field(
         default=False,
         description="Whether pods of one namespace can connect to pods of other namespaces, on any port. "
         "Default: false.",
@@ -348,7 +352,7 @@ class Tenant(Spec):
     exceptions: tuple[ExceptionEntry, ...] = Field(
         default=(), description="Exceptions from waivable rules. Default: none."
     )
-    leaving: Leaving | None = Field(
+    offboarding: OffboardingStage | None = Field(
         default=None,
         description="Stage of the tenant's removal. hold and export: no new work starts and access is read-only; "
         "removing the line restores both. remove: the tenant is removed from the cluster. Default: none, the tenant "
@@ -457,12 +461,13 @@ class Tenant(Spec):
         """Every namespace that a grant or use on AWS is limited to, and its place in the file."""
         namespace_lists: list[tuple[Location, tuple[str, ...]]] = [
             *((("storage", i), grant.namespaces) for i, grant in enumerate(self.storage)),
-            *((("uses", "files", i), files.namespaces) for i, files in enumerate(self.uses.files)),
+            *((("aws-resources", "files", i), files.namespaces) for i, files in enumerate(self.aws_resources.files)),
             (("ci",), self.ci.namespaces if self.ci else ()),
         ]
         for kind in ("secrets", "logs", "queues"):
             namespace_lists += [
-                (("uses", kind, name), use.namespaces) for name, use in getattr(self.uses, kind).items()
+                (("aws-resources", kind, name), use.namespaces)
+                for name, use in getattr(self.aws_resources, kind).items()
             ]
         for location, names in namespace_lists:
             for j, name in enumerate(names):
@@ -474,7 +479,12 @@ class Tenant(Spec):
 
     def has_identity(self, namespace: Namespace) -> bool:
         """Whether the namespace's pods have an AWS identity: if they have a grant or use an AWS resource."""
-        aws_uses = [*self.uses.secrets.values(), *self.uses.logs.values(), *self.uses.queues.values(), *self.uses.files]
+        aws_uses = [
+            *self.aws_resources.secrets.values(),
+            *self.aws_resources.logs.values(),
+            *self.aws_resources.queues.values(),
+            *self.aws_resources.files,
+        ]
         return bool(self.grants_of(namespace)) or any(applies_to(use.namespaces, namespace) for use in aws_uses)
 
     def declares(self, account: str) -> bool:
@@ -537,12 +547,12 @@ class Tenant(Spec):
     def changes_with_time(self) -> bool:
         """Whether its guarantee or its queues change with time: by windows, further shares or a budget that binds."""
         binding = self.budget is not None and self.budget.when_spent is not WhenSpent.ALERT
-        return binding or bool(self.windows) or any(share.more for share in self.gpus.values())
+        return binding or bool(self.windows) or any(share.temporary_shares for share in self.gpus.values())
 
     def max_extra_gpus(self, flavor: str) -> int:
         """GPUs of a flavor that all windows and further shares have together: no instant has more of them."""
         windows = sum(window.gpus for window in self.windows if window.flavor == flavor)
-        return windows + sum(more.gpus for more in self.gpus[flavor].more)
+        return windows + sum(more.gpus for more in self.gpus[flavor].temporary_shares)
 
     def guaranteed_in(self, namespace: Namespace) -> dict[str, int]:
         """Guaranteed GPUs of one namespace, by flavor: its own count, and for the first namespace the rest."""

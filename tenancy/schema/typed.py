@@ -49,6 +49,16 @@ class AwsDict(TypedDict):
     upgrade_pause: NotRequired[int]
 
 
+class AwsResourcesDict(TypedDict):
+    """Further AWS resources of one tenant. Names are derived from the tenant's, so no two tenants share one."""
+
+    repositories: NotRequired[Sequence[str]]
+    secrets: NotRequired[Sequence[str] | Mapping[str, ResourceUseDict]]
+    logs: NotRequired[Sequence[str] | Mapping[str, ResourceUseDict]]
+    queues: NotRequired[Sequence[str] | Mapping[str, ResourceUseDict]]
+    files: NotRequired[Sequence[FilesDict]]
+
+
 class BreakGlassDict(TypedDict):
     """Emergency access: a role that requires MFA, lasts one hour and raises an alarm."""
 
@@ -222,7 +232,7 @@ class GpuShareDict(TypedDict):
     sharing: NotRequired[Literal['strict', 'lend', 'lend-and-borrow']]
     lend_up_to: NotRequired[int | None]
     borrow_up_to: NotRequired[int | None]
-    more: NotRequired[Sequence[MoreDict]]
+    temporary_shares: NotRequired[Sequence[TemporaryShareDict]]
 
 
 class GpuSharingDict(TypedDict):
@@ -297,16 +307,6 @@ class MigDict(TypedDict):
     strategy: NotRequired[Literal['mixed', 'single']]
 
 
-class MoreDict(TypedDict):
-    """GPUs on top of a guarantee from a first to a last day."""
-
-    gpus: int
-    starts: str | dt.date
-    until: str | dt.date
-    zone: NotRequired[str]
-    reason: str
-
-
 class NamespaceDict(TypedDict):
     """A namespace of the tenant. On the cluster it has the name that the environment's pattern gives, or its own."""
 
@@ -323,7 +323,7 @@ class NamespaceDict(TypedDict):
     queue: NotRequired[Literal['open', 'hold', 'drain']]
     quota: NotRequired[QuotaDict | None]
     pod_security: NotRequired[Literal['restricted', 'baseline']]
-    open_inside: NotRequired[bool]
+    allow_intra_namespace: NotRequired[bool]
     service_account: NotRequired[str]
     service_accounts: NotRequired[Sequence[str | ServiceAccountDict]]
 
@@ -561,6 +561,16 @@ class TemporaryNamespacesDict(TypedDict):
     reason: str
 
 
+class TemporaryShareDict(TypedDict):
+    """GPUs on top of a guarantee from a first to a last day."""
+
+    gpus: int
+    starts: str | dt.date
+    until: str | dt.date
+    zone: NotRequired[str]
+    reason: str
+
+
 class TenantDict(TypedDict):
     """One team: its people, its GPU shares and its limits."""
 
@@ -578,20 +588,20 @@ class TenantDict(TypedDict):
     namespaces: NotRequired[Sequence[str | NamespaceDict]]
     people: NotRequired[Sequence[PersonDict]]
     gpu_users: NotRequired[Sequence[SubjectDict]]
-    apart: NotRequired[bool]
+    dedicated_hosts: NotRequired[bool]
     gpus: NotRequired[Mapping[str, GpuShareDict]]
     windows: NotRequired[Sequence[GpuWindowDict]]
     weight: NotRequired[int]
     queue: NotRequired[Literal['open', 'hold', 'drain']]
     storage: NotRequired[Sequence[StorageDict]]
-    uses: NotRequired[UsesDict]
+    aws_resources: NotRequired[AwsResourcesDict]
     ci: NotRequired[CiDict | None]
     egress: NotRequired[Sequence[EgressRuleDict]]
     ingress: NotRequired[Sequence[IngressRuleDict]]
-    between_namespaces: NotRequired[bool]
+    allow_cross_namespace: NotRequired[bool]
     budget: NotRequired[BudgetDict | None]
     exceptions: NotRequired[Sequence[ExceptionEntryDict]]
-    leaving: NotRequired[Literal['hold', 'export', 'remove'] | None]
+    offboarding: NotRequired[Literal['hold', 'export', 'remove'] | None]
     adopt: NotRequired[bool]
 
 
@@ -622,16 +632,6 @@ class UpgradeDict(TypedDict):
     strategy: NotRequired[Literal['surge', 'terminate-first'] | None]
     at_once: NotRequired[int]
     wave: NotRequired[int]
-
-
-class UsesDict(TypedDict):
-    """Further AWS resources of one tenant. Names are derived from the tenant's, so no two tenants share one."""
-
-    repositories: NotRequired[Sequence[str]]
-    secrets: NotRequired[Sequence[str] | Mapping[str, ResourceUseDict]]
-    logs: NotRequired[Sequence[str] | Mapping[str, ResourceUseDict]]
-    queues: NotRequired[Sequence[str] | Mapping[str, ResourceUseDict]]
-    files: NotRequired[Sequence[FilesDict]]
 
 
 class VirtualClustersDict(TypedDict):

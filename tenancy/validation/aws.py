@@ -128,11 +128,11 @@ def _grants(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
 
 
 def _files(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
-    for i, files in enumerate(tenant.uses.files):
+    for i, files in enumerate(tenant.aws_resources.files):
         point = environment.file_access_points.get(files.access_point)
         if point and point.tenant not in {None, tenant.tenant}:
             fault = f"access point {files.access_point!r}, which is reserved for {point.tenant}"
-            location: Location = ("uses", "files", i, "access-point")
+            location: Location = ("aws-resources", "files", i, "access-point")
             yield rule_mistake(location, "ref-01", fault, "use one that is the tenant's, or open to several")
 
 
@@ -156,9 +156,11 @@ def _shared_role_mistakes(environment: Environment, tenant: Tenant) -> Iterator[
                 yield rule_mistake(("storage", i, "prefix"), "aws-04", fault)
                 break
     for kind in ("secrets", "logs", "queues", "files"):
-        if getattr(tenant.uses, kind):
+        if getattr(tenant.aws_resources, kind):
             fault = f"{kind} with identity: shared"
-            yield rule_mistake(("uses", kind), "aws-04", fault, "drop them, or set aws.identity to pod-identity")
+            yield rule_mistake(
+                ("aws-resources", kind), "aws-04", fault, "drop them, or set aws.identity to pod-identity"
+            )
 
 
 def _shared_trust(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[IndexedMistake]:
@@ -189,13 +191,13 @@ def _repeated_resources(tenants: Sequence[Tenant]) -> Iterator[IndexedMistake]:
                     index,
                     rule_mistake(("ci",), "aws-05", fault, "give each tenant a repository or a branch of its own"),
                 )
-        for i, files in enumerate(tenant.uses.files):
+        for i, files in enumerate(tenant.aws_resources.files):
             writes = files.access == "read-write"
             other_users = [name for name, other_writes in points.get(files.access_point, ()) if writes or other_writes]
             if other_users := [name for name in other_users if name != tenant.tenant]:
                 fault = f"{files.access_point}, which {other_users[0]} uses as well"
                 change = "make an access point with a folder of its own, or let both only read"
-                yield index, rule_mistake(("uses", "files", i, "access-point"), "stor-02", fault, change)
+                yield index, rule_mistake(("aws-resources", "files", i, "access-point"), "stor-02", fault, change)
             points.setdefault(files.access_point, []).append((tenant.tenant, writes))
 
 
@@ -263,10 +265,12 @@ def role_length(environment: Environment, tenant: Tenant, namespace: Namespace) 
     if grants:
         total += 2 * (330 + len(environment.aws.region)) + contexts + 100
     for kind, base_length in (("secrets", 130), ("logs", 120), ("queues", 130)):
-        names = [name for name, use in getattr(tenant.uses, kind).items() if applies_to(use.namespaces, namespace)]
+        names = [
+            name for name, use in getattr(tenant.aws_resources, kind).items() if applies_to(use.namespaces, namespace)
+        ]
         if names:
             total += _statement_length(160, [base_length + len(tenant.tenant) + 60 + len(name) for name in names])
-    total += sum(420 for files in tenant.uses.files if applies_to(files.namespaces, namespace))
+    total += sum(420 for files in tenant.aws_resources.files if applies_to(files.namespaces, namespace))
     return total
 
 
@@ -288,7 +292,7 @@ def pipeline_length(environment: Environment, tenant: Tenant) -> int:
         + len(environment.environment)
         + len(tenant.tenant)
     )
-    repository_arns = sum(repository_arn + len(name) for name in tenant.uses.repositories)
+    repository_arns = sum(repository_arn + len(name) for name in tenant.aws_resources.repositories)
     return 560 + 2 * repository_arn + len(environment.cluster.name) + repository_arns
 
 
@@ -311,8 +315,10 @@ def _budget(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
 
 def _lengths(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
     if tenant.ci and (length := pipeline_length(environment, tenant)) > account.INLINE_LENGTH:
-        fault = f"{len(tenant.uses.repositories)} repositories, {length} characters of {account.INLINE_LENGTH}"
-        yield rule_mistake(("uses", "repositories"), "aws-02", fault, "keep more images in fewer repositories, by tag")
+        fault = f"{len(tenant.aws_resources.repositories)} repositories, {length} characters of {account.INLINE_LENGTH}"
+        yield rule_mistake(
+            ("aws-resources", "repositories"), "aws-02", fault, "keep more images in fewer repositories, by tag"
+        )
     if (length := key_length(environment, tenant)) > account.KEY_POLICY_LENGTH:
         fault = f"prefixes under the tenant's own key, {length} bytes of {account.KEY_POLICY_LENGTH}"
         yield rule_mistake(("storage",), "aws-02", fault)
@@ -442,8 +448,8 @@ def _quotas(environment: Environment, tenants: Sequence[Tenant]) -> Iterator[Ind
         + len(new_buckets)
         + sum(any(_by_key(environment, grant) for grant in t.storage) for t in tenants),
         "budgets": sum(tenant.budget is not None for tenant in tenants),
-        "secrets": sum(len(tenant.uses.secrets) for tenant in tenants),
-        "repositories": sum(len(tenant.uses.repositories) for tenant in tenants),
+        "secrets": sum(len(tenant.aws_resources.secrets) for tenant in tenants),
+        "repositories": sum(len(tenant.aws_resources.repositories) for tenant in tenants),
     }
     for name, count in counts.items():
         quota = account.QUOTAS[name]

@@ -19,7 +19,7 @@ from tenancy.schema.environment import Environment
 from tenancy.schema.queues import seconds
 from tenancy.schema.shares import WhenSpent
 from tenancy.schema.source import Location
-from tenancy.schema.tenant import Leaving, Tenant
+from tenancy.schema.tenant import OffboardingStage, Tenant
 from tenancy.validation.indexed_mistakes import IndexedMistake
 from tenancy.validation.shares import Offers, oversold_guarantees
 
@@ -47,7 +47,9 @@ def calendar_mistakes(environment: Environment, offers: Offers, tenants: Sequenc
         for mistake in _of_tenant(environment, tenant):
             yield index, mistake
     # A flavor that is not there is reported by itself, and so are guarantees that are too high without any window.
-    timed_tenants = [(index, tenant) for index, tenant in timed_tenants if tenant.leaving is not Leaving.REMOVE]
+    timed_tenants = [
+        (index, tenant) for index, tenant in timed_tenants if tenant.offboarding is not OffboardingStage.REMOVE
+    ]
     if timed_tenants and not any(True for _ in oversold_guarantees(offers, tenants)):
         yield from _oversold(offers, tenants, timed_tenants)
 
@@ -60,10 +62,12 @@ def _of_tenant(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
         location = ("budget", "when-spent")
     limit = _first_instant() + FARTHEST
     for flavor, share in tenant.gpus.items():
-        for i, temporary_share in enumerate(share.more):
+        for i, temporary_share in enumerate(share.temporary_shares):
             if temporary_share.interval.end > limit:
                 fault = f"until: {temporary_share.until}, after {limit:%Y-%m-%d}, the last day that is judged"
-                yield rule_mistake(("gpus", flavor, "more", i, "until"), "time-02", fault, "write an earlier day")
+                yield rule_mistake(
+                    ("gpus", flavor, "temporary-shares", i, "until"), "time-02", fault, "write an earlier day"
+                )
     if not environment.has_clock:
         state = "queues.clock: false" if environment.has_queues else "queues.scheduler: none"
         yield rule_mistake(location, "time-01", f"{'.'.join(map(str, location))} with {state}")
@@ -101,12 +105,14 @@ def _extra_gpus(
         for interval in _times(schedule, start, end):
             yield interval, extra_gpus
     for flavor, share in tenant.gpus.items():
-        for i, temporary_share in enumerate(share.more):
-            description = f"more of {tenant.tenant} {temporary_share.gpus}"
+        for i, temporary_share in enumerate(share.temporary_shares):
+            description = f"temporary share of {tenant.tenant} {temporary_share.gpus}"
             interval = Interval(temporary_share.interval.start - TEMPORARY_SHARE_LEAD, temporary_share.interval.end)
             yield (
                 interval,
-                _ExtraGpus(index, ("gpus", flavor, "more", i, "gpus"), flavor, temporary_share.gpus, description),
+                _ExtraGpus(
+                    index, ("gpus", flavor, "temporary-shares", i, "gpus"), flavor, temporary_share.gpus, description
+                ),
             )
 
 
@@ -114,7 +120,12 @@ def _oversold(
     offers: Offers, tenants: Sequence[Tenant], timed_tenants: Sequence[tuple[int, Tenant]]
 ) -> Iterator[IndexedMistake]:
     start = _first_instant()
-    ends = [more.interval.end for _, tenant in timed_tenants for share in tenant.gpus.values() for more in share.more]
+    ends = [
+        more.interval.end
+        for _, tenant in timed_tenants
+        for share in tenant.gpus.values()
+        for more in share.temporary_shares
+    ]
     end = min(max([start + HORIZON, *ends]), start + FARTHEST)
     events: dict[dt.datetime, tuple[list[_ExtraGpus], list[_ExtraGpus]]] = {}
     for index, tenant in timed_tenants:

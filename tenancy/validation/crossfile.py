@@ -17,7 +17,7 @@ from tenancy.schema.environment import Environment, undeclared_name
 from tenancy.schema.people import Role
 from tenancy.schema.queues import SharingPreset
 from tenancy.schema.source import Location
-from tenancy.schema.tenant import Access, Leaving, Storage, Tenant
+from tenancy.schema.tenant import Access, OffboardingStage, Storage, Tenant
 from tenancy.schema.tiers import Tier
 from tenancy.validation.aws import aws_resources
 from tenancy.validation.calendar import calendar_mistakes
@@ -260,7 +260,7 @@ def _open_repositories(environment: Environment, tenants: Sequence[Tenant]) -> I
         repositories = (
             words.repository(environment.environment, tenant.tenant, name)
             for tenant in tenants
-            for name in tenant.uses.repositories
+            for name in tenant.aws_resources.repositories
         )
         if open_repository := next((repository for repository in repositories if repository.startswith(folder)), None):
             yield (
@@ -289,7 +289,9 @@ def _object_quota_mistakes(environment: Environment, tenants: Sequence[Tenant]) 
     """Object quotas that together exceed the API server's store or Kueue's memory."""
     overcommit, budget, max_memory = environment.cluster.object_overcommit, store_budget(), KUEUE_SIZES[-1]
     quotas = ObjectQuotas(environment)
-    active_tenants = {index: tenant for index, tenant in enumerate(tenants) if tenant.leaving is not Leaving.REMOVE}
+    active_tenants = {
+        index: tenant for index, tenant in enumerate(tenants) if tenant.offboarding is not OffboardingStage.REMOVE
+    }
     bytes_by_tenant = {index: quotas.stored_bytes(tenant) for index, tenant in active_tenants.items()}
     for index, tenant_bytes in bytes_by_tenant.items():
         if tenant_bytes > budget:

@@ -10,7 +10,7 @@ from tenancy.schema.base import Mistake, amount
 from tenancy.schema.environment import Environment
 from tenancy.schema.pools import Market
 from tenancy.schema.queues import SharingPreset
-from tenancy.schema.tenant import Leaving, Tenant
+from tenancy.schema.tenant import OffboardingStage, Tenant
 from tenancy.schema.tiers import Spread
 from tenancy.validation.crossfile import list_names
 
@@ -133,7 +133,7 @@ def _kept_in_departments(environment: Environment, tenants: Sequence[Tenant]) ->
     """Tenants that lend or borrow in a strict department in which no other tenant takes part."""
     if not environment.has_queues:
         return
-    active = [tenant for tenant in tenants if tenant.leaving is not Leaving.REMOVE]
+    active = [tenant for tenant in tenants if tenant.offboarding is not OffboardingStage.REMOVE]
     for name, department in environment.organisation.departments.items():
         members = [tenant for tenant in active if tenant.department == name]
         sharing_tenants = [t for t in members if any(share.lends or share.borrows for share in t.gpus.values())]

@@ -67,9 +67,9 @@ def _aws(environment: Environment, tenant: Tenant) -> Iterator[Mistake]:
         if grant.bucket not in environment.buckets:
             yield undeclared_name(("storage", i, "bucket"), "bucket", grant.bucket, environment.buckets)
     points = environment.file_access_points
-    for i, files in enumerate(tenant.uses.files):
+    for i, files in enumerate(tenant.aws_resources.files):
         if files.access_point not in points:
-            location = ("uses", "files", i, "access-point")
+            location = ("aws-resources", "files", i, "access-point")
             yield undeclared_name(location, "access point", files.access_point, points, "file-access-points")
     if tenant.ci and tenant.ci.forge not in environment.aws.forges:
         field = "github" if tenant.ci.github else "host" if tenant.ci.host else "gitlab"

@@ -10,7 +10,7 @@ from tenancy.kube.placement import place_by_pools
 from tenancy.schema.base import Mistake, rule_mistake
 from tenancy.schema.environment import Environment, undeclared_name
 from tenancy.schema.pools import Pool
-from tenancy.schema.tenant import Leaving, Tenant
+from tenancy.schema.tenant import OffboardingStage, Tenant
 
 
 class _Offer(NamedTuple):
@@ -81,7 +81,7 @@ def oversold_guarantees(
     claims_on: dict[str, dict[frozenset[str], list[tuple[int, int]]]] = {flavor: {} for flavor in offers}
     checked_tenants: set[str] = set()
     for index, tenant in enumerate(tenants):
-        if tenant.tenant in checked_tenants or tenant.leaving is Leaving.REMOVE:
+        if tenant.tenant in checked_tenants or tenant.offboarding is OffboardingStage.REMOVE:
             continue
         checked_tenants.add(tenant.tenant)
         for namespace in tenant.namespaces:

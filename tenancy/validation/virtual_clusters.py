@@ -38,8 +38,13 @@ def virtual_cluster_mistakes(environment: Environment, tenant: Tenant) -> Iterat
             )
     if tenant.adopt:
         yield rule_mistake(("adopt",), "iso-03", "adopt: true, for work that is in no virtual cluster", other_isolation)
-    if tenant.apart:
-        yield rule_mistake(("apart",), "iso-03", "apart: true, which a syncer limits to its own pods", other_isolation)
+    if tenant.dedicated_hosts:
+        yield rule_mistake(
+            ("dedicated-hosts",),
+            "iso-03",
+            "dedicated-hosts: true, which a syncer limits to its own pods",
+            other_isolation,
+        )
     if tenant.gpu_users:
         yield rule_mistake(
             ("gpu-users",), "iso-03", "gpu-users, while one syncer makes the pods of all users", other_isolation
@@ -65,9 +70,9 @@ def _namespace_mistakes(
             "iso-03",
             f"service-account: {namespace.service_account}, the syncer's",
         )
-    if not namespace.open_inside:
-        fault = "open-inside: false, while its pods need the API server in their namespace"
-        yield rule_mistake((*namespace_location, "open-inside"), "iso-03", fault, "drop it")
+    if not namespace.allow_intra_namespace:
+        fault = "allow-intra-namespace: false, while its pods need the API server in their namespace"
+        yield rule_mistake((*namespace_location, "allow-intra-namespace"), "iso-03", fault, "drop it")
     tier = environment.tiers.get(name := tenant.tier_of(namespace))
     if tier is None:
         return

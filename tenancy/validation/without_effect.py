@@ -35,7 +35,7 @@ _OF_BUILT_NODES = ("ami-release", "upgrade")
 """Fields of a pool that nodes are made with; the others say what its nodes are, and zones what fails together."""
 _ON_AWS = {
     "storage": "no role, bucket policy or access point",
-    "uses": "no repository, secret, log group, queue or mount",
+    "aws_resources": "no repository, secret, log group, queue or mount",
     "ci": "no role and no access entry of the pipeline",
 }
 """Fields of a tenant that have an effect on AWS only, and what is not made elsewhere."""
@@ -190,9 +190,10 @@ def _of_tenant(
     aws_state = "in a run on the lab, which has no AWS" if file_environment.aws.enabled else "with aws.enabled: false"
     if not environment.aws.enabled:
         for field, missing_resources in _ON_AWS.items():
+            name = field.replace("_", "-")
             if field in tenant.model_fields_set and getattr(tenant, field):
                 change = "run it without --lab to have them" if file_environment.aws.enabled else _ENABLE
-                yield _on_aws((field,), f"{field} {aws_state}: {missing_resources} is made", change)
+                yield _on_aws((name,), f"{name} {aws_state}: {missing_resources} is made", change)
         if tenant.budget and not environment.metrics.collected:
             yield _budget_without_alert(tenant.budget.when_spent, aws_state, on_lab)
     for flavor, share in tenant.gpus.items():

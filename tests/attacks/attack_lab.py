@@ -49,7 +49,7 @@ def local(folder: Path, *, kinds: Iterable[str] = ()) -> Path:
         ("pools:\n", f"{more}sandbox: {{handler: kata-qemu, pool: metal}}\npools:\n{METAL}"),
     )
     tenants = folder / "tenants"
-    _edit(tenants / "performance.yaml", ("tier: batch\n", f"tier: batch\napart: true\n{GPU_USERS}"))
+    _edit(tenants / "performance.yaml", ("tier: batch\n", f"tier: batch\ndedicated-hosts: true\n{GPU_USERS}"))
     _edit(tenants / "research.yaml", ("tier: research\n", "tier: research\nisolation: dedicated-nodes\n"))
     (tenants / "vault.yaml").write_text(VAULT, "utf-8")
     return folder

@@ -311,7 +311,7 @@ def test_mended_it_is_enforced_and_the_report_is_empty(project: Project, scene: 
     assert done.code == 0, done.text
 
 
-# Leaving, with the namespace
+# OffboardingStage, with the namespace
 
 
 def own_metadata(scene: Scene) -> dict[str, dict[str, str]]:
@@ -335,7 +335,7 @@ def test_a_namespace_that_was_taken_over_is_given_back_as_it_was_and_its_work_st
     path = f"/api/v1/namespaces/{HOME}"
     assert scene.api.request("PATCH", path, changed, content_type="application/merge-patch+json").ok
     for leaving in ("hold", "remove"):
-        project.write(FILE, f"{TENANT}leaving: {leaving}\n")
+        project.write(FILE, f"{TENANT}offboarding: {leaving}\n")
         done = project.tenancy("up", "local")
         assert done.code == 0, done.text
     assert f"namespace {HOME} has its labels and annotations of before its adoption" in done.out
@@ -385,12 +385,12 @@ def test_it_is_taken_over_again(project: Project, scene: Scene) -> None:
     assert own_metadata(scene)["labels"][words.TENANT] == "fraud"
 
 
-# Leaving
+# OffboardingStage
 
 
 def stage(project: Project, leaving: str) -> None:
     text = TENANT.replace("adopt: true\n", "").replace("config-maps: 2", "config-maps: 20")
-    project.write(FILE, text + (f"leaving: {leaving}\n" if leaving else ""))
+    project.write(FILE, text + (f"offboarding: {leaving}\n" if leaving else ""))
 
 
 @pytest.mark.exhaustive

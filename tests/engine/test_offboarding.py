@@ -23,8 +23,10 @@ pytestmark = [pytest.mark.chapters, pytest.mark.usefixtures("before")]
 
 def stage(project: Project, leaving: str) -> None:
     """Write that stage into the tenant's file; empty: it stays."""
-    lines = [line for line in (project.environment / FILE).read_text().splitlines() if not line.startswith("leaving:")]
-    project.write(FILE, "\n".join([*lines, *([f"leaving: {leaving}"] if leaving else [])]) + "\n")
+    lines = [
+        line for line in (project.environment / FILE).read_text().splitlines() if not line.startswith("offboarding:")
+    ]
+    project.write(FILE, "\n".join([*lines, *([f"offboarding: {leaving}"] if leaving else [])]) + "\n")
 
 
 def bindings(project: Project, space: str) -> dict[str, set[str]]:
@@ -53,8 +55,8 @@ def test_a_tenant_at_work_is_not_removed_at_once(project: Project) -> None:
     stage(project, "remove")
     done = project.tenancy("up", "local")
     assert done.code == 1
-    assert "given tenant fraud with leaving: remove, whose fraud--serve, fraud--train is in use" in done.err
-    assert "write `leaving: hold` and run `tenancy up local`" in done.err
+    assert "given tenant fraud with offboarding: remove, whose fraud--serve, fraud--train is in use" in done.err
+    assert "write `offboarding: hold` and run `tenancy up local`" in done.err
     assert project.versions() == versions
     assert project.state_digest() == state
 
@@ -68,7 +70,7 @@ def test_a_file_that_is_deleted_first_is_refused(project: Project) -> None:
     project.write(FILE, text)
     assert done.code == 1
     assert "given namespace fraud--serve, fraud--train of tenant fraud, which has no file; rule ns-07" in done.err
-    assert "write its file again with `leaving: hold`" in done.err
+    assert "write its file again with `offboarding: hold`" in done.err
     assert "tenancy up local --remove fraud" in done.err
     assert project.versions() == versions
     assert project.state_digest() == state
@@ -282,7 +284,7 @@ def pipeline_may(on: OnAws) -> set[str]:
 def test_on_hold_its_pipeline_pulls_and_pushes_nothing(on: OnAws) -> None:
     up_two(on)
     assert {"ecr:PutImage", "ecr:BatchGetImage"} <= pipeline_may(on)
-    write_fraud(on, "leaving: hold\n")
+    write_fraud(on, "offboarding: hold\n")
     up_two(on)
     assert "ecr:BatchGetImage" in pipeline_may(on)
     assert "ecr:PutImage" not in pipeline_may(on)
@@ -300,7 +302,7 @@ def test_removed_pods_lose_their_identity_before_their_namespace_goes_and_data_s
             there[space] = on.project.exists(wall)
 
     on.aws.on_call = note
-    write_fraud(on, "leaving: remove\n")
+    write_fraud(on, "offboarding: remove\n")
     up_two(on, "--preview")
     assert there == {}
     assert on.project.exists("/api/v1/namespaces/fraud--train")

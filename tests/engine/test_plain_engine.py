@@ -99,14 +99,14 @@ def test_a_kind_that_the_cluster_does_not_serve_is_told_with_what_to_install(dep
 @pytest.mark.exhaustive
 def test_the_last_stage_of_a_removal_is_left_to_the_command(deployed: Project, tenant_file: str) -> None:
     space = "/api/v1/namespaces/performance--train"
-    deployed.write("tenants/performance.yaml", f"{tenant_file}leaving: hold\n")
+    deployed.write("tenants/performance.yaml", f"{tenant_file}offboarding: hold\n")
     held = up(deployed)
     assert held.code == 0, held.text
-    deployed.write("tenants/performance.yaml", f"{tenant_file}leaving: remove\n")
+    deployed.write("tenants/performance.yaml", f"{tenant_file}offboarding: remove\n")
     versions = deployed.versions()
     for refused in (preview(deployed), up(deployed)):
         assert refused.code != 0
-        assert "given tenant performance with leaving: remove; rule: access ends first" in one_line(refused)
+        assert "given tenant performance with offboarding: remove; rule: access ends first" in one_line(refused)
         assert f"{COMMAND} removes the tenant in this order" in one_line(refused)
     assert deployed.versions() == versions
     deployed.up()

@@ -193,7 +193,7 @@ def _rest(random: Random, identity: str, name: str, parts: Sequence[str]) -> dic
             files = {"access-point": point(name), "file-system": "fs-0123abcd"}
             uses["files"] = [{**files, "access": random.choice(["read-only", "read-write"])}]
     ci = {"ci": {"github": f"bank/{name}", "branch": "main"}} if random.random() < 0.7 else {}
-    return {"uses": uses, **ci}
+    return {"aws-resources": uses, **ci}
 
 
 # What the files promise
@@ -296,7 +296,7 @@ def owned(files: Sequence[Mapping[str, Any]]) -> Iterator[Owned]:
         return f"arn:aws:{service}:{REGION}:{ACCOUNT}:{rest}"
 
     for file in files:
-        who, uses = file["tenant"], file.get("uses", {})
+        who, uses = file["tenant"], file.get("aws-resources", {})
         for name in uses.get("secrets", ()):
             yield Owned("secrets", who, name, arn("secretsmanager", f"secret:tenancy/bank/{who}/{name}-AbC123"))
         for name in uses.get("logs", ()):
@@ -312,5 +312,5 @@ def use_promised(file: Mapping[str, Any], part: str, action: str, thing: Owned) 
         return False
     if thing.kind == "repositories":
         return part == PIPELINE and action in (*PULLS, *PUSHES)
-    use = file["uses"][thing.kind][thing.name]
+    use = file["aws-resources"][thing.kind][thing.name]
     return is_part(file, part) and part in (use.get("namespaces") or [part]) and action in USES[thing.kind]

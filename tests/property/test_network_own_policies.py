@@ -53,4 +53,4 @@ def _may_open(world: World, source: str, target: str) -> bool:
     one, other = world.pods.get(source), world.pods.get(target)
     if one is None or other is None or one.tenant is not other.tenant:
         return False
-    return one.part is other.part or one.tenant.between_namespaces
+    return one.part is other.part or one.tenant.allow_cross_namespace

@@ -180,7 +180,7 @@ def test_drain_evicts_what_runs_and_gives_it_back_its_place(town_hall: Scene) ->
     town_hall.until_held("fraud", 0)
     until(lambda: town_hall.evictions(reason="ClusterQueueStopped") == {"one": 1}, "it was evicted once")
     sentence = town_hall.until_said(home, "one", "Its queue was emptied by the platform team.")
-    advice = "ask the platform team, or see `queue` and `leaving` in the tenant's file."
+    advice = "ask the platform team, or see `queue` and `offboarding` in the tenant's file."
     assert sentence.endswith(f"until the platform team opens it again; {advice}")
     until(lambda: not town_hall.pods(home), "its pods are gone")
     town_hall.edit("tenants/fraud.yaml", "queue: drain", "queue: open")

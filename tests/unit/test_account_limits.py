@@ -107,7 +107,7 @@ def tenants_of(draw: st.DrawFn, buckets: list[str]) -> list[Tenant]:
                 f"t{number}{draw(texts)}",
                 namespaces=parts,
                 storage=draw(st.lists(grant, max_size=8)),
-                uses={
+                aws_resources={
                     "repositories": draw(st.lists(texts, max_size=5, unique=True)),
                     **{kind: draw(use) for kind in ("secrets", "logs", "queues")},
                     "files": [
@@ -192,7 +192,7 @@ LONG = "x" * 31
 def longest(made: Make) -> tuple[Environment, Tenant]:
     parts = [f"p{number:02}{'x' * 28}" for number in range(20)]
     every = {LONG: {}}
-    each = tenant("t" * 30, namespaces=parts, uses={"secrets": every, "queues": every, "repositories": [LONG]})
+    each = tenant("t" * 30, namespaces=parts, aws_resources={"secrets": every, "queues": every, "repositories": [LONG]})
     glass = {"trusted": ["arn:aws:iam::111122223333:user/x"], "mail": "a@bank.example"}
     return made(name="e" * 31, cluster="c" * 63, **{"break-glass": glass}), each
 
@@ -222,7 +222,7 @@ def test_no_trust_is_too_long(made: Make, identity: str) -> None:
     each = tenant(
         "t" * 30,
         namespaces=[{"name": "p" * 31, "service-account": "s" * 63}],
-        uses={"secrets": ["card"]},
+        aws_resources={"secrets": ["card"]},
         ci={"gitlab": "g" * 127 + "/" + "p" * 127, "host": "h" * 240 + ".example", "branch": "b" * 255},
     )
     plan = tenant_plan.tenant_aws_plan(environment, each)
@@ -238,7 +238,7 @@ def test_no_name_is_too_long_and_none_that_is_cut_meets_another(made: Make) -> N
     environment = made(name="e" * 31, cluster="c" * 63, buckets=["b" * 63, "b" * 62 + "c"])
     grants = [{"bucket": bucket, "prefix": "x/"} for bucket in environment.buckets]
     some = [
-        tenant(name, namespaces=[part, f"{part[:-1]}y"], storage=grants, budget={"monthly-usd": 1}, uses=uses)
+        tenant(name, namespaces=[part, f"{part[:-1]}y"], storage=grants, budget={"monthly-usd": 1}, aws_resources=uses)
         for name in ("t" * 30, "t" * 29, "t" * 29 + "u")
         for part, uses in [("x" * 31, {"queues": ["q" * 31, "q" * 30]})]
     ]
@@ -361,7 +361,7 @@ def test_every_quota_is_reckoned_with(made: Make, name: str) -> None:
     grants = [{"bucket": "data", "prefix": "x/", "access": "read-write"}]
     uses = {"secrets": ["a"], "repositories": ["a"]}
     some = [
-        tenant(f"t{i}", storage=grants, uses=uses, budget={"monthly-usd": 1}, ci={**ci, "branch": "m"})
+        tenant(f"t{i}", storage=grants, aws_resources=uses, budget={"monthly-usd": 1}, ci={**ci, "branch": "m"})
         for i, ci in enumerate([{"github": "bank/x"}, {"gitlab": "bank/x"}])
     ]
     assert list(found(made(buckets=buckets, quotas={name: 1}), some)) == [name]
@@ -431,11 +431,11 @@ def test_buckets_fit_into_the_boundary(made: Make) -> None:
 def test_repositories_fit_into_the_pipelines_policy(made: Make) -> None:
     def refused(count: int) -> list[Any]:
         uses = {"repositories": [f"model-{number:03}" for number in range(count)]}
-        some = [tenant(ci={"github": "bank/x", "branch": "m"}, uses=uses)]
+        some = [tenant(ci={"github": "bank/x", "branch": "m"}, aws_resources=uses)]
         return [mistake.location for _, mistake in aws_resources(made(), some)]
 
     assert refused(60) == []
-    assert refused(200) == [("uses", "repositories")]
+    assert refused(200) == [("aws-resources", "repositories")]
 
 
 def test_what_a_tenants_key_encrypts_fits_into_its_policy(made: Make) -> None:

@@ -193,8 +193,13 @@ def test_an_adopted_namespace_whose_tenant_has_left_is_unmanaged_and_any_other_i
         assert bound == platform.admission.unmanaged
         return sorted(bound)
 
-    assert unmanaged("adopt: true\nleaving: remove\n") == ["fraud--serve", "fraud--train"]
-    others = ("adopt: true\n", "leaving: remove\n", "adopt: true\nleaving: hold\n", "adopt: true\nleaving: export\n")
+    assert unmanaged("adopt: true\noffboarding: remove\n") == ["fraud--serve", "fraud--train"]
+    others = (
+        "adopt: true\n",
+        "offboarding: remove\n",
+        "adopt: true\noffboarding: hold\n",
+        "adopt: true\noffboarding: export\n",
+    )
     assert every(unmanaged(more) == [] for more in others)
 
 

@@ -139,11 +139,11 @@ def test_every_rule_of_a_case_is_in_the_catalogue() -> None:
 
 
 def test_two_tenants_may_read_one_folder_and_not_if_one_of_them_writes(on_aws: Any) -> None:
-    grant = f'uses: {{files: [{{file-system: fs-0123abcd, access-point: "{POINT}"%s}}]}}\n'
+    grant = f'aws-resources: {{files: [{{file-system: fs-0123abcd, access-point: "{POINT}"%s}}]}}\n'
     on_aws.add(RESEARCH, grant % "")
     assert on_aws.problems() == ()
     on_aws.edit(RESEARCH, f'"{POINT}"', f'"{POINT}", access: read-write')
-    assert (on_aws.problem().id, on_aws.problem().field) == ("stor-02", "uses.files[0].access-point")
+    assert (on_aws.problem().id, on_aws.problem().field) == ("stor-02", "aws-resources.files[0].access-point")
 
 
 def test_an_arn_is_as_long_in_a_policy_as_it_looks(on_aws: Any) -> None:

@@ -149,8 +149,8 @@ def test_a_further_share_is_judged_on_its_days_and_not_on_others(spec: SpecFolde
     spec.add(ENV, CLOCK)
     share = "{gpus: %d, starts: %s, until: %s, reason: quarter close}"
     first, second = share % (8, in_days(10), in_days(20)), share % (8, in_days(15), in_days(30))
-    spec.edit(FRAUD, "borrow-up-to: 16}", f"borrow-up-to: 16, more: [{first}]}}")
-    spec.edit(RESEARCH, "a100: {guaranteed: 8}", f"a100: {{guaranteed: 8, more: [{second}]}}")
+    spec.edit(FRAUD, "borrow-up-to: 16}", f"borrow-up-to: 16, temporary-shares: [{first}]}}")
+    spec.edit(RESEARCH, "a100: {guaranteed: 8}", f"a100: {{guaranteed: 8, temporary-shares: [{second}]}}")
     assert spec.problem().field == "gpus.a100.more[0].gpus"
     spec.edit(RESEARCH, in_days(15), in_days(22))
     assert spec.problems() == ()

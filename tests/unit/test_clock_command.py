@@ -54,7 +54,7 @@ def _relief(spec: SpecFolder) -> None:
 
 def _share(spec: SpecFolder) -> None:
     entry = f"{{gpus: 8, starts: {in_days(1)}, until: {in_days(LAST)}, reason: close of the quarter}}"
-    spec.edit(FRAUD, "a100: {guaranteed: 16", f"a100: {{more: [{entry}], guaranteed: 16")
+    spec.edit(FRAUD, "a100: {guaranteed: 16", f"a100: {{temporary-shares: [{entry}], guaranteed: 16")
 
 
 REFUSED: dict[str, tuple[Callable[[SpecFolder], None], str]] = {

@@ -227,7 +227,7 @@ def test_the_guards_are_protected_in_a_stack_of_their_own_alone(local: Plan, who
 def test_a_namespace_may_go_only_once_its_tenant_said_that_it_leaves(tmp_path: Path, leaving: str, kept: bool) -> None:
     folder = generate(tmp_path / "two", 2)
     file = folder / "tenants" / "team-0000.yaml"
-    file.write_text(file.read_text() + (f"leaving: {leaving}\n" if leaving else ""))
+    file.write_text(file.read_text() + (f"offboarding: {leaving}\n" if leaving else ""))
     loaded = load(folder)
     registered = register(make_plan(loaded.environment, loaded.tenants))
     spaces = [r for r in registered.of("Namespace").values() if r.name.startswith("team-0000--")]

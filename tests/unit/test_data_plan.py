@@ -39,7 +39,7 @@ def of(environment: Environment) -> Planned:
 
 
 def holding(name: str, *grants: dict[str, Any], **more: Any) -> Tenant:
-    return tenant(namespaces=["main"], storage=grants, uses={}, **more).model_copy(update={"tenant": name})
+    return tenant(namespaces=["main"], storage=grants, aws_resources={}, **more).model_copy(update={"tenant": name})
 
 
 def one(plan: DataPlan) -> BucketPlan:
@@ -185,7 +185,7 @@ def test_a_grants_expiry_is_a_rule_for_its_prefix(of: Planned) -> None:
 def test_of_two_expiries_of_one_prefix_the_shorter_holds(of: Planned) -> None:
     each = tenant(
         namespaces=["a", "b"],
-        uses={},
+        aws_resources={},
         storage=[
             {"bucket": "data", "prefix": "x/", "access": "read-write", "namespaces": [part], "expire-after": days}
             for part, days in (("a", 30), ("b", 3))
@@ -249,7 +249,7 @@ def test_whatever_a_role_may_is_within_the_boundary(of: Planned, environment: En
     whole = tenant(
         namespaces=["main"],
         storage=each.model_dump(by_alias=True, exclude_unset=True)["storage"],
-        uses=use,
+        aws_resources=use,
         ci={"github": "a/b", "branch": "m"},
     )
     boundary = of(tenants=(whole,)).boundary

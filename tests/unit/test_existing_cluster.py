@@ -21,7 +21,7 @@ from tests.conftest import SpecFolder, documents, every
 BANK = Path(__file__).parents[2] / "stacks" / "bank"
 ENV, FRAUD, RESEARCH = "environment.yaml", "tenants/fraud.yaml", "tenants/research.yaml"
 MORE = """ci: {github: bank/fraud-models, branch: main}
-uses: {repositories: [scoring], secrets: [card-network], logs: [jobs], queues: [jobs]}
+aws-resources: {repositories: [scoring], secrets: [card-network], logs: [jobs], queues: [jobs]}
 """
 
 

@@ -106,7 +106,7 @@ def test_an_environment_without_aws_has_nothing_to_estimate(spec: SpecFolder) ->
 
 def test_a_cluster_of_another_tool_costs_what_tenants_keys_and_secrets_do(spec: SpecFolder) -> None:
     spec.edit("environment.yaml", "  cni: vpc-cni\n", f"  mode: existing\n{ON_AWS}")
-    spec.add("tenants/fraud.yaml", "uses: {secrets: [card-network, ledger]}\n")
+    spec.add("tenants/fraud.yaml", "aws-resources: {secrets: [card-network, ledger]}\n")
     loaded = spec.load()
     found = costs(loaded.environment, loaded.tenants)
     assert found["secrets of tenants"].count == 2

@@ -41,7 +41,7 @@ FRAUD = tenant_file(
         {"bucket": "given", "prefix": "fraud/", "access": "read-write", "namespaces": ["train"]},
         {"bucket": "given", "prefix": "reference/", "namespaces": ["serve"]},
     ],
-    uses={
+    aws_resources={
         "repositories": ["scoring"],
         "secrets": ["card"],
         "logs": ["jobs"],

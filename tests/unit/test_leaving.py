@@ -53,7 +53,7 @@ def roles(plan: Plan) -> dict[tuple[str, str], set[str]]:
 @pytest.mark.parametrize("stage", ["hold", "export"])
 def test_all_who_had_access_read_and_no_others_do(spec: SpecFolder, stage: str) -> None:
     before = roles(planned(spec, CI))
-    after = roles(planned(spec, f"{CI}leaving: {stage}\n"))
+    after = roles(planned(spec, f"{CI}offboarding: {stage}\n"))
     assert set(before) == set(after)
     assert ("fraud--train", words.CI_GROUP.format(tenant="fraud")) in after
     assert {role for held in after.values() for role in held} == {"tenancy-viewer"}
@@ -63,7 +63,7 @@ def test_all_who_had_access_read_and_no_others_do(spec: SpecFolder, stage: str) 
 def test_isolation_stay_as_they_are(spec: SpecFolder, stage: str) -> None:
     isolation_resources = [space.isolation for space in planned(spec, "").tenant("fraud").namespaces]
     assert [
-        space.isolation for space in planned(spec, f"leaving: {stage}\n").tenant("fraud").namespaces
+        space.isolation for space in planned(spec, f"offboarding: {stage}\n").tenant("fraud").namespaces
     ] == isolation_resources
 
 
@@ -71,10 +71,10 @@ def test_isolation_stay_as_they_are(spec: SpecFolder, stage: str) -> None:
     ("more", "policy"),
     [
         ("", "None"),
-        ("leaving: hold\n", "Hold"),
-        ("leaving: export\n", "Hold"),
-        ("leaving: hold\nqueue: drain\n", "HoldAndDrain"),
-        ("leaving: hold\nqueue: open\n", "Hold"),
+        ("offboarding: hold\n", "Hold"),
+        ("offboarding: export\n", "Hold"),
+        ("offboarding: hold\nqueue: drain\n", "HoldAndDrain"),
+        ("offboarding: hold\nqueue: open\n", "Hold"),
     ],
 )
 def test_nothing_new_starts_and_what_runs_ends_only_where_it_is_drained(
@@ -85,7 +85,7 @@ def test_nothing_new_starts_and_what_runs_ends_only_where_it_is_drained(
 
 
 def test_its_namespaces_say_the_stage_and_others_do_not(spec: SpecFolder) -> None:
-    plan = planned(spec, "leaving: export\n")
+    plan = planned(spec, "offboarding: export\n")
     notes = {
         item["metadata"]["name"]: item["metadata"]["annotations"].get(words.LEAVING)
         for item in kinds(plan.objects(), "Namespace")
@@ -95,7 +95,7 @@ def test_its_namespaces_say_the_stage_and_others_do_not(spec: SpecFolder) -> Non
 
 
 def test_a_removed_tenant_has_no_object_and_is_named_in_none(spec: SpecFolder) -> None:
-    plan = planned(spec, "leaving: remove\n")
+    plan = planned(spec, "offboarding: remove\n")
     assert list(plan.tenant("fraud").objects()) == []
     assert "fraud" not in str(list(plan.objects()))
     assert [tenant.name for tenant in plan.tenants] == ["fraud", "research"], "its stack is known"
@@ -103,24 +103,24 @@ def test_a_removed_tenant_has_no_object_and_is_named_in_none(spec: SpecFolder) -
 
 def test_who_stays_has_the_same_beside_one_that_is_removed(spec: SpecFolder) -> None:
     before = planned(spec, "").tenant("research")
-    assert planned(spec, "leaving: hold\n").tenant("research") == before
-    assert planned(spec, "leaving: remove\n").tenant("research") == before
+    assert planned(spec, "offboarding: hold\n").tenant("research") == before
+    assert planned(spec, "offboarding: remove\n").tenant("research") == before
 
 
 def test_another_word_is_no_stage(spec: SpecFolder) -> None:
-    spec.write(FILE, FRAUD + "leaving: soon\n")
+    spec.write(FILE, FRAUD + "offboarding: soon\n")
     problem = spec.problem()
-    assert problem.field == "leaving"
+    assert problem.field == "offboarding"
     assert "hold" in problem.change
 
 
 def test_the_review_shows_what_is_left(spec: SpecFolder) -> None:
-    spec.write(FILE, FRAUD + "leaving: hold\n")
+    spec.write(FILE, FRAUD + "offboarding: hold\n")
     loaded = spec.load()
     entries = review(loaded.environment, loaded.tenants)
     assert {e.role for e in entries if e.tenant == "fraud" and e.kind in {"Group", "User"}} == {"viewer"}
     assert every(e.field for e in entries if e.tenant == "fraud"), "each rests on a line of the file"
-    spec.write(FILE, FRAUD + "leaving: remove\n")
+    spec.write(FILE, FRAUD + "offboarding: remove\n")
     loaded = spec.load()
     assert [e for e in review(loaded.environment, loaded.tenants) if e.tenant == "fraud"] == []
 
@@ -128,7 +128,7 @@ def test_the_review_shows_what_is_left(spec: SpecFolder) -> None:
 def test_the_diff_of_a_removal_is_that_of_a_tenant_that_goes(spec: SpecFolder) -> None:
     side = lambda name: SpecState(name, spec.load())  # noqa: E731
     whole = side("whole")
-    spec.write(FILE, FRAUD + "leaving: remove\n")
+    spec.write(FILE, FRAUD + "offboarding: remove\n")
     removed = side("removed")
     (spec.path / FILE).unlink()
     gone = side("gone")
@@ -346,16 +346,16 @@ def test_a_removed_tenant_reserves_no_gpus(spec: SpecFolder) -> None:
     raised = "a100: {guaranteed: 32, sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16}"
     spec.edit(FILE, "a100: {guaranteed: 16, sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16}", raised)
     assert spec.problem().id == "pool-03"
-    spec.add("tenants/research.yaml", "leaving: hold\n")
+    spec.add("tenants/research.yaml", "offboarding: hold\n")
     assert spec.problem().id == "pool-03"
-    spec.edit("tenants/research.yaml", "leaving: hold", "leaving: remove")
+    spec.edit("tenants/research.yaml", "offboarding: hold", "offboarding: remove")
     loaded = spec.load()
     a100 = supply(loaded.environment, loaded.tenants)[0]
     assert (a100.guaranteed, a100.free, [share.tenant for share in a100.tenants]) == (32, 0, ["fraud"])
 
 
 def test_reports_and_simulations_leave_out_a_removed_tenant(spec: SpecFolder) -> None:
-    spec.add("tenants/research.yaml", "leaving: remove\n")
+    spec.add("tenants/research.yaml", "offboarding: remove\n")
     loaded = spec.load()
     assert {job.tenant for job in generate(without_removed_tenants(loaded), 50, 24, 1)} == {"fraud"}
     assert [one.tenant for one in api_storage(loaded.environment, loaded.tenants).tenants] == ["fraud"]

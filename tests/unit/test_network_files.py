@@ -104,15 +104,15 @@ def test_with_nothing_written_a_namespace_has_three_policies(spec: Any) -> None:
 
 
 def test_a_namespace_that_is_closed_inside_has_neither_itself_nor_siblings(spec: Any) -> None:
-    spec.add(TENANT, "between-namespaces: true\n")
-    spec.edit(TENANT, "{name: train, purpose: nightly retraining}", "{name: train, open-inside: false}")
+    spec.add(TENANT, "allow-cross-namespace: true\n")
+    spec.edit(TENANT, "{name: train, purpose: nightly retraining}", "{name: train, allow-intra-namespace: false}")
     plan = made(spec)
-    assert not {"same-namespace", "between-namespaces"} & policies(plan, "fraud--train").keys()
-    assert {"same-namespace", "between-namespaces"} <= policies(plan, "fraud--serve").keys()
+    assert not {"same-namespace", "allow-cross-namespace"} & policies(plan, "fraud--train").keys()
+    assert {"same-namespace", "allow-cross-namespace"} <= policies(plan, "fraud--serve").keys()
 
 
 def test_what_a_tenants_own_policies_may_open_stands_on_its_namespace(spec: Any) -> None:
-    spec.add(TENANT, "between-namespaces: true\ningress: [{cidr: 203.0.113.0/24, port: 53, protocol: UDP}]\n")
+    spec.add(TENANT, "allow-cross-namespace: true\ningress: [{cidr: 203.0.113.0/24, port: 53, protocol: UDP}]\n")
     found = {s.name: s.namespace["metadata"]["annotations"] for t in made(spec).tenants for s in t.namespaces}
     assert found["fraud--train"][words.ALLOWED_EGRESS] == "namespaces,198.51.100.0/24:8443/TCP"
     assert found["fraud--train"][words.ALLOWED_INGRESS] == "namespaces,203.0.113.0/24:53/UDP"
@@ -207,7 +207,7 @@ def test_who_runs_work_adds_policies_and_never_removes_all_at_once(spec: Any) ->
 
 
 def test_a_reviewer_reads_what_comes_in_and_what_opens_inside(spec: Any, tmp_path: Any) -> None:
-    spec.add(TENANT, "between-namespaces: true\ningress: [{cidr: 203.0.113.0/24, port: 53, protocol: UDP}]\n")
+    spec.add(TENANT, "allow-cross-namespace: true\ningress: [{cidr: 203.0.113.0/24, port: 53, protocol: UDP}]\n")
     before = SpecFolder(tmp_path / "before" / "small")
     changes = [
         c for c in diff(SpecState("a", before.load()), SpecState("b", spec.load())) if c.topic is ChangeTopic.NETWORK

@@ -293,7 +293,7 @@ REDUNDANT: Mapping[str, Mapping[str, str]] = {
         "default-deny": _CLOSED,
         **{
             f"{title} policyTypes{part}": _CLOSED
-            for title in ("default-deny", "same-namespace", "between-namespaces")
+            for title in ("default-deny", "same-namespace", "allow-cross-namespace")
             for part in ("", ".0", ".1")
         },
         **dict.fromkeys(("ingress policyTypes.0", "egress policyTypes.0"), _CLOSED),

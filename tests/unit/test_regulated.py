@@ -74,7 +74,7 @@ def broken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, str]
 def test_the_example_breaks_no_rule_of_regulated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its tenants write logs, have data in a bucket, GPUs and claims."""
     loaded = load(EXAMPLE)
-    assert every(tenant.uses.logs and tenant.storage and tenant.gpus for tenant in loaded.tenants)
+    assert every(tenant.aws_resources.logs and tenant.storage and tenant.gpus for tenant in loaded.tenants)
     assert broken(EXAMPLE, monkeypatch) == set()
 
 

@@ -26,7 +26,7 @@ from tests.registered import register
 from tests.registered_aws import on_aws
 
 MORE = """ci: {github: bank/fraud-models, branch: main}
-uses: {repositories: [scoring], secrets: [card-network], logs: [jobs], queues: [jobs]}
+aws-resources: {repositories: [scoring], secrets: [card-network], logs: [jobs], queues: [jobs]}
 """
 ROOT = Path(__file__).parents[2]
 PLACEHOLDER = re.compile(r"<(?!what AWS answers to )[^<>]+ of (\w+) ([^<>]+)>")

@@ -59,7 +59,13 @@ def test_a_problem_stands_at_its_line_and_column(
         (FRAUD, "namespaces: [train]}", "namespaces: [%s]}", "people[1].namespaces", "train"),
         (FRAUD, "budget:", "gpu-users: [%s]\nbudget:", "gpu-users", "{group: fraud-engineers}"),
         (FRAUD, "shared/}", "shared/, namespaces: [%s]}", "storage[1].namespaces", "train"),
-        (FRAUD, "budget:", "uses: {logs: {a: {namespaces: [%s]}}}\nbudget:", "uses.logs.a.namespaces", "train"),
+        (
+            FRAUD,
+            "budget:",
+            "aws-resources: {logs: {a: {namespaces: [%s]}}}\nbudget:",
+            "aws-resources.logs.a.namespaces",
+            "train",
+        ),
         (FRAUD, "budget:", "ci: {github: a/b, branch: c, namespaces: [%s]}\nbudget:", "ci.namespaces", "train"),
     ],
 )

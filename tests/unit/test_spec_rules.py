@@ -83,7 +83,7 @@ TIERS = """\
 """
 FIRM_TIERS = TIERS.replace("    quota", "    borrows: false\n    quota") + "    borrows: %s\n"
 
-SHARE = "a100: {more: [{gpus: 1, starts: 2026-01-01, until: %s, reason: a share of years}], "
+SHARE = "a100: {temporary-shares: [{gpus: 1, starts: 2026-01-01, until: %s, reason: a share of years}], "
 WINDOW = "windows:\n  - {name: close, flavor: a100, gpus: %s, starts: '17:00', ends: '20:00', lead: %s}\n"
 FIRST_TIER, METERED = "tiers:\n  production:\n", "metrics: {collector: existing}\n"
 TWO_WINDOWS = WINDOW % ("1", "15m") + "  - {name: %s, flavor: a100, gpus: 1, starts: '21:00', ends: '22:00'}\n"

@@ -35,7 +35,7 @@ def on_aws(environment: Environment) -> MakeEnvironment:
 
 def granted(*grants: dict[str, Any], **uses: Any) -> Tenant:
     """One namespace with these grants and nothing else."""
-    return tenant(namespaces=["main"], storage=list(grants), uses=uses)
+    return tenant(namespaces=["main"], storage=list(grants), aws_resources=uses)
 
 
 def planned(environment: Environment, each: Tenant) -> TenantAwsPlan:
@@ -346,7 +346,7 @@ def test_files_are_mounted_through_the_tenants_access_point_alone(
 
 
 def test_repositories_are_the_tenants_and_written_by_its_pipeline_alone(on_aws: MakeEnvironment) -> None:
-    each = tenant(ci={"github": "bank/fraud", "branch": "main"}, uses={"repositories": ["scoring"]})
+    each = tenant(ci={"github": "bank/fraud", "branch": "main"}, aws_resources={"repositories": ["scoring"]})
     plan = planned(on_aws(), each)
     (repository,) = plan.repositories
     (pipeline,) = [role for role in plan.roles if role.purpose == "ci"]
@@ -401,7 +401,9 @@ def test_one_subject_of_one_forge_becomes_the_pipeline(on_aws: MakeEnvironment, 
 
 
 def test_a_pipeline_reaches_images_and_the_cluster_and_no_data(on_aws: MakeEnvironment) -> None:
-    plan = planned(on_aws(), tenant(ci={"github": "bank/fraud", "branch": "main"}, uses={"repositories": ["a"]}))
+    plan = planned(
+        on_aws(), tenant(ci={"github": "bank/fraud", "branch": "main"}, aws_resources={"repositories": ["a"]})
+    )
     assert {action.partition(":")[0] for action in allowed(plan.roles[-1])} == {"ecr", "eks"}
     assert allowed(plan.roles[-1], "eks:") == {"eks:DescribeCluster"}
 
@@ -432,7 +434,7 @@ def test_without_a_pipeline_there_is_no_role_and_no_entry_for_one(fraud: TenantA
 def test_everything_carries_the_tenants_cost_vocabulary(on_aws: MakeEnvironment) -> None:
     each = tenant(
         storage=[{"bucket": bucket, "prefix": "fraud/", "access": "read-write"} for bucket in ("own-keys", "bindings")],
-        uses={"repositories": ["a"], "secrets": ["b"], "logs": ["c"], "queues": ["d"]},
+        aws_resources={"repositories": ["a"], "secrets": ["b"], "logs": ["c"], "queues": ["d"]},
         ci={"github": "bank/fraud", "branch": "main"},
         budget={"monthly-usd": 1000},
     )
@@ -505,7 +507,7 @@ def test_namespaces_of_one_shape_of_grants_share_a_role(on_aws: MakeEnvironment)
     "other",
     [
         granted(OWN),
-        tenant(namespaces=[{"name": "main", "service-account": "x"}], storage=[OWN, COMMON], uses={}),
+        tenant(namespaces=[{"name": "main", "service-account": "x"}], storage=[OWN, COMMON], aws_resources={}),
     ],
 )
 def test_namespaces_of_another_shape_or_account_do_not(on_aws: MakeEnvironment, other: Tenant) -> None:
@@ -545,7 +547,7 @@ def test_who_gets_in_comes_last(on_aws: MakeEnvironment) -> None:
 
 
 def test_a_tenant_that_uses_nothing_has_nothing(on_aws: MakeEnvironment) -> None:
-    assert not planned(on_aws(), tenant(storage=[], uses={}))
+    assert not planned(on_aws(), tenant(storage=[], aws_resources={}))
     assert planned(on_aws(), tenant())
 
 
@@ -564,7 +566,7 @@ def test_the_order_of_grants_in_a_file_changes_nothing(on_aws: MakeEnvironment) 
 def test_two_tenants_have_nothing_of_one_name(on_aws: MakeEnvironment) -> None:
     def names(name: str) -> set[str]:
         uses = {"repositories": ["a"], "secrets": ["a"], "logs": ["a"], "queues": ["a"]}
-        each = tenant(uses=uses, storage=[{"bucket": "bindings", "prefix": f"{name}/"}]).model_copy(
+        each = tenant(aws_resources=uses, storage=[{"bucket": "bindings", "prefix": f"{name}/"}]).model_copy(
             update={"tenant": name}
         )
         plan = planned(on_aws(), each)

@@ -88,7 +88,7 @@ def test_it_is_written_beside_what_is_rendered(made: Plan) -> None:
 
 
 def test_a_tenant_that_is_removed_has_none(folder: SpecFolder) -> None:
-    folder.add(FRAUD, "leaving: remove\n")
+    folder.add(FRAUD, "offboarding: remove\n")
     loaded = folder.load()
     assert make_plan(loaded.environment, loaded.tenants).tenant("fraud").namespaces == ()
 
@@ -305,7 +305,13 @@ SERVE = "  - {name: serve"
 BATCH = "      max: {cpu: 32, memory: 128Gi}\n"
 REFUSED = {
     "adopt": (FRAUD, "budget:", "adopt: true\nbudget:", "adopt: false\nbudget:", "adopt"),
-    "apart": (FRAUD, "budget:", "apart: true\nbudget:", "apart: false\nbudget:", "apart"),
+    "dedicated-hosts": (
+        FRAUD,
+        "budget:",
+        "dedicated-hosts: true\nbudget:",
+        "dedicated-hosts: false\nbudget:",
+        "dedicated-hosts",
+    ),
     "by name": (FRAUD, "budget:", "gpu-users: [{user: ada}]\nbudget:", "budget:", "gpu-users"),
     "accounts": (
         *(FRAUD, TRAIN, f"{TRAIN}, service-accounts: [night]", f"{TRAIN}, service-accounts: []"),
@@ -316,8 +322,8 @@ REFUSED = {
         "namespaces[0].service-account",
     ),
     "closed inside": (
-        *(FRAUD, TRAIN, f"{TRAIN}, open-inside: false", f"{TRAIN}, open-inside: true"),
-        "namespaces[0].open-inside",
+        *(FRAUD, TRAIN, f"{TRAIN}, allow-intra-namespace: false", f"{TRAIN}, allow-intra-namespace: true"),
+        "namespaces[0].allow-intra-namespace",
     ),
     "nothing to make them of": (ENV, SETTINGS, "", SETTINGS, "isolation"),
     "another network": (ENV, "cni: cilium", "cni: vpc-cni", "cni: cilium", "isolation"),

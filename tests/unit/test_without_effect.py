@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 BANK = ROOT / "stacks" / "bank"
 FRAUD, RESEARCH, ENV = "tenants/fraud.yaml", "tenants/research.yaml", "environment.yaml"
 CI = "ci: {github: bank/fraud-models, branch: main}\n"
-USES = "uses: {repositories: [scoring]}\n"
+USES = "aws-resources: {repositories: [scoring]}\n"
 IDLE = "a field without effect is reported"
 NOTES = {
     IDLE,
@@ -43,7 +43,7 @@ def line_of(spec: SpecFolder, file: str, text: str) -> int:
     return next(n for n, line in enumerate((spec.path / file).read_text().splitlines(), 1) if line.startswith(text))
 
 
-@pytest.mark.parametrize(("field", "text"), [("ci", CI), ("uses", USES), ("storage", ""), ("budget", "")])
+@pytest.mark.parametrize(("field", "text"), [("ci", CI), ("aws-resources", USES), ("storage", ""), ("budget", "")])
 def test_what_aws_alone_makes_is_named_with_its_place_where_it_is_off(spec: SpecFolder, field: str, text: str) -> None:
     spec.add(FRAUD, text)
     found = {note.field: note for note in spec_notes(spec.load()) if note.file.endswith("fraud.yaml")}
@@ -65,7 +65,7 @@ def test_fields_of_aws_are_named_where_it_is_off(spec: SpecFolder) -> None:
     ("file", "text", "field"),
     [
         (FRAUD, CI, "ci"),
-        (FRAUD, USES, "uses"),
+        (FRAUD, USES, "aws-resources"),
         (FRAUD, "", "budget"),
         (ENV, 'aws: {account: "111122223333", region: eu-central-1}\n', "aws.region"),
     ],
@@ -107,7 +107,7 @@ def test_a_run_on_the_lab_says_what_of_the_bank_it_does_not_have() -> None:
     found = spec_notes(on_lab(bank))
     assert {note.rule for note in found} == NOTES
     fields = {note.field for note in found}
-    assert {"aws.enabled", "cluster.cni", "storage", "ci", "uses", "budget"} <= fields
+    assert {"aws.enabled", "cluster.cni", "storage", "ci", "aws-resources", "budget"} <= fields
     names = [
         (note.file, note.line, way.dns)
         for tenant in bank.tenants

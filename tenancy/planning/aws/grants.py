@@ -196,7 +196,9 @@ def resource_statements(environment: Environment, tenant: Tenant, namespace: Nam
     """Statements for what a namespace's pods use beside buckets."""
 
     def used_names(kind: str) -> list[str]:
-        return sorted(name for name, use in getattr(tenant.uses, kind).items() if applies_to(use.namespaces, namespace))
+        return sorted(
+            name for name, use in getattr(tenant.aws_resources, kind).items() if applies_to(use.namespaces, namespace)
+        )
 
     if secrets := used_names("secrets"):
         arns = [secret_arn(environment, names.tenant_secret(environment, tenant, name)) for name in secrets]
@@ -206,7 +208,7 @@ def resource_statements(environment: Environment, tenant: Tenant, namespace: Nam
         yield allow("WriteLogs", LOG, arns)
     if queues := used_names("queues"):
         yield allow("UseQueues", QUEUE, [queue_arn(environment, tenant, name) for name in queues])
-    for number, files in enumerate(tenant.uses.files):
+    for number, files in enumerate(tenant.aws_resources.files):
         if applies_to(files.namespaces, namespace):
             actions = [MOUNT, MOUNT_WRITE] if files.access == "read-write" else [MOUNT]
             system = arn(environment, "elasticfilesystem", f"file-system/{files.file_system}")

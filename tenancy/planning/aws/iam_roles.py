@@ -210,7 +210,7 @@ def pipeline_role(environment: Environment, tenant: Tenant, ci: Ci) -> TenantRol
     """It may describe the cluster, write the tenant's images and read shared ones. It has no access to data."""
     repositories = [
         grants.repository_arn(environment, names.tenant_repository(environment, tenant, name))
-        for name in sorted(tenant.uses.repositories)
+        for name in sorted(tenant.aws_resources.repositories)
     ]
     shared_repositories = grants.repository_arn(environment, names.shared_repositories(environment) + "*")
     statements = [

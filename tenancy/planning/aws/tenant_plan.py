@@ -54,7 +54,7 @@ def tenant_aws_plan(environment: Environment, tenant: Tenant) -> TenantAwsPlan |
                 environment.aws.log_key or "",
                 _tags(environment, tenant),
             )
-            for name in sorted(tenant.uses.logs)
+            for name in sorted(tenant.aws_resources.logs)
         ),
         queues=tuple(_queues(environment, tenant)),
         budget=_budget(environment, tenant),
@@ -117,12 +117,12 @@ def _repositories(environment: Environment, tenant: Tenant) -> Iterator[Reposito
     statement = _deny_others(environment, [*grants.PUSH, "ecr:BatchDeleteImage"], "*", pipeline)
     # A repository's policy is about the repository: ECR refuses a statement that names a resource.
     policy = document({key: value for key, value in statement.items() if key != "Resource"})
-    for name in sorted(tenant.uses.repositories):
+    for name in sorted(tenant.aws_resources.repositories):
         yield Repository(names.tenant_repository(environment, tenant, name), policy, _tags(environment, tenant))
 
 
 def _secrets(environment: Environment, tenant: Tenant) -> Iterator[Secret]:
-    for name, use in sorted(tenant.uses.secrets.items()):
+    for name, use in sorted(tenant.aws_resources.secrets.items()):
         statement = _deny_others(
             environment, ["secretsmanager:GetSecretValue"], "*", _allowed_roles(environment, tenant, use)
         )
@@ -131,7 +131,7 @@ def _secrets(environment: Environment, tenant: Tenant) -> Iterator[Secret]:
 
 
 def _queues(environment: Environment, tenant: Tenant) -> Iterator[Queue]:
-    for name, use in sorted(tenant.uses.queues.items()):
+    for name, use in sorted(tenant.aws_resources.queues.items()):
         arn = grants.queue_arn(environment, tenant, name)
         all_actions = [*grants.QUEUE, "sqs:PurgeQueue"]
         plain_text = {"Bool": {"aws:SecureTransport": "false"}}

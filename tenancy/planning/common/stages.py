@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from tenancy.schema.environment import Environment
 from tenancy.schema.people import Role
 from tenancy.schema.queues import QueueState
-from tenancy.schema.tenant import Leaving, Tenant
+from tenancy.schema.tenant import OffboardingStage, Tenant
 from tenancy.validation.loader import Loaded, with_tenants
 
 
 def active_tenants(tenants: Iterable[Tenant]) -> tuple[Tenant, ...]:
     """The tenants that have something, each with what it has at its stage."""
-    return tuple(effective_at_stage(tenant) for tenant in tenants if tenant.leaving is not Leaving.REMOVE)
+    return tuple(effective_at_stage(tenant) for tenant in tenants if tenant.offboarding is not OffboardingStage.REMOVE)
 
 
 def without_removed_tenants(loaded: Loaded) -> Loaded:
@@ -28,7 +28,7 @@ def with_former_namespaces(environment: Environment, tenants: Iterable[Tenant]) 
     former_namespaces = {
         tenant.namespace_name(space)
         for tenant in tenants
-        if tenant.adopt and tenant.leaving is Leaving.REMOVE
+        if tenant.adopt and tenant.offboarding is OffboardingStage.REMOVE
         for space in tenant.namespaces
     }
     if not former_namespaces:
@@ -48,13 +48,13 @@ def effective_at_stage(tenant: Tenant) -> Tenant:
     running work too. Isolation resources, guards and the grants of running work stay. GPU grants stay as well: without
     a role that creates work they have no effect, and a namespace without any opens its GPUs to all.
     """
-    if tenant.leaving is None and not tenant.in_virtual_clusters:
+    if tenant.offboarding is None and not tenant.in_virtual_clusters:
         return tenant
     queue_state = QueueState.DRAIN if tenant.queue is QueueState.DRAIN else QueueState.HOLD
     return tenant.model_copy(
         update={
             "people": tuple(person.model_copy(update={"role": Role.VIEWER}) for person in tenant.people),
             "ci": tenant.ci and tenant.ci.model_copy(update={"role": Role.VIEWER.value}),
-            "queue": queue_state if tenant.leaving else tenant.queue,
+            "queue": queue_state if tenant.offboarding else tenant.queue,
         }
     )

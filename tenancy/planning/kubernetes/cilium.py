@@ -84,7 +84,7 @@ def name_patterns(environment: Environment, tenant: Tenant, namespace: Namespace
     internet asks for any.
     """
     spaces = [tenant.namespace_name(namespace)]
-    spaces += [tenant.namespace_name(part) for part in tenant.namespaces] if tenant.between_namespaces else []
+    spaces += [tenant.namespace_name(part) for part in tenant.namespaces] if tenant.allow_cross_namespace else []
     spaces += [environment.platform.services[rule.service].namespace for rule in tenant.egress if rule.service]
     for space in dict.fromkeys(spaces):
         # The name of a service, and of one of its pods.

@@ -54,7 +54,7 @@ def allowances(environment: Environment, tenant: Tenant, namespace: Namespace) -
     tier, allowed = environment.tiers[tenant.tier_of(namespace)], words.Allowance
     grants = {
         allowed.ANY_NODE: not tenant.on_own_nodes,
-        allowed.BESIDE_OTHERS: not tenant.apart,
+        allowed.BESIDE_OTHERS: not tenant.dedicated_hosts,
         allowed.GPUS_FOR_ALL: not tenant.gpu_users,
         allowed.IMAGE_TAGS: tier.image_tags,
         allowed.LARGE_CONFIG: tier.large_config,
@@ -112,7 +112,7 @@ def namespace_meta(environment: Environment, tenant: Tenant, namespace: Namespac
         words.OWNER_MAIL: tenant.owner.mail,
         **({words.OWN_LABELS: ",".join(label_keys)} if (label_keys := extra_labels(tenant, namespace)) else {}),
         **({} if spread is Spread.NONE else {words.SPREAD: spread.value, words.SPREAD_OF: ",".join(sorted(spread_of))}),
-        **({words.LEAVING: tenant.leaving.value} if tenant.leaving else {}),
+        **({words.LEAVING: tenant.offboarding.value} if tenant.offboarding else {}),
         **({words.TITLE: tenant.title} if tenant.title else {}),
         **({words.PREFIX + "purpose": namespace.purpose} if namespace.purpose else {}),
         **({words.EXCEPTIONS: ",".join(sorted(waivers))} if waivers else {}),

@@ -42,11 +42,11 @@ def network_policies(environment: Environment, tenant: Tenant, namespace: Namesp
         return policy(title, [NetworkRule((peer,))], [NetworkRule((peer,))])
 
     policies = [policy(DEFAULT_DENY)]
-    if namespace.open_inside:
+    if namespace.allow_intra_namespace:
         policies.append(both_ways("same-namespace", Peer(pods={})))
-        if tenant.between_namespaces and len(tenant.namespaces) > 1:
+        if tenant.allow_cross_namespace and len(tenant.namespaces) > 1:
             # Only the platform writes the label: ns-01 refuses all others.
-            policies.append(both_ways("between-namespaces", Peer(namespaces={words.TENANT: tenant.tenant})))
+            policies.append(both_ways("allow-cross-namespace", Peer(namespaces={words.TENANT: tenant.tenant})))
     if environment.cluster.cni is not Cni.CILIUM:
         caches = [_DNS_CACHE] if environment.cluster.dns_cache else []
         policies.append(policy("dns", egress=[_CLUSTER_DNS, *caches]))
@@ -87,7 +87,7 @@ def _aws_rules(environment: Environment, tenant: Tenant, namespace: Namespace) -
 
 def allowed_peers(tenant: Tenant) -> dict[str, list[str]]:
     """Peers that the tenant's own NetworkPolicies may open besides their namespace, by annotation."""
-    siblings = [words.SIBLINGS] if tenant.between_namespaces and len(tenant.namespaces) > 1 else []
+    siblings = [words.SIBLINGS] if tenant.allow_cross_namespace and len(tenant.namespaces) > 1 else []
     return {
         words.ALLOWED_EGRESS: [*siblings, *(rule.place for rule in tenant.egress if rule.cidr)],
         words.ALLOWED_INGRESS: [*siblings, *(rule.place for rule in tenant.ingress if rule.cidr)],

@@ -213,7 +213,7 @@ def sample(
             taint for name, pool in tenant_pools if not pool.machine.gpus for taint in node_taints(name, pool)
         ]
         spec["tolerations"] = tolerations or [{"operator": "Equal", **taint} for taint in cpu_taints]
-    if tenant.apart:
+    if tenant.dedicated_hosts:
         spec["affinity"] = {
             "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_tenant_anti_affinity(tenant)]}
         }
