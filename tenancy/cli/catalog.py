@@ -62,7 +62,7 @@ def command(instance: str | None, mig: str | None, share: str | None, provisione
         _list_instances(form)
         return
     if instance not in INSTANCES:
-        from tenancy.schema.pools import nearest
+        from tenancy.schema.mistakes import nearest
 
         raise Violation("ref-01", f"instance {instance!r}", f"use {' or '.join(nearest(instance, INSTANCES))}")
     machine = INSTANCES[instance]

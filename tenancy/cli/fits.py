@@ -146,7 +146,7 @@ def _set_namespace(item: dict[str, Any], namespace: str | None) -> str:
 
 
 def _tenant_and_namespace(loaded: Loaded, name: str) -> tuple[Tenant, Namespace]:
-    from tenancy.schema.pools import nearest
+    from tenancy.schema.mistakes import nearest
 
     spaces = {t.namespace_name(part): (t, part) for t in loaded.tenants for part in t.namespaces}
     if name not in spaces:

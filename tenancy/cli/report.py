@@ -438,7 +438,7 @@ def drift(environment: str, lab: bool, form: str) -> None:
 
 
 def _unknown_pool(name: str, environment: str, known_pools: Iterable[str]) -> None:
-    from tenancy.schema.pools import nearest
+    from tenancy.schema.mistakes import nearest
 
     similar_names = nearest(name, known_pools)
     change = f"use {' or '.join(similar_names)}" if similar_names else "declare one under pools"

@@ -16,7 +16,8 @@ from tenancy.catalog.versions import ADD_ONS, AMI_DEFAULT, add_on_misfit, ami_re
 from tenancy.rules.values import MOST_PUBLIC, foreign_arn, is_private, never_public, unsafe_range, wide_range
 from tenancy.schema.base import Flag, Mistake, Positive, Spec, TextForm, WholeNumber, rule_mistake
 from tenancy.schema.identity import Identities, PodIdentity
-from tenancy.schema.pools import Release, Zone, Zones, nearest
+from tenancy.schema.mistakes import nearest
+from tenancy.schema.pools import Release, Zone, Zones
 from tenancy.schema.source import Location
 
 _Account = Annotated[

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from tenancy.rules.values import unsafe_prefix
 from tenancy.schema.base import (
     Flag,
     Mistake,
@@ -19,6 +20,7 @@ from tenancy.schema.base import (
     WholeNumber,
     describe_value,
     form_error,
+    rule_mistake,
 )
 
 Days = Annotated[int, WholeNumber(1, 36_500)]
@@ -210,3 +212,41 @@ class AwsResources(Spec):
     files: tuple[Files, ...] = Field(
         default=(), description="EFS access points that the tenant's pods mount. Default: none."
     )
+
+
+_Prefix = Annotated[
+    str, TextForm(r"^[^\x00-\x1f\x7f]+$", "a prefix of object names", "write the prefix as 'teams/<tenant>/'", 512)
+]
+
+
+class Storage(Spec):
+    """A grant of access to the objects below a prefix of an S3 bucket."""
+
+    bucket: Slug = Field(description="Name of a bucket of the environment. Required.")
+    prefix: _Prefix = Field(description="Prefix of object names, ending with '/'. Required.")
+    access: Access = Field(
+        default=Access.READ_ONLY,
+        description="Access of the tenant's pods to objects below the prefix. Default: read-only.",
+    )
+    namespaces: tuple[ShortName, ...] = Field(
+        default=(),
+        min_length=1,
+        description="Namespaces of the tenant whose pods have the grant. Default: all namespaces.",
+    )
+    expire_after: Days | None = Field(
+        default=None,
+        description="Days after which objects below the prefix are deleted. Default: expire-after of the bucket.",
+    )
+
+    def mistakes(self) -> Iterator[Mistake]:
+        if fault := unsafe_prefix(self.prefix):
+            yield rule_mistake(("prefix",), "stor-01", fault)
+        if self.expire_after and self.access is Access.READ_ONLY:
+            rule = "only a grant that may write sets an expiry"
+            yield Mistake(("expire-after",), "expire-after with access: read-only", rule, "drop it")
+
+    def overlaps(self, grant: Storage) -> bool:
+        """Whether an object may be below both prefixes."""
+        return self.bucket == grant.bucket and (
+            self.prefix.startswith(grant.prefix) or grant.prefix.startswith(self.prefix)
+        )

@@ -27,6 +27,7 @@ from tenancy.schema.cluster import (
 from tenancy.schema.environment_facts import OPERATOR_PARTS, DerivedEnvironment
 from tenancy.schema.environment_fields import GuardsMode as GuardsMode
 from tenancy.schema.environment_fields import Layout as Layout
+from tenancy.schema.mistakes import nearest
 from tenancy.schema.pools import (
     BALANCED,
     Flavor,
@@ -36,7 +37,6 @@ from tenancy.schema.pools import (
     Strategy,
     layout_mistakes,
     layout_of,
-    nearest,
 )
 from tenancy.schema.services import Source
 from tenancy.schema.source import Location

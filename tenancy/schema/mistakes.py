@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,3 +62,10 @@ def describe_value(value: Any) -> str:
             return "a list" if value else "an empty list"
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def nearest(text: str, candidates: Iterable[str], count: int = 3) -> list[str]:
+    """The known names most similar to the given one, the most similar first."""
+    import difflib  # only on the way to a message
+
+    return difflib.get_close_matches(text, list(candidates), n=count, cutoff=0.0)

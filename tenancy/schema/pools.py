@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Annotated, Any, NamedTuple
 
@@ -29,6 +29,7 @@ from tenancy.schema.base import (
     form_error,
     rule_mistake,
 )
+from tenancy.schema.mistakes import nearest
 
 
 class Sharing(StrEnum):
@@ -539,13 +540,6 @@ def layout_mistakes(location: tuple[str | int, ...], board: str, layout: Mapping
             misfit,
             f"the nearest that fit: {'; '.join(nearest_layouts)}" if nearest_layouts else None,
         )
-
-
-def nearest(text: str, candidates: Iterable[str], count: int = 3) -> list[str]:
-    """The known names most similar to the given one, the most similar first."""
-    import difflib  # only on the way to a message
-
-    return difflib.get_close_matches(text, list(candidates), n=count, cutoff=0.0)
 
 
 def resource_name(profile: str | None, is_shared: bool, strategy: Strategy = Strategy.MIXED) -> str:

@@ -15,7 +15,6 @@ from tenancy.rules.values import (
     LONGEST_EXCEPTION,
     too_wide_together,
     unbounded_end,
-    unsafe_prefix,
     weak_pod_security,
 )
 from tenancy.schema.base import (
@@ -39,7 +38,7 @@ from tenancy.schema.base import (
     rule_mistake,
 )
 from tenancy.schema.calendar import GpuWindow
-from tenancy.schema.data import Access, AwsResources, Days
+from tenancy.schema.data import AwsResources, Storage
 from tenancy.schema.identity import Ci
 from tenancy.schema.network_rules import EgressRule, IngressRule
 from tenancy.schema.people import Owner, Person, Role, Subject
@@ -175,44 +174,6 @@ class Namespace(Spec):
                 fault = f"service account {account.name!r} twice, or one that every namespace has"
                 yield rule_mistake(("service-accounts", i), "name-02", fault)
             account_names.add(account.name)
-
-
-_Prefix = Annotated[
-    str, TextForm(r"^[^\x00-\x1f\x7f]+$", "a prefix of object names", "write the prefix as 'teams/<tenant>/'", 512)
-]
-
-
-class Storage(Spec):
-    """A grant of access to the objects below a prefix of an S3 bucket."""
-
-    bucket: Slug = Field(description="Name of a bucket of the environment. Required.")
-    prefix: _Prefix = Field(description="Prefix of object names, ending with '/'. Required.")
-    access: Access = Field(
-        default=Access.READ_ONLY,
-        description="Access of the tenant's pods to objects below the prefix. Default: read-only.",
-    )
-    namespaces: tuple[ShortName, ...] = Field(
-        default=(),
-        min_length=1,
-        description="Namespaces of the tenant whose pods have the grant. Default: all namespaces.",
-    )
-    expire_after: Days | None = Field(
-        default=None,
-        description="Days after which objects below the prefix are deleted. Default: expire-after of the bucket.",
-    )
-
-    def mistakes(self) -> Iterator[Mistake]:
-        if fault := unsafe_prefix(self.prefix):
-            yield rule_mistake(("prefix",), "stor-01", fault)
-        if self.expire_after and self.access is Access.READ_ONLY:
-            rule = "only a grant that may write sets an expiry"
-            yield Mistake(("expire-after",), "expire-after with access: read-only", rule, "drop it")
-
-    def overlaps(self, grant: Storage) -> bool:
-        """Whether an object may be below both prefixes."""
-        return self.bucket == grant.bucket and (
-            self.prefix.startswith(grant.prefix) or grant.prefix.startswith(self.prefix)
-        )
 
 
 _Word = Annotated[str, TextForm(r"^[^\s\x00-\x1f]+$", "one word", "write it without spaces", 63)]

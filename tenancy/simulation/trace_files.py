@@ -20,7 +20,7 @@ from typing import Any
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.files import TRACES, read_file
 from tenancy.planning.common.pools import pools_of
-from tenancy.schema.environment import nearest
+from tenancy.schema.mistakes import nearest
 from tenancy.schema.problems import Problem, SpecError
 from tenancy.schema.tenant import Namespace, Tenant
 from tenancy.simulation.trace import Job, Trace, per_node, pods_of

@@ -12,11 +12,11 @@ from tenancy.catalog.regions import BILLED_IN_YUAN, WITHOUT_COSTS
 from tenancy.catalog.text import pluralize
 from tenancy.rules.values import foreign_arn
 from tenancy.schema.base import Mistake, rule_mistake
-from tenancy.schema.data import Access, KeyPer
+from tenancy.schema.data import Access, KeyPer, Storage
 from tenancy.schema.environment import Environment
 from tenancy.schema.identity import PodIdentity
 from tenancy.schema.source import Location
-from tenancy.schema.tenant import Namespace, Storage, Tenant, applies_to
+from tenancy.schema.tenant import Namespace, Tenant, applies_to
 from tenancy.validation.indexed_mistakes import ENVIRONMENT_INDEX, IndexedMistake
 
 PLATFORM_ROLES = 6

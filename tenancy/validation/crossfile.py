@@ -13,11 +13,12 @@ from tenancy.catalog.text import pluralize
 from tenancy.kube import quantities
 from tenancy.rules.values import name_misfit
 from tenancy.schema.base import Mistake, amount, rule_mistake
+from tenancy.schema.data import Access, Storage
 from tenancy.schema.environment import Environment, undeclared_name
 from tenancy.schema.people import Role
 from tenancy.schema.queues import SharingPreset
 from tenancy.schema.source import Location
-from tenancy.schema.tenant import Access, OffboardingStage, Storage, Tenant
+from tenancy.schema.tenant import OffboardingStage, Tenant
 from tenancy.schema.tiers import Tier
 from tenancy.validation.aws import aws_resources
 from tenancy.validation.calendar import calendar_mistakes

@@ -18,8 +18,9 @@ from tenancy.catalog.files import read_file
 from tenancy.catalog.text import escape_invisible
 from tenancy.schema.base import NEEDS_TEXT, Mistake, Spec, describe_value, rule_mistake
 from tenancy.schema.cluster import Cni, Encryption
-from tenancy.schema.environment import Environment, nearest
+from tenancy.schema.environment import Environment
 from tenancy.schema.metrics import Collector
+from tenancy.schema.mistakes import nearest
 from tenancy.schema.problems import Problem, SpecError, dotted_path
 from tenancy.schema.services import Services
 from tenancy.schema.source import Location, UnusableFile, compose, find, read_text, values

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenancy.schema.tenant import Access
+from tenancy.schema.data import Access
 from tenancy.validation import Environment, Tenant
 from tenancy.validation.crossfile import check_between_tenants, check_with_environment
 from tests.conftest import examples

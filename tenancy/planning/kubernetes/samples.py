@@ -20,7 +20,8 @@ from tenancy.planning.queueing.quota_shares import quota_ceiling
 from tenancy.rules.catalogue import Violation
 from tenancy.rules.claim_forms import claim_spec, template_name
 from tenancy.rules.device_claims import MAX_DEVICES
-from tenancy.schema.environment import Environment, nearest
+from tenancy.schema.environment import Environment
+from tenancy.schema.mistakes import nearest
 from tenancy.schema.queues import seconds
 from tenancy.schema.tenant import Namespace, Tenant
 
