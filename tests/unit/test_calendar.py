@@ -151,6 +151,6 @@ def test_a_further_share_is_judged_on_its_days_and_not_on_others(spec: SpecFolde
     first, second = share % (8, in_days(10), in_days(20)), share % (8, in_days(15), in_days(30))
     spec.edit(FRAUD, "borrow-up-to: 16}", f"borrow-up-to: 16, temporary-shares: [{first}]}}")
     spec.edit(RESEARCH, "a100: {guaranteed: 8}", f"a100: {{guaranteed: 8, temporary-shares: [{second}]}}")
-    assert spec.problem().field == "gpus.a100.more[0].gpus"
+    assert spec.problem().field == "gpus.a100.temporary-shares[0].gpus"
     spec.edit(RESEARCH, in_days(15), in_days(22))
     assert spec.problems() == ()

@@ -239,7 +239,7 @@ CASES = (
     Case("lends and borrows without a queue", "share-04", ENV, "", "buckets:", "queues: {scheduler: none}\nbuckets:", "queues: {scheduler: kueue}\nbuckets:"),
     Case("a window without a clock", "time-01", FRAUD, "windows", "budget:", WINDOW % ("8", "15m") + "budget:", "budget:"),
     Case("more than there is in a window", "time-02", FRAUD, "windows[0].gpus", "budget:", WINDOW % ("9", "15m") + "budget:", WINDOW % ("8", "15m") + "budget:", clock=True),
-    Case("a share until a day that is not judged", "time-02", FRAUD, "gpus.a100.more[0].until", "a100: {", SHARE % in_days(1099), SHARE % in_days(1090), clock=True),
+    Case("a share until a day that is not judged", "time-02", FRAUD, "gpus.a100.temporary-shares[0].until", "a100: {", SHARE % in_days(1099), SHARE % in_days(1090), clock=True),
     Case("a lead no longer than a grace period", "time-03", FRAUD, "windows[0].lead", "budget:", WINDOW % ("8", "10m") + "budget:", WINDOW % ("8", "11m") + "budget:", clock=True),
     Case("a lead after which Kueue gives up", "time-03", FRAUD, "windows[0].lead", "budget:", WINDOW % ("8", "21m") + "budget:", WINDOW % ("8", "20m") + "budget:", clock=True),
     Case("a budget in dollars without prices", "time-04", FRAUD, "budget.when-spent", "180000}", "180000, when-spent: hold}", "180000, when-spent: hold, monthly-gpu-hours: 9}", clock=True),
