@@ -41,6 +41,7 @@ class LabOfJudges:
         self._folder = folder
         self._is_enabled = is_enabled
         self._started = False
+        self._problem = ""
 
     def __enter__(self) -> LabOfJudges:
         return self
@@ -65,12 +66,22 @@ class LabOfJudges:
             self._started = True
             self._run("lab", "up", ENVIRONMENT)
             self._run("up", ENVIRONMENT)
-            process = self._kubectl("create", "--filename", self._folder / "objects" / f"samples-{ENVIRONMENT}")
-            if process.returncode:
-                raise SkippedJudge(f"the lab refused a sample: {process.stderr.strip().splitlines()[-1]}")
+            self._problem = self._make_samples()
+        # Without all samples every judge would have less to find.
+        if self._problem:
+            raise SkippedJudge(f"the lab refused a sample: {self._problem}")
         if not path.exists():
             raise SkippedJudge("the lab did not start")
         return path
+
+    def _make_samples(self) -> str:
+        """What the lab says against a sample, in the third try: on a busy machine an answer takes too long."""
+        folder = self._folder / "objects" / f"samples-{ENVIRONMENT}"
+        for _ in range(3):
+            done = self._kubectl("apply", "--server-side", "--filename", folder)
+            if not done.returncode:
+                return ""
+        return done.stderr.strip().splitlines()[-1].replace(str(self._folder), "")
 
     def tenancy(self, *words: str) -> str:
         """Standard output of a command of the product on the lab."""
