@@ -197,7 +197,7 @@ NO_QUANTITY: Mapping[str, Mapping[str, str]] = {
         "Decimal(number)": "thousandths, which the reader made",
     },
     "tenancy/lab/metrics.py": {
-        "float(each == phase)": "a truth",
+        "float(each_phase == phase)": "a truth",
         "float(quantities.parse(amount))": "a sample of a metric, after the reader",
         "int(at)": "a time",
         "round(32 + 40 * part)": "a made-up temperature",
@@ -210,9 +210,9 @@ NO_QUANTITY: Mapping[str, Mapping[str, str]] = {
     "tenancy/planning/queueing/pool_yields.py": {
         "int(amount(quota.cpu))": "rounded down on purpose, after the reader",
         "int(amount(quota.memory) / 2 ** 30)": "rounded down on purpose, after the reader",
-        "int(left.cpu * part)": "a part of the catalogue's number",
-        "int(left.ephemeral * part)": "a part of the catalogue's number",
-        "int(left.memory * part)": "a part of the catalogue's number",
+        "int(available.cpu * part)": "a part of the catalogue's number",
+        "int(available.ephemeral * part)": "a part of the catalogue's number",
+        "int(available.memory * part)": "a part of the catalogue's number",
     },
     "tenancy/planning/queueing/queues.py": {
         "int(amount(quota.cpu) * 1000)": "rounded down on purpose, after the reader",
@@ -225,7 +225,9 @@ NO_QUANTITY: Mapping[str, Mapping[str, str]] = {
         "float(units(resource['nominalQuota']))": "a number of GPUs, after the reader",
     },
     "tenancy/simulation/objects.py": {"int(tail, 16)": "a part of a UID", "round(half_life)": "seconds"},
-    "tenancy/validation/notes.py": {"int(whole / each)": "a ratio of two numbers that are read already"},
+    "tenancy/validation/notes.py": {
+        "int(node_amount / default_amount)": "a ratio of two numbers that are read already"
+    },
     "tenancy/validation/stored.py": {"int(STORE_BYTES * SHARE)": "bytes, computed"},
 }
 """Calls in such modules, by file, and what it is that they convert."""
