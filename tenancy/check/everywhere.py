@@ -17,7 +17,7 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import FRAMEWORKS
-from tenancy.check.admission.cel import EvaluationError, Evaluator
+from tenancy.check.admission.cel import EvaluationError, Evaluator, variables_in
 from tenancy.check.admission.cluster import ClusterObjects
 from tenancy.check.admission.defaults import MAPS, decoded, defaulted, managed
 from tenancy.check.admission.policies import evaluator_of
@@ -58,7 +58,6 @@ _CLOSED: Mapping[str, str] = {
 """Lists of the namespace with all that they may contain."""
 _READ = re.compile(r"""annotations\[\?["']([^"']+)["']\]""")
 _WORD = re.compile(r"\w+")
-_VARIABLE = re.compile(r"\bvariables\.(\w+)")
 _KNOWN = (
     f'namespaceObject.metadata.labels["{words.TENANT}"]',
     f'"{words.TENANT}" in namespaceObject.metadata.labels',
@@ -95,6 +94,7 @@ class _Rule:
     rule: str
     text: str
     """The expression with those of its variables, by which equal ones are known."""
+    variables: Mapping[str, str]
 
     @property
     def lists(self) -> frozenset[str]:
@@ -130,24 +130,24 @@ def guard_rules() -> Mapping[tuple[str, str], tuple[_Ways, ...]]:
                     for rule in guard.rules if "CREATE" in guard.operations else ():
                         if rule not in asked or rule in _NOT_ASKED:
                             continue
-                        text = _closure(guard, guard.rules[rule])
+                        variables = _closure(guard, guard.rules[rule])
+                        text = " ".join(" ".join([guard.rules[rule], *variables.values()]).split())
                         known = found.setdefault((group, resource), {}).setdefault((rule, guard.name), {})
-                        known.setdefault(text, _Rule(guard, rule, text))
+                        known.setdefault(text, _Rule(guard, rule, text, variables))
     return {key: tuple(tuple(one.values()) for one in rules.values()) for key, rules in found.items()}
 
 
 _WITH_THEIR_KIND = ("tenancy-queues", "tenancy-resourceclaims", "tenancy-resourceclaimtemplates")
 
 
-def _closure(guard: Guard, text: str) -> str:
-    texts, names, waiting = [text], set[str](), [text]
+def _closure(guard: Guard, text: str) -> Mapping[str, str]:
+    """The variables that an expression reads, also by others."""
+    found, waiting = dict[str, str](), [text]
     while waiting:
-        for name in _VARIABLE.findall(waiting.pop()):
-            if name in guard.variables and name not in names:
-                names.add(name)
-                texts.append(guard.variables[name])
-                waiting.append(guard.variables[name])
-    return " ".join(" ".join(texts).split())
+        names = [name for name in sorted(variables_in(waiting.pop()) - {*found}) if name in guard.variables]
+        found |= {name: guard.variables[name] for name in names}
+        waiting += [guard.variables[name] for name in names]
+    return found
 
 
 def guard_findings(items: Iterable[Mapping[str, Any]]) -> tuple[list[Finding], frozenset[str]]:
@@ -398,17 +398,17 @@ class _AssumedNamespace:
         """Whether a rule refuses the object."""
         key = id(one.guard), self._is_platforms(one)
         if key not in self._scopes:
-            self._scopes[key] = self._scope(self.item, one)
+            self._scopes[key] = self._scope(self.item, one, one.guard.variables)
         return _refuses(self._scopes[key], one)
 
     def refuses_item(self, item: Object, one: _Rule) -> bool:
         """The same for a changed object."""
-        return _refuses(self._scope(item, one), one)
+        return _refuses(self._scope(item, one, one.variables), one)
 
     def _is_platforms(self, one: _Rule) -> bool:
         return self._of_platform or one.rule in self._by_either
 
-    def _scope(self, item: Object, one: _Rule) -> Evaluator | None:
+    def _scope(self, item: Object, one: _Rule, variables: Mapping[str, str]) -> Evaluator | None:
         item = {**item, "metadata": {"name": "", **item["metadata"]}}
         managed(item, {}, applied=False)
         request = creation(item, self._name, _PLATFORM if self._is_platforms(one) else _PERSON)
@@ -417,7 +417,7 @@ class _AssumedNamespace:
             holds = all(evaluator.value(text) is True for text in one.guard.conditions.values())
         except EvaluationError:
             return None
-        return evaluator.having(one.guard.variables) if holds else None
+        return evaluator.having(variables) if holds else None
 
 
 def _refuses(scope: Evaluator | None, one: _Rule) -> bool:

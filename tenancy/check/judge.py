@@ -278,8 +278,10 @@ def stumbles(item: Object) -> str | None:
         metadata = item.get("metadata")
         named = metadata if isinstance(metadata, Mapping) else {}
         owned = {**item, "metadata": {**named, "labels": {words.TENANT: "x"}}}
+        guard_findings([item])
         for whose in (item, owned):
-            list(findings_alone(whose))
+            list(objects.object_findings(whose))
+            list(plain.object_findings(whose))
             list(objects.stack_findings([whose]))
             list(findings_together([whose]))
             list(regulated.findings_together([whose]))

@@ -37,6 +37,7 @@ Lined = tuple[Any, Any]
 def documents(text: str) -> Iterator[tuple[Lined, int]]:
     """Each document of a text, and its line. Raises YAMLError or ValueError if it is neither YAML nor JSON or stands
     for too many values, RecursionError if it is too deep."""
+    _refuse_size(text)
     _refuse_depth(text)
     if "\t" in text and text.lstrip().startswith(("{", "[")):  # JSON may be indented by tabs, YAML may not
         document = json.loads(text)
@@ -54,6 +55,12 @@ def documents(text: str) -> Iterator[tuple[Lined, int]]:
             yield (loader.construct_document(node), node), node.start_mark.line + 1
     finally:
         loader.dispose()
+
+
+def _refuse_size(text: str) -> None:
+    """A value takes a line or a comma, which are counted before the text is read."""
+    if any(part.count(",") + part.count("\n") > 2 * LARGEST for part in text.split("\n---")):
+        raise ValueError(f"a document of more than {2 * LARGEST:,} lines and commas")
 
 
 def _refuse_depth(text: str) -> None:

@@ -279,6 +279,13 @@ def test_a_charts_source_is_said_and_not_judged(tmp_path: Path) -> None:
         ("[" * 90000 + "]" * 90000, 1, "too deep"),
         ("- " * 90000 + "x", 1, "too deep"),
         (BOMB, 1, "aliases of aliases"),
+        ("[" + "1," * 2_000_001 + "1]", 1, "lines and commas"),
+        ("- 1\n" * 2_000_001, 1, "lines and commas"),
+        (
+            f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a, namespace: b}}\ndata: {{a: {'x' * 4_000_000}}}\n",
+            1,
+            "too large",
+        ),
         ("x: 1\n", 0, "without an object"),
     ],
 )

@@ -107,6 +107,12 @@ def compiled(expression: str) -> Any:
         raise ValueError(str(error)) from error
 
 
+@cache
+def variables_in(expression: str) -> frozenset[str]:
+    """Names of the variables that an expression reads."""
+    return frozenset(_VARIABLE.findall(expression))
+
+
 class Evaluator:
     """What expressions are asked about: the values of their roots, converted once for all of them."""
 
@@ -126,7 +132,7 @@ class Evaluator:
         made: dict[str, Any] = {}
         scope, waiting = self, dict(variables)
         while waiting:
-            ready = [name for name, text in waiting.items() if not set(_VARIABLE.findall(text)) & set(waiting)]
+            ready = [name for name, text in waiting.items() if variables_in(text).isdisjoint(waiting)]
             if not ready:
                 break
             for name in ready:
