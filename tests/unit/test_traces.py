@@ -392,7 +392,7 @@ def test_a_change_that_is_a_link_is_not_read(loaded: Loaded, tmp_path: Path) -> 
         (["--start-hour", "2"], "given --start-hour without --trace; rule: a generated trace starts at 0"),
         (
             ["--trace", "{trace}", "--start-hour", "2"],
-            "given --from 2 and {trace}, whose last job is submitted in hour 0; rule: ",
+            "given --start-hour 2 and {trace}, whose last job is submitted in hour 0; rule: ",
         ),
         (["--trace", "{trace}", "--seed", "1"], "given --seed with --trace"),
         (["--trace", "{trace}", "--notebooks", "1"], "given --notebooks with --trace"),
