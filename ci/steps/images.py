@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tenancy.check.reader import read
 from tenancy.kube.pod_templates import templates_of
-from tenancy.rules.found import at
+from tenancy.rules.found import get_path
 
 BY_DIGEST = re.compile(r"\S+@sha256:[0-9a-f]{64}")
 
@@ -22,7 +22,7 @@ def main(paths: list[str]) -> int:
         print(one, file=sys.stderr)
     for item, place in manifests.objects:
         for _, container in (found for template in templates_of(item) for found in template.containers):
-            if isinstance(image := at(container, "image"), str):
+            if isinstance(image := get_path(container, "image"), str):
                 named.setdefault(image, place)
     for image, where in sorted(named.items()):
         if BY_DIGEST.fullmatch(image):

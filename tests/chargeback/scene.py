@@ -78,7 +78,7 @@ def device_hours(of: ChargebackReport, *wanted: object) -> float:
 
 
 def _has(line: Any, wanted: Sequence[object]) -> bool:
-    words = {line.tenant, str(line.category), line.flavor, line.pot.pool, line.pot.purchase, line.pot.period}
+    words = {line.tenant, str(line.category), line.flavor, line.billing_unit.pool, line.billing_unit.purchase, line.billing_unit.period}
     return {str(w) if isinstance(w, Category) else w for w in wanted} <= words
 
 
