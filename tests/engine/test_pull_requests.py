@@ -73,7 +73,7 @@ def weakened(project: Project) -> Iterator[None]:
     """The program as a pull request might change it: namespaces admit any pod."""
     source = project.folder / "tenancy" / "planning" / "kubernetes" / "namespaces.py"
     text = source.read_text("utf-8")
-    sound = "prefix + mode: chosen for mode, chosen in modes.items()"
+    sound = "prefix + mode: mode_level for mode, mode_level in modes.items()"
     assert sound in text
     source.write_text(text.replace(sound, 'prefix + mode: "privileged" for mode in modes'), "utf-8")
     try:
