@@ -78,7 +78,8 @@ def device_hours(of: ChargebackReport, *wanted: object) -> float:
 
 
 def _has(line: Any, wanted: Sequence[object]) -> bool:
-    words = {line.tenant, str(line.category), line.flavor, line.billing_unit.pool, line.billing_unit.purchase, line.billing_unit.period}
+    unit = line.billing_unit
+    words = {line.tenant, str(line.category), line.flavor, unit.pool, unit.purchase, unit.period}
     return {str(w) if isinstance(w, Category) else w for w in wanted} <= words
 
 
