@@ -13,6 +13,7 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.clock.usage import IdleTime
+from tenancy.kube.objects import true_conditions
 from tenancy.kube.quantities import units
 from tenancy.planning.observability.alerts import POD_WORKLOAD
 from tenancy.planning.queueing.queue_names import queue_resource
@@ -128,8 +129,8 @@ def watched_work(
     for workload in workloads if rules else ():
         metadata, status = workload["metadata"], workload.get("status") or {}
         rule = rules.get(metadata["namespace"])
-        true_conditions = {c["type"] for c in status.get("conditions") or () if c["status"] == "True"}
-        if rule is None or "Admitted" not in true_conditions or true_conditions & {"Finished", "Evicted"}:
+        conditions = true_conditions(workload).keys()
+        if rule is None or "Admitted" not in conditions or conditions & {"Finished", "Evicted"}:
             continue
         if not (workload.get("spec") or {}).get("active", True):
             continue

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from tenancy.kube.objects import true_conditions
 from tenancy.kube.quantities import units
 from tenancy.planning.queueing.queue_names import pool_of, queue_resource
 from tenancy.planning.queueing.quota_shares import part_of_node
@@ -218,7 +219,7 @@ class Meter:
 def _times(workload: Mapping[str, Any]) -> tuple[dt.datetime, dt.datetime | None] | None:
     """When it was admitted, and when it ended; None for work that holds no quota."""
     status = workload.get("status") or {}
-    conditions = {c["type"]: c for c in status.get("conditions") or () if c["status"] == "True"}
+    conditions = true_conditions(workload)
     if not status.get("admission") or "Admitted" not in conditions:
         return None
     ended = conditions.get("Finished")

@@ -55,6 +55,11 @@ def labels_of(item: Mapping[str, Any]) -> Mapping[str, str]:
     return get_path(item, "metadata", "labels") or {}
 
 
+def true_conditions(item: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Conditions in the status of an object that are true, by type."""
+    return {c["type"]: c for c in get_path(item, "status", "conditions") or () if c["status"] == "True"}
+
+
 def as_list(value: Any) -> tuple[Any, ...]:
     """A list that may be missing; an unknown list is one unknown entry."""
     return tuple(value or ())

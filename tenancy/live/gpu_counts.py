@@ -17,6 +17,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.exporters import COUNT_DELAY_SECONDS
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.kube import quantities
+from tenancy.kube.objects import true_conditions
 from tenancy.kube.pods import SCALE, requests_of
 from tenancy.kube.requests import collection
 from tenancy.live.api import Api, ApiUnreachable
@@ -235,7 +236,7 @@ class PodTree:
 def counted_devices(workload: Object) -> Counter[str]:
     """Devices that Kueue counts for a Workload, by resource (v0.19.2 `pkg/workload/workload.go`)."""
     status = workload.get("status") or {}
-    if any(c["type"] == "Finished" and c["status"] == "True" for c in status.get("conditions") or ()):
+    if "Finished" in true_conditions(workload):
         return Counter()
     reclaimable = {pods["name"]: pods["count"] for pods in status.get("reclaimablePods") or ()}
     counts = {pods["name"]: pods.get("count", 1) for pods in workload["spec"]["podSets"]}

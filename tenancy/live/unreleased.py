@@ -12,6 +12,8 @@ import datetime as dt
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from tenancy.kube.objects import true_conditions
+
 RELEASE_SECONDS = 60
 """Time that Kueue has to return the quota after an eviction."""
 _GROUP = "kueue.x-k8s.io/is-group-workload"
@@ -20,7 +22,7 @@ _GROUP = "kueue.x-k8s.io/is-group-workload"
 
 def is_evicted_group(workload: Mapping[str, Any]) -> bool:
     """Whether it counts a group of pods, was evicted, and still has quota."""
-    metadata, conditions = workload["metadata"], _true_conditions(workload)
+    metadata, conditions = workload["metadata"], true_conditions(workload)
     is_group = (metadata.get("annotations") or {}).get(_GROUP) == "true" and not metadata.get("deletionTimestamp")
     return is_group and {"Evicted", "QuotaReserved"} <= conditions.keys() and "Finished" not in conditions
 
@@ -31,7 +33,7 @@ def keeps_quota_without_pods(workload: Mapping[str, Any], now: dt.datetime) -> b
     owners = workload["metadata"].get("ownerReferences") or ()
     if not is_evicted_group(workload) or any(owner["kind"] == "Pod" for owner in owners):
         return False
-    evicted = dt.datetime.fromisoformat(_true_conditions(workload)["Evicted"]["lastTransitionTime"])
+    evicted = dt.datetime.fromisoformat(true_conditions(workload)["Evicted"]["lastTransitionTime"])
     return (now - evicted).total_seconds() >= RELEASE_SECONDS
 
 
@@ -39,8 +41,3 @@ def to_release(namespace: str, names: Iterable[str]) -> str:
     """Advice how the quota is freed, in a sentence."""
     command = f"kubectl delete workloads -n {namespace} {' '.join(names)}"
     return f"The platform team frees them with `{command}`; with queues.clock the clock does."
-
-
-def _true_conditions(workload: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    conditions = (workload.get("status") or {}).get("conditions") or ()
-    return {condition["type"]: condition for condition in conditions if condition["status"] == "True"}
