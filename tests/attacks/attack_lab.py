@@ -233,9 +233,10 @@ class Mutant:
         def is_asked(policy: Object) -> bool:
             return deniers.guard(policy["metadata"]["name"], "").rstrip(":") in asked
 
-        # Those that no attack asks come first: the API server notices changes in the order in which they were made.
-        for policy in sorted(self._cluster.plan.platform.guards, key=is_asked):
-            if policy["kind"] != "ValidatingAdmissionPolicy":
+        for policy in self._cluster.plan.platform.guards:
+            # Not those that no attack asks: the API server reads policies one by one, so it may notice a policy that
+            # was changed first after one that was changed last, and no answer would tell.
+            if policy["kind"] != "ValidatingAdmissionPolicy" or not is_asked(policy):
                 continue
             validations = copy.deepcopy(policy["spec"]["validations"])
             ids = [validation["message"].partition(":")[0] for validation in validations]
