@@ -96,3 +96,9 @@ OWN_CONTROLLERS = (
     *("kubernetes.io/job-controller", "ray.io/kuberay-operator", "trainer.kubeflow.org/trainjob-controller"),
 )
 """What `managedBy` may say: the controller that is meant anyway."""
+
+BUDGET_SPENT = "BudgetSpent"
+"""Reason of the clock's Event on the LocalQueues of a tenant whose budget is spent."""
+
+GPU_IDLE = "GpuIdle"
+"""Reason of the clock's Events on a Workload whose GPUs are idle."""

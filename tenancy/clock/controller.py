@@ -13,6 +13,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.controllers import BUDGET_SPENT, GPU_IDLE
 from tenancy.clock.decision import KEY, Desired, ExhaustedBudget, budget_exemption, desired
 from tenancy.clock.idle import IdleDecision, Sample, Work, decide, suspension, watched_work
 from tenancy.clock.usage import Running, Usage, empty
@@ -22,7 +23,6 @@ from tenancy.kube.quantities import thousandths
 from tenancy.kube.quota_tree import stored_quotas
 from tenancy.kube.requests import APPLY, MERGE, collection
 from tenancy.live.api import CONFLICT, NOT_FOUND, Api, ApiUnreachable, Response, path_of
-from tenancy.live.explain import BUDGET_SPENT, GPU_IDLE
 from tenancy.live.prometheus import PrometheusSilent
 from tenancy.planning.queueing.queue_names import API
 from tenancy.schema.environment import Environment

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
+from tenancy.catalog.controllers import BUDGET_SPENT, GPU_IDLE
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.kube.quantities import thousandths
 from tenancy.kube.requests import collection
@@ -42,12 +43,6 @@ KINDS: Mapping[str, tuple[str, str]] = {
 """Kinds that can be explained: name on the command line -> API version and kind."""
 
 Object = Mapping[str, Any]
-BUDGET_SPENT = "BudgetSpent"
-"""Reason of the clock's Event on the LocalQueues of a tenant whose budget is spent."""
-
-GPU_IDLE = "GpuIdle"
-"""Reason of the clock's Events on a Workload whose GPUs are idle."""
-
 _REQUEUE_ADVICE = "To queue it again, delete it and make it anew."
 """A StatefulSet that is scaled to 0 and back keeps its Workload, which stays suspended (v0.19.2
 `statefulset_reconciler.go`)."""
