@@ -44,7 +44,7 @@ def found(items: Iterable[Object], preset: PolicyPreset = PolicyPreset.RESTRICTE
     sound = [item for item, said in zip(items, each, strict=True) if said is not None]
     told = {Finding("seen-03", name_of(item), "") for item, said in zip(items, each, strict=True) if said is None}
     alone = {f for said in each if said for f in said}
-    said = {*told, *alone, *findings(adopt(sound))}
+    said = {*told, *alone, *findings(adopt(sound))[0]}
     return {one for one in said if level_of(one, preset) is not RuleLevel.DISABLED}
 
 

@@ -107,14 +107,13 @@ def judge(
     unread = list(manifests.unread)
     # Findings name an object by the kind that rules mean, so its place and its case are found by the same name.
     given = [(meant(item), place) for item, place in manifests.objects]
-    sound = [(item, place) for item, place in given if not _stumbles(item, place, unread)]
+    said = together([item for item, _ in given], label, platform, today, tenants)
+    reasons = {id(item): reason for item, reason in said.unread}
+    unread += [_unreadable(item, place, reasons[id(item)]) for item, place in given if id(item) in reasons]
+    sound = [(item, place) for item, place in given if id(item) not in reasons]
     places: dict[str, FilePosition] = {}
     for item, place in sound:
         places.setdefault(name_of(item), place)
-    said = together([item for item, _ in sound], label, platform, today, tenants)
-    torn = {id(item): reason for item, reason in said.unread}
-    unread += [_unreadable(item, place, torn[id(item)]) for item, place in sound if id(item) in torn]
-    sound = [(item, place) for item, place in sound if id(item) not in torn]
     adopted = said.adopted
     owners = {name_of(item): owner_of(item, adopted) for item in adopted.objects}
     found: list[CheckedFinding] = []
@@ -183,8 +182,8 @@ def together(
     def ask(some: Sequence[Object]) -> JointFindings:
         adopted = adopt(some, label, platform, tenants)
         excepted = tuple(pair for item in adopted.plain for pair in objects.excepted(item, today))
-        _, waits = guard_findings(adopted.plain)
-        return JointFindings(adopted, tuple(dict.fromkeys(findings(adopted))), excepted, waits)
+        all_findings, waits = findings(adopted)
+        return JointFindings(adopted, all_findings, excepted, waits)
 
     items, unread = list(items), []
     while True:
@@ -224,15 +223,16 @@ def _stumble(ask: Callable[[Sequence[Object]], Any], items: Sequence[Object], ch
     return False
 
 
-def findings(adopted: Adopted) -> Iterator[Finding]:
-    """Findings of every rule on each object, and on all of them together."""
-    for item in adopted.plain:
-        yield from objects.object_findings(item)
-        yield from plain.object_findings(item)
-    yield from guard_findings(adopted.plain)[0]
-    yield from objects.stack_findings(adopted.plain)
-    yield from findings_together(adopted.objects)
-    yield from regulated.findings_together(adopted.objects)
+def findings(adopted: Adopted) -> tuple[tuple[Finding, ...], frozenset[str]]:
+    """Findings of every rule on each object and on all of them together, and the rules that wait for an environment."""
+    by_guards, waits = guard_findings(adopted.plain)
+    found = [
+        *(f for item in adopted.plain for check in (objects, plain) for f in check.object_findings(item)),
+        *by_guards,
+        *findings_together(adopted.objects, adopted.plain),
+        *regulated.findings(adopted.objects),
+    ]
+    return tuple(dict.fromkeys(found)), waits
 
 
 def findings_alone(item: Object) -> Iterator[Finding]:
@@ -260,12 +260,6 @@ def worst_first(found: Iterable[Finding], adopted: Adopted) -> list[Finding]:
     ]
 
 
-def _stumbles(item: Object, place: FilePosition, unread: list[Unread]) -> bool:
-    if error := stumbles(item):
-        unread.append(_unreadable(item, place, error))
-    return error is not None
-
-
 def _unreadable(item: Object, place: FilePosition, reason: str) -> Unread:
     change = "write it as the API accepts it; `kubectl explain` shows the form"
     given = f"{name_of(item)}, which cannot be judged ({reason})"
@@ -282,9 +276,8 @@ def stumbles(item: Object) -> str | None:
         for whose in (item, owned):
             list(objects.object_findings(whose))
             list(plain.object_findings(whose))
-            list(objects.stack_findings([whose]))
             list(findings_together([whose]))
-            list(regulated.findings_together([whose]))
+            list(regulated.findings([whose]))
     except UNREADABLE as error:
         return str(error) or type(error).__name__
     return None

@@ -338,7 +338,7 @@ def _broken_rules(side: SpecState) -> Facts:
     if side.plan:
         items = list(side.plan.objects())
         alone = (f for item in items for f in (*objects.object_findings(item), *plain.object_findings(item)))
-        for finding in (*alone, *objects.stack_findings(items), *together.findings_together(items)):
+        for finding in (*alone, *together.findings_together(items)):
             facts[rule_fact(finding)] = "broken"
     return facts
 

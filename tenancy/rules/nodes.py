@@ -370,7 +370,7 @@ CHECKS: Mapping[str, Callable[[Object], Given]] = {
 }
 
 
-def findings_together(items: Iterable[Object]) -> Iterator[Finding]:
+def findings(items: Iterable[Object]) -> Iterator[Finding]:
     """Findings on all node resources of a program together."""
     by_kind: dict[str, list[Object]] = {}
     for item in items:

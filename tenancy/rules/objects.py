@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.versions import COMPATIBLE, incompatible
@@ -176,62 +176,3 @@ def object_findings(item: Object) -> Iterator[Finding]:
     if check := CHECKS.get(str(item.get("kind"))):
         for rule, given in check(item):
             yield finding_on(item, rule, given)
-
-
-def stack_findings(items: Iterable[Object]) -> Iterator[Finding]:
-    """Findings on all objects of a program together. One pass, one index."""
-    items = list(items)
-    yield from nodes.findings_together(items)
-    spaces = {
-        str((item.get("metadata") or {}).get("name")): item
-        for item in items
-        if item.get("kind") == "Namespace" and is_tenants(item)
-    }
-    inside: dict[str, list[Object]] = {}
-    for item in items:
-        if where := (item.get("metadata") or {}).get("namespace"):
-            inside.setdefault(str(where), []).append(item)
-    homes = {name: labels_of(space)[words.TENANT] for name, space in spaces.items()}
-    for name, space in sorted(spaces.items()):
-        present = inside.get(name, [])
-        yield from _isolation_resources(name, space, present)
-    owner_of: dict[tuple[str, str], str] = {}
-    yield from access.bound(items, inside, homes, owner_of)
-    for queue, given in queues.shares_taken(items, homes):
-        yield Finding("kueue-05", name_of(queue), given)
-    yield from network.opened_to_neighbours(items, homes)
-    yield from network.opened_together(items)
-    for item, given in aws.cluster_wide(items, owner_of):
-        yield Finding("rbac-04", name_of(item), given)
-    for item, given in aws.tenants_policies(items):
-        yield Finding("id-06", name_of(item), given)
-    for item in items if spaces else ():
-        if item.get("kind") == aws.CLUSTER and (loose := aws.undeletable(item)):
-            yield Finding("eks-03", name_of(item), f"{loose}, with tenants on the cluster")
-
-
-def _isolation_resources(name: str, space: Object, present: Iterable[Object]) -> Iterator[Finding]:
-    kinds = {str(item.get("kind")) for item in present if _bounds(item)}
-    missing = [kind for kind in ("ResourceQuota", "LimitRange") if kind not in kinds]
-    if not any(_denies_all(item) for item in present):
-        missing.append("default-deny NetworkPolicy")
-    if missing:
-        yield Finding("ns-04", name_of(space), f"no {', no '.join(missing)} in {name}")
-
-
-def _bounds(item: Object) -> bool:
-    """Whether a quota or limit range has limits, and for all pods: with scopes, other pods would have none."""
-    said = {"ResourceQuota": "hard", "LimitRange": "limits"}.get(str(item.get("kind")))
-    scopes = [get_path(spec_of(item), key) for key in ("scopeSelector", "scopes")]
-    return bool(said) and bool(get_path(spec_of(item), said)) and not any(one and one != UNKNOWN for one in scopes)
-
-
-def _denies_all(item: Object) -> bool:
-    spec = spec_of(item)
-    return (
-        item.get("kind") == "NetworkPolicy"
-        and not spec.get("podSelector")
-        and {"Ingress", "Egress"} <= set(spec.get("policyTypes") or ())
-        and not spec.get("ingress")
-        and not spec.get("egress")
-    )

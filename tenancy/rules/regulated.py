@@ -54,7 +54,7 @@ _NODE_SELECTOR = "scheduler.alpha.kubernetes.io/node-selector"
 _HOSTS = "kubernetes.io/hostname"
 
 
-def findings_together(items: Iterable[Object]) -> Iterator[Finding]:
+def findings(items: Iterable[Object]) -> Iterator[Finding]:
     """Findings on objects in the preset `regulated`."""
     index = Index(items)
     yield from _apart(index)

@@ -9,12 +9,15 @@ from collections.abc import Iterable, Iterator
 from decimal import Decimal
 
 from tenancy.catalog import gpus
+from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import labels_of
 from tenancy.kube.quantities import parse_or_zero
 from tenancy.kube.quota_tree import resource_groups
-from tenancy.rules import aws, cilium, nodes_together, queues_together
+from tenancy.rules import access, aws, cilium, network, nodes, nodes_together, queues, queues_together
 from tenancy.rules.found import UNKNOWN, Finding, Object, as_list, get_path, name_of
 from tenancy.rules.index import Index, own_name, pairs_of, tenant_label
 from tenancy.rules.nodes import is_operator, pool_gpus
+from tenancy.rules.owned import is_tenants, spec_of
 from tenancy.rules.pod_security import as_root_of_node, breaches, level_of, minor_of
 
 _ROLE_ARN = "eks.amazonaws.com/role-arn"
@@ -27,8 +30,15 @@ _BUILT_IN = {
 """Kubernetes' own roles that no tenant can be bound to (1.36, `rbac/bootstrappolicy`)."""
 
 
-def findings_together(items: Iterable[Object]) -> Iterator[Finding]:
-    """Findings on all objects of a cluster together, besides those of `objects`."""
+def findings_together(items: Iterable[Object], in_our_names: Iterable[Object] | None = None) -> Iterator[Finding]:
+    """Findings on all objects of a cluster together.
+
+    `in_our_names` has the same objects with the names that this product gives, where `items` come from another tool.
+    """
+    items = list(items)
+    named = items if in_our_names is None else list(in_our_names)
+    yield from nodes.findings(named)
+    yield from _isolation(named)
     index = Index(items)
     yield from _quotas(index)
     yield from _resolved(index)
@@ -44,6 +54,63 @@ def findings_together(items: Iterable[Object]) -> Iterator[Finding]:
 
 KINDS = frozenset({"Node", "PriorityClass", "ResourceFlavor", "ServiceAccount"})
 """Kinds that are checked together and not alone."""
+
+
+def _isolation(items: list[Object]) -> Iterator[Finding]:
+    """Namespaces with their isolation resources, and what is opened from one tenant to another."""
+    spaces = {
+        str((item.get("metadata") or {}).get("name")): item
+        for item in items
+        if item.get("kind") == "Namespace" and is_tenants(item)
+    }
+    inside: dict[str, list[Object]] = {}
+    for item in items:
+        if where := (item.get("metadata") or {}).get("namespace"):
+            inside.setdefault(str(where), []).append(item)
+    homes = {name: labels_of(space)[words.TENANT] for name, space in spaces.items()}
+    for name, space in sorted(spaces.items()):
+        present = inside.get(name, [])
+        yield from _isolation_resources(name, space, present)
+    owner_of: dict[tuple[str, str], str] = {}
+    yield from access.bound(items, inside, homes, owner_of)
+    for queue, given in queues.shares_taken(items, homes):
+        yield Finding("kueue-05", name_of(queue), given)
+    yield from network.opened_to_neighbours(items, homes)
+    yield from network.opened_together(items)
+    for item, given in aws.cluster_wide(items, owner_of):
+        yield Finding("rbac-04", name_of(item), given)
+    for item, given in aws.tenants_policies(items):
+        yield Finding("id-06", name_of(item), given)
+    for item in items if spaces else ():
+        if item.get("kind") == aws.CLUSTER and (loose := aws.undeletable(item)):
+            yield Finding("eks-03", name_of(item), f"{loose}, with tenants on the cluster")
+
+
+def _isolation_resources(name: str, space: Object, present: Iterable[Object]) -> Iterator[Finding]:
+    kinds = {str(item.get("kind")) for item in present if _bounds(item)}
+    missing = [kind for kind in ("ResourceQuota", "LimitRange") if kind not in kinds]
+    if not any(_denies_all(item) for item in present):
+        missing.append("default-deny NetworkPolicy")
+    if missing:
+        yield Finding("ns-04", name_of(space), f"no {', no '.join(missing)} in {name}")
+
+
+def _bounds(item: Object) -> bool:
+    """Whether a quota or limit range has limits, and for all pods: with scopes, other pods would have none."""
+    said = {"ResourceQuota": "hard", "LimitRange": "limits"}.get(str(item.get("kind")))
+    scopes = [get_path(spec_of(item), key) for key in ("scopeSelector", "scopes")]
+    return bool(said) and bool(get_path(spec_of(item), said)) and not any(one and one != UNKNOWN for one in scopes)
+
+
+def _denies_all(item: Object) -> bool:
+    spec = spec_of(item)
+    return (
+        item.get("kind") == "NetworkPolicy"
+        and not spec.get("podSelector")
+        and {"Ingress", "Egress"} <= set(spec.get("policyTypes") or ())
+        and not spec.get("ingress")
+        and not spec.get("egress")
+    )
 
 
 def _quotas(index: Index) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from pack_cases import on_aws
 from tenancy.catalog import vocabulary as words
 from tenancy.rules import aws
 from tenancy.rules.found import UNKNOWN
-from tenancy.rules.objects import stack_findings
+from tenancy.rules.together import findings_together
 
 Object = dict[str, Any]
 NOT_KNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
@@ -34,7 +34,7 @@ def role(name: str, tenant: str | None = "acme", **more: Any) -> Object:
 
 
 def given(*items: Object) -> list[tuple[str, str]]:
-    return [(one.object, one.given) for one in stack_findings(items) if one.rule == "id-06"]
+    return [(one.object, one.given) for one in findings_together(items) if one.rule == "id-06"]
 
 
 FOUND = f"policy p: s3:getobject on {WHOLE} for tenant acme"

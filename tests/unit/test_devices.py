@@ -14,7 +14,8 @@ from tenancy.planning.common.devices import PRODUCTS, device_classes
 from tenancy.planning.kubernetes.access import PERSONAS, role_name
 from tenancy.planning.kubernetes.quotas import CLAIM_COUNTS, CLASS_AS_RESOURCE, CLASS_QUOTA
 from tenancy.rules.claim_forms import DRIVER_CLASSES
-from tenancy.rules.objects import object_findings, stack_findings
+from tenancy.rules.objects import object_findings
+from tenancy.rules.together import findings_together
 from tenancy.rules.values import unenforced_quota_keys
 from tenancy.schema.people import Role
 from tenancy.schema.pools import Flavor, Sharing
@@ -189,7 +190,7 @@ def test_no_role_writes_the_status_of_a_claim_or_a_class(dra: Plan) -> None:
 def test_the_policy_pack_has_nothing_against_a_plan_with_claims(dra: Plan) -> None:
     items = list(dra.objects())
     alone = (found for item in items for found in object_findings(item))
-    assert [*alone, *guard_findings(items)[0], *stack_findings(items)] == []
+    assert [*alone, *guard_findings(items)[0], *findings_together(items)] == []
 
 
 # Without claims

@@ -58,7 +58,8 @@ from tenancy.rules import aws, nodes
 from tenancy.rules.catalogue import RULES, Face, with_face
 from tenancy.rules.found import UNKNOWN as UNKNOWN_TEXT
 from tenancy.rules.found import Finding
-from tenancy.rules.objects import CHECKS, object_findings, stack_findings
+from tenancy.rules.objects import CHECKS, object_findings
+from tenancy.rules.together import findings_together
 from tenancy.validation import load
 
 ROOT = Path(__file__).parents[2]
@@ -76,7 +77,7 @@ def local() -> Plan:
 
 def findings(items: tuple[Object, ...] | list[Object]) -> list[Finding]:
     alone = (found for item in items for found in object_findings(item))
-    return [*alone, *guard_findings(items)[0], *stack_findings(items)]
+    return [*alone, *guard_findings(items)[0], *findings_together(items)]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
@@ -274,7 +275,7 @@ def test_kinds_that_are_no_objects_are_no_findings(pack: ModuleType) -> None:
     for token in ("kubernetes:core/v1:NamespaceList", "kubernetes:helm.sh/v3:Release", "kubernetes:yaml:ConfigFile"):
         item = pack.object_of(token, {"items": [{"metadata": None}]})
         assert list(object_findings(item)) == []
-        assert list(stack_findings([item])) == []
+        assert list(findings_together([item])) == []
     assert pack.object_of("aws:sqs/queue:Queue", {}) is None
     assert pack.object_of("pulumi:providers:kubernetes", {"kind": "Namespace"}) is None
 
@@ -285,7 +286,7 @@ def test_kinds_that_are_no_objects_are_no_findings(pack: ModuleType) -> None:
 )
 def test_no_kind_stumbles_over_what_is_not_there(kind: str, inputs: Object) -> None:
     list(object_findings({**inputs, "kind": kind}))
-    list(stack_findings([{**inputs, "kind": kind}]))
+    list(findings_together([{**inputs, "kind": kind}]))
 
 
 def test_a_patch_is_judged_as_what_it_changes(pack: ModuleType) -> None:

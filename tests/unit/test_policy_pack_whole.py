@@ -116,7 +116,7 @@ def apart(**term: Any) -> Object:
 )
 def test_work_is_alone_on_its_nodes_by_selector_or_by_anti_affinity(pod: Object, alone: bool) -> None:
     work = manifest("v1", "Pod", "p", {"spec": pod}, "a", "a")
-    told = [one.rule for one in regulated.findings_together([namespace("a", "a"), work])]
+    told = [one.rule for one in regulated.findings([namespace("a", "a"), work])]
     assert told == ([] if alone else ["reg-01"])
 
 
