@@ -12,12 +12,15 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.check.admission import identities
+from tenancy.check.admission.queue import QueueAdmission
 from tenancy.check.admission.requests import Identity, creation
 from tenancy.check.admission.server import OfflineApiServer
 from tenancy.check.admission.verdicts import Denial, Verdict, VerdictOutcome
 from tenancy.check.reader import FilePosition, Manifests, Unjudged
 from tenancy.kube.kinds import is_cluster_wide
 from tenancy.kube.objects import Object, get_path, name_of
+from tenancy.planning.queueing.causes import WaitCause
+from tenancy.schema.environment import Environment
 
 LIFECYCLE = "NamespaceLifecycle"
 """Admission plugin that refuses objects in namespaces that do not exist."""
@@ -37,6 +40,8 @@ class ObjectAnswer:
     identity: str
     """Who asks, in words."""
     verdict: Verdict
+    obstacles: tuple[WaitCause, ...] = ()
+    """Why the queue can never admit what the API server admits; empty if it could start."""
 
     @property
     def refused(self) -> bool:
@@ -59,6 +64,11 @@ class ObjectAnswers:
         return tuple(one for one in self.answers if one.refused)
 
     @property
+    def blocked(self) -> tuple[ObjectAnswer, ...]:
+        """Objects that are admitted and can never start."""
+        return tuple(one for one in self.answers if one.obstacles)
+
+    @property
     def undecided(self) -> Mapping[str, list[ObjectAnswer]]:
         """Each reason why an answer is not decided, with the objects of which it is true."""
         found: dict[str, list[ObjectAnswer]] = {}
@@ -69,25 +79,28 @@ class ObjectAnswers:
 
     @property
     def passes(self) -> bool:
-        """Whether no object is refused."""
-        return not self.refusals
+        """Whether no object is refused, and each can start."""
+        return not self.refusals and not self.blocked
 
 
 def answers(
     manifests: Manifests,
     server: OfflineApiServer,
-    environment: str,
+    environment: Environment,
+    name: str,
     namespace: str | None = None,
     named: str | None = None,
 ) -> ObjectAnswers:
     """The answer to each object, by the person or role `named`, or else by a developer of the namespace's tenant.
 
-    `namespace` is that of objects that name none. Raises UnknownNamespaceError and `identities.UnknownIdentityError`.
+    `name` is that of the environment's folder, `namespace` that of objects that name none. Raises
+    UnknownNamespaceError and `identities.UnknownIdentityError`.
     """
     made = {str(get_path(item, "metadata", "name")) for item, _ in manifests.objects if item.get("kind") == "Namespace"}
     if namespace is not None and server.cluster.namespace(namespace) is None and namespace not in made:
         raise UnknownNamespaceError(_unknown(namespace, tenants_of(server)))
     home = namespace or _home(manifests, server)
+    queues = QueueAdmission(environment, server.cluster)
     unasked: list[Unjudged] = []
     found: list[ObjectAnswer] = []
     for item, place in manifests.objects:
@@ -99,11 +112,13 @@ def answers(
         where = get_path(item, "metadata", "namespace")
         identity = _identity(server, named, where or home or "", home)
         verdict = _asked(server, item, where, identity)
+        obstacles: tuple[WaitCause, ...] = ()
         if not verdict.denials:
             server.add(verdict.object or item)
+            obstacles = tuple(queues.obstacles(verdict.object, where)) if verdict.object and where else ()
         tenant = tenants_of(server).get(str(where), "platform")
-        found.append(ObjectAnswer(name_of(item), tenant, place, identity.username, verdict))
-    return ObjectAnswers(environment, tuple(found), tuple(unasked))
+        found.append(ObjectAnswer(name_of(item), tenant, place, identity.username, verdict, obstacles))
+    return ObjectAnswers(name, tuple(found), tuple(unasked))
 
 
 def tenants_of(server: OfflineApiServer) -> Mapping[str, str]:

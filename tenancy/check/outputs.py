@@ -116,6 +116,8 @@ def summary(verdict: CheckResult) -> str:
     failing = len(verdict.failing)
     open_ones = [one for one in verdict.findings if not one.waiver]
     parts = [f"{len(verdict.answers.refusals)} refused by {verdict.answers.environment}"] if verdict.answers else []
+    if verdict.answers and (blocked := len(verdict.answers.blocked)):
+        parts.append(f"{blocked} can never start")
     parts.append(_number(failing, "broken rule") if failing else "no broken rule")
     parts[0] = f"{_number(len(verdict.objects), 'object')}: {parts[0]}"
     if advice := len(open_ones) - failing:
@@ -213,8 +215,7 @@ def as_json(verdict: CheckResult) -> dict[str, Any]:
 def sarif(verdict: CheckResult, version: str, exceptions: str = "") -> str:
     """SARIF 2.1.0: one run, the rules that are broken, and where. An expired exception is reported in its file."""
     verdict = _on_lines(verdict)
-    refusals = verdict.answers.refusals if verdict.answers else ()
-    denied = {answer_outputs.rule_of(denial) for one in refusals for denial in one.verdict.denials}
+    denied = answer_outputs.result_ids(verdict.answers) if verdict.answers else set()
     ids = sorted({one.finding.rule for one in verdict.findings} | ({"exc-01"} if verdict.ended else set()) | denied)
     results = [_result(one, ids.index(one.finding.rule)) for one in verdict.findings]
     results += answer_outputs.sarif_results(verdict.answers, ids) if verdict.answers else []
@@ -266,8 +267,9 @@ def _descriptor(rule: Rule) -> dict[str, Any]:
 
 
 def _component(name: str) -> dict[str, Any]:
-    """A control of the API server without rules of ours, such as its validation."""
-    text = {"text": f"{name} refuses the request."}
+    """A control of the API server without rules of ours, such as its validation, or the queue."""
+    never = name == answer_outputs.NEVER_STARTS
+    text = {"text": "The queue can never admit it." if never else f"{name} refuses the request."}
     tags = {"security-severity": _SCORES[Severity.MEDIUM], "tags": ["multi-tenancy"]}
     return {"id": name, "shortDescription": text, "fullDescription": text, "properties": tags}
 

@@ -83,11 +83,12 @@ def command(
 
     PATH is a file, a folder with its subfolders, or - for standard input. No cluster and no Pulumi engine is needed.
     If no namespace has a label that names its tenant, every namespace that is not the platform's counts as one tenant.
-    With --env it says for each object what the API server of the environment answers to its creation.
+    With --env it says for each object what the API server of the environment answers to its creation, and why its queue
+    would never start it.
 
-    Exit codes: 0 no mandatory rule is broken and no object is refused, 1 a mandatory rule is broken, an object is
-    refused, an exception has expired or, with --strict, anything is not judged or not decided, 2 a manifest cannot be
-    read, or the environment, the namespace or the person is unknown.
+    Exit codes: 0 no mandatory rule is broken, no object is refused and each can start, 1 a mandatory rule is broken, an
+    object is refused or can never start, an exception has expired or, with --strict, anything is not judged or not
+    decided, 2 a manifest cannot be read, or the environment, the namespace or the person is unknown.
     """
     if environment is None and (
         unused_options := [option for option, value in (("--namespace", namespace), ("--as", identity)) if value]
@@ -152,7 +153,10 @@ def _answers(manifests: Any, environment: str, namespace: str | None, identity: 
     plan = make_plan(loaded.environment, loaded.tenants)
     server = OfflineApiServer.of_environment(plan, loaded.environment.cluster.kubernetes)
     try:
-        return answers(manifests, server, loaded.folder.name, namespace, identity), tenants_of(server)
+        return (
+            answers(manifests, server, loaded.environment, loaded.folder.name, namespace, identity),
+            tenants_of(server),
+        )
     except (UnknownIdentityError, UnknownNamespaceError) as error:
         fail(str(error), BAD_INPUT)
 

@@ -57,6 +57,17 @@ def amount_of(number: int, resource: str) -> str:
 
 # Number of pods
 
+_MIN_PODS = "kueue.x-k8s.io/job-min-parallelism"
+_SINGLE_POD_KINDS = ("Deployment", "Pod", "ReplicaSet")
+"""Kinds whose pods queue one by one."""
+
+
+def min_pods_to_start(item: Mapping[str, Any]) -> int:
+    """Number of pods with which an object starts; 0 if all of its pods start together."""
+    if item["kind"] in _SINGLE_POD_KINDS:
+        return 1
+    return int((item["metadata"].get("annotations") or {}).get(_MIN_PODS, 0)) if item["kind"] == "Job" else 0
+
 
 def pods_of(item: Mapping[str, Any]) -> list[Pods]:
     """The maximum number of concurrent pods of an object; none if it creates none. NotWork if they cannot be read."""

@@ -9,7 +9,7 @@ from typing import Any
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.controllers import QUEUE, URGENCY
 from tenancy.kube.objects import Object
-from tenancy.kube.pods import Pods, Resources, amount_of, quantity_text, queued_metadata
+from tenancy.kube.pods import Pods, Resources, amount_of, min_pods_to_start, quantity_text, queued_metadata
 from tenancy.kube.requests import collection
 from tenancy.live.api import Api
 from tenancy.live.cohorts import read_tree
@@ -25,11 +25,6 @@ from tenancy.planning.queueing.assignment import (
 from tenancy.planning.queueing.causes import WaitCause, above_maximum, no_queue, on_hold
 from tenancy.planning.queueing.queue_names import ANY_POOL, API, pool_of
 from tenancy.schema.environment import Environment
-
-MIN_PODS_ANNOTATION = "kueue.x-k8s.io/job-min-parallelism"
-
-SINGLE_POD_KINDS = ("Deployment", "Pod", "ReplicaSet")
-"""Kinds whose pods queue one by one."""
 
 
 def _never(cause: WaitCause) -> ControlAnswer:
@@ -150,14 +145,7 @@ def _startable_pods(
 ) -> int:
     """Number of its pods that would start now, if they may start without the others."""
     ((pods, pod_requests), *others) = demands
-    notes = item["metadata"].get("annotations") or {}
-    min_pods = (
-        1
-        if item["kind"] in SINGLE_POD_KINDS
-        else int(notes.get(MIN_PODS_ANNOTATION, 0))
-        if item["kind"] == "Job"
-        else 0
-    )
+    min_pods = min_pods_to_start(item)
     if others or not min_pods:
         return 0
     low, high = min_pods - 1, pods.count - 1

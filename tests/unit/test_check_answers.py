@@ -148,3 +148,64 @@ def test_every_form_has_the_refusals(tmp_path: Path) -> None:
     assert {one.get("message") for one in root.iter("failure")} == {"img-01, img-02"}
     (run,) = json.loads(check(tmp_path, item, more=("--as", "viewer", "--format", "sarif")).stdout)["runs"]
     assert [one["ruleId"] for one in run["results"]] == ["RBAC"]
+
+
+# What is admitted and never starts
+
+
+def training(gpus: int, pods: int = 1, notes: Object | None = None, space: str = SPACE) -> Object:
+    amounts = {**REQUESTS, "nvidia.com/gpu": str(gpus)}
+    container = {**POD["containers"][0], "resources": {"requests": amounts, "limits": amounts}}
+    template = {"metadata": {"annotations": notes or {}}, "spec": {**POD, "containers": [container]}}
+    spec = {"parallelism": pods, "completions": pods, "template": template}
+    return made("Job", "fit", "batch/v1", space, spec=spec)
+
+
+RACK = {"kueue.x-k8s.io/podset-required-topology": "example.com/rack"}
+NEVER_STARTS = {
+    "ceiling": (
+        training(8, 9),
+        training(8, 8),
+        "it asks for 72 nvidia.com/gpu at once, and the maximum of its queue is",
+    ),
+    "node": (training(16), training(8), "one pod asks for 16 nvidia.com/gpu, and a node has 8"),
+    "topology": (training(8, notes=RACK), training(8), "the nodes there have no known topology"),
+    "flavor": (training(1, space="fraud--serve"), training(1), "the maximum of its queue is 0"),
+}
+
+
+@pytest.mark.parametrize("name", NEVER_STARTS)
+def test_work_that_is_admitted_and_never_starts_fails_with_its_cause(name: str, tmp_path: Path) -> None:
+    item, twin, cause = NEVER_STARTS[name]
+    (one,) = answer(tmp_path, item)
+    assert (one["answer"], one["denials"]) == ("admitted", [])
+    assert cause in one["obstacles"][0]["sentence"]
+    result = check(tmp_path, item)
+    assert result.exit_code == 1
+    said = " ".join(result.stdout.split())
+    assert f"never starts Job {item['metadata']['namespace']}/fit (" in said
+    assert f"{cause}" in said
+    assert "0 refused by local, 1 can never start" in said
+    (other,) = answer(tmp_path, twin)
+    assert (other["answer"], other["obstacles"], check(tmp_path, twin).exit_code) == ("admitted", [], 0)
+
+
+def test_of_a_deployment_each_replica_starts_by_itself(tmp_path: Path) -> None:
+    template = training(8)["spec"]["template"]
+    template["metadata"]["labels"] = {"app": "x"}
+    template["spec"]["restartPolicy"] = "Always"
+    spec = {"replicas": 9, "selector": {"matchLabels": {"app": "x"}}, "template": template}
+    (one,) = answer(tmp_path, made("Deployment", "x", "apps/v1", spec=spec))
+    assert one["obstacles"] == []
+
+
+def test_every_form_has_what_never_starts(tmp_path: Path) -> None:
+    item = training(16)
+    (run,) = json.loads(check(tmp_path, item, more=("--format", "sarif")).stdout)["runs"]
+    (one,) = run["results"]
+    assert one["ruleId"] == run["tool"]["driver"]["rules"][one["ruleIndex"]]["id"] == "never-starts"
+    assert one["locations"][0]["physicalLocation"]["region"] == {"startLine": 1}
+    root = ElementTree.fromstring(check(tmp_path, item, more=("--format", "junit")).stdout)
+    assert root.get("failures") == "1"
+    (failure,) = root.iter("failure")
+    assert (failure.get("message"), "a node has 8" in (failure.text or "")) == ("never-starts", True)

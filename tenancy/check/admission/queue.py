@@ -6,16 +6,17 @@ The causes are those of `tenancy fits` and `tenancy why`, computed for a cluster
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.controllers import QUEUE
 from tenancy.check.admission.cluster import ClusterObjects
 from tenancy.kube.objects import Object, get_path
-from tenancy.kube.pods import NotWork, Pods, amount_of, pods_of, quantity_text, queued_metadata
+from tenancy.kube.pods import NotWork, Pods, amount_of, min_pods_to_start, pods_of, quantity_text, queued_metadata
 from tenancy.kube.quota_tree import Tree
-from tenancy.planning.queueing.assignment import AssignmentMode, FlavorAssigner, counted_resources
-from tenancy.planning.queueing.causes import WaitCause, above_maximum, no_queue, on_hold
+from tenancy.planning.queueing.assignment import AssignmentMode, FlavorAssigner, counted_resources, node_size
+from tenancy.planning.queueing.causes import WaitCause, above_maximum, no_queue, on_hold, oversized
 from tenancy.schema.environment import Environment
 
 GROUP = "kueue.x-k8s.io"
@@ -45,6 +46,8 @@ class QueueAdmission:
             return
         if not sets:
             return
+        if least := min_pods_to_start(item):
+            sets = [replace(pods, count=min(pods.count, least)) for pods in sets]
         name = str((queued_metadata(item).get("labels") or {}).get(QUEUE) or words.DEFAULT_QUEUE)
         local = self._cluster.one(GROUP, "LocalQueue", name, namespace)
         queue = (
@@ -66,10 +69,13 @@ class QueueAdmission:
         def claim_template(name: str) -> Object | None:
             return self._cluster.one("resource.k8s.io", "ResourceClaimTemplate", name, namespace)
 
-        for choice in scheduler.place(
-            [(pods, counted_resources(self._environment, pods, claim_template)) for pods in sets]
-        ):
-            if choice.mode is not AssignmentMode.NEVER:
-                continue
+        demands = [(pods, counted_resources(self._environment, pods, claim_template)) for pods in sets]
+        impossible = [choice for choice in scheduler.place(demands) if choice.mode is AssignmentMode.NEVER]
+        for choice in impossible:
             asked = amount_of(choice.needed, choice.resource)
             yield choice.cause or above_maximum(choice.flavor, asked, quantity_text(choice.available))
+        # The queue counts the pods' sum: one that is larger than each node is admitted, and no node takes it.
+        sizes = [node_size(self._environment, pool) for pool in self._environment.pools]
+        for pods in sets if not impossible else ():
+            if cause := oversized(pods.template, sizes, ""):
+                yield cause

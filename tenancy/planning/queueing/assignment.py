@@ -201,6 +201,10 @@ def _flavor_obstacle(
         return no_topology(name)
     if topology and pool_of(name) in environment.pools:
         # By quota alone it would start: Kueue looks at single nodes only where it knows their topology.
-        size = node_resources(environment, pool_of(name))
-        return oversized(pods.template, [Counter({key: thousandths(n) for key, n in size.items()})], name)
+        return oversized(pods.template, [node_size(environment, pool_of(name))], name)
     return None
+
+
+def node_size(environment: Environment, pool: str) -> Resources:
+    """The amounts that pods can have of one node of a pool."""
+    return Counter({key: thousandths(amount) for key, amount in node_resources(environment, pool).items()})
