@@ -79,9 +79,9 @@ def _edit(file: Path, *changes: tuple[str, str]) -> None:
 def until(obstacles: Callable[[], object], what: str, seconds: float = PATIENCE) -> None:
     """Wait until nothing stands in the way; what still does at the end is in the message."""
     deadline = time.monotonic() + seconds
-    while found := obstacles():
+    while reasons := obstacles():
         if time.monotonic() > deadline:
-            pytest.fail(f"after {seconds:.0f} s still not: {what}; in the way: {found}")
+            pytest.fail(f"after {seconds:.0f} s still not: {what}; in the way: {reasons}")
         time.sleep(0.02)
 
 
@@ -150,11 +150,11 @@ def deploy(loaded: Loaded, plan: Plan, home: Path, crds: Iterable[Object] = (), 
             control_plane.up(root=ROOT)
         # The NVIDIA operator brings such a class; without one no guard is asked about it.
         nvidia = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": "nvidia"}
-        left = [
+        standard_objects = [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
             for name in sorted(plan.admission.unmanaged)
         ]
-        apply([*plan.objects(), {**nvidia, "metadata": {"name": "nvidia"}}, *left, *more])
+        apply([*plan.objects(), {**nvidia, "metadata": {"name": "nvidia"}}, *standard_objects, *more])
         api = Api(plan.context)
         scene = find_scene(api, loaded, plan)
         attacks = all_attacks(scene)
@@ -197,8 +197,8 @@ def _is_counted(quota: Object) -> bool:
 
 def turned(cluster: Cluster, attacks: Sequence[Attack] | None = None) -> set[str]:
     """Attacks that get through, or that another control refuses: of all attacks when none are given."""
-    asked = cluster.attacks if attacks is None else attacks
-    return {result.attack.id for result in run(cluster.api, asked, twins=False) if result.gap}
+    run_attacks = cluster.attacks if attacks is None else attacks
+    return {result.attack.id for result in run(cluster.api, run_attacks, twins=False) if result.gap}
 
 
 def gaps(cluster: Cluster, attacks: Sequence[Attack]) -> list[dict[str, Any]]:
@@ -225,13 +225,15 @@ class Mutant:
 
         What the policies with those rules are to refuse comes back: no refusal by another policy can change with them.
         """
-        changed, self._off = self._off ^ rules, frozenset(rules)
+        changed_rules, self._off = self._off ^ rules, frozenset(rules)
         touched: list[str] = []
-        probes = {(a.rule, a.expected_denier): a for a in self._cluster.attacks if a.rule in changed and not a.skipped}
-        asked = {denier.rpartition(":")[0] for _, denier in probes}
+        probes = {
+            (a.rule, a.expected_denier): a for a in self._cluster.attacks if a.rule in changed_rules and not a.skipped
+        }
+        probed_policies = {denier.rpartition(":")[0] for _, denier in probes}
 
         def is_asked(policy: Object) -> bool:
-            return deniers.guard(policy["metadata"]["name"], "").rstrip(":") in asked
+            return deniers.guard(policy["metadata"]["name"], "").rstrip(":") in probed_policies
 
         for policy in self._cluster.plan.platform.guards:
             # Not those that no attack asks: the API server reads policies one by one, so it may notice a policy that
@@ -242,7 +244,7 @@ class Mutant:
             ids = [validation["message"].partition(":")[0] for validation in validations]
             if rules & {*ids}:
                 touched.append(deniers.guard(policy["metadata"]["name"], ""))
-            if not changed & {*ids}:
+            if not changed_rules & {*ids}:
                 continue
             for id, validation in zip(ids, validations, strict=True):
                 if id in rules:
@@ -279,13 +281,13 @@ def without_controllers(cluster: Cluster) -> Generator[None]:
     from tenancy.lab import processes
     from tenancy.lab.layout import Lab
 
-    found = processes.running(Lab(ROOT, cluster.audit_log.parent), (CONTROLLERS,))[CONTROLLERS]
-    for process in found:
+    controllers = processes.running(Lab(ROOT, cluster.audit_log.parent), (CONTROLLERS,))[CONTROLLERS]
+    for process in controllers:
         os.kill(process.pid, signal.SIGSTOP)
     try:
         yield
     finally:
-        for process in found:
+        for process in controllers:
             os.kill(process.pid, signal.SIGCONT)
 
 
@@ -296,12 +298,12 @@ def halves(rules: Iterable[str]) -> dict[str, frozenset[str]]:
     through, holds for every rule alone, at the price of twice the logarithm of their number.
     """
     ordered = sorted(rules)
-    found = {}
+    rules_by_half = {}
     for bit in range((len(ordered) - 1).bit_length()):
         for value in (0, 1):
             off = frozenset(rule for number, rule in enumerate(ordered) if number >> bit & 1 == value)
-            found[f"bit {bit} is {value}"] = off
-    return found
+            rules_by_half[f"bit {bit} is {value}"] = off
+    return rules_by_half
 
 
 def half_cases(rules: Iterable[str]) -> list[Any]:
@@ -315,7 +317,7 @@ def half_cases(rules: Iterable[str]) -> list[Any]:
 @contextmanager
 def removed(cluster: Cluster, kind: str, rule: str) -> Generator[None]:
     """Every namespace without its objects of a kind, for as long as it takes."""
-    found = [
+    isolation_objects = [
         wall
         for tenant in cluster.plan.tenants
         for namespace in tenant.namespaces
@@ -323,11 +325,11 @@ def removed(cluster: Cluster, kind: str, rule: str) -> Generator[None]:
         if wall["kind"] == kind
     ]
     try:
-        for wall in found:
+        for wall in isolation_objects:
             assert cluster.api.request("DELETE", path_of(wall)).ok
         yield
     finally:
-        for wall in found:
+        for wall in isolation_objects:
             path = path_of(wall).rpartition("/")[0]
             assert cluster.api.request("POST", path, wall).ok
         settle(cluster, rule, refused=True)

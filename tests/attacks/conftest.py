@@ -15,7 +15,7 @@ from tenancy.planning import Plan, make_plan
 from tenancy.validation import Loaded, load
 from tests.conftest import OfFolder
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 
 
 @pytest.fixture(scope="session")
@@ -39,9 +39,9 @@ def cluster(
 ) -> Iterator[Cluster]:
     def start() -> tuple[Path, Cluster]:
         home = tmp_path_factory.mktemp("attacks") / "lab"
-        of_folder.at_end(HERE, lambda: ended(home))
+        of_folder.at_end(FOLDER, lambda: ended(home))
         return home, deploy(loaded, plan, home)
 
-    home, found = of_folder.once(HERE, start)
+    home, started = of_folder.once(FOLDER, start)
     with entered(home):
-        yield found
+        yield started

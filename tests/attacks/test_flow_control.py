@@ -27,11 +27,11 @@ def account(namespace: str, name: str) -> Impersonation:
 def had(cluster: Cluster, who: Impersonation, path: str = "/api/v1/namespaces/default/pods") -> tuple[str, str]:
     """Names of the schema and of the level that a request has had, refused or not."""
     headers = {name.title(): value for name, value in cluster.api.request("GET", path, identity=who).headers.items()}
-    found = []
+    names_by_header = []
     for header, kind in KINDS.items():
         names = {i["metadata"]["uid"]: i["metadata"]["name"] for i in cluster.api.items(collection(API, kind))}
-        found.append(names[headers[header]])
-    schema, level = found
+        names_by_header.append(names[headers[header]])
+    schema, level = names_by_header
     return schema, level
 
 
@@ -88,9 +88,9 @@ def test_an_identity_of_neither_the_system_nor_the_platform_is_bounded_as_tenant
 
 
 def test_a_request_to_anothers_namespace_is_its_authors_and_refused_all_the_same(cluster: Cluster) -> None:
-    one, other = (tenant.namespaces[0].name for tenant in cluster.plan.tenants[:2])
-    path = f"/api/v1/namespaces/{other}/pods"
-    who = account(one, words.DEFAULT_ACCOUNT)
+    first_namespace, second_namespace = (tenant.namespaces[0].name for tenant in cluster.plan.tenants[:2])
+    path = f"/api/v1/namespaces/{second_namespace}/pods"
+    who = account(first_namespace, words.DEFAULT_ACCOUNT)
     assert cluster.api.request("GET", path, identity=who).status == 403
     assert had(cluster, who, path) == (TENANTS, TENANTS)
 
@@ -114,6 +114,9 @@ def test_without_the_schemas_tenants_share_a_level_with_kueue(cluster: Cluster) 
     tenant = account(cluster.plan.tenants[0].namespaces[0].name, words.DEFAULT_ACCOUNT)
     kueue = account(words.QUEUE_NAMESPACE, "kueue-controller-manager")
     with without(cluster, flow_control.TENANTS), without(cluster, flow_control.PLATFORM):
-        own = {("service-accounts", "workload-low")}
-        until(lambda: {had(cluster, tenant), had(cluster, kueue)} - own, "both have the level of all service accounts")
+        service_account_level = {("service-accounts", "workload-low")}
+        until(
+            lambda: {had(cluster, tenant), had(cluster, kueue)} - service_account_level,
+            "both have the level of all service accounts",
+        )
     until(lambda: had(cluster, kueue) != (PLATFORM, PLATFORM), "the schemas are back")

@@ -40,9 +40,9 @@ def node(cluster: Cluster) -> Object:
 
 @pytest.fixture(scope="module")
 def attacks(cluster: Cluster) -> list[Attack]:
-    found = [a for a in cluster.attacks if a.id.startswith(("node-08-", "rbac-node-of-its-own"))]
-    assert len(found) == 11
-    return found
+    node_attacks = [a for a in cluster.attacks if a.id.startswith(("node-08-", "rbac-node-of-its-own"))]
+    assert len(node_attacks) == 11
+    return node_attacks
 
 
 def labelled(key: str, value: str | None) -> Object:
@@ -62,10 +62,10 @@ def judged(api: Api, path: str, body: Object, who: Impersonation | None = None) 
 def as_whom(cluster: Cluster, folder: Path, name: str, user: Object) -> Api:
     """A client with its own credentials: an impersonated user has no claims of a token."""
     lab = Lab(ROOT, cluster.audit_log.parent)
-    known = yaml.safe_load(lab.kubeconfig.read_text("utf-8"))
-    known["users"] = [{"name": entry["name"], "user": user} for entry in known["users"]]
+    kubeconfig = yaml.safe_load(lab.kubeconfig.read_text("utf-8"))
+    kubeconfig["users"] = [{"name": entry["name"], "user": user} for entry in kubeconfig["users"]]
     file = folder / f"{name}.kubeconfig"
-    file.write_text(yaml.safe_dump(known), "utf-8")
+    file.write_text(yaml.safe_dump(kubeconfig), "utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KUBECONFIG", str(file))
         return Api(None)
@@ -87,21 +87,25 @@ def test_a_kubelets_own_certificate_moves_it_nowhere_either(
     user = {"client-certificate": str(lab.pki / "kubelet.crt"), "client-key": str(lab.pki / "kubelet.key")}
     asking = as_whom(cluster, tmp_path, "kubelet", user)
 
-    def said(one: Attack, twin: bool = False) -> Response:
-        return ask(asking, replace(one.twin if twin else one.request, who=None))
+    def answer_of(probe: Attack, twin: bool = False) -> Response:
+        return ask(asking, replace(probe.twin if twin else probe.request, who=None))
 
-    refused = {one.id: said(one) for one in attacks}
+    refused = {attack.id: answer_of(attack) for attack in attacks}
     assert {id: denial.denier(answer.status, answer.message) for id, answer in refused.items()} == {
-        one.id: one.expected_denier for one in attacks
+        attack.id: attack.expected_denier for attack in attacks
     }
-    assert {one.id for one in attacks if one.rule == "node-08" and not said(one, twin=True).ok} == set()
+    assert {
+        attack.id for attack in attacks if attack.rule == "node-08" and not answer_of(attack, twin=True).ok
+    } == set()
 
 
 def test_a_kubelet_registers_with_the_labels_that_it_is_started_with(cluster: Cluster, node: Object) -> None:
     """The twin of the two is the Node's name: that of another machine is refused by the API server itself."""
     fresh = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "fresh", "labels": node["metadata"]["labels"]}}
-    named = {name: kubelet(name) for name in ("fresh", "another")}
-    answers = {name: cluster.api.request("POST", "/api/v1/nodes?dryRun=All", fresh, who) for name, who in named.items()}
+    identities = {name: kubelet(name) for name in ("fresh", "another")}
+    answers = {
+        name: cluster.api.request("POST", "/api/v1/nodes?dryRun=All", fresh, who) for name, who in identities.items()
+    }
     assert answers["fresh"].status == 201, answers["fresh"].message
     assert answers["another"].status == 403
     assert "is not allowed to modify node" in answers["another"].message
@@ -111,8 +115,8 @@ def test_a_kubelet_cannot_make_its_node_anew(cluster: Cluster, node: Object) -> 
     """Neither gone nor given to the garbage collector, so that it stands in its own way."""
     who = kubelet(node["metadata"]["name"])
     for path in (node_path(node), "/api/v1/nodes"):
-        gone = cluster.api.request("DELETE", f"{path}?dryRun=All", None, who)
-        assert (gone.status, denial.denier(gone.status, gone.message)) == (403, deniers.RBAC)
+        deletion = cluster.api.request("DELETE", f"{path}?dryRun=All", None, who)
+        assert (deletion.status, denial.denier(deletion.status, deletion.message)) == (403, deniers.RBAC)
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
@@ -152,7 +156,7 @@ def daemon(cluster: Cluster, node: Object, tmp_path_factory: pytest.TempPathFact
         "containers": [{"name": "main", "image": "registry.example/daemon:1"}],
         "tolerations": [{"operator": "Exists"}],
     }
-    made = {
+    objects_by_path = {
         core(HOME, "serviceaccounts"): {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": name},
         group(f"{rbac}/v1", None, "clusterroles"): {
             "apiVersion": f"{rbac}/v1",
@@ -169,7 +173,7 @@ def daemon(cluster: Cluster, node: Object, tmp_path_factory: pytest.TempPathFact
         core(HOME, "pods"): {"apiVersion": "v1", "kind": "Pod", "metadata": name, "spec": spec},
     }
     try:
-        for path, item in made.items():
+        for path, item in objects_by_path.items():
             answer = api.request("POST", path, item)
             assert answer.ok, answer.message
         pod = api.request("GET", core(HOME, "pods", DAEMON)).body
@@ -184,11 +188,11 @@ def daemon(cluster: Cluster, node: Object, tmp_path_factory: pytest.TempPathFact
         answer = api.request("POST", core(HOME, "serviceaccounts", DAEMON, "token"), token)
         assert answer.ok, answer.message
         folder = tmp_path_factory.mktemp("daemon")
-        found = as_whom(cluster, folder, DAEMON, {"token": answer.body["status"]["token"]})
-        until(lambda: not found.request("GET", node_path(node)).ok, "the account has its rights")
-        yield found
+        daemon_api = as_whom(cluster, folder, DAEMON, {"token": answer.body["status"]["token"]})
+        until(lambda: not daemon_api.request("GET", node_path(node)).ok, "the account has its rights")
+        yield daemon_api
     finally:
-        for path in reversed(made):
+        for path in reversed(objects_by_path):
             api.request("DELETE", f"{path}/{DAEMON}?gracePeriodSeconds=0")
 
 

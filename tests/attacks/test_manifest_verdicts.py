@@ -39,23 +39,23 @@ def home(cluster: Cluster) -> AttackedNamespace:
 
 
 @pytest.fixture(scope="module")
-def asked(home: AttackedNamespace) -> Sequence[tuple[Manifest, Impersonation | None]]:
+def requests(home: AttackedNamespace) -> Sequence[tuple[Manifest, Impersonation | None]]:
     """Every manifest, and who creates it where the environment has such a person."""
     people = {role.value: home.person(role) for role in Role}
     return [
-        (one, None if one.role == "platform" else people[one.role])
-        for one in manifests(home.pod())
-        if one.role == "platform" or people[one.role]
+        (manifest, None if manifest.role == "platform" else people[manifest.role])
+        for manifest in manifests(home.pod())
+        if manifest.role == "platform" or people[manifest.role]
     ]
 
 
 @pytest.fixture(scope="module")
 def answers(
-    cluster: Cluster, home: AttackedNamespace, asked: Sequence[tuple[Manifest, Impersonation | None]]
+    cluster: Cluster, home: AttackedNamespace, requests: Sequence[tuple[Manifest, Impersonation | None]]
 ) -> Mapping[str, str]:
     """The denying control of each manifest by the API server, or none."""
 
-    def one(pair: tuple[Manifest, Impersonation | None]) -> Response:
+    def request(pair: tuple[Manifest, Impersonation | None]) -> Response:
         item = pair[0].item
         version = item["apiVersion"]
         root = f"/apis/{version}" if "/" in version else f"/api/{version}"
@@ -63,10 +63,10 @@ def answers(
         return cluster.api.request("POST", path, item, pair[1])
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        found = list(pool.map(one, asked))
+        responses = list(pool.map(request, requests))
     return {
-        each.id: _BY_STATUS.get(answer.status) or denial.denier(answer.status, answer.message)
-        for (each, _), answer in zip(asked, found, strict=True)
+        manifest.id: _BY_STATUS.get(answer.status) or denial.denier(answer.status, answer.message)
+        for (manifest, _), answer in zip(requests, responses, strict=True)
     }
 
 
@@ -83,29 +83,31 @@ def _disagreements(
     answers: Mapping[str, str],
 ) -> Iterator[tuple[str, Any, str]]:
     group = cluster.plan.admission.group
-    for each, who in asked:
+    for manifest, who in asked:
         identity = Identity(who.user, tuple(who.groups)) if who else Identity("platform-engineer", (group,))
-        verdict = server.verdict(creation(each.item, home.name, authenticated(identity)))
+        verdict = server.verdict(creation(manifest.item, home.name, authenticated(identity)))
         controls = {denied.denier for denied in verdict.denials} or {deniers.NONE}
         if verdict.outcome is VerdictOutcome.UNDECIDED:
-            assert "" not in (verdict.undecided or ("",)), each.id
-            yield each.id, VerdictOutcome.UNDECIDED, ""
-        elif answers[each.id] not in controls:
-            yield each.id, sorted(controls), answers[each.id]
+            assert "" not in (verdict.undecided or ("",)), manifest.id
+            yield manifest.id, VerdictOutcome.UNDECIDED, ""
+        elif answers[manifest.id] not in controls:
+            yield manifest.id, sorted(controls), answers[manifest.id]
 
 
 def test_the_verdict_without_a_cluster_is_that_of_its_api_server(
     cluster: Cluster,
     home: AttackedNamespace,
-    asked: Sequence[tuple[Manifest, Impersonation | None]],
+    requests: Sequence[tuple[Manifest, Impersonation | None]],
     answers: Mapping[str, str],
 ) -> None:
-    assert len(asked) > 700
+    assert len(requests) > 700
     assert len(set(answers.values())) > 50, "many controls refuse"
-    found = list(_disagreements(_server(cluster, list(cluster.plan.objects())), cluster, home, asked, answers))
-    undecided = [id for id, said, _ in found if said is VerdictOutcome.UNDECIDED]
-    assert [one for one in found if one[1] is not VerdictOutcome.UNDECIDED] == []
-    assert len(undecided) <= UNDECIDED_AT_MOST * len(asked), undecided
+    disagreements = list(
+        _disagreements(_server(cluster, list(cluster.plan.objects())), cluster, home, requests, answers)
+    )
+    undecided = [id for id, outcome, _ in disagreements if outcome is VerdictOutcome.UNDECIDED]
+    assert [disagreement for disagreement in disagreements if disagreement[1] is not VerdictOutcome.UNDECIDED] == []
+    assert len(undecided) <= UNDECIDED_AT_MOST * len(requests), undecided
 
 
 @pytest.mark.parametrize(
@@ -121,33 +123,37 @@ def test_without_a_kind_of_object_other_verdicts_would_be_told(
     refused: str,
     cluster: Cluster,
     home: AttackedNamespace,
-    asked: Sequence[tuple[Manifest, Impersonation | None]],
+    requests: Sequence[tuple[Manifest, Impersonation | None]],
     answers: Mapping[str, str],
 ) -> None:
     objects = [item for item in cluster.plan.objects() if item["kind"] != kind]
-    found = _disagreements(_server(cluster, objects), cluster, home, asked, answers)
-    assert any(answer.startswith(refused) for _, said, answer in found if said is not VerdictOutcome.UNDECIDED)
+    disagreements = _disagreements(_server(cluster, objects), cluster, home, requests, answers)
+    assert any(
+        answer.startswith(refused) for _, outcome, answer in disagreements if outcome is not VerdictOutcome.UNDECIDED
+    )
 
 
 def test_roles_that_the_api_server_makes_are_those_that_are_written_down(cluster: Cluster) -> None:
     minor = tuple(map(int, cluster.scene.environment.cluster.kubernetes.split(".")))
-    written = list(bootstrap.objects((minor[0], minor[1])))
-    assert len(written) > 25
-    for item in written:
+    recorded = list(bootstrap.objects((minor[0], minor[1])))
+    assert len(recorded) > 25
+    for item in recorded:
         what = "clusterroles" if item["kind"] == "ClusterRole" else "clusterrolebindings"
         path = f"/apis/{bootstrap.GROUP}/v1/{what}/{item['metadata']['name']}"
-        made = cluster.api.request("GET", path).body
+        served = cluster.api.request("GET", path).body
         if item["kind"] == "ClusterRoleBinding":
-            assert _subjects(made) == _subjects(item), path
-            assert made["roleRef"]["name"] == item["roleRef"]["name"]
+            assert _subjects(served) == _subjects(item), path
+            assert served["roleRef"]["name"] == item["roleRef"]["name"]
         elif "aggregationRule" in item:
-            assert made["aggregationRule"] == item["aggregationRule"], path
+            assert served["aggregationRule"] == item["aggregationRule"], path
         else:
-            assert _rights(made) == _rights(item), path
+            assert _rights(served) == _rights(item), path
 
 
 def _subjects(binding: Mapping[str, Any]) -> set[tuple[str, ...]]:
-    return {(one["kind"], one["name"], one.get("namespace", "")) for one in binding.get("subjects") or ()}
+    return {
+        (subject["kind"], subject["name"], subject.get("namespace", "")) for subject in binding.get("subjects") or ()
+    }
 
 
 def _rights(role: Mapping[str, Any]) -> set[tuple[str, ...]]:

@@ -53,7 +53,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
             api = Api(plan.context)
             until(lambda: [c for c in crds if not api.request("GET", served(c)).ok], "Cilium's kinds are served")
             first = plan.tenants[0].namespaces[0].name
-            until(lambda: _said(api, _policy(first, {"ingress": [{}]})) != REFUSED, "the guard refuses")
+            until(lambda: _denial_text(api, _policy(first, {"ingress": [{}]})) != REFUSED, "the guard refuses")
             yield Server(api, world, has_cluster_policies)
         finally:
             control_plane.down(root=ROOT)
@@ -69,7 +69,7 @@ def _policy(space: str, rules: Object) -> Object:
     return {**head, "metadata": {"name": "own", "namespace": space}, "spec": spec}
 
 
-def _said(api: Api, policy: Object) -> str:
+def _denial_text(api: Api, policy: Object) -> str:
     """Who refuses a policy of a developer's; empty: it is admitted. Nothing is made."""
     space = policy["metadata"]["namespace"]
     developer = Impersonation("jane", (f"{space.partition('--')[0]}-people",))
@@ -85,14 +85,14 @@ def test_the_guard_admits_what_the_other_tests_take_for_legal_and_nothing_else(
 ) -> None:
     spaces = [space.name for tenant in server.world.plan.tenants for space in tenant.namespaces]
     policy = data.draw(policies(server.world, data.draw(st.sampled_from(spaces))))
-    assert _said(server.api, policy) == ("" if admitted(server.world, policy) else REFUSED), policy["spec"]
+    assert _denial_text(server.api, policy) == ("" if admitted(server.world, policy) else REFUSED), policy["spec"]
 
 
 def test_a_namespace_that_lost_its_annotations_opens_no_address(server: Server) -> None:
     space = next(s for t in server.world.plan.tenants for s in t.namespaces if s.name == "fraud--train")
     way = [{"to": [{"ipBlock": {"cidr": "198.51.100.0/24"}}], "ports": [{"protocol": "TCP", "port": 8443}]}]
     policy = _policy(space.name, {"egress": way})
-    assert _said(server.api, policy) == ""
+    assert _denial_text(server.api, policy) == ""
     key = "tenancy.gpu/allowed-egress"
     path, kind = path_of(space.namespace), "application/merge-patch+json"
 
@@ -102,10 +102,10 @@ def test_a_namespace_that_lost_its_annotations_opens_no_address(server: Server) 
 
     try:
         annotate(None)
-        until(lambda: _said(server.api, policy) != REFUSED, "the address is refused")
+        until(lambda: _denial_text(server.api, policy) != REFUSED, "the address is refused")
     finally:
         annotate(space.namespace["metadata"]["annotations"][key])
-        until(lambda: _said(server.api, policy), "the address is admitted")
+        until(lambda: _denial_text(server.api, policy), "the address is admitted")
 
 
 def test_a_tenants_namespace_goes_with_its_policies(server: Server) -> None:
@@ -121,13 +121,13 @@ def test_the_platform_removes_its_policies_as_the_engine_does(server: Server) ->
 
 
 def test_ciliums_definitions_take_every_policy(server: Server) -> None:
-    made = [item for item in server.has_cluster_policies.policies if item["apiVersion"] == "cilium.io/v2"]
-    assert {item["kind"] for item in made} == {"CiliumNetworkPolicy", "CiliumClusterwideNetworkPolicy"}
+    cilium_policies = [item for item in server.has_cluster_policies.policies if item["apiVersion"] == "cilium.io/v2"]
+    assert {item["kind"] for item in cilium_policies} == {"CiliumNetworkPolicy", "CiliumClusterwideNetworkPolicy"}
     # The namespace that the test above removes is none of theirs any more.
-    there = {item["metadata"]["name"] for item in server.api.items("/api/v1/namespaces")}
-    for item in made:
+    namespaces = {item["metadata"]["name"] for item in server.api.items("/api/v1/namespaces")}
+    for item in cilium_policies:
         space = item["metadata"].get("namespace")
-        if space is None or space in there:
+        if space is None or space in namespaces:
             answer = server.api.request("POST", f"{_path(item)}?dryRun=All&fieldValidation=Strict", item)
             assert answer.ok, f"{item['metadata']['name']}: {answer.message}"
 

@@ -61,7 +61,7 @@ WAYS: dict[str, Sequence[str]] = {
 
 
 @dataclass(frozen=True)
-class Held:
+class WaitingWork:
     """Work that waits for a queue on hold."""
 
     cluster: Cluster
@@ -132,10 +132,13 @@ class Held:
         yield self._update("unmanage-by-status", "kueue-08", "pods/held/status", marked, at, None, CLUSTER_ADMIN)
         both = {"metadata": {**marked["metadata"], "annotations": {MANAGED: "true"}}}
         yield self._update("unmanage-by-annotation", "kueue-08", "pods/held", both, at, None, me)
-        noted = {"metadata": {"annotations": {"bank.example/note": "hello"}}}
+        note_patch = {"metadata": {"annotations": {"bank.example/note": "hello"}}}
         parent = f"/metadata/annotations/{escaped(PARENT)}"
-        yield self._update("parent", "kueue-08", "pods/held", noted, parent, "deployment", me)
-        owned = {**noted, "metadata": {**noted["metadata"], "ownerReferences": [{**OWNER, "controller": False}]}}
+        yield self._update("parent", "kueue-08", "pods/held", note_patch, parent, "deployment", me)
+        owned = {
+            **note_patch,
+            "metadata": {**note_patch["metadata"], "ownerReferences": [{**OWNER, "controller": False}]},
+        }
         controls = "/metadata/ownerReferences/0/controller"
         for what in ("pods/held", "jobs/held"):
             yield self._update(f"owner-{what[:3]}", "kueue-02", what, owned, controls, True, me)
@@ -155,9 +158,9 @@ class Held:
         timed = put(note, f"{label}{escaped(RUN_TIME)}", "60")
         for slug, bad in (("longer", str(4 * 86400)), ("endless", None)):
             yield self._update(slug, "kueue-10", "jobs/held", timed, f"{label}{escaped(RUN_TIME)}", bad, me)
-        one = {"spec": {"replicas": 1}}
+        scale_patch = {"spec": {"replicas": 1}}
         for slug, what in (("none", "statefulsets/held"), ("scaled-to-none", "statefulsets/held/scale")):
-            yield self._update(slug, "kueue-34", what, one, "/spec/replicas", 0, me)
+            yield self._update(slug, "kueue-34", what, scale_patch, "/spec/replicas", 0, me)
         yield self._delete("orphan", "kueue-25", "jobs/held", "propagationPolicy", "Orphan", "Foreground")
         yield self._delete(
             "orphan-deployment", "kueue-25", "deployments/held", "propagationPolicy", "Orphan", "Foreground"
@@ -167,7 +170,7 @@ class Held:
 
 
 @pytest.fixture(scope="module")
-def held(cluster: Cluster) -> Iterator[Held]:
+def waiting_work(cluster: Cluster) -> Iterator[WaitingWork]:
     place = _home(cluster.scene)
     share = queue_name(place.tenant.tenant, place.tenant.tier_of(place.namespace))
     # Not the namespace's own queue: Kueue takes one on hold for none, and gives work without a name no queue.
@@ -179,17 +182,17 @@ def held(cluster: Cluster) -> Iterator[Held]:
         until(lambda: _active(cluster.api.request("GET", queue)) == (policy != "None"), f"the queue is {policy}")
 
     pod = put(place.pod(), "/metadata/name", "held")
-    made = [pod, *(workload(kind, pod) for kind in ("Job", "Deployment", "StatefulSet"))]
+    waiting_objects = [pod, *(workload(kind, pod) for kind in ("Job", "Deployment", "StatefulSet"))]
     stop("Hold")
     try:
         answers = [
             cluster.api.request("POST", collection(item["apiVersion"], item["kind"], place.name), item, place.developer)
-            for item in made
+            for item in waiting_objects
         ]
         assert [answer.message for answer in answers if not answer.ok] == []
-        yield Held(cluster, place, _gates(answers[0]))
+        yield WaitingWork(cluster, place, _gates(answers[0]))
     finally:
-        for item in made:
+        for item in waiting_objects:
             path = path_of(put(item, "/metadata/namespace", place.name))
             cluster.api.request("DELETE", f"{path}?gracePeriodSeconds=0&propagationPolicy=Background")
         stop("None")
@@ -197,19 +200,19 @@ def held(cluster: Cluster) -> Iterator[Held]:
 
 def _active(answer: Response) -> bool:
     conditions = answer.body.get("status", {}).get("conditions", [])
-    return any(each["type"] == "Active" and each["status"] == "True" for each in conditions)
+    return any(condition["type"] == "Active" and condition["status"] == "True" for condition in conditions)
 
 
-def test_work_that_waits_cannot_be_changed_into_work_that_does_not(cluster: Cluster, held: Held) -> None:
-    assert gaps(cluster, list(held.attacks())) == []
+def test_work_that_waits_cannot_be_changed_into_work_that_does_not(cluster: Cluster, waiting_work: WaitingWork) -> None:
+    assert gaps(cluster, list(waiting_work.attacks())) == []
     kinds = ("pods", "jobs", "deployments", "statefulsets")
-    left = [cluster.api.request("GET", held.at(f"{what}/held")).status for what in kinds]
-    assert left == [200, 200, 200, 200], "a deletion with options of its own is a dry run too"
+    statuses = [cluster.api.request("GET", waiting_work.at(f"{what}/held")).status for what in kinds]
+    assert statuses == [200, 200, 200, 200], "a deletion with options of its own is a dry run too"
 
 
 @pytest.fixture(scope="module")
-def changes(cluster: Cluster, held: Held) -> Cluster:
-    return replace(cluster, attacks=tuple(held.attacks()))
+def changes(cluster: Cluster, waiting_work: WaitingWork) -> Cluster:
+    return replace(cluster, attacks=tuple(waiting_work.attacks()))
 
 
 @pytest.fixture(scope="module")
@@ -231,15 +234,15 @@ def test_without_a_rule_exactly_its_changes_of_waiting_work_get_through(
 ) -> None:
     assert claimed(changes, rule) != set()
     with without_controllers(changes):
-        asked = mutant.without({rule})
-        assert turned(changes, asked) == claimed(changes, rule)
+        run_attacks = mutant.without({rule})
+        assert turned(changes, run_attacks) == claimed(changes, rule)
 
 
 @pytest.fixture
-def jobs_pod(cluster: Cluster, held: Held) -> Iterator[tuple[str, Object]]:
+def jobs_pod(cluster: Cluster, waiting_work: WaitingWork) -> Iterator[tuple[str, Object]]:
     """A pod as the job controller makes it, while no controller runs that would delete it: its path and metadata."""
-    place = held.place
-    job = cluster.api.request("GET", held.at("jobs/held")).body["metadata"]
+    place = waiting_work.place
+    job = cluster.api.request("GET", waiting_work.at("jobs/held")).body["metadata"]
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "held", "uid": job["uid"], "controller": True}
     labels = {"batch.kubernetes.io/controller-uid": job["uid"], "bank.example/group": "a"}
     pod = put(place.pod(), "/metadata", {"name": "of-job", "labels": labels, "ownerReferences": [owner]})
@@ -279,22 +282,22 @@ def _escapes(cluster: Cluster, place: AttackedNamespace, path: str, metadata: Ob
 
 
 def test_a_jobs_pod_does_not_leave_its_job(
-    cluster: Cluster, held: Held, mutant: Mutant, jobs_pod: tuple[str, Object]
+    cluster: Cluster, waiting_work: WaitingWork, mutant: Mutant, jobs_pod: tuple[str, Object]
 ) -> None:
     """It would run on while the job makes another, without being counted or reclaimed."""
     mutant.without(frozenset())
-    refused_by(cluster, "kueue-02", tuple(_escapes(cluster, held.place, *jobs_pod)))
+    refused_by(cluster, "kueue-02", tuple(_escapes(cluster, waiting_work.place, *jobs_pod)))
 
 
 def test_a_pod_that_runs_ends_within_ten_minutes_whichever_identity_deletes_it(
-    cluster: Cluster, held: Held, mutant: Mutant, jobs_pod: tuple[str, Object]
+    cluster: Cluster, waiting_work: WaitingWork, mutant: Mutant, jobs_pod: tuple[str, Object]
 ) -> None:
     """One that never ran ends at once, whatever is asked."""
     mutant.without(frozenset())
     path, _ = jobs_pod
     bound = {"metadata": {"name": "of-job"}, "target": {"kind": "Node", "name": "node-that-is-missing"}}
     assert cluster.api.request("POST", f"{path}/binding", bound).ok
-    guard, me = cluster.scene.guard("avail-01", "pods", deleted=True), held.place.developer
+    guard, me = cluster.scene.guard("avail-01", "pods", deleted=True), waiting_work.place.developer
     request, sentence = Request("DELETE", path, {"gracePeriodSeconds": 601}, me), "keep its GPU for a year"
     in_body = attack("delete-grace", "avail-01", sentence, guard, request, twin_body={"gracePeriodSeconds": 600})
     request = Request("DELETE", f"{path}?gracePeriodSeconds=601", None, me)
@@ -307,20 +310,20 @@ def test_a_pod_that_runs_ends_within_ten_minutes_whichever_identity_deletes_it(
 
 
 def test_a_pod_on_a_node_is_not_forgotten_before_it_ends(
-    cluster: Cluster, held: Held, mutant: Mutant, jobs_pod: tuple[str, Object]
+    cluster: Cluster, waiting_work: WaitingWork, mutant: Mutant, jobs_pod: tuple[str, Object]
 ) -> None:
     """Its quota and its share would be free while its containers run."""
     mutant.without(frozenset())
     path, _ = jobs_pod
-    pods, me = path.rpartition("/")[0], held.place.developer
+    pods, me = path.rpartition("/")[0], waiting_work.place.developer
     answer = cluster.api.request("DELETE", f"{path}?gracePeriodSeconds=0&dryRun=All", None, me)
     assert answer.ok, f"one that has no node runs nowhere: {answer.message}"
     bound = {"metadata": {"name": "of-job"}, "target": {"kind": "Node", "name": "node-that-is-missing"}}
     assert cluster.api.request("POST", f"{path}/binding", bound).ok
     guard, sentence = cluster.scene.guard("avail-06", "pods", deleted=True), "free its GPU before its containers end"
     account = Impersonation(
-        f"system:serviceaccount:{held.place.name}:default",
-        ("system:masters", "system:serviceaccounts", f"system:serviceaccounts:{held.place.name}"),
+        f"system:serviceaccount:{waiting_work.place.name}:default",
+        ("system:masters", "system:serviceaccounts", f"system:serviceaccounts:{waiting_work.place.name}"),
     )
     attacks = []
     for slug, who in (("person", me), ("admin", CLUSTER_ADMIN), ("account", account)):
@@ -329,9 +332,9 @@ def test_a_pod_on_a_node_is_not_forgotten_before_it_ends(
         request = Request("DELETE", f"{path}?gracePeriodSeconds=0", None, who)
         twin = f"{path}?gracePeriodSeconds=1"
         attacks += [body, attack(f"at-once-{slug}-query", "avail-06", sentence, guard, request, twin_path=twin)]
-    every = f"{pods}?labelSelector=bank.example%2Fgroup%3Da&gracePeriodSeconds="
-    request = Request("DELETE", f"{every}0", None, me)
-    attacks.append(attack("at-once-all", "avail-06", sentence, guard, request, twin_path=f"{every}1"))
+    group_path = f"{pods}?labelSelector=bank.example%2Fgroup%3Da&gracePeriodSeconds="
+    request = Request("DELETE", f"{group_path}0", None, me)
+    attacks.append(attack("at-once-all", "avail-06", sentence, guard, request, twin_path=f"{group_path}1"))
     request = Request("DELETE", path, {"gracePeriodSeconds": 0}, me)
     attacks.append(attack("at-once-platform", "avail-06", sentence, guard, request, twin_who=None))
     refused_by(cluster, "avail-06", attacks)
@@ -346,7 +349,7 @@ def _unhooked(cluster: Cluster) -> Iterator[None]:
     path = path_of({**HOOKS, "metadata": {"name": "kueue-mutating-webhook-configuration"}})
     webhooks = cluster.api.request("GET", path).body["webhooks"]
     no_pod = {"matchLabels": {"no-pod.bank.example/has": "this"}}
-    less = [{**each, "objectSelector": no_pod} if each["name"] == POD_HOOK else each for each in webhooks]
+    less = [{**webhook, "objectSelector": no_pod} if webhook["name"] == POD_HOOK else webhook for webhook in webhooks]
     assert less != webhooks
 
     def change(all_of_them: list[dict[str, Any]]) -> None:
@@ -359,8 +362,8 @@ def _unhooked(cluster: Cluster) -> Iterator[None]:
     finally:
         change(webhooks)
         place = _home(cluster.scene)
-        made = Request("POST", collection("v1", "Pod", place.name), place.pod(), place.developer)
-        until(lambda: not _gates(ask(cluster.api, made)), "Kueue gates pods again")
+        pod_request = Request("POST", collection("v1", "Pod", place.name), place.pod(), place.developer)
+        until(lambda: not _gates(ask(cluster.api, pod_request)), "Kueue gates pods again")
 
 
 def _gates(answer: Response) -> list[Mapping[str, str]]:
@@ -372,7 +375,7 @@ def _home(scene: Scene) -> AttackedNamespace:
     return scene.home
 
 
-def _behind(scene: Scene, rule: str) -> Attack:
+def _backstop_probe(scene: Scene, rule: str) -> Attack:
     """What comes to a rule once the control before it is gone."""
     place = _home(scene)
     pod, path, guard = place.pod(), collection("v1", "Pod", place.name), scene.guard(rule, "pods")
@@ -381,8 +384,8 @@ def _behind(scene: Scene, rule: str) -> Attack:
         request = Request("POST", path, put(pod, "/spec/nodeName", "node-1"), JOB_CONTROLLER)
         return attack(name, rule, "choose a node without the scheduler", guard, request, twin_body=pod)
     if rule == "kueue-09":
-        named = put(pod, f"/metadata/labels/{escaped(QUEUE)}", words.DEFAULT_QUEUE)
-        request = Request("POST", path, named, place.developer)
+        queued_pod = put(pod, f"/metadata/labels/{escaped(QUEUE)}", words.DEFAULT_QUEUE)
+        request = Request("POST", path, queued_pod, place.developer)
         return attack(name, rule, "start at once", guard, request, twin_who=JOB_CONTROLLER)
     at, little = "/spec/containers/0/resources", {"cpu": "1", "memory": "1Gi"}
     request = Request("POST", path, put(pod, at, ABSENT), place.developer)
@@ -393,7 +396,7 @@ def _behind(scene: Scene, rule: str) -> Attack:
 @pytest.mark.parametrize("rule", [*BACKSTOPS, "sched-02"])
 def test_behind_another_control_a_rule_refuses_by_itself(cluster: Cluster, mutant: Mutant, rule: str) -> None:
     """And without it what it refuses gets through, or as far as a third control: the quota counts what is asked for."""
-    probe = _behind(cluster.scene, rule)
+    probe = _backstop_probe(cluster.scene, rule)
     alone = replace(cluster, attacks=(probe,))
     mutant.without(frozenset())
     without = Mutant(alone).without
@@ -409,7 +412,7 @@ def test_behind_another_control_a_rule_refuses_by_itself(cluster: Cluster, mutan
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_every_way_past_the_queue_is_attacked(cluster: Cluster, held: Held, way: str) -> None:
-    behind = [_behind(cluster.scene, rule) for rule in BACKSTOPS]
-    asked = {a.id for a in (*cluster.attacks, *held.attacks(), *behind) if not a.skipped}
-    assert {*WAYS[way]} <= asked
+def test_every_way_past_the_queue_is_attacked(cluster: Cluster, waiting_work: WaitingWork, way: str) -> None:
+    backstop_probes = [_backstop_probe(cluster.scene, rule) for rule in BACKSTOPS]
+    attacked = {a.id for a in (*cluster.attacks, *waiting_work.attacks(), *backstop_probes) if not a.skipped}
+    assert {*WAYS[way]} <= attacked

@@ -37,10 +37,10 @@ def home(cluster: Cluster) -> AttackedNamespace:
 
 
 @pytest.fixture(scope="module")
-def other(cluster: Cluster, home: AttackedNamespace) -> AttackedNamespace:
-    found = next(place for place in cluster.scene.staffed if place.tenant.tenant != home.tenant.tenant)
-    assert found
-    return found
+def neighbour(cluster: Cluster, home: AttackedNamespace) -> AttackedNamespace:
+    neighbour_place = next(place for place in cluster.scene.staffed if place.tenant.tenant != home.tenant.tenant)
+    assert neighbour_place
+    return neighbour_place
 
 
 def _with_gpus(home: AttackedNamespace) -> tuple[dict[str, Any], str]:
@@ -50,22 +50,22 @@ def _with_gpus(home: AttackedNamespace) -> tuple[dict[str, Any], str]:
 
 
 @contextmanager
-def _made(api: Api, path: str, body: Any, who: Impersonation | None = None) -> Generator[str]:
+def _created(api: Api, path: str, body: Any, who: Impersonation | None = None) -> Generator[str]:
     answer = api.request("POST", path, body, who)
     assert answer.ok, answer.message
-    there = f"{path}/{answer.body['metadata']['name']}"
+    object_path = f"{path}/{answer.body['metadata']['name']}"
     try:
-        yield there
+        yield object_path
     finally:
-        _gone(api, there)
+        _delete(api, object_path)
 
 
-def _gone(api: Api, there: str) -> None:
+def _delete(api: Api, object_path: str) -> None:
     """No controller here removes a pod's own finalizers, so this does."""
-    api.request("PATCH", there, {"metadata": {"finalizers": None}}, None, MERGE)
+    api.request("PATCH", object_path, {"metadata": {"finalizers": None}}, None, MERGE)
     # Without a policy the API server would leave a job's pods behind, and wait for what does that.
-    api.request("DELETE", f"{there}?gracePeriodSeconds=0&propagationPolicy=Background")
-    until(lambda: api.request("GET", there).ok, f"{there} is gone")
+    api.request("DELETE", f"{object_path}?gracePeriodSeconds=0&propagationPolicy=Background")
+    until(lambda: api.request("GET", object_path).ok, f"{object_path} is gone")
 
 
 # Quotas
@@ -79,17 +79,17 @@ def test_a_key_that_counts_nothing_limits_nothing_and_is_refused_when_read(
     quota: dict[str, Any] = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "of-a-test"}}
     quota["spec"] = {"hard": {key.replace(GPU, resource): "0"}}
     pods = collection("v1", "Pod", home.name)
-    with _made(cluster.api, collection("v1", "ResourceQuota", home.name), quota) as there:
+    with _created(cluster.api, collection("v1", "ResourceQuota", home.name), quota) as quota_path:
 
         def uncounted() -> bool:
-            status = cluster.api.request("GET", there).body.get("status") or {}
+            status = cluster.api.request("GET", quota_path).body.get("status") or {}
             return "hard" not in status
 
         until(uncounted, "the quota was looked at")
         answer = cluster.api.request("POST", f"{pods}?dryRun=All", pod, home.developer)
         assert answer.ok, f"the key would count: {answer.message}"
         counts = {"spec": {"hard": {key.replace(GPU, resource): None, f"requests.{resource}": "0"}}}
-        assert cluster.api.request("PATCH", there, counts, content_type=MERGE).ok
+        assert cluster.api.request("PATCH", quota_path, counts, content_type=MERGE).ok
         until(
             lambda: cluster.api.request("POST", f"{pods}?dryRun=All", pod, home.developer).ok,
             "the twin's key counts",
@@ -106,14 +106,15 @@ def test_an_ended_pod_counts_as_an_object_and_no_longer_as_a_pod(cluster: Cluste
     pod, pods, path = home.pod(), collection("v1", "Pod", home.name), collection("v1", "ResourceQuota", home.name)
     quota: dict[str, Any] = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "of-objects"}}
     another = put(pod, "/metadata/name", "another")
-    with _made(cluster.api, pods, pod, home.developer) as ended:
+    with _created(cluster.api, pods, pod, home.developer) as ended:
         ends = {"status": {"phase": "Succeeded"}}
         assert cluster.api.request("PATCH", f"{ended}/status", ends, content_type=MERGE).ok
         for key, used in (("count/pods", "1"), ("pods", "0")):
-            with _made(cluster.api, path, {**quota, "spec": {"hard": {key: "1"}}}) as there:
+            with _created(cluster.api, path, {**quota, "spec": {"hard": {key: "1"}}}) as quota_path:
                 until(
-                    lambda there=there, key=key, used=used: (
-                        (cluster.api.request("GET", there).body.get("status") or {}).get("used", {}).get(key) != used
+                    lambda quota_path=quota_path, key=key, used=used: (
+                        (cluster.api.request("GET", quota_path).body.get("status") or {}).get("used", {}).get(key)
+                        != used
                     ),
                     f"{key} is counted",
                 )
@@ -154,7 +155,7 @@ def test_fifty_at_once_get_exactly_what_the_quota_has(cluster: Cluster, home: At
     path = collection("policy/v1", "PodDisruptionBudget", home.name)
     budget: dict[str, Any] = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {}}
     budget["spec"] = {"selector": {"matchLabels": {"app": "x"}}, "maxUnavailable": 1}
-    many = [put(budget, "/metadata/name", f"at-once-{number}") for number in range(AT_ONCE)]
+    budgets = [put(budget, "/metadata/name", f"at-once-{number}") for number in range(AT_ONCE)]
 
     def allow(value: str) -> None:
         assert cluster.api.request("PATCH", quota, {"spec": {"hard": {key: value}}}, content_type=MERGE).ok
@@ -167,7 +168,7 @@ def test_fifty_at_once_get_exactly_what_the_quota_has(cluster: Cluster, home: At
     until(lambda: unseen(str(ROOM)), "the quota is counted anew")
     try:
         with without_controllers(cluster), ThreadPoolExecutor(10) as pool:
-            answers = list(pool.map(lambda body: cluster.api.request("POST", path, body, home.developer), many))
+            answers = list(pool.map(lambda body: cluster.api.request("POST", path, body, home.developer), budgets))
         refused = {denial.denier(a.status, a.message) for a in answers if not a.ok}
         # A server that finds the count taken away under it says so and has the client try again.
         late = [a for a in answers if a.status in (409, 500, 429)]
@@ -175,7 +176,7 @@ def test_fifty_at_once_get_exactly_what_the_quota_has(cluster: Cluster, home: At
         assert sum(a.ok for a in answers) <= ROOM
         assert sum(a.ok for a in answers) == ROOM or late, "as many as there is room for"
     finally:
-        for body in many:
+        for body in budgets:
             cluster.api.request("DELETE", f"{path}/{body['metadata']['name']}")
         allow(hard[key])
         until(lambda: unseen(hard[key]), "the quota has room again")
@@ -185,17 +186,17 @@ def test_a_write_of_a_pods_status_frees_its_quota(cluster: Cluster, home: Attack
     pod, resource = _with_gpus(home)
     pod = put(pod, "/metadata/name", "counted")
     quota = f"{collection('v1', 'ResourceQuota', home.name)}/{quotas.NAME}"
-    done = {"status": {"phase": "Succeeded"}}
+    succeeded = {"status": {"phase": "Succeeded"}}
 
     def used() -> str:
         return cluster.api.request("GET", quota).body["status"]["used"][f"requests.{resource}"]
 
     before = used()
-    with _made(cluster.api, collection("v1", "Pod", home.name), pod, home.developer) as there:
+    with _created(cluster.api, collection("v1", "Pod", home.name), pod, home.developer) as pod_path:
         assert used() != before, "it counts"
-        answer = cluster.api.request("PATCH", f"{there}/status", done, home.developer, MERGE)
+        answer = cluster.api.request("PATCH", f"{pod_path}/status", succeeded, home.developer, MERGE)
         assert denial.denier(answer.status, answer.message) == deniers.RBAC
-        assert cluster.api.request("PATCH", f"{there}/status", done, None, MERGE).ok
+        assert cluster.api.request("PATCH", f"{pod_path}/status", succeeded, None, MERGE).ok
         until(lambda: used() != before, "what is done counts no more")
 
 
@@ -221,9 +222,9 @@ def _node(cluster: Cluster, name: str) -> Generator[dict[str, str]]:
     assert cluster.api.request("PATCH", f"{path}/status", status, None, STRATEGIC).ok
 
     def unready() -> bool:
-        there = cluster.api.request("GET", path).body
-        ready = any(c["type"] == "Ready" and c["status"] == "True" for c in there["status"].get("conditions", []))
-        return not ready or bool(there["spec"].get("taints")) or there["status"]["allocatable"].get("cpu") != "4"
+        node = cluster.api.request("GET", path).body
+        is_ready = any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions", []))
+        return not is_ready or bool(node["spec"].get("taints")) or node["status"]["allocatable"].get("cpu") != "4"
 
     until(unready, "the node is ready")
     yield selector
@@ -240,27 +241,27 @@ def _on(place: AttackedNamespace, name: str, selector: dict[str, str], cpu: str)
 
 def _by_platform(name: str, selector: dict[str, str], cpu: str, **spec: Any) -> dict[str, Any]:
     container = {"name": "x", "image": "x", "resources": {"requests": {"cpu": cpu}}}
-    whole = {"nodeSelector": selector, "containers": [container], "terminationGracePeriodSeconds": 0, **spec}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": whole}
+    pod_spec = {"nodeSelector": selector, "containers": [container], "terminationGracePeriodSeconds": 0, **spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": pod_spec}
 
 
-def _placed(cluster: Cluster, there: str) -> bool:
-    return not _unplaced(cluster, there)
+def _placed(cluster: Cluster, pod_path: str) -> bool:
+    return not _unplaced(cluster, pod_path)
 
 
-def _unplaced(cluster: Cluster, there: str) -> str:
+def _unplaced(cluster: Cluster, pod_path: str) -> str:
     """Why the pod has no node, in the scheduler's words; empty if it has one."""
-    answer = cluster.api.request("GET", there)
+    answer = cluster.api.request("GET", pod_path)
     assert answer.ok, answer.message
     if answer.body.get("spec", {}).get("nodeName"):
         return ""
     conditions = answer.body.get("status", {}).get("conditions") or [{}]
-    return "; ".join(each.get("message", "") for each in conditions) or "the scheduler has not looked at it"
+    return "; ".join(condition.get("message", "") for condition in conditions) or "the scheduler has not looked at it"
 
 
-def _turned_away(cluster: Cluster, there: str) -> bool:
+def _turned_away(cluster: Cluster, pod_path: str) -> bool:
     """The scheduler looked at it and found no place."""
-    conditions = cluster.api.request("GET", there).body.get("status", {}).get("conditions", [])
+    conditions = cluster.api.request("GET", pod_path).body.get("status", {}).get("conditions", [])
     return any(c["type"] == "PodScheduled" and c.get("reason") == "Unschedulable" for c in conditions)
 
 
@@ -268,22 +269,22 @@ SYSTEM = collection("v1", "Pod", "kube-system")
 
 
 def test_no_priority_of_ours_evicts_another_tenants_pod(
-    cluster: Cluster, home: AttackedNamespace, other: AttackedNamespace, node: dict[str, str]
+    cluster: Cluster, home: AttackedNamespace, neighbour: AttackedNamespace, node: dict[str, str]
 ) -> None:
-    mine, theirs = (collection("v1", "Pod", place.name) for place in (home, other))
-    with _made(cluster.api, theirs, _on(other, "sitting", node, "3"), other.developer) as sitting:
+    home_pods, neighbour_pods = (collection("v1", "Pod", place.name) for place in (home, neighbour))
+    with _created(cluster.api, neighbour_pods, _on(neighbour, "sitting", node, "3"), neighbour.developer) as sitting:
         until(lambda: _unplaced(cluster, sitting), "the other pod has the node")
         # The highest class that the attacker may use, against whatever the other has.
-        with _made(cluster.api, mine, _on(home, "pushing", node, "3"), home.developer) as pushing:
+        with _created(cluster.api, home_pods, _on(home, "pushing", node, "3"), home.developer) as pushing:
             until(lambda: not _turned_away(cluster, pushing), "the scheduler has looked")
-            there = cluster.api.request("GET", sitting).body
-            assert there["metadata"].get("deletionTimestamp") is None
+            live_pod = cluster.api.request("GET", sitting).body
+            assert live_pod["metadata"].get("deletionTimestamp") is None
             assert not cluster.api.request("GET", pushing).body["status"].get("nominatedNodeName")
         # The twin may evict, and does: it is the class alone that keeps tenants from it.
         urgent = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "verify-urgent"}}
         with (
-            _made(cluster.api, "/apis/scheduling.k8s.io/v1/priorityclasses", {**urgent, "value": 2_000_000}),
-            _made(
+            _created(cluster.api, "/apis/scheduling.k8s.io/v1/priorityclasses", {**urgent, "value": 2_000_000}),
+            _created(
                 cluster.api, SYSTEM, _by_platform("evicting", node, "3", priorityClassName="verify-urgent"), None
             ) as evicting,
         ):
@@ -297,19 +298,19 @@ def test_anti_affinity_across_namespaces_would_keep_others_off_a_node(
     mark = "bank.example~1beside"
     selector = {"matchLabels": {mark.replace("~1", "/"): "true"}}
     term: dict[str, Any] = {"topologyKey": "kubernetes.io/hostname", "labelSelector": selector}
-    other = put(_on(home, "beside", node, "1"), f"/metadata/labels/{mark}", "true")
+    second_pod = put(_on(home, "beside", node, "1"), f"/metadata/labels/{mark}", "true")
     for namespaces, kept_off in (({"namespaceSelector": {}}, True), ({}, False)):
         terms = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{**term, **namespaces}]}}
         # A name for each: kwok may still delete the first pod, by its name, when the second one is made.
         name = "alone-kept-off" if kept_off else "alone"
-        with _made(cluster.api, SYSTEM, _by_platform(name, node, "1", affinity=terms)) as alone:
+        with _created(cluster.api, SYSTEM, _by_platform(name, node, "1", affinity=terms)) as alone:
             until(lambda at=alone: _unplaced(cluster, at), "one pod is there")
-            with _made(cluster.api, collection("v1", "Pod", home.name), other, home.developer) as beside:
+            with _created(cluster.api, collection("v1", "Pod", home.name), second_pod, home.developer) as second_path:
                 if kept_off:
-                    until(lambda at=beside: not _turned_away(cluster, at), "the scheduler has looked")
-                    assert not _placed(cluster, beside)
+                    until(lambda at=second_path: not _turned_away(cluster, at), "the scheduler has looked")
+                    assert not _placed(cluster, second_path)
                 else:
-                    until(lambda at=beside: _unplaced(cluster, at), "the other has the node too")
+                    until(lambda at=second_path: _unplaced(cluster, at), "the other has the node too")
 
 
 # What the API server writes onto pods
@@ -326,22 +327,27 @@ def _replicas(
     body = put(workload(kind, put(pod or place.pod(), "/metadata/name", name)), "/spec/replicas", count)
     if kind == "StatefulSet":
         body = put(body, "/spec/podManagementPolicy", "Parallel")
-    pods, makers = (collection(*of, place.name) for of in (("v1", "Pod"), ("apps/v1", MAKERS[kind])))
+    pods, makers = (
+        collection(*version_and_kind, place.name) for version_and_kind in (("v1", "Pod"), ("apps/v1", MAKERS[kind]))
+    )
 
-    def made(path: str = pods) -> list[dict[str, Any]]:
+    def live_items(path: str = pods) -> list[dict[str, Any]]:
         return [item for item in cluster.api.items(path) if f"{item['metadata']['name']}-".startswith(f"{name}-")]
 
     path = collection("apps/v1", kind, place.name)
     answer = cluster.api.request("POST", path, body, place.developer)
     assert answer.ok, answer.message
     try:
-        until(lambda: len(made()) < count, f"{count} pods are made")
-        yield made()
+        until(lambda: len(live_items()) < count, f"{count} pods are made")
+        yield live_items()
     finally:
         cluster.api.request("DELETE", f"{path}/{name}?propagationPolicy=Background")
         # While its maker is there, what goes comes back.
-        until(lambda: made(makers), f"no controller makes pods of {name}")
-        until(lambda: [_gone(cluster.api, f"{pods}/{pod['metadata']['name']}") for pod in made()], "no pod is left")
+        until(lambda: live_items(makers), f"no controller makes pods of {name}")
+        until(
+            lambda: [_delete(cluster.api, f"{pods}/{pod['metadata']['name']}") for pod in live_items()],
+            "no pod is left",
+        )
 
 
 @contextmanager
@@ -364,14 +370,14 @@ def _spread_as(
 
 
 def test_a_pod_without_cost_labels_gets_those_of_its_namespace(cluster: Cluster, home: AttackedNamespace) -> None:
-    there = cluster.api.request("GET", f"/api/v1/namespaces/{home.name}").body["metadata"]["labels"]
-    charged = {key: there[key] for key in words.CHARGED_LABELS if key in there}
+    namespace_labels = cluster.api.request("GET", f"/api/v1/namespaces/{home.name}").body["metadata"]["labels"]
+    cost_labels = {key: namespace_labels[key] for key in words.CHARGED_LABELS if key in namespace_labels}
     pod = home.pod()
-    assert charged
-    assert not charged.keys() & pod["metadata"]["labels"].keys()
+    assert cost_labels
+    assert not cost_labels.keys() & pod["metadata"]["labels"].keys()
     answer = cluster.api.request("POST", f"{collection('v1', 'Pod', home.name)}?dryRun=All", pod, home.developer)
     assert answer.ok, answer.message
-    assert charged.items() <= answer.body["metadata"]["labels"].items()
+    assert cost_labels.items() <= answer.body["metadata"]["labels"].items()
 
 
 KINDS = {kind: REVISIONS[maker] for kind, maker in MAKERS.items()}
@@ -412,15 +418,15 @@ def test_the_pods_of_a_job_are_spread_where_the_tier_says_so(
     suspended = put(workload("Job", put(home.pod(), "/metadata/name", "spread-job")), "/spec/suspend", True)
     with (
         _spread_as(cluster, home, spread_of, words.SPREAD_OF),
-        _made(cluster.api, collection("batch/v1", "Job", home.name), suspended, home.developer) as there,
+        _created(cluster.api, collection("batch/v1", "Job", home.name), suspended, home.developer) as job_path,
     ):
-        job = cluster.api.request("GET", there).body["metadata"]
+        job = cluster.api.request("GET", job_path).body["metadata"]
         path = f"{collection('v1', 'Pod', home.name)}?dryRun=All"
 
         def unknown_to_kueue() -> str:
             """Kueue reads the job from a cache that learns of it a moment later."""
-            said = cluster.api.request("POST", path, _of_job(home.pod(), job), JOB_CONTROLLER).message
-            return said if "not found" in said else ""
+            message = cluster.api.request("POST", path, _of_job(home.pod(), job), JOB_CONTROLLER).message
+            return message if "not found" in message else ""
 
         until(unknown_to_kueue, "Kueue knows the job")
         answer = cluster.api.request("POST", path, _of_job(home.pod(), job), JOB_CONTROLLER)
@@ -437,12 +443,12 @@ def test_all_pods_of_a_namespace_are_spread_where_the_tier_says_so(cluster: Clus
 
     with _spread_as(cluster, home, "namespace", words.SPREAD_OF):
         until(left_alone, "the API server has not noticed the annotation")
-        with _made(cluster.api, pods, home.pod(), home.developer) as there:
-            pod = cluster.api.request("GET", there).body
+        with _created(cluster.api, pods, home.pod(), home.developer) as pod_path:
+            pod = cluster.api.request("GET", pod_path).body
             assert _selectors(pod) == [{"matchLabels": {words.TENANT: pod["metadata"]["labels"][words.TENANT]}}]
 
 
-OWN = {
+OWN_CONSTRAINT = {
     "maxSkew": 3,
     "topologyKey": "topology.kubernetes.io/zone",
     "whenUnsatisfiable": "ScheduleAnyway",
@@ -451,15 +457,15 @@ OWN = {
 
 
 def test_a_replica_with_a_constraint_of_its_own_keeps_it(cluster: Cluster, home: AttackedNamespace) -> None:
-    own = put(home.pod(), "/spec/topologySpreadConstraints", [OWN])
-    with _replicas(cluster, home, "Deployment", "own", own) as (pod,):
-        assert pod["spec"]["topologySpreadConstraints"] == [OWN]
+    constrained_pod = put(home.pod(), "/spec/topologySpreadConstraints", [OWN_CONSTRAINT])
+    with _replicas(cluster, home, "Deployment", "own", constrained_pod) as (pod,):
+        assert pod["spec"]["topologySpreadConstraints"] == [OWN_CONSTRAINT]
 
 
 def test_a_pod_that_is_no_replica_is_left_alone(cluster: Cluster, home: AttackedNamespace) -> None:
     alone = put(home.pod(), f"/metadata/labels/{KINDS['Deployment']}", "as-if")
-    with _made(cluster.api, collection("v1", "Pod", home.name), alone, home.developer) as there:
-        assert "topologySpreadConstraints" not in cluster.api.request("GET", there).body["spec"]
+    with _created(cluster.api, collection("v1", "Pod", home.name), alone, home.developer) as pod_path:
+        assert "topologySpreadConstraints" not in cluster.api.request("GET", pod_path).body["spec"]
 
 
 def test_a_tier_may_leave_its_replicas_to_the_scheduler(cluster: Cluster, home: AttackedNamespace) -> None:
@@ -470,14 +476,14 @@ def test_a_tier_may_leave_its_replicas_to_the_scheduler(cluster: Cluster, home: 
         assert "topologySpreadConstraints" not in pod["spec"]
 
 
-@pytest.mark.parametrize(("spread", "beside"), [("preferred", True), ("required", False)])
+@pytest.mark.parametrize(("spread", "runs_together"), [("preferred", True), ("required", False)])
 def test_a_replica_waits_rather_than_stand_beside_another_only_where_the_tier_says_so(
-    cluster: Cluster, home: AttackedNamespace, node: dict[str, str], *, spread: str, beside: bool
+    cluster: Cluster, home: AttackedNamespace, node: dict[str, str], *, spread: str, runs_together: bool
 ) -> None:
     full = "verify-full"
     with (
         _node(cluster, full),
-        _made(cluster.api, SYSTEM, _by_platform("filling", {"kubernetes.io/hostname": full}, "4")) as filling,
+        _created(cluster.api, SYSTEM, _by_platform("filling", {"kubernetes.io/hostname": full}, "4")) as filling,
         _spread_as(cluster, home, spread),
     ):
         until(lambda: _unplaced(cluster, filling), "one node is full")
@@ -489,7 +495,7 @@ def test_a_replica_waits_rather_than_stand_beside_another_only_where_the_tier_sa
                 return [at for at in paths if not _placed(cluster, at) and not _turned_away(cluster, at)]
 
             until(unseen, "the scheduler has looked at both")
-            assert sum(_placed(cluster, at) for at in paths) == 1 + beside
+            assert sum(_placed(cluster, at) for at in paths) == 1 + runs_together
 
 
 # Whose turn it is

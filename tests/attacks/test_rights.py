@@ -21,7 +21,7 @@ from tests.conftest import Golden, every
 
 RBAC = "rbac.authorization.k8s.io"
 REVIEWS = "/apis/authorization.k8s.io/v1"
-MINE, THEIRS, CLUSTER = "own", "other", "cluster"
+OWN_NAMESPACE, NEIGHBOUR_NAMESPACE, CLUSTER = "own", "other", "cluster"
 SELF_REVIEWS = {"authentication.k8s.io", "authorization.k8s.io"}
 """Groups in which every user may review their own identity and rights."""
 
@@ -44,10 +44,10 @@ def home(cluster: Cluster) -> AttackedNamespace:
 
 
 @pytest.fixture(scope="module")
-def other(cluster: Cluster, home: AttackedNamespace) -> AttackedNamespace:
-    found = cluster.scene.other_tenant_namespace(home)
-    assert found
-    return found
+def neighbour(cluster: Cluster, home: AttackedNamespace) -> AttackedNamespace:
+    place = cluster.scene.other_tenant_namespace(home)
+    assert place
+    return place
 
 
 @pytest.fixture(scope="module")
@@ -63,28 +63,30 @@ def _discovered(api: Api) -> Iterator[Kind]:
         for group in api.request("GET", "/apis").body["groups"]
         for version in group["versions"]
     ]
-    found: dict[tuple[str, str], Kind] = {}
+    kinds_by_name: dict[tuple[str, str], Kind] = {}
     for group, path in [*roots.items(), *((name, f"/apis/{version}") for name, version in versions)]:
         for item in api.request("GET", path).body.get("resources", []):
             # The API server says of a subresource only what it stores; RBAC may be asked about any verb.
-            named = Kind(group, item["name"], item["namespaced"], tuple(sorted(item["verbs"])))
-            before = found.get((group, item["name"]))
-            verbs = {*named.verbs, *(before.verbs if before else ())}
-            found[group, item["name"]] = named._replace(verbs=tuple(sorted(verbs)))
-    yield from found.values()
+            kind = Kind(group, item["name"], item["namespaced"], tuple(sorted(item["verbs"])))
+            before = kinds_by_name.get((group, item["name"]))
+            verbs = {*kind.verbs, *(before.verbs if before else ())}
+            kinds_by_name[group, item["name"]] = kind._replace(verbs=tuple(sorted(verbs)))
+    yield from kinds_by_name.values()
 
 
-BESIDE = ("impersonate", "bind", "escalate", "approve", "sign", "use", "attest")
+FURTHER_VERBS = ("impersonate", "bind", "escalate", "approve", "sign", "use", "attest")
 """Verbs that no kind lists and RBAC knows."""
 
 
 def _personas(home: AttackedNamespace) -> Mapping[str, Impersonation]:
     account = f"system:serviceaccount:{home.name}:default"
     people = {role.value: home.person(role) for role in Role}
-    found = {name: who for name, who in people.items() if who}
-    found["workload"] = Impersonation(account, ("system:serviceaccounts", f"system:serviceaccounts:{home.name}"))
-    found["stranger"] = Impersonation("user-without-roles")
-    return found
+    people_by_name = {name: who for name, who in people.items() if who}
+    people_by_name["workload"] = Impersonation(
+        account, ("system:serviceaccounts", f"system:serviceaccounts:{home.name}")
+    )
+    people_by_name["stranger"] = Impersonation("user-without-roles")
+    return people_by_name
 
 
 def _rules(api: Api, who: Impersonation, namespace: str) -> list[dict[str, Any]]:
@@ -114,51 +116,55 @@ def _may(rules: Sequence[Mapping[str, Any]], kind: Kind, verb: str) -> str:
     names = [rule.get("resourceNames") or [] for rule in rules if covers(rule)]
     if not names:
         return ""
-    return "yes" if any(not some for some in names) else ",".join(sorted({n for some in names for n in some}))
+    return (
+        "yes"
+        if any(not names_of_rule for names_of_rule in names)
+        else ",".join(sorted({n for names_of_rule in names for n in names_of_rule}))
+    )
 
 
 @cache
-def _asked(kind: Kind) -> tuple[str, ...]:
-    return (*kind.verbs, *BESIDE)
+def _verbs_to_review(kind: Kind) -> tuple[str, ...]:
+    return (*kind.verbs, *FURTHER_VERBS)
 
 
-def _matrix(api: Api, home: AttackedNamespace, other: AttackedNamespace, kinds: Sequence[Kind]) -> Iterator[str]:
-    scopes = {MINE: home.name, THEIRS: other.name, CLUSTER: "kube-node-lease"}
+def _matrix(api: Api, home: AttackedNamespace, neighbour: AttackedNamespace, kinds: Sequence[Kind]) -> Iterator[str]:
+    scopes = {OWN_NAMESPACE: home.name, NEIGHBOUR_NAMESPACE: neighbour.name, CLUSTER: "kube-node-lease"}
     for persona, who in _personas(home).items():
         for scope, namespace in scopes.items():
             rules = _rules(api, who, namespace)
             for kind in kinds:
-                if not kind.namespaced and scope == THEIRS:
+                if not kind.namespaced and scope == NEIGHBOUR_NAMESPACE:
                     continue
-                verbs = [(verb, _may(rules, kind, verb)) for verb in _asked(kind)]
-                given = [verb if how == "yes" else f"{verb}[{how}]" for verb, how in verbs if how]
-                if given:
-                    yield f"{persona} | {scope} | {kind} | {' '.join(given)}"
+                verbs = [(verb, _may(rules, kind, verb)) for verb in _verbs_to_review(kind)]
+                allowed = [verb if how == "yes" else f"{verb}[{how}]" for verb, how in verbs if how]
+                if allowed:
+                    yield f"{persona} | {scope} | {kind} | {' '.join(allowed)}"
             yield from (f"{persona} | {scope} | {line}" for line in _unserved(rules, kinds))
 
 
 def _unserved(rules: Sequence[Mapping[str, Any]], kinds: Sequence[Kind]) -> list[str]:
     """Rights on what the API server does not serve: of namespaces that are not here, or made up to be asked about."""
     served = {(kind.group, kind.resource) for kind in kinds}
-    found = {
+    missing_kinds = {
         f"{group}/{resource} (not served) | {' '.join(sorted(rule['verbs']))}"
         for rule in rules
         for group in rule.get("apiGroups", [])
         for resource in rule.get("resources", [])
         if (group, resource) not in served and "*" not in group + resource
     }
-    return sorted(found)
+    return sorted(missing_kinds)
 
 
 def test_rights_are_those_that_were_reviewed(
     cluster: Cluster,
     home: AttackedNamespace,
-    other: AttackedNamespace,
+    neighbour: AttackedNamespace,
     kinds: Sequence[Kind],
     request: pytest.FixtureRequest,
 ) -> None:
     golden = Golden(Path(__file__).parent, request.config.getoption("--update-golden"))
-    rights = [*_matrix(cluster.api, home, other, kinds)]
+    rights = [*_matrix(cluster.api, home, neighbour, kinds)]
     served = [f"{kind} | {' '.join(kind.verbs)}" for kind in kinds]
     text = [
         "# persona | where | kind | verbs; whatever is not here may not be done. `cluster` is a namespace of no",
@@ -172,12 +178,12 @@ def test_rights_are_those_that_were_reviewed(
 
 
 def test_next_door_and_everywhere_there_is_nothing(
-    cluster: Cluster, home: AttackedNamespace, other: AttackedNamespace, kinds: Sequence[Kind]
+    cluster: Cluster, home: AttackedNamespace, neighbour: AttackedNamespace, kinds: Sequence[Kind]
 ) -> None:
-    found = [line.split(" | ") for line in _matrix(cluster.api, home, other, kinds)]
-    own = {persona for persona, scope, _, _ in found if scope == MINE}
-    assert own >= {"developer"}, "else the twin is missing"
-    beyond = [row for row in found if row[1] != MINE and row[2].partition("/")[0] not in SELF_REVIEWS]
+    rows = [line.split(" | ") for line in _matrix(cluster.api, home, neighbour, kinds)]
+    personas = {persona for persona, scope, _, _ in rows if scope == OWN_NAMESPACE}
+    assert personas >= {"developer"}, "else the twin is missing"
+    beyond = [row for row in rows if row[1] != OWN_NAMESPACE and row[2].partition("/")[0] not in SELF_REVIEWS]
     assert beyond == []
 
 
@@ -190,7 +196,7 @@ def test_the_matrix_is_what_the_authorizer_says(
     rules = _rules(cluster.api, who, home.name)
     wrong = []
     for number, kind in enumerate(kinds):
-        verb = _asked(kind)[number % len(_asked(kind))]
+        verb = _verbs_to_review(kind)[number % len(_verbs_to_review(kind))]
         resource, _, subresource = kind.resource.partition("/")
         where = {"namespace": home.name} if kind.namespaced else {}
         spec = {
@@ -218,12 +224,12 @@ def test_a_tenant_has_less_than_the_built_in_role(
     who = home.developer
     assert who
     role = cluster.api.request("GET", f"/apis/{RBAC}/v1/clusterroles/edit").body["rules"]
-    mine = _rules(cluster.api, who, home.name)
+    tenant_rules = _rules(cluster.api, who, home.name)
 
     def rights(rules: Sequence[Mapping[str, Any]]) -> set[tuple[str, str]]:
-        return {(str(kind), verb) for kind in kinds for verb in _asked(kind) if _may(rules, kind, verb)}
+        return {(str(kind), verb) for kind in kinds for verb in _verbs_to_review(kind) if _may(rules, kind, verb)}
 
-    beside = rights(role) - rights(mine)
+    withheld = rights(role) - rights(tenant_rules)
     dangerous = {
         ("serviceaccounts", "impersonate"),
         ("serviceaccounts/token", "create"),
@@ -232,8 +238,8 @@ def test_a_tenant_has_less_than_the_built_in_role(
         ("coordination.k8s.io/leases", "update"),
         ("apps/daemonsets", "create"),
     }
-    assert dangerous <= beside
-    more = {right for right in rights(mine) - rights(role) if right[0].partition("/")[0] not in SELF_REVIEWS}
+    assert dangerous <= withheld
+    more = {right for right in rights(tenant_rules) - rights(role) if right[0].partition("/")[0] not in SELF_REVIEWS}
     assert {kind for kind, _ in more} <= SEEN_TOO, "what the built-in role lacks and a developer has"
 
 

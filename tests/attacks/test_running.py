@@ -58,19 +58,19 @@ def test_a_job_that_runs_gets_no_more_pods(cluster: Cluster, home: AttackedNames
 
 
 @pytest.fixture(scope="module")
-def standing(cluster: Cluster, home: AttackedNamespace) -> Iterator[None]:
+def running_work(cluster: Cluster, home: AttackedNamespace) -> Iterator[None]:
     """A pod, a Deployment without pods and a large config map, as the platform may write it."""
     pod = put(home.pod(), "/metadata/name", STANDS)
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": STANDS}}
     config["data"] = {"note": "a" * (2 * sizes.DATA)}  # type: ignore[assignment]
-    made = [
+    objects_and_authors = [
         (pod, home.developer),
         (put(workload("Deployment", pod), "/spec/replicas", 0), home.developer),
         (config, None),
     ]
-    paths = [collection(item["apiVersion"], item["kind"], home.name) for item, _ in made]
+    paths = [collection(item["apiVersion"], item["kind"], home.name) for item, _ in objects_and_authors]
     try:
-        for path, (item, who) in zip(paths, made, strict=True):
+        for path, (item, who) in zip(paths, objects_and_authors, strict=True):
             answer = cluster.api.request("POST", path, item, who)
             assert answer.ok, answer.message
         yield
@@ -110,14 +110,14 @@ def _growths(cluster: Cluster, home: AttackedNamespace) -> Iterator[Attack]:
     yield grown("debug", resource, f"{pods}/ephemeralcontainers", body, at, "a" * sizes.SPEC, STRATEGIC)
 
 
-@pytest.mark.usefixtures("standing")
+@pytest.mark.usefixtures("running_work")
 def test_what_stands_grows_no_further_than_it_may(cluster: Cluster, home: AttackedNamespace) -> None:
     growths = tuple(_growths(cluster, home))
     assert gaps(cluster, growths) == []
     refused_by(cluster, "avail-05", growths)
 
 
-@pytest.mark.usefixtures("standing")
+@pytest.mark.usefixtures("running_work")
 def test_no_scale_makes_more_pods_than_the_queue_can_count(cluster: Cluster, home: AttackedNamespace) -> None:
     path = f"{collection('apps/v1', 'Deployment', home.name)}/{STANDS}/scale"
     body = {"spec": {"replicas": sizes.PODS_OF_WORK + 1}}
@@ -135,7 +135,7 @@ def _apply(cluster: Cluster, path: str, body: Object, number: int, who: Imperson
     return cluster.api.request("PATCH", applied, body, who, APPLY)
 
 
-@pytest.mark.usefixtures("standing")
+@pytest.mark.usefixtures("running_work")
 def test_field_managers_come_to_an_end(cluster: Cluster, home: AttackedNamespace) -> None:
     path = f"{collection('apps/v1', 'Deployment', home.name)}/{STANDS}"
     metadata = {"name": STANDS, "annotations": {"bank.example/applied": "x"}}
@@ -149,7 +149,7 @@ def test_field_managers_come_to_an_end(cluster: Cluster, home: AttackedNamespace
     assert _apply(cluster, path, body, sizes.MANAGERS + 1, None).ok, "the platform goes on"
 
 
-@pytest.mark.usefixtures("standing")
+@pytest.mark.usefixtures("running_work")
 def test_the_last_to_scale_is_the_only_field_manager_of_the_scale(cluster: Cluster, home: AttackedNamespace) -> None:
     """So no guard has to count them: the API server shows none of them in a scale."""
     path = f"{collection('apps/v1', 'Deployment', home.name)}/{STANDS}"
@@ -160,7 +160,7 @@ def test_the_last_to_scale_is_the_only_field_manager_of_the_scale(cluster: Clust
     assert [entry["manager"] for entry in entries if entry.get("subresource") == "scale"] == ["manager-4"]
 
 
-@pytest.mark.usefixtures("standing")
+@pytest.mark.usefixtures("running_work")
 def test_what_is_too_large_already_may_become_smaller_and_no_larger(cluster: Cluster, home: AttackedNamespace) -> None:
     path = f"{collection('v1', 'ConfigMap', home.name)}/{STANDS}"
     guard = cluster.scene.guard("avail-05", "configmaps")

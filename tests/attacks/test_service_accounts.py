@@ -52,9 +52,9 @@ def gaps(cluster: Cluster, attacks: Sequence[Attack]) -> list[dict[str, Any]]:
 
 
 def person(place: AttackedNamespace, role: Role) -> Impersonation:
-    found = place.person(role)
-    assert found
-    return found
+    identity = place.person(role)
+    assert identity
+    return identity
 
 
 def annotated(key: str, value: str, name: str = "default") -> dict[str, Any]:
@@ -106,9 +106,9 @@ def test_the_other_roles_write_no_service_account_at_all(cluster: Cluster, home:
             ("create", Request("POST", core(home.name, "serviceaccounts"), annotated(HARMLESS, "x", "attack"))),
             ("delete", Request("DELETE", where)),
         ):
-            asked = replace(request, who=person(home, role))
+            role_request = replace(request, who=person(home, role))
             owner = person(home, Role.OWNER)
-            attacks.append(attack(f"{role}-{name}", "rbac", name, deniers.RBAC, asked, twin_who=owner))
+            attacks.append(attack(f"{role}-{name}", "rbac", name, deniers.RBAC, role_request, twin_who=owner))
     assert gaps(cluster, attacks) == []
 
 
@@ -178,19 +178,21 @@ def test_a_pod_runs_only_as_an_account_of_its_own_namespace(
     cluster: Cluster, home: AttackedNamespace, neighbour: AttackedNamespace
 ) -> None:
     """An account is named without a namespace; one that only the neighbour has is none."""
-    made = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "next-door"}}
-    assert cluster.api.request("POST", core(neighbour.name, "serviceaccounts"), made).ok
+    account_object = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "next-door"}}
+    assert cluster.api.request("POST", core(neighbour.name, "serviceaccounts"), account_object).ok
 
-    def asked(place: AttackedNamespace, account: str) -> Any:
+    def pod_answer(place: AttackedNamespace, account: str) -> Any:
         body = {**place.pod(), "spec": {**place.pod()["spec"], "serviceAccountName": account}}
         return ask(cluster.api, Request("POST", core(place.name, "pods"), body, place.developer))
 
-    refused = asked(home, "next-door")
+    refused = pod_answer(home, "next-door")
     assert refused.status == 403
     assert f"error looking up service account {home.name}/next-door" in refused.message
-    assert asked(home, "default").ok
-    there = asked(neighbour, "next-door")
-    assert denial.denier(there.status, there.message) == deniers.guard("tenancy-pods", "id-07"), "found, and not named"
+    assert pod_answer(home, "default").ok
+    neighbour_answer = pod_answer(neighbour, "next-door")
+    assert denial.denier(neighbour_answer.status, neighbour_answer.message) == deniers.guard("tenancy-pods", "id-07"), (
+        "found, and not named"
+    )
 
 
 # ── impersonation ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -202,15 +204,15 @@ def themselves(cluster: Cluster, home: AttackedNamespace, tmp_path_factory: pyte
     folder = tmp_path_factory.mktemp("people")
     lab = Lab(ROOT, cluster.audit_log.parent)
     port = ports.remembered(lab)["kube-apiserver"]
-    found = {}
+    apis_by_role = {}
     with pytest.MonkeyPatch.context() as patch:
         for role in (Role.OWNER, Role.DEVELOPER, Role.OPERATOR):
             who = person(home, role)
             pki._issue(lab, f"person-{role}", who.user, tuple(who.groups), datetime.timedelta(hours=1))
             pki._write_kubeconfig(lab, folder / role, f"person-{role}", who.user, port)
             patch.setenv("KUBECONFIG", str(folder / role))
-            found[role] = Api(None)
-    return found
+            apis_by_role[role] = Api(None)
+    return apis_by_role
 
 
 @pytest.mark.parametrize("role", [Role.OWNER, Role.DEVELOPER, Role.OPERATOR])
@@ -245,9 +247,9 @@ def test_the_platform_may_impersonate_or_these_tests_prove_nothing(
 
 def test_a_pod_is_no_account_that_the_file_does_not_name(cluster: Cluster, home: AttackedNamespace) -> None:
     """What makes pods is refused in `tenancy verify`; a pod needs an account that is there, which an owner makes."""
-    left = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "left-behind"}}
+    unlisted_account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "left-behind"}}
     accounts = core(home.name, "serviceaccounts")
-    assert cluster.api.request("POST", accounts, left, person(home, Role.OWNER)).ok
+    assert cluster.api.request("POST", accounts, unlisted_account, person(home, Role.OWNER)).ok
     pods, pod = core(home.name, "pods"), home.pod()
     bad, good = ({**pod, "spec": {**pod["spec"], "serviceAccountName": name}} for name in ("left-behind", "default"))
     who, denier = person(home, Role.DEVELOPER), deniers.guard("tenancy-pods", "id-07")

@@ -20,7 +20,7 @@ from tenancy.prove.attacks import Attack, AttackedNamespace, Request, difference
 from tenancy.rules.attacks import ABSENT, attack, escaped, put
 from tenancy.rules.workloads import CLUSTER_ADMIN, FOREIGN_IMAGE, of_api, workload
 
-WRITTEN = ("Deployment", "StatefulSet", "CronJob", "ReplicaSet")
+TEMPLATE_KINDS = ("Deployment", "StatefulSet", "CronJob", "ReplicaSet")
 """Kinds whose template may be written anew; a Job's may not, nor most of a pod."""
 WAYS = ("replace", "json", "merge", "strategic", "apply")
 PATCHES = {"json": JSON_PATCH, "merge": MERGE, "strategic": STRATEGIC, "apply": APPLY}
@@ -59,10 +59,10 @@ def home(cluster: Cluster) -> AttackedNamespace:
 def stood(cluster: Cluster, home: AttackedNamespace) -> Iterator[str]:
     """A pod, and one of each kind without pods, as they are admitted."""
     pod = put(home.pod(), "/metadata/name", STOOD)
-    made = [pod, *(_still(workload(kind, pod)) for kind in WRITTEN)]
-    paths = [collection(item["apiVersion"], item["kind"], home.name) for item in made]
+    standing_objects = [pod, *(_still(workload(kind, pod)) for kind in TEMPLATE_KINDS)]
+    paths = [collection(item["apiVersion"], item["kind"], home.name) for item in standing_objects]
     try:
-        for path, item in zip(paths, made, strict=True):
+        for path, item in zip(paths, standing_objects, strict=True):
             answer = cluster.api.request("POST", path, item)
             assert answer.ok, answer.message
         yield STOOD
@@ -77,7 +77,7 @@ def _still(work: Object) -> Object:
 
 
 @dataclass(frozen=True)
-class Written:
+class TemplateAttack:
     """A template that is refused when it is made, and how it would be written onto one that stands."""
 
     attack: Attack
@@ -102,41 +102,41 @@ class Written:
 
 def _stands(body: Object) -> Object:
     """The body under the name of what stands; the selector goes by that name."""
-    named = copy.deepcopy(body)
-    old, named["metadata"]["name"] = named["metadata"]["name"], STOOD
+    renamed = copy.deepcopy(body)
+    old, renamed["metadata"]["name"] = renamed["metadata"]["name"], STOOD
     labels = {"app.kubernetes.io/name": STOOD}
-    spec = named["spec"]
+    spec = renamed["spec"]
     if "serviceName" in spec:
         spec["serviceName"] = STOOD
     if "selector" in spec:
         assert spec["selector"] == {"matchLabels": {"app.kubernetes.io/name": old}}
         spec["selector"] = {"matchLabels": labels}
         spec["template"]["metadata"]["labels"].update(labels)
-    return _still(named)
+    return _still(renamed)
 
 
-def _of_template(found: Attack) -> bool:
+def _of_template(probe: Attack) -> bool:
     """Whether the difference is in what is written anew, and not in the object's own labels nor in who asks."""
     fixed = ("/spec/replicas", "/spec/volumeClaimTemplates")  # no pod stands here, and no claim's template changes
-    where = differences(found.request.body, found.twin.body)
+    where = differences(probe.request.body, probe.twin.body)
     return any(at.startswith("/spec/") and not at.startswith(fixed) for at in where)
 
 
-def _adds(found: Attack) -> bool:
+def _adds(probe: Attack) -> bool:
     """Whether the attack has what its twin lacks, or another value: no patch takes away what it does not name."""
-    (at,) = differences(found.request.body, found.twin.body)
-    return put(found.request.body, at, ABSENT) != found.request.body
+    (at,) = differences(probe.request.body, probe.twin.body)
+    return put(probe.request.body, at, ABSENT) != probe.request.body
 
 
-def _written(cluster: Cluster, home: AttackedNamespace) -> list[Written]:
-    found = []
-    for kind in WRITTEN:
+def _template_attacks(cluster: Cluster, home: AttackedNamespace) -> list[TemplateAttack]:
+    attacks = []
+    for kind in TEMPLATE_KINDS:
         path = collection(of_api(kind), kind, home.name)
         of_kind = [
             a for a in cluster.attacks if not a.skipped and a.request.method == "POST" and a.request.path == path
         ]
-        found += [Written(a, kind, f"{path}/{STOOD}") for a in of_kind if _of_template(a)]
-    return found
+        attacks += [TemplateAttack(a, kind, f"{path}/{STOOD}") for a in of_kind if _of_template(a)]
+    return attacks
 
 
 def _held_by_queue(case: Attack) -> bool:
@@ -151,10 +151,14 @@ def test_no_template_becomes_what_it_may_not_be(
     cluster: Cluster, home: AttackedNamespace, stood: str, way: str
 ) -> None:
     assert stood
-    whole = way in ("replace", "json")
-    able = [written for written in _written(cluster, home) if not _held_by_queue(written.attack)]
-    attacks = [written.by(way) for written in able if whole or _adds(written.attack)]
-    assert {attack.rule for attack in attacks} >= ON_TEMPLATES - (set() if whole else {"quota-04"})
+    is_complete_body = way in ("replace", "json")
+    able = [
+        template_attack
+        for template_attack in _template_attacks(cluster, home)
+        if not _held_by_queue(template_attack.attack)
+    ]
+    attacks = [template_attack.by(way) for template_attack in able if is_complete_body or _adds(template_attack.attack)]
+    assert {attack.rule for attack in attacks} >= ON_TEMPLATES - (set() if is_complete_body else {"quota-04"})
     assert gaps(cluster, attacks) == []
 
 
@@ -162,7 +166,7 @@ def test_no_template_becomes_what_it_may_not_be(
 
 
 LABELS, NOTES = "/metadata/labels", "/metadata/annotations"
-MARKS: dict[str, tuple[str, str, Any]] = {
+WAY_MARKS: dict[str, tuple[str, str, Any]] = {
     "gpu-05": (f"{NOTES}/{escaped('nvidia.cdi.k8s.io/pod')}", "nvidia.com/gpu=all", "annotation"),
     "avail-04": (f"{NOTES}/{escaped('karpenter.sh/do-not-disrupt')}", "true", "hold"),
     "meta-01": (f"{LABELS}/{escaped('nvidia.com/gpu-driver-upgrade-drain.skip')}", "true", "agent"),
@@ -197,7 +201,7 @@ def test_what_stands_is_guarded_by_its_status_too(
     # No person of a tenant may write a status; an identity with every right is still refused.
     who = CLUSTER_ADMIN if status else home.developer
     attacks = []
-    for rule, (at, value, name) in MARKS.items():
+    for rule, (at, value, name) in WAY_MARKS.items():
         if way == "json":
             bad = _marked(home, path, way, at, value, who)
             twin = {**bad.body[0], "path": f"{at.rpartition('/')[0]}/note"}
@@ -214,8 +218,8 @@ def test_a_running_pods_image_and_tolerations_are_judged_again(
     cluster: Cluster, home: AttackedNamespace, stood: str, way: str
 ) -> None:
     path = f"/api/v1/namespaces/{home.name}/pods/{stood}"
-    there = cluster.api.request("GET", path).body["spec"]
-    image = there["containers"][0]["image"]
+    pod_spec = cluster.api.request("GET", path).body["spec"]
+    image = pod_spec["containers"][0]["image"]
     extra = {"key": "node.kubernetes.io/memory-pressure", "operator": "Exists", "effect": "NoSchedule"}
     me = home.developer
     if way == "json":
@@ -224,19 +228,22 @@ def test_a_running_pods_image_and_tolerations_are_judged_again(
         tolerate: Any = [{"op": "add", "path": "/spec/tolerations/-", "value": extra}]
         key = "/0/value/key"
     elif way == "strategic":
-        image_patch = {"spec": {"containers": [{"name": there["containers"][0]["name"], "image": image}]}}
-        at, key = "/spec/containers/0/image", f"/spec/tolerations/{len(there['tolerations'])}/key"
-        tolerate = {"spec": {"tolerations": [*there["tolerations"], extra]}}
+        image_patch = {"spec": {"containers": [{"name": pod_spec["containers"][0]["name"], "image": image}]}}
+        at, key = "/spec/containers/0/image", f"/spec/tolerations/{len(pod_spec['tolerations'])}/key"
+        tolerate = {"spec": {"tolerations": [*pod_spec["tolerations"], extra]}}
     elif way == "merge":
-        image_patch = {"spec": {"containers": there["containers"]}}
-        at, key = "/spec/containers/0/image", f"/spec/tolerations/{len(there['tolerations'])}/key"
-        tolerate = {"spec": {"tolerations": [*there["tolerations"], extra]}}
+        image_patch = {"spec": {"containers": pod_spec["containers"]}}
+        at, key = "/spec/containers/0/image", f"/spec/tolerations/{len(pod_spec['tolerations'])}/key"
+        tolerate = {"spec": {"tolerations": [*pod_spec["tolerations"], extra]}}
     else:
-        whole = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": stood}}
-        named = {"name": there["containers"][0]["name"], "image": image}
-        image_patch = {**whole, "spec": {"containers": [named]}}
-        at, key = "/spec/containers/0/image", f"/spec/tolerations/{len(there['tolerations'])}/key"
-        tolerate = {**whole, "spec": {"containers": [named], "tolerations": [*there["tolerations"], extra]}}
+        pod_head = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": stood}}
+        container_patch = {"name": pod_spec["containers"][0]["name"], "image": image}
+        image_patch = {**pod_head, "spec": {"containers": [container_patch]}}
+        at, key = "/spec/containers/0/image", f"/spec/tolerations/{len(pod_spec['tolerations'])}/key"
+        tolerate = {
+            **pod_head,
+            "spec": {"containers": [container_patch], "tolerations": [*pod_spec["tolerations"], extra]},
+        }
     query = "?fieldManager=verify&force=true" if way == "apply" else ""
     kind = PATCHES[way]
     attacks = [
@@ -326,25 +333,25 @@ def test_pod_security_refuses_it_in_every_container(
     attacks = []
     for name, (field, bad, good) in SECURITY.items():
         at = f"/securityContext/{field}"
-        mine = put({**plain, "name": "one-more"}, at, good)
+        container = put({**plain, "name": "one-more"}, at, good)
         if sort == "ephemeralContainers":
-            mine.pop("resources", None)
-            found = _debug(home, stood, "strategic", "pod-security", mine, at, bad, deniers.POD_SECURITY, name)
+            container.pop("resources", None)
+            probe = _debug(home, stood, "strategic", "pod-security", container, at, bad, deniers.POD_SECURITY, name)
         else:
-            found = _new(home, sort, name, mine, at, bad)
-        attacks.append(found)
+            probe = _new(home, sort, name, container, at, bad)
+        attacks.append(probe)
     assert gaps(cluster, attacks) == []
 
 
-def _new(home: AttackedNamespace, sort: str, name: str, mine: Object, at: str, bad: Any) -> Attack:
+def _new(home: AttackedNamespace, sort: str, name: str, container: Object, at: str, bad: Any) -> Attack:
     key = "containers" if sort == "containers" else "initContainers"
     if sort == "sidecars":
-        mine = {**mine, "restartPolicy": "Always"}
+        container = {**container, "restartPolicy": "Always"}
     pod = home.pod()
-    there = pod["spec"].get(key, [])
-    pod = put(pod, f"/spec/{key}", [*there, mine])
+    containers = pod["spec"].get(key, [])
+    pod = put(pod, f"/spec/{key}", [*containers, container])
     request = Request(
-        "POST", collection("v1", "Pod", home.name), put(pod, f"/spec/{key}/{len(there)}{at}", bad), home.developer
+        "POST", collection("v1", "Pod", home.name), put(pod, f"/spec/{key}/{len(containers)}{at}", bad), home.developer
     )
     return attack(f"security-{sort}-{name}", "pod-security", name, deniers.POD_SECURITY, request, twin_body=pod)
 
@@ -366,33 +373,33 @@ def test_a_privileged_container_is_refused_whatever_else_it_says(cluster: Cluste
 def scaled(cluster: Cluster) -> Iterator[tuple[AttackedNamespace, str]]:
     """A Deployment that asks for a GPU, without pods, by a person who may: where, and its path."""
     place = next(p for p in cluster.scene.staffed if p.tenant.gpu_users and p.developer != p.without_grant)
-    made = _still(workload("Deployment", place.pod({next(iter(place.usable_gpus)): 1})))
+    deployment = _still(workload("Deployment", place.pod({next(iter(place.usable_gpus)): 1})))
     path = collection(of_api("Deployment"), "Deployment", place.name)
-    answer = cluster.api.request("POST", path, made, place.developer)
+    answer = cluster.api.request("POST", path, deployment, place.developer)
     assert answer.ok, answer.message
-    yield place, f"{path}/{made['metadata']['name']}"
-    cluster.api.request("DELETE", f"{path}/{made['metadata']['name']}?propagationPolicy=Background")
+    yield place, f"{path}/{deployment['metadata']['name']}"
+    cluster.api.request("DELETE", f"{path}/{deployment['metadata']['name']}?propagationPolicy=Background")
 
 
 def test_who_may_not_use_gpus_changes_no_program_that_runs_on_them(cluster: Cluster) -> None:
     place = next(p for p in cluster.scene.staffed if p.tenant.gpu_users and p.developer != p.without_grant)
-    made = place.pod({next(iter(place.usable_gpus)): 1})
+    gpu_pod = place.pod({next(iter(place.usable_gpus)): 1})
     path = collection("v1", "Pod", place.name)
-    answer = cluster.api.request("POST", path, made, place.developer)
+    answer = cluster.api.request("POST", path, gpu_pod, place.developer)
     assert answer.ok, answer.message
-    there = f"{path}/{made['metadata']['name']}"
+    pod_path = f"{path}/{gpu_pod['metadata']['name']}"
     try:
-        (container,) = made["spec"]["containers"]
+        (container,) = gpu_pod["spec"]["containers"]
         same = {"metadata": {"labels": {"note": "hello"}}, "spec": {"containers": [_image_of(container)]}}
-        other = put(same, "/spec/containers/0/image", container["image"].replace(":", "-2:", 1))
+        changed_image = put(same, "/spec/containers/0/image", container["image"].replace(":", "-2:", 1))
         guard = cluster.scene.guard("gpu-10", "pods")
-        request = Request("PATCH", there, other, place.without_grant, STRATEGIC)
+        request = Request("PATCH", pod_path, changed_image, place.without_grant, STRATEGIC)
         sentence = "run a program of its own on a GPU that another person may use"
         more = attack("gpu-10-image", "gpu-10", sentence, guard, request, twin_body=same)
         granted = replace(more, id="gpu-10-image-granted", twin=replace(request, who=place.developer))
         refused_by(cluster, "gpu-10", [more, granted])
     finally:
-        cluster.api.request("DELETE", f"{there}?gracePeriodSeconds=0")
+        cluster.api.request("DELETE", f"{pod_path}?gracePeriodSeconds=0")
 
 
 def _image_of(container: Object) -> Object:

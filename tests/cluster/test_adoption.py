@@ -39,14 +39,14 @@ TENANT = town.tenant(
     *("fraud", "risk", "guaranteed: 8"),
     more=f"namespaces: [{{name: old, namespace-name: {HOME}, quota: {{config-maps: 2}}}}]\nadopt: true\n",
 )
-OWN = {
+ORIGINAL_METADATA = {
     "labels": {"team": "blue-team", words.PSA_ENFORCE: "baseline", "blue.example/stage": "live"},
     "annotations": {"blue.example/contact": "blue@bank.example"},
 }
 """Labels and annotations of the namespace before its adoption. The plan writes the first two labels itself."""
 PULLS = {"imagePullSecrets": [{"name": "blue-registry"}], "metadata": {"labels": {"blue.example/stage": "live"}}}
 """Of its service account `default`, which the plan writes too."""
-OTHER = town.tenant("owner", "markets", "guaranteed: 8")
+OWNER_TENANT = town.tenant("owner", "markets", "guaranteed: 8")
 SAFE = {
     "runAsNonRoot": True,
     "runAsUser": 1000,
@@ -71,46 +71,46 @@ def deployment(name: str, **container: Any) -> Object:
 
 
 def secret(name: str, kind: str, account: str = "") -> Object:
-    marks = {"kubernetes.io/service-account.name": account} if account else {}
-    facts = {"name": name, "namespace": HOME, "annotations": marks}
+    account_annotation = {"kubernetes.io/service-account.name": account} if account else {}
+    facts = {"name": name, "namespace": HOME, "annotations": account_annotation}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": facts, "type": kind, "stringData": {"password": "x"}}
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     """A lab with Kueue and one tenant's files; nothing of ours is on it yet."""
-    with copied(tmp_path_factory.mktemp("engine") / "project") as made:
-        for path in (made.environment / "tenants").iterdir():
+    with copied(tmp_path_factory.mktemp("engine") / "project") as lab_project:
+        for path in (lab_project.environment / "tenants").iterdir():
             path.unlink()
-        made.write("environment.yaml", ENVIRONMENT)
-        made.write("tenants/owner.yaml", OTHER)
-        made.lab.remember(type_checks=False)
-        done = made.tenancy("lab", "up", "local")
-        assert done.code == 0, done.text
-        yield made
+        lab_project.write("environment.yaml", ENVIRONMENT)
+        lab_project.write("tenants/owner.yaml", OWNER_TENANT)
+        lab_project.lab.remember(type_checks=False)
+        result = lab_project.tenancy("lab", "up", "local")
+        assert result.code == 0, result.text
+        yield lab_project
 
 
 @pytest.fixture
 def scene(project: Project) -> Iterator[Scene]:
-    with on_lab_of(project.folder, project.environment) as found:
-        yield found
+    with on_lab_of(project.folder, project.environment) as lab_scene:
+        yield lab_scene
 
 
 def report(project: Project, *more: str) -> tuple[Done, dict[str, Any]]:
     """`tenancy report adoption` of fraud, as a person reads it and as data."""
-    done = project.tenancy("report", "adoption", "local", "--tenant", "fraud")
+    result = project.tenancy("report", "adoption", "local", "--tenant", "fraud")
     data = project.tenancy("report", "adoption", "local", "--tenant", "fraud", "--format", "json", *more)
-    assert done.code == data.code, data.text
+    assert result.code == data.code, data.text
     (space,) = json.loads(data.out)["namespaces"]
-    return done, space
+    return result, space
 
 
-def told(space: dict[str, Any], topic: str) -> list[dict[str, str]]:
+def findings_of_topic(space: dict[str, Any], topic: str) -> list[dict[str, str]]:
     return [finding for finding in space["findings"] if finding["topic"] == topic]
 
 
 def rules(space: dict[str, Any], work: str) -> set[str]:
-    return {finding["rule"] for finding in told(space, "refused") if finding["what"] == work}
+    return {finding["rule"] for finding in findings_of_topic(space, "refused") if finding["what"] == work}
 
 
 def make(scene: Scene, item: Object, query: str = "") -> Response:
@@ -129,9 +129,9 @@ def drop(scene: Scene, version: str, kind: str, name: str) -> None:
 
 def everything(project: Project) -> dict[str, str]:
     """What is in the namespace, with what changes whenever it is written."""
-    listed = project.run("kubectl", "get", "all,cm,quota,limits,netpol,rolebindings", "-n", HOME, "-o", "json")
-    assert listed.code == 0, listed.text
-    items = json.loads(listed.out)["items"]
+    listing = project.run("kubectl", "get", "all,cm,quota,limits,netpol,rolebindings", "-n", HOME, "-o", "json")
+    assert listing.code == 0, listing.text
+    items = json.loads(listing.out)["items"]
     return {f"{i['kind']}/{i['metadata']['name']}": i["metadata"]["uid"] + str(i.get("spec")) for i in items}
 
 
@@ -139,11 +139,11 @@ def everything(project: Project) -> dict[str, str]:
 
 
 def test_before_any_guard_stands_the_report_says_what_comes_first(project: Project, scene: Scene) -> None:
-    assert make(scene, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME, **OWN}}).ok
+    assert make(scene, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME, **ORIGINAL_METADATA}}).ok
     account = f"/api/v1/namespaces/{HOME}/serviceaccounts/default"
     until(lambda: scene.api.request("GET", account).ok, "it takes pods")
     assert scene.api.request("PATCH", account, PULLS, content_type="application/merge-patch+json").ok
-    beside = {"metadata": {"name": "legacy", "namespace": HOME}}
+    legacy_metadata = {"metadata": {"name": "legacy", "namespace": HOME}}
     rbac = "rbac.authorization.k8s.io"
     subject = {"apiGroup": rbac, "kind": "Group", "name": "legacy-team"}
     items: list[Object] = [
@@ -155,14 +155,14 @@ def test_before_any_guard_stands_the_report_says_what_comes_first(project: Proje
             "apiVersion": f"{rbac}/v1",
             "kind": "RoleBinding",
             "subjects": [subject],
-            **beside,
+            **legacy_metadata,
             "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "edit"},
         },
-        {"apiVersion": "v1", "kind": "ResourceQuota", "spec": {"hard": {"pods": "40"}}, **beside},
+        {"apiVersion": "v1", "kind": "ResourceQuota", "spec": {"hard": {"pods": "40"}}, **legacy_metadata},
         {
             "apiVersion": "networking.k8s.io/v1",
             "kind": "NetworkPolicy",
-            **beside,
+            **legacy_metadata,
             "spec": {"podSelector": {}, "ingress": [{}], "policyTypes": ["Ingress"]},
         },
         {
@@ -184,10 +184,10 @@ def test_before_any_guard_stands_the_report_says_what_comes_first(project: Proje
     until(lambda: len(scene.items("Pod", HOME, "v1")) == 4, "every deployment has its pod")
     project.write(FILE, TENANT)
     before = everything(project)
-    done, space = report(project)
-    assert done.code == 1
-    assert "the cluster has no guards" in done.out
-    assert "write `guards: audit` into environment.yaml" in " ".join(done.out.split())
+    result, space = report(project)
+    assert result.code == 1
+    assert "the cluster has no guards" in result.out
+    assert "write `guards: audit` into environment.yaml" in " ".join(result.out.split())
     assert (space["state"], space["asked"]) == ("to be taken over", 0)
     assert everything(project) == before, "it only asks"
 
@@ -195,15 +195,15 @@ def test_before_any_guard_stands_the_report_says_what_comes_first(project: Proje
 def test_guards_that_warn_are_asked_before_the_namespace_is_ours(project: Project) -> None:
     project.remove(FILE)
     project.write("environment.yaml", ENVIRONMENT + "guards: audit\n")
-    done = project.tenancy("up", "local")
-    assert done.code == 0, done.text
-    compare(page_block("adoption.md", "tenancy up local"), done.out)
+    result = project.tenancy("up", "local")
+    assert result.code == 0, result.text
+    compare(page_block("adoption.md", "tenancy up local"), result.out)
     project.write(FILE, TENANT)
     before = everything(project)
-    done, space = report(project)
-    assert done.code == 1, done.text
+    result, space = report(project)
+    assert result.code == 1, result.text
     assert everything(project) == before
-    compare(page_block("adoption.md", "tenancy report adoption"), done.out)
+    compare(page_block("adoption.md", "tenancy report adoption"), result.out)
     # Of the rules that read the namespace nothing can be known yet, and so nothing is said.
     assert "img-01" in space["unasked"]
     assert rules(space, "Deployment visible") == {"gpu-02"}
@@ -214,63 +214,65 @@ def test_guards_that_warn_are_asked_before_the_namespace_is_ours(project: Projec
     assert rules(space, "Secret password") == set()
     assert rules(space, "Secret token") == {"id-02"}
     assert rules(space, "NetworkPolicy legacy") == set()
-    changes = {finding["what"]: (finding["now"], finding["then"]) for finding in told(space, "changes")}
+    changes = {finding["what"]: (finding["now"], finding["then"]) for finding in findings_of_topic(space, "changes")}
     assert changes[f"label {words.TENANT}"] == ("–", "fraud")
     assert changes[f"label {words.PSA_ENFORCE}"] == ("baseline", "restricted")
-    beside = {finding["what"]: finding["now"] for finding in told(space, "stays beside")}
-    assert beside == {
+    remaining_objects = {finding["what"]: finding["now"] for finding in findings_of_topic(space, "stays beside")}
+    assert remaining_objects == {
         "RoleBinding legacy": "Group legacy-team as edit",
         "ResourceQuota legacy": "pods 40",
         "NetworkPolicy legacy": "Ingress",
         "NetworkPolicy inside": "Ingress",
     }
     # Three of ours, and the root certificate that every namespace has.
-    assert [(f["what"], f["now"], f["then"]) for f in told(space, "quota below use")] == [
+    assert [(f["what"], f["now"], f["then"]) for f in findings_of_topic(space, "quota below use")] == [
         ("tenant: configmaps", "4", "2")
     ]
-    (refused,) = told(space, "Pod Security")
+    (refused,) = findings_of_topic(space, "Pod Security")
     assert "root-" in refused["what"]
     assert "allowPrivilegeEscalation != false" in refused["now"]
 
 
 def test_a_namespace_is_in_the_way_until_its_file_adopts_it(project: Project) -> None:
     project.edit(FILE, "adopt: true\n", "")
-    done, space = report(project)
+    result, space = report(project)
     refused = project.tenancy("up", "local")
     project.write(FILE, TENANT)
-    assert (done.code, space["state"]) == (1, "in the way")
+    assert (result.code, space["state"]) == (1, "in the way")
     assert refused.code == 1
     assert f"given Namespace {HOME}, which exists" in refused.err
 
 
 def test_taken_over_below_its_use_nothing_is_deleted_and_it_is_said(project: Project) -> None:
     before = everything(project)
-    done = project.tenancy("up", "local")
-    assert done.code == 0, done.text
+    result = project.tenancy("up", "local")
+    assert result.code == 0, result.text
     after = everything(project)
     assert {key: after.get(key) for key in before} == before
 
 
 def test_once_it_is_ours_all_rules_are_asked(project: Project) -> None:
-    done, space = report(project)
-    assert (done.code, space["state"], space["unasked"]) == (1, "taken over", [])
-    assert told(space, "changes") == []
+    result, space = report(project)
+    assert (result.code, space["state"], space["unasked"]) == (1, "taken over", [])
+    assert findings_of_topic(space, "changes") == []
     assert rules(space, "Deployment elsewhere") == {"img-01"}
     assert rules(space, "Deployment visible") == {"gpu-02"}
     assert rules(space, "Deployment good") == set()
     assert rules(space, "Deployment root") == {"PodSecurity", "pod-04"}
     assert rules(space, "NetworkPolicy inside") == set()
     assert rules(space, "NetworkPolicy legacy") == {"net-02"}
-    assert not [finding for finding in told(space, "stays beside") if finding["what"].startswith("NetworkPolicy")]
-    said = {finding["rule"]: finding["now"] for finding in told(space, "refused")}
+    assert not [
+        finding for finding in findings_of_topic(space, "stays beside") if finding["what"].startswith("NetworkPolicy")
+    ]
+    refusals = {finding["rule"]: finding["now"] for finding in findings_of_topic(space, "refused")}
     warned = dict.fromkeys(("gpu-02", "gpu-04", "id-02", "img-01", "net-02", "pod-04"), "warned of")
-    assert said == {**warned, "PodSecurity": "refused"}
+    assert refusals == {**warned, "PodSecurity": "refused"}
 
 
 def test_verify_says_that_guards_only_warn(project: Project) -> None:
-    done = project.tenancy("verify", "local", "--only", "gpu-02")
-    assert done.code == 1
-    compare(page_block("adoption.md", "tenancy verify"), done.err + done.out)
+    result = project.tenancy("verify", "local", "--only", "gpu-02")
+    assert result.code == 1
+    compare(page_block("adoption.md", "tenancy verify"), result.err + result.out)
 
 
 def test_the_guards_are_known_to_be_in_force_while_they_warn(scene: Scene) -> None:
@@ -294,8 +296,8 @@ def test_mended_it_is_enforced_and_the_report_is_empty(project: Project, scene: 
     project.up()
 
     def is_clean() -> bool:
-        done, _ = report(project)
-        return done.code == 0
+        result, _ = report(project)
+        return result.code == 0
 
     until(is_clean, "the quota is counted anew, and the report finds nothing", also=lambda: report(project)[0].out)
     bad, twin = "all", "void"
@@ -306,9 +308,9 @@ def test_mended_it_is_enforced_and_the_report_is_empty(project: Project, scene: 
     assert [answer.status for answer in answers] == [403, 201], answers
     assert "ValidatingAdmissionPolicy 'tenancy-templates'" in answers[0].message
     assert "gpu-02" in answers[0].message
-    done = project.tenancy("verify", "local", "--only", "gpu-02")
-    assert "only warn" not in done.text
-    assert done.code == 0, done.text
+    result = project.tenancy("verify", "local", "--only", "gpu-02")
+    assert "only warn" not in result.text
+    assert result.code == 0, result.text
 
 
 # OffboardingStage, with the namespace
@@ -327,26 +329,31 @@ def test_a_namespace_that_was_taken_over_is_given_back_as_it_was_and_its_work_st
 ) -> None:
     """A deployment that guards refused is made and rolled as before; pods with GPUs stay refused, as in any namespace
     that is no tenant's."""
-    noted = own_metadata(scene)["annotations"][words.BEFORE_ADOPTION]
-    assert json.loads(noted)["labels"] == OWN["labels"]
+    record = own_metadata(scene)["annotations"][words.BEFORE_ADOPTION]
+    assert json.loads(record)["labels"] == ORIGINAL_METADATA["labels"]
     elsewhere = deployment("elsewhere", image="docker.io/library/app:1")
     assert make(scene, elsewhere, "?dryRun=All").status == 403
-    changed = {"metadata": {"annotations": {"blue.example/contact": "red@bank.example"}}}
+    annotation_patch = {"metadata": {"annotations": {"blue.example/contact": "red@bank.example"}}}
     path = f"/api/v1/namespaces/{HOME}"
-    assert scene.api.request("PATCH", path, changed, content_type="application/merge-patch+json").ok
+    assert scene.api.request("PATCH", path, annotation_patch, content_type="application/merge-patch+json").ok
     for leaving in ("hold", "remove"):
         project.write(FILE, f"{TENANT}offboarding: {leaving}\n")
-        done = project.tenancy("up", "local")
-        assert done.code == 0, done.text
-    assert f"namespace {HOME} has its labels and annotations of before its adoption" in done.out
-    kept = {"labels": OWN["labels"], "annotations": changed["metadata"]["annotations"]}
-    assert own_metadata(scene) == kept, "what others wrote since stays"
+        result = project.tenancy("up", "local")
+        assert result.code == 0, result.text
+    assert f"namespace {HOME} has its labels and annotations of before its adoption" in result.out
+    expected_metadata = {
+        "labels": ORIGINAL_METADATA["labels"],
+        "annotations": annotation_patch["metadata"]["annotations"],
+    }
+    assert own_metadata(scene) == expected_metadata, "what others wrote since stays"
     account = scene.api.request("GET", f"{path}/serviceaccounts/default").body
     assert account["imagePullSecrets"] == PULLS["imagePullSecrets"]
     assert account["metadata"]["labels"] == PULLS["metadata"]["labels"]
     assert account.get("automountServiceAccountToken") is None
-    ours = ("ResourceQuota", "LimitRange", "NetworkPolicy", "RoleBinding")
-    assert [key for key in everything(project) if key.startswith(ours) and not key.endswith("/inside")] == []
+    isolation_prefixes = ("ResourceQuota", "LimitRange", "NetworkPolicy", "RoleBinding")
+    assert [
+        key for key in everything(project) if key.startswith(isolation_prefixes) and not key.endswith("/inside")
+    ] == []
 
     until(lambda: make(scene, elsewhere, "?dryRun=All").ok, "its own work is created again")
     assert make(scene, elsewhere).ok
@@ -358,9 +365,9 @@ def test_a_namespace_that_was_taken_over_is_given_back_as_it_was_and_its_work_st
 
         def rolled(where: str = where) -> bool:
             # The nodes of this lab are kept for GPUs, so that pods wait: what counts is that they are created.
-            found = scene.api.request("GET", where).body
-            status = found.get("status") or {}
-            return status.get("observedGeneration") == found["metadata"]["generation"] and (
+            workload = scene.api.request("GET", where).body
+            status = workload.get("status") or {}
+            return status.get("observedGeneration") == workload["metadata"]["generation"] and (
                 status.get("updatedReplicas") == 1
             )
 
@@ -369,10 +376,10 @@ def test_a_namespace_that_was_taken_over_is_given_back_as_it_was_and_its_work_st
     with_gpus = template(resources={"limits": {"nvidia.com/gpu": "8"}})["spec"]
     assert "gpu-12" in make(scene, {**bare, "spec": with_gpus}, "?dryRun=All").message
     assert make(scene, {**bare, "spec": template()["spec"]}, "?dryRun=All").ok
-    done = project.tenancy("up", "local")
-    assert done.code == 0, done.text
-    done = project.tenancy("report", "adoption", "local", "--format", "json")
-    (space,) = [each for each in json.loads(done.out)["namespaces"] if each["name"] == HOME]
+    result = project.tenancy("up", "local")
+    assert result.code == 0, result.text
+    result = project.tenancy("report", "adoption", "local", "--format", "json")
+    (space,) = [candidate for candidate in json.loads(result.out)["namespaces"] if candidate["name"] == HOME]
     assert (space["state"], space["tenant"]) == ("unmanaged", "")
     assert "in no file" not in project.tenancy("report", "adoption", "local").out
 
@@ -380,8 +387,8 @@ def test_a_namespace_that_was_taken_over_is_given_back_as_it_was_and_its_work_st
 def test_it_is_taken_over_again(project: Project, scene: Scene) -> None:
     drop(scene, "apps/v1", "Deployment", "elsewhere")
     project.write(FILE, TENANT)
-    done = project.tenancy("up", "local")
-    assert done.code == 0, done.text
+    result = project.tenancy("up", "local")
+    assert result.code == 0, result.text
     assert own_metadata(scene)["labels"][words.TENANT] == "fraud"
 
 
@@ -406,8 +413,8 @@ def test_on_hold_what_runs_ends_what_waits_waits_and_people_read(project: Projec
     project.up()
     assert scene.queue("fraud", "batch")["spec"]["stopPolicy"] == "Hold"
     assert scene.runs(HOME, "runs")
-    written = scene.ask("fraud", scene.job("fraud", "more", 1), "?dryRun=All")
-    assert (written.status, "cannot create resource" in written.message) == (403, True)
+    creation = scene.ask("fraud", scene.job("fraud", "more", 1), "?dryRun=All")
+    assert (creation.status, "cannot create resource" in creation.message) == (403, True)
     jobs = f"/apis/batch/v1/namespaces/{HOME}/jobs"
     assert scene.api.request("GET", jobs, identity=scene.developer("fraud")).ok
     secrets = scene.api.request("GET", f"/api/v1/namespaces/{HOME}/secrets", identity=scene.developer("fraud"))
@@ -452,8 +459,8 @@ def test_an_export_holds_what_can_be_made_again_and_says_what_it_lacks(
         answer = make(scene, item)
         assert answer.ok, answer.message
     out = tmp_path / "export"
-    done = project.tenancy("export", "fraud", "local", "--out", str(out))
-    assert done.code == 0, done.text
+    result = project.tenancy("export", "fraud", "local", "--out", str(out))
+    assert result.code == 0, result.text
     text = (out / "README.md").read_text()
     assert "hush" not in "".join(path.read_text() for path in out.rglob("*") if path.is_file())
     assert f"Secret {HOME}/key (Opaque)" in text
@@ -472,11 +479,11 @@ def test_an_export_holds_what_can_be_made_again_and_says_what_it_lacks(
     again = project.run("kubectl", "apply", "--dry-run=server", "--recursive", "-f", str(out / "objects"))
     assert again.code == 0, again.text
 
-    done = project.tenancy("export", "fraud", "local", "--out", str(out))
-    assert (done.code, "which exists" in done.err) == (2, True)
+    result = project.tenancy("export", "fraud", "local", "--out", str(out))
+    assert (result.code, "which exists" in result.err) == (2, True)
     open_out = tmp_path / "secrets"
-    done = project.tenancy("export", "fraud", "local", "--out", str(open_out), "--include-secrets")
-    assert done.code == 0, done.text
+    result = project.tenancy("export", "fraud", "local", "--out", str(open_out), "--include-secrets")
+    assert result.code == 0, result.text
     file = open_out / f"objects/{HOME}/secrets.yaml"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert next(yaml.safe_load_all(file.read_text()))["data"] == {"word": "aHVzaA=="}
@@ -492,24 +499,26 @@ def test_with_kueue_down_nothing_begins_and_what_had_begun_names_it(project: Pro
     scene.kill_kueue()
     try:
         versions, state = project.versions(), project.state_digest()
-        done = project.tenancy("up", "local")
-        assert done.code == 1, done.text
-        assert "given tenant fraud that leaves, and a Kueue whose webhook does not answer" in done.err
+        result = project.tenancy("up", "local")
+        assert result.code == 1, result.text
+        assert "given tenant fraud that leaves, and a Kueue whose webhook does not answer" in result.err
         assert project.versions() == versions
         assert project.state_digest() == state
         with pytest.raises(RemovalTimeout) as stuck:
             # The longer Kueue is away, the longer the job controller waits until it asks again.
             end_and_remove(scene.api, [HOME], ["fraud--batch"], 3, print)
-        said = str(stuck.value)
-        assert f"given {HOME}, whose work still exists after 3 s" in said
-        assert f"{HOME}/waits-" in said
-        assert "batch.kubernetes.io/job-tracking is removed by the job controller, asking the webhook of Kueue" in said
-        assert "change: start Kueue again, and run this again: it continues from here" in said
+        message = str(stuck.value)
+        assert f"given {HOME}, whose work still exists after 3 s" in message
+        assert f"{HOME}/waits-" in message
+        assert (
+            "batch.kubernetes.io/job-tracking is removed by the job controller, asking the webhook of Kueue" in message
+        )
+        assert "change: start Kueue again, and run this again: it continues from here" in message
         assert scene.api.request("GET", f"/api/v1/namespaces/{HOME}").ok
     finally:
         scene.start_kueue()
-    done = project.tenancy("up", "local")
-    assert done.code == 0, done.text
+    result = project.tenancy("up", "local")
+    assert result.code == 0, result.text
     assert scene.api.request("GET", f"/api/v1/namespaces/{HOME}").status == 404
     assert scene.api.request("GET", "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/fraud--batch").status == 404
     assert project.held() == set(project.objects())

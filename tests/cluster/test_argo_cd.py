@@ -20,23 +20,23 @@ DENY = "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies/default-deny"
 
 @pytest.fixture(scope="module")
 def argo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Argo]:
-    with argo_cd(tmp_path_factory.mktemp("argo")) as found:
-        found.install()
-        yield found
+    with argo_cd(tmp_path_factory.mktemp("argo")) as server:
+        server.install()
+        yield server
 
 
 def test_each_wave_is_made_after_the_one_before_it_and_access_last(argo: Argo) -> None:
     argo.synced()
     items = rendered_items(argo)
     wave = {key(item): int(item["metadata"]["annotations"][WAVE]) for item in items}
-    found = made(argo)
-    assert set(found) == set(wave), "each object is made, and nothing else"
-    assert len(found) == len(wave), "once"
-    order = [wave[each] for each in found]
+    created = made(argo)
+    assert set(created) == set(wave), "each object is made, and nothing else"
+    assert len(created) == len(wave), "once"
+    order = [wave[identity] for identity in created]
     assert order == sorted(order)
-    guards = [n for n, each in enumerate(found) if each[0].startswith("validatingadmissionpolic")]
-    spaces = [n for n, each in enumerate(found) if each[0] == "namespaces" and "--" in each[2]]
-    bindings = [n for n, each in enumerate(found) if each[0] == "rolebindings" and "--" in each[1]]
+    guards = [n for n, identity in enumerate(created) if identity[0].startswith("validatingadmissionpolic")]
+    spaces = [n for n, identity in enumerate(created) if identity[0] == "namespaces" and "--" in identity[2]]
+    bindings = [n for n, identity in enumerate(created) if identity[0] == "rolebindings" and "--" in identity[1]]
     assert guards
     assert spaces
     assert bindings
@@ -53,9 +53,11 @@ def test_when_all_is_made_the_application_is_synced_and_healthy(argo: Argo) -> N
 
 def test_the_size_of_the_application_is_known_before_it_is_rendered(argo: Argo) -> None:
     """Above what etcd takes for an object `tenancy render` refuses: Argo CD could not write down what it synced."""
-    found = argo.api.get(f"{APPLICATIONS}/small")
-    assert len(found["status"]["resources"]) == len(found["status"]["operationState"]["syncResult"]["resources"])
-    size = len(json.dumps(found, separators=(",", ":")))
+    application = argo.api.get(f"{APPLICATIONS}/small")
+    assert len(application["status"]["resources"]) == len(
+        application["status"]["operationState"]["syncResult"]["resources"]
+    )
+    size = len(json.dumps(application, separators=(",", ":")))
     assert size < application_bytes(argo.plan().objects()) < 1.25 * size + 8192
 
 
@@ -64,9 +66,9 @@ def test_a_change_of_one_tenant_writes_that_tenants_objects_alone(argo: Argo) ->
     argo.spec.add("tenants/research.yaml", EGRESS)
     argo.publish()
     argo.synced()
-    written = {each for each, _, _ in argo.written(since)}
-    assert written
-    assert written <= of_tenant(argo, "research")
+    written_objects = {identity for identity, _, _ in argo.written(since)}
+    assert written_objects
+    assert written_objects <= of_tenant(argo, "research")
 
 
 def test_a_default_deny_that_a_person_deletes_comes_back(argo: Argo) -> None:
@@ -103,11 +105,11 @@ def test_what_stays_of_a_tenant_does_not_keep_the_application_out_of_sync(argo: 
     """An Application that stays out of sync is synced at ever longer intervals, and a deleted default-deny of another
     tenant would be back after minutes."""
 
-    def is_now(wanted: str) -> None:
+    def is_now(expected_status: str) -> None:
         argo.refresh()
         until(
-            lambda: argo.application()["sync"]["status"] == wanted,
-            lambda: f"it is {wanted}: {told(argo.application())}",
+            lambda: argo.application()["sync"]["status"] == expected_status,
+            lambda: f"it is {expected_status}: {told(argo.application())}",
             60,
         )
 

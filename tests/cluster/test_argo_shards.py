@@ -35,14 +35,14 @@ REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 def argo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Argo]:
     assert [shard_of(name, 2) for name in ("research", "fraud")] == ["shard-1", "shard-2"]
     assert [shard_of(name, 3) for name in ("research", "fraud")] == ["shard-3", "shard-2"], "one of them moves"
-    with argo_cd(tmp_path_factory.mktemp("argo-shards"), shards=2) as found:
-        yield found
+    with argo_cd(tmp_path_factory.mktemp("argo-shards"), shards=2) as server:
+        yield server
 
 
 def may(argo: Argo, group: str = "researchers", namespace: str = "research--main") -> bool:
     """Whether these people may list pods in a namespace."""
-    asked = {"namespace": namespace, "verb": "list", "resource": "pods"}
-    spec = {"user": "someone", "groups": [group], "resourceAttributes": asked}
+    attributes = {"namespace": namespace, "verb": "list", "resource": "pods"}
+    spec = {"user": "someone", "groups": [group], "resourceAttributes": attributes}
     body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
     return bool(argo.api.request("POST", REVIEWS, body, CREATE)["status"]["allowed"])
 
@@ -57,7 +57,7 @@ def test_tenants_that_are_there_before_the_platform_give_no_access(argo: Argo) -
     argo.install("small.platform")
     argo.synced("small.platform")
     assert may(argo), "once the roles are there"
-    order = [each[0] for each in made(argo)]
+    order = [identity[0] for identity in made(argo)]
     guards = [n for n, kind in enumerate(order) if kind.startswith("validatingadmissionpolic")]
     roles = [n for n, kind in enumerate(order) if kind == "clusterroles"]
     assert guards
@@ -67,12 +67,12 @@ def test_tenants_that_are_there_before_the_platform_give_no_access(argo: Argo) -
 
 def test_each_object_is_made_once_and_in_the_waves_of_its_application(argo: Argo) -> None:
     wave = {key(item): int(item["metadata"]["annotations"][WAVE]) for item in rendered_items(argo)}
-    found = made(argo)
-    assert set(found) == set(wave), "each object is made, and nothing else"
-    assert len(found) == len(wave), "once"
-    theirs = {tenant: of_tenant(argo, tenant) for tenant in ("fraud", "research")}
-    for part in (*theirs.values(), set(found).difference(*theirs.values())):
-        order = [wave[each] for each in found if each in part]
+    created = made(argo)
+    assert set(created) == set(wave), "each object is made, and nothing else"
+    assert len(created) == len(wave), "once"
+    objects_by_tenant = {tenant: of_tenant(argo, tenant) for tenant in ("fraud", "research")}
+    for part in (*objects_by_tenant.values(), set(created).difference(*objects_by_tenant.values())):
+        order = [wave[identity] for identity in created if identity in part]
         assert order
         assert order == sorted(order)
 
@@ -80,8 +80,8 @@ def test_each_object_is_made_once_and_in_the_waves_of_its_application(argo: Argo
 @pytest.mark.parametrize("name", ALL)
 def test_when_all_is_made_each_application_is_synced_and_healthy(argo: Argo, name: str) -> None:
     def state() -> tuple[str, str]:
-        found = argo.application(name)
-        return found["sync"]["status"], found["health"]["status"]
+        application = argo.application(name)
+        return application["sync"]["status"], application["health"]["status"]
 
     until(lambda: state() == ("Synced", "Healthy"), lambda: f"synced and healthy: {told(argo.application(name))}")
 
@@ -92,9 +92,9 @@ def test_a_change_of_one_tenant_writes_that_tenants_objects_alone(argo: Argo) ->
     argo.publish()
     for name in ALL:
         argo.synced(name)
-    written = {each for each, _, _ in argo.written(since)}
-    assert written
-    assert written <= of_tenant(argo, "research")
+    written_objects = {identity for identity, _, _ in argo.written(since)}
+    assert written_objects
+    assert written_objects <= of_tenant(argo, "research")
 
 
 def test_a_default_deny_that_a_person_deletes_comes_back(argo: Argo) -> None:
@@ -130,15 +130,15 @@ def test_a_tenant_without_a_file_is_the_last_of_its_application_and_loses_access
     argo: Argo,
 ) -> None:
     items = {key(item): item for item in argo.plan().tenant("fraud").objects()}
-    theirs = ("fraud-engineers", "fraud--train")
-    assert may(argo, *theirs)
+    group_and_namespace = ("fraud-engineers", "fraud--train")
+    assert may(argo, *group_and_namespace)
     since = argo.audit_size()
     (argo.spec.path / "tenants" / "fraud.yaml").unlink()
     argo.publish()
     argo.synced("small.shard-2")
-    gone = {each for each in argo.deleted(since) if each in items}
-    expect_isolation_stays(argo, items, gone)
-    assert not may(argo, *theirs)
+    deleted = {identity for identity in argo.deleted(since) if identity in items}
+    expect_isolation_stays(argo, items, deleted)
+    assert not may(argo, *group_and_namespace)
 
 
 def test_with_pruning_on_the_former_application_deletes_what_moves(argo: Argo) -> None:

@@ -95,8 +95,8 @@ def deployed(spec: SpecFolder, root: Path, *, type_checks: bool = False) -> Gene
             readiness_probe = f"{core(words.PLATFORM_NAMESPACE, 'configmaps')}?dryRun=All"
             until(lambda: api.request("POST", readiness_probe, question).ok, "the guards are enforced")
             quotas = [path_of(o) for o in plan.objects() if o["kind"] == "ResourceQuota"]
-            given = ("serviceaccounts/default", "configmaps/kube-root-ca.crt")
-            controllers = [core(n.name, what) for t in plan.tenants for n in t.namespaces for what in given]
+            default_objects = ("serviceaccounts/default", "configmaps/kube-root-ca.crt")
+            controllers = [core(n.name, what) for t in plan.tenants for n in t.namespaces for what in default_objects]
             until(lambda: [p for p in quotas if "used" not in _status(api, p)], "every quota is counted")
             until(lambda: [p for p in controllers if not api.request("GET", p).ok], "controllers have been everywhere")
             yield Cluster(api, plan, Scene(loaded.environment, loaded.tenants), spec.path, lab.folder)
@@ -172,8 +172,8 @@ def without_rules(cluster: Cluster, rules: set[str], probes: list[Attack]) -> Ge
 @contextmanager
 def without_quota(cluster: Cluster, place: AttackedNamespace, probes: list[Attack]) -> Generator[None]:
     """The namespace without its quota, for as long as it takes."""
-    whole = ("ResourceQuota", "tenant")
-    quotas = [o for o in cluster.plan.objects() if (o["kind"], o["metadata"]["name"]) == whole]
+    quota_key = ("ResourceQuota", "tenant")
+    quotas = [o for o in cluster.plan.objects() if (o["kind"], o["metadata"]["name"]) == quota_key]
     (quota,) = [o for o in quotas if o["metadata"]["namespace"] == place.name]
     path = path_of(quota)
     try:
@@ -190,8 +190,8 @@ def _used(cluster: Cluster, place: AttackedNamespace) -> Object:
     """What pods and claims take of the quota."""
     used = _status(cluster.api, core(place.name, "resourcequotas", "tenant"))["used"]
     # Of other kinds the controller learns late, and counts late what was there before.
-    own = {"pods", *CLAIM_COUNTS}
-    return {key: n for key, n in used.items() if key in own or ("/" in key and not key.startswith("count/"))}
+    counted_keys = {"pods", *CLAIM_COUNTS}
+    return {key: n for key, n in used.items() if key in counted_keys or ("/" in key and not key.startswith("count/"))}
 
 
 def _taken_since(cluster: Cluster, place: AttackedNamespace, before: Object) -> Object:
@@ -204,13 +204,13 @@ def _unnoticed(cluster: Cluster, place: AttackedNamespace, before: Object) -> Ob
     """What the quota still counts of a claim that came and went: what did so before the quota controller watched claims
     it counts for five minutes."""
     path = group(API, place.name, "resourceclaims")
-    made = put(claim("a100", name="watched"), "/metadata/namespace", place.name)
-    for answer in (cluster.api.request("POST", path, made), cluster.api.request("DELETE", f"{path}/watched")):
+    watched_claim = put(claim("a100", name="watched"), "/metadata/namespace", place.name)
+    for answer in (cluster.api.request("POST", path, watched_claim), cluster.api.request("DELETE", f"{path}/watched")):
         assert answer.ok, answer.message
     deadline = time.monotonic() + 10
-    while (found := _taken_since(cluster, place, before)) and time.monotonic() < deadline:
+    while (usage := _taken_since(cluster, place, before)) and time.monotonic() < deadline:
         time.sleep(0.1)
-    return found
+    return usage
 
 
 def _events(cluster: Cluster, place: AttackedNamespace) -> str:
@@ -218,16 +218,16 @@ def _events(cluster: Cluster, place: AttackedNamespace) -> str:
 
 
 @contextmanager
-def standing(cluster: Cluster, place: AttackedNamespace, *items: Object) -> Generator[None]:
+def with_objects(cluster: Cluster, place: AttackedNamespace, *items: Object) -> Generator[None]:
     """Objects that the place's developer really makes."""
-    made, before = [put(item, "/metadata/namespace", place.name) for item in items], _used(cluster, place)
+    namespaced_items, before = [put(item, "/metadata/namespace", place.name) for item in items], _used(cluster, place)
     try:
-        for item in made:
+        for item in namespaced_items:
             answer = cluster.api.request("POST", path_of(item).rpartition("/")[0], item, place.developer)
             assert answer.ok, answer.message
         yield
     finally:
-        for item in made:
+        for item in namespaced_items:
             answer = cluster.api.request("DELETE", f"{path_of(item)}?gracePeriodSeconds=0")
             assert answer.ok, answer.message
         until(lambda: _taken_since(cluster, place, before), "what stood is gone, and the quota has noticed")
@@ -277,19 +277,19 @@ def test_verify_finds_no_gap_and_skips_nothing_but_what_has_no_occasion(
 )
 def test_without_a_rule_exactly_its_attacks_get_through(dra: Cluster, rule: str) -> None:
     attacks = [a for a in dra.attacks if not a.skipped]
-    mine = [a for a in attacks if a.rule == rule]
-    assert {a.request.path.rpartition("/")[2] for a in mine} >= (set(FORMS) if rule == "gpu-08" else {"pods"})
-    with without_rules(dra, {rule}, mine):
-        assert dra.through(attacks) == {a.id for a in mine}
+    rule_attacks = [a for a in attacks if a.rule == rule]
+    assert {a.request.path.rpartition("/")[2] for a in rule_attacks} >= (set(FORMS) if rule == "gpu-08" else {"pods"})
+    with without_rules(dra, {rule}, rule_attacks):
+        assert dra.through(attacks) == {a.id for a in rule_attacks}
 
 
 @pytest.mark.parametrize("devices", ["dra", pytest.param("plugin", marks=pytest.mark.exhaustive)])
 def test_without_its_quota_exactly_the_attacks_on_it_get_through(request: pytest.FixtureRequest, devices: str) -> None:
     cluster: Cluster = request.getfixturevalue(devices)
     place, attacks = cluster.place("fraud--train"), [a for a in cluster.attacks if not a.skipped]
-    mine = [a for a in attacks if a.rule == "quota" and f"/namespaces/{place.name}/" in a.request.path]
-    with without_quota(cluster, place, mine):
-        assert cluster.through(attacks) == {a.id for a in mine}
+    quota_attacks = [a for a in attacks if a.rule == "quota" and f"/namespaces/{place.name}/" in a.request.path]
+    with without_quota(cluster, place, quota_attacks):
+        assert cluster.through(attacks) == {a.id for a in quota_attacks}
 
 
 def test_where_no_claim_of_the_tenants_is_admitted_the_twin_is_the_platforms(dra: Cluster) -> None:
@@ -418,9 +418,9 @@ def test_the_sample_of_a_claim_is_admitted_as_its_developer_creates_it(dra: Clus
     create, env = ["kubectl", "create", "-f", "-", *asking], environ(dra.lab.parent)
 
     def created(*more: str) -> str:
-        done = subprocess.run([*create, *more], input=text, env=env, text=True, capture_output=True)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        process = subprocess.run([*create, *more], input=text, env=env, text=True, capture_output=True)
+        assert process.returncode == 0, process.stderr
+        return process.stdout
 
     assert created("--dry-run=server").count("created (server dry run)") == 2
     before = _used(dra, place)
@@ -452,15 +452,15 @@ def test_without_those_rules_a_class_as_a_resource_counts_together_with_claims(d
     more = attack("more", "quota", "ten and seven of sixteen", QUOTA, request, twin_body=put(place.pod(), at, "6"))
     with without_rules(dra, BLIND, _resource_attacks(dra, place)):
         assert dra.through([more]) == {"more"}, "alone it is admitted"
-        with standing(dra, place, claim("a100", 10)):
+        with with_objects(dra, place, claim("a100", 10)):
             assert dra.gaps([more]) == []
 
 
 # One quota counts
 
 
-@pytest.mark.parametrize("held", [31, 32, 63, 100, 1023])
-def test_an_attack_on_a_large_quota_is_bounded_by_what_a_claim_may_say(dra: Cluster, held: int) -> None:
+@pytest.mark.parametrize("limit", [31, 32, 63, 100, 1023])
+def test_an_attack_on_a_large_quota_is_bounded_by_what_a_claim_may_say(dra: Cluster, limit: int) -> None:
     place = dra.place("fraud--train")
     (quota,) = (o for o in dra.plan.objects() if path_of(o) == core(place.name, "resourcequotas", "tenant"))
     keys = (f"a100{CLASS_QUOTA}", f"{CLASS_AS_RESOURCE}a100")
@@ -471,8 +471,8 @@ def test_an_attack_on_a_large_quota_is_bounded_by_what_a_claim_may_say(dra: Clus
         until(lambda: _status(dra.api, path_of(quota))["hard"][keys[0]] != count, "the quota's bound has moved")
 
     try:
-        cap(str(held))
-        assert dra.gaps([over_quota(place, "a100", held)]) == []
+        cap(str(limit))
+        assert dra.gaps([over_quota(place, "a100", limit)]) == []
     finally:
         cap(quota["spec"]["hard"][keys[0]])
     assert over_quota(place, "a100", 1024).skipped
@@ -480,7 +480,7 @@ def test_an_attack_on_a_large_quota_is_bounded_by_what_a_claim_may_say(dra: Clus
 
 def test_a_claim_counts_as_device_and_as_resource_alike_and_in_no_plugins_quota(dra: Cluster) -> None:
     place = dra.place("fraud--train")
-    with standing(dra, place, claim("a100", 10)):
+    with with_objects(dra, place, claim("a100", 10)):
         until(lambda: _used(dra, place)[f"a100{CLASS_QUOTA}"] != "10", "the claim is counted")
         used = _used(dra, place)
         assert used[f"{CLASS_AS_RESOURCE}a100"] == "10"
@@ -495,7 +495,7 @@ def test_the_second_claim_is_refused_when_both_together_are_too_much(dra: Cluste
     request = Request("POST", path, put(second, COUNT, 7), place.developer)
     more = attack("second", "quota", "ten and seven of sixteen", QUOTA, request, twin_body=put(second, COUNT, 6))
     assert dra.through([more]) == {"second"}, "alone it is admitted"
-    with standing(dra, place, claim("a100", 10)):
+    with with_objects(dra, place, claim("a100", 10)):
         assert dra.gaps([more]) == []
 
 
@@ -503,7 +503,7 @@ def test_a_templates_claim_is_refused_by_the_quota_when_a_pod_asks_for_it(dra: C
     place = dra.place("fraud--train")
     too_many = claim("a100", 17, plural=TEMPLATES)
     pod = _claiming(place, "a100", "a100-17", template=True)
-    with standing(dra, place, too_many, pod):
+    with with_objects(dra, place, too_many, pod):
         until(lambda: "exceeded quota: tenant" not in _events(dra, place), "the claim's maker has met the quota")
         assert dra.api.items(group(API, place.name, "resourceclaims")) == []
 
@@ -551,18 +551,21 @@ def test_the_scheduler_gives_a_claim_the_one_device_of_its_class(
     published = {"apiVersion": API, "kind": "ResourceSlice", "metadata": {"name": f"{node}-gpu"}}
     pool = {"name": node, "resourceSliceCount": 1}
     spec = {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": [*DECOYS, device]}
-    other = put(put({**published, "spec": spec}, "/metadata/name", f"{node}-other"), "/spec/driver", "other.example")
-    slices: list[Object] = [{**published, "spec": spec}, other]
-    found = group(API, place.name, "resourceclaims", "gpu")
+    foreign_slice = put(
+        put({**published, "spec": spec}, "/metadata/name", f"{node}-other"), "/spec/driver", "other.example"
+    )
+    slices: list[Object] = [{**published, "spec": spec}, foreign_slice]
+    claim_path = group(API, place.name, "resourceclaims", "gpu")
     try:
         for item in slices:
             answer = dra.api.request("POST", group(API, None, "resourceslices"), item)
             assert answer.ok, answer.message
-        with standing(dra, place, claim(flavor, name="gpu"), _claiming(place, flavor)):
+        with with_objects(dra, place, claim(flavor, name="gpu"), _claiming(place, flavor)):
             until(
-                lambda: "allocation" not in _status(dra.api, found) and [_events(dra, place)], "the claim has a device"
+                lambda: "allocation" not in _status(dra.api, claim_path) and [_events(dra, place)],
+                "the claim has a device",
             )
-            (result,) = _status(dra.api, found)["allocation"]["devices"]["results"]
+            (result,) = _status(dra.api, claim_path)["allocation"]["devices"]["results"]
             assert (result["driver"], result["pool"], result["device"]) == (DRIVER, node, device["name"])
     finally:
         for item in slices:
@@ -575,8 +578,8 @@ def test_the_scheduler_gives_a_claim_the_one_device_of_its_class(
 @pytest.mark.exhaustive
 def test_with_the_device_plugin_not_even_the_platform_makes_a_claim_in_a_tenants_namespace(plugin: Cluster) -> None:
     place = plugin.place("fraud--train")
-    said = run(plugin.api, list(no_claims(place)), twins=False)
-    for result, key in zip(said, CLAIM_COUNTS, strict=True):
+    results = run(plugin.api, list(no_claims(place)), twins=False)
+    for result, key in zip(results, CLAIM_COUNTS, strict=True):
         assert (result.status, f"limited: {key}=0" in result.message) == (403, True), result.message
 
 

@@ -36,10 +36,10 @@ def test_the_nodes_of_a_cluster_are_written_as_pools_and_flavors(environment: En
     out = tmp_path / "pools.yaml"
     result = CliRunner().invoke(main, ["discover", "--context", words.LAB_CONTEXT, "--out", str(out)])
     assert result.exit_code == 0, result.output
-    found = yaml.safe_load(out.read_text("utf-8"))
-    assert {*found["pools"]} == {*environment.pools}
-    assert found["pools"]["serve"]["mig"] == {"layout": {"1g.5gb": 7}}
-    assert found["services"] == dict.fromkeys(
+    discovered = yaml.safe_load(out.read_text("utf-8"))
+    assert {*discovered["pools"]} == {*environment.pools}
+    assert discovered["pools"]["serve"]["mig"] == {"layout": {"1g.5gb": 7}}
+    assert discovered["services"] == dict.fromkeys(
         ("gpu-operator", "device-plugin", "dcgm-exporter", "dra-driver", "efa-plugin", "kueue"), "none"
     )
     assert result.output.startswith(f"{out}: 3 pools, 3 flavors")

@@ -52,8 +52,8 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     for name, text in FILES.items():
         (folder / name).write_text(text, "utf-8")
     try:
-        with on_stage(home, folder, crds()) as found:
-            yield found
+        with on_stage(home, folder, crds()) as lab_scene:
+            yield lab_scene
     finally:
         with pytest.MonkeyPatch.context() as patch:
             patch.delenv("GPU_TENANCY_LAB", raising=False)
@@ -66,27 +66,27 @@ def scene(stage: Scene) -> Iterator[Scene]:
     stage.clear()
 
 
-def asked(scene: Scene, item: Object, tenant: str = "fraud", group: str | None = None) -> Fit:
+def fit_of(scene: Scene, item: Object, tenant: str = "fraud", group: str | None = None) -> Fit:
     group = group or f"{tenant}-engineers"
     return fit(scene.api, scene.loaded.environment, copy.deepcopy(item), Impersonation("x", (group,)), f"group {group}")
 
 
-def said(found: Fit, plane: str) -> ControlAnswer:
-    (one,) = (said for said in found.said if said.plane == plane)
-    return one
+def control_answer(fit: Fit, plane: str) -> ControlAnswer:
+    (answer,) = (candidate for candidate in fit.said if candidate.plane == plane)
+    return answer
 
 
 def refused(
     scene: Scene, item: Object, twin: Object, plane: str, verdict: FitVerdict = FitVerdict.NEVER
 ) -> ControlAnswer:
     """What a control says of `item`, of whose twin all say yes."""
-    let_in = asked(scene, twin)
+    let_in = fit_of(scene, twin)
     assert let_in.verdict is FitVerdict.FITS, let_in
-    found = asked(scene, item)
-    assert found.verdict is verdict, found
-    one = said(found, plane)
-    assert (one.verdict, bool(one.change)) == (verdict, True), found
-    return one
+    fit = fit_of(scene, item)
+    assert fit.verdict is verdict, fit
+    control = control_answer(fit, plane)
+    assert (control.verdict, bool(control.change)) == (verdict, True), fit
+    return control
 
 
 def pod(scene: Scene, gpus: int = 1) -> Object:
@@ -135,10 +135,10 @@ def wrapped(scene: Scene, kind: str, pods: int) -> Object:
 
 def test_who_may_not_make_it_is_told_so_by_rbac(scene: Scene) -> None:
     job = scene.job("fraud", "one", 1)
-    assert asked(scene, job).verdict is FitVerdict.FITS
-    found = said(asked(scene, job, group="auditors"), "RBAC")
-    assert (found.verdict, found.denier) == (FitVerdict.NEVER, deniers.RBAC)
-    assert found.sentence == "group auditors may not create Jobs in fraud--main."
+    assert fit_of(scene, job).verdict is FitVerdict.FITS
+    rbac_answer = control_answer(fit_of(scene, job, group="auditors"), "RBAC")
+    assert (rbac_answer.verdict, rbac_answer.denier) == (FitVerdict.NEVER, deniers.RBAC)
+    assert rbac_answer.sentence == "group auditors may not create Jobs in fraud--main."
 
 
 @pytest.mark.parametrize("kind", ["Pod", "Job"])
@@ -146,19 +146,19 @@ def test_a_guard_that_refuses_is_named_with_its_rule(scene: Scene, kind: str) ->
     twin = pod(scene) if kind == "Pod" else scene.job("fraud", "one", 1)
     item = copy.deepcopy(twin)
     container(item)["image"] = "docker.io/stranger/cuda:13"
-    found = refused(scene, item, twin, "guard")
-    assert found.denier.startswith(deniers.ADMISSION_POLICY)
-    assert found.denier.endswith(":img-01")
-    assert "img-01: " in found.sentence
+    answer = refused(scene, item, twin, "guard")
+    assert answer.denier.startswith(deniers.ADMISSION_POLICY)
+    assert answer.denier.endswith(":img-01")
+    assert "img-01: " in answer.sentence
 
 
 def test_pod_security_that_refuses_is_named(scene: Scene) -> None:
     twin = pod(scene)
     item = copy.deepcopy(twin)
     container(item)["securityContext"]["allowPrivilegeEscalation"] = True
-    found = refused(scene, item, twin, "Pod Security")
-    assert found.denier == deniers.POD_SECURITY
-    assert "allowPrivilegeEscalation" in found.sentence
+    answer = refused(scene, item, twin, "Pod Security")
+    assert answer.denier == deniers.POD_SECURITY
+    assert "allowPrivilegeEscalation" in answer.sentence
 
 
 def test_a_limit_range_that_refuses_the_pods_of_a_job_is_named(scene: Scene) -> None:
@@ -166,9 +166,9 @@ def test_a_limit_range_that_refuses_the_pods_of_a_job_is_named(scene: Scene) -> 
     twin = scene.job("fraud", "one", 1, cpu="1")
     item = scene.job("fraud", "one", 1, cpu="97")
     assert scene.ask("fraud", item, "?dryRun=All").ok
-    found = refused(scene, item, twin, "LimitRange")
-    assert found.denier == deniers.LIMIT_RANGE
-    assert "maximum cpu usage per Container is 95" in found.sentence, "the largest node of its pools"
+    answer = refused(scene, item, twin, "LimitRange")
+    assert answer.denier == deniers.LIMIT_RANGE
+    assert "maximum cpu usage per Container is 95" in answer.sentence, "the largest node of its pools"
 
 
 def test_a_form_that_the_api_server_refuses_is_told(scene: Scene) -> None:
@@ -179,16 +179,16 @@ def test_a_form_that_the_api_server_refuses_is_told(scene: Scene) -> None:
 
 
 def test_more_pods_than_the_quota_has_never_fit(scene: Scene) -> None:
-    found = refused(scene, scene.job("fraud", "one", 1, pods=9), scene.job("fraud", "one", 1, pods=8), "quota")
-    assert found.denier == deniers.quota(NAME)
-    assert found.sentence == f"9 pods at once, of which quota {NAME} has 8 in all and 8 left."
+    answer = refused(scene, scene.job("fraud", "one", 1, pods=9), scene.job("fraud", "one", 1, pods=8), "quota")
+    assert answer.denier == deniers.quota(NAME)
+    assert answer.sentence == f"9 pods at once, of which quota {NAME} has 8 in all and 8 left."
 
 
 def test_more_pods_than_the_quota_has_left_wait(scene: Scene) -> None:
     home = scene.submit("fraud", "before", 1, pods=6)
     until(lambda: len(scene.pods(home)) == 6, "its pods run")
-    whole = lambda: {q["metadata"]["name"]: q for q in scene.items("ResourceQuota", home, "v1")}[NAME]  # noqa: E731
-    until(lambda: whole()["status"]["used"]["pods"] == "6", "the quota counts them")
+    quota_object = lambda: {q["metadata"]["name"]: q for q in scene.items("ResourceQuota", home, "v1")}[NAME]  # noqa: E731
+    until(lambda: quota_object()["status"]["used"]["pods"] == "6", "the quota counts them")
     item, twin = (scene.job("fraud", "one", 1, pods=pods) for pods in (3, 2))
     assert "has 8 in all and 2 left" in refused(scene, item, twin, "quota", FitVerdict.WAITS).sentence
 
@@ -202,8 +202,8 @@ def test_more_than_the_queue_may_ever_hold_never_fits(scene: Scene) -> None:
 
 @pytest.mark.parametrize("kind", ["CronJob", "Job", "JobSet", "StatefulSet"])
 def test_every_kind_of_work_is_counted_as_a_whole(scene: Scene, kind: str) -> None:
-    found = refused(scene, wrapped(scene, kind, 3), wrapped(scene, kind, 2), "queue")
-    assert "It never starts in pool train as it is" in found.sentence
+    answer = refused(scene, wrapped(scene, kind, 3), wrapped(scene, kind, 2), "queue")
+    assert "It never starts in pool train as it is" in answer.sentence
 
 
 def test_a_guard_judges_every_kind_of_work(scene: Scene) -> None:
@@ -219,13 +219,13 @@ def test_a_queue_that_is_in_use_lets_it_wait(scene: Scene) -> None:
     scene.until_runs(home, "mine")
     scene.until_held("owner", 8)
     item, twin = (scene.job("fraud", "one", 8, pods=pods) for pods in (2, 1))
-    found = refused(scene, item, twin, "queue", FitVerdict.WAITS)
-    assert "has 8 nvidia.com/gpu for it now in pool train, of 16 that it asks for" in found.sentence
+    answer = refused(scene, item, twin, "queue", FitVerdict.WAITS)
+    assert "has 8 nvidia.com/gpu for it now in pool train, of 16 that it asks for" in answer.sentence
 
 
 def test_what_is_borrowed_is_told(scene: Scene) -> None:
-    found = said(asked(scene, scene.job("fraud", "one", 8, pods=2)), "queue")
-    assert found.sentence == (
+    answer = control_answer(fit_of(scene, scene.job("fraud", "one", 8, pods=2)), "queue")
+    assert answer.sentence == (
         "Queue fraud--batch starts it now in pool train; 8 nvidia.com/gpu of it borrowed, which may be reclaimed."
     )
 
@@ -234,9 +234,9 @@ def test_what_is_lent_is_called_back(scene: Scene) -> None:
     home = scene.submit("fraud", "big", 8, pods=2)
     scene.until_runs(home, "big")
     scene.until_held("fraud", 16)
-    found = asked(scene, scene.job("owner", "mine", 8), "owner")
-    assert "reclaims lent quota in pool train" in said(found, "queue").sentence
-    assert found.verdict is FitVerdict.WAITS
+    fit = fit_of(scene, scene.job("owner", "mine", 8), "owner")
+    assert "reclaims lent quota in pool train" in control_answer(fit, "queue").sentence
+    assert fit.verdict is FitVerdict.WAITS
 
 
 def test_work_that_may_start_with_fewer_pods_does(scene: Scene) -> None:
@@ -244,9 +244,12 @@ def test_work_that_may_start_with_fewer_pods_does(scene: Scene) -> None:
     scene.until_runs(home, "mine")
     scene.until_held("owner", 8)
     item = scene.job("fraud", "one", 4, pods=4, notes={LEAST_PODS: "1"})
-    assert said(asked(scene, item), "queue").sentence == "Queue fraud--batch starts it now with 2 of its 4 pods."
-    whole = scene.job("fraud", "one", 4, pods=4)
-    assert said(asked(scene, whole), "queue").verdict is FitVerdict.WAITS
+    assert (
+        control_answer(fit_of(scene, item), "queue").sentence
+        == "Queue fraud--batch starts it now with 2 of its 4 pods."
+    )
+    elastic_job = scene.job("fraud", "one", 4, pods=4)
+    assert control_answer(fit_of(scene, elastic_job), "queue").verdict is FitVerdict.WAITS
 
 
 def test_pods_of_a_deployment_start_one_by_one(scene: Scene) -> None:
@@ -264,38 +267,38 @@ def test_pods_of_a_deployment_start_one_by_one(scene: Scene) -> None:
     }
     twin = copy.deepcopy(item)
     twin["spec"]["replicas"] = 2
-    found = refused(scene, item, twin, "queue", FitVerdict.WAITS)
-    assert found.sentence == "Queue fraud--batch starts 2 of its 3 pods now; the others wait."
+    answer = refused(scene, item, twin, "queue", FitVerdict.WAITS)
+    assert answer.sentence == "Queue fraud--batch starts 2 of its 3 pods now; the others wait."
 
 
 def test_a_node_that_is_nowhere_is_the_pools_no(scene: Scene) -> None:
     twin = scene.job("fraud", "one", 1)
     item = copy.deepcopy(twin)
     item["spec"]["template"]["spec"]["nodeSelector"] = {"kubernetes.io/arch": "arm64"}
-    found = refused(scene, item, twin, "pool")
-    assert "of 2 nodes 2 are not those of its node selector" in found.sentence
+    answer = refused(scene, item, twin, "pool")
+    assert "of 2 nodes 2 are not those of its node selector" in answer.sentence
 
 
 def test_a_pod_larger_than_any_node_is_the_pools_no(scene: Scene) -> None:
     """The queue would let it start: it counts GPUs of all nodes together."""
     item, twin = scene.job("fraud", "one", 9), scene.job("fraud", "one", 8)
-    assert said(asked(scene, item), "queue").verdict is FitVerdict.FITS
+    assert control_answer(fit_of(scene, item), "queue").verdict is FitVerdict.FITS
     assert "one pod asks for 9 nvidia.com/gpu, and a node has 8" in refused(scene, item, twin, "pool").sentence
 
 
 def test_a_kind_that_the_cluster_does_not_have_is_told(scene: Scene) -> None:
     item = {**scene.job("fraud", "one", 1), "apiVersion": "batch/v7"}
-    assert said(asked(scene, item), "API validation").sentence == "The cluster has no kind Job (batch/v7)."
+    assert control_answer(fit_of(scene, item), "API validation").sentence == "The cluster has no kind Job (batch/v7)."
 
 
 def test_nothing_is_made(scene: Scene) -> None:
-    asked(scene, scene.job("fraud", "one", 1))
+    fit_of(scene, scene.job("fraud", "one", 1))
     assert scene.items("Job", "fraud--main", "batch/v1") == scene.items("Pod", "fraud--main", "v1") == []
 
 
 def test_what_is_there_already_is_asked_for_once_more(scene: Scene) -> None:
     scene.submit("fraud", "one", 1)
-    assert asked(scene, scene.job("fraud", "one", 1)).verdict is FitVerdict.FITS
+    assert fit_of(scene, scene.job("fraud", "one", 1)).verdict is FitVerdict.FITS
 
 
 # What then happens
@@ -310,17 +313,19 @@ def test_it_says_of_any_job_what_kueue_then_does(scene: Scene) -> None:
         name = f"job-{number}"
         # Of work that is alike Kueue looks at one piece: each asks for something else.
         cpu = f"{100 + number}m"
-        told = said(asked(scene, scene.job(tenant, name, gpus, cpu=cpu), tenant), "queue")
+        queue_answer = control_answer(fit_of(scene, scene.job(tenant, name, gpus, cpu=cpu), tenant), "queue")
         home = scene.submit(tenant, name, gpus, cpu=cpu)
         until(lambda: scene.runs(home, name) or scene.waits(home, name), f"{name} runs or waits")  # noqa: B023
-        if "reclaims" in told.sentence:
+        if "reclaims" in queue_answer.sentence:
             scene.until_runs(home, name)
         else:
-            assert scene.runs(home, name) is (told.verdict is FitVerdict.FITS), (tenant, gpus, told)
-        outcomes.add(told.verdict)
+            assert scene.runs(home, name) is (queue_answer.verdict is FitVerdict.FITS), (tenant, gpus, queue_answer)
+        outcomes.add(queue_answer.verdict)
         if chance.random() < 0.2:
             scene.clear()
-        scene.until_held(tenant, sum(_gpus(one) for one in scene.items("Workload", home) if _admitted(one)))
+        scene.until_held(
+            tenant, sum(_gpus(workload) for workload in scene.items("Workload", home) if _admitted(workload))
+        )
     assert {FitVerdict.FITS, FitVerdict.WAITS} <= outcomes
 
 
@@ -344,9 +349,9 @@ def run(scene: Scene, item: Object, *options: str) -> Result:
 def test_the_command_ends_with_0_where_it_fits(scene: Scene) -> None:
     result = run(scene, scene.job("fraud", "one", 1))
     assert (result.exit_code, result.stderr) == (0, "")
-    first, *rest = result.stdout.splitlines()
+    first, *control_lines = result.stdout.splitlines()
     assert first == "Job one in fraud--main, as group fraud-engineers: fits now."
-    assert [line.split()[0] for line in rest] == ["yes"] * 7
+    assert [line.split()[0] for line in control_lines] == ["yes"] * 7
 
 
 def test_the_command_ends_with_1_where_it_does_not(scene: Scene) -> None:
@@ -357,9 +362,9 @@ def test_the_command_ends_with_1_where_it_does_not(scene: Scene) -> None:
 
 
 def test_the_command_tells_machines(scene: Scene) -> None:
-    (found,) = json.loads(run(scene, scene.job("fraud", "one", 1), "--format", "json").stdout)
-    assert (found["verdict"], found["kind"], found["namespace"]) == ("fits", "Job", "fraud--main")
-    assert {one["plane"] for one in found["said"]} == {
+    (report,) = json.loads(run(scene, scene.job("fraud", "one", 1), "--format", "json").stdout)
+    assert (report["verdict"], report["kind"], report["namespace"]) == ("fits", "Job", "fraud--main")
+    assert {control["plane"] for control in report["said"]} == {
         *("RBAC", "guard", "Pod Security", "LimitRange", "quota", "queue", "pool")
     }
 

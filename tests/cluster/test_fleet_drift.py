@@ -48,12 +48,12 @@ class Counting(Api):
 
 @pytest.fixture(scope="module")
 def loaded() -> Loaded:
-    found = load(LOCAL)
+    local_files = load(LOCAL)
     # Kueue's kinds need its webhooks; what is tested here is the same for every kind.
-    queues = found.environment.queues.model_copy(update={"scheduler": "none"})
-    environment = found.environment.model_copy(update={"queues": queues})
-    mark_valid(environment, found.tenants)
-    return replace(found, environment=environment)
+    queues = local_files.environment.queues.model_copy(update={"scheduler": "none"})
+    environment = local_files.environment.model_copy(update={"queues": queues})
+    mark_valid(environment, local_files.tenants)
+    return replace(local_files, environment=environment)
 
 
 @pytest.fixture(scope="module")
@@ -85,19 +85,19 @@ def since(api: Counting, plan: Plan) -> FleetDrift:
     for name in plan.names:
         for item in plan.tenant(name).objects():
             write(api, item)
-    found = drift_by_lists(api, plan, plan.names)
-    assert found.tenants == set()
-    assert min(found.versions.values()) > 0
-    return found
+    drift = drift_by_lists(api, plan, plan.names)
+    assert drift.tenants == set()
+    assert min(drift.versions.values()) > 0
+    return drift
 
 
 def test_without_a_change_no_object_is_read(api: Counting, plan: Plan, since: FleetDrift) -> None:
     api.read = 0
-    found = drift_by_changes(api, plan, plan.names, since.versions)
-    assert found.tenants == set()
+    drift = drift_by_changes(api, plan, plan.names, since.versions)
+    assert drift.tenants == set()
     assert api.read == 0
-    assert found.versions.keys() == since.versions.keys()
-    assert min(found.versions.values()) >= max(since.versions.values()), "the next run asks from here"
+    assert drift.versions.keys() == since.versions.keys()
+    assert min(drift.versions.values()) >= max(since.versions.values()), "the next run asks from here"
 
 
 @dataclass
@@ -106,18 +106,18 @@ class Process(HelperProcess):
 
     loaded: Loaded
     patience: int
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     busy: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
-        theirs, own = Pipe()
-        super().__init__(theirs)
-        in_background(serve_comparisons, own, self.loaded, LOCAL)
+        client_end, server_end = Pipe()
+        super().__init__(client_end)
+        in_background(serve_comparisons, server_end, self.loaded, LOCAL)
 
     def ask(self, stacks: Sequence[Stack]) -> FleetComparison | None:
-        if len(self.asked) == self.patience:
+        if len(self.requests) == self.patience:
             return None
-        self.asked += [name for name, *_ in stacks]
+        self.requests += [name for name, *_ in stacks]
         self.busy.set()
         return super().ask(stacks)
 
@@ -129,24 +129,24 @@ def test_with_another_process_all_stacks_are_compared_once_and_what_it_leaves_he
     tenants = [stack for stack in stacks(plan, Layout.PER_TENANT) if stack[2]]
     assert api.request("PATCH", QUOTA, {"spec": {"hard": {"pods": "9999"}}}, content_type=MERGE).ok
     monkeypatch.setattr(fleet_comparison, "BATCH", 1)
-    here: list[str] = []
+    compared_here: list[str] = []
 
-    def counted(api: Api, loaded: Loaded, plan: Plan, some: Sequence[Stack]) -> FleetComparison:
+    def counted(api: Api, loaded: Loaded, plan: Plan, stacks: Sequence[Stack]) -> FleetComparison:
         if threading.current_thread() is threading.main_thread():
-            here.extend(name for name, *_ in some)
-            assert patience == 0 or beside.busy.wait(30), "the other process has the time for one"
-        return check(api, loaded, plan, some)
+            compared_here.extend(name for name, *_ in stacks)
+            assert patience == 0 or helper_process.busy.wait(30), "the other process has the time for one"
+        return check(api, loaded, plan, stacks)
 
     monkeypatch.setattr(fleet_comparison, "check", counted)
-    beside = Process(loaded, patience)
-    found = check_all(api, loaded, plan, tenants, beside)
-    beside.end()
-    assert sorted([*here, *beside.asked]) == sorted(name for name, *_ in tenants), "each once"
-    assert min(patience, 1) <= len(beside.asked) <= patience
-    assert here
-    assert found.drift.tenants == {"fraud"}
-    assert found.drift.versions.keys() == since.versions.keys()
-    assert found.plans == plan_digests(loaded, plan, tenants)
+    helper_process = Process(loaded, patience)
+    comparison = check_all(api, loaded, plan, tenants, helper_process)
+    helper_process.end()
+    assert sorted([*compared_here, *helper_process.requests]) == sorted(name for name, *_ in tenants), "each once"
+    assert min(patience, 1) <= len(helper_process.requests) <= patience
+    assert compared_here
+    assert comparison.drift.tenants == {"fraud"}
+    assert comparison.drift.versions.keys() == since.versions.keys()
+    assert comparison.plans == plan_digests(loaded, plan, tenants)
 
 
 CHANGES = {
@@ -194,23 +194,23 @@ def test_a_list_whose_changes_are_not_known_is_compared_as_a_whole(
     assert api.request("DELETE", QUOTA).ok
     path, api.read = collection("v1", "ResourceQuota"), 0
     late = since.versions[path] + 1_000_000
-    found = drift_by_changes(api, plan, plan.names, {**since.versions, path: late})
-    assert found.tenants == {"fraud"}
+    drift = drift_by_changes(api, plan, plan.names, {**since.versions, path: late})
+    assert drift.tenants == {"fraud"}
     planned = [item for tenant in plan.tenants for item in tenant.objects() if item["kind"] == "ResourceQuota"]
     assert api.read == len(planned) - 1, "and no other"
-    assert since.versions[path] < found.versions[path] < late
+    assert since.versions[path] < drift.versions[path] < late
 
 
 def test_what_changed_of_a_tenant_that_is_not_asked_about_is_not_answered(
     api: Counting, plan: Plan, since: FleetDrift
 ) -> None:
     assert api.request("DELETE", QUOTA).ok
-    others, made = [name for name in plan.names if name != "fraud"], list[str]()
+    others, planned_names = [name for name in plan.names if name != "fraud"], list[str]()
 
     def make(name: str) -> TenantPlan:
-        made.append(name)
+        planned_names.append(name)
         return plan.tenant(name)
 
     counted = replace(plan, tenants=TenantPlans({name: partial(make, name) for name in plan.names}, lambda _: ()))
     assert drift_by_changes(api, counted, others, since.versions).tenants == set()
-    assert made == ["fraud"], "that it is no other tenant's takes no other plan"
+    assert planned_names == ["fraud"], "that it is no other tenant's takes no other plan"

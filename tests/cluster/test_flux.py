@@ -23,24 +23,28 @@ FRAUD, RESEARCH = "shard-2", "shard-1"
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flux]:
     assert (shard_of("fraud", 2), shard_of("research", 2)) == (FRAUD, RESEARCH)
     assert shard_of("research", 3) == "shard-3", "it moves"
-    with flux(tmp_path_factory.mktemp("flux"), shards=2) as found:
-        yield found
+    with flux(tmp_path_factory.mktemp("flux"), shards=2) as lab_cluster:
+        yield lab_cluster
 
 
 def test_the_platform_is_made_before_any_tenant_and_a_tenants_access_last_across_shards(cluster: Flux) -> None:
     cluster.applied()
     items = {key(item): item for item in rendered_items(cluster)}
-    found = made(cluster)
-    assert set(found) == set(items), "each object is made, and nothing else"
-    assert len(found) == len(items), "once"
+    created = made(cluster)
+    assert set(created) == set(items), "each object is made, and nothing else"
+    assert len(created) == len(items), "once"
     tenants = {name: of_tenant(cluster, name) for name in ("fraud", "research")}
-    platform = [n for n, each in enumerate(found) if not any(each in theirs for theirs in tenants.values())]
-    for name, theirs in tenants.items():
+    platform = [
+        n
+        for n, identity in enumerate(created)
+        if not any(identity in tenant_objects for tenant_objects in tenants.values())
+    ]
+    for name, tenant_objects in tenants.items():
         texts = [text for path, text in cluster.texts().items() if path.startswith(f"tenants/{name}/access/")]
         bindings = {key(item) for text in texts for item in documents(text)}
-        places = [n for n, each in enumerate(found) if each in theirs]
-        access = [n for n in places if found[n] in bindings]
-        assert any(found[n][0] == "rolebindings" for n in access)
+        places = [n for n, identity in enumerate(created) if identity in tenant_objects]
+        access = [n for n in places if created[n] in bindings]
+        assert any(created[n][0] == "rolebindings" for n in access)
         assert max(platform) < min(places)
         assert max({*places} - {*access}) < min(access)
 
@@ -50,9 +54,9 @@ def test_a_change_of_one_tenant_writes_that_tenants_objects_alone(cluster: Flux)
     cluster.spec.add("tenants/research.yaml", EGRESS)
     cluster.publish()
     cluster.applied()
-    written = {each for each, _, _ in cluster.written(since)}
-    assert written
-    assert written <= of_tenant(cluster, "research")
+    written_objects = {identity for identity, _, _ in cluster.written(since)}
+    assert written_objects
+    assert written_objects <= of_tenant(cluster, "research")
 
 
 def test_a_default_deny_that_a_person_deletes_comes_back(cluster: Flux) -> None:
@@ -69,12 +73,12 @@ def test_tenants_of_a_stopped_controller_wait_and_the_others_go_on(cluster: Flux
         cluster.spec.edit(f"tenants/{name}.yaml", "egress:\n", "egress:\n  - {cidr: 198.51.100.9/32, port: 9444}\n")
     cluster.publish()
     cluster.applied("small.platform", "small--research.isolation", "small--research.access")
-    written = {each for each, _, _ in cluster.written(since)}
-    assert written
-    assert written <= of_tenant(cluster, "research")
+    written_objects = {identity for identity, _, _ in cluster.written(since)}
+    assert written_objects
+    assert written_objects <= of_tenant(cluster, "research")
     cluster.start(FRAUD)
     cluster.applied()
-    assert {each for each, _, _ in cluster.written(since)} & of_tenant(cluster, "fraud")
+    assert {identity for identity, _, _ in cluster.written(since)} & of_tenant(cluster, "fraud")
 
 
 def test_another_number_of_shards_deletes_nothing_and_makes_nothing_again(cluster: Flux) -> None:
@@ -92,7 +96,7 @@ def test_another_number_of_shards_deletes_nothing_and_makes_nothing_again(cluste
     cluster.spec.edit("tenants/research.yaml", "port: 9444", "port: 9445")
     cluster.publish()
     cluster.applied()
-    assert {each for each, _, _ in cluster.written(since)}, "by its new controller"
+    assert {identity for identity, _, _ in cluster.written(since)}, "by its new controller"
 
 
 def test_a_tenant_without_a_file_loses_access_and_keeps_its_data_and_isolation(cluster: Flux) -> None:
@@ -104,9 +108,9 @@ def test_a_tenant_without_a_file_loses_access_and_keeps_its_data_and_isolation(c
     for part in ("isolation", "access"):
         path = f"{KUSTOMIZATIONS}/small--fraud.{part}"
         until(lambda path=path: not cluster.there(path), lambda part=part: cluster.said([f"small--fraud.{part}"]))
-    gone = cluster.deleted(since)
-    assert gone <= set(items), "of no other tenant, and nothing of the platform"
-    expect_isolation_stays(cluster, items, gone)
+    deleted = cluster.deleted(since)
+    assert deleted <= set(items), "of no other tenant, and nothing of the platform"
+    expect_isolation_stays(cluster, items, deleted)
 
 
 def test_without_the_controller_of_the_platform_no_tenant_is_given_another_commit(cluster: Flux) -> None:
@@ -118,7 +122,7 @@ def test_without_the_controller_of_the_platform_no_tenant_is_given_another_commi
 
     def waits() -> bool:
         conditions = cluster.kustomization("small--research.isolation").get("conditions") or []
-        return any("revision is not up to date" in each.get("message", "") for each in conditions)
+        return any("revision is not up to date" in condition.get("message", "") for condition in conditions)
 
     until(waits, lambda: cluster.said(["small--research.isolation"]))
     assert cluster.written(since) == []

@@ -39,11 +39,11 @@ def mapping(required: str = "", **properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, **needs}
 
 
-def many(item: dict[str, Any]) -> dict[str, Any]:
+def list_of(item: dict[str, Any]) -> dict[str, Any]:
     return {"type": "array", "items": item}
 
 
-def named(item: dict[str, Any]) -> dict[str, Any]:
+def by_name(item: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "additionalProperties": item}
 
 
@@ -56,11 +56,11 @@ REFERENCE = mapping(
     secret=mapping("key name", key=TEXT, name=TEXT, namespace=TEXT),
 )
 WORKSPACE = mapping(
-    env=many({"type": "object", "x-kubernetes-preserve-unknown-fields": True}),
+    env=list_of({"type": "object", "x-kubernetes-preserve-unknown-fields": True}),
     image=TEXT,
     imagePullPolicy=TEXT,
     pulumiLogLevel={"type": "integer", "format": "int32"},
-    resources=mapping(limits=named(QUANTITY), requests=named(QUANTITY)),
+    resources=mapping(limits=by_name(QUANTITY), requests=by_name(QUANTITY)),
     securityProfile=TEXT,
     serviceAccountName=TEXT,
 )
@@ -73,12 +73,12 @@ STACK = mapping(
     config={"x-kubernetes-preserve-unknown-fields": True},
     continueResyncOnCommitMatch=FLAG,
     destroyOnFinalize=FLAG,
-    envRefs=named(REFERENCE),
-    environment=many(TEXT),
+    envRefs=by_name(REFERENCE),
+    environment=list_of(TEXT),
     expectNoRefreshChanges=FLAG,
     gitAuth=mapping(accessToken=REFERENCE),
     gitAuthSecret=TEXT,
-    prerequisites=many(mapping("name", name=TEXT, requirement=mapping(succeededWithinDuration=TEXT))),
+    prerequisites=list_of(mapping("name", name=TEXT, requirement=mapping(succeededWithinDuration=TEXT))),
     preview=FLAG,
     programRef=mapping("name", name=TEXT),
     projectRepo=TEXT,
@@ -87,14 +87,14 @@ STACK = mapping(
     resyncFrequencySeconds=NUMBER,
     retryMaxBackoffDurationSeconds=NUMBER,
     retryOnUpdateConflict=FLAG,
-    secrets=named(TEXT),
+    secrets=by_name(TEXT),
     secretsProvider=TEXT,
-    secretsRef=named(REFERENCE),
+    secretsRef=by_name(REFERENCE),
     serviceAccountName=TEXT,
     shallow=FLAG,
     stack=TEXT,
     targetDependents=FLAG,
-    targets=many(TEXT),
+    targets=list_of(TEXT),
     workspaceReclaimPolicy={**TEXT, "enum": ["Retain", "Delete"]},
     workspaceTemplate=mapping(metadata={"type": "object"}, spec=WORKSPACE),
 )
@@ -151,7 +151,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabApi]:
             control_plane.down(root=root)
 
 
-def made(tool: GitOpsTool) -> list[dict[str, Any]]:
+def gitops_items(tool: GitOpsTool) -> list[dict[str, Any]]:
     loaded = load(BANK)
     plan = make_plan(loaded.environment, loaded.tenants)
     source = GitOpsSource(
@@ -176,14 +176,14 @@ KINDS = {
 
 @pytest.mark.parametrize("tool", KINDS)
 def test_all_of_it_is_taken(tool: GitOpsTool, server: LabApi) -> None:
-    items = made(tool)
+    items = gitops_items(tool)
     assert {item["kind"] for item in items} == KINDS[tool]
     for item in items:
         ask(server, item)
 
 
 @pytest.mark.parametrize(
-    ("tool", "kind", "field", "value", "said"),
+    ("tool", "kind", "field", "value", "message"),
     [
         (GitOpsTool.ARGO, "Application", "sources_", {}, 'unknown field "spec.sources_"'),
         (GitOpsTool.ARGO, "Application", "project", None, "spec.project"),
@@ -198,12 +198,12 @@ def test_all_of_it_is_taken(tool: GitOpsTool, server: LabApi) -> None:
     ],
 )
 def test_a_twin_with_one_field_wrong_is_refused_by_the_schema(
-    tool: GitOpsTool, kind: str, field: str, value: Any, said: str, server: LabApi
+    tool: GitOpsTool, kind: str, field: str, value: Any, message: str, server: LabApi
 ) -> None:
-    item = next(copy.deepcopy(one) for one in made(tool) if one["kind"] == kind)
+    item = next(copy.deepcopy(candidate) for candidate in gitops_items(tool) if candidate["kind"] == kind)
     ask(server, item)
     item["spec"][field] = value
     with pytest.raises(ApiError) as refused:
         ask(server, item)
     assert refused.value.status in {400, 422}
-    assert said in str(refused.value)
+    assert message in str(refused.value)

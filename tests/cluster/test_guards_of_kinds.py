@@ -46,8 +46,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("kinds")
     loaded = load(local(folder / "local", kinds=FRAMEWORKS))
     plan = make_plan(loaded.environment, loaded.tenants)
-    with deployed(loaded, plan, folder / "lab", crds(), [training_runtime()]) as found:
-        yield found
+    with deployed(loaded, plan, folder / "lab", crds(), [training_runtime()]) as deployed_cluster:
+        yield deployed_cluster
 
 
 @pytest.fixture(scope="module")
@@ -66,16 +66,16 @@ def mutant(on_kinds: Cluster) -> Iterator[Mutant]:
 def test_every_kind_of_work_is_attacked_and_refused_by_its_own_guard(cluster: Cluster, on_kinds: Cluster) -> None:
     results = run(cluster.api, cluster.attacks, AuditLog(cluster.audit_log))
     assert [result.as_dict() for result in results if result.gap] == []
-    asked = {a.request.path.rpartition("/")[2] for a in on_kinds.attacks}
-    assert asked == {framework.resource for framework in FRAMEWORKS.values()}
+    attacked = {a.request.path.rpartition("/")[2] for a in on_kinds.attacks}
+    assert attacked == {framework.resource for framework in FRAMEWORKS.values()}
 
 
 def _rules() -> list[str]:
     loaded = load(ROOT / "stacks" / "local")
     queues = loaded.environment.queues.model_copy(update={"kinds": tuple(FRAMEWORKS)})
     environment = loaded.environment.model_copy(update={"queues": queues})
-    (found,) = (guard for guard in guards(environment) if guard.name == GUARD)
-    return sorted({*found.rules} - {"ns-02", *OF_RUNNING})
+    (guard_of_kinds,) = (guard for guard in guards(environment) if guard.name == GUARD)
+    return sorted({*guard_of_kinds.rules} - {"ns-02", *OF_RUNNING})
 
 
 @pytest.mark.parametrize("rule", _rules())
@@ -88,8 +88,8 @@ def test_without_some_rules_exactly_their_attacks_through_these_kinds_get_throug
     on_kinds: Cluster, mutant: Mutant, rules: frozenset[str]
 ) -> None:
     with without_controllers(on_kinds):
-        asked = mutant.without(rules)
-        assert turned(on_kinds, asked) == claimed(on_kinds, *rules)
+        run_attacks = mutant.without(rules)
+        assert turned(on_kinds, run_attacks) == claimed(on_kinds, *rules)
 
 
 WORKERS = {"groupName": "workers", "replicas": 1, "minReplicas": 1, "maxReplicas": 4, "rayStartParams": {}}
@@ -125,25 +125,27 @@ def test_work_that_runs_gets_no_more_pods(on_kinds: Cluster, mutant: Mutant, kin
     place, (where, more, count) = on_kinds.scene.home, COUNTS[kind]
     assert place
     pod = put(place.pod(), "/metadata/name", "runs")
-    made = put(work(place, kind), "/metadata/name", "runs")
+    running = put(work(place, kind), "/metadata/name", "runs")
     if where:
-        made = put(made, where, more(workload("Job", pod)["spec"]["template"]))
-    made = put(made, count, 1)
+        running = put(running, where, more(workload("Job", pod)["spec"]["template"]))
+    running = put(running, count, 1)
     path = collection(of_api(kind), kind, place.name)
     dry = f"{path}?dryRun=All"
-    until(lambda: not on_kinds.api.request("POST", dry, made, place.developer).ok, "Kueue knows the TrainJob's runtime")
-    answer = on_kinds.api.request("POST", path, made, place.developer)
+    until(
+        lambda: not on_kinds.api.request("POST", dry, running, place.developer).ok, "Kueue knows the TrainJob's runtime"
+    )
+    answer = on_kinds.api.request("POST", path, running, place.developer)
     assert answer.ok, answer.message
-    there = f"{path}/runs"
+    object_path = f"{path}/runs"
 
     def waits() -> bool:
-        spec = on_kinds.api.request("GET", there).body["spec"]
+        spec = on_kinds.api.request("GET", object_path).body["spec"]
         return bool(spec.get("runPolicy", spec).get("suspend"))
 
     try:
         until(waits, f"the queue has started the {kind}")
         change = [{"op": "add", "path": count, "value": 2}]
-        request = Request("PATCH", there, change, place.developer, JSON_PATCH)
+        request = Request("PATCH", object_path, change, place.developer, JSON_PATCH)
         # A TrainJob's trainer is immutable by its own schema, which is asked before the guards.
         guard = API_VALIDATION if kind == "TrainJob" else on_kinds.scene.guard("kueue-27", path.rpartition("/")[2])
         sentence = "run more than was counted"
@@ -154,7 +156,7 @@ def test_work_that_runs_gets_no_more_pods(on_kinds: Cluster, mutant: Mutant, kin
         else:
             refused_by(on_kinds, "kueue-27", [grows])
     finally:
-        on_kinds.api.request("DELETE", there)
+        on_kinds.api.request("DELETE", object_path)
 
 
 def test_no_template_asks_for_a_certificate_of_the_api_server(on_kinds: Cluster) -> None:
@@ -162,10 +164,10 @@ def test_no_template_asks_for_a_certificate_of_the_api_server(on_kinds: Cluster)
     place = on_kinds.scene.home
     assert place
     signer = "/spec/volumes/0/projected/sources/0/podCertificate/signerName"
-    asked = {"signerName": "bank.example/workloads", "keyType": "ED25519", "credentialBundlePath": "bundle.pem"}
-    volumes = [{"name": "own", "projected": {"sources": [{"podCertificate": asked}]}}]
+    certificate = {"signerName": "bank.example/workloads", "keyType": "ED25519", "credentialBundlePath": "bundle.pem"}
+    volumes = [{"name": "own", "projected": {"sources": [{"podCertificate": certificate}]}}]
     case = Case(
         *("id-08", "certificate", "carry a certificate of the API server", signer),
-        *("kubernetes.io/kube-apiserver-client-pod", asked["signerName"], {"/spec/volumes": volumes}),
+        *("kubernetes.io/kube-apiserver-client-pod", certificate["signerName"], {"/spec/volumes": volumes}),
     )
     refused_by(on_kinds, "id-08", [attack_of(on_kinds.scene, place, case, "JobSet")])

@@ -77,7 +77,7 @@ def wait_until(fact: Callable[[], bool], seconds: float = 30) -> None:
 
 
 def pids(lab: Lab) -> dict[str, int]:
-    return {name: each[0].pid for name, each in processes.running(lab, COMPONENTS).items()}
+    return {name: running_processes[0].pid for name, running_processes in processes.running(lab, COMPONENTS).items()}
 
 
 def gpu_node(name: str, gpus: int = 8) -> dict[str, Any]:
@@ -160,8 +160,8 @@ def test_a_gpu_pod_gets_its_toleration_and_runs_on_a_fake_node(lab: Lab, enginee
     apply_nodes([gpu_node("gpu-0")], lab)
     engineer.request("POST", PODS, pod("serve"), CREATE)
     wait_until(lambda: engineer.get(f"{PODS}/serve")["status"]["phase"] == "Running")
-    seen = engineer.get(f"{PODS}/serve")
-    assert "nvidia.com/gpu" in [each.get("key") for each in seen["spec"]["tolerations"]]
+    live_pod = engineer.get(f"{PODS}/serve")
+    assert "nvidia.com/gpu" in [toleration.get("key") for toleration in live_pod["spec"]["tolerations"]]
     engineer.request("DELETE", f"{PODS}/serve")
     wait_until(lambda: not engineer.get(PODS, fieldSelector="metadata.name=serve")["items"])
 
@@ -178,10 +178,10 @@ def test_fake_nodes_become_exactly_what_is_asked_for(lab: Lab, engineer: LabApi)
 
 
 def test_a_resource_that_a_node_loses_is_gone_from_it(lab: Lab, engineer: LabApi) -> None:
-    whole, sliced = gpu_node("gpu-0"), gpu_node("gpu-0")
+    whole_node, sliced = gpu_node("gpu-0"), gpu_node("gpu-0")
     del sliced["status"]["allocatable"]["nvidia.com/gpu"]
     sliced["status"]["allocatable"]["nvidia.com/mig-1g.5gb"] = "56"
-    apply_nodes([whole], lab)
+    apply_nodes([whole_node], lab)
     apply_nodes([sliced], lab)
     status = engineer.get("/api/v1/nodes/gpu-0")["status"]
     assert "nvidia.com/gpu" not in status["allocatable"]
@@ -201,7 +201,7 @@ def test_a_killed_component_is_noticed_and_started_again_with_its_state(
     control_plane.up(root=root)
     assert every(row.answering for row in control_plane.status(root=root))
     after = pids(lab)
-    assert {each for each in COMPONENTS if after[each] != before[each]} == {name}
+    assert {component for component in COMPONENTS if after[component] != before[component]} == {name}
     with LabApi(lab, ports.remembered(lab)["kube-apiserver"], identity="platform") as again:
         assert again.get(f"/api/v1/namespaces/default/configmaps/before-{name}")
 
@@ -246,7 +246,7 @@ def test_only_the_owner_can_read_a_key(lab: Lab) -> None:
 
 def test_nothing_listens_beyond_the_loopback_address(lab: Lab) -> None:
     opened = [file for pid in pids(lab).values() for file in Path(f"/proc/{pid}/fd").iterdir()]
-    ours = {str(file.readlink()) for file in opened if file.is_symlink()}
+    own_sockets = {str(file.readlink()) for file in opened if file.is_symlink()}
     sockets = [
         line.split()
         for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
@@ -254,7 +254,7 @@ def test_nothing_listens_beyond_the_loopback_address(lab: Lab) -> None:
         for line in table.read_text().splitlines()[1:]
     ]
     # Address, state (0A is LISTEN) and inode: proc_net_tcp(5).
-    listening = [fields[1] for fields in sockets if fields[3] == "0A" and f"socket:[{fields[9]}]" in ours]
+    listening = [fields[1] for fields in sockets if fields[3] == "0A" and f"socket:[{fields[9]}]" in own_sockets]
     assert listening
     assert [address for address in listening if not address.startswith("0100007F:")] == []
 
@@ -262,7 +262,7 @@ def test_nothing_listens_beyond_the_loopback_address(lab: Lab) -> None:
 def test_etcd_refuses_the_identity_of_a_cluster_user(lab: Lab) -> None:
     port, key = ports.remembered(lab)["etcd"], base64.b64encode(b"/registry/namespaces/default").decode()
 
-    def found(name: str) -> int:
+    def answer_count(name: str) -> int:
         """How many values that identity reads, by etcd's JSON gateway."""
         context = ssl.create_default_context(cafile=str(lab.pki / "etcd-ca.crt"))
         context.load_cert_chain(lab.pki / f"{name}.crt", lab.pki / f"{name}.key")
@@ -272,37 +272,37 @@ def test_etcd_refuses_the_identity_of_a_cluster_user(lab: Lab) -> None:
             assert answer.status == 200
             return len(json.loads(answer.read()).get("kvs", ()))
 
-    assert found("kube-apiserver-etcd") == 1
+    assert answer_count("kube-apiserver-etcd") == 1
     # The handshake of TLS 1.3 ends before the server has looked at the certificate: the first read is told.
     with pytest.raises((ssl.SSLError, ConnectionError)):
-        found("platform")  # to read the store is to read every tenant's secrets
+        answer_count("platform")  # to read the store is to read every tenant's secrets
 
 
 @pytest.mark.parametrize("shell", ["sh", "bash", *(["zsh"] if shutil.which("zsh") else [])])
 def test_the_shell_file_can_be_sourced_twice_from_any_folder(lab: Lab, shell: str, tmp_path: Path) -> None:
     script = f'. "{lab.folder}/env"; once=$PATH; . "{lab.folder}/env"; [ "$once" = "$PATH" ] && env'
-    done = subprocess.run([shell, "-uc", script], capture_output=True, text=True, cwd=tmp_path, check=True)
-    seen = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    process = subprocess.run([shell, "-uc", script], capture_output=True, text=True, cwd=tmp_path, check=True)
+    variables = dict(line.split("=", 1) for line in process.stdout.splitlines() if "=" in line)
     expected = environ(lab.root, base={"PATH": os.environ["PATH"]})
-    assert {name: seen[name] for name in expected if name != "PATH"} == {
+    assert {name: variables[name] for name in expected if name != "PATH"} == {
         name: value for name, value in expected.items() if name != "PATH"
     }
-    assert seen["PATH"].startswith(expected["PATH"].split(os.pathsep)[0])
+    assert variables["PATH"].startswith(expected["PATH"].split(os.pathsep)[0])
 
 
 @pytest.mark.exhaustive
 def test_two_labs_stand_side_by_side_and_one_goes_without_the_other(root: Path, lab: Lab, tmp_path: Path) -> None:
     control_plane.up(root=root)
     other_root = project(tmp_path / "other")
-    other = control_plane.up(root=other_root)
+    second_lab = control_plane.up(root=other_root)
     try:
-        mine, theirs = ports.remembered(lab), ports.remembered(other)
-        assert not set(mine.values()) & set(theirs.values())
+        lab_ports, second_lab_ports = ports.remembered(lab), ports.remembered(second_lab)
+        assert not set(lab_ports.values()) & set(second_lab_ports.values())
         assert every(row.answering for row in control_plane.status(root=other_root))
     finally:
         control_plane.down(root=other_root)
-    assert pids(other) == {}
-    assert [entry.name for entry in other.folder.iterdir()] == ["lock"]
+    assert pids(second_lab) == {}
+    assert [entry.name for entry in second_lab.folder.iterdir()] == ["lock"]
     assert every(row.answering for row in control_plane.status(root=root))
 
 

@@ -130,11 +130,13 @@ def served(api: LabApi, path: str) -> bool:
 
 
 def conditions(item: dict[str, Any]) -> set[str]:
-    return {each["type"] for each in item.get("status", {}).get("conditions", []) if each["status"] == "True"}
+    return {
+        condition["type"] for condition in item.get("status", {}).get("conditions", []) if condition["status"] == "True"
+    }
 
 
 def pid(lab: Lab, name: str = KUEUE) -> int | None:
-    return next((each[0].pid for each in processes.running(lab, (name,)).values()), None)
+    return next((process_list[0].pid for process_list in processes.running(lab, (name,)).values()), None)
 
 
 def audited(lab: Lab) -> list[dict[str, Any]]:
@@ -195,9 +197,11 @@ def test_of_three_jobs_of_four_gpus_two_are_admitted_to_eight_and_one_waits(engi
         engineer.request("POST", JOBS, job(name, 4, seconds="3600"), CREATE)
 
     def workloads() -> list[set[str]]:
-        return [conditions(each) for each in engineer.get(f"{QUEUES}/namespaces/{TENANT}/workloads")["items"]]
+        return [conditions(workload) for workload in engineer.get(f"{QUEUES}/namespaces/{TENANT}/workloads")["items"]]
 
-    until(lambda: sum("Admitted" in each for each in workloads()) == 2, "two are admitted")
+    until(
+        lambda: sum("Admitted" in workload_conditions for workload_conditions in workloads()) == 2, "two are admitted"
+    )
     until(
         lambda: engineer.get(f"{QUEUES}/clusterqueues/fraud")["status"].get("pendingWorkloads") == 1, "one is pending"
     )
@@ -208,7 +212,9 @@ def test_of_three_jobs_of_four_gpus_two_are_admitted_to_eight_and_one_waits(engi
 def test_a_job_that_ends_makes_room_for_the_next(engineer: LabApi) -> None:
     for name in ("one", "two"):
         engineer.request("POST", JOBS, job(name, 8, seconds="0.2"), CREATE)
-    until(lambda: all("Complete" in conditions(each) for each in engineer.get(JOBS)["items"]), "both are complete")
+    until(
+        lambda: all("Complete" in conditions(job_item) for job_item in engineer.get(JOBS)["items"]), "both are complete"
+    )
 
 
 @pytest.mark.parametrize("seconds", ["0.25", "2"])
@@ -218,16 +224,16 @@ def test_a_pod_ends_as_many_seconds_after_its_start_as_it_says(engineer: LabApi,
     engineer.request("POST", pods, pod("timed", seconds), CREATE)
     until(lambda: engineer.get(f"{pods}/timed")["status"]["phase"] != "Pending", "it runs")
     began = time.monotonic()
-    while (found := engineer.get(f"{pods}/timed"))["status"]["phase"] == "Running":
+    while (timed_pod := engineer.get(f"{pods}/timed"))["status"]["phase"] == "Running":
         engineer.request("PATCH", f"{pods}/timed", {"metadata": {"annotations": {"seen": str(time.monotonic())}}})
         assert time.monotonic() - began < 20
         time.sleep(0.05)
     took = time.monotonic() - began
-    assert found["status"]["phase"] == "Succeeded"
+    assert timed_pod["status"]["phase"] == "Succeeded"
     assert took < float(seconds) + 1
-    state = found["status"]["containerStatuses"][0]["state"]["terminated"]
+    state = timed_pod["status"]["containerStatuses"][0]["state"]["terminated"]
     ends = datetime.fromisoformat(state["finishedAt"])
-    assert (ends - datetime.fromisoformat(found["status"]["startTime"])).total_seconds() >= int(float(seconds))
+    assert (ends - datetime.fromisoformat(timed_pod["status"]["startTime"])).total_seconds() >= int(float(seconds))
     engineer.request("DELETE", f"{pods}/timed")
     until(lambda: not engineer.get(pods)["items"], "it is gone")
 
@@ -251,8 +257,8 @@ def test_the_end_of_a_pod_outlives_the_kubelets(root: Path, lab: Lab, engineer: 
 @pytest.mark.parametrize("seconds", [None, "10m", "soon"])
 def test_a_pod_that_says_no_number_runs_until_it_is_deleted(engineer: LabApi, seconds: str | None) -> None:
     pods = PODS.replace(TENANT, "default")
-    for each in (pod("endless", seconds), pod("timed", "0.3")):
-        engineer.request("POST", pods, each, CREATE)
+    for pod_item in (pod("endless", seconds), pod("timed", "0.3")):
+        engineer.request("POST", pods, pod_item, CREATE)
     until(lambda: engineer.get(f"{pods}/timed")["status"]["phase"] == "Succeeded", "the other has ended")
     assert engineer.get(f"{pods}/endless")["status"]["phase"] == "Running"
     for name in ("endless", "timed"):
@@ -294,8 +300,8 @@ def test_changed_values_restart_kueue_and_nothing_else(root: Path, lab: Lab, eng
         assert {name: pid(lab, name) for name in (*COMPONENTS, KUEUE)} == before
     control_plane.up(root=root, queues=values(managedJobsNamespaceSelector={"matchLabels": {"no-namespace": "has-it"}}))
     assert {name for name in before if pid(lab, name) != before[name]} == {KUEUE}
-    taken = engineer.request("POST", f"{JOBS}?dryRun=All", job("one", 4), CREATE)
-    assert taken["spec"]["suspend"] is False, "its webhooks are no longer asked about this namespace"
+    created_job = engineer.request("POST", f"{JOBS}?dryRun=All", job("one", 4), CREATE)
+    assert created_job["spec"]["suspend"] is False, "its webhooks are no longer asked about this namespace"
 
 
 def test_the_port_of_a_webhook_that_another_process_took_is_given_up(root: Path, lab: Lab, engineer: LabApi) -> None:

@@ -17,7 +17,7 @@ from tests.conftest import every
 
 pytestmark = pytest.mark.exhaustive
 
-OWN = {"creationTimestamp", "managedFields", "resourceVersion", "uid"}
+PER_START_FIELDS = {"creationTimestamp", "managedFields", "resourceVersion", "uid"}
 """Of an object's metadata: what no two clusters have in common."""
 AUTHORITIES = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 PASSING = {"leases", "events"}
@@ -25,7 +25,7 @@ PASSING = {"leases", "events"}
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def snapshot_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Where snapshots are kept: none at first."""
     folder = tmp_path_factory.mktemp("cache") / "snapshots"
     with pytest.MonkeyPatch.context() as patch:
@@ -36,29 +36,29 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def started(root: Path, group: str) -> tuple[Lab, list[str]]:
     """A lab, and what its start said."""
-    said: list[str] = []
+    messages: list[str] = []
     (root / "Pulumi.yaml").write_text("name: scratch\nruntime: python\n")
-    return control_plane.up(root=root, platform_group=group, say=said.append), said
+    return control_plane.up(root=root, platform_group=group, say=messages.append), messages
 
 
 @pytest.fixture(scope="module")
-def first(kept: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def first(snapshot_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     root = tmp_path_factory.mktemp("first")
     try:
-        assert not kept.exists()
+        assert not snapshot_folder.exists()
         yield started(root, "first-group")[0]
     finally:
         control_plane.down(root=root)
 
 
 @pytest.fixture(scope="module")
-def second(kept: Path, first: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def second(snapshot_folder: Path, first: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     root = tmp_path_factory.mktemp("second")
-    found = snapshot(kept)
-    before = found.stat().st_mtime_ns
+    stored_snapshot = snapshot(snapshot_folder)
+    before = stored_snapshot.stat().st_mtime_ns
     try:
         lab, _ = started(root, "second-group")
-        assert found.stat().st_mtime_ns > before, "the snapshot was used"
+        assert stored_snapshot.stat().st_mtime_ns > before, "the snapshot was used"
         assert first.folder != lab.folder
         yield lab
     finally:
@@ -66,8 +66,8 @@ def second(kept: Path, first: Lab, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def snapshot(kept: Path) -> Path:
-    (found,) = (path for path in kept.iterdir() if path.is_dir())
-    return found
+    (stored_snapshot,) = (path for path in kept.iterdir() if path.is_dir())
+    return stored_snapshot
 
 
 def api(lab: Lab) -> LabApi:
@@ -76,7 +76,7 @@ def api(lab: Lab) -> LabApi:
 
 def objects(lab: Lab) -> dict[tuple[str, str, str], Any]:
     """What every client reads, by kind, namespace and name, without what is a cluster's own."""
-    found = {}
+    objects_by_identity = {}
     with api(lab) as server:
         groups = [group["preferredVersion"]["groupVersion"] for group in server.get("/apis")["groups"]]
         for path in ("/api/v1", *(f"/apis/{version}" for version in groups)):
@@ -84,18 +84,23 @@ def objects(lab: Lab) -> dict[tuple[str, str, str], Any]:
                 if "/" in kind["name"] or "list" not in kind["verbs"] or kind["name"] in PASSING:
                     continue
                 for item in server.get(f"{path}/{kind['name']}")["items"]:
-                    metadata = {key: value for key, value in item["metadata"].items() if key not in OWN}
-                    named = (kind["name"], metadata.get("namespace", ""), metadata["name"])
-                    found[named] = {**{k: v for k, v in item.items() if k != "status"}, "metadata": metadata}
-    return found
+                    metadata = {key: value for key, value in item["metadata"].items() if key not in PER_START_FIELDS}
+                    identity = (kind["name"], metadata.get("namespace", ""), metadata["name"])
+                    objects_by_identity[identity] = {
+                        **{k: v for k, v in item.items() if k != "status"},
+                        "metadata": metadata,
+                    }
+    return objects_by_identity
 
 
 def test_it_serves_the_objects_of_a_first_start(first: Lab, second: Lab) -> None:
-    theirs, ours = objects(first), objects(second)
-    assert ours.keys() == theirs.keys()
-    assert len(ours) > 200
+    first_objects, restored_objects = objects(first), objects(second)
+    assert restored_objects.keys() == first_objects.keys()
+    assert len(restored_objects) > 200
     # The API server's own service has the lab's port.
-    different = {key for key in ours if ours[key] != theirs[key]} - {("services", "default", "kubernetes")}
+    different = {key for key in restored_objects if restored_objects[key] != first_objects[key]} - {
+        ("services", "default", "kubernetes")
+    }
     assert different == {
         ("clusterrolebindings", "", "gpu-tenancy-lab:platform"),
         *(("configmaps", space, "kube-root-ca.crt") for space in ("default", "kube-public", "kube-system")),
@@ -119,9 +124,9 @@ def test_every_component_answers(second: Lab) -> None:
 
 @pytest.mark.usefixtures("second")
 def test_a_snapshot_that_etcd_cannot_read_is_replaced(
-    kept: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    snapshot_folder: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    bad = snapshot(kept)
+    bad = snapshot(snapshot_folder)
     data = b"no database of etcd"
     (bad / "member" / "snap" / "db").write_bytes(data)
     content = json.loads((bad / snapshots.CONTENT).read_text())
@@ -130,10 +135,10 @@ def test_a_snapshot_that_etcd_cannot_read_is_replaced(
     copy = tmp_path_factory.mktemp("bad") / "copy"
     shutil.copytree(bad, copy)
     try:
-        lab, said = started(tmp_path, "third-group")
-        assert "the kept snapshot of etcd does not work: starting without it" in said
+        lab, messages = started(tmp_path, "third-group")
+        assert "the kept snapshot of etcd does not work: starting without it" in messages
         assert every(row.answering for row in control_plane.status(root=lab.root))
-        assert snapshot(kept).name == bad.name
+        assert snapshot(snapshot_folder).name == bad.name
         assert (bad / snapshots.CONTENT).read_text() != (copy / snapshots.CONTENT).read_text(), "a new one is kept"
     finally:
         control_plane.down(root=tmp_path)

@@ -42,7 +42,7 @@ from tenancy.chargeback.example import frames, month
 START, END = 1790812800, 1790812800 + 86400
 """A day before the lab was there: 2026-10-01."""
 CREATE = "application/json"
-EVERY = 3
+INTERVAL_SECONDS = 3
 """Seconds between two scrapes and two evaluations, so that what changes is told soon."""
 PAIR = {"fraud": "fraud--train", "research": "research--main"}
 
@@ -63,12 +63,12 @@ def plan(loaded: Loaded) -> Plan:
 @pytest.fixture(scope="module")
 def rows(loaded: Loaded) -> dict[str, list[dict[str, Any]]]:
     """A day's trace that begins and ends at a sample: then Prometheus has seen all of it."""
-    made = month(loaded, START, END, 1)
+    tables_by_name = month(loaded, START, END, 1)
     for name in ("allocations", "used"):
-        for row in made[name]:
+        for row in tables_by_name[name]:
             row["start"], row["end"] = (-(-row[side] // STEP) * STEP for side in ("start", "end"))
-        made[name] = [row for row in made[name] if row["start"] < row["end"] <= END]
-    return made
+        tables_by_name[name] = [row for row in tables_by_name[name] if row["start"] < row["end"] <= END]
+    return tables_by_name
 
 
 @pytest.fixture(scope="module")
@@ -79,10 +79,10 @@ def root(loaded: Loaded, rows: Any, tmp_path_factory: pytest.TempPathFactory) ->
     assert chart
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("GPU_TENANCY_LAB", raising=False)
-        patch.setattr(prometheus, "SCRAPE_SECONDS", EVERY)
-        patch.setattr(alerts, "COUNT_DELAY_SECONDS", 2 * EVERY)
+        patch.setattr(prometheus, "SCRAPE_SECONDS", INTERVAL_SECONDS)
+        patch.setattr(alerts, "COUNT_DELAY_SECONDS", 2 * INTERVAL_SECONDS)
         rules = rule_file(loaded.environment, loaded.tenants)
-        often = {"groups": [{**group, "interval": f"{EVERY}s"} for group in rules["groups"]]}
+        often = {"groups": [{**group, "interval": f"{INTERVAL_SECONDS}s"} for group in rules["groups"]]}
         try:
             control_plane.up(
                 root=home,
@@ -115,7 +115,7 @@ def admin(lab: Lab, plan: Plan) -> Iterator[LabApi]:
             apply(api, item)
         for namespace in PAIR.values():
             accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
-            until(lambda accounts=accounts: there(api, accounts), f"{namespace} has an account")
+            until(lambda accounts=accounts: is_served(api, accounts), f"{namespace} has an account")
             api.request("POST", f"/apis/batch/v1/namespaces/{namespace}/jobs", job(), CREATE)
         yield api
 
@@ -124,7 +124,7 @@ def apply(api: LabApi, item: dict[str, Any]) -> None:
     api.apply(_path(item).rpartition("/")[0], item)
 
 
-def there(api: LabApi, path: str) -> bool:
+def is_served(api: LabApi, path: str) -> bool:
     """Also for kinds that the API server does not serve yet: it says 404, and then 429 for a moment."""
     try:
         return bool(api.get(path))
@@ -135,11 +135,11 @@ def there(api: LabApi, path: str) -> bool:
 
 
 def job(name: str = "holds") -> dict[str, Any]:
-    wanted = {"cpu": "4", "memory": "16Gi", "ephemeral-storage": "1Gi"}
+    machine_resources = {"cpu": "4", "memory": "16Gi", "ephemeral-storage": "1Gi"}
     container = {
         "name": "main",
         "image": "registry.bank.example/shared/cuda-sample:13.1",
-        "resources": {"limits": {**wanted, "nvidia.com/gpu": "4"}, "requests": wanted},
+        "resources": {"limits": {**machine_resources, "nvidia.com/gpu": "4"}, "requests": machine_resources},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
     pod = {
@@ -156,10 +156,10 @@ def job(name: str = "holds") -> dict[str, Any]:
 
 def until(fact: Callable[[], Any], what: str, seconds: float = 90) -> Any:
     deadline = time.monotonic() + seconds
-    while not (found := fact()):
+    while not (result := fact()):
         assert time.monotonic() < deadline, f"after {seconds} s still not: {what}"
         time.sleep(0.25)
-    return found
+    return result
 
 
 def get(url: str, path: str, **parameters: str) -> Any:
@@ -177,8 +177,8 @@ def query(url: str, text: str, **parameters: str) -> list[dict[str, Any]]:
 
 def test_the_api_server_kueue_and_both_exporters_are_scraped(url: str) -> None:
     def up() -> bool:
-        found = {target["labels"]["job"]: target["health"] for target in get(url, "targets")["activeTargets"]}
-        return found == dict.fromkeys(("apiserver", "kueue", "kube-state-metrics", "dcgm-exporter"), "up")
+        health_by_job = {target["labels"]["job"]: target["health"] for target in get(url, "targets")["activeTargets"]}
+        return health_by_job == dict.fromkeys(("apiserver", "kueue", "kube-state-metrics", "dcgm-exporter"), "up")
 
     until(up, "all four are up")
 
@@ -211,17 +211,17 @@ def test_a_second_up_leaves_prometheus_alone(root: Path) -> None:
 # Chargeback
 
 
-def bill(loaded: Loaded, given: dict[str, Any], start: int, end: int) -> dict[tuple[str, ...], int]:
+def bill(loaded: Loaded, rows_by_table: dict[str, Any], start: int, end: int) -> dict[tuple[str, ...], int]:
     """Millionths of a dollar by tenant, category, pool and flavor."""
-    cut = periods.periods(start, end, periods.PeriodLength("range"), periods.zone_of("UTC"))
-    sources = {name: [(name, frame.lazy())] for name, frame in given.items() if name != "lines"}
-    report = make_report(loaded.environment, loaded.tenants, tables(sources, start, end), cut, None)
+    bill_periods = periods.periods(start, end, periods.PeriodLength("range"), periods.zone_of("UTC"))
+    sources = {name: [(name, frame.lazy())] for name, frame in rows_by_table.items() if name != "lines"}
+    report = make_report(loaded.environment, loaded.tenants, tables(sources, start, end), bill_periods, None)
     assert report.findings == []
-    made: dict[tuple[str, ...], int] = {}
+    micro_by_key: dict[tuple[str, ...], int] = {}
     for line in report.lines:
         key = (line.tenant, line.category.value, line.billing_unit.pool, line.flavor)
-        made[key] = made.get(key, 0) + line.micro
-    return made
+        micro_by_key[key] = micro_by_key.get(key, 0) + line.micro
+    return micro_by_key
 
 
 def test_the_bill_from_prometheus_is_to_the_millionth_that_of_the_trace(loaded: Loaded, url: str, rows: Any) -> None:
@@ -232,29 +232,29 @@ def test_the_bill_from_prometheus_is_to_the_millionth_that_of_the_trace(loaded: 
 
 def test_a_range_that_begins_between_two_scrapes_lacks_nothing(loaded: Loaded, url: str) -> None:
     begin, end = START + 7 * 3600 + 101, START + 9 * 3600 + 47
-    made = bill(loaded, read_tables(Prometheus(url), loaded.environment, begin, end, STEP), begin, end)
+    charges = bill(loaded, read_tables(Prometheus(url), loaded.environment, begin, end, STEP), begin, end)
     nodes = (4 * 8 + 8) * 12.5 + 4 * 1  # dollars an hour of the nodes that the pools have at least
-    assert sum(made.values()) == pytest.approx(nodes * 1e6 * (end - begin) / 3600, abs=100)
+    assert sum(charges.values()) == pytest.approx(nodes * 1e6 * (end - begin) / 3600, abs=100)
 
 
 @pytest.mark.usefixtures("admin")
 def test_what_runs_now_is_held_by_its_tenant(url: str) -> None:
-    def held() -> dict[str, str]:
-        return {each["metric"]["tenant"]: each["value"][1] for each in query(url, "tenancy:current_gpus")}
+    def current_gpus() -> dict[str, str]:
+        return {sample["metric"]["tenant"]: sample["value"][1] for sample in query(url, "tenancy:current_gpus")}
 
-    until(lambda: held() == {"fraud": "4", "research": "4"}, "both hold four GPUs")
+    until(lambda: current_gpus() == {"fraud": "4", "research": "4"}, "both hold four GPUs")
 
 
 @pytest.mark.usefixtures("admin")
 def test_gpu_seconds_of_what_runs_are_told_with_queue_kind_of_job_and_of_gpu_and_purchase(url: str) -> None:
     labels = ("tenant", "queue", "job_type", "gpu_type", "purchase")
 
-    def told() -> set[tuple[str, ...]]:
-        found = query(url, f"sum by ({', '.join(labels)}) (tenancy:gpu_seconds_total) > 0")
-        return {tuple(each["metric"].get(label, "") for label in labels) for each in found}
+    def counted_labels() -> set[tuple[str, ...]]:
+        samples = query(url, f"sum by ({', '.join(labels)}) (tenancy:gpu_seconds_total) > 0")
+        return {tuple(sample["metric"].get(label, "") for label in labels) for sample in samples}
 
     expected = {(tenant, f"{tenant}--batch", "Job", "a100", "on-demand") for tenant in PAIR}
-    until(lambda: told() == expected, "both have GPU-seconds")
+    until(lambda: counted_labels() == expected, "both have GPU-seconds")
 
 
 # Alerts
@@ -262,7 +262,7 @@ def test_gpu_seconds_of_what_runs_are_told_with_queue_kind_of_job_and_of_gpu_and
 
 def test_a_guard_that_goes_is_told_by_name_and_the_others_are_not(admin: LabApi, url: str, plan: Plan) -> None:
     def missing() -> set[str]:
-        return {each["metric"]["guard"] for each in query(url, 'ALERTS{alertname="GuardMissing"}')}
+        return {sample["metric"]["guard"] for sample in query(url, 'ALERTS{alertname="GuardMissing"}')}
 
     until(lambda: missing() == set(), "all guards are seen")
     path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
@@ -275,16 +275,16 @@ def test_a_guard_that_goes_is_told_by_name_and_the_others_are_not(admin: LabApi,
 
 
 def test_a_node_that_loses_its_taint_is_told(admin: LabApi, url: str) -> None:
-    def told() -> set[tuple[str, str]]:
-        found = query(url, 'ALERTS{alertname="NodeWithoutTaint"}')
-        return {(each["metric"]["node"], each["metric"]["taint"]) for each in found}
+    def reported_taints() -> set[tuple[str, str]]:
+        samples = query(url, 'ALERTS{alertname="NodeWithoutTaint"}')
+        return {(sample["metric"]["node"], sample["metric"]["taint"]) for sample in samples}
 
-    assert told() == set()
+    assert reported_taints() == set()
     node = admin.get("/api/v1/nodes/notebooks-0")
     admin.request("PATCH", "/api/v1/nodes/notebooks-0", {"spec": {"taints": None}})
-    gone = {("notebooks-0", taint["key"]) for taint in node["spec"]["taints"]}
+    expected_taints = {("notebooks-0", taint["key"]) for taint in node["spec"]["taints"]}
     try:
-        until(lambda: told() == gone, "the node is told")
+        until(lambda: reported_taints() == expected_taints, "the node is told")
     finally:
         admin.request("PATCH", "/api/v1/nodes/notebooks-0", {"spec": {"taints": node["spec"]["taints"]}})
 
@@ -292,9 +292,9 @@ def test_a_node_that_loses_its_taint_is_told(admin: LabApi, url: str) -> None:
 def test_gpus_that_run_and_are_not_counted_are_told_by_queue_and_pool(admin: LabApi, url: str) -> None:
     """A Workload is called finished while its pod runs: Kueue gives its GPUs to others."""
 
-    def told() -> list[tuple[str, ...]]:
-        found = query(url, 'ALERTS{alertname="GpusUncounted", alertstate="firing"}')
-        return [tuple(each["metric"][key] for key in ("tenant", "cluster_queue", "pool")) for each in found]
+    def reported_holes() -> list[tuple[str, ...]]:
+        samples = query(url, 'ALERTS{alertname="GpusUncounted", alertstate="firing"}')
+        return [tuple(sample["metric"][key] for key in ("tenant", "cluster_queue", "pool")) for sample in samples]
 
     space, jobs = "fraud--train", "/apis/batch/v1/namespaces/fraud--train/jobs"
     workloads = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{space}/workloads"
@@ -302,18 +302,20 @@ def test_gpus_that_run_and_are_not_counted_are_told_by_queue_and_pool(admin: Lab
     try:
         pods = f"/api/v1/namespaces/{space}/pods?labelSelector=job-name=hole"
         until(lambda: [p for p in admin.get(pods)["items"] if p["status"]["phase"] == "Running"], "its pod runs")
-        time.sleep(3 * EVERY)
-        assert told() == [], "it is counted"
-        (mine,) = [w for w in admin.get(workloads)["items"] if w["metadata"]["ownerReferences"][0]["name"] == "hole"]
-        over = {"type": "Finished", "status": "True", "reason": "Any", "message": "any"}
-        over["lastTransitionTime"] = mine["metadata"]["creationTimestamp"]
-        conditions = [*mine["status"]["conditions"], over]
-        path = f"{workloads}/{mine['metadata']['name']}/status"
+        time.sleep(3 * INTERVAL_SECONDS)
+        assert reported_holes() == [], "it is counted"
+        (workload,) = [
+            w for w in admin.get(workloads)["items"] if w["metadata"]["ownerReferences"][0]["name"] == "hole"
+        ]
+        finished_condition = {"type": "Finished", "status": "True", "reason": "Any", "message": "any"}
+        finished_condition["lastTransitionTime"] = workload["metadata"]["creationTimestamp"]
+        conditions = [*workload["status"]["conditions"], finished_condition]
+        path = f"{workloads}/{workload['metadata']['name']}/status"
         admin.request("PATCH", path, {"status": {"conditions": conditions}})
-        until(lambda: told() == [("fraud", "fraud--batch", "train")], "the hole is told")
+        until(lambda: reported_holes() == [("fraud", "fraud--batch", "train")], "the hole is told")
     finally:
         admin.request("DELETE", f"{jobs}/hole?propagationPolicy=Background")
-    until(lambda: told() == [], "no pod is left")
+    until(lambda: reported_holes() == [], "no pod is left")
 
 
 # What a tenant sees
@@ -339,11 +341,11 @@ def view(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_a_tenant_sees_the_gpus_of_its_own_pods_alone(url: str, view: str, tenant: str) -> None:
     metric = 'DCGM_FI_PROF_GR_ENGINE_ACTIVE{pod!=""}'
 
-    def seen(where: str, **parameters: str) -> set[str]:
-        return {each["metric"]["namespace"] for each in query(where, metric, **parameters)}
+    def visible_namespaces(where: str, **parameters: str) -> set[str]:
+        return {sample["metric"]["namespace"] for sample in query(where, metric, **parameters)}
 
-    until(lambda: seen(url) == set(PAIR.values()), "Prometheus has both tenants' devices")
-    assert seen(view, namespace=PAIR[tenant]) == {PAIR[tenant]}
+    until(lambda: visible_namespaces(url) == set(PAIR.values()), "Prometheus has both tenants' devices")
+    assert visible_namespaces(view, namespace=PAIR[tenant]) == {PAIR[tenant]}
 
 
 @pytest.mark.usefixtures("admin")
@@ -359,20 +361,22 @@ def test_a_tenant_sees_the_gpus_of_its_own_pods_alone(url: str, view: str, tenan
 def test_however_a_question_is_written_each_tenant_is_answered_with_its_own(view: str, text: str) -> None:
     """A selector's own matcher of the namespace is dropped for the proxy's: even who names the other gets its own."""
 
-    def seen(tenant: str) -> set[str]:
-        return {each["metric"]["namespace"] for each in query(view, text, namespace=PAIR[tenant])}
+    def visible_namespaces(tenant: str) -> set[str]:
+        return {sample["metric"]["namespace"] for sample in query(view, text, namespace=PAIR[tenant])}
 
-    until(lambda: seen("fraud") and seen("research"), "both have something to see")
-    assert {tenant: seen(tenant) for tenant in PAIR} == {tenant: {own} for tenant, own in PAIR.items()}
+    until(lambda: visible_namespaces("fraud") and visible_namespaces("research"), "both have something to see")
+    assert {tenant: visible_namespaces(tenant) for tenant in PAIR} == {
+        tenant: {namespace} for tenant, namespace in PAIR.items()
+    }
 
 
 @pytest.mark.usefixtures("admin")
 def test_names_of_pods_are_told_to_their_tenant_alone(view: str) -> None:
-    theirs = [each["metric"]["pod"] for each in query(view, "kube_pod_info", namespace="research--main")]
-    mine = get(view, "label/pod/values", namespace="fraud--train")
-    assert theirs
-    assert mine
-    assert not set(theirs) & set(mine)
+    research_pods = [sample["metric"]["pod"] for sample in query(view, "kube_pod_info", namespace="research--main")]
+    fraud_pods = get(view, "label/pod/values", namespace="fraud--train")
+    assert research_pods
+    assert fraud_pods
+    assert not set(research_pods) & set(fraud_pods)
 
 
 def test_a_question_without_a_namespace_is_refused(view: str) -> None:
@@ -397,8 +401,8 @@ def collected(loaded: Loaded) -> list[dict[str, Any]]:
 
 
 def deployment(loaded: Loaded) -> dict[str, Any]:
-    (found,) = [item for item in collected(loaded) if item["kind"] == "Deployment"]
-    return found
+    (deployment_item,) = [item for item in collected(loaded) if item["kind"] == "Deployment"]
+    return deployment_item
 
 
 @pytest.mark.parametrize(
@@ -415,12 +419,12 @@ def test_who_may_read_the_logs_of_a_namespace_may_ask_for_its_series_and_only_by
     """What kube-rbac-proxy asks the API server, with a person of a tenant and the attributes of its configuration; it
     calls a POST `create`."""
     (config,) = [item for item in collected(loaded) if item["kind"] == "ConfigMap"]
-    asked = yaml.safe_load(config["data"]["config.yaml"])["authorization"]["resourceAttributes"]
+    resource_attributes = yaml.safe_load(config["data"]["config.yaml"])["authorization"]["resourceAttributes"]
     attributes = {
-        "namespace": asked["namespace"].replace("{{ .Value }}", namespace),
-        "version": asked["apiVersion"],
-        "resource": asked["resource"],
-        "subresource": asked["subresource"],
+        "namespace": resource_attributes["namespace"].replace("{{ .Value }}", namespace),
+        "version": resource_attributes["apiVersion"],
+        "resource": resource_attributes["resource"],
+        "subresource": resource_attributes["subresource"],
         "verb": verb,
     }
     review = {
@@ -437,11 +441,11 @@ def test_the_label_proxy_answers_a_body_that_names_the_other_tenant(view: str) -
     """Why no person may have the right that a POST asks for."""
     body = urllib.parse.urlencode({"query": "kube_pod_info", "namespace": "research--main"}).encode()
 
-    def seen() -> set[str]:
+    def visible_namespaces() -> set[str]:
         with urllib.request.urlopen(f"{view}/api/v1/query?namespace=fraud--train", body, timeout=20) as answer:
-            return {each["metric"]["namespace"] for each in json.load(answer)["data"]["result"]}
+            return {sample["metric"]["namespace"] for sample in json.load(answer)["data"]["result"]}
 
-    until(lambda: seen() == set(PAIR.values()), "the answer has both")
+    until(lambda: visible_namespaces() == set(PAIR.values()), "the answer has both")
 
 
 # An operator
@@ -456,16 +460,16 @@ Plainly.add_constructor("tag:yaml.org,2002:value", Plainly.construct_yaml_str)
 
 @pytest.mark.exhaustive
 def test_an_operator_takes_every_object_of_ours(admin: LabApi, loaded: Loaded) -> None:
-    kept = folder("schemas-prometheus-operator")
-    crds = [yaml.load(path.read_text(), Plainly) for path in kept.glob("*.yaml")]
-    ours = [item for item in collected(loaded) if item["apiVersion"].startswith("monitoring.coreos.com")]
-    needed = {item["kind"] for item in ours}
+    schema_folder = folder("schemas-prometheus-operator")
+    crds = [yaml.load(path.read_text(), Plainly) for path in schema_folder.glob("*.yaml")]
+    platform_objects = [item for item in collected(loaded) if item["apiVersion"].startswith("monitoring.coreos.com")]
+    needed = {item["kind"] for item in platform_objects}
     assert needed == {"PrometheusRule", "ServiceMonitor", "AlertmanagerConfig"}
     for crd in crds:
         if crd["spec"]["names"]["kind"] in needed:
             apply(admin, crd)
     apply(admin, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "monitoring"}})
-    for item in ours:
+    for item in platform_objects:
         path = _path(item).rpartition("/")[0]
-        until(lambda path=path: there(admin, path), f"{path} is served")
+        until(lambda path=path: is_served(admin, path), f"{path} is served")
         admin.request("POST", f"{path}?fieldValidation=Strict", item, CREATE)

@@ -26,7 +26,7 @@ AWS = {
     "zones": ["eu-central-1a", "eu-central-1b"],
     "platform-role": f"arn:aws:iam::{ACCOUNT}:role/platform",
 }
-GIVEN = {
+GIVEN_NETWORK = {
     "encryption-key": f"arn:aws:kms:eu-central-1:{ACCOUNT}:key/0123-abcd",
     "root-volume": 16_000,
     "network": {
@@ -96,51 +96,51 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabApi]:
 
 def build(environment: Environment, pools: dict[str, Any], **aws: Any) -> dict[tuple[str, str], Object]:
     """Objects of an environment with these pools, by kind and name."""
-    written = environment.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    changed = {**written, "aws": {**AWS, **aws}, "flavors": FLAVORS, "pools": pools}
-    made = karpenter_objects(Environment.model_validate(changed))
-    return {(each["kind"], each["metadata"]["name"]): each for each in made}
+    fields = environment.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    fields_with_pools = {**fields, "aws": {**AWS, **aws}, "flavors": FLAVORS, "pools": pools}
+    planned = karpenter_objects(Environment.model_validate(fields_with_pools))
+    return {(item["kind"], item["metadata"]["name"]): item for item in planned}
 
 
 PLURALS = {"EC2NodeClass": "ec2nodeclasses", "NodePool": "nodepools", "NodeOverlay": "nodeoverlays"}
 
 
-def create(api: LabApi, made: Object, *, stored: bool) -> Object:
+def create(api: LabApi, item: Object, *, stored: bool) -> Object:
     """Create an object; a field that the schema does not know is refused instead of dropped."""
-    path = f"/apis/{made['apiVersion']}/{PLURALS[made['kind']]}?fieldValidation=Strict"
-    return api.request("POST", path if stored else f"{path}&dryRun=All", made, CREATE)
+    path = f"/apis/{item['apiVersion']}/{PLURALS[item['kind']]}?fieldValidation=Strict"
+    return api.request("POST", path if stored else f"{path}&dryRun=All", item, CREATE)
 
 
-def within(part: Any, whole: Any) -> bool:
+def within(part: Any, container: Any) -> bool:
     """Whether everything that was said is still there; defaults may have come beside it."""
-    if isinstance(part, dict) and isinstance(whole, dict):
-        return all(key in whole and within(value, whole[key]) for key, value in part.items())
-    if isinstance(part, list) and isinstance(whole, list):
-        return len(part) == len(whole) and all(map(within, part, whole))
-    return part == whole
+    if isinstance(part, dict) and isinstance(container, dict):
+        return all(key in container and within(value, container[key]) for key, value in part.items())
+    if isinstance(part, list) and isinstance(container, list):
+        return len(part) == len(container) and all(map(within, part, container))
+    return part == container
 
 
 @pytest.mark.parametrize("pool", POOLS)
 def test_the_server_takes_all_that_a_pool_needs_as_it_is(server: LabApi, environment: Environment, pool: str) -> None:
-    for (kind, name), made in build(environment, {pool: POOLS[pool]}).items():
-        create(server, made, stored=True)
-        kept = server.get(f"/apis/{made['apiVersion']}/{PLURALS[kind]}/{name}")
-        assert within(made["spec"], kept["spec"]), f"{kind} is stored otherwise than it was written"
+    for (kind, name), item in build(environment, {pool: POOLS[pool]}).items():
+        create(server, item, stored=True)
+        stored = server.get(f"/apis/{item['apiVersion']}/{PLURALS[kind]}/{name}")
+        assert within(item["spec"], stored["spec"]), f"{kind} is stored otherwise than it was written"
 
 
 @pytest.mark.parametrize("pool", POOLS)
 def test_the_server_takes_a_pool_in_a_given_network(server: LabApi, environment: Environment, pool: str) -> None:
-    for made in build(environment, {f"{pool}-given": POOLS[pool]}, **GIVEN).values():
-        create(server, made, stored=False)
+    for item in build(environment, {f"{pool}-given": POOLS[pool]}, **GIVEN_NETWORK).values():
+        create(server, item, stored=False)
 
 
 def test_a_pool_that_scales_further_is_the_same_pool(server: LabApi, environment: Environment) -> None:
     """Some fields of Karpenter's can never be changed again; a range is none of them."""
     pools = {"grows": POOLS["whole"]}
-    made = build(environment, pools)["NodePool", "grows"]
-    create(server, made, stored=True)
+    pool_object = build(environment, pools)["NodePool", "grows"]
+    create(server, pool_object, stored=True)
     larger = {"grows": {**POOLS["whole"], "nodes": {"min": 1, "max": 9}}}
-    path = f"/apis/{made['apiVersion']}/nodepools"
+    path = f"/apis/{pool_object['apiVersion']}/nodepools"
     assert server.apply(path, build(environment, larger)["NodePool", "grows"])["spec"]["limits"]["nodes"] == "8"
 
 
@@ -213,10 +213,10 @@ BROKEN: list[tuple[str, str, Breakage, str]] = [
 def test_the_server_refuses_the_twin_with_one_field_broken(
     server: LabApi, environment: Environment, kind: str, pool: str, change: Breakage, why: str
 ) -> None:
-    made = build(environment, {pool: POOLS[pool]})[kind, pool]
-    made["metadata"]["name"] = f"twin-{pool}"
-    create(server, made, stored=False)
-    twin = copy.deepcopy(made)
+    item = build(environment, {pool: POOLS[pool]})[kind, pool]
+    item["metadata"]["name"] = f"twin-{pool}"
+    create(server, item, stored=False)
+    twin = copy.deepcopy(item)
     change(twin["spec"])
     with pytest.raises(ApiError) as refused:
         create(server, twin, stored=False)

@@ -74,9 +74,9 @@ def first(**fields: Any) -> Change:
     """An init container that differs in its security context."""
 
     def change(item: Object) -> None:
-        made = {"name": "first", "image": "x.example/x:1", "securityContext": {**copy.deepcopy(NO_ROOT)}}
-        _merge(made["securityContext"], fields)
-        item["spec"]["initContainers"] = [made]
+        container = {"name": "first", "image": "x.example/x:1", "securityContext": {**copy.deepcopy(NO_ROOT)}}
+        _merge(container["securityContext"], fields)
+        item["spec"]["initContainers"] = [container]
 
     return change
 
@@ -102,8 +102,8 @@ def of_windows(**fields: Any) -> Change:
 
 def both(*changes: Change) -> Change:
     def change(item: Object) -> None:
-        for one in changes:
-            one(item)
+        for change_item in changes:
+            change_item(item)
 
     return change
 
@@ -182,7 +182,10 @@ GOOD: dict[str, Change] = {
     "of-windows": of_windows(),
 }
 """What it admits."""
-CASES = {**{f"bad-{name}": one for name, one in BAD.items()}, **{f"good-{name}": one for name, one in GOOD.items()}}
+CASES = {
+    **{f"bad-{name}": change for name, change in BAD.items()},
+    **{f"good-{name}": change for name, change in GOOD.items()},
+}
 
 
 def made_of(name: str) -> Object:
@@ -232,11 +235,15 @@ def server(tmp_path_factory: pytest.TempPathFactory, environment: Environment) -
 
 
 def _one_rule(environment: Environment) -> list[Object]:
-    found = [copy.deepcopy(item) for item in guard_objects(environment) if item["metadata"]["name"] == GUARD]
-    for item in found:
+    guard_items = [copy.deepcopy(item) for item in guard_objects(environment) if item["metadata"]["name"] == GUARD]
+    for item in guard_items:
         rules = item["spec"].get("validations", [])
-        item["spec"] |= {"validations": [one for one in rules if one["message"].startswith(RULE)]} if rules else {}
-    return found
+        item["spec"] |= (
+            {"validations": [validation for validation in rules if validation["message"].startswith(RULE)]}
+            if rules
+            else {}
+        )
+    return guard_items
 
 
 def _account(api: LabApi, space: str) -> bool:
@@ -285,32 +292,34 @@ def test_a_check_finds_exactly_what_pod_security_refuses(server: LabApi, space: 
     for case in CASES:
         item = made_of(case)
         expected = refused(answer(server, name, item), BY_SERVER)
-        for shown in (item, job_of(item)):
-            (template,) = templates_of(shown)
-            said = bool(list(breaches(template, level, minor)))
-            found = said
+        for judged_item in (item, job_of(item)):
+            (template,) = templates_of(judged_item)
+            is_breach = bool(list(breaches(template, level, minor)))
+            has_finding = is_breach
             if level is not PodSecurityLevel.PRIVILEGED:
-                placed = {**shown, "metadata": {**shown["metadata"], "namespace": name}}
-                objects = [(one, FilePosition("x.yaml", 1)) for one in (space, placed)]
-                rules = {one.finding.rule for one in judge(Manifests(objects)).findings}
-                found = bool(rules & {"pod-02", RULE})
-            if not expected == said == found:
-                different.add(f"{case} {shown['kind']}")
+                placed = {**judged_item, "metadata": {**judged_item["metadata"], "namespace": name}}
+                objects = [(item_of_check, FilePosition("x.yaml", 1)) for item_of_check in (space, placed)]
+                rules = {judged_finding.finding.rule for judged_finding in judge(Manifests(objects)).findings}
+                has_finding = bool(rules & {"pod-02", RULE})
+            if not expected == is_breach == has_finding:
+                different.add(f"{case} {judged_item['kind']}")
     assert different == set()
 
 
 def test_the_newest_level_refuses_every_bad_pod_and_no_good_one(server: LabApi) -> None:
-    found = {case for case in CASES if refused(answer(server, "restricted-latest", made_of(case)), BY_SERVER)}
-    assert found == {f"bad-{name}" for name in BAD}
+    refused_cases = {case for case in CASES if refused(answer(server, "restricted-latest", made_of(case)), BY_SERVER)}
+    assert refused_cases == {f"bad-{name}" for name in BAD}
 
 
 def test_a_refusal_names_the_fields_to_change_and_no_others(server: LabApi) -> None:
     item = made_of("bad-escalation")
     CASES["bad-host-network"](item)
-    said = answer(server, "restricted-latest", job_of(item))
-    assert f"{RULE}: " in said
-    assert "hostNetwork is absent or false; securityContext.allowPrivilegeEscalation of a container is false." in said
-    assert "seccompProfile" not in said
+    message = answer(server, "restricted-latest", job_of(item))
+    assert f"{RULE}: " in message
+    assert (
+        "hostNetwork is absent or false; securityContext.allowPrivilegeEscalation of a container is false." in message
+    )
+    assert "seccompProfile" not in message
 
 
 def test_a_namespace_that_says_no_level_is_judged_by_the_strictest(server: LabApi) -> None:

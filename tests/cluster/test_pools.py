@@ -47,7 +47,7 @@ HOMES = {
     "a100-3g.20gb": "serve-mig",
     "l4-shared": "notebooks",
 }
-OWN = {"performance--train": {"a100": "train-efa"}}
+OWN_POOLS = {"performance--train": {"a100": "train-efa"}}
 """Who has a pool of its own runs there first."""
 TOTAL, OF_GPUS, CLOSED = 86, 83, 11
 """Nodes, those with GPUs, and those with a taint of their pool's own."""
@@ -70,8 +70,8 @@ def tolerations_of(pool: str) -> list[Toleration]:
 def until(obstacles: Callable[[], object], what: str, seconds: float = 30) -> None:
     """Wait until nothing stands in the way."""
     deadline = time.monotonic() + seconds
-    while found := obstacles():
-        assert time.monotonic() < deadline, f"after {seconds:.0f} s still not: {what}; in the way: {found}"
+    while reasons := obstacles():
+        assert time.monotonic() < deadline, f"after {seconds:.0f} s still not: {what}; in the way: {reasons}"
         time.sleep(0.05)
 
 
@@ -106,8 +106,8 @@ class Scheduler:
     def landed(self, names: Sequence[str], path: str = PODS) -> list[str]:
         """The node of each pod, once all have one."""
         until(lambda: {n: self._reasons(path).get(n) for n in names if n not in self._nodes(path)}, "pods have nodes")
-        found = self._nodes(path)
-        return [found[name] for name in names]
+        nodes_by_pod = self._nodes(path)
+        return [nodes_by_pod[name] for name in names]
 
     def refused(self, names: Sequence[str], *reasons: str) -> None:
         """Wait until every pod is kept waiting for these reasons, among others; one that gets a node fails at once."""
@@ -115,8 +115,12 @@ class Scheduler:
         def obstacles() -> dict[str, str]:
             placed = {name: node for name, node in self._nodes(PODS).items() if name in names}
             assert placed == {}, f"these should wait: {reasons}"
-            said = self._reasons(PODS)
-            return {n: said.get(n, "") for n in names if any(reason not in said.get(n, "") for reason in reasons)}
+            reasons_by_pod = self._reasons(PODS)
+            return {
+                n: reasons_by_pod.get(n, "")
+                for n in names
+                if any(reason not in reasons_by_pod.get(n, "") for reason in reasons)
+            }
 
         until(obstacles, f"the scheduler says {reasons}")
 
@@ -177,9 +181,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def api(lab: Lab) -> Iterator[LabApi]:
-    with LabApi(lab, ports.remembered(lab)["kube-apiserver"]) as found:
-        until(lambda: not _exists(found, "/api/v1/namespaces/default/serviceaccounts/default"), "pods can be made")
-        yield found
+    with LabApi(lab, ports.remembered(lab)["kube-apiserver"]) as lab_api:
+        until(lambda: not _exists(lab_api, "/api/v1/namespaces/default/serviceaccounts/default"), "pods can be made")
+        yield lab_api
 
 
 def _exists(api: LabApi, path: str) -> bool:
@@ -201,9 +205,9 @@ def nodes(lab: Lab, api: LabApi, bank: Loaded) -> dict[str, dict[str, Any]]:
 
 @pytest.fixture
 def scheduler(api: LabApi, nodes: dict[str, dict[str, Any]]) -> Iterator[Scheduler]:  # noqa: ARG001 - they have to be there
-    found = Scheduler(api)
-    yield found
-    found.clear()
+    pool_scheduler = Scheduler(api)
+    yield pool_scheduler
+    pool_scheduler.clear()
 
 
 # What the machine is, by others' word
@@ -219,9 +223,9 @@ class Karpenter:
         self._options = (judges.folder("options-karpenter") / "options.go").read_text()
 
     def _number(self, text: str, pattern: str) -> str:
-        found = re.findall(pattern, text)
-        assert len(found) == 1, f"{pattern} stands {len(found)} times in Karpenter's source"
-        return found[0]
+        matches = re.findall(pattern, text)
+        assert len(matches) == 1, f"{pattern} stands {len(matches)} times in Karpenter's source"
+        return matches[0]
 
     def pods(self, name: str, efa_only: int = 0) -> int:
         """`ENILimitedPods`, with interfaces for EFA alone on the default card."""
@@ -246,16 +250,16 @@ class Karpenter:
         """MiB that pods get of those sold."""
         sold -= int(self._number(self._types, r"sizeInMib -= (\d+)")) if arm else 0
         share = float(self._number(self._options, r'WithDefaultFloat64\("VM_MEMORY_OVERHEAD_PERCENT", ([\d.]+)\)'))
-        each, base = re.findall(r'Sprintf\("%dMi", \((\d+)\*pods\.Value\(\)\)\+(\d+)\)', self._types)[0]
+        per_pod, base = re.findall(r'Sprintf\("%dMi", \((\d+)\*pods\.Value\(\)\)\+(\d+)\)', self._types)[0]
         eviction = self._number(self._types, r'ResourceMemory:\s+resource\.MustParse\("(\d+)Mi"\)')
-        return sold - math.ceil(sold * share) - int(each) * pods - int(base) - int(eviction)
+        return sold - math.ceil(sold * share) - int(per_pod) * pods - int(base) - int(eviction)
 
     def storage(self, gigabytes: int) -> float:
         """MiB that pods get of the local disks."""
         reserve = self._number(self._types, r'ResourceEphemeralStorage: resource\.MustParse\("(\d+)Gi"\)')
-        kept = self._number(self._types, r"storage\.Value\(\)\) / 100 \* (\d+)")
+        reserved_percent = self._number(self._types, r"storage\.Value\(\)\) / 100 \* (\d+)")
         disks = gigabytes * 10**9
-        return (disks - math.ceil(disks / 100 * int(kept))) / 2**20 - int(reserve) * 1024
+        return (disks - math.ceil(disks / 100 * int(reserved_percent))) / 2**20 - int(reserve) * 1024
 
 
 @pytest.fixture(scope="module")
@@ -288,8 +292,8 @@ def machines(lab: Lab, api: LabApi, bank: Loaded) -> dict[str, dict[str, int]]:
     pools: dict[str, Any] = {_pool(name): {"instance": name, "nodes": 1} for name in TYPES}
     only = {"nodes": 1, "efa": True, "tenants": ["x"], "zones": ["eu-central-1a"]}
     pools |= {_pool(name, efa=True): {"instance": name, **only} for name in WITH_EFA}
-    written = bank.environment.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    environment = Environment.model_validate({**written, "flavors": flavors, "pools": pools, "prices": {}})
+    fields = bank.environment.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    environment = Environment.model_validate({**fields, "flavors": flavors, "pools": pools, "prices": {}})
     apply_nodes(fake_nodes(environment), lab)
     return {node["metadata"]["labels"][words.POOL]: offered(node) for node in api.get(NODES)["items"]}
 
@@ -299,12 +303,12 @@ SUFFIXES = {"": 1, "m": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "
 
 def offered(node: dict[str, Any]) -> dict[str, int]:
     """Allocatable in millicores, bytes and counts."""
-    found = {}
+    amounts = {}
     for name, text in node["status"]["allocatable"].items():
         [(number, suffix)] = re.findall(r"^(\d+)(\D*)$", text)
         whole_cores = name == "cpu" and suffix != "m"
-        found[name] = int(number) * SUFFIXES[suffix] * (1000 if whole_cores else 1)
-    return found
+        amounts[name] = int(number) * SUFFIXES[suffix] * (1000 if whole_cores else 1)
+    return amounts
 
 
 def managed_cap(vcpu: int) -> int:
@@ -387,7 +391,7 @@ def test_nodes_of_a_pool_are_spread_over_its_zones(nodes: dict[str, dict[str, An
     for node in nodes.values():
         labels = node["metadata"]["labels"]
         zones.setdefault(labels[words.POOL], set()).add(labels["topology.kubernetes.io/zone"])
-    assert {pool: len(found) for pool, found in zones.items()} == {
+    assert {pool: len(pool_zones) for pool, pool_zones in zones.items()} == {
         "train-a100": 1,
         "train-efa": 1,
         "serve-mig": 2,
@@ -414,25 +418,25 @@ def test_a_node_takes_as_many_as_the_plan_says_and_not_one_more(
 def test_slices_of_the_size_that_is_reported_fill_a_node_to_the_last_core(
     scheduler: Scheduler, bank: Loaded, pool: str
 ) -> None:
-    node, told = f"{pool}-0", pool_yield(bank.environment, pool, bank.tenants)
+    node, reported = f"{pool}-0", pool_yield(bank.environment, pool, bank.tenants)
     where, tolerations = {"kubernetes.io/hostname": node}, tolerations_of(pool)
 
     def size(cpu: int, memory: int, **extended: str) -> dict[str, str]:
         return {"cpu": f"{cpu}m", "memory": f"{memory}Mi", **extended}
 
-    assert scheduler.places(size(told.daemonsets.cpu, told.daemonsets.memory), tolerations, where) == [node]
-    for unit in told.units:
-        each = size(unit.each.cpu, unit.each.memory, **{unit.resource: "1"})
-        assert scheduler.places(each, tolerations, where, unit.count) == [node] * unit.count
+    assert scheduler.places(size(reported.daemonsets.cpu, reported.daemonsets.memory), tolerations, where) == [node]
+    for unit in reported.units:
+        slice_pod = size(unit.each.cpu, unit.each.memory, **{unit.resource: "1"})
+        assert scheduler.places(slice_pod, tolerations, where, unit.count) == [node] * unit.count
     scheduler.refused(scheduler.ask(size(100, 1), tolerations, where), "1 Insufficient cpu")
     scheduler.refused(scheduler.ask(size(0, 128), tolerations, where), "1 Insufficient memory")
 
 
 def test_the_open_pool_takes_576_gpus_and_the_efa_nodes_none_of_the_rest(scheduler: Scheduler) -> None:
-    whole = {GPU: "8"}
-    landed = scheduler.places(whole, [GPU_TOLERATION], count=72)
+    whole_node = {GPU: "8"}
+    landed = scheduler.places(whole_node, [GPU_TOLERATION], count=72)
     assert set(landed) == {f"train-a100-{i}" for i in range(72)}
-    one_more = scheduler.ask(whole, [GPU_TOLERATION])
+    one_more = scheduler.ask(whole_node, [GPU_TOLERATION])
     # The nodes without GPUs have no taint, and none of these.
     scheduler.refused(
         one_more, f"{72 + TOTAL - OF_GPUS} Insufficient {GPU}", f"{CLOSED} node(s) had untolerated taint(s)"
@@ -455,24 +459,30 @@ def test_the_toleration_that_the_api_server_adds_opens_no_pool_of_slices(schedul
 def test_a_restricted_pool_is_closed_to_pods_without_its_own_toleration(
     scheduler: Scheduler, pool: str, resource: str
 ) -> None:
-    unit, here = {resource: "1"}, {words.POOL: pool}
-    other = "notebooks" if pool != "notebooks" else "serve-mig"
-    none = scheduler.ask(unit, [GPU_TOLERATION], here)
-    wrong = scheduler.ask(unit, [GPU_TOLERATION, pool_toleration(other)], here)
+    unit, selector = {resource: "1"}, {words.POOL: pool}
+    foreign_pool = "notebooks" if pool != "notebooks" else "serve-mig"
+    none = scheduler.ask(unit, [GPU_TOLERATION], selector)
+    wrong = scheduler.ask(unit, [GPU_TOLERATION, pool_toleration(foreign_pool)], selector)
     scheduler.refused(none, f"{CLOSED} node(s) had untolerated taint(s)")
-    scheduler.refused(wrong, f"{CLOSED - COUNTS[other]} node(s) had untolerated taint(s)")
-    (landed,) = scheduler.places(unit, tolerations_of(pool), here)
+    scheduler.refused(wrong, f"{CLOSED - COUNTS[foreign_pool]} node(s) had untolerated taint(s)")
+    (landed,) = scheduler.places(unit, tolerations_of(pool), selector)
     assert landed.startswith(f"{pool}-"), "the twin with both tolerations"
 
 
-@pytest.mark.parametrize(("pool", "resource"), [each for each in RESTRICTED if each[1] != GPU])
+@pytest.mark.parametrize(
+    ("pool", "resource"), [pool_and_resource for pool_and_resource in RESTRICTED if pool_and_resource[1] != GPU]
+)
 def test_the_toleration_of_a_pool_is_none_of_gpu_nodes(scheduler: Scheduler, pool: str, resource: str) -> None:
     """For whole GPUs the API server adds it."""
-    unit, here = {resource: "1"}, {words.POOL: pool}
-    scheduler.refused(scheduler.ask(unit, [pool_toleration(pool)], here), f"{OF_GPUS} node(s) had untolerated taint(s)")
+    unit, selector = {resource: "1"}, {words.POOL: pool}
+    scheduler.refused(
+        scheduler.ask(unit, [pool_toleration(pool)], selector), f"{OF_GPUS} node(s) had untolerated taint(s)"
+    )
 
 
-@pytest.mark.parametrize(("pool", "resource"), [each for each in RESTRICTED if each[1] != GPU])
+@pytest.mark.parametrize(
+    ("pool", "resource"), [pool_and_resource for pool_and_resource in RESTRICTED if pool_and_resource[1] != GPU]
+)
 def test_slices_and_interfaces_lead_to_their_pool_without_a_selector(
     scheduler: Scheduler, pool: str, resource: str
 ) -> None:
@@ -492,7 +502,7 @@ def test_a_pool_that_is_opened_admits_all_tenants_at_once(
     environment = bank.environment.model_copy(update={"pools": {**pools, "serve-mig": opened}})
     assert apply_nodes(fake_nodes(environment), lab) == {"written": 2, "removed": 0, "kept": TOTAL - 2}
     taints = [api.get(f"{NODES}/serve-mig-{i}")["spec"]["taints"] for i in range(2)]
-    assert [[taint["key"] for taint in each] for each in taints] == [[GPU], [GPU]]
+    assert [[taint["key"] for taint in pool_taints] for pool_taints in taints] == [[GPU], [GPU]]
     (landed,) = scheduler.landed(waiting)
     assert landed.startswith("serve-mig-")
 
@@ -503,26 +513,26 @@ def test_every_sample_of_a_tenant_lands_in_the_pool_of_its_flavor(
     """Through the tenant's real quota and limits: names of resources agree from the spec to the node."""
     plan = make_plan(bank.environment, bank.tenants)
     expected: dict[str, str] = {}
-    for each in priority_classes(bank.environment):
-        api.request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", each, CREATE)
+    for priority_class in priority_classes(bank.environment):
+        api.request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", priority_class, CREATE)
     for tenant in bank.tenants:
         for part in tenant.namespaces:
             where = tenant.namespace_name(part)
-            flavors = [flavor for flavor, held in tenant.guaranteed_in(part).items() if held]
-            wanted = {flavor: sample("pod", bank.environment, tenant, part, {flavor: 1}) for flavor in flavors}
-            if wanted:
-                expected |= {f"{where}/{flavor}": OWN.get(where, HOMES)[flavor] for flavor in wanted}
+            flavors = [flavor for flavor, guaranteed in tenant.guaranteed_in(part).items() if guaranteed]
+            samples = {flavor: sample("pod", bank.environment, tenant, part, {flavor: 1}) for flavor in flavors}
+            if samples:
+                expected |= {f"{where}/{flavor}": OWN_POOLS.get(where, HOMES)[flavor] for flavor in samples}
                 make_namespace(api, plan, where)
-                for flavor, pod in wanted.items():
-                    named = {**pod, "metadata": {**pod["metadata"], "name": flavor.replace(".", "-")}}
-                    api.request("POST", f"/api/v1/namespaces/{where}/pods", named, CREATE)
-    found = {}
+                for flavor, pod in samples.items():
+                    named_pod = {**pod, "metadata": {**pod["metadata"], "name": flavor.replace(".", "-")}}
+                    api.request("POST", f"/api/v1/namespaces/{where}/pods", named_pod, CREATE)
+    landed_pools = {}
     for key in expected:
         where, flavor = key.split("/")
         (landed,) = scheduler.landed([flavor.replace(".", "-")], f"/api/v1/namespaces/{where}/pods")
-        found[key] = landed.rpartition("-")[0]
+        landed_pools[key] = landed.rpartition("-")[0]
     assert len(expected) >= 20
-    assert found == expected
+    assert landed_pools == expected
 
 
 def make_namespace(api: LabApi, plan: Any, name: str) -> None:

@@ -95,12 +95,17 @@ def queue_objects(plan: Plan) -> list[Object]:
 @pytest.mark.parametrize("stack", [pytest.param("bank", marks=pytest.mark.exhaustive), "local"])
 def test_every_queue_of_an_example_is_admitted(platform: LabApi, stack: str) -> None:
     loaded = load(STACKS / stack)
-    made = queue_objects(make_plan(loaded.environment, loaded.tenants))
-    assert {item["kind"] for item in made} >= {"ResourceFlavor", "WorkloadPriorityClass", "Cohort", "ClusterQueue"}
-    spaces = {item["metadata"]["namespace"] for item in made if item["kind"] == "LocalQueue"}
+    queue_items = queue_objects(make_plan(loaded.environment, loaded.tenants))
+    assert {item["kind"] for item in queue_items} >= {
+        "ResourceFlavor",
+        "WorkloadPriorityClass",
+        "Cohort",
+        "ClusterQueue",
+    }
+    spaces = {item["metadata"]["namespace"] for item in queue_items if item["kind"] == "LocalQueue"}
     for name in spaces:
         platform.apply("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    assert {item["metadata"]["name"]: said for item in made if (said := refusal(platform, item))} == {}
+    assert {item["metadata"]["name"]: message for item in queue_items if (message := refusal(platform, item))} == {}
 
 
 def test_amounts_come_back_as_they_were_sent(platform: LabApi) -> None:
@@ -108,15 +113,15 @@ def test_amounts_come_back_as_they_were_sent(platform: LabApi) -> None:
     loaded = load(STACKS / "bank")
     for item in queue_objects(make_plan(loaded.environment, loaded.tenants)):
         if item["kind"] in ("ClusterQueue", "Cohort"):
-            made = platform.request("POST", f"{address(item)}?dryRun=All", item, CREATE)
-            assert made["spec"]["resourceGroups"] == item["spec"]["resourceGroups"], item["metadata"]["name"]
+            answer = platform.request("POST", f"{address(item)}?dryRun=All", item, CREATE)
+            assert answer["spec"]["resourceGroups"] == item["spec"]["resourceGroups"], item["metadata"]["name"]
 
 
 def test_an_amount_that_is_spelt_otherwise_does_not_come_back(platform: LabApi, plan: Plan) -> None:
     item = pick(plan, QUEUE)
     quota(0, group=0, nominalQuota="2000", lendingLimit="2k")(item)
-    made = platform.request("POST", f"{address(item)}?dryRun=All", item, CREATE)
-    assert made["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"] == "2k"
+    answer = platform.request("POST", f"{address(item)}?dryRun=All", item, CREATE)
+    assert answer["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"] == "2k"
 
 
 # What Kueue refuses
@@ -138,7 +143,7 @@ class Row(NamedTuple):
     """Kind and name of the object."""
     broken: Callable[[Object], Any]
     says: str
-    written: Input | str
+    spec_input: Input | str
     """What would lead to it; or why nothing does."""
 
 
@@ -180,9 +185,9 @@ def many_flavors(item: Object, count: int) -> None:
 def many_resources(item: Object, count: int) -> None:
     group = item["spec"]["resourceGroups"][1]
     group["coveredResources"] = [f"example.com/r{i}" for i in range(count)]
-    one = {key: value for key, value in group["flavors"][0]["resources"][0].items() if key != "name"}
+    amounts = {key: value for key, value in group["flavors"][0]["resources"][0].items() if key != "name"}
     group["flavors"] = [
-        {**flavor, "resources": [{"name": name, **one} for name in group["coveredResources"]]}
+        {**flavor, "resources": [{"name": name, **amounts} for name in group["coveredResources"]]}
         for flavor in group["flavors"]
     ]
 
@@ -196,7 +201,7 @@ def more_pools(count: int) -> str:
     return "".join(f"  more-{i}: {{instance: p4d.24xlarge, nodes: 1}}\n" for i in range(count)) + "  serve:\n"
 
 
-def named(name: str) -> Callable[[Object], Any]:
+def with_name(name: str) -> Callable[[Object], Any]:
     return lambda item: item["metadata"].update(name=name)
 
 
@@ -207,16 +212,16 @@ LOCAL, CLASS, CONFIG = (
     "WorkloadPriorityClass tenancy-tier-batch",
     "ProvisioningRequestConfig provisioning",
 )
-BELOW = "everything below the root has a parent"
-LISTED = "every flavor of a group is listed with all of the group's resources, in one order"
+BELOW_ROOT = "everything below the root has a parent"
+ALL_RESOURCES = "every flavor of a group is listed with all of the group's resources, in one order"
 CONSTANT = "the same for every environment"
 DERIVED = "made of the pool's own taints, two at most"
 GUARANTEE = "a100: {guaranteed: 16"
 TRAIN = "{name: train, purpose"
 
 ROWS = (
-    Row("borrows without a cohort", QUEUE, lambda o: without_cohort(o, "lendingLimit"), "must be nil when cohort is empty", BELOW),
-    Row("lends without a cohort", QUEUE, lambda o: without_cohort(o, "borrowingLimit"), "must be nil when cohort is empty", BELOW),
+    Row("borrows without a cohort", QUEUE, lambda o: without_cohort(o, "lendingLimit"), "must be nil when cohort is empty", BELOW_ROOT),
+    Row("lends without a cohort", QUEUE, lambda o: without_cohort(o, "borrowingLimit"), "must be nil when cohort is empty", BELOW_ROOT),
     Row("a root that lends", ROOT, quota(0, lendingLimit="1"), "must be nil when parent is empty", "the root alone has no limits"),
     Row("a root that borrows", ROOT, quota(0, borrowingLimit="1"), "must be nil when parent is empty", "the root alone has no limits"),
     Row("lends more than it has", QUEUE, quota(0, lendingLimit="17"), "must be less than or equal to the nominalQuota", Input(FRAUD, "lend-up-to: 8", "lend-up-to: 17", "share-01", "gpus.a100.lend-up-to")),
@@ -226,8 +231,8 @@ ROWS = (
     Row("no amount", QUEUE, quota(0, nominalQuota="much"), "quantities must match", Input(FRAUD, GUARANTEE, "a100: {guaranteed: much", "", "gpus.a100.guaranteed")),
     Row("negative weight", COHORT, spec_of(fairSharing={"weight": "-1"}), "greater than or equal to 0", Input(FRAUD, "tier: batch\n", "tier: batch\nweight: -1\n", "", "weight")),
     Row("next to no weight", COHORT, spec_of(fairSharing={"weight": "1n"}), "weight", Input(FRAUD, "tier: batch\n", "tier: batch\nweight: 0.000000001\n", "", "weight")),
-    Row("resources in another order", QUEUE, lambda o: o["spec"]["resourceGroups"][1]["flavors"][0]["resources"].reverse(), "must match the name in coveredResources", LISTED),
-    Row("a resource left out", QUEUE, lambda o: o["spec"]["resourceGroups"][1]["flavors"][0]["resources"].pop(), "same number of resources as the coveredResources", LISTED),
+    Row("resources in another order", QUEUE, lambda o: o["spec"]["resourceGroups"][1]["flavors"][0]["resources"].reverse(), "must match the name in coveredResources", ALL_RESOURCES),
+    Row("a resource left out", QUEUE, lambda o: o["spec"]["resourceGroups"][1]["flavors"][0]["resources"].pop(), "same number of resources as the coveredResources", ALL_RESOURCES),
     Row("one resource in two groups", QUEUE, repeated, "Duplicate", "CPU and memory are in the first group, and GPUs in the second"),
     Row("one flavor in two groups", QUEUE, lambda o: o["spec"]["resourceGroups"][1]["flavors"][0].update(name="any.pool"), "Duplicate", Input(ENV, "  train: {inst", "  any.pool: {inst", "name-01", "pools.any.pool")),
     Row("65 flavors", QUEUE, lambda o: many_flavors(o, 65), "64", Input(ENV, "  serve:\n", more_pools(62), "queue-01", "pools")),
@@ -239,8 +244,8 @@ ROWS = (
     Row("a stop that there is not", QUEUE, spec_of(stopPolicy="Stop"), "Unsupported value", Input(FRAUD, "tier: batch\n", "tier: batch\nqueue: stop\n", "", "queue")),
     Row("an order that there is not", QUEUE, spec_of(queueingStrategy="FIFO"), "Unsupported value", Input(ENV, "    priority: 100\n", "    priority: 100\n    order: fifo\n", "", "tiers.batch.order")),
     Row("a check on another's flavor", QUEUE, spec_of(admissionChecksStrategy={"admissionChecks": [{"name": "provisioning", "onFlavors": ["serve"]}]}), "Unsupported value", "a queue asks for its own pools that scale"),
-    Row("a queue's name in capitals", QUEUE, named("Fraud--batch"), "RFC 1123", Input(FRAUD, "tenant: fraud\n", "tenant: Fraud\n", "name-01", "tenant")),
-    Row("a queue's name with a tier's space", QUEUE, named("fraud--ba tch"), "RFC 1123", Input(ENV, "  batch:\n", "  ba tch:\n", "", "tiers.ba tch")),
+    Row("a queue's name in capitals", QUEUE, with_name("Fraud--batch"), "RFC 1123", Input(FRAUD, "tenant: fraud\n", "tenant: Fraud\n", "name-01", "tenant")),
+    Row("a queue's name with a tier's space", QUEUE, with_name("fraud--ba tch"), "RFC 1123", Input(ENV, "  batch:\n", "  ba tch:\n", "", "tiers.ba tch")),
     Row("a selector that is no label", QUEUE, spec_of(namespaceSelector={"matchLabels": {words.TENANT: "t" * 64}}), "must be no more than 63", Input(FRAUD, "tenant: fraud\n", f"tenant: {'t' * 64}\n", "name-01", "tenant")),
     Row("a parent in capitals", COHORT, spec_of(parentName="department--Risk"), "should match", Input(ENV, "    risk: {title", "    Risk: {title", "", "organisation.departments.Risk")),
     Row("a pool in capitals", FLAVOR, lambda o: o["spec"]["nodeLabels"].update({words.POOL: "Train!"}), "Invalid value", Input(ENV, "  train: {inst", "  Train!: {inst", "name-01", "pools.Train!")),
@@ -255,7 +260,7 @@ ROWS = (
     Row("no level", TOPOLOGY, spec_of(levels=[]), "at least 1", CONSTANT),
     Row("a priority beyond numbers", CLASS, lambda o: o.update(value=3_000_000_000), "value", Input(ENV, "    priority: 100\n", "    priority: 3000000000\n", "", "tiers.batch.priority")),
     Row("a class of nodes with a space", CONFIG, spec_of(provisioningClassName="Check Capacity"), "should match", Input(ENV, "check-capacity.autoscaling.x-k8s.io", "Check Capacity", "", "queues.provisioning-class")),
-    Row("a queue of a namespace in capitals", LOCAL, named("Urgent"), "RFC 1123", Input(FRAUD, TRAIN, "{name: train, queues: {Urgent: 2}, purpose", "", "namespaces[0].queues.Urgent")),
+    Row("a queue of a namespace in capitals", LOCAL, with_name("Urgent"), "RFC 1123", Input(FRAUD, TRAIN, "{name: train, queues: {Urgent: 2}, purpose", "", "namespaces[0].queues.Urgent")),
     Row("a queue of a part that stops otherwise", LOCAL, spec_of(stopPolicy="Stop"), "Unsupported value", Input(FRAUD, TRAIN, "{name: train, queue: stop, purpose", "", "namespaces[0].queue")),
 )  # fmt: skip
 
@@ -275,11 +280,11 @@ def plan(full: SpecFolder) -> Plan:
 
 
 def pick(plan: Plan, name: str) -> Object:
-    found = [o for o in queue_objects(plan) if f"{o['kind']} {o['metadata']['name']}" == name]
-    return copy.deepcopy(found[0])
+    matching_objects = [o for o in queue_objects(plan) if f"{o['kind']} {o['metadata']['name']}" == name]
+    return copy.deepcopy(matching_objects[0])
 
 
-each = pytest.mark.parametrize("row", ROWS, ids=[row.about for row in ROWS])
+for_each_row = pytest.mark.parametrize("row", ROWS, ids=[row.about for row in ROWS])
 
 
 @pytest.fixture
@@ -290,7 +295,7 @@ def spaces(platform: LabApi, plan: Plan) -> None:
             platform.apply("/api/v1/namespaces", body)
 
 
-@each
+@for_each_row
 @pytest.mark.usefixtures("spaces")
 def test_kueue_refuses_the_object_and_admits_its_twin(platform: LabApi, plan: Plan, row: Row) -> None:
     item = pick(plan, row.name)
@@ -299,10 +304,10 @@ def test_kueue_refuses_the_object_and_admits_its_twin(platform: LabApi, plan: Pl
     assert row.says in refusal(platform, item)
 
 
-@pytest.mark.parametrize("row", [r for r in ROWS if isinstance(r.written, Input)], ids=lambda row: row.about)
+@pytest.mark.parametrize("row", [r for r in ROWS if isinstance(r.spec_input, Input)], ids=lambda row: row.about)
 def test_the_line_that_would_lead_to_it_is_refused_when_it_is_read(full: SpecFolder, row: Row) -> None:
-    assert isinstance(row.written, Input)
-    file, old, new, rule, field = row.written
+    assert isinstance(row.spec_input, Input)
+    file, old, new, rule, field = row.spec_input
     assert full.problems() == ()
     full.edit(file, old, new)
     assert (rule, field) in {(problem.id, problem.field) for problem in full.problems()}

@@ -28,15 +28,19 @@ def fleets(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Plan]:
 def test_a_thousand_namespaces_have_the_guards_of_five(fleets: dict[int, Plan]) -> None:
     spaces = {count: sum(len(t.namespaces) for t in plan.tenants) for count, plan in fleets.items()}
     assert spaces == {1: 5, 200: 1000}
-    one, many = (fleets[count].platform for count in (1, 200))
-    assert (one.guards, one.readiness_probe, one.roles) == (many.guards, many.readiness_probe, many.roles)
+    small_fleet, large_fleet = (fleets[count].platform for count in (1, 200))
+    assert (small_fleet.guards, small_fleet.readiness_probe, small_fleet.roles) == (
+        large_fleet.guards,
+        large_fleet.readiness_probe,
+        large_fleet.roles,
+    )
 
 
 def test_what_a_guard_reads_of_a_namespace_does_not_grow_with_tenants(fleets: dict[int, Plan]) -> None:
-    one, many = (fleets[count].tenants[0].namespaces for count in (1, 200))
+    small_fleet, large_fleet = (fleets[count].tenants[0].namespaces for count in (1, 200))
 
     def read(space: Any) -> Any:
         return space.namespace["metadata"]["annotations"], space.namespace["metadata"]["labels"]
 
-    assert list(map(read, one)) == list(map(read, many))
-    assert words.ALLOWED_RESOURCES in read(one[0])[0]
+    assert list(map(read, small_fleet)) == list(map(read, large_fleet))
+    assert words.ALLOWED_RESOURCES in read(small_fleet[0])[0]

@@ -42,9 +42,9 @@ def attacks(loaded: Loaded) -> Sequence[Attack]:
 @pytest.fixture(scope="module")
 def verdicts(loaded: Loaded, attacks: Sequence[Attack]) -> Mapping[str, Mapping[str, Verdict]]:
     """One column after another."""
-    some = [attack for attack in attacks if attack.id.startswith(SLICE) and not has_meaning(attack)]
+    compared_attacks = [attack for attack in attacks if attack.id.startswith(SLICE) and not has_meaning(attack)]
     with prepared_lab(loaded, make_plan(loaded.environment, loaded.tenants)) as (api, lab):
-        return {key: verdicts_of_column(api, lab, column, loaded, some) for key, column in COMPARED.items()}
+        return {key: verdicts_of_column(api, lab, column, loaded, compared_attacks) for key, column in COMPARED.items()}
 
 
 def test_ours_refuses_each_of_them_and_admits_its_twin(verdicts: Mapping[str, Mapping[str, Verdict]]) -> None:
@@ -72,25 +72,25 @@ def test_what_an_administrator_asks_is_left_out_and_counted(attacks: Sequence[At
     assert by_admin
     assert every(has_meaning(attack) for attack in by_admin)
     nothing = {key: {a.id: Verdict("x", True) for a in attacks} for key in COMPARED}
-    kept, left = comparable_attacks(attacks, nothing)
-    assert len(kept) + left.total() == len(attacks), "each is compared or left out with a reason"
+    comparable, excluded = comparable_attacks(attacks, nothing)
+    assert len(comparable) + excluded.total() == len(attacks), "each is compared or left out with a reason"
 
 
 def test_an_attack_counts_only_where_its_twin_is_admitted(attacks: Sequence[Attack]) -> None:
-    one, other = [attack for attack in attacks if not has_meaning(attack)][:2]
-    found = {"a": {one.id: Verdict("x", True), other.id: Verdict("x", False)}}
-    kept, left = comparable_attacks([one, other], found)
-    assert kept == [one]
-    assert left.total() == 1
+    first, second = [attack for attack in attacks if not has_meaning(attack)][:2]
+    verdicts = {"a": {first.id: Verdict("x", True), second.id: Verdict("x", False)}}
+    comparable, excluded = comparable_attacks([first, second], verdicts)
+    assert comparable == [first]
+    assert excluded.total() == 1
 
 
 def test_the_page_counts_what_got_through_by_family(attacks: Sequence[Attack]) -> None:
-    some = [attack for attack in attacks if attack.rule == "gpu-02" and not has_meaning(attack)]
+    gpu_attacks = [attack for attack in attacks if attack.rule == "gpu-02" and not has_meaning(attack)]
     columns: list[Column] = [*COMPARED.values()]
-    found = {
-        "ours": {a.id: Verdict("guard", True) for a in some},
-        "plain": {a.id: Verdict("", True) for a in some},
+    verdicts_by_column = {
+        "ours": {a.id: Verdict("guard", True) for a in gpu_attacks},
+        "plain": {a.id: Verdict("", True) for a in gpu_attacks},
     }
-    text = page(columns, found, some)
-    assert f"| **got through** | **{len(some)}** | **0** |" in text
-    assert f"| GPUs and devices | {len(some)} | {len(some)} | 0 |" in text
+    text = page(columns, verdicts_by_column, gpu_attacks)
+    assert f"| **got through** | **{len(gpu_attacks)}** | **0** |" in text
+    assert f"| GPUs and devices | {len(gpu_attacks)} | {len(gpu_attacks)} | 0 |" in text

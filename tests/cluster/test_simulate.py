@@ -88,7 +88,7 @@ def jobs() -> tuple[Job, ...]:
     borrower = [job(n, "borrower", 10 * n, 4, 50) for n in range(20)]
     lender = [job(n, "lender", 30 * MINUTE + 20 * n, 4, 20) for n in range(20)]
     third = [job(n, "third", 5 * MINUTE + 4 * MINUTE * n, 1 + n % 4, 9) for n in range(20)]
-    return tuple(sorted([*borrower, *lender, *third], key=lambda each: each.submit))
+    return tuple(sorted([*borrower, *lender, *third], key=lambda job: job.submit))
 
 
 @pytest.fixture(scope="module")
@@ -96,11 +96,11 @@ def runs(loaded: Loaded, jobs: tuple[Job, ...]) -> dict[str, Run]:
     """Two runs side by side, each in a process and a cluster of its own: they wait more than they work."""
     strict = with_changes(loaded, ["lender:gpus.a100={guaranteed: 16, sharing: strict}"])
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
-        asked = {
+        futures = {
             name: pool.submit(simulate, environment, jobs, _quiet, WINDOW)
             for name, environment in (("lent", loaded), ("strict", strict))
         }
-        return {name: future.result(timeout=600) for name, future in asked.items()}
+        return {name: future.result(timeout=600) for name, future in futures.items()}
 
 
 @pytest.fixture(scope="module")
@@ -150,14 +150,16 @@ def test_no_pool_is_ever_used_beyond_its_gpus(
 def test_every_job_runs_as_long_as_it_needs(lent: Run, jobs: tuple[Job, ...]) -> None:
     ran: dict[int, int] = defaultdict(int)
     started: dict[int, int] = {}
-    lost: Counter[int] = Counter()
+    lost_seconds: Counter[int] = Counter()
     for event in lent.events:
         if event.kind is EventKind.START:
             started[event.job] = event.time
         elif event.kind in {EventKind.EVICT, EventKind.FINISH}:
             ran[event.job] += event.time - started.pop(event.job)
-            lost[event.job] += event.lost_seconds
-    assert {number: ran[number] - lost[number] for number in ran} == {n: each.duration for n, each in enumerate(jobs)}
+            lost_seconds[event.job] += event.lost_seconds
+    assert {number: ran[number] - lost_seconds[number] for number in ran} == {
+        n: job.duration for n, job in enumerate(jobs)
+    }
 
 
 @pytest.mark.exhaustive
@@ -183,10 +185,10 @@ def test_a_tenant_that_never_lends_never_waits_for_its_own_and_makes_others_wait
 
 @pytest.mark.exhaustive
 def test_the_same_trace_twice_is_the_same_within_the_window(loaded: Loaded, lent: Run, jobs: tuple[Job, ...]) -> None:
-    one, other = (results(loaded, jobs, run) for run in (lent, simulate(loaded, jobs, _quiet, WINDOW)))
-    for before, after in zip(one.tenants, other.tenants, strict=True):
+    first, second = (results(loaded, jobs, run) for run in (lent, simulate(loaded, jobs, _quiet, WINDOW)))
+    for before, after in zip(first.tenants, second.tenants, strict=True):
         # What an eviction throws away is used twice, and what starts later uses less before the end.
-        moved = sum(each.gpus for each in jobs if each.tenant == before.name) * WINDOW / 3600
+        moved = sum(job.gpus for job in jobs if job.tenant == before.name) * WINDOW / 3600
         assert after.used == pytest.approx(before.used, abs=moved + abs(after.lost - before.lost)), before.name
         # Who can start only by an eviction is looked at four times less often.
         # The mean: of 20 jobs that wait for one another the middle one is any of several.
@@ -226,15 +228,15 @@ def test_an_interrupted_run_leaves_no_process_and_no_folder(loaded: Loaded, tmp_
 
 
 def _mentions(text: str) -> list[str]:
-    found = []
+    command_lines = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             try:
                 line = (entry / "cmdline").read_bytes().decode(errors="replace")
             except OSError:
                 continue
-            found += [line] if text in line else []
-    return found
+            command_lines += [line] if text in line else []
+    return command_lines
 
 
 # Ended and resumed
@@ -265,9 +267,9 @@ def started_in(store: Store) -> Path:
     return folder
 
 
-def same(one: Run, other: Run) -> None:
-    assert [e for e in one.events if e.kind is not EventKind.WAIT] == [
-        e for e in other.events if e.kind is not EventKind.WAIT
+def same(first: Run, second: Run) -> None:
+    assert [e for e in first.events if e.kind is not EventKind.WAIT] == [
+        e for e in second.events if e.kind is not EventKind.WAIT
     ]
 
 
@@ -293,24 +295,24 @@ def test_a_run_that_is_killed_in_the_middle_goes_on_and_comes_to_the_same(
     command = [sys.executable, "-c", KILLED, str(tmp_path / "asked"), str(tmp_path / "state")]
     child = subprocess.Popen(command, env=os.environ | {"TMPDIR": str(tmp_path)}, start_new_session=True)
     deadline = time.monotonic() + 120
-    while not (held := store.read()) or held["now"] < 6000:
+    while not (checkpoint := store.read()) or checkpoint["now"] < 6000:
         assert time.monotonic() < deadline
         assert child.poll() is None
         time.sleep(0.02)
     child.kill()
     child.wait()
-    left = store.leftover_cluster()
-    assert left
-    assert _mentions(str(left)), "a killed run ends nothing"
-    held = store.read()
-    assert held
-    assert not held["done"]
-    said: list[str] = []
-    resumed = simulate(loaded, plain, said.append, WINDOW, store)
+    leftover = store.leftover_cluster()
+    assert leftover
+    assert _mentions(str(leftover)), "a killed run ends nothing"
+    checkpoint = store.read()
+    assert checkpoint
+    assert not checkpoint["done"]
+    messages: list[str] = []
+    resumed = simulate(loaded, plain, messages.append, WINDOW, store)
     same(resumed, undisturbed)
-    assert any("continues from" in line for line in said)
-    assert _mentions(str(left)) == [], "what the killed run left is ended"
-    assert not left.exists()
+    assert any("continues from" in line for line in messages)
+    assert _mentions(str(leftover)) == [], "what the killed run left is ended"
+    assert not leftover.exists()
 
 
 @pytest.mark.exhaustive
@@ -320,11 +322,11 @@ def test_a_run_with_evictions_that_is_killed_keeps_what_was_decided(
     """Kueue's own choices are within the tolerance; those before the checkpoint are the same to the letter."""
     store = Store()
     monkeypatch.setattr(runner, "CHECKPOINT_SECONDS", 0.0)
-    kept = Store.save
+    real_save = Store.save
     middle: list[Run] = []
 
     def keep(self: Store, checkpoint: dict[str, Any]) -> None:
-        kept(self, checkpoint)
+        real_save(self, checkpoint)
         if not middle and any(row[1] == EventKind.EVICT for row in checkpoint["events"]):
             middle.append(run_of({"form": 1, **checkpoint}))
             raise OSError("ended in the middle")
@@ -333,11 +335,15 @@ def test_a_run_with_evictions_that_is_killed_keeps_what_was_decided(
     resumed = simulate(loaded, jobs, _quiet, WINDOW, store)
     (before,) = middle
     assert resumed.events[: len(before.events)] == before.events
-    for one, other in zip(results(loaded, jobs, resumed).tenants, results(loaded, jobs, lent).tenants, strict=True):
-        assert one.waits.jobs == other.waits.jobs
-        assert one.waits.never == other.waits.never == 0
-        assert abs((one.waits.mean or 0) - (other.waits.mean or 0)) <= 4 * WINDOW, one.name
-        assert abs(one.evictions - other.evictions) <= 3, one.name
+    for resumed_results, lent_results in zip(
+        results(loaded, jobs, resumed).tenants, results(loaded, jobs, lent).tenants, strict=True
+    ):
+        assert resumed_results.waits.jobs == lent_results.waits.jobs
+        assert resumed_results.waits.never == lent_results.waits.never == 0
+        assert abs((resumed_results.waits.mean or 0) - (lent_results.waits.mean or 0)) <= 4 * WINDOW, (
+            resumed_results.name
+        )
+        assert abs(resumed_results.evictions - lent_results.evictions) <= 3, resumed_results.name
 
 
 def pid_of(store: Store, name: str) -> int:
@@ -382,12 +388,12 @@ def test_a_kueue_that_stays_stopped_is_replaced_and_the_run_comes_to_the_same(
     monkeypatch.setattr(runner, "CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr(clusters, "STALL_SECONDS", 10.0)
     store = Store(tmp_path, "run")
-    said: list[str] = []
+    messages: list[str] = []
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(simulate, loaded, plain, said.append, WINDOW, store)
+        running = pool.submit(simulate, loaded, plain, messages.append, WINDOW, store)
         os.kill(pid_of(store, KUEUE), signal.SIGSTOP)
         same(running.result(timeout=300), undisturbed)
-    assert any("makes no progress" in line and "starting another cluster" in line for line in said)
+    assert any("makes no progress" in line and "starting another cluster" in line for line in messages)
 
 
 @pytest.mark.exhaustive
@@ -396,11 +402,11 @@ def test_an_etcd_that_answers_too_late_changes_nothing(
 ) -> None:
     """Every seventh answer is lost after etcd has done what it was asked."""
     count = 0
-    asked = http.client.HTTPSConnection.getresponse
+    real_getresponse = http.client.HTTPSConnection.getresponse
 
     def getresponse(self: http.client.HTTPSConnection) -> http.client.HTTPResponse:
         nonlocal count
-        response = asked(self)
+        response = real_getresponse(self)
         if self.port == etcd["port"]:
             count += 1
             if count % 7 == 0:
@@ -408,18 +414,18 @@ def test_an_etcd_that_answers_too_late_changes_nothing(
         return response
 
     etcd: dict[str, int | None] = {"port": None}
-    made = clusters.SimulationCluster.__init__
+    real_init = clusters.SimulationCluster.__init__
 
     def init(self: clusters.SimulationCluster, lab: Lab) -> None:
-        made(self, lab)
+        real_init(self, lab)
         etcd["port"] = self._etcd.port
 
     monkeypatch.setattr(clusters.SimulationCluster, "__init__", init)
     monkeypatch.setattr(http.client.HTTPSConnection, "getresponse", getresponse)
-    said: list[str] = []
-    same(simulate(loaded, plain, said.append, WINDOW), undisturbed)
+    messages: list[str] = []
+    same(simulate(loaded, plain, messages.append, WINDOW), undisturbed)
     assert count > 50
-    assert not any("another cluster" in line for line in said)
+    assert not any("another cluster" in line for line in messages)
 
 
 # With a clock: a window, a spent budget, and work beside both
@@ -461,40 +467,40 @@ def clocked(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
 
 
 @pytest.fixture(scope="module")
-def kept(clocked: Loaded) -> Run:
+def clocked_run(clocked: Loaded) -> Run:
     return simulate(clocked, JOBS, _quiet, WINDOW, start=MONDAY)
 
 
-def of(kept: Run, name: str, kind: EventKind) -> list[Event]:
-    number = next(n for n, each in enumerate(JOBS) if each.name == name)
-    return [event for event in kept.events if event.job == number and event.kind is kind]
+def events_of(run: Run, name: str, kind: EventKind) -> list[Event]:
+    number = next(n for n, job in enumerate(JOBS) if job.name == name)
+    return [event for event in run.events if event.job == number and event.kind is kind]
 
 
 @pytest.mark.exhaustive
-def test_a_window_is_free_at_its_start_and_taken_from_borrowers_in_its_lead(kept: Run) -> None:
-    (early,) = of(kept, "risk-early", EventKind.START)
-    assert 5 * HOUR <= early.time <= 5 * HOUR + ROUND_SECONDS, "24 GPUs are there in the window alone"
-    (report,) = of(kept, "risk-report", EventKind.START)
+def test_a_window_is_free_at_its_start_and_taken_from_borrowers_in_its_lead(clocked_run: Run) -> None:
+    (early_start,) = events_of(clocked_run, "risk-early", EventKind.START)
+    assert 5 * HOUR <= early_start.time <= 5 * HOUR + ROUND_SECONDS, "24 GPUs are there in the window alone"
+    (report,) = events_of(clocked_run, "risk-report", EventKind.START)
     assert report.time == JOBS[-1].submit
-    evicted = [event for n in range(4) for event in of(kept, f"borrower-{n}", EventKind.EVICT)]
+    evicted = [event for n in range(4) for event in events_of(clocked_run, f"borrower-{n}", EventKind.EVICT)]
     times = [event.time for event in evicted]
     assert len(times) == 4
     assert min(times) >= 4 * HOUR + 45 * MINUTE
     assert max(times) <= 4 * HOUR + 50 * MINUTE
-    back = [of(kept, f"borrower-{n}", EventKind.START)[-1].time for n in range(4)]
+    back = [events_of(clocked_run, f"borrower-{n}", EventKind.START)[-1].time for n in range(4)]
     assert min(back) >= report.time + HOUR
 
 
 @pytest.mark.exhaustive
-def test_a_spent_budget_holds_new_work_and_not_running_work(kept: Run) -> None:
-    (finish,) = of(kept, "spender-first", EventKind.FINISH)
+def test_a_spent_budget_holds_new_work_and_not_running_work(clocked_run: Run) -> None:
+    (finish,) = events_of(clocked_run, "spender-first", EventKind.FINISH)
     assert finish.time == JOBS[4].submit + 2 * HOUR
-    assert of(kept, "spender-second", EventKind.START) == []
+    assert events_of(clocked_run, "spender-second", EventKind.START) == []
 
 
 @pytest.mark.exhaustive
-def test_reservations_are_no_jobs_of_the_trace(kept: Run) -> None:
-    assert {event.job for event in kept.events} == set(range(len(JOBS)))
+def test_reservations_are_no_jobs_of_the_trace(clocked_run: Run) -> None:
+    assert {event.job for event in clocked_run.events} == set(range(len(JOBS)))
 
 
 def without_names(run: Run) -> list[tuple[int, EventKind, str]]:
@@ -505,7 +511,7 @@ def without_names(run: Run) -> list[tuple[int, EventKind, str]]:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("after", "before"), [(3.0, 4.75), (5.25, 7.0)], ids=["a spent budget", "in the window"])
 def test_a_run_with_a_clock_that_is_ended_goes_on_with_its_window_and_budget(
-    clocked: Loaded, kept: Run, after: float, before: float, monkeypatch: pytest.MonkeyPatch
+    clocked: Loaded, clocked_run: Run, after: float, before: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, inner, ended = Store(), Store.save, []
     monkeypatch.setattr(runner, "CHECKPOINT_SECONDS", 0.0)
@@ -520,7 +526,7 @@ def test_a_run_with_a_clock_that_is_ended_goes_on_with_its_window_and_budget(
     resumed = simulate(clocked, JOBS, _quiet, WINDOW, store, start=MONDAY)
     (now,) = ended
     assert after * HOUR <= now < before * HOUR, "it was ended where its name says"
-    assert without_names(resumed) == without_names(kept)
+    assert without_names(resumed) == without_names(clocked_run)
 
 
 # With an idle rule: a notebook that falls idle, and work that waits for its GPUs
@@ -569,8 +575,8 @@ def test_an_idle_notebook_is_suspended_by_the_clocks_rule_and_kueue_gives_its_gp
     assert SUSPENDED <= start <= SUSPENDED + 4 * WINDOW
     ended = {event.job for event in suspended.events if event.kind is EventKind.FINISH}
     assert ended == {1, 2, 3}, "what is suspended does not come back"
-    found = evaluate(ruled, IDLE_JOBS, suspended, 10 * HOUR)
-    (lender,) = found.tenants
+    results = evaluate(ruled, IDLE_JOBS, suspended, 10 * HOUR)
+    (lender,) = results.tenants
     assert (lender.suspended, lender.idle) == (1, pytest.approx(8 * (SUSPENDED - HOUR) / HOUR))
 
 
@@ -591,6 +597,6 @@ def test_a_run_with_idle_work_that_is_ended_goes_on_with_its_warnings(
     monkeypatch.setattr(Store, "save", keep)
     resumed = simulate(ruled, IDLE_JOBS, _quiet, WINDOW, store, start=MONDAY)
     assert ended
-    before, later = ([fact for fact in facts(run) if fact[0] <= SUSPENDED] for run in (suspended, resumed))
-    assert later == before
+    before, resumed_facts = ([fact for fact in facts(run) if fact[0] <= SUSPENDED] for run in (suspended, resumed))
+    assert resumed_facts == before
     assert {fact[1:] for fact in facts(resumed)} == {fact[1:] for fact in facts(suspended)}

@@ -35,7 +35,7 @@ from tests.attacks.attack_lab import ROOT, Cluster, apply, deployed, until
 pytestmark = pytest.mark.exhaustive
 
 HOME = "fraud--serve"
-OTHER = "fraud--train"
+SECOND_NAMESPACE = "fraud--train"
 NEIGHBOUR = "research--main"
 PODS = core(HOME, "pods")
 SETS = group("apps/v1", HOME, "statefulsets")
@@ -80,15 +80,15 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yaml.safe_load((judges.folder("schemas-cilium") / f"{name}.yaml").read_text("utf-8"))
         for name in ("ciliumnetworkpolicies", "ciliumclusterwidenetworkpolicies")
     ]
-    with deployed(loaded, make_plan(loaded.environment, loaded.tenants), folder / "lab", kinds) as found:
-        yield found
+    with deployed(loaded, make_plan(loaded.environment, loaded.tenants), folder / "lab", kinds) as deployed_cluster:
+        yield deployed_cluster
 
 
 @pytest.fixture(scope="module")
 def chart(cluster: Cluster) -> HelmChart:
-    (found,) = [space.chart for space in cluster.plan.tenant("fraud").namespaces if space.name == HOME]
-    assert found
-    return found
+    (space_chart,) = [space.chart for space in cluster.plan.tenant("fraud").namespaces if space.name == HOME]
+    assert space_chart
+    return space_chart
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def plane(chart: HelmChart) -> Object:
         "certs": "/pki",
     }
     mounts = [{"name": name, "mountPath": path} for name, path in writable.items()]
-    chosen = {"app": "vcluster", "release": chart.name}
+    selector_labels = {"app": "vcluster", "release": chart.name}
     field = {"fieldPath": "metadata.name"}
     spec = {
         "terminationGracePeriodSeconds": 15,
@@ -155,15 +155,15 @@ def plane(chart: HelmChart) -> Object:
         "metadata": {
             "name": chart.name,
             "namespace": HOME,
-            "labels": {**chosen, "heritage": "Helm", **stateful["labels"]},
+            "labels": {**selector_labels, "heritage": "Helm", **stateful["labels"]},
         },
         "spec": {
             "serviceName": f"{chart.name}-headless",
             "podManagementPolicy": "Parallel",
             "replicas": stateful["highAvailability"]["replicas"],
-            "selector": {"matchLabels": chosen},
+            "selector": {"matchLabels": selector_labels},
             "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": volume}],
-            "template": {"metadata": {"labels": {**chosen, **stateful["pods"]["labels"]}}, "spec": spec},
+            "template": {"metadata": {"labels": {**selector_labels, **stateful["pods"]["labels"]}}, "spec": spec},
         },
     }
 
@@ -221,7 +221,9 @@ def gaps(cluster: Cluster, attacks: Sequence[Attack]) -> list[dict[str, Any]]:
 
 
 def test_every_attack_of_the_suite_is_refused_and_its_twin_is_not(cluster: Cluster) -> None:
-    assert not {place.name for place in cluster.scene.staffed} & {HOME, OTHER}, "who would make anything there?"
+    assert not {place.name for place in cluster.scene.staffed} & {HOME, SECOND_NAMESPACE}, (
+        "who would make anything there?"
+    )
     assert gaps(cluster, cluster.attacks) == []
 
 
@@ -254,11 +256,11 @@ def test_it_runs_as_the_syncer_with_a_token_and_within_all_limits(cluster: Clust
     until(
         lambda: [] if cluster.api.request("GET", pod).ok else cluster.api.request("GET", SETS).body, "its pod is made"
     )
-    made = cluster.api.request("GET", pod).body
-    assert made["spec"]["serviceAccountName"] == "virtual-cluster"
-    projected = [v["projected"]["sources"] for v in made["spec"]["volumes"] if "projected" in v]
+    pod_object = cluster.api.request("GET", pod).body
+    assert pod_object["spec"]["serviceAccountName"] == "virtual-cluster"
+    projected = [v["projected"]["sources"] for v in pod_object["spec"]["volumes"] if "projected" in v]
     assert any("serviceAccountToken" in source for sources in projected for source in sources)
-    assert made["metadata"]["labels"][words.TENANT] == "fraud"
+    assert pod_object["metadata"]["labels"][words.TENANT] == "fraud"
     claim = core(HOME, "persistentvolumeclaims", f"data-{plane['metadata']['name']}-0")
     assert cluster.api.request("GET", claim).ok
 
@@ -303,9 +305,9 @@ def test_a_pod_of_the_syncers_is_judged_like_any_other(cluster: Cluster, synced:
 def test_a_pod_of_the_syncers_waits_in_the_queue_and_stays_the_syncers(cluster: Cluster, synced: Object) -> None:
     """Made for good: what the queue writes onto it keeps the syncer from none of its own changes."""
     who, name = syncer(HOME), "waits-x-default-x-virtual-cluster"
-    made = cluster.api.request("POST", PODS, put(synced, "/metadata/name", name), who)
-    assert made.ok, made.message
-    assert {"name": "kueue.x-k8s.io/admission"} in made.body["spec"]["schedulingGates"]
+    creation = cluster.api.request("POST", PODS, put(synced, "/metadata/name", name), who)
+    assert creation.ok, creation.message
+    assert {"name": "kueue.x-k8s.io/admission"} in creation.body["spec"]["schedulingGates"]
     where = f"{PODS}/{name}"
     labelled = cluster.api.request("PATCH", where, {"metadata": {"labels": {"version": "2"}}}, who, MERGE)
     assert labelled.ok, labelled.message
@@ -348,7 +350,7 @@ def test_only_the_syncer_sets_where_names_are_resolved(cluster: Cluster, synced:
 def test_people_make_and_enter_nothing_beside_their_virtual_cluster(cluster: Cluster, synced: Object) -> None:
     attacks = []
     for role, who in PEOPLE.items():
-        asked = {
+        requests = {
             "pod": Request("POST", PODS, synced, who),
             "enter": Request("GET", core(HOME, "pods", "away", "exec?command=id&stdout=true"), None, who),
             "forward": Request("GET", core(HOME, "pods", "away", "portforward?ports=8443"), None, who),
@@ -361,7 +363,7 @@ def test_people_make_and_enter_nothing_beside_their_virtual_cluster(cluster: Clu
                 twin_who=syncer(HOME),
                 twin_missing=what != "pod",
             )
-            for what, request in asked.items()
+            for what, request in requests.items()
         ]
     assert gaps(cluster, attacks) == []
 
@@ -370,14 +372,19 @@ def test_people_still_read_there(cluster: Cluster) -> None:
     assert [role for role, who in PEOPLE.items() if not cluster.api.request("GET", PODS, None, who).ok] == []
 
 
-@pytest.mark.parametrize("other", [OTHER, NEIGHBOUR])
-def test_a_syncer_has_no_rights_elsewhere(cluster: Cluster, synced: Object, other: str) -> None:
+@pytest.mark.parametrize("namespace", [SECOND_NAMESPACE, NEIGHBOUR])
+def test_a_syncer_has_no_rights_elsewhere(cluster: Cluster, synced: Object, namespace: str) -> None:
     attacks = [
         attack(
-            "make", "rbac", "make", deniers.RBAC, Request("POST", PODS, synced, syncer(other)), twin_who=syncer(HOME)
+            "make",
+            "rbac",
+            "make",
+            deniers.RBAC,
+            Request("POST", PODS, synced, syncer(namespace)),
+            twin_who=syncer(HOME),
         ),
         attack(
-            *("read", "rbac", "read", deniers.RBAC, Request("GET", core(HOME, "secrets"), None, syncer(other))),
+            *("read", "rbac", "read", deniers.RBAC, Request("GET", core(HOME, "secrets"), None, syncer(namespace))),
             twin_who=syncer(HOME),
         ),
     ]
@@ -391,7 +398,7 @@ def test_a_syncer_has_none_of_the_platforms_rights(cluster: Cluster) -> None:
     policy = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", **metadata, "spec": {"podSelector": {}}}
     role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", **metadata, "rules": []}
     token = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    made: dict[str, tuple[str, Object]] = {
+    requests: dict[str, tuple[str, Object]] = {
         "endpoints": (core(HOME, "endpoints"), endpoints),
         "account": (core(HOME, "serviceaccounts"), account),
         "token": (core(HOME, "serviceaccounts", "default", "token"), token),
@@ -400,7 +407,7 @@ def test_a_syncer_has_none_of_the_platforms_rights(cluster: Cluster) -> None:
     }
     attacks = [
         attack(what, "rbac", what, deniers.RBAC, Request("POST", path, body, syncer(HOME)), twin_who=None)
-        for what, (path, body) in made.items()
+        for what, (path, body) in requests.items()
     ]
     nodes = Request("GET", "/api/v1/nodes", None, syncer(HOME))
     attacks.append(attack("nodes", "rbac", "nodes", deniers.RBAC, nodes, twin_who=None))

@@ -39,8 +39,8 @@ class Project:
         (self.root / name).write_text(text)
 
     def installed(self, name: str, version: str, **more: str) -> None:
-        told = {"resource": True, "name": name, "version": version, **more}
-        self.write(f".venv/lib/python3.11/site-packages/pulumi_{name}/pulumi-plugin.json", json.dumps(told))
+        plugin_json = {"resource": True, "name": name, "version": version, **more}
+        self.write(f".venv/lib/python3.11/site-packages/pulumi_{name}/pulumi-plugin.json", json.dumps(plugin_json))
 
     def provider(self, name: str, version: str, home: Path) -> None:
         place = home / "plugins" / f"resource-{name}-v{version}"
@@ -52,19 +52,19 @@ class Project:
         (self.bin / "pulumi").chmod(0o755)
 
     def expect(self) -> list[str]:
-        said: list[str] = []
-        plugins.expect(self.root, said.append)
-        return said
+        messages: list[str] = []
+        plugins.expect(self.root, messages.append)
+        return messages
 
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    made = Project(tmp_path)
-    monkeypatch.setattr(plugins.tools, "bin_dir", lambda: made.bin)
+    project = Project(tmp_path)
+    monkeypatch.setattr(plugins.tools, "bin_dir", lambda: project.bin)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("GPU_TENANCY_LAB", raising=False)
-    made.engine(REFUSED)
-    return made
+    project.engine(REFUSED)
+    return project
 
 
 def test_the_sdk_of_the_labs_own_version_needs_nothing(project: Project) -> None:
@@ -144,12 +144,12 @@ def test_a_lab_starts_without_a_further_provider_and_says_so_and_not_without_tha
 ) -> None:
     project.installed("random", "4.16.0")
     project.write("__main__.py", "import pulumi_random\n")
-    said: list[str] = []
-    plugins.prepare(project.lab, said.append)
-    assert said[-1].startswith("note: given pulumi-random 4.16.0, imported by __main__.py, without its plugin")
+    messages: list[str] = []
+    plugins.prepare(project.lab, messages.append)
+    assert messages[-1].startswith("note: given pulumi-random 4.16.0, imported by __main__.py, without its plugin")
     project.installed("kubernetes", "4.34.2")
     with pytest.raises(MissingPluginError, match=r"pulumi-kubernetes 4\.34\.2 without its plugin"):
-        plugins.prepare(project.lab, said.append)
+        plugins.prepare(project.lab, messages.append)
 
 
 def test_the_command_ends_with_exit_code_2(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

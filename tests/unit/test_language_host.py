@@ -64,13 +64,13 @@ class Host:
         self.calls = language_pb2_grpc.LanguageRuntimeStub(self.channel)
 
     def info(self, **options: str) -> language_pb2.ProgramInfo:
-        given = Struct()
-        given.update(options)
+        options_struct = Struct()
+        options_struct.update(options)
         return language_pb2.ProgramInfo(
             root_directory=str(self.folder),
             program_directory=str(self.folder),
             entry_point="program.py",
-            options=given,
+            options=options_struct,
         )
 
     def run(self, program: str, **options: str) -> language_pb2.RunResponse:
@@ -109,7 +109,7 @@ def wait_until(fact: Callable[[], bool], seconds: float = 10) -> None:
         time.sleep(0.01)
 
 
-def gone(pid: int) -> bool:
+def is_gone(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -136,9 +136,9 @@ def test_the_host_asks_for_no_plugin_so_that_the_engine_downloads_none(host: Hos
 
 def test_a_program_gets_what_the_engine_told_about_the_run(host: Host) -> None:
     assert host.run("pass") == language_pb2.RunResponse()
-    seen = host.started()
-    assert seen["config"] == {"shop:size": "3"}
-    assert seen["secrets"] == ["shop:key"]
+    run_info = host.started()
+    assert run_info["config"] == {"shop:size": "3"}
+    assert run_info["secrets"] == ["shop:key"]
     expected = {
         "project": "shop",
         "stack": "dev",
@@ -150,7 +150,7 @@ def test_a_program_gets_what_the_engine_told_about_the_run(host: Host) -> None:
         "pwd": str(host.folder),
         "root_directory": str(host.folder),
     }
-    assert {name: seen[name] for name in expected} == expected
+    assert {name: run_info[name] for name in expected} == expected
 
 
 def test_an_error_that_was_shown_already_is_not_reported_again(host: Host) -> None:
@@ -178,7 +178,7 @@ def test_cancel_ends_the_program_at_once(host: Host) -> None:
     host.calls.Cancel(empty_pb2.Empty(), timeout=5)
     thread.join(5)
     assert time.monotonic() - began < 1, "the engine itself gives up after 5 s: the host must be far below"
-    assert gone(pid)
+    assert is_gone(pid)
     assert answers[0].bail, "the user cancelled: there is no error to show"
 
 
@@ -194,7 +194,7 @@ def test_a_program_that_ignores_the_request_to_end_is_killed(host: Host) -> None
     wait_until((host.folder / "deaf").exists)
     host.calls.Cancel(empty_pb2.Empty(), timeout=5)
     thread.join(5)
-    assert gone(host.started()["pid"])
+    assert is_gone(host.started()["pid"])
 
 
 def test_the_virtual_environment_is_found_from_the_project_root(host: Host) -> None:
@@ -248,14 +248,14 @@ def test_a_policy_pack_ends_when_the_engine_lets_go_of_it(tmp_path: Path) -> Non
         stream = host.calls.RunPlugin(language_pb2.RunPluginRequest(info=info, kind="analyzer"))
         pid = int(next(stream).stdout)
         stream.cancel()
-        wait_until(lambda: gone(pid))
+        wait_until(lambda: is_gone(pid))
     finally:
         host.close()
 
 
 def test_the_packages_of_the_program_are_listed(host: Host) -> None:
     request = language_pb2.GetProgramDependenciesRequest(info=host.info(), transitiveDependencies=True)
-    names = {each.name for each in host.calls.GetProgramDependencies(request, timeout=20).dependencies}
+    names = {dependency.name for dependency in host.calls.GetProgramDependencies(request, timeout=20).dependencies}
     assert {"pulumi", "grpcio"} <= names
 
 
@@ -295,7 +295,7 @@ host.wait()
         program = json.loads((tmp_path / "started.json").read_text())["pid"]
         engine.kill()
         engine.communicate()
-        wait_until(lambda: gone(host_pid) and gone(program), 5)
+        wait_until(lambda: is_gone(host_pid) and is_gone(program), 5)
         pending.cancel()
 
 

@@ -42,12 +42,12 @@ def kinds(objects: Iterable[Object], kind: str) -> list[Any]:
 
 def roles(plan: Plan) -> dict[tuple[str, str], set[str]]:
     """(Namespace, name of a subject) -> the roles that it has there, of fraud."""
-    found: dict[tuple[str, str], set[str]] = {}
+    roles_by_subject: dict[tuple[str, str], set[str]] = {}
     for item in kinds(plan.tenant("fraud").objects(), "RoleBinding"):
         for subject in item["subjects"]:
             key = (item["metadata"]["namespace"], subject["name"])
-            found.setdefault(key, set()).add(item["roleRef"]["name"])
-    return found
+            roles_by_subject.setdefault(key, set()).add(item["roleRef"]["name"])
+    return roles_by_subject
 
 
 @pytest.mark.parametrize("stage", ["hold", "export"])
@@ -56,7 +56,7 @@ def test_all_who_had_access_read_and_no_others_do(spec: SpecFolder, stage: str) 
     after = roles(planned(spec, f"{CI}offboarding: {stage}\n"))
     assert set(before) == set(after)
     assert ("fraud--train", words.CI_GROUP.format(tenant="fraud")) in after
-    assert {role for held in after.values() for role in held} == {"tenancy-viewer"}
+    assert {role for role_names in after.values() for role in role_names} == {"tenancy-viewer"}
 
 
 @pytest.mark.parametrize("stage", ["hold", "export"])
@@ -127,14 +127,14 @@ def test_the_review_shows_what_is_left(spec: SpecFolder) -> None:
 
 def test_the_diff_of_a_removal_is_that_of_a_tenant_that_goes(spec: SpecFolder) -> None:
     side = lambda name: SpecState(name, spec.load())  # noqa: E731
-    whole = side("whole")
+    full_side = side("whole")
     spec.write(FILE, FRAUD + "offboarding: remove\n")
     removed = side("removed")
     (spec.path / FILE).unlink()
-    gone = side("gone")
-    told = lambda after: [c for c in diff(whole, after) if c.topic is not ChangeTopic.STACK]  # noqa: E731
-    assert told(removed) == told(gone)
-    assert [c for c in diff(removed, gone) if c.topic is not ChangeTopic.STACK] == []
+    side_without_tenant = side("gone")
+    tenant_changes = lambda after: [c for c in diff(full_side, after) if c.topic is not ChangeTopic.STACK]  # noqa: E731
+    assert tenant_changes(removed) == tenant_changes(side_without_tenant)
+    assert [c for c in diff(removed, side_without_tenant) if c.topic is not ChangeTopic.STACK] == []
 
 
 # What the engine's runs are asked
@@ -146,24 +146,24 @@ def resource(kind: str, name: str, parent: str = "", custom: bool = True) -> dic
 
 def test_a_tenants_resources_are_those_below_its_component() -> None:
     tenant = resource("gpu-tenancy:index:GpuTenant", "fraud", custom=False)
-    other = resource("gpu-tenancy:index:GpuTenant", "fraud-2", custom=False)
+    other_tenant = resource("gpu-tenancy:index:GpuTenant", "fraud-2", custom=False)
     space = resource("gpu-tenancy:index:TenantNamespace", "fraud--train", tenant["urn"], custom=False)
     binding = resource("kubernetes:rbac.authorization.k8s.io/v1:RoleBinding", "fraud--train-viewer", space["urn"])
     wall = resource("kubernetes:core/v1:ResourceQuota", "fraud--train-quota", space["urn"])
-    foreign = resource("kubernetes:rbac.authorization.k8s.io/v1:RoleBinding", "fraud-2--viewer", other["urn"])
-    found = tenant_resources([tenant, other, space, binding, wall, foreign], "fraud")
-    assert found == [binding, wall]
-    assert [is_access_binding(one) for one in found] == [True, False]
+    foreign = resource("kubernetes:rbac.authorization.k8s.io/v1:RoleBinding", "fraud-2--viewer", other_tenant["urn"])
+    tenant_own = tenant_resources([tenant, other_tenant, space, binding, wall, foreign], "fraud")
+    assert tenant_own == [binding, wall]
+    assert [is_access_binding(resource) for resource in tenant_own] == [True, False]
 
 
 def test_a_tenant_without_a_file_is_known_by_what_a_preview_would_delete(plan: Plan) -> None:
-    gone = ResourceChange("gone", "delete", "Namespace gone--main")
-    of_fraud, shared = (
+    deleted_namespace = ResourceChange("gone", "delete", "Namespace gone--main")
+    of_fraud, shared_namespace = (
         ResourceChange("fraud", "delete", "LocalQueue x"),
         ResourceChange("platform", "delete", "ClusterRole x"),
     )
     coming = ResourceChange("new", "create", "Namespace new--main")
-    assert tenants_without_file(Outcome([gone, of_fraud, shared, coming]), plan) == ["gone"]
+    assert tenants_without_file(Outcome([deleted_namespace, of_fraud, shared_namespace, coming]), plan) == ["gone"]
 
 
 # Guards that only warn
@@ -214,7 +214,7 @@ def test_several_warnings_are_read_from_one_header() -> None:
 # What is copied, and what holds a namespace
 
 
-def written(kind: str, spec: Object, **metadata: Any) -> Any:
+def sanitized(kind: str, spec: Object, **metadata: Any) -> Any:
     item = {"apiVersion": "v1", "kind": kind, "metadata": {"name": "x", "uid": "u", **metadata}, "spec": spec}
     return user_copy({**item, "status": {"phase": "Running"}})
 
@@ -227,34 +227,34 @@ def test_a_copy_is_what_people_wrote() -> None:
         "kueue.x-k8s.io/managed": "true",
     }
     notes = {"kubectl.kubernetes.io/last-applied-configuration": "{}", "team": "y"}
-    made = written("ConfigMap", {}, labels=labels, annotations=notes, resourceVersion="7", finalizers=["a/b"])
-    kept = {"app": "x", "kueue.x-k8s.io/queue-name": "nightly"}
-    assert made["metadata"] == {"name": "x", "labels": kept, "annotations": {"team": "y"}}
-    assert "status" not in made
+    copy = sanitized("ConfigMap", {}, labels=labels, annotations=notes, resourceVersion="7", finalizers=["a/b"])
+    expected_labels = {"app": "x", "kueue.x-k8s.io/queue-name": "nightly"}
+    assert copy["metadata"] == {"name": "x", "labels": expected_labels, "annotations": {"team": "y"}}
+    assert "status" not in copy
 
 
 def test_a_jobs_selector_is_kept_only_where_its_author_wrote_it() -> None:
     spec = {"selector": {"matchLabels": {}}, "template": {"metadata": {"labels": {"job-name": "x", "app": "x"}}}}
-    made = written("Job", spec)
-    assert made["spec"] == {"template": {"metadata": {"labels": {"app": "x"}}}}
-    assert "selector" in written("Job", {**spec, "manualSelector": True})["spec"]
+    job_copy = sanitized("Job", spec)
+    assert job_copy["spec"] == {"template": {"metadata": {"labels": {"app": "x"}}}}
+    assert "selector" in sanitized("Job", {**spec, "manualSelector": True})["spec"]
 
 
-@pytest.mark.parametrize(("address", "kept"), [("10.0.0.1", {}), ("None", {"clusterIP": "None"})])
-def test_a_service_keeps_only_that_it_has_no_address(address: str, kept: dict[str, str]) -> None:
-    made = written(
+@pytest.mark.parametrize(("address", "expected_fields"), [("10.0.0.1", {}), ("None", {"clusterIP": "None"})])
+def test_a_service_keeps_only_that_it_has_no_address(address: str, expected_fields: dict[str, str]) -> None:
+    service_copy = sanitized(
         "Service", {"clusterIP": address, "clusterIPs": [address], "ports": [{"port": 1, "nodePort": 30000}]}
     )
-    assert made["spec"] == {"ports": [{"port": 1}], **kept}
+    assert service_copy["spec"] == {"ports": [{"port": 1}], **expected_fields}
 
 
 def test_a_pod_is_bound_to_nothing() -> None:
     volumes = [{"name": "kube-api-access-x"}, {"name": "data"}]
     mounts = [{"name": "kube-api-access-x"}, {"name": "data"}]
     spec = {"nodeName": "n", "priority": 7, "volumes": volumes, "containers": [{"name": "m", "volumeMounts": mounts}]}
-    made = written("Pod", spec)
+    pod_copy = sanitized("Pod", spec)
     container = {"name": "m", "volumeMounts": [{"name": "data"}]}
-    assert made["spec"] == {"volumes": [{"name": "data"}], "containers": [container]}
+    assert pod_copy["spec"] == {"volumes": [{"name": "data"}], "containers": [container]}
 
 
 class Recorded:
@@ -264,11 +264,13 @@ class Recorded:
         self.answers = answers
 
     def request(self, method: str, path: str, *_: Any, **__: Any) -> Response:
-        found = self.answers.get(f"{method} {path}", self.answers.get(path))
-        if isinstance(found, Response):
-            return found
+        answer = self.answers.get(f"{method} {path}", self.answers.get(path))
+        if isinstance(answer, Response):
+            return answer
         return (
-            Response(200, found) if found is not None else Response(404, {"message": "not found", "status": "Failure"})
+            Response(200, answer)
+            if answer is not None
+            else Response(404, {"message": "not found", "status": "Failure"})
         )
 
     def items(self, path: str, absent: bool = False) -> list[Any]:  # noqa: ARG002
@@ -283,7 +285,7 @@ FLAVORS = "/apis/kueue.x-k8s.io/v1beta2/resourceflavors?dryRun=All"
 DOWN = Response(500, {"message": 'failed calling webhook "mresourceflavor.kb.io": connection refused'})
 
 
-def held(finalizer: str, *, kueue: Response | None = None) -> str:
+def removal_report(finalizer: str, *, kueue: Response | None = None) -> str:
     """The report on a namespace in which a ConfigMap is held by that finalizer."""
     item = {"metadata": {"name": "x", "finalizers": [finalizer], "deletionTimestamp": "2026-11-20T00:00:00Z"}}
     answers: dict[str, Any] = {
@@ -299,11 +301,11 @@ def held(finalizer: str, *, kueue: Response | None = None) -> str:
 
 
 def test_the_report_names_object_finalizer_and_the_way_out() -> None:
-    said = held("vendor.example/never")
-    assert "given acme--main, whose namespace still exists after 5 s" in said
-    assert "ConfigMap acme--main/x is blocked by vendor.example/never" in said
-    assert "metrics.k8s.io/v1 does not answer" in said
-    assert """kubectl patch configmaps x -n acme--main --type merge -p '{"metadata":{"finalizers":null}}'""" in said
+    report = removal_report("vendor.example/never")
+    assert "given acme--main, whose namespace still exists after 5 s" in report
+    assert "ConfigMap acme--main/x is blocked by vendor.example/never" in report
+    assert "metrics.k8s.io/v1 does not answer" in report
+    assert """kubectl patch configmaps x -n acme--main --type merge -p '{"metadata":{"finalizers":null}}'""" in report
 
 
 @pytest.mark.parametrize(
@@ -314,15 +316,15 @@ def test_the_report_names_object_finalizer_and_the_way_out() -> None:
     ],
 )
 def test_whether_kueue_runs_says_its_own_webhook(kueue: Response, says: str, change: str) -> None:
-    said = held("kueue.x-k8s.io/resource-in-use", kueue=kueue)
-    assert f"kueue.x-k8s.io/resource-in-use is removed by {says}" in said
-    assert change in said
+    report = removal_report("kueue.x-k8s.io/resource-in-use", kueue=kueue)
+    assert f"kueue.x-k8s.io/resource-in-use is removed by {says}" in report
+    assert change in report
 
 
 def test_what_only_kueues_webhook_holds_back_is_said_so() -> None:
-    said = held("batch.kubernetes.io/job-tracking", kueue=DOWN)
-    assert "is removed by the job controller, asking the webhook of Kueue, which does not run" in said
-    assert "change: start Kueue again, and run this again" in said
+    report = removal_report("batch.kubernetes.io/job-tracking", kueue=DOWN)
+    assert "is removed by the job controller, asking the webhook of Kueue, which does not run" in report
+    assert "change: start Kueue again, and run this again" in report
 
 
 def test_a_namespace_that_goes_while_it_is_asked_about_is_no_trouble() -> None:
@@ -330,12 +332,12 @@ def test_a_namespace_that_goes_while_it_is_asked_about_is_no_trouble() -> None:
     assert "given acme--main" in report(api, ["acme--main"], 5)
 
 
-@pytest.mark.parametrize(("used", "below"), [("21", True), ("20", False), ("19", False)])
-def test_a_quota_is_below_use_only_if_more_is_in_use(plan: Plan, used: str, below: bool) -> None:
+@pytest.mark.parametrize(("used", "is_below"), [("21", True), ("20", False), ("19", False)])
+def test_a_quota_is_below_use_only_if_more_is_in_use(plan: Plan, used: str, is_below: bool) -> None:
     space = next(s for s in plan.tenant("fraud").namespaces if s.name == "fraud--serve")
     live = {"metadata": {"name": "tenant", "namespace": space.name}, "status": {"used": {"pods": used}}}
     api: Any = Recorded({f"/api/v1/namespaces/{space.name}/resourcequotas": {"items": [live]}})
-    assert below_use(api, [space]) == ({"fraud--serve/tenant": {"pods": ("20", "21")}} if below else {})
+    assert below_use(api, [space]) == ({"fraud--serve/tenant": {"pods": ("20", "21")}} if is_below else {})
 
 
 # A tenant that was removed
@@ -358,6 +360,6 @@ def test_reports_and_simulations_leave_out_a_removed_tenant(spec: SpecFolder) ->
     spec.add("tenants/research.yaml", "offboarding: remove\n")
     loaded = spec.load()
     assert {job.tenant for job in generate(without_removed_tenants(loaded), 50, 24, 1)} == {"fraud"}
-    assert [one.tenant for one in api_storage(loaded.environment, loaded.tenants).tenants] == ["fraud"]
+    assert [usage.tenant for usage in api_storage(loaded.environment, loaded.tenants).tenants] == ["fraud"]
     assert not any("research" in names for loss in losses(loaded.environment, loaded.tenants) for names in loss.tenants)
     assert "research" not in Pages(loaded).environment()

@@ -58,13 +58,13 @@ def run(program: Callable[[pulumi.ResourceOptions], object], *, preview: bool = 
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
 
-    async def whole() -> None:
+    async def entry() -> None:
         provider = kubernetes.Provider("own", context="own")
         program(pulumi.ResourceOptions(providers=[provider]))
 
     try:
         set_mocks(Echo(), project="other", stack="dev", preview=preview, monitor=Monitor(registered))
-        loop.run_until_complete(run_pulumi_func(whole))
+        loop.run_until_complete(run_pulumi_func(entry))
     finally:
         loop.close()
         asyncio.set_event_loop(None)
@@ -78,14 +78,14 @@ def names(registered: Registered) -> set[tuple[str, str]]:
 
 def test_nothing_is_imported_until_a_name_is_used() -> None:
     code = "import sys, tenancy; print(tenancy.__version__, sorted({'pydantic', 'pulumi', 'yaml'} & {*sys.modules}))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split(" ", 1)[1] == "[]\n"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.split(" ", 1)[1] == "[]\n"
 
 
 def test_models_need_no_pulumi() -> None:
     code = "import sys; from tenancy import Tenant, validate, plan; print('pulumi' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout == "False\n"
 
 
 @pytest.mark.parametrize("name", tenancy.__all__)
@@ -97,19 +97,19 @@ def test_every_public_name_is_there_and_says_what_it_is(name: str) -> None:
 
 def types_of(field: Any) -> set[type[BaseModel] | type[StrEnum]]:
     """Models and enumerations that a field's annotation names, and those of their fields."""
-    found = set().union(*map(types_of, get_args(field)))
+    field_types = set().union(*map(types_of, get_args(field)))
     if isinstance(field, type) and issubclass(field, StrEnum):
-        found |= {field}
+        field_types |= {field}
     if isinstance(field, type) and issubclass(field, BaseModel):
-        found |= {field}.union(*(types_of(each.annotation) for each in field.model_fields.values()))
-    return found
+        field_types |= {field}.union(*(types_of(model_field.annotation) for model_field in field.model_fields.values()))
+    return field_types
 
 
 def test_every_type_of_a_field_can_be_imported() -> None:
     """A type checker wants the model where a file has a mapping."""
-    for each in types_of(Environment) | types_of(Tenant):
-        assert getattr(tenancy, each.__name__) is each
-        assert each.__name__ in tenancy.__all__
+    for field_type in types_of(Environment) | types_of(Tenant):
+        assert getattr(tenancy, field_type.__name__) is field_type
+        assert field_type.__name__ in tenancy.__all__
 
 
 def test_another_name_is_no_attribute() -> None:
@@ -175,27 +175,27 @@ def test_validate_returns_the_problems_of_all_specs_together(loaded: Loaded) -> 
     fraud = loaded.tenants[0]
     environment = loaded.environment
     assert validate(environment, loaded.tenants) == []
-    found = validate(environment, [fraud.model_copy(update={"department": "nosuch"}), loaded.tenants[1]])
-    assert [(p.path, p.id) for p in found] == [("tenant fraud: department", "ref-01")]
+    problems = validate(environment, [fraud.model_copy(update={"department": "nosuch"}), loaded.tenants[1]])
+    assert [(p.path, p.id) for p in problems] == [("tenant fraud: department", "ref-01")]
     with pytest.raises(SpecError, match="ref-01"):
         plan(environment, [fraud.model_copy(update={"department": "nosuch"}), loaded.tenants[1]])
 
 
 def test_specs_are_models_mappings_or_paths(spec: SpecFolder, loaded: Loaded) -> None:
-    whole = make_plan(loaded.environment, loaded.tenants)
+    expected_plan = make_plan(loaded.environment, loaded.tenants)
     mappings = [tenant.model_dump(exclude_unset=True) for tenant in loaded.tenants]
     files = [spec.path / "tenants" / f"{name}.yaml" for name in ("fraud", "research")]
-    assert plan(loaded.environment.model_dump(exclude_unset=True), mappings) == whole
-    assert plan(spec.path / "environment.yaml", files) == whole
-    assert plan(str(spec.path / "environment.yaml"), str(spec.path / "tenants")) == whole
-    assert plan(spec.path) == whole
+    assert plan(loaded.environment.model_dump(exclude_unset=True), mappings) == expected_plan
+    assert plan(spec.path / "environment.yaml", files) == expected_plan
+    assert plan(str(spec.path / "environment.yaml"), str(spec.path / "tenants")) == expected_plan
+    assert plan(spec.path) == expected_plan
 
 
 def test_problems_of_files_have_their_lines_and_those_of_mappings_their_paths(spec: SpecFolder) -> None:
     spec.edit("tenants/fraud.yaml", "team: fraud-detection", "team: Fraud!")
-    found = validate(spec.path / "environment.yaml", [spec.path / "tenants" / "fraud.yaml", {"tenant": "other"}])
-    assert {problem.file.rpartition("/")[2] for problem in found} == {"fraud.yaml", "tenant other"}
-    assert [problem.line for problem in found if problem.file.endswith("fraud.yaml")] == [3]
+    problems = validate(spec.path / "environment.yaml", [spec.path / "tenants" / "fraud.yaml", {"tenant": "other"}])
+    assert {problem.file.rpartition("/")[2] for problem in problems} == {"fraud.yaml", "tenant other"}
+    assert [problem.line for problem in problems if problem.file.endswith("fraud.yaml")] == [3]
 
 
 def test_what_is_no_spec_is_refused_in_words() -> None:
@@ -211,12 +211,12 @@ def test_a_program_makes_a_platform_and_its_tenants(loaded: Loaded) -> None:
         for tenant in loaded.tenants:
             GpuTenant(tenant.tenant, platform=platform, opts=opts)
 
-    made = run(program)
+    registered = run(program)
     objects = list(make_plan(loaded.environment, loaded.tenants).objects())
-    assert len(made.kubernetes()) == len(objects)
-    assert made.repeated == []
-    assert ("gpu-tenancy:index:GpuPlatform", "gpu") in names(made)
-    assert ("kubernetes:core/v1:Namespace", "fraud--train") in names(made)
+    assert len(registered.kubernetes()) == len(objects)
+    assert registered.repeated == []
+    assert ("gpu-tenancy:index:GpuPlatform", "gpu") in names(registered)
+    assert ("kubernetes:core/v1:Namespace", "fraud--train") in names(registered)
 
 
 def test_under_the_programs_names_a_program_of_ones_own_has_its_resources(loaded: Loaded) -> None:
@@ -227,8 +227,10 @@ def test_under_the_programs_names_a_program_of_ones_own_has_its_resources(loaded
         for tenant in loaded.tenants:
             GpuTenant(tenant.tenant, platform=platform, opts=opts)
 
-    own, theirs = run(program), register(make_plan(loaded.environment, loaded.tenants))
-    assert {own.path(urn) for urn in own.kubernetes()} == {theirs.path(urn) for urn in theirs.kubernetes()}
+    program_resources, plan_resources = run(program), register(make_plan(loaded.environment, loaded.tenants))
+    assert {program_resources.path(urn) for urn in program_resources.kubernetes()} == {
+        plan_resources.path(urn) for urn in plan_resources.kubernetes()
+    }
 
 
 def test_two_clusters_with_the_same_tenants_fit_into_one_stack(loaded: Loaded) -> None:
@@ -237,9 +239,9 @@ def test_two_clusters_with_the_same_tenants_fit_into_one_stack(loaded: Loaded) -
             platform = GpuPlatform(cluster, loaded.environment, loaded.tenants, opts=opts)
             GpuTenant(f"{cluster}-fraud", platform=platform, tenant=loaded.tenants[0], opts=opts)
 
-    made = run(program)
-    assert made.repeated == []
-    assert {name for kind, name in names(made) if kind.endswith(":TenantNamespace")} == {
+    registered = run(program)
+    assert registered.repeated == []
+    assert {name for kind, name in names(registered) if kind.endswith(":TenantNamespace")} == {
         f"{cluster}-fraud-fraud--{part}" for cluster in ("east", "west") for part in ("train", "serve")
     }
 
@@ -256,11 +258,11 @@ def test_nothing_is_made_of_specs_that_break_a_rule_together(loaded: Loaded) -> 
 
 def test_a_tenant_that_the_platform_does_not_know_is_refused(loaded: Loaded) -> None:
     def program(name: str, **more: Any) -> Callable[[pulumi.ResourceOptions], object]:
-        def made(opts: pulumi.ResourceOptions) -> None:
+        def declare(opts: pulumi.ResourceOptions) -> None:
             platform = GpuPlatform("gpu", loaded.environment, loaded.tenants, opts=opts)
             GpuTenant(name, platform=platform, opts=opts, **more)
 
-        return made
+        return declare
 
     with pytest.raises(ValueError, match="given tenant 'other', and a platform with fraud, research"):
         run(program("other"))
@@ -271,45 +273,47 @@ def test_a_tenant_that_the_platform_does_not_know_is_refused(loaded: Loaded) -> 
 
 
 def test_outputs_are_known_in_a_preview_and_bring_their_dependencies(loaded: Loaded) -> None:
-    found: dict[str, Any] = {}
+    output_values: dict[str, Any] = {}
 
     def program(opts: pulumi.ResourceOptions) -> None:
         platform = GpuPlatform("gpu", loaded.environment, loaded.tenants, opts=opts)
         fraud = GpuTenant("fraud", platform=platform, opts=opts)
         for name in ("namespaces", "service_accounts", "queues", "buckets", "sample_job"):
-            getattr(fraud, name).apply(lambda value, name=name: found.update({name: value}))
+            getattr(fraud, name).apply(lambda value, name=name: output_values.update({name: value}))
         kubernetes.core.v1.ConfigMap("mine", metadata={"namespace": fraud.namespaces["train"]}, opts=opts)
 
-    made = run(program)
-    assert found["namespaces"] == {"train": "fraud--train", "serve": "fraud--serve"}
-    assert found["queues"] == {"train": ["default"], "serve": ["default"]}
-    assert set(found["buckets"]) == {"datasets"}
-    assert found["sample_job"]["metadata"]["namespace"] == "fraud--train"
-    json.dumps(found)
-    (mine,) = [request for request in made.requests.values() if request.name == "mine"]
-    assert any(urn.endswith("::fraud--train") for urn in mine.dependencies)
+    registered = run(program)
+    assert output_values["namespaces"] == {"train": "fraud--train", "serve": "fraud--serve"}
+    assert output_values["queues"] == {"train": ["default"], "serve": ["default"]}
+    assert set(output_values["buckets"]) == {"datasets"}
+    assert output_values["sample_job"]["metadata"]["namespace"] == "fraud--train"
+    json.dumps(output_values)
+    (dependent,) = [request for request in registered.requests.values() if request.name == "mine"]
+    assert any(urn.endswith("::fraud--train") for urn in dependent.dependencies)
 
 
 def _customized(loaded: Loaded, target: str, change: Any, tenant: Tenant | None = None) -> Registered:
-    mine = tenant or loaded.tenants[0]
+    customized_tenant = tenant or loaded.tenants[0]
 
     def program(opts: pulumi.ResourceOptions) -> None:
-        platform = GpuPlatform("gpu", loaded.environment, [mine, loaded.tenants[1]], opts=opts)
+        platform = GpuPlatform("gpu", loaded.environment, [customized_tenant, loaded.tenants[1]], opts=opts)
         GpuTenant("fraud", platform=platform, customize={target: change}, opts=opts)
 
     return run(program)
 
 
-def _properties(made: Registered, name: str) -> Any:
-    (request,) = [r for r in made.requests.values() if r.name == name and r.type == "kubernetes:core/v1:Namespace"]
+def _properties(registered: Registered, name: str) -> Any:
+    (request,) = [
+        r for r in registered.requests.values() if r.name == name and r.type == "kubernetes:core/v1:Namespace"
+    ]
     return request.object
 
 
 @pytest.mark.parametrize("target", ["fraud--train", "Namespace/fraud--train"])
 def test_a_resource_is_customized_by_its_logical_name_or_its_own(loaded: Loaded, target: str) -> None:
-    made = _customized(loaded, target, {"metadata": {"labels": {"bank.example/wave": "two"}}})
-    assert _properties(made, "fraud--train")["metadata"]["labels"]["bank.example/wave"] == "two"
-    assert "bank.example/wave" not in _properties(made, "fraud--serve")["metadata"]["labels"]
+    registered = _customized(loaded, target, {"metadata": {"labels": {"bank.example/wave": "two"}}})
+    assert _properties(registered, "fraud--train")["metadata"]["labels"]["bank.example/wave"] == "two"
+    assert "bank.example/wave" not in _properties(registered, "fraud--serve")["metadata"]["labels"]
 
 
 def test_a_name_that_two_resources_have_is_refused_with_their_longer_names(loaded: Loaded) -> None:
@@ -322,8 +326,8 @@ def test_a_function_customizes_a_copy(loaded: Loaded) -> None:
     def add(properties: dict[str, Any]) -> None:
         properties["metadata"]["annotations"]["bank.example/note"] = "yes"
 
-    made = _customized(loaded, "Namespace/fraud--train", add)
-    assert _properties(made, "fraud--train")["metadata"]["annotations"]["bank.example/note"] == "yes"
+    registered = _customized(loaded, "Namespace/fraud--train", add)
+    assert _properties(registered, "fraud--train")["metadata"]["annotations"]["bank.example/note"] == "yes"
 
 
 def test_an_unknown_target_is_refused_with_near_names(loaded: Loaded) -> None:
@@ -390,32 +394,32 @@ def test_an_output_without_a_stand_in_is_refused(loaded: Loaded) -> None:
 
 def test_parts_of_a_tenant_are_made_one_by_one() -> None:
     bank = load(ROOT / "stacks" / "bank")
-    whole = make_plan(bank.environment, bank.tenants).tenant("fraud")
-    assert whole.aws
-    (role, *_) = [role for role in whole.aws.roles if role.purpose != "ci"]
-    found: dict[str, Any] = {}
+    tenant_plan = make_plan(bank.environment, bank.tenants).tenant("fraud")
+    assert tenant_plan.aws
+    (role, *_) = [role for role in tenant_plan.aws.roles if role.purpose != "ci"]
+    output_values: dict[str, Any] = {}
 
     def program(opts: pulumi.ResourceOptions) -> None:
-        own: dict[str, Any] = {"tenants": bank.tenants, "opts": opts}
+        common_arguments: dict[str, Any] = {"tenants": bank.tenants, "opts": opts}
         fraud = bank.tenants[[tenant.tenant for tenant in bank.tenants].index("fraud")]
         part = fraud.namespaces[0].name
-        space = TenantNamespace("space", bank.environment, fraud, namespace=part, **own)
-        queues = TenantQueues("queues", bank.environment, fraud, **own)
-        made = TenantRole("role", bank.environment, fraud, namespace=role.purpose, **own)
-        storage = TenantStorage("storage", bank.environment, fraud, **own)
-        found.update(space=space.name, queues=len(queues.resources), buckets=set(storage.buckets))
-        made.arn.apply(lambda arn: found.update(arn=arn))
+        space = TenantNamespace("space", bank.environment, fraud, namespace=part, **common_arguments)
+        queues = TenantQueues("queues", bank.environment, fraud, **common_arguments)
+        tenant_role = TenantRole("role", bank.environment, fraud, namespace=role.purpose, **common_arguments)
+        storage = TenantStorage("storage", bank.environment, fraud, **common_arguments)
+        output_values.update(space=space.name, queues=len(queues.resources), buckets=set(storage.buckets))
+        tenant_role.arn.apply(lambda arn: output_values.update(arn=arn))
         AdmissionGuards("guards", bank.environment, bank.tenants, opts=opts)
 
-    made = run(program)
+    registered = run(program)
     # Pulumi knows no id in a preview, and with it no ARN.
-    assert found["queues"] == len(whole.queues)
-    assert found["space"] == whole.namespaces[0].name
-    assert found["buckets"]
-    kinds = {kind.rpartition(":")[2] for kind, _ in names(made)}
+    assert output_values["queues"] == len(tenant_plan.queues)
+    assert output_values["space"] == tenant_plan.namespaces[0].name
+    assert output_values["buckets"]
+    kinds = {kind.rpartition(":")[2] for kind, _ in names(registered)}
     assert {"TenantNamespace", "TenantQueues", "TenantRole", "AdmissionGuards", "TenantAwsResources"} <= kinds
     assert {"ClusterQueue", "Role", "PodIdentityAssociation", "ValidatingAdmissionPolicy", "LocalQueue"} <= kinds
-    assert made.repeated == []
+    assert registered.repeated == []
 
 
 def test_a_namespace_that_the_tenant_lacks_is_refused(loaded: Loaded) -> None:
@@ -443,20 +447,22 @@ def test_a_cluster_is_made_in_a_network_that_is_an_output(monkeypatch: pytest.Mo
     answers = Answers()
     monkeypatch.setattr(Echo, "call", lambda mocks, call: answers(mocks, call))
     zones = bank.environment.aws.zones
-    written = bank.environment.model_dump(exclude_unset=True)
+    fields = bank.environment.model_dump(exclude_unset=True)
     network = {"vpc": "vpc-00000000000000000", "subnets": {zone: f"subnet-0000000{zone[-1]}" for zone in zones}}
-    aws = {key: value for key, value in written["aws"].items() if key != "zones"}
-    environment = Environment(**{**written, "aws": {**aws, "network": {**aws["network"], **network}}})
+    aws = {key: value for key, value in fields["aws"].items() if key != "zones"}
+    environment = Environment(**{**fields, "aws": {**aws, "network": {**aws["network"], **network}}})
 
     def program(opts: pulumi.ResourceOptions) -> None:
         vpc = pulumi.Output.from_input("vpc-0123456789abcdef0")
         subnets = {zone: pulumi.Output.from_input(f"subnet-{zone[-1] * 8}") for zone in zones}
         inputs = ClusterInputs(vpc_id=vpc, subnet_ids=subnets)
-        made = GpuCluster("bank", environment, bank.tenants, inputs=inputs, opts=opts)
-        assert every(isinstance(each, pulumi.Output) for each in (made.name, made.endpoint, made.kubeconfig))
+        cluster = GpuCluster("bank", environment, bank.tenants, inputs=inputs, opts=opts)
+        assert every(
+            isinstance(output, pulumi.Output) for output in (cluster.name, cluster.endpoint, cluster.kubeconfig)
+        )
 
-    made = run(program)
-    (cluster,) = [r for r in made.requests.values() if r.type == "aws:eks/cluster:Cluster"]
+    registered = run(program)
+    (cluster,) = [r for r in registered.requests.values() if r.type == "aws:eks/cluster:Cluster"]
     assert sorted(cluster.object["vpcConfig"]["subnetIds"]) == ["subnet-aaaaaaaa", "subnet-bbbbbbbb", "subnet-cccccccc"]
-    checked = {asked["vpcId"] for name, asked in answers.asked if name == "getVpcEndpoint"}
+    checked = {arguments["vpcId"] for name, arguments in answers.asked if name == "getVpcEndpoint"}
     assert checked == {"vpc-0123456789abcdef0"}

@@ -10,7 +10,7 @@ from tenancy.live import api as live
 from tenancy.live.api import Api, ApiUnreachable, Response
 
 NOT_YET = Response(429, {"message": "storage is (re)initializing"})
-THERE = Response(200, {"items": [{"kind": "CiliumNetworkPolicy"}]})
+SERVED = Response(200, {"items": [{"kind": "CiliumNetworkPolicy"}]})
 
 
 class Answering(Api):
@@ -29,7 +29,7 @@ def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_kind_that_the_server_has_just_learned_is_asked_for_again() -> None:
-    assert Answering(NOT_YET, NOT_YET, THERE).items("/apis/cilium.io/v2/ciliumnetworkpolicies") == THERE.body["items"]
+    assert Answering(NOT_YET, NOT_YET, SERVED).items("/apis/cilium.io/v2/ciliumnetworkpolicies") == SERVED.body["items"]
 
 
 def test_a_server_that_never_has_it_is_named_with_what_it_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,4 +40,4 @@ def test_a_server_that_never_has_it_is_named_with_what_it_said(monkeypatch: pyte
 
 def test_a_refusal_is_not_asked_for_again() -> None:
     with pytest.raises(ApiUnreachable, match="403"):
-        Answering(Response(403, {"message": "forbidden"}), THERE).items("/api/v1/pods")
+        Answering(Response(403, {"message": "forbidden"}), SERVED).items("/api/v1/pods")

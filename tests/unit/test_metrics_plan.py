@@ -58,7 +58,7 @@ def amtool() -> Path:
     return tools.ensure(only=["amtool"], pins=prometheus.pins())["amtool"]
 
 
-def asked(*arguments: str) -> str:
+def run_amtool(*arguments: str) -> str:
     return subprocess.run([amtool(), *arguments], capture_output=True, text=True, check=True).stdout.strip()
 
 
@@ -120,9 +120,9 @@ def test_the_page_on_alerts_says_how_long_a_wait_can_be_told() -> None:
 
 
 def test_no_rule_of_the_pack_is_broken_by_what_tenants_ask_through(watched: Loaded) -> None:
-    made = metrics_objects(watched.environment, watched.tenants)
-    assert [finding for item in made for finding in object_findings(item)] == []
-    assert {"Deployment", "ClusterRoleBinding", "NetworkPolicy"} <= {item["kind"] for item in made}
+    objects = metrics_objects(watched.environment, watched.tenants)
+    assert [finding for item in objects for finding in object_findings(item)] == []
+    assert {"Deployment", "ClusterRoleBinding", "NetworkPolicy"} <= {item["kind"] for item in objects}
 
 
 def test_without_a_view_tenants_get_no_way_to_prometheus(spec: SpecFolder) -> None:
@@ -134,7 +134,9 @@ def test_without_a_view_tenants_get_no_way_to_prometheus(spec: SpecFolder) -> No
 
 def test_the_proxy_that_trusts_all_callers_listens_to_its_own_pod_alone(watched: Loaded) -> None:
     (deployment,) = of_kind(watched, "Deployment")
-    by_name = {each["name"]: each["args"] for each in deployment["spec"]["template"]["spec"]["containers"]}
+    by_name = {
+        container["name"]: container["args"] for container in deployment["spec"]["template"]["spec"]["containers"]
+    }
     assert "-insecure-listen-address=127.0.0.1:8080" in by_name["label"]
     assert "--upstream=http://127.0.0.1:8080/" in by_name["token"]
 
@@ -176,8 +178,10 @@ READS, POSTS, PUTS = "get", "create", "update"
 def asked_about(loaded: Loaded) -> tuple[str, str]:
     """API group, and resource with its subresource, as a role names them."""
     (config,) = of_kind(loaded, "ConfigMap")
-    asked = yaml.safe_load(config["data"]["config.yaml"])["authorization"]["resourceAttributes"]
-    return asked.get("apiGroup", ""), "/".join(filter(None, (asked["resource"], asked.get("subresource"))))
+    attributes = yaml.safe_load(config["data"]["config.yaml"])["authorization"]["resourceAttributes"]
+    return attributes.get("apiGroup", ""), "/".join(
+        filter(None, (attributes["resource"], attributes.get("subresource")))
+    )
 
 
 def verbs_on(rules: list[dict[str, Any]], group: str, resource: str) -> set[str]:
@@ -224,7 +228,7 @@ def stack(brought: Plan) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("written", "given"),
+    ("metrics_fields", "given_text"),
     [
         ("collector: install, labels: {release: mine}", "labels with collector: install"),
         ("collector: install, prometheus: 'http://other:9090'", "prometheus with collector: install"),
@@ -234,10 +238,10 @@ def stack(brought: Plan) -> dict[str, Any]:
         ("storage: 1Ti", "storage with collector: none"),
     ],
 )
-def test_what_does_not_go_with_the_collector_is_refused(spec: SpecFolder, written: str, given: str) -> None:
+def test_what_does_not_go_with_the_collector_is_refused(spec: SpecFolder, metrics_fields: str, given_text: str) -> None:
     spec.edit("environment.yaml", "  cni: vpc-cni\n", ON_AWS)
-    spec.add("environment.yaml", f"metrics: {{{written}}}\n")
-    assert [problem.given for problem in spec.problems()] == [given]
+    spec.add("environment.yaml", f"metrics: {{{metrics_fields}}}\n")
+    assert [problem.given for problem in spec.problems()] == [given_text]
 
 
 def test_what_goes_with_a_collector_that_is_installed_is_taken(spec: SpecFolder) -> None:
@@ -257,18 +261,18 @@ def test_nothing_is_installed_on_a_cluster_that_another_program_makes(spec: Spec
 def test_definitions_come_first_then_what_knows_them_then_our_rules(brought: Plan) -> None:
     registered = register(brought, StackScope.PLATFORM)
     (component,) = registered.of("MetricsCollection")
-    mine = {urn: request for urn, request in registered.requests.items() if request.parent == component}
-    releases = {request.name: urn for urn, request in mine.items() if request.type.endswith(":Release")}
-    crds, whole = (
+    children = {urn: request for urn, request in registered.requests.items() if request.parent == component}
+    releases = {request.name: urn for urn, request in children.items() if request.type.endswith(":Release")}
+    crds, stack_release = (
         releases[f"platform-metrics-{name}"] for name in ("prometheus-operator-crds", "kube-prometheus-stack")
     )
-    prerequisites = {urn for urn, request in mine.items() if request.type.endswith((":Namespace", ":StorageClass"))}
+    prerequisites = {urn for urn, request in children.items() if request.type.endswith((":Namespace", ":StorageClass"))}
     cni = next(urn for urn, request in registered.of("Release").items() if request.name == "platform-services-cilium")
-    assert set(mine[crds].dependencies) == {*prerequisites, cni}
-    assert set(mine[whole].dependencies) == {crds, cni}
-    rest = mine.keys() - prerequisites - {crds, whole}
-    assert {"PrometheusRule", "ServiceMonitor"} <= {mine[urn].type.rpartition(":")[2] for urn in rest}
-    assert {tuple(mine[urn].dependencies) for urn in rest} == {(whole,)}
+    assert set(children[crds].dependencies) == {*prerequisites, cni}
+    assert set(children[stack_release].dependencies) == {crds, cni}
+    rule_resources = children.keys() - prerequisites - {crds, stack_release}
+    assert {"PrometheusRule", "ServiceMonitor"} <= {children[urn].type.rpartition(":")[2] for urn in rule_resources}
+    assert {tuple(children[urn].dependencies) for urn in rule_resources} == {(stack_release,)}
 
 
 def test_what_is_rendered_is_what_is_installed(brought: Plan) -> None:
@@ -286,12 +290,12 @@ def test_what_is_rendered_is_what_is_installed(brought: Plan) -> None:
 
 def test_who_installs_it_gets_the_same_values_for_the_exporters(bank: Loaded, stack: dict[str, Any]) -> None:
     metrics = Metrics(collector=Collector.EXISTING)
-    theirs = exporter_values(bank.environment.model_copy(update={"metrics": metrics}))["kube-prometheus-stack"]
-    tells, told = (values["kube-state-metrics"] for values in (theirs, stack))
-    assert tells["metricLabelsAllowlist"] == told["metricLabelsAllowlist"]
-    assert tells["extraArgs"] == [f"--resources={','.join(told['collectors'])}"]
+    exporter_chart = exporter_values(bank.environment.model_copy(update={"metrics": metrics}))["kube-prometheus-stack"]
+    tells, stack_metrics = (values["kube-state-metrics"] for values in (exporter_chart, stack))
+    assert tells["metricLabelsAllowlist"] == stack_metrics["metricLabelsAllowlist"]
+    assert tells["extraArgs"] == [f"--resources={','.join(stack_metrics['collectors'])}"]
     node = "prometheus-node-exporter"
-    assert theirs[node]["prometheus"] == stack[node]["prometheus"]
+    assert exporter_chart[node]["prometheus"] == stack[node]["prometheus"]
 
 
 def test_prometheus_reads_nothing_that_a_tenant_could_write(brought: Plan, stack: dict[str, Any]) -> None:
@@ -360,12 +364,12 @@ def test_only_who_needs_the_node_is_outside_of_the_restricted_namespace(brought:
 
 def test_what_tenants_ask_through_has_a_node_of_the_platforms(brought: Plan, watched: Loaded) -> None:
     """On a cluster that is made here every node has a taint; another cluster's taints are unknown."""
-    (ours,) = [item for item in brought.platform.metrics if item["kind"] == "Deployment"]
-    pod = ours["spec"]["template"]["spec"]
+    (platform_deployment,) = [item for item in brought.platform.metrics if item["kind"] == "Deployment"]
+    pod = platform_deployment["spec"]["template"]["spec"]
     assert pod["nodeSelector"] == {"tenancy.gpu/pool": "system"}
     assert pod["tolerations"] == [{"key": "CriticalAddonsOnly", "operator": "Exists"}]
-    (theirs,) = of_kind(watched, "Deployment")
-    assert not {"nodeSelector", "tolerations"} & theirs["spec"]["template"]["spec"].keys()
+    (watched_deployment,) = of_kind(watched, "Deployment")
+    assert not {"nodeSelector", "tolerations"} & watched_deployment["spec"]["template"]["spec"].keys()
 
 
 def test_kube_state_metrics_reads_no_secret(stack: dict[str, Any]) -> None:
@@ -400,14 +404,16 @@ def test_an_alert_goes_to_its_tenant_and_what_is_critical_to_the_platform_too(
     file = tmp_path / "alertmanager.json"
     file.write_text(json.dumps(routes(watched.environment, watched.tenants)))
     matchers = [f"{key}={value}" for key, value in labels.items()]
-    assert asked("config", "routes", "test", f"--config.file={file}", *matchers) == receivers
+    assert run_amtool("config", "routes", "test", f"--config.file={file}", *matchers) == receivers
 
 
 def test_mail_goes_to_the_address_of_the_tenants_owner(watched: Loaded, tmp_path: Path) -> None:
     file = tmp_path / "alertmanager.json"
     file.write_text(json.dumps(routes(watched.environment, watched.tenants)))
-    assert "SUCCESS" in asked("check-config", str(file))
-    sent = {each["name"]: each["email_configs"][0]["to"] for each in json.loads(file.read_text())["receivers"]}
+    assert "SUCCESS" in run_amtool("check-config", str(file))
+    sent = {
+        receiver["name"]: receiver["email_configs"][0]["to"] for receiver in json.loads(file.read_text())["receivers"]
+    }
     assert sent["tenant-fraud"] == "fraud-leads@bank.example"
     assert sent["platform"] == "gpu-ops@bank.example"
 
@@ -432,8 +438,8 @@ def dcgm(environment: Environment) -> dict[str, Any]:
 def test_the_exporter_gets_these_counters_with_a_collector_and_its_own_without() -> None:
     environment = load(Path(__file__).parents[2] / "stacks" / "bank").environment
     collected, not_collected = (
-        environment.model_copy(update={"metrics": Metrics(collector=each)})
-        for each in (Collector.EXISTING, Collector.NONE)
+        environment.model_copy(update={"metrics": Metrics(collector=collector)})
+        for collector in (Collector.EXISTING, Collector.NONE)
     )
     assert dcgm(collected)["config"]["data"] == COUNTERS
     assert "config" not in dcgm(not_collected)
@@ -524,8 +530,8 @@ def test_kubecost_gets_the_price_of_a_gpu_where_there_is_one(
 
 
 def test_kubecost_finds_each_of_its_concepts_among_our_labels(spec: SpecFolder) -> None:
-    named = kubecost_values(spec.load().environment)["kubecostProductConfigs"]["labelMappingConfigs"]
-    assert set(named.values()) <= set(words.COST_LABELS)
+    label_mapping = kubecost_values(spec.load().environment)["kubecostProductConfigs"]["labelMappingConfigs"]
+    assert set(label_mapping.values()) <= set(words.COST_LABELS)
 
 
 def test_the_page_on_kubecost_installs_the_pinned_chart() -> None:
@@ -536,19 +542,19 @@ def test_the_page_on_kubecost_installs_the_pinned_chart() -> None:
 
 def test_what_a_network_card_can_is_what_ec2_says() -> None:
     types = ec2_types()
-    known = {
+    published_gigabits = {
         name: types[name]["NetworkInfo"]["NetworkCards"][0]["BaselineBandwidthInGbps"]
         for name in INSTANCES
         if types.get(name, {}).get("NetworkInfo", {}).get("NetworkCards")
     }
-    assert known == GIGABITS
+    assert published_gigabits == GIGABITS
 
 
 # The lab's exporters
 
 
 def test_a_pod_is_told_as_kube_state_metrics_tells_it() -> None:
-    told = {
+    lines = {
         exporters.line(*sample)
         for sample in exporters.pod_samples(
             "fraud--train",
@@ -563,13 +569,13 @@ def test_a_pod_is_told_as_kube_state_metrics_tells_it() -> None:
         )
     }
     me = 'namespace="fraud--train",pod="job-a-0",uid="1"'
-    assert f'kube_pod_labels{{{me},label_tenancy_gpu_tenant="fraud"}} 1' in told
-    assert f'kube_pod_owner{{{me},owner_kind="Job",owner_name="job-a",owner_is_controller="true"}} 1' in told
-    assert f"kube_pod_status_scheduled_time{{{me}}} 1790812800" in told
-    assert not [line for line in told if line.startswith("kube_pod_completion_time")], "it has not ended"
+    assert f'kube_pod_labels{{{me},label_tenancy_gpu_tenant="fraud"}} 1' in lines
+    assert f'kube_pod_owner{{{me},owner_kind="Job",owner_name="job-a",owner_is_controller="true"}} 1' in lines
+    assert f"kube_pod_status_scheduled_time{{{me}}} 1790812800" in lines
+    assert not [line for line in lines if line.startswith("kube_pod_completion_time")], "it has not ended"
     where = f'kube_pod_container_resource_requests{{{me},container="main",node="train-0"'
-    assert f'{where},resource="nvidia_com_mig_1g_5gb",unit="integer"}} 2' in told
-    assert f'{where},resource="cpu",unit="core"}} 0.5' in told
+    assert f'{where},resource="nvidia_com_mig_1g_5gb",unit="integer"}} 2' in lines
+    assert f'{where},resource="cpu",unit="core"}} 0.5' in lines
 
 
 def test_a_pod_got_its_node_and_ended_when_its_status_says_so() -> None:
@@ -587,26 +593,26 @@ def test_a_pod_got_its_node_and_ended_when_its_status_says_so() -> None:
         },
     }
     items = dict.fromkeys(exporters.LISTS, ()) | {"pods": [pod]}
-    told = {name: value for name, _, value in exporters.state(items) if name.endswith("_time")}
-    assert told == {"kube_pod_status_scheduled_time": 1790812800, "kube_pod_completion_time": 1790812800 + 3600}
+    times = {name: value for name, _, value in exporters.state(items) if name.endswith("_time")}
+    assert times == {"kube_pod_status_scheduled_time": 1790812800, "kube_pod_completion_time": 1790812800 + 3600}
 
 
 def test_devices_of_a_node_are_told_once_each_with_the_pod_that_holds_them() -> None:
     labels = {"node.kubernetes.io/instance-type": "p4d.24xlarge", "tenancy.gpu/board": "a100-40gb"}
     work = [("fraud--train", "job-a-0", "main", {"nvidia.com/gpu": "2"})]
-    told = list(exporters.device_samples("train-0", labels, {"nvidia.com/gpu": "8"}, work, 1, 0))
-    use = [labels for name, labels, _ in told if name == "DCGM_FI_PROF_GR_ENGINE_ACTIVE"]
-    assert [each["gpu"] for each in use if each.get("pod") == "job-a-0"] == ["0", "1"]
-    assert len({each["UUID"] for each in use}) == len(use) == 8
+    samples = list(exporters.device_samples("train-0", labels, {"nvidia.com/gpu": "8"}, work, 1, 0))
+    use = [labels for name, labels, _ in samples if name == "DCGM_FI_PROF_GR_ENGINE_ACTIVE"]
+    assert [sample_labels["gpu"] for sample_labels in use if sample_labels.get("pod") == "job-a-0"] == ["0", "1"]
+    assert len({sample_labels["UUID"] for sample_labels in use}) == len(use) == 8
     assert use[0]["modelName"] == "NVIDIA A100-SXM4-40GB"
 
 
 def test_unused_replicas_of_one_gpu_are_one_series() -> None:
     labels = {"node.kubernetes.io/instance-type": "g6.12xlarge", "tenancy.gpu/board": "l4"}
-    told = list(exporters.device_samples("notebooks-0", labels, {"nvidia.com/gpu.shared": "16"}, [], 1, 0))
-    lines = [exporters.line(name, labels, 0) for name, labels, _ in told]
+    samples = list(exporters.device_samples("notebooks-0", labels, {"nvidia.com/gpu.shared": "16"}, [], 1, 0))
+    lines = [exporters.line(name, labels, 0) for name, labels, _ in samples]
     assert len(lines) == len(set(lines))
-    assert len({labels["gpu"] for _, labels, _ in told}) == 4
+    assert len({labels["gpu"] for _, labels, _ in samples}) == 4
 
 
 def test_how_busy_a_pod_is_follows_from_the_seed() -> None:
@@ -630,8 +636,8 @@ def test_a_pinned_version_is_the_one_that_go_mod_builds(tool: str, module: str) 
     lines = [line.split(" //")[0].strip() for line in (pin.folder / "go.mod").read_text().splitlines()]
     assert module in lines
     # Prometheus' module has a version of its own: v0.308.0 is release 3.8.0.
-    released = {"v0.308.0": "3.8.0"}.get(module.split()[1], module.split()[1].removeprefix("v"))
-    assert pin.version == released
+    expected_version = {"v0.308.0": "3.8.0"}.get(module.split()[1], module.split()[1].removeprefix("v"))
+    assert pin.version == expected_version
 
 
 def test_a_history_without_prometheus_is_refused() -> None:

@@ -83,7 +83,7 @@ if [[ $1 == start ]]; then exit 5; fi
 """
 
 
-def made(mig: str, instance: str = "p4d.24xlarge") -> Environment:
+def environment_with(mig: str, instance: str = "p4d.24xlarge") -> Environment:
     head = ENVIRONMENT[: ENVIRONMENT.index("flavors:\n")]
     board = INSTANCES[instance].gpu
     flavors = {"whole": {"gpu": board}}
@@ -93,9 +93,9 @@ def made(mig: str, instance: str = "p4d.24xlarge") -> Environment:
 
 
 def script(mig: str, instance: str = "p4d.24xlarge") -> str:
-    whole = email.message_from_string(user_data(made(mig, instance), "cut", base=False))
-    (found,) = (part for part in whole.walk() if part.get_content_type() == "text/x-shellscript")
-    return str(found.get_payload())
+    message = email.message_from_string(user_data(environment_with(mig, instance), "cut", base=False))
+    (script_part,) = (part for part in message.walk() if part.get_content_type() == "text/x-shellscript")
+    return str(script_part.get_payload())
 
 
 class Node:
@@ -141,7 +141,7 @@ class Node:
             text = text.replace(f" {folder}", f" {self.root}{folder}")
         return self._run(["bash", "-c", text])
 
-    def cut(self) -> int:
+    def run_service(self) -> int:
         """As the service does, at every boot."""
         return self._run([str(self.program)])
 
@@ -152,15 +152,15 @@ class Node:
             "CALLS": str(self.calls_file),
             "STATE_DIRECTORY": str(self.state_folder),
         }
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
-        self.output = done.stdout + done.stderr
-        return done.returncode
+        process = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+        self.output = process.stdout + process.stderr
+        return process.returncode
 
     def calls(self) -> list[str]:
         """Calls since the last look that change something."""
-        found = self.calls_file.read_text("utf-8").splitlines()
+        call_lines = self.calls_file.read_text("utf-8").splitlines()
         self.calls_file.write_text("")
-        return found
+        return call_lines
 
     def unit(self, name: str) -> configparser.ConfigParser:
         parsed = configparser.ConfigParser()
@@ -171,81 +171,81 @@ class Node:
 
 @pytest.fixture
 def node(tmp_path: Path) -> Node:
-    made = Node(tmp_path)
-    assert made.install() == 0, made.output
-    assert made.calls() == ["systemctl daemon-reload"]
-    return made
+    fresh_node = Node(tmp_path)
+    assert fresh_node.install() == 0, fresh_node.output
+    assert fresh_node.calls() == ["systemctl daemon-reload"]
+    return fresh_node
 
 
 def slices(node: Node) -> list[list[str]]:
     return [gpu["slices"] for gpu in node.gpus]
 
 
-CUT = [["3g.20gb", *["1g.5gb"] * 4]] * 2 + [["2g.10gb", "2g.10gb", "1g.5gb+me"]] + [[]] * 5
+EXPECTED_SLICES = [["3g.20gb", *["1g.5gb"] * 4]] * 2 + [["2g.10gb", "2g.10gb", "1g.5gb+me"]] + [[]] * 5
 
 
 def test_the_gpus_are_cut_one_by_one_as_the_pool_says(node: Node) -> None:
-    assert node.cut() == 0, node.output
-    assert slices(node) == CUT
+    assert node.run_service() == 0, node.output
+    assert slices(node) == EXPECTED_SLICES
     assert [gpu["mode"] for gpu in node.gpus] == ["Enabled"] * 3 + ["Disabled"] * 5
-    made = [call for call in node.calls() if "-cgi" in call]
-    assert made[0] == f"nvidia-smi mig -i 0 -cgi {','.join(ON_GPU)} -C"
-    assert len(made) == 3
+    creations = [call for call in node.calls() if "-cgi" in call]
+    assert creations[0] == f"nvidia-smi mig -i 0 -cgi {','.join(ON_GPU)} -C"
+    assert len(creations) == 3
 
 
 def test_a_second_run_changes_nothing(node: Node) -> None:
-    assert node.cut() == 0
+    assert node.run_service() == 0
     node.calls()
-    assert node.cut() == 0
+    assert node.run_service() == 0
     assert [call for call in node.calls() if call.startswith("nvidia-smi")] == []
 
 
 def test_the_slices_are_made_anew_after_a_boot(node: Node) -> None:
-    assert node.cut() == 0
+    assert node.run_service() == 0
     node.boot()
     assert slices(node) == [[]] * 8
-    assert node.cut() == 0
-    assert slices(node) == CUT
+    assert node.run_service() == 0
+    assert slices(node) == EXPECTED_SLICES
 
 
 def test_other_slices_than_asked_are_replaced(node: Node) -> None:
-    assert node.cut() == 0
+    assert node.run_service() == 0
     gpus = node.gpus
     gpus[1]["slices"] = ["7g.40gb"]
     node.set(gpus=gpus)
     node.calls()
-    assert node.cut() == 0
-    assert slices(node) == CUT
+    assert node.run_service() == 0
+    assert slices(node) == EXPECTED_SLICES
     assert [call.split(" -")[0:2] for call in node.calls() if "-cgi" in call] == [["nvidia-smi mig", "i 1"]]
 
 
 def test_the_driver_may_take_its_time(node: Node) -> None:
     node.set(loading=3)
-    assert node.cut() == 0, node.output
+    assert node.run_service() == 0, node.output
     assert node.output.count("waiting for the driver") == 3
 
 
 def test_without_a_driver_it_fails(node: Node) -> None:
     node.set(loading=10_000)
-    assert node.cut() != 0
+    assert node.run_service() != 0
     assert node.calls() == [], "a reboot is for a mode that waits for one"
 
 
 def test_without_one_of_its_gpus_it_fails(node: Node) -> None:
     node.set(gpus=node.gpus[:7])
-    assert node.cut() != 0
+    assert node.run_service() != 0
     assert "systemctl reboot" not in node.calls()
 
 
 def test_where_places_are_refused_the_driver_chooses_them(node: Node) -> None:
     node.set(refuses_places=True)
-    assert node.cut() == 0, node.output
-    assert slices(node) == CUT
+    assert node.run_service() == 0, node.output
+    assert slices(node) == EXPECTED_SLICES
 
 
 def test_a_wrong_result_is_a_failure_after_three_attempts(node: Node) -> None:
     node.set(loses=1)
-    assert node.cut() == 1
+    assert node.run_service() == 1
     assert "instead of" in node.output
     assert len([call for call in node.calls() if "-i 0 -cgi" in call]) == 3
 
@@ -270,27 +270,27 @@ def test_the_cut_waits_for_the_driver_and_the_switches_of_every_image(node: Node
 
 def test_a_mode_that_needs_a_reboot_gets_one(node: Node) -> None:
     node.set(reset=False)
-    assert node.cut() == 0, "neither failed, which would power it off, nor done: the reboot ended it"
+    assert node.run_service() == 0, "neither failed, which would power it off, nor done: the reboot ended it"
     assert node.calls()[-1] == "systemctl reboot"
     assert "are cut" not in node.output
     assert slices(node) == [[]] * 8
     node.boot()
-    assert node.cut() == 0, node.output
-    assert slices(node) == CUT
+    assert node.run_service() == 0, node.output
+    assert slices(node) == EXPECTED_SLICES
     assert "systemctl reboot" not in node.calls()
 
 
 def test_a_machine_reboots_once_and_no_more(node: Node) -> None:
     node.set(reset=False)
-    node.cut()
-    assert node.cut() == 1
+    node.run_service()
+    assert node.run_service() == 1
     assert "even after a reboot" in node.output
     assert node.calls().count("systemctl reboot") == 1
 
 
 def test_a_gpu_that_is_to_be_whole_loses_its_mig_mode(node: Node) -> None:
     node.set(gpus=[{"mode": "Enabled", "pending": "Enabled", "slices": []}] * 8)
-    assert node.cut() == 0
+    assert node.run_service() == 0
     assert [gpu["mode"] for gpu in node.gpus] == ["Enabled"] * 3 + ["Disabled"] * 5
 
 
@@ -310,14 +310,14 @@ def test_the_scripts_are_sound(node: Node) -> None:
 
 
 def _layouts() -> list[tuple[str, dict[str, int]]]:
-    found = []
+    layout_lines = []
     for instance in ("p4d.24xlarge", "p5.48xlarge", "g7e.48xlarge"):
         board = INSTANCES[instance].gpu
         names = BOARDS[board].profiles
-        found += [
+        layout_lines += [
             (instance, {n: c for n, c in zip(names, counts, strict=True) if c}) for counts in maximal_layouts(board)
         ]
-    return found
+    return layout_lines
 
 
 @pytest.mark.parametrize(("instance", "layout"), _layouts())

@@ -33,9 +33,9 @@ def renamed(spec: SpecFolder) -> SpecFolder:
 def spaces_of(value: Any) -> set[str]:
     """Every text of objects in which a name of the default form is."""
     if isinstance(value, dict):
-        return {name for each in (*value, *value.values()) for name in spaces_of(each)}
+        return {name for child in (*value, *value.values()) for name in spaces_of(child)}
     if isinstance(value, list | tuple):
-        return {name for each in value for name in spaces_of(each)}
+        return {name for child in value for name in spaces_of(child)}
     return (
         {value} if isinstance(value, str) and re.search(r"\b(fraud|research)--(train|serve|main)\b", value) else set()
     )
@@ -49,13 +49,13 @@ def test_a_pattern_names_every_namespace_and_an_own_name_wins(spec: SpecFolder) 
 
 
 def test_no_object_of_the_plan_holds_a_name_of_the_default_form(spec: SpecFolder) -> None:
-    def found(spec: SpecFolder) -> set[str]:
+    def default_names(spec: SpecFolder) -> set[str]:
         loaded = spec.load()
         objects: list[Object] = [*make_plan(loaded.environment, loaded.tenants).objects()]
         return spaces_of(objects)
 
-    assert found(spec), "with the default pattern there are such names"
-    assert found(renamed(spec)) == set()
+    assert default_names(spec), "with the default pattern there are such names"
+    assert default_names(renamed(spec)) == set()
 
 
 def test_every_object_of_a_namespace_is_in_it_and_has_its_tenants_label(spec: SpecFolder) -> None:
@@ -86,26 +86,26 @@ def test_specs_from_python_are_named_as_those_from_files(spec: SpecFolder) -> No
 
 def test_the_trust_of_a_shared_role_names_the_namespaces_that_have_no_common_form(spec: SpecFolder) -> None:
     loaded = spec.load()
-    environment = shared(loaded.environment)
+    environment = with_shared_role(loaded.environment)
     (usual,) = {like(role) for role in iam_roles.shared_roles(environment, loaded.tenants)}
     assert usual == "*--*"
-    named = [tenant.with_namespace_names("{tenant}-{namespace}") for tenant in loaded.tenants]
-    roles = iam_roles.shared_roles(environment, named)
+    renamed_tenants = [tenant.with_namespace_names("{tenant}-{namespace}") for tenant in loaded.tenants]
+    roles = iam_roles.shared_roles(environment, renamed_tenants)
     trusted = {name for role in roles for name in like(role)}
     assert trusted == {"*--*", "fraud-train", "fraud-serve", "research-main"}
-    for tenant in named:
+    for tenant in renamed_tenants:
         for part in tenant.namespaces:
             role = next(r for r in roles if r.arn == iam_roles.role_arn(environment, tenant, part))
             assert tenant.namespace_name(part) in like(role), "its own pods are trusted"
 
 
-def shared(environment: Environment) -> Environment:
+def with_shared_role(environment: Environment) -> Environment:
     return environment.model_copy(update={"aws": environment.aws.model_copy(update={"identity": PodIdentity.SHARED})})
 
 
 def like(role: Any) -> Any:
-    found = role.trust["Statement"][0]["Condition"]["StringLike"]["aws:RequestTag/kubernetes-namespace"]
-    return found if isinstance(found, str) else tuple(found)
+    pattern = role.trust["Statement"][0]["Condition"]["StringLike"]["aws:RequestTag/kubernetes-namespace"]
+    return pattern if isinstance(pattern, str) else tuple(pattern)
 
 
 def test_a_name_is_refused_that_another_tenant_has(spec: SpecFolder) -> None:
@@ -159,5 +159,5 @@ def test_a_pattern_has_the_tenant_once_and_no_other_placeholder(spec: SpecFolder
 
 def test_a_name_that_a_pattern_makes_too_long_is_refused(spec: SpecFolder) -> None:
     spec.edit("environment.yaml", "cluster:\n", f'namespace-name: "{"x" * 58}-{{tenant}}"\ncluster:\n')
-    found = {(problem.id, problem.field) for problem in spec.problems()}
-    assert ("name-03", "namespaces[0].namespace-name") in found
+    problems = {(problem.id, problem.field) for problem in spec.problems()}
+    assert ("name-03", "namespaces[0].namespace-name") in problems

@@ -26,14 +26,14 @@ SCRAPER = f"{SERVICE}  services: {{metrics: {{namespace: monitoring, labels: {{a
 RANGES = "  cni: vpc-cni\n  ranges: [10.64.0.0/16]\n"
 
 
-def made(spec: Any) -> Plan:
+def plan_of(spec: Any) -> Plan:
     loaded = spec.load()
     return make_plan(loaded.environment, loaded.tenants)
 
 
 def policies(plan: Plan, space: str) -> dict[str, Object]:
-    found = next(s for t in plan.tenants for s in t.namespaces if s.name == space)
-    return {o["metadata"]["name"]: o for o in found.isolation if "NetworkPolicy" in o["kind"]}
+    namespace = next(s for t in plan.tenants for s in t.namespaces if s.name == space)
+    return {o["metadata"]["name"]: o for o in namespace.isolation if "NetworkPolicy" in o["kind"]}
 
 
 # What is refused when a file is read
@@ -98,25 +98,27 @@ def test_encryption_is_ciliums(spec: Any) -> None:
 
 
 def test_with_nothing_written_a_namespace_has_three_policies(spec: Any) -> None:
-    assert policies(made(spec), "research--main").keys() == {"default-deny", "same-namespace", "dns", "egress"}
+    assert policies(plan_of(spec), "research--main").keys() == {"default-deny", "same-namespace", "dns", "egress"}
     spec.edit("tenants/research.yaml", "storage:\n  - {bucket: datasets, prefix: shared/}\n", "")
-    assert policies(made(spec), "research--main").keys() == {"default-deny", "same-namespace", "dns"}
+    assert policies(plan_of(spec), "research--main").keys() == {"default-deny", "same-namespace", "dns"}
 
 
 def test_a_namespace_that_is_closed_inside_has_neither_itself_nor_siblings(spec: Any) -> None:
     spec.add(TENANT, "allow-cross-namespace: true\n")
     spec.edit(TENANT, "{name: train, purpose: nightly retraining}", "{name: train, allow-intra-namespace: false}")
-    plan = made(spec)
+    plan = plan_of(spec)
     assert not {"same-namespace", "allow-cross-namespace"} & policies(plan, "fraud--train").keys()
     assert {"same-namespace", "allow-cross-namespace"} <= policies(plan, "fraud--serve").keys()
 
 
 def test_what_a_tenants_own_policies_may_open_stands_on_its_namespace(spec: Any) -> None:
     spec.add(TENANT, "allow-cross-namespace: true\ningress: [{cidr: 203.0.113.0/24, port: 53, protocol: UDP}]\n")
-    found = {s.name: s.namespace["metadata"]["annotations"] for t in made(spec).tenants for s in t.namespaces}
-    assert found["fraud--train"][words.ALLOWED_EGRESS] == "namespaces,198.51.100.0/24:8443/TCP"
-    assert found["fraud--train"][words.ALLOWED_INGRESS] == "namespaces,203.0.113.0/24:53/UDP"
-    assert found["research--main"][words.ALLOWED_EGRESS] == "", "nothing is open"
+    annotations_by_namespace = {
+        s.name: s.namespace["metadata"]["annotations"] for t in plan_of(spec).tenants for s in t.namespaces
+    }
+    assert annotations_by_namespace["fraud--train"][words.ALLOWED_EGRESS] == "namespaces,198.51.100.0/24:8443/TCP"
+    assert annotations_by_namespace["fraud--train"][words.ALLOWED_INGRESS] == "namespaces,203.0.113.0/24:53/UDP"
+    assert annotations_by_namespace["research--main"][words.ALLOWED_EGRESS] == "", "nothing is open"
 
 
 def test_cluster_policies_do_not_grow_with_what_a_tenant_has(tmp_path: Any) -> None:
@@ -135,9 +137,9 @@ def test_without_cilium_nothing_of_its_is_made(tmp_path: Any) -> None:
 def test_selectors_of_cluster_policies_name_the_namespace(tmp_path: Any) -> None:
     plan = World(adversarial(tmp_path / "small", "cilium")).plan
     fences = [*plan.platform.cluster_policies, *(o for t in plan.tenants for o in t.cluster_policies)]
-    found = [s for o in fences for spec in o.get("specs", [o.get("spec")]) for s in _selectors(spec)]
-    assert found
-    for selector in found:
+    selectors = [s for o in fences for spec in o.get("specs", [o.get("spec")]) for s in _selectors(spec)]
+    assert selectors
+    for selector in selectors:
         keys = {e["key"] for e in selector["matchExpressions"]}
         assert any("namespace" in key for key in keys), "a tenant may write any label onto a pod"
 
@@ -188,19 +190,19 @@ def test_encryption_reaches_the_chart() -> None:
 def test_the_policy_pack_takes_the_plans_policies(tmp_path: Any) -> None:
     for cni in ("vpc-cni", "cilium"):
         world = World(adversarial(tmp_path / cni / "small", cni))
-        found = [f for item in world.plan.objects() for f in object_findings(item)]
-        assert [f for f in found if f.rule.startswith(("net-", "rbac-"))] == []
+        findings = [f for item in world.plan.objects() for f in object_findings(item)]
+        assert [f for f in findings if f.rule.startswith(("net-", "rbac-"))] == []
 
 
 def test_who_runs_work_adds_policies_and_never_removes_all_at_once(spec: Any) -> None:
     rights = {
         role["metadata"]["name"].removeprefix("tenancy-"): {*rule["verbs"]} - {"get", "list", "watch"}
-        for role in made(spec).platform.roles
+        for role in plan_of(spec).platform.roles
         for rule in role["rules"]
         if rule["resources"] == ["networkpolicies"]
     }
-    own = {"create", "update", "patch", "delete"}
-    assert rights == {"viewer": set(), "operator": set(), "developer": own, "owner": own}
+    write_verbs = {"create", "update", "patch", "delete"}
+    assert rights == {"viewer": set(), "operator": set(), "developer": write_verbs, "owner": write_verbs}
 
 
 # Who else knows

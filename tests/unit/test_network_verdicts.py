@@ -27,7 +27,7 @@ BOTH = ("vpc-cni", "cilium")
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[str, str], World]:
+def worlds(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[str, str], World]:
     folder: Path = tmp_path_factory.mktemp("worlds")
     names = {(kind, cni) for kind in ("adversarial", "bank") for cni in BOTH}
     return {
@@ -43,33 +43,33 @@ def judged(world: World, policies: list[Object], flows: Sequence[judges.Flow] = 
 @pytest.mark.parametrize("cni", BOTH)
 @pytest.mark.parametrize("kind", ["adversarial", "bank"])
 def test_what_is_let_through_is_exactly_what_the_files_name(
-    made: Mapping[tuple[str, str], World], kind: str, cni: str
+    worlds: Mapping[tuple[str, str], World], kind: str, cni: str
 ) -> None:
-    world = made[kind, cni]
-    found = let_through(world.flows, judged(world, world.policies))
-    wanted = {flow for flow in world.flows if world.named(flow)}
-    assert sorted(found - wanted) == [], "nothing but what is named"
-    assert sorted(wanted - found) == [], "and all of it"
-    assert found, "else nothing was asked"
+    world = worlds[kind, cni]
+    allowed_flows = let_through(world.flows, judged(world, world.policies))
+    expected_flows = {flow for flow in world.flows if world.named(flow)}
+    assert sorted(allowed_flows - expected_flows) == [], "nothing but what is named"
+    assert sorted(expected_flows - allowed_flows) == [], "and all of it"
+    assert allowed_flows, "else nothing was asked"
 
 
 @pytest.mark.parametrize("cni", BOTH)
 @pytest.mark.parametrize("kind", ["adversarial", "bank"])
-def test_tenants_are_strangers_to_each_other(made: Mapping[tuple[str, str], World], kind: str, cni: str) -> None:
-    world = made[kind, cni]
-    found = let_through(world.flows, judged(world, world.policies))
-    asked = list(between_tenants(world, world.flows))
-    assert len({(world.pods[f.source].tenant.tenant, world.pods[f.target].tenant.tenant) for f in asked}) == (
-        len(world.loaded.tenants) * (len(world.loaded.tenants) - 1)
-    ), "every pair, both ways"
-    assert found & {*asked} == set()
+def test_tenants_are_strangers_to_each_other(worlds: Mapping[tuple[str, str], World], kind: str, cni: str) -> None:
+    world = worlds[kind, cni]
+    allowed_flows = let_through(world.flows, judged(world, world.policies))
+    cross_tenant_flows = list(between_tenants(world, world.flows))
+    assert len(
+        {(world.pods[f.source].tenant.tenant, world.pods[f.target].tenant.tenant) for f in cross_tenant_flows}
+    ) == (len(world.loaded.tenants) * (len(world.loaded.tenants) - 1)), "every pair, both ways"
+    assert allowed_flows & {*cross_tenant_flows} == set()
 
 
-def test_names_are_looked_up_through_cilium_and_no_others(made: Mapping[tuple[str, str], World]) -> None:
-    world = made["adversarial", "cilium"]
-    said = dict(zip(world.flows, judged(world, world.policies), strict=True))
-    asked = {said[flow] for flow in world.flows if flow.target == "dns" and flow.port == 53}
-    assert asked == {"proxied"}, "a query that bypasses the proxy asks for any name"
+def test_names_are_looked_up_through_cilium_and_no_others(worlds: Mapping[tuple[str, str], World]) -> None:
+    world = worlds["adversarial", "cilium"]
+    verdict_by_flow = dict(zip(world.flows, judged(world, world.policies), strict=True))
+    dns_verdicts = {verdict_by_flow[flow] for flow in world.flows if flow.target == "dns" and flow.port == 53}
+    assert dns_verdicts == {"proxied"}, "a query that bypasses the proxy asks for any name"
     patterns = {
         text
         for item in world.policies
@@ -90,33 +90,33 @@ def test_names_are_looked_up_through_cilium_and_no_others(made: Mapping[tuple[st
 @pytest.mark.parametrize("cni", BOTH)
 def test_the_internet_is_neither_private_nor_the_clusters(tmp_path: Path, cni: str) -> None:
     world = World(adversarial(tmp_path / "small", cni, internet=True))
-    found = let_through(world.flows, judged(world, world.policies))
+    allowed_flows = let_through(world.flows, judged(world, world.policies))
     pod = next(name for name, pod in world.pods.items() if pod.tenant.tenant == "f")
-    reached = {flow for flow in found if flow.source == pod and flow.target != "dns"}
+    reached = {flow for flow in allowed_flows if flow.source == pod and flow.target != "dns"}
     assert {flow.target for flow in reached} == {*INTERNET, *(NAMES if cni == "cilium" else ())}
     assert {flow.port for flow in reached} == {443}
-    assert found & {*between_tenants(world, world.flows)} == set()
-    assert {flow for flow in found if flow.source != pod} == {
+    assert allowed_flows & {*between_tenants(world, world.flows)} == set()
+    assert {flow for flow in allowed_flows if flow.source != pod} == {
         flow for flow in world.flows if world.named(flow) and flow.source != pod
     }
     patterns = [item for item in world.policies if item["metadata"]["name"] == "dns" and "'*'" in str(item)]
     assert len(patterns) == (cni == "cilium"), "it asks for any name, and no other tenant does"
 
 
-@pytest.mark.parametrize("lost", ["10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12"])
-def test_a_policy_that_leaves_one_private_range_in_is_found(lost: str) -> None:
+@pytest.mark.parametrize("missing_cidr", ["10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12"])
+def test_a_policy_that_leaves_one_private_range_in_is_found(missing_cidr: str) -> None:
     block = internet_block(["10.64.0.0/16"])
 
-    def found(block: Mapping[str, Any]) -> set[str]:
+    def rules_broken_by(block: Mapping[str, Any]) -> set[str]:
         spec = {"podSelector": {}, "policyTypes": ["Egress"], "egress": [{"to": [{"ipBlock": block}]}]}
         metadata = {"name": "own", "namespace": "f--main", "labels": {words.TENANT: "f"}}
         policy = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": metadata, "spec": spec}
         return {finding.rule for finding in object_findings(policy)}
 
-    assert "net-05" not in found(block)
+    assert "net-05" not in rules_broken_by(block)
     left_out: Any = block["except"]
-    assert "net-05" in found({**block, "except": [cidr for cidr in left_out if cidr != lost]})
-    assert "net-05" in found({"cidr": "0.0.0.0/0"})
+    assert "net-05" in rules_broken_by({**block, "except": [cidr for cidr in left_out if cidr != missing_cidr]})
+    assert "net-05" in rules_broken_by({"cidr": "0.0.0.0/0"})
 
 
 def test_the_internet_needs_the_clusters_own_ranges_and_leaves_them_out(spec: SpecFolder) -> None:
@@ -152,11 +152,11 @@ def _anything(world: World) -> list[Object]:
 
 
 def test_under_cilium_a_policy_that_opens_everything_opens_no_other_tenant(
-    made: Mapping[tuple[str, str], World],
+    worlds: Mapping[tuple[str, str], World],
 ) -> None:
-    world = made["adversarial", "cilium"]
-    found = let_through(world.flows, judged(world, [*world.policies, *_anything(world)]))
-    assert found & {*between_tenants(world, world.flows)} == set()
+    world = worlds["adversarial", "cilium"]
+    allowed_flows = let_through(world.flows, judged(world, [*world.policies, *_anything(world)]))
+    assert allowed_flows & {*between_tenants(world, world.flows)} == set()
 
 
 @pytest.mark.parametrize(
@@ -167,42 +167,42 @@ def test_under_cilium_a_policy_that_opens_everything_opens_no_other_tenant(
     ],
 )
 def test_under_cilium_a_policy_that_opens_everything_opens_no_way_to(
-    made: Mapping[tuple[str, str], World], target: str
+    worlds: Mapping[tuple[str, str], World], target: str
 ) -> None:
-    world = made["adversarial", "cilium"]
-    found = let_through(world.flows, judged(world, [*world.policies, *_anything(world)]))
-    assert [flow for flow in found if flow.target == target] == []
+    world = worlds["adversarial", "cilium"]
+    allowed_flows = let_through(world.flows, judged(world, [*world.policies, *_anything(world)]))
+    assert [flow for flow in allowed_flows if flow.target == target] == []
 
 
 def test_under_cilium_a_policy_that_opens_everything_opens_one_port_of_the_node(
-    made: Mapping[tuple[str, str], World],
+    worlds: Mapping[tuple[str, str], World],
 ) -> None:
-    world = made["adversarial", "cilium"]
-    found = let_through(world.flows, judged(world, [*world.policies, *_anything(world)]))
-    assert {flow.port for flow in found if flow.target == "host"} == {80}, "the agent's; the kubelet's is 10250"
+    world = worlds["adversarial", "cilium"]
+    allowed_flows = let_through(world.flows, judged(world, [*world.policies, *_anything(world)]))
+    assert {flow.port for flow in allowed_flows if flow.target == "host"} == {80}, "the agent's; the kubelet's is 10250"
 
 
 def test_under_cilium_the_api_server_is_of_namespaces_whose_accounts_have_a_token(
-    made: Mapping[tuple[str, str], World],
+    worlds: Mapping[tuple[str, str], World],
 ) -> None:
-    world = made["adversarial", "cilium"]
-    found = let_through(world.flows, judged(world, [*world.policies, *_anything(world)]))
-    parts = {world.peers[flow.source]["namespace"] for flow in found if flow.target == "kube-apiserver"}
+    world = worlds["adversarial", "cilium"]
+    allowed_flows = let_through(world.flows, judged(world, [*world.policies, *_anything(world)]))
+    parts = {world.peers[flow.source]["namespace"] for flow in allowed_flows if flow.target == "kube-apiserver"}
     assert parts == {s.name for t in world.plan.tenants for s in t.namespaces if s.name.endswith("--a")}
 
 
 def test_without_cilium_such_a_policy_does_open_the_way_so_a_guard_refuses_it(
-    made: Mapping[tuple[str, str], World],
+    worlds: Mapping[tuple[str, str], World],
 ) -> None:
-    world = made["adversarial", "vpc-cni"]
-    found = let_through(world.flows, judged(world, [*world.policies, *_anything(world)]))
-    assert found & {*between_tenants(world, world.flows)}, "else the tests above prove nothing"
+    world = worlds["adversarial", "vpc-cni"]
+    allowed_flows = let_through(world.flows, judged(world, [*world.policies, *_anything(world)]))
+    assert allowed_flows & {*between_tenants(world, world.flows)}, "else the tests above prove nothing"
 
 
 # What each part of the plan is unit cost
 
 
-_WHOLE = ("key", "operator", "values", "port", "endPort", "kind")
+_LEAF_KEYS = ("key", "operator", "values", "port", "endPort", "kind")
 """Fields without which an object is none."""
 
 
@@ -212,28 +212,28 @@ def _paths(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     Which names may be asked for is no matter of a connection.
     """
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, below in items:
-        if key in _WHOLE or key == "rules" or below == {}:
+    for key, child in items:
+        if key in _LEAF_KEYS or key == "rules" or child == {}:
             continue
         # A list of one thing is mutated by the thing.
-        if not (isinstance(below, list | dict) and len(below) == 1):
+        if not (isinstance(child, list | dict) and len(child) == 1):
             yield (*at, key)
-        yield from _paths(below, (*at, key))
+        yield from _paths(child, (*at, key))
 
 
 def _without(item: Object, path: tuple[Any, ...]) -> Object:
     """Without one field or item; a range becomes every address, and a transport another one."""
-    made = copy.deepcopy(item)
-    here: Any = made["spec"] if "spec" in made else made["specs"]
+    copied = copy.deepcopy(item)
+    node: Any = copied["spec"] if "spec" in copied else copied["specs"]
     for key in path[:-1]:
-        here = here[key]
+        node = node[key]
     if path[-1] == "cidr":
-        here["cidr"] = "::/0" if ":" in here["cidr"] else "0.0.0.0/0"
+        node["cidr"] = "::/0" if ":" in node["cidr"] else "0.0.0.0/0"
     elif path[-1] == "protocol":
-        here["protocol"] = "UDP" if here["protocol"] == "SCTP" else "SCTP"
+        node["protocol"] = "UDP" if node["protocol"] == "SCTP" else "SCTP"
     else:
-        del here[path[-1]]
-    return made
+        del node[path[-1]]
+    return copied
 
 
 def _title(item: Object) -> str:
@@ -250,13 +250,13 @@ def _mutants(world: World) -> Iterator[tuple[str, list[Object]]]:
     for title, paths in titles.items():
         yield title, [item for item in world.policies if _title(item) != title]
         for path in paths:
-            changed = []
+            mutated = []
             for item in world.policies:
                 try:
-                    changed.append(_without(item, path) if _title(item) == title else item)
+                    mutated.append(_without(item, path) if _title(item) == title else item)
                 except (KeyError, IndexError):
-                    changed.append(item)
-            yield f"{title} {'.'.join(map(str, path))}", changed
+                    mutated.append(item)
+            yield f"{title} {'.'.join(map(str, path))}", mutated
 
 
 @cache
@@ -267,7 +267,7 @@ def _survivors(world: World) -> frozenset[str]:
     seconds = {name for name in world.pods if name.endswith("/liar")} - {"fraud-2--train/liar"}
     flows = [flow for flow in world.flows if not seconds & {flow.source, flow.target}]
     plain, opened = judged(world, world.policies, flows), judged(world, [*world.policies, *hostile], flows)
-    found = set()
+    survivors = set()
     for name, policies in _mutants(world):
         # A deny is unit cost what it withstands; everything else is judged by itself.
         denies = name.partition(" ")[0] in {CLUSTER_POLICY, f"{CLUSTER_POLICY}--*"}
@@ -276,8 +276,8 @@ def _survivors(world: World) -> frozenset[str]:
         except judges.Unjudged:
             continue  # the engine takes no such policy
         if after == (opened if denies else plain):
-            found.add(name)
-    return frozenset(found)
+            survivors.add(name)
+    return frozenset(survivors)
 
 
 _FENCED = "the clusterwide policy denies the platform's other pods"
@@ -304,20 +304,20 @@ REDUNDANT: Mapping[str, Mapping[str, str]] = {
 
 @pytest.mark.parametrize("cni", [BOTH[0], pytest.param(BOTH[1], marks=pytest.mark.exhaustive)])
 def test_without_any_part_of_the_plan_some_connection_is_judged_otherwise(
-    made: Mapping[tuple[str, str], World], cni: str
+    worlds: Mapping[tuple[str, str], World], cni: str
 ) -> None:
-    assert _survivors(made["adversarial", cni]) == REDUNDANT[cni].keys()
+    assert _survivors(worlds["adversarial", cni]) == REDUNDANT[cni].keys()
 
 
 def test_under_cilium_the_default_deny_and_the_cluster_policies_stand_behind_each_other(
-    made: Mapping[tuple[str, str], World],
+    worlds: Mapping[tuple[str, str], World],
 ) -> None:
-    world = made["adversarial", "cilium"]
+    world = worlds["adversarial", "cilium"]
     before = judged(world, world.policies)
     plain = [item for item in world.policies if _title(item) != "default-deny"]
     assert judged(world, plain) == before
     unfenced = [item for item in world.policies if _title(item) not in {CLUSTER_POLICY, f"{CLUSTER_POLICY}--*"}]
-    assert judged(world, unfenced) == [said.replace("denied", "not allowed") for said in before]
+    assert judged(world, unfenced) == [verdict.replace("denied", "not allowed") for verdict in before]
     neither = [item for item in unfenced if _title(item) != "default-deny"]
     opened = let_through(world.flows, judged(world, neither)) - let_through(world.flows, before)
     assert {world.peers[flow.target].get("namespace") for flow in opened} == {"f--main"}, "which nothing else selects"

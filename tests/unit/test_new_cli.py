@@ -40,10 +40,10 @@ def make(spec: SpecFolder, *options: object, name: str = "scoring") -> Result:
     return run("new", name, spec.path, *NEEDED, *options)
 
 
-def made(spec: SpecFolder, *options: object) -> Tenant:
+def new_tenant(spec: SpecFolder, *options: object) -> Tenant:
     result = make(spec, *options)
-    told = [line for line in result.stderr.splitlines() if not any(rule in line for rule in OTHER_NOTES)]
-    assert (result.exit_code, told) == (0, [])
+    lines = [line for line in result.stderr.splitlines() if not any(rule in line for rule in OTHER_NOTES)]
+    assert (result.exit_code, lines) == (0, [])
     return next(tenant for tenant in spec.load().tenants if tenant.tenant == "scoring")
 
 
@@ -56,15 +56,15 @@ def files(spec: SpecFolder) -> dict[str, bytes]:
 
 def test_the_shortest_command_makes_a_tenant_that_validates(spec: SpecFolder) -> None:
     spec.edit("environment.yaml", "  serve:\n", "  cpu: {instance: m7i.4xlarge, nodes: 1}\n  serve:\n")
-    found = made(spec)
-    assert (found.owner.name, found.department, found.tier, found.team) == (
+    tenant = new_tenant(spec)
+    assert (tenant.owner.name, tenant.department, tenant.tier, tenant.team) == (
         *("scoring-leads", "research", "batch"),
         "scoring",
     )
 
 
 def test_options_are_what_the_file_says(spec: SpecFolder) -> None:
-    found = made(
+    tenant = new_tenant(
         spec,
         *("--title", "Scoring: of cards, and more", "--team", "cards"),
         *("--namespace", "train", "--namespace", "serve=production"),
@@ -72,7 +72,7 @@ def test_options_are_what_the_file_says(spec: SpecFolder) -> None:
         *("--gpu", "a100=4", "--lend", "a100=3", "--borrow", "a100=6"),
         *("--storage", "datasets/teams/scoring/=read-write", "--storage", "datasets/shared/"),
     )
-    wanted = {
+    expected = {
         "tenant": "scoring",
         "title": "Scoring: of cards, and more",
         "team": "cards",
@@ -88,18 +88,18 @@ def test_options_are_what_the_file_says(spec: SpecFolder) -> None:
             {"bucket": "datasets", "prefix": "shared/"},
         ],
     }
-    assert found == Tenant.model_validate(wanted)
+    assert tenant == Tenant.model_validate(expected)
 
 
-@pytest.mark.parametrize(("options", "noted"), [(("--storage", "datasets/teams/scoring/"), 1), ((), 0)])
+@pytest.mark.parametrize(("options", "note_count"), [(("--storage", "datasets/teams/scoring/"), 1), ((), 0)])
 def test_who_asks_for_a_bucket_that_it_has_no_way_to_is_told(
-    spec: SpecFolder, options: tuple[str, ...], noted: int
+    spec: SpecFolder, options: tuple[str, ...], note_count: int
 ) -> None:
     spec.edit("environment.yaml", "  cni: vpc-cni\n", ON_AWS)
     result = make(spec, *options)
     assert result.exit_code == 0
-    assert result.stderr.count("aws.network.service-ranges:") == noted
-    assert result.stderr.count("given none, and grants of buckets to scoring, who") == noted
+    assert result.stderr.count("aws.network.service-ranges:") == note_count
+    assert result.stderr.count("given none, and grants of buckets to scoring, who") == note_count
 
 
 def test_who_asks_for_no_gpus_where_all_machines_have_some_is_told(spec: SpecFolder) -> None:
@@ -121,33 +121,35 @@ def test_pools_that_must_name_a_tenant_come_before_their_tenants_in_any_order(
 ) -> None:
     spec.edit("environment.yaml", "  serve:\n", TO_COME)
     gpus = {"llm": "a100=8", "vision": "l4-shared=4"}
-    for done, name in enumerate(order):
+    for added_count, name in enumerate(order):
         validated = run("validate", spec.path)
         assert validated.exit_code == 0
-        missing = order[done:]
+        missing = order[added_count:]
         assert validated.stderr.count("which has no file yet") == len(missing)
-        for other in missing:
-            assert f"given tenant '{other}', which has no file yet" in validated.stderr
-            assert f"`tenancy new {other} small`" in validated.stderr
+        for missing_tenant in missing:
+            assert f"given tenant '{missing_tenant}', which has no file yet" in validated.stderr
+            assert f"`tenancy new {missing_tenant} small`" in validated.stderr
         assert make(spec, "--gpu", gpus[name], name=name).exit_code == 0
     assert "which has no file yet" not in run("validate", spec.path).stderr
-    admitted = {pool for pool, found in spec.load().environment.pools.items() if found.admits("llm", frozenset())}
+    admitted = {
+        pool for pool, spec_pool in spec.load().environment.pools.items() if spec_pool.admits("llm", frozenset())
+    }
     assert "efa" in admitted
     assert "slices" not in admitted, "the other tenant's"
 
 
 def test_a_slip_in_the_name_of_a_pools_tenant_is_told_with_what_is_meant(spec: SpecFolder) -> None:
     spec.edit("environment.yaml", "nodes: 4}", "nodes: 4, tenants: [fraud, reserch], tiers: [batch]}")
-    said = run("validate", spec.path).stderr
-    assert "pools.train.tenants[1]: given tenant 'reserch', which has no file yet" in said
-    assert "change: write research if that is meant, or write it with `tenancy new reserch small`" in said
+    message = run("validate", spec.path).stderr
+    assert "pools.train.tenants[1]: given tenant 'reserch', which has no file yet" in message
+    assert "change: write research if that is meant, or write it with `tenancy new reserch small`" in message
 
 
 def test_what_a_new_tenant_asks_for_without_effect_is_told(spec: SpecFolder) -> None:
-    said = make(spec, "--storage", "datasets/teams/scoring/").stderr
-    assert "tenants/scoring.yaml:" in said
-    assert ": storage: given storage with aws.enabled: false: no role, bucket policy or access point is made" in said
-    assert "fraud.yaml" not in said
+    message = make(spec, "--storage", "datasets/teams/scoring/").stderr
+    assert "tenants/scoring.yaml:" in message
+    assert ": storage: given storage with aws.enabled: false: no role, bucket policy or access point is made" in message
+    assert "fraud.yaml" not in message
 
 
 @pytest.mark.parametrize(
@@ -192,7 +194,7 @@ def test_the_file_can_be_read_by_others(spec: SpecFolder) -> None:
 # What it will get
 
 
-def _shown(spec: SpecFolder, *options: object) -> list[list[str]]:
+def _shown_rows(spec: SpecFolder, *options: object) -> list[list[str]]:
     result = make(spec, *options)
     assert result.exit_code == 0, result.stderr
     return [line.split() for line in result.stdout.splitlines()]
@@ -200,24 +202,24 @@ def _shown(spec: SpecFolder, *options: object) -> list[list[str]]:
 
 def test_it_says_how_many_gpus_are_guaranteed_and_how_many_there_are_to_borrow(spec: SpecFolder) -> None:
     """32 A100, 24 of them guaranteed, of which fraud lends 8; the unallocated GPUs are within min nodes too."""
-    shown = _shown(spec, "--gpu", "a100=2", "--borrow", "a100=20")
-    assert ["a100", "2", "2", "20", "14", "train"] in shown
+    rows = _shown_rows(spec, "--gpu", "a100=2", "--borrow", "a100=20")
+    assert ["a100", "2", "2", "20", "14", "train"] in rows
 
 
 def test_it_says_the_quota_of_each_namespace(spec: SpecFolder) -> None:
-    shown = _shown(spec, "--namespace", "train", "--namespace", "serve=production", "--gpu", "a100=4")
-    assert ["scoring--train", "batch", "restricted", *"64 256Gi 50 2Ti 4 nvidia.com/gpu".split()] in shown
-    assert ["scoring--serve", "production", "restricted", *"128 512Gi 100 2Ti 4 nvidia.com/gpu".split()] in shown
+    rows = _shown_rows(spec, "--namespace", "train", "--namespace", "serve=production", "--gpu", "a100=4")
+    assert ["scoring--train", "batch", "restricted", *"64 256Gi 50 2Ti 4 nvidia.com/gpu".split()] in rows
+    assert ["scoring--serve", "production", "restricted", *"128 512Gi 100 2Ti 4 nvidia.com/gpu".split()] in rows
 
 
 def test_it_says_who_gets_in(spec: SpecFolder) -> None:
-    assert "scoring-engineers developer every namespace".split() in _shown(
+    assert "scoring-engineers developer every namespace".split() in _shown_rows(
         spec, "--group", "scoring-engineers=developer"
     )
 
 
 def test_it_says_that_only_the_platform_gets_in(spec: SpecFolder) -> None:
-    assert "the platform group only – –".split() in _shown(spec)
+    assert "the platform group only – –".split() in _shown_rows(spec)
 
 
 def test_it_says_what_to_run_next(spec: SpecFolder) -> None:
@@ -230,7 +232,7 @@ def test_it_says_what_to_run_next(spec: SpecFolder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (("--tier", "bach"), "tier: given tier 'bach'; rule ref-01"),
         (("--mail", "scoring"), "owner.mail: given 'scoring'; rule one mail address"),
@@ -243,12 +245,12 @@ def test_it_says_what_to_run_next(spec: SpecFolder) -> None:
     ],
 )
 def test_a_broken_rule_is_named_and_nothing_is_left_behind(
-    spec: SpecFolder, options: tuple[str, ...], said: str
+    spec: SpecFolder, options: tuple[str, ...], message: str
 ) -> None:
     before = files(spec)
     result = make(spec, *options)
     assert (result.exit_code, result.stdout, files(spec)) == (2, "", before)
-    assert said in result.stderr
+    assert message in result.stderr
     assert "tenants/scoring.yaml:" in result.stderr
     assert result.stderr.endswith("1 problem; nothing was written\n")
 
@@ -263,11 +265,11 @@ def test_more_than_there_is_is_refused_with_what_is_left(spec: SpecFolder) -> No
 
 
 def test_what_is_left_is_granted(spec: SpecFolder) -> None:
-    assert made(spec, "--gpu", "a100=8").gpus["a100"].guaranteed == 8
+    assert new_tenant(spec, "--gpu", "a100=8").gpus["a100"].guaranteed == 8
 
 
 def test_where_nothing_is_left_zero_is_the_most(spec: SpecFolder) -> None:
-    made(spec, "--gpu", "a100=8")
+    new_tenant(spec, "--gpu", "a100=8")
     result = run("new", "late", spec.path, *NEEDED, "--gpu", "a100=1")
     assert "is left: lower the guarantee of another tenant, or raise nodes" in result.stderr
 
@@ -285,9 +287,9 @@ def test_a_file_that_comes_in_the_meantime_is_not_written_over(
     judged = new._load_with_tenant
 
     def meanwhile(*words: Any) -> Any:
-        found = judged(*words)
+        output = judged(*words)
         spec.write(FILE, "another writer's")
-        return found
+        return output
 
     monkeypatch.setattr(new, "_load_with_tenant", meanwhile)
     result = make(spec)
@@ -387,32 +389,32 @@ ANSWERS = ["Scoring", "", "", "scoring@bank.example", "research", "CC-9200", "ba
 @pytest.mark.usefixtures("terminal")
 def test_questions_make_the_same_file_as_options(spec: SpecFolder) -> None:
     answers = [*ANSWERS, "4", "6", "datasets/teams/scoring/=read-write", ""]
-    asked = run("new", "scoring", spec.path, "--dry-run", input="\n".join(answers) + "\n")
+    answered = run("new", "scoring", spec.path, "--dry-run", input="\n".join(answers) + "\n")
     options = ("--title", "Scoring", "--group", "engineers=developer", "--gpu", "a100=4", "--borrow", "a100=6")
-    given = make(spec, *options, "--storage", "datasets/teams/scoring/=read-write", "--dry-run")
-    assert asked.exit_code == 0, asked.stderr
-    assert asked.stdout == given.stdout
+    from_options = make(spec, *options, "--storage", "datasets/teams/scoring/=read-write", "--dry-run")
+    assert answered.exit_code == 0, answered.stderr
+    assert answered.stdout == from_options.stdout
 
 
 @pytest.mark.usefixtures("terminal")
 def test_a_question_says_what_is_left(spec: SpecFolder) -> None:
-    asked = run("new", "scoring", spec.path, "--dry-run", input="\n".join([*ANSWERS, "0", "0", ""]) + "\n")
-    assert "a100 guaranteed (8 left)" in asked.stderr
+    result = run("new", "scoring", spec.path, "--dry-run", input="\n".join([*ANSWERS, "0", "0", ""]) + "\n")
+    assert "a100 guaranteed (8 left)" in result.stderr
 
 
 @pytest.mark.usefixtures("terminal")
 def test_flavors_that_no_pool_yields_to_it_are_not_asked_for(spec: SpecFolder) -> None:
-    asked = run("new", "scoring", spec.path, "--dry-run", input="\n".join([*ANSWERS, "0", "0", ""]) + "\n")
-    assert "l4-shared" not in asked.stderr
+    result = run("new", "scoring", spec.path, "--dry-run", input="\n".join([*ANSWERS, "0", "0", ""]) + "\n")
+    assert "l4-shared" not in result.stderr
 
 
 @pytest.mark.usefixtures("terminal")
 def test_a_wrong_answer_is_asked_for_again(spec: SpecFolder) -> None:
     answers = ["", "", "", "no mail", "scoring@bank.example", "sales", "research", "CC-9200", "batch", ""]
-    asked = run("new", "scoring", spec.path, "--dry-run", input="\n".join([*answers, "", "0", "0", ""]) + "\n")
-    assert asked.exit_code == 0
-    assert "given 'no mail'; rule one mail address" in asked.stderr
-    assert "'sales' is not one of 'risk', 'research'" in asked.stderr
+    result = run("new", "scoring", spec.path, "--dry-run", input="\n".join([*answers, "", "0", "0", ""]) + "\n")
+    assert result.exit_code == 0
+    assert "given 'no mail'; rule one mail address" in result.stderr
+    assert "'sales' is not one of 'risk', 'research'" in result.stderr
 
 
 @pytest.mark.usefixtures("terminal")
@@ -508,34 +510,34 @@ def _options(document: dict[str, Any]) -> dict[str, Any]:
 @settings(max_examples=examples(300), deadline=None)
 def test_whatever_is_asked_for_is_what_the_file_says(document: dict[str, Any]) -> None:
     text = tenant_text(new.document_of("scoring", _options(document)), "x.json")
-    found, refused = values(compose(text))
-    assert (found, refused) == (document, [])
+    field_values, refused = values(compose(text))
+    assert (field_values, refused) == (document, [])
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> SpecFolder:
+def shared_spec(tmp_path_factory: pytest.TempPathFactory) -> SpecFolder:
     return SpecFolder(tmp_path_factory.mktemp("new") / "small")
 
 
 @given(groups=st.lists(_PLAIN, unique=True, max_size=2), title=_LINE, guaranteed=st.integers(0, 12))
 @settings(max_examples=30, deadline=None)
 def test_a_file_is_written_if_and_only_if_the_environment_is_right_with_it(
-    shared: SpecFolder, groups: list[str], title: str, guaranteed: int
+    shared_spec: SpecFolder, groups: list[str], title: str, guaranteed: int
 ) -> None:
     options = [word for group in groups for word in ("--group", f"{group}=viewer")]
-    result = make(shared, f"--title={title}", "--gpu", f"a100={guaranteed}", *options)
-    written = shared.path / FILE
+    result = make(shared_spec, f"--title={title}", "--gpu", f"a100={guaranteed}", *options)
+    tenant_file = shared_spec.path / FILE
     try:
         assert result.exit_code in {0, 2}
-        assert written.exists() is (result.exit_code == 0)
-        assert shared.problems() == ()
-        seen = all(is_shown(text) for text in (title, *groups)) and not any(
+        assert tenant_file.exists() is (result.exit_code == 0)
+        assert shared_spec.problems() == ()
+        is_visible = all(is_shown(text) for text in (title, *groups)) and not any(
             set(group) & set("|<>`") for group in groups
         )
-        assert (result.exit_code == 0) is (seen and guaranteed <= 8), result.stderr
-        if written.exists():
-            found = next(tenant for tenant in shared.load().tenants if tenant.tenant == "scoring")
-            assert [person.group for person in found.people] == groups
-            assert found.title == title
+        assert (result.exit_code == 0) is (is_visible and guaranteed <= 8), result.stderr
+        if tenant_file.exists():
+            written_tenant = next(tenant for tenant in shared_spec.load().tenants if tenant.tenant == "scoring")
+            assert [person.group for person in written_tenant.people] == groups
+            assert written_tenant.title == title
     finally:
-        written.unlink(missing_ok=True)
+        tenant_file.unlink(missing_ok=True)

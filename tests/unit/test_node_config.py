@@ -88,7 +88,9 @@ MIXED_BAG = "{3g.20gb: 1, 2g.10gb: 2}"
 EVERY_POOL = ("diskless", "elastic", "fixed", "notebooks", "side-by-side", "sliced", "whole")
 
 
-def made(pools: str = FIXED + ELASTIC + OTHERS, flavors: str = FLAVORS, mixed_bag: str = MIXED_BAG) -> Environment:
+def environment_with(
+    pools: str = FIXED + ELASTIC + OTHERS, flavors: str = FLAVORS, mixed_bag: str = MIXED_BAG
+) -> Environment:
     head = ENVIRONMENT[: ENVIRONMENT.index("flavors:\n")]
     text = f"{head}flavors:\n{flavors}mig-layouts:\n  mixed-bag: {mixed_bag}\npools:\n{pools}"
     return Environment.model_validate(yaml.safe_load(text))
@@ -96,18 +98,18 @@ def made(pools: str = FIXED + ELASTIC + OTHERS, flavors: str = FLAVORS, mixed_ba
 
 @pytest.fixture(scope="module")
 def environment() -> Environment:
-    return made()
+    return environment_with()
 
 
 def parts(text: str) -> list[Message]:
-    whole = email.message_from_string(text)
-    assert whole.is_multipart()
-    return whole.get_payload()  # ty: ignore[invalid-return-type]
+    message = email.message_from_string(text)
+    assert message.is_multipart()
+    return message.get_payload()  # ty: ignore[invalid-return-type]
 
 
 def node_config(text: str) -> dict[str, Any]:
-    (found,) = (part for part in parts(text) if part.get_content_type() == "application/node.eks.aws")
-    return yaml.safe_load(str(found.get_payload()))
+    (config_part,) = (part for part in parts(text) if part.get_content_type() == "application/node.eks.aws")
+    return yaml.safe_load(str(config_part.get_payload()))
 
 
 def labels_of(text: str) -> dict[str, str]:
@@ -122,23 +124,23 @@ def labels_of(text: str) -> dict[str, str]:
 def yielded(environment: Environment, name: str) -> Counter[str | None]:
     """Slices and whole GPUs of a node, counted from mig-parted's configuration alone."""
     count: Counter[str | None] = Counter()
-    seen: list[int] = []
+    used_gpus: list[int] = []
     for entry in mig_parted(environment)["mig-configs"][name]:
         assert set(entry) in ({"devices", "mig-enabled", "mig-devices"}, {"devices", "mig-enabled"})
         gpus = list(range(environment.pools[name].machine.gpus)) if entry["devices"] == "all" else entry["devices"]
-        seen += gpus
+        used_gpus += gpus
         assert ("mig-devices" in entry) is entry["mig-enabled"]
-        for profile, each in (entry.get("mig-devices") or {None: 1}).items():
-            count[profile] += each * len(gpus)
-    assert seen == list(range(environment.pools[name].machine.gpus)), "every GPU is cut once, lowest indices first"
+        for profile, slices in (entry.get("mig-devices") or {None: 1}).items():
+            count[profile] += slices * len(gpus)
+    assert used_gpus == list(range(environment.pools[name].machine.gpus)), "every GPU is cut once, lowest indices first"
     return count
 
 
 def declared(environment: Environment, name: str) -> Counter[str | None]:
     pool = environment.pools[name]
     replicas = pool.share.replicas if pool.share else 1
-    of = environment.flavors_of(name)
-    return Counter({environment.flavors[flavor].mig: count // replicas for flavor, count in of.items()})
+    flavor_counts = environment.flavors_of(name)
+    return Counter({environment.flavors[flavor].mig: count // replicas for flavor, count in flavor_counts.items()})
 
 
 def test_mig_parted_is_told_of_every_pool_that_is_cut(environment: Environment) -> None:
@@ -162,8 +164,8 @@ def test_a_layout_yields_what_the_flavors_count(environment: Environment, name: 
 
 
 def flavors_of_board(board: str) -> str:
-    cut = (f"  f{i}: {{gpu: {board}, mig: {profile}}}\n" for i, profile in enumerate(BOARDS[board].profiles))
-    return f"  whole: {{gpu: {board}}}\n" + "".join(cut)
+    slice_flavors = (f"  f{i}: {{gpu: {board}, mig: {profile}}}\n" for i, profile in enumerate(BOARDS[board].profiles))
+    return f"  whole: {{gpu: {board}}}\n" + "".join(slice_flavors)
 
 
 @st.composite
@@ -172,19 +174,19 @@ def cut_pools(draw: st.DrawFn) -> tuple[str, str]:
     instance = draw(st.sampled_from(["p4d.24xlarge", "p5en.48xlarge", "g7e.48xlarge"]))
     machine = INSTANCES[instance]
     profiles = BOARDS[machine.gpu].profiles
-    each = []
+    layouts = []
     for _ in range(draw(st.integers(1, 3))):
         counts = draw(st.sampled_from(feasible_layouts(machine.gpu)))
         slices = {profile: n for profile, n in zip(profiles, counts, strict=True) if n}
-        each.append({"gpus": draw(st.integers(1, machine.gpus // 3)), "slices": slices})
-    pool = {"pool": {"instance": instance, "nodes": {"min": 0, "max": 2}, "mig": {"per-gpu": each}}}
+        layouts.append({"gpus": draw(st.integers(1, machine.gpus // 3)), "slices": slices})
+    pool = {"pool": {"instance": instance, "nodes": {"min": 0, "max": 2}, "mig": {"per-gpu": layouts}}}
     return flavors_of_board(machine.gpu), "".join(f"  {line}\n" for line in yaml.safe_dump(pool).splitlines())
 
 
 @given(cut_pools())
 @settings(max_examples=40, deadline=None)
 def test_any_cut_yields_what_the_flavors_count(pool: tuple[str, str]) -> None:
-    environment = made(pool[1], pool[0], "{}")
+    environment = environment_with(pool[1], pool[0], "{}")
     assert yielded(environment, "pool") == declared(environment, "pool")
 
 
@@ -198,9 +200,9 @@ def test_only_pools_that_are_cut_or_shared_have_a_device_plugin_of_their_own_kin
 def test_the_device_plugin_offers_what_the_flavors_are(environment: Environment) -> None:
     for name, config in device_plugin_configs(environment).items():
         sharing = config.get("sharing", {})
-        shared = {f"{r['name']}.shared" for mode in sharing.values() for r in mode["resources"]}
+        shared_resources = {f"{r['name']}.shared" for mode in sharing.values() for r in mode["resources"]}
         flavors = environment.flavors_of(name)
-        assert shared == {environment.resource_of(f) for f in flavors if environment.flavors[f].share}
+        assert shared_resources == {environment.resource_of(f) for f in flavors if environment.flavors[f].share}
 
 
 def test_replicas_of_slices_have_the_plugins_names(environment: Environment) -> None:
@@ -225,7 +227,7 @@ def test_a_pool_with_mps_has_no_mig_strategy(environment: Environment) -> None:
 
 
 def test_slices_that_pose_as_gpus_have_the_single_strategy() -> None:
-    environment = made(SINGLE)
+    environment = environment_with(SINGLE)
     assert device_plugin_configs(environment)["single"] == {"version": "v1", "flags": {"migStrategy": "single"}}
 
 
@@ -249,9 +251,9 @@ def judged(schema: Mapping[str, Any], value: Any, where: str = "NodeConfig") -> 
     assert value in schema.get("enum", [value]), where
     if isinstance(value, dict) and schema.get("properties", {}).keys() | {"additionalProperties"} & schema.keys():
         for key, item in value.items():
-            below = schema.get("properties", {}).get(key, schema.get("additionalProperties"))
-            assert below is not None, f"{where}.{key} is unknown"
-            judged(below, item, f"{where}.{key}")
+            child_schema = schema.get("properties", {}).get(key, schema.get("additionalProperties"))
+            assert child_schema is not None, f"{where}.{key} is unknown"
+            judged(child_schema, item, f"{where}.{key}")
     for item in value if isinstance(value, list) else ():
         judged(schema["items"], item, f"{where}[]")
 
@@ -303,12 +305,12 @@ def test_local_disks_become_one(environment: Environment) -> None:
 
 
 def test_managed_nodes_take_the_pods_that_the_plan_counts_with(environment: Environment) -> None:
-    def most(name: str | None, *, base: bool = True) -> Any:
+    def max_pods(name: str | None, *, base: bool = True) -> Any:
         return node_config(user_data(environment, name, base=base))["spec"]["kubelet"]["config"].get("maxPods")
 
-    assert most("whole") == environment.pools["whole"].max_pods == 250
-    assert most(None) is None, "EKS counts them by itself"
-    assert most("elastic", base=False) is None, "Karpenter's own part comes last and says it"
+    assert max_pods("whole") == environment.pools["whole"].max_pods == 250
+    assert max_pods(None) is None, "EKS counts them by itself"
+    assert max_pods("elastic", base=False) is None, "Karpenter's own part comes last and says it"
 
 
 def test_a_managed_node_is_born_with_the_labels_that_choose(environment: Environment) -> None:
@@ -326,8 +328,10 @@ def test_a_node_of_karpenter_has_its_labels_from_the_node_pool(environment: Envi
 
 def test_only_pools_with_layouts_carry_the_program(environment: Environment) -> None:
     kinds = {n: [p.get_content_type() for p in parts(user_data(environment, n, base=True))] for n in EVERY_POOL}
-    cut = {name for name, pool in environment.pools.items() if pool.mig}
-    assert {name for name, found in kinds.items() if "text/x-shellscript" in found} == cut
+    pools_with_layouts = {name for name, pool in environment.pools.items() if pool.mig}
+    assert {
+        name for name, content_types in kinds.items() if "text/x-shellscript" in content_types
+    } == pools_with_layouts
     assert kinds["elastic"] == ["application/node.eks.aws", "text/x-shellscript"]
 
 
@@ -335,7 +339,7 @@ def test_only_pools_with_layouts_carry_the_program(environment: Environment) -> 
 def test_user_data_is_plain_small_and_always_the_same(environment: Environment, name: str | None) -> None:
     for base in (True, False):
         text = user_data(environment, name, base=base)
-        assert text == user_data(made(), name, base=base)
+        assert text == user_data(environment_with(), name, base=base)
         assert text.isascii()
         assert text.startswith("MIME-Version: 1.0\n"), "by which Karpenter knows it from a shell script"
         assert len(text) < USER_DATA_BYTES / 2, "EKS and Karpenter add to it"
@@ -353,14 +357,14 @@ CHANGES = {
 
 @pytest.mark.parametrize("about", CHANGES)
 def test_another_layout_is_other_user_data_for_that_pool_and_no_other(environment: Environment, about: str) -> None:
-    where, change, changed = CHANGES[about]
+    where, change, changed_pool = CHANGES[about]
     if isinstance(edit := change.get("pools"), tuple):
         assert where.count(edit[0]) == 1
-        after = made((FIXED + ELASTIC + OTHERS).replace(*edit))
+        after = environment_with((FIXED + ELASTIC + OTHERS).replace(*edit))
     else:
-        after = made(mixed_bag=str(change["mixed_bag"]))
+        after = environment_with(mixed_bag=str(change["mixed_bag"]))
     for base in (True, False):
         differ = {
             name for name in EVERY_POOL if user_data(environment, name, base=base) != user_data(after, name, base=base)
         }
-        assert differ == {changed}
+        assert differ == {changed_pool}

@@ -47,22 +47,22 @@ def is_kept(label: str) -> bool:
 
 
 def test_every_label_that_a_flavor_or_the_topology_chooses_nodes_by_is_kept(plan: Plan) -> None:
-    chosen: set[str] = set()
+    selecting_labels: set[str] = set()
     for item in plan.objects():
         if item["kind"] == "ResourceFlavor":
-            chosen |= {*item["spec"].get("nodeLabels", {})}
+            selecting_labels |= {*item["spec"].get("nodeLabels", {})}
         elif item["kind"] == "Topology":
-            chosen |= {level["nodeLabel"] for level in item["spec"]["levels"]}
-    assert words.POOL in chosen
-    assert {label for label in chosen if not is_kept(label)} == set()
+            selecting_labels |= {level["nodeLabel"] for level in item["spec"]["levels"]}
+    assert words.POOL in selecting_labels
+    assert {label for label in selecting_labels if not is_kept(label)} == set()
 
 
 def test_every_label_that_sample_work_chooses_nodes_by_is_kept(loaded: Loaded) -> None:
     pods = [
         sample("pod", loaded.environment, tenant, part, {}) for tenant in loaded.tenants for part in tenant.namespaces
     ]
-    chosen = {label for pod in pods for label in pod["spec"].get("nodeSelector") or {}}
-    assert {label for label in chosen if not is_kept(label)} == set()
+    selecting_labels = {label for pod in pods for label in pod["spec"].get("nodeSelector") or {}}
+    assert {label for label in selecting_labels if not is_kept(label)} == set()
 
 
 def test_of_the_labels_that_nodes_are_born_with_only_those_of_their_machine_are_not_kept(loaded: Loaded) -> None:
@@ -79,22 +79,22 @@ def test_no_guard_is_asked_when_a_node_is_made_or_goes(loaded: Loaded) -> None:
 
 def test_a_cluster_without_a_node_of_a_pool_is_not_asked_and_says_so(loaded: Loaded) -> None:
     scene = Scene(loaded.environment, loaded.tenants, nodes=())
-    made = [each for attacks in RULES["node-08"].attacks for each in attacks(scene)]
-    assert [(a.rule, a.skipped) for a in made] == [("node-08", "the cluster has no node of a pool")]
+    skipped_attacks = [attack for attacks in RULES["node-08"].attacks for attack in attacks(scene)]
+    assert [(a.rule, a.skipped) for a in skipped_attacks] == [("node-08", "the cluster has no node of a pool")]
 
 
 # What the pack says of others' programs
 
 
-def found(*items: Object) -> list[Finding]:
-    return [one for one in findings_together(items) if one.rule == "node-08"]
+def node_findings(*items: Object) -> list[Finding]:
+    return [finding for finding in findings_together(items) if finding.rule == "node-08"]
 
 
-def given(*items: Object) -> list[str]:
-    return [one.given for one in found(*items)]
+def given_texts(*items: Object) -> list[str]:
+    return [finding.given for finding in node_findings(*items)]
 
 
-def chosen(tenant: str, **spec: Any) -> Object:
+def tenant_pod(tenant: str, **spec: Any) -> Object:
     """A pod of a tenant's."""
     item = pod(**spec)
     return {**item, "metadata": {**item["metadata"], "namespace": tenant, "labels": {words.TENANT: tenant}}}
@@ -109,50 +109,52 @@ def required(*values: str) -> Object:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
 
 
-OWN = chosen("acme", nodeSelector={TEAM: "acme"})
-SAID = f"label {TEAM}: acme for acme, and {NONE}"
+ACME_POD = tenant_pod("acme", nodeSelector={TEAM: "acme"})
+UNPROTECTED_LABEL = f"label {TEAM}: acme for acme, and {NONE}"
 
 
 def test_a_label_that_one_tenants_work_chooses_is_told_of() -> None:
-    assert given(*TEAMS, pool(), OWN) == [SAID]
-    assert given(*TEAMS, pool(), chosen("acme", affinity=required("acme", "spare"))) == [SAID]
+    assert given_texts(*TEAMS, pool(), ACME_POD) == [UNPROTECTED_LABEL]
+    assert given_texts(*TEAMS, pool(), tenant_pod("acme", affinity=required("acme", "spare"))) == [UNPROTECTED_LABEL]
 
 
 def test_a_flavor_chooses_for_the_tenants_whose_queues_have_it() -> None:
     flavors = (flavor("a100", {TEAM: "acme"}), queue("acme"), cluster_queue("acme--batch", "acme"))
-    assert given(*TEAMS, pool(), *flavors) == [SAID]
-    assert given(*TEAMS, pool(), *flavors, cluster_queue("rival--batch", "rival")) == [], "both have it"
+    assert given_texts(*TEAMS, pool(), *flavors) == [UNPROTECTED_LABEL]
+    assert given_texts(*TEAMS, pool(), *flavors, cluster_queue("rival--batch", "rival")) == [], "both have it"
 
 
 def test_the_name_of_a_nodepool_and_of_a_node_group_is_a_label_as_well() -> None:
-    named = chosen("acme", nodeSelector={"karpenter.sh/nodepool": "p"})
-    assert given(*TEAMS, pool({"a": "b"}), named) == [f"label karpenter.sh/nodepool: p for acme, and {NONE}"]
-    of_group = chosen("acme", nodeSelector={"eks.amazonaws.com/nodegroup": "g"})
-    (one,) = found(*TEAMS, group("g", nodeGroupName="g"), of_group)
-    assert one.object == f"{aws.GROUP} g"
-    assert one.given.startswith("label eks.amazonaws.com/nodegroup: g for acme, and ")
-    assert one.given.endswith("EKS gives node groups no label of node-restriction.kubernetes.io/")
+    nodepool_pod = tenant_pod("acme", nodeSelector={"karpenter.sh/nodepool": "p"})
+    assert given_texts(*TEAMS, pool({"a": "b"}), nodepool_pod) == [
+        f"label karpenter.sh/nodepool: p for acme, and {NONE}"
+    ]
+    of_group = tenant_pod("acme", nodeSelector={"eks.amazonaws.com/nodegroup": "g"})
+    (finding,) = node_findings(*TEAMS, group("g", nodeGroupName="g"), of_group)
+    assert finding.object == f"{aws.GROUP} g"
+    assert finding.given.startswith("label eks.amazonaws.com/nodegroup: g for acme, and ")
+    assert finding.given.endswith("EKS gives node groups no label of node-restriction.kubernetes.io/")
 
 
 @pytest.mark.parametrize(
     "items",
     [
         (*TEAMS, pool()),
-        (*TEAMS, OWN),
-        (*home("acme"), pool(), OWN),
-        (*TEAMS, pool(), OWN, chosen("rival", nodeSelector={TEAM: "acme"})),
-        (*TEAMS, pool({TEAM: "rival"}), OWN),
-        (pool(), with_field(OWN, ("metadata", "labels"), {})),
-        (*TEAMS, pool({"team.node-restriction.kubernetes.io/of": "acme"}), OWN),
+        (*TEAMS, ACME_POD),
+        (*home("acme"), pool(), ACME_POD),
+        (*TEAMS, pool(), ACME_POD, tenant_pod("rival", nodeSelector={TEAM: "acme"})),
+        (*TEAMS, pool({TEAM: "rival"}), ACME_POD),
+        (pool(), with_field(ACME_POD, ("metadata", "labels"), {})),
+        (*TEAMS, pool({"team.node-restriction.kubernetes.io/of": "acme"}), ACME_POD),
     ],
     ids=["no choice", "no pool", "one tenant alone", "all tenants", "another value", "no tenant", "another label"],
 )
 def test_a_label_that_separates_no_tenants_is_no_finding(items: tuple[Object, ...]) -> None:
-    assert given(*items) == []
+    assert given_texts(*items) == []
 
 
 @pytest.mark.parametrize(
-    ("label", "told"),
+    ("label", "is_reported"),
     [
         ("node-restriction.kubernetes.io/team", False),
         ("acme.node-restriction.kubernetes.io/team", False),
@@ -165,9 +167,9 @@ def test_a_label_that_separates_no_tenants_is_no_finding(items: tuple[Object, ..
         ("team", True),
     ],
 )
-def test_a_label_is_told_of_where_a_kubelet_may_write_it(label: str, told: bool) -> None:
-    items = (*TEAMS, pool({label: "acme"}), chosen("acme", nodeSelector={label: "acme"}))
-    assert bool(given(*items)) is told
+def test_a_label_is_told_of_where_a_kubelet_may_write_it(label: str, is_reported: bool) -> None:
+    items = (*TEAMS, pool({label: "acme"}), tenant_pod("acme", nodeSelector={label: "acme"}))
+    assert bool(given_texts(*items)) is is_reported
 
 
 def policy(**rule: Any) -> tuple[Object, ...]:
@@ -177,7 +179,7 @@ def policy(**rule: Any) -> tuple[Object, ...]:
 
 
 @pytest.mark.parametrize(
-    ("rule", "left"),
+    ("rule", "unprotected_part"),
     [
         ({}, None),
         ({"resources": ["*/*"]}, None),
@@ -192,24 +194,30 @@ def policy(**rule: Any) -> tuple[Object, ...]:
         ({"resources": UNKNOWN}, None),
     ],
 )
-def test_a_policy_is_asked_as_the_api_server_matches(rule: Object, left: str | None) -> None:
-    said = given(*TEAMS, pool(), OWN, *policy(**(rule if rule != {"resources": UNKNOWN} else {"resources": [UNKNOWN]})))
-    assert [text.rpartition(" on updates of ")[2] for text in said] == ([left] if left else [])
+def test_a_policy_is_asked_as_the_api_server_matches(rule: Object, unprotected_part: str | None) -> None:
+    messages = given_texts(
+        *TEAMS, pool(), ACME_POD, *policy(**(rule if rule != {"resources": UNKNOWN} else {"resources": [UNKNOWN]}))
+    )
+    assert [text.rpartition(" on updates of ")[2] for text in messages] == (
+        [unprotected_part] if unprotected_part else []
+    )
 
 
 def test_a_policy_that_no_binding_names_keeps_nothing() -> None:
-    assert given(*TEAMS, pool(), OWN, policy()[1]) == [SAID]
+    assert given_texts(*TEAMS, pool(), ACME_POD, policy()[1]) == [UNPROTECTED_LABEL]
 
 
 def test_labels_that_are_not_known_are_told_of() -> None:
     for path in (("spec", "template", "metadata", "labels"), ("spec", "template", "metadata", "labels", TEAM)):
-        assert given(*TEAMS, with_field(pool(), path, UNKNOWN), OWN) == [f"label {TEAM}: {UNKNOWN}, and {NONE}"]
+        assert given_texts(*TEAMS, with_field(pool(), path, UNKNOWN), ACME_POD) == [
+            f"label {TEAM}: {UNKNOWN}, and {NONE}"
+        ]
 
 
 def test_work_that_is_not_known_makes_of_a_finding_an_advice() -> None:
-    other = chosen("rival", nodeSelector=UNKNOWN)
-    (said,) = given(*TEAMS, pool(), OWN, other)
-    assert UNKNOWN in said
+    rival_pod = tenant_pod("rival", nodeSelector=UNKNOWN)
+    (message,) = given_texts(*TEAMS, pool(), ACME_POD, rival_pod)
+    assert UNKNOWN in message
 
 
 @pytest.mark.parametrize(
@@ -221,15 +229,15 @@ def test_work_that_is_not_known_makes_of_a_finding_an_advice() -> None:
     ],
 )
 def test_it_advises_and_refuses_what_is_regulated(preset: PolicyPreset, level: RuleLevel) -> None:
-    (one,) = found(*TEAMS, pool(), OWN)
-    assert level_of(one, preset) is level
+    (finding,) = node_findings(*TEAMS, pool(), ACME_POD)
+    assert level_of(finding, preset) is level
 
 
 def test_our_own_plan_is_silent_and_without_its_guard_is_told_of(loaded: Loaded, plan: Plan) -> None:
-    makers = [pool(node_labels(name, of), name) for name, of in loaded.environment.pools.items()]
-    whole = [*plan.objects(), *makers]
-    assert given(*whole) == []
-    bare = [item for item in whole if item["metadata"]["name"] != "tenancy-nodes"]
-    assert len(whole) - len(bare) == 2, "the policy and its binding"
-    assert given(*bare) != []
+    makers = [pool(node_labels(name, pool_spec), name) for name, pool_spec in loaded.environment.pools.items()]
+    objects = [*plan.objects(), *makers]
+    assert given_texts(*objects) == []
+    bare = [item for item in objects if item["metadata"]["name"] != "tenancy-nodes"]
+    assert len(objects) - len(bare) == 2, "the policy and its binding"
+    assert given_texts(*bare) != []
     assert any(item["metadata"]["name"] == "tenancy-nodes" for item in guard_objects(loaded.environment))

@@ -35,14 +35,14 @@ SUPPORTED = [name for name, instance in INSTANCES.items() if not instance.unsupp
 )
 def test_what_is_left_is_what_karpenter_publishes(name: str, cpu: int, memory: int, admitted: int) -> None:
     instance = INSTANCES[name]
-    left = allocatable(instance, pods(instance, "karpenter"))
-    assert (left.cpu, left.memory, left.pods) == (cpu, memory, admitted)
+    room = allocatable(instance, pods(instance, "karpenter"))
+    assert (room.cpu, room.memory, room.pods) == (cpu, memory, admitted)
 
 
 def test_graviton_loses_64_mib_more_as_karpenter_publishes() -> None:
     a1_xlarge = Instance("t4g", 0, 4, 8, 0, 0, 58, architecture="arm64")
-    left = allocatable(a1_xlarge, 58)
-    assert (left.cpu, left.memory) == (3920, 6525)
+    room = allocatable(a1_xlarge, 58)
+    assert (room.cpu, room.memory) == (3920, 6525)
 
 
 def test_a_root_volume_of_20_gib_leaves_17() -> None:
@@ -54,9 +54,9 @@ def test_a_root_volume_of_20_gib_leaves_17() -> None:
 
 def test_local_disks_count_in_place_of_the_root_volume() -> None:
     instance = INSTANCES["p5.48xlarge"]
-    left = allocatable(instance, 100, root_gib=20).ephemeral
-    assert left == allocatable(instance, 100, root_gib=2000).ephemeral
-    assert 0.89 < left * 2**20 / (instance.nvme * 10**9) < 0.9
+    room = allocatable(instance, 100, root_gib=20).ephemeral
+    assert room == allocatable(instance, 100, root_gib=2000).ephemeral
+    assert 0.89 < room * 2**20 / (instance.nvme * 10**9) < 0.9
 
 
 # nodeadm and Karpenter: 6 % of the first core, 1 % of the second, 0.5 % of the next two, 0.25 % of the rest.
@@ -89,19 +89,19 @@ def test_a_cap_on_pods_frees_no_memory() -> None:
 @pytest.mark.parametrize("name", SUPPORTED)
 def test_pods_get_less_than_the_machine_has_and_never_nothing(name: str) -> None:
     instance = INSTANCES[name]
-    left = allocatable(instance, pods(instance, "managed"))
-    assert 0 < left.cpu < instance.vcpu * 1000
-    assert 0 < left.memory < visible_memory(instance) < instance.memory * 1024
-    assert left.ephemeral > 0
+    room = allocatable(instance, pods(instance, "managed"))
+    assert 0 < room.cpu < instance.vcpu * 1000
+    assert 0 < room.memory < visible_memory(instance) < instance.memory * 1024
+    assert room.ephemeral > 0
 
 
 @pytest.mark.parametrize("name", SUPPORTED)
 def test_every_daemonset_fits_on_every_type_with_room_for_tenants(name: str) -> None:
     instance = INSTANCES[name]
-    left, taken = allocatable(instance, pods(instance, "managed")), daemonset_reserve(Addon)
-    assert taken.cpu < left.cpu
-    assert taken.memory < left.memory
-    assert taken.pods < left.pods
+    room, reserve = allocatable(instance, pods(instance, "managed")), daemonset_reserve(Addon)
+    assert reserve.cpu < room.cpu
+    assert reserve.memory < room.memory
+    assert reserve.pods < room.pods
 
 
 def test_a_cluster_pays_only_for_its_own_addons() -> None:
@@ -128,7 +128,7 @@ def test_a_daemonset_names_its_source(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "left"),
+    ("name", "expected_pods"),
     [
         ("p4d.24xlarge", 688),
         ("p5.48xlarge", 51),
@@ -137,5 +137,5 @@ def test_a_daemonset_names_its_source(name: str) -> None:
         ("g6.8xlarge", 205),
     ],
 )
-def test_an_interface_for_efa_alone_takes_the_addresses_of_pods(name: str, left: int) -> None:
-    assert pods(INSTANCES[name], "karpenter", efa=True) == left
+def test_an_interface_for_efa_alone_takes_the_addresses_of_pods(name: str, expected_pods: int) -> None:
+    assert pods(INSTANCES[name], "karpenter", efa=True) == expected_pods

@@ -304,7 +304,7 @@ def make(spec: SpecFolder, edits: tuple[Edit, ...]) -> Loaded:
     return spec.load()
 
 
-def noted(case: Case, loaded: Loaded) -> list[Problem]:
+def notes_of(case: Case, loaded: Loaded) -> list[Problem]:
     """The notes of a case on these files."""
     return [note for note in spec_notes(loaded) if note.field == case.field and case.given in note.given]
 
@@ -326,14 +326,14 @@ def test_what_a_note_says_to_do_ends_it(spec: SpecFolder, about: str, number: in
     case = CASES[about]
     before = make(spec, case.edits)
     read = on_lab(before) if case.in_lab else before
-    (note,) = noted(case, read)
+    (note,) = notes_of(case, read)
     if not case.ways:
         assert "this note stays" in note.change
         return
     text, edits = case.ways[number]
     assert text in note.change
     after = make(spec, edits)
-    assert noted(case, after) == []
+    assert notes_of(case, after) == []
     assert names(before) <= names(after), "what was made is still made"
 
 
@@ -352,19 +352,19 @@ def places(module: ModuleType) -> Iterator[tuple[str, int]]:
 
 
 def test_the_notes_of_every_place_are_followed(spec: SpecFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: dict[int, tuple[str, int]] = {}
-    kept: list[Any] = []
+    callers: dict[int, tuple[str, int]] = {}
+    mistakes: list[Any] = []
     for module in (notes, without_effect):
         for name in MAKERS:
             maker = getattr(module, name, None)
             if maker is None:
                 continue
 
-            def recording(*given: Any, maker: Any = maker, **named: Any) -> Any:
+            def recording(*arguments: Any, maker: Any = maker, **options: Any) -> Any:
                 caller = sys._getframe(1)
-                mistake = maker(*given, **named)
-                kept.append(mistake)
-                made[id(mistake)] = (caller.f_globals["__name__"], caller.f_lineno)
+                mistake = maker(*arguments, **options)
+                mistakes.append(mistake)
+                callers[id(mistake)] = (caller.f_globals["__name__"], caller.f_lineno)
                 return mistake
 
             monkeypatch.setattr(module, name, recording)
@@ -374,10 +374,10 @@ def test_the_notes_of_every_place_are_followed(spec: SpecFolder, monkeypatch: py
         for name, text in files.items():
             spec.write(name, text)
         before = make(spec, case.edits)
-        kept.clear()
-        made.clear()
-        (note,) = noted(case, on_lab(before) if case.in_lab else before)
+        mistakes.clear()
+        callers.clear()
+        (note,) = notes_of(case, on_lab(before) if case.in_lab else before)
         followed |= {
-            made[id(mistake)] for mistake in kept if (mistake.given, mistake.change) == (note.given, note.change)
+            callers[id(mistake)] for mistake in mistakes if (mistake.given, mistake.change) == (note.given, note.change)
         }
     assert {*places(notes), *places(without_effect)} - followed == set()

@@ -52,7 +52,7 @@ def consequences(loaded: Loaded, out: Path) -> dict[str, str]:
     plan = make_plan(environment, tenants)
     names = [tenant.tenant for tenant in tenants]
     used = Usage(NOW, {name: {"a100-40gb": 10**12} for name in names}, {})
-    found = {
+    texts = {
         "objects": repr(list(plan.objects())),
         "tenants": repr(plan.tenants),
         "platform": repr(plan.platform),
@@ -61,17 +61,17 @@ def consequences(loaded: Loaded, out: Path) -> dict[str, str]:
         "calendar": page(environment, tenants, NOW, 3),
     }
     if environment.has_clock:
-        found["clock"] = repr(replace(desired(environment, tenants, NOW, used), usage=used))
+        texts["clock"] = repr(replace(desired(environment, tenants, NOW, used), usage=used))
     for number, line in enumerate(REPORTS):
         (out / str(number)).mkdir(parents=True, exist_ok=True)
         words = line.replace("DIR", str(loaded.folder)).replace("OUT", str(out / str(number))).split()
         result = CliRunner().invoke(main, words)
         assert result.exit_code == 0, f"{line}: {result.output}"
-        written = [path.read_text("utf-8") for path in sorted((out / str(number)).rglob("*.*"))]
+        rendered_texts = [path.read_text("utf-8") for path in sorted((out / str(number)).rglob("*.*"))]
         # A line's number in a file is not what the field does.
-        text = re.sub(r'"line": \d+|<td[^>]*>\d+</td>', "", "\n".join([result.stdout, *written]))
-        found[line] = re.sub(r"environment\.yaml:\d+|yaml, line \d+", "", text)
-    return found
+        text = re.sub(r'"line": \d+|<td[^>]*>\d+</td>', "", "\n".join([result.stdout, *rendered_texts]))
+        texts[line] = re.sub(r"environment\.yaml:\d+|yaml, line \d+", "", text)
+    return texts
 
 
 def without(spec: SpecFolder, note: Problem) -> None:
@@ -79,9 +79,9 @@ def without(spec: SpecFolder, note: Problem) -> None:
     path = spec.path / Path(note.file).relative_to(Path(note.file).parents[1 if "tenants/" in note.file else 0])
     document: Any = yaml.safe_load(path.read_text("utf-8"))
     fields = {"sharing": ("sharing", "lend-up-to", "borrow-up-to")}
-    *above, last = re.findall(r"\[(\d+)\]|([^.\[\]]+)", note.field)
+    *parents, last = re.findall(r"\[(\d+)\]|([^.\[\]]+)", note.field)
     part = document
-    for index, name in above:
+    for index, name in parents:
         part = part[int(index) if index else name]
     for name in fields.get(last[1], (last[1],)):
         part.pop(name, None)

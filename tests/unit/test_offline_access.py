@@ -25,7 +25,7 @@ from tests.request_paths import attributes
 ROOT = Path(__file__).parents[2]
 RIGHTS = ROOT / "tests" / "attacks" / "rights.txt"
 API = f"{bootstrap.GROUP}/v1"
-BESIDE = ("impersonate", "bind", "escalate", "approve", "sign", "use", "attest")
+FURTHER_VERBS = ("impersonate", "bind", "escalate", "approve", "sign", "use", "attest")
 """Verbs that no kind lists and RBAC knows."""
 
 
@@ -46,7 +46,7 @@ def access_of(name: str) -> Authorizer:
 @cache
 def attacks(name: str) -> tuple[Attack, ...]:
     scene = Scene(*world_of(name), ["nvidia"], ["plain"])
-    return tuple(one for one in all_attacks(scene) if not one.skipped)
+    return tuple(attack for attack in all_attacks(scene) if not attack.skipped)
 
 
 def allowed(name: str, request: Request) -> bool:
@@ -58,14 +58,14 @@ def allowed(name: str, request: Request) -> bool:
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_exactly_the_attacks_on_rbac_are_refused_by_it(name: str) -> None:
-    refused = {one.id for one in attacks(name) if not allowed(name, one.request)}
+    refused = {attack.id for attack in attacks(name) if not allowed(name, attack.request)}
     assert len(refused) > 150
-    assert refused == {one.id for one in attacks(name) if one.expected_denier == deniers.RBAC}
+    assert refused == {attack.id for attack in attacks(name) if attack.expected_denier == deniers.RBAC}
 
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_no_twin_is_refused_by_it(name: str) -> None:
-    assert [one.id for one in attacks(name) if not allowed(name, one.twin)] == []
+    assert [attack.id for attack in attacks(name) if not allowed(name, attack.twin)] == []
 
 
 # What an API server answered for every kind that it serves
@@ -91,23 +91,25 @@ def test_rights_are_those_that_an_api_server_told() -> None:
     cluster, _ = world("local")
     access, (recorded, served) = access_of("local"), _recorded()
     assert len(served) > 100
-    found = {}
+    verbs_by_right = {}
     for persona, who in _personas(cluster, "fraud--train"):
         for place, space in (("own", "fraud--train"), ("other", "research--train"), ("cluster", "kube-node-lease")):
             for kind, verbs in served:
-                first, slash, rest = kind.partition("/")
-                group, resource = (first, rest) if slash and (first in GROUPS or "." in first) else ("", kind)
+                first, slash, subresource_part = kind.partition("/")
+                group, resource = (
+                    (first, subresource_part) if slash and (first in GROUPS or "." in first) else ("", kind)
+                )
                 name, _, subresource = resource.partition("/")
-                given = [
+                allowed_verbs = [
                     verb
-                    for verb in (*verbs.split(), *BESIDE)
+                    for verb in (*verbs.split(), *FURTHER_VERBS)
                     if access.decide(who, Attributes(verb, name, group, subresource, space)).allowed
                 ]
-                if given:
-                    found[persona, place, kind] = " ".join(given)
-    reviews = {key for key in found if key[1] == "other"}
+                if allowed_verbs:
+                    verbs_by_right[persona, place, kind] = " ".join(allowed_verbs)
+    reviews = {key for key in verbs_by_right if key[1] == "other"}
     assert {kind.partition("/")[2] for _, _, kind in reviews} == set(REVIEWS)
-    assert {key: said for key, said in found.items() if key not in reviews} == dict(recorded)
+    assert {key: right_verbs for key, right_verbs in verbs_by_right.items() if key not in reviews} == dict(recorded)
 
 
 REVIEWS = ("selfsubjectreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews")
@@ -123,9 +125,9 @@ def _grant(kind: str, item: Object, who: Identity, old: Object | None = None) ->
     operation = Operation.UPDATE if old else Operation.CREATE
     verb = "update" if old else "create"
     space = None if kind.startswith("cluster") else "a"
-    whole = {"apiVersion": API, "metadata": {"name": "x"}, **item}
+    new_object = {"apiVersion": API, "metadata": {"name": "x"}, **item}
     return AdmissionRequest(
-        operation, bootstrap.GROUP, "v1", kind, "x", authenticated(who), "", space, whole, old, {}, verb
+        operation, bootstrap.GROUP, "v1", kind, "x", authenticated(who), "", space, new_object, old, {}, verb
     )
 
 
@@ -144,16 +146,16 @@ METRICS = {"nonResourceURLs": ["/metrics/x"], "verbs": ["get"]}
 ANN, ADMIN, MASTER = Identity("ann"), Identity("bob", ("admins",)), Identity("root", (bootstrap.MASTERS,))
 
 
-def _access(*own: Object) -> Authorizer:
+def _access(*rules: Object) -> Authorizer:
     """Ann has these rules, and the admins all."""
-    role = {"apiVersion": API, "kind": "ClusterRole", "metadata": {"name": "anns"}, "rules": list(own)}
-    mine = bootstrap.binding("anns", "anns", [{"kind": "User", "name": "ann"}])
+    role = {"apiVersion": API, "kind": "ClusterRole", "metadata": {"name": "anns"}, "rules": list(rules)}
+    rule_binding = bootstrap.binding("anns", "anns", [{"kind": "User", "name": "ann"}])
     everything = bootstrap.platform_binding("admins")
-    return Authorizer(ClusterObjects([*bootstrap.objects((1, 36)), role, mine, everything]))
+    return Authorizer(ClusterObjects([*bootstrap.objects((1, 36)), role, rule_binding, everything]))
 
 
 @pytest.mark.parametrize(
-    ("own", "granted", "missing"),
+    ("rules", "granted", "missing"),
     [
         ((PODS,), _role(PODS), ""),
         ((PODS,), _role(POD_A), ""),
@@ -169,8 +171,8 @@ def _access(*own: Object) -> Authorizer:
         ((LOGS,), _role({**PODS, "verbs": ["get"]}), '{APIGroups:[""], Resources:["pods"], Verbs:["get"]}'),
     ],
 )
-def test_a_role_may_grant_what_its_author_has(own: Sequence[Object], granted: Object, missing: str) -> None:
-    denied = _access(*own).escalation(_grant("roles", granted, ANN))
+def test_a_role_may_grant_what_its_author_has(rules: Sequence[Object], granted: Object, missing: str) -> None:
+    denied = _access(*rules).escalation(_grant("roles", granted, ANN))
     if not missing:
         assert denied is None
         return
@@ -237,25 +239,28 @@ def test_a_binding_to_no_role_is_not_found() -> None:
 # Impersonation, nodes and names
 
 
-def _impersonates(*own: Object, wanted: Identity) -> bool:
-    return _access(*own).impersonation(ANN, wanted, Attributes("get", "pods", namespace="a")) is None
+def _impersonates(*rules: Object, target: Identity) -> bool:
+    return _access(*rules).impersonation(ANN, target, Attributes("get", "pods", namespace="a")) is None
 
 
 def test_to_act_as_another_needs_the_verb_for_its_name_and_each_group() -> None:
     user = {"apiGroups": [""], "resources": ["users"], "resourceNames": ["eve"], "verbs": ["impersonate"]}
     group = {**user, "resources": ["groups"], "resourceNames": ["g"]}
-    assert _impersonates(user, wanted=Identity("eve"))
-    assert not _impersonates(user, wanted=Identity("mallory"))
-    assert not _impersonates(user, wanted=Identity("eve", ("g",)))
-    assert _impersonates(user, group, wanted=Identity("eve", ("g", "system:authenticated")))
+    assert _impersonates(user, target=Identity("eve"))
+    assert not _impersonates(user, target=Identity("mallory"))
+    assert not _impersonates(user, target=Identity("eve", ("g",)))
+    assert _impersonates(user, group, target=Identity("eve", ("g", "system:authenticated")))
 
 
 def test_edit_lets_act_as_service_accounts_of_the_namespace_alone() -> None:
     rules = bootstrap.binding("edits", "edit", [{"kind": "User", "name": "ann"}])
-    here = {**rules, "kind": "RoleBinding", "metadata": {"name": "edits", "namespace": "a"}}
-    access, asked = Authorizer(ClusterObjects([*bootstrap.objects((1, 36)), here])), Attributes("get", "pods")
-    assert access.impersonation(ANN, Identity("system:serviceaccount:a:default"), asked) is None
-    denied = access.impersonation(ANN, Identity("system:serviceaccount:b:default"), asked)
+    local_binding = {**rules, "kind": "RoleBinding", "metadata": {"name": "edits", "namespace": "a"}}
+    access, attributes = (
+        Authorizer(ClusterObjects([*bootstrap.objects((1, 36)), local_binding])),
+        Attributes("get", "pods"),
+    )
+    assert access.impersonation(ANN, Identity("system:serviceaccount:a:default"), attributes) is None
+    denied = access.impersonation(ANN, Identity("system:serviceaccount:b:default"), attributes)
     assert denied
     assert denial.denier(403, denied.message) == deniers.RBAC
 
@@ -263,9 +268,9 @@ def test_edit_lets_act_as_service_accounts_of_the_namespace_alone() -> None:
 def test_parts_of_an_impersonation_hold_for_the_requests_that_they_name() -> None:
     api = {"apiGroups": ["authentication.k8s.io"], "resources": ["users"], "verbs": ["impersonate:user-info"]}
     on = {**PODS, "verbs": ["impersonate-on:user-info:get"]}
-    assert _impersonates(api, on, wanted=Identity("eve"))
-    assert not _impersonates(api, {**on, "verbs": ["impersonate-on:user-info:list"]}, wanted=Identity("eve"))
-    assert not _impersonates(api, on, wanted=Identity("system:serviceaccount:a:b"))
+    assert _impersonates(api, on, target=Identity("eve"))
+    assert not _impersonates(api, {**on, "verbs": ["impersonate-on:user-info:list"]}, target=Identity("eve"))
+    assert not _impersonates(api, on, target=Identity("system:serviceaccount:a:b"))
 
 
 NODE = authenticated(Identity("system:node:n", ("system:nodes",)))
@@ -301,7 +306,7 @@ def _node(labels: Mapping[str, str], **spec: object) -> Object:
 
 
 @pytest.mark.parametrize(
-    ("name", "item", "said"),
+    ("name", "item", "message"),
     [
         ("n", _node({"a": "b", "bank.example/note": "x", "node.kubernetes.io/x": "y"}), ""),
         ("m", _node({"a": "b"}), 'node "n" is not allowed to modify node "m"'),
@@ -315,8 +320,10 @@ def _node(labels: Mapping[str, str], **spec: object) -> Object:
         ("n", _node({"a": "b"}, taints=[{"key": "x"}]), 'node "n" is not allowed to modify taints'),
     ],
 )
-def test_a_kubelet_writes_its_own_node_without_reserved_labels_and_taints(name: str, item: Object, said: str) -> None:
-    assert restriction("n", "UPDATE", name, item, _node({"a": "b"})) == said
+def test_a_kubelet_writes_its_own_node_without_reserved_labels_and_taints(
+    name: str, item: Object, message: str
+) -> None:
+    assert restriction("n", "UPDATE", name, item, _node({"a": "b"})) == message
 
 
 def test_people_are_known_by_role_group_and_name() -> None:
@@ -332,9 +339,11 @@ def test_people_are_known_by_role_group_and_name() -> None:
     assert "system:serviceaccounts:a" in account.groups
 
 
-@pytest.mark.parametrize(("named", "change"), [("develper", "did you mean 'developer'?"), ("zzz", "use one of viewer")])
-def test_an_unknown_person_is_named_with_what_there_is(named: str, change: str) -> None:
+@pytest.mark.parametrize(
+    ("person", "change"), [("develper", "did you mean 'developer'?"), ("zzz", "use one of viewer")]
+)
+def test_an_unknown_person_is_named_with_what_there_is(person: str, change: str) -> None:
     cluster, _ = world("local")
     with pytest.raises(UnknownIdentityError, match="rule: a role of the namespace, or a user or group") as error:
-        identity(cluster, named, "fraud--train")
+        identity(cluster, person, "fraud--train")
     assert change in str(error.value)

@@ -47,20 +47,20 @@ def verdict(item: Object, *, platform: bool = False) -> Verdict:
 
 
 def test_there_are_at_least_five_hundred_of_many_kinds() -> None:
-    found = list(manifests(pod()))
-    assert len({one.id for one in found}) == len(found) >= 500
-    kinds = Counter(one.item["kind"] for one in found)
+    samples = list(manifests(pod()))
+    assert len({sample.id for sample in samples}) == len(samples) >= 500
+    kinds = Counter(sample.item["kind"] for sample in samples)
     assert len(kinds) > 35
     assert min(kinds[kind] for kind in ("Pod", "Deployment", "StatefulSet", "Job", "CronJob", "Service")) > 40
 
 
 def test_each_has_a_verdict_and_few_are_not_decided() -> None:
-    found = [verdict(one.item, platform=one.role == "platform") for one in manifests(pod())]
-    outcomes = Counter(one.outcome for one in found)
+    verdicts = [verdict(sample.item, platform=sample.role == "platform") for sample in manifests(pod())]
+    outcomes = Counter(judged.outcome for judged in verdicts)
     assert outcomes[VerdictOutcome.ADMITTED] > 150
     assert outcomes[VerdictOutcome.REFUSED] > 300
-    assert outcomes[VerdictOutcome.UNDECIDED] <= 0.02 * len(found)
-    assert [one for one in found if one.outcome is VerdictOutcome.UNDECIDED and not one.undecided] == []
+    assert outcomes[VerdictOutcome.UNDECIDED] <= 0.02 * len(verdicts)
+    assert [judged for judged in verdicts if judged.outcome is VerdictOutcome.UNDECIDED and not judged.undecided] == []
 
 
 def _work(kind: str) -> Object:
@@ -69,7 +69,7 @@ def _work(kind: str) -> Object:
     return item
 
 
-def _beside(kind: str, api_version: str = "v1", **fields: Any) -> Object:
+def _with_label(kind: str, api_version: str = "v1", **fields: Any) -> Object:
     return {"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}, **fields}
 
 
@@ -100,15 +100,15 @@ SCALE = {"scaleTargetRef": {"kind": "Deployment", "name": "x", "apiVersion": "ap
         (_work("Job"), "/spec/parallelism", -1, "spec.parallelism"),
         (_work("CronJob"), "/spec/schedule", "every day", "spec.schedule"),
         (_work("CronJob"), "/spec/timeZone", "Mars/Base", "spec.timeZone"),
-        (_beside("Service", spec=PORTS), "/spec/ports", [], "spec.ports"),
-        (_beside("Service", spec=PORTS), "/spec/ports/0/port", 70000, "spec.ports[0].port"),
-        (_beside("ConfigMap"), "/data", {"a/b": "c"}, "data[a/b]"),
-        (_beside("ConfigMap"), "/data", {"a": 1}, "data"),
-        (_beside("Secret"), "/data", {"a": "***"}, "data[a]"),
-        (_beside("Secret", stringData={"tls.crt": "x"}), "/type", "kubernetes.io/tls", "data[tls.key]"),
-        (_beside("NetworkPolicy", "networking.k8s.io/v1", spec=EGRESS), BLOCK, "10.0.0.1", BLOCK),
+        (_with_label("Service", spec=PORTS), "/spec/ports", [], "spec.ports"),
+        (_with_label("Service", spec=PORTS), "/spec/ports/0/port", 70000, "spec.ports[0].port"),
+        (_with_label("ConfigMap"), "/data", {"a/b": "c"}, "data[a/b]"),
+        (_with_label("ConfigMap"), "/data", {"a": 1}, "data"),
+        (_with_label("Secret"), "/data", {"a": "***"}, "data[a]"),
+        (_with_label("Secret", stringData={"tls.crt": "x"}), "/type", "kubernetes.io/tls", "data[tls.key]"),
+        (_with_label("NetworkPolicy", "networking.k8s.io/v1", spec=EGRESS), BLOCK, "10.0.0.1", BLOCK),
         (
-            _beside("HorizontalPodAutoscaler", "autoscaling/v2", spec=SCALE),
+            _with_label("HorizontalPodAutoscaler", "autoscaling/v2", spec=SCALE),
             "/spec/minReplicas",
             5,
             "spec.maxReplicas",
@@ -117,29 +117,29 @@ SCALE = {"scaleTargetRef": {"kind": "Deployment", "name": "x", "apiVersion": "ap
 )  # fmt: skip
 def test_what_has_no_form_is_refused_with_its_field(item: Object, at: str, bad: Any, field: str) -> None:
     refused, twin = verdict(put(item, at, bad), platform=True), verdict(item, platform=True)
-    assert API_VALIDATION not in [one.component for one in twin.denials]
+    assert API_VALIDATION not in [denial.component for denial in twin.denials]
     assert refused.denials[0].component == API_VALIDATION
     path = "spec.egress[0].to[0].ipBlock.cidr" if field == BLOCK else field
-    assert path in {one.path for one in refused.denials}
+    assert path in {denial.path for denial in refused.denials}
 
 
 def test_an_object_of_the_environment_exists_already() -> None:
     names = ("kube-root-ca.crt", "another")
-    verdicts = [verdict({**_beside("ConfigMap"), "metadata": {"name": name}}) for name in names]
-    assert [[one.component for one in each.denials] for each in verdicts] == [["already exists"], []]
+    verdicts = [verdict({**_with_label("ConfigMap"), "metadata": {"name": name}}) for name in names]
+    assert [[denial.component for denial in verdict.denials] for verdict in verdicts] == [["already exists"], []]
 
 
 def test_it_is_not_known_whether_an_operators_kind_is_served() -> None:
-    answer = verdict(_beside("Workflow", "argoproj.io/v1alpha1", spec={}), platform=True)
+    answer = verdict(_with_label("Workflow", "argoproj.io/v1alpha1", spec={}), platform=True)
     assert answer.outcome is VerdictOutcome.UNDECIDED
     assert "workflows.argoproj.io depends on its operator" in answer.undecided[0]
-    assert verdict(_beside("Workflow", "argoproj.io/v1alpha1", spec={})).denials[0].component == deniers.RBAC
+    assert verdict(_with_label("Workflow", "argoproj.io/v1alpha1", spec={})).denials[0].component == deniers.RBAC
 
 
 # Kueue's webhooks
 
 
-def _noted(kind: str, template: bool = False, labels: Mapping[str, str] | None = None, **notes: str) -> Object:
+def _annotated(kind: str, template: bool = False, labels: Mapping[str, str] | None = None, **notes: str) -> Object:
     item = _work(kind)
     entries = {f"kueue.x-k8s.io/{name.replace('_', '-')}": value for name, value in notes.items()}
     owner = item["spec"]["template"]["metadata"] if template else item["metadata"]
@@ -149,41 +149,45 @@ def _noted(kind: str, template: bool = False, labels: Mapping[str, str] | None =
 
 
 @pytest.mark.parametrize(
-    ("bad", "good", "said"),
+    ("bad", "good", "message"),
     [
         (
-            _noted("Job", job_min_parallelism="x"),
-            _noted("Job", job_min_parallelism="1"),
+            _annotated("Job", job_min_parallelism="x"),
+            _annotated("Job", job_min_parallelism="1"),
             'vjob.kb.io" denied the request: metadata.annotations[kueue.x-k8s.io/job-min-parallelism]: Invalid value: '
             '"x": strconv.Atoi: parsing "x": invalid syntax',
         ),
-        (_noted("Job", job_min_parallelism="2"), _noted("Job", job_min_parallelism="1"), "should be between 0 and 1"),
         (
-            _noted("Job", job_completions_equal_parallelism="maybe"),
-            _noted("Job", job_completions_equal_parallelism="false"),
+            _annotated("Job", job_min_parallelism="2"),
+            _annotated("Job", job_min_parallelism="1"),
+            "should be between 0 and 1",
+        ),
+        (
+            _annotated("Job", job_completions_equal_parallelism="maybe"),
+            _annotated("Job", job_completions_equal_parallelism="false"),
             "strconv.ParseBool",
         ),
         (
-            _noted("Job", template=True, podset_unconstrained_topology="maybe"),
-            _noted("Job", template=True, podset_unconstrained_topology="true"),
+            _annotated("Job", template=True, podset_unconstrained_topology="maybe"),
+            _annotated("Job", template=True, podset_unconstrained_topology="true"),
             "spec.template.metadata.annotations[kueue.x-k8s.io/podset-unconstrained-topology]",
         ),
         (
-            _noted("Job", template=True, podset_required_topology="a", podset_preferred_topology="a"),
-            _noted("Job", template=True, podset_required_topology="a"),
+            _annotated("Job", template=True, podset_required_topology="a", podset_preferred_topology="a"),
+            _annotated("Job", template=True, podset_required_topology="a"),
             "must not contain more than one topology annotation",
         ),
         (
-            _noted("Job", template=True, podset_slice_size="2"),
-            _noted("Job", template=True),
+            _annotated("Job", template=True, podset_slice_size="2"),
+            _annotated("Job", template=True),
             "may not be set when 'kueue.x-k8s.io/podset-slice-required-topology' is not specified",
         ),
     ],
 )
-def test_kueue_refuses_its_own_annotations_in_a_wrong_form(bad: Object, good: Object, said: str) -> None:
+def test_kueue_refuses_its_own_annotations_in_a_wrong_form(bad: Object, good: Object, message: str) -> None:
     refused = verdict(bad)
-    assert [one.component for one in refused.denials] == [KUEUE]
-    assert said in refused.denials[0].message
+    assert [denial.component for denial in refused.denials] == [KUEUE]
+    assert message in refused.denials[0].message
     assert denial.denier(403, refused.denials[0].message) == KUEUE
     assert verdict(good).denials == ()
 
@@ -191,8 +195,8 @@ def test_kueue_refuses_its_own_annotations_in_a_wrong_form(bad: Object, good: Ob
 def test_kueue_says_nothing_of_namespaces_of_no_tenant() -> None:
     group = make_plan(*world_of("local")).admission.group
     who = authenticated(Identity("someone", (group,)))
-    item = _noted("Job", job_min_parallelism="x")
-    assert KUEUE not in {one.component for one in server().verdict(creation(item, "default", who)).denials}
+    item = _annotated("Job", job_min_parallelism="x")
+    assert KUEUE not in {denial.component for denial in server().verdict(creation(item, "default", who)).denials}
 
 
 def test_bootstrap_roles_follow_the_version() -> None:

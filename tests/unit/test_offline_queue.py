@@ -30,12 +30,16 @@ def _causes(item: Object, *, namespace: str = SPACE, objects: tuple[Object, ...]
 def _job(
     count: int = 1, labels: dict[str, str] | None = None, selector: dict[str, str] | None = None, **amounts: Any
 ) -> Object:
-    asked = {
+    resource_requests = {
         "cpu": "100m",
         "memory": "128Mi",
         **{name.replace("__", "/").replace("_", "."): n for name, n in amounts.items()},
     }
-    container = {"name": "main", "image": "x", "resources": {"requests": asked, "limits": asked}}
+    container = {
+        "name": "main",
+        "image": "x",
+        "resources": {"requests": resource_requests, "limits": resource_requests},
+    }
     spec: Object = {"containers": [container], "restartPolicy": "Never", "nodeSelector": selector or {}}
     return {
         "apiVersion": "batch/v1",
@@ -57,24 +61,24 @@ def test_more_gpus_than_the_queue_can_ever_have() -> None:
 
 
 @pytest.mark.parametrize(
-    ("item", "said"),
+    ("item", "message"),
     [
         (_job(labels={"kueue.x-k8s.io/queue-name": "team-queue"}), "there is no queue team-queue in its namespace"),
         (_job(example_com__fpga=1), "its queue has no example.com/fpga"),
     ],
 )
-def test_a_queue_or_a_resource_that_is_not_there(item: Object, said: str) -> None:
+def test_a_queue_or_a_resource_that_is_not_there(item: Object, message: str) -> None:
     (cause,) = _causes(item)
-    assert said in cause
+    assert message in cause
 
 
 def test_a_queue_on_hold_is_named() -> None:
-    held = tuple(
+    stopped_objects = tuple(
         {**item, "spec": {**item["spec"], "stopPolicy": "Hold"}} if item["kind"] == "ClusterQueue" else item
         for item in _objects()
     )
     assert _causes(_job()) == []
-    (cause,) = _causes(_job(), objects=held)
+    (cause,) = _causes(_job(), objects=stopped_objects)
     assert "on hold" in cause
 
 

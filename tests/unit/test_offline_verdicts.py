@@ -45,45 +45,49 @@ def answer(world: str, request: Any) -> Verdict:
 def test_every_attack_is_refused_by_its_control_and_every_twin_is_admitted(world: str) -> None:
     assert len(attacks(world)) > 700
     wrong, undecided = {}, []
-    for one in attacks(world):
-        refusal, admission = answer(world, one.request), answer(world, one.twin)
-        undecided += [one.id for each in (refusal, admission) if each.outcome is VerdictOutcome.UNDECIDED]
-        missing = one.twin_missing and admission.missing
-        if refusal.denier != one.expected_denier or not (missing or admission.outcome is VerdictOutcome.ADMITTED):
-            wrong[one.id] = (refusal.denier, admission.denier, admission.undecided)
+    for attack in attacks(world):
+        refusal, admission = answer(world, attack.request), answer(world, attack.twin)
+        undecided += [attack.id for verdict in (refusal, admission) if verdict.outcome is VerdictOutcome.UNDECIDED]
+        missing = attack.twin_missing and admission.missing
+        if refusal.denier != attack.expected_denier or not (missing or admission.outcome is VerdictOutcome.ADMITTED):
+            wrong[attack.id] = (refusal.denier, admission.denier, admission.undecided)
     assert wrong == {}, "what refuses an attack and its twin, where that is not what it should be"
     assert len(undecided) <= UNDECIDED * 2 * len(attacks(world))
 
 
 def _rules(world: str) -> dict[str, Attack]:
     """The first attack of each rule of each policy."""
-    policies = [one for one in attacks(world) if one.expected_denier.startswith("ValidatingAdmissionPolicy/")]
-    return {one.expected_denier: one for one in reversed(policies)}
+    policies = [attack for attack in attacks(world) if attack.expected_denier.startswith("ValidatingAdmissionPolicy/")]
+    return {attack.expected_denier: attack for attack in reversed(policies)}
 
 
 @pytest.fixture
 def without() -> Iterator[Any]:
     """Takes a validation off a rendered policy, until the test ends."""
-    taken: list[tuple[Any, Any]] = []
+    replaced_specs: list[tuple[Any, Any]] = []
 
     def take(policy: str, rule: str) -> None:
-        (found,) = (each for each in server("local").validating if each.name == policy)
-        taken.append((found, found.spec))
-        kept = [each for each in found.spec["validations"] if not each["message"].startswith(f"{rule}:")]
-        assert len(kept) < len(found.spec["validations"])
-        found.spec = {**found.spec, "validations": kept}
+        (policy_object,) = (candidate for candidate in server("local").validating if candidate.name == policy)
+        replaced_specs.append((policy_object, policy_object.spec))
+        remaining = [
+            validation
+            for validation in policy_object.spec["validations"]
+            if not validation["message"].startswith(f"{rule}:")
+        ]
+        assert len(remaining) < len(policy_object.spec["validations"])
+        policy_object.spec = {**policy_object.spec, "validations": remaining}
 
     yield take
-    for policy, spec in taken:
+    for policy, spec in replaced_specs:
         policy.spec = spec
 
 
 @pytest.mark.parametrize("denier", _rules("local"))
 def test_without_its_validation_an_attack_is_not_refused_by_its_rule(denier: str, without: Any) -> None:
-    one, (policy, _, rule) = _rules("local")[denier], denier.partition("/")[2].partition(":")
-    assert answer("local", one.request).denier == denier
+    attack, (policy, _, rule) = _rules("local")[denier], denier.partition("/")[2].partition(":")
+    assert answer("local", attack.request).denier == denier
     without(policy, rule)
-    assert answer("local", one.request).denier != denier
+    assert answer("local", attack.request).denier != denier
 
 
 def test_every_expression_of_every_environment_is_one_that_cel_compiles() -> None:
@@ -91,11 +95,13 @@ def test_every_expression_of_every_environment_is_one_that_cel_compiles() -> Non
     for world in WORLDS:
         for policy in (*server(world).validating, *server(world).mutating):
             texts |= {*policy.conditions, *policy.variables.values()}
-            texts |= {one["expression"] for one in policy.spec.get("validations") or ()}
+            texts |= {validation["expression"] for validation in policy.spec.get("validations") or ()}
             texts |= {
-                one["messageExpression"] for one in policy.spec.get("validations") or () if "messageExpression" in one
+                validation["messageExpression"]
+                for validation in policy.spec.get("validations") or ()
+                if "messageExpression" in validation
             }
-            texts |= {one["jsonPatch"]["expression"] for one in policy.spec.get("mutations") or ()}
+            texts |= {mutation["jsonPatch"]["expression"] for mutation in policy.spec.get("mutations") or ()}
     assert len(texts) > 200
     for text in texts:
         compiled(text)
@@ -113,18 +119,18 @@ def pod(**spec: Any) -> Object:
 
 
 def _deep(levels: int) -> Any:
-    made: Any = "end"
+    nested: Any = "end"
     for _ in range(levels):
-        made = {"a": made}
-    return made
+        nested = {"a": nested}
+    return nested
 
 
 def _doubled(times: int) -> Any:
     """What aliases in YAML make: one list of entries that are all the same list, and so on."""
-    made: Any = ["text"]
+    nested: Any = ["text"]
     for _ in range(times):
-        made = [made, made]
-    return made
+        nested = [nested, nested]
+    return nested
 
 
 def _admin(item: Object) -> Verdict:
@@ -175,10 +181,10 @@ def test_an_object_in_a_namespace_of_no_file_is_not_decided() -> None:
 
 def test_200_pods_are_judged_within_two_seconds() -> None:
     items = [pod(priorityClassName="x") for _ in range(200)]
-    made = offline_server(*world_of("local"))
+    judge = offline_server(*world_of("local"))
     start = time.process_time()
     for item in items:
-        made.verdict(creation(item, SPACE, PERSON))
+        judge.verdict(creation(item, SPACE, PERSON))
     assert time.process_time() - start < 2
 
 
@@ -199,9 +205,9 @@ def test_200_pods_are_judged_within_two_seconds() -> None:
     ],
 )
 def test_functions_of_kubernetes_have_their_values(expression: str, value: Any) -> None:
-    asked = Evaluator({}, lambda check: check == {"group": "g", "resource": "r", "namespace": "n", "verb": "use"})
+    evaluator = Evaluator({}, lambda check: check == {"group": "g", "resource": "r", "namespace": "n", "verb": "use"})
     variables = {"twice": "2 * variables.two", "two": "1 + 1", "wrong": "object.nothing"}
-    assert asked.having(variables).value(expression) == value
+    assert evaluator.having(variables).value(expression) == value
 
 
 @pytest.mark.parametrize("expression", ["quantity('many')", "variables.wrong", "object.nothing"])
@@ -211,26 +217,26 @@ def test_what_has_no_value_is_an_error(expression: str) -> None:
 
 
 def test_a_variable_is_evaluated_once_for_all_that_read_it() -> None:
-    asked: list[Any] = []
+    checks: list[Any] = []
 
     def permission(check: Any) -> bool:
-        asked.append(check)
+        checks.append(check)
         return True
 
-    made = Evaluator({}, permission).having({"granted": "authorizer.group('g').check('use').allowed()"})
-    assert made.value("variables.granted && variables.granted") is True
-    assert made.value("variables.granted") is True
-    assert len(asked) == 1
+    evaluator = Evaluator({}, permission).having({"granted": "authorizer.group('g').check('use').allowed()"})
+    assert evaluator.value("variables.granted && variables.granted") is True
+    assert evaluator.value("variables.granted") is True
+    assert len(checks) == 1
 
 
 def test_a_request_that_a_policy_only_warns_of_is_admitted() -> None:
-    one = next(iter(_rules("local").values()))
+    attack = next(iter(_rules("local").values()))
     policies = [policy for policy in server("local").validating if policy.denies]
     try:
         for policy in policies:
             policy.denies = False
-        assert answer("local", one.request).outcome is VerdictOutcome.ADMITTED
+        assert answer("local", attack.request).outcome is VerdictOutcome.ADMITTED
     finally:
         for policy in policies:
             policy.denies = True
-    assert answer("local", replace(one.request)).outcome is VerdictOutcome.REFUSED
+    assert answer("local", replace(attack.request)).outcome is VerdictOutcome.REFUSED

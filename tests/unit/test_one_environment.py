@@ -27,18 +27,18 @@ class Holding(Api):
         self.environment = environment
         self.asked: list[tuple[Any, ...]] = []
 
-    def request(self, *asked: Any, **_: Any) -> Response:
-        self.asked.append(asked)
-        assert asked == ("GET", HOME)
+    def request(self, *request: Any, **_: Any) -> Response:
+        self.asked.append(request)
+        assert request == ("GET", HOME)
         if self.environment is None:
             return Response(404, {"message": "not found"})
         labels = {words.ENVIRONMENT: self.environment} if self.environment else {}
         return Response(200, {"metadata": {"name": words.PLATFORM_NAMESPACE, "labels": labels}})
 
 
-@pytest.mark.parametrize(("held", "said"), [(None, ""), ("", ""), ("acme", "acme")])
-def test_the_platforms_namespace_says_whose_the_cluster_is(held: str | None, said: str) -> None:
-    assert environment_of(Holding(held)) == said
+@pytest.mark.parametrize(("recorded_environment", "expected"), [(None, ""), ("", ""), ("acme", "acme")])
+def test_the_platforms_namespace_says_whose_the_cluster_is(recorded_environment: str | None, expected: str) -> None:
+    assert environment_of(Holding(recorded_environment)) == expected
 
 
 def test_another_environments_cluster_is_refused_in_one_line_and_asked_nothing_more(spec: SpecFolder) -> None:
@@ -47,8 +47,8 @@ def test_another_environments_cluster_is_refused_in_one_line_and_asked_nothing_m
     api = Holding("acme")
     with pytest.raises(PreconditionFailed) as refused:
         check(api, plan, plan.platform, plan.tenants)
-    said = str(refused.value)
-    assert said == (
+    message = str(refused.value)
+    assert message == (
         "given environment small, and this cluster, which belongs to environment acme; rule: one cluster has one "
         "environment; change: run `tenancy down acme` first, or name another cluster in cluster.context; nothing was "
         "changed"

@@ -61,10 +61,10 @@ def test_a_value_is_text_in_an_element_an_attribute_and_a_chart() -> None:
     area = SimpleNamespace(shape="path", filled=True, data="M0,0", colour=HOSTILE, title=HOSTILE)
     chart = SimpleNamespace(width=1, height=1, title=HOSTILE, shapes=[label, area])
     page = text.render(name=HOSTILE, tile=html.Tile(HOSTILE, HOSTILE, HOSTILE), chart=chart)
-    found = _Tags(page)
-    assert found.tags <= {"div", "span", "i", "b", "small", "svg", "text", "path", "title"}
-    assert not any(name.startswith("on") for name in found.attributes), "no value ends its attribute"
-    assert found.texts.count(HOSTILE) == 6
+    parsed = _Tags(page)
+    assert parsed.tags <= {"div", "span", "i", "b", "small", "svg", "text", "path", "title"}
+    assert not any(name.startswith("on") for name in parsed.attributes), "no value ends its attribute"
+    assert parsed.texts.count(HOSTILE) == 6
 
 
 class _Tags(HTMLParser):
@@ -112,11 +112,11 @@ def _tags(tree: ast.AST) -> list[str]:
         for node in ast.walk(tree)
         if isinstance(node, ast.JoinedStr | ast.Constant) and id(node) not in prose
     ]
-    return [found[0] for text in texts if isinstance(text, str) for found in TAG.finditer(text)]
+    return [match[0] for text in texts if isinstance(text, str) for match in TAG.finditer(text)]
 
 
 def test_only_templates_write_tags() -> None:
-    assert {file: found for file, tree in _modules() if (found := _tags(tree))} == {}
+    assert {file: tags for file, tree in _modules() if (tags := _tags(tree))} == {}
 
 
 @pytest.mark.parametrize("text", ['f"<b>{name}</b>"', 'f"<td class={kind}>"', '"<p>" + name', '"<svg {}>".format(x)'])
@@ -145,8 +145,8 @@ def test_a_page_needs_no_template_engine_until_it_is_written() -> None:
     )
     for words in (["--help"], ["report", "--help"], ["report", "capacity", "local", "--format", "json"]):
         argv = [sys.executable, "-c", code, *words]
-        done = subprocess.run(argv, check=True, capture_output=True, text=True, cwd=ROOT)
-        assert {"jinja2", "markupsafe", "rich"}.isdisjoint(done.stderr.split()), words
+        process = subprocess.run(argv, check=True, capture_output=True, text=True, cwd=ROOT)
+        assert {"jinja2", "markupsafe", "rich"}.isdisjoint(process.stderr.split()), words
 
 
 def test_the_wheel_has_the_templates() -> None:
@@ -172,8 +172,13 @@ def test_a_cell_is_shown_as_it_is(text: str) -> None:
 
 def test_a_cell_moves_no_cursor_and_makes_no_line() -> None:
     text = "a\x1b[2Jb\u202ec"
-    shown = "a\\x1b[2Jb\\u202ec"
-    assert as_text(Table(text, ("name",), [(text,)], [text])).splitlines() == [f"{shown}:", "name", shown, f"- {shown}"]
+    escaped = "a\\x1b[2Jb\\u202ec"
+    assert as_text(Table(text, ("name",), [(text,)], [text])).splitlines() == [
+        f"{escaped}:",
+        "name",
+        escaped,
+        f"- {escaped}",
+    ]
 
 
 def test_a_word_that_is_wider_than_its_column_is_folded_and_not_cut() -> None:
@@ -253,6 +258,6 @@ def test_a_chart_that_begins_on_a_day_names_its_days(hours: int, labels: list[st
     assert hourly[-1] == f"{hours} h"
 
 
-@pytest.mark.parametrize(("count", "said"), [(0, "0 tenants"), (1, "1 tenant"), (2, "2 tenants")])
-def test_a_number_has_its_noun_in_the_right_form(count: int, said: str) -> None:
-    assert pluralize(count, "tenant") == said
+@pytest.mark.parametrize(("count", "expected"), [(0, "0 tenants"), (1, "1 tenant"), (2, "2 tenants")])
+def test_a_number_has_its_noun_in_the_right_form(count: int, expected: str) -> None:
+    assert pluralize(count, "tenant") == expected

@@ -14,7 +14,7 @@ ALLOWED = "  name: bank\n  labels: [project]\n  annotations: [bank.example/, run
 
 
 @pytest.fixture
-def own(spec: SpecFolder) -> SpecFolder:
+def spec_with_annotations(spec: SpecFolder) -> SpecFolder:
     spec.edit(ENV, "  name: bank\n", ALLOWED)
     spec.edit(ENV, "  cni: vpc-cni\n", ON_AWS)
     more = 'product: scoring, labels: {project: night}, annotations: {runbook: "wiki, page 2"}'
@@ -23,8 +23,8 @@ def own(spec: SpecFolder) -> SpecFolder:
     return spec
 
 
-def test_annotations_are_on_the_tenants_namespaces_and_a_namespaces_own_wins(own: SpecFolder) -> None:
-    loaded = own.load()
+def test_annotations_are_on_the_tenants_namespaces_and_a_namespaces_own_wins(spec_with_annotations: SpecFolder) -> None:
+    loaded = spec_with_annotations.load()
     train, serve = (
         s.namespace["metadata"]["annotations"]
         for s in make_plan(loaded.environment, loaded.tenants).tenants[0].namespaces
@@ -33,27 +33,31 @@ def test_annotations_are_on_the_tenants_namespaces_and_a_namespaces_own_wins(own
     assert (serve["bank.example/data"], serve["runbook"]) == ("cards", "none")
 
 
-def test_a_namespaces_product_and_labels_are_on_its_objects_and_its_role(own: SpecFolder) -> None:
-    loaded = own.load()
+def test_a_namespaces_product_and_labels_are_on_its_objects_and_its_role(spec_with_annotations: SpecFolder) -> None:
+    loaded = spec_with_annotations.load()
     fraud = make_plan(loaded.environment, loaded.tenants).tenants[0]
     labels = fraud.namespaces[0].namespace["metadata"]["labels"]
     assert (labels["product"], labels["project"]) == ("scoring", "night")
     assert fraud.aws
     tags = {role.purpose: (role.tags["product"], role.tags["project"]) for role in fraud.aws.roles}
     assert tags == {"train": ("scoring", "night"), "serve": ("fraud-detection", "cards")}
-    assert {each.namespace: each.tags["project"] for each in fraud.aws.associations} == {
+    assert {association.namespace: association.tags["project"] for association in fraud.aws.associations} == {
         "fraud--train": "night",
         "fraud--serve": "cards",
     }
 
 
 @pytest.mark.parametrize("key", ["bank.example.evil/x", "other", "pulumi.com/patchForce", "tenancy.gpu/allows"])
-def test_an_annotation_that_the_environment_does_not_allow_is_refused(own: SpecFolder, key: str) -> None:
-    own.edit(FRAUD, "runbook: none", f"{key}: none")
-    assert [problem.id for problem in own.problems()] == ["ref-01"]
+def test_an_annotation_that_the_environment_does_not_allow_is_refused(
+    spec_with_annotations: SpecFolder, key: str
+) -> None:
+    spec_with_annotations.edit(FRAUD, "runbook: none", f"{key}: none")
+    assert [problem.id for problem in spec_with_annotations.problems()] == ["ref-01"]
 
 
 @pytest.mark.parametrize("key", ["tenancy.gpu/", "kubernetes.io/", "pulumi.com/", "tenancy.gpu/allows"])
-def test_the_environment_allows_none_that_the_platform_reads(own: SpecFolder, key: str) -> None:
-    own.edit(ENV, "annotations: [bank.example/, runbook]", f"annotations: [bank.example/, runbook, {key}]")
-    assert [problem.id for problem in own.problems()] == ["cost-04"]
+def test_the_environment_allows_none_that_the_platform_reads(spec_with_annotations: SpecFolder, key: str) -> None:
+    spec_with_annotations.edit(
+        ENV, "annotations: [bank.example/, runbook]", f"annotations: [bank.example/, runbook, {key}]"
+    )
+    assert [problem.id for problem in spec_with_annotations.problems()] == ["cost-04"]

@@ -24,7 +24,7 @@ spec:
     - {name: main, image: "x:1", securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}
 """
 UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
-Said = dict[str, list[str]]
+Messages = dict[str, list[str]]
 
 
 @pytest.fixture
@@ -38,15 +38,20 @@ def charts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def said_of(pack: ModuleType, charts: Path, config: dict[str, Any] | None = None, **given: Any) -> Said:
-    made = {**release("tool", {}), "metadata": {"name": "tool", "namespace": "acme"}, "chart": "./tool", **given}
-    return judged(pack, [*home("acme"), made], {"charts": str(charts), **(config or {})})
+def said_of(pack: ModuleType, charts: Path, config: dict[str, Any] | None = None, **release_fields: Any) -> Messages:
+    release_object = {
+        **release("tool", {}),
+        "metadata": {"name": "tool", "namespace": "acme"},
+        "chart": "./tool",
+        **release_fields,
+    }
+    return judged(pack, [*home("acme"), release_object], {"charts": str(charts), **(config or {})})
 
 
 def test_what_a_release_comes_to_is_judged_with_its_name(pack: ModuleType, charts: Path) -> None:
-    said = said_of(pack, charts, values={"host": True})
-    (told,) = said["isolation-stack"]
-    assert told.startswith("pod-02: Pod acme/tool: given spec.hostNetwork: true, of Release acme/tool;")
+    messages = said_of(pack, charts, values={"host": True})
+    (message,) = messages["isolation-stack"]
+    assert message.startswith("pod-02: Pod acme/tool: given spec.hostNetwork: true, of Release acme/tool;")
     assert not any(said_of(pack, charts, values={"host": False}).values())
 
 
@@ -54,14 +59,14 @@ def test_a_path_of_a_chart_starts_where_the_engine_was_started(
     pack: ModuleType, charts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PWD", str(charts))
-    made = {**release("tool", {}), "metadata": {"name": "tool", "namespace": "acme"}, "chart": "./tool"}
-    assert not any(judged(pack, [*home("acme"), made]).values())
+    release_object = {**release("tool", {}), "metadata": {"name": "tool", "namespace": "acme"}, "chart": "./tool"}
+    assert not any(judged(pack, [*home("acme"), release_object]).values())
     monkeypatch.setenv("PWD", str(charts / "tool"))
-    assert "there is none in" in judged(pack, [*home("acme"), made])["isolation-stack-advisory"][0]
+    assert "there is none in" in judged(pack, [*home("acme"), release_object])["isolation-stack-advisory"][0]
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("release_fields", "reason"),
     [
         ({"values": {"host": UNKNOWN}}, "(values.host: not known until apply)"),
         ({"valueYamlFiles": ["more.yaml"]}, "(valueYamlFiles cannot be read here)"),
@@ -70,28 +75,28 @@ def test_a_path_of_a_chart_starts_where_the_engine_was_started(
     ],
 )
 def test_what_cannot_be_rendered_is_said_with_the_reason(
-    pack: ModuleType, charts: Path, given: dict[str, Any], said: str
+    pack: ModuleType, charts: Path, release_fields: dict[str, Any], reason: str
 ) -> None:
-    (told,) = said_of(pack, charts, **given)["isolation-stack-advisory"]
-    assert told.startswith("seen-01: Release acme/tool: given chart")
-    assert said in told
-    assert "| tenancy check -" in told
+    (message,) = said_of(pack, charts, **release_fields)["isolation-stack-advisory"]
+    assert message.startswith("seen-01: Release acme/tool: given chart")
+    assert reason in message
+    assert "| tenancy check -" in message
 
 
 @pytest.mark.parametrize(
-    ("template", "said"),
+    ("template", "reason"),
     [("{{ .Values.host | nothing }}", 'function "nothing" not defined'), ("kind: Pod\nmetadata: [x]\n", "metadata")],
 )
-def test_a_chart_that_makes_no_objects_is_said(pack: ModuleType, charts: Path, template: str, said: str) -> None:
+def test_a_chart_that_makes_no_objects_is_said(pack: ModuleType, charts: Path, template: str, reason: str) -> None:
     (charts / "tool" / "templates" / "pod.yaml").write_text(template)
-    (told,) = said_of(pack, charts)["isolation-stack-advisory"]
-    assert said in told
+    (message,) = said_of(pack, charts)["isolation-stack-advisory"]
+    assert reason in message
 
 
 def test_without_helm_it_is_said(pack: ModuleType, charts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(charts))
-    (told,) = said_of(pack, charts, values={"host": True})["isolation-stack-advisory"]
-    assert "(no helm is on the path)" in told
+    (message,) = said_of(pack, charts, values={"host": True})["isolation-stack-advisory"]
+    assert "(no helm is on the path)" in message
 
 
 def test_who_does_not_ask_gets_no_chart_rendered(pack: ModuleType, charts: Path) -> None:

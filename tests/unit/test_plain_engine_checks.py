@@ -87,8 +87,8 @@ def test_only_the_command_says_that_it_runs_the_engine(monkeypatch: pytest.Monke
 
 
 def test_a_cluster_of_the_program_is_named_with_the_commands_that_make_and_reach_it(bank: Plan) -> None:
-    said = reach_hint(bank)
-    assert said.startswith("; `pulumi up --stack bank.cluster` makes the cluster, and `aws eks update-kubeconfig ")
+    hint = reach_hint(bank)
+    assert hint.startswith("; `pulumi up --stack bank.cluster` makes the cluster, and `aws eks update-kubeconfig ")
     existing = replace(bank, cluster=None)
     assert reach_hint(existing).startswith("; `aws eks update-kubeconfig ")
     loaded = load(ROOT / "stacks" / "local")

@@ -29,9 +29,9 @@ from tests.conftest import SpecFolder, in_days, unreserved
 
 def kinds(objects: Iterable[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     """The objects of a kind. There is one at least: a loop over none would show nothing."""
-    found = [item for item in objects if item["kind"] == kind]
-    assert found, f"no {kind} in the plan"
-    return found
+    objects_of_kind = [item for item in objects if item["kind"] == kind]
+    assert objects_of_kind, f"no {kind} in the plan"
+    return objects_of_kind
 
 
 def is_made(objects: Iterable[dict[str, Any]], kind: str) -> bool:
@@ -48,9 +48,9 @@ def _quotas(plan: Plan) -> list[Any]:
 
 
 def _quota(plan: Plan, namespace: str) -> dict[str, str]:
-    found = [q for q in _quotas(plan) if q["metadata"]["namespace"] == namespace]
-    assert len(found) == 1
-    return found[0]["spec"]["hard"]
+    quotas = [q for q in _quotas(plan) if q["metadata"]["namespace"] == namespace]
+    assert len(quotas) == 1
+    return quotas[0]["spec"]["hard"]
 
 
 # Quotas and limits
@@ -73,8 +73,8 @@ def test_a_container_is_no_larger_than_the_largest_node_of_its_pools(spec: SpecF
     assert _largest(spec.load(), namespace) == {"cpu": "32", "memory": "128Gi"}, "the tier's: a node has more"
     spec.edit("environment.yaml", "      max: {cpu: 32, memory: 128Gi}", "      max: {cpu: 200, memory: 2Ti}")
     loaded = spec.load()
-    left = tenant_allocatable(loaded.environment, "train")
-    assert _largest(loaded, namespace) == {"cpu": f"{left.cpu // 1000}", "memory": f"{left.memory // 1024}Gi"}
+    node_room = tenant_allocatable(loaded.environment, "train")
+    assert _largest(loaded, namespace) == {"cpu": f"{node_room.cpu // 1000}", "memory": f"{node_room.memory // 1024}Gi"}
 
 
 def test_the_product_of_a_namespace_is_its_own_or_the_tenants(spec: SpecFolder) -> None:
@@ -82,13 +82,13 @@ def test_the_product_of_a_namespace_is_its_own_or_the_tenants(spec: SpecFolder) 
     spec.edit("tenants/fraud.yaml", "{name: serve", "{name: serve, product: scoring")
     loaded = spec.load()
     plan = make_plan(loaded.environment, loaded.tenants)
-    told = {
+    objects_with_product = {
         (item["kind"], item["metadata"]["labels"]["product"])
         for item in plan.objects()
         if item["metadata"].get("namespace", item["metadata"]["name"]) == "fraud--serve"
     }
-    assert ("Namespace", "scoring") in told
-    assert {product for _, product in told} == {"scoring"}
+    assert ("Namespace", "scoring") in objects_with_product
+    assert {product for _, product in objects_with_product} == {"scoring"}
     (train,) = [x for x in kinds(plan.objects(), "Namespace") if x["metadata"]["name"] == "fraud--train"]
     assert train["metadata"]["labels"]["product"] == "cards"
 
@@ -160,10 +160,10 @@ def test_without_a_queue_a_namespace_holds_what_it_is_promised_and_no_more(spec:
 
 def test_the_namespaces_together_have_the_guarantee(loaded: Loaded) -> None:
     for tenant in loaded.tenants:
-        held: Counter[str] = Counter()
+        guaranteed: Counter[str] = Counter()
         for namespace in tenant.namespaces:
-            held.update(tenant.guaranteed_in(namespace))
-        assert held == Counter({flavor: share.guaranteed for flavor, share in tenant.gpus.items()})
+            guaranteed.update(tenant.guaranteed_in(namespace))
+        assert guaranteed == Counter({flavor: share.guaranteed for flavor, share in tenant.gpus.items()})
 
 
 def test_a_quota_of_a_namespace_lowers_only_what_it_says(plan: Plan) -> None:
@@ -180,9 +180,9 @@ def test_what_comes_with_deployments_is_counted_by_them(plan: Plan) -> None:
 
 
 def test_a_limit_that_the_plan_writes_is_none_of_the_further_keys(plan: Plan) -> None:
-    written = {key for key in _quota(plan, "fraud--train") if not key.startswith("requests.") or "/" not in key}
+    planned_keys = {key for key in _quota(plan, "fraud--train") if not key.startswith("requests.") or "/" not in key}
     further = {"count/ingresses.networking.k8s.io"}
-    assert written - further - {*CLAIM_COUNTS} <= OWN_QUOTA_KEYS, "or the spec file's number would be lost"
+    assert planned_keys - further - {*CLAIM_COUNTS} <= OWN_QUOTA_KEYS, "or the spec file's number would be lost"
 
 
 def test_no_tenant_opens_ports_of_nodes_or_load_balancers(plan: Plan) -> None:
@@ -201,9 +201,9 @@ def test_numbers_are_spelt_as_the_api_server_spells_them(spec: Any) -> None:
 
 
 def _rules(plan: Plan) -> list[tuple[str, dict[str, list[str]]]]:
-    found = [(role["metadata"]["name"], rule) for role in plan.platform.roles for rule in role["rules"]]
-    assert found
-    return found
+    role_rules = [(role["metadata"]["name"], rule) for role in plan.platform.roles for rule in role["rules"]]
+    assert role_rules
+    return role_rules
 
 
 def test_no_role_has_a_wildcard(plan: Plan) -> None:
@@ -280,11 +280,11 @@ def test_a_person_for_some_namespaces_is_bound_there_alone(plan: Plan) -> None:
 
 
 def test_every_tenant_object_carries_the_whole_vocabulary(plan: Plan) -> None:
-    wanted = {*words.COST_LABELS, words.TENANT, words.ENVIRONMENT, words.MANAGED_BY}
+    expected_labels = {*words.COST_LABELS, words.TENANT, words.ENVIRONMENT, words.MANAGED_BY}
     for tenant in plan.tenants:
         for item in tenant.objects():
             labels = item["metadata"]["labels"]
-            assert wanted <= set(labels), item["kind"]
+            assert expected_labels <= set(labels), item["kind"]
             assert labels[words.TENANT] == tenant.name
 
 
@@ -296,17 +296,21 @@ def test_every_label_value_is_one_that_kubernetes_takes(plan: Plan) -> None:
 
 
 def test_no_two_objects_are_one(plan: Plan) -> None:
-    seen = Counter(
+    object_counts = Counter(
         (o["apiVersion"], o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]) for o in plan.objects()
     )
-    assert max(seen.values()) == 1
+    assert max(object_counts.values()) == 1
 
 
 def test_every_namespace_has_a_quota_a_limit_range_and_a_default_deny(plan: Plan) -> None:
     for tenant in plan.tenants:
         for namespace in tenant.namespaces:
-            found = {(o["kind"], o["metadata"]["name"]) for o in namespace.isolation}
-            assert {("ResourceQuota", "tenant"), ("LimitRange", "tenant"), ("NetworkPolicy", "default-deny")} <= found
+            isolation_objects = {(o["kind"], o["metadata"]["name"]) for o in namespace.isolation}
+            assert {
+                ("ResourceQuota", "tenant"),
+                ("LimitRange", "tenant"),
+                ("NetworkPolicy", "default-deny"),
+            } <= isolation_objects
 
 
 def test_every_namespace_enforces_restricted_at_a_pinned_version(plan: Plan) -> None:
@@ -358,21 +362,21 @@ def test_a_label_that_is_charged_by_is_one_of_the_namespace(plan: Plan) -> None:
 
 
 def test_namespaces_are_guarded_against_removal_by_an_own_guard(plan: Plan) -> None:
-    found = {
+    operations_by_guard = {
         guard["metadata"]["name"]: rule["operations"]
         for guard in kinds(plan.platform.guards, "ValidatingAdmissionPolicy")
         for rule in guard["spec"]["matchConstraints"]["resourceRules"]
         if rule["resources"][0] == "namespaces"
     }
-    assert found == {"tenancy-namespaces": ["CREATE", "UPDATE"], "tenancy-removals": ["DELETE"]}
+    assert operations_by_guard == {"tenancy-namespaces": ["CREATE", "UPDATE"], "tenancy-removals": ["DELETE"]}
 
 
 def test_the_number_of_guards_does_not_grow_with_tenants(environment: Environment, loaded: Loaded) -> None:
-    of = unreserved(environment)
-    none, all_of_them = (make_plan(of, tenants).platform for tenants in ((), loaded.tenants))
+    unreserved_environment = unreserved(environment)
+    none, all_of_them = (make_plan(unreserved_environment, tenants).platform for tenants in ((), loaded.tenants))
     # Kueue's memory is of the tenants' work.
-    theirs: dict[str, Any] = {"queueing": None, "queue_chart": None, "exporters": {}}
-    assert replace(none, **theirs) == replace(all_of_them, **theirs)
+    tenant_parts: dict[str, Any] = {"queueing": None, "queue_chart": None, "exporters": {}}
+    assert replace(none, **tenant_parts) == replace(all_of_them, **tenant_parts)
     names = [[(o["kind"], o["metadata"]["name"]) for o in platform.queues] for platform in (none, all_of_them)]
     assert names[0] == names[1]
 
@@ -431,25 +435,25 @@ def outside(spec: Any) -> Plan:
 
 
 def test_an_unmanaged_namespace_is_judged_by_what_reaches_tenants_alone(outside: Plan) -> None:
-    there = set()
+    unmanaged_guards = set()
     for binding in kinds(outside.platform.guards, "ValidatingAdmissionPolicyBinding"):
         (term,) = binding["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"]
-        named = "cert-manager" in term["values"]
-        if named is (term["operator"] == "In"):
-            there.add(binding["metadata"]["name"])
-    assert there == {
+        has_cert_manager = "cert-manager" in term["values"]
+        if has_cert_manager is (term["operator"] == "In"):
+            unmanaged_guards.add(binding["metadata"]["name"])
+    assert unmanaged_guards == {
         *("tenancy-namespaces", "tenancy-nodes", "tenancy-queues", "tenancy-removals", "tenancy-unmanaged"),
     }
 
 
 def test_temporary_namespaces_are_left_out_of_every_guard_but_those_on_namespaces(outside: Plan) -> None:
-    left = {}
+    temporary_conditions = {}
     for policy in kinds(outside.platform.guards, "ValidatingAdmissionPolicy"):
         conditions = {c["name"]: c["expression"] for c in policy["spec"]["matchConditions"]}
-        left[policy["metadata"]["name"]] = conditions.get("temporary")
-    judged = {name for name, condition in left.items() if condition is None}
+        temporary_conditions[policy["metadata"]["name"]] = conditions.get("temporary")
+    judged = {name for name, condition in temporary_conditions.items() if condition is None}
     assert judged == {"tenancy-namespaces", "tenancy-removals", "tenancy-unmanaged"}
-    (condition,) = {condition for condition in left.values() if condition}
+    (condition,) = {condition for condition in temporary_conditions.values() if condition}
     # A tenant called e2e has namespaces that begin so.
     assert condition == """!(!request.namespace.contains("--") && (request.namespace.startsWith("e2e-")))"""
 
@@ -479,8 +483,8 @@ def test_the_toolkits_variables_are_guarded() -> None:
 
 
 def _annotations(plan: Plan, name: str) -> dict[str, str]:
-    (found,) = [o for o in kinds(plan.objects(), "Namespace") if o["metadata"]["name"] == name]
-    return found["metadata"]["annotations"]
+    (namespace,) = [o for o in kinds(plan.objects(), "Namespace") if o["metadata"]["name"] == name]
+    return namespace["metadata"]["annotations"]
 
 
 def test_a_namespace_may_use_the_pools_of_its_own_tier_alone(plan: Plan) -> None:
@@ -571,8 +575,8 @@ def test_a_digest_sees_any_change_and_no_order_of_keys(plan: Plan) -> None:
 
 
 def test_a_plan_is_the_same_twice(environment: Environment, fraud: Tenant, research: Tenant) -> None:
-    one, other = (digest(make_plan(environment, (fraud, research)).objects()) for _ in range(2))
-    assert one == other
+    first_digest, second_digest = (digest(make_plan(environment, (fraud, research)).objects()) for _ in range(2))
+    assert first_digest == second_digest
 
 
 def test_planning_leaves_the_spec_as_it_was(environment: Environment, fraud: Tenant) -> None:

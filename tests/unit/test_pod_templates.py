@@ -26,24 +26,24 @@ TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": POD}
 JOB = {"spec": {"template": TEMPLATE}}
 
 
-def made(api_version: str, kind: str, spec: Any) -> Object:
+def manifest_of(api_version: str, kind: str, spec: Any) -> Object:
     return copy.deepcopy({"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}, "spec": spec})
 
 
 KINDS: dict[str, tuple[Object, list[str]]] = {
-    "Pod": (made("v1", "Pod", POD), ["spec"]),
-    "Job": (made("batch/v1", "Job", {"template": TEMPLATE}), ["spec.template.spec"]),
-    "CronJob": (made("batch/v1", "CronJob", {"jobTemplate": JOB}), ["spec.jobTemplate.spec.template.spec"]),
+    "Pod": (manifest_of("v1", "Pod", POD), ["spec"]),
+    "Job": (manifest_of("batch/v1", "Job", {"template": TEMPLATE}), ["spec.template.spec"]),
+    "CronJob": (manifest_of("batch/v1", "CronJob", {"jobTemplate": JOB}), ["spec.jobTemplate.spec.template.spec"]),
     "JobSet": (
-        made("jobset.x-k8s.io/v1alpha2", "JobSet", {"replicatedJobs": [{"template": JOB}, {"template": JOB}]}),
+        manifest_of("jobset.x-k8s.io/v1alpha2", "JobSet", {"replicatedJobs": [{"template": JOB}, {"template": JOB}]}),
         [f"spec.replicatedJobs[{number}].template.spec.template.spec" for number in (0, 1)],
     ),
     "PyTorchJob": (
-        made("kubeflow.org/v1", "PyTorchJob", {"pytorchReplicaSpecs": {"Worker": {"template": TEMPLATE}}}),
+        manifest_of("kubeflow.org/v1", "PyTorchJob", {"pytorchReplicaSpecs": {"Worker": {"template": TEMPLATE}}}),
         ["spec.pytorchReplicaSpecs.Worker.template.spec"],
     ),
     "RayCluster": (
-        made(
+        manifest_of(
             "ray.io/v1",
             "RayCluster",
             {"headGroupSpec": {"template": TEMPLATE}, "workerGroupSpecs": [{"template": TEMPLATE}]},
@@ -51,35 +51,42 @@ KINDS: dict[str, tuple[Object, list[str]]] = {
         ["spec.headGroupSpec.template.spec", "spec.workerGroupSpecs[0].template.spec"],
     ),
     "LeaderWorkerSet": (
-        made("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", {"leaderWorkerTemplate": {"workerTemplate": TEMPLATE}}),
+        manifest_of(
+            "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", {"leaderWorkerTemplate": {"workerTemplate": TEMPLATE}}
+        ),
         ["spec.leaderWorkerTemplate.workerTemplate.spec"],
     ),
-    "InferenceService": (made("serving.kserve.io/v1beta1", "InferenceService", {"predictor": POD}), ["spec.predictor"]),
+    "InferenceService": (
+        manifest_of("serving.kserve.io/v1beta1", "InferenceService", {"predictor": POD}),
+        ["spec.predictor"],
+    ),
     "Volcano's Job": (
-        made("batch.volcano.sh/v1alpha1", "Job", {"tasks": [{"template": TEMPLATE}]}),
+        manifest_of("batch.volcano.sh/v1alpha1", "Job", {"tasks": [{"template": TEMPLATE}]}),
         ["spec.tasks[0].template.spec"],
     ),
     "of no known operator": (
-        made("x.example/v1", "Trainer", {"a": {"podTemplate": TEMPLATE}}),
+        manifest_of("x.example/v1", "Trainer", {"a": {"podTemplate": TEMPLATE}}),
         ["spec.a.podTemplate.spec"],
     ),
 }
 WITHOUT: dict[str, Object] = {
-    "ConfigMap": made("v1", "ConfigMap", {"containers": POD["containers"]}),
-    "NodePool": made("karpenter.sh/v1", "NodePool", {"template": {"spec": {"requirements": []}}}),
-    "ClusterQueue": made("kueue.x-k8s.io/v1beta2", "ClusterQueue", {}),
-    "Topology": made("kueue.x-k8s.io/v1beta2", "Topology", {}),
-    "PrometheusRule": made("monitoring.coreos.com/v1", "PrometheusRule", {}),
+    "ConfigMap": manifest_of("v1", "ConfigMap", {"containers": POD["containers"]}),
+    "NodePool": manifest_of("karpenter.sh/v1", "NodePool", {"template": {"spec": {"requirements": []}}}),
+    "ClusterQueue": manifest_of("kueue.x-k8s.io/v1beta2", "ClusterQueue", {}),
+    "Topology": manifest_of("kueue.x-k8s.io/v1beta2", "Topology", {}),
+    "PrometheusRule": manifest_of("monitoring.coreos.com/v1", "PrometheusRule", {}),
 }
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_pod_of_a_kind_is_found_where_it_stands(kind: str) -> None:
     item, paths = KINDS[kind]
-    found = templates_of(item)
-    assert [template.path for template in found] == paths
-    assert [path for template in found for path, _ in template.containers] == [f"{at}.containers[0]" for at in paths]
-    assert every(template.whole for template in found)
+    templates = templates_of(item)
+    assert [template.path for template in templates] == paths
+    assert [path for template in templates for path, _ in template.containers] == [
+        f"{at}.containers[0]" for at in paths
+    ]
+    assert every(template.whole for template in templates)
     assert not_judged(item) is None
 
 
@@ -95,7 +102,7 @@ def test_a_known_kind_without_pods_is_judged_and_has_none(kind: str) -> None:
 
 def test_what_a_controller_completes_is_judged_by_what_is_written_alone(tmp_path: Path) -> None:
     model = {"modelFormat": {"name": "x"}, "securityContext": {"runAsUser": 10001}}
-    item = made("serving.kserve.io/v1beta1", "InferenceService", {"predictor": {"model": model}})
+    item = manifest_of("serving.kserve.io/v1beta1", "InferenceService", {"predictor": {"model": model}})
     assert "in part" in str(not_judged(item))
     assert check(tmp_path, item).exit_code == 0, "absent fields may be the runtime's"
     item["spec"]["predictor"]["model"]["securityContext"]["privileged"] = True
@@ -128,7 +135,7 @@ def test_every_kind_is_held_to_the_restricted_level(tmp_path: Path, kind: str) -
     item = copy.deepcopy(KINDS[kind][0])
     templates_of(item)[-1].spec["securityContext"].pop("runAsNonRoot")
     result = check(tmp_path, item, "--format", "json")
-    assert {one["rule"] for one in json.loads(result.stdout)["findings"]} == {"pod-04"}
+    assert {finding["rule"] for finding in json.loads(result.stdout)["findings"]} == {"pod-04"}
     assert result.exit_code == 1
 
 
@@ -148,10 +155,10 @@ RAY_CLUSTER = {"headGroupSpec": {"rayStartParams": {}, "template": TEMPLATE}}
 def test_a_ray_job_is_judged_with_the_pod_that_its_operator_makes_to_submit_it(
     tmp_path: Path, fields: Object, holds: bool
 ) -> None:
-    item = made("ray.io/v1", "RayJob", {"entrypoint": "true", "rayClusterSpec": RAY_CLUSTER, **fields})
-    found = json.loads(check(tmp_path, item, "--format", "json").stdout)["findings"]
-    assert ("pod-04" in {one["rule"] for one in found}) is not holds
-    assert holds or "spec.submitterPodTemplate.spec" in str(found)
+    item = manifest_of("ray.io/v1", "RayJob", {"entrypoint": "true", "rayClusterSpec": RAY_CLUSTER, **fields})
+    findings = json.loads(check(tmp_path, item, "--format", "json").stdout)["findings"]
+    assert ("pod-04" in {finding["rule"] for finding in findings}) is not holds
+    assert holds or "spec.submitterPodTemplate.spec" in str(findings)
 
 
 def test_the_level_is_the_one_that_the_namespace_enforces(tmp_path: Path) -> None:
@@ -162,19 +169,19 @@ def test_the_level_is_the_one_that_the_namespace_enforces(tmp_path: Path) -> Non
     (tmp_path / "space.yaml").write_text(yaml.safe_dump(space))
     item["metadata"]["namespace"] = "acme"
     (tmp_path / "x.yaml").write_text(yaml.safe_dump(item))
-    found = CliRunner().invoke(main, ["check", str(tmp_path), "--format", "json"])
-    assert "pod-04" not in {one["rule"] for one in json.loads(found.stdout)["findings"]}
+    check_result = CliRunner().invoke(main, ["check", str(tmp_path), "--format", "json"])
+    assert "pod-04" not in {finding["rule"] for finding in json.loads(check_result.stdout)["findings"]}
 
 
-UNKNOWN_KIND = made("x.example/v1", "Widget", {"size": 3})
+UNKNOWN_KIND = manifest_of("x.example/v1", "Widget", {"size": 3})
 
 
 def test_an_unknown_kind_is_named_with_its_file_in_every_form(tmp_path: Path) -> None:
     text = check(tmp_path, UNKNOWN_KIND)
     assert (text.exit_code, "not judged: Widget acme/x in " in text.stdout) == (0, True)
     assert text.stdout.endswith("1 object: no broken rule, 1 not judged\n")
-    (told,) = json.loads(check(tmp_path, UNKNOWN_KIND, "--format", "json").stdout)["not_judged"]
-    assert (told["object"], Path(told["file"]).name, told["line"]) == ("Widget acme/x", "x.yaml", 1)
+    (entry,) = json.loads(check(tmp_path, UNKNOWN_KIND, "--format", "json").stdout)["not_judged"]
+    assert (entry["object"], Path(entry["file"]).name, entry["line"]) == ("Widget acme/x", "x.yaml", 1)
     (run,) = json.loads(check(tmp_path, UNKNOWN_KIND, "--format", "sarif").stdout)["runs"]
     (note,) = run["invocations"][0]["toolExecutionNotifications"]
     assert note["message"]["text"].startswith("not judged: Widget acme/x")

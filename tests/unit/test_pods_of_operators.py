@@ -22,13 +22,13 @@ HARMLESS = {"name": "LOG_LEVEL", "value": "all"}
 PRIVILEGED = {"privileged": True}
 
 
-def made(api_version: str, kind: str, spec: Object) -> Object:
+def manifest_of(api_version: str, kind: str, spec: Object) -> Object:
     return {"apiVersion": api_version, "kind": kind, "metadata": {"name": "x", "namespace": "team-a"}, "spec": spec}
 
 
 def rules(folder: Path, item: Object, *more: str) -> set[str]:
     result = check(folder, item, "--format", "json", *more)
-    return {one["rule"] for one in json.loads(result.stdout)["findings"]}
+    return {finding["rule"] for finding in json.loads(result.stdout)["findings"]}
 
 
 def check(folder: Path, item: Object, *more: str) -> Result:
@@ -51,15 +51,15 @@ def _with_variable(variable: Object) -> dict[str, tuple[Object, str]]:
     step = {"name": "s", "image": "x.example/x:1", "script": "true", "env": [variable]}
     return {
         "KServe model": (
-            made(SERVING, "InferenceService", {"predictor": {"model": {"env": [variable]}}}),
+            manifest_of(SERVING, "InferenceService", {"predictor": {"model": {"env": [variable]}}}),
             "spec.predictor.model",
         ),
         "KServe framework": (
-            made(SERVING, "InferenceService", {"predictor": {"triton": {"env": [variable]}}}),
+            manifest_of(SERVING, "InferenceService", {"predictor": {"triton": {"env": [variable]}}}),
             "spec.predictor.triton",
         ),
         "KServe workers": (
-            made(
+            manifest_of(
                 SERVING,
                 "InferenceService",
                 {"predictor": {"containers": [{"name": "k", "image": "a/b:1"}], "workerSpec": pod["spec"]}},
@@ -67,73 +67,84 @@ def _with_variable(variable: Object) -> dict[str, tuple[Object, str]]:
             "spec.predictor.workerSpec.containers[0]",
         ),
         "KServe LLM": (
-            made("serving.kserve.io/v1alpha1", "LLMInferenceService", {"prefill": {"template": pod["spec"]}}),
+            manifest_of("serving.kserve.io/v1alpha1", "LLMInferenceService", {"prefill": {"template": pod["spec"]}}),
             "spec.prefill.template.containers[0]",
         ),
-        "NIMService": (made(NIM, "NIMService", {"image": NIM_IMAGE, "env": [variable]}), "spec"),
+        "NIMService": (manifest_of(NIM, "NIMService", {"image": NIM_IMAGE, "env": [variable]}), "spec"),
         "NIMService sidecar": (
-            made(
+            manifest_of(
                 NIM, "NIMService", {"image": NIM_IMAGE, "sidecarContainers": [{"image": NIM_IMAGE, "env": [variable]}]}
             ),
             "spec.sidecarContainers[0]",
         ),
         "NIMPipeline": (
-            made(NIM, "NIMPipeline", {"services": [{"name": "a", "spec": {"image": NIM_IMAGE, "env": [variable]}}]}),
+            manifest_of(
+                NIM, "NIMPipeline", {"services": [{"name": "a", "spec": {"image": NIM_IMAGE, "env": [variable]}}]}
+            ),
             "spec.services[0].spec",
         ),
-        "NIMCache": (made(NIM, "NIMCache", {"env": [variable], "storage": {}}), "spec"),
+        "NIMCache": (manifest_of(NIM, "NIMCache", {"env": [variable], "storage": {}}), "spec"),
         "Argo container": (
-            made(ARGO, "Workflow", {"templates": [{"container": container}]}),
+            manifest_of(ARGO, "Workflow", {"templates": [{"container": container}]}),
             "spec.templates[0].container",
         ),
         "Argo script": (
-            made(ARGO, "WorkflowTemplate", {"templates": [{"script": {**container, "source": "true"}}]}),
+            manifest_of(ARGO, "WorkflowTemplate", {"templates": [{"script": {**container, "source": "true"}}]}),
             "spec.templates[0].script",
         ),
         "Argo container set": (
-            made(ARGO, "CronWorkflow", {"workflowSpec": {"templates": [{"containerSet": pod["spec"]}]}}),
+            manifest_of(ARGO, "CronWorkflow", {"workflowSpec": {"templates": [{"containerSet": pod["spec"]}]}}),
             "spec.workflowSpec.templates[0].containerSet.containers[0]",
         ),
         "Argo manifest": (
-            made(
+            manifest_of(
                 ARGO,
                 "Workflow",
                 {
                     "templates": [
-                        {"resource": {"action": "create", "manifest": yaml.safe_dump(made("v1", "Pod", pod["spec"]))}}
+                        {
+                            "resource": {
+                                "action": "create",
+                                "manifest": yaml.safe_dump(manifest_of("v1", "Pod", pod["spec"])),
+                            }
+                        }
                     ]
                 },
             ),
             "spec.templates[0].resource.manifest.spec.containers[0]",
         ),
-        "Dynamo graph": (made(DYNAMO, "DynamoGraphDeployment", {"services": services}), "spec.services.vllm"),
+        "Dynamo graph": (manifest_of(DYNAMO, "DynamoGraphDeployment", {"services": services}), "spec.services.vllm"),
         "Dynamo main container": (
-            made(DYNAMO, "DynamoComponentDeployment", main_container),
+            manifest_of(DYNAMO, "DynamoComponentDeployment", main_container),
             "spec.extraPodSpec.mainContainer",
         ),
         "Dynamo v1beta1": (
-            made("nvidia.com/v1beta1", "DynamoGraphDeployment", {"components": [{"name": "a", "podTemplate": pod}]}),
+            manifest_of(
+                "nvidia.com/v1beta1", "DynamoGraphDeployment", {"components": [{"name": "a", "podTemplate": pod}]}
+            ),
             "spec.components[0].podTemplate.spec.containers[0]",
         ),
         "RayService": (
-            made(RAY, "RayService", {"rayClusterConfig": group}),
+            manifest_of(RAY, "RayService", {"rayClusterConfig": group}),
             "spec.rayClusterConfig.headGroupSpec.template.spec.containers[0]",
         ),
         "Volcano": (
-            made("batch.volcano.sh/v1alpha1", "Job", {"tasks": [{"replicas": 1, "template": pod}]}),
+            manifest_of("batch.volcano.sh/v1alpha1", "Job", {"tasks": [{"replicas": 1, "template": pod}]}),
             "spec.tasks[0].template.spec.containers[0]",
         ),
-        "Tekton Task": (made(TEKTON, "Task", {"steps": [step]}), "spec.steps[0]"),
-        "Tekton TaskRun": (made(TEKTON, "TaskRun", {"taskSpec": {"steps": [step]}}), "spec.taskSpec.steps[0]"),
+        "Tekton Task": (manifest_of(TEKTON, "Task", {"steps": [step]}), "spec.steps[0]"),
+        "Tekton TaskRun": (manifest_of(TEKTON, "TaskRun", {"taskSpec": {"steps": [step]}}), "spec.taskSpec.steps[0]"),
         "Tekton PipelineRun": (
-            made(TEKTON, "PipelineRun", {"pipelineSpec": {"tasks": [{"name": "a", "taskSpec": {"steps": [step]}}]}}),
+            manifest_of(
+                TEKTON, "PipelineRun", {"pipelineSpec": {"tasks": [{"name": "a", "taskSpec": {"steps": [step]}}]}}
+            ),
             "spec.pipelineSpec.tasks[0].taskSpec.steps[0]",
         ),
         "an object inside of another": (
-            made(
+            manifest_of(
                 "work.open-cluster-management.io/v1",
                 "ManifestWork",
-                {"workload": {"manifests": [made("v1", "Pod", pod["spec"])]}},
+                {"workload": {"manifests": [manifest_of("v1", "Pod", pod["spec"])]}},
             ),
             "spec.workload.manifests[0].spec.containers[0]",
         ),
@@ -146,26 +157,30 @@ VARIABLES, TWINS = _with_variable(DEVICES), _with_variable(HARMLESS)
 @pytest.mark.parametrize("form", VARIABLES)
 def test_a_variable_of_devices_is_found_in_every_form_and_its_twin_is_not(form: str, tmp_path: Path) -> None:
     item, path = VARIABLES[form]
-    (given,) = [
-        one["given"]
-        for one in json.loads(check(tmp_path, item, "--format", "json").stdout)["findings"]
-        if one["rule"] == "gpu-02"
+    (given_text,) = [
+        finding["given"]
+        for finding in json.loads(check(tmp_path, item, "--format", "json").stdout)["findings"]
+        if finding["rule"] == "gpu-02"
     ]
-    assert given == f"{path}.env[0].name: NVIDIA_VISIBLE_DEVICES"
+    assert given_text == f"{path}.env[0].name: NVIDIA_VISIBLE_DEVICES"
     assert "gpu-02" not in rules(tmp_path, TWINS[form][0])
 
 
 TAINT = {"tolerations": [{"operator": "Exists"}]}
 PODS = {
-    "Tekton's pod template": made(TEKTON, "TaskRun", {"taskRef": {"name": "a"}, "podTemplate": {"hostNetwork": True}}),
-    "Tekton's of a pipeline": made(
+    "Tekton's pod template": manifest_of(
+        TEKTON, "TaskRun", {"taskRef": {"name": "a"}, "podTemplate": {"hostNetwork": True}}
+    ),
+    "Tekton's of a pipeline": manifest_of(
         TEKTON, "PipelineRun", {"taskRunSpecs": [{"pipelineTaskName": "a", "podTemplate": {"hostNetwork": True}}]}
     ),
-    "Argo's workflow": made(ARGO, "Workflow", {"hostNetwork": True, "templates": []}),
-    "Argo's pod of garbage": made(ARGO, "Workflow", {"artifactGC": {"podSpecPatch": "hostNetwork: true"}}),
-    "NIM's folder": made(NIM, "NIMService", {"image": NIM_IMAGE, "storage": {"hostPath": "/var/lib/nim"}}),
-    "Dynamo's": made(DYNAMO, "DynamoGraphDeployment", {"services": {"a": {"extraPodSpec": {"hostNetwork": True}}}}),
-    "KServe's": made(
+    "Argo's workflow": manifest_of(ARGO, "Workflow", {"hostNetwork": True, "templates": []}),
+    "Argo's pod of garbage": manifest_of(ARGO, "Workflow", {"artifactGC": {"podSpecPatch": "hostNetwork: true"}}),
+    "NIM's folder": manifest_of(NIM, "NIMService", {"image": NIM_IMAGE, "storage": {"hostPath": "/var/lib/nim"}}),
+    "Dynamo's": manifest_of(
+        DYNAMO, "DynamoGraphDeployment", {"services": {"a": {"extraPodSpec": {"hostNetwork": True}}}}
+    ),
+    "KServe's": manifest_of(
         SERVING, "InferenceService", {"predictor": {"hostNetwork": True, "model": {"storageUri": "s3://x"}}}
     ),
 }
@@ -181,7 +196,9 @@ def test_a_way_to_the_node_is_found_in_fields_of_the_pod(form: str, tmp_path: Pa
 
 def workflow(patch: str, **template: Any) -> Object:
     container = {"image": "x.example/x:1", "command": ["fit"], **template}
-    return made(ARGO, "Workflow", {"podSpecPatch": patch, "templates": [{"name": "fit", "container": container}]})
+    return manifest_of(
+        ARGO, "Workflow", {"podSpecPatch": patch, "templates": [{"name": "fit", "container": container}]}
+    )
 
 
 PATCH = {"containers": [{"name": "main", "securityContext": PRIVILEGED}]}
@@ -190,10 +207,10 @@ PATCH = {"containers": [{"name": "main", "securityContext": PRIVILEGED}]}
 @pytest.mark.parametrize("patch", [json.dumps(PATCH), yaml.safe_dump(PATCH)], ids=["JSON", "YAML"])
 def test_a_patch_as_text_is_judged_with_its_line(patch: str, tmp_path: Path) -> None:
     result = check(tmp_path, workflow(patch), "--format", "json")
-    (found,) = [one for one in json.loads(result.stdout)["findings"] if one["rule"] == "pod-02"]
-    assert found["given"] == "spec.podSpecPatch.containers[0].securityContext.privileged: true"
+    (pod_finding,) = [finding for finding in json.loads(result.stdout)["findings"] if finding["rule"] == "pod-02"]
+    assert pod_finding["given"] == "spec.podSpecPatch.containers[0].securityContext.privileged: true"
     lines = (tmp_path / "x.yaml").read_text().splitlines()
-    assert "podSpecPatch" in lines[found["line"] - 1]
+    assert "podSpecPatch" in lines[pod_finding["line"] - 1]
     assert rules(tmp_path, workflow(patch.replace("true", "false"))) == set()
 
 
@@ -206,10 +223,10 @@ def test_what_a_patch_overwrites_is_not_judged(tmp_path: Path) -> None:
 
 def test_a_patch_with_parameters_is_read_and_what_they_give_is_not_judged(tmp_path: Path) -> None:
     patch = "hostNetwork: true\ncontainers: [{name: main, securityContext: {privileged: {{inputs.parameters.p}} }}]"
-    (template,) = [one for one in templates_of(workflow(patch)) if one.path == "spec.podSpecPatch"]
+    (template,) = [candidate for candidate in templates_of(workflow(patch)) if candidate.path == "spec.podSpecPatch"]
     assert template.containers[0][1]["securityContext"] == {"privileged": UNKNOWN}
-    found = json.loads(check(tmp_path, workflow(patch), "--format", "json").stdout)["findings"]
-    assert [one["given"] for one in found] == ["spec.podSpecPatch.hostNetwork: true"]
+    findings = json.loads(check(tmp_path, workflow(patch), "--format", "json").stdout)["findings"]
+    assert [finding["given"] for finding in findings] == ["spec.podSpecPatch.hostNetwork: true"]
 
 
 def test_a_patch_that_cannot_be_read_is_named(tmp_path: Path) -> None:
@@ -251,7 +268,7 @@ def test_an_object_that_is_too_deep_to_search_ends_with_its_name_and_is_not_pass
     spec: Any = {"containers": [{"name": "c", "image": "a/b:1", "securityContext": PRIVILEGED}]}
     for _ in range(MAX_DEPTH):
         spec = {"a": spec}
-    item = made("x.example/v1", "Widget", spec)
+    item = manifest_of("x.example/v1", "Widget", spec)
     assert f"more than {MAX_DEPTH} levels" in str(not_judged(item))
     run = check(tmp_path, item)
     assert (run.exit_code, run.stdout) == (2, "")

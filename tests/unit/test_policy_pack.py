@@ -76,15 +76,15 @@ def local() -> Plan:
 
 
 def findings(items: tuple[Object, ...] | list[Object]) -> list[Finding]:
-    alone = (found for item in items for found in object_findings(item))
+    alone = (finding for item in items for finding in object_findings(item))
     return [*alone, *guard_findings(items)[0], *findings_together(items)]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_a_broken_rule_is_found_and_its_twin_passes(case: Case) -> None:
-    found = findings(case.broken)
-    assert {finding.rule for finding in found} == {case.rule}
-    assert case.finding in {finding.object for finding in found}
+    case_findings = findings(case.broken)
+    assert {finding.rule for finding in case_findings} == {case.rule}
+    assert case.finding in {finding.object for finding in case_findings}
     assert findings(case.mended) == []
 
 
@@ -95,7 +95,7 @@ def test_every_case_is_of_a_rule_that_a_preview_has() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_a_finding_says_what_was_given_why_and_what_to_do(case: Case) -> None:
-    text = str(next(found for found in findings(case.broken) if found.rule == case.rule))
+    text = str(next(finding for finding in findings(case.broken) if finding.rule == case.rule))
     assert text.startswith(f"{case.rule}: {case.finding}: given ")
     assert f"why: {RULES[case.rule].why}" in text
     rule = RULES[case.rule]
@@ -108,9 +108,9 @@ def test_the_products_own_plan_breaks_no_rule(local: Plan) -> None:
 
 def test_the_products_own_policies_of_ciliums_break_no_rule() -> None:
     bank = load(ROOT / "stacks" / "bank")
-    made = list(make_plan(bank.environment, bank.tenants).objects())
-    assert sum(item["kind"].startswith("Cilium") for item in made) > 30
-    assert [one for one in findings(made) if one.rule.startswith("net-")] == []
+    planned_objects = list(make_plan(bank.environment, bank.tenants).objects())
+    assert sum(item["kind"].startswith("Cilium") for item in planned_objects) > 30
+    assert [finding for finding in findings(planned_objects) if finding.rule.startswith("net-")] == []
 
 
 @pytest.mark.parametrize(
@@ -129,9 +129,13 @@ def test_what_opens_nothing_under_cilium_is_no_finding(spec: Object) -> None:
 
 def test_a_subresource_of_everything_is_that_of_what_has_power_as_well() -> None:
     rules = [{"apiGroups": [""], "resources": ["*/token", "*/log"], "verbs": ["create"]}]
-    found = findings([manifest("rbac.authorization.k8s.io/v1", "Role", "r", {"rules": rules}, namespace="acme")])
-    assert [(one.rule, one.given) for one in found if one.rule == "rbac-02"] == [("rbac-02", "serviceaccounts/token")]
-    assert "rbac-01" in {one.rule for one in found}
+    role_findings = findings(
+        [manifest("rbac.authorization.k8s.io/v1", "Role", "r", {"rules": rules}, namespace="acme")]
+    )
+    assert [(finding.rule, finding.given) for finding in role_findings if finding.rule == "rbac-02"] == [
+        ("rbac-02", "serviceaccounts/token")
+    ]
+    assert "rbac-01" in {finding.rule for finding in role_findings}
 
 
 def weakened(plan: Plan) -> Iterator[tuple[str, str, list[Object]]]:
@@ -194,7 +198,7 @@ def mutants_of(item: Object) -> Iterator[tuple[str, str, Object | None]]:
 
 def test_whatever_isolation_resource_of_the_plan_falls_its_rule_is_named(local: Plan) -> None:
     mutants = list(weakened(local))
-    missed = [what for what, rule, items in mutants if rule not in {found.rule for found in findings(items)}]
+    missed = [what for what, rule, items in mutants if rule not in {finding.rule for finding in findings(items)}]
     assert len(mutants) > 60
     assert missed == []
 
@@ -223,7 +227,7 @@ def test_a_queue_that_lends_nothing_or_cannot_be_judged_is_no_finding(item: Obje
 def test_a_share_that_is_never_lent_need_not_come_back() -> None:
     quiet = cluster_queue("quiet", preemption={"reclaimWithinCohort": "Never"})
     lent = ("spec", "resourceGroups", 0, "flavors", 0, "resources", 0, "lendingLimit")
-    assert [found.rule for found in findings([quiet])] == ["kueue-13"]
+    assert [finding.rule for finding in findings([quiet])] == ["kueue-13"]
     assert findings([with_field(quiet, lent, "0")]) == []
 
 
@@ -244,7 +248,9 @@ CONFIGURATION = ("values", "managerConfig", "controllerManagerConfigYaml")
 )
 def test_a_release_of_kueue_is_judged_by_its_values(text: str | None) -> None:
     broken = with_field(kueue("k"), CONFIGURATION, text)
-    assert [(found.rule, found.object) for found in findings([broken])] == [("kueue-14", "Release gpu-operator/k")]
+    assert [(finding.rule, finding.object) for finding in findings([broken])] == [
+        ("kueue-14", "Release gpu-operator/k")
+    ]
     assert findings([kueue("k")]) == []
 
 
@@ -252,7 +258,7 @@ def test_a_release_of_kueue_is_judged_by_its_values(text: str | None) -> None:
 def test_a_release_with_kueues_defaults_is_told_of_both(text: str | None) -> None:
     """An absent text is the chart's own, which leaves work without a queue alone and counts ended pods as returned."""
     broken = with_field(kueue("k"), CONFIGURATION, text)
-    assert [found.rule for found in findings([broken])] == ["kueue-14", "kueue-31"]
+    assert [finding.rule for finding in findings([broken])] == ["kueue-14", "kueue-31"]
 
 
 @pytest.mark.parametrize(("enabled", "rules"), [(True, ["kueue-31"]), (False, [])])
@@ -261,14 +267,14 @@ def test_feature_gates_of_the_command_line_replace_those_of_the_configuration(en
     item = with_field(kueue("k"), CONFIGURATION, text)
     gates = [{"name": "ReclaimablePods", "enabled": enabled}]
     item = with_field(item, ("values", "controllerManager"), {"featureGates": gates})
-    assert [found.rule for found in findings([item])] == rules
+    assert [finding.rule for finding in findings([item])] == rules
 
 
 @pytest.mark.parametrize("length", range(1, len(CONFIGURATION) + 1))
 def test_a_release_of_kueue_that_is_not_known_is_told_of_and_stops_nothing(pack: ModuleType, length: int) -> None:
-    said = judged(pack, [unknown_at(kueue("k"), CONFIGURATION[:length])])
-    assert said["isolation"] == []
-    assert [text[:8] for text in said["isolation-advisory"]] == ["kueue-14"]
+    messages = judged(pack, [unknown_at(kueue("k"), CONFIGURATION[:length])])
+    assert messages["isolation"] == []
+    assert [text[:8] for text in messages["isolation-advisory"]] == ["kueue-14"]
 
 
 def test_kinds_that_are_no_objects_are_no_findings(pack: ModuleType) -> None:
@@ -291,7 +297,7 @@ def test_no_kind_stumbles_over_what_is_not_there(kind: str, inputs: Object) -> N
 
 def test_a_patch_is_judged_as_what_it_changes(pack: ModuleType) -> None:
     item = pack.object_of("kubernetes:core/v1:ResourceQuotaPatch", {"spec": {"hard": {"nvidia.com/gpu": "1"}}})
-    assert [found.rule for found in object_findings(item)] == ["quota-01"]
+    assert [finding.rule for finding in object_findings(item)] == ["quota-01"]
 
 
 def test_the_kind_is_the_types_whatever_the_inputs_say(pack: ModuleType) -> None:
@@ -309,12 +315,12 @@ def test_a_broken_rule_is_mandatory_unless_configured(pack: ModuleType) -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "named"), [({"quota-99": "advisory"}, "given 'quota-99'"), ({"quota-01": "loud"}, "'loud'")]
+    ("config", "message"), [({"quota-99": "advisory"}, "given 'quota-99'"), ({"quota-01": "loud"}, "'loud'")]
 )
 def test_a_rule_or_level_that_there_is_not_is_refused_by_name(
-    pack: ModuleType, config: dict[str, str], named: str
+    pack: ModuleType, config: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(ValueError, match=named):
+    with pytest.raises(ValueError, match=message):
         judged(pack, [namespace("a", "a")], config)
 
 
@@ -337,54 +343,54 @@ def test_no_value_that_is_not_known_yet_stops_a_preview_by_mistake(pack: ModuleT
     for path in places(item):
         if path[0] in {"apiVersion", "kind"} or path[:2] == ("metadata", "namespace"):
             continue
-        said = judged(pack, [*case.mended[:-1], unknown_at(item, path)])
-        assert said["isolation"] == [], f"{path} is not known and may turn out well"
-        assert any("not known until apply" in text for text in said["isolation-advisory"]), path
+        messages = judged(pack, [*case.mended[:-1], unknown_at(item, path)])
+        assert messages["isolation"] == [], f"{path} is not known and may turn out well"
+        assert any("not known until apply" in text for text in messages["isolation-advisory"]), path
 
 
 def test_what_rules_cannot_read_beside_another_stops_a_preview_and_hides_nothing_else(pack: ModuleType) -> None:
     pool = node_pool("quarters", P5, [GPU_TAINT], {MIG_CONFIG: "quarters"})
     broken = with_field(overlay("o", "quarters"), ("spec", "requirements", 0), -1)
-    said = judged(pack, [namespace("a", "a"), pool, broken])
-    assert [text[:7] for text in said["isolation-stack"]].count("seen-03") == 1
-    assert "ns-04: " in {text[:7] for text in said["isolation-stack"]}
+    messages = judged(pack, [namespace("a", "a"), pool, broken])
+    assert [text[:7] for text in messages["isolation-stack"]].count("seen-03") == 1
+    assert "ns-04: " in {text[:7] for text in messages["isolation-stack"]}
     assert not [text for text in judged(pack, [pool, overlay("o", "quarters")])["isolation-stack"] if "seen-03" in text]
 
 
 def test_what_rules_cannot_read_beside_a_release_is_named_too(pack: ModuleType) -> None:
     chart = {**release("tracking", {}), "chart": "nowhere", "metadata": {"name": "tracking", "namespace": "a"}}
     quota = with_field(isolation_resources("a", "a")[0], ("metadata", "ownerReferences"), 3)
-    said = judged(pack, [namespace("a", "a"), chart, quota])
-    told = [text for found in said.values() for text in found]
-    assert [text for text in told if text.startswith("seen-03: ResourceQuota a/isolation")]
-    assert [text for text in told if text.startswith("seen-01: Release a/tracking")]
+    messages = judged(pack, [namespace("a", "a"), chart, quota])
+    texts = [text for level_texts in messages.values() for text in level_texts]
+    assert [text for text in texts if text.startswith("seen-03: ResourceQuota a/isolation")]
+    assert [text for text in texts if text.startswith("seen-01: Release a/tracking")]
 
 
 def test_an_exception_that_the_plan_wrote_is_told_in_every_preview(pack: ModuleType) -> None:
     until = today() + dt.timedelta(days=30)
     space = with_field(namespace("a", "a"), ("metadata", "labels", words.PSA_ENFORCE), "baseline")
     space["metadata"]["annotations"] = {words.EXCEPTIONS: f"ns-03={until}", words.OWNER_MAIL: "jane@bank.example"}
-    said = judged(pack, [space, *isolation_resources("a", "a")])
-    assert [text[:5] for text in said["isolation"]] == ["ns-03"]
+    messages = judged(pack, [space, *isolation_resources("a", "a")])
+    assert [text[:5] for text in messages["isolation"]] == ["ns-03"]
     planned = [
         with_field(item, ("metadata", "labels", words.ENVIRONMENT), "bank")
         for item in (space, *isolation_resources("a", "a"))
     ]
-    said = judged(pack, planned)
-    assert (said["isolation"], said["isolation-stack"]) == ([], [])
-    assert [text for text in said["isolation-advisory"] if f"excepted: ns-03 for Namespace a until {until}" in text]
+    messages = judged(pack, planned)
+    assert (messages["isolation"], messages["isolation-stack"]) == ([], [])
+    assert [text for text in messages["isolation-advisory"] if f"excepted: ns-03 for Namespace a until {until}" in text]
 
 
 def test_what_is_known_to_be_wrong_stops_a_preview_whatever_else_is_not_known(pack: ModuleType) -> None:
     pod = next(case for case in OBJECT_CASES if case.rule == "gpu-01").broken[0]
-    said = judged(pack, [unknown_at(pod, ("metadata", "name"))])
-    assert len(said["isolation"]) == 1
+    messages = judged(pack, [unknown_at(pod, ("metadata", "name"))])
+    assert len(messages["isolation"]) == 1
 
 
 def test_a_isolation_resource_whose_namespace_is_not_known_does_not_count_as_one(pack: ModuleType) -> None:
-    quota, *rest = isolation_resources("a", "a")
-    said = judged(pack, [namespace("a", "a"), *rest, unknown_at(quota, ("metadata", "namespace"))])
-    assert [text[:5] for text in said["isolation-stack"]] == ["ns-04"]
+    quota, *others = isolation_resources("a", "a")
+    messages = judged(pack, [namespace("a", "a"), *others, unknown_at(quota, ("metadata", "namespace"))])
+    assert [text[:5] for text in messages["isolation-stack"]] == ["ns-04"]
 
 
 def test_two_groups_that_are_not_known_are_not_taken_for_one(pack: ModuleType) -> None:
@@ -409,10 +415,10 @@ def machines() -> list[Object]:
     loaded = load(ROOT / "stacks" / "bank")
     services = make_plan(loaded.environment, loaded.tenants).platform.services
     assert services
-    made = [
+    registered_machines = [
         {**release(chart.name, chart.values), "chart": chart.chart, "values": chart.values} for chart in services.charts
     ]
-    return [*services.nodes, *made]
+    return [*services.nodes, *registered_machines]
 
 
 def test_types_are_those_of_the_sdk() -> None:
@@ -446,10 +452,12 @@ def test_types_are_those_of_the_sdk() -> None:
 
 
 def test_a_pack_without_aws_sdk_starts_fast() -> None:
-    found = "[name for name in sys.modules if name.startswith(('pulumi_aws', 'pulumi_kub'))]"
-    code = f"import sys, tenancy.policy_pack.policies; print({found})"
-    done = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
-    assert done.stdout.strip() == "[]", done.stderr
+    imported_modules = "[name for name in sys.modules if name.startswith(('pulumi_aws', 'pulumi_kub'))]"
+    code = f"import sys, tenancy.policy_pack.policies; print({imported_modules})"
+    process = subprocess.run(
+        [sys.executable, "-c", code], env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
+    assert process.stdout.strip() == "[]", process.stderr
 
 
 def test_the_banks_machines_break_no_rule(machines: list[Object]) -> None:
@@ -499,13 +507,13 @@ def test_whatever_is_weakened_of_the_machines_its_rule_is_named(machines: list[O
                 continue  # for replicas, which no label of a layout speaks of
             count += 1
             items = [*machines[:index], *([mutant] if mutant else []), *machines[index + 1 :]]
-            if rule not in {found.rule for found in findings(items)}:
+            if rule not in {finding.rule for finding in findings(items)}:
                 missed.append(f"{item['kind']} {item['metadata']['name']} {what}")
     assert count >= 8
     assert missed == []
 
 
-def changed(broken: Any, mended: Any, path: tuple[Any, ...] = ()) -> tuple[Any, ...]:
+def changed_path(broken: Any, mended: Any, path: tuple[Any, ...] = ()) -> tuple[Any, ...]:
     """Where two objects differ, down to the field that both have the parent of."""
     keys: list[Any] = []
     if isinstance(broken, dict) and isinstance(mended, dict):
@@ -514,7 +522,7 @@ def changed(broken: Any, mended: Any, path: tuple[Any, ...] = ()) -> tuple[Any, 
         keys = [index for index, pair in enumerate(zip(broken, mended, strict=True)) if pair[0] != pair[1]]
     if len(keys) != 1 or (isinstance(broken, dict) and (keys[0] not in broken or keys[0] not in mended)):
         return (*path, keys[0]) if len(keys) == 1 else path
-    return changed(broken[keys[0]], mended[keys[0]], (*path, keys[0]))
+    return changed_path(broken[keys[0]], mended[keys[0]], (*path, keys[0]))
 
 
 SILENT = {("spec",), ("launchTemplate",), ("policyArn",), ("tags", "cost-center")}
@@ -524,18 +532,18 @@ SILENT = {("spec",), ("launchTemplate",), ("policyArn",), ("tags", "cost-center"
 @pytest.mark.parametrize("case", [*MACHINE_CASES, *STACK_MACHINE_CASES], ids=lambda case: case.id)
 def test_a_machines_value_that_is_not_known_is_told_of_and_stops_nothing(pack: ModuleType, case: Case) -> None:
     item = case.mended[-1]
-    path = changed(case.broken[-1], item)
+    path = changed_path(case.broken[-1], item)
     assert path
     if case.rule == "node-04":
         path = (*path[:-1], "placement") if item["kind"] == aws.TEMPLATE else path
     for length in range(1, len(path) + 1):
         if path[:length] in SILENT:
             continue
-        said = judged(pack, [*case.mended[:-1], unknown_at(item, path[:length])])
-        mandatory = said["isolation"] + said["isolation-stack"]
+        messages = judged(pack, [*case.mended[:-1], unknown_at(item, path[:length])])
+        mandatory = messages["isolation"] + messages["isolation-stack"]
         assert mandatory == [], f"{path[:length]} is not known and may turn out well"
-        told = said["isolation-advisory"] + said["isolation-stack-advisory"]
-        assert any(UNKNOWN_TEXT in text for text in told), path[:length]
+        advice = messages["isolation-advisory"] + messages["isolation-stack-advisory"]
+        assert any(UNKNOWN_TEXT in text for text in advice), path[:length]
 
 
 @pytest.mark.parametrize("case", [*MACHINE_CASES, *STACK_MACHINE_CASES], ids=lambda case: case.id)
@@ -547,25 +555,25 @@ def test_nothing_else_that_is_not_known_of_a_machine_stops_a_preview(pack: Modul
             ("metadata", "name"),
         }:
             continue
-        said = judged(pack, [*case.mended[:-1], unknown_at(item, path)])
-        assert said["isolation"] == [], path
+        messages = judged(pack, [*case.mended[:-1], unknown_at(item, path)])
+        assert messages["isolation"] == [], path
 
 
 def test_what_no_rule_reads_may_stay_unknown_in_silence(pack: ModuleType) -> None:
-    made = [
+    unread_resources = [
         unknown_at(cluster("c"), ("vpcConfig", "subnetIds")),
         unknown_at(group("g"), ("launchTemplate", "id")),
         unknown_at(template("t", imageId="ami-0a"), ("imageId",)),
         unknown_at(node_class("n"), ("spec", "role")),
     ]
-    assert not any(judged(pack, made).values())
+    assert not any(judged(pack, unread_resources).values())
 
 
 def test_a_rule_that_advises_refuses_where_it_is_configured_to(pack: ModuleType) -> None:
     latest = node_class("n", amiSelectorTerms=[{"alias": "al2023@latest"}])
-    said = judged(pack, [latest])
-    assert said["isolation"] == []
-    assert [text[:6] for text in said["isolation-advisory"]] == ["ami-02"]
+    messages = judged(pack, [latest])
+    assert messages["isolation"] == []
+    assert [text[:6] for text in messages["isolation-advisory"]] == ["ami-02"]
     assert len(judged(pack, [latest], {"ami-02": "mandatory"})["isolation"]) == 1
     assert not any(judged(pack, [latest], {"ami-02": "disabled"}).values())
 
@@ -632,33 +640,33 @@ def test_a_taint_is_tolerated_as_the_scheduler_says(toleration: Object, enough: 
 def test_the_operator_tolerates_nvidias_taint_by_itself_and_no_other() -> None:
     operator = {**release("o", {}), "values": {}}
     assert findings([node_pool("p", P5, [GPU_TAINT]), operator]) == []
-    own = node_pool("p", P5, [GPU_TAINT, {"key": "team", "value": "a", "effect": "NoSchedule"}])
-    assert [found.rule for found in findings([own, operator])] == ["node-05", "node-05"]
-    assert len(findings([own, {**operator, "values": {"nfd": {"enabled": False}}}])) == 1
-    assert findings([own, {**operator, "valueYamlFiles": [{}]}]) == [], "the files may say so"
+    pool = node_pool("p", P5, [GPU_TAINT, {"key": "team", "value": "a", "effect": "NoSchedule"}])
+    assert [finding.rule for finding in findings([pool, operator])] == ["node-05", "node-05"]
+    assert len(findings([pool, {**operator, "values": {"nfd": {"enabled": False}}}])) == 1
+    assert findings([pool, {**operator, "valueYamlFiles": [{}]}]) == [], "the files may say so"
 
 
 def test_a_taint_of_a_managed_group_has_to_be_tolerated_too() -> None:
     taints = [{"key": "team", "value": "a", "effect": "NO_SCHEDULE"}]
     gpu, plain = (group("g", instanceTypes=[name], taints=taints) for name in ("p5.48xlarge", "m7i.large"))
     operator = {**release("o", {}), "values": {}}
-    assert [found.rule for found in findings([gpu, operator])] == ["node-05", "node-05"]
+    assert [finding.rule for finding in findings([gpu, operator])] == ["node-05", "node-05"]
     assert findings([plain, operator]) == []
 
 
 def policy(*statements: Object, tenant: str | None = None, effect: str = "Allow") -> Object:
-    document = {"Version": "2012-10-17", "Statement": [{"Effect": effect, **one} for one in statements]}
+    document = {"Version": "2012-10-17", "Statement": [{"Effect": effect, **statement} for statement in statements]}
     tags = {words.TENANT_TAG: tenant, **dict.fromkeys(words.COST_LABELS, "x")} if tenant else {}
     return on_aws(aws.POLICY, "p", {"policy": json.dumps(document), "tags": tags})
 
 
 DATA = "arn:aws:s3:::data"
 SECURE = {"Bool": {"aws:SecureTransport": "true"}}
-LISTED = {"StringLike": {"s3:prefix": ["acme/*"]}}
+LISTING_CONDITION = {"StringLike": {"s3:prefix": ["acme/*"]}}
 
 
 @pytest.mark.parametrize(
-    ("statement", "tenant", "given"),
+    ("statement", "tenant", "given_text"),
     [
         ({"Action": "s3:*", "Resource": [DATA, f"{DATA}/*"]}, None, f"s3:* on {DATA}, {DATA}/*"),
         ({"Action": "S3:*", "Resource": "arn:aws:s3:::*"}, None, "s3:* on arn:aws:s3:::*"),
@@ -673,7 +681,7 @@ LISTED = {"StringLike": {"s3:prefix": ["acme/*"]}}
             "acme",
             f"s3:listbucket on {DATA} without a condition on s3:prefix for tenant acme",
         ),
-        ({"Action": "s3:ListBucket", "Resource": DATA, "Condition": LISTED}, "acme", None),
+        ({"Action": "s3:ListBucket", "Resource": DATA, "Condition": LISTING_CONDITION}, "acme", None),
         ({"Action": "s3:GetBucketLocation", "Resource": DATA}, "acme", None),
         ({"Action": "ec2:*", "Resource": "*"}, None, None),
         ({"Action": "ec2:*", "Resource": "*"}, "acme", "ec2:* on * for tenant acme, which allows privilege escalation"),
@@ -682,10 +690,10 @@ LISTED = {"StringLike": {"s3:prefix": ["acme/*"]}}
     ],
 )
 def test_a_policy_is_as_wide_as_its_actions_on_its_resources(
-    statement: Object, tenant: str | None, given: str | None
+    statement: Object, tenant: str | None, given_text: str | None
 ) -> None:
-    expected = [("id-06", given)] if given else []
-    assert [(found.rule, found.given) for found in findings([policy(statement, tenant=tenant)])] == expected
+    expected = [("id-06", given_text)] if given_text else []
+    assert [(finding.rule, finding.given) for finding in findings([policy(statement, tenant=tenant)])] == expected
     assert findings([policy(statement, tenant=tenant, effect="Deny")]) == []
 
 
@@ -694,10 +702,12 @@ def test_a_cluster_that_the_engine_protects_is_not_deleted_in_one_step(pack: Mod
         protect = True
 
     inputs = {key: value for key, value in cluster("c", deletable=True).items() if key not in {"kind", "metadata"}}
-    there = [namespace("a", "a"), *isolation_resources("a", "a")]
-    loose, kept = (pack.object_of(aws.CLUSTER, inputs, "c", of) for of in (None, Protected()))
-    assert [found.rule for found in findings([*there, loose])] == ["eks-03"]
-    assert findings([*there, kept]) == []
+    isolated_namespace = [namespace("a", "a"), *isolation_resources("a", "a")]
+    loose, protected_cluster = (
+        pack.object_of(aws.CLUSTER, inputs, "c", protection) for protection in (None, Protected())
+    )
+    assert [finding.rule for finding in findings([*isolated_namespace, loose])] == ["eks-03"]
+    assert findings([*isolated_namespace, protected_cluster]) == []
     assert findings([loose]) == [], "no tenant is on it"
 
 
@@ -710,16 +720,16 @@ def test_the_account_of_a_roles_own_provider_is_its_own(pack: ModuleType) -> Non
     tags = {words.TENANT_TAG: "acme", **dict.fromkeys(words.COST_LABELS, "x")}
     inputs = {"assumeRolePolicy": json.dumps({"Statement": [statement]}), "tags": tags}
 
-    def found(provider: Provider | None) -> list[tuple[str, str]]:
+    def provider_findings(provider: Provider | None) -> list[tuple[str, str]]:
         role = pack.object_of(aws.ROLE, inputs, "r", None, provider)
-        return [(one.rule, one.given.rpartition(", ")[2]) for one in findings([role])]
+        return [(finding.rule, finding.given.rpartition(", ")[2]) for finding in findings([role])]
 
-    assert found(Provider(allowedAccountIds='["111122223333"]')) == []
-    assert found(Provider(allowedAccountIds='["444455556666"]')) == [("id-05", "outside of 444455556666")]
+    assert provider_findings(Provider(allowedAccountIds='["111122223333"]')) == []
+    assert provider_findings(Provider(allowedAccountIds='["444455556666"]')) == [("id-05", "outside of 444455556666")]
     unsaid = [("id-05", "in accounts that no allowedAccountIds names")]
-    assert found(Provider(region="eu-central-1")) == unsaid
-    assert found(Provider(allowedAccountIds="no list")) == [("id-05", "outside of no list")]
-    assert found(None) == unsaid
+    assert provider_findings(Provider(region="eu-central-1")) == unsaid
+    assert provider_findings(Provider(allowedAccountIds="no list")) == [("id-05", "outside of no list")]
+    assert provider_findings(None) == unsaid
 
 
 def test_what_the_product_permits_breaks_no_rule() -> None:
@@ -729,41 +739,45 @@ def test_what_the_product_permits_breaks_no_rule() -> None:
     assert plan.cluster
     assert plan.platform.data
     assert plan.platform.data.boundary
-    own = [(t.name, role.policies.values()) for t in plan.tenants if t.aws for role in t.aws.roles]
+    tenant_policies = [(t.name, role.policies.values()) for t in plan.tenants if t.aws for role in t.aws.roles]
     machines = [(None, role.inline.values()) for role in plan.cluster.roles.values()]
     limits = [(None, [plan.platform.data.boundary.document])]
-    made = [policy(*one["Statement"], tenant=of) for of, all_of in [*own, *machines, *limits] for one in all_of]
-    assert len(made) > 30
-    assert findings(made) == []
+    policies = [
+        policy(*document["Statement"], tenant=owner)
+        for owner, all_of in [*tenant_policies, *machines, *limits]
+        for document in all_of
+    ]
+    assert len(policies) > 30
+    assert findings(policies) == []
 
 
 def test_two_templates_of_one_tenant_may_share_a_isolation_resource() -> None:
-    mine = {"tags": {words.TENANT_TAG: "fraud"}}
-    theirs = {"tags": {words.TENANT_TAG: "risk"}}
-    left, right = efa_template("a", "sg-0a"), efa_template("b", "sg-0a")
-    assert findings([{**left, **mine}, {**right, **mine}]) == []
-    assert [found.rule for found in findings([{**left, **mine}, {**right, **theirs}])] == ["pool-06"]
+    fraud_tags = {"tags": {words.TENANT_TAG: "fraud"}}
+    risk_tags = {"tags": {words.TENANT_TAG: "risk"}}
+    first, right = efa_template("a", "sg-0a"), efa_template("b", "sg-0a")
+    assert findings([{**first, **fraud_tags}, {**right, **fraud_tags}]) == []
+    assert [finding.rule for finding in findings([{**first, **fraud_tags}, {**right, **risk_tags}])] == ["pool-06"]
 
 
 def test_two_isolation_that_are_not_known_yet_are_told_of(pack: ModuleType) -> None:
     path = ("networkInterfaces", 1, "securityGroups", 0)
-    left, right = (unknown_at(efa_template(name, "sg-0a"), path) for name in "ab")
-    said = judged(pack, [left, right])
-    assert said["isolation-stack"] == []
-    assert [text[:7] for text in said["isolation-stack-advisory"]] == ["pool-06"]
-    assert not any(judged(pack, [left]).values()), "one alone has nothing to share"
+    first, right = (unknown_at(efa_template(name, "sg-0a"), path) for name in "ab")
+    messages = judged(pack, [first, right])
+    assert messages["isolation-stack"] == []
+    assert [text[:7] for text in messages["isolation-stack-advisory"]] == ["pool-06"]
+    assert not any(judged(pack, [first]).values()), "one alone has nothing to share"
 
 
 def test_interfaces_without_a_group_share_the_default_one() -> None:
-    left, right = (with_field(efa_template(n, "x"), ("networkInterfaces", 1, "securityGroups"), None) for n in "ab")
-    assert [found.rule for found in findings([left, right])] == ["pool-06"]
+    first, right = (with_field(efa_template(n, "x"), ("networkInterfaces", 1, "securityGroups"), None) for n in "ab")
+    assert [finding.rule for finding in findings([first, right])] == ["pool-06"]
 
 
 def test_classes_without_efa_may_choose_the_same_group() -> None:
     term = {"tags": {"aws:eks:cluster-name": "c"}}
     both = [node_class(name, securityGroupSelectorTerms=[term]) for name in "ab"]
     assert findings(both) == []
-    assert [found.rule for found in findings([efa_class(name, term) for name in "ab"])] == ["pool-06"]
+    assert [finding.rule for finding in findings([efa_class(name, term) for name in "ab"])] == ["pool-06"]
 
 
 def test_an_overlay_for_the_type_is_one_for_the_pool() -> None:
@@ -775,9 +789,9 @@ def test_an_overlay_for_the_type_is_one_for_the_pool() -> None:
     priced = with_field(overlay("o", "p"), ("spec", "capacity"), {"smarter-devices/fuse": "1"})
     assert findings([pool, by_type]) == []
     for useless in (other_type, priced):
-        assert [found.rule for found in findings([pool, useless])] == ["mig-04"]
+        assert [finding.rule for finding in findings([pool, useless])] == ["mig-04"]
 
 
 def test_a_configuration_that_is_none_is_named() -> None:
     broken = release("o", {"devicePlugin": {"config": {"create": True, "data": {"any": "sharing: ["}}}})
-    assert [found.rule for found in findings([broken])] == ["share-02"]
+    assert [finding.rule for finding in findings([broken])] == ["share-02"]

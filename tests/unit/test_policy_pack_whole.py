@@ -47,13 +47,13 @@ WAIVER = {
 Object = dict[str, Any]
 
 
-def refused(said: dict[str, list[str]]) -> set[str]:
+def refused(messages: dict[str, list[str]]) -> set[str]:
     """Rules that stop the preview."""
-    return {text.partition(":")[0] for name in ("isolation", "isolation-stack") for text in said[name]}
+    return {text.partition(":")[0] for name in ("isolation", "isolation-stack") for text in messages[name]}
 
 
-def advised(said: dict[str, list[str]]) -> set[str]:
-    return {text.partition(":")[0] for name, texts in said.items() if "advisory" in name for text in texts}
+def advised(messages: dict[str, list[str]]) -> set[str]:
+    return {text.partition(":")[0] for name, texts in messages.items() if "advisory" in name for text in texts}
 
 
 # Every rule
@@ -63,29 +63,29 @@ def test_every_rule_of_the_pack_has_a_program_that_breaks_it_and_one_that_does_n
     """The engine runs these programs; seen-02 is of a value that no program has, and has tests of its own."""
     assert {case.rule for case in REGULATED_CASES} == REGULATED_ALONE
     by_guards = {rule.id for rule in RULES.values() if rule.previewed}  # their attacks are those of test_rule_faces
-    rest = {"seen-02", *REGULATED_ALONE, *by_guards}
-    assert {case.rule for world in worlds() for case in world} | rest == JUDGED
-    assert {case.rule for case in CASES} | rest == JUDGED
+    not_in_worlds = {"seen-02", *REGULATED_ALONE, *by_guards}
+    assert {case.rule for world in worlds() for case in world} | not_in_worlds == JUDGED
+    assert {case.rule for case in CASES} | not_in_worlds == JUDGED
 
 
 def test_a_world_of_broken_rules_is_refused_and_its_mended_twin_is_silent(pack: ModuleType) -> None:
     for cases in worlds():
-        said = judged(pack, together(cases, "broken") or [])
-        told = "\n".join(text for texts in said.values() for text in texts)
-        assert [case.id for case in cases if f"{case.rule}: {case.finding}: given " not in told] == []
+        messages = judged(pack, together(cases, "broken") or [])
+        all_text = "\n".join(text for texts in messages.values() for text in texts)
+        assert [case.id for case in cases if f"{case.rule}: {case.finding}: given " not in all_text] == []
         assert not any(judged(pack, together(cases, "mended") or []).values())
 
 
 @pytest.mark.parametrize("case", SEEN, ids=lambda case: case.id)
 def test_what_rules_cannot_see_is_said(pack: ModuleType, case: Any) -> None:
-    said = judged(pack, list(case.broken))
-    assert case.rule in (advised(said) if case.rule == "seen-01" else refused(said))
+    messages = judged(pack, list(case.broken))
+    assert case.rule in (advised(messages) if case.rule == "seen-01" else refused(messages))
     assert not any(judged(pack, list(case.mended)).values())
 
 
 @pytest.mark.parametrize("case", REGULATED_CASES, ids=lambda case: case.id)
 def test_what_is_regulated_is_asked_by_that_preset_alone(pack: ModuleType, case: Any) -> None:
-    broken = {(one.rule, one.object) for one in found(case.broken, PolicyPreset.REGULATED)}
+    broken = {(finding.rule, finding.object) for finding in found(case.broken, PolicyPreset.REGULATED)}
     assert (case.rule, case.finding) in broken
     assert broken - {("reg-01", "Namespace stranger")} == {(case.rule, case.finding)}
     assert found(case.mended, PolicyPreset.REGULATED) == set()
@@ -98,8 +98,8 @@ def test_what_is_regulated_is_asked_by_that_preset_alone(pack: ModuleType, case:
 def apart(**term: Any) -> Object:
     """What keeps a pod of tenant a off nodes with others' pods."""
     others = {"matchExpressions": [{"key": words.TENANT, "operator": "NotIn", "values": ["a"]}]}
-    whole = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}, "namespaceSelector": others, **term}
-    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [whole]}}}
+    affinity_term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}, "namespaceSelector": others, **term}
+    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [affinity_term]}}}
 
 
 @pytest.mark.parametrize(
@@ -116,18 +116,18 @@ def apart(**term: Any) -> Object:
 )
 def test_work_is_alone_on_its_nodes_by_selector_or_by_anti_affinity(pod: Object, alone: bool) -> None:
     work = manifest("v1", "Pod", "p", {"spec": pod}, "a", "a")
-    told = [one.rule for one in regulated.findings([namespace("a", "a"), work])]
-    assert told == ([] if alone else ["reg-01"])
+    rules = [finding.rule for finding in regulated.findings([namespace("a", "a"), work])]
+    assert rules == ([] if alone else ["reg-01"])
 
 
 def test_a_key_that_the_program_makes_is_one_and_days_that_are_not_known_are_told_of(pack: ModuleType) -> None:
-    def logs(**changed: Any) -> Object:
-        return on_aws(aws.LOGS, "l", {"retentionInDays": 400, "kmsKeyId": "arn:1", **changed})
+    def logs(**fields: Any) -> Object:
+        return on_aws(aws.LOGS, "l", {"retentionInDays": 400, "kmsKeyId": "arn:1", **fields})
 
-    held = {"preset": "regulated"}
-    assert not any(judged(pack, [logs(kmsKeyId=UNKNOWN)], held).values())
-    assert refused(judged(pack, [logs(retentionInDays=UNKNOWN)], held)) == {"reg-03"}
-    assert refused(judged(pack, [logs(retentionInDays=0)], held)) == {"reg-03"}
+    config = {"preset": "regulated"}
+    assert not any(judged(pack, [logs(kmsKeyId=UNKNOWN)], config).values())
+    assert refused(judged(pack, [logs(retentionInDays=UNKNOWN)], config)) == {"reg-03"}
+    assert refused(judged(pack, [logs(retentionInDays=0)], config)) == {"reg-03"}
 
 
 # Whole programs
@@ -149,16 +149,16 @@ def test_a_platform_without_tenants_is_no_tenants_program(pack: ModuleType) -> N
 
 def test_without_labels_of_ours_every_namespace_is_a_tenant(pack: ModuleType) -> None:
     service = manifest("v1", "Service", "s", {"spec": {"type": "NodePort"}}, None, "team-a")
-    said = judged(pack, [service])
-    assert [text[:22] for text in said["isolation-stack"]] == ["net-01: Service team-a"]
-    assert said["isolation"] == []
+    messages = judged(pack, [service])
+    assert [text[:22] for text in messages["isolation-stack"]] == ["net-01: Service team-a"]
+    assert messages["isolation"] == []
     assert not any(judged(pack, [service], {"platform": ["team-a"]}).values())
 
 
 def test_a_finding_is_told_once(pack: ModuleType) -> None:
     service = manifest("v1", "Service", "s", {"spec": {"type": "NodePort"}}, "a", "a")
-    said = judged(pack, [service])
-    assert (len(said["isolation"]), said["isolation-stack"]) == (1, [])
+    messages = judged(pack, [service])
+    assert (len(messages["isolation"]), messages["isolation-stack"]) == (1, [])
 
 
 def test_a_label_of_others_says_who_is_a_tenant(pack: ModuleType) -> None:
@@ -171,11 +171,11 @@ def test_a_label_of_others_says_who_is_a_tenant(pack: ModuleType) -> None:
 def test_findings_come_by_tenant_and_the_worst_first(pack: ModuleType) -> None:
     mild = with_field(namespace("a", "a"), ("metadata", "labels", "team"), None)
     worse = [manifest("v1", "Service", "s", {"spec": {"type": "NodePort"}}, None, "b"), namespace("b", "b")]
-    said = judged(
+    messages = judged(
         pack,
         [mild, *isolation_resources("a", "a"), *worse, manifest("v1", "ConfigMap", "c", None, None, "kube-system")],
     )
-    assert [text[:20] for text in said["isolation-stack"]] == ["ns-04: Namespace b: ", "net-01: Service b/s:"]
+    assert [text[:20] for text in messages["isolation-stack"]] == ["ns-04: Namespace b: ", "net-01: Service b/s:"]
 
 
 # Configuration
@@ -186,8 +186,11 @@ def test_findings_come_by_tenant_and_the_worst_first(pack: ModuleType) -> None:
 )
 def test_a_preset_decides_how_strict_a_rule_is_held(pack: ModuleType, preset: str, expected: str) -> None:
     case = next(case for case in OBJECT_CASES if case.rule == "ns-03")
-    said = judged(pack, list(case.broken), {"preset": preset})
-    assert ("ns-03" in refused(said), "ns-03" in advised(said)) == (expected == "mandatory", expected == "advisory")
+    messages = judged(pack, list(case.broken), {"preset": preset})
+    assert ("ns-03" in refused(messages), "ns-03" in advised(messages)) == (
+        expected == "mandatory",
+        expected == "advisory",
+    )
 
 
 def test_what_is_not_known_counts_as_broken_where_it_is_regulated(pack: ModuleType) -> None:
@@ -204,7 +207,7 @@ def test_what_isolation_is_told_holds_for_the_stack_too(pack: ModuleType) -> Non
 
 
 @pytest.mark.parametrize(
-    ("config", "named"),
+    ("config", "message"),
     [
         ({"quota-99": "advisory"}, "given 'quota-99'"),
         ({"name-01": "advisory"}, "given 'name-01'"),
@@ -216,8 +219,8 @@ def test_what_isolation_is_told_holds_for_the_stack_too(pack: ModuleType) -> Non
         ({"exceptions": [{**WAIVER, "rule": "name-01"}]}, "'name-01', an unknown rule"),
     ],
 )
-def test_the_pack_refuses_a_configuration_that_it_does_not_know(pack: ModuleType, config: Object, named: str) -> None:
-    with pytest.raises((ValueError, Violation), match=named):
+def test_the_pack_refuses_a_configuration_that_it_does_not_know(pack: ModuleType, config: Object, message: str) -> None:
+    with pytest.raises((ValueError, Violation), match=message):
         judged(pack, [namespace("a", "a")], config)
 
 
@@ -234,22 +237,22 @@ def test_the_schema_of_each_policy_names_every_rule_and_parameter(pack: ModuleTy
 def test_an_exception_is_told_and_stops_nothing(pack: ModuleType, tmp_path: Path) -> None:
     path = tmp_path / "exceptions.yaml"
     path.write_text(json.dumps({"exceptions": [WAIVER]}))
-    for given in ([WAIVER], str(path)):
-        said = judged(pack, list(QUOTA.broken), {"exceptions": given})
-        assert refused(said) == set()
-        assert said["isolation-advisory"] == [
+    for exceptions in ([WAIVER], str(path)):
+        messages = judged(pack, list(QUOTA.broken), {"exceptions": exceptions})
+        assert refused(messages) == set()
+        assert messages["isolation-advisory"] == [
             f"excepted: quota-01 for {QUOTA.finding} until {WAIVER['until']}, platform@bank.example: {WAIVER['reason']}"
         ]
 
 
 def test_an_exception_that_has_ended_fails_with_what_it_covered(pack: ModuleType) -> None:
-    said = judged(pack, list(QUOTA.broken), {"exceptions": [{**WAIVER, "until": "2026-01-31"}]})
-    assert refused(said) == {"quota-01", "exc-01"}
+    messages = judged(pack, list(QUOTA.broken), {"exceptions": [{**WAIVER, "until": "2026-01-31"}]})
+    assert refused(messages) == {"quota-01", "exc-01"}
 
 
 def test_an_exception_covers_no_other_object(pack: ModuleType) -> None:
-    said = judged(pack, list(QUOTA.broken), {"exceptions": [{**WAIVER, "resource": "ResourceQuota a/b"}]})
-    assert refused(said) == {"quota-01"}
+    messages = judged(pack, list(QUOTA.broken), {"exceptions": [{**WAIVER, "resource": "ResourceQuota a/b"}]})
+    assert refused(messages) == {"quota-01"}
 
 
 # Types
@@ -260,8 +263,8 @@ def test_kinds_are_known_in_the_groups_that_the_sdk_has_them_in() -> None:
     assert spec
     assert spec.origin
     sdk = Path(spec.origin).parent
-    ours = {"cilium.io", "eks.services.k8s.aws", "karpenter.k8s.aws", "karpenter.sh", "kueue.x-k8s.io"}
-    ours |= {"kyverno.io", "nvidia.com"}
+    other_groups = {"cilium.io", "eks.services.k8s.aws", "karpenter.k8s.aws", "karpenter.sh", "kueue.x-k8s.io"}
+    other_groups |= {"kyverno.io", "nvidia.com"}
     for kind, groups in GROUPS.items():
         tokens = {
             token
@@ -269,7 +272,7 @@ def test_kinds_are_known_in_the_groups_that_the_sdk_has_them_in() -> None:
             for token in re.findall(rf"'kubernetes:([^']+):{kind}'", path.read_text("utf-8"))
         }
         in_sdk = {token.removeprefix("core/").rpartition("/")[0] for token in tokens}
-        assert groups - ours == in_sdk, kind
+        assert groups - other_groups == in_sdk, kind
 
 
 @pytest.mark.parametrize(
@@ -316,9 +319,9 @@ def test_an_object_of_the_whole_cluster_has_no_namespace() -> None:
 def test_a_release_that_hides_objects_is_told_with_the_command_that_shows_them(pack: ModuleType) -> None:
     hidden = {**release("db", {}), "chart": "redis", "version": "1.2.3"}
     hidden |= {"metadata": {"name": "db", "namespace": "team-a"}, "repositoryOpts": {"repo": "https://charts.example"}}
-    said = judged(pack, [hidden])
+    messages = judged(pack, [hidden])
     command = "helm template db redis --namespace team-a --repo https://charts.example --version 1.2.3 -f VALUES"
-    assert f"{command} | tenancy check -" in said["isolation-stack-advisory"][0]
+    assert f"{command} | tenancy check -" in messages["isolation-stack-advisory"][0]
     assert refused(judged(pack, [hidden], {"preset": "regulated"})) == {"seen-01"}
     assert not any(judged(pack, [{**hidden, "metadata": {"name": "db", "namespace": "monitoring"}}]).values())
 
@@ -334,25 +337,25 @@ def mended(pack: ModuleType, *items: Object, secret: bool = False) -> list[Objec
     from pulumi_policy.proxy import unknown_checking_proxy
 
     policy = next(p for p in pack.POLICIES if p.name == "isolation")
-    made = []
+    remediated = []
     for item in items:
-        one = resource(item)
-        inputs = json.loads(json.dumps(one.inputs))
+        registration = resource(item)
+        inputs = json.loads(json.dumps(registration.inputs))
         if secret:
             inputs["metadata"]["annotations"] = {"s": {SPECIAL_SIG_KEY: SPECIAL_SECRET_SIG, "value": "hush"}}
         props = unknown_checking_proxy(deserialize_properties(inputs, True))
-        args = ResourceValidationArgs(one.type, props, "urn", one.name, None, None, {}, {})
-        made.append(wired(policy.remediate(args) or props))
-    return made
+        args = ResourceValidationArgs(registration.type, props, "urn", registration.name, None, None, {}, {})
+        remediated.append(wired(policy.remediate(args) or props))
+    return remediated
 
 
 @pytest.mark.parametrize("key", ["nvidia.com/gpu", "limits.nvidia.com/gpu"])
 def test_a_key_of_a_quota_that_counts_nothing_gets_the_prefix_that_counts(pack: ModuleType, key: str) -> None:
     quota = manifest("v1", "ResourceQuota", "q", {"spec": {"hard": {key: "4", "pods": UNKNOWN}}}, "a", "a--b")
-    (made,) = mended(pack, quota, secret=True)
-    assert made["spec"]["hard"] == {"requests.nvidia.com/gpu": "4", "pods": UNKNOWN}
-    assert made["metadata"]["annotations"]["s"]["value"] == "hush"
-    assert len(made["metadata"]["annotations"]["s"]) == 2  # it is still a secret
+    (quota_copy,) = mended(pack, quota, secret=True)
+    assert quota_copy["spec"]["hard"] == {"requests.nvidia.com/gpu": "4", "pods": UNKNOWN}
+    assert quota_copy["metadata"]["annotations"]["s"]["value"] == "hush"
+    assert len(quota_copy["metadata"]["annotations"]["s"]) == 2  # it is still a secret
 
 
 def test_an_amount_that_is_not_known_yet_is_carried_along(pack: ModuleType) -> None:
@@ -362,14 +365,14 @@ def test_an_amount_that_is_not_known_yet_is_carried_along(pack: ModuleType) -> N
 
 def test_of_two_keys_for_one_resource_none_is_taken(pack: ModuleType) -> None:
     hard = {"nvidia.com/gpu": "4", "requests.nvidia.com/gpu": "2"}
-    (made,) = mended(pack, manifest("v1", "ResourceQuota", "q", {"spec": {"hard": hard}}, "a", "a--b"))
-    assert made["spec"]["hard"] == hard
+    (quota_copy,) = mended(pack, manifest("v1", "ResourceQuota", "q", {"spec": {"hard": hard}}, "a", "a--b"))
+    assert quota_copy["spec"]["hard"] == hard
 
 
 def test_an_object_gets_the_labels_of_its_namespace(pack: ModuleType) -> None:
     quota = with_field(isolation_resources("inherit", "acme")[0], ("metadata", "labels"), None)
-    _, made = mended(pack, namespace("inherit", "acme"), quota)
-    assert made["metadata"]["labels"] == {words.TENANT: "acme", **dict.fromkeys(words.COST_LABELS, "x")}
+    _, quota_copy = mended(pack, namespace("inherit", "acme"), quota)
+    assert quota_copy["metadata"]["labels"] == {words.TENANT: "acme", **dict.fromkeys(words.COST_LABELS, "x")}
 
 
 @pytest.mark.parametrize(

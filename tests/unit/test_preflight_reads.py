@@ -47,14 +47,16 @@ class Cluster(Api):
         if at == f"/apis/{API}":
             return Response(200, {})
         if "limit" in query:
-            found = [item for item in self._listed(at) if _chosen(item, query.get("labelSelector", [""])[0])]
-            self.read += len(found)
-            return Response(200, {"metadata": {}, "items": copy.deepcopy(found)})
+            items = [
+                item for item in self._list_items(at) if _matches_selector(item, query.get("labelSelector", [""])[0])
+            ]
+            self.read += len(items)
+            return Response(200, {"metadata": {}, "items": copy.deepcopy(items)})
         self.read += at in self.items_by_path
-        one = self.items_by_path.get(at)
-        return Response(200, copy.deepcopy(one)) if one else Response(404, {"message": "not found"})
+        stored_item = self.items_by_path.get(at)
+        return Response(200, copy.deepcopy(stored_item)) if stored_item else Response(404, {"message": "not found"})
 
-    def _listed(self, at: str) -> list[Object]:
+    def _list_items(self, at: str) -> list[Object]:
         return [
             item
             for item in self.items_by_path.values()
@@ -66,7 +68,7 @@ class Cluster(Api):
         ]
 
 
-def _chosen(item: Object, selector: str) -> bool:
+def _matches_selector(item: Object, selector: str) -> bool:
     labels = item["metadata"].get("labels") or {}
     environment, _, tenants = selector.partition(f",{words.TENANT} in ")
     if not selector:
@@ -88,7 +90,7 @@ def others(plan: Plan, number: int) -> list[Object]:
     """Namespaces and queues of further tenants of the environment."""
     tenant = plan.tenant("research")
     models = [*(space.namespace for space in tenant.namespaces), *tenant.queues]
-    made = []
+    further_tenants = []
     for index in range(number):
         for model in models:
             item = copy.deepcopy(model)
@@ -96,65 +98,79 @@ def others(plan: Plan, number: int) -> list[Object]:
             for key in ("name", "namespace"):
                 if key in item["metadata"]:
                     item["metadata"][key] = item["metadata"][key].replace("research", f"other-{index}")
-            made.append(item)
-    return made
+            further_tenants.append(item)
+    return further_tenants
 
 
-def made(plan: Plan) -> list[Object]:
+def planned_objects(plan: Plan) -> list[Object]:
     return copy.deepcopy([*plan.objects()])
 
 
 def test_a_tenants_run_reads_the_same_of_a_cluster_with_fifty_further_tenants(plan: Plan) -> None:
-    alone, among = Cluster(made(plan)), Cluster([*made(plan), *others(plan, 50)])
-    for api in (alone, among):
+    alone, shared_cluster = Cluster(planned_objects(plan)), Cluster([*planned_objects(plan), *others(plan, 50)])
+    for api in (alone, shared_cluster):
         check(api, plan, None, [plan.tenant("research")])
-    assert len(among.items_by_path) > len(alone.items_by_path) + 50
-    assert among.read == alone.read > 0
+    assert len(shared_cluster.items_by_path) > len(alone.items_by_path) + 50
+    assert shared_cluster.read == alone.read > 0
 
 
 def test_many_tenants_are_read_by_lists(plan: Plan) -> None:
     loaded = load(LOCAL)
     template = next(tenant for tenant in loaded.tenants if tenant.tenant == "performance")
-    many = [template.model_copy(update={"tenant": f"team-{n}", "gpus": {}, "people": ()}) for n in range(MAX_NAMED + 1)]
-    whole = make_plan(loaded.environment, [*loaded.tenants, *many])
-    api = Cluster([*made(whole), *others(plan, 10)])
-    check(api, whole, None, [tenant for tenant in whole.tenants if tenant.name.startswith("team-")])
+    further_tenants = [
+        template.model_copy(update={"tenant": f"team-{n}", "gpus": {}, "people": ()}) for n in range(MAX_NAMED + 1)
+    ]
+    full_plan = make_plan(loaded.environment, [*loaded.tenants, *further_tenants])
+    api = Cluster([*planned_objects(full_plan), *others(plan, 10)])
+    check(api, full_plan, None, [tenant for tenant in full_plan.tenants if tenant.name.startswith("team-")])
     assert api.read > len(others(plan, 10))
 
 
 @pytest.mark.parametrize("platform", [True, False])
 def test_a_namespace_that_another_tenants_plan_has_is_not_lost(plan: Plan, platform: bool) -> None:
-    there = made(plan)
-    moved = next(item for item in there if item["metadata"]["name"] == "fraud--train" and item["kind"] == "Namespace")
+    cluster_objects = planned_objects(plan)
+    moved = next(
+        item for item in cluster_objects if item["metadata"]["name"] == "fraud--train" and item["kind"] == "Namespace"
+    )
     moved["metadata"]["labels"][words.TENANT] = "research"
-    check(Cluster(there), plan, plan.platform if platform else None, () if platform else [plan.tenant("research")])
+    check(
+        Cluster(cluster_objects),
+        plan,
+        plan.platform if platform else None,
+        () if platform else [plan.tenant("research")],
+    )
     moved["metadata"]["name"] = "fraud--other"
     with pytest.raises(PreconditionFailed, match="fraud--other"):
-        check(Cluster(there), plan, plan.platform if platform else None, () if platform else [plan.tenant("research")])
+        check(
+            Cluster(cluster_objects),
+            plan,
+            plan.platform if platform else None,
+            () if platform else [plan.tenant("research")],
+        )
 
 
 @pytest.mark.parametrize("kind", ["Namespace", "ClusterQueue"])
 def test_an_object_of_another_owner_is_refused_by_name(plan: Plan, kind: str) -> None:
     tenant = plan.tenant("research")
-    items = made(plan)
-    mine = [
+    items = planned_objects(plan)
+    tenant_objects = [
         item for item in items if item["kind"] == kind and item["metadata"]["labels"].get(words.TENANT) == "research"
     ]
     check(Cluster(items), plan, None, [tenant])
-    del mine[0]["metadata"]["labels"][words.ENVIRONMENT]
-    with pytest.raises(PreconditionFailed, match=f"given {kind} {mine[0]['metadata']['name']}, which exists"):
+    del tenant_objects[0]["metadata"]["labels"][words.ENVIRONMENT]
+    with pytest.raises(PreconditionFailed, match=f"given {kind} {tenant_objects[0]['metadata']['name']}, which exists"):
         check(Cluster(items), plan, None, [tenant])
 
 
 @pytest.mark.parametrize("refused", ["clusterqueues", "/api/v1/namespaces/research--main"])
 def test_a_read_that_is_refused_ends_the_run(plan: Plan, refused: str) -> None:
     with pytest.raises(ApiUnreachable, match="403 forbidden"):
-        check(Cluster(made(plan), refused=refused), plan, None, [plan.tenant("research")])
+        check(Cluster(planned_objects(plan), refused=refused), plan, None, [plan.tenant("research")])
 
 
 @pytest.mark.parametrize("work", ["reservingWorkloads", "pendingWorkloads"])
 def test_a_queue_with_work_that_the_files_lack_is_refused(plan: Plan, work: str) -> None:
-    items = made(plan)
+    items = planned_objects(plan)
     queue = next(
         copy.deepcopy(i) for i in items if i["kind"] == "LocalQueue" and i["metadata"]["namespace"] == "research--main"
     )
@@ -169,11 +185,11 @@ def test_a_queue_with_work_that_the_files_lack_is_refused(plan: Plan, work: str)
 # Kueue's own configuration, where the environment does not install it
 
 
-def kueue(command: str | None = None, **changed: Any) -> list[Object]:
+def kueue(command: str | None = None, **changes: Any) -> list[Object]:
     """Kueue's ConfigMap, and its Deployment if that has a command line."""
-    settings = configuration(load(LOCAL).environment) | changed
+    settings = configuration(load(LOCAL).environment) | changes
     where = {"namespace": words.QUEUE_NAMESPACE}
-    found: list[Object] = [
+    kueue_objects: list[Object] = [
         {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -184,12 +200,14 @@ def kueue(command: str | None = None, **changed: Any) -> list[Object]:
     if command:
         pods = {"spec": {"containers": [{"name": "manager", "args": ["--config=/controller.yaml", command]}]}}
         metadata = {"name": MANAGER, **where}
-        found.append({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": {"template": pods}})
-    return found
+        kueue_objects.append(
+            {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": {"template": pods}}
+        )
+    return kueue_objects
 
 
-def told(plan: Plan, items: Iterable[Object], refused: str = "") -> list[str]:
-    return check(Cluster([*made(plan), *items], refused), plan, plan.platform, [])
+def settings_messages(plan: Plan, items: Iterable[Object], refused: str = "") -> list[str]:
+    return check(Cluster([*planned_objects(plan), *items], refused), plan, plan.platform, [])
 
 
 @pytest.mark.parametrize(
@@ -197,11 +215,11 @@ def told(plan: Plan, items: Iterable[Object], refused: str = "") -> list[str]:
     [kueue(), kueue("--feature-gates=ElasticJobsViaWorkloadSlices=false,ReclaimablePods=false", featureGates=None)],
 )
 def test_a_kueue_that_counts_every_gpu_is_told_nothing(plan: Plan, items: list[Object]) -> None:
-    assert told(plan, items) == []
+    assert settings_messages(plan, items) == []
 
 
 @pytest.mark.parametrize(
-    ("items", "given"),
+    ("items", "given_text"),
     [
         (kueue(featureGates=None), "featureGates.ReclaimablePods not set"),
         (kueue(featureGates={"ReclaimablePods": True}), "featureGates.ReclaimablePods true"),
@@ -212,26 +230,26 @@ def test_a_kueue_that_counts_every_gpu_is_told_nothing(plan: Plan, items: list[O
     ],
 )
 def test_a_kueue_that_leaves_gpus_uncounted_is_refused_and_under_audit_told(
-    plan: Plan, items: list[Object], given: str
+    plan: Plan, items: list[Object], given_text: str
 ) -> None:
     with pytest.raises(PreconditionFailed) as refused:
-        told(plan, items)
+        settings_messages(plan, items)
     (text,) = str(refused.value).splitlines()
-    assert f"given Kueue's ConfigMap {CONFIGURATION} in {words.QUEUE_NAMESPACE} with {given}" in text
+    assert f"given Kueue's ConfigMap {CONFIGURATION} in {words.QUEUE_NAMESPACE} with {given_text}" in text
     assert "; change: set " in text
     assert "restart the lab's Kueue: `tenancy lab up local`" in text
     audited = replace(plan, platform=replace(plan.platform, admission=replace(plan.admission, enforced=False)))
-    assert told(audited, items) == [text]
+    assert settings_messages(audited, items) == [text]
 
 
-@pytest.mark.parametrize(("refused", "said"), [("configmaps", "403 forbidden"), ("", "404 not found")])
-def test_a_configuration_that_cannot_be_read_is_told_with_what_to_check(plan: Plan, refused: str, said: str) -> None:
-    (text,) = told(plan, (), refused)
-    assert f"cannot be read ({said}): check that its configuration has manageJobsWithoutQueueName: true" in text
+@pytest.mark.parametrize(("refused", "reason"), [("configmaps", "403 forbidden"), ("", "404 not found")])
+def test_a_configuration_that_cannot_be_read_is_told_with_what_to_check(plan: Plan, refused: str, reason: str) -> None:
+    (text,) = settings_messages(plan, (), refused)
+    assert f"cannot be read ({reason}): check that its configuration has manageJobsWithoutQueueName: true" in text
     assert "featureGates.ReclaimablePods: false" in text
 
 
 def test_the_kueue_that_the_environment_installs_is_not_read(plan: Plan) -> None:
     installed = SimpleNamespace(queue="kueue")
-    own = replace(plan, platform=replace(plan.platform, services=cast(Any, installed)))
-    assert kueue_settings(Cluster(kueue(featureGates=None)), own) == KueueSettings()
+    installing_plan = replace(plan, platform=replace(plan.platform, services=cast(Any, installed)))
+    assert kueue_settings(Cluster(kueue(featureGates=None)), installing_plan) == KueueSettings()

@@ -19,16 +19,16 @@ TEMPLATE = ("spec", "template", "spec")
 
 def findings(*items: Any) -> dict[str, str]:
     """What is said of the objects, by rule."""
-    found = judge(Manifests([(item, FilePosition("x.yaml", 1)) for item in items])).findings
-    return {one.finding.rule: one.finding.given for one in found}
+    judged = judge(Manifests([(item, FilePosition("x.yaml", 1)) for item in items])).findings
+    return {judged_finding.finding.rule: judged_finding.finding.given for judged_finding in judged}
 
 
 def pool(requirement: Any = P5, *, disruption: Any = None, age: str | None = "Never", **template: Any) -> Any:
-    made = with_field(node_pool("gpus", requirement, [GPU_TAINT]), ("spec", "disruption"), disruption)
-    made = with_field(made, (*TEMPLATE, "expireAfter"), age)
+    changed_pool = with_field(node_pool("gpus", requirement, [GPU_TAINT]), ("spec", "disruption"), disruption)
+    changed_pool = with_field(changed_pool, (*TEMPLATE, "expireAfter"), age)
     for field, value in template.items():
-        made = with_field(made, (*TEMPLATE, field), value)
-    return made
+        changed_pool = with_field(changed_pool, (*TEMPLATE, field), value)
+    return changed_pool
 
 
 EMPTY = {"consolidationPolicy": "WhenEmpty"}
@@ -65,10 +65,10 @@ def test_a_pool_that_removes_empty_nodes_alone_is_not(disruption: Any) -> None:
 
 
 def test_a_pool_whose_nodes_karpenter_leaves_alone_is_not() -> None:
-    kept = with_field(
+    safe_pool = with_field(
         pool(), ("spec", "template", "metadata"), {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}
     )
-    assert "node-10" not in findings(kept)
+    assert "node-10" not in findings(safe_pool)
     assert "node-10" not in findings(with_field(pool(), ("spec", "replicas"), 2))
 
 
@@ -98,8 +98,8 @@ def test_a_pool_of_auto_mode_is_judged_as_one_of_karpenter(requirement: Any) -> 
     bare = pool(requirement, disruption=EMPTY, age="504h", nodeClassRef=AUTO_MODE, taints=[])
     assert {"node-03", "node-07"} <= set(findings(with_field(bare, ("spec", "limits"), None)))
     assert not {"node-03", "node-07"} & set(findings(with_field(bare, (*TEMPLATE, "taints"), [GPU_TAINT])))
-    other = pool(one_of("eks.amazonaws.com/instance-category", "m"), nodeClassRef=AUTO_MODE, taints=[])
-    assert not {"node-03", "node-07", "node-10"} & set(findings(with_field(other, ("spec", "limits"), None)))
+    auto_mode_pool = pool(one_of("eks.amazonaws.com/instance-category", "m"), nodeClassRef=AUTO_MODE, taints=[])
+    assert not {"node-03", "node-07", "node-10"} & set(findings(with_field(auto_mode_pool, ("spec", "limits"), None)))
 
 
 @pytest.mark.parametrize(

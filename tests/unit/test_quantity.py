@@ -107,9 +107,9 @@ def test_a_huge_quantity_is_read_at_once_and_is_more_than_anything_has(text: str
     assert abs(thousandths(text)) == 10**103
 
 
-@pytest.mark.parametrize(("text", "whole", "milli"), [("123n", 1, 1), ("1500m", 2, 1500), ("1k", 1000, 10**6)])
-def test_a_quantity_is_rounded_up_where_it_is_counted(text: str, whole: int, milli: int) -> None:
-    assert (units(text), thousandths(text)) == (whole, milli)
+@pytest.mark.parametrize(("text", "whole_units", "milli"), [("123n", 1, 1), ("1500m", 2, 1500), ("1k", 1000, 10**6)])
+def test_a_quantity_is_rounded_up_where_it_is_counted(text: str, whole_units: int, milli: int) -> None:
+    assert (units(text), thousandths(text)) == (whole_units, milli)
 
 
 @pytest.mark.parametrize(
@@ -246,25 +246,25 @@ def _imports_the_reader(node: ast.AST) -> bool:
 def _conversions(path: Path) -> Iterator[str]:
     """Calls that make a number of something, in a module that names a field with quantities or imports the reader."""
     nodes = list(ast.walk(ast.parse(path.read_text("utf-8"))))
-    named = any(isinstance(node, ast.Constant) and node.value in FIELDS for node in nodes)
-    if not (named or any(map(_imports_the_reader, nodes))):
+    names_field = any(isinstance(node, ast.Constant) and node.value in FIELDS for node in nodes)
+    if not (names_field or any(map(_imports_the_reader, nodes))):
         return
     for node in nodes:
         if not isinstance(node, ast.Call):
             continue
         by_name = isinstance(node.func, ast.Name) and node.func.id in CONVERSIONS
         by_method = isinstance(node.func, ast.Attribute) and node.func.attr in {"isdigit", "isdecimal", "isnumeric"}
-        if by_method or (by_name and any(not isinstance(given, ast.Constant) for given in node.args)):
+        if by_method or (by_name and any(not isinstance(argument, ast.Constant) for argument in node.args)):
             yield ast.unparse(node)
 
 
 def test_no_quantity_is_read_but_by_the_one_reader() -> None:
     folders = ("tenancy", "policy", "bench", "scripts")
     modules = [path for folder in folders for path in (ROOT / folder).rglob("*.py") if path.name != "quantities.py"]
-    found = {(str(path.relative_to(ROOT)), call) for path in modules for call in _conversions(path)}
+    conversions = {(str(path.relative_to(ROOT)), call) for path in modules for call in _conversions(path)}
     allowed = {(path, call) for path, calls in NO_QUANTITY.items() for call in calls}
-    assert found - allowed == set()
-    assert allowed - found == set(), "an exception that nothing needs"
+    assert conversions - allowed == set()
+    assert allowed - conversions == set(), "an exception that nothing needs"
 
 
 @pytest.mark.parametrize(

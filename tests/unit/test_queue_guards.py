@@ -34,12 +34,12 @@ def rights_of(roles: list[Object]) -> Rights:
 @cache
 def batch_user() -> Rights:
     """Of Kueue's chart: its role for those who run work is made of every role with this label."""
-    found = tools.ensure(only=["kueue-chart", "helm"])
-    argv = [str(found["helm"]), "template", "kueue", str(found["kueue-chart"]), "-n", "kueue-system"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True)
-    items = documents(done.stdout)
-    (whole,) = (item for item in items if item["metadata"]["name"] == "kueue-batch-user-role")
-    assert whole["aggregationRule"]["clusterRoleSelectors"] == [{"matchLabels": {BATCH_USER: "true"}}]
+    tool_paths = tools.ensure(only=["kueue-chart", "helm"])
+    argv = [str(tool_paths["helm"]), "template", "kueue", str(tool_paths["kueue-chart"]), "-n", "kueue-system"]
+    process = subprocess.run(argv, capture_output=True, text=True, check=True)
+    items = documents(process.stdout)
+    (aggregated_role,) = (item for item in items if item["metadata"]["name"] == "kueue-batch-user-role")
+    assert aggregated_role["aggregationRule"]["clusterRoleSelectors"] == [{"matchLabels": {BATCH_USER: "true"}}]
     parts = [i for i in items if i["kind"] == "ClusterRole" and i["metadata"]["labels"].get(BATCH_USER) == "true"]
     return rights_of(parts)
 
@@ -55,21 +55,21 @@ def of_queues(rights: Rights) -> Rights:
 
 
 def test_roles_of_a_tenant_have_no_more_rights_in_the_queues_than_kueues_batch_user(everything: Environment) -> None:
-    ours = of_queues(rights_of([role.manifest() for role in cluster_roles(everything)]))
-    assert ours - batch_user() == set()
+    tenant_rights = of_queues(rights_of([role.manifest() for role in cluster_roles(everything)]))
+    assert tenant_rights - batch_user() == set()
 
 
 def test_every_role_of_a_tenant_sees_its_queues_and_what_waits_there(everything: Environment) -> None:
-    wanted = {right for right in of_queues(batch_user()) if right[1] in ("localqueues", "workloads")}
-    assert len(wanted) == 6
+    visible_rights = {right for right in of_queues(batch_user()) if right[1] in ("localqueues", "workloads")}
+    assert len(visible_rights) == 6
     for role in cluster_roles(everything)[: len(PERSONAS)]:
-        assert wanted <= rights_of([role.manifest()]), role.name
+        assert visible_rights <= rights_of([role.manifest()]), role.name
 
 
 def test_what_kueue_gives_beyond_is_left_out_on_purpose(everything: Environment) -> None:
     """A status is read with its object, and of those that wait the visibility server gives one answer: `get`."""
-    ours = of_queues(rights_of([role.manifest() for role in cluster_roles(everything)]))
-    assert {right[1:] for right in of_queues(batch_user()) - ours} == {
+    tenant_rights = of_queues(rights_of([role.manifest() for role in cluster_roles(everything)]))
+    assert {right[1:] for right in of_queues(batch_user()) - tenant_rights} == {
         ("localqueues/status", "get"),
         ("workloads/status", "get"),
         ("localqueues/pendingworkloads", "list"),
@@ -79,7 +79,9 @@ def test_what_kueue_gives_beyond_is_left_out_on_purpose(everything: Environment)
 
 def test_on_kinds_of_work_no_role_has_more_rights_than_kueue_gives(everything: Environment) -> None:
     groups = {framework.group for framework in FRAMEWORKS.values()}
-    theirs = {right for right in batch_user() if right[0] in groups}
-    ours = {right for role in cluster_roles(everything) for right in rights_of([role.manifest()]) if right[0] in groups}
+    kueue_rights = {right for right in batch_user() if right[0] in groups}
+    tenant_rights = {
+        right for role in cluster_roles(everything) for right in rights_of([role.manifest()]) if right[0] in groups
+    }
     # A whole collection of one's own work at once: what `delete` gives one by one.
-    assert {right[2] for right in ours - theirs} <= {"deletecollection"}
+    assert {right[2] for right in tenant_rights - kueue_rights} <= {"deletecollection"}

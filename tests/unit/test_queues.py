@@ -64,16 +64,16 @@ def queues(plan: Plan) -> Iterator[Object]:
         yield from tenant.queues
 
 
-def named(plan: Plan, kind: str, name: str) -> Object:
-    (found,) = [o for o in queues(plan) if (o["kind"], o["metadata"]["name"]) == (kind, name)]
-    return found
+def queue_object(plan: Plan, kind: str, name: str) -> Object:
+    (match,) = [o for o in queues(plan) if (o["kind"], o["metadata"]["name"]) == (kind, name)]
+    return match
 
 
-def of(plan: Plan, kind: str) -> dict[str, Object]:
+def objects_by_name(plan: Plan, kind: str) -> dict[str, Object]:
     """Objects of a kind by name. There is one at least: a loop over none would show nothing."""
-    found = if_any(plan, kind)
-    assert found, f"no {kind} in the plan"
-    return found
+    objects = if_any(plan, kind)
+    assert objects, f"no {kind} in the plan"
+    return objects
 
 
 def if_any(plan: Plan, kind: str) -> dict[str, Object]:
@@ -82,7 +82,7 @@ def if_any(plan: Plan, kind: str) -> dict[str, Object]:
 
 
 def cluster_queue(plan: Plan, name: str) -> Object:
-    return named(plan, "ClusterQueue", name)
+    return queue_object(plan, "ClusterQueue", name)
 
 
 def flavors(queue: Object) -> list[str]:
@@ -99,14 +99,14 @@ def local(plan: Plan, namespace: str) -> dict[str, Object]:
 
 
 def test_the_tree_is_organisation_department_tenant_and_tier(plan: Plan) -> None:
-    parents = {name: cohort["spec"].get("parentName") for name, cohort in of(plan, "Cohort").items()}
+    parents = {name: cohort["spec"].get("parentName") for name, cohort in objects_by_name(plan, "Cohort").items()}
     assert parents == {
         "organisation": None,
         "department--risk": "organisation",
         "department--research": "organisation",
         "tenant--fraud": "department--risk",
     }
-    leads = {name: queue["spec"]["cohortName"] for name, queue in of(plan, "ClusterQueue").items()}
+    leads = {name: queue["spec"]["cohortName"] for name, queue in objects_by_name(plan, "ClusterQueue").items()}
     assert leads == {
         "fraud--batch": "tenant--fraud",
         "fraud--production": "tenant--fraud",
@@ -122,7 +122,7 @@ def test_the_only_queue_of_a_tenant_has_the_limits_and_the_weight_that_its_cohor
     alone = cluster_queue(plan_of(spec), "fraud--batch")
     spec.edit(FRAUD, "{name: serve, ", "{name: serve, tier: production, ")
     plan = plan_of(spec)
-    cohort, queue = named(plan, "Cohort", "tenant--fraud"), cluster_queue(plan, "fraud--batch")
+    cohort, queue = queue_object(plan, "Cohort", "tenant--fraud"), cluster_queue(plan, "fraud--batch")
     assert alone["spec"]["cohortName"] == cohort["spec"]["parentName"]
     assert alone["spec"]["fairSharing"] == cohort["spec"]["fairSharing"] == {"weight": "5"}
     assert amounts(alone) == amounts(queue)
@@ -134,7 +134,7 @@ def test_the_only_queue_of_a_tenant_has_the_limits_and_the_weight_that_its_cohor
 
 def test_a_department_without_tenants_is_there_for_the_first_one(spec: SpecFolder) -> None:
     spec.edit(ENV, "    research: {}", "    research: {}\n    retail: {}")
-    assert named(plan_of(spec), "Cohort", "department--retail")["spec"]["parentName"] == ROOT
+    assert queue_object(plan_of(spec), "Cohort", "department--retail")["spec"]["parentName"] == ROOT
 
 
 def test_two_namespaces_of_one_tier_share_a_queue(spec: SpecFolder) -> None:
@@ -167,9 +167,9 @@ def test_only_the_tenants_own_namespaces_may_use_its_queues(plan: Plan) -> None:
 def test_names_are_as_long_as_a_label_may_be_and_never_meet() -> None:
     parts = ["a", "b", "a-b", "b-a", "a-a", "t" * 30]
     tiers = ["a", "b", "a-b", "b-a", "r" * 31]
-    made = {(tenant, tier): queue_name(tenant, tier) for tenant, tier in product(parts, tiers)}
-    assert len(set(made.values())) == len(made)
-    assert max(map(len, made.values())) == words.LABEL_LENGTH
+    queue_names = {(tenant, tier): queue_name(tenant, tier) for tenant, tier in product(parts, tiers)}
+    assert len(set(queue_names.values())) == len(queue_names)
+    assert max(map(len, queue_names.values())) == words.LABEL_LENGTH
     cohorts = [ROOT, *(department_cohort(name) for name in parts), *(tenant_cohort(name) for name in parts)]
     assert len(set(cohorts)) == len(cohorts)
 
@@ -189,10 +189,10 @@ def test_queues_are_made_after_what_they_stand_on(plan: Plan) -> None:
 def test_kueue_refuses_no_object_of_an_example(stack: str) -> None:
     loaded = load(STACKS / stack)
     plan = make_plan(loaded.environment, loaded.tenants)
-    made = [*queues(plan), *(o for t in plan.tenants for s in t.namespaces for o in s.isolation)]
-    problems = {o["metadata"]["name"]: judges.kueue(o) for o in made if o["apiVersion"].startswith("kueue")}
+    objects = [*queues(plan), *(o for t in plan.tenants for s in t.namespaces for o in s.isolation)]
+    problems = {o["metadata"]["name"]: judges.kueue(o) for o in objects if o["apiVersion"].startswith("kueue")}
     assert len(problems) > 10
-    assert {name: found for name, found in problems.items() if found} == {}
+    assert {name: messages for name, messages in problems.items() if messages} == {}
 
 
 @pytest.mark.parametrize(
@@ -255,10 +255,10 @@ def test_a_tenant_without_gpus_has_a_queue_of_machines(spec: SpecFolder) -> None
 def test_every_limit_below_the_root_is_written(plan: Plan) -> None:
     """An absent one would mean all there is; and the root, which has no parent, may have none."""
     for kind in ("Cohort", "ClusterQueue"):
-        for name, item in of(plan, kind).items():
+        for name, item in objects_by_name(plan, kind).items():
             for limit in ("borrowingLimit", "lendingLimit"):
-                written = amounts(item, limit)
-                assert written.keys() == (set() if name == ROOT else amounts(item).keys()), f"{limit} of {name}"
+                limits = amounts(item, limit)
+                assert limits.keys() == (set() if name == ROOT else amounts(item).keys()), f"{limit} of {name}"
 
 
 def test_amounts_are_spelt_as_kueue_writes_them_back(spec: SpecFolder) -> None:
@@ -276,7 +276,7 @@ def test_amounts_are_spelt_as_kueue_writes_them_back(spec: SpecFolder) -> None:
 
 
 def test_cohorts_below_the_root_have_nothing_of_their_own(plan: Plan) -> None:
-    for name, cohort in of(plan, "Cohort").items():
+    for name, cohort in objects_by_name(plan, "Cohort").items():
         assert name == ROOT or set(amounts(cohort).values()) == {0}
 
 
@@ -301,7 +301,7 @@ def test_a_tenant_lends_and_borrows_what_it_says_and_never_more_than_there_is(
     spec: SpecFolder, share: str, lends: int, borrows: int
 ) -> None:
     spec.edit(FRAUD, BORROWS, share)
-    cohort = named(plan_of(spec), "Cohort", "tenant--fraud")
+    cohort = queue_object(plan_of(spec), "Cohort", "tenant--fraud")
     assert amounts(cohort, "lendingLimit")["train", GPU] == lends
     assert amounts(cohort, "borrowingLimit")["train", GPU] == borrows
     assert amounts(cohort, "lendingLimit")["train", BOARD_COMPUTE] == lends * BOARD
@@ -311,24 +311,24 @@ def test_a_tenant_lends_and_borrows_what_it_says_and_never_more_than_there_is(
 def test_what_is_lent_of_two_pools_is_no_more_than_what_is_lent_in_all(spec: SpecFolder) -> None:
     spec.edit(ENV, "  serve:\n", "  also: {instance: p4d.24xlarge, nodes: 2}\n  serve:\n")
     spec.edit(FRAUD, BORROWS, "{guaranteed: 40, sharing: lend, lend-up-to: 35}")
-    lent = amounts(named(plan_of(spec), "Cohort", "tenant--fraud"), "lendingLimit")
+    lent = amounts(queue_object(plan_of(spec), "Cohort", "tenant--fraud"), "lendingLimit")
     assert (lent["also", GPU], lent["train", GPU]) == (16, 19)
 
 
 def test_a_preset_holds_for_its_flavor_alone(plan: Plan) -> None:
-    cohort = named(plan, "Cohort", "tenant--fraud")
+    cohort = queue_object(plan, "Cohort", "tenant--fraud")
     assert amounts(cohort, "lendingLimit")["serve", SLICE] == amounts(cohort, "borrowingLimit")["serve", SLICE] == 0
 
 
 def test_what_is_lent_brings_its_cpu_and_memory(plan: Plan, environment: Environment) -> None:
-    lent = amounts(named(plan, "Cohort", "tenant--fraud"), "lendingLimit")
-    left, ours = node_allocatable(environment, "train"), environment.daemonset_resources("train")
-    assert lent[ANY_POOL, "cpu"] == 8 * Decimal((left.cpu - ours.cpu) // 8) / 1000
-    assert lent[ANY_POOL, "memory"] == 8 * ((left.memory - ours.memory) // 8) * 2**20
+    lent = amounts(queue_object(plan, "Cohort", "tenant--fraud"), "lendingLimit")
+    node_room, daemonsets = node_allocatable(environment, "train"), environment.daemonset_resources("train")
+    assert lent[ANY_POOL, "cpu"] == 8 * Decimal((node_room.cpu - daemonsets.cpu) // 8) / 1000
+    assert lent[ANY_POOL, "memory"] == 8 * ((node_room.memory - daemonsets.memory) // 8) * 2**20
 
 
 def test_a_strict_department_is_an_island(spec: SpecFolder) -> None:
-    cohort = named(plan_of(spec), "Cohort", "department--risk")
+    cohort = queue_object(plan_of(spec), "Cohort", "department--risk")
     assert {*amounts(cohort, "lendingLimit").values(), *amounts(cohort, "borrowingLimit").values()} == {0}
 
 
@@ -336,11 +336,11 @@ def test_a_strict_department_is_an_island(spec: SpecFolder) -> None:
 def test_a_department_lends_what_its_tenants_lend(spec: SpecFolder, preset: str, borrows: bool) -> None:
     spec.edit(ENV, "    risk: {title: Risk and Compliance}", f"    risk: {{sharing: {preset}}}")
     plan = plan_of(spec)
-    cohort = named(plan, "Cohort", "department--risk")
+    cohort = queue_object(plan, "Cohort", "department--risk")
     lent, borrowed = amounts(cohort, "lendingLimit"), amounts(cohort, "borrowingLimit")
     assert (lent["train", GPU], lent["serve", SLICE]) == (8, 0)
     assert borrowed["train", GPU] == (32 if borrows else 0), "all there is"
-    island = named(plan, "Cohort", "department--research")
+    island = queue_object(plan, "Cohort", "department--research")
     assert {*amounts(island, "lendingLimit").values(), *amounts(island, "borrowingLimit").values()} == {0}
 
 
@@ -370,20 +370,20 @@ def test_what_is_lent_stands_first_in_pools_that_others_may_use(spec: SpecFolder
     """Of 16 in a pool of its own and 16 in one for all tenants fraud lends 8: those that others can borrow."""
     spec.edit(ENV, "  serve:\n", f"  far: {EFA}\n  serve:\n")
     spec.edit(FRAUD, "a100: {guaranteed: 16", "a100: {guaranteed: 32")
-    lent = amounts(named(plan_of(spec), "Cohort", "tenant--fraud"), "lendingLimit")
+    lent = amounts(queue_object(plan_of(spec), "Cohort", "tenant--fraud"), "lendingLimit")
     assert (lent["far.eks-network", GPU], lent["train", GPU]) == (0, 8)
 
 
 def test_the_cpu_of_what_is_borrowed_in_one_of_two_pools_is_counted_once(spec: SpecFolder) -> None:
     spec.edit(ENV, "  serve:\n", "  also: {instance: p4d.24xlarge, nodes: 4}\n  serve:\n")
-    cohort = named(plan_of(spec), "Cohort", "tenant--fraud")
+    cohort = queue_object(plan_of(spec), "Cohort", "tenant--fraud")
     borrowed = amounts(cohort, "borrowingLimit")
     assert borrowed["train", GPU] == borrowed["also", GPU] == 16
     assert borrowed[ANY_POOL, "cpu"] < 16 * 12
 
 
 def test_a_lender_reclaims_its_guarantee_from_any_borrower(plan: Plan) -> None:
-    for queue in of(plan, "ClusterQueue").values():
+    for queue in objects_by_name(plan, "ClusterQueue").values():
         assert queue["spec"]["preemption"] == {
             "withinClusterQueue": "LowerPriority",
             "reclaimWithinCohort": "Any",
@@ -392,7 +392,7 @@ def test_a_lender_reclaims_its_guarantee_from_any_borrower(plan: Plan) -> None:
 
 
 def test_free_gpus_anywhere_come_before_an_eviction(plan: Plan) -> None:
-    for queue in of(plan, "ClusterQueue").values():
+    for queue in objects_by_name(plan, "ClusterQueue").values():
         fungible = queue["spec"]["flavorFungibility"]
         assert fungible == {"whenCanBorrow": "TryNextFlavor", "whenCanPreempt": "TryNextFlavor"}
 
@@ -401,7 +401,7 @@ def test_free_gpus_anywhere_come_before_an_eviction(plan: Plan) -> None:
 
 
 def test_guarantees_stand_in_pools_and_the_rest_is_the_organisations(plan: Plan) -> None:
-    root = amounts(named(plan, "Cohort", ROOT))
+    root = amounts(queue_object(plan, "Cohort", ROOT))
     assert amounts(cluster_queue(plan, "fraud--batch"))["train", GPU] == 16
     assert amounts(cluster_queue(plan, "research--batch"))["train", GPU] == 8
     assert root["train", GPU] == 32 - 16 - 8
@@ -416,17 +416,17 @@ def without_gpus(environment: Environment, tenant: Tenant, tier: str) -> bool:
 
 @pytest.mark.parametrize("stack", ["bank", "local", "small"])
 def test_nothing_is_promised_twice_and_nothing_is_lost(loaded: Loaded, stack: str) -> None:
-    given = loaded if stack == "small" else load(STACKS / stack)
-    environment, plan = given.environment, make_plan(given.environment, given.tenants)
+    stack_files = loaded if stack == "small" else load(STACKS / stack)
+    environment, plan = stack_files.environment, make_plan(stack_files.environment, stack_files.tenants)
     total: Counter[tuple[str, str]] = Counter()
-    for item in (named(plan, "Cohort", ROOT), *of(plan, "ClusterQueue").values()):
+    for item in (queue_object(plan, "Cohort", ROOT), *objects_by_name(plan, "ClusterQueue").values()):
         for where, amount in amounts(item).items():
             total[where] += Fraction(amount)
     units = board_units(environment)
     for name, pool in environment.pools.items():
         compute = memory = 0
-        for flavor, each in environment.flavors_of(name).items():
-            resource, count = environment.resource_of(flavor), each * pool.nodes.max
+        for flavor, per_node in environment.flavors_of(name).items():
+            resource, count = environment.resource_of(flavor), per_node * pool.nodes.max
             assert total[flavor_name(environment, name), resource] == count
             compute, memory = compute + count * units[resource][0], memory + count * units[resource][1]
         assert total[flavor_name(environment, name), BOARD_COMPUTE] == compute
@@ -435,10 +435,10 @@ def test_nothing_is_promised_twice_and_nothing_is_lost(loaded: Loaded, stack: st
     nodes = [(node_allocatable(environment, name), pool.nodes.max) for name, pool in of_gpus]
     names = machine_resources(environment)
     per_core = 1000 if names["cpu"] == CORES else 1
-    cpu = sum(Fraction(left.cpu * count * per_core, 1000) for left, count in nodes)
-    memory = sum(left.memory * count * 2**20 for left, count in nodes)
+    cpu = sum(Fraction(room.cpu * count * per_core, 1000) for room, count in nodes)
+    memory = sum(room.memory * count * 2**20 for room, count in nodes)
     # Of pools without GPUs a queue is promised what its namespaces' quotas allow: they have no sum.
-    parts = [(t, n) for t in given.tenants for n in t.namespaces if without_gpus(environment, t, t.tier_of(n))]
+    parts = [(t, n) for t in stack_files.tenants for n in t.namespaces if without_gpus(environment, t, t.tier_of(n))]
     quotas = [environment.tiers[tenant.tier_of(part)].quota_for(part.quota) for tenant, part in parts]
     promised = total[ANY_POOL, names["cpu"]] - sum(Fraction(parse(quota.cpu)) for quota in quotas) * per_core
     assert cpu * Fraction(9, 10) < promised <= cpu, "all but the platform's own, and roundings"
@@ -458,12 +458,12 @@ def test_a_board_has_as_many_units_as_its_slices_and_no_more(environment: Enviro
     assert board_units(environment) == {GPU: (56, 56), SLICE: (8, 7), REPLICA: (14, 14)}
 
 
-@pytest.mark.parametrize(("replicas", "each"), [(2, 28), (3, 19), (5, 12), (8, 7)])
-def test_a_replica_is_a_share_of_a_board_rounded_up(spec: SpecFolder, replicas: int, each: int) -> None:
+@pytest.mark.parametrize(("replicas", "units_per_replica"), [(2, 28), (3, 19), (5, 12), (8, 7)])
+def test_a_replica_is_a_share_of_a_board_rounded_up(spec: SpecFolder, replicas: int, units_per_replica: int) -> None:
     """So replicas of one board may be a little more than it: in what is asked for and in what is promised alike."""
     spec.edit(ENV, "time-slicing: 4", f"time-slicing: {replicas}")
     spec.edit(RESEARCH, "{guaranteed: 16}", "{guaranteed: 8}")
-    assert board_units(spec.load().environment)[REPLICA] == (each, each)
+    assert board_units(spec.load().environment)[REPLICA] == (units_per_replica, units_per_replica)
 
 
 def test_of_two_boards_with_one_name_for_their_slices_the_larger_counts(spec: SpecFolder) -> None:
@@ -484,13 +484,16 @@ def test_of_two_ways_to_share_the_larger_replica_counts(spec: SpecFolder) -> Non
 
 def test_what_a_job_asks_for_is_changed_into_what_the_queue_has(plan: Plan, environment: Environment) -> None:
     """A tenant that asks for all that it holds is within its boards too, to the unit."""
-    rates = {each["input"]: each["outputs"] for each in configuration(environment)["resources"]["transformations"]}
-    for name, queue in of(plan, "ClusterQueue").items():
-        held = amounts(queue)
+    rates = {
+        transformation["input"]: transformation["outputs"]
+        for transformation in configuration(environment)["resources"]["transformations"]
+    }
+    for name, queue in objects_by_name(plan, "ClusterQueue").items():
+        quotas = amounts(queue)
         for pool in flavors(queue):
             for board in (BOARD_COMPUTE, BOARD_MEMORY):
-                asked = sum(held[pool, r] * int(rates[r][board]) for p, r in held if p == pool and r in rates)
-                assert asked == held[pool, board], f"{board} of {name} in {pool}"
+                requested = sum(quotas[pool, r] * int(rates[r][board]) for p, r in quotas if p == pool and r in rates)
+                assert requested == quotas[pool, board], f"{board} of {name} in {pool}"
 
 
 def test_the_most_that_a_namespace_holds_is_what_its_queue_could_give(spec: SpecFolder) -> None:
@@ -544,7 +547,7 @@ def test_weights_stand_where_they_are_compared(spec: SpecFolder) -> None:
     spec.add(FRAUD, "weight: 5\n")
     spec.edit(FRAUD, "{name: train, ", "{name: train, weight: 7, queues: {urgent: 9}, ")
     plan = plan_of(spec)
-    weights = {name: cohort["spec"].get("fairSharing") for name, cohort in of(plan, "Cohort").items()}
+    weights = {name: cohort["spec"].get("fairSharing") for name, cohort in objects_by_name(plan, "Cohort").items()}
     assert weights == {
         "organisation": None,
         "department--risk": {"weight": "3"},
@@ -558,7 +561,7 @@ def test_weights_stand_where_they_are_compared(spec: SpecFolder) -> None:
 
 
 def test_who_used_less_goes_first_among_a_tenants_queues(plan: Plan) -> None:
-    for queue in of(plan, "ClusterQueue").values():
+    for queue in objects_by_name(plan, "ClusterQueue").values():
         assert queue["spec"]["admissionScope"] == {"admissionMode": "UsageBasedAdmissionFairSharing"}
 
 
@@ -579,7 +582,9 @@ def test_a_tier_says_whether_later_work_may_overtake(spec: SpecFolder) -> None:
 @pytest.mark.parametrize(("gate", "stop"), [("open", "None"), ("hold", "Hold"), ("drain", "HoldAndDrain")])
 def test_a_tenants_gate_stops_its_queues_and_no_others(spec: SpecFolder, gate: str, stop: str) -> None:
     spec.add(FRAUD, f"queue: {gate}\n")
-    policies = {name: queue["spec"]["stopPolicy"] for name, queue in of(plan_of(spec), "ClusterQueue").items()}
+    policies = {
+        name: queue["spec"]["stopPolicy"] for name, queue in objects_by_name(plan_of(spec), "ClusterQueue").items()
+    }
     assert policies == {"fraud--batch": stop, "fraud--production": stop, "research--batch": "None"}
 
 
@@ -631,7 +636,7 @@ def test_nothing_starts_on_a_capacity_block_that_ends(
     queue = cluster_queue(plan, "research--batch")
     assert queue["spec"]["stopPolicy"] == stop
     assert amounts(queue)["notebooks", REPLICA] == (16 if stop == "None" else 0)
-    assert amounts(named(plan, "Cohort", ROOT))["notebooks", REPLICA] == 0
+    assert amounts(queue_object(plan, "Cohort", ROOT))["notebooks", REPLICA] == 0
     assert cluster_queue(plan, "fraud--batch")["spec"]["stopPolicy"] == "None"
 
 
@@ -666,10 +671,10 @@ def test_a_gate_that_is_shut_stays_shut_when_a_block_ends(spec: SpecFolder, toda
 
 
 def test_a_flavor_is_a_pool_with_its_taints_tolerated(plan: Plan, environment: Environment) -> None:
-    made = of(plan, "ResourceFlavor")
-    assert made.keys() == {ANY_POOL, *environment.pools}
-    assert made.pop(ANY_POOL)["spec"] == {}, "with labels it would send pods without a GPU to GPU nodes"
-    for name, flavor in made.items():
+    flavors_by_name = objects_by_name(plan, "ResourceFlavor")
+    assert flavors_by_name.keys() == {ANY_POOL, *environment.pools}
+    assert flavors_by_name.pop(ANY_POOL)["spec"] == {}, "with labels it would send pods without a GPU to GPU nodes"
+    for name, flavor in flavors_by_name.items():
         taints = node_taints(name, environment.pools[name])
         assert flavor["spec"]["nodeLabels"] == {words.POOL: name}
         assert flavor["spec"]["nodeTaints"] == taints
@@ -679,7 +684,7 @@ def test_a_flavor_is_a_pool_with_its_taints_tolerated(plan: Plan, environment: E
 def test_a_pool_without_gpus_is_no_flavor(spec: SpecFolder) -> None:
     spec.edit(ENV, "  serve:\n", "  general: {instance: m7i.4xlarge, nodes: 2}\n  serve:\n")
     plan = plan_of(spec)
-    assert "general" not in of(plan, "ResourceFlavor")
+    assert "general" not in objects_by_name(plan, "ResourceFlavor")
     quota = amounts(cluster_queue(plan, "research--batch"))
     assert quota[ANY_POOL, "cpu"] > 64, "its CPU is what the namespace's own quota allows, and that of its GPUs"
 
@@ -692,7 +697,7 @@ def test_own_pools_come_first_then_what_is_paid_for_anyway_and_spot_last(spec: S
         "c-reserved": "nodes: 1, zones: [eu-central-1a], purchase: {reservation: cr-0123abcd}",
         "d-demand": "nodes: 1",
     }
-    text = "".join(f"  {name}: {{instance: p4d.24xlarge, {rest}}}\n" for name, rest in kinds.items())
+    text = "".join(f"  {name}: {{instance: p4d.24xlarge, {fields}}}\n" for name, fields in kinds.items())
     spec.edit(ENV, "  serve:\n", text + "  serve:\n")
     order = flavors(cluster_queue(plan_of(spec), "research--batch"))
     assert order == ["b-reserved", "a-demand", "notebooks", "a-spot", "c-reserved", "d-demand", "train"]
@@ -701,7 +706,7 @@ def test_own_pools_come_first_then_what_is_paid_for_anyway_and_spot_last(spec: S
 def test_a_queue_spans_the_pools_of_its_tier_alone(plan: Plan) -> None:
     assert flavors(cluster_queue(plan, "fraud--batch")) == ["train"]
     assert flavors(cluster_queue(plan, "fraud--production")) == ["serve", "train"]
-    assert flavors(named(plan, "Cohort", "tenant--fraud")) == ["serve", "train"]
+    assert flavors(queue_object(plan, "Cohort", "tenant--fraud")) == ["serve", "train"]
 
 
 def test_a_pool_with_efa_has_a_topology_down_to_the_host(spec: SpecFolder) -> None:
@@ -710,8 +715,10 @@ def test_a_pool_with_efa_has_a_topology_down_to_the_host(spec: SpecFolder) -> No
     levels = [f"topology.k8s.aws/network-node-layer-{layer}" for layer in (1, 2, 3)]
     host = "kubernetes.io/hostname"  # else Kueue minds no node taints
     spec_of = {"levels": [{"nodeLabel": label} for label in (*levels, host)]}
-    assert named(plan, "Topology", TOPOLOGIES[3])["spec"] == spec_of
-    topologies = {name: flavor["spec"].get("topologyName") for name, flavor in of(plan, "ResourceFlavor").items()}
+    assert queue_object(plan, "Topology", TOPOLOGIES[3])["spec"] == spec_of
+    topologies = {
+        name: flavor["spec"].get("topologyName") for name, flavor in objects_by_name(plan, "ResourceFlavor").items()
+    }
     assert {name for name, topology in topologies.items() if topology} == {"far.eks-network"}
     assert flavors(cluster_queue(plan, "fraud--batch")) == ["far.eks-network", "train"]
 
@@ -719,23 +726,23 @@ def test_a_pool_with_efa_has_a_topology_down_to_the_host(spec: SpecFolder) -> No
 def test_a_pool_that_gets_efa_gets_another_flavor(spec: SpecFolder) -> None:
     """A flavor's topology is immutable."""
     spec.edit(ENV, "  serve:\n", f"  far: {EFA}\n  serve:\n")
-    assert "far.eks-network" in of(plan_of(spec), "ResourceFlavor")
+    assert "far.eks-network" in objects_by_name(plan_of(spec), "ResourceFlavor")
     spec.edit(ENV, "efa: on, ", "")
-    assert "far" in of(plan_of(spec), "ResourceFlavor")
+    assert "far" in objects_by_name(plan_of(spec), "ResourceFlavor")
 
 
-@pytest.mark.parametrize("asked", [True, False], ids=["nodes are asked for", "they come with pods"])
+@pytest.mark.parametrize("has_tas_request", [True, False], ids=["nodes are asked for", "they come with pods"])
 def test_a_pool_with_efa_that_scales_has_a_topology_only_where_nodes_are_asked_for(
-    spec: SpecFolder, asked: bool
+    spec: SpecFolder, has_tas_request: bool
 ) -> None:
     """Kueue places pods on nodes that are there: the pool would never grow beyond its minimum."""
     spec.edit(ENV, "  serve:\n", f"  far: {EFA.replace('nodes: 2', 'nodes: {min: 1, max: 4}')}\n  serve:\n")
-    if asked:
+    if has_tas_request:
         spec.add(ENV, "queues: {provisioning-class: check-capacity.autoscaling.x-k8s.io}\n")
     plan = plan_of(spec)
-    assert (TOPOLOGIES[3] in if_any(plan, "Topology")) is asked
-    assert flavors(cluster_queue(plan, "fraud--batch"))[0] == ("far.eks-network" if asked else "far")
-    assert machine_resources(spec.load().environment)["cpu"] == (CORES if asked else "cpu")
+    assert (TOPOLOGIES[3] in if_any(plan, "Topology")) is has_tas_request
+    assert flavors(cluster_queue(plan, "fraud--batch"))[0] == ("far.eks-network" if has_tas_request else "far")
+    assert machine_resources(spec.load().environment)["cpu"] == (CORES if has_tas_request else "cpu")
 
 
 @pytest.mark.parametrize(
@@ -757,11 +764,14 @@ def test_a_pool_has_a_topology_of_the_layers_that_its_nodes_tell(
     plan = plan_of(spec)
     assert set(if_any(plan, "Topology")) == ({TOPOLOGIES[layers]} if layers else set())
     (node, _) = [item for item in fake_nodes(spec.load().environment) if item["metadata"]["name"].startswith("far-")]
-    told = {label for label in node["metadata"]["labels"] if label.startswith(words.NETWORK_LAYER)}
-    assert len(told) == layers
+    layer_labels = {label for label in node["metadata"]["labels"] if label.startswith(words.NETWORK_LAYER)}
+    assert len(layer_labels) == layers
     for topology in if_any(plan, "Topology").values():
-        assert {level["nodeLabel"] for level in topology["spec"]["levels"]} == told | {"kubernetes.io/hostname"}
-    assert {pool_of(flavor) for flavor in of(plan, "ResourceFlavor")} == {ANY_POOL, *spec.load().environment.pools}
+        assert {level["nodeLabel"] for level in topology["spec"]["levels"]} == layer_labels | {"kubernetes.io/hostname"}
+    assert {pool_of(flavor) for flavor in objects_by_name(plan, "ResourceFlavor")} == {
+        ANY_POOL,
+        *spec.load().environment.pools,
+    }
 
 
 def test_beside_a_topology_machines_have_names_that_no_pod_asks_for(spec: SpecFolder) -> None:
@@ -773,12 +783,14 @@ def test_beside_a_topology_machines_have_names_that_no_pod_asks_for(spec: SpecFo
     assert queue["spec"]["resourceGroups"][0]["coveredResources"] == [CORES, MEMORY]
     assert amounts(queue)[ANY_POOL, CORES] == 1000 * plain[ANY_POOL, "cpu"]
     assert amounts(queue)[ANY_POOL, MEMORY] == plain[ANY_POOL, "memory"]
-    found = configuration(environment)
-    made = {each["input"]: each for each in found["resources"]["transformations"]}
-    assert made["cpu"] == {"input": "cpu", "strategy": "Replace", "outputs": {CORES: "1000"}}
-    assert made["memory"] == {"input": "memory", "strategy": "Replace", "outputs": {MEMORY: "1"}}
-    assert found["admissionFairSharing"]["resourceWeights"].items() >= {CORES: 0.0, MEMORY: 0.0}.items()
-    assert judges.kueue(found) == []
+    kueue_config = configuration(environment)
+    outputs_by_input = {
+        transformation["input"]: transformation for transformation in kueue_config["resources"]["transformations"]
+    }
+    assert outputs_by_input["cpu"] == {"input": "cpu", "strategy": "Replace", "outputs": {CORES: "1000"}}
+    assert outputs_by_input["memory"] == {"input": "memory", "strategy": "Replace", "outputs": {MEMORY: "1"}}
+    assert kueue_config["admissionFairSharing"]["resourceWeights"].items() >= {CORES: 0.0, MEMORY: 0.0}.items()
+    assert judges.kueue(kueue_config) == []
     names = machine_resources(environment)
     for item in queues(plan_of(spec)):
         for group in item.get("spec", {}).get("resourceGroups", ())[:1]:
@@ -790,9 +802,9 @@ def test_without_efa_there_is_no_topology(plan: Plan) -> None:
 
 
 def test_every_priority_class_has_a_twin_for_queued_work(plan: Plan, environment: Environment) -> None:
-    made = of(plan, "WorkloadPriorityClass")
-    assert {name: item["value"] for name, item in made.items()} == priorities(environment)
-    assert made.keys() == {item["metadata"]["name"] for item in plan.platform.priorities}
+    classes_by_name = objects_by_name(plan, "WorkloadPriorityClass")
+    assert {name: item["value"] for name, item in classes_by_name.items()} == priorities(environment)
+    assert classes_by_name.keys() == {item["metadata"]["name"] for item in plan.platform.priorities}
 
 
 # Namespaces
@@ -821,7 +833,7 @@ def test_a_namespaces_gate_stops_its_own_queues_and_no_other_namespaces(spec: Sp
         "urgent": stop,
     }
     assert {q["stopPolicy"] for q in local(plan, "fraud--serve").values()} == {"None"}
-    assert {q["spec"]["stopPolicy"] for q in of(plan, "ClusterQueue").values()} == {"None"}
+    assert {q["spec"]["stopPolicy"] for q in objects_by_name(plan, "ClusterQueue").values()} == {"None"}
 
 
 # Provisioning
@@ -859,7 +871,7 @@ def test_work_without_a_queue_gets_a_name_and_what_is_counted_with_other_work_do
         "oldObject": {"metadata": {"name": "work", "labels": before or {}}},
         "request": {"operation": operation},
     }
-    holds = [cel_runtime.evaluated(one["expression"], data) for one in policy["spec"]["matchConditions"]]
+    holds = [cel_runtime.evaluated(condition["expression"], data) for condition in policy["spec"]["matchConditions"]]
     assert every(holds) == named_by_us, holds
 
 
@@ -869,25 +881,30 @@ def test_the_policy_that_names_queues_is_where_the_api_server_has_it(
 ) -> None:
     environment = spec.load().environment
     cluster = environment.cluster.model_copy(update={"kubernetes": version})
-    found = queue_defaults(environment.model_copy(update={"cluster": cluster}))
-    assert len(found) == count
+    policy_objects = queue_defaults(environment.model_copy(update={"cluster": cluster}))
+    assert len(policy_objects) == count
 
 
 def test_no_autoscaler_is_asked_for_nodes_unless_a_class_is_named(plan: Plan) -> None:
     assert if_any(plan, "AdmissionCheck") == if_any(plan, "ProvisioningRequestConfig") == {}
-    assert every("admissionChecksStrategy" not in queue["spec"] for queue in of(plan, "ClusterQueue").values())
+    assert every(
+        "admissionChecksStrategy" not in queue["spec"] for queue in objects_by_name(plan, "ClusterQueue").values()
+    )
 
 
 def test_a_class_is_asked_for_pools_that_scale_alone(spec: SpecFolder) -> None:
     spec.add(ENV, "queues: {provisioning-class: check-capacity.autoscaling.x-k8s.io}\n")
     plan = plan_of(spec)
-    config = named(plan, "ProvisioningRequestConfig", "provisioning")["spec"]
+    config = queue_object(plan, "ProvisioningRequestConfig", "provisioning")["spec"]
     assert config["provisioningClassName"] == "check-capacity.autoscaling.x-k8s.io"
     assert config["managedResources"] == sorted([GPU, SLICE, REPLICA])
-    asked = {name: queue["spec"].get("admissionChecksStrategy") for name, queue in of(plan, "ClusterQueue").items()}
+    checks_by_queue = {
+        name: queue["spec"].get("admissionChecksStrategy")
+        for name, queue in objects_by_name(plan, "ClusterQueue").items()
+    }
     checks = {"admissionChecks": [{"name": "provisioning", "onFlavors": ["serve"]}]}
-    assert asked == {"fraud--batch": None, "fraud--production": checks, "research--batch": None}
-    check = named(plan, "AdmissionCheck", "provisioning")["spec"]
+    assert checks_by_queue == {"fraud--batch": None, "fraud--production": checks, "research--batch": None}
+    check = queue_object(plan, "AdmissionCheck", "provisioning")["spec"]
     assert check["parameters"] == {
         "apiGroup": "kueue.x-k8s.io",
         "kind": "ProvisioningRequestConfig",
@@ -914,18 +931,21 @@ def test_devices_are_counted_under_names_of_ours(claimed: Loaded) -> None:
     queue = cluster_queue(plan, "fraud--production")
     assert queue["spec"]["resourceGroups"][1]["coveredResources"] == ["tenancy.gpu/a100", "tenancy.gpu/a100-1g.5gb"]
     assert amounts(queue)["serve", "tenancy.gpu/a100-1g.5gb"] == 14
-    mapped = {each["name"] for each in configuration(claimed.environment)["resources"]["deviceClassMappings"]}
-    used = {resource for item in of(plan, "ClusterQueue").values() for _, resource in amounts(item)}
+    mapped = {mapping["name"] for mapping in configuration(claimed.environment)["resources"]["deviceClassMappings"]}
+    used = {resource for item in objects_by_name(plan, "ClusterQueue").values() for _, resource in amounts(item)}
     assert used - mapped == {"cpu", "memory"}, "Kueue counts no device without a mapping"
 
 
 def test_claims_of_devices_are_placed_without_a_topology(claimed: Loaded) -> None:
     plan = make_plan(claimed.environment, claimed.tenants)
     assert if_any(plan, "Topology") == {}
-    assert "far" in of(plan, "ResourceFlavor")
+    assert "far" in objects_by_name(plan, "ResourceFlavor")
 
 
 def test_shares_of_devices_stand_as_those_of_the_plugin_do(claimed: Loaded) -> None:
-    found = shares(claimed.environment, claimed.tenants)
-    assert found["fraud"].guarantees == {"batch": {"far": {"a100": 16}}, "production": {"serve": {"a100-1g.5gb": 14}}}
+    shares_by_tenant = shares(claimed.environment, claimed.tenants)
+    assert shares_by_tenant["fraud"].guarantees == {
+        "batch": {"far": {"a100": 16}},
+        "production": {"serve": {"a100-1g.5gb": 14}},
+    }
     assert supply(claimed.environment, always_on=True)["a100"] == {"train": 32, "far": 16}

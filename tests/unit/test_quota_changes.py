@@ -26,8 +26,8 @@ def paths(before: Any, after: Any, place: str = "") -> Iterator[str]:
             name = f'["{key}"]' if "." in key or "/" in key else f".{key}"
             yield from paths(before.get(key), after.get(key), (place + name).removeprefix("."))
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
-        for number, (one, other) in enumerate(zip(before, after, strict=True)):
-            yield from paths(one, other, f"{place}[{number}]")
+        for number, (old_item, new_item) in enumerate(zip(before, after, strict=True)):
+            yield from paths(old_item, new_item, f"{place}[{number}]")
     elif before != after:
         yield place
 
@@ -50,10 +50,10 @@ def updates(before: Object, after: Object) -> list[str]:
     return list(change.details)
 
 
-def changed(before: Loaded, after: Loaded) -> dict[tuple[str, str], list[str]]:
+def changed_details(before: Loaded, after: Loaded) -> dict[tuple[str, str], list[str]]:
     old, new = (
-        {identity(item): item for item in make_plan(each.environment, each.tenants).objects()}
-        for each in (before, after)
+        {identity(item): item for item in make_plan(side.environment, side.tenants).objects()}
+        for side in (before, after)
     )
     return {(key[0], key[2]): updates(old[key], new[key]) for key in old.keys() & new.keys() if old[key] != new[key]}
 
@@ -70,31 +70,38 @@ def changed(before: Loaded, after: Loaded) -> dict[tuple[str, str], list[str]]:
 def test_limits_are_told_as_diff_tells_them(spec: SpecFolder, old: str, new: str, cohort: str) -> None:
     before = spec.load()
     spec.edit(FRAUD, old, new)
-    found = changed(before, spec.load())
-    assert found["Cohort", "tenant--fraud"] == [cohort]
-    said = [detail for details in found.values() for detail in details]
-    assert not [detail for detail in said if "resourceGroups" in detail or "[" in detail], said
+    details_by_object = changed_details(before, spec.load())
+    assert details_by_object["Cohort", "tenant--fraud"] == [cohort]
+    all_details = [detail for details in details_by_object.values() for detail in details]
+    assert not [detail for detail in all_details if "resourceGroups" in detail or "[" in detail], all_details
 
 
 def test_a_guarantee_and_a_hold_are_told_as_the_files_name_them(spec: SpecFolder) -> None:
     before = spec.load()
     spec.edit(FRAUD, "guaranteed: 16,", "guaranteed: 24,")
     spec.add(FRAUD, "queue: hold\n")
-    found = changed(before, spec.load())
-    amounts, *state = found["ClusterQueue", "fraud--batch"]
+    details_by_object = changed_details(before, spec.load())
+    amounts, *state = details_by_object["ClusterQueue", "fraud--batch"]
     assert amounts.startswith("nvidia.com/gpu in train: guaranteed 16 → 24, ")
     assert state == ["queue open → hold"]
-    assert found["Cohort", "organisation"] == ["nvidia.com/gpu in train: unallocated 8 → 0"]
-    (told,) = [detail for (kind, name), details in found.items() if kind == "ResourceQuota" for detail in details][:1]
-    assert told == "requests.nvidia.com/gpu 32 → 40"
+    assert details_by_object["Cohort", "organisation"] == ["nvidia.com/gpu in train: unallocated 8 → 0"]
+    (quota_detail,) = [
+        detail for (kind, name), details in details_by_object.items() if kind == "ResourceQuota" for detail in details
+    ][:1]
+    assert quota_detail == "requests.nvidia.com/gpu 32 → 40"
 
 
 def test_machine_amounts_alone_are_told_in_one_phrase(spec: SpecFolder) -> None:
     before = spec.load()
     spec.edit(ENV, "quota: {cpu: 128,", "quota: {cpu: 96,")
-    found = changed(before, spec.load())
-    said = {detail for (kind, _), details in found.items() if kind in {"ClusterQueue", "Cohort"} for detail in details}
-    assert said <= {"CPU, memory and parts of boards for its devices change"}
+    details_by_object = changed_details(before, spec.load())
+    all_details = {
+        detail
+        for (kind, _), details in details_by_object.items()
+        if kind in {"ClusterQueue", "Cohort"}
+        for detail in details
+    }
+    assert all_details <= {"CPU, memory and parts of boards for its devices change"}
 
 
 def test_every_kind_with_quotas_of_devices_has_words(spec: SpecFolder) -> None:

@@ -41,21 +41,21 @@ def test_what_is_read_beside_is_what_load_reads_and_is_not_judged_again(
     with monkeypatch.context() as patch:
         patch.setattr(read_process, "load", lambda name: pytest.fail(f"{name} was read twice"))
         patch.setattr("tenancy.validation.validator.validate", lambda *_: pytest.fail("judged twice"))
-        found = begun.load(str(folder))
-        assert len(make_plan(found.environment, found.tenants).tenants) == MIN_TENANT_FILES + 1
-    assert found == load(folder)
+        result = begun.load(str(folder))
+        assert len(make_plan(result.environment, result.tenants).tenants) == MIN_TENANT_FILES + 1
+    assert result == load(folder)
 
 
 def test_a_mistake_is_told_as_without_the_other_process(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = generate(tmp_path / "bench", MIN_TENANT_FILES + 1)
     file = folder / "tenants" / "team-0007.yaml"
     file.write_text(file.read_text("utf-8").replace("tier: batch", "tier: bathc"), "utf-8")
-    with pytest.raises(SpecError) as here:
+    with pytest.raises(SpecError) as in_process_error:
         load(folder)
-    with pytest.raises(SpecError) as beside:
+    with pytest.raises(SpecError) as helper_error:
         start_reading(str(folder), lab=False, all_stacks=True).load(str(folder))
-    assert beside.value.problems == here.value.problems
-    assert beside.value.problems
+    assert helper_error.value.problems == in_process_error.value.problems
+    assert helper_error.value.problems
     assert capfd.readouterr().err == "", "the other process says nothing"
 
 
@@ -133,7 +133,7 @@ def test_what_depends_on_no_tenant_is_asked_while_their_files_are_read(
 ) -> None:
     file = folder / "environment.yaml"
     text = file.read_text("utf-8")
-    monkeypatch.setattr(prefetch, "start_prefetch", lambda *given, is_whole_run: (*given, is_whole_run))
+    monkeypatch.setattr(prefetch, "start_prefetch", lambda *arguments, is_whole_run: (*arguments, is_whole_run))
     try:
         file.write_text(text.replace(f"context: {words.LAB_CONTEXT}", "context: production"), "utf-8")
         begun = start_reading(str(folder), lab=lab, all_stacks=True)
@@ -149,8 +149,8 @@ def test_nothing_is_asked_for_an_environment_that_has_a_mistake(
     folder = generate(tmp_path / "bench", MIN_TENANT_FILES + 1)
     file = folder / "environment.yaml"
     file.write_text(file.read_text("utf-8").replace("environment: bench", "environment: A B"), "utf-8")
-    asked: list[object] = []
-    monkeypatch.setattr(prefetch, "start_prefetch", lambda *given, **_: asked.append(given))
+    prefetches: list[object] = []
+    monkeypatch.setattr(prefetch, "start_prefetch", lambda *arguments, **_: prefetches.append(arguments))
     with pytest.raises(SpecError, match="name-01"):
         start_reading(str(folder), lab=False, all_stacks=True).load(str(folder))
-    assert asked == []
+    assert prefetches == []

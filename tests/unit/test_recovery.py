@@ -53,7 +53,7 @@ def backend(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("stored", "said"),
+    ("stored", "is_recorded"),
     [
         ({"checkpoint": {"latest": {"resources": []}}}, True),
         ({"checkpoint": {"latest": {"pending_operations": []}}}, True),
@@ -64,12 +64,14 @@ def backend(tmp_path: Path) -> Path:
         (None, False),
     ],
 )
-def test_a_state_is_settled_that_says_so_in_the_form_that_is_known(backend: Path, stored: Any, said: bool) -> None:
+def test_a_state_is_settled_that_says_so_in_the_form_that_is_known(
+    backend: Path, stored: Any, is_recorded: bool
+) -> None:
     folder = backend / ".pulumi" / "stacks" / "gpu-tenancy"
     folder.mkdir(parents=True)
     if stored is not None:
         (folder / "local.json").write_text(json.dumps(stored))
-    assert is_settled(backend.as_uri(), "gpu-tenancy", "local") is said
+    assert is_settled(backend.as_uri(), "gpu-tenancy", "local") is is_recorded
 
 
 def test_what_another_backend_holds_only_the_engine_can_tell() -> None:
@@ -151,11 +153,13 @@ def test_a_lock_that_is_just_being_written_is_ignored(backend: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs the process table of Linux")
-@pytest.mark.parametrize(("made", "dead"), [("2001-01-01T00:00:00.123456789Z", True), ("2999-01-01T00:00:00Z", False)])
+@pytest.mark.parametrize(
+    ("timestamp", "dead"), [("2001-01-01T00:00:00.123456789Z", True), ("2999-01-01T00:00:00Z", False)]
+)
 def test_a_lock_that_is_older_than_the_process_of_its_number_is_taken_over(
-    backend: Path, made: str, dead: bool
+    backend: Path, timestamp: str, dead: bool
 ) -> None:
-    path = lock(backend, {"pid": os.getpid(), "hostname": socket.gethostname(), "timestamp": made})
+    path = lock(backend, {"pid": os.getpid(), "hostname": socket.gethostname(), "timestamp": timestamp})
     if dead:
         assert locks(backend) == [path], "the number belongs to another process by now"
     else:
@@ -169,30 +173,30 @@ def test_other_backends_say_themselves_who_holds_the_lock(url: str) -> None:
 
 
 def test_what_reached_the_cluster_is_taken_into_the_state() -> None:
-    made = operation("Namespace", "acme--main")
-    deployment, stale = settle({"resources": [], "pending_operations": [made]}, "/api/v1/namespaces/acme--main")
-    assert [(r["urn"], r["id"]) for r in deployment["resources"]] == [(made["resource"]["urn"], "acme--main")]
-    assert stale == [made["resource"]["urn"]], "its live state has to be read"
+    pending = operation("Namespace", "acme--main")
+    deployment, stale = settle({"resources": [], "pending_operations": [pending]}, "/api/v1/namespaces/acme--main")
+    assert [(r["urn"], r["id"]) for r in deployment["resources"]] == [(pending["resource"]["urn"], "acme--main")]
+    assert stale == [pending["resource"]["urn"]], "its live state has to be read"
     assert "pending_operations" not in deployment
 
 
 def test_what_is_taken_into_the_state_stands_before_what_rests_on_it() -> None:
-    lost = operation("Namespace", "a")
-    child = {**operation("LimitRange", "b", namespace="a")["resource"], "dependencies": [lost["resource"]["urn"]]}
+    unrecorded = operation("Namespace", "a")
+    child = {**operation("LimitRange", "b", namespace="a")["resource"], "dependencies": [unrecorded["resource"]["urn"]]}
     first = operation("ClusterRole", "c")["resource"]
-    deployment = {"resources": [first, child], "pending_operations": [lost]}
-    done, _ = settle(deployment, "/api/v1/namespaces/a")
-    assert [resource["urn"] for resource in done["resources"]] == [
+    deployment = {"resources": [first, child], "pending_operations": [unrecorded]}
+    settled, _ = settle(deployment, "/api/v1/namespaces/a")
+    assert [resource["urn"] for resource in settled["resources"]] == [
         first["urn"],
-        lost["resource"]["urn"],
+        unrecorded["resource"]["urn"],
         child["urn"],
     ]
 
 
 def test_the_id_of_a_namespaced_object_names_its_namespace() -> None:
-    made = operation("ConfigMap", "c", namespace="acme--main")
+    pending = operation("ConfigMap", "c", namespace="acme--main")
     path = "/api/v1/namespaces/acme--main/configmaps/c"
-    deployment, _ = settle({"resources": [], "pending_operations": [made]}, path)
+    deployment, _ = settle({"resources": [], "pending_operations": [pending]}, path)
     assert deployment["resources"][0]["id"] == "acme--main/c"
 
 
@@ -205,10 +209,10 @@ def test_what_never_reached_the_cluster_is_dropped() -> None:
 @pytest.mark.parametrize("what", ["updating", "deleting"])
 def test_what_was_being_changed_is_read_again(what: str) -> None:
     half = operation("Namespace", "acme--main", what)
-    known = {**half["resource"], "id": "acme--main"}
-    deployment, stale = settle({"resources": [known], "pending_operations": [half]})
-    assert deployment["resources"] == [known]
-    assert stale == [known["urn"]]
+    recorded = {**half["resource"], "id": "acme--main"}
+    deployment, stale = settle({"resources": [recorded], "pending_operations": [half]})
+    assert deployment["resources"] == [recorded]
+    assert stale == [recorded["urn"]]
 
 
 def test_a_component_in_the_making_is_no_object_of_the_cluster() -> None:
@@ -291,14 +295,16 @@ def test_only_the_engine_lists_another_backend_or_one_without_projects(tmp_path:
     assert recovery.stack_names(tmp_path.as_uri(), "gpu-tenancy") is None
 
 
-@pytest.mark.parametrize(("text", "torn"), [("", True), ('{"checkpoint": {"la', True), ("{}", False), (None, False)])
-def test_a_state_that_a_full_disk_cut_off_is_named_and_left(tmp_path: Path, text: str | None, torn: bool) -> None:
+@pytest.mark.parametrize(
+    ("text", "is_damaged"), [("", True), ('{"checkpoint": {"la', True), ("{}", False), (None, False)]
+)
+def test_a_state_that_a_full_disk_cut_off_is_named_and_left(tmp_path: Path, text: str | None, is_damaged: bool) -> None:
     folder = tmp_path / ".pulumi" / "stacks" / "gpu-tenancy"
     folder.mkdir(parents=True)
     path = folder / "bank--fraud.json"
     if text is not None:
         path.write_text(text)
-    assert recovery.damaged_state(tmp_path.as_uri(), "gpu-tenancy", "bank--fraud") == (path if torn else None)
+    assert recovery.damaged_state(tmp_path.as_uri(), "gpu-tenancy", "bank--fraud") == (path if is_damaged else None)
     assert path.exists() == (text is not None)
     assert recovery.damaged_state("s3://bucket/path", "gpu-tenancy", "bank--fraud") is None
 

@@ -36,7 +36,7 @@ TOKEN = "s3cr3t"
 MATRIX = {"status": "success", "data": {"resultType": "matrix", "result": []}}
 
 
-class Asked(NamedTuple):
+class ReceivedRequest(NamedTuple):
     method: str
     path: str
     credential: str
@@ -47,7 +47,7 @@ class Server:
     """Answers everything with `answer`, but a path of `moved` with a redirect to where that says."""
 
     def __init__(self, answer: object) -> None:
-        self.asked: list[Asked] = []
+        self.asked: list[ReceivedRequest] = []
         self.moved: dict[str, tuple[int, str]] = {}
         outer = self
 
@@ -56,7 +56,7 @@ class Server:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 path = self.path.partition("?")[0]
                 credential = self.headers.get("Authorization") or self.headers.get("PRIVATE-TOKEN") or ""
-                outer.asked.append(Asked(self.command, path, credential, body))
+                outer.asked.append(ReceivedRequest(self.command, path, credential, body))
                 sent = json.dumps(answer).encode()
                 if path in outer.moved:
                     code, where = outer.moved[path]
@@ -90,16 +90,16 @@ class Server:
 @pytest.fixture
 def servers() -> Iterator[tuple[Server, Server]]:
     """The one that is asked, and another origin."""
-    made = Server(MATRIX), Server(MATRIX)
-    yield made
-    for server in made:
+    pair = Server(MATRIX), Server(MATRIX)
+    yield pair
+    for server in pair:
         server.close()
 
 
 ELSEWHERE = {
-    "another host": lambda _, other, path: other.url(path, "localhost"),
-    "another host of the same port": lambda asked, _, path: asked.url("/moved" + path, "localhost"),
-    "another port": lambda _, other, path: other.url(path),
+    "another host": lambda _, target, path: target.url(path, "localhost"),
+    "another host of the same port": lambda origin_server, _, path: origin_server.url("/moved" + path, "localhost"),
+    "another port": lambda _, target, path: target.url(path),
     "no port and no encryption": lambda *_: "http://localhost/",
 }
 """Where a redirect leads; the last has no server, so that a client that follows it fails otherwise."""
@@ -107,8 +107,8 @@ elsewhere = pytest.mark.parametrize("where", ELSEWHERE)
 code = pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
 
 
-def _seen_beyond(asked: Server, other: Server) -> list[Asked]:
-    return [*other.asked, *(one for one in asked.asked if one.path.startswith("/moved"))]
+def _seen_beyond(origin_server: Server, target: Server) -> list[ReceivedRequest]:
+    return [*target.asked, *(request for request in origin_server.asked if request.path.startswith("/moved"))]
 
 
 # Prometheus
@@ -121,20 +121,22 @@ RANGE = "/api/v1/query_range"
 def test_a_token_for_prometheus_does_not_leave_its_origin(
     where: str, code: int, servers: tuple[Server, Server]
 ) -> None:
-    asked, other = servers
-    asked.moved[RANGE] = code, ELSEWHERE[where](asked, other, RANGE)
+    origin_server, target = servers
+    origin_server.moved[RANGE] = code, ELSEWHERE[where](origin_server, target, RANGE)
     with pytest.raises(PrometheusUnreachable, match=r"redirects to http://.*; rule: .*; change: "):
-        list(Prometheus(asked.url(), TOKEN).range("up", 0, 60, 60))
-    assert [one.credential for one in asked.asked] == [f"Bearer {TOKEN}"], "asked once: a redirect is no passing fault"
-    assert _seen_beyond(asked, other) == []
+        list(Prometheus(origin_server.url(), TOKEN).range("up", 0, 60, 60))
+    assert [request.credential for request in origin_server.asked] == [f"Bearer {TOKEN}"], (
+        "asked once: a redirect is no passing fault"
+    )
+    assert _seen_beyond(origin_server, target) == []
 
 
 @pytest.mark.parametrize("code", [301, 302, 307, 308])
 def test_prometheus_may_redirect_within_its_origin(code: int, servers: tuple[Server, Server]) -> None:
-    asked, _ = servers
-    asked.moved[RANGE] = code, f"/prometheus{RANGE}"
-    assert list(Prometheus(asked.url(), TOKEN).range("up", 0, 60, 60)) == []
-    first, second = asked.asked
+    origin_server, _ = servers
+    origin_server.moved[RANGE] = code, f"/prometheus{RANGE}"
+    assert list(Prometheus(origin_server.url(), TOKEN).range("up", 0, 60, 60)) == []
+    first, second = origin_server.asked
     assert second == first._replace(path=f"/prometheus{RANGE}"), "method, credential and question stay as they were"
 
 
@@ -142,14 +144,14 @@ def test_prometheus_may_redirect_within_its_origin(code: int, servers: tuple[Ser
 
 
 def _forge(kind: str, server: Server, folder: Path) -> subprocess.CompletedProcess[str]:
-    said = folder / "bank.md"
-    said.write_text("<!-- gpu-tenancy diff: bank -->\nfirst\n", "utf-8")
+    comment_file = folder / "bank.md"
+    comment_file.write_text("<!-- gpu-tenancy diff: bank -->\nfirst\n", "utf-8")
     base = {key: value for key, value in os.environ.items() if not key.startswith(("GITHUB_", "CI_", "GIT_"))}
     github = {"GITHUB_API_URL": server.url(), "GITHUB_REPOSITORY": "bank/gpus", "GITHUB_TOKEN": TOKEN}
     gitlab = {"CI_API_V4_URL": server.url(), "CI_PROJECT_ID": "9", "GITLAB_TOKEN": TOKEN}
-    own = {"PYTHONPATH": str(ROOT), "PULL_REQUEST": "7"}
-    command = [sys.executable, ROOT / "ci/steps/forge.py", "comment", said]
-    env = {**base, **own, **(github if kind == "github" else gitlab)}
+    step_variables = {"PYTHONPATH": str(ROOT), "PULL_REQUEST": "7"}
+    command = [sys.executable, ROOT / "ci/steps/forge.py", "comment", comment_file]
+    env = {**base, **step_variables, **(github if kind == "github" else gitlab)}
     return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
 
@@ -161,24 +163,24 @@ FIRST = {"github": "/repos/bank/gpus/issues/7/comments", "gitlab": "/user"}
 def test_a_token_of_a_forge_does_not_leave_its_origin(
     kind: str, where: str, servers: tuple[Server, Server], tmp_path: Path
 ) -> None:
-    asked, other = servers
-    asked.moved[FIRST[kind]] = 302, ELSEWHERE[where](asked, other, FIRST[kind])
-    done = _forge(kind, asked, tmp_path)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "redirects to http://" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert [TOKEN in one.credential for one in asked.asked] == [True]
-    assert _seen_beyond(asked, other) == []
+    origin_server, target = servers
+    origin_server.moved[FIRST[kind]] = 302, ELSEWHERE[where](origin_server, target, FIRST[kind])
+    process = _forge(kind, origin_server, tmp_path)
+    assert (process.returncode, process.stdout) == (1, "")
+    assert "redirects to http://" in process.stderr
+    assert "Traceback" not in process.stderr
+    assert [TOKEN in request.credential for request in origin_server.asked] == [True]
+    assert _seen_beyond(origin_server, target) == []
 
 
 def test_a_comment_on_a_renamed_repository_is_still_posted(servers: tuple[Server, Server], tmp_path: Path) -> None:
     """GitHub answers 301 to where the repository is now, and a request is to be repeated there as it was."""
-    asked, _ = servers
-    asked.moved[FIRST["github"]] = 301, "/repositories/1/issues/7/comments"
-    done = _forge("github", asked, tmp_path)
-    assert done.stdout == "comment: created\n", done.stderr
-    assert [one.method for one in asked.asked] == ["GET", "GET", "POST", "POST"]
-    first, second = asked.asked[2:]
+    origin_server, _ = servers
+    origin_server.moved[FIRST["github"]] = 301, "/repositories/1/issues/7/comments"
+    process = _forge("github", origin_server, tmp_path)
+    assert process.stdout == "comment: created\n", process.stderr
+    assert [request.method for request in origin_server.asked] == ["GET", "GET", "POST", "POST"]
+    first, second = origin_server.asked[2:]
     assert second == first._replace(path="/repositories/1/issues/7/comments")
     assert json.loads(second.body)["body"].endswith("first")
 
@@ -189,15 +191,15 @@ def test_a_comment_on_a_renamed_repository_is_still_posted(servers: tuple[Server
 def test_a_token_for_the_api_server_does_not_leave_its_origin(
     servers: tuple[Server, Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, other = servers
+    origin_server, target = servers
     config = tmp_path / "config"
-    config.write_text(yaml.safe_dump(_kubeconfig(asked.url())), "utf-8")
+    config.write_text(yaml.safe_dump(_kubeconfig(origin_server.url())), "utf-8")
     monkeypatch.setenv("KUBECONFIG", str(config))
-    asked.moved["/api/v1/pods"] = 307, other.url("/api/v1/pods", "localhost")
+    origin_server.moved["/api/v1/pods"] = 307, target.url("/api/v1/pods", "localhost")
     answer = Api("one").request("GET", "/api/v1/pods")
     assert (answer.status, answer.ok) == (307, False)
-    assert [one.credential for one in asked.asked] == [f"Bearer {TOKEN}"]
-    assert other.asked == []
+    assert [request.credential for request in origin_server.asked] == [f"Bearer {TOKEN}"]
+    assert target.asked == []
 
 
 def _kubeconfig(server: str) -> dict[str, Any]:
@@ -215,11 +217,11 @@ def _kubeconfig(server: str) -> dict[str, Any]:
 
 
 def test_a_download_may_be_redirected_to_another_host(servers: tuple[Server, Server]) -> None:
-    asked, other = servers
-    asked.moved["/tool"] = 302, other.url("/tool", "localhost")
-    with Downloads(Progress())._open(asked.url("/tool")) as response:
+    origin_server, target = servers
+    origin_server.moved["/tool"] = 302, target.url("/tool", "localhost")
+    with Downloads(Progress())._open(origin_server.url("/tool")) as response:
         assert json.load(response) == MATRIX
-    assert [one.path for one in other.asked] == ["/tool"]
+    assert [request.path for request in target.asked] == ["/tool"]
 
 
 def test_a_download_stays_encrypted() -> None:
@@ -233,14 +235,16 @@ def test_a_download_stays_encrypted() -> None:
 def test_a_download_that_would_lose_its_encryption_ends_its_route(
     servers: tuple[Server, Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, other = servers
-    _encrypt(asked, tmp_path / "pem")
+    origin_server, target = servers
+    _encrypt(origin_server, tmp_path / "pem")
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "pem"))
-    assert Downloads(Progress())._open(f"https://127.0.0.1:{asked.port}/twin").read(1), "the twin is not redirected"
-    asked.moved["/tool"] = 302, other.url("/tool")
+    assert Downloads(Progress())._open(f"https://127.0.0.1:{origin_server.port}/twin").read(1), (
+        "the twin is not redirected"
+    )
+    origin_server.moved["/tool"] = 302, target.url("/tool")
     with pytest.raises(RouteError, match=r"redirects to http://.*, without encryption"):
-        Downloads(Progress())._open(f"https://127.0.0.1:{asked.port}/tool")
-    assert other.asked == []
+        Downloads(Progress())._open(f"https://127.0.0.1:{origin_server.port}/tool")
+    assert target.asked == []
 
 
 def _encrypt(server: Server, pem: Path) -> None:
@@ -275,7 +279,7 @@ def test_nothing_asks_by_urllibs_own_opener() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "same"),
+    ("url", "second_url", "same"),
     [
         ("https://a.example/x", "https://A.example:443/y?z", True),
         ("http://a.example", "http://a.example:80/", True),
@@ -287,8 +291,8 @@ def test_nothing_asks_by_urllibs_own_opener() -> None:
         ("https://[::1]:90", "https://[::1]:90/x", True),
     ],
 )
-def test_an_origin_is_scheme_host_and_port(one: str, other: str, same: bool) -> None:
-    assert (origin(one) == origin(other)) is same
+def test_an_origin_is_scheme_host_and_port(url: str, second_url: str, same: bool) -> None:
+    assert (origin(url) == origin(second_url)) is same
 
 
 @pytest.mark.parametrize("where", ["http://a.example/", "https://a.example:8443/", "ftp://a.example/"])

@@ -9,18 +9,18 @@ import yaml
 from scripts import api_page, reference
 from tenancy.cli import COMMANDS
 
-WRITTEN = (reference.DOCS / "commands.md").read_text("utf-8")
+COMMANDS_PAGE = (reference.DOCS / "commands.md").read_text("utf-8")
 API = api_page.page()
-OVERVIEW, _, REFERENCE = WRITTEN.partition(reference.MARKER)
+OVERVIEW, _, REFERENCE = COMMANDS_PAGE.partition(reference.MARKER)
 
 
 def test_the_page_of_the_commands_is_the_generated_one() -> None:
-    assert reference.commands_page(WRITTEN) == WRITTEN, "run `make docs`, or python -m scripts.reference"
+    assert reference.commands_page(COMMANDS_PAGE) == COMMANDS_PAGE, "run `make docs`, or python -m scripts.reference"
 
 
 def test_the_page_of_the_api_is_the_generated_one() -> None:
-    written = (reference.DOCS / "api.md").read_text("utf-8")
-    assert written == API, "run `make docs`, or python -m scripts.reference"
+    api_page = (reference.DOCS / "api.md").read_text("utf-8")
+    assert api_page == API, "run `make docs`, or python -m scripts.reference"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -36,11 +36,11 @@ def test_a_page_without_the_marker_is_refused() -> None:
 
 def test_an_option_has_a_row_with_its_values_its_default_and_its_range() -> None:
     kind = click.IntRange(min=1, max=9)
-    given = click.Option(["--rows"], type=kind, default=3, show_default=True, help="Number of rows.")
+    option = click.Option(["--rows"], type=kind, default=3, show_default=True, help="Number of rows.")
     form = click.Option(["--format", "form"], type=click.Choice(["text", "json"]), help="Format. Default: text.")
     out = click.Option(["--out"], metavar="FILE", required=True, help="File to write.")
     row = reference._row
-    assert row(given) == "| `--rows INTEGER RANGE` | 3 | Number of rows. 1 to 9. |"
+    assert row(option) == "| `--rows INTEGER RANGE` | 3 | Number of rows. 1 to 9. |"
     assert row(form) == r"| `--format text\|json` | text | Format. |"
     assert row(out) == "| `--out FILE` | required | File to write. |"
     assert row(click.Option(["--lab"], is_flag=True, help="Use the lab.")) == "| `--lab` | off | Use the lab. |"
@@ -69,5 +69,9 @@ def test_each_page_is_in_one_section_of_the_site() -> None:
     sections = yaml.safe_load((reference.DOCS.parent / "mkdocs.yml").read_text("utf-8"))["nav"]
     titles = [title for section in sections for title in section]
     assert titles == ["Start", "Tutorials", "How-to", "Reference", "Concepts", "Operations", "Evidence", "Decisions"]
-    listed = [page for section in sections for pages in section.values() for each in pages for page in each.values()]
-    assert sorted(listed) == sorted(str(path.relative_to(reference.DOCS)) for path in reference.DOCS.rglob("*.md"))
+    section_pages = [
+        page for section in sections for pages in section.values() for entry in pages for page in entry.values()
+    ]
+    assert sorted(section_pages) == sorted(
+        str(path.relative_to(reference.DOCS)) for path in reference.DOCS.rglob("*.md")
+    )

@@ -32,13 +32,13 @@ ENV = "environment.yaml"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> SpecFolder:
-    made = SpecFolder(tmp_path / "regulated")
-    shutil.rmtree(made.path)
-    shutil.copytree(EXAMPLE, made.path)
-    return made
+    regulated_spec = SpecFolder(tmp_path / "regulated")
+    shutil.rmtree(regulated_spec.path)
+    shutil.copytree(EXAMPLE, regulated_spec.path)
+    return regulated_spec
 
 
-def named(request: Any) -> dict[str, Any]:
+def resource_inputs(request: Any) -> dict[str, Any]:
     return {"kind": request.type, "metadata": {"name": request.name}}
 
 
@@ -46,9 +46,9 @@ def items(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, A
     """What the programs of all its stacks register, as the pack reads it."""
     echo, answers = components.Echo.new_resource, Answers()
 
-    def resource(mocks: Any, asked: Any) -> tuple[str, dict[str, Any]]:
-        made, outputs = echo(mocks, asked)
-        return made, {**outputs, "arn": f"arn:{made}", "allocationId": made}
+    def resource(mocks: Any, arguments: Any) -> tuple[str, dict[str, Any]]:
+        resource_id, outputs = echo(mocks, arguments)
+        return resource_id, {**outputs, "arn": f"arn:{resource_id}", "allocationId": resource_id}
 
     monkeypatch.setattr(components.Echo, "new_resource", resource)
     monkeypatch.setattr(components.Echo, "call", lambda mocks, call: answers(mocks, call))
@@ -60,15 +60,19 @@ def items(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, A
             if request.type.startswith("kubernetes:") and "kind" in inputs(request):
                 yield inputs(request)
             elif request.type.startswith("aws:"):
-                behind = [registered.requests[urn] for urn in request.propertyDependencies["bucket"].urns]
-                sources = {aws.BUCKETS: [named(each) for each in behind]} if request.type == aws.ENCRYPTION else {}
-                yield {**named(request), **inputs(request), **sources}
+                buckets = [registered.requests[urn] for urn in request.propertyDependencies["bucket"].urns]
+                sources = (
+                    {aws.BUCKETS: [resource_inputs(bucket) for bucket in buckets]}
+                    if request.type == aws.ENCRYPTION
+                    else {}
+                )
+                yield {**resource_inputs(request), **inputs(request), **sources}
 
 
 def broken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, str]]:
     """Rule and object, of the rules that `regulated` alone asks."""
-    said = found(items(folder, monkeypatch), PolicyPreset.REGULATED)
-    return {(one.rule, one.object) for one in said if one.rule in REGULATED_ALONE}
+    findings = found(items(folder, monkeypatch), PolicyPreset.REGULATED)
+    return {(finding.rule, finding.object) for finding in findings if finding.rule in REGULATED_ALONE}
 
 
 def test_the_example_breaks_no_rule_of_regulated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,15 +98,25 @@ def test_with_a_pool_for_both_tenants_it_breaks_reg_01(folder: SpecFolder, monke
 def test_the_statement_of_the_key_of_logs_is_the_clusters_own_for_the_tenants_groups() -> None:
     page = (ROOT / "docs" / "identity.md").read_text("utf-8")
     (text,) = re.findall(r'```json\n(\{"Sid": "TenantsLogs".*?)```', page, re.DOTALL)
-    told = json.loads(text)
+    printed_statement = json.loads(text)
     loaded = load(ROOT / "stacks" / "bank")
-    (own,) = [one for one in key_policy(loaded.environment)["Statement"] if one["Sid"] == "Logs"]
-    assert (told["Effect"], told["Principal"], told["Resource"]) == (own["Effect"], own["Principal"], own["Resource"])
-    words = [action.partition("*")[0] for action in told["Action"]]
-    assert every(any(action.startswith(word) for word in words) for action in own["Action"]), "as much as it needs"
-    assert every(any(action.startswith(word) for action in own["Action"]) for word in words), "and no more"
-    (pattern,) = told["Condition"]["ArnLike"].values()
-    assert told["Condition"].keys() == own["Condition"].keys()
-    assert told["Condition"]["ArnLike"].keys() == own["Condition"]["ArnLike"].keys()
+    (planned_statement,) = [
+        statement for statement in key_policy(loaded.environment)["Statement"] if statement["Sid"] == "Logs"
+    ]
+    assert (printed_statement["Effect"], printed_statement["Principal"], printed_statement["Resource"]) == (
+        planned_statement["Effect"],
+        planned_statement["Principal"],
+        planned_statement["Resource"],
+    )
+    words = [action.partition("*")[0] for action in printed_statement["Action"]]
+    assert every(any(action.startswith(word) for word in words) for action in planned_statement["Action"]), (
+        "as much as it needs"
+    )
+    assert every(any(action.startswith(word) for action in planned_statement["Action"]) for word in words), (
+        "and no more"
+    )
+    (pattern,) = printed_statement["Condition"]["ArnLike"].values()
+    assert printed_statement["Condition"].keys() == planned_statement["Condition"].keys()
+    assert printed_statement["Condition"]["ArnLike"].keys() == planned_statement["Condition"]["ArnLike"].keys()
     group = names.tenant_log_group(loaded.environment, loaded.tenants[0], "decisions")
     assert group.startswith(pattern.partition("log-group:")[2].removesuffix("*"))

@@ -17,7 +17,7 @@ from tests.conftest import SpecFolder
 
 ROOT = Path(__file__).parents[2]
 ROW = re.compile(r"^\| (R\d+) \|.*\| (.+) \|$", re.MULTILINE)
-NAMED = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
+TEST_REFERENCE = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
 NEWEST, BEFORE, OLDEST = "1.36", "1.35", "1.30"
 SINCE = {"MutatingAdmissionPolicy": NEWEST, "MutatingAdmissionPolicyBinding": NEWEST}
 """Kinds that older API servers do not have in the version that the plan is written in."""
@@ -34,7 +34,7 @@ DOORS = {"RoleBinding", "ValidatingAdmissionPolicyBinding"}
 def rows() -> dict[str, list[tuple[str, str]]]:
     """Each property with the tests that the page names for it."""
     page = (ROOT / "docs" / "reliability.md").read_text("utf-8")
-    return {id: NAMED.findall(tests) for id, tests in ROW.findall(page)}
+    return {id: TEST_REFERENCE.findall(tests) for id, tests in ROW.findall(page)}
 
 
 @cache
@@ -49,9 +49,9 @@ def test_the_page_has_a_row_for_each_property() -> None:
 
 @pytest.mark.parametrize("id", [f"R{number}" for number in range(1, 16)])
 def test_a_test_that_the_page_names_is_there(id: str) -> None:
-    named = rows()[id]
-    assert named, f"{id} names no test"
-    for path, name in named:
+    test_references = rows()[id]
+    assert test_references, f"{id} names no test"
+    for path, name in test_references:
         assert name.startswith("test_"), f"{id}: {path} names no test"
         assert name in functions(path), f"{id}: {path}::{name}"
 
@@ -64,9 +64,9 @@ def test_no_change_of_a_file_makes_a_isolation_resource_or_a_binding_anew(plan: 
     """The provider makes anew what gets another role or, of a quota, other scopes (`forceNew` in its diff.go); in
     between there would be neither the old nor the new one. Both follow from the name, and another name is another
     object, which is made before the old one goes."""
-    made = objects(plan, WALLS | DOORS)
-    assert {item["kind"] for item in made} == WALLS | DOORS
-    assert not [item["metadata"] for item in made if "scopes" in item.get("spec", {})]
+    isolation_objects = objects(plan, WALLS | DOORS)
+    assert {item["kind"] for item in isolation_objects} == WALLS | DOORS
+    assert not [item["metadata"] for item in isolation_objects if "scopes" in item.get("spec", {})]
     for item in objects(plan, DOORS):
         name = item["metadata"]["name"]
         leads = item["roleRef"]["name"] if "roleRef" in item else item["spec"]["policyName"]
@@ -77,10 +77,10 @@ def on(spec: SpecFolder, version: str) -> dict[tuple[str, ...], Object]:
     text = (spec.path / "environment.yaml").read_text("utf-8")
     spec.write("environment.yaml", re.sub(r'kubernetes: "[\d.]+"', f'kubernetes: "{version}"', text))
     loaded = spec.load()
-    found = make_plan(loaded.environment, loaded.tenants).objects()
+    planned_objects = make_plan(loaded.environment, loaded.tenants).objects()
     return {
         (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]): copy.deepcopy(item)
-        for item in found
+        for item in planned_objects
     }
 
 
@@ -96,7 +96,9 @@ def without_probe_hosts(item: Object) -> Object:
     if item["kind"] != "ValidatingAdmissionPolicy":
         return item
     spec = item["spec"]
-    validations = [each for each in spec["validations"] if not str(each["message"]).startswith("pod-05")]
+    validations = [
+        validation for validation in spec["validations"] if not str(validation["message"]).startswith("pod-05")
+    ]
     return {**item, "spec": {**spec, "validations": validations}}
 
 
@@ -119,5 +121,5 @@ def test_an_upgrade_changes_the_pinned_standard_and_nothing_else(spec: SpecFolde
 
 
 def test_the_oldest_api_server_has_every_version_that_is_asked_of_it(spec: SpecFolder) -> None:
-    asked = {item["apiVersion"] for key, item in on(spec, OLDEST).items() if key[0] not in SINCE}
-    assert {version for version in asked if "kueue" not in version and "cilium" not in version} <= STABLE
+    api_versions = {item["apiVersion"] for key, item in on(spec, OLDEST).items() if key[0] not in SINCE}
+    assert {version for version in api_versions if "kueue" not in version and "cilium" not in version} <= STABLE

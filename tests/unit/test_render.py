@@ -107,10 +107,10 @@ def test_an_empty_foreign_folder_stays(plan: Plan, tmp_path: Path) -> None:
     assert (tmp_path / "kept").is_dir()
 
 
-@pytest.mark.parametrize("left", ["", HEADER[:10], HEADER + "kind: x"])
-def test_what_a_killed_run_left_is_cleared_away(plan: Plan, tmp_path: Path, left: str) -> None:
+@pytest.mark.parametrize("remnant", ["", HEADER[:10], HEADER + "kind: x"])
+def test_what_a_killed_run_left_is_cleared_away(plan: Plan, tmp_path: Path, remnant: str) -> None:
     (tmp_path / "platform").mkdir()
-    (tmp_path / "platform" / "99-old.yaml.part").write_text(left, "utf-8")
+    (tmp_path / "platform" / "99-old.yaml.part").write_text(remnant, "utf-8")
     write(plan, tmp_path)
     assert not list(tmp_path.rglob("*.part"))
 

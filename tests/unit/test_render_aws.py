@@ -54,18 +54,22 @@ def resources(registrations: tuple[AwsRegistration, ...]) -> Mapping[str, list[d
     return {path: list(yaml.safe_load_all(text)) for path, text in texts.items() if path != "aws/index.yaml"}
 
 
-def named(resources: Mapping[str, list[dict[str, Any]]], path: str, resource: str, name: str) -> dict[str, Any]:
-    (found,) = (one for one in resources[path] if (one["resource"], one["name"]) == (resource, name))
-    return found["properties"]
+def resource_properties(
+    resources: Mapping[str, list[dict[str, Any]]], path: str, resource: str, name: str
+) -> dict[str, Any]:
+    (match,) = (
+        candidate for candidate in resources[path] if (candidate["resource"], candidate["name"]) == (resource, name)
+    )
+    return match["properties"]
 
 
 def strings(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
-        for key, each in value.items():
-            yield from (str(key), *strings(each))
+        for key, child in value.items():
+            yield from (str(key), *strings(child))
     elif isinstance(value, list):
-        for each in value:
-            yield from strings(each)
+        for child in value:
+            yield from strings(child)
     elif isinstance(value, str):
         yield value
 
@@ -74,20 +78,24 @@ def registered_by_program(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> dict[t
     """Names of the properties of every resource on AWS that the stacks' own programs register."""
     answers = Answers()
     monkeypatch.setattr(registered.Echo, "call", lambda mocks, call: answers(mocks, call))
-    found: dict[tuple[str, str], set[str]] = {}
+    properties_by_resource: dict[tuple[str, str], set[str]] = {}
     for scope in (StackScope.CLUSTER, StackScope.ALL):
         if scope is StackScope.ALL or plan.cluster:
             for request in on_aws(register(plan, scope)).values():
                 if not request.type.startswith("pulumi:"):
-                    found[request.type, request.name] = set(request.object) | set(request.propertyDependencies)
-    return found
+                    properties_by_resource[request.type, request.name] = set(request.object) | set(
+                        request.propertyDependencies
+                    )
+    return properties_by_resource
 
 
 def compare(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = {(one.kind, one.name): set(one.properties) for one in aws_registrations(plan)}
+    rendered_properties = {
+        (registration.kind, registration.name): set(registration.properties) for registration in aws_registrations(plan)
+    }
     program = registered_by_program(plan, monkeypatch)
-    assert ours.keys() == program.keys()
-    missing = {name: program[name] - properties - {"arn"} for name, properties in ours.items()}
+    assert rendered_properties.keys() == program.keys()
+    missing = {name: program[name] - properties - {"arn"} for name, properties in rendered_properties.items()}
     # An output of a mock without a value is a property without one, there and not here.
     assert {name: keys for name, keys in missing.items() if keys} == {}
 
@@ -105,7 +113,11 @@ def test_every_resource_of_a_large_environment_is_rendered(name: str, monkeypatc
 
 
 def test_no_property_is_left_without_a_value(registrations: tuple[AwsRegistration, ...]) -> None:
-    assert [(one.kind, one.name, one.unresolved) for one in registrations if one.unresolved] == []
+    assert [
+        (registration.kind, registration.name, registration.unresolved)
+        for registration in registrations
+        if registration.unresolved
+    ] == []
 
 
 def test_every_resource_is_in_one_file_and_the_index_counts_them(registrations: tuple[AwsRegistration, ...]) -> None:
@@ -114,13 +126,13 @@ def test_every_resource_is_in_one_file_and_the_index_counts_them(registrations: 
     assert set(index) == set(texts) - {"aws/index.yaml"}
     assert sum(sum(kinds.values()) for kinds in index.values()) == len(registrations)
     for path, kinds in index.items():
-        read = [one["resource"] for one in yaml.safe_load_all(texts[path])]
-        assert {each: read.count(each) for each in set(read)} == kinds, path
+        read = [resource["resource"] for resource in yaml.safe_load_all(texts[path])]
+        assert {kind: read.count(kind) for kind in set(read)} == kinds, path
 
 
 def test_documents_are_data_and_no_text_in_a_text(resources: Mapping[str, list[dict[str, Any]]]) -> None:
-    for path, found in resources.items():
-        for text in strings(found):
+    for path, file_resources in resources.items():
+        for text in strings(file_resources):
             if text.startswith(("{", "[")):
                 with pytest.raises(json.JSONDecodeError):
                     json.loads(text)
@@ -129,7 +141,9 @@ def test_documents_are_data_and_no_text_in_a_text(resources: Mapping[str, list[d
 
 def test_a_role_has_its_trust_its_policies_and_its_boundary(resources: Mapping[str, list[dict[str, Any]]]) -> None:
     roles = [
-        one["properties"] for one in resources["aws/tenants/payments/iam.yaml"] if one["resource"].endswith(":Role")
+        resource["properties"]
+        for resource in resources["aws/tenants/payments/iam.yaml"]
+        if resource["resource"].endswith(":Role")
     ]
     assert roles
     for role in roles:
@@ -137,10 +151,10 @@ def test_a_role_has_its_trust_its_policies_and_its_boundary(resources: Mapping[s
         assert statement["Principal"] == {"Service": "pods.eks.amazonaws.com"}
         assert statement["Condition"]["StringEquals"]["aws:RequestTag/kubernetes-namespace"].startswith("payments--")
         assert role["permissionsBoundary"].endswith("/regulated-tenants")
-    cni = named(
+    cni = resource_properties(
         resources, f"aws/{CLUSTER}/iam.yaml", "aws:iam/rolePolicy:RolePolicy", "regulated-role-vpc-cni-interfaces"
     )
-    assert {each["Sid"] for each in cni["policy"]["Statement"]} >= {"ReadNetwork", "ChangeOwnInterfaces"}
+    assert {statement["Sid"] for statement in cni["policy"]["Statement"]} >= {"ReadNetwork", "ChangeOwnInterfaces"}
 
 
 @pytest.mark.parametrize(
@@ -156,28 +170,34 @@ def test_a_role_has_its_trust_its_policies_and_its_boundary(resources: Mapping[s
 def test_policies_and_configurations_are_read_as_such(
     resources: Mapping[str, list[dict[str, Any]]], path: str, resource: str, document: str
 ) -> None:
-    found = [
-        one["properties"][document]
-        for one in resources[path]
-        if one["resource"] == resource
-        if document in one["properties"]
+    documents = [
+        entry["properties"][document]
+        for entry in resources[path]
+        if entry["resource"] == resource
+        if document in entry["properties"]
     ]
-    assert every(isinstance(each, dict) for each in found)
+    assert every(isinstance(document, dict) for document in documents)
 
 
 def test_what_aws_assigns_names_the_resource_that_gets_it(
     registrations: tuple[AwsRegistration, ...], resources: Mapping[str, list[dict[str, Any]]]
 ) -> None:
-    made = {(one.kind.rpartition(":")[2], one.name) for one in registrations}
-    named = {found.groups() for text in strings(list(resources.values())) for found in PLACEHOLDER.finditer(text)}
-    assert named
-    assert named <= made
+    registered_names = {(registration.kind.rpartition(":")[2], registration.name) for registration in registrations}
+    referenced_names = {
+        match.groups() for text in strings(list(resources.values())) for match in PLACEHOLDER.finditer(text)
+    }
+    assert referenced_names
+    assert referenced_names <= registered_names
 
 
 def test_what_is_protected_or_stays_says_so(resources: Mapping[str, list[dict[str, Any]]]) -> None:
-    (key,) = (one for one in resources[f"aws/{CLUSTER}/kms.yaml"] if one["resource"] == "aws:kms/key:Key")
+    (key,) = (
+        resource for resource in resources[f"aws/{CLUSTER}/kms.yaml"] if resource["resource"] == "aws:kms/key:Key"
+    )
     assert key["protected"] is True
-    (alias,) = (one for one in resources[f"aws/{CLUSTER}/kms.yaml"] if one["resource"] == "aws:kms/alias:Alias")
+    (alias,) = (
+        resource for resource in resources[f"aws/{CLUSTER}/kms.yaml"] if resource["resource"] == "aws:kms/alias:Alias"
+    )
     assert "protected" not in alias
 
 
@@ -187,8 +207,8 @@ def test_a_cluster_of_another_tool_has_the_tenants_documents_and_no_cluster(
     spec.edit("environment.yaml", "  cni: vpc-cni\n", f"  mode: existing\n{ON_AWS}")
     spec.add("tenants/fraud.yaml", MORE)
     out = tmp_path / "out"
-    done = CliRunner().invoke(command, [str(spec.path), "--out", str(out)])
-    assert done.exit_code == 0, done.output
+    result = CliRunner().invoke(command, [str(spec.path), "--out", str(out)])
+    assert result.exit_code == 0, result.output
     assert not (out / "aws" / CLUSTER).exists()
     text = (out / "aws" / "tenants" / "fraud" / "iam.yaml").read_text("utf-8")
     assert "assumeRolePolicy:\n    Version:" in text

@@ -43,7 +43,7 @@ def _report(spec: SpecFolder, name: str, *options: object) -> str:
     return result.stdout
 
 
-def _said(spec: SpecFolder, name: str, *options: object) -> Any:
+def _json_report(spec: SpecFolder, name: str, *options: object) -> Any:
     return json.loads(_report(spec, name, *options, "--format", "json"))
 
 
@@ -81,7 +81,7 @@ def test_what_is_no_address_is_left_as_it_is_in_markdown() -> None:
     assert in_markdown(text) == text
 
 
-def _shown(spec: SpecFolder, name: str, *options: object) -> list[list[dict[str, str]]]:
+def _table_rows(spec: SpecFolder, name: str, *options: object) -> list[list[dict[str, str]]]:
     return _tables(_report(spec, name, *options, "--format", "markdown"))
 
 
@@ -98,10 +98,12 @@ def test_every_report_shows_an_example_that_can_be_pasted(name: str) -> None:
 
 
 def test_capacity_says_the_same_in_every_form(spec: SpecFolder) -> None:
-    flavors = _said(spec, "capacity")["flavors"]
-    total, by_pool, by_tenant, storage = _shown(spec, "capacity")
-    found = _said(spec, "capacity")["api_storage"]["tenants"]
-    assert [(row["tenant"], row["objects"]) for row in storage] == [(t["tenant"], str(t["objects"])) for t in found]
+    flavors = _json_report(spec, "capacity")["flavors"]
+    total, by_pool, by_tenant, storage = _table_rows(spec, "capacity")
+    storage_entries = _json_report(spec, "capacity")["api_storage"]["tenants"]
+    assert [(row["tenant"], row["objects"]) for row in storage] == [
+        (t["tenant"], str(t["objects"])) for t in storage_entries
+    ]
     keys = ("always_on", "maximum", "guaranteed", "free", "lendable", "upgrading")
     assert [_numbers(row) for row in total] == [[flavor[key] for key in keys] for flavor in flavors]
     keys = ("node", "always_on", "maximum", "upgrading")
@@ -120,28 +122,28 @@ def test_what_may_be_borrowed_of_nodes_that_may_not_come_is_not_surely_there(spe
         "{guaranteed: 8}",
         "{guaranteed: 8}\n  l4: {guaranteed: 0, sharing: lend-and-borrow, borrow-up-to: 8}",
     )
-    *_, by_tenant, _ = _shown(spec, "capacity")
+    *_, by_tenant, _ = _table_rows(spec, "capacity")
     (row,) = [row for row in by_tenant if row["flavor"] == "l4"]
     assert (row["may borrow"], row["always on"]) == ("8", "0")
 
 
 def test_capacity_says_nothing_of_a_queue_that_is_missing_where_there_is_one(spec: SpecFolder) -> None:
-    *_, by_tenant, _ = _shown(spec, "capacity")
+    *_, by_tenant, _ = _table_rows(spec, "capacity")
     assert any(int(row["may borrow"]) for row in by_tenant)
     assert "until there is one" not in _report(spec, "capacity")
 
 
 def test_pools_say_the_same_in_every_form(spec: SpecFolder) -> None:
-    pools = _said(spec, "pools")["pools"]
-    _, units = _shown(spec, "pools")
+    pools = _json_report(spec, "pools")["pools"]
+    _, units = _table_rows(spec, "pools")
     keys = ("vcpu", "memory_gib", "disk_gib")
     expected = [[unit["count"], *(unit["each"][key] for key in keys)] for pool in pools for unit in pool["units"]]
     assert [_numbers(row) for row in units] == expected
 
 
 def test_a_node_says_the_same_in_every_form(spec: SpecFolder) -> None:
-    (pool,) = _said(spec, "pools", "serve")["pools"]
-    *_, node = _shown(spec, "pools", "serve")
+    (pool,) = _json_report(spec, "pools", "serve")["pools"]
+    *_, node = _table_rows(spec, "pools", "serve")
     keys = ("vcpu", "memory_gib", "disk_gib", "pods")
     expected = [[pool["vcpu"], pool["memory_gib"]]]
     expected += [[pool[part][key] for key in keys] for part in ("allocatable", "daemonsets", "left")]
@@ -150,19 +152,21 @@ def test_a_node_says_the_same_in_every_form(spec: SpecFolder) -> None:
 
 
 def test_failures_say_the_same_in_every_form(spec: SpecFolder) -> None:
-    found = _said(spec, *SHORT)["losses"]
-    lost, unmet, hit = _shown(spec, *SHORT)
-    assert [_numbers(row) for row in lost] == [[loss["nodes"], loss["gpus"]] for loss in found]
-    units = [", ".join(f"{count} {flavor}" for flavor, count in loss["units"].items()) for loss in found]
-    assert [row["by flavor"] for row in lost] == units
+    losses = _json_report(spec, *SHORT)["losses"]
+    loss_rows, unmet, hit = _table_rows(spec, *SHORT)
+    assert [_numbers(row) for row in loss_rows] == [[loss["nodes"], loss["gpus"]] for loss in losses]
+    units = [", ".join(f"{count} {flavor}" for flavor, count in loss["units"].items()) for loss in losses]
+    assert [row["by flavor"] for row in loss_rows] == units
     keys = ("there", "guaranteed", "missing")
-    assert [_numbers(row) for row in unmet] == [[one[key] for key in keys] for loss in found for one in loss["unmet"]]
-    assert {row["of"]: int(row["tenants"]) for row in hit} == {loss["where"]: len(loss["tenants"]) for loss in found}
+    assert [_numbers(row) for row in unmet] == [
+        [unmet_loss[key] for key in keys] for loss in losses for unmet_loss in loss["unmet"]
+    ]
+    assert {row["of"]: int(row["tenants"]) for row in hit} == {loss["where"]: len(loss["tenants"]) for loss in losses}
 
 
 def test_text_and_markdown_hold_the_same_cells(spec: SpecFolder) -> None:
     text = re.sub(r"\s+", " ", _report(spec, *SHORT))
-    for row in (row for table in _shown(spec, *SHORT) for row in table):
+    for row in (row for table in _table_rows(spec, *SHORT) for row in table):
         assert " ".join(row.values()) in text
 
 
@@ -194,7 +198,7 @@ def test_many_tenants_are_counted_and_the_first_named(tmp_path: Path) -> None:
 
 
 def test_one_pool_alone_is_reported(spec: SpecFolder) -> None:
-    assert [pool["pool"] for pool in _said(spec, "pools", "train")["pools"]] == ["train"]
+    assert [pool["pool"] for pool in _json_report(spec, "pools", "train")["pools"]] == ["train"]
 
 
 @pytest.mark.parametrize("form", ["text", "json", "markdown"])
@@ -219,7 +223,7 @@ def test_a_rack_has_a_number_of_nodes(spec: SpecFolder, rack: str) -> None:
 
 def test_the_help_names_the_rack_that_is_taken(spec: SpecFolder) -> None:
     assert f"Default: {RACK}." in re.sub(r"\s+", " ", run("report", "failures", "--help").stdout)
-    assert _said(spec, "failures")["rack"] == RACK
+    assert _json_report(spec, "failures")["rack"] == RACK
 
 
 @pytest.mark.parametrize("name", REPORTS)
@@ -233,23 +237,26 @@ def test_an_environment_without_pools_has_an_empty_report(spec: SpecFolder, name
     assert _report(spec, *name, "--format", form) == "Nothing to report: the environment has no pools.\n"
 
 
-@pytest.mark.parametrize(("held", "shown"), [(0, False), (3, True)])
+@pytest.mark.parametrize(("gpus_in_use", "has_rows"), [(0, False), (3, True)])
 def test_queues_where_nothing_is_held_say_so_and_keep_the_sums(
-    spec: SpecFolder, monkeypatch: pytest.MonkeyPatch, held: int, shown: bool
+    spec: SpecFolder, monkeypatch: pytest.MonkeyPatch, gpus_in_use: int, has_rows: bool
 ) -> None:
     from tenancy.live.usage import QueueUse
 
     empty = SimpleNamespace(paged_items=lambda *_, **__: iter(()), items=lambda *_, **__: [])
     monkeypatch.setattr("tenancy.live.api.Api", lambda _: empty)
-    one = QueueUse("fraud", "batch", "train", "a100", 16, 16, held, 0, held, 0, "open", Decimal("2.5") * held)
-    monkeypatch.setattr("tenancy.live.usage.queue_use", lambda *_: [one])
+    queue_use = QueueUse(
+        "fraud", "batch", "train", "a100", 16, 16, gpus_in_use, 0, gpus_in_use, 0, "open", Decimal("2.5") * gpus_in_use
+    )
+    monkeypatch.setattr("tenancy.live.usage.queue_use", lambda *_: [queue_use])
     monkeypatch.setattr("tenancy.cli.queues._bound_gpus", lambda *_: ({}, []))
     answer = run("queues", spec.path, "--brief")
     assert answer.exit_code == 0
     assert "has no pools" not in answer.stdout
-    assert ("Queues of small: no GPU is in use and no work waits" in answer.stdout) is not shown
+    assert ("Queues of small: no GPU is in use and no work waits" in answer.stdout) is not has_rows
     assert (
-        f"- 1 queue: {held} GPUs, slices and replicas in use, 0 of them borrowed; 0 workloads waiting" in answer.stdout
+        f"- 1 queue: {gpus_in_use} GPUs, slices and replicas in use, 0 of them borrowed; 0 workloads waiting"
+        in answer.stdout
     )
     assert "- GPUs in use cost $" in answer.stdout
 
@@ -267,8 +274,8 @@ def test_reporting_imports_no_engine_no_client_and_a_screen_for_text_only(
         "except SystemExit as end: assert not end.code\n"
         "print(*{name.split('.')[0] for name in sys.modules}, file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert ({"pulumi", "kubernetes", "requests", "difflib", "jinja2"} | screen).isdisjoint(done.stderr.split())
+    process = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert ({"pulumi", "kubernetes", "requests", "difflib", "jinja2"} | screen).isdisjoint(process.stderr.split())
 
 
 # Tables
@@ -303,7 +310,7 @@ def _catalog(*words: object) -> Any:
 def test_every_type_is_listed() -> None:
     text = run("catalog").stdout
     assert every(re.search(rf"^{re.escape(name)} ", text, re.MULTILINE) for name in INSTANCES)
-    assert [one["instance"] for one in _catalog()["instances"]] == list(INSTANCES)
+    assert [entry["instance"] for entry in _catalog()["instances"]] == list(INSTANCES)
 
 
 def test_the_list_is_readable_at_100_columns() -> None:
@@ -312,15 +319,20 @@ def test_the_list_is_readable_at_100_columns() -> None:
 
 def test_a_type_that_no_pool_can_be_made_of_says_why() -> None:
     text = re.sub(r"\s+", " ", run("catalog").stdout)
-    for of in INSTANCES.values():
-        assert of.unsupported in text
+    for instance in INSTANCES.values():
+        assert instance.unsupported in text
     (row,) = (line for line in run("catalog").stdout.splitlines() if line.startswith("g6f.large"))
     assert row.endswith("no (2)")
 
 
 def test_what_aws_does_not_publish_is_not_shown_as_none() -> None:
-    (one,) = (one for one in _catalog()["instances"] if one["instance"] == "p6e-gb200.36xlarge")
-    assert (one["efa"], one["nvme_gb"], one["pods_managed"], one["pods_karpenter"]) == (None, None, None, None)
+    (catalog_entry,) = (entry for entry in _catalog()["instances"] if entry["instance"] == "p6e-gb200.36xlarge")
+    assert (
+        catalog_entry["efa"],
+        catalog_entry["nvme_gb"],
+        catalog_entry["pods_managed"],
+        catalog_entry["pods_karpenter"],
+    ) == (None, None, None, None)
 
 
 def test_the_sources_are_those_of_the_tables() -> None:
@@ -333,46 +345,46 @@ def test_the_sources_are_those_of_the_tables() -> None:
 
 
 def test_a_type_shows_what_a_pool_of_it_yields() -> None:
-    found = _catalog("p4d.24xlarge")
-    assert found["yields"]["resources"] == {"nvidia.com/gpu": 8}
-    assert {of["profile"]: of["most"] for of in found["profiles"]} == {
+    catalog_entry = _catalog("p4d.24xlarge")
+    assert catalog_entry["yields"]["resources"] == {"nvidia.com/gpu": 8}
+    assert {profile["profile"]: profile["most"] for profile in catalog_entry["profiles"]} == {
         name: profile.most for name, profile in BOARDS["a100-40gb"].profiles.items()
     }
 
 
 def test_a_layout_is_shown_with_what_each_slice_gets() -> None:
-    found = _catalog("p4d.24xlarge", "--mig", "1g.5gb=4,3g.20gb=1")["yields"]
-    assert found["resources"] == {"nvidia.com/mig-1g.5gb": 32, "nvidia.com/mig-3g.20gb": 8}
-    small, big = found["units"]
+    pool_yield = _catalog("p4d.24xlarge", "--mig", "1g.5gb=4,3g.20gb=1")["yields"]
+    assert pool_yield["resources"] == {"nvidia.com/mig-1g.5gb": 32, "nvidia.com/mig-3g.20gb": 8}
+    small, big = pool_yield["units"]
     assert big["each"]["vcpu"] == pytest.approx(3.5 * small["each"]["vcpu"], abs=0.05)
 
 
 def test_the_catalogue_and_a_report_agree(spec: SpecFolder) -> None:
     spec.edit(ENV, "    nodes: {min: 1, max: 3}", "    nodes: 1")
-    (reported,) = _said(spec, "pools", "serve")["pools"]
-    found = _catalog("p4d.24xlarge", "--mig", "1g.5gb=7")["yields"]
+    (reported,) = _json_report(spec, "pools", "serve")["pools"]
+    pool_yield = _catalog("p4d.24xlarge", "--mig", "1g.5gb=7")["yields"]
     same = ("allocatable", "daemonsets", "left", "pods_left", "vcpu", "memory_gib", "resources", "layout")
-    assert {key: found[key] for key in same} == {key: reported[key] for key in same}
-    assert [unit["each"] for unit in found["units"]] == [unit["each"] for unit in reported["units"]]
+    assert {key: pool_yield[key] for key in same} == {key: reported[key] for key in same}
+    assert [unit["each"] for unit in pool_yield["units"]] == [unit["each"] for unit in reported["units"]]
 
 
 def test_the_numbers_of_a_layout_are_the_same_in_text() -> None:
     (unit,) = _catalog("p5.48xlarge", "--mig", "1g.10gb=7")["yields"]["units"]
     text = run("catalog", "p5.48xlarge", "--mig", "1g.10gb=7").stdout
     (row,) = (line.split() for line in text.splitlines() if line.startswith("nvidia.com/mig-1g.10gb"))
-    each = unit["each"]
+    per_unit = unit["each"]
     assert row == [
         "nvidia.com/mig-1g.10gb",
         "56",
         "1/7",
-        *(f"{each[key]:.2f}" for key in ("vcpu", "memory_gib", "disk_gib")),
+        *(f"{per_unit[key]:.2f}" for key in ("vcpu", "memory_gib", "disk_gib")),
     ]
 
 
 @pytest.mark.parametrize(("provisioner", "pods"), [("managed", 250), ("karpenter", 737)])
 def test_who_makes_the_nodes_decides_how_many_pods_they_take(provisioner: str, pods: int) -> None:
-    found = _catalog("p4d.24xlarge", "--provisioner", provisioner)["yields"]
-    assert (found["allocatable"]["pods"], found["provisioner"]) == (pods, provisioner)
+    pool_yield = _catalog("p4d.24xlarge", "--provisioner", provisioner)["yields"]
+    assert (pool_yield["allocatable"]["pods"], pool_yield["provisioner"]) == (pods, provisioner)
 
 
 def test_a_layout_by_name_is_known() -> None:
@@ -382,14 +394,14 @@ def test_a_layout_by_name_is_known() -> None:
 
 @pytest.mark.parametrize("mode", ["time-slicing", "mps"])
 def test_a_shared_type_yields_replicas(mode: str) -> None:
-    found = _catalog("g6.12xlarge", "--gpu-sharing", f"{mode}=4")["yields"]
-    assert found["resources"] == {"nvidia.com/gpu.shared": 16}
-    assert found["units"][0]["share"] == "1/4"
+    pool_yield = _catalog("g6.12xlarge", "--gpu-sharing", f"{mode}=4")["yields"]
+    assert pool_yield["resources"] == {"nvidia.com/gpu.shared": 16}
+    assert pool_yield["units"][0]["share"] == "1/4"
 
 
 def test_slices_are_shared_too() -> None:
-    found = _catalog("p4d.24xlarge", "--mig", "3g.20gb=2", "--gpu-sharing", "time-slicing=2")["yields"]
-    assert found["resources"] == {"nvidia.com/mig-3g.20gb.shared": 32}
+    pool_yield = _catalog("p4d.24xlarge", "--mig", "3g.20gb=2", "--gpu-sharing", "time-slicing=2")["yields"]
+    assert pool_yield["resources"] == {"nvidia.com/mig-3g.20gb.shared": 32}
 
 
 def test_a_layout_that_does_not_fit_is_answered_with_the_sums_and_the_nearest() -> None:
@@ -400,7 +412,7 @@ def test_a_layout_that_does_not_fit_is_answered_with_the_sums_and_the_nearest() 
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("p4d.24xlarg",), "change: use p4d.24xlarge"),
         (("p4d.24xlarge", "--mig", "1g.10gb=9"), "mig-01"),
@@ -420,26 +432,26 @@ def test_a_layout_that_does_not_fit_is_answered_with_the_sums_and_the_nearest() 
         (("--gpu-sharing", "mps=2"), "a pool has one instance type"),
     ],
 )
-def test_what_no_pool_can_be_ends_with_2(words: tuple[str, ...], said: str) -> None:
+def test_what_no_pool_can_be_ends_with_2(words: tuple[str, ...], message: str) -> None:
     result = run("catalog", *words)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert said in result.stderr
+    assert message in result.stderr
     assert result.stderr.count("\n") == 1, "one mistake, one message"
 
 
 def _supported() -> Iterator[str]:
-    return (name for name, of in INSTANCES.items() if not of.unsupported)
+    return (name for name, instance in INSTANCES.items() if not instance.unsupported)
 
 
 @pytest.mark.parametrize("provisioner", ["managed", "karpenter"])
 def test_a_pool_can_be_made_of_every_type_that_says_so(provisioner: str) -> None:
     for name in _supported():
-        found = _catalog(name, "--provisioner", provisioner)["yields"]
-        assert found["left"]["vcpu"] > 0, name
-        assert found["pods_left"] >= 0, name
+        pool_yield = _catalog(name, "--provisioner", provisioner)["yields"]
+        assert pool_yield["left"]["vcpu"] > 0, name
+        assert pool_yield["pods_left"] >= 0, name
 
 
-@pytest.mark.parametrize("name", [name for name, of in INSTANCES.items() if of.unsupported])
+@pytest.mark.parametrize("name", [name for name, instance in INSTANCES.items() if instance.unsupported])
 def test_the_facts_of_a_type_without_pools_are_shown_with_the_reason(name: str) -> None:
     result = run("catalog", name)
     assert result.exit_code == 0
@@ -484,7 +496,7 @@ def test_a_report_keeps_its_name_whatever_an_environment_is_called(spec: SpecFol
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--out", "page.html", "--tenant", "missing"), "given tenant 'missing'"),
         (("--out", "/dev/null/page.html"), "rule: a path that can be written"),
@@ -500,12 +512,12 @@ def test_a_report_keeps_its_name_whatever_an_environment_is_called(spec: SpecFol
     ],
 )
 def test_what_a_page_cannot_be_made_of_ends_with_a_message(
-    spec: SpecFolder, tmp_path: Path, words: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch
+    spec: SpecFolder, tmp_path: Path, words: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     result = run("report", spec.path, *words)
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert message in result.stderr
     assert not list(tmp_path.glob("*.html"))
 
 
@@ -518,8 +530,8 @@ def test_a_simulation_and_a_chargeback_come_from_their_commands(spec: SpecFolder
     text = page.read_text("utf-8")
     assert "2 periods of a chargeback" in text
     assert "as charged back" in text
-    other = json.loads(bill.read_text("utf-8")) | {"environment": "other"}
-    bill.write_text(json.dumps(other), "utf-8")
+    foreign_bill = json.loads(bill.read_text("utf-8")) | {"environment": "other"}
+    bill.write_text(json.dumps(foreign_bill), "utf-8")
     assert run("report", spec.path, "--chargeback", bill, "--out", page).exit_code == 2
 
 

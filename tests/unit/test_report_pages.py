@@ -38,12 +38,12 @@ def plain(bank: Loaded) -> Pages:
 
 
 @pytest.fixture(scope="module")
-def told(bank: Loaded, tmp_path_factory: pytest.TempPathFactory) -> Pages:
+def pages_with_results(bank: Loaded, tmp_path_factory: pytest.TempPathFactory) -> Pages:
     """With a simulation and a chargeback of every tenant."""
     folder = tmp_path_factory.mktemp("told")
     names = [tenant.tenant for tenant in bank.tenants]
-    course, charged = read(folder, simulated(names), charged_back(names))
-    return Pages(bank, course, charged)
+    course, summary = read(folder, simulated(names), charged_back(names))
+    return Pages(bank, course, summary)
 
 
 def read(folder: Path, run: Any, bill: Any) -> tuple[UsageTimeline, ChargebackSummary]:
@@ -118,7 +118,7 @@ class Text(HTMLParser):
             self.words.append(data)
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         return " ".join(self.words)
 
 
@@ -126,14 +126,14 @@ def every_page(pages: Pages) -> list[str]:
     return [pages.environment(), *(pages.tenant(tenant.tenant) for tenant in pages.loaded.tenants)]
 
 
-def test_a_page_makes_no_request_and_runs_nothing(plain: Pages, told: Pages) -> None:
-    for page in (*every_page(plain), *every_page(told)):
-        found = Text(page)
-        assert found.open == [], "every tag is closed"
-        assert not found.tags & {"script", "link", "img", "iframe", "object", "embed", "base", "form"}
+def test_a_page_makes_no_request_and_runs_nothing(plain: Pages, pages_with_results: Pages) -> None:
+    for page in (*every_page(plain), *every_page(pages_with_results)):
+        parsed = Text(page)
+        assert parsed.open == [], "every tag is closed"
+        assert not parsed.tags & {"script", "link", "img", "iframe", "object", "embed", "base", "form"}
         assert POLICY in page
-        assert "src" not in found.attributes
-        assert not {name for name in found.attributes if name.startswith("on")}
+        assert "src" not in parsed.attributes
+        assert not {name for name in parsed.attributes if name.startswith("on")}
         assert set(re.findall(r'href="(.)', page)) == {"#"}, "links lead to parts of the page alone"
         assert not re.search(r"https?://|@import|url\(", page)
 
@@ -144,87 +144,96 @@ def test_a_page_is_light_or_dark_as_the_reader_is_and_can_be_printed(plain: Page
     assert "@media print" in page
 
 
-def test_the_same_files_in_any_order_make_the_same_page(bank: Loaded, told: Pages) -> None:
+def test_the_same_files_in_any_order_make_the_same_page(bank: Loaded, pages_with_results: Pages) -> None:
     turned = Loaded(bank.environment, bank.tenants[::-1], bank.folder)
-    again = Pages(turned, told.timeline, told.chargeback_summary)
-    assert again.environment() == told.environment()
-    assert again.tenant("fraud") == told.tenant("fraud")
+    again = Pages(turned, pages_with_results.timeline, pages_with_results.chargeback_summary)
+    assert again.environment() == pages_with_results.environment()
+    assert again.tenant("fraud") == pages_with_results.tenant("fraud")
 
 
 def test_the_matrix_has_a_cell_with_rule_and_proof_for_every_pair_and_plane(plain: Pages) -> None:
     names = [tenant.tenant for tenant in plain.loaded.tenants]
     cells = re.findall(r'title="([^"]+?) → ([^"]+?): [^"]+; rules ([^;"]+); ([^"]+)"', plain.environment())
     assert len(cells) == len(names) * (len(names) - 1) * len(plain.planes)
-    assert {(one, other) for one, other, _, _ in cells} == {(a, b) for a in names for b in names if a != b}
+    assert {(row, column) for row, column, _, _ in cells} == {(a, b) for a in names for b in names if a != b}
     assert {rule for *_, rules, _ in cells for rule in rules.split(", ")} <= set(RULES)
 
 
 def test_the_environments_page_names_every_tenant_and_pool(plain: Pages, bank: Loaded) -> None:
-    said = Text(plain.environment()).said
-    assert every(tenant.tenant in said for tenant in bank.tenants)
-    assert every(pool in said for pool in bank.environment.pools)
+    page_text = Text(plain.environment()).text
+    assert every(tenant.tenant in page_text for tenant in bank.tenants)
+    assert every(pool in page_text for pool in bank.environment.pools)
 
 
-@pytest.mark.parametrize("which", ["plain", "told"])
+@pytest.mark.parametrize("which", ["plain", "pages_with_results"])
 def test_a_tenants_page_names_no_other_tenant(which: str, bank: Loaded, request: pytest.FixtureRequest) -> None:
     pages: Pages = request.getfixturevalue(which)
     for tenant in bank.tenants:
-        said = Text(pages.tenant(tenant.tenant)).said
-        others = [other for other in bank.tenants if other is not tenant]
+        page_text = Text(pages.tenant(tenant.tenant)).text
+        others = [candidate for candidate in bank.tenants if candidate is not tenant]
         # `quant-research` is a tenant and `research` a department: names are whole words, dashes included.
-        own = {*re.findall(r"[\w.-]+", tenant.model_dump_json())}
-        named = {
+        tenant_words = {*re.findall(r"[\w.-]+", tenant.model_dump_json())}
+        foreign_words = {
             word
-            for other in others
-            for word in (other.tenant, other.title, other.cost_center, other.owner.mail)
+            for foreign_tenant in others
+            for word in (
+                foreign_tenant.tenant,
+                foreign_tenant.title,
+                foreign_tenant.cost_center,
+                foreign_tenant.owner.mail,
+            )
             if word
         }
-        leaked = {word for word in named - own if re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", said)}
+        leaked = {
+            word
+            for word in foreign_words - tenant_words
+            if re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", page_text)
+        }
         assert leaked == set(), f"on the page of {tenant.tenant}"
 
 
-def test_a_tenants_page_has_the_tenants_own_money_alone(told: Pages) -> None:
-    paid = told.chargeback_summary.paid if told.chargeback_summary else {}
-    said = Text(told.tenant("fraud")).said
-    assert f"${paid['fraud']:,.0f}" in said
-    assert f"${paid['nlp']:,.0f}" not in said
-    assert "no data for an hour" not in said, "what the whole bill lacks is the platform's to say"
+def test_a_tenants_page_has_the_tenants_own_money_alone(pages_with_results: Pages) -> None:
+    paid = pages_with_results.chargeback_summary.paid if pages_with_results.chargeback_summary else {}
+    page_text = Text(pages_with_results.tenant("fraud")).text
+    assert f"${paid['fraud']:,.0f}" in page_text
+    assert f"${paid['nlp']:,.0f}" not in page_text
+    assert "no data for an hour" not in page_text, "what the whole bill lacks is the platform's to say"
 
 
 def test_what_is_not_known_is_left_out_with_a_sentence(plain: Pages) -> None:
     for page in every_page(plain):
-        said = Text(page).said
-        assert "GPUs in use over time are not shown: no result was given." in said
-        assert "Actual costs are not shown: no result was given." in said
+        page_text = Text(page).text
+        assert "GPUs in use over time are not shown: no result was given." in page_text
+        assert "Actual costs are not shown: no result was given." in page_text
 
 
-def test_what_is_given_takes_the_place_of_the_sentence(told: Pages) -> None:
-    page = told.environment()
-    assert "not shown" not in Text(page).said
+def test_what_is_given_takes_the_place_of_the_sentence(pages_with_results: Pages) -> None:
+    page = pages_with_results.environment()
+    assert "not shown" not in Text(page).text
     assert page.count("<svg") == 3, "in use, borrowed, how evenly"
-    assert "Nothing was measured of aml" in Text(page).said
-    assert "no data for an hour" in Text(page).said
+    assert "Nothing was measured of aml" in Text(page).text
+    assert "no data for an hour" in Text(page).text
 
 
 def test_a_guarantee_costs_its_part_of_the_nodes(spec: SpecFolder) -> None:
     spec.add("environment.yaml", "prices: {l4: 0.80, a100-40gb: 2.50}\n")
-    found = facts(spec.load()).member("fraud")
-    amounts = {(place.pool, place.flavor): place.monthly for place in found.places}
+    member = facts(spec.load()).member("fraud")
+    amounts = {(place.pool, place.flavor): place.monthly for place in member.places}
     assert amounts["train", "a100"] == 16 * 2_500_000 * 730
     assert amounts["serve", "a100-1g.5gb"] == 14 * 2_500_000 * 730 // 7, "seven slices fill a board, and pay for it"
 
 
 def test_a_pool_without_a_price_is_named_and_in_no_number(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = "Pool train has no known price: its cost is not included."
-    assert said not in Text(Pages(loaded).environment()).said
+    sentence = "Pool train has no known price: its cost is not included."
+    assert sentence not in Text(Pages(loaded).environment()).text
     # This pool's price is unknown, as that of a spot pool without a discount.
     monkeypatch.setattr(
         "tenancy.planning.aws.prices.node_price", lambda _, name, *__: None if name == "train" else 1_000_000
     )
     pages = Pages(loaded)
     assert pages.facts.member("fraud").unpriced == ("train",)
-    assert said in Text(pages.environment()).said
-    assert said in Text(pages.tenant("fraud")).said
+    assert sentence in Text(pages.environment()).text
+    assert sentence in Text(pages.tenant("fraud")).text
 
 
 @pytest.mark.parametrize("field", ["title", "purpose"])
@@ -233,16 +242,16 @@ def test_what_people_write_is_text_and_no_markup(spec: SpecFolder, field: str) -
     spec.edit("tenants/fraud.yaml", old, f"{field}: {json.dumps(HOSTILE)}")
     pages = Pages(spec.load())
     for page in (pages.environment(), pages.tenant("fraud")):
-        found = Text(page)
-        assert not found.tags & {"script", "img"}
-        assert field == "purpose" or HOSTILE in found.said
+        parsed = Text(page)
+        assert not parsed.tags & {"script", "img"}
+        assert field == "purpose" or HOSTILE in parsed.text
 
 
 def test_names_in_a_result_are_text_and_no_markup(bank: Loaded, tmp_path: Path) -> None:
-    course, charged = read(tmp_path, simulated([HOSTILE, "fraud"]), charged_back([HOSTILE, "fraud"]))
-    found = Text(Pages(bank, course, charged).environment())
-    assert not found.tags & {"script", "img"}
-    assert HOSTILE in found.said
+    course, summary = read(tmp_path, simulated([HOSTILE, "fraud"]), charged_back([HOSTILE, "fraud"]))
+    parsed = Text(Pages(bank, course, summary).environment())
+    assert not parsed.tags & {"script", "img"}
+    assert HOSTILE in parsed.text
 
 
 def test_one_tenant_has_no_other_to_be_kept_apart_from(loaded: Loaded) -> None:
@@ -256,7 +265,7 @@ def test_of_many_tenants_only_pairs_with_something_to_say_are_listed(
 ) -> None:
     monkeypatch.setattr("tenancy.report.isolation.MAX_TENANTS", len(bank.tenants) - 1)
     page = plain.environment()
-    assert "198 of 210 pairs are closed or shared" in Text(page).said
+    assert "198 of 210 pairs are closed or shared" in Text(page).text
     assert 'class="mx"' not in page
 
 
@@ -264,7 +273,7 @@ def test_of_many_tenants_only_pairs_with_something_to_say_are_listed(
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "said"),
+    ("kind", "text", "message"),
     [
         ("simulation", None, "a file that can be read"),
         ("simulation", "{", "which is not JSON"),
@@ -277,11 +286,11 @@ def test_of_many_tenants_only_pairs_with_something_to_say_are_listed(
         ("chargeback", json.dumps(charged_back(["fraud"], lines=[1])), "a result of tenancy chargeback"),
     ],
 )
-def test_a_file_that_is_something_else_is_named(tmp_path: Path, kind: str, text: str | None, said: str) -> None:
+def test_a_file_that_is_something_else_is_named(tmp_path: Path, kind: str, text: str | None, message: str) -> None:
     path = tmp_path / "given.json"
     if text is not None:
         path.write_text(text, "utf-8")
-    with pytest.raises(UnreadableInput, match=re.escape(said)) as error:
+    with pytest.raises(UnreadableInput, match=re.escape(message)) as error:
         getattr(inputs, f"read_{kind}")(path, "bank")
     assert str(path) in str(error.value)
 
@@ -316,19 +325,21 @@ def test_a_simulation_has_what_a_page_reads_of_it() -> None:
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
 class TestInABrowser:
     @pytest.mark.parametrize("width", [1280, 500])
-    def test_it_asks_for_nothing_complains_of_nothing_and_fits(self, told: Pages, tmp_path: Path, width: int) -> None:
-        for number, page in enumerate((told.environment(), told.tenant("fraud"))):
+    def test_it_asks_for_nothing_complains_of_nothing_and_fits(
+        self, pages_with_results: Pages, tmp_path: Path, width: int
+    ) -> None:
+        for number, page in enumerate((pages_with_results.environment(), pages_with_results.tenant("fraud"))):
             (tmp_path / str(number)).mkdir()
-            seen = opened(page, tmp_path / str(number), width)
-            assert (seen["asked"], seen["console"]) == ([], [])
-            assert seen["wide"] <= seen["seen"], "nothing is cut off to the right"
-            assert seen["planes"] == 1, "one plane at a time"
+            opened_page = opened(page, tmp_path / str(number), width)
+            assert (opened_page["asked"], opened_page["console"]) == ([], [])
+            assert opened_page["wide"] <= opened_page["seen"], "nothing is cut off to the right"
+            assert opened_page["planes"] == 1, "one plane at a time"
 
     def test_a_page_that_asks_and_complains_is_caught(self, plain: Pages, tmp_path: Path) -> None:
         bad = '<img src="http://127.0.0.1:9/x.png"><script>console.error("no")</script><header>'
-        seen = opened(plain.environment().replace("<header>", bad), tmp_path, 1280)
-        assert seen["asked"] == ["http://127.0.0.1:9/x.png"]
-        assert any("no" in line for line in seen["console"])
+        opened_page = opened(plain.environment().replace("<header>", bad), tmp_path, 1280)
+        assert opened_page["asked"] == ["http://127.0.0.1:9/x.png"]
+        assert any("no" in line for line in opened_page["console"])
 
     def test_paper_has_every_plane(self, plain: Pages, tmp_path: Path) -> None:
         assert CHROMIUM is not None

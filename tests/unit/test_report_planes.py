@@ -41,28 +41,30 @@ def bank() -> Loaded:
 
 @pytest.fixture(scope="module")
 def planes(bank: Loaded) -> dict[str, Plane]:
-    return found(bank, make_plan(bank.environment, bank.tenants))
+    return planes_of(bank, make_plan(bank.environment, bank.tenants))
 
 
-def found(loaded: Loaded, plan: Plan) -> dict[str, Plane]:
+def planes_of(loaded: Loaded, plan: Plan) -> dict[str, Plane]:
     return {plane.name: plane for plane in IsolationMatrix(loaded, plan).all()}
 
 
-def changed(plan: Plan, tenant: str, change: Callable[[NamespacePlan], NamespacePlan]) -> Plan:
+def with_changed_namespace(plan: Plan, tenant: str, change: Callable[[NamespacePlan], NamespacePlan]) -> Plan:
     """The plan with another first namespace of the tenant."""
-    one = plan.tenant(tenant)
-    first, *others = one.namespaces
-    made = dataclasses.replace(one, namespaces=(change(first), *others))
-    return dataclasses.replace(plan, tenants=tuple(made if each.name == tenant else each for each in plan.tenants))
+    tenant_plan = plan.tenant(tenant)
+    first, *others = tenant_plan.namespaces
+    changed_tenant = dataclasses.replace(tenant_plan, namespaces=(change(first), *others))
+    return dataclasses.replace(
+        plan, tenants=tuple(changed_tenant if candidate.name == tenant else candidate for candidate in plan.tenants)
+    )
 
 
-def kinds(of: dict[str, Plane], pair: tuple[str, str]) -> dict[str, CellKind]:
-    return {name: plane.cells[pair].kind for name, plane in of.items()}
+def kinds(planes: dict[str, Plane], pair: tuple[str, str]) -> dict[str, CellKind]:
+    return {name: plane.cells[pair].kind for name, plane in planes.items()}
 
 
 def test_every_plane_has_a_cell_for_every_pair_of_the_bank(planes: dict[str, Plane], bank: Loaded) -> None:
     names = [tenant.tenant for tenant in bank.tenants]
-    pairs = {(one, other) for one in names for other in names if one != other}
+    pairs = {(row, column) for row in names for column in names if row != column}
     assert list(planes) == ["objects", "network", "data", "nodes", "queues"]
     assert every(set(plane.cells) == pairs for plane in planes.values())
 
@@ -105,7 +107,7 @@ def binding(subject: RoleSubject) -> Callable[[NamespacePlan], NamespacePlan]:
 
 def test_a_role_for_the_others_service_account_is_open(loaded: Loaded, plan: Plan) -> None:
     bind = binding(RoleSubject("ServiceAccount", "default", "research--main"))
-    before, after = found(loaded, plan), found(loaded, changed(plan, "fraud", bind))
+    before, after = planes_of(loaded, plan), planes_of(loaded, with_changed_namespace(plan, "fraud", bind))
     assert kinds(after, RESEARCH_OF_FRAUD) == kinds(before, RESEARCH_OF_FRAUD) | {"objects": CellKind.OPEN}
     assert kinds(after, FRAUD_OF_RESEARCH) == kinds(before, FRAUD_OF_RESEARCH)
 
@@ -114,8 +116,8 @@ def test_a_role_for_the_others_service_account_is_open(loaded: Loaded, plan: Pla
     "group", ["system:authenticated", "system:serviceaccounts", "system:serviceaccounts:research--main"]
 )
 def test_a_role_for_all_users_is_open(loaded: Loaded, plan: Plan, group: str) -> None:
-    assert found(loaded, plan)["objects"].cells[RESEARCH_OF_FRAUD].kind is CellKind.CLOSED
-    after = found(loaded, changed(plan, "fraud", binding(RoleSubject("Group", group))))
+    assert planes_of(loaded, plan)["objects"].cells[RESEARCH_OF_FRAUD].kind is CellKind.CLOSED
+    after = planes_of(loaded, with_changed_namespace(plan, "fraud", binding(RoleSubject("Group", group))))
     assert after["objects"].cells[RESEARCH_OF_FRAUD].kind is CellKind.OPEN
 
 
@@ -128,10 +130,12 @@ def test_a_policy_at_both_ends_opens_the_network(loaded: Loaded, plan: Plan) -> 
     def let_out(space: NamespacePlan) -> NamespacePlan:
         return dataclasses.replace(space, policies=(*space.policies, policy("out", EGRESS, egress=everywhere)))
 
-    half = changed(plan, "fraud", let_in)
-    both = changed(half, "research", let_out)
-    assert found(loaded, half)["network"].cells[RESEARCH_OF_FRAUD].kind is CellKind.CLOSED, "nothing leaves research"
-    cell = found(loaded, both)["network"].cells[RESEARCH_OF_FRAUD]
+    half = with_changed_namespace(plan, "fraud", let_in)
+    both = with_changed_namespace(half, "research", let_out)
+    assert planes_of(loaded, half)["network"].cells[RESEARCH_OF_FRAUD].kind is CellKind.CLOSED, (
+        "nothing leaves research"
+    )
+    cell = planes_of(loaded, both)["network"].cells[RESEARCH_OF_FRAUD]
     assert (cell.kind, cell.enforced_by) == (CellKind.OPEN, "NetworkPolicy open in fraud--train")
 
 
@@ -139,8 +143,8 @@ def test_a_namespace_without_its_default_deny_admits_all_traffic(loaded: Loaded,
     def tear_down(space: NamespacePlan) -> NamespacePlan:
         return dataclasses.replace(space, policies=())
 
-    open_plan = changed(changed(plan, "fraud", tear_down), "research", tear_down)
-    cell = found(loaded, open_plan)["network"].cells[RESEARCH_OF_FRAUD]
+    open_plan = with_changed_namespace(with_changed_namespace(plan, "fraud", tear_down), "research", tear_down)
+    cell = planes_of(loaded, open_plan)["network"].cells[RESEARCH_OF_FRAUD]
     assert (cell.kind, cell.enforced_by) == (CellKind.OPEN, "NetworkPolicy none in fraud--train")
 
 
@@ -149,9 +153,9 @@ def test_a_queue_that_spends_the_others_share_is_open(loaded: Loaded, plan: Plan
         first, *others = space.local_queues
         return dataclasses.replace(space, local_queues=(dataclasses.replace(first, queue="research--batch"), *others))
 
-    after = found(loaded, changed(plan, "fraud", lead_astray))["queues"]
+    after = planes_of(loaded, with_changed_namespace(plan, "fraud", lead_astray))["queues"]
     assert after.cells[FRAUD_OF_RESEARCH].kind is CellKind.OPEN
-    assert found(loaded, plan)["queues"].cells[FRAUD_OF_RESEARCH].kind is CellKind.CLOSED
+    assert planes_of(loaded, plan)["queues"].cells[FRAUD_OF_RESEARCH].kind is CellKind.CLOSED
 
 
 def test_what_one_may_borrow_is_what_the_other_lends(spec: SpecFolder) -> None:
@@ -159,16 +163,16 @@ def test_what_one_may_borrow_is_what_the_other_lends(spec: SpecFolder) -> None:
     spec.edit("environment.yaml", "research: {}", "research: {sharing: lend-and-borrow}")
     spec.edit("tenants/research.yaml", "a100: {guaranteed: 8}", "a100: {guaranteed: 8, sharing: lend, lend-up-to: 5}")
     loaded = spec.load()
-    of = found(loaded, make_plan(loaded.environment, loaded.tenants))["queues"].cells
-    assert (of[FRAUD_OF_RESEARCH].kind, of[FRAUD_OF_RESEARCH].word) == (CellKind.GRANTED, "≤ 5")
-    assert of[RESEARCH_OF_FRAUD].kind is CellKind.CLOSED, "research borrows nothing"
+    queue_cells = planes_of(loaded, make_plan(loaded.environment, loaded.tenants))["queues"].cells
+    assert (queue_cells[FRAUD_OF_RESEARCH].kind, queue_cells[FRAUD_OF_RESEARCH].word) == (CellKind.GRANTED, "≤ 5")
+    assert queue_cells[RESEARCH_OF_FRAUD].kind is CellKind.CLOSED, "research borrows nothing"
 
 
 def test_departments_that_share_nothing_lend_nothing(spec: SpecFolder) -> None:
     spec.edit("tenants/research.yaml", "a100: {guaranteed: 8}", "a100: {guaranteed: 8, sharing: lend, lend-up-to: 5}")
     loaded = spec.load()
-    of = found(loaded, make_plan(loaded.environment, loaded.tenants))["queues"].cells
-    assert of[FRAUD_OF_RESEARCH].kind is CellKind.CLOSED
+    queue_cells = planes_of(loaded, make_plan(loaded.environment, loaded.tenants))["queues"].cells
+    assert queue_cells[FRAUD_OF_RESEARCH].kind is CellKind.CLOSED
 
 
 def test_a_shared_pool_is_shared_and_a_pool_of_ones_own_is_apart(planes: dict[str, Plane]) -> None:
@@ -182,26 +186,28 @@ def test_replicas_of_one_gpu_for_two_tenants_are_open(
     loaded: Loaded, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tenancy.planning.queueing.quota_shares.open_pools", lambda *_: ["notebooks"])
-    assert found(loaded, plan)["nodes"].cells[FRAUD_OF_RESEARCH].kind is CellKind.OPEN
+    assert planes_of(loaded, plan)["nodes"].cells[FRAUD_OF_RESEARCH].kind is CellKind.OPEN
 
 
 def aws(plan: Plan, name: str) -> TenantAwsPlan:
-    found = plan.tenant(name).aws
-    assert found is not None
-    return found
+    tenant_aws = plan.tenant(name).aws
+    assert tenant_aws is not None
+    return tenant_aws
 
 
 def test_pods_that_become_the_others_role_are_open(bank: Loaded) -> None:
     plan = make_plan(bank.environment, bank.tenants)
-    theirs = next(role for role in aws(plan, "nlp").roles if role.purpose == "train")
-    mine = aws(plan, "fraud")
+    nlp_role = next(role for role in aws(plan, "nlp").roles if role.purpose == "train")
+    fraud_aws = aws(plan, "fraud")
     leaked = dataclasses.replace(
-        mine,
-        roles=(*mine.roles, theirs),
-        associations=tuple(dataclasses.replace(each, role=theirs.arn) for each in mine.associations),
+        fraud_aws,
+        roles=(*fraud_aws.roles, nlp_role),
+        associations=tuple(
+            dataclasses.replace(association, role=nlp_role.arn) for association in fraud_aws.associations
+        ),
     )
     tenants = tuple(dataclasses.replace(t, aws=leaked) if t.name == "fraud" else t for t in plan.tenants)
-    before, after = found(bank, plan), found(bank, dataclasses.replace(plan, tenants=tenants))
+    before, after = planes_of(bank, plan), planes_of(bank, dataclasses.replace(plan, tenants=tenants))
     assert before["data"].cells["fraud", "nlp"].kind is CellKind.CLOSED
     assert after["data"].cells["fraud", "nlp"].kind is CellKind.OPEN
     assert after["data"].cells["fraud", "aml"].kind is CellKind.CLOSED
@@ -209,12 +215,14 @@ def test_pods_that_become_the_others_role_are_open(bank: Loaded) -> None:
 
 def test_a_role_that_says_too_much_meets_the_isolation_of_the_bucket(bank: Loaded) -> None:
     plan = make_plan(bank.environment, bank.tenants)
-    theirs = next(role for role in aws(plan, "nlp").roles if role.purpose == "train")
-    mine = aws(plan, "fraud")
-    wide = tuple(dataclasses.replace(r, policies=theirs.policies) if r.purpose == "train" else r for r in mine.roles)
-    leaked = dataclasses.replace(mine, roles=wide)
+    nlp_role = next(role for role in aws(plan, "nlp").roles if role.purpose == "train")
+    fraud_aws = aws(plan, "fraud")
+    wide = tuple(
+        dataclasses.replace(r, policies=nlp_role.policies) if r.purpose == "train" else r for r in fraud_aws.roles
+    )
+    leaked = dataclasses.replace(fraud_aws, roles=wide)
     tenants = tuple(dataclasses.replace(t, aws=leaked) if t.name == "fraud" else t for t in plan.tenants)
-    after = found(bank, dataclasses.replace(plan, tenants=tenants))
+    after = planes_of(bank, dataclasses.replace(plan, tenants=tenants))
     assert after["data"].cells["fraud", "nlp"].kind is CellKind.CLOSED
 
 
@@ -222,7 +230,7 @@ def test_without_aws_and_queues_there_are_no_such_planes(spec: SpecFolder) -> No
     spec.edit("tenants/fraud.yaml", ", sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16", "")
     spec.add("environment.yaml", "queues: {scheduler: none}\n")
     loaded = spec.load()
-    assert list(found(loaded, make_plan(loaded.environment, loaded.tenants))) == ["objects", "network", "nodes"]
+    assert list(planes_of(loaded, make_plan(loaded.environment, loaded.tenants))) == ["objects", "network", "nodes"]
 
 
 # NetworkPolicies by themselves
@@ -269,10 +277,10 @@ def test_a_connection_needs_a_rule_that_matches(into: list[NetworkPolicy], opene
 
 
 def test_a_policy_of_some_pods_leaves_the_others_open() -> None:
-    some = dataclasses.replace(policy("some", INGRESS), pods={"app": "x"})
-    assert opening_policy([space("a", DENY, OUT)], [space("b", some)]) == "none in b"
-    assert admits_outside_traffic(space("b", some))
-    assert opening_policy([space("a", DENY)], [space("b", some)]) == "", "nothing leaves a"
+    partial = dataclasses.replace(policy("some", INGRESS), pods={"app": "x"})
+    assert opening_policy([space("a", DENY, OUT)], [space("b", partial)]) == "none in b"
+    assert admits_outside_traffic(space("b", partial))
+    assert opening_policy([space("a", DENY)], [space("b", partial)]) == "", "nothing leaves a"
 
 
 def test_a_namespace_that_denies_all_but_itself_is_not_porous() -> None:

@@ -45,24 +45,24 @@ def planned(bank: Loaded, **fields: Any) -> list[Wave]:
     [{}, {"canary": ("fraud",)}, {"canary_share": 30, "wave_size": 3}, {"order": Order.DEPARTMENT, "wave_size": 2}],
 )
 def test_every_tenant_is_in_one_wave(bank: Loaded, fields: dict[str, Any]) -> None:
-    found = [name for wave in planned(bank, **fields) for name in wave.stacks]
-    assert sorted(found) == sorted(f"bank--{tenant.tenant}" for tenant in bank.tenants)
+    stacks = [name for wave in planned(bank, **fields) for name in wave.stacks]
+    assert sorted(stacks) == sorted(f"bank--{tenant.tenant}" for tenant in bank.tenants)
 
 
 def test_the_canary_is_the_first_wave_and_no_later_one_is_larger_than_asked(bank: Loaded) -> None:
-    canary, *rest = planned(bank, canary=("fraud",), wave_size=4)
+    canary, *waves = planned(bank, canary=("fraud",), wave_size=4)
     assert canary == Wave("canary", ("bank--fraud",))
-    assert [wave.name for wave in rest] == [f"wave {number}" for number in range(1, len(rest) + 1)]
-    assert max(len(wave.stacks) for wave in rest) == 4
+    assert [wave.name for wave in waves] == [f"wave {number}" for number in range(1, len(waves) + 1)]
+    assert max(len(wave.stacks) for wave in waves) == 4
 
 
 def test_a_share_takes_some_tenants_of_each_tier_and_counts_the_named_ones(bank: Loaded) -> None:
     tiers = {f"bank--{tenant.tenant}": tenant.tier for tenant in bank.tenants}
     first = planned(bank, canary_share=1)[0]
     assert sorted(tiers[name] for name in first.stacks) == sorted(set(tiers.values())), "one of each"
-    named = planned(bank, canary_share=1, canary=("fraud",))[0]
-    assert "bank--fraud" in named.stacks
-    assert len(named.stacks) == len(first.stacks)
+    with_named = planned(bank, canary_share=1, canary=("fraud",))[0]
+    assert "bank--fraud" in with_named.stacks
+    assert len(with_named.stacks) == len(first.stacks)
 
 
 def test_small_tenants_come_before_large_ones(bank: Loaded) -> None:
@@ -79,10 +79,10 @@ def test_a_wave_by_department_has_tenants_of_one(bank: Loaded) -> None:
 
 
 def test_how_far_it_is_follows_from_the_records_alone() -> None:
-    found = progress(
+    progress_entries = progress(
         [Wave("canary", ("a", "b")), Wave("wave 1", ("c",))], dict.fromkeys("abc", NEW), {"a": NEW, "b": OLD}
     )
-    assert [(each.finished, each.remaining) for each in found] == [(("a",), ("b",)), ((), ("c",))]
+    assert [(entry.finished, entry.remaining) for entry in progress_entries] == [(("a",), ("b",)), ((), ("c",))]
 
 
 @pytest.mark.parametrize(
@@ -148,10 +148,10 @@ def waiting(bank: Loaded, *causes: Cause, after: tuple[str, ...] = ("local",), p
 
 
 def test_a_new_version_waits_for_the_environment_that_has_it_first(bank: Loaded) -> None:
-    asked: list[str] = []
+    contexts: list[str] = []
 
     def reach(context: str, **recorded: str) -> Any:
-        asked.append(context)
+        contexts.append(context)
         return Former(**recorded)
 
     with pytest.raises(
@@ -161,7 +161,7 @@ def test_a_new_version_waits_for_the_environment_that_has_it_first(bank: Loaded)
     with pytest.raises(RunFailed, match=r"change: `tenancy up local` first; nothing was changed"):
         expect_former_environments(waiting(bank, Cause.PROGRAM), reach)
     expect_former_environments(waiting(bank, Cause.PROGRAM), lambda context: reach(context, local=NEW.program))
-    assert len(asked) == 3
+    assert len(contexts) == 3
 
 
 @pytest.mark.parametrize("causes", [(Cause.FILES,), (Cause.NEW,), (Cause.PROGRAM, Cause.REQUESTED), ()])
@@ -192,7 +192,7 @@ class Ran:
         environment = bank.environment.model_copy(update={"rollout": rollout})
         self.said: list[str] = []
         self.order: list[list[str]] = []
-        self.names = [f"bank--{each.tenant}" for each in tenants]
+        self.names = [f"bank--{tenant.tenant}" for tenant in tenants]
         self.fleet: Any = SimpleNamespace(
             loaded=replace(bank, environment=environment, tenants=tenants),
             run=SimpleNamespace(plan=SimpleNamespace(environment="bank"), only_preview=False),
@@ -263,8 +263,8 @@ def queue(name: str, active: str, policy: str = "None") -> dict[str, Any]:
 
 
 def test_a_queue_that_kueue_does_not_serve_is_red_and_one_on_hold_is_not() -> None:
-    found = [queue("good", "True"), queue("bad", "False"), queue("held", "False", "Hold")]
-    api: Any = SimpleNamespace(items=lambda *_, **__: found)
+    queue_items = [queue("good", "True"), queue("bad", "False"), queue("held", "False", "Hold")]
+    api: Any = SimpleNamespace(items=lambda *_, **__: queue_items)
     assert list(inactive_queues(api, "bank")) == ["ClusterQueue bad is not active: references missing flavors"]
 
 
@@ -283,7 +283,7 @@ def test_the_gate_has_what_the_attacks_the_queues_and_the_alerts_find(monkeypatc
 IN_CLUSTER = "http://prometheus-operated.monitoring.svc:9090"
 
 
-class Asked:
+class AlertSource:
     """An API server with a Prometheus behind it, and what it was asked for."""
 
     def __init__(self, *alerts: dict[str, str], rules: str = "bank", refused: int = 0, silent: bool = False) -> None:
@@ -297,59 +297,59 @@ class Asked:
             raise ApiUnreachable("the API server does not answer")
         if self.refused:
             return Response(self.refused, {"message": "no endpoints available"})
-        series: list[Any] = [{"metric": each} for each in self.alerts]
+        series: list[Any] = [{"metric": labels} for labels in self.alerts]
         if "ALERTS" not in path:
-            asked = unquote(path.partition("?query=")[2])
-            known = f'tenancy:environment:info{{environment="{self.rules}"}}'
-            series = [{"metric": {}}] if asked == known else []
+            query = unquote(path.partition("?query=")[2])
+            info_query = f'tenancy:environment:info{{environment="{self.rules}"}}'
+            series = [{"metric": {}}] if query == info_query else []
         return Response(200, {"status": "success", "data": {"result": series}})
 
 
-def found(asked: Any) -> list[str]:
-    return list(firing(asked, "bank", IN_CLUSTER))
+def firing_alerts(source: Any) -> list[str]:
+    return list(firing(source, "bank", IN_CLUSTER))
 
 
 def test_a_critical_alert_that_fires_is_named_with_its_tenant() -> None:
-    asked = Asked({"alertname": "GuardMissing", "tenant": "platform"})
-    assert found(asked) == ["alert GuardMissing fires for platform"]
+    source = AlertSource({"alertname": "GuardMissing", "tenant": "platform"})
+    assert firing_alerts(source) == ["alert GuardMissing fires for platform"]
     prefix = "/api/v1/namespaces/monitoring/services/http:prometheus-operated:9090/proxy/api/v1/query?query="
-    assert [path.startswith(prefix) for path in asked.paths] == [True, True], "it needs no other way into the cluster"
+    assert [path.startswith(prefix) for path in source.paths] == [True, True], "it needs no other way into the cluster"
     parts = ("severity%3D%22critical%22", "environment%3D%22bank%22", "BudgetSpent")
-    assert [part for part in parts if part not in asked.paths[-1]] == []
+    assert [part for part in parts if part not in source.paths[-1]] == []
 
 
 def test_an_alert_of_many_series_is_named_once_with_their_number() -> None:
-    many = [{"alertname": "GuardMissing", "tenant": "platform", "guard": str(number)} for number in range(40)]
-    other = {"alertname": "GpuXid", "tenant": "fraud"}
-    assert found(Asked(*many, other)) == [
+    guard_alerts = [{"alertname": "GuardMissing", "tenant": "platform", "guard": str(number)} for number in range(40)]
+    xid_alert = {"alertname": "GpuXid", "tenant": "fraud"}
+    assert firing_alerts(AlertSource(*guard_alerts, xid_alert)) == [
         "alert GuardMissing fires for platform, 40 times",
         "alert GpuXid fires for fraud",
     ]
 
 
 def test_without_alerts_it_is_green() -> None:
-    assert found(Asked()) == []
+    assert firing_alerts(AlertSource()) == []
 
 
 @pytest.mark.parametrize(
-    ("asked", "why"),
+    ("source", "why"),
     [
-        (Asked(rules=""), "does not evaluate the alert rules of bank"),
-        (Asked(rules="dev"), "does not evaluate the alert rules of bank"),
-        (Asked(refused=503), "no endpoints available"),
-        (Asked(silent=True), "the API server does not answer"),
+        (AlertSource(rules=""), "does not evaluate the alert rules of bank"),
+        (AlertSource(rules="dev"), "does not evaluate the alert rules of bank"),
+        (AlertSource(refused=503), "no endpoints available"),
+        (AlertSource(silent=True), "the API server does not answer"),
     ],
 )
-def test_a_prometheus_that_does_not_tell_is_not_taken_for_silence(asked: Asked, why: str) -> None:
+def test_a_prometheus_that_does_not_tell_is_not_taken_for_silence(source: AlertSource, why: str) -> None:
     with pytest.raises(AlertsUnknown, match=why):
-        found(asked)
+        firing_alerts(source)
 
 
 def test_an_address_outside_of_the_cluster_is_asked_directly() -> None:
-    asked: Any = Asked()
+    source: Any = AlertSource()
     with pytest.raises(AlertsUnknown, match=r"http://127\.0\.0\.1:9 does not answer"):
-        list(firing(asked, "bank", "http://127.0.0.1:9"))
-    assert asked.paths == []
+        list(firing(source, "bank", "http://127.0.0.1:9"))
+    assert source.paths == []
 
 
 @pytest.mark.parametrize(
@@ -364,15 +364,15 @@ def test_no_answer_is_red_where_metrics_are_collected_unless_alerts_are_ignored(
     bank: Loaded, collector: Collector, gate: AlertGate, red: bool
 ) -> None:
     metrics = bank.environment.metrics.model_copy(update={"collector": collector})
-    changed = {"metrics": metrics, "rollout": Rollout(alerts=gate)}
-    environment = bank.environment.model_copy(update=changed)
+    changes = {"metrics": metrics, "rollout": Rollout(alerts=gate)}
+    environment = bank.environment.model_copy(update=changes)
     fleet: Any = SimpleNamespace(
         loaded=replace(bank, environment=environment),
         run=SimpleNamespace(plan=SimpleNamespace(context="bank")),
-        driver=SimpleNamespace(api=Asked(refused=503)),
+        driver=SimpleNamespace(api=AlertSource(refused=503)),
     )
     problems = list(alert_findings(fleet))
-    assert ["`alerts: ignored` in rollout" in each for each in problems] == [True] * red
+    assert ["`alerts: ignored` in rollout" in problem for problem in problems] == [True] * red
 
 
 @pytest.mark.parametrize("collector", list(Collector))
@@ -385,12 +385,12 @@ def test_a_lab_is_asked_where_it_has_a_prometheus_whatever_the_files_say(
     lab.folder.mkdir()
     lab.remember(ports=dict.fromkeys((*ports.NAMES, "prometheus"), 9), metrics={"seed": 1} if watched else {})
     metrics = bank.environment.metrics.model_copy(update={"collector": collector})
-    api = Asked({"alertname": "GuardMissing"})
+    api = AlertSource({"alertname": "GuardMissing"})
     fleet: Any = SimpleNamespace(
         loaded=replace(bank, environment=bank.environment.model_copy(update={"metrics": metrics})),
         run=SimpleNamespace(plan=SimpleNamespace(context=words.LAB_CONTEXT)),
         driver=SimpleNamespace(api=api, root=tmp_path),
     )
     problems = list(alert_findings(fleet))
-    assert ["http://127.0.0.1:9 does not answer" in each for each in problems] == [True] * watched
+    assert ["http://127.0.0.1:9 does not answer" in problem for problem in problems] == [True] * watched
     assert api.paths == [], "there is no service in the cluster"

@@ -69,8 +69,8 @@ def test_the_simulation_counts_what_is_guaranteed(spec: SpecFolder, guaranteed: 
     quotas = Quotas(plan.cluster_queues, plan.cohorts)
     queue = next(item for item in plan.tenant("fraud").queues if amounts(item).get(("train", GPU)) == guaranteed)
     name = queue["metadata"]["name"]
-    most = guaranteed + 8
-    assert quotas.fits(name, GPU, most), "its own, and what research lends"
+    maximum = guaranteed + 8
+    assert quotas.fits(name, GPU, maximum), "its own, and what research lends"
     assert not quotas.fits(name, GPU, guaranteed + 17), "it borrows 16 at most"
     quotas.use(name, "train", GPU, guaranteed)
     assert not quotas.fits(name, GPU, 9), "research has 8"
@@ -84,10 +84,13 @@ def _queue(guaranteed: Any) -> dict[str, Any]:
 
 def _alarms(folder: Path, before: Any, after: Any) -> list[ReviewReason | None]:
     urn = f"urn:pulumi:small--fraud::gpu-tenancy::{QUEUE}::x"
-    states = {key: {"type": QUEUE, "inputs": _queue(of)} for key, of in (("oldState", before), ("newState", after))}
+    states = {
+        key: {"type": QUEUE, "inputs": _queue(queue_inputs)}
+        for key, queue_inputs in (("oldState", before), ("newState", after))
+    }
     (folder / "preview.json").write_text(json.dumps({"steps": [{"op": "update", "urn": urn, **states}]}), "utf-8")
-    found = previews.changes([previews.read(str(folder / "preview.json"))])
-    return [alarm(change) for change in found if change.topic is ChangeTopic.GPUS]
+    changes = previews.changes([previews.read(str(folder / "preview.json"))])
+    return [alarm(change) for change in changes if change.topic is ChangeTopic.GPUS]
 
 
 @pytest.mark.parametrize(
@@ -115,8 +118,8 @@ def _quota_changes(folder: Path, before: Mapping[str, Any], after: Mapping[str, 
         for key, hard in (("oldState", before), ("newState", after))
     }
     (folder / "preview.json").write_text(json.dumps({"steps": [{"op": "update", "urn": urn, **states}]}), "utf-8")
-    found = previews.changes([previews.read(str(folder / "preview.json"))])
-    return [(change.what, change.before, change.after) for change in found if change.topic is ChangeTopic.QUOTA]
+    changes = previews.changes([previews.read(str(folder / "preview.json"))])
+    return [(change.what, change.before, change.after) for change in changes if change.topic is ChangeTopic.QUOTA]
 
 
 @pytest.mark.parametrize("key", ["pods", "requests.memory", f"requests.{GPU}"])
@@ -152,13 +155,13 @@ def test_a_live_pod_is_read_in_every_spelling(number: str, text: str) -> None:
 
 @pytest.mark.parametrize(("number", "text"), ALL)
 def test_a_render_is_judged_in_every_spelling(number: str, text: str) -> None:
-    def rules(nominal: str, there: str) -> list[str]:
+    def rules(nominal: str, allocatable: str) -> list[str]:
         node: dict[str, Any] = {"kind": "Node", "metadata": {"name": "n", "labels": {"p": "x"}}}
-        node["status"] = {"allocatable": {GPU: there}}
+        node["status"] = {"allocatable": {GPU: allocatable}}
         flavor = {"kind": "ResourceFlavor", "metadata": {"name": "train"}, "spec": {"nodeLabels": {"p": "x"}}}
         queue = {"kind": "ClusterQueue", **_queue(nominal)}
         queue["spec"] |= {"namespaceSelector": {}}
-        return [found.rule for found in findings_together([node, flavor, queue])]
+        return [finding.rule for finding in findings_together([node, flavor, queue])]
 
     less = str(int(number) - 1)
     assert "kueue-16" in rules(text, less), "more is promised than there is"

@@ -45,37 +45,44 @@ WITHOUT_A_BODY = {"gpu-10", "id-10", "node-08", "sched-03", "sched-08"}
 
 @cache
 def _all_of(name: str) -> tuple[Attack, ...]:
-    return tuple(one for one in creations(name) if one.rule in JUDGED)
+    return tuple(attack for attack in creations(name) if attack.rule in JUDGED)
 
 
 @cache
-def _made(name: str) -> tuple[tuple[Object, ...], tuple[Attack, ...]]:
+def _objects_and_attacks(name: str) -> tuple[tuple[Object, ...], tuple[Attack, ...]]:
     """What rules look up of the plan, and the attacks that a manifest can be made of, without those of `local`."""
-    asked = _all_of(name) if name == "local" else tuple(one for one in _all_of(name) if one not in _all_of("local"))
+    attacks = (
+        _all_of(name)
+        if name == "local"
+        else tuple(attack for attack in _all_of(name) if attack not in _all_of("local"))
+    )
     looked_up = {"Namespace", "ClusterQueue"}
     items = make_plan(*world_of(name)).objects()
-    return tuple(item for item in items if item["kind"] in looked_up), asked
+    return tuple(item for item in items if item["kind"] in looked_up), attacks
 
 
 def checked(items: Iterable[Object]) -> set[Finding]:
     """What `tenancy check` finds."""
-    return {one.finding for one in judge(Manifests([(item, Where("x.yaml", 1)) for item in items])).findings}
+    return {
+        judged_finding.finding
+        for judged_finding in judge(Manifests([(item, Where("x.yaml", 1)) for item in items])).findings
+    }
 
 
 @cache
 def _before(world: str) -> frozenset[Finding]:
-    return frozenset(checked(_made(world)[0]))
+    return frozenset(checked(_objects_and_attacks(world)[0]))
 
 
 def rules_of(world: str, path: str, body: Any) -> set[str]:
-    found = checked([*_made(world)[0], manifest(path, body)])
-    return {finding.rule for finding in found - _before(world)}
+    world_findings = checked([*_objects_and_attacks(world)[0], manifest(path, body)])
+    return {finding.rule for finding in world_findings - _before(world)}
 
 
 ATTACKS = {
-    (world, attack.rule): [one for one in _made(world)[1] if one.rule == attack.rule]
+    (world, attack.rule): [candidate for candidate in _objects_and_attacks(world)[1] if candidate.rule == attack.rule]
     for world in WORLDS
-    for attack in _made(world)[1]
+    for attack in _objects_and_attacks(world)[1]
 }
 """By world and rule."""
 
@@ -95,18 +102,18 @@ def tells(attack: Attack) -> bool:
 # Each check of the bank reads all of its namespaces; what its attacks have more than those of `local` are more cases.
 @pytest.mark.parametrize(
     ("world", "rule"),
-    [pytest.param(*each, marks=pytest.mark.exhaustive if each[0] == "bank" else ()) for each in ATTACKS],
+    [pytest.param(*case, marks=pytest.mark.exhaustive if case[0] == "bank" else ()) for case in ATTACKS],
 )
 def test_an_attack_is_found_in_a_preview_by_its_rule_and_its_twin_is_not(world: str, rule: str) -> None:
-    asked = ATTACKS[world, rule]
+    attacks = ATTACKS[world, rule]
     finding = {rule, BY_ANOTHER.get(rule, rule)}
     missed = [
         attack.id
-        for attack in asked
+        for attack in attacks
         if not attack.id.startswith(BEYOND.get(rule, ("none",)))
         and not rules_of(world, attack.request.path, attack.request.body) & finding
     ]
-    twins = [attack for attack in asked if tells(attack)]
+    twins = [attack for attack in attacks if tells(attack)]
     wrong = [attack.id for attack in twins if rules_of(world, attack.twin.path, attack.twin.body) & {rule}]
     assert (missed, wrong) == ([], []), "attacks that nothing is said of, and twins that are found"
 
@@ -114,33 +121,45 @@ def test_an_attack_is_found_in_a_preview_by_its_rule_and_its_twin_is_not(world: 
 @pytest.mark.parametrize("world", WORLDS)
 def test_the_policy_pack_finds_every_attack_and_no_twin(pack: ModuleType, world: str) -> None:
     """One program with all attacks of an environment, each in an object of its own name, and one with all twins."""
-    items, asked = _made(world)
-    attacks = [_named(manifest(one.request.path, one.request.body), _name(n)) for n, one in enumerate(asked)]
-    twins = [_named(manifest(one.twin.path, one.twin.body), _name(n)) for n, one in enumerate(asked)]
-    found, of_twins = (
-        {(rule, name) for texts in pack_worlds.judged(pack, [*items, *made]).values() for rule, name in _said(texts)}
-        for made in (attacks, twins)
+    items, world_attacks = _objects_and_attacks(world)
+    attacks = [
+        _renamed(manifest(attack.request.path, attack.request.body), _name(n)) for n, attack in enumerate(world_attacks)
+    ]
+    twins = [_renamed(manifest(attack.twin.path, attack.twin.body), _name(n)) for n, attack in enumerate(world_attacks)]
+    attack_findings, of_twins = (
+        {
+            (rule, name)
+            for texts in pack_worlds.judged(pack, [*items, *manifests]).values()
+            for rule, name in _rules_and_names(texts)
+        }
+        for manifests in (attacks, twins)
     )
-    found |= {(rule, name) for rule, other in BY_ANOTHER.items() for at, name in found if at == other}
-    told = [(n, one) for n, one in enumerate(asked) if not one.id.startswith(BEYOND.get(one.rule, ("none",)))]
-    assert {(one.rule, _name(n)) for n, one in told} - found == set()
-    other = {(one.rule, _name(n)) for n, one in enumerate(asked) if tells(one)}
-    assert other & of_twins == set()
+    attack_findings |= {
+        (rule, name) for rule, further_rule in BY_ANOTHER.items() for at, name in attack_findings if at == further_rule
+    }
+    reported_attacks = [
+        (n, attack)
+        for n, attack in enumerate(world_attacks)
+        if not attack.id.startswith(BEYOND.get(attack.rule, ("none",)))
+    ]
+    assert {(attack.rule, _name(n)) for n, attack in reported_attacks} - attack_findings == set()
+    reported_twins = {(attack.rule, _name(n)) for n, attack in enumerate(world_attacks) if tells(attack)}
+    assert reported_twins & of_twins == set()
 
 
 def _name(number: int) -> str:
     return f"attack-{number}"
 
 
-def _named(item: Object, name: str) -> Object:
+def _renamed(item: Object, name: str) -> Object:
     # The queue counts a template by its name, to which a suffix can be added.
     name = f"{item['metadata']['name']}.{name}" if item["kind"] == "ResourceClaimTemplate" else name
     return {**item, "metadata": {**item["metadata"], "name": name}}
 
 
-def _said(texts: Iterable[str]) -> set[tuple[str, str]]:
+def _rules_and_names(texts: Iterable[str]) -> set[tuple[str, str]]:
     """Rule and name of the object; a text begins `rule: Kind namespace/name: ...`."""
-    return {found.groups() for text in texts if (found := re.match(r"([a-z]+-\d\d): .*?(attack-\d+)\b", text))}  # type: ignore[misc]
+    return {match.groups() for text in texts if (match := re.match(r"([a-z]+-\d\d): .*?(attack-\d+)\b", text))}  # type: ignore[misc]
 
 
 # Rows against code
@@ -169,7 +188,7 @@ def test_every_rule_has_a_face_but_those_of_a_bill_and_of_a_cluster_before_it_is
 
 
 def test_a_preview_judges_the_expressions_that_rows_say_it_does() -> None:
-    assert {ways[0].rule for asked in guard_rules().values() for ways in asked} == {
+    assert {ways[0].rule for guard_attacks in guard_rules().values() for ways in guard_attacks} == {
         rule.id for rule in RULES.values() if rule.previewed
     }
 

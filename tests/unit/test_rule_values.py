@@ -218,9 +218,9 @@ def test_a_wide_special_or_broken_range_is_unsafe(cidr: str) -> None:
     ],
 )
 def test_ranges_add_up_to_no_more_than_the_widest_one(cidrs: list[str], last: int) -> None:
-    found = too_wide_together(cidrs)
-    assert found
-    assert found[0] == last
+    common_ranges = too_wide_together(cidrs)
+    assert common_ranges
+    assert common_ranges[0] == last
     assert too_wide_together(cidrs[:last]) is None
 
 
@@ -239,7 +239,7 @@ def test_a_range_counts_once_and_by_its_family_and_what_is_unsafe_alone_says_so_
 
 
 @pytest.mark.parametrize(
-    ("cidrs", "whole"),
+    ("cidrs", "covers_private_range"),
     [
         (["10.0.0.0/8"], True),
         (["10.0.0.0/9", "10.128.0.0/9"], True),
@@ -250,8 +250,8 @@ def test_a_range_counts_once_and_by_its_family_and_what_is_unsafe_alone_says_so_
         (["11.0.0.0/8", "2001:db8::/32"], False),
     ],
 )
-def test_a_private_range_is_whole_however_it_is_cut(cidrs: list[str], whole: bool) -> None:
-    assert bool(whole_private(cidrs)) is whole
+def test_a_private_range_is_whole_however_it_is_cut(cidrs: list[str], covers_private_range: bool) -> None:
+    assert bool(whole_private(cidrs)) is covers_private_range
 
 
 @pytest.mark.parametrize(

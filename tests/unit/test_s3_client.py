@@ -55,8 +55,8 @@ def s3() -> Iterator[Any]:
 @pytest.fixture
 def fraud(s3: Any) -> Iterator[Prefix]:
     yield Prefix(BUCKET, "teams/fraud/", s3, part_size=5 * MIB)
-    for found in s3.list_objects_v2(Bucket=BUCKET).get("Contents", ()):
-        s3.delete_object(Bucket=BUCKET, Key=found["Key"])
+    for entry in s3.list_objects_v2(Bucket=BUCKET).get("Contents", ()):
+        s3.delete_object(Bucket=BUCKET, Key=entry["Key"])
 
 
 def _uploads(s3: Any) -> list[Any]:
@@ -128,18 +128,18 @@ def test_a_prefix_is_listed_to_its_last_page(fraud: Prefix, s3: Any, monkeypatch
     s3.put_object(Bucket=BUCKET, Key="teams/fraud-2/secret", Body=b"")
     real, pages = fraud._ask, []
     monkeypatch.setattr(fraud, "_ask", lambda *a, **k: pages.append(k) or real(*a, **k, MaxKeys=3))
-    found = list(fraud.list())
-    assert [(entry.key, entry.size) for entry in found] == [(f"a/{number}", number) for number in range(7)]
+    entries = list(fraud.list())
+    assert [(entry.key, entry.size) for entry in entries] == [(f"a/{number}", number) for number in range(7)]
     assert len(pages) == 3
-    assert every(entry.modified and entry.etag and not entry.is_folder for entry in found)
+    assert every(entry.modified and entry.etag and not entry.is_folder for entry in entries)
 
 
 def test_a_list_that_does_not_descend_shows_folders(fraud: Prefix, s3: Any) -> None:
     s3.put_object(Bucket=BUCKET, Key="teams/fraud/", Body=b"")  # the console's marker
     for key in ("a/1", "a/2", "b", "c/d/e"):
         fraud.put(key, b"")
-    shown = sorted((entry.key, entry.is_folder) for entry in fraud.list(recursive=False))
-    assert shown == [("a/", True), ("b", False), ("c/", True)]
+    entries = sorted((entry.key, entry.is_folder) for entry in fraud.list(recursive=False))
+    assert entries == [("a/", True), ("b", False), ("c/", True)]
     assert [entry.key for entry in fraud.list("c", recursive=False)] == ["c/d/"]
 
 
@@ -215,9 +215,9 @@ def test_a_copy_is_the_same_bytes(
 ) -> None:
     monkeypatch.setattr(module, "COPY_MOST", 6 * MIB)
     monkeypatch.setattr(module, "COPY_PART", 5 * MIB)
-    shared = Prefix(BUCKET, "shared/", s3, part_size=5 * MIB)
-    shared.put("base", body, content_type="application/x-tar")
-    assert fraud.copy("base", "mine", origin=shared).size == len(body)
+    common_prefix = Prefix(BUCKET, "shared/", s3, part_size=5 * MIB)
+    common_prefix.put("base", body, content_type="application/x-tar")
+    assert fraud.copy("base", "mine", origin=common_prefix).size == len(body)
     fraud.copy("mine", "b/again")
     assert fraud.get("b/again", tmp_path / "x").sha256 == hashlib.sha256(body).hexdigest()
     assert s3.head_object(Bucket=BUCKET, Key="teams/fraud/b/again")["ContentType"] == "application/x-tar"
@@ -227,9 +227,9 @@ def test_a_copy_is_the_same_bytes(
 
 def test_a_key_and_an_owner_go_with_every_write(s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     sealed = Prefix(BUCKET, "teams/kms/", s3, kms_key=KEY_ARN, owner="123456789012", part_size=5 * MIB)
-    asked: list[tuple[str, dict[str, Any]]] = []
+    calls: list[tuple[str, dict[str, Any]]] = []
     s3.meta.events.register(
-        "provide-client-params.s3", spy := lambda params, model, **_: asked.append((model.name, dict(params)))
+        "provide-client-params.s3", spy := lambda params, model, **_: calls.append((model.name, dict(params)))
     )
     sealed.put("small", b"")
     sealed.put("big", BIG)
@@ -237,13 +237,13 @@ def test_a_key_and_an_owner_go_with_every_write(s3: Any, monkeypatch: pytest.Mon
     monkeypatch.setattr(module, "COPY_MOST", 6 * MIB)
     sealed.copy("big", "copy")
     s3.meta.events.unregister("provide-client-params.s3", spy)
-    makers = [params for name, params in asked if name in {"PutObject", "CreateMultipartUpload", "CopyObject"}]
+    makers = [params for name, params in calls if name in {"PutObject", "CreateMultipartUpload", "CopyObject"}]
     assert len(makers) == 4
     for params in makers:
         assert (params["ServerSideEncryption"], params["SSEKMSKeyId"]) == ("aws:kms", KEY_ARN)
         assert params["BucketKeyEnabled"] is True, "without it every object costs a request to KMS"
-    assert {params["ExpectedBucketOwner"] for _, params in asked} == {"123456789012"}
-    assert {params.get("ExpectedSourceBucketOwner") for _, params in asked if "CopySource" in params} == {
+    assert {params["ExpectedBucketOwner"] for _, params in calls} == {"123456789012"}
+    assert {params.get("ExpectedSourceBucketOwner") for _, params in calls if "CopySource" in params} == {
         "123456789012"
     }
 
@@ -320,8 +320,8 @@ def _error(status: int, code: str, message: str = "said so") -> tuple[int, dict[
 
 
 def _object(body: bytes | Body, size: int, etag: str = '"e1-2"', status: int = 200, **headers: str) -> Any:
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return status, {"etag": etag, "content-length": str(size)} | named, body
+    metadata_headers = {name.replace("_", "-"): value for name, value in headers.items()}
+    return status, {"etag": etag, "content-length": str(size)} | metadata_headers, body
 
 
 @pytest.fixture
@@ -333,9 +333,9 @@ def env(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """botocore's own waiting, kept instead of waited."""
-    kept: list[float] = []
-    monkeypatch.setattr(botocore.endpoint, "time", SimpleNamespace(sleep=kept.append))
-    return kept
+    sleeps: list[float] = []
+    monkeypatch.setattr(botocore.endpoint, "time", SimpleNamespace(sleep=sleeps.append))
+    return sleeps
 
 
 @pytest.fixture
@@ -377,8 +377,8 @@ def test_a_body_that_breaks_is_continued_where_it_broke(
     ]
     assert far.get("x", tmp_path / "x").checked == "crc32"
     assert (tmp_path / "x").read_bytes() == b"hello world"
-    asked = [(request.headers.get("Range"), request.headers.get("If-Match")) for request in wire.asked]
-    assert asked == [(None, None), (b"bytes=5-", b'"e1-2"'), (b"bytes=9-", b'"e1-2"')]
+    range_headers = [(request.headers.get("Range"), request.headers.get("If-Match")) for request in wire.asked]
+    assert range_headers == [(None, None), (b"bytes=5-", b'"e1-2"'), (b"bytes=9-", b'"e1-2"')]
 
 
 def test_an_object_that_changed_under_a_broken_body_is_not_mixed(far: Prefix, wire: Wire, tmp_path: Path) -> None:
@@ -497,8 +497,8 @@ def test_a_write_whose_answer_was_lost_is_not_taken_for_another_writers(far: Pre
 
 @pytest.mark.usefixtures("pauses")
 def test_a_retried_write_that_lost_to_another_writer_is_told_so(far: Prefix, wire: Wire) -> None:
-    theirs = _object(b"", 5, x_amz_meta_writer="another")
-    wire.answers = [_error(500, "InternalError"), _error(412, "PreconditionFailed"), theirs]
+    foreign_object = _object(b"", 5, x_amz_meta_writer="another")
+    wire.answers = [_error(500, "InternalError"), _error(412, "PreconditionFailed"), foreign_object]
     with pytest.raises(Exists):
         far.put("x", b"hello", if_absent=True)
 

@@ -97,8 +97,8 @@ def test_a_key_that_could_mean_another_place_is_refused_by_its_own_rule(key: str
 def test_the_message_says_what_was_given_which_rule_and_what_to_change() -> None:
     with pytest.raises(UnsafeKey) as refused:
         safe_key(FRAUD, "../x")
-    told = "given '../x'; rule: no segment of a key is '.' or '..'; change: write the path without them"
-    assert str(refused.value) == told
+    message = "given '../x'; rule: no segment of a key is '.' or '..'; change: write the path without them"
+    assert str(refused.value) == message
 
 
 def test_a_key_has_1024_bytes_with_its_prefix() -> None:
@@ -120,10 +120,10 @@ def test_a_folder_is_listed_with_its_slash_so_that_a_longer_name_is_another() ->
     assert safe_folder(FRAUD, "2026") == safe_folder(FRAUD, "2026/") == "teams/fraud/2026/"
 
 
-@pytest.mark.parametrize("under", ["../", "..", "/", "a//", "%2e%2e/", "teams/research/", "s3://bank/x/"])
-def test_a_folder_is_held_to_the_rules_of_keys(under: str) -> None:
+@pytest.mark.parametrize("folder", ["../", "..", "/", "a//", "%2e%2e/", "teams/research/", "s3://bank/x/"])
+def test_a_folder_is_held_to_the_rules_of_keys(folder: str) -> None:
     with pytest.raises(UnsafeKey):
-        safe_folder(FRAUD, under)
+        safe_folder(FRAUD, folder)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_the_package_imports_nothing_of_the_rest_and_the_rest_nothing_of_it() ->
     root = Path(__file__).parents[2]
     imported = re.compile(r"^\s*(?:from|import) (\w+)", re.MULTILINE)
     project = tomllib.loads((root / "s3-client" / "pyproject.toml").read_text("utf-8"))["project"]
-    assert [each.partition(">")[0] for each in project["dependencies"]] == ["boto3"]
+    assert [requirement.partition(">")[0] for requirement in project["dependencies"]] == ["boto3"]
     files = sorted((root / "s3-client").rglob("*.py"))
     assert files
     for path in files:

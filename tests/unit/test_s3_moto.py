@@ -35,24 +35,26 @@ PASSED_ON = {
 }
 """Headers that are condition keys as well."""
 
-Asked = tuple[str, str, dict[str, str]]
+S3Permission = tuple[str, str, dict[str, str]]
 """Action, resource, and what the request adds to the context."""
 
 
-def asked(method: str, url: str, headers: dict[str, str]) -> list[Asked]:
+def permissions_needed(method: str, url: str, headers: dict[str, str]) -> list[S3Permission]:
     """The permissions that one request needs ("Required permissions for Amazon S3 API operations")."""
     parts = urlsplit(url)
     bucket, key = parts.netloc.partition(".s3.")[0], unquote(parts.path).removeprefix("/")
     query = {name: values[0] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
-    whole, resource = f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/{key}"
+    bucket_arn, resource = f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/{key}"
     context = {PASSED_ON[name]: value for name, value in headers.items() if name in PASSED_ON}
     context |= {} if parts.scheme == "https" else {"aws:SecureTransport": "false"}
     if not key:
         assert method == "GET"
-        named = {f"s3:{name}": query[name] for name in ("prefix", "delimiter", "max-keys") if name in query}
+        condition_keys = {f"s3:{name}": query[name] for name in ("prefix", "delimiter", "max-keys") if name in query}
         if "uploads" in query:
-            return [("s3:ListBucketMultipartUploads", whole, context | named)]
-        return [("s3:ListBucketVersions" if "versions" in query else "s3:ListBucket", whole, context | named)]
+            return [("s3:ListBucketMultipartUploads", bucket_arn, context | condition_keys)]
+        return [
+            ("s3:ListBucketVersions" if "versions" in query else "s3:ListBucket", bucket_arn, context | condition_keys)
+        ]
     if method == "DELETE":
         action = "s3:DeleteObjectVersion" if "versionId" in query else "s3:DeleteObject"
         return [("s3:AbortMultipartUpload" if "uploadId" in query else action, resource, context)]
@@ -83,7 +85,7 @@ class Gate:
         return SimpleNamespace(status_code=403), {"Error": error, "ResponseMetadata": {"HTTPStatusCode": 403}}
 
     def lets(self, method: str, url: str, headers: dict[str, str]) -> bool:
-        for action, resource, more in asked(method, url, headers):
+        for action, resource, more in permissions_needed(method, url, headers):
             self.answers.append(self.account.ask(self.who, action, resource, {**self.account.ambient, **more}))
             if not self.answers[-1].allowed:
                 return False
@@ -126,13 +128,13 @@ class Tenant:
 def pod(account: AccountModel, s3: Any) -> Callable[[str, str], Tenant]:
     assert s3
 
-    def made(tenant: str, part: str) -> Tenant:
-        (who,) = [each for each in account.of_tenant(tenant) if each.namespace == part]
+    def tenant_client(tenant: str, part: str) -> Tenant:
+        (who,) = [association for association in account.of_tenant(tenant) if association.namespace == part]
         gate, client = Gate(account, who), boto3.client("s3", region_name="eu-central-1")
         client.meta.events.register_first("before-call.s3", gate.judge)
         return Tenant(gate, client)
 
-    return made
+    return tenant_client
 
 
 @pytest.fixture
@@ -146,41 +148,41 @@ def nlp(pod: Callable[[str, str], Tenant]) -> Tenant:
 def test_a_list_goes_to_its_last_page(nlp: Tenant, s3: Any) -> None:
     for number in range(1_001):
         s3.put_object(Bucket=DATA, Key=f"teams/nlp/many/{number:04}", Body=b"")
-    found = [entry.key for entry in nlp.prefix(DATA, "teams/nlp/").list("many/")]
-    assert found == [f"many/{number:04}" for number in range(1_001)]
+    keys = [entry.key for entry in nlp.prefix(DATA, "teams/nlp/").list("many/")]
+    assert keys == [f"many/{number:04}" for number in range(1_001)]
     assert [step.request.action for answer in nlp.gate.answers for step, _ in answer.steps] == ["s3:ListBucket"] * 2
 
 
 def test_objects_are_put_found_read_copied_and_deleted(nlp: Tenant, tmp_path: Path) -> None:
-    own = nlp.prefix(DATA, "teams/nlp/work/")
-    own.put("a", b"hello")
-    assert own.stat("a").size == 5
-    assert own.read("a") == b"hello"
-    own.get("a", tmp_path / "a")
-    own.copy("a", "b")
-    own.copy("x", "c", origin=nlp.prefix(DATA, "teams/nlp/"))
-    assert [entry.key for entry in own.list()] == ["a", "b", "c"]
+    work_prefix = nlp.prefix(DATA, "teams/nlp/work/")
+    work_prefix.put("a", b"hello")
+    assert work_prefix.stat("a").size == 5
+    assert work_prefix.read("a") == b"hello"
+    work_prefix.get("a", tmp_path / "a")
+    work_prefix.copy("a", "b")
+    work_prefix.copy("x", "c", origin=nlp.prefix(DATA, "teams/nlp/"))
+    assert [entry.key for entry in work_prefix.list()] == ["a", "b", "c"]
     assert [entry.key for entry in nlp.prefix(DATA, "teams/nlp/").list(recursive=False) if entry.is_folder][
         -1
     ] == "work/"
-    own.delete("a")
+    work_prefix.delete("a")
     with pytest.raises(NotFound):
-        own.read("a")
+        work_prefix.read("a")
 
 
 def test_an_upload_in_parts_is_made_and_a_broken_one_taken_back(nlp: Tenant, s3: Any) -> None:
-    own = nlp.prefix(CHECKPOINTS, "nlp/")
-    assert own.put("big", bytes(11 * MIB)).etag.endswith('-3"')
+    checkpoint_prefix = nlp.prefix(CHECKPOINTS, "nlp/")
+    assert checkpoint_prefix.put("big", bytes(11 * MIB)).etag.endswith('-3"')
     # One more of the same key is refused when it is completed, and leaves no parts behind.
     with pytest.raises(Exists):
-        own.put("big", bytes(11 * MIB), if_absent=True)
+        checkpoint_prefix.put("big", bytes(11 * MIB), if_absent=True)
     assert "Uploads" not in s3.list_multipart_uploads(Bucket=CHECKPOINTS)
 
 
 def test_a_url_does_what_its_signer_may(nlp: Tenant) -> None:
-    own = nlp.prefix(DATA, "teams/nlp/lent/")
+    lent_prefix = nlp.prefix(DATA, "teams/nlp/lent/")
     for method, body in (("PUT", b"lent"), ("GET", None)):
-        url = own.presign("x", method)
+        url = lent_prefix.presign("x", method)
         assert nlp.gate.lets(method, url, {})
         assert requests.request(method, url, data=body, timeout=10).content == (b"" if body else b"lent")
 
@@ -189,18 +191,18 @@ def test_a_url_does_what_its_signer_may(nlp: Tenant) -> None:
 def test_versions_are_uploaded_found_promoted_fetched_and_deleted(
     nlp: Tenant, tmp_path: Path, kind: type[Datasets | Models]
 ) -> None:
-    named = kind(nlp.prefix(MODELS, "nlp/"))
+    store = kind(nlp.prefix(MODELS, "nlp/"))
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "weights").write_bytes(b"1")
     for version in ("v1", "v2"):
-        assert named.upload("ner", tmp_path / "in").version == version
-    assert (named.names(), named.versions("ner"), named.latest("ner")) == (["ner"], ["v1", "v2"], "v2")
-    assert named.promote("ner", "v1") is None
-    assert named.promote("ner", "v2") == "v1"
-    assert named.download("ner", "production", to=tmp_path / "out").version == "v2"
+        assert store.upload("ner", tmp_path / "in").version == version
+    assert (store.names(), store.versions("ner"), store.latest("ner")) == (["ner"], ["v1", "v2"], "v2")
+    assert store.promote("ner", "v1") is None
+    assert store.promote("ner", "v2") == "v1"
+    assert store.download("ner", "production", to=tmp_path / "out").version == "v2"
     assert (tmp_path / "out" / "weights").read_bytes() == b"1"
-    named.delete_version("ner", "v1")
-    assert named.versions("ner") == ["v2"]
+    store.delete_version("ner", "v1")
+    assert store.versions("ner") == ["v2"]
 
 
 def test_a_grant_to_write_once_uploads_versions_and_promotes_the_first_for_good(
@@ -217,14 +219,14 @@ def test_a_grant_to_write_once_uploads_versions_and_promotes_the_first_for_good(
 
 def test_what_is_written_once_is_written_with_if_absent_alone(pod: Callable[[str, str], Tenant], s3: Any) -> None:
     train = pod("fraud", "train")
-    own = train.prefix(MODELS, "fraud/")
+    model_prefix = train.prefix(MODELS, "fraud/")
     for body in (b"new", bytes(6 * MIB)):
         with pytest.raises(Denied) as denied:
-            own.put("once", body)
+            model_prefix.put("once", body)
         assert "PutObject" in denied.value.action
-        own.put("once", body, if_absent=True)
+        model_prefix.put("once", body, if_absent=True)
         with pytest.raises(Exists):
-            own.put("once", body, if_absent=True)
+            model_prefix.put("once", body, if_absent=True)
         s3.delete_object(Bucket=MODELS, Key="fraud/once")
 
 
@@ -241,16 +243,16 @@ def test_a_namespace_that_only_serves_reads_what_its_tenants_training_writes(pod
 @pytest.mark.parametrize("key", ["../aml/x", "/teams/aml/x", "a/../../aml/x", "s3://bank-datasets/teams/aml/x", ""])
 @pytest.mark.parametrize("method", ["read", "stat", "delete", "presign"])
 def test_a_key_that_leads_out_is_refused_before_any_request(nlp: Tenant, key: str, method: str) -> None:
-    own = nlp.prefix(DATA, "teams/nlp/")
+    nlp_prefix = nlp.prefix(DATA, "teams/nlp/")
     with pytest.raises(UnsafeKey):
-        getattr(own, method)(key)
+        getattr(nlp_prefix, method)(key)
     assert nlp.gate.answers == []
 
 
 @pytest.mark.parametrize("key", ["../aml/x", "/teams/aml/x"])
 def test_a_write_or_copy_that_leads_out_is_refused_before_any_request(nlp: Tenant, key: str) -> None:
-    own = nlp.prefix(DATA, "teams/nlp/")
-    for act in (lambda: own.put(key, b""), lambda: own.copy("x", key), lambda: own.list(key)):
+    nlp_prefix = nlp.prefix(DATA, "teams/nlp/")
+    for act in (lambda: nlp_prefix.put(key, b""), lambda: nlp_prefix.copy("x", key), lambda: nlp_prefix.list(key)):
         with pytest.raises(Refused):
             act()
     assert nlp.gate.answers == []
@@ -276,12 +278,12 @@ def _file(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("what", ON_OBJECTS)
-@pytest.mark.parametrize("mine", [True, False], ids=["its own prefix", "a neighbour's"])
+@pytest.mark.parametrize("is_own_prefix", [True, False], ids=["its own prefix", "a neighbour's"])
 def test_with_a_neighbours_prefix_in_its_hand_the_client_gets_a_typed_refusal(
-    nlp: Tenant, s3: Any, tmp_path: Path, what: str, mine: bool
+    nlp: Tenant, s3: Any, tmp_path: Path, what: str, is_own_prefix: bool
 ) -> None:
-    place = nlp.prefix(DATA, "teams/nlp/" if mine else "teams/aml/")
-    if mine:
+    place = nlp.prefix(DATA, "teams/nlp/" if is_own_prefix else "teams/aml/")
+    if is_own_prefix:
         ON_OBJECTS[what](place, tmp_path)
         return
     before = _all(s3)
@@ -292,15 +294,15 @@ def test_with_a_neighbours_prefix_in_its_hand_the_client_gets_a_typed_refusal(
 
 
 def _all(s3: Any) -> list[tuple[str, str]]:
-    return [(found["Key"], found["ETag"]) for found in s3.list_objects_v2(Bucket=DATA, Prefix="teams/aml/")["Contents"]]
+    return [(entry["Key"], entry["ETag"]) for entry in s3.list_objects_v2(Bucket=DATA, Prefix="teams/aml/")["Contents"]]
 
 
 def test_nothing_is_copied_out_of_a_neighbours_prefix(nlp: Tenant) -> None:
-    own = nlp.prefix(DATA, "teams/nlp/work/")
+    work_prefix = nlp.prefix(DATA, "teams/nlp/work/")
     with pytest.raises(Denied) as denied:
-        own.copy("x", "stolen", origin=nlp.prefix(DATA, "teams/aml/"))
+        work_prefix.copy("x", "stolen", origin=nlp.prefix(DATA, "teams/aml/"))
     assert denied.value.where == "s3://bank-datasets/teams/aml/x"
-    own.copy("x", "kept", origin=nlp.prefix(DATA, "teams/nlp/"))
+    work_prefix.copy("x", "kept", origin=nlp.prefix(DATA, "teams/nlp/"))
 
 
 RAW: dict[str, tuple[str, Callable[[Any, str], Any]]] = {

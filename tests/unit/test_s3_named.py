@@ -41,8 +41,8 @@ def s3() -> Iterator[Any]:
 @pytest.fixture
 def fraud(s3: Any) -> Iterator[Prefix]:
     yield Prefix(BUCKET, "teams/fraud/", s3, workers=2)
-    for found in s3.list_objects_v2(Bucket=BUCKET).get("Contents", ()):
-        s3.delete_object(Bucket=BUCKET, Key=found["Key"])
+    for entry in s3.list_objects_v2(Bucket=BUCKET).get("Contents", ()):
+        s3.delete_object(Bucket=BUCKET, Key=entry["Key"])
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def _keys(s3: Any) -> set[str]:
-    return {found["Key"] for found in s3.list_objects_v2(Bucket=BUCKET).get("Contents", ())}
+    return {entry["Key"] for entry in s3.list_objects_v2(Bucket=BUCKET).get("Contents", ())}
 
 
 class Meanwhile:
@@ -70,12 +70,12 @@ class Meanwhile:
         self._monkeypatch = monkeypatch
 
     def __call__(self, method: str, ending: str, act: Callable[[], Any]) -> None:
-        real, left = Prefix._ask, [act]
+        real, pending_acts = Prefix._ask, [act]
 
-        def ask(prefix: Prefix, asked: str, full: str | None, **more: Any) -> Any:
-            if asked == method and (full or more["Prefix"]).endswith(ending) and left:
-                left.pop()()
-            return real(prefix, asked, full, **more)
+        def ask(prefix: Prefix, requested_method: str, full: str | None, **more: Any) -> Any:
+            if requested_method == method and (full or more["Prefix"]).endswith(ending) and pending_acts:
+                pending_acts.pop()()
+            return real(prefix, requested_method, full, **more)
 
         self._monkeypatch.setattr(Prefix, "_ask", ask)
 
@@ -171,17 +171,17 @@ def test_a_half_upload_is_no_version(
 
 
 def test_the_manifest_is_written_last(data: Datasets, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, written = Prefix._ask, []
+    real, written_keys = Prefix._ask, []
 
     def ask(prefix: Prefix, method: str, full: str | None, **more: Any) -> Any:
         if method == "put_object":
-            written.append(full)
+            written_keys.append(full)
         return real(prefix, method, full, **more)
 
     monkeypatch.setattr(Prefix, "_ask", ask)
     data.upload("tx", folder)
-    assert (written[0], written[-1]) == (f"{ROOT}.claims/v1", f"{ROOT}.manifests/v1")
-    assert len(written) == 4
+    assert (written_keys[0], written_keys[-1]) == (f"{ROOT}.claims/v1", f"{ROOT}.manifests/v1")
+    assert len(written_keys) == 4
 
 
 @pytest.mark.parametrize("change", ["content", "gone"])

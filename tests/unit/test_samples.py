@@ -36,10 +36,10 @@ ROOT = Path(__file__).parents[2]
 def test_every_tenant_gets_a_sample_of_every_flavor_that_it_holds(loaded: Loaded, kind: str) -> None:
     for tenant in loaded.tenants:
         for namespace in tenant.namespaces:
-            for flavor, held in tenant.guaranteed_in(namespace).items():
-                if held:
-                    made = sample(kind, loaded.environment, tenant, namespace, {flavor: held})
-                    assert made["metadata"]["namespace"] == tenant.namespace_name(namespace)
+            for flavor, guaranteed in tenant.guaranteed_in(namespace).items():
+                if guaranteed:
+                    sample_object = sample(kind, loaded.environment, tenant, namespace, {flavor: guaranteed})
+                    assert sample_object["metadata"]["namespace"] == tenant.namespace_name(namespace)
 
 
 def test_a_sample_asks_for_what_the_guards_let_through(loaded: Loaded) -> None:
@@ -47,7 +47,7 @@ def test_a_sample_asks_for_what_the_guards_let_through(loaded: Loaded) -> None:
     for tenant in loaded.tenants:
         for namespace in tenant.namespaces:
             pools = allowed_pools(environment, tenant, tenant.tier_of(namespace))
-            for flavor in (f for f, held in tenant.guaranteed_in(namespace).items() if held):
+            for flavor in (f for f, guaranteed in tenant.guaranteed_in(namespace).items() if guaranteed):
                 spec = sample("pod", environment, tenant, namespace, {flavor: 1})["spec"]
                 (container,) = spec["containers"]
                 extended = {r for r in container["resources"]["limits"] if "/" in r}
@@ -65,10 +65,12 @@ def test_a_sample_without_gpus_goes_to_no_pool(environment: Environment, fraud: 
 @pytest.mark.parametrize("stack", ["bank", "local"])
 @pytest.mark.parametrize("kind", ["pod", "job"])
 def test_a_sample_keeps_to_the_restricted_level_of_every_version(stack: str, kind: str) -> None:
-    given = load(ROOT / "stacks" / stack)
-    for tenant, part in ((each, part) for each in given.tenants for part in each.namespaces):
-        (template,) = templates_of(sample(kind, given.environment, tenant, part, {}))
-        assert [one for minor in range(30, 37) for one in breaches(template, PodSecurityLevel.RESTRICTED, minor)] == []
+    stack_files = load(ROOT / "stacks" / stack)
+    for tenant, part in ((member, part) for member in stack_files.tenants for part in member.namespaces):
+        (template,) = templates_of(sample(kind, stack_files.environment, tenant, part, {}))
+        assert [
+            breach for minor in range(30, 37) for breach in breaches(template, PodSecurityLevel.RESTRICTED, minor)
+        ] == []
 
 
 def test_a_sample_runs_as_no_user_and_no_group_of_a_host(environment: Environment, fraud: Tenant) -> None:
@@ -90,10 +92,10 @@ def test_a_sample_is_as_urgent_as_its_tier(environment: Environment, fraud: Tena
 
 @pytest.mark.parametrize("stack", ["bank", "local"])
 def test_a_pool_without_gpus_admits_every_namespace_of_the_examples(stack: str) -> None:
-    given = load(ROOT / "stacks" / stack)
-    parts = [(tenant, part) for tenant in given.tenants for part in tenant.namespaces]
-    assert [missing_pool(given.environment, *each) for each in parts] == [None] * len(parts)
-    assert {image for image in [given.environment.images.sample] if not image.endswith(":13.1")} == set()
+    stack_files = load(ROOT / "stacks" / stack)
+    parts = [(tenant, part) for tenant in stack_files.tenants for part in tenant.namespaces]
+    assert [missing_pool(stack_files.environment, *member_and_part) for member_and_part in parts] == [None] * len(parts)
+    assert {image for image in [stack_files.environment.images.sample] if not image.endswith(":13.1")} == set()
 
 
 GENERAL = "  general: {instance: m7i.xlarge, nodes: 1%s}\n  serve:\n"
@@ -119,7 +121,7 @@ def test_a_job_is_a_pod_that_is_tidied_up(environment: Environment, fraud: Tenan
 
 
 @pytest.mark.parametrize(
-    ("part", "wanted", "rule"),
+    ("part", "requested_gpus", "rule"),
     [
         ("train", {"l4-shared": 1}, "gpu-06"),
         ("train", {"a100": 200}, "gpu-06"),
@@ -128,10 +130,10 @@ def test_a_job_is_a_pod_that_is_tidied_up(environment: Environment, fraud: Tenan
     ],
 )
 def test_what_the_tenant_may_not_have_is_refused(
-    environment: Environment, fraud: Tenant, part: str, wanted: dict[str, int], rule: str
+    environment: Environment, fraud: Tenant, part: str, requested_gpus: dict[str, int], rule: str
 ) -> None:
     with pytest.raises(Violation) as error:
-        sample("pod", environment, fraud, find_namespace(fraud, part), wanted)
+        sample("pod", environment, fraud, find_namespace(fraud, part), requested_gpus)
     assert error.value.rule.id == rule
 
 
@@ -146,13 +148,13 @@ def test_an_unknown_namespace_is_answered_with_those_that_there_are(fraud: Tenan
 
 
 def test_a_sample_runs_where_the_quota_has_room(loaded: Loaded, fraud: Tenant) -> None:
-    made: Any = sample("pod", loaded.environment, fraud, fraud.namespaces[0], {"a100": 16})
+    sample_pod: Any = sample("pod", loaded.environment, fraud, fraud.namespaces[0], {"a100": 16})
     plan = make_plan(loaded.environment, loaded.tenants)
-    whole = ("ResourceQuota", "tenant")
+    quota_key = ("ResourceQuota", "tenant")
     isolation_resources = plan.tenant("fraud").namespaces[0].isolation
-    (quota,) = [o for o in isolation_resources if (o["kind"], o["metadata"]["name"]) == whole]
-    wanted = made["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"]
-    assert int(wanted) <= int(quota["spec"]["hard"]["requests.nvidia.com/gpu"])
+    (quota,) = [o for o in isolation_resources if (o["kind"], o["metadata"]["name"]) == quota_key]
+    requested = sample_pod["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"]
+    assert int(requested) <= int(quota["spec"]["hard"]["requests.nvidia.com/gpu"])
 
 
 @pytest.fixture(scope="module")
@@ -161,18 +163,18 @@ def bank() -> Loaded:
 
 
 @pytest.mark.parametrize("kind", ["pod", "job"])
-@pytest.mark.parametrize(("tenant", "noted"), [("performance", True), ("fraud", False)])
+@pytest.mark.parametrize(("tenant", "has_annotation"), [("performance", True), ("fraud", False)])
 def test_only_a_sample_for_a_pool_with_a_topology_says_that_it_may_lie_anywhere(
-    bank: Loaded, kind: str, tenant: str, noted: bool
+    bank: Loaded, kind: str, tenant: str, has_annotation: bool
 ) -> None:
-    who = next(each for each in bank.tenants if each.tenant == tenant)
-    made = sample(kind, bank.environment, who, who.namespaces[0], {"a100": 1})
-    pods = made["spec"]["template"] if kind == "job" else made
-    assert (ANY_TOPOLOGY in pods["metadata"].get("annotations", {})) is noted
+    who = next(candidate for candidate in bank.tenants if candidate.tenant == tenant)
+    sample_object = sample(kind, bank.environment, who, who.namespaces[0], {"a100": 1})
+    pods = sample_object["spec"]["template"] if kind == "job" else sample_object
+    assert (ANY_TOPOLOGY in pods["metadata"].get("annotations", {})) is has_annotation
 
 
 def test_who_is_guaranteed_nothing_gets_a_sample_of_what_it_may_borrow_and_no_more(bank: Loaded) -> None:
-    treasury = next(each for each in bank.tenants if each.tenant == "treasury")
+    treasury = next(candidate for candidate in bank.tenants if candidate.tenant == "treasury")
     sample("job", bank.environment, treasury, treasury.namespaces[0], {"a100": 8})
     with pytest.raises(Violation, match="9 a100, while the maximum of treasury--main is 8"):
         sample("job", bank.environment, treasury, treasury.namespaces[0], {"a100": 9})
@@ -198,16 +200,16 @@ def _pod_spec(workload: Any) -> Any:
 def test_a_sample_claims_what_the_namespace_holds_by_a_template_that_comes_first(claimed: Loaded, kind: str) -> None:
     for tenant in claimed.tenants:
         for namespace in tenant.namespaces:
-            for flavor, held in tenant.guaranteed_in(namespace).items():
-                if held:
-                    held = min(held, 8)  # of one node
-                    made = sample_to_create(kind, claimed.environment, tenant, namespace, {flavor: held})
-                    template, workload = made["items"]
+            for flavor, guaranteed in tenant.guaranteed_in(namespace).items():
+                if guaranteed:
+                    guaranteed = min(guaranteed, 8)  # of one node
+                    sample_list = sample_to_create(kind, claimed.environment, tenant, namespace, {flavor: guaranteed})
+                    template, workload = sample_list["items"]
                     (request,) = template["spec"]["spec"]["devices"]["requests"]
                     assert request["exactly"] == {
                         "deviceClassName": flavor,
                         "allocationMode": "ExactCount",
-                        "count": held,
+                        "count": guaranteed,
                     }
                     (claim,) = _pod_spec(workload)["resourceClaims"]
                     assert claim["resourceClaimTemplateName"] == template["metadata"]["name"]
@@ -226,16 +228,16 @@ def test_a_sample_with_a_claim_asks_for_no_extended_resource(claimed: Loaded) ->
 
 def test_a_sample_without_gpus_claims_nothing_and_comes_alone(claimed: Loaded) -> None:
     fraud = claimed.tenants[0]
-    made = sample_to_create("pod", claimed.environment, fraud, fraud.namespaces[0], {})
-    assert made == sample("pod", claimed.environment, fraud, fraud.namespaces[0], {})
-    assert "resourceClaims" not in made["spec"]
-    assert "claims" not in made["spec"]["containers"][0]["resources"]
+    sample_pod = sample_to_create("pod", claimed.environment, fraud, fraud.namespaces[0], {})
+    assert sample_pod == sample("pod", claimed.environment, fraud, fraud.namespaces[0], {})
+    assert "resourceClaims" not in sample_pod["spec"]
+    assert "claims" not in sample_pod["spec"]["containers"][0]["resources"]
 
 
 @pytest.mark.parametrize(
-    ("wanted", "rule"), [({"a100": 41}, "gpu-06"), ({"l4": 1}, "gpu-06"), ({"a100": 1, "l4": 1}, "gpu-06")]
+    ("requested_gpus", "rule"), [({"a100": 41}, "gpu-06"), ({"l4": 1}, "gpu-06"), ({"a100": 1, "l4": 1}, "gpu-06")]
 )
-def test_a_claim_that_would_be_refused_is_no_sample(tmp_path: Path, wanted: dict[str, int], rule: str) -> None:
+def test_a_claim_that_would_be_refused_is_no_sample(tmp_path: Path, requested_gpus: dict[str, int], rule: str) -> None:
     folder = by_claim(tmp_path / "small")
     folder.edit("environment.yaml", "nodes: 4}", "nodes: 10}")
     guaranteed = "a100: {guaranteed: 16, sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16}"
@@ -243,39 +245,39 @@ def test_a_claim_that_would_be_refused_is_no_sample(tmp_path: Path, wanted: dict
     loaded = folder.load()
     fraud = loaded.tenants[0]
     with pytest.raises(Violation) as error:
-        sample_to_create("pod", loaded.environment, fraud, fraud.namespaces[0], wanted)
+        sample_to_create("pod", loaded.environment, fraud, fraud.namespaces[0], requested_gpus)
     assert error.value.rule.id == rule
 
 
 def test_the_command_prints_template_and_pod_as_one_list(tmp_path: Path) -> None:
     folder = by_claim(tmp_path / "small")
     arguments = ["sample", "pod", str(folder.path), "--tenant", "fraud", "--gpu", "a100=2"]
-    made = json.loads(CliRunner().invoke(main, arguments).stdout)
-    assert (made["apiVersion"], made["kind"]) == ("v1", "List")
-    assert [item["kind"] for item in made["items"]] == ["ResourceClaimTemplate", "Pod"]
+    printed_list = json.loads(CliRunner().invoke(main, arguments).stdout)
+    assert (printed_list["apiVersion"], printed_list["kind"]) == ("v1", "List")
+    assert [item["kind"] for item in printed_list["items"]] == ["ResourceClaimTemplate", "Pod"]
 
 
 # More GPUs than a node has
 
 
-def _nodes_of(environment: Environment, made: Any) -> int:
+def _nodes_of(environment: Environment, sample_object: Any) -> int:
     """GPUs of a node of the pool that a sample names."""
-    pool = _pod_spec(made)["nodeSelector"][words.POOL]
+    pool = _pod_spec(sample_object)["nodeSelector"][words.POOL]
     return environment.flavors_of(pool)["a100"]
 
 
 @pytest.mark.parametrize(
-    ("count", "pods", "each"), [(1, 1, 1), (8, 1, 8), (9, 3, 3), (12, 2, 6), (16, 2, 8), (24, 3, 8), (32, 4, 8)]
+    ("count", "pods", "gpus_per_pod"), [(1, 1, 1), (8, 1, 8), (9, 3, 3), (12, 2, 6), (16, 2, 8), (24, 3, 8), (32, 4, 8)]
 )
 def test_a_job_of_more_gpus_than_a_node_has_gets_equal_pods(
-    environment: Environment, fraud: Tenant, count: int, pods: int, each: int
+    environment: Environment, fraud: Tenant, count: int, pods: int, gpus_per_pod: int
 ) -> None:
-    made = sample_to_create("job", environment, fraud, fraud.namespaces[0], {"a100": count})
-    (container,) = _pod_spec(made)["containers"]
-    assert container["resources"]["limits"]["nvidia.com/gpu"] == str(each)
-    assert each <= _nodes_of(environment, made)
-    written = [made["spec"].get(key) for key in ("completions", "parallelism", "completionMode")]
-    assert written == ([pods, pods, "Indexed"] if pods > 1 else [None] * 3)
+    sample_job = sample_to_create("job", environment, fraud, fraud.namespaces[0], {"a100": count})
+    (container,) = _pod_spec(sample_job)["containers"]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == str(gpus_per_pod)
+    assert gpus_per_pod <= _nodes_of(environment, sample_job)
+    job_fields = [sample_job["spec"].get(key) for key in ("completions", "parallelism", "completionMode")]
+    assert job_fields == ([pods, pods, "Indexed"] if pods > 1 else [None] * 3)
 
 
 def test_a_pod_of_more_gpus_than_a_node_has_is_refused_with_the_way(spec: SpecFolder) -> None:
@@ -307,10 +309,10 @@ def test_the_workers_of_a_sample_of_an_mpijob_end_with_its_launcher(spec: SpecFo
     words = ("sample", "mpijob", str(spec.path), "--tenant", "fraud")
     result = CliRunner().invoke(main, [*words, "--gpu", "a100=12"])
     assert result.exit_code == 0, result.output
-    made = json.loads(result.stdout)
-    assert made["spec"]["runPolicy"]["cleanPodPolicy"] == "Running"
-    assert [(pods.name, pods.count) for pods in pods_of(made)] == [("launcher", 1), ("worker", 2)]
-    launcher, worker = (pods.template["spec"]["containers"][0]["resources"]["limits"] for pods in pods_of(made))
+    sample_job = json.loads(result.stdout)
+    assert sample_job["spec"]["runPolicy"]["cleanPodPolicy"] == "Running"
+    assert [(pods.name, pods.count) for pods in pods_of(sample_job)] == [("launcher", 1), ("worker", 2)]
+    launcher, worker = (pods.template["spec"]["containers"][0]["resources"]["limits"] for pods in pods_of(sample_job))
     assert ("nvidia.com/gpu" in launcher, worker["nvidia.com/gpu"]) == (False, "6")
     assert json.loads(CliRunner().invoke(main, words).stdout)["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] == 1
 

@@ -24,7 +24,7 @@ def test_the_committed_schema_is_the_generated_one(kind: str) -> None:
 
 
 def _models(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
-    found = {model.__name__: model}
+    models_by_name = {model.__name__: model}
     text = json.dumps(model.model_json_schema())
     for name in re.findall(r'"#/\$defs/(\w+)"', text):
         for module in (
@@ -39,8 +39,8 @@ def _models(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
         ):
             part = getattr(__import__(f"tenancy.schema.{module}", fromlist=[name]), name, None)
             if isinstance(part, type) and issubclass(part, BaseModel):
-                found[name] = part
-    return found
+                models_by_name[name] = part
+    return models_by_name
 
 
 FIELDS = [
@@ -62,8 +62,8 @@ def test_every_field_names_its_default(info: Any) -> None:
         assert info.description.endswith(" Required.")
         return
     default = str(info.default).lower() if isinstance(info.default, bool) else str(info.default)
-    stated = default if isinstance(info.default, str | int) else ""
-    assert f" Default: {stated}" in f" {info.description}"
+    stated_default = default if isinstance(info.default, str | int) else ""
+    assert f" Default: {stated_default}" in f" {info.description}"
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -80,11 +80,11 @@ def test_every_mapping_of_fields_is_closed(kind: str) -> None:
 def _patterns(node: Any) -> set[str]:
     """Every pattern in a JSON schema."""
     if isinstance(node, list):
-        return {found for inner in node for found in _patterns(inner)}
+        return {nested_pattern for inner in node for nested_pattern in _patterns(inner)}
     if not isinstance(node, dict):
         return set()
-    own = {node["pattern"]} if isinstance(node.get("pattern"), str) else set()
-    return own | {found for inner in node.values() for found in _patterns(inner)}
+    node_patterns = {node["pattern"]} if isinstance(node.get("pattern"), str) else set()
+    return node_patterns | {nested_pattern for inner in node.values() for nested_pattern in _patterns(inner)}
 
 
 _CHARACTERS = st.one_of(st.characters(max_codepoint=127), st.sampled_from("é€ß"))
@@ -106,11 +106,13 @@ def test_both_schemas_have_patterns() -> None:
 @given(data=st.data())
 def test_an_editor_takes_the_texts_that_we_take(pattern: str, data: st.DataObject) -> None:
     compiled = re.compile(pattern, re.ASCII)
-    taken = data.draw(st.from_regex(compiled, fullmatch=True, alphabet=_CHARACTERS))
-    changed = st.tuples(st.integers(0, len(taken)), _CHARACTERS).map(lambda c: taken[: c[0]] + c[1] + taken[c[0] :])
-    other = data.draw(st.one_of(changed, st.text(_CHARACTERS)))
-    assert _editor_takes(pattern, taken)
-    assert _editor_takes(pattern, other) == bool(compiled.fullmatch(other))
+    matching_text = data.draw(st.from_regex(compiled, fullmatch=True, alphabet=_CHARACTERS))
+    edited_text = st.tuples(st.integers(0, len(matching_text)), _CHARACTERS).map(
+        lambda c: matching_text[: c[0]] + c[1] + matching_text[c[0] :]
+    )
+    further_text = data.draw(st.one_of(edited_text, st.text(_CHARACTERS)))
+    assert _editor_takes(pattern, matching_text)
+    assert _editor_takes(pattern, further_text) == bool(compiled.fullmatch(further_text))
 
 
 @pytest.mark.parametrize(
@@ -125,7 +127,7 @@ def test_an_editor_takes_the_texts_that_we_take(pattern: str, data: st.DataObjec
     ],
 )
 def test_an_editor_judges_a_mail_address_as_we_do(model: str, good: str, bad: str) -> None:
-    (pattern,) = {found for found in _patterns(schema(model)) if found.startswith("^[^@")}
+    (pattern,) = {candidate for candidate in _patterns(schema(model)) if candidate.startswith("^[^@")}
     assert _editor_takes(pattern, good)
     assert not _editor_takes(pattern, bad)
 
@@ -144,8 +146,8 @@ def test_a_namespace_is_a_text_or_a_mapping_for_editors_too() -> None:
 def test_every_example_names_its_schema(path: Path) -> None:
     first = path.read_text("utf-8").splitlines()[0]
     kind = "environment" if path.name == "environment.yaml" else "tenant"
-    named = first.removeprefix("# yaml-language-server: $schema=")
-    assert (path.parent / named).resolve() == ROOT / "schemas" / f"{kind}.json"
+    schema_path = first.removeprefix("# yaml-language-server: $schema=")
+    assert (path.parent / schema_path).resolve() == ROOT / "schemas" / f"{kind}.json"
 
 
 @pytest.mark.parametrize(("command", "page"), [("rules", "rules.md"), ("schema", "spec.md")])

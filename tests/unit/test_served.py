@@ -44,7 +44,7 @@ class Serving(Api):
         return Response(200, {"resources": [{"kind": kind} for kind in sorted(kinds)]})
 
 
-def said(plan: Plan, *without: str, tenant: str | None = None) -> list[str]:
+def messages(plan: Plan, *without: str, tenant: str | None = None) -> list[str]:
     platform = None if tenant else plan.platform
     return list(unserved(Serving(plan, without), plan, platform, [plan.tenant(tenant)] if tenant else plan.tenants))
 
@@ -64,11 +64,11 @@ def in_cilium_and_metrics(spec: SpecFolder) -> Plan:
 
 @pytest.mark.parametrize("name", ["local", "bank", "regulated"])
 def test_a_cluster_that_serves_all_of_them_is_told_nothing(name: str) -> None:
-    assert said(planned(name)) == []
+    assert messages(planned(name)) == []
 
 
 def test_without_kueue_the_command_that_installs_it_is_named() -> None:
-    (text,) = said(planned("local"), "kueue.x-k8s.io")
+    (text,) = messages(planned("local"), "kueue.x-k8s.io")
     assert text.startswith("given a cluster that does not serve kueue.x-k8s.io/v1beta2 (ClusterQueue, Cohort,")
     assert "rule: GPUs are lent and borrowed through a queue" in text
     assert (
@@ -79,7 +79,7 @@ def test_without_kueue_the_command_that_installs_it_is_named() -> None:
 
 
 def test_an_older_kueue_is_told_by_the_kind_that_it_lacks() -> None:
-    (text,) = said(planned("local"), "Cohort")
+    (text,) = messages(planned("local"), "Cohort")
     assert "kueue.x-k8s.io/v1beta2 (Cohort)" in text
 
 
@@ -94,8 +94,8 @@ def test_without_a_cni_or_an_operator_its_command_is_named(
     spec: SpecFolder, group: str, name: str, instead: str
 ) -> None:
     plan = in_cilium_and_metrics(spec)
-    assert said(plan) == []
-    texts = said(plan, group)
+    assert messages(plan) == []
+    texts = messages(plan, group)
     assert texts
     for text in texts:
         assert f"does not serve {group}/" in text
@@ -105,10 +105,10 @@ def test_without_a_cni_or_an_operator_its_command_is_named(
 
 def test_each_command_names_a_file_that_render_writes(spec: SpecFolder, tmp_path: Path) -> None:
     plan = in_cilium_and_metrics(spec)
-    texts = said(plan, *OPERATORS)
+    texts = messages(plan, *OPERATORS)
     assert len(texts) >= len(OPERATORS)
-    done = CliRunner().invoke(main, ["render", str(spec.path), "--out", str(tmp_path / "rendered")])
-    assert done.exit_code == 0, done.output
+    result = CliRunner().invoke(main, ["render", str(spec.path), "--out", str(tmp_path / "rendered")])
+    assert result.exit_code == 0, result.output
     for text in texts:
         (command,) = re.findall(r"`(helm [^`]*)`", text)
         words = shlex.split(command)
@@ -118,14 +118,14 @@ def test_each_command_names_a_file_that_render_writes(spec: SpecFolder, tmp_path
 def test_what_the_platforms_stack_installs_is_missed_by_tenants_stacks_alone() -> None:
     bank = planned("bank")
     assert bank.platform.services
-    assert said(bank, *OPERATORS, "karpenter.sh", "karpenter.k8s.aws") == []
-    texts = said(bank, *OPERATORS, tenant="fraud")
+    assert messages(bank, *OPERATORS, "karpenter.sh", "karpenter.k8s.aws") == []
+    texts = messages(bank, *OPERATORS, tenant="fraud")
     assert texts
     assert every("update it first, `tenancy up bank --stack bank`" in text for text in texts)
 
 
 def test_an_older_kubernetes_is_told_with_its_version() -> None:
-    (text,) = said(planned("local"), "MutatingAdmissionPolicy")
+    (text,) = messages(planned("local"), "MutatingAdmissionPolicy")
     assert "admissionregistration.k8s.io/v1 (MutatingAdmissionPolicy): its API server is v1.30.1" in text
     assert text.endswith("change: upgrade it, or write its version there")
 

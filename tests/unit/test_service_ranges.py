@@ -34,15 +34,15 @@ ROWS = (
 
 
 @pytest.fixture
-def listed(spec: SpecFolder) -> SpecFolder:
+def spec_with_ranges(spec: SpecFolder) -> SpecFolder:
     more = "  network: {service-ranges: [198.51.100.0/24], service-ranges-file: ip-ranges.json}\n"
     spec.edit(ENV, "  cni: vpc-cni\n", ON_AWS + more)
     spec.write(LIST, published(*ROWS))
     return spec
 
 
-def test_s3s_ranges_of_the_region_are_opened_to_pods_with_an_identity(listed: SpecFolder) -> None:
-    loaded = listed.load()
+def test_s3s_ranges_of_the_region_are_opened_to_pods_with_an_identity(spec_with_ranges: SpecFolder) -> None:
+    loaded = spec_with_ranges.load()
     expected = ["198.51.100.0/24", "3.5.136.0/22", "52.219.44.0/22"]
     assert list(loaded.environment.aws.network.service_ranges) == expected
     plan = make_plan(loaded.environment, loaded.tenants)
@@ -54,20 +54,20 @@ def test_s3s_ranges_of_the_region_are_opened_to_pods_with_an_identity(listed: Sp
 @pytest.mark.parametrize(
     "content", [None, "not JSON", "{}", '{"prefixes": [{}]}', '{"prefixes": 1}', published(ROWS[4])]
 )
-def test_a_list_that_says_nothing_of_the_region_is_refused(listed: SpecFolder, content: Any) -> None:
+def test_a_list_that_says_nothing_of_the_region_is_refused(spec_with_ranges: SpecFolder, content: Any) -> None:
     if content is None:
-        (listed.path / LIST).unlink()
+        (spec_with_ranges.path / LIST).unlink()
     else:
-        listed.write(LIST, content)
-    assert [problem.field for problem in listed.problems()] == [FIELD]
+        spec_with_ranges.write(LIST, content)
+    assert [problem.field for problem in spec_with_ranges.problems()] == [FIELD]
 
 
-def test_a_range_of_the_list_is_judged_like_one_of_the_file(listed: SpecFolder) -> None:
-    listed.write(LIST, published(*ROWS, ("169.254.0.0/16", "eu-central-1", "S3")))
-    (problem,) = listed.problems()
+def test_a_range_of_the_list_is_judged_like_one_of_the_file(spec_with_ranges: SpecFolder) -> None:
+    spec_with_ranges.write(LIST, published(*ROWS, ("169.254.0.0/16", "eu-central-1", "S3")))
+    (problem,) = spec_with_ranges.problems()
     assert (problem.id, problem.field) == ("net-05", FIELD)
 
 
-def test_a_name_with_a_path_is_refused(listed: SpecFolder) -> None:
-    listed.edit(ENV, "service-ranges-file: ip-ranges.json", "service-ranges-file: ../ip-ranges.json")
-    assert [problem.field for problem in listed.problems()] == [FIELD]
+def test_a_name_with_a_path_is_refused(spec_with_ranges: SpecFolder) -> None:
+    spec_with_ranges.edit(ENV, "service-ranges-file: ip-ranges.json", "service-ranges-file: ../ip-ranges.json")
+    assert [problem.field for problem in spec_with_ranges.problems()] == [FIELD]

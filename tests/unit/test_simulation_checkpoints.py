@@ -40,7 +40,7 @@ EVENTS = (
 )
 
 
-def kept(**more: Any) -> dict[str, Any]:
+def checkpoint(**more: Any) -> dict[str, Any]:
     facts = {"done": False, "now": 2 * HOUR, "seconds": 7.0, "looks": 3, "latest": 20}
     return {**facts, "events": events_as_rows(EVENTS), **more}
 
@@ -48,10 +48,10 @@ def kept(**more: Any) -> dict[str, Any]:
 def test_what_is_kept_comes_back_as_it_was(tmp_path: Path) -> None:
     for store in (Store(tmp_path, "one"), Store()):
         assert store.read() is None
-        store.save(kept())
-        found = store.read()
-        assert found
-        assert run_of(found) == Run(EVENTS, 7.0, 3, 20)
+        store.save(checkpoint())
+        stored_checkpoint = store.read()
+        assert stored_checkpoint
+        assert run_of(stored_checkpoint) == Run(EVENTS, 7.0, 3, 20)
         store.delete()
         assert store.read() is None
 
@@ -64,14 +64,14 @@ def test_a_damaged_checkpoint_or_one_of_another_form_counts_as_none(tmp_path: Pa
 
 def test_a_write_that_is_cut_off_leaves_the_checkpoint_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(tmp_path, "one")
-    store.save(kept())
+    store.save(checkpoint())
 
-    def cut(*_: object) -> None:
+    def interrupted_replace(*_: object) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr(Path, "replace", cut)
+    monkeypatch.setattr(Path, "replace", interrupted_replace)
     with pytest.raises(OSError, match="no space left"):
-        store.save(kept(now=3 * HOUR))
+        store.save(checkpoint(now=3 * HOUR))
     assert (store.read() or {})["now"] == 2 * HOUR
 
 
@@ -100,18 +100,18 @@ def attempts(monkeypatch: pytest.MonkeyPatch, *steps: int | Exception) -> list[i
     """Each attempt keeps a checkpoint at an hour and fails, or fails with what it is given; the last one comes to the
     end. Returns where each began."""
     began: list[int] = []
-    left = list(steps)
+    pending_steps = list(steps)
 
     def attempt(_loaded: Loaded, _jobs: object, _say: object, _window: object, store: Store, _start: object) -> Run:
-        held = store.read()
-        began.append(held["now"] if held else 0)
-        if not left:
-            store.save(kept(done=True))
+        stored_checkpoint = store.read()
+        began.append(stored_checkpoint["now"] if stored_checkpoint else 0)
+        if not pending_steps:
+            store.save(checkpoint(done=True))
             return Run(EVENTS, 9.0, 3, 20)
-        step = left.pop(0)
+        step = pending_steps.pop(0)
         if isinstance(step, Exception):
             raise step
-        store.save(kept(now=step))
+        store.save(checkpoint(now=step))
         raise SimulationStuck("Kueue makes no progress for 300 s")
 
     monkeypatch.setattr(attempting, "_attempt", attempt)
@@ -143,7 +143,7 @@ def test_a_run_that_gets_no_further_ends_with_what_it_has(loaded: Loaded, monkey
 def test_what_is_done_is_not_done_again(loaded: Loaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     began = attempts(monkeypatch)
     store = Store(tmp_path, "one")
-    store.save(kept(done=True))
+    store.save(checkpoint(done=True))
     assert simulate(loaded, JOBS, quiet, None, store) == Run(EVENTS, 7.0, 3, 20)
     assert began == []
 
@@ -216,8 +216,8 @@ def test_nothing_kept_is_a_message_and_no_traceback(
 
 
 def test_work_that_had_not_come_yet_is_not_counted(loaded: Loaded) -> None:
-    found = evaluate(loaded, JOBS, Run(EVENTS, 1.0, 0, 0), 2 * HOUR)
-    assert (found.jobs, found.tenants[0].waits.jobs, found.tenants[0].waits.never) == (3, 3, 2)
+    results = evaluate(loaded, JOBS, Run(EVENTS, 1.0, 0, 0), 2 * HOUR)
+    assert (results.jobs, results.tenants[0].waits.jobs, results.tenants[0].waits.never) == (3, 3, 2)
     assert evaluate(loaded, JOBS, first_part(Run(EVENTS, 1.0, 0, 0), HOUR), HOUR).jobs == 2
 
 
@@ -233,9 +233,9 @@ def test_before_and_after_are_of_the_same_hours(loaded: Loaded, monkeypatch: pyt
         return answer
 
     monkeypatch.setattr(reports, "simulate", ran)
-    found = reports.run_both(loaded, loaded, Trace(JOBS), 6 * HOUR, None, ["x"], quiet)
-    assert found.after
-    assert [(each.jobs, each.hours) for each in (found.before, found.after)] == [(2, 1.0), (2, 1.0)]
+    report = reports.run_both(loaded, loaded, Trace(JOBS), 6 * HOUR, None, ["x"], quiet)
+    assert report.after
+    assert [(results.jobs, results.hours) for results in (report.before, report.after)] == [(2, 1.0), (2, 1.0)]
 
 
 # Slow machines
@@ -314,9 +314,9 @@ class Etcd:
 
 
 def cluster_with(etcd: Etcd) -> SimulationCluster:
-    made = SimulationCluster.__new__(SimulationCluster)
-    made._etcd = etcd  # ty: ignore[invalid-assignment]
-    return made
+    cluster = SimulationCluster.__new__(SimulationCluster)
+    cluster._etcd = etcd  # ty: ignore[invalid-assignment]
+    return cluster
 
 
 def test_an_etcd_that_answers_too_late_is_asked_again_on_a_new_connection() -> None:

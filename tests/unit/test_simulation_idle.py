@@ -67,9 +67,9 @@ def workload(loaded: Loaded, number: int, gpus: int = 1) -> Object:
 def looks(rules: SimulatedIdle, loaded: Loaded, end: int, gpus: int = 1) -> Iterator[tuple[int, list[str], list[str]]]:
     """Every look up to `end`, with the works that it warns and suspends; what is suspended ends at once."""
     while (now := rules.next()) is not None and now <= end:
-        found = rules.look(now, [workload(loaded, number, gpus) for number in rules.idle_from])
-        suspended = [work.name for work, _ in found.suspensions]
-        yield now, [work.name for work, _ in found.warnings], suspended
+        idle_work = rules.look(now, [workload(loaded, number, gpus) for number in rules.idle_from])
+        suspended = [work.name for work, _ in idle_work.suspensions]
+        yield now, [work.name for work, _ in idle_work.warnings], suspended
         for name in suspended:
             rules.ended(int(name.removeprefix("job-")))
 
@@ -88,9 +88,9 @@ def test_an_idle_notebook_is_suspended_after_its_warnings_and_busy_work_is_never
     rules.started(1, replace(NOTEBOOK, busy=None), SPACE, 0, 0)
     rules.started(2, replace(NOTEBOOK, busy=NOTEBOOK.duration), SPACE, 0, 0)
     assert rules.idle_from == {0: HOUR}
-    done = list(looks(rules, idle, 10 * HOUR))
-    assert done[0] == (HOUR + SAMPLE_SECONDS, [], []), "the first look of which every sample is idle"
-    steps = [(now, warned, ended) for now, warned, ended in done if warned or ended]
+    idle_looks = list(looks(rules, idle, 10 * HOUR))
+    assert idle_looks[0] == (HOUR + SAMPLE_SECONDS, [], []), "the first look of which every sample is idle"
+    steps = [(now, warned, ended) for now, warned, ended in idle_looks if warned or ended]
     first = HOUR + SAMPLE_SECONDS
     assert steps == [
         (first + 30 * MINUTE, ["job-0"], []),
@@ -117,7 +117,7 @@ def test_looks_are_never_further_apart_than_the_clocks_samples_cover(idle: Loade
         rules.started(number, replace(NOTEBOOK, busy=busy), SPACE, 0, 0)
     times = [now for now, _, _ in looks(rules, idle, 10 * HOUR)]
     assert len(times) > 40
-    assert every(0 < later - now <= SAMPLE_SECONDS for now, later in itertools.pairwise(times))
+    assert every(0 < next_time - now <= SAMPLE_SECONDS for now, next_time in itertools.pairwise(times))
 
 
 @settings(max_examples=examples(100))
@@ -150,9 +150,9 @@ def _real(work: Work, busy: int) -> int:
     for second in range(0, 60 * HOUR, 30):
         quiet = second - SETTLED_SECONDS - SAMPLE_SECONDS >= busy
         at = START + dt.timedelta(seconds=second)
-        found = decide([work], [sample] if quiet else [], at, record, at - dt.timedelta(seconds=30))
-        record = dict(found.idle)
-        if found.suspensions:
+        decision = decide([work], [sample] if quiet else [], at, record, at - dt.timedelta(seconds=30))
+        record = dict(decision.idle)
+        if decision.suspensions:
             return second
     raise AssertionError("it is never suspended")
 
@@ -192,17 +192,17 @@ def test_saved_work_is_not_done_again_and_an_evicted_job_begins_anew(idle: Loade
 
 @pytest.mark.parametrize("stop", [HOUR, HOUR + 10 * MINUTE, HOUR + 70 * MINUTE, HOUR + 91 * MINUTE])
 def test_a_run_that_is_continued_gives_the_warnings_once(idle: Loaded, stop: int) -> None:
-    whole = SimulatedIdle(idle, START)
-    whole.started(0, NOTEBOOK, SPACE, 0, 0)
-    expected = list(looks(whole, idle, 10 * HOUR))
+    uninterrupted = SimulatedIdle(idle, START)
+    uninterrupted.started(0, NOTEBOOK, SPACE, 0, 0)
+    expected = list(looks(uninterrupted, idle, 10 * HOUR))
     first = SimulatedIdle(idle, START)
     first.started(0, NOTEBOOK, SPACE, 0, 0)
-    done = list(looks(first, idle, stop))
-    held = json.loads(json.dumps(first.text()))
+    first_looks = list(looks(first, idle, stop))
+    stored_state = json.loads(json.dumps(first.text()))
     second = SimulatedIdle(idle, START)
-    second.restore(held)
+    second.restore(stored_state)
     second.started(0, NOTEBOOK, SPACE, 0, 0)
-    assert [*done, *looks(second, idle, 10 * HOUR)] == expected
+    assert [*first_looks, *looks(second, idle, 10 * HOUR)] == expected
 
 
 # What a run amounts to
@@ -248,14 +248,14 @@ def test_an_evicted_job_is_idle_again_after_the_work_that_it_lost() -> None:
         Event(3 * HOUR, EventKind.START, 0, "train"),
         Event(4 * HOUR, EventKind.FINISH, 0, "train"),
     )
-    found = list(idle_times(JOBS, Run(events, 1.0, 0, 0), END))
-    assert found == [(0, "train", HOUR, 2 * HOUR), (0, "train", 3 * HOUR + 30 * MINUTE, 4 * HOUR)]
+    periods = list(idle_times(JOBS, Run(events, 1.0, 0, 0), END))
+    assert periods == [(0, "train", HOUR, 2 * HOUR), (0, "train", 3 * HOUR + 30 * MINUTE, 4 * HOUR)]
 
 
 def test_the_report_compares_idle_gpus_before_and_after(loaded: Loaded, results: Results) -> None:
-    kept = evaluate(loaded, JOBS, Run(EVENTS[:-1], 1.0, 0, 0), END)
+    original = evaluate(loaded, JOBS, Run(EVENTS[:-1], 1.0, 0, 0), END)
     runs = (Run(EVENTS[:-1], 1.0, 0, 0), Run(EVENTS, 1.0, 0, 0))
-    report = SimulationReport("small", ("an idle rule",), (), kept, results, runs, 30)
+    report = SimulationReport("small", ("an idle rule",), (), original, results, runs, 30)
     table = next(table for table in report.tables() if table.title == "Idle GPUs")
     assert table.rows == [("fraud", "5 → 4", "0 → 1", "0 → 7")]
     pools = next(table for table in report.tables() if table.title == "Pools")
@@ -269,8 +269,8 @@ def test_the_report_compares_idle_gpus_before_and_after(loaded: Loaded, results:
 
 def test_a_trace_that_says_nothing_of_activity_has_no_figures_of_it(loaded: Loaded) -> None:
     jobs = tuple(replace(job, busy=None) for job in JOBS)
-    found = evaluate(loaded, jobs, Run(EVENTS[:-1], 1.0, 0, 0), END)
-    report = SimulationReport("small", (), (), found, None, (Run(EVENTS[:-1], 1.0, 0, 0),), 30)
+    results = evaluate(loaded, jobs, Run(EVENTS[:-1], 1.0, 0, 0), END)
+    report = SimulationReport("small", (), (), results, None, (Run(EVENTS[:-1], 1.0, 0, 0),), 30)
     assert "Idle GPUs" not in {table.title for table in report.tables()}
     assert next(table for table in report.tables() if table.title == "Pools").header == (
         "pool",
@@ -282,29 +282,29 @@ def test_a_trace_that_says_nothing_of_activity_has_no_figures_of_it(loaded: Load
 
 
 @pytest.mark.parametrize(
-    ("jobs", "said"),
+    ("jobs", "note_text"),
     [(JOBS, "idle rules look every 2 minutes"), (JOBS[2:], "idle rules find nothing: no job of the trace says when")],
 )
 def test_the_report_says_what_idle_rules_were_given(
-    idle: Loaded, jobs: tuple[Job, ...], said: str, monkeypatch: pytest.MonkeyPatch
+    idle: Loaded, jobs: tuple[Job, ...], note_text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reports, "simulate", lambda *_: Run((Event(0, EventKind.SUBMIT, 0),), 1.0, 0, 0))
-    found = run_both(idle, None, Trace(jobs), END, 60, (), lambda _: None)
-    assert any(said in note for note in found.notes), found.notes
+    report = run_both(idle, None, Trace(jobs), END, 60, (), lambda _: None)
+    assert any(note_text in note for note in report.notes), report.notes
 
 
 def test_another_idle_rule_is_a_change_and_another_run(idle: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
-    later = with_changes(idle, ["environment:tiers.batch.idle.after=60m"])
+    changed_spec = with_changes(idle, ["environment:tiers.batch.idle.after=60m"])
     monkeypatch.setattr(reports, "simulate", lambda *_: Run((Event(0, EventKind.SUBMIT, 0),), 1.0, 0, 0))
-    said: list[str] = []
-    run_both(idle, later, Trace(JOBS), END, 60, ("x",), said.append)
-    assert not any("affects no queue" in line for line in said)
-    assert name_of(idle, JOBS, 60) != name_of(later, JOBS, 60)
+    messages: list[str] = []
+    run_both(idle, changed_spec, Trace(JOBS), END, 60, ("x",), messages.append)
+    assert not any("affects no queue" in line for line in messages)
+    assert name_of(idle, JOBS, 60) != name_of(changed_spec, JOBS, 60)
 
 
 def test_a_wrong_time_of_idleness_ends_with_2_before_anything_starts(loaded: Loaded, tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
     path.write_text("submit,tenant,gpus,duration,busy\n0,fraud,1,60,90\n", "utf-8")
-    found = CliRunner().invoke(main, ["simulate", str(loaded.folder), "--trace", str(path)])
-    assert found.exit_code == 2
-    assert f"{path}:2:14: busy: given '90'; rule seconds of the run time, from 0 to 60; change: " in found.output
+    result = CliRunner().invoke(main, ["simulate", str(loaded.folder), "--trace", str(path)])
+    assert result.exit_code == 2
+    assert f"{path}:2:14: busy: given '90'; rule seconds of the run time, from 0 to 60; change: " in result.output

@@ -63,7 +63,7 @@ def results(loaded: Loaded) -> Results:
 
 
 def group(results: Results, name: str):
-    return next(each for each in (*results.tenants, *results.tiers) if each.name == name)
+    return next(candidate for candidate in (*results.tenants, *results.tiers) if candidate.name == name)
 
 
 def test_hours_are_split_at_the_guarantee(results: Results) -> None:
@@ -118,7 +118,7 @@ def test_parts_of_the_time_add_up_to_the_whole(results: Results) -> None:
 
 
 def test_who_waited_longest_comes_with_the_reason_and_who_had_more(results: Results) -> None:
-    (first, *_rest) = results.longest
+    (first, *_further) = results.longest
     assert (first.job, first.waited, first.reason) == (f"research-{HOUR}", 600, "no room")
     assert first.above == {"fraud": 8}
 
@@ -132,9 +132,9 @@ def test_a_percentile_is_a_value_that_was_there() -> None:
 
 def test_who_never_started_waited_longer_than_all_others() -> None:
     assert [percentile([1, 2, 3], part, 1) for part in (0.5, 0.75, 0.95)] == [2, 3, None]
-    of = waits_of([3, 1, 2], 1)
-    assert (of.jobs, of.p50, of.p95, of.max, of.mean) == (4, 2, None, None, 2)
-    assert [wait(of, seconds) for seconds in (of.p50, of.max)] == ["2s", "never"]
+    waits = waits_of([3, 1, 2], 1)
+    assert (waits.jobs, waits.p50, waits.p95, waits.max, waits.mean) == (4, 2, None, None, 2)
+    assert [wait(waits, seconds) for seconds in (waits.p50, waits.max)] == ["2s", "never"]
     none = waits_of([], 0)
     assert wait(none, none.max) == "–"
 
@@ -147,10 +147,10 @@ def test_jain_is_one_where_all_have_the_same() -> None:
 
 
 def test_a_job_that_never_started_is_said(loaded: Loaded) -> None:
-    found = evaluate(loaded, JOBS[:1], Run((Event(0, EventKind.SUBMIT, 0),), 1.0, 0, 0), HOUR)
-    assert group(found, "fraud").waits.never == 1
-    assert group(found, "fraud").waits.p50 is None
-    (longest,) = found.longest
+    results = evaluate(loaded, JOBS[:1], Run((Event(0, EventKind.SUBMIT, 0),), 1.0, 0, 0), HOUR)
+    assert group(results, "fraud").waits.never == 1
+    assert group(results, "fraud").waits.p50 is None
+    (longest,) = results.longest
     assert (longest.job, longest.waited, longest.started) == ("fraud-0", 0, False), "though nothing came after it"
 
 
@@ -167,8 +167,8 @@ def test_a_tier_has_no_guarantee_to_borrow_above(results: Results) -> None:
 
 
 def test_of_two_runs_each_says_what_never_started(loaded: Loaded) -> None:
-    found = evaluate(loaded, JOBS[:1], Run((Event(0, EventKind.SUBMIT, 0),), 1.0, 0, 0), HOUR)
-    report = SimulationReport("small", ("fraud:weight=2",), (), found, found, (Run((), 1.0, 2, 30),) * 2, 30)
+    results = evaluate(loaded, JOBS[:1], Run((Event(0, EventKind.SUBMIT, 0),), 1.0, 0, 0), HOUR)
+    report = SimulationReport("small", ("fraud:weight=2",), (), results, results, (Run((), 1.0, 2, 30),) * 2, 30)
     remarks = next(iter(report.tables())).remarks
     assert remarks == ["never started before: fraud 1", "never started after: fraud 1"]
     drawn = page(report)
@@ -263,7 +263,7 @@ def test_quotas_say_who_could_start_without_an_eviction() -> None:
     assert quotas.fits("borrower", "gpu", 7)
 
 
-def said(what: str) -> bytes:
+def log_line(what: str) -> bytes:
     return f'{{"logger":"inadmissible_workload_requeue_worker","msg":"{what}"}}'.encode()
 
 
@@ -273,14 +273,14 @@ def test_kueue_does_not_rest_between_moving_and_having_moved(loaded: Loaded, mon
     now = 100.0
     monkeypatch.setattr("tenancy.simulation.runner.time.monotonic", lambda: now)
     assert runner._rests()
-    runner._log.process(said("Attempting to move workloads"))
+    runner._log.process(log_line("Attempting to move workloads"))
     assert not runner._rests(), "waiting workloads may be moved yet, and the scheduler has not looked at them"
-    runner._log.process(said("Moved inadmissible workloads in tree"))
+    runner._log.process(log_line("Moved inadmissible workloads in tree"))
     assert not runner._rests(), "they have not been looked at"
     runner._log.process(b'{"logger":"scheduler",' + HEADS_OBTAINED + b',"headCount":1,}')
     runner._log.process(b'{"logger":"scheduler",' + CYCLE_STARTS + b"}")
     assert runner._rests()
-    runner._log.process(said("Attempting to move workloads"))
+    runner._log.process(log_line("Attempting to move workloads"))
     now += MOVING_SECONDS
     assert runner._rests(), "there was no workload to move"
 

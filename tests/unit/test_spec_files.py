@@ -108,8 +108,8 @@ def test_a_reach_has_addresses_that_the_clusters_pods_have(spec: Any, ranges: st
 def test_a_user_of_gpus_may_be_of_a_group_whose_people_no_file_names(spec: Any, people: str, refused: bool) -> None:
     spec.edit(RESEARCH, "group: researchers, role: developer", people)
     spec.edit(RESEARCH, "people:", "gpu-users: [{user: joan}]\npeople:")
-    found = [(problem.id, problem.field) for problem in spec.problems()]
-    assert found == ([("ref-01", "gpu-users[0].user")] if refused else [])
+    problems = [(problem.id, problem.field) for problem in spec.problems()]
+    assert problems == ([("ref-01", "gpu-users[0].user")] if refused else [])
 
 
 TIER = "      max: {cpu: 32, memory: 128Gi}\n"
@@ -174,8 +174,8 @@ def test_all_files_are_reported_at_once_and_in_order(spec: Any) -> None:
     spec.edit(FRAUD, "tier: batch", "tier: 5")
     spec.edit(FRAUD, "port: 8443", "port: 0")
     spec.edit(RESEARCH, "team: quant", "team: Quant")
-    found = [(Path(p.file).name, p.line) for p in spec.problems()]
-    assert found == [("environment.yaml", 13), ("fraud.yaml", 7), ("fraud.yaml", 22), ("research.yaml", 2)]
+    problem_lines = [(Path(p.file).name, p.line) for p in spec.problems()]
+    assert problem_lines == [("environment.yaml", 13), ("fraud.yaml", 7), ("fraud.yaml", 22), ("research.yaml", 2)]
 
 
 def test_all_that_is_wrong_with_one_tenant_as_a_whole_is_said_at_once(spec: Any) -> None:
@@ -196,7 +196,7 @@ def test_a_broken_environment_hides_no_quarrel_between_tenants(spec: Any) -> Non
 
 
 @pytest.mark.parametrize(
-    ("file", "old", "new", "meant"),
+    ("file", "old", "new", "right_key"),
     [
         (ENV, "buckets:", "bukets:", "buckets"),
         (ENV, "  group: gpu", "  groop: gpu", "group"),
@@ -210,21 +210,23 @@ def test_a_broken_environment_hides_no_quarrel_between_tenants(spec: Any) -> Non
     ],
 )
 def test_a_misspelt_key_is_answered_once_with_the_key_that_was_meant(
-    spec: Any, file: str, old: str, new: str, meant: str
+    spec: Any, file: str, old: str, new: str, right_key: str
 ) -> None:
     spec.edit(file, old, new)
-    assert f"did you mean '{meant}'?" in [p.change for p in spec.problems()]
-    assert not [p for p in spec.problems() if p.rule == f"'{meant}' is required"], "it is there, misspelt"
+    assert f"did you mean '{right_key}'?" in [p.change for p in spec.problems()]
+    assert not [p for p in spec.problems() if p.rule == f"'{right_key}' is required"], "it is there, misspelt"
 
 
 @pytest.mark.parametrize(
-    ("value", "given"),
+    ("value", "given_text"),
     [("no", "no"), ("on", "on"), ("Yes", "Yes"), ("1.50", "1.50"), ("007", None), ("12", "12"), (".inf", ".inf")],
 )
-def test_a_text_that_yaml_reads_otherwise_is_shown_as_it_was_written(spec: Any, value: str, given: str | None) -> None:
+def test_a_text_that_yaml_reads_otherwise_is_shown_as_it_was_written(
+    spec: Any, value: str, given_text: str | None
+) -> None:
     spec.edit(FRAUD, "department: risk", f"department: {value}")
-    if given:
-        assert (spec.problem().given, spec.problem().change.split(" (")[0]) == (given, f'quote it: "{given}"')
+    if given_text:
+        assert (spec.problem().given, spec.problem().change.split(" (")[0]) == (given_text, f'quote it: "{given_text}"')
     else:
         assert spec.problem().id == "ref-01", "007 is no number in YAML 1.2 and stays text"
 
@@ -415,7 +417,7 @@ def test_a_mistake_in_a_merged_mapping_is_found_in_the_mapping(spec: Any) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "column", "given"),
+    ("text", "line", "column", "given_text"),
     [
         ("", 1, 1, "an empty file"),
         ("# only a remark\n", 1, 1, "an empty file"),
@@ -436,10 +438,10 @@ def test_a_mistake_in_a_merged_mapping_is_found_in_the_mapping(spec: Any) -> Non
     ],
 )
 def test_a_file_that_is_no_spec_is_refused_at_its_place(
-    spec: Any, text: str, line: int, column: int, given: str
+    spec: Any, text: str, line: int, column: int, given_text: str
 ) -> None:
     spec.write(FRAUD, text)
-    assert (line, column, given) in [(p.line, p.column, p.given) for p in spec.problems()]
+    assert (line, column, given_text) in [(p.line, p.column, p.given) for p in spec.problems()]
 
 
 # Line breaks of YAML 1.1 and of nothing else, characters of category Cf, what fonts draw as nothing, and blanks.
@@ -527,19 +529,20 @@ def test_line_ends_that_are_none_to_others_are_not_read(spec: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "fields"), [("[{name: Bad}]", ["namespaces[0].name"]), ("[]", ["namespaces"]), ("[{name: fine}]", [])]
+    ("namespaces_text", "fields"),
+    [("[{name: Bad}]", ["namespaces[0].name"]), ("[]", ["namespaces"]), ("[{name: fine}]", [])],
 )
-def test_a_list_with_a_wrong_entry_is_not_too_short_as_well(spec: Any, given: str, fields: list[str]) -> None:
-    spec.edit("tenants/research.yaml", "people:", f"namespaces: {given}\npeople:")
+def test_a_list_with_a_wrong_entry_is_not_too_short_as_well(spec: Any, namespaces_text: str, fields: list[str]) -> None:
+    spec.edit("tenants/research.yaml", "people:", f"namespaces: {namespaces_text}\npeople:")
     assert [p.field for p in spec.problems()] == fields
 
 
 @pytest.mark.parametrize(
-    ("given", "fields"),
+    ("glass_text", "fields"),
     [("[mars]", ["aws.break-glass.trusted[0]"]), ("[]", ["aws.break-glass.trusted"]), ("[%s]", [])],
 )
-def test_who_breaks_the_glass_is_told_one_mistake_at_once(spec: Any, given: str, fields: list[str]) -> None:
-    trusted = given.replace("%s", "arn:aws:iam::111122223333:user/jane")
+def test_who_breaks_the_glass_is_told_one_mistake_at_once(spec: Any, glass_text: str, fields: list[str]) -> None:
+    trusted = glass_text.replace("%s", "arn:aws:iam::111122223333:user/jane")
     spec.add("environment.yaml", f"aws: {{break-glass: {{trusted: {trusted}, mail: a@bank.example}}}}\n")
     assert [p.field for p in spec.problems()] == fields
 
@@ -718,14 +721,14 @@ def test_a_link_in_place_of_an_environments_folder_is_not_followed(
     stacks.mkdir(parents=True)
     (stacks / spec.path.name).symlink_to(spec.path)
     monkeypatch.chdir(stacks.parent)
-    for given in (
+    for path in (
         spec.path.name,
         f"stacks/{spec.path.name}",
         f"stacks/{spec.path.name}/",
         str(stacks / spec.path.name),
     ):
         with pytest.raises(SpecError) as refused:
-            load(given)
+            load(path)
         assert [(p.file, p.given) for p in refused.value.problems] == [(f"stacks/{spec.path.name}", "a link")]
 
 
@@ -735,8 +738,8 @@ def test_a_project_below_a_link_is_read(spec: Any, tmp_path: Path, monkeypatch: 
     spec.path.rename(stacks / spec.path.name)
     (tmp_path / "link").symlink_to(stacks.parent)
     monkeypatch.chdir(tmp_path / "link")
-    for given in (spec.path.name, f"stacks/{spec.path.name}", str(tmp_path / "link" / "stacks" / spec.path.name)):
-        assert load(given).environment.environment == spec.path.name
+    for path in (spec.path.name, f"stacks/{spec.path.name}", str(tmp_path / "link" / "stacks" / spec.path.name)):
+        assert load(path).environment.environment == spec.path.name
     monkeypatch.chdir(tmp_path / "link" / "stacks" / spec.path.name)
     assert load(".").environment.environment == spec.path.name
 
@@ -877,8 +880,8 @@ def test_what_a_broken_file_lacks_makes_no_noise_across_files(spec: Any) -> None
 def test_a_mail_address_is_one_address_and_no_template(spec: Any, mail: str) -> None:
     """Alertmanager expands what stands in braces, and sends to each that a comma divides."""
     spec.edit("tenants/fraud.yaml", "mail: fraud-leads@bank.example", f"mail: {mail!r}")
-    (found,) = spec.problems()
-    assert found.field == "owner.mail"
+    (problem,) = spec.problems()
+    assert problem.field == "owner.mail"
     spec.edit("tenants/fraud.yaml", f"mail: {mail!r}", "mail: o'brien+gpu@bank.example")
     assert not spec.problems()
 
@@ -886,8 +889,8 @@ def test_a_mail_address_is_one_address_and_no_template(spec: Any, mail: str) -> 
 @pytest.mark.parametrize("name", ["a | b", "<img src=x>", "`x`"])
 def test_a_subject_is_no_markup(spec: Any, name: str) -> None:
     spec.edit("tenants/fraud.yaml", "{group: fraud-engineers,", f"{{group: {name!r},")
-    (found,) = spec.problems()
-    assert found.field == "people[0].group"
+    (problem,) = spec.problems()
+    assert problem.field == "people[0].group"
     spec.edit("tenants/fraud.yaml", f"{{group: {name!r},", "{group: 'CN=GPU Users,OU=Bank (DE)',")
     assert not spec.problems()
 
@@ -896,13 +899,13 @@ def test_a_subject_is_no_markup(spec: Any, name: str) -> None:
 def test_a_missing_field_is_told_with_an_example_that_is_read(spec: Any, field: str) -> None:
     text = (spec.path / FRAUD).read_text("utf-8")
     spec.write(FRAUD, re.sub(rf"^{field}:.*\n", "", text, flags=re.MULTILINE))
-    (problem,) = [each for each in spec.problems() if each.rule == f"'{field}' is required"]
+    (problem,) = [candidate for candidate in spec.problems() if candidate.rule == f"'{field}' is required"]
     assert problem.given == f"no {field}"
     start = f"add {field}, such as "
     assert problem.change.startswith(start)
     spec.add(FRAUD, f"{field}: {problem.change.removeprefix(start)}\n")
     # A department or tier of that name is another matter.
-    assert {each.id for each in spec.problems()} <= {"ref-01", "name-02", "name-07"}
+    assert {problem.id for problem in spec.problems()} <= {"ref-01", "name-02", "name-07"}
 
 
 @pytest.mark.parametrize(
@@ -915,5 +918,5 @@ def test_a_missing_field_is_told_with_an_example_that_is_read(spec: Any, field: 
 def test_a_key_without_a_value_is_told_what_to_write(spec: Any, field: str, change: str) -> None:
     text = (spec.path / FRAUD).read_text("utf-8")
     spec.write(FRAUD, re.sub(rf"^{field}:.*\n", "", text, flags=re.MULTILINE) + f"{field}:\n")
-    (problem,) = [each for each in spec.problems() if each.field == field]
+    (problem,) = [candidate for candidate in spec.problems() if candidate.field == field]
     assert (problem.given, problem.change) == ("no value", change)

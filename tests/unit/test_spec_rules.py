@@ -71,7 +71,7 @@ images:"""
 
 
 NEAR = "  cni: vpc-cni\n  ranges: [10.64.0.0/16]\naws: {network: {service-ranges: [%s]}}\n"
-MADE = ON_AWS_TOO.replace("%s", "1.36").replace("aws:\n", "aws:\n  network: {service-ranges: [%s]}\n")
+SERVICE_RANGES = ON_AWS_TOO.replace("%s", "1.36").replace("aws:\n", "aws:\n  network: {service-ranges: [%s]}\n")
 
 
 TIERS = """\
@@ -149,7 +149,7 @@ CASES = (
     Case("endpoints where all nodes and pods are", "net-05", ENV, "aws.network.service-ranges[0]", "  cni: vpc-cni\n", NEAR % "10.64.0.0/16", NEAR % "10.64.250.0/24"),
     Case("endpoints around all nodes and pods", "net-05", ENV, "aws.network.service-ranges[0]", "  cni: vpc-cni\n", NEAR % "10.64.0.0/12", NEAR % "10.80.0.0/12"),
     Case("endpoints where services are", "net-05", ENV, "aws.network.service-ranges[0]", "  cni: vpc-cni\n", NEAR % "172.20.0.1/32", NEAR % "172.21.0.1/32"),
-    Case("endpoints among pods, by a range", "net-05", ENV, "aws.network.service-ranges[0]", ON_AWS, MADE % "10.64.0.16/28", MADE % "10.64.0.16/32"),
+    Case("endpoints among pods, by a range", "net-05", ENV, "aws.network.service-ranges[0]", ON_AWS, SERVICE_RANGES % "10.64.0.16/28", SERVICE_RANGES % "10.64.0.16/32"),
     Case("host bits", "net-05", FRAUD, "egress[0].cidr", "198.51.100.0/24", "198.51.100.7/24", "198.51.100.7/32"),
     Case("host name", "net-06", FRAUD, "egress[0].dns", "cidr: 198.51.100.0/24", "dns: api.vendor.example", "cidr: 198.51.100.0/24"),
     Case("prefix without slash", "stor-01", FRAUD, "storage[0].prefix", "teams/fraud/", "teams/fraud", "teams/fraud/"),
@@ -281,19 +281,19 @@ CONSEQUENCES = {
 
 _IDS = [f"{case.rule} {case.about}" for case in CASES]
 ALONE = [case for case in CASES if case.about not in CONSEQUENCES]
-each = pytest.mark.parametrize("case", CASES, ids=_IDS)
+for_each_case = pytest.mark.parametrize("case", CASES, ids=_IDS)
 
 
-@each
+@for_each_case
 def test_the_broken_rule_is_named_where_it_is_broken(spec: Any, case: Case) -> None:
     case.write(spec, case.bad)
-    found = [(p.id, p.field) for p in spec.problems() if p.file.endswith(case.file) or not case.field]
-    assert case.rule in {rule for rule, _ in found}, f"{case.rule} should refuse {case.bad!r}"
+    problems = [(p.id, p.field) for p in spec.problems() if p.file.endswith(case.file) or not case.field]
+    assert case.rule in {rule for rule, _ in problems}, f"{case.rule} should refuse {case.bad!r}"
     if case.field:
-        assert (case.rule, case.field) in found, "the field is the one to change"
+        assert (case.rule, case.field) in problems, "the field is the one to change"
 
 
-@each
+@for_each_case
 def test_the_twin_is_admitted(spec: Any, case: Case) -> None:
     case.write(spec, case.good)
     if case.rule == "name-01" and case.file == FRAUD:
@@ -385,7 +385,7 @@ def test_a_source_outside_may_have_an_address_that_a_service_has(spec: Any) -> N
 
 
 @pytest.mark.parametrize(
-    ("cidr", "given"),
+    ("cidr", "given_text"),
     [
         ("172.20.0.0/16", None),
         ("10.64.128.0/20", "'10.64.128.0/20', which overlaps 10.64.0.0/16, where nodes and pods are"),
@@ -395,9 +395,11 @@ def test_a_source_outside_may_have_an_address_that_a_service_has(spec: Any) -> N
         ("0.0.0.0/0", "'0.0.0.0/0', wider than /8"),
     ],
 )
-def test_services_get_a_range_that_eks_takes(spec: Any, cidr: str, given: str | None) -> None:
+def test_services_get_a_range_that_eks_takes(spec: Any, cidr: str, given_text: str | None) -> None:
     spec.edit(ENV, ON_AWS, (ON_AWS_TOO % "1.36").replace("aws:\n", f"  service-cidr: {cidr}\naws:\n"))
-    assert [(p.field, p.given) for p in spec.problems()] == ([("cluster.service-cidr", given)] if given else [])
+    assert [(p.field, p.given) for p in spec.problems()] == (
+        [("cluster.service-cidr", given_text)] if given_text else []
+    )
 
 
 def test_a_group_of_viewers_may_see_two_tenants(spec: Any) -> None:
@@ -431,18 +433,18 @@ PROFILES = ("1g.5gb", "1g.5gb+me", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "
 def test_a_queue_has_at_most_512_amounts(spec: Any, pools: int, refused: bool) -> None:
     """With two pools of the files' own: pools times eight resources and two shares of boards."""
     flavors = "".join(f"  cut-{i}: {{gpu: a100-40gb, mig: {name}}}\n" for i, name in enumerate(PROFILES[1:]))
-    cut = "mig: {layout: {1g.5gb: 1, 1g.5gb+me: 1, 1g.10gb: 1}}"
-    more = "".join(f"  more-{i}: {{instance: p4d.24xlarge, nodes: 1, {cut}}}\n" for i in range(pools - 3))
+    sliced = "mig: {layout: {1g.5gb: 1, 1g.5gb+me: 1, 1g.10gb: 1}}"
+    more = "".join(f"  more-{i}: {{instance: p4d.24xlarge, nodes: 1, {sliced}}}\n" for i in range(pools - 3))
     layouts = "".join(
         f"  once-{i}: {{instance: p4d.24xlarge, nodes: 1, mig: {{layout: {{{name}: 1}}}}}}\n"
         for i, name in enumerate(PROFILES[3:])
     )
     spec.edit(ENV, "  l4-shared:", f"{flavors}  l4-shared:")
     spec.edit(ENV, "  serve:\n", f"{more}{layouts}  serve:\n")
-    held = "".join(f"  cut-{i}: {{guaranteed: 0}}\n" for i in range(len(PROFILES) - 1))
-    spec.edit(RESEARCH, "  l4-shared: {guaranteed: 16}\n", f"  a100-1g.5gb: {{guaranteed: 0}}\n{held}")
-    found = [(problem.id, problem.field) for problem in spec.problems()]
-    assert found == ([("queue-01", "gpus")] if refused else [])
+    slice_shares = "".join(f"  cut-{i}: {{guaranteed: 0}}\n" for i in range(len(PROFILES) - 1))
+    spec.edit(RESEARCH, "  l4-shared: {guaranteed: 16}\n", f"  a100-1g.5gb: {{guaranteed: 0}}\n{slice_shares}")
+    problems = [(problem.id, problem.field) for problem in spec.problems()]
+    assert problems == ([("queue-01", "gpus")] if refused else [])
     if refused:
         assert "52 pools x 10 resources = 520 amounts of 512" in spec.problem().given
 
@@ -450,17 +452,17 @@ def test_a_queue_has_at_most_512_amounts(spec: Any, pools: int, refused: bool) -
 @pytest.mark.parametrize(("flavors", "refused"), [(14, True), (13, False)])
 def test_devices_have_at_most_16_classes(spec: Any, flavors: int, refused: bool) -> None:
     """Kueue does not start with more. By claim each flavor is one; these are three with the files' own."""
-    profiles = [(board, profile) for board, found in BOARDS.items() for profile in found.profiles]
+    profiles = [(board, profile) for board, machine in BOARDS.items() for profile in machine.profiles]
     more = [pair for pair in profiles if pair != ("a100-40gb", "1g.5gb")][:flavors]
     spec.edit(ENV, "  cni: vpc-cni", "  cni: vpc-cni\n  devices: dra")
     spec.edit(ENV, "nodes: {min: 1, max: 3}", "nodes: 3")
     spec.edit(ENV, "    share: {time-slicing: 4}\n", "")
     spec.edit(RESEARCH, "  l4-shared: {guaranteed: 16}\n", "  l4: {guaranteed: 4}\n")
-    written = "".join(f"  more-{i}: {{gpu: {board}, mig: {profile}}}\n" for i, (board, profile) in enumerate(more))
-    spec.edit(ENV, "  l4-shared: {gpu: l4, share: time-slicing}\n", f"  l4: {{gpu: l4}}\n{written}")
-    found = [(problem.id, problem.field) for problem in spec.problems()]
+    flavor_lines = "".join(f"  more-{i}: {{gpu: {board}, mig: {profile}}}\n" for i, (board, profile) in enumerate(more))
+    spec.edit(ENV, "  l4-shared: {gpu: l4, share: time-slicing}\n", f"  l4: {{gpu: l4}}\n{flavor_lines}")
+    problems = [(problem.id, problem.field) for problem in spec.problems()]
     assert len(more) == flavors
-    assert found == ([("queue-01", "flavors")] if refused else [])
+    assert problems == ([("queue-01", "flavors")] if refused else [])
     assert not refused or "17 classes of devices of 16" in spec.problem().given
 
 

@@ -59,14 +59,14 @@ ALL_SAME = dict.fromkeys(NAMES, SAME)
 
 
 def why(
-    made: Mapping[str, StackDigest] = ALL_SAME,
-    kept: Mapping[str, StackDigest] = ALL_SAME,
+    planned_digests: Mapping[str, StackDigest] = ALL_SAME,
+    recorded: Mapping[str, StackDigest] = ALL_SAME,
     drifted: tuple[str, ...] = (),
-    asked: CliSelection | None = None,
+    selection: CliSelection | None = None,
     existing: tuple[str, ...] = tuple(NAMES),
 ) -> dict[str, tuple[Cause, ...]]:
-    found = causes(STACKS, made, kept, existing, drifted, asked or CliSelection())
-    return {name: each for name, each in found.items() if each}
+    causes_by_stack = causes(STACKS, planned_digests, recorded, existing, drifted, selection or CliSelection())
+    return {name: stack_causes for name, stack_causes in causes_by_stack.items() if stack_causes}
 
 
 def test_a_fleet_that_is_as_it_was_made_runs_nothing() -> None:
@@ -90,13 +90,13 @@ def test_an_object_that_is_not_as_planned_runs_its_stack() -> None:
 
 
 def test_a_changed_plan_differs_from_the_cluster_anyway_and_is_not_called_drift() -> None:
-    made = {**ALL_SAME, "bank--fraud": replace(SAME, plan="other")}
-    assert why(made, drifted=("bank--fraud",)) == {"bank--fraud": (Cause.FILES,)}
+    planned_digests = {**ALL_SAME, "bank--fraud": replace(SAME, plan="other")}
+    assert why(planned_digests, drifted=("bank--fraud",)) == {"bank--fraud": (Cause.FILES,)}
 
 
 def test_a_lost_record_costs_a_run_and_nothing_else() -> None:
-    kept = {name: SAME for name in NAMES if name != "bank"}
-    assert why(kept=kept) == {"bank": (Cause.NO_RECORD,)}
+    recorded = {name: SAME for name in NAMES if name != "bank"}
+    assert why(recorded=recorded) == {"bank": (Cause.NO_RECORD,)}
 
 
 def test_a_record_without_a_stack_in_the_backend_counts_for_nothing() -> None:
@@ -104,7 +104,7 @@ def test_a_record_without_a_stack_in_the_backend_counts_for_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "ran"),
+    ("selection", "ran"),
     [
         (CliSelection(stacks=["bank--fraud"]), ["bank--fraud"]),
         (CliSelection(refresh=True), NAMES),
@@ -112,19 +112,22 @@ def test_a_record_without_a_stack_in_the_backend_counts_for_nothing() -> None:
         (CliSelection(removing=["fraud--serve"]), ["bank--fraud"]),
     ],
 )
-def test_what_is_asked_for_runs_whether_anything_changed_or_not(asked: CliSelection, ran: list[str]) -> None:
-    assert why(asked=asked) == dict.fromkeys(ran, (Cause.REQUESTED,))
+def test_what_is_asked_for_runs_whether_anything_changed_or_not(selection: CliSelection, ran: list[str]) -> None:
+    assert why(selection=selection) == dict.fromkeys(ran, (Cause.REQUESTED,))
 
 
 def test_the_stack_of_a_cluster_always_runs_because_aws_tells_no_drift() -> None:
     cluster = [("bank.cluster", StackScope.CLUSTER, None)]
-    made = {"bank.cluster": SAME}
-    assert causes(cluster, made, made, made, (), CliSelection()) == {"bank.cluster": (Cause.AWS,)}
+    digests = {"bank.cluster": SAME}
+    assert causes(cluster, digests, digests, digests, (), CliSelection()) == {"bank.cluster": (Cause.AWS,)}
 
 
 def test_what_will_run_is_told_in_a_few_lines_for_a_thousand_tenants() -> None:
-    found = {f"bank--t{number}": (Cause.PROGRAM,) for number in range(1000)} | {"bank": (), "bank--x": (Cause.DRIFT,)}
-    first, program, drift = summary_lines("bank", found)
+    causes_by_stack = {f"bank--t{number}": (Cause.PROGRAM,) for number in range(1000)} | {
+        "bank": (),
+        "bank--x": (Cause.DRIFT,),
+    }
+    first, program, drift = summary_lines("bank", causes_by_stack)
     assert first == "bank: 1001 of 1002 stacks to run, 1 unchanged"
     assert program.startswith("  changed program or versions: bank--t0, ")
     assert program.endswith(f" and {1000 - MAX_STACKS_SHOWN} more")
@@ -137,7 +140,7 @@ def in_state(kind: str, name: str, tenant: str | None) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("found", "reason"),
+    ("preview", "reason"),
     [
         (in_state(words.NAMESPACE_TYPE, "fraud--train", "fraud"), None),
         (in_state("kubernetes:core/v1:ServiceAccount", "default", None), None),
@@ -146,9 +149,9 @@ def in_state(kind: str, name: str, tenant: str | None) -> dict[str, Any]:
         (in_state("kubernetes:core/v1:ServiceAccount", "default", "voice"), "an object of tenant voice"),
     ],
 )
-def test_an_update_that_would_lose_something_is_previewed_first(found: dict[str, Any], reason: str | None) -> None:
-    said = needs_preview([found], {"fraud"}, ["fraud--train"])
-    assert (said is None) if reason is None else (said is not None and reason in said)
+def test_an_update_that_would_lose_something_is_previewed_first(preview: dict[str, Any], reason: str | None) -> None:
+    need = needs_preview([preview], {"fraud"}, ["fraud--train"])
+    assert (need is None) if reason is None else (need is not None and reason in need)
 
 
 @pytest.mark.parametrize(
@@ -202,9 +205,9 @@ def made_of(loaded: Loaded) -> dict[str, StackDigest]:
 
 
 def test_the_same_files_have_the_same_digests_and_no_two_stacks_one_plan(bank: Loaded) -> None:
-    found = made_of(bank)
-    assert found == made_of(load(ROOT / "stacks" / "bank"))
-    assert len({digest.plan for digest in found.values()}) == len(found)
+    digests = made_of(bank)
+    assert digests == made_of(load(ROOT / "stacks" / "bank"))
+    assert len({digest.plan for digest in digests.values()}) == len(digests)
 
 
 def test_an_edit_of_one_tenant_changes_the_digest_of_its_stack_alone(bank: Loaded) -> None:
@@ -225,7 +228,7 @@ def test_settings_are_the_config_and_the_place_of_the_state(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "own"),
+    ("text", "has_config"),
     [
         ("config: {gpu-tenancy:tenant: voice}", True),
         ("config: {gpu-tenancy:scope: all}", True),
@@ -234,10 +237,12 @@ def test_settings_are_the_config_and_the_place_of_the_state(tmp_path: Path) -> N
         ("", False),
     ],
 )
-def test_config_that_names_another_tenant_is_left_to_the_projects_program(text: str, own: bool, tmp_path: Path) -> None:
+def test_config_that_names_another_tenant_is_left_to_the_projects_program(
+    text: str, has_config: bool, tmp_path: Path
+) -> None:
     (tmp_path / "stacks").mkdir()
     (tmp_path / "stacks" / "Pulumi.bank--fraud.yaml").write_text(text, "utf-8")
-    assert has_program_config(tmp_path, ("bank--fraud", StackScope.TENANT, "fraud")) is own
+    assert has_program_config(tmp_path, ("bank--fraud", StackScope.TENANT, "fraud")) is has_config
 
 
 def test_only_a_program_and_a_pack_of_the_library_alone_are_standard(tmp_path: Path) -> None:
@@ -297,23 +302,23 @@ def test_records_that_may_not_be_read_count_as_none_and_one_that_stays_ends_the_
 
 def test_drift_of_a_fleet_is_one_list_for_each_kind_and_batch_of_tenants(bank: Loaded) -> None:
     plan = make_plan(bank.environment, bank.tenants)
-    one = plan.tenant("fraud")
-    many = replace(plan, tenants=tuple(replace(one, name=f"t{number}") for number in range(2 * BATCH + 1)))
-    asked: list[str] = []
+    fraud_plan = plan.tenant("fraud")
+    large_plan = replace(plan, tenants=tuple(replace(fraud_plan, name=f"t{number}") for number in range(2 * BATCH + 1)))
+    paths: list[str] = []
 
-    def listed(path: str, absent: bool) -> tuple[list[Any], str]:
+    def list_items(path: str, absent: bool) -> tuple[list[Any], str]:
         assert absent
-        asked.append(path)
+        paths.append(path)
         return [], "7"
 
-    api: Any = SimpleNamespace(items_and_version=listed)
-    found = drift_by_lists(api, many, many.names)
-    assert found.tenants == {"fraud"}, "by the label of what is missing"
-    assert {*found.versions.values()} == {7}
-    kinds = {item["kind"] for item in one.objects()}
-    assert len(asked) == 3 * len(kinds)
-    assert every(re.search(r"labelSelector=[\w.%-]+$", path) for path in asked), "quoted"
-    assert f"%28t{2 * BATCH}%29" in asked[-1]
+    api: Any = SimpleNamespace(items_and_version=list_items)
+    drift = drift_by_lists(api, large_plan, large_plan.names)
+    assert drift.tenants == {"fraud"}, "by the label of what is missing"
+    assert {*drift.versions.values()} == {7}
+    kinds = {item["kind"] for item in fraud_plan.objects()}
+    assert len(paths) == 3 * len(kinds)
+    assert every(re.search(r"labelSelector=[\w.%-]+$", path) for path in paths), "quoted"
+    assert f"%28t{2 * BATCH}%29" in paths[-1]
 
 
 # Side by side
@@ -340,22 +345,22 @@ def test_one_that_fails_stops_no_other() -> None:
         if item == "b":
             raise Broken("no")
 
-    assert {each.item: each.failed for each in run(["a", "b", "c"], work)} == {"a": None, "b": "no", "c": None}
+    assert {outcome.item: outcome.failed for outcome in run(["a", "b", "c"], work)} == {"a": None, "b": "no", "c": None}
 
 
 def test_no_more_run_at_once_than_there_are_workers() -> None:
-    now, most, lock, meet = [0], [0], threading.Lock(), threading.Barrier(3)
+    now, maximum, lock, meet = [0], [0], threading.Lock(), threading.Barrier(3)
 
     def work(_: str) -> None:
         with lock:
             now[0] += 1
-            most[0] = max(most[0], now[0])
+            maximum[0] = max(maximum[0], now[0])
         meet.wait(10)
         with lock:
             now[0] -= 1
 
     run([str(number) for number in range(9)], work, 3)
-    assert most == [3]
+    assert maximum == [3]
 
 
 def test_a_busy_server_slows_the_run_and_fails_no_stack() -> None:
@@ -366,7 +371,7 @@ def test_a_busy_server_slows_the_run_and_fails_no_stack() -> None:
         if tries[item] < 3:
             raise Broken("POST: 429 Too Many Requests")
 
-    assert [each.failed for each in run(["a", "b"], work)] == [None, None]
+    assert [outcome.failed for outcome in run(["a", "b"], work)] == [None, None]
     assert tries == {"a": 3, "b": 3}
 
 
@@ -394,14 +399,14 @@ def test_the_throttle_halves_and_comes_back_one_by_one() -> None:
 
 
 def test_after_ctrl_c_what_runs_ends_and_nothing_more_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, ended, said, go = [], [], [], threading.Event()
+    begun, ended, messages, go = [], [], [], threading.Event()
     real = workers.wait
 
-    def interrupted_once(*given: Any, **more: Any) -> Any:
-        if not said:
+    def interrupted_once(*arguments: Any, **more: Any) -> Any:
+        if not messages:
             raise KeyboardInterrupt
         go.set()
-        return real(*given, **more)
+        return real(*arguments, **more)
 
     monkeypatch.setattr(workers, "wait", interrupted_once)
 
@@ -411,8 +416,8 @@ def test_after_ctrl_c_what_runs_ends_and_nothing_more_begins(monkeypatch: pytest
         ended.append(item)
 
     with pytest.raises(KeyboardInterrupt):
-        list(run_all(["a", "b", "c", "d"], work, 2, Broken, lambda: said.append("told")))
-    assert (sorted(begun), sorted(ended), said) == (["a", "b"], ["a", "b"], ["told"])
+        list(run_all(["a", "b", "c", "d"], work, 2, Broken, lambda: messages.append("told")))
+    assert (sorted(begun), sorted(ended), messages) == (["a", "b"], ["a", "b"], ["told"])
 
 
 def test_every_tenant_is_in_one_shard_and_stays_there_when_others_come() -> None:
@@ -422,11 +427,11 @@ def test_every_tenant_is_in_one_shard_and_stays_there_when_others_come() -> None
     assert every(set(in_shard(fleet[:50], part, 4)) <= set(parts[part - 1]) for part in range(1, 5))
 
 
-@pytest.mark.parametrize("given", ["0/3", "4/3", "3", "a/b", "1/0", "-1/3"])
-def test_a_part_that_there_is_not_is_refused_before_anything_is_read(given: str) -> None:
-    done = CliRunner().invoke(main, ["up", "nowhere", "--shard", given])
-    assert done.exit_code == 2
-    assert f"given {given}; rule: K/N with K from 1 to N" in done.output
+@pytest.mark.parametrize("shard", ["0/3", "4/3", "3", "a/b", "1/0", "-1/3"])
+def test_a_part_that_there_is_not_is_refused_before_anything_is_read(shard: str) -> None:
+    result = CliRunner().invoke(main, ["up", "nowhere", "--shard", shard])
+    assert result.exit_code == 2
+    assert f"given {shard}; rule: K/N with K from 1 to N" in result.output
 
 
 def test_an_engine_beside_others_is_in_a_group_that_ctrl_c_does_not_reach(tmp_path: Path) -> None:

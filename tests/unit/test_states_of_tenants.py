@@ -118,16 +118,16 @@ def commands(command: click.Command = main, path: tuple[str, ...] = ()) -> Itera
         return
     context = click.Context(command)
     for name in command.list_commands(context):
-        found = command.get_command(context, name)
-        assert found is not None
-        yield from commands(found, (*path, name))
+        subcommand = command.get_command(context, name)
+        assert subcommand is not None
+        yield from commands(subcommand, (*path, name))
 
 
 def test_every_command_is_run_here_or_has_a_reason() -> None:
     assert sorted([*RUN, *NOT_RUN]) == sorted(commands())
 
 
-def written(folder: Path, states: Mapping[str, str], aws: str = "  cni: vpc-cni\n") -> Path:
+def write_spec(folder: Path, states: Mapping[str, str], aws: str = "  cni: vpc-cni\n") -> Path:
     """The folder of an environment, named as the last folder of the path."""
     (folder / "tenants").mkdir(parents=True)
     text = CLOCKED.replace("environment: small", f"environment: {folder.name}").replace("  cni: vpc-cni\n", aws)
@@ -169,13 +169,13 @@ def out_of_reach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.setenv("GPU_TENANCY_LAB", str(tmp_path / "lab"))
     (tmp_path / "Pulumi.yaml").write_text("name: gpu-tenancy\nruntime: python\n")
-    written(tmp_path / "empty", {})
+    write_spec(tmp_path / "empty", {})
     (tmp_path / "JOB").write_text("apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {containers: []}\n")
 
 
 def each_command(tmp: Path, states: Mapping[str, str], names: Collection[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    places = {"ENV": written(tmp / "small", states), "EMPTY": tmp / "empty", "JOB": tmp / "JOB"}
-    places["CLOUD"] = written(tmp / "cloud", states, re.sub(r"  people:\n(    .*\n)+", "", ON_AWS))
+    places = {"ENV": write_spec(tmp / "small", states), "EMPTY": tmp / "empty", "JOB": tmp / "JOB"}
+    places["CLOUD"] = write_spec(tmp / "cloud", states, re.sub(r"  people:\n(    .*\n)+", "", ON_AWS))
     with cluster_double(live(load(places["ENV"]))) as address:
         (tmp / "kubeconfig").write_text(kubeconfig(address, "small-context"))
         monkeypatch.setenv("KUBECONFIG", str(tmp / "kubeconfig"))
@@ -204,8 +204,8 @@ def test_no_command_ends_with_a_traceback_over_tenants_in_every_state(
 def test_no_command_ends_with_a_traceback_over_one_tenant_alone_or_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
-    there = {state: STATES[state]} if state else {}
-    each_command(tmp_path, there, list(there), monkeypatch)
+    states = {state: STATES[state]} if state else {}
+    each_command(tmp_path, states, list(states), monkeypatch)
 
 
 @pytest.mark.exhaustive
@@ -215,7 +215,7 @@ def test_no_command_ends_with_a_traceback_where_nothing_is_queued(
 ) -> None:
     monkeypatch.setattr(f"{__name__}.CLOCKED", CLOCKED.replace("queues: {clock: true}", "queues: {scheduler: none}"))
     firm = "gpus: {a100: {guaranteed: 1}}\n"
-    there = {name: more.replace(GPUS, firm) for name, more in STATES.items() if "budget" not in more}
+    states = {name: more.replace(GPUS, firm) for name, more in STATES.items() if "budget" not in more}
     for name in ("held", "drained", "in-a-window"):
-        del there[name]
-    each_command(tmp_path, there, ("plain", "without-gpus", "removed", "removed-adopted"), monkeypatch)
+        del states[name]
+    each_command(tmp_path, states, ("plain", "without-gpus", "removed", "removed-adopted"), monkeypatch)

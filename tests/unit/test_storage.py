@@ -38,9 +38,9 @@ def on_aws(environment: Environment, **more: Any) -> Environment:
 @pytest.fixture
 def folder(tmp_path: Path) -> SpecFolder:
     """Virtual clusters that name no class."""
-    made = virtual(tmp_path / "small")
-    made.edit(ENV, "  storage-class: gp3\n", "")
-    return made
+    spec_folder = virtual(tmp_path / "small")
+    spec_folder.edit(ENV, "  storage-class: gp3\n", "")
+    return spec_folder
 
 
 def planned(folder: SpecFolder) -> Plan:
@@ -49,81 +49,83 @@ def planned(folder: SpecFolder) -> Plan:
 
 
 def test_there_is_one_where_the_driver_is_ours(environment: Environment) -> None:
-    (made,) = storage_classes(on_aws(environment))
-    assert made["metadata"]["name"] == "tenancy-gp3"
-    assert made["provisioner"] == "ebs.csi.aws.com"
-    assert made["volumeBindingMode"] == "WaitForFirstConsumer", "else the volume may be in a zone without a free GPU"
-    assert made["reclaimPolicy"] == "Delete"
-    assert made["allowVolumeExpansion"]
+    (storage_class,) = storage_classes(on_aws(environment))
+    assert storage_class["metadata"]["name"] == "tenancy-gp3"
+    assert storage_class["provisioner"] == "ebs.csi.aws.com"
+    assert storage_class["volumeBindingMode"] == "WaitForFirstConsumer", (
+        "else the volume may be in a zone without a free GPU"
+    )
+    assert storage_class["reclaimPolicy"] == "Delete"
+    assert storage_class["allowVolumeExpansion"]
 
 
 def test_there_is_none_on_a_cluster_that_another_program_makes(environment: Environment) -> None:
     assert storage_classes(environment) == ()
 
 
-@pytest.mark.parametrize("given", [None, KEY])
-def test_its_volumes_are_encrypted_with_the_clusters_key(environment: Environment, given: str | None) -> None:
-    there = on_aws(environment, encryption_key=given)
-    (made,) = storage_classes(there)
-    disk = {key: value for key, value in made["parameters"].items() if not key.startswith("tagSpecification")}
-    assert disk == {"type": "gp3", "encrypted": "true", "kmsKeyId": given or key_alias(there)}
+@pytest.mark.parametrize("kms_key", [None, KEY])
+def test_its_volumes_are_encrypted_with_the_clusters_key(environment: Environment, kms_key: str | None) -> None:
+    aws_environment = on_aws(environment, encryption_key=kms_key)
+    (storage_class,) = storage_classes(aws_environment)
+    disk = {key: value for key, value in storage_class["parameters"].items() if not key.startswith("tagSpecification")}
+    assert disk == {"type": "gp3", "encrypted": "true", "kmsKeyId": kms_key or key_alias(aws_environment)}
 
 
 @pytest.mark.parametrize(
     ("namespace", "tenant"), [("fraud--train", "fraud"), ("quant-research--main", "quant-research"), ("monitoring", "")]
 )
 def test_its_volumes_say_whose_they_are(environment: Environment, namespace: str, tenant: str) -> None:
-    (made,) = storage_classes(on_aws(environment))
-    told = [text for key, text in made["parameters"].items() if key.startswith("tagSpecification_")]
-    tags = dict(interpolated(text, namespace).split("=", 1) for text in told)
+    (storage_class,) = storage_classes(on_aws(environment))
+    tag_values = [text for key, text in storage_class["parameters"].items() if key.startswith("tagSpecification_")]
+    tags = dict(interpolated(text, namespace).split("=", 1) for text in tag_values)
     assert tags == {"tenancy:namespace": namespace, "tenancy:tenant": tenant}
 
 
 def interpolated(text: str, namespace: str) -> str:
     """What Go's text/template makes of the forms in use here, with the driver's functions `contains` and `field`."""
 
-    def piped(found: re.Match[str]) -> str:
-        return namespace.split(found["delimiter"])[int(found["index"])] if found["delimiter"] else namespace
+    def piped(match: re.Match[str]) -> str:
+        return namespace.split(match["delimiter"])[int(match["index"])] if match["delimiter"] else namespace
 
     condition = re.compile(r'\{\{ if \.PVCNamespace \| contains "([^"]+)" \}\}(.*)\{\{ end \}\}')
-    text = condition.sub(lambda found: found[2] if found[1] in namespace else "", text)
+    text = condition.sub(lambda match: match[2] if match[1] in namespace else "", text)
     value = r'\{\{ \.PVCNamespace(?: \| field "(?P<delimiter>[^"]+)" (?P<index>\d+))? \}\}'
-    made = re.sub(value, piped, text)
-    assert "{{" not in made, f"{text} has a form that is not known here"
-    return made
+    result = re.sub(value, piped, text)
+    assert "{{" not in result, f"{text} has a form that is not known here"
+    return result
 
 
 def test_the_driver_tags_every_volume_with_its_environment(environment: Environment) -> None:
     """Lines of the bill without this tag are outside the environment, whatever the class of the volume."""
-    there = on_aws(environment)
-    (driver,) = [each for each in wanted_add_ons(there) if each.name == "aws-ebs-csi-driver"]
-    assert driver.configuration["controller"]["extraVolumeTags"] == names.tags(there)
-    assert names.tags(there)["tenancy:environment"] == there.environment
+    aws_environment = on_aws(environment)
+    (driver,) = [add_on for add_on in wanted_add_ons(aws_environment) if add_on.name == "aws-ebs-csi-driver"]
+    assert driver.configuration["controller"]["extraVolumeTags"] == names.tags(aws_environment)
+    assert names.tags(aws_environment)["tenancy:environment"] == aws_environment.environment
 
 
 def test_another_key_or_tag_is_a_new_class_which_protection_would_refuse() -> None:
     """Its parameters cannot be changed, so that the engine replaces it."""
     loaded = load(Path(__file__).parents[2] / "stacks" / "bank")
-    made = register(make_plan(loaded.environment, loaded.tenants), StackScope.PLATFORM).kubernetes()
-    protected = {request.type.rpartition(":")[2]: request.protect for request in made.values()}
+    registered = register(make_plan(loaded.environment, loaded.tenants), StackScope.PLATFORM).kubernetes()
+    protected = {request.type.rpartition(":")[2]: request.protect for request in registered.values()}
     assert protected.pop("StorageClass") is False
     assert protected["ValidatingAdmissionPolicy"] is True
 
 
 def test_no_claim_gets_it_without_naming_it(environment: Environment) -> None:
     """stor-03 judges a claim as it is written: a default would be filled in before, also where the author forgot it."""
-    (made,) = storage_classes(on_aws(environment))
-    assert "annotations" not in made["metadata"]
+    (storage_class,) = storage_classes(on_aws(environment))
+    assert "annotations" not in storage_class["metadata"]
 
 
 def test_virtual_clusters_name_it_by_themselves(folder: SpecFolder) -> None:
     folder.add(ENV, ON_AWS)
     plan = planned(folder)
     chart = plan.tenant("fraud").namespaces[0].chart
-    (made,) = plan.platform.storage_classes
+    (storage_class,) = plan.platform.storage_classes
     assert chart
     claim = chart.values["controlPlane"]["statefulSet"]["persistence"]["volumeClaim"]
-    assert claim["storageClass"] == made["metadata"]["name"], "stor-03 refuses a claim that names none"
+    assert claim["storageClass"] == storage_class["metadata"]["name"], "stor-03 refuses a claim that names none"
     assert "platform/26-storage-classes.yaml" in file_texts(plan)
 
 

@@ -22,14 +22,14 @@ CLUSTER, BATCH = "  name: small\n", "    interruptible: true\n"
 
 
 def hard(plan: Plan, namespace: str) -> dict[str, str]:
-    (found,) = [
+    (hard_limits,) = [
         item["spec"]["hard"]
         for item in plan.objects()
         if item["kind"] == "ResourceQuota"
         and item["metadata"]["name"] == quotas.NAME
         and item["metadata"]["namespace"] == namespace
     ]
-    return found
+    return hard_limits
 
 
 def memory(plan: Plan) -> Decimal:
@@ -45,8 +45,8 @@ def test_every_line_of_a_quota_that_counts_objects_is_in_the_budget(plan: Plan, 
         for part in tenant.namespaces:
             lines = hard(plan, tenant.namespace_name(part))
             objects = {
-                key: int(quantities.parse(most))
-                for key, most in lines.items()
+                key: int(quantities.parse(maximum))
+                for key, maximum in lines.items()
                 if key.startswith("count/") or key in {"configmaps", "secrets", "services", "persistentvolumeclaims"}
             }
             alone = tenant.model_copy(update={"namespaces": (part,)})
@@ -84,9 +84,9 @@ def test_half_of_what_eks_stores_is_for_tenants() -> None:
 
 
 def test_all_tenants_of_the_examples_cannot_fill_the_store(loaded: Loaded) -> None:
-    found = api_storage(loaded.environment, loaded.tenants)
-    assert found.overcommit == 10
-    assert found.stored <= found.budget
+    storage = api_storage(loaded.environment, loaded.tenants)
+    assert storage.overcommit == 10
+    assert storage.stored <= storage.budget
 
 
 def test_the_page_states_the_rates_of_rewrites_that_the_other_half_of_the_store_holds() -> None:
@@ -97,15 +97,17 @@ def test_the_page_states_the_rates_of_rewrites_that_the_other_half_of_the_store_
         sizes.LARGE_DATA + sizes.METADATA,
         stored.JSON_GROWTH * stored.STORED_BYTES,
     )
-    rest = stored.STORE_BYTES - stored.store_budget()
-    stated = {each: f"| {each // 1024:,} KiB | {rest // stored.REVISION_SECONDS // each} |" for each in largest}
-    assert [line for line in stated.values() if line not in page] == []
+    rewrite_bytes = stored.STORE_BYTES - stored.store_budget()
+    expected_rows = {
+        size: f"| {size // 1024:,} KiB | {rewrite_bytes // stored.REVISION_SECONDS // size} |" for size in largest
+    }
+    assert [line for line in expected_rows.values() if line not in page] == []
     shares = flow_control.SHARES[flow_control.TENANTS] / (245 + sum(flow_control.SHARES.values()))
     seats = ceil(600 * shares)
     assert f"all {seats} seats" in page
     writes = seats * 100
-    most = writes * stored.REVISION_SECONDS * stored.STORED_BYTES / 2**30
-    assert f"{seats} seats are {writes:,} writes a second: {most:,.0f} GiB in 10 minutes" in page
+    gibibytes = writes * stored.REVISION_SECONDS * stored.STORED_BYTES / 2**30
+    assert f"{seats} seats are {writes:,} writes a second: {gibibytes:,.0f} GiB in 10 minutes" in page
 
 
 # Kueue's memory
@@ -126,9 +128,9 @@ def test_an_overcommitment_never_takes_what_the_largest_tenant_needs(spec: SpecF
     overcommitted(spec, 1000)
     loaded = spec.load()
     quotas = stored.ObjectQuotas(loaded.environment)
-    most = max(map(quotas.cached_bytes, loaded.tenants))
+    largest_bytes = max(map(quotas.cached_bytes, loaded.tenants))
     needed = quotas.kueue_need(loaded.tenants)
-    assert needed == stored.KUEUE_BASE + stored.GO_GROWTH * most
+    assert needed == stored.KUEUE_BASE + stored.GO_GROWTH * largest_bytes
 
 
 def test_without_a_queue_nothing_is_cached(loaded: Loaded) -> None:
@@ -156,36 +158,36 @@ JOBS = stored.KUEUE_SIZES[-1] // PER_JOB
 
 
 @pytest.mark.parametrize(
-    ("rule", "quota", "given"),
+    ("rule", "quota", "given_text"),
     [
         ("quota-06", f"cron-jobs: {OBJECTS}", "fraud, which may store"),
         ("queue-03", f"jobs: {JOBS}, ended-pods: 100", "fraud, for whose work"),
     ],
 )
 def test_a_tenant_that_alone_is_too_much_is_refused_whatever_the_overcommitment(
-    spec: SpecFolder, rule: str, quota: str, given: str
+    spec: SpecFolder, rule: str, quota: str, given_text: str
 ) -> None:
     overcommitted(spec, 1000)
     spec.edit(ENV, "pods: 100,", f"pods: 100, {quota},")
     problem = spec.problem()
     assert problem.id == rule
-    assert given in str(problem)
+    assert given_text in str(problem)
 
 
 @pytest.mark.parametrize(
-    ("rule", "quota", "given"),
+    ("rule", "quota", "given_text"),
     [
         ("quota-06", f"cron-jobs: {OBJECTS // 2}", "object-overcommit is 1"),
         ("queue-03", f"jobs: {JOBS // 2}, ended-pods: 100", "work of 2 tenants"),
     ],
 )
 def test_tenants_that_together_are_too_much_are_refused_unless_the_file_says_so(
-    spec: SpecFolder, rule: str, quota: str, given: str
+    spec: SpecFolder, rule: str, quota: str, given_text: str
 ) -> None:
     spec.edit(ENV, BATCH, f"{BATCH}    quota: {{{quota}}}\n")
     overcommitted(spec, 1)
     problem = spec.problem()
     assert problem.id == rule
-    assert given in str(problem)
+    assert given_text in str(problem)
     spec.edit(ENV, "object-overcommit: 1\n", "object-overcommit: 2\n")
     assert spec.problems() == ()

@@ -32,13 +32,13 @@ def test_a_table_is_one_that_is_long() -> None:
 
 def _imported(path: Path) -> set[str]:
     """Every module that a file names in an import, wherever in it."""
-    found: set[str] = set()
+    modules: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            modules |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            found |= {node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return found
+            modules |= {node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return modules
 
 
 def test_no_test_module_is_imported() -> None:

@@ -55,8 +55,8 @@ def facts(environment: Environment, tenants: Sequence[Tenant]) -> Facts:
         f"{tenant.namespace_name(part)}/{flavor}": sample("pod", environment, tenant, part, {flavor: 1})
         for tenant in tenants
         for part in tenant.namespaces
-        for flavor, held in tenant.guaranteed_in(part).items()
-        if held and pools_of(environment, flavor, tenant.tenant, frozenset({tenant.tier_of(part)}))
+        for flavor, guaranteed in tenant.guaranteed_in(part).items()
+        if guaranteed and pools_of(environment, flavor, tenant.tenant, frozenset({tenant.tier_of(part)}))
     }
     return dict(_walk("", {"plan": plan, "lab": fake_nodes(environment), "sample": samples}))
 
@@ -66,14 +66,14 @@ def _walk(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     if is_dataclass(value) and not isinstance(value, type):
         value = {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping) and value:
-        for key, each in value.items():
+        for key, child in value.items():
             # Keys of Kubernetes hold dots and slashes; so does no path below that a test names.
-            yield from _walk(f"{path} {key}".strip(), each)
+            yield from _walk(f"{path} {key}".strip(), child)
     elif isinstance(value, (list, tuple)) and value and all(map(_name, value)):
-        named = {_name(each): each for each in value}
-        assert len(named) == len(value), f"two of one name in {path}"
-        for name, each in named.items():
-            yield from _walk(f"{path} [{name}]", each)
+        children_by_name = {_name(child): child for child in value}
+        assert len(children_by_name) == len(value), f"two of one name in {path}"
+        for name, child in children_by_name.items():
+            yield from _walk(f"{path} [{name}]", child)
     else:
         yield path, value
 
@@ -82,15 +82,15 @@ def _name(value: Any) -> str:
     """What tells one member of a list from another; empty: its place."""
     value = value.manifest() if isinstance(value, PlannedObject) else value
     if is_dataclass(value) and not isinstance(value, type):
-        found = getattr(value, "name", "")
-        return found if isinstance(found, str) else ""
+        name_value = getattr(value, "name", "")
+        return name_value if isinstance(name_value, str) else ""
     metadata = value.get("metadata") if isinstance(value, Mapping) else None
     if not metadata:
         return ""
     return "/".join(filter(None, (value["kind"], metadata.get("namespace"), metadata["name"])))
 
 
-def changed(before: Facts, after: Facts) -> set[str]:
+def changed_facts(before: Facts, after: Facts) -> set[str]:
     return {path for path in before.keys() | after.keys() if before.get(path, ()) != after.get(path, ())}
 
 
@@ -98,8 +98,8 @@ def changed(before: Facts, after: Facts) -> set[str]:
 
 
 def on_aws(environment: Environment, **changes: Any) -> Environment:
-    written = environment.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    return Environment.model_validate({**written, "aws": AWS, **changes})
+    fields = environment.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return Environment.model_validate({**fields, "aws": AWS, **changes})
 
 
 Case = tuple[Environment, tuple[Tenant, ...]]
@@ -167,11 +167,11 @@ def with_spare(small: SpecFolder, restricted: bool, others: bool) -> Case:
     """The small environment on AWS with one more pool, beside restricted ones or beside open ones alone."""
     loaded = small.load()
     spare = {**OPEN, "tenants": ["fraud"]} if restricted else OPEN
-    written = loaded.environment.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    pools = written["pools"] if others else {"train": written["pools"]["train"]}
+    fields = loaded.environment.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    pools = fields["pools"] if others else {"train": fields["pools"]["train"]}
     tenants = loaded.tenants
     if not others:
-        tenants = tuple(each.model_copy(update={"gpus": {"a100": each.gpus["a100"]}}) for each in tenants)
+        tenants = tuple(tenant.model_copy(update={"gpus": {"a100": tenant.gpus["a100"]}}) for tenant in tenants)
     return on_aws(loaded.environment, pools={**pools, "spare": spare}), tenants
 
 
@@ -215,12 +215,12 @@ ALWAYS = OF_THE_POOL | BORN_WITH | OF_THE_BILL | OF_THE_SAMPLES | OF_ITS_TENANT 
 
 def test_a_pool_that_is_restricted_changes_its_nodes_and_its_tenants_namespaces(spec: SpecFolder) -> None:
     before, after = (facts(*with_spare(spec, restricted, others=True)) for restricted in (False, True))
-    assert changed(before, after) == ALWAYS, "what tolerates one pool's taint tolerates all"
+    assert changed_facts(before, after) == ALWAYS, "what tolerates one pool's taint tolerates all"
 
 
 def test_the_first_restricted_pool_changes_what_runs_on_every_node_too(spec: SpecFolder) -> None:
     before, after = (facts(*with_spare(spec, restricted, others=False)) for restricted in (False, True))
-    assert changed(before, after) == ALWAYS | OF_THE_PLATFORM
+    assert changed_facts(before, after) == ALWAYS | OF_THE_PLATFORM
 
 
 def test_each_of_them_gets_the_pools_taint_and_loses_nothing(spec: SpecFolder) -> None:
@@ -239,8 +239,8 @@ def test_each_of_them_gets_the_pools_taint_and_loses_nothing(spec: SpecFolder) -
 def test_a_pool_that_changes_hands_changes_no_toleration_of_the_platform(spec: SpecFolder) -> None:
     environment, tenants = with_spare(spec, restricted=True, others=True)
     spare = environment.pools["spare"].model_copy(update={"tenants": ("research",)})
-    other = environment.model_copy(update={"pools": {**environment.pools, "spare": spare}})
-    theirs = f"plan tenants [research] namespaces [research--main] meta annotations {words.ALLOWED_POOLS}"
+    changed_environment = environment.model_copy(update={"pools": {**environment.pools, "spare": spare}})
+    research_fact = f"plan tenants [research] namespaces [research--main] meta annotations {words.ALLOWED_POOLS}"
     samples = {
         f"sample {where}/a100 spec {field}"
         for where in ("fraud--train", "research--main")
@@ -264,8 +264,8 @@ def test_a_pool_that_changes_hands_changes_no_toleration_of_the_platform(spec: S
         f"plan tenants [fraud] namespaces [{name}] quota spec hard requests.{GPU}"
         for name in ("fraud--train", "fraud--serve")
     }
-    found = changed(facts(environment, tenants), facts(other, tenants))
-    assert found == OF_THE_BILL | BORN_WITH | OF_ITS_TENANT | {theirs} | samples | queues | quotas
+    changes = changed_facts(facts(environment, tenants), facts(changed_environment, tenants))
+    assert changes == OF_THE_BILL | BORN_WITH | OF_ITS_TENANT | {research_fact} | samples | queues | quotas
 
 
 # A taint of a new kind
@@ -273,14 +273,14 @@ def test_a_pool_that_changes_hands_changes_no_toleration_of_the_platform(spec: S
 
 def everywhere(patch: pytest.MonkeyPatch, old: Any, new: Any) -> set[str]:
     """Put a function in the place of another in every module that has imported it; their names."""
-    found = {
+    modules_by_name = {
         name: module
         for name, module in sys.modules.items()
         if name.startswith("tenancy.") and getattr(module, old.__name__, None) is old
     }
-    for module in found.values():
+    for module in modules_by_name.values():
         patch.setattr(module, old.__name__, new)
-    return set(found)
+    return set(modules_by_name)
 
 
 @pytest.fixture
@@ -327,10 +327,10 @@ def test_a_new_taint_reaches_every_node_and_daemonset_of_the_bank_and_nothing_el
     embargo()
     efa = "plan platform services charts [aws-efa-k8s-device-plugin] values tolerations"
     samples = {path for path in before if path.startswith("sample ") and path.endswith(" spec tolerations")}
-    found = changed(before, facts(environment, tenants))
+    changes = changed_facts(before, facts(environment, tenants))
     # The alert on nodes without a taint names it.
     alert = "plan platform metrics [PrometheusRule/monitoring/tenancy] spec groups"
-    assert found == nodes_of(environment) | OF_THE_PLATFORM | {efa, alert} | samples
+    assert changes == nodes_of(environment) | OF_THE_PLATFORM | {efa, alert} | samples
 
 
 def test_a_new_taint_reaches_the_driver_of_claims(tmp_path: Path, embargo: Callable[[], None]) -> None:
@@ -342,7 +342,7 @@ def test_a_new_taint_reaches_the_driver_of_claims(tmp_path: Path, embargo: Calla
         f"{charts} [aws-efa-k8s-device-plugin] values tolerations",
         f"{charts} [dra-driver-nvidia-gpu] values kubeletPlugin tolerations",
     }
-    assert changed(before, facts(environment, tenants)) == nodes_of(environment) | OF_THE_PLATFORM | more
+    assert changed_facts(before, facts(environment, tenants)) == nodes_of(environment) | OF_THE_PLATFORM | more
 
 
 # Every daemonset tolerates every taint
@@ -350,12 +350,12 @@ def test_a_new_taint_reaches_the_driver_of_claims(tmp_path: Path, embargo: Calla
 
 def taints_on_nodes(environment: Environment, tenants: Sequence[Tenant]) -> set[tuple[str, str]]:
     """Key and effect of what the machines get, out of what AWS and Karpenter are asked for; never of a start alone."""
-    found = set()
+    node_taints = set()
     for path, value in facts(environment, tenants).items():
         if path.endswith(" taints") and "[system]" not in path:
             effects = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute"}
-            found |= {(taint["key"], effects.get(taint["effect"], taint["effect"])) for taint in value}
-    return found - {(taint["key"], taint["effect"]) for taint in startup_taints(environment)}
+            node_taints |= {(taint["key"], effects.get(taint["effect"], taint["effect"])) for taint in value}
+    return node_taints - {(taint["key"], taint["effect"]) for taint in startup_taints(environment)}
 
 
 def parts(value: Any) -> Iterator[AddOn | HelmChart]:
@@ -366,8 +366,8 @@ def parts(value: Any) -> Iterator[AddOn | HelmChart]:
         for field in fields(value):
             yield from parts(getattr(value, field.name))
     elif isinstance(value, (list, tuple)):
-        for each in value:
-            yield from parts(each)
+        for child in value:
+            yield from parts(child)
 
 
 def lacking(environment: Environment, tenants: Sequence[Tenant]) -> set[str]:
@@ -377,17 +377,21 @@ def lacking(environment: Environment, tenants: Sequence[Tenant]) -> set[str]:
     for part in parts(make_plan(environment, tenants)):
         values = part.values if isinstance(part, HelmChart) else part.configuration
         for path in DAEMONSETS.get(part.name, ()):
-            given = functools.reduce(lambda found, key: found[key], path.split("."), values)
-            missing |= {f"{part.name} {path} {key}" for key, effect in taints if not _tolerated(given, key, effect)}
+            tolerations_value = functools.reduce(lambda values_part, key: values_part[key], path.split("."), values)
+            missing |= {
+                f"{part.name} {path} {key}" for key, effect in taints if not _tolerated(tolerations_value, key, effect)
+            }
     return missing
 
 
-def _tolerated(given: Any, key: str, effect: str) -> bool:
-    if isinstance(given, bool):
-        return given
+def _tolerated(tolerations_value: Any, key: str, effect: str) -> bool:
+    if isinstance(tolerations_value, bool):
+        return tolerations_value
     return any(
-        each["operator"] == "Exists" and each.get("key", key) == key and each.get("effect", effect) == effect
-        for each in given
+        toleration["operator"] == "Exists"
+        and toleration.get("key", key) == key
+        and toleration.get("effect", effect) == effect
+        for toleration in tolerations_value
     )
 
 
@@ -410,8 +414,8 @@ def test_every_daemonset_tolerates_a_taint_of_a_new_kind(case: Case, embargo: Ca
 def test_every_chart_and_add_on_is_judged_or_has_no_daemonset(case: Case) -> None:
     names = {part.name for part in parts(make_plan(*case))}
     assert names <= {*DAEMONSETS, *TOLERATE_ALL, *CONTROLLERS_ONLY}
-    wanted = {"gpu-operator", "eks-node-monitoring-agent", "aws-ebs-csi-driver", *TOLERATE_ALL}
-    assert wanted <= names, "on every cluster with machines"
+    expected_names = {"gpu-operator", "eks-node-monitoring-agent", "aws-ebs-csi-driver", *TOLERATE_ALL}
+    assert expected_names <= names, "on every cluster with machines"
 
 
 def test_the_charts_that_only_some_clusters_have_are_among_the_judged(tmp_path: Path) -> None:
@@ -429,7 +433,7 @@ def test_a_taint_that_the_platform_forgets_is_noticed(
     """What the tests above would say if `tolerations` left one out."""
 
     def forgetful(environment: Environment) -> list[Taint]:
-        return [each for each in tolerations(environment) if each["key"] != dropped]
+        return [toleration for toleration in tolerations(environment) if toleration["key"] != dropped]
 
     readers = everywhere(monkeypatch, plan_pools.tolerations, forgetful)
     assert "tenancy.planning.services" in readers
@@ -440,7 +444,7 @@ def test_a_taint_that_the_platform_forgets_is_noticed(
 
 def test_a_lab_and_aws_give_a_node_the_same_taints(case: Case) -> None:
     environment, tenants = case
-    found = facts(environment, tenants)
+    all_facts = facts(environment, tenants)
     effects = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute"}
     starting = {taint["key"] for taint in startup_taints(environment)}
     assert bool(starting) == (environment.cluster.cni is Cni.CILIUM)
@@ -449,4 +453,4 @@ def test_a_lab_and_aws_give_a_node_the_same_taints(case: Case) -> None:
     for group in (group for group in cluster.groups if group.pool):
         real = [{**t, "effect": effects[t["effect"]]} for t in group.taints if t["key"] not in starting]
         for number in range(group.nodes):
-            assert found[f"lab [Node/{group.pool}-{number}] spec taints"] == real
+            assert all_facts[f"lab [Node/{group.pool}-{number}] spec taints"] == real

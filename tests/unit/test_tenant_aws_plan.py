@@ -24,11 +24,11 @@ MakeEnvironment = Callable[..., Environment]
 
 @pytest.fixture(scope="session")
 def on_aws(environment: Environment) -> MakeEnvironment:
-    written = environment.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    fields = environment.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
     def make(**aws: Any) -> Environment:
-        changed = {"aws": {**AWS, **aws}, "buckets": BUCKETS, "pools": {}, "flavors": {}}
-        return Environment.model_validate({**written, **changed})
+        changes = {"aws": {**AWS, **aws}, "buckets": BUCKETS, "pools": {}, "flavors": {}}
+        return Environment.model_validate({**fields, **changes})
 
     return make
 
@@ -38,8 +38,8 @@ def granted(*grants: dict[str, Any], **uses: Any) -> Tenant:
     return tenant(namespaces=["main"], storage=list(grants), aws_resources=uses)
 
 
-def planned(environment: Environment, each: Tenant) -> TenantAwsPlan:
-    plan = tenant_plan.tenant_aws_plan(environment, each)
+def planned(environment: Environment, member: Tenant) -> TenantAwsPlan:
+    plan = tenant_plan.tenant_aws_plan(environment, member)
     assert plan is not None
     return plan
 
@@ -58,8 +58,8 @@ def allowed(role: TenantRolePlan, service: str = "") -> set[str]:
     return {action for s in statements(role) for action in many(s["Action"]) if action.startswith(service)}
 
 
-def only_role(environment: Environment, each: Tenant) -> TenantRolePlan:
-    (role,) = planned(environment, each).roles
+def only_role(environment: Environment, member: Tenant) -> TenantRolePlan:
+    (role,) = planned(environment, member).roles
     return role
 
 
@@ -115,10 +115,10 @@ def accounts(plan: Plan) -> dict[str, Any]:
 
 
 def test_the_service_account_is_there_and_brings_no_token_of_the_api_server(on_aws: MakeEnvironment) -> None:
-    made = accounts(make_plan(on_aws(), [tenant()]))
-    assert list(made) == ["fraud--train/workload", "fraud--serve/scorer"]
-    assert every(account["automountServiceAccountToken"] is False for account in made.values())
-    assert every("annotations" not in account["metadata"] for account in made.values())
+    accounts_by_name = accounts(make_plan(on_aws(), [tenant()]))
+    assert list(accounts_by_name) == ["fraud--train/workload", "fraud--serve/scorer"]
+    assert every(account["automountServiceAccountToken"] is False for account in accounts_by_name.values())
+    assert every("annotations" not in account["metadata"] for account in accounts_by_name.values())
 
 
 def test_with_irsa_a_token_is_trusted_word_for_word(on_aws: MakeEnvironment) -> None:
@@ -251,12 +251,12 @@ def test_who_only_reads_does_not_encrypt(on_aws: MakeEnvironment) -> None:
 
 
 def test_a_tenant_has_a_key_of_its_own_where_it_writes_into_a_bucket_with_such_keys(on_aws: MakeEnvironment) -> None:
-    def own(**grant: Any) -> list[str]:
+    def key_aliases(**grant: Any) -> list[str]:
         return [key.alias for key in planned(on_aws(), granted({"prefix": "fraud/", **grant})).keys]
 
-    assert own(bucket="own-keys", access="read-write") == ["alias/tenancy/small/tenant/fraud"]
-    assert own(bucket="own-keys", access="read-only") == []
-    assert own(bucket="data", access="read-write") == []
+    assert key_aliases(bucket="own-keys", access="read-write") == ["alias/tenancy/small/tenant/fraud"]
+    assert key_aliases(bucket="own-keys", access="read-only") == []
+    assert key_aliases(bucket="data", access="read-write") == []
 
 
 def test_its_key_opens_for_its_roles_through_s3_and_for_its_prefixes(on_aws: MakeEnvironment) -> None:
@@ -346,22 +346,22 @@ def test_files_are_mounted_through_the_tenants_access_point_alone(
 
 
 def test_repositories_are_the_tenants_and_written_by_its_pipeline_alone(on_aws: MakeEnvironment) -> None:
-    each = tenant(ci={"github": "bank/fraud", "branch": "main"}, aws_resources={"repositories": ["scoring"]})
-    plan = planned(on_aws(), each)
+    fraud = tenant(ci={"github": "bank/fraud", "branch": "main"}, aws_resources={"repositories": ["scoring"]})
+    plan = planned(on_aws(), fraud)
     (repository,) = plan.repositories
     (pipeline,) = [role for role in plan.roles if role.purpose == "ci"]
     assert repository.name == "small/fraud/scoring"
     assert others(repository.policy) == [pipeline.arn, AWS["platform-role"]]
     assert "Resource" not in repository.policy["Statement"][0], "ECR refuses one"
-    written = [s["Resource"] for s in statements(pipeline) if "ecr:PutImage" in s["Action"]]
-    assert written == [[f"arn:aws:ecr:{REGION}:{ACCOUNT}:repository/small/fraud/scoring"]]
+    pushable = [s["Resource"] for s in statements(pipeline) if "ecr:PutImage" in s["Action"]]
+    assert pushable == [[f"arn:aws:ecr:{REGION}:{ACCOUNT}:repository/small/fraud/scoring"]]
 
 
 def test_shared_repositories_are_read(on_aws: MakeEnvironment) -> None:
     plan = planned(on_aws(), tenant(ci={"github": "bank/fraud", "branch": "main"}))
-    (shared,) = [s for s in statements(plan.roles[-1]) if s["Sid"] == "PullShared"]
-    assert shared["Resource"] == f"arn:aws:ecr:{REGION}:{ACCOUNT}:repository/small/shared/*"
-    assert "ecr:PutImage" not in shared["Action"]
+    (pull_statement,) = [s for s in statements(plan.roles[-1]) if s["Sid"] == "PullShared"]
+    assert pull_statement["Resource"] == f"arn:aws:ecr:{REGION}:{ACCOUNT}:repository/small/shared/*"
+    assert "ecr:PutImage" not in pull_statement["Action"]
     assert "shared" in words.RESERVED_NAMES, "no tenant is called so"
 
 
@@ -393,8 +393,8 @@ CI = {
 
 @pytest.mark.parametrize("forge", CI)
 def test_one_subject_of_one_forge_becomes_the_pipeline(on_aws: MakeEnvironment, forge: str) -> None:
-    written, issuer, subject = CI[forge]
-    pipeline = planned(on_aws(), tenant(ci=written)).roles[-1]
+    ci_fields, issuer, subject = CI[forge]
+    pipeline = planned(on_aws(), tenant(ci=ci_fields)).roles[-1]
     (statement,) = pipeline.trust["Statement"]
     assert statement["Principal"] == {"Federated": f"arn:aws:iam::{ACCOUNT}:oidc-provider/{issuer}"}
     assert statement["Condition"] == {"StringEquals": {f"{issuer}:aud": "sts.amazonaws.com", f"{issuer}:sub": subject}}
@@ -409,8 +409,8 @@ def test_a_pipeline_reaches_images_and_the_cluster_and_no_data(on_aws: MakeEnvir
 
 
 def test_a_pipeline_is_in_its_tenants_group_and_holds_its_role_where_it_is_said(on_aws: MakeEnvironment) -> None:
-    each = tenant(ci={"github": "bank/fraud", "branch": "main", "role": "operator", "namespaces": ["serve"]})
-    plan = make_plan(on_aws(), [each])
+    fraud = tenant(ci={"github": "bank/fraud", "branch": "main", "role": "operator", "namespaces": ["serve"]})
+    plan = make_plan(on_aws(), [fraud])
     aws = plan.tenant("fraud").aws
     assert aws
     (entry,) = aws.access_entries
@@ -432,13 +432,13 @@ def test_without_a_pipeline_there_is_no_role_and_no_entry_for_one(fraud: TenantA
 
 
 def test_everything_carries_the_tenants_cost_vocabulary(on_aws: MakeEnvironment) -> None:
-    each = tenant(
+    fraud = tenant(
         storage=[{"bucket": bucket, "prefix": "fraud/", "access": "read-write"} for bucket in ("own-keys", "bindings")],
         aws_resources={"repositories": ["a"], "secrets": ["b"], "logs": ["c"], "queues": ["d"]},
         ci={"github": "bank/fraud", "branch": "main"},
         budget={"monthly-usd": 1000},
     )
-    plan = planned(on_aws(), each)
+    plan = planned(on_aws(), fraud)
     kinds = {type(resource).__name__ for resource in plan.resources()}
     assert len(kinds) == 10, kinds
     for resource in plan.resources():
@@ -482,48 +482,57 @@ def test_a_budget_sees_the_tenants_tag_and_tells_its_owner(on_aws: MakeEnvironme
 
 # One role for many
 
-OWN = {"bucket": "data", "prefix": "fraud--main/", "access": "read-write"}
+OWN_PREFIX_GRANT = {"bucket": "data", "prefix": "fraud--main/", "access": "read-write"}
 COMMON = {"bucket": "data", "prefix": "reference/"}
 
 
-def shared_by(environment: Environment, *some: Tenant) -> tuple[TenantRolePlan, ...]:
-    data = data_plan(environment, some)
+def shared_by(environment: Environment, *members: Tenant) -> tuple[TenantRolePlan, ...]:
+    data = data_plan(environment, members)
     assert data
     return data.shared_roles
 
 
 def test_namespaces_of_one_shape_of_grants_share_a_role(on_aws: MakeEnvironment) -> None:
     environment = on_aws(identity="shared")
-    one = granted(OWN, COMMON)
-    two = granted({**OWN, "prefix": "aml--main/"}, COMMON).model_copy(update={"tenant": "aml"})
-    (role,) = shared_by(environment, one, two)
-    for each in (one, two):
-        plan = planned(environment, each)
+    fraud = granted(OWN_PREFIX_GRANT, COMMON)
+    two = granted({**OWN_PREFIX_GRANT, "prefix": "aml--main/"}, COMMON).model_copy(update={"tenant": "aml"})
+    (role,) = shared_by(environment, fraud, two)
+    for member in (fraud, two):
+        plan = planned(environment, member)
         assert plan.roles == ()
         assert [association.role for association in plan.associations] == [role.arn]
 
 
 @pytest.mark.parametrize(
-    "other",
+    "further_tenant",
     [
-        granted(OWN),
-        tenant(namespaces=[{"name": "main", "service-account": "x"}], storage=[OWN, COMMON], aws_resources={}),
+        granted(OWN_PREFIX_GRANT),
+        tenant(
+            namespaces=[{"name": "main", "service-account": "x"}], storage=[OWN_PREFIX_GRANT, COMMON], aws_resources={}
+        ),
     ],
 )
-def test_namespaces_of_another_shape_or_account_do_not(on_aws: MakeEnvironment, other: Tenant) -> None:
+def test_namespaces_of_another_shape_or_account_do_not(on_aws: MakeEnvironment, further_tenant: Tenant) -> None:
     environment = on_aws(identity="shared")
-    assert len(shared_by(environment, granted(OWN, COMMON), other.model_copy(update={"tenant": "aml"}))) == 2
+    assert (
+        len(
+            shared_by(
+                environment, granted(OWN_PREFIX_GRANT, COMMON), further_tenant.model_copy(update={"tenant": "aml"})
+            )
+        )
+        == 2
+    )
 
 
 def test_a_shared_role_tells_namespaces_apart_by_the_session(on_aws: MakeEnvironment) -> None:
-    (role,) = shared_by(on_aws(identity="shared"), granted(OWN, COMMON))
-    written = [s for s in statements(role) if "s3:PutObject" in many(s["Action"])]
-    assert [s["Resource"] for s in written] == [["arn:aws:s3:::data/${aws:PrincipalTag/kubernetes-namespace}/*"]]
+    (role,) = shared_by(on_aws(identity="shared"), granted(OWN_PREFIX_GRANT, COMMON))
+    put_statements = [s for s in statements(role) if "s3:PutObject" in many(s["Action"])]
+    assert [s["Resource"] for s in put_statements] == [["arn:aws:s3:::data/${aws:PrincipalTag/kubernetes-namespace}/*"]]
     assert not any("fraud" in resource for s in statements(role) for resource in many(s["Resource"]))
 
 
 def test_a_shared_role_is_for_one_service_account_of_this_cluster(on_aws: MakeEnvironment) -> None:
-    (role,) = shared_by(on_aws(identity="shared"), granted(OWN))
+    (role,) = shared_by(on_aws(identity="shared"), granted(OWN_PREFIX_GRANT))
     (statement,) = role.trust["Statement"]
     assert statement["Principal"] == {"Service": "pods.eks.amazonaws.com"}
     equal = statement["Condition"]["StringEquals"]
@@ -532,8 +541,8 @@ def test_a_shared_role_is_for_one_service_account_of_this_cluster(on_aws: MakeEn
 
 
 def test_a_pipeline_has_a_role_of_its_own_all_the_same(on_aws: MakeEnvironment) -> None:
-    each = tenant(ci={"github": "bank/fraud", "branch": "main"})
-    plan = planned(on_aws(identity="shared"), each)
+    fraud = tenant(ci={"github": "bank/fraud", "branch": "main"})
+    plan = planned(on_aws(identity="shared"), fraud)
     assert [role.purpose for role in plan.roles] == ["ci"]
 
 
@@ -559,19 +568,19 @@ def test_without_aws_there_is_no_half_there(on_aws: MakeEnvironment) -> None:
 
 
 def test_the_order_of_grants_in_a_file_changes_nothing(on_aws: MakeEnvironment) -> None:
-    grants = [OWN, COMMON, {"bucket": "bindings", "prefix": "x/"}]
+    grants = [OWN_PREFIX_GRANT, COMMON, {"bucket": "bindings", "prefix": "x/"}]
     assert planned(on_aws(), granted(*grants)) == planned(on_aws(), granted(*reversed(grants)))
 
 
 def test_two_tenants_have_nothing_of_one_name(on_aws: MakeEnvironment) -> None:
     def names(name: str) -> set[str]:
         uses = {"repositories": ["a"], "secrets": ["a"], "logs": ["a"], "queues": ["a"]}
-        each = tenant(aws_resources=uses, storage=[{"bucket": "bindings", "prefix": f"{name}/"}]).model_copy(
+        member = tenant(aws_resources=uses, storage=[{"bucket": "bindings", "prefix": f"{name}/"}]).model_copy(
             update={"tenant": name}
         )
-        plan = planned(on_aws(), each)
-        some = (plan.roles, plan.access_points, plan.repositories, plan.secrets, plan.log_groups, plan.queues)
-        return {resource.name for kind in some for resource in kind}
+        plan = planned(on_aws(), member)
+        resource_kinds = (plan.roles, plan.access_points, plan.repositories, plan.secrets, plan.log_groups, plan.queues)
+        return {resource.name for kind in resource_kinds for resource in kind}
 
     assert len(names("fraud")) == 8
     assert names("fraud").isdisjoint(names("fraud-2"))

@@ -80,7 +80,7 @@ printf '#!/bin/sh\\necho alpha v1.2.3\\n' > "$out"
 class Lab:
     root: Path
     load: Callable[..., dict[str, recipes.LabTool]]
-    said: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
 
     @property
     def cache(self) -> Path:
@@ -92,7 +92,7 @@ class Lab:
         return log.read_text().splitlines() if log.exists() else []
 
     def ensure(self, *only: str) -> tools.Toolbox:
-        return tools.ensure(self.said.append, only or None)
+        return tools.ensure(self.messages.append, only or None)
 
     def program(self, folder: str, name: str, text: str) -> Path:
         path = self.root / folder / name
@@ -133,17 +133,17 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     (tmp_path / "tools.toml").write_text(TABLE.replace("BASE", f"file://{tmp_path}/site"))
     load = functools.partial(recipes.load, tmp_path / "tools.toml", tmp_path / "families", on=LINUX)
     monkeypatch.setattr(recipes, "load", load)
-    made = Lab(tmp_path, load)
-    made.program("path", "go", GO)
+    new_lab = Lab(tmp_path, load)
+    new_lab.program("path", "go", GO)
     monkeypatch.setattr(builds.importlib.metadata, "distribution", _no_distribution)
     for name, value in {
-        "GPU_TENANCY_CACHE": str(made.cache),
+        "GPU_TENANCY_CACHE": str(new_lab.cache),
         "PATH": f"{tmp_path / 'path'}:/usr/bin:/bin",
         "FAKE_LOG": str(tmp_path / "go.log"),
         "FAKE_MODULE": str(module),
     }.items():
         monkeypatch.setenv(name, value)
-    return made
+    return new_lab
 
 
 def _no_distribution(name: str) -> None:
@@ -153,18 +153,18 @@ def _no_distribution(name: str) -> None:
 @pytest.fixture
 def site(lab: Lab) -> Iterator[tuple[str, list[str]]]:
     """The published folder over HTTP, with the list of what was asked for."""
-    asked: list[str] = []
+    paths: list[str] = []
 
     class Handler(http.server.SimpleHTTPRequestHandler):
         def log_message(self, format: str, *args: object) -> None:  # noqa: ARG002
-            asked.append(self.path)
+            paths.append(self.path)
 
     handler = functools.partial(Handler, directory=str(lab.root / "site"))
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     base = f"http://127.0.0.1:{server.server_address[1]}"
     (lab.root / "tools.toml").write_text(TABLE.replace("BASE", base))
     with answering(server):
-        yield base, asked
+        yield base, paths
 
 
 # --- the table that is shipped -----------------------------------------------------------------
@@ -209,10 +209,10 @@ def test_kubernetes_servers_are_not_looked_for_where_none_are_published() -> Non
 
 
 def test_the_pinned_version_on_path_is_taken_as_it_is(lab: Lab) -> None:
-    there = lab.program("path", "alpha", "#!/bin/sh\necho alpha version v1.2.3 go1.26.8\n")
+    program = lab.program("path", "alpha", "#!/bin/sh\necho alpha version v1.2.3 go1.26.8\n")
     box = lab.ensure("alpha")
-    assert box["alpha"] == there
-    assert tools.table(box) == [("alpha", "1.2.3", "PATH", there)]
+    assert box["alpha"] == program
+    assert tools.table(box) == [("alpha", "1.2.3", "PATH", program)]
 
 
 @pytest.mark.parametrize("version", ["1.2.4", "v1.2.3-rc.1", "11.2.3", "unknown"])
@@ -231,10 +231,10 @@ def test_a_program_that_does_not_answer_is_not_trusted(lab: Lab, monkeypatch: py
 
 
 def test_our_own_cache_on_path_is_not_asked(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = lab.ensure("alpha")["alpha"]
+    cached = lab.ensure("alpha")["alpha"]
     monkeypatch.setenv("PATH", f"{tools.bin_dir()}:{os.environ['PATH']}")
     box = lab.ensure("alpha")
-    assert (box["alpha"], box.routes["alpha"]) == (made, "Go module")
+    assert (box["alpha"], box.routes["alpha"]) == (cached, "Go module")
 
 
 def test_a_program_on_path_is_asked_once_until_it_changes(lab: Lab) -> None:
@@ -263,8 +263,8 @@ def test_a_verified_download_is_kept_and_brings_its_companion(lab: Lab, site: tu
     assert box.routes == {"alpha": "release", "host": "release"}
     assert os.access(box["alpha"], os.X_OK)
     assert box["alpha"].parent.name == "1.2.3-linux-amd64"
-    asked = [path for path in site[1] if path.endswith(".tar.gz")]
-    assert len(asked) == 1, "two tools of one archive are one download"
+    archive_paths = [path for path in site[1] if path.endswith(".tar.gz")]
+    assert len(archive_paths) == 1, "two tools of one archive are one download"
     assert lab.builds == []
 
 
@@ -273,7 +273,7 @@ def test_a_download_with_another_checksum_is_refused_aloud_and_built_instead(lab
     archive.write_bytes(archive.read_bytes() + b"x")
     box = lab.ensure("alpha")
     assert box.routes["alpha"] == "Go module"
-    assert any("is refused" in line and "SHA-256" in line for line in lab.said)
+    assert any("is refused" in line and "SHA-256" in line for line in lab.messages)
     assert not list((lab.cache / "tools").rglob("1.2.3-linux-amd64")), "nothing of it is kept"
 
 
@@ -328,7 +328,7 @@ def test_a_missing_release_says_what_the_host_answered(
 
 
 @pytest.mark.parametrize(
-    ("form", "text", "found"),
+    ("form", "text", "expected"),
     [
         ("bare", "A" * 64 + "\n", "a" * 64),
         ("bare", "<html>not here</html>", None),
@@ -340,8 +340,8 @@ def test_a_missing_release_says_what_the_host_answered(
         ("github", "no JSON", None),
     ],
 )
-def test_a_checksum_is_read_as_published_or_not_at_all(form: str, text: str, found: str | None) -> None:
-    assert downloads.checksum(text, Checksums(form, "u"), "file") == found
+def test_a_checksum_is_read_as_published_or_not_at_all(form: str, text: str, expected: str | None) -> None:
+    assert downloads.checksum(text, Checksums(form, "u"), "file") == expected
 
 
 # --- Go modules ---------------------------------------------------------------------------------
@@ -379,11 +379,11 @@ def test_a_folder_of_a_module_is_a_tool_too(lab: Lab) -> None:
 
 def test_a_second_run_starts_nothing(lab: Lab) -> None:
     lab.ensure()
-    lab.said.clear()
+    lab.messages.clear()
     count = len(lab.builds)
     assert set(lab.ensure().paths) == {"alpha", "plugin", "chart"}
     assert len(lab.builds) == count
-    assert lab.said == []
+    assert lab.messages == []
 
 
 @pytest.mark.parametrize("change", ["go.sum", "main.go"])
@@ -508,7 +508,7 @@ def test_a_killed_run_leaves_no_tool_and_the_next_run_waits_for_its_build_and_cl
     run.communicate()
     assert not (lab.cache / "tools").exists(), "half a tool is no tool"
     path = lab.ensure("alpha")["alpha"]
-    assert any("waiting for another run" in line for line in lab.said), "its go command lived on"
+    assert any("waiting for another run" in line for line in lab.messages), "its go command lived on"
     assert path.exists()
     assert list((lab.cache / "work").iterdir()) == []
 

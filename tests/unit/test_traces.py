@@ -35,8 +35,8 @@ def problems(file: Path, loaded: Loaded, text: str, **mapped: str) -> tuple[Prob
 
 
 def test_four_columns_are_a_trace(file: Path, loaded: Loaded) -> None:
-    found = read(file, loaded, "submit,tenant,gpus,duration\n10,fraud,16,600\n0,research,2,60\n")
-    first, second = found.jobs
+    parsed = read(file, loaded, "submit,tenant,gpus,duration\n10,fraud,16,600\n0,research,2,60\n")
+    first, second = parsed.jobs
     assert (first.tenant, first.namespace, first.flavor, first.gpus, first.gpus_per_pod) == (
         "research",
         "main",
@@ -69,9 +69,9 @@ def test_times_with_a_date_count_from_the_first(file: Path, loaded: Loaded) -> N
 
 
 def test_seconds_since_1970_count_from_the_first(file: Path, loaded: Loaded) -> None:
-    found = read(file, loaded, "submit,tenant,gpus,duration\n1700000300,fraud,1,60\n1700000000,fraud,1,60\n")
-    assert [job.submit for job in found.jobs] == [0, 300], "a run of 53 years would be none"
-    assert any("since 1970" in note for note in found.notes)
+    parsed = read(file, loaded, "submit,tenant,gpus,duration\n1700000300,fraud,1,60\n1700000000,fraud,1,60\n")
+    assert [job.submit for job in parsed.jobs] == [0, 300], "a run of 53 years would be none"
+    assert any("since 1970" in note for note in parsed.notes)
 
 
 @pytest.mark.parametrize("between", [";", "\t"])
@@ -83,8 +83,8 @@ def test_spreadsheets_write_other_marks_than_commas(file: Path, loaded: Loaded, 
 
 
 def test_ten_columns_with_names_are_no_pai_table(file: Path, loaded: Loaded) -> None:
-    found = read(file, loaded, "a,vc,gpu_num,submit_time,runtime,b,c,d,e,f\n,fraud,8,0,60,,,,,\n")
-    assert [(job.gpus, job.duration) for job in found.jobs] == [(8, 60)]
+    parsed = read(file, loaded, "a,vc,gpu_num,submit_time,runtime,b,c,d,e,f\n,fraud,8,0,60,,,,,\n")
+    assert [(job.gpus, job.duration) for job in parsed.jobs] == [(8, 60)]
 
 
 def test_helios_is_read_as_it_comes(file: Path, loaded: Loaded) -> None:
@@ -93,10 +93,10 @@ def test_helios_is_read_as_it_comes(file: Path, loaded: Loaded) -> None:
         "j1,u1,vcA,8,64,1,COMPLETED,2020-04-01 00:00:00,2020-04-01 00:00:05,2020-04-01 01:00:05,3600,5\n"
         "j2,u1,vcA,0,64,1,COMPLETED,2020-04-01 00:00:01,2020-04-01 00:00:05,2020-04-01 01:00:05,3600,5\n"
     )
-    found = read(file, loaded, text, vcA="fraud")
-    (job,) = found.jobs
+    parsed = read(file, loaded, text, vcA="fraud")
+    (job,) = parsed.jobs
     assert (job.name, job.tenant, job.gpus, job.duration, job.queue) == ("j1", "fraud", 8, 3600, None)
-    assert any("1 lines left out" in note for note in found.notes)
+    assert any("1 lines left out" in note for note in parsed.notes)
 
 
 def test_acme_has_users_and_no_virtual_clusters(file: Path, loaded: Loaded) -> None:
@@ -104,9 +104,9 @@ def test_acme_has_users_and_no_virtual_clusters(file: Path, loaded: Loaded) -> N
         "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time\n"
         "d1,uf794,2,16,64,Other,FAILED,2023-05-17 11:00:58+00:00,2023-05-17 11:00:59+00:00,,18,0,288\n"
     )
-    found = read(file, loaded, text)
-    assert found.jobs[0].gpus == 16
-    assert any("mapped to a tenant by hash" in note for note in found.notes), "the rule is said in the report"
+    parsed = read(file, loaded, text)
+    assert parsed.jobs[0].gpus == 16
+    assert any("mapped to a tenant by hash" in note for note in parsed.notes), "the rule is said in the report"
 
 
 def test_a_duration_that_counts_the_wait_is_not_the_run_time(file: Path, loaded: Loaded) -> None:
@@ -119,7 +119,7 @@ def test_a_duration_that_counts_the_wait_is_not_the_run_time(file: Path, loaded:
 
 
 def test_alibabas_pods_of_2023_run_from_when_they_were_scheduled(file: Path, loaded: Loaded) -> None:
-    found = read(
+    parsed = read(
         file,
         loaded,
         "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
@@ -127,21 +127,21 @@ def test_alibabas_pods_of_2023_run_from_when_they_were_scheduled(file: Path, loa
         "openb-pod-0036,16000,32768,1,1000,,LS,Pending,9967059,9968575,\n"
         "openb-pod-0037,16000,32768,0,0,,LS,Running,9967059,9968575,9967063.0\n",
     )
-    (job,) = found.jobs
+    (job,) = parsed.jobs
     assert (job.name, job.submit, job.gpus, job.duration) == ("openb-pod-0035", 0, 1, 9968575 - 9967063)
-    assert any("2 lines left out" in note for note in found.notes)
-    assert any("gpu_milli" in note for note in found.notes)
+    assert any("2 lines left out" in note for note in parsed.notes)
+    assert any("gpu_milli" in note for note in parsed.notes)
 
 
 @pytest.mark.parametrize("header", [True, False])
 def test_pai_counts_hundredths_for_each_instance(file: Path, loaded: Loaded, header: bool) -> None:
     names = "job_name,task_name,inst_num,status,start_time,end_time,plan_cpu,plan_mem,plan_gpu,gpu_type\n"
     text = "a1,worker,3.0,Terminated,100.0,400.5,600.0,29.3,50.0,T4\na2,ps,1.0,Terminated,90.0,95.0,600.0,29.3,,\n"
-    found = read(file, loaded, (names if header else "") + text)
-    (job,) = found.jobs
+    parsed = read(file, loaded, (names if header else "") + text)
+    (job,) = parsed.jobs
     assert (job.name, job.gpus, job.duration) == ("a1", 3, 301), "a part of a GPU is a whole one here"
-    assert any("submitted when they started" in note for note in found.notes)
-    assert any("a line is a task" in note for note in found.notes)
+    assert any("submitted when they started" in note for note in parsed.notes)
+    assert any("a line is a task" in note for note in parsed.notes)
 
 
 def test_philly_is_json_with_attempts(file: Path, loaded: Loaded) -> None:
@@ -157,23 +157,23 @@ def test_philly_is_json_with_attempts(file: Path, loaded: Loaded) -> None:
             {"start_time": "2017-10-01 00:03:00", "end_time": "2017-10-01 00:05:00", "detail": machines},
         ],
     }
-    (found,) = read(file, loaded, json.dumps([job])).jobs
-    assert (found.name, found.gpus, found.duration) == ("application_1", 4, 180)
+    (parsed_job,) = read(file, loaded, json.dumps([job])).jobs
+    assert (parsed_job.name, parsed_job.gpus, parsed_job.duration) == ("application_1", 4, 180)
 
 
 def test_times_that_philly_did_not_record_are_none(file: Path, loaded: Loaded) -> None:
     run = {"start_time": "2017-10-01 00:01:00", "end_time": "2017-10-01 00:02:00", "detail": [{"gpus": ["gpu0"]}]}
-    whole = {"submitted_time": "2017-10-01 00:00:00", "vc": "fraud", "jobid": "a", "attempts": [run]}
+    complete_job = {"submitted_time": "2017-10-01 00:00:00", "vc": "fraud", "jobid": "a", "attempts": [run]}
     jobs = [
-        whole,
-        whole | {"submitted_time": "None"},
-        whole | {"attempts": []},
-        whole | {"attempts": None},
-        whole | {"attempts": [run | {"end_time": "None"}, run, run | {"start_time": None}]},
+        complete_job,
+        complete_job | {"submitted_time": "None"},
+        complete_job | {"attempts": []},
+        complete_job | {"attempts": None},
+        complete_job | {"attempts": [run | {"end_time": "None"}, run, run | {"start_time": None}]},
     ]
-    found = read(file, loaded, json.dumps(jobs))
-    assert [job.duration for job in found.jobs] == [60, 60], "as its authors' notebook reads them"
-    assert any("3 lines left out" in note for note in found.notes)
+    parsed = read(file, loaded, json.dumps(jobs))
+    assert [job.duration for job in parsed.jobs] == [60, 60], "as its authors' notebook reads them"
+    assert any("3 lines left out" in note for note in parsed.notes)
 
 
 @pytest.mark.parametrize(
@@ -189,8 +189,8 @@ def test_times_that_philly_did_not_record_are_none(file: Path, loaded: Loaded) -
     ],
 )
 def test_a_wrong_job_of_philly_names_its_line(file: Path, loaded: Loaded, job: str, expected: str) -> None:
-    found = [str(problem) for problem in problems(file, loaded, f'[\n  {{"attempts": []}},\n{job}]')]
-    assert any(expected in text for text in found), found
+    messages = [str(problem) for problem in problems(file, loaded, f'[\n  {{"attempts": []}},\n{job}]')]
+    assert any(expected in text for text in messages), messages
 
 
 def test_a_name_goes_to_the_same_tenant_every_time(file: Path, loaded: Loaded) -> None:
@@ -252,19 +252,19 @@ def test_a_name_goes_to_the_same_tenant_every_time(file: Path, loaded: Loaded) -
     ],
 )
 def test_a_wrong_trace_names_its_line_and_column(file: Path, loaded: Loaded, text: str, expected: str) -> None:
-    found = [str(problem) for problem in problems(file, loaded, text)]
-    assert any(expected in text for text in found), found
+    messages = [str(problem) for problem in problems(file, loaded, text)]
+    assert any(expected in text for text in messages), messages
 
 
 def test_of_many_mistakes_some_are_named_and_the_rest_is_not_hidden(file: Path, loaded: Loaded) -> None:
-    found = problems(file, loaded, "submit,tenant,gpus,duration\n" + "0,froud,1,60\n" * 1000)
-    assert len(found) == trace_files.MAX_PROBLEMS + 1
-    assert found[-1].given == "more mistakes", "who mends what is named is not done"
+    trace_problems = problems(file, loaded, "submit,tenant,gpus,duration\n" + "0,froud,1,60\n" * 1000)
+    assert len(trace_problems) == trace_files.MAX_PROBLEMS + 1
+    assert trace_problems[-1].given == "more mistakes", "who mends what is named is not done"
 
 
 def test_a_mapping_of_a_user_who_is_not_in_the_file_is_noted(file: Path, loaded: Loaded) -> None:
-    found = read(file, loaded, "submit,user,gpus,duration\n0,u1,1,60\n", u1="fraud", u2="research")
-    assert "--map-user has names that are not in the file: u2" in found.notes
+    parsed = read(file, loaded, "submit,user,gpus,duration\n0,u1,1,60\n", u1="fraud", u2="research")
+    assert "--map-user has names that are not in the file: u2" in parsed.notes
     assert read(file, loaded, "submit,user,gpus,duration\n0,u1,1,60,,\n", u1="fraud").notes == ()
 
 
@@ -284,30 +284,30 @@ def test_the_same_seed_makes_the_same_bytes(loaded: Loaded) -> None:
 
 
 def test_a_made_trace_is_one_that_is_read(file: Path, loaded: Loaded) -> None:
-    made = generate(loaded, 400, 24, 1)
-    assert len(made) == 400
-    assert every(0 <= job.submit < 24 * 3600 for job in made)
-    assert list(read(file, loaded, trace.write(made)).jobs) == made
+    generated = generate(loaded, 400, 24, 1)
+    assert len(generated) == 400
+    assert every(0 <= job.submit < 24 * 3600 for job in generated)
+    assert list(read(file, loaded, trace.write(generated)).jobs) == generated
 
 
 def test_a_made_trace_has_the_borrower_the_lender_and_the_burst(loaded: Loaded) -> None:
-    made = generate(loaded, 400, 24, 1)
-    retraining = [job for job in made if job.name == "fraud-retraining"]
+    generated = generate(loaded, 400, 24, 1)
+    retraining = [job for job in generated if job.name == "fraud-retraining"]
     assert [job.gpus for job in retraining] == [8], "half of what the lender is promised"
-    sweep = [job for job in made if "-sweep-" in job.name]
+    sweep = [job for job in generated if "-sweep-" in job.name]
     assert len(sweep) == 40
     assert len({job.submit for job in sweep}) == 1, "a tenth of the jobs at once"
 
 
 def test_notebooks_become_idle_and_leave_the_other_jobs_as_they_are(file: Path, loaded: Loaded) -> None:
-    made = generate(loaded, 400, 24, 1, 50)
-    notebooks = [job for job in made if "-notebook-" in job.name]
+    generated = generate(loaded, 400, 24, 1, 50)
+    notebooks = [job for job in generated if "-notebook-" in job.name]
     assert len(notebooks) == 50
-    assert [job for job in made if job not in notebooks] == generate(loaded, 400, 24, 1)
+    assert [job for job in generated if job not in notebooks] == generate(loaded, 400, 24, 1)
     assert every(0 < (job.busy or 0) <= job.duration for job in notebooks)
     assert sum(job.idle_from(0) is not None for job in notebooks) > 40
     assert every(loaded.environment.tiers[job.tier].interruptible for job in notebooks), "others are never suspended"
-    assert list(read(file, loaded, trace.write(made)).jobs) == made
+    assert list(read(file, loaded, trace.write(generated)).jobs) == generated
 
 
 def test_a_change_is_judged_like_any_file(loaded: Loaded) -> None:
@@ -368,15 +368,17 @@ def test_a_folder_of_files_is_a_change(loaded: Loaded, tmp_path: Path) -> None:
 
 
 def test_a_change_that_is_a_link_is_not_read(loaded: Loaded, tmp_path: Path) -> None:
-    theirs, change = tmp_path / "theirs", tmp_path / "change"
-    (theirs / "tenants").mkdir(parents=True)
-    (theirs / "tenants" / "research.yaml").write_bytes((loaded.folder / "tenants" / "research.yaml").read_bytes())
+    foreign_folder, change = tmp_path / "theirs", tmp_path / "change"
+    (foreign_folder / "tenants").mkdir(parents=True)
+    (foreign_folder / "tenants" / "research.yaml").write_bytes(
+        (loaded.folder / "tenants" / "research.yaml").read_bytes()
+    )
     change.mkdir()
-    assert with_changes(loaded, [str(theirs)]).tenants
+    assert with_changes(loaded, [str(foreign_folder)]).tenants
     for link, target in (
-        (tmp_path / "whole", theirs),
-        (change / "tenants", theirs / "tenants"),
-        (change / "research.yaml", theirs / "tenants" / "research.yaml"),
+        (tmp_path / "whole", foreign_folder),
+        (change / "tenants", foreign_folder / "tenants"),
+        (change / "research.yaml", foreign_folder / "tenants" / "research.yaml"),
     ):
         link.symlink_to(target)
         with pytest.raises(SpecError) as refused:
@@ -407,10 +409,10 @@ def test_options_that_cannot_be_met_end_before_anything_starts(
     file: Path, loaded: Loaded, more: list[str], expected: str
 ) -> None:
     file.write_text("submit,tenant,gpus,duration\n0,fraud,1,60\n", "utf-8")
-    given = [text.format(trace=file, folder=file.parent) for text in more]
-    found = CliRunner().invoke(main, ["simulate", str(loaded.folder), *given])
-    assert found.exit_code == 2, found.output
-    assert expected.format(trace=file, folder=file.parent) in found.output
+    options = [text.format(trace=file, folder=file.parent) for text in more]
+    result = CliRunner().invoke(main, ["simulate", str(loaded.folder), *options])
+    assert result.exit_code == 2, result.output
+    assert expected.format(trace=file, folder=file.parent) in result.output
 
 
 def test_a_part_of_a_trace_starts_at_its_first_hour(file: Path, loaded: Loaded) -> None:
@@ -428,9 +430,9 @@ def test_more_jobs_than_a_run_takes_are_refused_and_a_part_of_them_is_not(
     lines = "".join(f"{hour * 3600},fraud,1,600\n" for hour in range(5))
     file.write_text(f"submit,tenant,gpus,duration\n{lines}", "utf-8")
     part = file.with_name("part.csv")
-    asked = ["simulate", str(loaded.folder), "--trace", str(file), "--write-trace", str(part)]
-    refused = CliRunner().invoke(main, asked)
+    arguments = ["simulate", str(loaded.folder), "--trace", str(file), "--write-trace", str(part)]
+    refused = CliRunner().invoke(main, arguments)
     assert refused.exit_code == 2
     assert f"given {file} with 5 jobs; rule: a run has at most 3" in refused.stderr
-    assert CliRunner().invoke(main, [*asked, "--hours", "3"]).exit_code == 0
+    assert CliRunner().invoke(main, [*arguments, "--hours", "3"]).exit_code == 0
     assert len(part.read_text("utf-8").splitlines()) == 4

@@ -81,9 +81,9 @@ FIELDS = {"spec", "metadata", "roleRef", "subjects", "hard"}
 def test_report_diff_and_simulation_index_no_manifest_of_the_plan() -> None:
     folders = ("report", "diff", "simulation")
     modules = [path for folder in folders for path in sorted((ROOT / "tenancy" / folder).rglob("*.py"))]
-    found = {str(path.relative_to(ROOT)): list(_reads(path)) for path in modules}
-    assert {path: reads for path, reads in found.items() if reads and path not in OF_OTHERS} == {}
-    assert set(OF_OTHERS) <= set(found)
+    reads_by_module = {str(path.relative_to(ROOT)): list(_reads(path)) for path in modules}
+    assert {path: reads for path, reads in reads_by_module.items() if reads and path not in OF_OTHERS} == {}
+    assert set(OF_OTHERS) <= set(reads_by_module)
 
 
 @pytest.mark.parametrize("line", ["space.isolation", "item['spec']['hard']", "queue.manifest()", "x['metadata']"])

@@ -16,7 +16,7 @@ MAIN: dict[str, Any] = {"name": "main", "image": "any"}
 
 
 @pytest.mark.parametrize(
-    ("spec", "taken"),
+    ("spec", "is_gpu_pod"),
     [
         ({"containers": [MAIN]}, False),
         ({"containers": [{**MAIN, "resources": {"limits": {"nvidia.com/gpu": 1}}}]}, True),
@@ -28,17 +28,17 @@ MAIN: dict[str, Any] = {"name": "main", "image": "any"}
         ({"containers": [MAIN], "tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}]}, False),
     ],
 )
-def test_a_pod_takes_gpus_by_what_it_asks_for_or_tolerates(spec: dict[str, Any], taken: bool) -> None:
-    assert takes_gpus({"metadata": {"name": "one"}, "spec": spec}) is taken
+def test_a_pod_takes_gpus_by_what_it_asks_for_or_tolerates(spec: dict[str, Any], is_gpu_pod: bool) -> None:
+    assert takes_gpus({"metadata": {"name": "one"}, "spec": spec}) is is_gpu_pod
 
 
 CPU: dict[str, Any] = {"spec": {"containers": [MAIN]}}
 GPU: dict[str, Any] = {"spec": {"containers": [{**MAIN, "resources": {"limits": {"nvidia.com/gpu": 1}}}]}}
 
 
-@pytest.mark.parametrize("named", [True, False], ids=["with its kind", "as a list of its kind has it"])
+@pytest.mark.parametrize("has_head", [True, False], ids=["with its kind", "as a list of its kind has it"])
 @pytest.mark.parametrize(
-    ("kind", "given", "twin"),
+    ("kind", "pod_fields", "twin"),
     [
         (("v1", "Pod"), GPU, CPU),
         (("apps/v1", "Deployment"), {"spec": {"template": GPU}}, {"spec": {"template": CPU}}),
@@ -62,12 +62,12 @@ GPU: dict[str, Any] = {"spec": {"containers": [{**MAIN, "resources": {"limits": 
     ids=lambda value: value[1] if isinstance(value, tuple) else "",
 )
 def test_gpus_are_seen_wherever_a_kind_holds_its_pods(
-    kind: tuple[str, str], given: dict[str, Any], twin: dict[str, Any], named: bool
+    kind: tuple[str, str], pod_fields: dict[str, Any], twin: dict[str, Any], has_head: bool
 ) -> None:
-    head = {"apiVersion": kind[0], "kind": kind[1]} if named else {}
-    assert takes_gpus({**head, **given})
+    head = {"apiVersion": kind[0], "kind": kind[1]} if has_head else {}
+    assert takes_gpus({**head, **pod_fields})
     assert not takes_gpus({**head, **twin})
-    assert not takes_gpus({**head, **twin, "status": given}), "a status asks for nothing"
+    assert not takes_gpus({**head, **twin, "status": pod_fields}), "a status asks for nothing"
 
 
 def test_what_is_asked_for_is_what_guards_refuse_outside_of_tenants() -> None:
@@ -77,8 +77,8 @@ def test_what_is_asked_for_is_what_guards_refuse_outside_of_tenants() -> None:
 
 
 def test_each_namespace_is_named_with_what_would_be_refused() -> None:
-    one = UndecidedNamespace("cert-manager", {"pods": 3, "deployments": 1}, ("APIService v1.x",), ("pods/agent",))
-    text = problem([one])
+    namespace = UndecidedNamespace("cert-manager", {"pods": 3, "deployments": 1}, ("APIService v1.x",), ("pods/agent",))
+    text = problem([namespace])
     assert text.startswith("given 1 namespace with work and no decision; rule ns-06: ")
     assert "platform.unmanaged" in text
     assert text.splitlines()[1:] == [

@@ -48,12 +48,12 @@ class Cluster:
             return Response(403 if plain == self.refused else 200, {"message": "no"})
         if plain == "/apis":
             versions = [version for version in KINDS if "/" in version]
-            return Response(200, {"groups": [{"preferredVersion": {"groupVersion": each}} for each in versions]})
+            return Response(200, {"groups": [{"preferredVersion": {"groupVersion": version}} for version in versions]})
         version = plain.removeprefix("/apis/").removeprefix("/api/")
         if version in KINDS:
             names = ("kind", "name", "namespaced")
-            known = [dict(zip(names, each, strict=True)) | {"verbs": ["list"]} for each in KINDS[version]]
-            return Response(200, {"resources": known})
+            resources = [dict(zip(names, row, strict=True)) | {"verbs": ["list"]} for row in KINDS[version]]
+            return Response(200, {"resources": resources})
         if plain in self.objects:
             self.selectors.add(query)
             return Response(200, {"items": self.objects[plain]})
@@ -64,13 +64,13 @@ class Cluster:
         return []
 
 
-def found(cluster: Cluster) -> list[str]:
-    return [str(each) for each in find_unrecorded(cast("Api", cluster), "bank", "voice")]
+def unrecorded_objects(cluster: Cluster) -> list[str]:
+    return [str(unrecorded) for unrecorded in find_unrecorded(cast("Api", cluster), "bank", "voice")]
 
 
 def test_what_the_engine_wrote_with_the_tenants_labels_is_found_but_no_namespace_that_it_left() -> None:
     cluster = Cluster()
-    assert found(cluster) == [
+    assert unrecorded_objects(cluster) == [
         "Namespace voice--main",
         "ConfigMap voice--main/kept",
         "ConfigMap voice--main/former",
@@ -86,7 +86,10 @@ def test_what_the_plan_has_not_is_removed_access_first_and_namespaces_stay() -> 
     api = cast("Api", cluster)
     planned = {"/api/v1/namespaces/voice--main/configmaps/kept", f"/apis/{QUEUES}/clusterqueues/voice"}
     removed = remove_unplanned(api, find_unrecorded(api, "bank", "voice"), planned)
-    assert [str(each) for each in removed] == ["RoleBinding voice--main/former", "ConfigMap voice--main/former"]
+    assert [str(reference) for reference in removed] == [
+        "RoleBinding voice--main/former",
+        "ConfigMap voice--main/former",
+    ]
     assert cluster.removed == [
         f"/apis/{RBAC}/namespaces/voice--main/rolebindings/former",
         "/api/v1/namespaces/voice--main/configmaps/former",

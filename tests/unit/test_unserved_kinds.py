@@ -35,9 +35,9 @@ class Cluster:
         self.asked.append(path)
         version = path.removeprefix("/apis/")
         served = [
-            {"name": each.resource, "kind": each.kind}
-            for name, each in FRAMEWORKS.items()
-            if name in self.kinds and f"{each.group}/{each.version}" == version
+            {"name": framework.resource, "kind": framework.kind}
+            for name, framework in FRAMEWORKS.items()
+            if name in self.kinds and f"{framework.group}/{framework.version}" == version
         ]
         if not served:
             return Response(404, {"message": "404 page not found"})
@@ -56,10 +56,10 @@ class Cluster:
 def test_each_kind_that_the_cluster_does_not_serve_is_told_once(served: tuple[str, ...], missing: set[str]) -> None:
     environment, _ = world_of("every-kind")
     api: Any = Cluster(*served)
-    found = unserved_frameworks(api, environment)
-    assert {name for name, each in FRAMEWORKS.items() if each in found} == missing
+    unserved = unserved_frameworks(api, environment)
+    assert {name for name, framework in FRAMEWORKS.items() if framework in unserved} == missing
     assert len(api.asked) == len(set(api.asked)), "each version is asked for once"
-    note = frameworks_note(found)
+    note = frameworks_note(unserved)
     assert not missing or every(FRAMEWORKS[kind].kind in note for kind in missing)
     assert bool(note) is bool(missing)
 
@@ -70,9 +70,11 @@ def test_an_environment_without_further_kinds_asks_nothing() -> None:
     assert (unserved_frameworks(api, environment), api.asked) == ((), [])
 
 
-def _under(path: str, kind: str) -> bool:
-    each = FRAMEWORKS[kind]
-    return path.startswith(f"/apis/{each.group}/{each.version}/") and each.resource in path.split("?")[0].split("/")
+def _is_path_of_kind(path: str, kind: str) -> bool:
+    framework = FRAMEWORKS[kind]
+    return path.startswith(f"/apis/{framework.group}/{framework.version}/") and framework.resource in path.split("?")[
+        0
+    ].split("/")
 
 
 @pytest.mark.parametrize("missing", [tuple(FRAMEWORKS), ("jobset", "trainjob"), ("raycluster",)])
@@ -81,22 +83,22 @@ def test_attacks_through_missing_kinds_are_skipped_with_the_reason_and_all_other
 ) -> None:
     environment, tenants = world_of("every-kind")
     runtimes = [] if "trainjob" in missing else ["plain"]
-    served = {each.id: each for each in all_attacks(Scene(environment, tenants, ["nvidia"], runtimes))}
+    served = {attack.id: attack for attack in all_attacks(Scene(environment, tenants, ["nvidia"], runtimes))}
     unserved = [FRAMEWORKS[kind] for kind in missing]
     scene = Scene(environment, tenants, ["nvidia"], runtimes, unserved=unserved)
-    found = {each.id: each for each in all_attacks(scene)}
-    assert found.keys() == served.keys()
+    attacks_by_id = {attack.id: attack for attack in all_attacks(scene)}
+    assert attacks_by_id.keys() == served.keys()
     through = {
         id
-        for id, each in served.items()
-        if any(_under(path, kind) for kind in missing for path in (each.request.path, each.twin.path))
+        for id, attack in served.items()
+        if any(_is_path_of_kind(path, kind) for kind in missing for path in (attack.request.path, attack.twin.path))
     }
     assert len(through) > 10
-    assert {id for id, each in found.items() if each.skipped and not served[id].skipped} == through
+    assert {id for id, attack in attacks_by_id.items() if attack.skipped and not served[id].skipped} == through
     for id in through:
-        assert "its operator is missing" in found[id].skipped, id
-    others = [id for id in found.keys() - through if "operator is missing" not in found[id].skipped]
-    assert every(found[id] == served[id] for id in others)
+        assert "its operator is missing" in attacks_by_id[id].skipped, id
+    others = [id for id in attacks_by_id.keys() - through if "operator is missing" not in attacks_by_id[id].skipped]
+    assert every(attacks_by_id[id] == served[id] for id in others)
 
 
 def test_verify_answers_a_cluster_without_the_operators(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +110,7 @@ def test_verify_answers_a_cluster_without_the_operators(monkeypatch: pytest.Monk
     lists = {"/api/v1/namespaces": spaces, "/apis/node.k8s.io/v1/runtimeclasses": [], verify.NODE_OF_POOL: []}
     api.items = lists.__getitem__
     monkeypatch.setattr(verify, "_free_address", lambda _: None)
-    given = replace(loaded, environment=environment, tenants=tenants)
-    scene = verify.find_scene(api, given, make_plan(environment, tenants))
-    assert {each.kind for each in scene.unserved} == {each.kind for each in FRAMEWORKS.values()}
+    cluster_files = replace(loaded, environment=environment, tenants=tenants)
+    scene = verify.find_scene(api, cluster_files, make_plan(environment, tenants))
+    assert {framework.kind for framework in scene.unserved} == {framework.kind for framework in FRAMEWORKS.values()}
     assert not scene.training_runtimes

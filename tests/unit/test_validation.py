@@ -42,13 +42,13 @@ WRONG = {
 def test_what_is_wrong_with_specs_of_a_program_is_a_problem_at_its_field(loaded: Loaded, wrong: str) -> None:
     fields, field, rule = WRONG[wrong]
     fraud, research = loaded.tenants
-    one = remade(fraud, **fields)
-    problems = validate(loaded.environment, [one, research])
-    (problem,) = [found for found in problems if found.id == rule]
+    wrong_tenant = remade(fraud, **fields)
+    problems = validate(loaded.environment, [wrong_tenant, research])
+    (problem,) = [candidate for candidate in problems if candidate.id == rule]
     assert (problem.file, problem.line, problem.field) == ("tenant fraud", 0, field)
     assert str(problem).startswith(f"tenant fraud: {field}: given ")
     with pytest.raises(SpecError) as refused:
-        make_plan(loaded.environment, [one, research])
+        make_plan(loaded.environment, [wrong_tenant, research])
     assert list(refused.value.problems) == problems
 
 
@@ -88,8 +88,10 @@ def test_files_and_objects_are_refused_by_the_same_rules(spec: SpecFolder, loade
     spec.edit("tenants/fraud.yaml", "a100: {guaranteed: 16, sharing: lend-and-borrow,", "a100: {guaranteed: 9999,")
     spec.edit("tenants/fraud.yaml", " lend-up-to: 8, borrow-up-to: 16}", "}")
     spec.edit("tenants/fraud.yaml", "department: risk", "department: nosuch")
-    told: list[Problem] = validate(loaded.environment, [remade(fraud, gpus=TOO_MANY, department="nosuch"), research])
-    assert sorted(what(spec.problems())) == sorted(what(told))
+    program_problems: list[Problem] = validate(
+        loaded.environment, [remade(fraud, gpus=TOO_MANY, department="nosuch"), research]
+    )
+    assert sorted(what(spec.problems())) == sorted(what(program_problems))
     assert every(problem.line and problem.file.endswith(".yaml") for problem in spec.problems())
 
 
@@ -115,17 +117,17 @@ def test_what_was_loaded_is_judged_once(spec: SpecFolder, monkeypatch: pytest.Mo
     assert calls == [2]
 
 
-@pytest.mark.parametrize("changed", ["environment", "tenant", "fewer"])
+@pytest.mark.parametrize("change", ["environment", "tenant", "fewer"])
 def test_what_was_changed_after_it_was_loaded_is_judged_again(
-    spec: SpecFolder, monkeypatch: pytest.MonkeyPatch, changed: str
+    spec: SpecFolder, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     loaded = spec.load()
     calls = _counted(monkeypatch)
     fraud, research = loaded.tenants
-    environment = loaded.environment.model_copy() if changed == "environment" else loaded.environment
-    with_or_without = [research] if changed == "fewer" else [fraud.model_copy(), research]
-    make_plan(environment, loaded.tenants if changed == "environment" else with_or_without)
-    assert calls == [2 if changed != "fewer" else 1]
+    environment = loaded.environment.model_copy() if change == "environment" else loaded.environment
+    with_or_without = [research] if change == "fewer" else [fraud.model_copy(), research]
+    make_plan(environment, loaded.tenants if change == "environment" else with_or_without)
+    assert calls == [2 if change != "fewer" else 1]
 
 
 def test_the_lab_plays_no_environment_that_is_wrong(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ class Server:
         return self.answers.pop(0)
 
 
-def asked(*answers: Response) -> tuple[int, int]:
+def retried_answer(*answers: Response) -> tuple[int, int]:
     """The status that counts, and how many answers were left unread."""
     server = Server(*answers)
     answer = ask(server, REQUEST)  # ty: ignore[invalid-argument-type]
@@ -35,13 +35,13 @@ def asked(*answers: Response) -> tuple[int, int]:
 
 
 def test_a_request_that_met_another_write_is_sent_again() -> None:
-    assert asked(WRITTEN_MEANWHILE, Response(200, {})) == (200, 0)
+    assert retried_answer(WRITTEN_MEANWHILE, Response(200, {})) == (200, 0)
 
 
 def test_a_conflict_that_stays_is_the_answer() -> None:
-    assert asked(*[WRITTEN_MEANWHILE] * (CONFLICTS + 1)) == (409, 0)
+    assert retried_answer(*[WRITTEN_MEANWHILE] * (CONFLICTS + 1)) == (409, 0)
 
 
 @pytest.mark.parametrize("answer", [Response(403, {"reason": "Forbidden"}), Response(409, {"reason": "AlreadyExists"})])
 def test_a_refusal_is_not_asked_about_again(answer: Response) -> None:
-    assert asked(answer, Response(200, {})) == (answer.status, 1)
+    assert retried_answer(answer, Response(200, {})) == (answer.status, 1)

@@ -60,12 +60,12 @@ def test_karpenter_and_its_crds_are_of_one_release() -> None:
 def test_a_version_of_an_add_on_is_one_build_and_not_older_than_the_platform_needs(
     name: str, version: str, refused: str | None
 ) -> None:
-    given = add_on_misfit(name, version)
-    assert given is None if refused is None else given is not None and refused in given
+    misfit = add_on_misfit(name, version)
+    assert misfit is None if refused is None else misfit is not None and refused in misfit
 
 
 @pytest.mark.parametrize(
-    ("current", "wanted", "step"),
+    ("current", "requested_version", "step"),
     [
         ("1.36", "1.36", None),
         ("1.36", "1.37", None),
@@ -76,14 +76,19 @@ def test_a_version_of_an_add_on_is_one_build_and_not_older_than_the_platform_nee
         ("1.36", "1.30", "1.36"),
     ],
 )
-def test_a_cluster_goes_one_minor_at_a_time_and_none_back(current: str, wanted: str, step: str | None) -> None:
-    assert minor_step(current, wanted) == step
+def test_a_cluster_goes_one_minor_at_a_time_and_none_back(
+    current: str, requested_version: str, step: str | None
+) -> None:
+    assert minor_step(current, requested_version) == step
 
 
-def cluster_of(version: str, seen: str | None = None) -> list[dict[str, Any]]:
+def cluster_of(version: str, live_version: str | None = None) -> list[dict[str, Any]]:
     """The state of a cluster that was made with a version, and that AWS reports with another."""
-    made = {"type": "aws:eks/cluster:Cluster", "inputs": {"version": version}}
-    return [{"type": "aws:ec2/vpc:Vpc", "inputs": {}}, {**made, "outputs": {"version": seen} if seen else {}}]
+    cluster = {"type": "aws:eks/cluster:Cluster", "inputs": {"version": version}}
+    return [
+        {"type": "aws:ec2/vpc:Vpc", "inputs": {}},
+        {**cluster, "outputs": {"version": live_version} if live_version else {}},
+    ]
 
 
 def test_an_update_by_two_minors_or_back_is_refused_with_the_next_step() -> None:
@@ -105,7 +110,9 @@ def test_an_update_by_two_minors_or_back_is_refused_with_the_next_step() -> None
 def test_the_version_that_aws_reports_counts_before_the_one_that_was_written() -> None:
     plan = make_plan(*bank()).cluster
     assert plan
-    assert kubernetes_refusal(plan, cluster_of("1.34", seen="1.35")) is None, "EKS updated it at the end of its support"
+    assert kubernetes_refusal(plan, cluster_of("1.34", live_version="1.35")) is None, (
+        "EKS updated it at the end of its support"
+    )
 
 
 def bank() -> tuple[Environment, Sequence[Tenant]]:
@@ -119,7 +126,7 @@ def test_every_floor_is_of_an_add_on_that_is_installed() -> None:
 
 def test_floors_of_the_node_images_only_rise() -> None:
     releases = [release for release, _ in AMI_FLOORS]
-    assert every(earlier < later for earlier, later in pairwise(releases))
+    assert every(earlier < next_floor for earlier, next_floor in pairwise(releases))
 
 
 def test_the_floor_is_the_one_that_closes_every_hole() -> None:
@@ -186,14 +193,14 @@ def test_a_minor_past_the_newest_is_refused(what: str, version: str) -> None:
 def test_a_version_of_which_nothing_is_known_is_noted(tmp_path: Path, version: str, *, unknown: bool) -> None:
     files = demo()
     files["environment"]["cluster"]["kubernetes"] = version
-    said = [str(note) for note in spec_notes(load(files.write(tmp_path)))]
-    assert any("of which nothing is known here" in note for note in said) is unknown
+    notes = [str(note) for note in spec_notes(load(files.write(tmp_path)))]
+    assert any("of which nothing is known here" in note for note in notes) is unknown
 
 
 def test_minors_are_numbers_and_not_text() -> None:
     assert incompatible("1.9", "dra"), "as text 1.9 would be newer than 1.34"
 
 
-@pytest.mark.parametrize("written", ["1.34", "v1.34.2", "1.34.0"])
-def test_a_patch_is_of_its_minor(written: str) -> None:
-    assert incompatible(written, "dra") is None
+@pytest.mark.parametrize("version", ["1.34", "v1.34.2", "1.34.0"])
+def test_a_patch_is_of_its_minor(version: str) -> None:
+    assert incompatible(version, "dra") is None

@@ -31,18 +31,18 @@ def folder(tmp_path: Path) -> SpecFolder:
 
 
 @pytest.fixture(scope="module")
-def behind(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+def loaded_virtual(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     return virtual(tmp_path_factory.mktemp("virtual") / "small").load()
 
 
 @pytest.fixture(scope="module")
-def made(behind: Loaded) -> Plan:
-    return make_plan(behind.environment, behind.tenants)
+def virtual_plan(loaded_virtual: Loaded) -> Plan:
+    return make_plan(loaded_virtual.environment, loaded_virtual.tenants)
 
 
 @pytest.fixture(scope="module")
-def part(made: Plan) -> NamespacePlan:
-    return made.tenant("fraud").namespaces[0]
+def part(virtual_plan: Plan) -> NamespacePlan:
+    return virtual_plan.tenant("fraud").namespaces[0]
 
 
 @pytest.fixture(scope="module")
@@ -58,16 +58,16 @@ def bindings(namespace: NamespacePlan) -> dict[str, list[Object]]:
 # Releases
 
 
-def test_each_namespace_has_one_of_its_own(made: Plan) -> None:
-    charts = [space.chart for space in made.tenant("fraud").namespaces]
+def test_each_namespace_has_one_of_its_own(virtual_plan: Plan) -> None:
+    charts = [space.chart for space in virtual_plan.tenant("fraud").namespaces]
     assert [(c.name, c.namespace) for c in charts if c] == [
         ("virtual-cluster", "fraud--train"),
         ("virtual-cluster", "fraud--serve"),
     ]
 
 
-def test_no_other_tenant_has_one(made: Plan) -> None:
-    assert [space.chart for space in made.tenant("research").namespaces] == [None]
+def test_no_other_tenant_has_one(virtual_plan: Plan) -> None:
+    assert [space.chart for space in virtual_plan.tenant("research").namespaces] == [None]
 
 
 def test_it_comes_from_the_mirror_where_there_is_one(folder: SpecFolder) -> None:
@@ -80,8 +80,8 @@ def test_it_comes_from_the_mirror_where_there_is_one(folder: SpecFolder) -> None
     assert chart.repository == "oci://bank.example/x"
 
 
-def test_it_is_written_beside_what_is_rendered(made: Plan) -> None:
-    assert {path for path in file_texts(made) if path.startswith("charts/fraud")} == {
+def test_it_is_written_beside_what_is_rendered(virtual_plan: Plan) -> None:
+    assert {path for path in file_texts(virtual_plan) if path.startswith("charts/fraud")} == {
         "charts/fraud--serve.yaml",
         "charts/fraud--train.yaml",
     }
@@ -213,18 +213,18 @@ def test_it_runs_on_a_pool_of_the_tenants_alone(folder: SpecFolder) -> None:
 
 
 def test_all_people_only_read_there(part: NamespacePlan) -> None:
-    found = bindings(part)
-    assert set(found) == {"tenancy-viewer", "tenancy-virtual-cluster"}
-    assert [subject["name"] for subject in found["tenancy-viewer"]] == [
+    bindings_by_role = bindings(part)
+    assert set(bindings_by_role) == {"tenancy-viewer", "tenancy-virtual-cluster"}
+    assert [subject["name"] for subject in bindings_by_role["tenancy-viewer"]] == [
         *("fraud-engineers", "fraud-leads", "jane@bank.example")
     ]
 
 
-def test_the_syncer_alone_makes_anything(made: Plan, part: NamespacePlan) -> None:
+def test_the_syncer_alone_makes_anything(virtual_plan: Plan, part: NamespacePlan) -> None:
     assert bindings(part)["tenancy-virtual-cluster"] == [SYNCER]
     holders = [
         (space.name, subject)
-        for tenant in made.tenants
+        for tenant in virtual_plan.tenants
         for space in tenant.namespaces
         for subject in bindings(space).get("tenancy-virtual-cluster", [])
     ]
@@ -234,12 +234,12 @@ def test_the_syncer_alone_makes_anything(made: Plan, part: NamespacePlan) -> Non
     ]
 
 
-def test_neighbours_keep_their_roles(made: Plan) -> None:
-    assert set(bindings(made.tenant("research").namespaces[0])) == {"tenancy-developer"}
+def test_neighbours_keep_their_roles(virtual_plan: Plan) -> None:
+    assert set(bindings(virtual_plan.tenant("research").namespaces[0])) == {"tenancy-developer"}
 
 
-def test_the_syncer_writes_no_way_out_and_no_state_of_a_pod(made: Plan) -> None:
-    (role,) = [o for o in made.platform.roles if o["metadata"]["name"] == "tenancy-virtual-cluster"]
+def test_the_syncer_writes_no_way_out_and_no_state_of_a_pod(virtual_plan: Plan) -> None:
+    (role,) = [o for o in virtual_plan.platform.roles if o["metadata"]["name"] == "tenancy-virtual-cluster"]
     write = {
         resource
         for rule in role["rules"]
@@ -261,31 +261,34 @@ def test_its_token_and_its_way_to_the_api_server_are_the_syncers_alone(part: Nam
     assert notes[words.TOKEN_ACCOUNTS] == "virtual-cluster"
     assert "virtual-cluster" in notes[words.ALLOWED_ACCOUNTS].split(",")
     (way,) = [o for o in part.isolation if o["metadata"]["name"] == "api-server"]
-    (chosen,) = way["spec"]["endpointSelector"]["matchExpressions"]
-    assert chosen["values"] == ["virtual-cluster"]
+    (label_expression,) = way["spec"]["endpointSelector"]["matchExpressions"]
+    assert label_expression["values"] == ["virtual-cluster"]
 
 
-def test_names_are_the_syncers_to_write_in_its_namespace_alone(made: Plan, part: NamespacePlan) -> None:
-    other = made.tenant("research").namespaces[0]
+def test_names_are_the_syncers_to_write_in_its_namespace_alone(virtual_plan: Plan, part: NamespacePlan) -> None:
+    research_namespace = virtual_plan.tenant("research").namespaces[0]
     key = words.ALLOWANCES
     assert "synced-names" in part.namespace["metadata"]["annotations"][key].split(",")
-    assert "synced-names" not in other.namespace["metadata"]["annotations"][key].split(",")
+    assert "synced-names" not in research_namespace.namespace["metadata"]["annotations"][key].split(",")
 
 
-def test_elsewhere_the_rule_on_names_reads_no_namespace(behind: Loaded, loaded: Loaded) -> None:
-    rule = {e: guards(found.environment)[0].rules["dns-01"] for e, found in (("v", behind), ("n", loaded))}
+def test_elsewhere_the_rule_on_names_reads_no_namespace(loaded_virtual: Loaded, loaded: Loaded) -> None:
+    rule = {
+        e: guards(loaded_spec.environment)[0].rules["dns-01"]
+        for e, loaded_spec in (("v", loaded_virtual), ("n", loaded))
+    }
     assert "virtual-cluster" in rule["v"]
     assert "virtual-cluster" not in rule["n"]
 
 
-def test_attacks_have_no_persona_there_that_makes_anything(behind: Loaded) -> None:
-    scene = Scene(behind.environment, behind.tenants)
+def test_attacks_have_no_persona_there_that_makes_anything(loaded_virtual: Loaded) -> None:
+    scene = Scene(loaded_virtual.environment, loaded_virtual.tenants)
     assert {place.name for place in scene.places} == {"fraud--train", "fraud--serve", "research--main"}
     assert {place.name for place in scene.staffed} == {"research--main"}
 
 
-def test_the_review_shows_readers(behind: Loaded) -> None:
-    entries = review(behind.environment, behind.tenants)
+def test_the_review_shows_readers(loaded_virtual: Loaded) -> None:
+    entries = review(loaded_virtual.environment, loaded_virtual.tenants)
     assert {entry.role for entry in entries if entry.subject == "fraud-engineers"} == {"viewer"}
     syncers = [entry for entry in entries if entry.role == "virtual-cluster"]
     assert [(entry.subject, entry.applies_to, entry.field) for entry in syncers] == [

@@ -33,20 +33,25 @@ OWNER = "It ran on borrowed GPUs, which their owner reclaimed."
 def test_who_evicted_work_is_told_by_kueues_reason_alone(reason: str, queue: str, sentence: str) -> None:
     """Names of queues stand in the same message, and a tenant may be called as a word of the reason."""
     path = f"/organisation/department--risk/{queue}"
-    said = (
+    message = (
         "Preempted to accommodate a workload (UID: 1f, JobUID: 2e) due to "
         f"{reason}; preemptor path: {path}; preemptee path: {path}"
     )
-    assert evicted({"type": "Evicted", "reason": "Preempted", "message": said}) == sentence
+    assert evicted({"type": "Evicted", "reason": "Preempted", "message": message}) == sentence
 
 
-def explained(workload: Object, events: list[Object] | None = None, made: str = "") -> Explanation:
+def explained(workload: Object, events: list[Object] | None = None, pod_created: str = "") -> Explanation:
     """What `tenancy why` says of a StatefulSet with this Workload, and a pod that was made then."""
     owner = {"kind": "StatefulSet", "metadata": {"name": "notebook", "namespace": "desk", "uid": "s"}, "spec": {}}
-    metadata: Object = {"name": "notebook-0", "uid": "p", "creationTimestamp": made}
+    metadata: Object = {"name": "notebook-0", "uid": "p", "creationTimestamp": pod_created}
     metadata["ownerReferences"] = [{"uid": "s", "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "notebook"}]
     pod = {"metadata": metadata, "spec": {"containers": []}}
-    lists = {"workloads": [workload], "events": events or [], "pods": [pod] if made else [], "statefulsets": [owner]}
+    lists = {
+        "workloads": [workload],
+        "events": events or [],
+        "pods": [pod] if pod_created else [],
+        "statefulsets": [owner],
+    }
 
     class Cluster:
         def request(self, _method: str, _path: str) -> Response:
@@ -62,18 +67,20 @@ def explained(workload: Object, events: list[Object] | None = None, made: str = 
 def stored(active: bool, *conditions: str) -> Object:
     metadata = {"name": "w", "namespace": "desk", "uid": "w", "ownerReferences": [{"uid": "s"}]}
     metadata |= {"creationTimestamp": "2026-11-24T10:00:00Z", "annotations": {words.SUSPENDED: "It was suspended."}}
-    held = [{"type": kind, "status": "True", "reason": "Deactivated", "message": "m"} for kind in conditions]
+    stored_conditions = [
+        {"type": kind, "status": "True", "reason": "Deactivated", "message": "m"} for kind in conditions
+    ]
     spec = {"active": active, "queueName": "default", "podSets": []}
     return {
         "metadata": metadata,
         "spec": spec,
-        "status": {"conditions": held, "admission": {"podSetAssignments": []}},
+        "status": {"conditions": stored_conditions, "admission": {"podSetAssignments": []}},
     }
 
 
 def test_who_is_suspended_for_idle_gpus_is_told_why_and_how_to_come_back() -> None:
-    found = explained(stored(False, "Evicted"))
-    assert (found.state, found.sentence) == (
+    explanation = explained(stored(False, "Evicted"))
+    assert (explanation.state, explanation.sentence) == (
         "evicted",
         "It was suspended. To queue it again, delete it and make it anew.",
     )
@@ -92,8 +99,12 @@ def test_running_work_is_told_its_newest_warning() -> None:
 def test_refused_pods_are_told_until_one_is_made() -> None:
     refusal = {"reason": "FailedCreate", "message": "exceeded quota", "lastTimestamp": "2026-11-24T12:00:00Z"}
     refused = "The queue let it start, and its pods are refused: exceeded quota"
-    for made, sentence in {"": refused, "2026-11-24T11:59:00Z": refused, "2026-11-24T12:01:00Z": "It runs."}.items():
-        assert explained(stored(True, "Admitted"), [refusal], made).sentence == sentence, made
+    for pod_created, sentence in {
+        "": refused,
+        "2026-11-24T11:59:00Z": refused,
+        "2026-11-24T12:01:00Z": "It runs.",
+    }.items():
+        assert explained(stored(True, "Admitted"), [refusal], pod_created).sentence == sentence, pod_created
 
 
 # The same cause, told by `tenancy fits` before and by `tenancy why` afterwards
@@ -115,8 +126,8 @@ def job(gpus: int = 1, pods: int = 1, labels: Any = None, notes: Any = None, poo
 class Queued:
     """An API server with one queue of 16 GPUs in pool `train`, which has a topology or none."""
 
-    def __init__(self, *, near: bool = False, held: bool = False, resource: str = GPU) -> None:
-        status = {"conditions": [{"type": "Active", "status": "False" if held else "True"}]}
+    def __init__(self, *, near: bool = False, is_stopped: bool = False, resource: str = GPU) -> None:
+        status = {"conditions": [{"type": "Active", "status": "False" if is_stopped else "True"}]}
         quota = {"name": resource, "nominalQuota": "16", "borrowingLimit": "0", "lendingLimit": "0"}
         groups = [{"coveredResources": [resource], "flavors": [{"name": "train", "resources": [quota]}]}]
         local = {"metadata": {"name": "default", "namespace": SPACE}, "spec": {"clusterQueue": "q"}, "status": status}
@@ -132,8 +143,8 @@ class Queued:
     def request(self, _method: str, path: str) -> Response:
         if "/nodes" in path:
             return Response(200, {"items": self.nodes})
-        found = self.named.get("/".join(path.rsplit("/", 2)[-2:]))
-        return Response(200, found) if found else Response(404, {"message": "not found"})
+        named_object = self.named.get("/".join(path.rsplit("/", 2)[-2:]))
+        return Response(200, named_object) if named_object else Response(404, {"message": "not found"})
 
     def items(self, path: str) -> list[Object]:
         return self.lists.get(path.rpartition("/")[2], [])
@@ -167,7 +178,7 @@ CAUSES = {
         job(labels={"kueue.x-k8s.io/queue-name": "other"}),
         "LocalQueue other doesn't exist",
     ),
-    "a queue on hold": (Queued(held=True), job(), "LocalQueue default is stopped"),
+    "a queue on hold": (Queued(is_stopped=True), job(), "LocalQueue default is stopped"),
     "a pod larger than a node": (
         Queued(near=True),
         job(gpus=9, notes=UNCONSTRAINED, pool="train"),
@@ -184,17 +195,17 @@ CAUSES = {
 
 @pytest.mark.parametrize("cause", CAUSES)
 def test_why_and_fits_give_one_explanation(environment: Environment, cause: str) -> None:
-    cluster, work, said = CAUSES[cause]
+    cluster, work, message = CAUSES[cause]
     api: Any = cluster
     answer, _ = queue_answer(api, environment, work, pods_of(work))
     assert answer.verdict is not FitVerdict.FITS
-    conditions = [{"type": "QuotaReserved", "status": "False", "message": said}]
+    conditions = [{"type": "QuotaReserved", "status": "False", "message": message}]
     template = work["spec"]["template"]
     waiting = {**stored(True), "status": {"conditions": conditions}}
     queue = work["metadata"]["labels"].get("kueue.x-k8s.io/queue-name", "default")
     waiting["spec"] = {"queueName": queue, "podSets": [{"name": "main", "count": 1, "template": template}]}
 
-    class Asked(Queued):
+    class WithWork(Queued):
         def request(self, method: str, path: str) -> Response:
             owner = {**work, "metadata": {**work["metadata"], "uid": "s"}}
             return Response(200, owner) if "/jobs/" in path else cluster.request(method, path)
@@ -202,7 +213,7 @@ def test_why_and_fits_give_one_explanation(environment: Environment, cause: str)
         def items(self, path: str) -> list[Object]:
             return [waiting] if path.endswith("/workloads") else []
 
-    why: Any = Asked()
+    why: Any = WithWork()
     assert explain(why, SPACE, "job", "one").sentence == f"{answer.sentence.removesuffix('.')}; {answer.change}."
 
 
@@ -210,8 +221,8 @@ def test_why_and_fits_give_one_explanation(environment: Environment, cause: str)
 
 
 def test_a_queue_on_hold_is_told_as_why_tells_it(environment: Environment) -> None:
-    said = "Can't admit new workloads: is stopped."
-    condition = {"type": "Active", "status": "False", "reason": "Stopped", "message": said}
+    message = "Can't admit new workloads: is stopped."
+    condition = {"type": "Active", "status": "False", "reason": "Stopped", "message": message}
     quota = {"name": "nvidia.com/gpu", "nominalQuota": "16"}
     groups = [{"coveredResources": [GPU], "flavors": [{"name": "train", "resources": [quota]}]}]
     labels = {words.ENVIRONMENT: environment.environment, words.TENANT: "fraud", "tier": "batch"}

@@ -23,7 +23,7 @@ def work(queue: str, waited: int, started: dt.datetime = NOW, kind: str = "Admit
     }
 
 
-def found(*items: Object) -> dict[str, PastWaits]:
+def past_waits_of(*items: Object) -> dict[str, PastWaits]:
     class Cluster:
         paged_items = Api.paged_items
 
@@ -39,7 +39,7 @@ def found(*items: Object) -> dict[str, PastWaits]:
 
 
 def test_waits_are_those_of_each_queues_started_work() -> None:
-    waits = found(*(work("fraud--batch", 60 * n) for n in range(1, 101)), work("nlp--batch", 5))
+    waits = past_waits_of(*(work("fraud--batch", 60 * n) for n in range(1, 101)), work("nlp--batch", 5))
     assert waits == {"fraud--batch": PastWaits(100, 3000, 5700), "nlp--batch": PastWaits(1, 5, 5)}
     assert str(waits["fraud--batch"]) == "50m, p95 1h35 (100 started)"
 
@@ -49,5 +49,7 @@ def test_work_that_waits_or_started_long_ago_is_no_history() -> None:
     waiting = work("a--b", 60, status="False")
     never: Object = {"metadata": {"creationTimestamp": "2026-11-25T10:00:00Z"}}
     reserved = work("a--b", 60, kind="QuotaReserved")
-    assert found(waiting, never, reserved, work("a--b", 60, old)) == {}
-    assert found(work("a--b", 60, old + dt.timedelta(seconds=1))).keys() == {"a--b"}, "its twin is a second younger"
+    assert past_waits_of(waiting, never, reserved, work("a--b", 60, old)) == {}
+    assert past_waits_of(work("a--b", 60, old + dt.timedelta(seconds=1))).keys() == {"a--b"}, (
+        "its twin is a second younger"
+    )

@@ -46,9 +46,9 @@ def line_of(spec: SpecFolder, file: str, text: str) -> int:
 @pytest.mark.parametrize(("field", "text"), [("ci", CI), ("aws-resources", USES), ("storage", ""), ("budget", "")])
 def test_what_aws_alone_makes_is_named_with_its_place_where_it_is_off(spec: SpecFolder, field: str, text: str) -> None:
     spec.add(FRAUD, text)
-    found = {note.field: note for note in spec_notes(spec.load()) if note.file.endswith("fraud.yaml")}
-    assert found[field].line == line_of(spec, FRAUD, field)
-    assert found[field].given.startswith(f"{field} with aws.enabled: false")
+    notes_by_field = {note.field: note for note in spec_notes(spec.load()) if note.file.endswith("fraud.yaml")}
+    assert notes_by_field[field].line == line_of(spec, FRAUD, field)
+    assert notes_by_field[field].given.startswith(f"{field} with aws.enabled: false")
     # Its twin: where AWS is on it has an effect.
     spec.edit(ENV, "  cni: vpc-cni\n", ON_AWS)
     assert field not in idle(spec)
@@ -104,16 +104,16 @@ def test_a_budget_alerts_by_metrics_too(spec: SpecFolder) -> None:
 def test_a_run_on_the_lab_says_what_of_the_bank_it_does_not_have() -> None:
     bank = load(BANK)
     assert spec_notes(bank) == (), "on its own cluster everything has an effect"
-    found = spec_notes(on_lab(bank))
-    assert {note.rule for note in found} == NOTES
-    fields = {note.field for note in found}
+    notes = spec_notes(on_lab(bank))
+    assert {note.rule for note in notes} == NOTES
+    fields = {note.field for note in notes}
     assert {"aws.enabled", "cluster.cni", "storage", "ci", "aws-resources", "budget"} <= fields
     names = [
         (note.file, note.line, way.dns)
         for tenant in bank.tenants
         for i, way in enumerate(tenant.egress)
         if way.dns
-        for note in found
+        for note in notes
         if note.field == f"egress[{i}].dns" and note.file.endswith(f"/{tenant.tenant}.yaml")
     ]
     assert names
@@ -122,9 +122,9 @@ def test_a_run_on_the_lab_says_what_of_the_bank_it_does_not_have() -> None:
 
 def test_every_policy_that_the_lab_drops_is_behind_a_note() -> None:
     bank = load(BANK)
-    there = {item["kind"] for item in make_plan(bank.environment, bank.tenants).objects()}
+    planned_kinds = {item["kind"] for item in make_plan(bank.environment, bank.tenants).objects()}
     played = {item["kind"] for item in make_plan(on_lab(bank).environment, bank.tenants).objects()}
-    assert {kind for kind in there - played if kind.startswith("Cilium")}
+    assert {kind for kind in planned_kinds - played if kind.startswith("Cilium")}
     assert "cluster.cni" in {note.field for note in spec_notes(on_lab(bank))}
 
 
@@ -159,31 +159,31 @@ def test_the_same_field_of_many_tenants_is_one_note_that_counts_them(spec: SpecF
         text = fraud.replace("tenant: fraud", f"tenant: {name}").replace("guaranteed: 1", "guaranteed: 0 #")
         people = text[: text.index("people:")] + "budget: {monthly-usd: 1000}\n"
         spec.write(f"tenants/{name}.yaml", re.sub(r"namespaces:\n(  - .*\n)+", "", people))
-    found = [note for note in spec_notes(spec.load()) if note.field == "budget"]
-    assert len(found) == 1
-    assert "(so in 7 tenants' files: also " in found[0].given
+    budget_notes = [note for note in spec_notes(spec.load()) if note.field == "budget"]
+    assert len(budget_notes) == 1
+    assert "(so in 7 tenants' files: also " in budget_notes[0].given
 
 
 # Budgets and sharing
 
 
-@pytest.mark.parametrize("spent", ["hold", "stop"])
-def test_a_budget_that_the_clock_keeps_is_not_called_without_effect(spec: SpecFolder, spent: str) -> None:
+@pytest.mark.parametrize("when_spent", ["hold", "stop"])
+def test_a_budget_that_the_clock_keeps_is_not_called_without_effect(spec: SpecFolder, when_spent: str) -> None:
     prices = "queues: {clock: true}\nprices: {a100-40gb: 2.50, l4: 0.80}\n"
     spec.edit(ENV, "buckets:", f"{prices}buckets:")
-    spec.edit(FRAUD, "budget: {monthly-usd: 180000}", f"budget: {{monthly-usd: 1, when-spent: {spent}}}")
+    spec.edit(FRAUD, "budget: {monthly-usd: 180000}", f"budget: {{monthly-usd: 1, when-spent: {when_spent}}}")
     (note,) = [note for note in spec_notes(spec.load()) if note.field == "budget"]
     assert note.rule != IDLE
     assert note.given.endswith("without a metrics.collector: no alert is sent")
     assert "drop" not in note.change
-    assert note.change.endswith(f"and the clock keeps when-spent: {spent}")
+    assert note.change.endswith(f"and the clock keeps when-spent: {when_spent}")
 
 
 SHARE = "a100: {guaranteed: 16, sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16}"
 
 
 @pytest.mark.parametrize(
-    ("share", "noted"),
+    ("share", "has_note"),
     [
         ("a100: {guaranteed: 0, sharing: lend}", True),
         ("a100: {guaranteed: 0, sharing: lend-and-borrow}", True),
@@ -193,14 +193,14 @@ SHARE = "a100: {guaranteed: 16, sharing: lend-and-borrow, lend-up-to: 8, borrow-
         ("a100: {guaranteed: 4}", False),
     ],
 )
-def test_sharing_by_which_nothing_is_lent_or_borrowed_is_told(spec: SpecFolder, share: str, noted: bool) -> None:
+def test_sharing_by_which_nothing_is_lent_or_borrowed_is_told(spec: SpecFolder, share: str, has_note: bool) -> None:
     spec.edit(FRAUD, SHARE, share)
-    assert ("gpus.a100.sharing" in idle(spec)) is noted
+    assert ("gpus.a100.sharing" in idle(spec)) is has_note
 
 
-@pytest.mark.parametrize(("sharing", "noted"), [("lend-and-borrow", True), ("lend", False)])
-def test_borrowing_that_no_tier_of_the_tenant_does_is_told(spec: SpecFolder, sharing: str, noted: bool) -> None:
+@pytest.mark.parametrize(("sharing", "has_note"), [("lend-and-borrow", True), ("lend", False)])
+def test_borrowing_that_no_tier_of_the_tenant_does_is_told(spec: SpecFolder, sharing: str, has_note: bool) -> None:
     spec.edit(ENV, "  batch:\n", "  batch:\n    borrows: false\n")
     spec.edit("tenants/research.yaml", "a100: {guaranteed: 8}", f"a100: {{guaranteed: 8, sharing: {sharing}}}")
     spec.edit(FRAUD, SHARE, "a100: {guaranteed: 16}")
-    assert ("gpus.a100.sharing" in idle(spec)) is noted
+    assert ("gpus.a100.sharing" in idle(spec)) is has_note

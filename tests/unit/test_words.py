@@ -55,13 +55,13 @@ def texts(place: Path) -> Iterator[tuple[Path, str]]:
 
 @pytest.mark.parametrize("place", PLACES)
 def test_prose_names_who_it_is_about(place: str) -> None:
-    found = [
+    bad_lines = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
         for path, text in texts(ROOT / place)
         for number, line in enumerate(text.splitlines(), 1)
         if _WORD.search(line)
     ]
-    assert not found, "write the technical term instead:\n" + "\n".join(found)
+    assert not bad_lines, "write the technical term instead:\n" + "\n".join(bad_lines)
 
 
 def test_no_test_is_satisfied_by_nothing() -> None:
@@ -70,9 +70,9 @@ def test_no_test_is_satisfied_by_nothing() -> None:
         path for path in sorted((ROOT / "tests").rglob("*.py")) if "from hypothesis" not in path.read_text("utf-8")
     ]
     assert len(files) > 200
-    said = re.compile(r"^\s+assert all\(", re.MULTILINE)
-    assert [path.name for path in files if said.search(path.read_text("utf-8"))] == []
-    assert said.search("    assert all(found)")
+    bare_all = re.compile(r"^\s+assert all\(", re.MULTILINE)
+    assert [path.name for path in files if bare_all.search(path.read_text("utf-8"))] == []
+    assert bare_all.search("    assert all(found)")
 
 
 @pytest.mark.parametrize("word", AVOIDED)
@@ -84,19 +84,19 @@ def test_an_avoided_word_is_found(word: str, line: str) -> None:
 
 
 def python_files() -> list[Path]:
-    found = sorted((ROOT / "tenancy").rglob("*.py"))
-    assert len(found) > 300
-    return found
+    paths = sorted((ROOT / "tenancy").rglob("*.py"))
+    assert len(paths) > 300
+    return paths
 
 
 def test_identifiers_and_prose_have_terms_of_the_field() -> None:
-    found = [
+    bad_lines = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
         for path in python_files()
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
         if _METAPHOR.search(line)
     ]
-    assert not found, "write the term of the glossary instead:\n" + "\n".join(found)
+    assert not bad_lines, "write the term of the glossary instead:\n" + "\n".join(bad_lines)
 
 
 @pytest.mark.parametrize("word", METAPHORS)
@@ -132,9 +132,9 @@ def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tup
     if isinstance(command, click.Group):
         context = click.Context(command)
         for name in command.list_commands(context):
-            below = command.get_command(context, name)
-            assert below is not None
-            yield from commands(below, (*path, name))
+            subcommand = command.get_command(context, name)
+            assert subcommand is not None
+            yield from commands(subcommand, (*path, name))
 
 
 COMMANDS = dict(commands(main))
@@ -143,9 +143,9 @@ COMMANDS = dict(commands(main))
 def faults(text: str | None) -> list[str]:
     """Reasons why a help text is not a sentence."""
     text = (text or "").strip()
-    found = [] if len(text.split()) >= MIN_WORDS else [f"fewer than {MIN_WORDS} words"]
-    found += [] if text[:1].isupper() else ["no capital letter at the start"]
-    return found + ([] if text.endswith(".") else ["no full stop at the end"])
+    text_faults = [] if len(text.split()) >= MIN_WORDS else [f"fewer than {MIN_WORDS} words"]
+    text_faults += [] if text[:1].isupper() else ["no capital letter at the start"]
+    return text_faults + ([] if text.endswith(".") else ["no full stop at the end"])
 
 
 def summary(command: click.Command) -> str:
@@ -157,11 +157,11 @@ def summary(command: click.Command) -> str:
 def test_every_command_and_option_has_a_help_text_that_is_a_sentence(path: tuple[str, ...]) -> None:
     command = COMMANDS[path]
     name = " ".join(("tenancy", *path))
-    found = [f"{name}: {summary(command)!r}: {fault}" for fault in faults(summary(command))]
+    sentence_faults = [f"{name}: {summary(command)!r}: {fault}" for fault in faults(summary(command))]
     for option in command.get_params(click.Context(command)):
         if isinstance(option, click.Option) and not option.hidden:
-            found += [f"{name} {option.opts[0]}: {option.help!r}: {fault}" for fault in faults(option.help)]
-    assert not found, "\n".join(found)
+            sentence_faults += [f"{name} {option.opts[0]}: {option.help!r}: {fault}" for fault in faults(option.help)]
+    assert not sentence_faults, "\n".join(sentence_faults)
 
 
 def test_the_list_of_commands_has_sentences_too() -> None:

@@ -33,8 +33,8 @@ def run(step: str, *words: str, folder: Path, env: dict[str, str] | None = None)
     path = f"{Path(sys.executable).parent}:{base['PATH']}"
     home = folder.parent / "home"
     home.mkdir(exist_ok=True)
-    given = {**base, "PATH": path, "PYTHONPATH": str(ROOT), "HOME": str(home), **(env or {})}
-    return subprocess.run([STEPS / step, *words], cwd=folder, env=given, capture_output=True, text=True, check=False)
+    step_env = {**base, "PATH": path, "PYTHONPATH": str(ROOT), "HOME": str(home), **(env or {})}
+    return subprocess.run([STEPS / step, *words], cwd=folder, env=step_env, capture_output=True, text=True, check=False)
 
 
 # What the files say
@@ -62,25 +62,25 @@ def test_there_is_a_workflow_for_pull_requests_for_merges_and_for_the_night() ->
 
 
 def test_the_linter_has_nothing_against_them() -> None:
-    done = lint(*GITHUB)
-    assert (done.returncode, done.stdout) == (0, "")
+    result = lint(*GITHUB)
+    assert (result.returncode, result.stdout) == (0, "")
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("needs.affected.outputs.all != ''", "needs.affected.outputs.al != ''", '"al" is not defined'),
         ("needs: affected\n", "needs: effected\n", '"effected" which does not exist'),
         ("id-token: write", "id-tokens: write", 'unknown permission scope "id-tokens"'),
     ],
 )
-def test_the_linter_would_have(old: str, new: str, said: str, tmp_path: Path) -> None:
+def test_the_linter_would_have(old: str, new: str, message: str, tmp_path: Path) -> None:
     text = (CI / "github" / "tenancy-pull-request.yaml").read_text("utf-8")
     assert old in text
     (tmp_path / "w.yaml").write_text(text.replace(old, new), "utf-8")
-    done = lint(tmp_path / "w.yaml")
-    assert done.returncode == 1
-    assert said in done.stdout
+    result = lint(tmp_path / "w.yaml")
+    assert result.returncode == 1
+    assert message in result.stdout
 
 
 def by_gitlabs_schema(path: Path) -> subprocess.CompletedProcess[str]:
@@ -89,25 +89,25 @@ def by_gitlabs_schema(path: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_gitlabs_schema_has_nothing_against_its_pipeline() -> None:
-    done = by_gitlabs_schema(GITLAB)
-    assert done.returncode == 0, done.stdout
+    result = by_gitlabs_schema(GITLAB)
+    assert result.returncode == 0, result.stdout
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("\n  stage: ", "\n  stages: ", "stages"),
         ("when: always", "when: sometimes", "sometimes"),
         ("interruptible: ", "interruptible: sometimes #", "interruptible"),
     ],
 )
-def test_gitlabs_schema_would_have(old: str, new: str, said: str, tmp_path: Path) -> None:
+def test_gitlabs_schema_would_have(old: str, new: str, message: str, tmp_path: Path) -> None:
     text = GITLAB.read_text("utf-8")
     assert old in text
     (tmp_path / "p.yml").write_text(text.replace(old, new), "utf-8")
-    done = by_gitlabs_schema(tmp_path / "p.yml")
-    assert done.returncode == 1
-    assert said in done.stdout
+    result = by_gitlabs_schema(tmp_path / "p.yml")
+    assert result.returncode == 1
+    assert message in result.stdout
 
 
 @pytest.mark.parametrize("path", GITHUB, ids=lambda path: path.stem)
@@ -124,9 +124,9 @@ def test_one_action_is_one_commit_everywhere() -> None:
 
 @pytest.mark.parametrize("path", [*GITHUB, GITLAB], ids=lambda path: path.stem)
 def test_what_runs_is_a_step_of_ours(path: Path) -> None:
-    said = list(commands(path))
-    assert said
-    for command in said:
+    step_commands = list(commands(path))
+    assert step_commands
+    for command in step_commands:
         step = re.fullmatch(r"(?:\. )?(ci/steps/[\w.-]+)( [\w\"$^ -]+)?", command)
         assert step, f"{command!r} would run untested"
         assert (ROOT / step[1]).is_file()
@@ -144,9 +144,9 @@ def test_a_job_with_a_token_for_aws_takes_a_role_by_it_and_no_other_does() -> No
     for path in GITHUB:
         for name, job in jobs(path).items():
             token = job.get("permissions", {}).get("id-token") == "write"
-            taken = [step["with"]["role-to-assume"] for step in job["steps"] if "aws-actions" in step.get("uses", "")]
+            roles = [step["with"]["role-to-assume"] for step in job["steps"] if "aws-actions" in step.get("uses", "")]
             role = "UPDATE" if path.stem == "tenancy-merge" else "HOLD" if name == "hold" else "PREVIEW"
-            assert taken == ([f"${{{{ vars.TENANCY_{role}_ROLE }}}}"] if token else []), f"{path.stem}: {name}"
+            assert roles == ([f"${{{{ vars.TENANCY_{role}_ROLE }}}}"] if token else []), f"{path.stem}: {name}"
 
 
 WRITES = {
@@ -161,13 +161,13 @@ WRITES = {
 
 
 def test_a_job_may_write_what_it_needs_and_nothing_else() -> None:
-    found = {}
+    writes = {}
     for path in GITHUB:
         assert yaml.safe_load(path.read_text("utf-8"))["permissions"] == {"contents": "read"}
         for name, job in jobs(path).items():
             may = {key for key, value in job.get("permissions", {}).items() if value == "write"}
-            found |= {(path.stem, name): may} if may else {}
-    assert found == WRITES
+            writes |= {(path.stem, name): may} if may else {}
+    assert writes == WRITES
 
 
 def test_updates_run_on_merges_alone_and_one_at_a_time_for_each_stack() -> None:
@@ -183,9 +183,9 @@ def test_updates_run_on_merges_alone_and_one_at_a_time_for_each_stack() -> None:
 
 
 def test_a_fork_gets_neither_a_role_nor_a_comment() -> None:
-    own = "github.event.pull_request.head.repo.full_name == github.repository"
-    held = {name for name, job in jobs(GITHUB[2]).items() if own in job.get("if", "")}
-    assert held == {"preview", "comment"}
+    same_repository = "github.event.pull_request.head.repo.full_name == github.repository"
+    guarded_jobs = {name for name, job in jobs(GITHUB[2]).items() if same_repository in job.get("if", "")}
+    assert guarded_jobs == {"preview", "comment"}
     assert "pull_request_target" not in GITHUB[2].read_text("utf-8")
 
 
@@ -224,15 +224,15 @@ def test_the_night_applies_what_the_day_changes_where_there_is_a_capacity_block(
     bin.mkdir()
     (bin / "tenancy").write_text(f'#!/bin/sh\nprintf "%s " "$@" >>"{bin}/asked"\nexit {code}\n', "utf-8")
     (bin / "tenancy").chmod(0o755)
-    done = run("hold", "bank", folder=repository, env={"PATH": f"{bin}:{os.environ['PATH']}"})
-    asked = (bin / "asked").read_text("utf-8").strip() if (bin / "asked").exists() else ""
-    assert asked == ("up stacks/bank" if ran else "")
-    assert done.returncode == (code if ran else 0), "a run that fails is a job that fails"
-    assert ran or "no capacity block" in done.stdout
+    result = run("hold", "bank", folder=repository, env={"PATH": f"{bin}:{os.environ['PATH']}"})
+    called = (bin / "asked").read_text("utf-8").strip() if (bin / "asked").exists() else ""
+    assert called == ("up stacks/bank" if ran else "")
+    assert result.returncode == (code if ran else 0), "a run that fails is a job that fails"
+    assert ran or "no capacity block" in result.stdout
 
 
 @pytest.mark.parametrize(
-    ("bought", "role", "told"),
+    ("bought", "role", "is_reported"),
     [
         (BLOCK, "", True),
         (BLOCK, "arn:aws:iam::111122223333:role/holds", False),
@@ -241,16 +241,16 @@ def test_the_night_applies_what_the_day_changes_where_there_is_a_capacity_block(
     ],
 )
 def test_a_capacity_block_without_the_role_of_holds_is_reported(
-    repository: Path, bought: str, role: str, told: bool
+    repository: Path, bought: str, role: str, is_reported: bool
 ) -> None:
     path = repository / "stacks" / "bank" / "environment.yaml"
     text = path.read_text("utf-8")
     path.write_text(text.replace("purchase: {reservation: cr-0a1b2c3d4e5f60718}", bought), "utf-8")
     report = repository.parent / "bank.md"
-    done = run("unheld.py", "bank", str(report), folder=repository, env={"TENANCY_HOLD_ROLE": role})
-    assert (done.returncode, done.stderr) == (int(told), "")
-    written = report.read_text("utf-8") if report.exists() else ""
-    assert ("capacity-block in train-a100, train-efa, and no TENANCY_HOLD_ROLE" in written) is told
+    result = run("unheld.py", "bank", str(report), folder=repository, env={"TENANCY_HOLD_ROLE": role})
+    assert (result.returncode, result.stderr) == (int(is_reported), "")
+    report_text = report.read_text("utf-8") if report.exists() else ""
+    assert ("capacity-block in train-a100, train-efa, and no TENANCY_HOLD_ROLE" in report_text) is is_reported
 
 
 def test_both_forges_look_for_capacity_blocks_that_are_not_held() -> None:
@@ -260,17 +260,20 @@ def test_both_forges_look_for_capacity_blocks_that_are_not_held() -> None:
 
 
 def test_an_environment_that_there_is_not_has_no_night(repository: Path) -> None:
-    done = run("hold", "bnak", folder=repository)
-    assert (done.returncode, "an environment under stacks/" in done.stderr) == (2, True)
+    result = run("hold", "bnak", folder=repository)
+    assert (result.returncode, "an environment under stacks/" in result.stderr) == (2, True)
 
 
 def test_holds_come_before_drift_is_looked_for_and_by_a_role_of_their_own() -> None:
     """An update under way looks like drift. A night without the role looks for drift all the same."""
-    found = jobs(CI / "github" / "tenancy-drift.yaml")
-    assert found["drift"]["needs"] == ["environments", "hold"]
-    assert found["drift"]["if"].startswith("!cancelled()")
-    assert "vars.TENANCY_HOLD_ROLE != ''" in found["hold"]["if"]
-    assert found["hold"]["concurrency"] == {"group": "tenancy-${{ matrix.environment }}", "cancel-in-progress": False}
+    drift_jobs = jobs(CI / "github" / "tenancy-drift.yaml")
+    assert drift_jobs["drift"]["needs"] == ["environments", "hold"]
+    assert drift_jobs["drift"]["if"].startswith("!cancelled()")
+    assert "vars.TENANCY_HOLD_ROLE != ''" in drift_jobs["hold"]["if"]
+    assert drift_jobs["hold"]["concurrency"] == {
+        "group": "tenancy-${{ matrix.environment }}",
+        "cancel-in-progress": False,
+    }
     pipeline = yaml.safe_load(GITLAB.read_text("utf-8"))
     assert pipeline["stages"].index("hold") < pipeline["stages"].index("nightly")
     assert pipeline["hold"]["rules"] == [{"if": '$CI_PIPELINE_SOURCE == "schedule" && $TENANCY_HOLD_ROLE'}]
@@ -296,8 +299,8 @@ def repository(committed: Path, tmp_path: Path) -> Path:
 
 def git(root: Path, *words: str) -> str:
     author = ["-c", "user.name=t", "-c", "user.email=t@bank.example", "-c", "commit.gpgsign=false"]
-    done = subprocess.run(["git", *author, *words], cwd=root, check=True, capture_output=True, text=True)
-    return done.stdout.strip()
+    process = subprocess.run(["git", *author, *words], cwd=root, check=True, capture_output=True, text=True)
+    return process.stdout.strip()
 
 
 def commit(root: Path) -> str:
@@ -330,10 +333,10 @@ def affected(root: Path, *words: str, **env: str) -> tuple[int, list[str], dict[
     """Exit code, lines, what a matrix gets, and what is said."""
     outputs = root.parent / "outputs"
     outputs.unlink(missing_ok=True)
-    given = words or ("HEAD^1", "HEAD")
-    done = run("affected", *given, "out", folder=root, env={"GITHUB_OUTPUT": str(outputs), **env})
+    revisions = words or ("HEAD^1", "HEAD")
+    result = run("affected", *revisions, "out", folder=root, env={"GITHUB_OUTPUT": str(outputs), **env})
     lists = dict(line.split("=", 1) for line in outputs.read_text("utf-8").splitlines()) if outputs.exists() else {}
-    return done.returncode, done.stdout.splitlines(), {k: json.loads(v) for k, v in lists.items()}, done.stderr
+    return result.returncode, result.stdout.splitlines(), {k: json.loads(v) for k, v in lists.items()}, result.stderr
 
 
 def test_only_the_stacks_that_change_are_in_the_matrix(repository: Path) -> None:
@@ -341,9 +344,9 @@ def test_only_the_stacks_that_change_are_in_the_matrix(repository: Path) -> None
     commit(repository)
     code, lines, lists, _ = affected(repository)
     assert (code, lines) == (0, ["first bank bank update", "tenants bank bank--fraud update"])
-    one = {"environment": "bank", "stack": "bank--fraud", "operation": "update"}
-    assert lists["tenants"] == [one]
-    assert lists["first"] == [{**one, "stack": "bank"}]
+    fraud_entry = {"environment": "bank", "stack": "bank--fraud", "operation": "update"}
+    assert lists["tenants"] == [fraud_entry]
+    assert lists["first"] == [{**fraud_entry, "stack": "bank"}]
     assert lists["last"] == []
     assert lists["all"] == lists["first"] + lists["tenants"]
     assert sorted(path.name for path in (repository / "out").iterdir()) == ["bank.json", "bank.md", "stacks"]
@@ -360,7 +363,7 @@ def test_a_tenant_that_goes_is_removed_last(repository: Path) -> None:
 def test_a_cluster_that_stands_comes_last(repository: Path) -> None:
     edit(repository, "bank/environment.yaml", "nodes: 72", "nodes: 73")
     commit(repository)
-    assert [one["stack"] for one in affected(repository)[2]["last"]] == ["bank.cluster"]
+    assert [entry["stack"] for entry in affected(repository)[2]["last"]] == ["bank.cluster"]
 
 
 def test_a_change_elsewhere_runs_nothing(repository: Path) -> None:
@@ -407,17 +410,17 @@ def test_a_new_branch_is_compared_with_its_first_commit(repository: Path) -> Non
 
 @pytest.mark.parametrize("words", [("nowhere", "HEAD"), ("HEAD", "nowhere")])
 def test_a_revision_that_was_not_fetched_ends_it_with_2(words: tuple[str, str], repository: Path) -> None:
-    code, _, lists, said = affected(repository, *words)
+    code, _, lists, stderr = affected(repository, *words)
     assert (code, lists) == (2, {})
-    assert "nowhere; rule: a revision; change: fetch it" in said
+    assert "nowhere; rule: a revision; change: fetch it" in stderr
 
 
 @pytest.mark.parametrize(
     ("tenants", "sharded"), [(200, 0), (201, 5), pytest.param(1000, 20, marks=pytest.mark.exhaustive)]
 )
 def test_more_stacks_than_a_matrix_takes_are_shards_of_fifty(tenants: int, sharded: int, repository: Path) -> None:
-    there = len(list((repository / "stacks/local/tenants").iterdir()))
-    for number in range(tenants - there):
+    tenant_count = len(list((repository / "stacks/local/tenants").iterdir()))
+    for number in range(tenants - tenant_count):
         path = repository / "stacks/local/tenants" / f"team-{number}.yaml"
         path.write_text(NEW_TENANT.format(name=f"team-{number}"), "utf-8")
     environment = repository / "stacks/local/environment.yaml"
@@ -425,18 +428,18 @@ def test_more_stacks_than_a_matrix_takes_are_shards_of_fifty(tenants: int, shard
     text = text.replace("object-overcommit: 100", "object-overcommit: 1000")
     environment.write_text(f"{text}stacks: per-tenant\n", "utf-8")
     commit(repository)
-    code, lines, lists, said = affected(repository)
-    assert code == 0, said
+    code, lines, lists, stderr = affected(repository)
+    assert code == 0, stderr
     names = [f"local.shard-{number}-of-{sharded}" for number in range(1, sharded + 1)]
-    assert [one["stack"] for one in lists["tenants"] if "shard" in one["stack"]] == names
+    assert [entry["stack"] for entry in lists["tenants"] if "shard" in entry["stack"]] == names
     assert len(lists["tenants"]) == (sharded or tenants)
-    assert [one["stack"] for one in lists["first"]] == ["local"], "the platform before its tenants"
+    assert [entry["stack"] for entry in lists["first"]] == ["local"], "the platform before its tenants"
     assert len(lists["all"]) <= 256
     assert sum(line.startswith("tenants ") for line in lines) == (sharded or tenants), "GitLab's jobs too"
 
 
 @pytest.mark.parametrize(
-    ("stack", "operation", "asked"),
+    ("stack", "operation", "target"),
     [
         ("bank.shard-3-of-20", "update", "--shard 3/20"),
         ("bank--fraud", "update", "--stack bank--fraud"),
@@ -444,47 +447,51 @@ def test_more_stacks_than_a_matrix_takes_are_shards_of_fifty(tenants: int, shard
     ],
 )
 @pytest.mark.parametrize("step", ["preview", "update"])
-def test_a_job_runs_its_stack_or_its_shard(step: str, stack: str, operation: str, asked: str, repository: Path) -> None:
+def test_a_job_runs_its_stack_or_its_shard(
+    step: str, stack: str, operation: str, target: str, repository: Path
+) -> None:
     bin = repository.parent / "bin"
     bin.mkdir()
     (bin / "tenancy").write_text(f'#!/bin/sh\nprintf "%s " "$@" >"{bin}/asked"\n', "utf-8")
     (bin / "tenancy").chmod(0o755)
     words = [*(["out"] if step == "preview" else [])]
     path = f"{bin}:{os.environ['PATH']}"
-    done = run(step, "bank", stack, operation, *words, folder=repository, env={"PATH": path})
-    assert done.returncode == 0, done.stderr
+    result = run(step, "bank", stack, operation, *words, folder=repository, env={"PATH": path})
+    assert result.returncode == 0, result.stderr
     ran = (bin / "asked").read_text("utf-8").split()
-    assert " ".join(ran) == " ".join(f"up stacks/bank {'--preview' if step == 'preview' else ''} {asked}".split())
+    assert " ".join(ran) == " ".join(f"up stacks/bank {'--preview' if step == 'preview' else ''} {target}".split())
 
 
 def test_environments_are_listed_for_the_night(repository: Path) -> None:
     outputs = repository.parent / "outputs"
-    done = run("environments", folder=repository, env={"GITHUB_OUTPUT": str(outputs)})
-    assert done.stdout.split() == ["bank", "local"]
+    result = run("environments", folder=repository, env={"GITHUB_OUTPUT": str(outputs)})
+    assert result.stdout.split() == ["bank", "local"]
     assert outputs.read_text("utf-8") == 'list=["bank","local"]\n'
 
 
-@pytest.mark.parametrize("given", ["a b", "a;id", "../x", "--lab", "$(id)", ""])
+@pytest.mark.parametrize("name", ["a b", "a;id", "../x", "--lab", "$(id)", ""])
 @pytest.mark.parametrize("step", ["preview", "update"])
-def test_a_name_is_no_command_and_no_option(step: str, given: str, repository: Path) -> None:
+def test_a_name_is_no_command_and_no_option(step: str, name: str, repository: Path) -> None:
     more = ("update", "out") if step == "preview" else ("update",)
-    done = run(step, "local", given, *more, folder=repository)
-    assert done.returncode == 2
-    assert "rule: a name of an environment or a stack" in done.stderr
+    result = run(step, "local", name, *more, folder=repository)
+    assert result.returncode == 2
+    assert "rule: a name of an environment or a stack" in result.stderr
 
 
 @pytest.mark.parametrize(
-    ("environment", "asked"),
+    ("environment", "expected"),
     [("bank", "eks update-kubeconfig --name bank --region eu-central-1 --alias bank\n"), ("local", "")],
 )
-def test_a_cluster_on_aws_gets_into_the_kubeconfig_and_no_other(environment: str, asked: str, repository: Path) -> None:
+def test_a_cluster_on_aws_gets_into_the_kubeconfig_and_no_other(
+    environment: str, expected: str, repository: Path
+) -> None:
     aws = repository.parent / "bin" / "aws"
     aws.parent.mkdir()
     aws.write_text('#!/bin/sh\necho "$@"\n', "utf-8")
     aws.chmod(0o755)
     path = f"{aws.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-    done = run("connect", environment, folder=repository, env={"PATH": path})
-    assert (done.returncode, done.stdout) == (0, asked), done.stderr
+    result = run("connect", environment, folder=repository, env={"PATH": path})
+    assert (result.returncode, result.stdout) == (0, expected), result.stderr
 
 
 # Steps: GitLab's second pipeline
@@ -496,8 +503,8 @@ def pipeline(root: Path, **env: str) -> dict[str, Any]:
     head = git(root, "rev-parse", "HEAD")
     base = git(root, "rev-parse", "HEAD^1")
     shas = {"CI_COMMIT_SHA": head, "CI_COMMIT_BEFORE_SHA": base, "CI_MERGE_REQUEST_DIFF_BASE_SHA": base}
-    done = run("gitlab-affected", "out", folder=root, env={**shas, **env})
-    assert done.returncode == 0, done.stderr
+    result = run("gitlab-affected", "out", folder=root, env={**shas, **env})
+    assert result.returncode == 0, result.stderr
     return yaml.safe_load((root / "out" / "pipeline.yml").read_text("utf-8"))
 
 
@@ -505,29 +512,29 @@ def test_a_merge_request_previews_each_stack_and_comments_after_all(repository: 
     edit(repository, FRAUD, "guaranteed: 64", "guaranteed: 56")
     base = git(repository, "rev-parse", "HEAD")
     commit(repository)
-    made = pipeline(repository, **MERGE_REQUEST)
-    assert {name for name in made if name.startswith("stack ")} == {"stack bank", "stack bank--fraud"}
-    job = made["stack bank--fraud"]
+    jobs_by_name = pipeline(repository, **MERGE_REQUEST)
+    assert {name for name in jobs_by_name if name.startswith("stack ")} == {"stack bank", "stack bank--fraud"}
+    job = jobs_by_name["stack bank--fraud"]
     assert job["variables"]["AWS_ROLE_ARN"] == "$TENANCY_PREVIEW_ROLE"
     assert job["id_tokens"] == {"AWS_TOKEN": {"aud": "sts.amazonaws.com"}}
     assert job["script"][-1] == 'ci/steps/preview "$ENVIRONMENT" "$STACK" "$OPERATION" previews'
-    assert made["stages"].index(made["comment"]["stage"]) > made["stages"].index(job["stage"])
-    assert base in made["comment"]["script"][0]
+    assert jobs_by_name["stages"].index(jobs_by_name["comment"]["stage"]) > jobs_by_name["stages"].index(job["stage"])
+    assert base in jobs_by_name["comment"]["script"][0]
 
 
 def test_a_merge_updates_each_stack_in_its_stage_and_one_at_a_time(repository: Path) -> None:
     edit(repository, "bank/environment.yaml", "nodes: 72", "nodes: 73")
     edit(repository, FRAUD, "guaranteed: 64", "guaranteed: 56")
     commit(repository)
-    made = pipeline(repository)
-    stages = {name: job["stage"] for name, job in made.items() if name.startswith("stack ")}
+    jobs_by_name = pipeline(repository)
+    stages = {name: job["stage"] for name, job in jobs_by_name.items() if name.startswith("stack ")}
     assert stages == {"stack bank": "first", "stack bank--fraud": "tenants", "stack bank.cluster": "last"}
     for name in stages:
-        job = made[name]
+        job = jobs_by_name[name]
         assert job["resource_group"] == f"tenancy-{name.removeprefix('stack ')}"
         assert job["variables"]["AWS_ROLE_ARN"] == "$TENANCY_UPDATE_ROLE"
         assert job["script"][-1] == 'ci/steps/update "$ENVIRONMENT" "$STACK" "$OPERATION"'
-    assert "comment" not in made
+    assert "comment" not in jobs_by_name
 
 
 def test_a_merge_without_a_stack_is_a_pipeline_still(repository: Path) -> None:
@@ -552,7 +559,7 @@ class Double(BaseHTTPRequestHandler):
     """What both forges answer to what is asked of them here; everything is kept."""
 
     store: dict[str, list[dict[str, Any]]]
-    asked: list[tuple[str, str, str]]
+    requests: list[tuple[str, str, str]]
     refuses = False
 
     def _answer(self, code: int, body: Any) -> None:
@@ -566,15 +573,15 @@ class Double(BaseHTTPRequestHandler):
         path, _, query = self.path.partition("?")
         length = int(self.headers.get("Content-Length") or 0)
         body = json.loads(self.rfile.read(length) or b"null")
-        self.asked.append((self.command, path, self.headers.get("Authorization") or self.headers["PRIVATE-TOKEN"]))
+        self.requests.append((self.command, path, self.headers.get("Authorization") or self.headers["PRIVATE-TOKEN"]))
         if self.refuses:
             self._answer(403, {"message": "Resource not accessible by integration"})
         elif path.endswith("/user"):
             self._answer(200, {"id": 5})
         elif self.command == "GET":
             page = int(dict(part.split("=") for part in query.split("&"))["page"])
-            there = [item for item in self.store.get(path, []) if item.get("state", "open").startswith("open")]
-            self._answer(200, there[(page - 1) * 100 : page * 100])
+            open_items = [item for item in self.store.get(path, []) if item.get("state", "open").startswith("open")]
+            self._answer(200, open_items[(page - 1) * 100 : page * 100])
         elif self.command == "POST":
             number = sum(map(len, self.store.values())) + 1
             body |= {"id": number, "number": number, "iid": number}
@@ -584,11 +591,11 @@ class Double(BaseHTTPRequestHandler):
         else:
             where, _, number = path.rpartition("/")
             where = where if where in self.store else where.replace("/issues/comments", "/issues/7/comments")
-            (one,) = [item for item in self.store[where] if str(item["id"]) == number]
-            one |= body
-            if one.pop("state_event", "") == "close":
-                one["state"] = "closed"
-            self._answer(200, one)
+            (stored_item,) = [item for item in self.store[where] if str(item["id"]) == number]
+            stored_item |= body
+            if stored_item.pop("state_event", "") == "close":
+                stored_item["state"] = "closed"
+            self._answer(200, stored_item)
 
     do_GET = do_POST = do_PATCH = do_PUT = _handle  # noqa: N815
 
@@ -598,16 +605,16 @@ class Double(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def forge(tmp_path: Path) -> Iterator[type[Double]]:
-    class Own(Double):
+    class FreshDouble(Double):
         store: dict[str, list[dict[str, Any]]] = {}  # noqa: RUF012
-        asked: list[tuple[str, str, str]] = []  # noqa: RUF012
+        requests: list[tuple[str, str, str]] = []  # noqa: RUF012
 
-    Own.store, Own.asked = {}, []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Own)
-    Own.root = f"http://127.0.0.1:{server.server_port}"  # type: ignore[attr-defined]
+    FreshDouble.store, FreshDouble.requests = {}, []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), FreshDouble)
+    FreshDouble.root = f"http://127.0.0.1:{server.server_port}"  # type: ignore[attr-defined]
     (tmp_path / "work").mkdir()
     with answering(server):
-        yield Own
+        yield FreshDouble
 
 
 def ask(forge: Any, kind: str, *words: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -622,83 +629,89 @@ BODY = {"github": "body", "gitlab": "description"}
 
 
 @pytest.fixture
-def said(tmp_path: Path, forge: Any) -> Path:  # noqa: ARG001
+def comment_file(tmp_path: Path, forge: Any) -> Path:  # noqa: ARG001
     path = tmp_path / "work" / "bank.md"
     path.write_text("<!-- gpu-tenancy diff: bank -->\nfirst\n", "utf-8")
     return path
 
 
 @pytest.mark.parametrize("kind", ["github", "gitlab"])
-def test_a_comment_is_made_once_and_then_written_anew_in_place(kind: str, forge: Any, said: Path) -> None:
-    assert ask(forge, kind, "comment", "bank.md", folder=said.parent).stdout == "comment: created\n"
-    said.write_text("<!-- gpu-tenancy diff: bank -->\nsecond\n", "utf-8")
-    assert ask(forge, kind, "comment", "bank.md", folder=said.parent).stdout == "comment: updated\n"
-    (one,) = forge.store[COMMENTS[kind]]
-    assert one["body"].endswith("second")
-    assert {token for *_, token in forge.asked} == {"Bearer gh" if kind == "github" else "gl"}
+def test_a_comment_is_made_once_and_then_written_anew_in_place(kind: str, forge: Any, comment_file: Path) -> None:
+    assert ask(forge, kind, "comment", "bank.md", folder=comment_file.parent).stdout == "comment: created\n"
+    comment_file.write_text("<!-- gpu-tenancy diff: bank -->\nsecond\n", "utf-8")
+    assert ask(forge, kind, "comment", "bank.md", folder=comment_file.parent).stdout == "comment: updated\n"
+    (comment,) = forge.store[COMMENTS[kind]]
+    assert comment["body"].endswith("second")
+    assert {token for *_, token in forge.requests} == {"Bearer gh" if kind == "github" else "gl"}
 
 
 @pytest.mark.parametrize("kind", ["github", "gitlab"])
-def test_another_users_comment_with_the_same_line_stays(kind: str, forge: Any, said: Path) -> None:
-    theirs = {"id": 1, "user": {"login": "mallory"}, "author": {"id": 6}, "body": said.read_text("utf-8")}
-    forge.store[COMMENTS[kind]] = [dict(theirs)]
-    assert ask(forge, kind, "comment", "bank.md", folder=said.parent).stdout == "comment: created\n"
-    assert forge.store[COMMENTS[kind]][0] == theirs
+def test_another_users_comment_with_the_same_line_stays(kind: str, forge: Any, comment_file: Path) -> None:
+    foreign_comment = {
+        "id": 1,
+        "user": {"login": "mallory"},
+        "author": {"id": 6},
+        "body": comment_file.read_text("utf-8"),
+    }
+    forge.store[COMMENTS[kind]] = [dict(foreign_comment)]
+    assert ask(forge, kind, "comment", "bank.md", folder=comment_file.parent).stdout == "comment: created\n"
+    assert forge.store[COMMENTS[kind]][0] == foreign_comment
     assert len(forge.store[COMMENTS[kind]]) == 2
 
 
-def test_a_comment_is_found_behind_a_hundred_others(forge: Any, said: Path) -> None:
+def test_a_comment_is_found_behind_a_hundred_others(forge: Any, comment_file: Path) -> None:
     others = [{"id": 1000 + n, "user": {"login": "jane"}, "body": "x"} for n in range(130)]
-    mine = {"id": 5, "user": {"login": "github-actions[bot]"}, "body": said.read_text("utf-8")}
-    forge.store[COMMENTS["github"]] = [*others, mine]
-    assert ask(forge, "github", "comment", "bank.md", folder=said.parent).stdout == "comment: updated\n"
+    own_comment = {"id": 5, "user": {"login": "github-actions[bot]"}, "body": comment_file.read_text("utf-8")}
+    forge.store[COMMENTS["github"]] = [*others, own_comment]
+    assert ask(forge, "github", "comment", "bank.md", folder=comment_file.parent).stdout == "comment: updated\n"
 
 
 @pytest.mark.parametrize("kind", ["github", "gitlab"])
-def test_an_issue_is_opened_written_anew_and_closed(kind: str, forge: Any, said: Path) -> None:
+def test_an_issue_is_opened_written_anew_and_closed(kind: str, forge: Any, comment_file: Path) -> None:
     answers = [
-        ask(forge, kind, word, "bank.md", folder=said.parent).stdout for word in ("close", "issue", "issue", "close")
+        ask(forge, kind, word, "bank.md", folder=comment_file.parent).stdout
+        for word in ("close", "issue", "issue", "close")
     ]
     assert answers == ["close: not found\n", "issue: created\n", "issue: updated\n", "close: closed\n"]
-    (one,) = forge.store[ISSUES[kind]]
-    assert (one["title"], one["state"]) == ("gpu-tenancy diff: bank", "closed")
-    assert one[BODY[kind]].endswith("first")
+    (issue,) = forge.store[ISSUES[kind]]
+    assert (issue["title"], issue["state"]) == ("gpu-tenancy diff: bank", "closed")
+    assert issue[BODY[kind]].endswith("first")
 
 
-def test_previews_are_folded_and_cannot_end_their_fence(forge: Any, said: Path) -> None:
-    (said.parent / "bank--fraud.txt").write_text("```\n</details> @all\n", "utf-8")
-    assert ask(forge, "github", "comment", "bank.md", "bank--fraud.txt", folder=said.parent).returncode == 0
+def test_previews_are_folded_and_cannot_end_their_fence(forge: Any, comment_file: Path) -> None:
+    (comment_file.parent / "bank--fraud.txt").write_text("```\n</details> @all\n", "utf-8")
+    assert ask(forge, "github", "comment", "bank.md", "bank--fraud.txt", folder=comment_file.parent).returncode == 0
     body = forge.store[COMMENTS["github"]][0]["body"]
     assert "<summary>bank--fraud</summary>\n\n````\n```\n</details> @all\n````" in body
 
 
-def test_a_body_is_no_longer_than_a_forge_takes_and_says_what_is_left_out(forge: Any, said: Path) -> None:
+def test_a_body_is_no_longer_than_a_forge_takes_and_says_what_is_left_out(forge: Any, comment_file: Path) -> None:
     for number in range(6):
-        (said.parent / f"s{number}.txt").write_text("x" * 30_000, "utf-8")
+        (comment_file.parent / f"s{number}.txt").write_text("x" * 30_000, "utf-8")
     names = [f"s{number}.txt" for number in range(6)]
-    assert ask(forge, "github", "comment", "bank.md", *names, folder=said.parent).returncode == 0
+    assert ask(forge, "github", "comment", "bank.md", *names, folder=comment_file.parent).returncode == 0
     body = forge.store[COMMENTS["github"]][0]["body"]
     assert len(body) < 65_536
     assert "and 10000 characters more" in body
     assert "Left out for its length: s2, s3, s4, s5" in body
 
 
-def test_a_token_without_the_right_ends_it_with_1(forge: Any, said: Path) -> None:
+def test_a_token_without_the_right_ends_it_with_1(forge: Any, comment_file: Path) -> None:
     forge.refuses = True
-    done = ask(forge, "github", "comment", "bank.md", folder=said.parent)
-    assert done.returncode == 1
-    assert "403" in done.stderr
-    assert "change: give the token the rights that docs/pull-requests.md names" in done.stderr
+    result = ask(forge, "github", "comment", "bank.md", folder=comment_file.parent)
+    assert result.returncode == 1
+    assert "403" in result.stderr
+    assert "change: give the token the rights that docs/pull-requests.md names" in result.stderr
 
 
-def test_a_job_of_no_forge_and_a_file_without_a_marker_are_refused(forge: Any, said: Path) -> None:
-    done = run("forge.py", "comment", "bank.md", folder=said.parent, env={})
-    assert done.returncode == 1
-    assert "given no CI_API_V4_URL" in done.stderr
-    said.write_text("no marker", "utf-8")
-    done = ask(forge, "github", "comment", "bank.md", folder=said.parent)
-    assert (done.returncode, forge.asked) == (1, [])
-    assert "its first line is a marker" in done.stderr
+def test_a_job_of_no_forge_and_a_file_without_a_marker_are_refused(forge: Any, comment_file: Path) -> None:
+    result = run("forge.py", "comment", "bank.md", folder=comment_file.parent, env={})
+    assert result.returncode == 1
+    assert "given no CI_API_V4_URL" in result.stderr
+    comment_file.write_text("no marker", "utf-8")
+    result = ask(forge, "github", "comment", "bank.md", folder=comment_file.parent)
+    assert (result.returncode, forge.requests) == (1, [])
+    assert "its first line is a marker" in result.stderr
 
 
 def test_the_comment_of_a_pull_request_has_the_previews_of_its_environment_alone(forge: Any, repository: Path) -> None:
@@ -710,7 +723,7 @@ def test_the_comment_of_a_pull_request_has_the_previews_of_its_environment_alone
         (repository / "out" / f"{stack}.txt").write_text(f"preview of {stack}", "utf-8")
     env = {"GITHUB_API_URL": forge.root, "GITHUB_REPOSITORY": "bank/gpus", "GITHUB_TOKEN": "gh", "PULL_REQUEST": "7"}
     assert run("comment", "out", folder=repository, env=env).returncode == 0
-    bank, local = (one["body"] for one in forge.store[COMMENTS["github"]])
+    bank, local = (comment["body"] for comment in forge.store[COMMENTS["github"]])
     assert re.findall(r"preview of (\S+)", bank) == ["bank", "bank--fraud"]
     assert re.findall(r"preview of (\S+)", local) == ["local"]
 
@@ -721,8 +734,8 @@ def test_on_gitlab_a_broken_rule_is_commented_though_no_second_pipeline_runs(for
     env = {"CI_MERGE_REQUEST_DIFF_BASE_SHA": base, "CI_COMMIT_SHA": commit(repository), **MERGE_REQUEST}
     gitlab = {"CI_API_V4_URL": forge.root, "CI_PROJECT_ID": "9", "GITLAB_TOKEN": "gl"}
     assert run("gitlab-affected", "out", folder=repository, env={**env, **gitlab}).returncode == 1
-    (one,) = forge.store[COMMENTS["gitlab"]]
-    assert "pool-03: is broken" in one["body"]
+    (comment,) = forge.store[COMMENTS["gitlab"]]
+    assert "pool-03: is broken" in comment["body"]
 
 
 # Steps: images
@@ -748,16 +761,16 @@ def job(*images: str) -> str:
 def scan(manifests: Path, **env: str) -> tuple[subprocess.CompletedProcess[str], list[str]]:
     scanned = manifests.parent / "scanned"
     path = f"{manifests.parent / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-    done = run("scan", "jobs.yaml", folder=manifests, env={"PATH": path, "SCANNED": str(scanned), **env})
-    return done, scanned.read_text("utf-8").splitlines() if scanned.exists() else []
+    result = run("scan", "jobs.yaml", folder=manifests, env={"PATH": path, "SCANNED": str(scanned), **env})
+    return result, scanned.read_text("utf-8").splitlines() if scanned.exists() else []
 
 
 def test_every_image_is_scanned_once_by_its_digest(manifests: Path) -> None:
-    one, other = f"registry.example/a@{DIGEST}", f"registry.example/b:1@{DIGEST}"
-    (manifests / "jobs.yaml").write_text("---\n".join([job(one, other), job(one)]), "utf-8")
-    done, scanned = scan(manifests)
-    assert done.returncode == 0, done.stderr
-    assert [line.split()[-1] for line in scanned] == [one, other]
+    first, second = f"registry.example/a@{DIGEST}", f"registry.example/b:1@{DIGEST}"
+    (manifests / "jobs.yaml").write_text("---\n".join([job(first, second), job(first)]), "utf-8")
+    result, scanned = scan(manifests)
+    assert result.returncode == 0, result.stderr
+    assert [line.split()[-1] for line in scanned] == [first, second]
     assert every("--severity HIGH,CRITICAL" in line and "--exit-code 1" in line for line in scanned)
 
 
@@ -773,9 +786,9 @@ def test_what_the_scanner_finds_ends_it_with_1(manifests: Path) -> None:
 
 def test_an_image_without_its_digest_is_refused_and_the_others_are_scanned(manifests: Path) -> None:
     (manifests / "jobs.yaml").write_text(job("a:latest", f"b@{DIGEST}"), "utf-8")
-    done, scanned = scan(manifests)
-    assert done.returncode == 1
-    assert "jobs.yaml:1: given image 'a:latest'; rule: an image is named by its digest" in done.stderr
+    result, scanned = scan(manifests)
+    assert result.returncode == 1
+    assert "jobs.yaml:1: given image 'a:latest'; rule: an image is named by its digest" in result.stderr
     assert len(scanned) == 1
 
 
@@ -788,6 +801,6 @@ def test_manifests_that_are_not_there_or_cannot_be_read_end_it_with_2(manifests:
 def test_without_a_scanner_nothing_passes(manifests: Path) -> None:
     (manifests / "jobs.yaml").write_text(job(f"a@{DIGEST}"), "utf-8")
     (manifests.parent / "bin" / "trivy").unlink()
-    done, _ = scan(manifests)
-    assert done.returncode == 2
-    assert "given no trivy on PATH" in done.stderr
+    result, _ = scan(manifests)
+    assert result.returncode == 2
+    assert "given no trivy on PATH" in result.stderr
