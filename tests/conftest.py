@@ -28,9 +28,10 @@ pytest.register_assert_rewrite("attack_lab", "engine_project", "engine_aws", "fa
 # The engine too, not the lab alone.
 os.environ.setdefault("GOGC", GOGC)
 
-# Of Hypothesis: `make test-all` chooses the first.
-settings.register_profile("exhaustive", max_examples=100)
-settings.register_profile("quick", max_examples=20)
+# Of Hypothesis: `make test-all` chooses the first. How long an example takes depends on the machine, so none is refused
+# for its time.
+settings.register_profile("exhaustive", max_examples=100, deadline=None)
+settings.register_profile("quick", max_examples=20, deadline=None)
 settings.load_profile("quick")
 
 

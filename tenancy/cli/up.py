@@ -17,7 +17,7 @@ from tenancy.cli.common import (
     print_notes,
 )
 from tenancy.cli.up_cluster import expect_replaceable
-from tenancy.cli.up_decision import also_drifted, decide_runs
+from tenancy.cli.up_decision import decide_runs
 from tenancy.cli.up_fleet import run_shared
 from tenancy.cli.up_report import Report
 from tenancy.cli.up_rollout import expect_former_environments, run_waves
@@ -119,7 +119,6 @@ def command(
     changed (exit code 1). With `--format json` progress is printed to stderr, and one record per stack to stdout. Exit
     code 1 also if a stack failed; the message lists them, and running the command again goes on.
     """
-    from tenancy.cli.read_process import start_reading
     from tenancy.clock.controller import ClockRefused
     from tenancy.clock.shutdown import end_reservations
     from tenancy.engine.decide import summary_lines as decisions
@@ -138,17 +137,15 @@ def command(
     failed: list[str] = []
     if only_preview and skip_preview:
         fail("given --preview and --skip-preview; rule: one of them; change: leave one out", BAD_INPUT)
-    spec_reading = start_reading(environment, lab=lab, all_stacks=not selected_stacks)
-    loaded = load_or_exit(environment, form, lab, spec_reading.load)
+    loaded = load_or_exit(environment, form, lab)
     print_notes(spec_notes(loaded))
     expect_replaceable(loaded.environment, replaceable_groups)
     report = Report(form)
-    plan = make_plan(loaded.environment, loaded.tenants, eager=False)
+    plan = make_plan(loaded.environment, loaded.tenants)
     leavers = RemovableTenants.from_spec(loaded, removable_names, timeout)
     run = RunSettings(plan, leavers, only_preview, refresh, skip_preview, frozenset(replaceable_groups))
     try:
-        prefetched_command = spec_reading.prefetch.command.result if spec_reading.prefetch else None
-        driver = Driver.from_environment(loaded, report.say, run.leavers.by_hand, prefetched_command)
+        driver = Driver.from_environment(loaded, report.say, run.leavers.by_hand)
         driver.expect_plugins()
         report.say(f"{plan.environment}: {pluralize(len(plan.tenants), 'tenant')}")
         planned_stacks = list(stacks(plan, loaded.environment.stacks))
@@ -189,20 +186,8 @@ def command(
             and (note := frameworks_note(unserved_frameworks(driver.api, loaded.environment)))
         ):
             report.say(f"note: {note}")
-        # Before a cluster was made, nothing on it was worth asking.
-        fleet = decide_runs(
-            run,
-            driver,
-            report,
-            loaded,
-            stacks_to_run,
-            selected_stacks,
-            spec_reading.prefetch if cluster_exists else None,
-            spec_reading.helper_process,
-        )
-        if spec_reading.helper_process:
-            spec_reading.helper_process.end()
-        for text in decisions(plan.environment, fleet.causes, len(fleet.pending_drift.stacks)):
+        fleet = decide_runs(run, driver, report, loaded, stacks_to_run, selected_stacks)
+        for text in decisions(plan.environment, fleet.causes):
             report.say(text)
         expect_former_environments(fleet)
         failed = _run_stacks(fleet, stacks_to_run, parallel or default_workers(*available()))
@@ -231,7 +216,6 @@ def command(
 
 def _run_stacks(fleet: Fleet, stacks: Sequence[Stack], workers: int) -> list[str]:
     """Run those of the stacks that need it; the names of the failed ones."""
-    from tenancy.engine.decide import summary_lines as decisions
     from tenancy.planning.scope import StackScope
 
     name, failed = fleet.run.plan.environment, list[str]()
@@ -245,11 +229,7 @@ def _run_stacks(fleet: Fleet, stacks: Sequence[Stack], workers: int) -> list[str
             fleet.report.say(f"{name}: no preview of the tenants is possible before the platform is deployed")
         elif stack == tenants[0]:
             failed = run_waves(fleet, tenants, workers)
-    drifted_fleet = also_drifted(fleet)
-    if any(drifted_fleet.causes.values()):
-        for text in decisions(name, drifted_fleet.causes):
-            fleet.report.say(text)
-    return [*failed, *(run_waves(drifted_fleet, tenants, workers) if can_run_tenants else ())]
+    return failed
 
 
 def _run_clock_round(loaded: Loaded, api: Api) -> str:

@@ -93,18 +93,13 @@ def _causes(
         yield Cause.DRIFT
 
 
-def summary_lines(
-    environment: str, causes_by_stack: Mapping[str, Sequence[Cause]], pending_count: int = 0
-) -> list[str]:
-    """Lines about what a run will do, a few whatever the number of stacks. `pending_count` is the number of unchanged
-    stacks whose drift is not known yet."""
+def summary_lines(environment: str, causes_by_stack: Mapping[str, Sequence[Cause]]) -> list[str]:
+    """Lines about what a run will do, a few whatever the number of stacks."""
     runs = {name: why for name, why in causes_by_stack.items() if why}
     lines = [
         f"{environment}: {len(runs)} of {len(causes_by_stack)} stacks to run, {len(causes_by_stack) - len(runs)} "
         "unchanged"
     ]
-    if pending_count:
-        lines[0] += f"; drift of {pending_count} is asked for meanwhile"
     by_causes: dict[tuple[Cause, ...], list[str]] = {}
     for name, why in runs.items():
         by_causes.setdefault(tuple(why), []).append(name)

@@ -20,7 +20,6 @@ from urllib.parse import urlsplit
 import yaml
 
 import tenancy
-from tenancy.catalog.days import today
 from tenancy.planning.model import Plan
 from tenancy.planning.outputs import tenant_outputs
 from tenancy.planning.scope import Stack, StackScope, names_of, select
@@ -56,40 +55,16 @@ def digests(
     stacks: Iterable[Stack],
     root: Path,
     program: str,
-    known_digest: Callable[[Stack], str] = lambda _: "",
 ) -> dict[str, StackDigest]:
-    """Digest of each stack, by its name. `program` is that of `program_digest`.
-
-    `known_digest` answers the digest of a stack's plan without the plan, or an empty text.
-    """
+    """Digest of each stack, by its name. `program` is that of `program_digest`."""
     backend = os.environ.get("PULUMI_BACKEND_URL", "")
-    all_stacks = [*stacks]
-    plans = {stack[0]: known_digest(stack) for stack in all_stacks}
-    plans |= plan_digests(loaded, plan, [stack for stack in all_stacks if not plans[stack[0]]])
-    return {
-        name: StackDigest(of_plan, program, settings_digest(root, name, backend)) for name, of_plan in plans.items()
-    }
-
-
-def plan_digests(loaded: Loaded, plan: Plan, stacks: Iterable[Stack]) -> dict[str, str]:
-    """Digest of each stack's part of the plan and of its outputs, by the stack's name."""
     specs = {spec.tenant: spec for spec in loaded.tenants}
-    return {stack[0]: _plan_digest(loaded.environment, specs, plan, stack) for stack in stacks}
-
-
-def input_digests(loaded: Loaded, plan: Plan) -> dict[str, str]:
-    """Digest of all that the plan and the outputs of each tenant's stack are made from, by the tenant's name: of one
-    program, equal ones make equal plans. It takes a fortieth of the time of a plan and its digest.
-
-    The day is in it, because a capacity block ends on one.
-    """
-    base = hashlib.sha256(f"{today()} {loaded.environment.model_dump_json()}".encode())
-    digests_by_tenant = {}
-    for tenant in loaded.tenants:
-        digest = base.copy()
-        digest.update(f"{tenant.model_dump_json()} {plan.shares.get(tenant.tenant)!r}".encode())
-        digests_by_tenant[tenant.tenant] = digest.hexdigest()
-    return digests_by_tenant
+    return {
+        stack[0]: StackDigest(
+            _plan_digest(loaded.environment, specs, plan, stack), program, settings_digest(root, stack[0], backend)
+        )
+        for stack in stacks
+    }
 
 
 def program_digest(root: Path, engine: str) -> str:

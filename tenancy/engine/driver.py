@@ -82,20 +82,16 @@ class Driver:
         loaded: Loaded,
         say: Callable[[str], None],
         removing: Collection[str] = (),
-        command: Callable[[], Any] | None = None,
     ) -> Driver:
         """A driver for the project that contains the environment's files; LabError without one, RunFailed without an
-        engine.
-
-        `command` gives Pulumi's command as the Automation API makes it, if that was asked for before.
-        """
+        engine."""
         from pulumi import automation
 
         root = find_root(loaded.folder.resolve())
         context = loaded.environment.cluster.context
         enter_lab(context, root)
         try:
-            engine = (command or automation.PulumiCommand)()
+            engine = automation.PulumiCommand()
         except FileNotFoundError as error:
             raise RunFailed(NO_ENGINE) from error
         except automation.InvalidVersionError as error:
@@ -458,15 +454,6 @@ class Driver:
                 f"stack {stack.name}: what an engine left unfinished cannot be settled: {_reason(error)}"
             ) from error
         self.say(f"{stack.name}: settled {len(pending)} operations that an engine left unfinished")
-
-
-def import_clients() -> None:
-    """Import what most runs need of the SDKs of engine and cluster: about a second of work, for while the command waits
-    for something else."""
-    import kubernetes.config  # noqa: F401
-    import pulumi.automation  # noqa: F401
-
-    import tenancy.engine.tenant_program  # noqa: F401
 
 
 def _backend() -> str:

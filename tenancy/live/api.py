@@ -160,17 +160,12 @@ class Api:
         With `absent` the list of an unknown kind is empty: a chart may install the kind later. For a kind that was just
         installed the server answers 429 for some seconds.
         """
-        return self.items_and_version(path, absent)[0]
-
-    def items_and_version(self, path: str, absent: bool = False) -> tuple[list[dict[str, Any]], str]:
-        """As `items`, with the list's resource version; that is empty for an unknown kind."""
         answer = self._get_with_retries(path)
         if absent and answer.status == NOT_FOUND:
-            return [], ""
+            return []
         if not answer.ok:
             raise ApiUnreachable(f"GET {path}: {answer.status} {answer.message}", answer.status)
-        metadata = answer.body.get("metadata") or {}
-        return list(answer.body.get("items") or []), str(metadata.get("resourceVersion", ""))
+        return list(answer.body.get("items") or [])
 
     def pages(
         self, path: str, limit: int = 500, *, selector: str = "", absent: bool = False

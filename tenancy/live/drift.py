@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -92,7 +92,6 @@ def drift(
     selector: str,
     items: Iterable[Object],
     managers: Mapping[str, str] | None = None,
-    on_list: Callable[[str, str], None] = lambda _, __: None,
 ) -> list[Drift]:
     """Drift of each of these objects, which are listed by the selector; an object that was never created counts as
     deleted.
@@ -100,15 +99,13 @@ def drift(
     `managers` are the engine's field managers by the objects' paths, from its state. Without them a difference may be
     another form of the same value, an object without its labels counts as deleted, and any name with the engine's
     prefix counts as the engine: the result then tells only whether to ask again with them.
-    `on_list` gets the path and the resource version of each list.
     """
     planned: dict[tuple[str, str], dict[tuple[str, str], tuple[int, Object]]] = {}
     for place, item in enumerate(items):
         planned.setdefault((item["apiVersion"], item["kind"]), {})[place_of(item)] = place, item
     results: list[tuple[int, Drift]] = []
     lists = _prefetched_lists(api, [f"{collection(*kind)}?labelSelector={selector}" for kind in planned])
-    for (kind, remaining), (lives, version) in zip(planned.items(), lists, strict=True):
-        on_list(collection(*kind), version)
+    for remaining, lives in zip(planned.values(), lists, strict=True):
         for live in lives:
             if entry := remaining.pop(place_of(live), None):
                 results += [(entry[0], object_drift) for object_drift in drift_of_object(api, entry[1], live, managers)]
@@ -123,13 +120,13 @@ def drift(
     return [object_drift for _, object_drift in sorted(results, key=lambda entry: entry[0])]
 
 
-def _prefetched_lists(api: Api, paths: Sequence[str]) -> Iterator[tuple[list[Object], str]]:
-    """The objects of each list, and its resource version. The API server answers the next ones while the caller is at
-    the one before; the lists of a large fleet are not all held at once."""
-    pending: deque[Future[tuple[list[Object], str]]] = deque()
+def _prefetched_lists(api: Api, paths: Sequence[str]) -> Iterator[list[Object]]:
+    """The objects of each list. The API server answers the next ones while the caller is at the one before; the lists
+    of a large fleet are not all held at once."""
+    pending: deque[Future[list[Object]]] = deque()
     with ThreadPoolExecutor(MAX_PENDING_LISTS) as pool:
         for path in paths:
-            pending.append(pool.submit(api.items_and_version, path, absent=True))
+            pending.append(pool.submit(api.items, path, absent=True))
             if len(pending) > MAX_PENDING_LISTS:
                 yield pending.popleft().result()
         for future in pending:

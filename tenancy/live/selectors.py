@@ -32,10 +32,5 @@ def all_tenants_selector(environment: str) -> str:
     return _quoted(f"{words.ENVIRONMENT}={environment},{words.TENANT}")
 
 
-def no_object_selector() -> str:
-    """Selector that no object has: the answer is the list's resource version alone."""
-    return _quoted(f"{words.ENVIRONMENT}=")
-
-
 def _quoted(selector: str) -> str:
     return quote(selector, safe="")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import digest
@@ -30,10 +29,9 @@ from tenancy.planning.kubernetes.sandbox import runtime_classes
 from tenancy.planning.kubernetes.service_accounts import default_account, service_accounts
 from tenancy.planning.kubernetes.storage import storage_classes
 from tenancy.planning.kubernetes.virtual_clusters import virtual_cluster
-from tenancy.planning.model import Admission, NamespacePlan, Plan, PlatformPlan, TenantPlan, TenantPlans
+from tenancy.planning.model import Admission, NamespacePlan, Plan, PlatformPlan, TenantPlan
 from tenancy.planning.observability.metrics import exporter_values, metrics_objects, metrics_prerequisites
 from tenancy.planning.offboarding import without_write_grants
-from tenancy.planning.queueing.model import LocalQueue
 from tenancy.planning.queueing.queues import local_queues, platform_queues, tenant_queues
 from tenancy.planning.queueing.quota_shares import QuotaCalculator, shares
 from tenancy.planning.services import metrics_charts, operator_values, queue_chart, services_plan
@@ -53,9 +51,8 @@ def plan(environment: EnvironmentInput, tenants: TenantsInput | None = None) -> 
     return make_plan(*load_specs(environment, tenants))
 
 
-def make_plan(environment: Environment, tenants: Sequence[Tenant], *, eager: bool = True) -> Plan:
-    """The plan of an environment, whatever the order of its tenants. Without `at_once` a tenant's part is made when it
-    is first asked for.
+def make_plan(environment: Environment, tenants: Sequence[Tenant]) -> Plan:
+    """The plan of an environment, whatever the order of its tenants.
 
     Raises SpecError with every rule that they break together.
     """
@@ -75,17 +72,7 @@ def make_plan(environment: Environment, tenants: Sequence[Tenant], *, eager: boo
         cohort, queues = tenant_queues(environment, tenant, queue_shares[tenant.tenant], calculator)
         return replace(_tenant(environment, tenant), cohort=cohort, cluster_queues=queues)
 
-    tenants_by_name = {tenant.tenant: tenant for tenant in planned_tenants}
-
-    def queues(name: str) -> Iterator[LocalQueue]:
-        if tenant := tenants_by_name.get(name):
-            for namespace in tenant.namespaces:
-                yield from local_queues(environment, tenant, namespace)
-
-    makers = {tenant.tenant: partial(TenantPlan, tenant.tenant, (), tenant.adopt) for tenant in sorted_tenants}
-    plans = TenantPlans(
-        {**makers, **{tenant.tenant: partial(tenant_plan, tenant) for tenant in planned_tenants}}, queues
-    )
+    active_plans = {tenant.tenant: tenant_plan(tenant) for tenant in planned_tenants}
     return Plan(
         environment=environment.environment,
         context=environment.cluster.context,
@@ -98,7 +85,9 @@ def make_plan(environment: Environment, tenants: Sequence[Tenant], *, eager: boo
             exporters={**operator_values(environment, chart), **exporter_values(environment)},
             data=data_plan(environment, planned_tenants),
         ),
-        tenants=tuple(plans) if eager else plans,
+        tenants=tuple(
+            active_plans.get(tenant.tenant) or TenantPlan(tenant.tenant, (), tenant.adopt) for tenant in sorted_tenants
+        ),
         cluster=cluster_plan(environment),
         account=account_plan(environment),
         shares=queue_shares,

@@ -6,10 +6,9 @@ manifests, for what writes them or compares them with a cluster: components, fil
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from threading import Lock
-from typing import Any, overload
+from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
@@ -114,47 +113,6 @@ class TenantPlan:
         yield from self.cluster_policies
         for namespace in self.namespaces:
             yield from namespace.objects()
-
-
-class TenantPlans(Sequence[TenantPlan]):
-    """Plans of tenants, each made when it is first asked for: a run that changes one tenant of a thousand needs one."""
-
-    def __init__(
-        self, makers: Mapping[str, Callable[[], TenantPlan]], queues: Callable[[str], Iterable[LocalQueue]]
-    ) -> None:
-        """`makers` make the plan of the tenant of that name, `queues` its LocalQueues alone."""
-        self._makers, self._plans, self._lock = dict(makers), dict[str, TenantPlan](), Lock()
-        self.local_queues = queues
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the tenants, without making a plan."""
-        return tuple(self._makers)
-
-    def plan_of(self, name: str) -> TenantPlan:
-        """The plan of the tenant of that name; KeyError if there is none."""
-        with self._lock:  # a thread waits for a plan that another one makes, and does not make it again
-            if name not in self._plans:
-                self._plans[name] = self._makers[name]()
-            return self._plans[name]
-
-    @overload
-    def __getitem__(self, index: int) -> TenantPlan: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[TenantPlan, ...]: ...
-    def __getitem__(self, index: int | slice) -> TenantPlan | tuple[TenantPlan, ...]:
-        """One of the plans, or some of them."""
-        if isinstance(index, slice):
-            return tuple(self.plan_of(name) for name in self.names[index])
-        return self.plan_of(self.names[index])
-
-    def __iter__(self) -> Iterator[TenantPlan]:
-        """All plans."""
-        return (self.plan_of(name) for name in self.names)
-
-    def __len__(self) -> int:
-        """Number of the tenants."""
-        return len(self._makers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,8 +222,8 @@ class Plan:
     context: str
     """Context of the kubeconfig that the environment is deployed through."""
     platform: PlatformPlan
-    tenants: Sequence[TenantPlan]
-    """By name; `TenantPlans` where they are made when they are asked for."""
+    tenants: tuple[TenantPlan, ...]
+    """By name."""
     cluster: ClusterPlan | None = None
     """Network, cluster and nodes; None where they exist already."""
     account: AccountPlan | None = None
@@ -276,8 +234,6 @@ class Plan:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the tenants."""
-        if isinstance(self.tenants, TenantPlans):
-            return self.tenants.names
         return tuple(tenant.name for tenant in self.tenants)
 
     @property
@@ -298,20 +254,10 @@ class Plan:
 
     def tenant(self, name: str) -> TenantPlan:
         """The tenant of that name; KeyError if the environment has none."""
-        if isinstance(self.tenants, TenantPlans):
-            return self.tenants.plan_of(name)
         for tenant in self.tenants:
             if tenant.name == name:
                 return tenant
         raise KeyError(name)
-
-    def local_queues(self, tenant: str) -> Iterator[Object]:
-        """The tenant's LocalQueues, where possible without the rest of its plan: Kueue writes all of them every few
-        minutes, and no other kind."""
-        if isinstance(self.tenants, TenantPlans):
-            yield from (queue.manifest() for queue in self.tenants.local_queues(tenant))
-        else:
-            yield from (q.manifest() for space in self.tenant(tenant).namespaces for q in space.local_queues)
 
     def objects(self) -> Iterator[Object]:
         """All Kubernetes objects, those of the platform first."""

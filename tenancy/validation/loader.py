@@ -61,12 +61,6 @@ class Loaded:
     """Of `load_deployed`: entries whose last day has passed."""
 
 
-def trust_loaded(loaded: Loaded) -> Loaded:
-    """What `load` read in another process of this program, whose models need no second check."""
-    mark_valid(loaded.environment, loaded.tenants)
-    return loaded
-
-
 def with_tenants(loaded: Loaded, tenants: tuple[Tenant, ...]) -> Loaded:
     """The environment with what it has of its tenants. They need no second check, in which a pool or a wave might name
     a tenant that is not among them."""

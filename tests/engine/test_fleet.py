@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 from engine_project import NEW_TENANT, Done, Project
@@ -14,28 +13,6 @@ from tenancy.catalog import vocabulary as words
 TENANTS = ("credit", "fraud", "risk")
 EGRESS = "egress:\n  - {cidr: 198.51.100.7/32, port: 8443}\n"
 DENY = "/apis/networking.k8s.io/v1/namespaces/credit/networkpolicies/default-deny"
-
-MANY = """
-import sys
-
-from tenancy.cli import main, read_process
-from tenancy.engine import fleet_comparison
-from tenancy.live import fleet_drift
-
-fleet_drift.ALWAYS_LISTED = read_process.MIN_TENANT_FILES = 0
-fleet_comparison.BATCH = 1
-ask = fleet_comparison.HelperProcess.ask
-
-
-def told(beside, stacks):
-    answer = ask(beside, stacks)
-    print("the other process answered" if answer else "the other process has ended", file=sys.stderr)
-    return answer
-
-
-fleet_comparison.HelperProcess.ask = told
-main()
-"""
 
 
 def records(project: Project) -> set[str]:
@@ -92,33 +69,6 @@ def test_objects_deleted_and_changed_by_hand_run_their_stack_and_are_as_before(p
         api.request("DELETE", path)
     assert ran(up(project)) == {"local--credit": ["drift on the cluster"]}
     assert project.exists(path)
-
-
-def up_as_many(project: Project) -> Done:
-    """A run that treats the three tenants as it treats more than a hundred."""
-    return project.run(sys.executable, "-c", MANY, "up", "local", "--format", "json")
-
-
-def test_of_many_tenants_a_run_finds_what_changed_in_files_and_on_the_cluster_since_the_last_one(
-    project: Project,
-) -> None:
-    first = up_as_many(project)
-    assert ran(first) == {}, "all objects are compared"
-    assert "the other process answered" in first.text
-    assert "has ended" not in first.text
-    again = up_as_many(project)
-    assert ran(again) == {}
-    assert "0 of 4 stacks to run, 4 unchanged; drift of 3 is asked for meanwhile" in again.text
-    space = next(key[1] for key in project.objects() if key[0] == "networkpolicies" and key[1].startswith("credit"))
-    path = DENY.replace("/credit/", f"/{space}/")
-    with project.api() as api:
-        api.request("DELETE", path)
-    project.write("tenants/risk.yaml", NEW_TENANT.format(name="risk"))
-    done = up_as_many(project)
-    assert ran(done) == {"local--risk": ["changed files"], "local--credit": ["drift on the cluster"]}
-    assert "drift of 2 is asked for meanwhile" in done.text
-    assert project.exists(path)
-    assert ran(up_as_many(project)) == {}
 
 
 @pytest.mark.exhaustive

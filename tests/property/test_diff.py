@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from bench.generate import generate
 from tenancy.diff.alarms import ReviewReason, alarm
 from tenancy.diff.changes import ChangeTopic, SpecState, diff
-from tenancy.engine.digests import input_digests
 from tenancy.schema.network_rules import EgressRule
 from tenancy.schema.people import Role
 from tenancy.validation import Loaded, Tenant, load
@@ -103,16 +102,3 @@ def test_a_stack_runs_if_and_only_if_its_part_of_the_plan_differs(many: Loaded, 
     plans = [{tenant.name: tenant for tenant in side.plan.tenants} for side in (one, other) if side.plan]
     differ = {name for name in plans[0].keys() | plans[1].keys() if plans[0].get(name) != plans[1].get(name)}
     assert runs == (differ if many.environment.stacks == "per-tenant" else set())
-
-
-@settings(deadline=None, max_examples=12)
-@given(data=st.data())
-def test_plans_that_are_made_from_the_same_are_the_same(many: Loaded, data: st.DataObject) -> None:
-    one, other = (_side(many, data.draw, name) for name in "ab")
-    assert one.loaded
-    assert other.loaded
-    assert one.plan
-    assert other.plan
-    inputs, others = input_digests(one.loaded, one.plan), input_digests(other.loaded, other.plan)
-    for tenant in inputs.keys() & others.keys():
-        assert inputs[tenant] != others[tenant] or one.plan.tenant(tenant) == other.plan.tenant(tenant)

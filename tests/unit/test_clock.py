@@ -447,7 +447,7 @@ def test_what_the_clock_wrote_is_no_drift_and_what_another_wrote_beside_it_is(sp
             if tree
         ]
         live["metadata"] = {**planned["metadata"], "managedFields": entries}
-        api: Any = SimpleNamespace(items_and_version=lambda *_, **__: ([live], "7"))
+        api: Any = SimpleNamespace(items=lambda *_, **__: [live])
         return [str(each) for each in foreign_drift(api, "x", [planned])]
 
     groups = item["spec"]["resourceGroups"][:1]

@@ -42,9 +42,9 @@ class Server:
         self.item, self.written = item, written
         self.asked: list[str] = []
 
-    def items_and_version(self, path: str, absent: bool = False) -> tuple[list[dict[str, Any]], str]:  # noqa: ARG002
+    def items(self, path: str, absent: bool = False) -> list[dict[str, Any]]:  # noqa: ARG002
         labelled = self.item and "tenancy.gpu/environment" in (self.item["metadata"].get("labels") or {})
-        return [self.item] if self.item and labelled else [], "7"
+        return [self.item] if self.item and labelled else []
 
     def request(self, method: str, path: str, body: Any = None, **_: Any) -> Response:
         self.asked.append(f"{method} {path}")
