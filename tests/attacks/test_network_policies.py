@@ -78,7 +78,7 @@ def _denial_text(api: Api, policy: Object) -> str:
     return "" if answer.ok else denial.denier(answer.status, answer.message)
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=120, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_the_guard_admits_what_the_other_tests_take_for_legal_and_nothing_else(
     server: Server, data: st.DataObject

@@ -224,7 +224,7 @@ def crediting(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     return scene.priced(tmp_path_factory.mktemp("crediting"), "costs: {lender-credit: 60}\n")
 
 
-quick = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 
 
 @given(trace=traces())

@@ -29,7 +29,7 @@ def _tenant(index: int, **fields: Any) -> Tenant:
     return Tenant.model_validate({**base, **fields})
 
 
-@settings(deadline=None, max_examples=examples(300))
+@settings(max_examples=examples(300))
 @given(st.lists(GRANTS, max_size=5))
 def test_prefixes_overlap_exactly_when_some_pair_does(grants: list[list[dict[str, Any]]]) -> None:
     tenants = [_tenant(i, storage=some) for i, some in enumerate(grants)]
@@ -70,7 +70,7 @@ def _can_be_kept(pools: dict[str, tuple[int, tuple[str, ...]]], claims: dict[str
     return True
 
 
-@settings(deadline=None, max_examples=examples(300))
+@settings(max_examples=examples(300))
 @given(
     pools=st.dictionaries(
         st.sampled_from(["p", "q", "r"]),

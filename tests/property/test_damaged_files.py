@@ -14,9 +14,7 @@ from tenancy.validation import SpecError, load
 from tests.conftest import examples
 
 SOUP = st.text("ab01: -[]{},&*#|>'\"!?%@`\n\t~<.\x00é\ufeff", max_size=40)
-SETTINGS = settings(
-    deadline=None, max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+SETTINGS = settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def _judge(spec: Any, name: str, content: bytes) -> None:
@@ -78,7 +76,7 @@ def test_any_value_in_place_of_any_value(spec: Any, data: st.DataObject, tree: A
     _judge(spec, name, yaml.safe_dump(document, allow_unicode=True).encode("utf-8", "replace"))
 
 
-@settings(deadline=None, max_examples=examples(300))
+@settings(max_examples=examples(300))
 @given(
     st.recursive(
         st.one_of(st.text("abc 1", max_size=5), st.integers(-99, 99), st.booleans(), st.none()),
@@ -91,7 +89,7 @@ def test_plain_values_are_read_back_as_they_were_dumped(tree: Any) -> None:
     assert values(compose(text)) == (tree, [])
 
 
-@settings(deadline=None, max_examples=examples(300))
+@settings(max_examples=examples(300))
 @given(SOUP)
 def test_any_text_is_read_or_refused(text: str) -> None:
     with suppress(UnusableFile):

@@ -52,7 +52,7 @@ def _side(many: Loaded, draw: Any, name: str) -> SpecState:
     return SpecState(name, replace(many, tenants=tenants))
 
 
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_what_changes_forth_changes_back(many: Loaded, data: st.DataObject) -> None:
     one, other = (_side(many, data.draw, name) for name in "ab")
@@ -68,7 +68,7 @@ def _told(side: SpecState) -> Any:
     return [(t.tenant, t.egress, t.people) for t in side.loaded.tenants]
 
 
-@settings(deadline=None, max_examples=6)
+@settings(max_examples=6)
 @given(data=st.data())
 def test_nothing_changes_between_a_spec_and_itself(many: Loaded, data: st.DataObject) -> None:
     side = _side(many, data.draw, "a")
@@ -76,7 +76,7 @@ def test_nothing_changes_between_a_spec_and_itself(many: Loaded, data: st.DataOb
     assert diff(side, SpecState("b", replace(side.loaded, tenants=tuple(reversed(side.loaded.tenants))))) == ()  # type: ignore
 
 
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_no_loss_of_a_guarantee_goes_without_an_alarm(many: Loaded, data: st.DataObject) -> None:
     one, other = (_side(many, data.draw, name) for name in "ab")
@@ -94,7 +94,7 @@ def _has(side: SpecState, tenant: str, flavor: str) -> bool:
     return tenant in side.tenants and flavor in side.tenants[tenant].gpus
 
 
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_a_stack_runs_if_and_only_if_its_part_of_the_plan_differs(many: Loaded, data: st.DataObject) -> None:
     one, other = (_side(many, data.draw, name) for name in "ab")

@@ -128,7 +128,7 @@ def test_the_feasible_and_the_maximal_layouts_are_those_of_the_search(board: str
 
 
 @given(st.data())
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 def test_the_nearest_layouts_fit_and_none_is_nearer(data: st.DataObject) -> None:
     board = data.draw(st.sampled_from(["a100-40gb", "rtx-pro-6000", "a30-24gb"]))
     asked = tuple(data.draw(st.integers(0, p.most + 2)) for p in BOARDS[board].profiles.values())

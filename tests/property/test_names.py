@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tenancy.catalog import vocabulary as words
@@ -18,19 +18,16 @@ def names(longest: int) -> st.SearchStrategy[str]:
 PAIRS = st.tuples(names(words.TENANT_LENGTH), names(words.PART_LENGTH))
 
 
-@settings(deadline=None)
 @given(PAIRS, PAIRS)
 def test_two_pairs_of_names_never_derive_one_name(one: tuple[str, str], other: tuple[str, str]) -> None:
     assert (words.derived_name(*one) == words.derived_name(*other)) == (one == other)
 
 
-@settings(deadline=None)
 @given(PAIRS)
 def test_a_derived_name_can_be_taken_apart_again(pair: tuple[str, str]) -> None:
     assert tuple(words.derived_name(*pair).split(words.SEPARATOR)) == pair
 
 
-@settings(deadline=None)
 @given(PAIRS)
 def test_a_derived_name_is_a_dns_label(pair: tuple[str, str]) -> None:
     name = words.derived_name(*pair)
@@ -44,7 +41,6 @@ def test_the_limits_on_both_halves_fill_a_label_exactly() -> None:
     assert words.TENANT_LENGTH + len(words.SEPARATOR) + words.PART_LENGTH == words.LABEL_LENGTH
 
 
-@settings(deadline=None)
 @given(st.text(max_size=40))
 def test_every_admitted_name_is_plain_ascii(text: str) -> None:
     if name_misfit(text, 30) is None:

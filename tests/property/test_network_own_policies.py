@@ -32,7 +32,7 @@ def _written(world: World, data: st.DataObject) -> list[Object]:
     return found
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_legal_policies_open_nothing_between_tenants_and_nothing_that_no_file_names(
     world: World, data: st.DataObject

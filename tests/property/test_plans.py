@@ -28,7 +28,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     return load(generate(tmp_path_factory.mktemp("many") / "bench", TENANTS))
 
 
-@settings(deadline=None, max_examples=examples(30))
+@settings(max_examples=examples(30))
 @given(data=st.data())
 def test_a_tenants_plan_does_not_depend_on_other_tenants(many: Loaded, data: st.DataObject) -> None:
     chosen = data.draw(SUBSETS)
@@ -37,7 +37,7 @@ def test_a_tenants_plan_does_not_depend_on_other_tenants(many: Loaded, data: st.
     assert all(tenant == alone[tenant.name] for tenant in some.tenants)
 
 
-@settings(deadline=None, max_examples=examples(30))
+@settings(max_examples=examples(30))
 @given(chosen=SUBSETS)
 def test_the_platforms_plan_does_not_depend_on_the_tenants(many: Loaded, chosen: set[int]) -> None:
     """But for unallocated quota and what departments lend, which are amounts in Cohorts, and Kueue's memory."""

@@ -48,7 +48,7 @@ def _read(text: str) -> Decimal | None:
         return None
 
 
-@settings(deadline=None, max_examples=examples(2000))
+@settings(max_examples=examples(2000))
 @given(st.one_of(SPELLINGS, NEARLY))
 @example("+")
 @example("k")
@@ -79,7 +79,7 @@ def test_a_quantity_is_read_as_the_api_server_reads_it_and_refused_where_it_refu
         )
 
 
-@settings(deadline=None, max_examples=examples(500))
+@settings(max_examples=examples(500))
 @given(SPELLINGS)
 def test_what_we_write_is_what_the_api_server_writes_back(text: str) -> None:
     number = _read(text)
@@ -90,21 +90,18 @@ def test_what_we_write_is_what_the_api_server_writes_back(text: str) -> None:
         assert theirs["canonical"] == written
 
 
-@settings(deadline=None)
 @given(PLAIN)
 @example("8388609Ti")
 def test_writing_keeps_the_number(text: str) -> None:
     assert min(parse(write(parse_plain(text))), LARGEST) == min(parse(text), LARGEST)
 
 
-@settings(deadline=None)
 @given(PLAIN)
 def test_what_is_written_once_is_written_the_same_again(text: str) -> None:
     once = write(parse(text))
     assert write(parse(once)) == once
 
 
-@settings(deadline=None)
 @given(PLAIN)
 def test_what_is_written_is_canonical_in_its_family(text: str) -> None:
     # No fraction, and no larger suffix of the same family leaves a whole number.
@@ -115,20 +112,17 @@ def test_what_is_written_is_canonical_in_its_family(text: str) -> None:
     assert digits == "0" or suffix in {"E", "Ei"} or all(int(digits) % step for step in steps)
 
 
-@settings(deadline=None)
 @given(st.integers(0, int(LARGEST)))
 def test_a_count_keeps_its_number(number: int) -> None:
     assert parse(write_count(number)) == Decimal(number)
 
 
-@settings(deadline=None)
 @given(st.text(max_size=12))
 def test_any_text_is_a_quantity_or_a_value_error(text: str) -> None:
     number = _read(text)
     assert number is None or abs(number) <= MAX_NUMBER
 
 
-@settings(deadline=None)
 @given(st.one_of(st.text(max_size=12), PLAIN))
 def test_the_plain_form_is_a_part_of_the_whole(text: str) -> None:
     try:

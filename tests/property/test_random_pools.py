@@ -178,7 +178,7 @@ def karpenter_makes_what_scales(plan: Plan, spec: Spec, offers: Mapping[str, Map
     assert max(len(text.encode()) for text in texts) <= USER_DATA_BYTES - OF_EKS
 
 
-@settings(deadline=None, max_examples=examples(120))
+@settings(max_examples=examples(120))
 @given(spec=environments())
 def test_pools_that_keep_to_the_rules_are_accepted_and_add_up(read: Reader, spec: Spec) -> None:
     outcome = read(spec)
@@ -189,7 +189,7 @@ def test_pools_that_keep_to_the_rules_are_accepted_and_add_up(read: Reader, spec
         assert {problem.id for problem in outcome.problems} <= PODS_AND_NAMES, str(outcome)
 
 
-@settings(deadline=None, max_examples=examples(200))
+@settings(max_examples=examples(200))
 @given(spec=damaged())
 def test_pools_that_are_anything_are_refused_with_words_or_add_up(read: Reader, spec: Spec) -> None:
     outcome = read(spec)

@@ -149,9 +149,7 @@ def cohorts(plan: Plan) -> Iterator[Object]:
             yield item
 
 
-@settings(
-    deadline=None, max_examples=examples(200), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
+@settings(max_examples=examples(200), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(spec=tenancies())
 def test_queues_of_whatever_is_accepted(read: Reader, spec: Spec) -> None:
     outcome = read(spec)

@@ -47,7 +47,7 @@ def _admitted(prefix: str, key: str) -> str | None:
         return None
 
 
-@settings(deadline=None, max_examples=examples(500))
+@settings(max_examples=examples(500))
 @given(PREFIXES, KEYS)
 def test_whatever_is_not_refused_stays_in_its_prefix_for_every_reader(prefix: str, key: str) -> None:
     full = _admitted(prefix, key)
@@ -62,21 +62,18 @@ def test_whatever_is_not_refused_stays_in_its_prefix_for_every_reader(prefix: st
         full = unquote(full)
 
 
-@settings(deadline=None)
 @given(PREFIXES, KEYS)
 def test_two_keys_are_two_objects(prefix: str, key: str) -> None:
     if _admitted(prefix, key) and _admitted(prefix, key + "x"):
         assert safe_key(prefix, key) != safe_key(prefix, key + "x")
 
 
-@settings(deadline=None)
 @given(KEYS)
 def test_no_key_of_one_prefix_is_in_a_neighbours(key: str) -> None:
     if full := _admitted("teams/fraud/", key):
         assert not full.startswith(("teams/fraud-2/", "teams/research/"))
 
 
-@settings(deadline=None)
 @given(KEYS)
 def test_a_folder_is_listed_as_exactly_what_its_keys_start_with(under: str) -> None:
     if _admitted("teams/fraud/", under) and _admitted("teams/fraud/", under + "/x"):
@@ -90,7 +87,7 @@ class Wall:
         raise AssertionError(f"{name} was asked for")
 
 
-@settings(deadline=None, max_examples=examples(200))
+@settings(max_examples=examples(200))
 @given(KEYS)
 def test_what_is_refused_never_reaches_the_network(key: str) -> None:
     prefix = Prefix("bank-datasets", "teams/fraud/", Wall())
@@ -114,7 +111,7 @@ def test_what_is_refused_never_reaches_the_network(key: str) -> None:
             prefix.list(key)
 
 
-@settings(deadline=None, max_examples=examples(200))
+@settings(max_examples=examples(200))
 @given(st.one_of(KEYS, st.text("v0123456789-", max_size=12)))
 def test_a_name_or_version_that_is_none_never_reaches_the_network(text: str) -> None:
     for kind in (Datasets, Models):

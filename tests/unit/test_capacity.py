@@ -226,7 +226,7 @@ def _pools(draw: st.DrawFn) -> dict[str, Any]:
     return {"instance": name, "nodes": nodes, **({"mig": {"per-gpu": parts}} if parts else {})}
 
 
-@settings(deadline=None, max_examples=examples(60))
+@settings(max_examples=examples(60))
 @given(pool=_pools())
 def test_what_all_units_get_together_is_never_more_than_the_node_has(pool: dict[str, Any]) -> None:
     found = pool_yield(_environment(any=pool), "any")
@@ -239,7 +239,7 @@ def test_what_all_units_get_together_is_never_more_than_the_node_has(pool: dict[
     assert {unit.flavor: unit.count for unit in found.units} == dict(found.flavors)
 
 
-@settings(deadline=None, max_examples=examples(60))
+@settings(max_examples=examples(60))
 @given(pool=_pools())
 def test_the_losses_of_single_gpus_add_up_to_the_node(pool: dict[str, Any]) -> None:
     environment = _environment(any=pool)
@@ -377,7 +377,7 @@ _NAMES = ("a", "b", "c", "d")
 _SETS = [frozenset(some) for size in range(1, 5) for some in combinations(_NAMES, size)]
 
 
-@settings(deadline=None, max_examples=examples(300))
+@settings(max_examples=examples(300))
 @given(
     claims=st.dictionaries(st.sampled_from(_SETS), st.integers(1, 6), max_size=12),
     there=st.fixed_dictionaries({name: st.integers(0, 12) for name in _NAMES}),

@@ -431,7 +431,7 @@ def contradiction(scene: Scene) -> str | None:
     return None
 
 
-PATIENT = settings(deadline=None, max_examples=examples(200), suppress_health_check=[HealthCheck.too_slow])
+PATIENT = settings(max_examples=examples(200), suppress_health_check=[HealthCheck.too_slow])
 
 
 @PATIENT

@@ -507,7 +507,7 @@ def _options(document: dict[str, Any]) -> dict[str, Any]:
 
 
 @given(tenants())
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 def test_whatever_is_asked_for_is_what_the_file_says(document: dict[str, Any]) -> None:
     text = tenant_text(new.document_of("scoring", _options(document)), "x.json")
     field_values, refused = values(compose(text))
@@ -520,7 +520,7 @@ def shared_spec(tmp_path_factory: pytest.TempPathFactory) -> SpecFolder:
 
 
 @given(groups=st.lists(_PLAIN, unique=True, max_size=2), title=_LINE, guaranteed=st.integers(0, 12))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_file_is_written_if_and_only_if_the_environment_is_right_with_it(
     shared_spec: SpecFolder, groups: list[str], title: str, guaranteed: int
 ) -> None:

@@ -184,7 +184,7 @@ def cut_pools(draw: st.DrawFn) -> tuple[str, str]:
 
 
 @given(cut_pools())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_any_cut_yields_what_the_flavors_count(pool: tuple[str, str]) -> None:
     environment = environment_with(pool[1], pool[0], "{}")
     assert yielded(environment, "pool") == declared(environment, "pool")

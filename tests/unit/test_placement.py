@@ -52,7 +52,7 @@ CLAIMS = st.dictionaries(
 STOCK = st.fixed_dictionaries({pool: st.integers(0, 8) for pool in POOLS})
 
 
-@settings(deadline=None, max_examples=examples(500))
+@settings(max_examples=examples(500))
 @given(claims=CLAIMS, stock=STOCK)
 def test_no_other_way_places_more(claims: Claims, stock: dict[str, int]) -> None:
     placement = place(claims, stock)
@@ -71,7 +71,7 @@ def brute_force(claims: Claims, stock: dict[str, int]) -> int:
     return best
 
 
-@settings(deadline=None, max_examples=examples(150))
+@settings(max_examples=examples(150))
 @given(
     claims=st.dictionaries(
         st.sampled_from("xyz"), st.tuples(st.lists(st.sampled_from(POOLS), unique=True), st.integers(0, 2)), max_size=3
@@ -83,7 +83,7 @@ def test_trying_everything_finds_nothing_better(claims: Claims, stock: dict[str,
     assert place(claims, stock).missing == sum(count for _, count in claims.values()) - brute_force(claims, stock)
 
 
-@settings(deadline=None, max_examples=examples(300))
+@settings(max_examples=examples(300))
 @given(claims=CLAIMS, stock=STOCK)
 def test_the_full_pools_explain_what_is_missing(claims: Claims, stock: dict[str, int]) -> None:
     placement = place(claims, stock)
@@ -92,7 +92,7 @@ def test_the_full_pools_explain_what_is_missing(claims: Claims, stock: dict[str,
     assert bool(placement.full) <= bool(placement.missing), "without a claim that is short no pool is called full"
 
 
-@settings(deadline=None, max_examples=examples(200))
+@settings(max_examples=examples(200))
 @given(claims=CLAIMS, stock=STOCK, data=st.data())
 def test_the_order_of_pools_in_stock_changes_nothing(
     claims: Claims, stock: dict[str, int], data: st.DataObject

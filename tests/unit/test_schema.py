@@ -102,7 +102,7 @@ def test_both_schemas_have_patterns() -> None:
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(data=st.data())
 def test_an_editor_takes_the_texts_that_we_take(pattern: str, data: st.DataObject) -> None:
     compiled = re.compile(pattern, re.ASCII)
