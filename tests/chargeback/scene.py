@@ -38,7 +38,7 @@ def node(name: str, pool: str, start: int, end: int, **more: Any) -> dict[str, A
     return {"node": name, "pool": pool, "start": start, "end": end, **more}
 
 
-def held(where: str, on: str, flavor: str, count: int, start: int, end: int, **more: Any) -> dict[str, Any]:
+def allocation(where: str, on: str, flavor: str, count: int, start: int, end: int, **more: Any) -> dict[str, Any]:
     return {
         "namespace": where,
         "workload": more.pop("workload", f"{where}-{on}"),
@@ -51,37 +51,37 @@ def held(where: str, on: str, flavor: str, count: int, start: int, end: int, **m
     }
 
 
-def given(start: int, end: int, **rows: Iterable[Mapping[str, Any]]) -> Tables:
+def tables_of(start: int, end: int, **rows: Iterable[Mapping[str, Any]]) -> Tables:
     """Tables of rows, as though they had been read."""
-    frames = {name: pl.DataFrame(list(of), infer_schema_length=None) for name, of in rows.items()}
-    frames.setdefault("allocations", pl.DataFrame([held("none--main", "none", "a100", 1, start, start)]))
+    frames = {name: pl.DataFrame(list(table_rows), infer_schema_length=None) for name, table_rows in rows.items()}
+    frames.setdefault("allocations", pl.DataFrame([allocation("none--main", "none", "a100", 1, start, start)]))
     return tables({name: [(f"{name}.jsonl", frame.lazy())] for name, frame in frames.items()}, start, end)
 
 
-def whole(start: int, end: int, by: PeriodLength = PeriodLength.RANGE, zone: ZoneInfo = UTC) -> list[Period]:
+def whole_periods(start: int, end: int, by: PeriodLength = PeriodLength.RANGE, zone: ZoneInfo = UTC) -> list[Period]:
     return periods(start, end, by, zone)
 
 
 def report(
     loaded: Loaded, start: int, end: int, by: PeriodLength = PeriodLength.RANGE, **rows: Iterable[Mapping[str, Any]]
 ) -> ChargebackReport:
-    return make_report(loaded.environment, loaded.tenants, given(start, end, **rows), whole(start, end, by))
+    return make_report(loaded.environment, loaded.tenants, tables_of(start, end, **rows), whole_periods(start, end, by))
 
 
-def dollars(of: ChargebackReport, *wanted: object) -> float:
-    """What all lines cost that have every one of these words: a tenant, a category, a pool, a purchase, a flavor."""
-    return round(sum(line.micro for line in of.lines if _has(line, wanted)) / MICRO, 6)
+def dollars(costs: ChargebackReport, *words: object) -> float:
+    """Dollars of all lines that have every one of these words: a tenant, a category, a pool, a purchase, a flavor."""
+    return round(sum(line.micro for line in costs.lines if _has(line, words)) / MICRO, 6)
 
 
-def device_hours(of: ChargebackReport, *wanted: object) -> float:
-    return sum(line.devices for line in of.lines if _has(line, wanted)) / HOUR
+def device_hours(costs: ChargebackReport, *words: object) -> float:
+    return sum(line.devices for line in costs.lines if _has(line, words)) / HOUR
 
 
-def _has(line: Any, wanted: Sequence[object]) -> bool:
+def _has(line: Any, required: Sequence[object]) -> bool:
     unit = line.billing_unit
     words = {line.tenant, str(line.category), line.flavor, unit.pool, unit.purchase, unit.period}
-    return {str(w) if isinstance(w, Category) else w for w in wanted} <= words
+    return {str(w) if isinstance(w, Category) else w for w in required} <= words
 
 
-def rules(of: ChargebackReport) -> set[str]:
-    return {finding.rule for finding in of.findings}
+def rules(costs: ChargebackReport) -> set[str]:
+    return {finding.rule for finding in costs.findings}

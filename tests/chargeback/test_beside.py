@@ -1,4 +1,4 @@
-"""What is billed beside nodes."""
+"""Costs other than those of nodes."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def billed(
 
 
 def test_storage_costs_its_rate_for_the_part_of_a_month_that_it_was_there(loaded: Loaded) -> None:
-    found = billed(loaded, {"kind": "storage", "namespace": "fraud--train", "quantity": 730})
-    assert dollars(found, "fraud", "storage") == 0.08, "730 GiB for one of 730 hours"
+    costs = billed(loaded, {"kind": "storage", "namespace": "fraud--train", "quantity": 730})
+    assert dollars(costs, "fraud", "storage") == 0.08, "730 GiB for one of 730 hours"
 
 
 def test_traffic_costs_its_rate_whatever_the_time(loaded: Loaded) -> None:
@@ -49,20 +49,20 @@ def test_traffic_costs_its_rate_whatever_the_time(loaded: Loaded) -> None:
 
 
 def test_a_line_without_dollars_or_rate_is_named_and_not_made_up(loaded: Loaded) -> None:
-    found = billed(loaded, {"kind": "snapshot", "tenant": "fraud", "quantity": 100})
-    assert dollars(found, "snapshot") == 0
-    assert "100.00 units of snapshot" in next(f.observation for f in found.findings if f.rule == "bill-01")
+    costs = billed(loaded, {"kind": "snapshot", "tenant": "fraud", "quantity": 100})
+    assert dollars(costs, "snapshot") == 0
+    assert "100.00 units of snapshot" in next(f.observation for f in costs.findings if f.rule == "bill-01")
 
 
 def test_a_line_that_runs_over_the_first_of_a_month_is_split_by_time(loaded: Loaded) -> None:
     line = {"kind": "other", "tenant": "fraud", "dollars": 40}
-    found = billed(loaded, line, start=NOVEMBER - DAY, end=NOVEMBER + 3 * DAY, by=PeriodLength.MONTH)
-    assert (dollars(found, "fraud", "other", 0), dollars(found, "fraud", "other", 1)) == (10, 30)
+    costs = billed(loaded, line, start=NOVEMBER - DAY, end=NOVEMBER + 3 * DAY, by=PeriodLength.MONTH)
+    assert (dollars(costs, "fraud", "other", 0), dollars(costs, "fraud", "other", 1)) == (10, 30)
 
 
-def objects(found: ChargebackReport, tenant: str) -> float:
+def objects(costs: ChargebackReport, tenant: str) -> float:
     """Dollars of a tenant's own objects, without its part of the platform's."""
-    return sum(li.micro for li in found.lines if (li.tenant, li.category) == (tenant, Category.S3)) / MICRO
+    return sum(li.micro for li in costs.lines if (li.tenant, li.category) == (tenant, Category.S3)) / MICRO
 
 
 @pytest.mark.parametrize(
@@ -70,9 +70,9 @@ def objects(found: ChargebackReport, tenant: str) -> float:
     [("teams/fraud/models/", "fraud"), ("teams/fraud-2/", "overhead"), ("shared/", "overhead"), ("", "overhead")],
 )
 def test_objects_are_whose_alone_they_can_be_written(loaded: Loaded, prefix: str, who: str) -> None:
-    found = billed(loaded, {"kind": "s3", "bucket": "datasets", "prefix": prefix, "dollars": 9})
-    assert objects(found, "fraud") == (9 if who == "fraud" else 0)
-    assert dollars(found, "overhead") == (0 if who == "fraud" else 9), "what several read is the platform's"
+    costs = billed(loaded, {"kind": "s3", "bucket": "datasets", "prefix": prefix, "dollars": 9})
+    assert objects(costs, "fraud") == (9 if who == "fraud" else 0)
+    assert dollars(costs, "overhead") == (0 if who == "fraud" else 9), "what several read is the platform's"
 
 
 def test_a_buckets_bill_is_split_by_what_lies_under_its_prefixes(loaded: Loaded) -> None:
@@ -81,8 +81,8 @@ def test_a_buckets_bill_is_split_by_what_lies_under_its_prefixes(loaded: Loaded)
         {"kind": "s3", "bucket": "datasets", "prefix": "teams/fraud/", "quantity": 30, "dollars": None},
         {"kind": "s3", "bucket": "datasets", "prefix": "shared/", "quantity": 10, "dollars": None},
     ]
-    found = billed(loaded, *lines)
-    assert (objects(found, "fraud"), dollars(found, "overhead")) == (75, 25)
+    costs = billed(loaded, *lines)
+    assert (objects(costs, "fraud"), dollars(costs, "overhead")) == (75, 25)
 
 
 def test_an_unknown_kind_is_refused(loaded: Loaded) -> None:
@@ -91,37 +91,37 @@ def test_an_unknown_kind_is_refused(loaded: Loaded) -> None:
 
 
 def test_a_line_without_a_tenant_is_named(loaded: Loaded) -> None:
-    found = billed(loaded, {"kind": "other", "dollars": 3})
-    assert dollars(found, "(no tenant)") == 3
-    assert "bill-08" in rules(found)
+    costs = billed(loaded, {"kind": "other", "dollars": 3})
+    assert dollars(costs, "(no tenant)") == 3
+    assert "bill-08" in rules(costs)
 
 
 def test_a_line_of_an_unknown_tenant_has_no_tenant_and_is_named(loaded: Loaded) -> None:
-    found = billed(loaded, {"kind": "other", "tenant": "fruad", "dollars": 3})
-    assert dollars(found, "(no tenant)") == 3
-    assert [f.observation for f in found.findings if f.rule == "bill-08"] == ["1 line of unknown tenant fruad"]
+    costs = billed(loaded, {"kind": "other", "tenant": "fruad", "dollars": 3})
+    assert dollars(costs, "(no tenant)") == 3
+    assert [f.observation for f in costs.findings if f.rule == "bill-08"] == ["1 line of unknown tenant fruad"]
 
 
 def test_a_line_of_a_tenant_that_was_seen_is_its_own(loaded: Loaded) -> None:
     rows = [{"kind": "other", "tenant": "gone", "dollars": 3, "start": OCTOBER, "end": END}]
-    seen = [{"namespace": "gone--main", "tenant": "gone", "start": OCTOBER, "end": END}]
-    found = report(loaded, OCTOBER, END, nodes=TRAIN, lines=rows, namespaces=seen)
-    assert dollars(found, "gone") == 3
-    assert "bill-08" not in rules(found)
+    claimed = [{"namespace": "gone--main", "tenant": "gone", "start": OCTOBER, "end": END}]
+    costs = report(loaded, OCTOBER, END, nodes=TRAIN, lines=rows, namespaces=claimed)
+    assert dollars(costs, "gone") == 3
+    assert "bill-08" not in rules(costs)
 
 
 @pytest.mark.parametrize(("namespace", "who"), [("shop", "(no tenant)"), ("fraud--train", "fraud")])
 def test_a_line_of_a_namespace_without_a_tenant_is_named(loaded: Loaded, namespace: str, who: str) -> None:
-    found = billed(loaded, {"kind": "other", "namespace": namespace, "dollars": 3})
-    assert dollars(found, who, "other") == 3
-    assert any("1 line of namespace shop, which belongs to no tenant" in f.observation for f in found.findings) == (
+    costs = billed(loaded, {"kind": "other", "namespace": namespace, "dollars": 3})
+    assert dollars(costs, who, "other") == 3
+    assert any("1 line of namespace shop, which belongs to no tenant" in f.observation for f in costs.findings) == (
         who != "fraud"
     )
 
 
 def test_a_line_of_a_namespace_that_two_claim_is_no_ones_and_named(loaded: Loaded) -> None:
     rows = [{"kind": "other", "namespace": "shop", "dollars": 3, "start": OCTOBER, "end": END}]
-    seen = [{"namespace": "shop", "tenant": who, "start": OCTOBER, "end": END} for who in ("fraud", "research")]
-    found = report(loaded, OCTOBER, END, nodes=TRAIN, lines=rows, namespaces=seen)
-    assert dollars(found, "(disputed: fraud, research)") == 3
-    assert any("of namespace shop, which belongs to more than one tenant" in f.observation for f in found.findings)
+    claimed = [{"namespace": "shop", "tenant": who, "start": OCTOBER, "end": END} for who in ("fraud", "research")]
+    costs = report(loaded, OCTOBER, END, nodes=TRAIN, lines=rows, namespaces=claimed)
+    assert dollars(costs, "(disputed: fraud, research)") == 3
+    assert any("of namespace shop, which belongs to more than one tenant" in f.observation for f in costs.findings)

@@ -16,7 +16,18 @@ from tenancy.chargeback.periods import PeriodLength
 from tenancy.chargeback.report import make_report
 from tenancy.rules.catalogue import Violation
 from tenancy.validation import Loaded
-from tests.chargeback.scene import DAY, HOUR, NOVEMBER, OCTOBER, dollars, given, held, node, priced, whole
+from tests.chargeback.scene import (
+    DAY,
+    HOUR,
+    NOVEMBER,
+    OCTOBER,
+    allocation,
+    dollars,
+    node,
+    priced,
+    tables_of,
+    whole_periods,
+)
 
 END = OCTOBER + HOUR
 TRAIN = [node("t1", "train", OCTOBER, END)]
@@ -31,12 +42,12 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
 
 def cur(path: Path, *rows: dict[str, Any], maps: bool = True, without: str = "", **types: Any) -> Path:
     """A CUR 2.0 export: one row for each hour of each resource."""
-    made = []
-    for each in rows:
-        row = dict(each)
+    parquet_rows = []
+    for bill_row in rows:
+        row = dict(bill_row)
         tags = {"user_tenancy_environment": "small", **row.pop("tags", {})}
         at = dt.datetime.fromtimestamp(row.pop("at", OCTOBER), dt.UTC).replace(tzinfo=None)
-        made.append(
+        parquet_rows.append(
             {
                 "line_item_line_item_type": "Usage",
                 "line_item_product_code": "AmazonEC2",
@@ -51,7 +62,7 @@ def cur(path: Path, *rows: dict[str, Any], maps: bool = True, without: str = "",
                 "resource_tags": [{"key": k, "value": v} for k, v in tags.items()] if maps else tags,
             }
         )
-    frame = pl.DataFrame(made, infer_schema_length=None).drop(without or [])
+    frame = pl.DataFrame(parquet_rows, infer_schema_length=None).drop(without or [])
     frame.with_columns(pl.col(name).cast(kind) for name, kind in types.items()).write_parquet(path)
     return path
 
@@ -60,23 +71,25 @@ POOL = {"user_tenancy_pool": "train"}
 
 
 def with_bill(loaded: Loaded, *paths: Path, nodes: list[dict[str, Any]] = TRAIN, **tables: Any) -> ChargebackReport:
-    cut = whole(OCTOBER, END)
-    rows = [held("fraud--train", "t1", "a100", 2, OCTOBER, END)]
-    seen = given(OCTOBER, END, nodes=nodes, allocations=rows, **tables)
-    return make_report(loaded.environment, loaded.tenants, seen, cut, bills.read(paths, cut, "small"))
+    bill_periods = whole_periods(OCTOBER, END)
+    rows = [allocation("fraud--train", "t1", "a100", 2, OCTOBER, END)]
+    usage_tables = tables_of(OCTOBER, END, nodes=nodes, allocations=rows, **tables)
+    return make_report(
+        loaded.environment, loaded.tenants, usage_tables, bill_periods, bills.read(paths, bill_periods, "small")
+    )
 
 
 @pytest.mark.parametrize("maps", [True, False], ids=["map", "structure"])
 def test_the_bill_and_no_list_price_is_what_is_shared_out(loaded: Loaded, tmp_path: Path, maps: bool) -> None:
-    found = with_bill(loaded, cur(tmp_path / "c.parquet", {"line_item_unblended_cost": 13.2, "tags": POOL}, maps=maps))
-    assert dollars(found) == 13.2
-    assert dollars(found, "fraud", "held") == 3.3
+    costs = with_bill(loaded, cur(tmp_path / "c.parquet", {"line_item_unblended_cost": 13.2, "tags": POOL}, maps=maps))
+    assert dollars(costs) == 13.2
+    assert dollars(costs, "fraud", "held") == 3.3
 
 
 def test_tags_are_known_however_the_export_spells_them(loaded: Loaded, tmp_path: Path) -> None:
     tags = {"user:tenancy:environment": "small", "user:tenancy:pool": "train"}
-    found = with_bill(loaded, cur(tmp_path / "c.parquet", {"line_item_unblended_cost": 8.0, "tags": tags}))
-    assert dollars(found, "train") == 8
+    costs = with_bill(loaded, cur(tmp_path / "c.parquet", {"line_item_unblended_cost": 8.0, "tags": tags}))
+    assert dollars(costs, "train") == 8
 
 
 def test_hours_that_a_plan_covers_cost_what_the_plan_cost(loaded: Loaded, tmp_path: Path) -> None:
@@ -98,16 +111,16 @@ def test_spot_on_the_bill_goes_to_spot_nodes(loaded: Loaded, tmp_path: Path) -> 
         {"line_item_unblended_cost": 7.0, "line_item_usage_type": "EUC1-SpotUsage:p4d.24xlarge", "tags": POOL},
     ]
     nodes = [*TRAIN, node("t2", "train", OCTOBER, END, purchase="spot")]
-    found = with_bill(loaded, cur(tmp_path / "c.parquet", *rows), nodes=nodes)
-    assert (dollars(found, "on-demand"), dollars(found, "spot")) == (20, 7)
+    costs = with_bill(loaded, cur(tmp_path / "c.parquet", *rows), nodes=nodes)
+    assert (dollars(costs, "on-demand"), dollars(costs, "spot")) == (20, 7)
 
 
 def test_what_a_reservation_runs_is_on_demand_on_the_bill(loaded: Loaded, tmp_path: Path) -> None:
     nodes = [node("t1", "train", OCTOBER, END, purchase="reservation")]
-    found = with_bill(
+    costs = with_bill(
         loaded, cur(tmp_path / "c.parquet", {"line_item_unblended_cost": 20.0, "tags": POOL}), nodes=nodes
     )
-    assert dollars(found, "reservation") == 20
+    assert dollars(costs, "reservation") == 20
 
 
 @pytest.mark.parametrize("usage", ["UnusedBox", "UnusedDed"])
@@ -116,9 +129,9 @@ def test_the_unused_part_of_a_capacity_reservation_is_the_pools(loaded: Loaded, 
         {"line_item_unblended_cost": 24.0, "tags": POOL},
         {"line_item_usage_type": f"EUC1-{usage}:p4d.24xlarge", "line_item_unblended_cost": 8.0, "tags": POOL},
     ]
-    found = with_bill(loaded, cur(tmp_path / "c.parquet", *rows))
-    assert dollars(found) == 32
-    assert dollars(found, "train") == 32, "not the platform's, which all tenants would pay"
+    costs = with_bill(loaded, cur(tmp_path / "c.parquet", *rows))
+    assert dollars(costs) == 32
+    assert dollars(costs, "train") == 32, "not the platform's, which all tenants would pay"
 
 
 def test_a_pool_on_the_bill_of_which_no_node_was_seen_is_named(loaded: Loaded, tmp_path: Path) -> None:
@@ -126,14 +139,14 @@ def test_a_pool_on_the_bill_of_which_no_node_was_seen_is_named(loaded: Loaded, t
         {"line_item_unblended_cost": 20.0, "tags": POOL},
         {"line_item_unblended_cost": 9.0, "tags": {"user_tenancy_pool": "serve"}},
     ]
-    found = with_bill(loaded, cur(tmp_path / "c.parquet", *rows))
-    assert dollars(found, "(no data)") == 9
-    assert any("$9.00 billed for serve" in f.observation for f in found.findings)
+    costs = with_bill(loaded, cur(tmp_path / "c.parquet", *rows))
+    assert dollars(costs, "(no data)") == 9
+    assert any("$9.00 billed for serve" in f.observation for f in costs.findings)
 
 
 def test_nodes_that_are_on_no_bill_are_named(loaded: Loaded, tmp_path: Path) -> None:
-    found = with_bill(loaded, cur(tmp_path / "c.parquet", {"line_item_product_code": "AmazonS3", "tags": {}}))
-    assert any("1.0 node-hours of train, on-demand, on no bill" in f.observation for f in found.findings)
+    costs = with_bill(loaded, cur(tmp_path / "c.parquet", {"line_item_product_code": "AmazonS3", "tags": {}}))
+    assert any("1.0 node-hours of train, on-demand, on no bill" in f.observation for f in costs.findings)
 
 
 def test_what_a_tenant_has_beside_nodes_is_its_own_the_rest_the_platforms(loaded: Loaded, tmp_path: Path) -> None:
@@ -147,18 +160,18 @@ def test_what_a_tenant_has_beside_nodes_is_its_own_the_rest_the_platforms(loaded
             "line_item_usage_type": "EUC1-Cluster",
         },
     ]
-    found = with_bill(loaded, cur(tmp_path / "c.parquet", *rows))
-    assert dollars(found, "research", "s3") == 4
-    assert dollars(found, "overhead") == 0.1
-    assert dollars(found) == 24.1
+    costs = with_bill(loaded, cur(tmp_path / "c.parquet", *rows))
+    assert dollars(costs, "research", "s3") == 4
+    assert dollars(costs, "overhead") == 0.1
+    assert dollars(costs) == 24.1
 
 
 def test_what_others_in_the_account_spend_is_no_line_and_a_note(loaded: Loaded, tmp_path: Path) -> None:
-    other = {"user_tenancy_environment": "other"}
-    rows = [{"line_item_unblended_cost": 20.0, "tags": POOL}, {"line_item_unblended_cost": 5.0, "tags": other}]
-    found = with_bill(loaded, cur(tmp_path / "c.parquet", *rows))
-    assert dollars(found) == 20
-    assert found.notes == [
+    foreign_tags = {"user_tenancy_environment": "other"}
+    rows = [{"line_item_unblended_cost": 20.0, "tags": POOL}, {"line_item_unblended_cost": 5.0, "tags": foreign_tags}]
+    costs = with_bill(loaded, cur(tmp_path / "c.parquet", *rows))
+    assert dollars(costs) == 20
+    assert costs.notes == [
         "$5.00 of the bill have no tag tenancy:environment=small: they are not part of this environment"
     ]
 
@@ -166,10 +179,10 @@ def test_what_others_in_the_account_spend_is_no_line_and_a_note(loaded: Loaded, 
 @pytest.mark.parametrize("net", [27.0, 30.0, None, float("nan")])
 def test_what_a_contract_takes_off_is_named(loaded: Loaded, tmp_path: Path, net: float | None) -> None:
     row = {"line_item_unblended_cost": 30.0, bills.NET: net, "tags": POOL}
-    found = with_bill(loaded, cur(tmp_path / "c.parquet", row, **{bills.NET: pl.Float64}))
-    told = [note for note in found.notes if bills.NET in note]
-    assert [("$3.00" in note, "before them" in note) for note in told] == [(True, True)] * (net == 27.0)
-    assert dollars(found) == 30
+    costs = with_bill(loaded, cur(tmp_path / "c.parquet", row, **{bills.NET: pl.Float64}))
+    contract_notes = [note for note in costs.notes if bills.NET in note]
+    assert [("$3.00" in note, "before them" in note) for note in contract_notes] == [(True, True)] * (net == 27.0)
+    assert dollars(costs) == 30
 
 
 def test_a_bill_in_another_currency_is_refused(loaded: Loaded, tmp_path: Path) -> None:
@@ -183,20 +196,20 @@ def test_a_bill_that_is_no_export_is_refused(tmp_path: Path, content: str) -> No
     path = tmp_path / "c.parquet"
     path.write_text(content, "utf-8")
     with pytest.raises(Violation, match="bill-07"):
-        bills.read([path], whole(OCTOBER, END), "small")
+        bills.read([path], whole_periods(OCTOBER, END), "small")
 
 
 def test_an_export_without_resources_is_refused(tmp_path: Path) -> None:
     pl.DataFrame({"line_item_unblended_cost": [1.0]}).write_parquet(tmp_path / "c.parquet")
     with pytest.raises(Violation, match="without column"):
-        bills.read([tmp_path / "c.parquet"], whole(OCTOBER, END), "small")
+        bills.read([tmp_path / "c.parquet"], whole_periods(OCTOBER, END), "small")
 
 
 # Times
 
 
-def outside(found: ChargebackReport) -> list[str]:
-    return [f.observation for f in found.findings if "outside of the range" in f.observation]
+def outside(costs: ChargebackReport) -> list[str]:
+    return [f.observation for f in costs.findings if "outside of the range" in f.observation]
 
 
 ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Asia/Tokyo"]
@@ -204,8 +217,8 @@ ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Asia/Tokyo"]
 
 @pytest.mark.parametrize("zone", ZONES, indirect=True)
 def test_a_bill_is_the_same_in_every_time_zone_of_the_machine(loaded: Loaded, tmp_path: Path, zone: str) -> None:
-    found = with_bill(loaded, cur(tmp_path / "c.parquet", {"line_item_unblended_cost": 10.0, "tags": POOL}))
-    assert (dollars(found), outside(found)) == (10, []), zone
+    costs = with_bill(loaded, cur(tmp_path / "c.parquet", {"line_item_unblended_cost": 10.0, "tags": POOL}))
+    assert (dollars(costs), outside(costs)) == (10, []), zone
 
 
 @pytest.mark.parametrize(("zone", "inside"), [("UTC", 10), ("Europe/Berlin", 0)])
@@ -228,17 +241,17 @@ def test_a_line_without_an_end_is_of_the_moment_at_which_it_starts(loaded: Loade
 def test_a_line_of_a_moment_is_in_the_range_or_named(loaded: Loaded, tmp_path: Path, at: int, inside: float) -> None:
     moment = dt.datetime.fromtimestamp(at, dt.UTC).replace(tzinfo=None)
     row = {"line_item_unblended_cost": 500.0, "at": at, "line_item_usage_end_date": moment, "tags": POOL}
-    found = with_bill(loaded, cur(tmp_path / "c.parquet", row))
-    assert dollars(found) == inside
-    assert [said.split()[0] for said in outside(found)] == ([] if inside else ["$500.00"])
+    costs = with_bill(loaded, cur(tmp_path / "c.parquet", row))
+    assert dollars(costs) == inside
+    assert [observation.split()[0] for observation in outside(costs)] == ([] if inside else ["$500.00"])
 
 
 def test_every_day_of_a_line_of_a_month_has_its_part(tmp_path: Path) -> None:
     end = dt.datetime.fromtimestamp(NOVEMBER, dt.UTC).replace(tzinfo=None)
     row = {"line_item_unblended_cost": 100.0, "line_item_usage_end_date": end, "tags": POOL}
-    days = whole(OCTOBER, NOVEMBER, PeriodLength.DAY)
-    found = bills.read([cur(tmp_path / "c.parquet", row)], days, "small")
-    assert sorted(found.costs_by_unit.values()) == [3_225_806] * 31, (
+    days = whole_periods(OCTOBER, NOVEMBER, PeriodLength.DAY)
+    read_bill = bills.read([cur(tmp_path / "c.parquet", row)], days, "small")
+    assert sorted(read_bill.costs_by_unit.values()) == [3_225_806] * 31, (
         "each rounded by itself: a day costs the same in any range"
     )
 
@@ -251,9 +264,9 @@ def test_another_tag_of_the_same_value_does_not_make_a_line_ours(loaded: Loaded,
         {"line_item_unblended_cost": 10.0, "tags": POOL},
         {"line_item_unblended_cost": 700.0, "tags": {"user_tenancy_environment": "other", "user_env": "small"}},
     ]
-    found = with_bill(loaded, cur(tmp_path / "c.parquet", *rows))
-    assert dollars(found) == 10
-    assert found.notes == [
+    costs = with_bill(loaded, cur(tmp_path / "c.parquet", *rows))
+    assert dollars(costs) == 10
+    assert costs.notes == [
         "$700.00 of the bill have no tag tenancy:environment=small: they are not part of this environment"
     ]
 
@@ -265,23 +278,23 @@ def test_taxes_have_no_usage_type_and_are_charged(loaded: Loaded, tmp_path: Path
         "line_item_unblended_cost": 5.0,
         "tags": {"user_tenancy_tenant": "research"},
     }
-    found = with_bill(loaded, cur(tmp_path / "c.parquet", {"line_item_unblended_cost": 10.0, "tags": POOL}, tax))
-    assert dollars(found, "research", "other") == 5
-    assert "AmazonEC2 Tax" in {line.detail for line in found.lines}
+    costs = with_bill(loaded, cur(tmp_path / "c.parquet", {"line_item_unblended_cost": 10.0, "tags": POOL}, tax))
+    assert dollars(costs, "research", "other") == 5
+    assert "AmazonEC2 Tax" in {line.detail for line in costs.lines}
 
 
-@pytest.mark.parametrize(("tenant", "who", "named"), [("fruad", "(no tenant)", True), ("fraud", "fraud", False)])
+@pytest.mark.parametrize(("tenant", "who", "is_named"), [("fruad", "(no tenant)", True), ("fraud", "fraud", False)])
 def test_a_tag_of_an_unknown_tenant_gives_no_tenant_and_is_named(
-    loaded: Loaded, tmp_path: Path, tenant: str, who: str, named: bool
+    loaded: Loaded, tmp_path: Path, tenant: str, who: str, is_named: bool
 ) -> None:
     row = {
         "line_item_product_code": "AmazonS3",
         "line_item_unblended_cost": 4.0,
         "tags": {"user_tenancy_tenant": tenant},
     }
-    found = with_bill(loaded, cur(tmp_path / "c.parquet", row))
-    assert dollars(found, who, "s3") == 4
-    assert any("$4.00 billed with the tag tenancy:tenant=fruad" in f.observation for f in found.findings) == named
+    costs = with_bill(loaded, cur(tmp_path / "c.parquet", row))
+    assert dollars(costs, who, "s3") == 4
+    assert any("$4.00 billed with the tag tenancy:tenant=fruad" in f.observation for f in costs.findings) == is_named
 
 
 VOLUME = {"line_item_usage_type": "EUC1-EBS:VolumeUsage.gp3", "line_item_unblended_cost": 8.0}
@@ -301,16 +314,16 @@ VOLUME = {"line_item_usage_type": "EUC1-EBS:VolumeUsage.gp3", "line_item_unblend
         ({"user_tenancy_namespace": "ml-fraud"}, "(no tenant)"),
         ({}, "overhead"),
     ],
-    ids=lambda given: (
-        " ".join(f"{k.rpartition('_')[2]}={v}" for k, v in given.items()) if isinstance(given, dict) else given
+    ids=lambda argument: (
+        " ".join(f"{k.rpartition('_')[2]}={v}" for k, v in argument.items()) if isinstance(argument, dict) else argument
     ),
 )
 def test_a_volume_is_its_namespaces_tenants(loaded: Loaded, tmp_path: Path, tags: dict[str, str], who: str) -> None:
     rows = [{"line_item_unblended_cost": 20.0, "tags": POOL}, {**VOLUME, "tags": tags}]
-    found = with_bill(loaded, cur(tmp_path / "c.parquet", *rows))
-    own = (who,) if who == "overhead" else (who, "storage")
-    assert (dollars(found, *own), dollars(found)) == (8, 28)
-    assert (who == "(no tenant)") is any(finding.rule == "bill-08" for finding in found.findings)
+    costs = with_bill(loaded, cur(tmp_path / "c.parquet", *rows))
+    charged_to = (who,) if who == "overhead" else (who, "storage")
+    assert (dollars(costs, *charged_to), dollars(costs)) == (8, 28)
+    assert (who == "(no tenant)") is any(finding.rule == "bill-08" for finding in costs.findings)
 
 
 def test_a_volume_of_a_namespace_that_changed_hands_is_each_tenants_for_its_time(
@@ -322,24 +335,24 @@ def test_a_volume_of_a_namespace_that_changed_hands_is_each_tenants_for_its_time
         {"namespace": "fraud--train", "tenant": "fraud", "start": OCTOBER, "end": quarter},
         {"namespace": "fraud--train", "tenant": "research", "start": quarter, "end": END},
     ]
-    seen = with_bill(loaded, cur(tmp_path / "c.parquet", row), namespaces=spaces)
-    assert (dollars(seen, "fraud", "storage"), dollars(seen, "research", "storage")) == (2, 6)
+    costs = with_bill(loaded, cur(tmp_path / "c.parquet", row), namespaces=spaces)
+    assert (dollars(costs, "fraud", "storage"), dollars(costs, "research", "storage")) == (2, 6)
 
 
 def test_a_volume_of_a_namespace_without_a_tenant_is_named(loaded: Loaded, tmp_path: Path) -> None:
     row = {**VOLUME, "tags": {"user_tenancy_namespace": "ml-fraud"}}
-    found = with_bill(loaded, cur(tmp_path / "c.parquet", row))
-    said = [finding.observation for finding in found.findings if finding.rule == "bill-08"]
-    assert said == ["$8.00 billed with the tag tenancy:namespace=ml-fraud, which belongs to no tenant"]
-    assert "AmazonEC2 ml-fraud" in {line.detail for line in found.lines}
+    costs = with_bill(loaded, cur(tmp_path / "c.parquet", row))
+    observations = [finding.observation for finding in costs.findings if finding.rule == "bill-08"]
+    assert observations == ["$8.00 billed with the tag tenancy:namespace=ml-fraud, which belongs to no tenant"]
+    assert "AmazonEC2 ml-fraud" in {line.detail for line in costs.lines}
 
 
 def test_a_table_of_lines_beside_a_bill_is_not_read_and_a_note_says_so(loaded: Loaded, tmp_path: Path) -> None:
     path = cur(tmp_path / "c.parquet", {"line_item_unblended_cost": 10.0, "tags": POOL})
     lines = [{"kind": "s3", "tenant": "fraud", "dollars": 50, "start": OCTOBER, "end": END}]
-    found = with_bill(loaded, path, lines=lines)
-    assert dollars(found) == 10
-    assert found.notes == ["the table of lines is not read, because with --bill all costs come from the bill"]
+    costs = with_bill(loaded, path, lines=lines)
+    assert dollars(costs) == 10
+    assert costs.notes == ["the table of lines is not read, because with --bill all costs come from the bill"]
     assert with_bill(loaded, path).notes == []
 
 
@@ -348,9 +361,9 @@ def test_a_pool_that_a_credit_pays_is_on_the_bill(loaded: Loaded, tmp_path: Path
         {"line_item_unblended_cost": 10.0, "tags": POOL},
         {"line_item_line_item_type": "Credit", "line_item_unblended_cost": -10.0, "tags": POOL},
     ]
-    found = with_bill(loaded, cur(tmp_path / "c.parquet", *rows))
-    assert (len(found.bills), set(found.bills.values())) == (1, {0})
-    assert not [f for f in found.findings if "on no bill" in f.observation]
+    costs = with_bill(loaded, cur(tmp_path / "c.parquet", *rows))
+    assert (len(costs.bills), set(costs.bills.values())) == (1, {0})
+    assert not [f for f in costs.findings if "on no bill" in f.observation]
 
 
 # What was paid ahead
@@ -391,9 +404,9 @@ def test_a_commitment_costs_what_was_used_of_it_and_a_line_of_what_was_not(
     unused: float,
 ) -> None:
     rows = [{**used, "tags": POOL}, {**fee, "line_item_unblended_cost": 6.0 + unused, column: already + unused}]
-    found = with_bill(loaded, cur(tmp_path / "c.parquet", *rows))
-    assert (dollars(found, "train"), dollars(found, "other")) == (6, unused)
-    assert {line.detail for line in found.lines if line.detail} == ({what} if unused else set())
+    costs = with_bill(loaded, cur(tmp_path / "c.parquet", *rows))
+    assert (dollars(costs, "train"), dollars(costs, "other")) == (6, unused)
+    assert {line.detail for line in costs.lines if line.detail} == ({what} if unused else set())
 
 
 @pytest.mark.parametrize(
@@ -413,11 +426,13 @@ def test_a_fee_for_a_reservation_stands_in_its_hours_and_any_other_is_charged(
         "line_item_usage_type": "HeavyUsage:p4d.24xlarge",
         "reservation_reservation_a_r_n": arn,
     }
-    found = with_bill(loaded, cur(tmp_path / "c.parquet", {"line_item_unblended_cost": 10.0, "tags": POOL}, fee))
-    assert dollars(found) == 10 + cost
+    costs = with_bill(loaded, cur(tmp_path / "c.parquet", {"line_item_unblended_cost": 10.0, "tags": POOL}, fee))
+    assert dollars(costs) == 10 + cost
 
 
-KINDS = [(kind, column) for kind, of in bills.AMORTISED.items() for column in of] + [("Fee", bills.RESERVATION)]
+KINDS = [(kind, column) for kind, columns in bills.AMORTISED.items() for column in columns] + [
+    ("Fee", bills.RESERVATION)
+]
 
 
 @pytest.mark.parametrize(("kind", "column"), KINDS)
@@ -432,14 +447,14 @@ def test_a_line_whose_cost_the_export_lacks_is_refused(loaded: Loaded, tmp_path:
 def test_what_others_paid_ahead_is_a_note_where_the_export_does_not_say_it(
     loaded: Loaded, tmp_path: Path, kind: str, column: str
 ) -> None:
-    other = {"user_tenancy_environment": "other"}
+    foreign_tags = {"user_tenancy_environment": "other"}
     rows = [
         {"line_item_unblended_cost": 10.0, "tags": POOL},
-        {"line_item_line_item_type": kind, "line_item_unblended_cost": 5.0, "tags": other},
+        {"line_item_line_item_type": kind, "line_item_unblended_cost": 5.0, "tags": foreign_tags},
     ]
-    found = with_bill(loaded, cur(tmp_path / "c.parquet", *rows, without=column))
-    assert dollars(found) == 10
-    assert [note for note in found.notes if f"of 1 lines {kind}" in note and column in note]
+    costs = with_bill(loaded, cur(tmp_path / "c.parquet", *rows, without=column))
+    assert dollars(costs) == 10
+    assert [note for note in costs.notes if f"of 1 lines {kind}" in note and column in note]
 
 
 # Once
@@ -466,7 +481,7 @@ def test_a_folder_is_all_files_in_it(loaded: Loaded, tmp_path: Path) -> None:
 
 def test_a_folder_without_a_bill_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Violation, match="without a Parquet file"):
-        bills.read([tmp_path], whole(OCTOBER, END), "small")
+        bills.read([tmp_path], whole_periods(OCTOBER, END), "small")
 
 
 @pytest.mark.parametrize(
@@ -513,8 +528,8 @@ def test_several_files_whose_lines_cannot_be_told_apart_are_refused(loaded: Load
 def test_an_amount_that_is_none_is_refused_with_its_row(
     loaded: Loaded, tmp_path: Path, value: float, environment: str
 ) -> None:
-    other = {"line_item_unblended_cost": value, "tags": {"user_tenancy_environment": environment}}
-    path = cur(tmp_path / "c.parquet", {"line_item_unblended_cost": 10.0, "tags": POOL}, other)
+    broken_row = {"line_item_unblended_cost": value, "tags": {"user_tenancy_environment": environment}}
+    path = cur(tmp_path / "c.parquet", {"line_item_unblended_cost": 10.0, "tags": POOL}, broken_row)
     with pytest.raises(Violation, match=r"c\.parquet: row 2: line_item_unblended_cost"):
         with_bill(loaded, path)
 
@@ -542,7 +557,7 @@ def test_a_column_of_another_type_is_refused(tmp_path: Path, column: str, values
     path = cur(tmp_path / "c.parquet", {"identity_line_item_id": "abc", "tags": POOL})
     pl.read_parquet(path).with_columns(pl.Series(column, values)).write_parquet(path)
     with pytest.raises(Violation, match=f"{column} of "):
-        bills.read([path], whole(OCTOBER, END), "small")
+        bills.read([path], whole_periods(OCTOBER, END), "small")
 
 
 @pytest.mark.parametrize(
@@ -553,7 +568,7 @@ def test_a_column_of_another_type_is_refused(tmp_path: Path, column: str, values
         {"line_item_usage_start_date": pl.Datetime("ns")},
         {"line_item_usage_end_date": pl.Datetime("ms", "UTC")},
     ],
-    ids=lambda of: next(iter(of)),
+    ids=lambda columns: next(iter(columns)),
 )
 def test_a_column_that_says_the_same_in_another_type_is_read(
     loaded: Loaded, tmp_path: Path, types: dict[str, Any]

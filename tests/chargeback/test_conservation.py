@@ -71,8 +71,8 @@ def spans(draw: st.DrawFn) -> tuple[int, int]:
 def traces(draw: st.DrawFn) -> Trace:
     trace = Trace()
     for name, pool in POOLS.items():  # nodes come, go, and come back as something else
-        marks = sorted(draw(st.lists(moments, max_size=6, unique=True)))
-        for start, end in zip(marks[::2], marks[1::2], strict=False):
+        borders = sorted(draw(st.lists(moments, max_size=6, unique=True)))
+        for start, end in zip(borders[::2], borders[1::2], strict=False):
             purchase = draw(st.sampled_from(["on-demand", "spot"]))
             price = 7.2 if pool == "gone" else None
             trace.nodes.append(scene.node(name, pool, start, end, purchase=purchase, price=price))
@@ -83,7 +83,7 @@ def traces(draw: st.DrawFn) -> Trace:
         pod = draw(st.sampled_from(["", "", f"p{number}", "p0"]))
         count = draw(st.integers(1, 10))
         start, end = draw(spans())
-        row = scene.held(draw(st.sampled_from(NAMESPACES)), on, flavor, count, start, end, pod=pod)
+        row = scene.allocation(draw(st.sampled_from(NAMESPACES)), on, flavor, count, start, end, pod=pod)
         row["cpu"] = draw(st.sampled_from([0, 0, 0, 24, 70]))
         row["tenant"] = draw(st.sampled_from(["", "", "", "fraud", "research", "newcomer"]))
         trace.allocations.append(row)
@@ -126,21 +126,21 @@ def traces(draw: st.DrawFn) -> Trace:
 
 def claimants(trace: Trace, namespace: str, at: int) -> set[str]:
     if namespace == "kube-system":
-        found = {"(platform)"}
+        tenants = {"(platform)"}
     elif trace.namespaces is None:
-        found = {FILES[namespace]} if namespace in FILES else set()
+        tenants = {FILES[namespace]} if namespace in FILES else set()
     else:
-        found = set()
+        tenants = set()
     for row in trace.namespaces or ():
         if row["namespace"] == namespace and row["start"] <= at < row["end"]:
-            found.add(row["tenant"])
-    for row in seen(trace, at):
+            tenants.add(row["tenant"])
+    for row in rows_at(trace, at):
         if row["namespace"] == namespace and row["tenant"]:
-            found.add(row["tenant"])
-    return found
+            tenants.add(row["tenant"])
+    return tenants
 
 
-def seen(trace: Trace, at: int) -> Iterator[dict[str, Any]]:
+def rows_at(trace: Trace, at: int) -> Iterator[dict[str, Any]]:
     """Rows that hold something at a second; a pod is there once, as the row says that began first."""
     pods: dict[tuple[str, str, str, str], dict[str, Any]] = {}
     rows = [row for row in trace.allocations if row["start"] <= at < row["end"]]
@@ -160,7 +160,7 @@ def naive(
     bills: dict[BillingUnit, Fraction] = defaultdict(Fraction)
     for at in range(START, END):
         missing = any(gap["start"] <= at < gap["end"] for gap in trace.gaps)
-        now = list(seen(trace, at))
+        now = list(rows_at(trace, at))
         for machine in trace.nodes:
             if not machine["start"] <= at < machine["end"]:
                 continue
@@ -182,31 +182,31 @@ def naive(
                 strange |= part is None
                 if part is not None:
                     shares[owner] += max(row["count"] * part, row["cpu"] / cores[pool])
-            taken = sum(shares.values())
+            share_sum = sum(shares.values())
             for owner, share in shares.items():
-                owed[pot, owner] += cost * share / max(taken, 1)
-            rest = cost * max(1 - taken, 0)
+                owed[pot, owner] += cost * share / max(share_sum, 1)
+            remaining_cost = cost * max(1 - share_sum, 0)
             if strange:
-                owed[pot, "(unknown device)"] += rest
+                owed[pot, "(unknown device)"] += remaining_cost
             elif pool == "notebooks":
-                owed[pot, "research"] += rest
+                owed[pot, "research"] += remaining_cost
             else:
                 promised = guaranteed(trace, pool, at)
                 for owner, share in promised.items():
-                    owed[pot, owner] += rest * share / sum(promised.values())
+                    owed[pot, owner] += remaining_cost * share / sum(promised.values())
                 if not promised:
-                    owed[pot, "(platform)"] += rest
+                    owed[pot, "(platform)"] += remaining_cost
     return owed, bills
 
 
 def guaranteed(trace: Trace, pool: str, at: int) -> dict[str, Fraction]:
     if trace.guarantees is None:
         return GUARANTEED[pool]
-    found: dict[str, Fraction] = defaultdict(Fraction)
+    shares: dict[str, Fraction] = defaultdict(Fraction)
     for row in trace.guarantees:
         if row["pool"] == pool and row["start"] <= at < row["end"] and row["count"]:
-            found[row["tenant"]] += row["count"] * PART[pool, row["flavor"]]
-    return found
+            shares[row["tenant"]] += row["count"] * PART[pool, row["flavor"]]
+    return shares
 
 
 @pytest.fixture(scope="module")
@@ -232,29 +232,31 @@ quick = settings(max_examples=examples(60), suppress_health_check=[HealthCheck.t
 def test_every_trace_adds_up_and_to_what_a_loop_over_seconds_finds(loaded: Loaded, trace: Trace) -> None:
     if not trace.nodes:
         return
-    found = scene.report(loaded, START, END, PeriodLength.MONTH, **trace.tables())
-    cores = {name: Fraction(of.cpu, 1000) for name, of in found.measures.items()}
+    costs = scene.report(loaded, START, END, PeriodLength.MONTH, **trace.tables())
+    cores = {name: Fraction(measure.cpu, 1000) for name, measure in costs.measures.items()}
     owed, bills = naive(trace, cores)
     assert {pot: float(amount) for pot, amount in bills.items()} == pytest.approx(
-        {pot: amount / scene.MICRO for pot, amount in found.bills.items()}, abs=1e-6
+        {pot: amount / scene.MICRO for pot, amount in costs.bills.items()}, abs=1e-6
     )
-    assert sum(line.micro for line in found.lines) == sum(found.bills.values())
+    assert sum(line.micro for line in costs.lines) == sum(costs.bills.values())
     without = {key: amount for key, amount in owed.items() if amount and key[1] != "(platform)"}
     for pot in {pot for pot, _ in owed}:
         platform = owed.get((pot, "(platform)"), Fraction())
-        lines = [line for line in found.lines if line.billing_unit == pot]
-        shared = sum(line.micro for line in lines if line.category is Category.OVERHEAD or line.tenant == "(platform)")
-        assert shared / scene.MICRO == pytest.approx(float(platform), abs=2e-5), "what is the platform's"
-        theirs: dict[str, int] = defaultdict(int)
+        lines = [line for line in costs.lines if line.billing_unit == pot]
+        shared_cost = sum(
+            line.micro for line in lines if line.category is Category.OVERHEAD or line.tenant == "(platform)"
+        )
+        assert shared_cost / scene.MICRO == pytest.approx(float(platform), abs=2e-5), "what is the platform's"
+        cost_by_tenant: dict[str, int] = defaultdict(int)
         for line in lines:
             if line.category is not Category.OVERHEAD and line.tenant != "(platform)":
-                theirs[line.tenant] += line.micro
-        wanted = {who: float(amount) for (where, who), amount in without.items() if where == pot}
+                cost_by_tenant[line.tenant] += line.micro
+        expected = {who: float(amount) for (where, who), amount in without.items() if where == pot}
         # A millionth of a node at each second is rounded, and a millionth of a dollar in each line.
-        assert {who: amount / scene.MICRO for who, amount in theirs.items() if amount > 20} == pytest.approx(
-            {who: amount for who, amount in wanted.items() if amount * scene.MICRO > 20}, abs=2e-5
+        assert {who: amount / scene.MICRO for who, amount in cost_by_tenant.items() if amount > 20} == pytest.approx(
+            {who: amount for who, amount in expected.items() if amount * scene.MICRO > 20}, abs=2e-5
         )
-    for finding in found.findings:
+    for finding in costs.findings:
         event(finding.rule)
 
 
@@ -263,10 +265,10 @@ def test_every_trace_adds_up_and_to_what_a_loop_over_seconds_finds(loaded: Loade
 def test_credits_change_who_pays_and_not_how_much(loaded: Loaded, crediting: Loaded, trace: Trace) -> None:
     if not trace.nodes:
         return
-    tables = scene.given(START, END, **trace.tables())
-    plain = make_report(loaded.environment, loaded.tenants, tables, scene.whole(START, END, PeriodLength.MONTH))
+    tables = scene.tables_of(START, END, **trace.tables())
+    plain = make_report(loaded.environment, loaded.tenants, tables, scene.whole_periods(START, END, PeriodLength.MONTH))
     credited = make_report(
-        crediting.environment, crediting.tenants, tables, scene.whole(START, END, PeriodLength.MONTH)
+        crediting.environment, crediting.tenants, tables, scene.whole_periods(START, END, PeriodLength.MONTH)
     )
     assert credited.bills == plain.bills
     assert sum(line.micro for line in credited.lines) == sum(plain.bills.values())
@@ -287,8 +289,8 @@ def test_a_range_costs_what_its_two_halves_cost(loaded: Loaded, trace: Trace, at
         return
     sums: list[float] = []
     for start, end in ((START, END), (START, at), (at, END)):
-        found = scene.report(loaded, start, end, **trace.tables())
-        sums.append(sum(found.bills.values()))
+        costs = scene.report(loaded, start, end, **trace.tables())
+        sums.append(sum(costs.bills.values()))
     assert sums[0] == pytest.approx(sums[1] + sums[2], abs=2 * len(POOLS) * 2)
 
 
@@ -350,26 +352,26 @@ FEES = tuple(name for kind in bills.UNUSED for name in bills.AMORTISED[kind])
 
 
 def amortised(row: dict[str, Any]) -> Fraction:
-    """What a row costs, in millionths."""
+    """Cost of a row, in millionths."""
 
-    def of(name: str) -> Fraction:
+    def amount(name: str) -> Fraction:
         return Fraction(str(row[name])) * scene.MICRO
 
     match row["line_item_line_item_type"]:
         case "SavingsPlanCoveredUsage":
-            return of("savings_plan_savings_plan_effective_cost")
+            return amount("savings_plan_savings_plan_effective_cost")
         case "SavingsPlanRecurringFee":
-            return of("savings_plan_total_commitment_to_date") - of("savings_plan_used_commitment")
+            return amount("savings_plan_total_commitment_to_date") - amount("savings_plan_used_commitment")
         case "DiscountedUsage":
-            return of("reservation_effective_cost")
+            return amount("reservation_effective_cost")
         case "RIFee":
-            upfront = of("reservation_unused_amortized_upfront_fee_for_billing_period")
-            return upfront + of("reservation_unused_recurring_fee")
+            upfront = amount("reservation_unused_amortized_upfront_fee_for_billing_period")
+            return upfront + amount("reservation_unused_recurring_fee")
         case "SavingsPlanNegation" | "SavingsPlanUpfrontFee":
             return Fraction()
         case "Fee" if row["reservation_reservation_a_r_n"]:
             return Fraction()
-    return of("line_item_unblended_cost")
+    return amount("line_item_unblended_cost")
 
 
 def export(path: Path, rows: list[dict[str, Any]]) -> Path:
@@ -396,9 +398,9 @@ def test_every_line_of_a_bill_is_charged_once_or_named(
     loaded: Loaded, folder: Path, trace: Trace, rows: list[dict[str, Any]], by: PeriodLength, files: int
 ) -> None:
     paths = [export(folder / f"{i}.parquet", rows[i::files]) for i in range(files) if rows[i::files]]
-    cut = scene.whole(START, END, by)
-    bill = bills.read(paths, cut, "small")
-    wanted, whose, outside, others = [Fraction()] * len(cut), defaultdict(Fraction), Fraction(), Fraction()
+    bill_periods = scene.whole_periods(START, END, by)
+    bill = bills.read(paths, bill_periods, "small")
+    expected, whose, outside, others = [Fraction()] * len(bill_periods), defaultdict(Fraction), Fraction(), Fraction()
     for row in rows:
         cost, tags = amortised(row), row["resource_tags"]
         if tags["user_tenancy_environment"] != "small":
@@ -409,34 +411,36 @@ def test_every_line_of_a_bill_is_charged_once_or_named(
         usage, ec2 = row["line_item_usage_type"], row["line_item_product_code"] == "AmazonEC2"
         node = ec2 and usage in {"BoxUsage:p4d", "SpotUsage:p4d"}
         pool = tags.get("user_tenancy_pool", "") if node and row["line_item_line_item_type"] not in bills.UNUSED else ""
-        rest = (usage == "SpotUsage:p4d", "") if pool else (False, tags.get("user_tenancy_tenant", ""))
+        purchase_and_tenant = (usage == "SpotUsage:p4d", "") if pool else (False, tags.get("user_tenancy_tenant", ""))
         for at in seconds:
             part = cost / len(seconds)
-            number = next((i for i, period in enumerate(cut) if period.start <= at < period.end), None)
+            number = next((i for i, period in enumerate(bill_periods) if period.start <= at < period.end), None)
             if number is None:
                 outside += part
             else:
-                wanted[number] += part
-                whose[number, pool, *rest] += part
+                expected[number] += part
+                whose[number, pool, *purchase_and_tenant] += part
     trace.nodes = trace.nodes or [scene.node("t1", "train", START, END)]
-    found = make_report(loaded.environment, loaded.tenants, scene.given(START, END, **trace.tables()), cut, bill)
-    event(f"findings: {sorted({finding.rule for finding in found.findings})}")
-    for number, amount in enumerate(wanted):
-        lines = sum(line.micro for line in found.lines if line.billing_unit.period == number)
+    costs = make_report(
+        loaded.environment, loaded.tenants, scene.tables_of(START, END, **trace.tables()), bill_periods, bill
+    )
+    event(f"findings: {sorted({finding.rule for finding in costs.findings})}")
+    for number, amount in enumerate(expected):
+        lines = sum(line.micro for line in costs.lines if line.billing_unit.period == number)
         assert lines == rounded(amount.numerator, amount.denominator), "to the millionth"
-    theirs: dict[tuple[int, str, bool, str], int] = defaultdict(int)
+    charged_amounts: dict[tuple[int, str, bool, str], int] = defaultdict(int)
     for pot, amount in bill.costs_by_unit.items():
-        theirs[pot.period, pot.pool, pot.purchase == "spot", ""] += amount
+        charged_amounts[pot.period, pot.pool, pot.purchase == "spot", ""] += amount
     for item in bill.other_costs:
-        theirs[item.period, "", False, item.tenant] += item.micro
-    for key in {*whose, *theirs}:
-        assert abs(theirs[key] - whose[key]) < len(rows), "what is rounded is less than a millionth a line"
-    told = " ".join([*(finding.observation for finding in found.findings), *found.notes])
-    for amount, said in ((outside, "of the bill outside"), (others, "of the bill have no tag")):
+        charged_amounts[item.period, "", False, item.tenant] += item.micro
+    for key in {*whose, *charged_amounts}:
+        assert abs(charged_amounts[key] - whose[key]) < len(rows), "what is rounded is less than a millionth a line"
+    remarks = " ".join([*(finding.observation for finding in costs.findings), *costs.notes])
+    for amount, phrase in ((outside, "of the bill outside"), (others, "of the bill have no tag")):
         if abs(amount) >= scene.MICRO / 100:
-            (dollars,) = re.findall(rf"\$([-\d.,]+) {said}", told)
+            (dollars,) = re.findall(rf"\$([-\d.,]+) {phrase}", remarks)
             assert float(dollars.replace(",", "")) == pytest.approx(float(amount) / scene.MICRO, abs=0.0051)
-    assert not {line.tenant for line in found.lines} & {"fruad"}
+    assert not {line.tenant for line in costs.lines} & {"fruad"}
 
 
 @given(
@@ -452,16 +456,16 @@ def test_who_lent_is_who_left_it_idle_second_by_second(
     rows = [(name, min(a, b), max(a, b), count) for name, a, b, count in holders]
     events = [e for name, a, b, n in rows for e in ((a, name, n), (b, name, -n))]
     lenders, total = lent_by_tenants(events, promised, 0, 30)
-    wanted: dict[str, Fraction] = defaultdict(Fraction)
-    whole = 0
+    expected: dict[str, Fraction] = defaultdict(Fraction)
+    total_lent = 0
     for at in range(30):
         now = {name: sum(n for who, a, b, n in rows if who == name and a <= at < b) for name in "abcd"}
-        spare = {name: max(0, min(count - now[name], most)) for name, (count, most) in promised.items()}
-        above = sum(max(0, now[name] - promised.get(name, (0, 0))[0]) for name in now)
-        given_away = min(above, sum(spare.values()))
-        whole += given_away
+        spare = {name: max(0, min(count - now[name], lendable)) for name, (count, lendable) in promised.items()}
+        borrowed = sum(max(0, now[name] - promised.get(name, (0, 0))[0]) for name in now)
+        given_away = min(borrowed, sum(spare.values()))
+        total_lent += given_away
         for name, count in spare.items():
-            wanted[name] += Fraction(given_away * count, sum(spare.values()) or 1)
-    assert total == whole
-    for name, amount in wanted.items():
+            expected[name] += Fraction(given_away * count, sum(spare.values()) or 1)
+    assert total == total_lent
+    for name, amount in expected.items():
         assert lenders.get(name, 0) / 2**64 == pytest.approx(float(amount), abs=1e-9)

@@ -1,4 +1,4 @@
-"""What an environment says about costs, and what it may not say; and the prices that it need not say."""
+"""Costs in an environment's file: allowed and refused settings, and published prices for the rest."""
 
 from __future__ import annotations
 
@@ -79,5 +79,8 @@ def test_published_prices_are_of_types_that_the_catalogue_has() -> None:
 @pytest.mark.parametrize("pool", ["train", "serve", "notebooks"])
 def test_all_that_a_node_yields_is_the_whole_node(spec: SpecFolder, pool: str) -> None:
     environment = spec.load().environment
-    of = measure(environment, pool)
-    assert sum(of.units_by_flavor[flavor] * count for flavor, count in environment.flavors_of(pool).items()) == of.units
+    pool_measure = measure(environment, pool)
+    assert (
+        sum(pool_measure.units_by_flavor[flavor] * count for flavor, count in environment.flavors_of(pool).items())
+        == pool_measure.units
+    )

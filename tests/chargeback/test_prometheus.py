@@ -21,7 +21,7 @@ from tenancy.chargeback.report import make_report
 from tenancy.chargeback.tables import tables
 from tenancy.rules.catalogue import Violation
 from tenancy.validation import Loaded
-from tests.chargeback.scene import HOUR, OCTOBER, device_hours, dollars, held, node, priced, report, whole
+from tests.chargeback.scene import HOUR, OCTOBER, allocation, device_hours, dollars, node, priced, report, whole_periods
 from tests.conftest import every
 
 END = OCTOBER + 12 * HOUR
@@ -79,9 +79,9 @@ class Server:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-                asked = {key: values[0] for key, values in urllib.parse.parse_qs(body).items()}
-                outer.asked.append({**asked, "path": self.path, "token": self.headers.get("Authorization")})
-                status, answer = 200, outer.answer(names[asked["query"]], asked)
+                parameters = {key: values[0] for key, values in urllib.parse.parse_qs(body).items()}
+                outer.asked.append({**parameters, "path": self.path, "token": self.headers.get("Authorization")})
+                status, answer = 200, outer.answer(names[parameters["query"]], parameters)
                 if outer.fail:
                     status, answer = outer.fail.pop(0)
                 sent = json.dumps(answer).encode()
@@ -98,11 +98,11 @@ class Server:
         self.thread = threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         self.thread.start()
 
-    def answer(self, name: str, asked: dict[str, str]) -> dict[str, Any]:
-        start, end, step = (int(asked[key]) for key in ("start", "end", "step"))
+    def answer(self, name: str, parameters: dict[str, str]) -> dict[str, Any]:
+        start, end, step = (int(parameters[key]) for key in ("start", "end", "step"))
         result = []
-        for labels, begin, over, value in self.series.get(name, ()):
-            if values := [[at, str(value)] for at in range(start, end + 1, step) if begin <= at < over]:
+        for labels, begin, until, value in self.series.get(name, ()):
+            if values := [[at, str(value)] for at in range(start, end + 1, step) if begin <= at < until]:
                 result.append({"metric": labels, "values": values})
         return {"status": "success", "data": {"resultType": "matrix", "result": result}}
 
@@ -114,9 +114,9 @@ class Server:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    made = Server(trace())
-    yield made
-    made.close()
+    server = Server(trace())
+    yield server
+    server.close()
 
 
 @pytest.fixture(scope="module")
@@ -131,35 +131,35 @@ def source(server: Server, token: str = "") -> Prometheus:
 def bill(loaded: Loaded, server: Server) -> Any:
     frames = read_tables(source(server), loaded.environment, OCTOBER, END, STEP)
     read = tables({name: [(name, frame.lazy())] for name, frame in frames.items()}, OCTOBER, END)
-    return make_report(loaded.environment, loaded.tenants, read, whole(OCTOBER, END)), read
+    return make_report(loaded.environment, loaded.tenants, read, whole_periods(OCTOBER, END)), read
 
 
 def test_it_makes_the_same_bill_as_the_tables_of_the_same_trace(loaded: Loaded, server: Server) -> None:
-    found, _ = bill(loaded, server)
-    rows = [held("fraud--train", "t1", "a100", 4, OCTOBER + 2 * HOUR, OCTOBER + 8 * HOUR, cpu=8, memory=2**34)]
-    other = report(loaded, OCTOBER, END, nodes=[node("t1", "train", OCTOBER, END)], allocations=rows)
-    assert [(li.tenant, li.category, li.micro) for li in found.lines] == [
-        (li.tenant, li.category, li.micro) for li in other.lines
+    costs, _ = bill(loaded, server)
+    rows = [allocation("fraud--train", "t1", "a100", 4, OCTOBER + 2 * HOUR, OCTOBER + 8 * HOUR, cpu=8, memory=2**34)]
+    costs_of_tables = report(loaded, OCTOBER, END, nodes=[node("t1", "train", OCTOBER, END)], allocations=rows)
+    assert [(li.tenant, li.category, li.micro) for li in costs.lines] == [
+        (li.tenant, li.category, li.micro) for li in costs_of_tables.lines
     ]
-    assert (dollars(found, "fraud", "held"), device_hours(found, "fraud")) == (60, 24)
+    assert (dollars(costs, "fraud", "held"), device_hours(costs, "fraud")) == (60, 24)
 
 
 def test_claims_cost_their_rate_for_as_long_as_their_volumes_are_there(tmp_path: Path, server: Server) -> None:
     rated = priced(tmp_path, "costs: {rates: {storage: 10}}\n")
-    found, read = bill(rated, server)
+    costs, read = bill(rated, server)
     assert read.lines is not None
-    assert dollars(found, "fraud", "storage") == 3, "a tenth of 730 GiB for 3 of 730 hours"
+    assert dollars(costs, "fraud", "storage") == 3, "a tenth of 730 GiB for 3 of 730 hours"
     rows = [
         {"kind": "storage", "namespace": "fraud--train", "quantity": 73, "start": OCTOBER, "end": OCTOBER + 3 * HOUR}
     ]
-    other = report(rated, OCTOBER, END, nodes=[node("t1", "train", OCTOBER, END)], lines=rows)
-    assert dollars(other, "fraud", "storage") == 3
+    costs_of_tables = report(rated, OCTOBER, END, nodes=[node("t1", "train", OCTOBER, END)], lines=rows)
+    assert dollars(costs_of_tables, "fraud", "storage") == 3
 
 
 def test_claims_are_asked_for_where_storage_has_a_rate(loaded: Loaded, server: Server) -> None:
     _, read = bill(loaded, server)
     assert read.lines is None
-    assert QUERIES["claims"] not in {asked["query"] for asked in server.asked}
+    assert QUERIES["claims"] not in {request["query"] for request in server.asked}
 
 
 def test_only_claims_whose_volume_a_driver_made_are_asked_for() -> None:
@@ -167,8 +167,8 @@ def test_only_claims_whose_volume_a_driver_made_are_asked_for() -> None:
 
 
 def test_workload_queue_and_tenant_come_with_the_pod(loaded: Loaded, server: Server) -> None:
-    found, _ = bill(loaded, server)
-    assert found.work.select("owner", "workload", "queue", "flavor").rows() == [("fraud", "job-a", "default", "a100")]
+    costs, _ = bill(loaded, server)
+    assert costs.work.select("owner", "workload", "queue", "flavor").rows() == [("fraud", "job-a", "default", "a100")]
 
 
 def test_guarantees_are_kueues_and_an_unlimited_loan_is_all_of_it(loaded: Loaded, server: Server) -> None:
@@ -181,39 +181,39 @@ def test_guarantees_are_kueues_and_an_unlimited_loan_is_all_of_it(loaded: Loaded
 def test_use_is_the_namespaces_that_the_pod_is_in_and_not_the_exporters(loaded: Loaded, server: Server) -> None:
     from tenancy.chargeback.use import uses
 
-    found, read = bill(loaded, server)
-    (fraud,) = [use for use in uses(found, read) if use.tenant == "fraud"]
+    costs, read = bill(loaded, server)
+    (fraud,) = [use for use in uses(costs, read) if use.tenant == "fraud"]
     assert (fraud.measured_use, fraud.efficiency, fraud.measured) == (6.0, 25.0, 100.0)
 
 
 def test_hours_without_samples_become_a_gap(loaded: Loaded, server: Server) -> None:
     server.series["nodes"] = [(NODE, OCTOBER, OCTOBER + 3 * HOUR, 1), (NODE, OCTOBER + 6 * HOUR, END, 1)]
-    found, read = bill(loaded, server)
+    costs, read = bill(loaded, server)
     assert read.gaps == [(OCTOBER + 3 * HOUR, OCTOBER + 6 * HOUR)]
-    assert dollars(found, "(no data)") == 60
+    assert dollars(costs, "(no data)") == 60
 
 
 def test_a_long_range_is_asked_page_by_page_without_overlap(server: Server) -> None:
     list(source(server).range(QUERIES["nodes"], OCTOBER, END - 1, STEP))
-    pages = [(int(asked["start"]), int(asked["end"])) for asked in server.asked]
+    pages = [(int(request["start"]), int(request["end"])) for request in server.asked]
     assert pages[0] == (OCTOBER, OCTOBER + PAGE - STEP)
-    assert every(later[0] - earlier[1] == STEP for earlier, later in pairwise(pages))
-    assert {asked["path"] for asked in server.asked} == {"/api/v1/query_range"}
+    assert every(next_page[0] - page[1] == STEP for page, next_page in pairwise(pages))
+    assert {request["path"] for request in server.asked} == {"/api/v1/query_range"}
 
 
 def test_a_token_is_sent(server: Server) -> None:
     list(source(server, "secret").range(QUERIES["nodes"], OCTOBER, OCTOBER, STEP))
-    assert {asked["token"] for asked in server.asked} == {"Bearer secret"}
+    assert {request["token"] for request in server.asked} == {"Bearer secret"}
 
 
 def test_what_is_overloaded_is_asked_again(loaded: Loaded, server: Server) -> None:
     server.fail = [(503, {"error": "busy"}), (429, {"error": "later"})]
-    found, _ = bill(loaded, server)
-    assert dollars(found, "fraud", "held") == 60
+    costs, _ = bill(loaded, server)
+    assert dollars(costs, "fraud", "held") == 60
 
 
 @pytest.mark.parametrize(
-    ("answers", "said"),
+    ("answers", "message_part"),
     [
         ([(400, {"status": "error", "errorType": "bad_data", "error": "parse error"})], "400: parse error"),
         ([(401, {"error": "no token"})], "401: no token"),
@@ -225,9 +225,9 @@ def test_what_is_overloaded_is_asked_again(loaded: Loaded, server: Server) -> No
         ),
     ],
 )
-def test_what_is_not_answered_whole_is_not_taken_for_nothing(server: Server, answers: list, said: str) -> None:
+def test_what_is_not_answered_whole_is_not_taken_for_nothing(server: Server, answers: list, message_part: str) -> None:
     server.fail = answers
-    with pytest.raises(PrometheusUnreachable, match=said):
+    with pytest.raises(PrometheusUnreachable, match=message_part):
         list(source(server).range(QUERIES["nodes"], OCTOBER, OCTOBER, STEP))
 
 
@@ -259,8 +259,8 @@ def test_metrics_without_the_pools_label_are_refused(loaded: Loaded, server: Ser
 
 def test_a_range_without_any_use_is_all_idle(loaded: Loaded, server: Server) -> None:
     del server.series["allocations"]
-    found, _ = bill(loaded, server)
-    assert (dollars(found, "idle"), dollars(found)) == (240, 240)
+    costs, _ = bill(loaded, server)
+    assert (dollars(costs, "idle"), dollars(costs)) == (240, 240)
 
 
 def test_names_are_spelled_as_kube_state_metrics_does() -> None:
@@ -272,8 +272,8 @@ def test_slices_are_known_by_their_pools_resource(loaded: Loaded, server: Server
     server.series["nodes"] = [({**NODE, "label_tenancy_gpu_pool": "serve"}, OCTOBER, END, 1)]
     on = {**POD, "node": "t1", "resource": "nvidia_com_mig_1g_5gb"}
     server.series["allocations"] = [(on, OCTOBER, END, 7)]
-    found, _ = bill(loaded, server)
-    assert device_hours(found, "fraud", "a100-1g.5gb") == 84
+    costs, _ = bill(loaded, server)
+    assert device_hours(costs, "fraud", "a100-1g.5gb") == 84
 
 
 def test_the_recorded_tables_say_the_same(loaded: Loaded, server: Server, tmp_path: Path) -> None:
@@ -282,5 +282,5 @@ def test_the_recorded_tables_say_the_same(loaded: Loaded, server: Server, tmp_pa
     frames = read_tables(source(server), loaded.environment, OCTOBER, END, STEP)
     for name, frame in frames.items():
         frame.write_parquet(tmp_path / f"{name}.parquet")
-    again = make_report(loaded.environment, loaded.tenants, read(tmp_path, OCTOBER, END), whole(OCTOBER, END))
+    again = make_report(loaded.environment, loaded.tenants, read(tmp_path, OCTOBER, END), whole_periods(OCTOBER, END))
     assert again.lines == bill(loaded, server)[0].lines

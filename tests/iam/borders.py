@@ -1,4 +1,4 @@
-"""What is another tenant's alone, as languages of requests; from the files, and nothing of the plan."""
+"""Resources of other tenants alone, as languages of requests; from the files, and nothing of the plan."""
 
 from __future__ import annotations
 
@@ -15,29 +15,33 @@ S3 = ("s3:*",)
 
 
 class Border(NamedTuple):
-    """What only its tenants may touch, and the policy that guards it."""
+    """Requests for a resource that only its tenants may touch, and the policy that guards it."""
 
     title: str
     region: Region
     thing: AwsTarget
 
 
-def _overlap(one: str, other: str) -> bool:
-    return one.startswith(other) or other.startswith(one)
+def _overlap(prefix: str, other_prefix: str) -> bool:
+    return prefix.startswith(other_prefix) or other_prefix.startswith(prefix)
 
 
 def _foreign(tenant: str, tenants: Sequence[Tenant], bucket: str) -> list[str]:
     """Prefixes of others in the bucket that the tenant has no grant around, in or on."""
-    own = [
-        grant.prefix for each in tenants if each.tenant == tenant for grant in each.storage if grant.bucket == bucket
+    own_prefixes = [
+        grant.prefix
+        for holder in tenants
+        if holder.tenant == tenant
+        for grant in holder.storage
+        if grant.bucket == bucket
     ]
     return sorted(
         {
             grant.prefix
-            for each in tenants
-            if each.tenant != tenant
-            for grant in each.storage
-            if grant.bucket == bucket and not any(_overlap(grant.prefix, prefix) for prefix in own)
+            for holder in tenants
+            if holder.tenant != tenant
+            for grant in holder.storage
+            if grant.bucket == bucket and not any(_overlap(grant.prefix, prefix) for prefix in own_prefixes)
         }
     )
 
@@ -47,44 +51,46 @@ def borders(account: AccountModel, who: AccountIdentity) -> Iterator[Border]:
     aws, tenants = account.environment.aws, account.tenants
     env, cluster = account.environment.environment, account.environment.cluster.name
 
-    def arn(service: str, rest: str) -> str:
-        return f"arn:aws:{service}:{aws.region}:{aws.account}:{rest}"
+    def arn(service: str, resource: str) -> str:
+        return f"arn:aws:{service}:{aws.region}:{aws.account}:{resource}"
 
     for bucket in account.environment.buckets:
         prefixes = _foreign(who.tenant, tenants, bucket)
-        whole = f"arn:aws:s3:::{bucket}"
+        bucket_arn = f"arn:aws:s3:::{bucket}"
         if not prefixes:
             continue
-        thing = account.thing(whole)
-        objects = tuple(f"{whole}/{prefix}*" for prefix in prefixes)
+        thing = account.thing(bucket_arn)
+        objects = tuple(f"{bucket_arn}/{prefix}*" for prefix in prefixes)
         yield Border(f"objects in {bucket}", Region(S3, objects), thing)
         # A list with less than the prefix shows what is in it as well.
         around = {prefix[:length] for prefix in prefixes for length in range(len(prefix))}
-        listed = (None, *sorted(around), *(f"{prefix}*" for prefix in prefixes))
-        lists = Region(("s3:List*",), (whole,), {"s3:prefix": listed})
+        listed_prefixes = (None, *sorted(around), *(f"{prefix}*" for prefix in prefixes))
+        lists = Region(("s3:List*",), (bucket_arn,), {"s3:prefix": listed_prefixes})
         yield Border(f"lists of {bucket}", lists, thing)
-        if own := account._point(who.tenant, bucket):
-            inside = tuple(f"{own}/object/{prefix}*" for prefix in prefixes)
-            yield Border(f"objects in {bucket}, by its point", Region(S3, inside), account.thing(own))
-            yield Border(f"lists of {bucket}, by its point", replace(lists, resources=(own,)), account.thing(own))
+        if own_arns := account._point(who.tenant, bucket):
+            inside = tuple(f"{own_arns}/object/{prefix}*" for prefix in prefixes)
+            yield Border(f"objects in {bucket}, by its point", Region(S3, inside), account.thing(own_arns))
+            yield Border(
+                f"lists of {bucket}, by its point", replace(lists, resources=(own_arns,)), account.thing(own_arns)
+            )
     others = [plan for plan in account.plan.tenants if plan.name != who.tenant and plan.aws]
-    for title, actions, own in (
+    for title, actions, own_arns in (
         ("secrets", ("secretsmanager:*",), [arn("secretsmanager", f"secret:tenancy/{env}/{o.name}/*") for o in others]),
         ("log groups", ("logs:*",), [arn("logs", f"log-group:/tenancy/{env}/{o.name}/*") for o in others]),
         ("queues", ("sqs:*",), [arn("sqs", f"{cluster}--{o.name}--*") for o in others]),
         ("repositories", ("ecr:*",), [arn("ecr", f"repository/{env}/{o.name}/*") for o in others]),
         ("roles", ("sts:*", "iam:*"), [f"arn:aws:iam::{aws.account}:role/tenancy/{env}/{o.name}/*" for o in others]),
     ):
-        if own:
-            yield Border(f"{title} of others", Region(actions, tuple(own)), AwsTarget(title))
-    for other in others:
-        name = other.name
-        if other.aws is None:
+        if own_arns:
+            yield Border(f"{title} of others", Region(actions, tuple(own_arns)), AwsTarget(title))
+    for neighbour in others:
+        name = neighbour.name
+        if neighbour.aws is None:
             continue
-        for point in other.aws.access_points:
+        for point in neighbour.aws.access_points:
             through = Region(S3, (point.arn, f"{point.arn}/*"))
             yield Border(f"access point {point.name} of {name}", through, account.thing(point.arn))
-        for key in other.aws.keys:
+        for key in neighbour.aws.keys:
             opened = Region(("kms:*",), (arn("kms", "key/*"),))
             yield Border(f"key of {name}", opened, AwsTarget(key.alias, key.policy, ResourceClass.KEY))
 

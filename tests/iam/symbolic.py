@@ -38,7 +38,7 @@ class Automaton:
     def __init__(self, pattern: Resolved) -> None:
         self.pattern = pattern
         self.end = 1 << len(pattern)
-        self.start = self._rest(1)
+        self.start = self._with_empty_stars(1)
         endless = bool(pattern) and pattern[-1] is Wild.STAR
         self.forever = 1 << (len(pattern) - 1) if endless else 0
         """A place from which every word matches."""
@@ -49,10 +49,10 @@ class Automaton:
         return {piece for at, piece in enumerate(self.pattern) if places >> at & 1 and isinstance(piece, str)}
 
     def step(self, places: int, letter: str) -> int:
-        known = self._steps.get((places, letter))
-        if known is None:
-            known = self._steps[places, letter] = self._step(places, letter)
-        return known
+        known_places = self._steps.get((places, letter))
+        if known_places is None:
+            known_places = self._steps[places, letter] = self._step(places, letter)
+        return known_places
 
     def _step(self, places: int, letter: str) -> int:
         reached = 0
@@ -63,9 +63,9 @@ class Automaton:
                 reached |= 1 << at
             elif piece is Wild.ANY or (piece is Wild.SEGMENT_ANY and letter != ":") or piece == letter:
                 reached |= 1 << (at + 1)
-        return self._rest(reached)
+        return self._with_empty_stars(reached)
 
-    def _rest(self, places: int) -> int:
+    def _with_empty_stars(self, places: int) -> int:
         """Places that are reached without a letter: a star may be nothing."""
         for at, piece in enumerate(self.pattern):
             if places >> at & 1 and piece in (Wild.STAR, Wild.SEGMENT_STAR):
@@ -84,11 +84,11 @@ def shortest_word(clauses: tuple[Clause, ...], unwanted: Clause = ()) -> str | N
     bad = [Automaton(pattern) for pattern in unwanted]
     bounds = list(itertools.accumulate((len(clause) for clause in clauses), initial=0))
     spans = [slice(*pair) for pair in itertools.pairwise(bounds)]
-    other = other_letter([*itertools.chain.from_iterable(clauses), *unwanted])
+    unnamed_letter = other_letter([*itertools.chain.from_iterable(clauses), *unwanted])
 
     def accepts(state: tuple[int, ...]) -> bool:
-        wanted, others = state[: len(machines)], state[len(machines) :]
-        ends = [bool(places & machine.end) for places, machine in zip(wanted, machines, strict=True)]
+        required, others = state[: len(machines)], state[len(machines) :]
+        ends = [bool(places & machine.end) for places, machine in zip(required, machines, strict=True)]
         return all(any(ends[span]) for span in spans) and not any(
             places & machine.end for places, machine in zip(others, bad, strict=True)
         )
@@ -100,25 +100,25 @@ def shortest_word(clauses: tuple[Clause, ...], unwanted: Clause = ()) -> str | N
 
     both = [*machines, *bad]
     first = tuple(machine.start for machine in both)
-    seen, waiting = {first}, deque([(first, "")])
+    visited, waiting = {first}, deque([(first, "")])
     while waiting:
         state, word = waiting.popleft()
         if accepts(state):
             return word
         told_apart = set().union(*(machine.told_apart(places) for places, machine in zip(state, both, strict=True)))
-        for letter in [other, *sorted({":"} | told_apart)]:
+        for letter in [unnamed_letter, *sorted({":"} | told_apart)]:
             following = tuple(machine.step(places, letter) for places, machine in zip(state, both, strict=True))
-            if following not in seen and not dead(following):
-                seen.add(following)
+            if following not in visited and not dead(following):
+                visited.add(following)
                 waiting.append((following, word + letter))
     return None
 
 
 def other_letter(patterns: Iterable[Resolved]) -> str:
     """One that no pattern names: it stands for all of those."""
-    named = {piece for pattern in patterns for piece in pattern if isinstance(piece, str)} | {":"}
+    named_letters = {piece for pattern in patterns for piece in pattern if isinstance(piece, str)} | {":"}
     letters = map(chr, itertools.chain(range(ord("a"), ord("z") + 1), range(ord("0"), 1 << 16)))
-    return next(letter for letter in letters if letter not in named)
+    return next(letter for letter in letters if letter not in named_letters)
 
 
 # Coordinates and parts of statements
@@ -126,7 +126,7 @@ def other_letter(patterns: Iterable[Resolved]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one coordinate of a request is to be: `action`, `resource` or the name of a key."""
+    """Constraint on one coordinate of a request: `action`, `resource` or the name of a key."""
 
     coordinate: str
     patterns: Clause
@@ -145,11 +145,11 @@ Parts = tuple[Part, ...]
 
 def solution(parts: Iterable[Part]) -> Any:
     """A word for one coordinate, or ABSENT, or None."""
-    found = tuple(parts)
-    if found[0].coordinate not in ("action", "resource") and all(part.absent for part in found):
+    coordinate_parts = tuple(parts)
+    if coordinate_parts[0].coordinate not in ("action", "resource") and all(part.absent for part in coordinate_parts):
         return ABSENT
-    clauses = tuple(sorted({part.patterns for part in found if part.matches}, key=repr))
-    unwanted = {pattern for part in found if not part.matches for pattern in part.patterns}
+    clauses = tuple(sorted({part.patterns for part in coordinate_parts if part.matches}, key=repr))
+    unwanted = {pattern for part in coordinate_parts if not part.matches for pattern in part.patterns}
     if not all(clauses):
         return None  # a clause without a pattern matches no word
     return shortest_word(clauses, tuple(sorted(unwanted, key=repr)))
@@ -160,12 +160,12 @@ def words(parts: Parts) -> dict[str, Any] | None:
     by: dict[str, list[Part]] = {}
     for part in parts:
         by.setdefault(part.coordinate, []).append(part)
-    found = {}
+    solutions = {}
     for coordinate, its in by.items():
-        found[coordinate] = solution(its)
-        if found[coordinate] is None:
+        solutions[coordinate] = solution(its)
+        if solutions[coordinate] is None:
             return None
-    return found
+    return solutions
 
 
 def literal(text: str) -> Resolved:
@@ -199,14 +199,14 @@ class Region:
     """Patterns of values; None: without the key."""
 
     def parts(self) -> Parts:
-        made = [
-            Part("action", tuple(pattern(each.lower()) for each in self.actions)),
-            Part("resource", tuple(pattern(each) for each in self.resources)),
+        region_parts = [
+            Part("action", tuple(pattern(text.lower()) for text in self.actions)),
+            Part("resource", tuple(pattern(text) for text in self.resources)),
         ]
         for name, values in self.keys.items():
-            given = tuple(pattern(each) for each in values if each is not None)
-            made.append(Part(name.lower(), given, absent=None in values))
-        return tuple(made)
+            patterns = tuple(pattern(text) for text in values if text is not None)
+            region_parts.append(Part(name.lower(), patterns, absent=None in values))
+        return tuple(region_parts)
 
 
 class CannotTell(Exception):
@@ -220,16 +220,16 @@ class Witness:
     request: requests.AwsRequest
     by: tuple[str, ...]
     context: Mapping[str, str]
-    """What the search chose of the context, beside what was known."""
+    """Context keys that the search chose, in addition to the known ones."""
 
     @property
     def length(self) -> int:
         return len(self.request.action) + len(self.request.resource) + sum(map(len, self.context.values()))
 
     def __str__(self) -> str:
-        asked = f"{self.request.action} on {self.request.resource}"
-        given = ", ".join(f"{name}={value}" for name, value in sorted(self.context.items()))
-        return f"{asked}{f' with {given}' if given else ''}: allowed by {', '.join(self.by)}"
+        request_text = f"{self.request.action} on {self.request.resource}"
+        context_text = ", ".join(f"{name}={value}" for name, value in sorted(self.context.items()))
+        return f"{request_text}{f' with {context_text}' if context_text else ''}: allowed by {', '.join(self.by)}"
 
 
 CHOICES: Mapping[str, Sequence[str | None]] = {"aws:securetransport": ("true", "false")}
@@ -255,23 +255,23 @@ def counterexample(
     account = resource_account or principal.account
     split = {**CHOICES, **{name.lower(): values for name, values in (choices or {}).items()}}
     split = {name: values for name, values in split.items() if name in _mentioned(policies, region)}
-    found: list[Witness] = []
+    witnesses: list[Witness] = []
     possible: list[str] = []
-    for chosen in itertools.product(*split.values()):
-        known = {
+    for combination in itertools.product(*split.values()):
+        known_keys = {
             **{name.lower(): value for name, value in principal.keys.items()},
-            **dict(zip(split, chosen, strict=True)),
+            **dict(zip(split, combination, strict=True)),
         }
         pinned = {*split, *(name.lower() for name in region.keys)}
-        certain = _search(_Reader(policies, principal, known, pinned, wide=False), region, account)
+        certain = _search(_Reader(policies, principal, known_keys, pinned, wide=False), region, account)
         if certain:
-            found.append(certain)
+            witnesses.append(certain)
             continue
-        reader = _Reader(policies, principal, known, pinned, wide=True)
+        reader = _Reader(policies, principal, known_keys, pinned, wide=True)
         if doubtful := _search(reader, region, account):
             possible.append(f"{doubtful}, if what is not decided is so: {'; '.join(sorted(reader.undecided))}")
-    if found:
-        return min(found, key=lambda witness: witness.length)
+    if witnesses:
+        return min(witnesses, key=lambda witness: witness.length)
     if possible:
         raise CannotTell(", or ".join(possible))
     return None
@@ -280,7 +280,7 @@ def counterexample(
 def _mentioned(policies: Policies, region: Region) -> set[str]:
     return {
         key.lower()
-        for _, _, statement in _written(policies)
+        for _, _, statement in _statements(policies)
         for tests in statement.get("Condition", {}).values()
         for key in tests
     } | {name.lower() for name in region.keys}
@@ -295,51 +295,51 @@ class Read:
     parts: Parts
 
 
-def _written(policies: Policies) -> Iterator[tuple[Layer, tuple[int, ...], Mapping[str, Any]]]:
+def _statements(policies: Policies) -> Iterator[tuple[Layer, tuple[int, ...], Mapping[str, Any]]]:
     """Every statement with its layer and place."""
 
-    def of(documents: Iterable[Document], layer: Layer, *place: int) -> Iterator[Any]:
+    def of_documents(documents: Iterable[Document], layer: Layer, *place: int) -> Iterator[Any]:
         for at, document in enumerate(documents):
-            written = document["Statement"]
-            for index, each in enumerate(written if isinstance(written, list | tuple) else [written]):
-                yield layer, (*place, at, index), {**each, "Version": document.get("Version")}
+            statements = document["Statement"]
+            for index, statement in enumerate(statements if isinstance(statements, list | tuple) else [statements]):
+                yield layer, (*place, at, index), {**statement, "Version": document.get("Version")}
 
     for layer, levels in ((Layer.SCP, policies.scps), (Layer.RCP, policies.rcps)):
         for at, level in enumerate(levels):
-            yield from of(level, layer, at)
-    yield from of([policies.resource] if policies.resource is not None else [], Layer.RESOURCE)
-    yield from of(policies.identity, Layer.IDENTITY)
-    yield from of([policies.boundary] if policies.boundary is not None else [], Layer.BOUNDARY)
-    yield from of(policies.session, Layer.SESSION)
+            yield from of_documents(level, layer, at)
+    yield from of_documents([policies.resource] if policies.resource is not None else [], Layer.RESOURCE)
+    yield from of_documents(policies.identity, Layer.IDENTITY)
+    yield from of_documents([policies.boundary] if policies.boundary is not None else [], Layer.BOUNDARY)
+    yield from of_documents(policies.session, Layer.SESSION)
 
 
 class _Reader:
     """Statements as parts: where one cannot be decided, to the wide or to the narrow side of what is allowed."""
 
     def __init__(
-        self, policies: Policies, principal: Principal, known: Mapping[str, Any], pinned: set[str], *, wide: bool
+        self, policies: Policies, principal: Principal, known_keys: Mapping[str, Any], pinned: set[str], *, wide: bool
     ) -> None:
-        self.policies, self.principal, self.known, self.wide = policies, principal, known, wide
+        self.policies, self.principal, self.known, self.wide = policies, principal, known_keys, wide
         self.principal_keys = {name.lower() for name in principal.keys}
         self.undecided: set[str] = set()
         self.domain: dict[str, Part] = {}
-        """What a key may be at all."""
+        """All values that a key may have."""
         self.allows: dict[tuple[Layer, int], list[Read]] = {}
-        self.granted: dict[Grant, list[Read]] = {each: [] for each in Grant}
+        self.granted: dict[Grant, list[Read]] = {grant: [] for grant in Grant}
         self.denies: list[Read] = []
         for key in pinned:
             self._limit(key, "")
-        for layer, place, statement in _written(policies):
+        for layer, place, statement in _statements(policies):
             self._read(layer, place, statement)
 
-    def _read(self, layer: Layer, place: tuple[int, ...], written: Mapping[str, Any]) -> None:
-        allow = written["Effect"] == "Allow"
-        how = self._named(written, layer)
+    def _read(self, layer: Layer, place: tuple[int, ...], statement: Mapping[str, Any]) -> None:
+        allow = statement["Effect"] == "Allow"
+        how = self._grant_of(statement, layer)
         if how is None or self._spared(layer):
             return
-        where = "".join(f"[{each}]" for each in place[-2:])
-        label = f"{layer.value} {written.get('Sid') or where}"
-        parts = self._parts(written, layer, label, generous=allow == self.wide)
+        where = "".join(f"[{index}]" for index in place[-2:])
+        label = f"{layer.value} {statement.get('Sid') or where}"
+        parts = self._parts(statement, layer, label, generous=allow == self.wide)
         if parts is None:
             return
         read = Read(label, parts)
@@ -354,42 +354,42 @@ class _Reader:
         organisation = layer in (Layer.SCP, Layer.RCP)
         return organisation and (self.principal.service_linked or (layer is Layer.SCP and not self.principal.account))
 
-    def _named(self, written: Mapping[str, Any], layer: Layer) -> Grant | None:
+    def _grant_of(self, statement: Mapping[str, Any], layer: Layer) -> Grant | None:
         if layer is not Layer.RESOURCE:
             return Grant.DIRECT
-        negated = "NotPrincipal" in written
-        named = written["NotPrincipal" if negated else "Principal"]
-        names = {"AWS": ("*",)} if named == "*" else {kind: texts(value) for kind, value in named.items()}
+        negated = "NotPrincipal" in statement
+        principals = statement["NotPrincipal" if negated else "Principal"]
+        names = {"AWS": ("*",)} if principals == "*" else {kind: texts(value) for kind, value in principals.items()}
         if not negated:
             return evaluator.named_as(names, self.principal)
         if self.policies.boundary is not None:
             return Grant.DIRECT
         return None if evaluator.exempt(names, self.principal) else Grant.DIRECT
 
-    def _parts(self, written: Mapping[str, Any], layer: Layer, label: str, *, generous: bool) -> Parts | None:
+    def _parts(self, statement: Mapping[str, Any], layer: Layer, label: str, *, generous: bool) -> Parts | None:
         """None: the statement is never met, or is not to be counted on this side."""
-        variables = written["Version"] == "2012-10-17"
-        made: list[Part] = []
+        variables = statement["Version"] == "2012-10-17"
+        statement_parts: list[Part] = []
         for name in ("Action", "Resource"):
             if layer is Layer.RESOURCE and self.policies.guard is ResourceClass.TRUST and name == "Resource":
                 continue
-            negated = name not in written
-            values = texts(written[f"Not{name}" if negated else name])
+            negated = name not in statement
+            values = texts(statement[f"Not{name}" if negated else name])
             patterns = []
-            for each in values:
+            for text in values:
                 if name == "Action":
-                    patterns.append(pattern(each.lower()))
+                    patterns.append(pattern(text.lower()))
                     continue
-                resolved, known = self._resolved(conditions.resource_pieces(each, variables))
-                if not known:
-                    self.undecided.add(f"{label}: {each}")
+                resolved, is_known = self._resolved(conditions.resource_pieces(text, variables))
+                if not is_known:
+                    self.undecided.add(f"{label}: {text}")
                     if not generous:
                         return None
                     resolved = None if negated else pattern("*")
                 if resolved is not None:
                     patterns.append(resolved)
-            made.append(Part(name.lower(), tuple(patterns), matches=not negated))
-        for operator, tests in written.get("Condition", {}).items():
+            statement_parts.append(Part(name.lower(), tuple(patterns), matches=not negated))
+        for operator, tests in statement.get("Condition", {}).items():
             for key, value in tests.items():
                 parts = self._condition(operator, key.lower(), texts(value), variables, generous=generous)
                 if parts is None:
@@ -397,15 +397,15 @@ class _Reader:
                     if not generous:
                         return None
                     continue
-                made += parts
-        return tuple(made)
+                statement_parts += parts
+        return tuple(statement_parts)
 
-    def _resolved(self, found: tuple[Piece, ...]) -> tuple[Resolved | None, bool]:
+    def _resolved(self, pieces: tuple[Piece, ...]) -> tuple[Resolved | None, bool]:
         """A pattern with its variables' values, None where one has none; and whether that is known."""
-        for piece in found:
+        for piece in pieces:
             if isinstance(piece, Variable) and not self._is_known(piece.key):
                 return None, False
-        return conditions.resolve(found, {key: value for key, value in self.known.items() if value is not None}), True
+        return conditions.resolve(pieces, {key: value for key, value in self.known.items() if value is not None}), True
 
     def _is_known(self, key: str) -> bool:
         """Everything about the principal is, if only that there is nothing."""
@@ -414,33 +414,33 @@ class _Reader:
     def _condition(
         self, operator: str, key: str, values: tuple[str, ...], variables: bool, *, generous: bool
     ) -> list[Part] | None:
-        """What a condition asks of its key; None: that is not decided."""
+        """Constraints of a condition on its key; None: undecided."""
         name = operator_name(operator)
         if self._is_known(key) and not isinstance(self.known.get(key), str | None):
             return None
         self._limit(key, name.base)
         if name.base == "Null":
             self.undecided.add(f"Null {key} of an empty value")
-            return [self._null(key, {each.lower() for each in values}, generous=generous)]
+            return [self._null(key, {value.lower() for value in values}, generous=generous)]
         if name.base in ("StringEquals", "StringLike", "StringNotEquals", "StringNotLike"):
             patterns = []
-            for each in values:
-                found = conditions.pieces(each, variables=variables, wildcards=name.base.endswith("Like"))
-                resolved, known = self._resolved(found)
-                if not known:
+            for value in values:
+                pieces = conditions.pieces(value, variables=variables, wildcards=name.base.endswith("Like"))
+                resolved, is_known = self._resolved(pieces)
+                if not is_known:
                     return None
                 if resolved is not None:
                     patterns.append(resolved)
         elif name.base.startswith("Arn"):
             patterns = []
-            for each in values:
-                resolved, known = self._resolved(conditions.pieces(each, variables=variables, wildcards=True))
-                if not known:
+            for value in values:
+                resolved, is_known = self._resolved(conditions.pieces(value, variables=variables, wildcards=True))
+                if not is_known:
                     return None
                 if resolved is not None and resolved.count(":") >= 5:
                     patterns.append(by_component(resolved))
         elif name.base == "Bool":
-            patterns = [literal(each.lower()) for each in values]
+            patterns = [literal(value.lower()) for value in values]
         elif self._is_known(key):
             return self._concrete(operator, key, values, variables)
         else:
@@ -458,17 +458,17 @@ class _Reader:
         if name.qualifier == FOR_ALL:
             if part.matches:
                 return [replace(part, patterns=(*part.patterns, nothing), absent=True)]
-            if any(shortest_word(((each,), (nothing,))) is not None for each in part.patterns):
+            if any(shortest_word(((resolved,), (nothing,))) is not None for resolved in part.patterns):
                 return None
             return [replace(part, absent=True)]
         return [replace(part, absent=False), Part(part.coordinate, (nothing,), matches=False)]
 
     @staticmethod
-    def _null(key: str, wanted: set[str], *, generous: bool) -> Part:
+    def _null(key: str, truth_values: set[str], *, generous: bool) -> Part:
         """Whether an empty value is null AWS does not say, so that it goes to the side that is asked for."""
-        if wanted == {"true", "false"}:
+        if truth_values == {"true", "false"}:
             return Part(key, (), matches=False, absent=True)
-        if wanted == {"true"}:
+        if truth_values == {"true"}:
             return Part(key, (literal(""),) if generous else (), absent=True)
         return Part(key, () if generous else (literal(""),), matches=False)
 
@@ -476,8 +476,8 @@ class _Reader:
         """Other operators on a key whose value is known: met or not, whatever is asked."""
         keys = {name: value for name, value in self.known.items() if value is not None}
         (condition,) = conditions.conditions({operator: {key: list(values)}}, variables)
-        held = condition.holds(keys)
-        return [] if held else [Part(key, ())]
+        is_met = condition.holds(keys)
+        return [] if is_met else [Part(key, ())]
 
     def _limit(self, key: str, base: str) -> None:
         if self._is_known(key):
@@ -503,16 +503,16 @@ class _Reader:
         identity = self.allows.get((Layer.IDENTITY, 0), [])
         limits = [
             self.allows.get((layer, 0), [])
-            for layer, given in ((Layer.BOUNDARY, self.policies.boundary), (Layer.SESSION, self.policies.session))
-            if (given is not None if layer is Layer.BOUNDARY else given)
+            for layer, documents in ((Layer.BOUNDARY, self.policies.boundary), (Layer.SESSION, self.policies.session))
+            if (documents is not None if layer is Layer.BOUNDARY else documents)
         ]
-        named = [read for reads in self.granted.values() for read in reads]
+        granted = [read for reads in self.granted.values() for read in reads]
         if account != self.principal.account:
-            yield [*organisation, named, identity, *limits]
+            yield [*organisation, granted, identity, *limits]
             return
         yield [*organisation, direct]
         yield [*organisation, self.granted[Grant.ROLE], *limits]
-        yield [*organisation, *([] if self.policies.guard is ResourceClass.ORDINARY else [named]), identity, *limits]
+        yield [*organisation, *([] if self.policies.guard is ResourceClass.ORDINARY else [granted]), identity, *limits]
 
 
 # Search
@@ -523,8 +523,8 @@ def _search(reader: _Reader, region: Region, account: str) -> Witness | None:
     best: Witness | None = None
     for way in reader.ways(account):
         for parts, labels in _choices(start, way):
-            for found in _past(parts, reader.denies):
-                witness = _witness(reader, found, labels, account)
+            for solutions in _past(parts, reader.denies):
+                witness = _witness(reader, solutions, labels, account)
                 if best is None or witness.length < best.length:
                     best = witness
     return best
@@ -544,22 +544,24 @@ def _choices(parts: Parts, groups: list[list[Read]], labels: tuple[str, ...] = (
 
 def _past(parts: Parts, denies: list[Read]) -> Iterator[dict[str, Any]]:
     """Requests that no Deny meets: of each, one part does not hold."""
-    found = words(parts)
-    if found is None:
+    solutions = words(parts)
+    if solutions is None:
         return
     if not denies:
-        yield found
+        yield solutions
         return
-    first, rest = denies[0], denies[1:]
+    first, later_denies = denies[0], denies[1:]
     if words((*parts, *first.parts)) is None:
-        yield from _past(parts, rest)
+        yield from _past(parts, later_denies)
         return
     for part in first.parts:
-        yield from _past((*parts, part.negated()), rest)
+        yield from _past((*parts, part.negated()), later_denies)
 
 
-def _witness(reader: _Reader, found: dict[str, Any], labels: tuple[str, ...], account: str) -> Witness:
-    context = {key: word for key, word in found.items() if key not in ("action", "resource") and word is not ABSENT}
+def _witness(reader: _Reader, solutions: dict[str, Any], labels: tuple[str, ...], account: str) -> Witness:
+    context = {key: word for key, word in solutions.items() if key not in ("action", "resource") and word is not ABSENT}
     free = {key: word for key, word in context.items() if key not in reader.principal_keys}
-    asked = requests.request(reader.principal, found["action"], found["resource"], free, resource_account=account)
-    return Witness(asked, labels, free)
+    aws_request = requests.request(
+        reader.principal, solutions["action"], solutions["resource"], free, resource_account=account
+    )
+    return Witness(aws_request, labels, free)

@@ -91,13 +91,13 @@ class World:
     @cached_property
     def account(self) -> AccountModel:
         env = environment(self.identity)
-        tenants = [Tenant.model_validate(each) for each in self.files]
+        tenants = [Tenant.model_validate(file) for file in self.files]
         wrong = [*check_between_tenants(tenants), *check_with_environment(env, tenants)]
         assert not wrong, f"the files are refused: {wrong}"
         return AccountModel(env, tenants, make_plan(env, tenants))
 
     def file(self, tenant: str) -> Mapping[str, Any]:
-        return next(each for each in self.files if each["tenant"] == tenant)
+        return next(file for file in self.files if file["tenant"] == tenant)
 
     @property
     def buckets(self) -> Mapping[str, Mapping[str, Any]]:
@@ -107,8 +107,8 @@ class World:
 # Random files
 
 
-def overlap(one: str, other: str) -> bool:
-    return one.startswith(other) or other.startswith(one)
+def overlap(prefix: str, other_prefix: str) -> bool:
+    return prefix.startswith(other_prefix) or other_prefix.startswith(prefix)
 
 
 def _prefixes(random: Random, name: str, parts: Sequence[str]) -> list[str]:
@@ -130,44 +130,46 @@ def world(seed: int) -> World:
     identity = ("pod-identity", "irsa", "shared")[seed % 3]
     names = random.sample(NAMES, random.randint(2, 5))
     files: list[dict[str, Any]] = []
-    taken: list[tuple[str, dict[str, Any]]] = []
+    grants: list[tuple[str, dict[str, Any]]] = []
     for name in names:
         parts = random.sample(PARTS, random.randint(1, 3))
         storage = []
         for _ in range(random.randint(1, 5)):
             grant = _grant(random, identity, name, parts)
-            if not any(_quarrel(name, parts, grant, other, their) for other, their in taken):
-                taken.append((name, grant))
+            if not any(_quarrel(name, parts, grant, other_name, their) for other_name, their in grants):
+                grants.append((name, grant))
                 storage.append(grant)
                 others = [part for part in parts if part not in grant.get("namespaces", parts)]
                 if others and identity != "shared" and random.random() < 0.5:  # what one part writes another reads
                     reader = {**grant, "access": "read-only", "namespaces": others[:1]}
-                    if not any(_quarrel(name, parts, reader, other, their) for other, their in taken):
-                        taken.append((name, reader))
+                    if not any(_quarrel(name, parts, reader, other_name, their) for other_name, their in grants):
+                        grants.append((name, reader))
                         storage.append(reader)
         files.append(
             tenant_file(
                 name,
                 namespaces=[{"name": part} for part in parts],
                 storage=storage,
-                **_rest(random, identity, name, parts),
+                **_optional_fields(random, identity, name, parts),
             )
         )
     return World(tuple(files), identity)
 
 
-def _quarrel(name: str, parts: Sequence[str], grant: Mapping[str, Any], other: str, their: Mapping[str, Any]) -> bool:
+def _quarrel(
+    name: str, parts: Sequence[str], grant: Mapping[str, Any], other_name: str, their: Mapping[str, Any]
+) -> bool:
     """Grants that the files' rules do not let stand together."""
     if grant["bucket"] != their["bucket"] or not overlap(grant["prefix"], their["prefix"]):
         return False
-    if name == other:
+    if name == other_name:
         return bool(set(grant.get("namespaces", parts)) & set(their.get("namespaces", parts)))
     return {grant["access"], their["access"]} != {"read-only"}
 
 
 def _grant(random: Random, identity: str, name: str, parts: Sequence[str]) -> dict[str, Any]:
-    shared = identity == "shared"
-    bucket = random.choice([b for b in BUCKETS if not shared or b in SHARED_BUCKETS])
+    is_shared = identity == "shared"
+    bucket = random.choice([b for b in BUCKETS if not is_shared or b in SHARED_BUCKETS])
     access = random.choice(["read-only", "read-write", "append-only", "write-once"])
     if BUCKETS[bucket].get("versioned") is False and access in {"append-only", "write-once"}:
         access = "read-write"
@@ -175,20 +177,20 @@ def _grant(random: Random, identity: str, name: str, parts: Sequence[str]) -> di
     prefix = random.choice(_prefixes(random, name, parts))
     if access == "read-only" and random.random() < 0.5:
         prefix = random.choice(["reference/", "reference/cards/", "reference-2/"])
-    if shared and access != "read-only":
+    if is_shared and access != "read-only":
         limited = [random.choice(parts)]
         prefix = f"{name}--{limited[0]}/"
     return {"bucket": bucket, "prefix": prefix, "access": access, **({"namespaces": limited} if limited else {})}
 
 
-def _rest(random: Random, identity: str, name: str, parts: Sequence[str]) -> dict[str, Any]:
-    def some() -> dict[str, Any]:
-        chosen = random.sample(WORDS, random.randint(0, 2))
-        return {each: {"namespaces": random.sample(parts, 1)} if random.random() < 0.5 else {} for each in chosen}
+def _optional_fields(random: Random, identity: str, name: str, parts: Sequence[str]) -> dict[str, Any]:
+    def random_entries() -> dict[str, Any]:
+        chosen_words = random.sample(WORDS, random.randint(0, 2))
+        return {word: {"namespaces": random.sample(parts, 1)} if random.random() < 0.5 else {} for word in chosen_words}
 
     uses: dict[str, Any] = {"repositories": random.sample(WORDS, random.randint(0, 2))}
     if identity != "shared":
-        uses |= {"secrets": some(), "logs": some(), "queues": some()}
+        uses |= {"secrets": random_entries(), "logs": random_entries(), "queues": random_entries()}
         if random.random() < 0.3:
             files = {"access-point": point(name), "file-system": "fs-0123abcd"}
             uses["files"] = [{**files, "access": random.choice(["read-only", "read-write"])}]
@@ -204,7 +206,7 @@ def grants_of(file: Mapping[str, Any], part: str) -> list[Mapping[str, Any]]:
 
 
 def is_part(file: Mapping[str, Any], part: str) -> bool:
-    return part in {each["name"] for each in file["namespaces"]}
+    return part in {namespace["name"] for namespace in file["namespaces"]}
 
 
 READS = {"s3:GetObject"}
@@ -238,8 +240,8 @@ def _by_grant(grant: Mapping[str, Any], bucket: Mapping[str, Any], call: Call) -
     access, prefix = grant["access"], grant["prefix"]
     versioned = bucket.get("versioned", True)
     if call.key is None:
-        asked = call.context.get("s3:prefix")
-        if asked is None or not asked.startswith(prefix):
+        prefix_key = call.context.get("s3:prefix")
+        if prefix_key is None or not prefix_key.startswith(prefix):
             return False
         return call.action == "s3:ListBucket" or (
             call.action == "s3:ListBucketVersions" and versioned and access != "read-only"
@@ -292,8 +294,8 @@ class Owned(NamedTuple):
 
 
 def owned(files: Sequence[Mapping[str, Any]]) -> Iterator[Owned]:
-    def arn(service: str, rest: str) -> str:
-        return f"arn:aws:{service}:{REGION}:{ACCOUNT}:{rest}"
+    def arn(service: str, resource: str) -> str:
+        return f"arn:aws:{service}:{REGION}:{ACCOUNT}:{resource}"
 
     for file in files:
         who, uses = file["tenant"], file.get("aws-resources", {})

@@ -32,12 +32,12 @@ def _tenant(index: int, **fields: Any) -> Tenant:
 @settings(max_examples=examples(300))
 @given(st.lists(GRANTS, max_size=5))
 def test_prefixes_overlap_exactly_when_some_pair_does(grants: list[list[dict[str, Any]]]) -> None:
-    tenants = [_tenant(i, storage=some) for i, some in enumerate(grants)]
+    tenants = [_tenant(i, storage=tenant_grants) for i, tenant_grants in enumerate(grants)]
     quarrels = any(
-        one.overlaps(other) and not (one.access is other.access is Access.READ_ONLY)
-        for left, right in combinations(tenants, 2)
-        for one in left.storage
-        for other in right.storage
+        first_grant.overlaps(second_grant) and not (first_grant.access is second_grant.access is Access.READ_ONLY)
+        for first_tenant, second_tenant in combinations(tenants, 2)
+        for first_grant in first_tenant.storage
+        for second_grant in second_tenant.storage
     )
     assert bool(list(check_between_tenants(tenants))) == quarrels
 
@@ -63,9 +63,9 @@ def _environment(pools: dict[str, tuple[int, tuple[str, ...]]]) -> Environment:
 def _can_be_kept(pools: dict[str, tuple[int, tuple[str, ...]]], claims: dict[str, int]) -> bool:
     """By subsets of tenants: what they claim fits into all pools that any of them may use."""
     for size in range(1, len(claims) + 1):
-        for some in combinations(claims, size):
-            usable = [nodes for nodes, tenants in pools.values() if not tenants or set(tenants) & set(some)]
-            if sum(claims[t] for t in some) > 4 * sum(usable):
+        for subset in combinations(claims, size):
+            usable = [nodes for nodes, tenants in pools.values() if not tenants or set(tenants) & set(subset)]
+            if sum(claims[t] for t in subset) > 4 * sum(usable):
                 return False
     return True
 

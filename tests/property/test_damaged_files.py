@@ -68,11 +68,11 @@ def test_any_value_in_place_of_any_value(spec: Any, data: st.DataObject, tree: A
     node: Any = document
     while True:
         key = data.draw(st.sampled_from(sorted(node) if isinstance(node, dict) else range(len(node))))
-        below = node[key]
-        if not isinstance(below, dict | list) or not below or data.draw(st.booleans()):
+        child = node[key]
+        if not isinstance(child, dict | list) or not child or data.draw(st.booleans()):
             node[key] = tree
             break
-        node = below
+        node = child
     _judge(spec, name, yaml.safe_dump(document, allow_unicode=True).encode("utf-8", "replace"))
 
 

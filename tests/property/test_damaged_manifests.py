@@ -62,14 +62,16 @@ def test_no_damage_ends_a_run_and_what_is_not_judged_has_its_place(worlds: list[
     random = Random(seed)
     judged = unread = 0
     for _ in range(RUNS):
-        some = random.choice(worlds) + random.choice(worlds)
-        text = yaml.safe_dump_all(_damaged(some, random))
+        objects = random.choice(worlds) + random.choice(worlds)
+        text = yaml.safe_dump_all(_damaged(objects, random))
         verdict = judge(read_text("x.yaml", text))
         for form in (outputs.text(verdict), outputs.junit(verdict), outputs.sarif(verdict, "0")):
             form.encode()
         assert outputs.as_json(verdict)
         assert [
-            one for one in verdict.unread if not (one.given and one.place.file == "x.yaml" and one.place.line)
+            unjudged
+            for unjudged in verdict.unread
+            if not (unjudged.given and unjudged.place.file == "x.yaml" and unjudged.place.line)
         ] == []
         judged += len(verdict.objects)
         unread += len(verdict.unread)

@@ -97,13 +97,13 @@ def damaged_bill(random: Random) -> bytes:
     row = damaged(ROW, random) if random.random() < 0.7 else dict(ROW)
     if random.random() < 0.2:
         del row[random.choice([*row])]
-    made = io.BytesIO()
+    buffer = io.BytesIO()
     try:
         frame = pl.DataFrame([row], infer_schema_length=None, strict=False)
     except TypeError:  # tags of two types, which Parquet cannot have
         frame = pl.DataFrame([{**row, "resource_tags": None}], infer_schema_length=None, strict=False)
-    frame.select(name for name, kind in frame.schema.items() if _storable(kind)).write_parquet(made)
-    content = bytearray(made.getvalue())
+    frame.select(name for name, kind in frame.schema.items() if _storable(kind)).write_parquet(buffer)
+    content = bytearray(buffer.getvalue())
     if random.random() < 0.4:
         for _ in range(random.choice([1, 4, 40])):
             content[random.randrange(len(content))] = random.randrange(256)
@@ -149,10 +149,12 @@ def test_damage_is_read_or_refused_with_the_parsers_own_error(kind: str, loaded:
         except refusals:
             refused += 1
         except BaseException as error:  # a panic of polars is no Exception
-            kept = CORPUS / kind / f"seed-{seed}{path.suffix}"
-            kept.parent.mkdir(exist_ok=True)
-            kept.write_bytes(path.read_bytes())
-            raise AssertionError(f"{kept} ends the reader: mend it, give the file a name and commit it") from error
+            corpus_file = CORPUS / kind / f"seed-{seed}{path.suffix}"
+            corpus_file.parent.mkdir(exist_ok=True)
+            corpus_file.write_bytes(path.read_bytes())
+            raise AssertionError(
+                f"{corpus_file} ends the reader: mend it, give the file a name and commit it"
+            ) from error
     assert refused, "no damage was noticed"
 
 
@@ -166,14 +168,18 @@ def test_a_damaged_statement_is_no_statement(tmp_path: Path) -> None:
     key = tmp_path / "key.pem"
     public = ed25519.Ed25519PrivateKey.generate().public_key()
     key.write_bytes(public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
-    whole = {
+    statement = {
         "payload": "e30=",
         "payloadType": "application/vnd.in-toto+json",
         "signatures": [{"keyid": "a", "sig": "YQ=="}],
     }
     for seed in range(RUNS or examples(150)):
         random = Random(seed)
-        text = json.dumps(damaged(whole, random)).encode() if seed % 2 else cut_up(json.dumps(whole), random)
+        text = json.dumps(damaged(statement, random)).encode() if seed % 2 else cut_up(json.dumps(statement), random)
         (tmp_path / bundle.ENVELOPE).write_bytes(text)
-        done = CliRunner().invoke(main, ["evidence", "verify", str(tmp_path), "--key", str(key)])
-        assert (done.exit_code, isinstance(done.exception, SystemExit)) == (2, True), (seed, text, done.exception)
+        completed = CliRunner().invoke(main, ["evidence", "verify", str(tmp_path), "--key", str(key)])
+        assert (completed.exit_code, isinstance(completed.exception, SystemExit)) == (2, True), (
+            seed,
+            text,
+            completed.exception,
+        )

@@ -33,25 +33,25 @@ def _vectors(board: str) -> Iterator[Counts]:
 
 def _placeable(board: str, counts: Counts) -> bool:
     """Whether every slice finds a place of its own, without any use of how many fit at most."""
-    of = BOARDS[board]
-    kinds = list(of.profiles.values())
+    catalogued_board = BOARDS[board]
+    kinds = list(catalogued_board.profiles.values())
     slices = [kind for kind, count in enumerate(counts) for _ in range(count)]
-    if sum(kinds[kind].compute for kind in slices) > of.compute_slices:
+    if sum(kinds[kind].compute for kind in slices) > catalogued_board.compute_slices:
         return False
-    if of.engines and sum(kinds[kind].engines for kind in slices) > of.engines:
+    if catalogued_board.engines and sum(kinds[kind].engines for kind in slices) > catalogued_board.engines:
         return False
     if sum(kinds[kind].extension for kind in slices) > 1:
         return False
     slices.sort(key=lambda kind: (-kinds[kind].memory, kind))
 
-    def place(index: int, taken: int, least: int) -> bool:
+    def place(index: int, occupied: int, least: int) -> bool:
         if index == len(slices):
             return True
         profile = kinds[slices[index]]
         again = index and slices[index] == slices[index - 1]
         for start in profile.starts:
             mask = ((1 << profile.memory) - 1) << start
-            if (not again or start > least) and not taken & mask and place(index + 1, taken | mask, start):
+            if (not again or start > least) and not occupied & mask and place(index + 1, occupied | mask, start):
                 return True
         return False
 
@@ -67,8 +67,8 @@ def _layout(board: str, counts: Counts) -> dict[str, int]:
     return {name: n for name, n in zip(BOARDS[board].profiles, counts, strict=True) if n}
 
 
-def _distance(one: Counts, other: Counts) -> int:
-    return sum(abs(a - b) for a, b in zip(one, other, strict=True))
+def _distance(counts: Counts, other_counts: Counts) -> int:
+    return sum(abs(a - b) for a, b in zip(counts, other_counts, strict=True))
 
 
 @pytest.mark.parametrize("board", PARTITIONABLE)
@@ -131,17 +131,17 @@ def test_the_feasible_and_the_maximal_layouts_are_those_of_the_search(board: str
 @settings(max_examples=examples(60))
 def test_the_nearest_layouts_fit_and_none_is_nearer(data: st.DataObject) -> None:
     board = data.draw(st.sampled_from(["a100-40gb", "rtx-pro-6000", "a30-24gb"]))
-    asked = tuple(data.draw(st.integers(0, p.most + 2)) for p in BOARDS[board].profiles.values())
+    requested = tuple(data.draw(st.integers(0, p.most + 2)) for p in BOARDS[board].profiles.values())
     names = tuple(BOARDS[board].profiles)
-    nearest = nearest_layouts(board, _layout(board, asked))
-    if not any(asked):
+    nearest = nearest_layouts(board, _layout(board, requested))
+    if not any(requested):
         assert nearest == []
         return
     assert len(nearest) == 3
     assert all(layout_misfit(board, layout) is None for layout in nearest)
-    by_distance = sorted(_distance(asked, counts) for counts in _search(board))
-    found = [_distance(asked, tuple(layout.get(name, 0) for name in names)) for layout in nearest]
-    assert found == by_distance[:3]
+    by_distance = sorted(_distance(requested, counts) for counts in _search(board))
+    distances = [_distance(requested, tuple(layout.get(name, 0) for name in names)) for layout in nearest]
+    assert distances == by_distance[:3]
 
 
 @pytest.mark.parametrize("board", PARTITIONABLE)

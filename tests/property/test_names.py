@@ -10,17 +10,17 @@ ALPHABET = "ab1-"
 
 
 def names(longest: int) -> st.SearchStrategy[str]:
-    some = st.text(ALPHABET, min_size=1, max_size=longest)
+    texts = st.text(ALPHABET, min_size=1, max_size=longest)
     long = st.text("abc1", min_size=longest - 1, max_size=longest - 1).map(lambda text: "x" + text)
-    return st.one_of(some, long).filter(lambda name: name_misfit(name, longest) is None)
+    return st.one_of(texts, long).filter(lambda name: name_misfit(name, longest) is None)
 
 
 PAIRS = st.tuples(names(words.TENANT_LENGTH), names(words.PART_LENGTH))
 
 
 @given(PAIRS, PAIRS)
-def test_two_pairs_of_names_never_derive_one_name(one: tuple[str, str], other: tuple[str, str]) -> None:
-    assert (words.derived_name(*one) == words.derived_name(*other)) == (one == other)
+def test_two_pairs_of_names_never_derive_one_name(first_pair: tuple[str, str], second_pair: tuple[str, str]) -> None:
+    assert (words.derived_name(*first_pair) == words.derived_name(*second_pair)) == (first_pair == second_pair)
 
 
 @given(PAIRS)

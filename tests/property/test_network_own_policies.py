@@ -20,16 +20,16 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return World(adversarial(folder, request.param))
 
 
-def _written(world: World, data: st.DataObject) -> list[Object]:
+def _tenant_policies(world: World, data: st.DataObject) -> list[Object]:
     """A few legal policies in every namespace of every tenant, each by another tenant's choice."""
-    found = []
+    admitted_policies = []
     for tenant in world.plan.tenants:
         for space in tenant.namespaces:
             for number, policy in enumerate(data.draw(st.lists(policies(world, space.name), max_size=2))):
                 if admitted(world, policy):
                     policy["metadata"]["name"] = f"own-{number}"
-                    found.append(policy)
-    return found
+                    admitted_policies.append(policy)
+    return admitted_policies
 
 
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
@@ -37,20 +37,20 @@ def _written(world: World, data: st.DataObject) -> list[Object]:
 def test_legal_policies_open_nothing_between_tenants_and_nothing_that_no_file_names(
     world: World, data: st.DataObject
 ) -> None:
-    own = _written(world, data)
-    event(f"{len(own)} legal policies")
-    said = judges.verdicts(ENGINES[world.cni], [*world.policies, *own], world.peers, world.flows)
-    found = let_through(world.flows, said)
-    assert found & {*between_tenants(world, world.flows)} == set()
-    more = {flow for flow in found if not world.named(flow)}
+    own_policies = _tenant_policies(world, data)
+    event(f"{len(own_policies)} legal policies")
+    verdicts = judges.verdicts(ENGINES[world.cni], [*world.policies, *own_policies], world.peers, world.flows)
+    open_flows = let_through(world.flows, verdicts)
+    assert open_flows & {*between_tenants(world, world.flows)} == set()
+    more = {flow for flow in open_flows if not world.named(flow)}
     # A part that is closed inside opens itself by policies of its own, and to its siblings where they are open.
     assert [flow for flow in sorted(more) if not _may_open(world, flow.source, flow.target)] == []
-    lost = {flow for flow in world.flows if world.named(flow)} - found
-    assert sorted(lost) == [], "policies add up: none takes away what the platform's open"
+    closed_flows = {flow for flow in world.flows if world.named(flow)} - open_flows
+    assert sorted(closed_flows) == [], "policies add up: none takes away what the platform's open"
 
 
 def _may_open(world: World, source: str, target: str) -> bool:
-    one, other = world.pods.get(source), world.pods.get(target)
-    if one is None or other is None or one.tenant is not other.tenant:
+    source_pod, target_pod = world.pods.get(source), world.pods.get(target)
+    if source_pod is None or target_pod is None or source_pod.tenant is not target_pod.tenant:
         return False
-    return one.part is other.part or one.tenant.allow_cross_namespace
+    return source_pod.part is target_pod.part or source_pod.tenant.allow_cross_namespace

@@ -15,15 +15,15 @@ _TAGS = dict.fromkeys(words.COST_LABELS, "x")
 
 
 def test_what_any_tenants_role_may_and_who_takes_it_breaks_no_rule() -> None:
-    found: list[Finding] = []
+    findings: list[Finding] = []
     documents = 0
     for seed in range(WORLDS):
         account = world(seed).account
-        for role in (role for made in account.plan.tenants if made.aws for role in made.aws.roles):
+        for role in (role for tenant in account.plan.tenants if tenant.aws for role in tenant.aws.roles):
             tags = {words.TENANT_TAG: "another", **_TAGS}
             inline = [{"name": name, "policy": json.dumps(body)} for name, body in role.policies.items()]
             body = {"assumeRolePolicy": json.dumps(role.trust), "tags": tags, "inlinePolicies": inline}
-            found += object_findings({"kind": aws.ROLE, "metadata": {"name": role.name}, **body})
+            findings += object_findings({"kind": aws.ROLE, "metadata": {"name": role.name}, **body})
             documents += 1 + len(inline)
     assert documents > WORLDS
-    assert found == []
+    assert findings == []

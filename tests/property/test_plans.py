@@ -24,28 +24,28 @@ SUBSETS = st.sets(st.integers(0, TENANTS - 1), min_size=1)
 
 
 @pytest.fixture(scope="module")
-def many(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     return load(generate(tmp_path_factory.mktemp("many") / "bench", TENANTS))
 
 
 @settings(max_examples=examples(30))
 @given(data=st.data())
-def test_a_tenants_plan_does_not_depend_on_other_tenants(many: Loaded, data: st.DataObject) -> None:
-    chosen = data.draw(SUBSETS)
-    alone = {t.name: t for t in make_plan(many.environment, many.tenants).tenants}
-    some = make_plan(many.environment, [many.tenants[i] for i in chosen])
-    assert all(tenant == alone[tenant.name] for tenant in some.tenants)
+def test_a_tenants_plan_does_not_depend_on_other_tenants(generated: Loaded, data: st.DataObject) -> None:
+    indices = data.draw(SUBSETS)
+    alone = {t.name: t for t in make_plan(generated.environment, generated.tenants).tenants}
+    partial_plan = make_plan(generated.environment, [generated.tenants[i] for i in indices])
+    assert all(tenant == alone[tenant.name] for tenant in partial_plan.tenants)
 
 
 @settings(max_examples=examples(30))
-@given(chosen=SUBSETS)
-def test_the_platforms_plan_does_not_depend_on_the_tenants(many: Loaded, chosen: set[int]) -> None:
+@given(indices=SUBSETS)
+def test_the_platforms_plan_does_not_depend_on_the_tenants(generated: Loaded, indices: set[int]) -> None:
     """But for unallocated quota and what departments lend, which are amounts in Cohorts, and Kueue's memory."""
-    some = make_plan(many.environment, [many.tenants[i] for i in chosen]).platform
-    empty = make_plan(many.environment, ()).platform
-    own = {"queueing": None, "queue_chart": None, "services": None, "exporters": {}}
-    assert replace(some, **own) == replace(empty, **own)
-    assert list(map(without_amounts, some.queues)) == list(map(without_amounts, empty.queues))
+    platform_plan = make_plan(generated.environment, [generated.tenants[i] for i in indices]).platform
+    empty = make_plan(generated.environment, ()).platform
+    tenant_dependent = {"queueing": None, "queue_chart": None, "services": None, "exporters": {}}
+    assert replace(platform_plan, **tenant_dependent) == replace(empty, **tenant_dependent)
+    assert list(map(without_amounts, platform_plan.queues)) == list(map(without_amounts, empty.queues))
 
 
 def without_amounts(item: Object) -> Object:
@@ -59,18 +59,18 @@ def without_amounts(item: Object) -> Object:
     return {**item, "spec": {**item["spec"], "resourceGroups": groups}}
 
 
-def test_the_order_of_tenants_changes_nothing(many: Loaded) -> None:
-    plans = {digest(make_plan(many.environment, order).objects()) for order in permutations(many.tenants[:4])}
+def test_the_order_of_tenants_changes_nothing(generated: Loaded) -> None:
+    plans = {digest(make_plan(generated.environment, order).objects()) for order in permutations(generated.tenants[:4])}
     assert len(plans) == 1
 
 
-def test_no_object_of_one_tenant_names_another(many: Loaded) -> None:
-    for tenant in make_plan(many.environment, many.tenants).tenants:
+def test_no_object_of_one_tenant_names_another(generated: Loaded) -> None:
+    for tenant in make_plan(generated.environment, generated.tenants).tenants:
         text = str(list(tenant.objects()))
-        others = {t.tenant for t in many.tenants} - {tenant.name}
+        others = {t.tenant for t in generated.tenants} - {tenant.name}
         assert not [name for name in others if name in text]
 
 
 def test_a_generated_environment_is_the_same_every_time(tmp_path: Path) -> None:
-    one, other = (generate(tmp_path / folder / "bench", 3) for folder in ("a", "b"))
-    assert load(one).tenants == load(other).tenants
+    first_folder, second_folder = (generate(tmp_path / folder / "bench", 3) for folder in ("a", "b"))
+    assert load(first_folder).tenants == load(second_folder).tenants

@@ -20,7 +20,7 @@ EXPONENTS = st.builds(
     st.integers(0, 40),
 )
 SPELLINGS = st.builds(
-    lambda sign, whole, point, part, suffix: f"{sign}{whole}{point}{part}{suffix}",
+    lambda sign, integer, point, part, suffix: f"{sign}{integer}{point}{part}{suffix}",
     st.sampled_from(["", "", "+", "-"]),
     DIGITS,
     st.sampled_from(["", "."]),
@@ -67,15 +67,15 @@ def _read(text: str) -> Decimal | None:
 @example("1.00000000000000000001")
 @example("99999999999999999999999999999.999999999")
 def test_a_quantity_is_read_as_the_api_server_reads_it_and_refused_where_it_refuses(text: str) -> None:
-    theirs = judges.quantity(text)
-    ours = _read(text)
-    if "error" in theirs:
-        assert ours is None, f"the API server refuses {text!r}: {theirs['error']}"
+    api_answer = judges.quantity(text)
+    own_number = _read(text)
+    if "error" in api_answer:
+        assert own_number is None, f"the API server refuses {text!r}: {api_answer['error']}"
     else:
-        assert ours == Decimal(theirs["number"]), f"the API server reads {text!r} as {theirs['number']}"
+        assert own_number == Decimal(api_answer["number"]), f"the API server reads {text!r} as {api_answer['number']}"
         # Of more than 999E it drops the suffix: it writes 1000E back as 1.
-        assert abs(ours or 0) >= SUFFIXED or _read(theirs["canonical"]) == ours, (
-            f"and writes it back as {theirs['canonical']!r}"
+        assert abs(own_number or 0) >= SUFFIXED or _read(api_answer["canonical"]) == own_number, (
+            f"and writes it back as {api_answer['canonical']!r}"
         )
 
 
@@ -84,10 +84,10 @@ def test_a_quantity_is_read_as_the_api_server_reads_it_and_refused_where_it_refu
 def test_what_we_write_is_what_the_api_server_writes_back(text: str) -> None:
     number = _read(text)
     if number is not None and abs(number) <= LARGEST:
-        written = write(number)
-        theirs = judges.quantity(written)
-        assert Decimal(theirs["number"]) == number
-        assert theirs["canonical"] == written
+        quantity = write(number)
+        api_answer = judges.quantity(quantity)
+        assert Decimal(api_answer["number"]) == number
+        assert api_answer["canonical"] == quantity
 
 
 @given(PLAIN)
@@ -105,9 +105,9 @@ def test_what_is_written_once_is_written_the_same_again(text: str) -> None:
 @given(PLAIN)
 def test_what_is_written_is_canonical_in_its_family(text: str) -> None:
     # No fraction, and no larger suffix of the same family leaves a whole number.
-    written = write(parse(text))
-    digits = written.rstrip("mkKMGTPEi")
-    suffix = written[len(digits) :]
+    quantity = write(parse(text))
+    digits = quantity.rstrip("mkKMGTPEi")
+    suffix = quantity[len(digits) :]
     steps = [1024] if suffix.endswith("i") else [1000, 1024] if not suffix else [1000]
     assert digits == "0" or suffix in {"E", "Ei"} or all(int(digits) % step for step in steps)
 

@@ -99,7 +99,7 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> Reader:
     folder = tmp_path_factory.mktemp("pools") / NAME
     (folder / "tenants").mkdir(parents=True)
 
-    def written(spec: Spec) -> Loaded | SpecError:
+    def read_spec(spec: Spec) -> Loaded | SpecError:
         # What JSON says, YAML says too.
         text = json.dumps({key: value for key, value in spec.items() if key != "shares"})
         (folder / "environment.yaml").write_text(text, "utf-8")
@@ -110,7 +110,7 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> Reader:
         except SpecError as refusal:
             return refusal
 
-    return written
+    return read_spec
 
 
 def tenant_file(tenant: str, tier: str, spec: Spec) -> Spec:
@@ -127,30 +127,32 @@ def tenant_file(tenant: str, tier: str, spec: Spec) -> Spec:
 
 
 def adds_up(loaded: Loaded, spec: Spec) -> None:
-    """What holds of everything that is accepted."""
+    """Check the properties of every accepted environment."""
     offers = {name: offered(spec, name) for name in spec["pools"]}
     played = on_lab(loaded)
-    for each in (loaded, played):
+    for variant in (loaded, played):
         for name, offer in offers.items():
-            assert extended_resources(each.environment, name) == offer, name
-            assert pool_yield(each.environment, name, each.tenants).resources == offer, name
-        plan = make_plan(each.environment, each.tenants)
+            assert extended_resources(variant.environment, name) == offer, name
+            assert pool_yield(variant.environment, name, variant.tenants).resources == offer, name
+        plan = make_plan(variant.environment, variant.tenants)
         resources = {what for offer in offers.values() for what in offer}
         assert missing_in_quotas(plan, resources) == set()
     machines = fake_nodes(played.environment)
     assert len(machines) == sum(bounds(pool)[0] for pool in spec["pools"].values())
     for node in machines:
         name = node["metadata"]["name"].rpartition("-")[0]
-        found = {what: int(count) for what, count in node["status"]["allocatable"].items() if "/" in what}
-        assert found == offers[name]
+        extended_counts = {what: int(count) for what, count in node["status"]["allocatable"].items() if "/" in what}
+        assert extended_counts == offers[name]
     assert make_plan(played.environment, played.tenants).cluster is None
     karpenter_makes_what_scales(make_plan(loaded.environment, loaded.tenants), spec, offers)
 
 
 def missing_in_quotas(plan: Plan, resources: set[str]) -> set[str]:
     """Resources that some namespace's quota says nothing about."""
-    whole = ("ResourceQuota", "tenant")
-    quotas = [made["spec"]["hard"] for made in plan.objects() if (made["kind"], made["metadata"]["name"]) == whole]
+    tenant_quota = ("ResourceQuota", "tenant")
+    quotas = [
+        item["spec"]["hard"] for item in plan.objects() if (item["kind"], item["metadata"]["name"]) == tenant_quota
+    ]
     assert len(quotas) == len(TENANTS)
     return {resource for resource in resources for hard in quotas if f"requests.{resource}" not in hard}
 
@@ -159,8 +161,8 @@ def karpenter_makes_what_scales(plan: Plan, spec: Spec, offers: Mapping[str, Map
     assert plan.cluster
     assert plan.platform.services
     by_kind: dict[str, set[str]] = {}
-    for made in plan.platform.services.nodes:
-        by_kind.setdefault(made["kind"], set()).add(made["metadata"]["name"])
+    for item in plan.platform.services.nodes:
+        by_kind.setdefault(item["kind"], set()).add(item["metadata"]["name"])
     scaling = {name for name, pool in spec["pools"].items() if len(set(bounds(pool))) == 2}
     # EC2 knows a type's whole GPUs, and Karpenter its EFA interfaces.
     unlike = {
@@ -174,7 +176,7 @@ def karpenter_makes_what_scales(plan: Plan, spec: Spec, offers: Mapping[str, Map
     fixed = {group.pool: group.nodes for group in plan.cluster.groups if group.pool}
     assert fixed == {name: least for name, pool in spec["pools"].items() if (least := bounds(pool)[0])}
     texts = [group.user_data for group in plan.cluster.groups]
-    texts += [made["spec"]["userData"] for made in plan.platform.services.nodes if made["kind"] == "EC2NodeClass"]
+    texts += [item["spec"]["userData"] for item in plan.platform.services.nodes if item["kind"] == "EC2NodeClass"]
     assert max(len(text.encode()) for text in texts) <= USER_DATA_BYTES - OF_EKS
 
 
@@ -202,9 +204,9 @@ def test_pools_that_are_anything_are_refused_with_words_or_add_up(read: Reader, 
 
 
 def test_every_general_type_makes_a_pool_that_offers_no_gpu(read: Reader) -> None:
-    made = {name.replace(".", "-"): {"instance": name, "nodes": {"min": 1, "max": 2}} for name in GENERAL}
+    pools = {name.replace(".", "-"): {"instance": name, "nodes": {"min": 1, "max": 2}} for name in GENERAL}
     shares: Spec = {tenant: {} for tenant in TENANTS}
-    spec = {**copy.deepcopy(ENVIRONMENT), "pools": made, "shares": shares}
+    spec = {**copy.deepcopy(ENVIRONMENT), "pools": pools, "shares": shares}
     outcome = read(spec)
     assert isinstance(outcome, Loaded), str(outcome)
     adds_up(outcome, spec)

@@ -48,41 +48,41 @@ def tenancies(draw: st.DrawFn) -> Spec:
         tier["quota"] = QUOTA
     departments = {name: {"sharing": draw(PRESETS), "weight": draw(st.integers(1, 9))} for name in ("risk", "retail")}
     spec["organisation"]["departments"] = departments
-    left = {(pool, flavor): count for flavor in spec["flavors"] for pool, count in _surely(spec, flavor).items()}
+    unpromised = {(pool, flavor): count for flavor in spec["flavors"] for pool, count in _surely(spec, flavor).items()}
     spec["files"] = []
     for name in ("casual", "steady", "third", "fourth")[: draw(st.integers(2, 4))]:
-        spec["files"].append(draw(tenant_files(spec, name, left)))
+        spec["files"].append(draw(tenant_files(spec, name, unpromised)))
     return spec
 
 
 def _surely(spec: Spec, flavor: str) -> dict[str, int]:
-    """How many of a flavor each pool always has."""
-    wanted = spec["flavors"][flavor]
-    found = {}
+    """Number of units of a flavor that each pool always has."""
+    flavor_settings = spec["flavors"][flavor]
+    counts = {}
     for name, pool in spec["pools"].items():
-        same = MACHINES[pool["instance"]].gpu == wanted["gpu"]
+        same = MACHINES[pool["instance"]].gpu == flavor_settings["gpu"]
         mode = next(iter(pool.get("share", {})), None)
-        if same and mode == wanted.get("share"):
-            each = units_of(pool, spec.get("mig-layouts", {})).get(wanted.get("mig", ""), 0)
-            if each:
-                found[name] = each * bounds(pool)[0]
-    return found
+        if same and mode == flavor_settings.get("share"):
+            units_per_node = units_of(pool, spec.get("mig-layouts", {})).get(flavor_settings.get("mig", ""), 0)
+            if units_per_node:
+                counts[name] = units_per_node * bounds(pool)[0]
+    return counts
 
 
 @st.composite
-def tenant_files(draw: st.DrawFn, spec: Spec, name: str, left: dict[tuple[str, str], int]) -> Spec:
+def tenant_files(draw: st.DrawFn, spec: Spec, name: str, unpromised: dict[tuple[str, str], int]) -> Spec:
     tiers = [SOFT] if name == "casual" else draw(st.lists(st.sampled_from([FIRM, SOFT]), min_size=1, max_size=3))
     parts = [{"name": f"part-{i}", "tier": tier, "gpus": {}} for i, tier in enumerate(tiers)]
     shares: dict[str, Spec] = {}
     for flavor in spec["flavors"]:
         pools = _surely(spec, flavor)
         for part in parts:
-            mine = [pool for pool in pools if _admits(spec["pools"][pool], name, part["tier"])]
-            if mine and draw(st.booleans()):
-                pool = draw(st.sampled_from(mine))
-                taken = draw(st.integers(0, left[pool, flavor]))
-                left[pool, flavor] -= taken
-                part["gpus"][flavor] = taken
+            admitting_pools = [pool for pool in pools if _admits(spec["pools"][pool], name, part["tier"])]
+            if admitting_pools and draw(st.booleans()):
+                pool = draw(st.sampled_from(admitting_pools))
+                part_gpus = draw(st.integers(0, unpromised[pool, flavor]))
+                unpromised[pool, flavor] -= part_gpus
+                part["gpus"][flavor] = part_gpus
         if any(flavor in part["gpus"] for part in parts):
             guaranteed = sum(part["gpus"].get(flavor, 0) for part in parts)
             shares[flavor] = draw(gpu_shares(guaranteed, any(spec["tiers"][tier]["borrows"] for tier in tiers)))
@@ -124,7 +124,7 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> Reader:
     folder = tmp_path_factory.mktemp("queues") / NAME
     (folder / "tenants").mkdir(parents=True)
 
-    def written(spec: Spec) -> Loaded | SpecError:
+    def read_spec(spec: Spec) -> Loaded | SpecError:
         for old in (folder / "tenants").iterdir():
             old.unlink()
         text = json.dumps({key: value for key, value in spec.items() if key != "files"})
@@ -136,7 +136,7 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> Reader:
         except SpecError as refusal:
             return refusal
 
-    return written
+    return read_spec
 
 
 def cluster_queues(plan: Plan) -> dict[str, Object]:
@@ -174,8 +174,8 @@ def kueue_takes_it(environment: Environment, plan: Plan) -> None:
                 assert len(group["flavors"]) <= 64
                 assert len(group["coveredResources"]) <= 64
                 for limit in ("nominalQuota", "borrowingLimit", "lendingLimit"):
-                    written = {r[limit] for f in group["flavors"] for r in f["resources"] if limit in r}
-                    assert not {text for text in written if text.rstrip("m").endswith("000")}, "Kueue writes it anew"
+                    amounts = {r[limit] for f in group["flavors"] for r in f["resources"] if limit in r}
+                    assert not {text for text in amounts if text.rstrip("m").endswith("000")}, "Kueue writes it anew"
     assert judges.kueue(configuration(environment)) == []
 
 
@@ -190,8 +190,8 @@ def nothing_is_lost(environment: Environment, tenants: tuple[Tenant, ...], plan:
     units = {} if environment.uses_device_claims else board_units(environment)
     for name, pool in environment.pools.items():
         expected: Counter[str] = Counter()
-        for flavor, each in environment.flavors_of(name).items():
-            count = each * pool.nodes.max
+        for flavor, units_per_node in environment.flavors_of(name).items():
+            count = units_per_node * pool.nodes.max
             expected[queue_resource(environment, flavor)] += count
             compute, memory = units.get(environment.resource_of(flavor), (0, 0))
             expected[BOARD_COMPUTE] += count * compute
@@ -212,8 +212,8 @@ def nothing_is_lost(environment: Environment, tenants: tuple[Tenant, ...], plan:
     of_quotas = {what: parts * quantities.parse(str(QUOTA[what])) for what in ("cpu", "memory")}
     names = machine_resources(environment)
     of_quotas["cpu"] *= 1000 if names["cpu"] == CORES else 1
-    cpu = sum(Fraction(left.cpu * count, 1 if names["cpu"] == CORES else 1000) for left, count in nodes)
-    memory = sum(left.memory * count * 2**20 for left, count in nodes)
+    cpu = sum(Fraction(remaining.cpu * count, 1 if names["cpu"] == CORES else 1000) for remaining, count in nodes)
+    memory = sum(remaining.memory * count * 2**20 for remaining, count in nodes)
     assert total[ANY_POOL, names["cpu"]] <= cpu + Fraction(of_quotas["cpu"]), "more than the nodes have"
     assert total[ANY_POOL, names["memory"]] <= memory + Fraction(of_quotas["memory"])
 
@@ -227,8 +227,10 @@ def limits_hold(environment: Environment, tenants: tuple[Tenant, ...], plan: Pla
                 amounts(item).keys() == amounts(item, "lendingLimit").keys() == amounts(item, "borrowingLimit").keys()
             )
     for tenant in tenants:
-        top, *below = plan.tenant(tenant.tenant).queues
-        assert bool(below) == (len(tenant.tiers) > 1) == (top["kind"] == "Cohort"), "one queue needs nothing above it"
+        top, *tier_queues = plan.tenant(tenant.tenant).queues
+        assert bool(tier_queues) == (len(tenant.tiers) > 1) == (top["kind"] == "Cohort"), (
+            "one queue needs nothing above it"
+        )
         lent, borrowed = amounts(top, "lendingLimit"), amounts(top, "borrowingLimit")
         for resource in {queue_resource(environment, flavor) for flavor in tenant.gpus}:
             same = [share for f, share in tenant.gpus.items() if queue_resource(environment, f) == resource]
@@ -245,18 +247,18 @@ def limits_hold(environment: Environment, tenants: tuple[Tenant, ...], plan: Pla
             resources: Counter[str] = Counter()
             for flavor, count in promised.items():
                 resources[queue_resource(environment, flavor)] += count
-            found: Counter[str] = Counter()
+            sums: Counter[str] = Counter()
             for (_, resource), amount in amounts(queue).items():
                 if resource not in (*machines, BOARD_COMPUTE, BOARD_MEMORY):
-                    found[resource] += int(amount)
-            assert +found == +resources, "a queue is promised what its parts hold"
+                    sums[resource] += int(amount)
+            assert +sums == +resources, "a queue is promised what its parts hold"
 
 
 def no_quota_is_below_its_queue(environment: Environment, tenants: tuple[Tenant, ...], plan: Plan) -> None:
     """Or the queue would start work whose pods the quota refuses."""
     queues = cluster_queues(plan)
-    whole = [o for o in plan.objects() if (o["kind"], o["metadata"]["name"]) == ("ResourceQuota", "tenant")]
-    hard = {o["metadata"]["namespace"]: o["spec"]["hard"] for o in whole}
+    tenant_quotas = [o for o in plan.objects() if (o["kind"], o["metadata"]["name"]) == ("ResourceQuota", "tenant")]
+    hard = {o["metadata"]["namespace"]: o["spec"]["hard"] for o in tenant_quotas}
     for tenant in tenants:
         for part in tenant.namespaces:
             queue = queues[f"{tenant.tenant}--{tenant.tier_of(part)}"]
@@ -277,7 +279,7 @@ def no_quota_is_below_its_queue(environment: Environment, tenants: tuple[Tenant,
 
 
 def others_change_nothing(environment: Environment, tenants: tuple[Tenant, ...], plan: Plan) -> None:
-    """Of a tenant's namespaces; of its queues, where no flavor that it is promised comes from two pools."""
+    """A tenant's namespaces stay the same, and its queues where none of its flavors comes from two pools."""
     assert digest(make_plan(environment, tenants[::-1]).objects()) == digest(plan.objects())
     for tenant in tenants:
         alone = make_plan(environment, [tenant]).tenants[0]

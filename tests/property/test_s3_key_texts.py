@@ -75,9 +75,9 @@ def test_no_key_of_one_prefix_is_in_a_neighbours(key: str) -> None:
 
 
 @given(KEYS)
-def test_a_folder_is_listed_as_exactly_what_its_keys_start_with(under: str) -> None:
-    if _admitted("teams/fraud/", under) and _admitted("teams/fraud/", under + "/x"):
-        assert safe_key("teams/fraud/", under + "/x").startswith(safe_folder("teams/fraud/", under))
+def test_a_folder_is_listed_as_exactly_what_its_keys_start_with(folder: str) -> None:
+    if _admitted("teams/fraud/", folder) and _admitted("teams/fraud/", folder + "/x"):
+        assert safe_key("teams/fraud/", folder + "/x").startswith(safe_folder("teams/fraud/", folder))
 
 
 class Wall:

@@ -1,4 +1,4 @@
-"""What EKS is told about its add-ons; each key with where its schema was read (2026-11-20)."""
+"""Configuration of EKS add-ons; each key with where its schema was read (2026-11-20)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SCHEMAS = {
 """Keys that the add-on takes. EKS refuses an add-on for one that it does not know."""
 
 
-def _made(**arguments: Any) -> dict[str, AddOn]:
+def _add_ons(**arguments: Any) -> dict[str, AddOn]:
     return {
         add_on.name: add_on
         for add_on in add_ons(
@@ -56,93 +56,93 @@ def _made(**arguments: Any) -> dict[str, AddOn]:
     }
 
 
-def _emitted(values: Mapping[str, Any], known: set[str], before: str = "") -> Iterator[str]:
+def _emitted(values: Mapping[str, Any], recorded_keys: set[str], before: str = "") -> Iterator[str]:
     for key, value in values.items():
         path = f"{before}{key}"
-        if isinstance(value, dict) and path not in known:
-            yield from _emitted(value, known, f"{path}.")
+        if isinstance(value, dict) and path not in recorded_keys:
+            yield from _emitted(value, recorded_keys, f"{path}.")
         else:
             yield path
 
 
 @pytest.mark.parametrize("cni", ["vpc-cni", "cilium"])
 def test_the_add_ons_are_those_of_the_catalogue(cni: str) -> None:
-    assert tuple(_made(cni=cni)) == ADD_ONS
+    assert tuple(_add_ons(cni=cni)) == ADD_ONS
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_each_key_of_an_add_on_is_on_record(name: str) -> None:
-    known = set(SCHEMAS[name].split())
-    assert set(_emitted(_made()[name].configuration, known)) == known
+    recorded_keys = set(SCHEMAS[name].split())
+    assert set(_emitted(_add_ons()[name].configuration, recorded_keys)) == recorded_keys
 
 
 def test_the_vpc_cni_enforces_policies_where_it_is_the_enforcer() -> None:
-    assert _made()["vpc-cni"].configuration["enableNetworkPolicy"] == "true"
+    assert _add_ons()["vpc-cni"].configuration["enableNetworkPolicy"] == "true"
 
 
 def test_under_cilium_the_vpc_cni_gives_addresses_alone() -> None:
-    configuration = _made(cni="cilium")["vpc-cni"].configuration
+    configuration = _add_ons(cni="cilium")["vpc-cni"].configuration
     assert configuration["enableNetworkPolicy"] == "false"
     assert set(configuration["env"]) == {"ADDITIONAL_ENI_TAGS"}
 
 
 @pytest.mark.parametrize("cni", ["vpc-cni", "cilium"])
 def test_interfaces_carry_the_tag_by_which_the_cnis_role_may_change_them(cni: str) -> None:
-    configuration = _made(cni=cni)["vpc-cni"].configuration
+    configuration = _add_ons(cni=cni)["vpc-cni"].configuration
     assert json.loads(configuration["env"]["ADDITIONAL_ENI_TAGS"]) == {"tenancy:cluster": "small"}
 
 
 def test_the_mode_in_which_a_new_pod_is_open_is_said_to_be_a_way_that_nothing_holds() -> None:
-    mode = _made()["vpc-cni"].configuration["env"]["NETWORK_POLICY_ENFORCING_MODE"]
+    mode = _add_ons()["vpc-cni"].configuration["env"]["NETWORK_POLICY_ENFORCING_MODE"]
     assert (mode == "standard") is bool(bypasses()["N14"].names("open"))
 
 
 @pytest.mark.parametrize("name", ["coredns", "metrics-server"])
 def test_what_runs_once_runs_on_the_systems_nodes(name: str) -> None:
-    configuration = _made()[name].configuration
+    configuration = _add_ons()[name].configuration
     assert configuration["nodeSelector"] == dict(SYSTEM_NODES)
     assert configuration["tolerations"] == [{"key": "CriticalAddonsOnly", "operator": "Exists"}]
 
 
 @pytest.mark.parametrize("name", ["coredns", "metrics-server"])
 def test_what_runs_once_takes_no_room_on_a_gpu_node(name: str) -> None:
-    assert GPU not in _made()[name].configuration["tolerations"]
+    assert GPU not in _add_ons()[name].configuration["tolerations"]
 
 
 def test_the_ebs_controller_runs_on_the_systems_nodes_and_its_daemonset_everywhere() -> None:
-    configuration = _made()["aws-ebs-csi-driver"].configuration
+    configuration = _add_ons()["aws-ebs-csi-driver"].configuration
     assert configuration["controller"]["nodeSelector"] == dict(SYSTEM_NODES)
     assert GPU not in configuration["controller"]["tolerations"]
     assert configuration["node"] == {"tolerateAllTaints": True}
 
 
 def test_the_systems_nodes_can_be_others() -> None:
-    made = _made(system={"role": "platform"})
-    assert made["coredns"].configuration["nodeSelector"] == {"role": "platform"}
-    assert made["aws-ebs-csi-driver"].configuration["controller"]["nodeSelector"] == {"role": "platform"}
+    add_ons = _add_ons(system={"role": "platform"})
+    assert add_ons["coredns"].configuration["nodeSelector"] == {"role": "platform"}
+    assert add_ons["aws-ebs-csi-driver"].configuration["controller"]["nodeSelector"] == {"role": "platform"}
 
 
 def test_gpus_are_watched_on_nodes_of_every_pool() -> None:
-    assert _made()["eks-node-monitoring-agent"].configuration["dcgmAgent"]["tolerations"] == [GPU, POOL]
+    assert _add_ons()["eks-node-monitoring-agent"].configuration["dcgmAgent"]["tolerations"] == [GPU, POOL]
 
 
 def test_nothing_is_said_of_the_agent_itself_whose_key_changed_its_name() -> None:
-    assert set(_made()["eks-node-monitoring-agent"].configuration) == {"dcgmAgent"}
+    assert set(_add_ons()["eks-node-monitoring-agent"].configuration) == {"dcgmAgent"}
 
 
 def test_before_the_first_node_there_is_what_makes_it_ready_and_nothing_that_waits_for_one() -> None:
-    early = {name for name, add_on in _made().items() if add_on.before_nodes}
-    assert early == {"vpc-cni", "kube-proxy", "eks-pod-identity-agent"}
+    before_nodes = {name for name, add_on in _add_ons().items() if add_on.before_nodes}
+    assert before_nodes == {"vpc-cni", "kube-proxy", "eks-pod-identity-agent"}
 
 
 def test_an_add_on_that_calls_aws_has_a_role_and_the_others_have_none() -> None:
-    assert {name: add_on.role for name, add_on in _made().items() if add_on.role} == {
+    assert {name: add_on.role for name, add_on in _add_ons().items() if add_on.role} == {
         "vpc-cni": "vpc-cni",
         "aws-ebs-csi-driver": "ebs-csi",
     }
 
 
 def test_no_two_add_ons_share_a_list() -> None:
-    made = _made()
-    made["coredns"].configuration["tolerations"].clear()
-    assert made["metrics-server"].configuration["tolerations"], "one dict for two add-ons would change both"
+    add_ons = _add_ons()
+    add_ons["coredns"].configuration["tolerations"].clear()
+    assert add_ons["metrics-server"].configuration["tolerations"], "one dict for two add-ons would change both"

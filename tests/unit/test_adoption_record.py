@@ -1,4 +1,4 @@
-"""What an adoption changes is recorded before it, and given back when the tenant has left."""
+"""An adoption records the state before it, and the end of the tenant restores it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from tests.conftest import SpecFolder, every
 from tests.spec_cases import FRAUD
 
 HOME = "/api/v1/namespaces/fraud--train"
-OWN = {"labels": {"team": "blue-team", "blue/stage": "live"}, "annotations": {"blue/contact": "b@bank.example"}}
+TEAM_METADATA = {
+    "labels": {"team": "blue-team", "blue/stage": "live"},
+    "annotations": {"blue/contact": "b@bank.example"},
+}
 
 
 class Cluster:
@@ -35,8 +38,8 @@ class Cluster:
     def request(self, method: str, path: str, body: Any = None, **_: Any) -> Response:
         path = path.partition("?")[0]
         if method == "GET":
-            found = self.objects.get(path)
-            return Response(200, copy.deepcopy(found)) if found else Response(404, {"message": "not found"})
+            live = self.objects.get(path)
+            return Response(200, copy.deepcopy(live)) if live else Response(404, {"message": "not found"})
         self.writes.append(f"{method} {path}")
         if self.refuses and self.refuses in path:
             return Response(403, {"message": "no right"})
@@ -75,12 +78,12 @@ def namespace(**metadata: Any) -> Object:
 
 @pytest.fixture
 def cluster() -> Cluster:
-    made = Cluster()
-    made.put(HOME, namespace(**OWN))
+    cluster = Cluster()
+    cluster.put(HOME, namespace(**TEAM_METADATA))
     account = {"name": "default", "namespace": "fraud--train", "uid": "1", "resourceVersion": "2"}
     body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}
-    made.put(f"{HOME}/serviceaccounts/default", {**body, "imagePullSecrets": [{"name": "blue"}]})
-    return made
+    cluster.put(f"{HOME}/serviceaccounts/default", {**body, "imagePullSecrets": [{"name": "blue"}]})
+    return cluster
 
 
 @pytest.fixture
@@ -95,22 +98,22 @@ def adopt(cluster: Cluster, plan: Plan) -> None:
     (planned,) = [space for space in plan.tenant("fraud").namespaces if space.name == "fraud--train"]
     live = cluster.objects[HOME]["metadata"]
     fields: dict[str, Any] = {}
-    for place, wanted in (("labels", planned.meta.labels), ("annotations", planned.meta.annotations)):
-        live.setdefault(place, {}).update(wanted)
-        fields[f"f:{place}"] = {".": {}, **{f"f:{key}": {} for key in wanted}}
+    for place, planned_values in (("labels", planned.meta.labels), ("annotations", planned.meta.annotations)):
+        live.setdefault(place, {}).update(planned_values)
+        fields[f"f:{place}"] = {".": {}, **{f"f:{key}": {} for key in planned_values}}
     entry = {"manager": "pulumi-kubernetes-1a2b", "operation": "Apply", "fieldsV1": {"f:metadata": fields}}
     live["managedFields"] = [entry]
 
 
 def leave(cluster: Cluster) -> list[str]:
-    said: list[str] = []
+    messages: list[str] = []
     cluster.objects[HOME]["metadata"]["annotations"][words.LEAVING] = words.LEFT
-    restore_namespaces(cluster, "small", said.append)  # ty: ignore[invalid-argument-type]
-    return said
+    restore_namespaces(cluster, "small", messages.append)  # ty: ignore[invalid-argument-type]
+    return messages
 
 
 def now(cluster: Cluster) -> dict[str, Any]:
-    return {place: cluster.objects[HOME]["metadata"].get(place) for place in OWN}
+    return {place: cluster.objects[HOME]["metadata"].get(place) for place in TEAM_METADATA}
 
 
 def test_everything_that_the_adoption_wrote_is_taken_back_and_what_others_wrote_since_stays(
@@ -118,16 +121,16 @@ def test_everything_that_the_adoption_wrote_is_taken_back_and_what_others_wrote_
 ) -> None:
     api: Any = cluster
     record(api, plan.tenants)
-    noted = json.loads(cluster.objects[HOME]["metadata"]["annotations"][words.BEFORE_ADOPTION])
-    assert {place: noted[place] for place in OWN} == OWN
-    assert [item["kind"] for item in noted["objects"]] == ["ServiceAccount"]
+    recorded_state = json.loads(cluster.objects[HOME]["metadata"]["annotations"][words.BEFORE_ADOPTION])
+    assert {place: recorded_state[place] for place in TEAM_METADATA} == TEAM_METADATA
+    assert [item["kind"] for item in recorded_state["objects"]] == ["ServiceAccount"]
     adopt(cluster, plan)
     assert cluster.objects[HOME]["metadata"]["labels"]["team"] == "fraud-detection"
     cluster.objects[HOME]["metadata"]["labels"]["blue/stage"] = "quiet"
     del cluster.objects[f"{HOME}/serviceaccounts/default"]["imagePullSecrets"]
-    (said,) = leave(cluster)
-    assert said.startswith("namespace fraud--train has its labels and annotations of before its adoption, with 1 ")
-    assert now(cluster) == {**OWN, "labels": {"team": "blue-team", "blue/stage": "quiet"}}
+    (message,) = leave(cluster)
+    assert message.startswith("namespace fraud--train has its labels and annotations of before its adoption, with 1 ")
+    assert now(cluster) == {**TEAM_METADATA, "labels": {"team": "blue-team", "blue/stage": "quiet"}}
     assert cluster.objects[f"{HOME}/serviceaccounts/default"]["imagePullSecrets"] == [{"name": "blue"}]
     cluster.writes.clear()
     restore_namespaces(api, "small", print)
@@ -150,9 +153,9 @@ def test_a_namespace_without_a_record_loses_what_the_adoption_wrote_and_it_is_sa
     cluster: Cluster, plan: Plan
 ) -> None:
     adopt(cluster, plan)
-    (said,) = leave(cluster)
-    assert "what they were before is unknown" in said
-    assert now(cluster) == {**OWN, "labels": {"blue/stage": "live"}}
+    (message,) = leave(cluster)
+    assert "what they were before is unknown" in message
+    assert now(cluster) == {**TEAM_METADATA, "labels": {"blue/stage": "live"}}
 
 
 def test_a_tenant_that_adopts_nothing_has_no_record(cluster: Cluster, spec: SpecFolder) -> None:
@@ -205,4 +208,4 @@ def test_an_adopted_namespace_whose_tenant_has_left_is_unmanaged_and_any_other_i
 
 def _bound(binding: Object) -> list[str]:
     selector = binding["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"]
-    return [name for each in selector if each["operator"] == "In" for name in each["values"]]
+    return [name for expression in selector if expression["operator"] == "In" for name in expression["values"]]

@@ -1,4 +1,4 @@
-"""What a message says to do, done once and literally, makes the files valid; all problems are said at once."""
+"""The change that a message names, made once and literally, makes the files valid; all problems are shown at once."""
 
 from __future__ import annotations
 
@@ -17,25 +17,27 @@ TRAIN = "train: {instance: p4d.24xlarge, nodes: 4}"
 
 
 class Seeded(NamedTuple):
-    """A mistake: `old` of a file becomes `bad`; each of `said` is in the one message; `edits` do what it says."""
+    """A mistake: `old` of a file becomes `bad`; `message_parts` are in the one message; `edits` do what it says."""
 
     file: str
     old: str
     bad: str
-    said: tuple[str, ...]
+    message_parts: tuple[str, ...]
     edits: tuple[tuple[str, str, str], ...]
 
 
-def one(file: str, old: str, bad: str, said: str, good: str) -> Seeded:
+def seeded(file: str, old: str, bad: str, message_part: str, good: str) -> Seeded:
     """A mistake that another text in the same place mends."""
-    return Seeded(file, old, bad, (said,), ((file, bad, good),))
+    return Seeded(file, old, bad, (message_part,), ((file, bad, good),))
 
 
 SEEDED = {
-    "Kueue's word for a limit": one(
+    "Kueue's word for a limit": seeded(
         FRAUD, "borrow-up-to: 16", "borrowingLimit: 16", "'borrow-up-to'", "borrow-up-to: 16"
     ),
-    "Kueue's word for a lent amount": one(FRAUD, "lend-up-to: 8", "lendingLimit: 8", "'lend-up-to'", "lend-up-to: 8"),
+    "Kueue's word for a lent amount": seeded(
+        FRAUD, "lend-up-to: 8", "lendingLimit: 8", "'lend-up-to'", "lend-up-to: 8"
+    ),
     "Karpenter's word for spot": Seeded(
         ENV,
         "  notebooks:\n",
@@ -70,8 +72,8 @@ SEEDED = {
             (ENV, "  l4-shared: {gpu", "  a100-3g.20gb: {gpu: a100-40gb, mig: 3g.20gb}\n  l4-shared: {gpu"),
         ),
     ),
-    "a capital letter": one(RESEARCH, "tier: batch", "tier: Batch", "write batch", "tier: batch"),
-    "words with spaces": one(
+    "a capital letter": seeded(RESEARCH, "tier: batch", "tier: Batch", "write batch", "tier: batch"),
+    "words with spaces": seeded(
         RESEARCH, "team: quant-research", "team: Quant Research", "write quant-research", "team: quant-research"
     ),
     "all of the internet": Seeded(
@@ -84,7 +86,7 @@ SEEDED = {
             (ENV, "  cni: vpc-cni\n", "  cni: vpc-cni\n  ranges: [10.0.0.0/16]\n"),
         ),
     ),
-    "ports in a list": one(FRAUD, "port: 8443}", "ports: [8443]}", "write port: 8443", "port: 8443}"),
+    "ports in a list": seeded(FRAUD, "port: 8443}", "ports: [8443]}", "write port: 8443", "port: 8443}"),
     "GPUs in a quota": Seeded(
         FRAUD,
         "quota: {cpu: 16, pods: 20}",
@@ -106,14 +108,14 @@ SEEDED = {
         ("cpu 200, more than the 128 of tier production", "lower it to 128"),
         ((FRAUD, "cpu: 200, cpu-limit: 16", "cpu: 128, cpu-limit: 256"),),
     ),
-    "an owner as a mail address": one(
+    "an owner as a mail address": seeded(
         RESEARCH,
         "owner: {name: research-leads, mail: research@bank.example}",
         "owner: research@bank.example",
         "write it as {name: …, mail: research@bank.example}",
         "owner: {name: research-leads, mail: research@bank.example}",
     ),
-    "an instance type that there is not": one(ENV, TRAIN, TRAIN.replace("p4d", "p4x"), "use p4d.24xlarge", TRAIN),
+    "an instance type that there is not": seeded(ENV, TRAIN, TRAIN.replace("p4d", "p4x"), "use p4d.24xlarge", TRAIN),
     "spot for a pool with guarantees": Seeded(
         ENV,
         TRAIN,
@@ -145,21 +147,22 @@ SEEDED = {
 def test_what_the_messages_say_is_done_once_and_the_files_are_valid(spec: SpecFolder, about: str) -> None:
     case = SEEDED[about]
     spec.edit(case.file, case.old, case.bad)
-    told = "\n".join(map(str, spec.problems()))
-    assert every(text in told for text in case.said), told
-    assert "tenancy/catalog" not in told
+    messages = "\n".join(map(str, spec.problems()))
+    assert every(text in messages for text in case.message_parts), messages
+    assert "tenancy/catalog" not in messages
     for file, old, new in case.edits:
         spec.edit(file, old, new)
     assert spec.problems() == ()
 
 
 @pytest.mark.parametrize(
-    ("given", "meant"), [("9am", "09:00"), ("5pm", "17:00"), ("12am", "00:00"), ("930", "09:30"), ("9:30", "09:30")]
+    ("typed_time", "advised_time"),
+    [("9am", "09:00"), ("5pm", "17:00"), ("12am", "00:00"), ("930", "09:30"), ("9:30", "09:30")],
 )
-def test_a_time_in_another_spelling_is_said_in_ours(spec: SpecFolder, given: str, meant: str) -> None:
-    window = f"windows: [{{name: day, flavor: a100, gpus: 4, starts: '{given}', ends: '23:00'}}]"
+def test_a_time_in_another_spelling_is_said_in_ours(spec: SpecFolder, typed_time: str, advised_time: str) -> None:
+    window = f"windows: [{{name: day, flavor: a100, gpus: 4, starts: '{typed_time}', ends: '23:00'}}]"
     spec.edit(FRAUD, "budget: {monthly-usd: 180000}", window)
-    assert any(f'write "{meant}"' in problem.change for problem in spec.problems())
+    assert any(f'write "{advised_time}"' in problem.change for problem in spec.problems())
 
 
 # All at once
@@ -172,9 +175,9 @@ def fields(spec: SpecFolder) -> list[tuple[str, str]]:
 def test_an_unknown_flavor_is_told_beside_a_mistake_in_the_namespaces(spec: SpecFolder) -> None:
     spec.edit(FRAUD, SHARE, "h100: {guaranteed: 16}")
     spec.edit(FRAUD, "gpus: {a100-1g.5gb: 14}", "gpus: {a100: 14}")
-    found = {problem.field: problem for problem in spec.problems()}
-    assert {"namespaces[1].gpus.a100", "gpus.h100"} <= found.keys()
-    assert found["gpus.h100"].id == "ref-01"
+    problems_by_field = {problem.field: problem for problem in spec.problems()}
+    assert {"namespaces[1].gpus.a100", "gpus.h100"} <= problems_by_field.keys()
+    assert problems_by_field["gpus.h100"].id == "ref-01"
 
 
 def test_a_broken_environment_hides_nothing_of_the_tenants_that_can_be_known(spec: SpecFolder) -> None:
@@ -224,6 +227,6 @@ def test_a_quota_that_is_short_in_several_ways_is_one_problem(spec: SpecFolder) 
         "people:",
         "namespaces: [{name: main, quota: {cpu: 1, cpu-limit: 2, memory: 1Gi, memory-limit: 2Gi}}]\npeople:",
     )
-    found = [problem for problem in spec.problems() if problem.id == "queue-02"]
-    assert len(found) == 1
-    assert "cpu 1 at 500m each by default, memory 1Gi at 2Gi each by default" in found[0].given
+    problems = [problem for problem in spec.problems() if problem.id == "queue-02"]
+    assert len(problems) == 1
+    assert "cpu 1 at 500m each by default, memory 1Gi at 2Gi each by default" in problems[0].given

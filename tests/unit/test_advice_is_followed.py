@@ -26,7 +26,7 @@ class Slip:
     path: tuple[Any, ...]
     value: Any = None
     without: tuple[Any, ...] = ()
-    """What the author did not write, because it is under the other name."""
+    """Fields that the author did not write, because they are under the other name."""
     choice: Callable[[Demo], None] | None = None
     flavors: dict[str, Any] = field(default_factory=dict)
     """Flavors that are declared for it."""
@@ -78,7 +78,7 @@ TRAIN = ("pools", "train")
 OLD = ("gpus", "h100")
 SLICES = {"slice": {"gpu": "h100-80gb", "mig": "1g.10gb"}}
 PARTS = {"part": {"gpu": "h100-80gb", "mig": "1g.10gb", "share": "time-slicing"}}
-SHARED = {"shared": {"gpu": "h100-80gb", "share": "time-slicing"}}
+TIME_SLICED_FLAVOR = {"shared": {"gpu": "h100-80gb", "share": "time-slicing"}}
 SLICED = {"instance": "p5.48xlarge", "nodes": 4, "tenants": ["vision"]}
 MISTAKES = (
     # Names from Kueue
@@ -176,7 +176,7 @@ MISTAKES = (
         "pools",
         "cut",
         {**SLICED, "share": {"time-slicing": 40}},
-        flavors=SHARED,
+        flavors=TIME_SLICED_FLAVOR,
         tier="burst",
     ),
     env(
@@ -184,7 +184,7 @@ MISTAKES = (
         "pools",
         "cut",
         {**SLICED, "share": {"per-gpu": [{"gpus": 2, "time-slicing": 4}]}},
-        flavors=SHARED,
+        flavors=TIME_SLICED_FLAVOR,
         tier="burst",
     ),
     tenant("a flavor that is not declared", "gpus", {"a100": {"guaranteed": 1}}),
@@ -267,10 +267,12 @@ def mend(files: Demo, folder: Path, slip: Slip) -> str:
 def test_doing_what_the_message_says_makes_the_files_valid(tmp_path: Path) -> None:
     load(demo().write(tmp_path))
     assert len(MISTAKES) >= 60
-    left = {}
+    remaining_problems = {}
     for number, slip in enumerate(MISTAKES):
         files = demo()
         slip.make(files)
-        if said := mend(files, tmp_path / str(number), slip):
-            left[slip.name] = said
-    assert len(left) <= len(MISTAKES) // 20, "\n".join(f"{name}: {said}" for name, said in left.items())
+        if problem_text := mend(files, tmp_path / str(number), slip):
+            remaining_problems[slip.name] = problem_text
+    assert len(remaining_problems) <= len(MISTAKES) // 20, "\n".join(
+        f"{name}: {problem_text}" for name, problem_text in remaining_problems.items()
+    )

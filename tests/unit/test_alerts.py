@@ -25,7 +25,7 @@ from tests.conftest import SpecFolder
 
 RUNBOOKS = Path(__file__).parents[2] / "docs" / "runbooks.md"
 GPU = 'gpu="3", UUID="GPU-a", Hostname="train-0"'
-HELD = f'{GPU}, container="main", namespace="fraud--train", pod="job-a-0"'
+GPU_OF_JOB = f'{GPU}, container="main", namespace="fraud--train", pod="job-a-0"'
 POOL = 'label_tenancy_gpu_pool="train"'
 QUEUE = 'cohort="tenant--fraud", cluster_queue="fraud--batch", flavor="train", resource="nvidia.com/gpu"'
 COUNTED = {"cluster_queue": "fraud--batch", "pool": "train", "resource": "nvidia.com/gpu"}
@@ -66,10 +66,10 @@ def waits(le_600: int, le_more: int) -> dict[str, str]:
 
 
 def quota(used: int, resource: str = "pods") -> dict[str, str]:
-    of = f'namespace="fraud--serve", resourcequota="tenancy", resource="{resource}"'
+    quota_labels = f'namespace="fraud--serve", resourcequota="tenancy", resource="{resource}"'
     return {
-        f'kube_resourcequota{{{of}, type="used"}}': f"{used}x30",
-        f'kube_resourcequota{{{of}, type="hard"}}': "20x30",
+        f'kube_resourcequota{{{quota_labels}, type="used"}}': f"{used}x30",
+        f'kube_resourcequota{{{quota_labels}, type="hard"}}': "20x30",
     }
 
 
@@ -99,16 +99,16 @@ def counts(bound: int, reserved: int, **more: str) -> dict[str, str]:
 
 
 def throttled(part: int) -> dict[str, str]:
-    """Of 60 periods of a minute, so many without CPU."""
-    mine = 'namespace="fraud--train", pod="job-a-0", container="main"'
-    theirs = 'namespace="research--main", pod="busy-0"'
+    """Series in which so many of 60 periods of a minute have no CPU."""
+    own_container = 'namespace="fraud--train", pod="job-a-0", container="main"'
+    busy_pod = 'namespace="research--main", pod="busy-0"'
     return {
-        f"container_cpu_cfs_throttled_periods_total{{{mine}}}": f"0+{part}x60",
-        f"container_cpu_cfs_periods_total{{{mine}}}": "0+60x60",
-        f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{HELD}}}": "0.2x60",
+        f"container_cpu_cfs_throttled_periods_total{{{own_container}}}": f"0+{part}x60",
+        f"container_cpu_cfs_periods_total{{{own_container}}}": "0+60x60",
+        f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{GPU_OF_JOB}}}": "0.2x60",
         'kube_pod_info{namespace="fraud--train", pod="job-a-0", node="train-0"}': "1x60",
-        f'kube_pod_info{{{theirs}, node="train-0"}}': "1x60",
-        f'container_cpu_usage_seconds_total{{{theirs}, container="main"}}': "0+1800x60",
+        f'kube_pod_info{{{busy_pod}, node="train-0"}}': "1x60",
+        f'container_cpu_usage_seconds_total{{{busy_pod}, container="main"}}': "0+1800x60",
     }
 
 
@@ -121,13 +121,13 @@ def traffic(bits: float) -> dict[str, str]:
 
 def disk(busy: int) -> dict[str, str]:
     """An NVMe device that serves 1,000 writes a second and is busy for so many seconds a minute."""
-    of = 'node="train-0", device="nvme1n1"'
+    device_labels = 'node="train-0", device="nvme1n1"'
     return {
-        f"node_disk_io_time_seconds_total{{{of}}}": f"0+{busy}x40",
-        f"node_disk_read_time_seconds_total{{{of}}}": "0x40",
-        f"node_disk_write_time_seconds_total{{{of}}}": "0+6x40",
-        f"node_disk_reads_completed_total{{{of}}}": "0x40",
-        f"node_disk_writes_completed_total{{{of}}}": "0+60000x40",
+        f"node_disk_io_time_seconds_total{{{device_labels}}}": f"0+{busy}x40",
+        f"node_disk_read_time_seconds_total{{{device_labels}}}": "0x40",
+        f"node_disk_write_time_seconds_total{{{device_labels}}}": "0+6x40",
+        f"node_disk_reads_completed_total{{{device_labels}}}": "0x40",
+        f"node_disk_writes_completed_total{{{device_labels}}}": "0+60000x40",
     }
 
 
@@ -149,7 +149,7 @@ def guard(action: str) -> dict[str, str]:
     }
 
 
-def written(code: str) -> str:
+def guard_writes(code: str) -> str:
     return (
         f'apiserver_request_total{{group="admissionregistration.k8s.io", resource="validatingadmissionpolicies", '
         f'verb="PATCH", subresource="", code="{code}"}}'
@@ -274,7 +274,7 @@ CASES = [
     Case(
         "GpuIdle",
         {
-            f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{HELD}}}": "0.02x60",
+            f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{GPU_OF_JOB}}}": "0.02x60",
             'kube_pod_owner{namespace="fraud--train", pod="job-a-0", owner_kind="Job", owner_name="job-a"}': "1x60",
         },
         "0.06x60",
@@ -284,7 +284,7 @@ CASES = [
     ),
     Case(
         "GpuIdle",
-        {f"DCGM_FI_DEV_GPU_UTIL{{{HELD}}}": "2x60"},
+        {f"DCGM_FI_DEV_GPU_UTIL{{{GPU_OF_JOB}}}": "2x60"},
         "6x60",
         "40m",
         {**FRAUD, "namespace": "fraud--train", "pod": "job-a-0"},
@@ -319,7 +319,7 @@ CASES = [
     ),
     Case(
         "GpuXid",
-        {f"DCGM_FI_DEV_XID_ERRORS{{{HELD}}}": "79x10"},
+        {f"DCGM_FI_DEV_XID_ERRORS{{{GPU_OF_JOB}}}": "79x10"},
         "31x10",
         "5m",
         {**FRAUD, **DEVICE, "namespace": "fraud--train", "pod": "job-a-0"},
@@ -338,7 +338,7 @@ CASES = [
     ),
     Case(
         "GpuEcc",
-        {f"DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{{{HELD}}}": "0x20 1x20"},
+        {f"DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{{{GPU_OF_JOB}}}": "0x20 1x20"},
         "1x40",
         "30m",
         {**FRAUD, **DEVICE, "namespace": "fraud--train", "pod": "job-a-0"},
@@ -347,7 +347,7 @@ CASES = [
     ),
     Case(
         "GpuNvlink",
-        {f"DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL{{{HELD}}}": "0x20 1x20"},
+        {f"DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL{{{GPU_OF_JOB}}}": "0x20 1x20"},
         "1x40",
         "30m",
         {**FRAUD, **DEVICE, "namespace": "fraud--train", "pod": "job-a-0"},
@@ -355,7 +355,7 @@ CASES = [
     ),
     Case(
         "GpuTooHot",
-        {f"DCGM_FI_DEV_THERMAL_VIOLATION{{{HELD}}}": "0+1000x40"},
+        {f"DCGM_FI_DEV_THERMAL_VIOLATION{{{GPU_OF_JOB}}}": "0+1000x40"},
         "1000x40",
         "30m",
         {**FRAUD, **DEVICE, "namespace": "fraud--train", "pod": "job-a-0"},
@@ -456,7 +456,7 @@ CASES = [
     ),
     Case(
         "GpuMemoryBandwidth",
-        {f"DCGM_FI_PROF_DRAM_ACTIVE{{{HELD}}}": "0.95x40"},
+        {f"DCGM_FI_PROF_DRAM_ACTIVE{{{GPU_OF_JOB}}}": "0.95x40"},
         "0.85x40",
         "35m",
         {**FRAUD, **DEVICE, "namespace": "fraud--train", "pod": "job-a-0"},
@@ -466,7 +466,7 @@ CASES = [
     Case(
         "GpuPcieNearLimit",
         {
-            f"DCGM_FI_PROF_PCIE_RX_BYTES{{{HELD}}}": f"{0.9 * 31.5e9:.0f}x40",
+            f"DCGM_FI_PROF_PCIE_RX_BYTES{{{GPU_OF_JOB}}}": f"{0.9 * 31.5e9:.0f}x40",
             f'kube_node_labels{{node="train-0", {POOL}}}': "1x40",
         },
         f"{0.7 * 31.5e9:.0f}x40",
@@ -565,7 +565,7 @@ CASES = [
     ),
     Case(
         "GuardChanged",
-        {written("200"): "3x10 4x20", 'apiserver_request_total{resource="nodes", verb="LIST"}': "1x30"},
+        {guard_writes("200"): "3x10 4x20", 'apiserver_request_total{resource="nodes", verb="LIST"}': "1x30"},
         "4x30",
         "20m",
         {**PLATFORM, "resource": "validatingadmissionpolicies", "verb": "PATCH"},
@@ -574,7 +574,7 @@ CASES = [
     ),
     Case(
         "GuardChanged",
-        {written("200"): "_x10 1x20", 'apiserver_request_total{resource="nodes", verb="LIST"}': "1x30"},
+        {guard_writes("200"): "_x10 1x20", 'apiserver_request_total{resource="nodes", verb="LIST"}': "1x30"},
         "_x31",
         "20m",
         {**PLATFORM, "resource": "validatingadmissionpolicies", "verb": "PATCH"},
@@ -662,31 +662,33 @@ def written_tests(file: Path, name: str, tests: list[dict[str, Any]], alert: str
     if alert:
         rules = file.parent / f"{name}.rules.json"
         groups = json.loads(file.read_text())["groups"]
-        kept = [{**each, "rules": [r for r in each["rules"] if r.get("alert") in {None, alert}]} for each in groups]
-        rules.write_text(json.dumps({"groups": [each for each in kept if each["rules"]]}))
+        kept_groups = [
+            {**group, "rules": [r for r in group["rules"] if r.get("alert") in {None, alert}]} for group in groups
+        ]
+        rules.write_text(json.dumps({"groups": [group for group in kept_groups if group["rules"]]}))
     path = file.parent / f"{name}.json"
     path.write_text(json.dumps({"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": tests}))
     return path
 
 
 def judged(*paths: Path) -> str:
-    """What promtool has against files of tests; nothing where all is as expected."""
-    done = subprocess.run([promtool(), "test", "rules", *paths], capture_output=True, text=True, check=False)
-    return "" if done.returncode == 0 else done.stdout + done.stderr
+    """Output of promtool for files of tests; empty where all is as expected."""
+    completed = subprocess.run([promtool(), "test", "rules", *paths], capture_output=True, text=True, check=False)
+    return "" if completed.returncode == 0 else completed.stdout + completed.stderr
 
 
 def evaluate(file: Path, case: Case, series: dict[str, str], expected: list[dict[str, Any]]) -> str:
-    """What promtool has against it; nothing where the alerts are as expected."""
+    """Output of promtool for the case; empty where the alerts are as expected."""
     return judged(written_tests(file, case.alert, [group(case, series, expected)], case.alert))
 
 
 def expected(case: Case, rules: dict[str, Any]) -> list[dict[str, Any]]:
     labels = {"severity": case.severity, "environment": "small", **case.labels}
     link = f"docs/runbooks.md#{case.alert.lower()}"
-    mine = [{"exp_labels": labels, "exp_annotations": {"summary": case.summary, "runbook_url": link}}]
+    alerts = [{"exp_labels": labels, "exp_annotations": {"summary": case.summary, "runbook_url": link}}]
     if case.alert == "GuardMissing":
-        return mine + others_missing(case, rules)
-    return mine
+        return alerts + others_missing(case, rules)
+    return alerts
 
 
 def others_missing(case: Case, rules: dict[str, Any]) -> list[dict[str, Any]]:
@@ -717,14 +719,14 @@ def against(file: Path, rules: dict[str, Any]) -> dict[str, str]:
     for alert in sorted({case.alert for case in CASES}):
         tests = []
         for case in [case for case in CASES if case.alert == alert]:
-            left = others_missing(case, rules) if case.alert == "GuardMissing" else []
+            other_alerts = others_missing(case, rules) if case.alert == "GuardMissing" else []
             tests.append(group(case, case.series, expected(case, rules), titled(case)))
-            tests.append(group(case, case.silent, left, f"not {titled(case)}"))
+            tests.append(group(case, case.silent, other_alerts, f"not {titled(case)}"))
         paths.append(written_tests(file, alert, tests, alert))
-    said = judged(*paths)
-    found = {block.partition(",\n")[0]: block for block in re.split(r"^ *name: ", said, flags=re.MULTILINE)[1:]}
-    assert bool(found) == bool(said), said
-    return found
+    output = judged(*paths)
+    failures = {block.partition(",\n")[0]: block for block in re.split(r"^ *name: ", output, flags=re.MULTILINE)[1:]}
+    assert bool(failures) == bool(output), output
+    return failures
 
 
 @pytest.mark.parametrize("case", CASES, ids=titled)
@@ -788,7 +790,7 @@ def test_under_claims_the_classes_that_the_queue_gives_are_left_out(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    "changed",
+    "replaced_series",
     [
         {"kueue_cluster_queue_resource_reservation": "_x90"},
         {"kueue_cluster_queue_resource_reservation": "64x9 0x90"},
@@ -797,10 +799,10 @@ def test_under_claims_the_classes_that_the_queue_gives_are_left_out(tmp_path: Pa
     ids=["Kueue's metrics are missing", "Kueue's were scraped a minute later", "the pod got its node just now"],
 )
 def test_gpus_that_were_counted_a_minute_ago_or_may_be_in_a_minute_send_no_alert(
-    file: Path, changed: dict[str, str]
+    file: Path, replaced_series: dict[str, str]
 ) -> None:
     series = {
-        name: next((v for metric, v in changed.items() if name.startswith(metric)), values)
+        name: next((v for metric, v in replaced_series.items() if name.startswith(metric)), values)
         for name, values in counts(64, 8).items()
     }
     case = Case("GpusUncounted", series, "", "10m", {}, "")
@@ -819,8 +821,8 @@ def test_every_alert_has_a_runbook_section_and_no_section_is_about_nothing(rules
     assert set(re.findall(r"^## (\w+)$", RUNBOOKS.read_text("utf-8"), re.MULTILINE)) == alert_names(rules)
 
 
-@pytest.mark.parametrize(("discount", "told"), [("", True), ("costs: {discounts: {on-demand: 40}}\n", False)])
-def test_a_budget_is_spent_at_the_price_that_is_paid(tmp_path: Path, discount: str, told: bool) -> None:
+@pytest.mark.parametrize(("discount", "is_alert"), [("", True), ("costs: {discounts: {on-demand: 40}}\n", False)])
+def test_a_budget_is_spent_at_the_price_that_is_paid(tmp_path: Path, discount: str, is_alert: bool) -> None:
     """The dashboard, the bill and the alert tell a tenant the same."""
     spec = SpecFolder(tmp_path / "small")
     spec.add("environment.yaml", f"prices: {{a100-40gb: 12.50, l4: 1}}\n{discount}")
@@ -828,7 +830,7 @@ def test_a_budget_is_spent_at_the_price_that_is_paid(tmp_path: Path, discount: s
     path = tmp_path / "rules.json"
     path.write_text(json.dumps(rules := rule_file(loaded.environment, loaded.tenants)))
     (case,) = [case for case in CASES if case.alert == "BudgetSpent"]
-    assert evaluate(path, case, case.series, expected(case, rules) if told else []) == ""
+    assert evaluate(path, case, case.series, expected(case, rules) if is_alert else []) == ""
 
 
 def test_two_busy_hours_on_a_first_day_are_not_a_month(tmp_path: Path) -> None:
@@ -846,7 +848,7 @@ def test_devices_cost_what_the_bill_and_the_dashboard_say(tmp_path: Path) -> Non
     spec.add("environment.yaml", "costs: {pools: {serve: 20}, discounts: {on-demand: 10}}\n")
     loaded = spec.load()
     file = rule_file(loaded.environment, loaded.tenants)
-    told = {
+    expressions = {
         (rule["labels"]["pool"], rule["labels"]["resource"]): rule["expr"]
         for group in file["groups"]
         for rule in group["rules"]
@@ -855,13 +857,15 @@ def test_devices_cost_what_the_bill_and_the_dashboard_say(tmp_path: Path) -> Non
     a_node = node_prices(loaded.environment)["train"]
     assert a_node
     assert a_node * MICRO == node_price(loaded.environment, "train", "p4d.24xlarge", "on-demand")
-    assert told["train", "nvidia_com_gpu"] == f"vector({float(a_node / 8):.6f})", "of the published price, less 10 %"
-    assert told["serve", "nvidia_com_mig_1g_5gb"] == f"vector({20 / 56:.6f})"
+    assert expressions["train", "nvidia_com_gpu"] == f"vector({float(a_node / 8):.6f})", (
+        "of the published price, less 10 %"
+    )
+    assert expressions["serve", "nvidia_com_mig_1g_5gb"] == f"vector({20 / 56:.6f})"
 
 
 def commands(page: str) -> list[str]:
     """The product's own commands in a page, each as one line."""
-    return [re.sub(r"\s+", " ", found) for found in re.findall(r"`(tenancy\s[^`/]+)`", page)]
+    return [re.sub(r"\s+", " ", command_text) for command_text in re.findall(r"`(tenancy\s[^`/]+)`", page)]
 
 
 @pytest.mark.parametrize("page", ["alerts.md", "runbooks.md"])
@@ -870,17 +874,17 @@ def test_each_command_that_a_page_names_is_one_that_can_be_given(page: str) -> N
         command: click.Command = main
         words = line.split()[1:]
         while isinstance(command, click.Group):
-            found = command.get_command(click.Context(command), words.pop(0))
-            assert found, f"{line}: no such command"
-            command = found
+            subcommand = command.get_command(click.Context(command), words.pop(0))
+            assert subcommand, f"{line}: no such command"
+            command = subcommand
         options = [param for param in command.params if isinstance(param, click.Option)]
-        known = {name: option for option in options for name in option.opts}
-        given = [word for word in words if word.startswith("-")]
-        assert set(given) <= set(known), line
-        missing = [option.name for option in options if option.required and not {*option.opts} & {*given}]
-        assert not (given and missing), line
-        if line.startswith("tenancy chargeback") and given:
-            assert {"--prometheus", "--holdings"} & {*given}, f"{line}: no source is given"
+        options_by_name = {name: option for option in options for name in option.opts}
+        typed_options = [word for word in words if word.startswith("-")]
+        assert set(typed_options) <= set(options_by_name), line
+        missing = [option.name for option in options if option.required and not {*option.opts} & {*typed_options}]
+        assert not (typed_options and missing), line
+        if line.startswith("tenancy chargeback") and typed_options:
+            assert {"--prometheus", "--holdings"} & {*typed_options}, f"{line}: no source is given"
 
 
 def test_the_page_says_when_the_kubelet_evicts() -> None:
@@ -891,7 +895,7 @@ def test_the_page_says_when_the_kubelet_evicts() -> None:
 
 
 POD = 'namespace="fraud--train", pod="job-a-0"'
-OURS = f"tenancy:gpu_seconds_total{{{POD}}}"
+GPU_SECONDS = f"tenancy:gpu_seconds_total{{{POD}}}"
 
 
 def gpus(resource: str = "nvidia_com_gpu") -> dict[str, str]:
@@ -906,47 +910,47 @@ def gpus(resource: str = "nvidia_com_gpu") -> dict[str, str]:
     }
 
 
-def answers(file: Path, series: dict[str, str], asked: dict[tuple[str, str], dict[str, float]]) -> str:
-    """What promtool has against it: `asked` are samples by expression and time."""
+def answers(file: Path, series: dict[str, str], expected_samples: dict[tuple[str, str], dict[str, float]]) -> str:
+    """Output of promtool for series; `expected_samples` are samples by expression and time."""
     test = {
         "interval": "1m",
         "input_series": [{"series": name, "values": values} for name, values in series.items()],
         "promql_expr_test": [
             {"expr": expr, "eval_time": at, "exp_samples": [{"labels": n, "value": v} for n, v in samples.items()]}
-            for (expr, at), samples in asked.items()
+            for (expr, at), samples in expected_samples.items()
         ],
     }
     return judged(written_tests(file, "series", [test]))
 
 
-def told(name: str, **labels: str) -> str:
+def series_name(name: str, **labels: str) -> str:
     return f"{name}{{{', '.join(f'{key}=%s' % json.dumps(text) for key, text in labels.items())}}}"
 
 
 HOME = {"namespace": "fraud--train", "queue": "fraud--batch", "pool": "train", **FRAUD}
-KNOWN = {**HOME, "job_type": "Job", "gpu_type": "a100", "purchase": "on-demand", "resource": "nvidia_com_gpu"}
+JOB_LABELS = {**HOME, "job_type": "Job", "gpu_type": "a100", "purchase": "on-demand", "resource": "nvidia_com_gpu"}
 
 
 def test_gpus_that_are_held_are_told_by_tenant_queue_kind_of_job_and_of_gpu_and_purchase(file: Path) -> None:
-    expected = {told("tenancy:current_gpus", **KNOWN): 4.0}
+    expected = {series_name("tenancy:current_gpus", **JOB_LABELS): 4.0}
     assert answers(file, gpus(), {("tenancy:current_gpus", "10m"): expected}) == ""
 
 
 def test_what_is_not_known_of_a_device_is_left_out_and_not_the_device(file: Path) -> None:
     series = {name: values for name, values in gpus("nvidia_com_odd").items() if "owner" not in name}
-    expected = {told("tenancy:current_gpus", **HOME, resource="nvidia_com_odd"): 4.0}
+    expected = {series_name("tenancy:current_gpus", **HOME, resource="nvidia_com_odd"): 4.0}
     assert answers(file, series, {("tenancy:current_gpus", "10m"): expected}) == ""
 
 
 def test_gpu_seconds_count_from_when_the_pod_got_its_node(file: Path) -> None:
-    expected = {told("tenancy:gpu_seconds_total", **KNOWN, pod="job-a-0", node="train-0"): 4 * (600 - 60.0)}
+    expected = {series_name("tenancy:gpu_seconds_total", **JOB_LABELS, pod="job-a-0", node="train-0"): 4 * (600 - 60.0)}
     assert answers(file, gpus(), {("tenancy:gpu_seconds_total", "10m"): expected}) == ""
 
 
 def test_no_gpu_second_is_lost_while_no_scrape_succeeds(file: Path) -> None:
     blind = {name: re.sub(r"^(\d+)x60$", r"\1x10 _x20 \1x30", values) for name, values in gpus().items()}
-    between = f"sum(increase({OURS}[45m]))"
-    assert answers(file, blind, {(OURS, "25m"): {}, (between, "50m"): {"{}": 4 * 45 * 60}}) == ""
+    between = f"sum(increase({GPU_SECONDS}[45m]))"
+    assert answers(file, blind, {(GPU_SECONDS, "25m"): {}, (between, "50m"): {"{}": 4 * 45 * 60}}) == ""
 
 
 def test_gpu_seconds_end_with_the_pod(file: Path) -> None:
@@ -955,12 +959,12 @@ def test_gpu_seconds_end_with_the_pod(file: Path) -> None:
         f'kube_pod_status_phase{{{POD}, phase="Running"}}': "1x20 0x40",
         f'kube_pod_status_phase{{{POD}, phase="Succeeded"}}': "0x20 1x40",
     }
-    assert answers(file, gpus() | ended, {(f"sum({OURS})", "40m"): {"{}": 4 * (1200 - 60)}}) == ""
+    assert answers(file, gpus() | ended, {(f"sum({GPU_SECONDS})", "40m"): {"{}": 4 * (1200 - 60)}}) == ""
 
 
 def test_gpu_seconds_do_not_end_with_one_of_a_pods_containers(file: Path) -> None:
     sidecar = {f"kube_pod_completion_time{{{POD}}}": "300x60"}
-    assert answers(file, gpus() | sidecar, {(f"sum({OURS})", "40m"): {"{}": 4 * (2400 - 60)}}) == ""
+    assert answers(file, gpus() | sidecar, {(f"sum({GPU_SECONDS})", "40m"): {"{}": 4 * (2400 - 60)}}) == ""
 
 
 def test_a_pod_that_failed_without_an_end_counts_no_further(file: Path) -> None:
@@ -968,10 +972,15 @@ def test_a_pod_that_failed_without_an_end_counts_no_further(file: Path) -> None:
         f'kube_pod_status_phase{{{POD}, phase="Running"}}': "1x20 0x40",
         f'kube_pod_status_phase{{{POD}, phase="Failed"}}': "0x20 1x40",
     }
-    assert answers(file, gpus() | failed, {(f"sum({OURS})", "20m"): {"{}": 4 * (1200 - 60)}, (OURS, "40m"): {}}) == ""
+    assert (
+        answers(
+            file, gpus() | failed, {(f"sum({GPU_SECONDS})", "20m"): {"{}": 4 * (1200 - 60)}, (GPU_SECONDS, "40m"): {}}
+        )
+        == ""
+    )
 
 
 def test_a_pod_of_the_same_name_begins_anew_and_what_was_before_still_counts(file: Path) -> None:
     again = {f"kube_pod_status_scheduled_time{{{POD}}}": "60x29 1800x30"}
-    rise = f"round(sum(increase({OURS}[50m])), 60)"
+    rise = f"round(sum(increase({GPU_SECONDS}[50m])), 60)"
     assert answers(file, gpus() | again, {(rise, "55m"): {"{}": 4 * (24 + 25) * 60}}) == ""

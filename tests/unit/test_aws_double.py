@@ -66,7 +66,7 @@ class Engine:
 
     def wrong(self, token: str, **changes: Any) -> dict[str, str]:
         """Path and reason of every failure of a good resource with these changes; None takes a property away."""
-        return {each.property: each.reason for each in self.check(token, {**GOOD[token], **changes}).failures}
+        return {failure.property: failure.reason for failure in self.check(token, {**GOOD[token], **changes}).failures}
 
     def diff(self, token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Any:
         request = pb.DiffRequest(urn=self.urn(token, "it"), old_inputs=to_struct(old), news=to_struct(new))
@@ -76,8 +76,10 @@ class Engine:
         self, token: str, logical: str = "it", /, preview: bool = False, **changes: Any
     ) -> tuple[str, dict[str, Any]]:
         properties = to_struct({**GOOD.get(token, {}), **changes})
-        made = self.stub.Create(pb.CreateRequest(urn=self.urn(token, logical), properties=properties, preview=preview))
-        return made.id, from_struct(made.properties)
+        response = self.stub.Create(
+            pb.CreateRequest(urn=self.urn(token, logical), properties=properties, preview=preview)
+        )
+        return response.id, from_struct(response.properties)
 
     def update(
         self, token: str, id: str, olds: Mapping[str, Any], preview: bool = False, **changes: Any
@@ -165,7 +167,7 @@ def test_an_enumeration_without_a_way_out_is_closed(engine: Engine) -> None:
 
 def test_a_type_that_the_sdk_does_not_have_is_refused(engine: Engine) -> None:
     failures = engine.check("aws:eks/nodegroup:NodeGroup", GOOD[NODE_GROUP]).failures
-    assert [each.reason for each in failures] == ["pulumi_aws has no resource type aws:eks/nodegroup:NodeGroup"]
+    assert [failure.reason for failure in failures] == ["pulumi_aws has no resource type aws:eks/nodegroup:NodeGroup"]
     assert not engine.check(NODE_GROUP, GOOD[NODE_GROUP]).failures
 
 
@@ -180,7 +182,7 @@ def test_what_is_unknown_passes_anywhere_and_what_is_secret_is_judged(engine: En
 def test_settings_of_the_provider_are_judged_too(engine: Engine) -> None:
     def check(**settings: str) -> list[str]:
         request = pb.CheckRequest(urn=engine.urn("pulumi:providers:aws", "it"), news=to_struct(settings))
-        return [each.property for each in engine.stub.CheckConfig(request).failures]
+        return [failure.property for failure in engine.stub.CheckConfig(request).failures]
 
     assert check(regoin="eu-west-1") == ["regoin"]
     assert check(defaultTags='{"tag": {"a": "b"}}') == ["defaultTags.tag"]
@@ -230,10 +232,12 @@ def test_a_name_is_made_once_and_kept(engine: Engine) -> None:
     first = from_struct(engine.check(NODE_GROUP, GOOD[NODE_GROUP]).inputs)
     assert first["nodeGroupName"].startswith("it-")
     assert first["__defaults"] == ["nodeGroupName"]
-    kept = from_struct(engine.check(NODE_GROUP, GOOD[NODE_GROUP], {**first, "nodeGroupName": "it-0000000"}).inputs)
-    assert kept["nodeGroupName"] == "it-0000000"
-    given = from_struct(engine.check(NODE_GROUP, {**GOOD[NODE_GROUP], "nodeGroupName": "given"}, first).inputs)
-    assert (given["nodeGroupName"], given["__defaults"]) == ("given", [])
+    previous_inputs = from_struct(
+        engine.check(NODE_GROUP, GOOD[NODE_GROUP], {**first, "nodeGroupName": "it-0000000"}).inputs
+    )
+    assert previous_inputs["nodeGroupName"] == "it-0000000"
+    named_inputs = from_struct(engine.check(NODE_GROUP, {**GOOD[NODE_GROUP], "nodeGroupName": "given"}, first).inputs)
+    assert (named_inputs["nodeGroupName"], named_inputs["__defaults"]) == ("given", [])
     prefixed = from_struct(engine.check(NODE_GROUP, {**GOOD[NODE_GROUP], "nodeGroupNamePrefix": "g-"}).inputs)
     assert "nodeGroupName" not in prefixed
 
@@ -286,10 +290,10 @@ def test_a_name_is_made_once_and_kept(engine: Engine) -> None:
 def test_what_aws_cannot_change_in_place_replaces(
     engine: Engine, token: str, old: Any, new: Any, replaces: list[str], updates: list[str]
 ) -> None:
-    found = engine.diff(token, old, new)
-    assert list(found.replaces) == replaces
-    assert sorted(found.detailedDiff) == sorted(replaces + updates)
-    assert (found.changes == pb.DiffResponse.DIFF_SOME) == bool(replaces + updates)
+    response = engine.diff(token, old, new)
+    assert list(response.replaces) == replaces
+    assert sorted(response.detailedDiff) == sorted(replaces + updates)
+    assert (response.changes == pb.DiffResponse.DIFF_SOME) == bool(replaces + updates)
 
 
 def test_a_given_name_is_free_only_after_the_old_resource_is_gone(engine: Engine) -> None:
@@ -335,22 +339,22 @@ def test_a_preview_leaves_open_what_aws_decides(engine: Engine) -> None:
     [({"imageId": "ami-1"}, rpc.UNKNOWN, 2), ({"description": "x"}, 1, 2), ({"tags": {"a": "b"}}, rpc.UNKNOWN, 1)],
 )
 def test_a_launch_template_counts_its_versions(engine: Engine, change: Any, planned: Any, then: int) -> None:
-    id, made = engine.create(TEMPLATE)
-    assert engine.update(TEMPLATE, id, made, preview=True, **change)["latestVersion"] == planned
-    assert engine.update(TEMPLATE, id, made, **change)["latestVersion"] == then
+    id, outputs = engine.create(TEMPLATE)
+    assert engine.update(TEMPLATE, id, outputs, preview=True, **change)["latestVersion"] == planned
+    assert engine.update(TEMPLATE, id, outputs, **change)["latestVersion"] == then
 
 
 def test_an_update_leaves_what_aws_decided_and_forgets_what_was_taken_away(engine: Engine) -> None:
-    id, made = engine.create(CLUSTER, name="c")
-    made["vpcConfig"]["endpointPublicAccess"] = True
-    updated = engine.update(CLUSTER, id, made, vpcConfig={"subnetIds": ["subnet-9"]}, version="1.36")
+    id, outputs = engine.create(CLUSTER, name="c")
+    outputs["vpcConfig"]["endpointPublicAccess"] = True
+    updated = engine.update(CLUSTER, id, outputs, vpcConfig={"subnetIds": ["subnet-9"]}, version="1.36")
     assert updated["vpcConfig"]["subnetIds"] == ["subnet-9"]
-    assert updated["vpcConfig"]["vpcId"] == made["vpcConfig"]["vpcId"]
-    assert (updated["endpoint"], updated["version"]) == (made["endpoint"], "1.36")
+    assert updated["vpcConfig"]["vpcId"] == outputs["vpcConfig"]["vpcId"]
+    assert (updated["endpoint"], updated["version"]) == (outputs["endpoint"], "1.36")
     hidden = secret({"subnetIds": ["subnet-9"]})
-    assert engine.update(CLUSTER, id, made, vpcConfig=hidden)["vpcConfig"] == hidden
+    assert engine.update(CLUSTER, id, outputs, vpcConfig=hidden)["vpcConfig"] == hidden
     with pytest.raises(grpc.RpcError, match="does not exist"):
-        engine.update(CLUSTER, "other", made, version="1.36")
+        engine.update(CLUSTER, "other", outputs, version="1.36")
 
 
 def test_an_invoke_without_an_answer_fails(engine: Engine) -> None:
@@ -390,8 +394,8 @@ def test_reading_finds_what_is_there_and_only_that(engine: Engine) -> None:
     id, _ = engine.create(ROLE, name="r")
 
     def read() -> tuple[str, Any]:
-        found = engine.stub.Read(pb.ReadRequest(id=id, urn=engine.urn(ROLE, "it")))
-        return found.id, from_struct(found.inputs).get("description")
+        response = engine.stub.Read(pb.ReadRequest(id=id, urn=engine.urn(ROLE, "it")))
+        return response.id, from_struct(response.inputs).get("description")
 
     engine.aws.drift("::it", description="drifted")
     assert read() == ("r", "drifted")
@@ -418,20 +422,25 @@ def test_the_tables_name_types_and_properties_that_the_sdk_has() -> None:
     tables = (facts.REPLACES, facts.AUTONAMED, facts.PREFIXES, facts.IDS, facts.ARNS, aws_double_api.OPERATIONS)
     tokens = {token for table in tables for token in table} | facts.DELETES_FIRST | facts.PUTS
     assert [token for token in sorted(tokens) if sdk.resource_class(token) is None] == []
-    named = [
+    type_properties = [
         (token, path) for table in (facts.REPLACES, facts.AUTONAMED) for token in table for path in table[token].split()
     ]
-    assert [pair for pair in named if not _has(*pair)] == []
-    made = {"account", "region", "id", "arn", "uuid", "host", "path", "name"}
+    assert [pair for pair in type_properties if not _has(*pair)] == []
+    generated_words = {"account", "region", "id", "arn", "uuid", "host", "path", "name"}
     for table in (facts.IDS, facts.ARNS):
         for token, template in table.items():
             words = {word for _, word, _, _ in string.Formatter().parse(template) if word}
-            assert [word for word in words - made if not _has(token, word)] == [], token
+            assert [word for word in words - generated_words if not _has(token, word)] == [], token
 
 
 def test_every_type_of_the_packages_in_use_has_an_arguments_class() -> None:
     used = {token.split(":")[1].partition("/")[0] for token in facts.REPLACES}
-    modules = [each for key, found in rpc._RESOURCE_MODULES.items() for each in found if key.startswith("aws:")]
-    tokens = [token for each in modules for token in each.mod_info["classes"] if re.split("[:/]", token)[1] in used]
+    modules = [
+        module
+        for key, package_modules in rpc._RESOURCE_MODULES.items()
+        for module in package_modules
+        if key.startswith("aws:")
+    ]
+    tokens = [token for module in modules for token in module.mod_info["classes"] if re.split("[:/]", token)[1] in used]
     assert len(tokens) > 200
     assert [token for token in tokens if not sdk.arguments_class(sdk.resource_class(token))] == []

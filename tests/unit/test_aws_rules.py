@@ -34,10 +34,10 @@ def on_aws(spec: Any) -> Any:
     return spec
 
 
-each = pytest.mark.parametrize("case", CASES, ids=[f"{case.rule} {case.about}" for case in CASES])
+for_each_case = pytest.mark.parametrize("case", CASES, ids=[f"{case.rule} {case.about}" for case in CASES])
 
 
-def written(spec: Any, case: Case, new: str) -> None:
+def write_case(spec: Any, case: Case, new: str) -> None:
     if case.shared:
         spec.edit(ENV, "  quotas: {}", "  identity: shared")
         spec.edit(FRAUD, OWN_GRANT, SHARED_GRANT)
@@ -46,28 +46,28 @@ def written(spec: Any, case: Case, new: str) -> None:
     spec.edit(case.file, case.old, new)
 
 
-@each
+@for_each_case
 def test_the_broken_rule_is_named_where_it_is_broken(on_aws: Any, case: Case) -> None:
-    written(on_aws, case, case.bad)
+    write_case(on_aws, case, case.bad)
     problems = on_aws.problems()
-    found = {(p.id, p.field) for p in problems if p.file.endswith(case.where or case.file)}
-    assert (case.rule, case.field) in found, [str(p) for p in problems]
+    rules_and_fields = {(p.id, p.field) for p in problems if p.file.endswith(case.where or case.file)}
+    assert (case.rule, case.field) in rules_and_fields, [str(p) for p in problems]
     assert {p.id for p in problems} == {case.rule}, "nothing else is wrong"
     assert every(p.line > 1 and p.given and p.change for p in problems), "a person finds it and knows what to do"
 
 
-@each
+@for_each_case
 def test_the_twin_is_admitted(on_aws: Any, case: Case) -> None:
-    written(on_aws, case, case.good)
+    write_case(on_aws, case, case.good)
     assert on_aws.problems() == ()
 
 
-@each
+@for_each_case
 def test_without_the_rule_nothing_else_says_that_it_was_broken(
     on_aws: Any, case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     silence(case.rule, monkeypatch)
-    written(on_aws, case, case.bad)
+    write_case(on_aws, case, case.bad)
     assert on_aws.problems() == ()
 
 
@@ -91,7 +91,7 @@ FORMS = {
     "bucket like a lambda": ("buckets.a--ol-s3", "  vault:", "  a--ol-s3: {}\n  vault:", "  a-ol-s3: {}\n  vault:"),
     "bucket of a zone": ("buckets.a--x-s3", "  vault:", "  a--x-s3: {}\n  vault:", "  a-x-s3: {}\n  vault:"),
 }  # fmt: skip
-"""What AWS refuses, or what runs nothing: the field, and what in the environment's file becomes what it is."""
+"""Mistakes that AWS refuses or that run nothing: the field, and the texts before and after in the environment's file."""
 
 
 @pytest.mark.parametrize(("field", "old", "bad", "good"), FORMS.values(), ids=list(FORMS))
@@ -121,8 +121,8 @@ def moved(spec: Any, region: str) -> None:
 def test_a_budget_is_refused_where_aws_has_none_or_bills_in_another_currency(on_aws: Any, region: str) -> None:
     if region != REGION:
         moved(on_aws, region)
-    found = [(problem.file.rpartition("/")[2], problem.field) for problem in on_aws.problems()]
-    assert found == ([] if region == REGION else [("fraud.yaml", "budget")])
+    files_and_fields = [(problem.file.rpartition("/")[2], problem.field) for problem in on_aws.problems()]
+    assert files_and_fields == ([] if region == REGION else [("fraud.yaml", "budget")])
 
 
 @pytest.mark.parametrize("region", ["us-gov-west-1", "cn-north-1", REGION])

@@ -32,8 +32,8 @@ class Bank(SpecFolder):
     def drop_pool(self, name: str) -> None:
         lines = (self.path / ENV).read_text("utf-8").splitlines(keepends=True)
         start = lines.index(f"  {name}:\n")
-        rest = [i for i, line in enumerate(lines) if i > start and not line.startswith("    ")]
-        self.write(ENV, "".join(lines[:start] + lines[rest[0] if rest else len(lines) :]))
+        lines_after = [i for i, line in enumerate(lines) if i > start and not line.startswith("    ")]
+        self.write(ENV, "".join(lines[:start] + lines[lines_after[0] if lines_after else len(lines) :]))
 
 
 @pytest.fixture
@@ -66,14 +66,14 @@ def guaranteed(tenants: dict[str, Tenant], flavor: str) -> int:
 
 
 def hard(plan: Plan, tenant: str, part: str) -> dict[str, str]:
-    found = [
+    quotas = [
         item["spec"]["hard"]
         for item in plan.tenant(tenant).objects()
         if (item["kind"], item["metadata"]["name"]) == ("ResourceQuota", "tenant")
         and item["metadata"]["namespace"] == f"{tenant}--{part}"
     ]
-    assert len(found) == 1, f"one quota in {tenant}--{part}"
-    return found[0]
+    assert len(quotas) == 1, f"one quota in {tenant}--{part}"
+    return quotas[0]
 
 
 # Pools
@@ -157,9 +157,9 @@ def test_performance_may_borrow_the_200_gpus_of_its_fine_tuning_in_one_pool(
 def test_performance_lends_nothing_because_no_other_tenant_may_run_in_its_pool(
     environment: Environment, tenants: dict[str, Tenant]
 ) -> None:
-    own = environment.pools["train-efa"]
-    assert own.tenants == ("performance",)
-    assert own.nodes.min * own.machine.gpus == tenants["performance"].gpus["a100"].guaranteed
+    efa_pool = environment.pools["train-efa"]
+    assert efa_pool.tenants == ("performance",)
+    assert efa_pool.nodes.min * efa_pool.machine.gpus == tenants["performance"].gpus["a100"].guaranteed
     assert not tenants["performance"].gpus["a100"].lend_up_to
 
 
@@ -169,27 +169,29 @@ def test_others_lend_more_than_performance_may_borrow(tenants: dict[str, Tenant]
 
 
 @pytest.mark.parametrize(
-    ("tenant", "least", "most"),
+    ("tenant", "least", "greatest"),
     [("pricing", 16, 16), ("cyber", 16, 16), ("marketing", 8, 32), ("quant-research", 8, 32), ("treasury", 0, 8)],
 )
-def test_small_shares(tenants: dict[str, Tenant], tenant: str, least: int, most: int) -> None:
+def test_small_shares(tenants: dict[str, Tenant], tenant: str, least: int, greatest: int) -> None:
     share = tenants[tenant].gpus["a100"]
-    assert (share.guaranteed, share.guaranteed + (share.borrow_up_to or 0)) == (least, most)
+    assert (share.guaranteed, share.guaranteed + (share.borrow_up_to or 0)) == (least, greatest)
 
 
 # Guarantees
 
 
 def test_576_of_640_gpus_are_promised_and_64_are_spare(environment: Environment, tenants: dict[str, Tenant]) -> None:
-    there = sum(pool.nodes.min * environment.flavors_of(n).get("a100", 0) for n, pool in environment.pools.items())
+    present_gpus = sum(
+        pool.nodes.min * environment.flavors_of(n).get("a100", 0) for n, pool in environment.pools.items()
+    )
     assert guaranteed(tenants, "a100") == PROMISED
-    assert there - PROMISED == SPARE
+    assert present_gpus - PROMISED == SPARE
 
 
 def test_a_lost_node_breaks_no_guarantee_of_slices(environment: Environment, tenants: dict[str, Tenant]) -> None:
     pool, node = environment.pools["serve-mig"], environment.flavors_of("serve-mig")
-    for flavor, each in node.items():
-        assert 0 < guaranteed(tenants, flavor) <= each * (pool.nodes.min - 1), f"{flavor} without one node"
+    for flavor, units_per_node in node.items():
+        assert 0 < guaranteed(tenants, flavor) <= units_per_node * (pool.nodes.min - 1), f"{flavor} without one node"
 
 
 def test_every_namespace_reaches_what_it_holds(environment: Environment, tenants: dict[str, Tenant]) -> None:
@@ -209,7 +211,7 @@ def test_the_plan_has_15_tenants_in_20_namespaces(bank_plan: Plan) -> None:
 
 
 def test_fraud_s_training_has_the_quota_of_the_story(bank_plan: Plan) -> None:
-    wanted = {
+    expected = {
         "requests.cpu": "200",
         "limits.cpu": "400",
         "requests.memory": "800Gi",
@@ -221,21 +223,21 @@ def test_fraud_s_training_has_the_quota_of_the_story(bank_plan: Plan) -> None:
         "requests.storage": "100Ti",
         "requests.nvidia.com/gpu": "192",  # 64 guaranteed and 128 borrowed: the queue holds it to that, not the quota
     }
-    assert wanted.items() <= hard(bank_plan, "fraud", "train").items()
+    assert expected.items() <= hard(bank_plan, "fraud", "train").items()
 
 
 def test_a_production_namespace_has_the_quota_of_the_story(bank_plan: Plan) -> None:
-    wanted = {"requests.cpu": "128", "limits.cpu": "256", "requests.memory": "512Gi", "limits.memory": "1Ti"}
-    assert wanted.items() <= hard(bank_plan, "fraud", "serve").items()
+    expected = {"requests.cpu": "128", "limits.cpu": "256", "requests.memory": "512Gi", "limits.memory": "1Ti"}
+    assert expected.items() <= hard(bank_plan, "fraud", "serve").items()
 
 
 def test_performance_alone_has_efa_interfaces_those_of_8_nodes(bank_plan: Plan) -> None:
-    held = {
+    efa_quotas = {
         item["metadata"]["namespace"]: item["spec"]["hard"]["requests.vpc.amazonaws.com/efa"]
         for item in bank_plan.objects()
         if item["kind"] == "ResourceQuota" and item["metadata"]["name"] == "tenant"
     }
-    assert {name: count for name, count in held.items() if count != "0"} == {"performance--train": "32"}
+    assert {name: count for name, count in efa_quotas.items() if count != "0"} == {"performance--train": "32"}
 
 
 def test_node_groups_are_what_is_always_there_and_change_wave_by_wave(bank_plan: Plan) -> None:
@@ -271,19 +273,19 @@ def test_karpenter_makes_the_other_8_nodes_for_serving(bank_plan: Plan) -> None:
 
 
 def problem(copy: Bank) -> Any:
-    found = copy.problems()
-    assert len(found) == 1, f"one problem was expected: {[str(p) for p in found]}"
-    return found[0]
+    problems = copy.problems()
+    assert len(problems) == 1, f"one problem was expected: {[str(p) for p in problems]}"
+    return problems[0]
 
 
 def test_taking_the_serving_pool_away_names_the_tenants_that_hold_a_share(copy: Bank) -> None:
     copy.drop_pool("serve-mig")
-    found = {p.field: p for p in copy.problems()}
-    assert set(found) == {"flavors.a100-1g.5gb", "flavors.a100-3g.20gb"}
-    assert {p.id for p in found.values()} == {"pool-01"}
-    assert "cyber, document-ai, fraud, pricing hold a share" in found["flavors.a100-1g.5gb"].given
-    assert found["flavors.a100-1g.5gb"].given in PAGE
-    assert "document-ai, fraud, pricing, voice hold a share" in found["flavors.a100-3g.20gb"].given
+    problems_by_field = {p.field: p for p in copy.problems()}
+    assert set(problems_by_field) == {"flavors.a100-1g.5gb", "flavors.a100-3g.20gb"}
+    assert {p.id for p in problems_by_field.values()} == {"pool-01"}
+    assert "cyber, document-ai, fraud, pricing hold a share" in problems_by_field["flavors.a100-1g.5gb"].given
+    assert problems_by_field["flavors.a100-1g.5gb"].given in PAGE
+    assert "document-ai, fraud, pricing, voice hold a share" in problems_by_field["flavors.a100-3g.20gb"].given
 
 
 def test_the_last_spare_gpu_may_be_promised(copy: Bank) -> None:
@@ -293,18 +295,20 @@ def test_the_last_spare_gpu_may_be_promised(copy: Bank) -> None:
 
 def test_one_gpu_more_than_there_is_is_refused_with_the_sum(copy: Bank) -> None:
     copy.edit(FRAUD, "a100: {guaranteed: 64", f"a100: {{guaranteed: {64 + SPARE + 1}")
-    found = problem(copy)
-    assert found.id == "pool-03"
-    assert found.given.endswith("= 577 guaranteed of 576 a100 in train-a100")
-    assert found.given in PAGE
+    over_promise = problem(copy)
+    assert over_promise.id == "pool-03"
+    assert over_promise.given.endswith("= 577 guaranteed of 576 a100 in train-a100")
+    assert over_promise.given in PAGE
 
 
 def test_what_performance_gives_up_in_its_own_pool_is_guaranteed_to_no_other_tenant(copy: Bank) -> None:
     copy.edit("tenants/performance.yaml", "guaranteed: 64", "guaranteed: 0")
     copy.edit(FRAUD, "a100: {guaranteed: 64", f"a100: {{guaranteed: {64 + SPARE + 1}")
-    found = problem(copy)
-    assert found.id == "pool-03"
-    assert found.given.endswith("= 577 guaranteed of 576 a100 in train-a100"), "640 are there, but 64 are EFA nodes"
+    over_promise = problem(copy)
+    assert over_promise.id == "pool-03"
+    assert over_promise.given.endswith("= 577 guaranteed of 576 a100 in train-a100"), (
+        "640 are there, but 64 are EFA nodes"
+    )
 
 
 NOTEBOOKS, SERVE = "tenants: [notebooks-lab]", "layout: {1g.5gb: 4, 3g.20gb: 1}"
@@ -329,9 +333,9 @@ MISTAKES = [
 @pytest.mark.parametrize(("rule", "old", "new"), MISTAKES, ids=[f"{rule} {new}" for rule, _, new in MISTAKES])
 def test_the_page_on_pools_shows_what_is_printed(copy: Bank, rule: str, old: str, new: str) -> None:
     copy.edit(ENV, old, new)
-    given = [found.given for found in copy.problems() if found.id == rule]
-    assert given, f"{rule} should refuse {new!r}"
-    assert any(text in PAGE for text in given), f"docs/pools.md should say {given}"
+    texts = [problem.given for problem in copy.problems() if problem.id == rule]
+    assert texts, f"{rule} should refuse {new!r}"
+    assert any(text in PAGE for text in texts), f"docs/pools.md should say {texts}"
 
 
 def test_the_message_on_the_page_is_printed_where_it_says(copy: Bank, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,8 +63,8 @@ def test_every_board_with_profiles_has_a_published_table() -> None:
 
 @pytest.mark.parametrize("board", PARTITIONABLE)
 def test_as_many_instances_fit_as_the_makers_table_says(board: str) -> None:
-    ours = ", ".join(f"{name} {profile.most}" for name, profile in BOARDS[board].profiles.items())
-    assert ours == PUBLISHED[board]
+    catalogued = ", ".join(f"{name} {profile.most}" for name, profile in BOARDS[board].profiles.items())
+    assert catalogued == PUBLISHED[board]
 
 
 @pytest.mark.parametrize("board", SEVEN)
@@ -86,9 +86,9 @@ def test_a_profiles_name_tells_its_compute_slices(board: str) -> None:
 
 @pytest.mark.parametrize("board", PARTITIONABLE)
 def test_a_slice_never_leaves_its_board(board: str) -> None:
-    of = BOARDS[board]
-    for name, profile in of.profiles.items():
-        assert max(profile.starts) + profile.memory <= of.memory_units, name
+    catalogued_board = BOARDS[board]
+    for name, profile in catalogued_board.profiles.items():
+        assert max(profile.starts) + profile.memory <= catalogued_board.memory_units, name
 
 
 GUIDE = {

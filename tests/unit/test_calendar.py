@@ -27,11 +27,11 @@ def window(**fields: object) -> GpuWindow:
 
 def changes(zone: str, year: int) -> list[dt.date]:
     """Days on which the zone's clocks change."""
-    of = ZoneInfo(zone)
+    time_zone = ZoneInfo(zone)
     days = [dt.date(year, 1, 1) + dt.timedelta(days=n) for n in range(365)]
 
     def offset(day: dt.date) -> dt.timedelta | None:
-        return dt.datetime(day.year, day.month, day.day, tzinfo=of).utcoffset()
+        return dt.datetime(day.year, day.month, day.day, tzinfo=time_zone).utcoffset()
 
     return [day for day in days if offset(day) != offset(day + dt.timedelta(days=1))]
 
@@ -39,12 +39,12 @@ def changes(zone: str, year: int) -> list[dt.date]:
 def minutes_shown(zone: str, day: dt.date, starts: dt.time, ends: dt.time) -> list[dt.datetime]:
     """Every minute, in UTC, at which clocks of the zone show the day and a time from `starts` up to `ends`."""
     first = dt.datetime(day.year, day.month, day.day, tzinfo=dt.UTC) - dt.timedelta(days=1)
-    found = []
+    minutes = []
     for n in range(3 * 24 * 60):
         local = (first + n * MINUTE).astimezone(ZoneInfo(zone))
         if local.date() == day and starts <= local.time() < ends:
-            found.append(first + n * MINUTE)
-    return found
+            minutes.append(first + n * MINUTE)
+    return minutes
 
 
 @pytest.mark.parametrize("zone", ZONES)
@@ -57,13 +57,13 @@ def test_a_window_is_from_the_first_to_the_last_minute_at_which_clocks_show_it(
     days = changes(zone, 2027)
     assert len(days) == 2
     for day in [*days, dt.date(2028, 2, 29)]:
-        shown = minutes_shown(zone, day, dt.time.fromisoformat(starts), dt.time.fromisoformat(ends))
-        found = window(zone=zone, starts=starts, ends=ends).interval_on(day)
-        if not shown:
-            assert found is None, "clocks skip all of it"
+        minutes = minutes_shown(zone, day, dt.time.fromisoformat(starts), dt.time.fromisoformat(ends))
+        interval = window(zone=zone, starts=starts, ends=ends).interval_on(day)
+        if not minutes:
+            assert interval is None, "clocks skip all of it"
             continue
-        assert found
-        assert found == (shown[0], shown[-1] + MINUTE), (zone, day)
+        assert interval
+        assert interval == (minutes[0], minutes[-1] + MINUTE), (zone, day)
 
 
 @given(
@@ -78,12 +78,14 @@ def test_what_is_asked_at_an_instant_is_what_the_calendar_lists(
 ) -> None:
     if f"{starts:%H:%M}" == f"{ends:%H:%M}":
         return
-    each = window(zone=zone, starts=f"{starts:%H:%M}", ends=f"{ends:%H:%M}", days="mon-wed,sat")
+    weekly_window = window(zone=zone, starts=f"{starts:%H:%M}", ends=f"{ends:%H:%M}", days="mon-wed,sat")
     now = dt.datetime(day.year, day.month, day.day, tzinfo=dt.UTC) + minute * MINUTE
-    listed = list(each.intervals_between(now - dt.timedelta(days=3), now + dt.timedelta(days=3)))
-    assert listed == sorted(listed)
-    held = [one for one in listed if one.start - each.lead_time <= now < one.end]
-    assert each.interval_at(now) == (held[0] if held else None)
+    intervals = list(weekly_window.intervals_between(now - dt.timedelta(days=3), now + dt.timedelta(days=3)))
+    assert intervals == sorted(intervals)
+    current_intervals = [
+        interval for interval in intervals if interval.start - weekly_window.lead_time <= now < interval.end
+    ]
+    assert weekly_window.interval_at(now) == (current_intervals[0] if current_intervals else None)
 
 
 def test_days_may_go_over_the_end_of_the_week() -> None:
@@ -92,12 +94,12 @@ def test_days_may_go_over_the_end_of_the_week() -> None:
 
 
 def test_a_window_over_midnight_belongs_to_the_day_on_which_it_starts() -> None:
-    found = window(starts="22:00", ends="06:00", days="fri").interval_on(dt.date(2026, 11, 27))
-    assert found == (dt.datetime(2026, 11, 27, 22, tzinfo=dt.UTC), dt.datetime(2026, 11, 28, 6, tzinfo=dt.UTC))
+    interval = window(starts="22:00", ends="06:00", days="fri").interval_on(dt.date(2026, 11, 27))
+    assert interval == (dt.datetime(2026, 11, 27, 22, tzinfo=dt.UTC), dt.datetime(2026, 11, 28, 6, tzinfo=dt.UTC))
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "said"),
+    ("field", "value", "message_part"),
     [
         ("zone", "Europe/Berlim", "a time zone of the IANA database"),
         ("zone", "../../etc/passwd", "a time zone of the IANA database"),
@@ -107,11 +109,11 @@ def test_a_window_over_midnight_belongs_to_the_day_on_which_it_starts() -> None:
         ("gpus", 0, "a whole number from 1"),
     ],
 )
-def test_a_window_that_means_nothing_is_refused(field: str, value: object, said: str) -> None:
+def test_a_window_that_means_nothing_is_refused(field: str, value: object, message_part: str) -> None:
     fields = {"name": "w", "flavor": "a100", "gpus": 1, "starts": "17:00", "ends": "20:00"} | {field: value}
     with pytest.raises(SpecError) as refused:
         GpuWindow(**fields)
-    assert said in str(refused.value)
+    assert message_part in str(refused.value)
 
 
 def small(spec: SpecFolder, starts: str = "17:00", zone: str = "Europe/Berlin") -> None:
@@ -129,18 +131,18 @@ def test_windows_one_after_another_share_what_is_left(spec: SpecFolder) -> None:
 
 def test_a_lead_needs_the_gpus_as_the_window_does(spec: SpecFolder) -> None:
     small(spec, starts="20:14")
-    found = spec.problem()
-    assert (found.id, found.field) == ("time-02", "windows[0].gpus")
-    assert "40 guaranteed of 32 a100" in found.given
-    assert found.line == 15
+    problem = spec.problem()
+    assert (problem.id, problem.field) == ("time-02", "windows[0].gpus")
+    assert "40 guaranteed of 32 a100" in problem.given
+    assert problem.line == 15
 
 
 def test_windows_of_two_zones_are_compared_on_the_days_between_their_changes_too(spec: SpecFolder) -> None:
     """New York changes its clocks three weeks before Berlin in spring: for these 14:15 there is 19:15 in Berlin, and at
     all other times 20:15."""
     small(spec, starts="14:15", zone="America/New_York")
-    found = spec.problem()
-    assert found.id == "time-02"
+    problem = spec.problem()
+    assert problem.id == "time-02"
     spec.edit(RESEARCH, "14:15", "15:15")
     assert spec.problems() == ()
 

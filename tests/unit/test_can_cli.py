@@ -28,7 +28,7 @@ def run(*words: object) -> Result:
     return result
 
 
-def said(*words: object) -> Any:
+def json_answer(*words: object) -> Any:
     return json.loads(run(*words, "--format", "json").stdout)
 
 
@@ -60,8 +60,8 @@ def test_what_it_may_not_ends_with_1_and_names_the_lock() -> None:
 
 def test_one_namespace_that_may_is_enough_for_0() -> None:
     answers = {
-        each["namespace"]: each["allowed"]
-        for each in said("can", "fraud", "s3:PutObject", f"{DATASETS}/teams/fraud/x", BANK)
+        permission["namespace"]: permission["allowed"]
+        for permission in json_answer("can", "fraud", "s3:PutObject", f"{DATASETS}/teams/fraud/x", BANK)
     }
     assert answers == {"train": True, "serve": False, "its pipeline": False}
     assert run("can", "fraud", "s3:PutObject", f"{DATASETS}/teams/fraud/x", BANK).exit_code == 0
@@ -71,7 +71,7 @@ def test_one_namespace_that_may_is_enough_for_0() -> None:
 def test_a_grant_of_new_objects_alone_says_so() -> None:
     result = run("can", "fraud/train", "s3:PutObject", "s3://bank-models/fraud/x", BANK)
     assert result.stdout.startswith("fraud/train: yes, if nothing is there yet\n")
-    (answer,) = said("can", "fraud/train", "s3:PutObject", "s3://bank-models/fraud/x", BANK)
+    (answer,) = json_answer("can", "fraud/train", "s3:PutObject", "s3://bank-models/fraud/x", BANK)
     assert answer["condition"] == "if nothing is there yet"
 
 
@@ -105,16 +105,30 @@ def test_other_services_are_asked_by_arn(who: str, action: str, resource: str, c
     assert run("can", who, action, resource, BANK).exit_code == code
 
 
-NAMED, PLACE = "a name that the spec files have", "an S3 URL or an ARN"
+NAME_IN_FILES, PLACE = "a name that the spec files have", "an S3 URL or an ARN"
 ACTION, S3_OR_ARN = "one action of IAM, without a wildcard", "write s3://bank-models/fraud/x, or an ARN"
 
 
 @pytest.mark.parametrize(
-    ("who", "action", "resource", "given", "rule", "change"),
+    ("who", "action", "resource", "typed_name", "rule", "change"),
     [
-        ("frad", "s3:GetObject", f"{DATASETS}/x", "tenant 'frad'", NAMED, "did you mean 'fraud'?"),
-        ("fraud/tran", "s3:GetObject", f"{DATASETS}/x", "identity of fraud 'tran'", NAMED, "did you mean 'train'?"),
-        ("fraud", "s3:GetObject", "s3://bank-model/x", "bucket 'bank-model'", NAMED, "did you mean 'bank-models'?"),
+        ("frad", "s3:GetObject", f"{DATASETS}/x", "tenant 'frad'", NAME_IN_FILES, "did you mean 'fraud'?"),
+        (
+            "fraud/tran",
+            "s3:GetObject",
+            f"{DATASETS}/x",
+            "identity of fraud 'tran'",
+            NAME_IN_FILES,
+            "did you mean 'train'?",
+        ),
+        (
+            "fraud",
+            "s3:GetObject",
+            "s3://bank-model/x",
+            "bucket 'bank-model'",
+            NAME_IN_FILES,
+            "did you mean 'bank-models'?",
+        ),
         ("fraud", "s3:GetObject", "bank-datasets/x", "'bank-datasets/x'", PLACE, S3_OR_ARN),
         ("fraud", "s3:GetObject", "s3://", "'s3://'", PLACE, S3_OR_ARN),
         ("fraud", "s3:*", f"{DATASETS}/x", "action 's3:*'", ACTION, "write it like s3:GetObject"),
@@ -122,10 +136,10 @@ ACTION, S3_OR_ARN = "one action of IAM, without a wildcard", "write s3://bank-mo
     ],
 )
 def test_what_is_typed_wrong_ends_with_2_and_the_nearest(
-    who: str, action: str, resource: str, given: str, rule: str, change: str
+    who: str, action: str, resource: str, typed_name: str, rule: str, change: str
 ) -> None:
     result = run("can", who, action, resource, BANK)
-    assert (result.exit_code, result.stderr) == (2, f"tenancy: given {given}; rule: {rule}; change: {change}\n")
+    assert (result.exit_code, result.stderr) == (2, f"tenancy: given {typed_name}; rule: {rule}; change: {change}\n")
 
 
 def test_an_environment_without_aws_ends_with_2(spec: SpecFolder) -> None:
@@ -141,9 +155,9 @@ def test_a_wrong_environment_ends_with_2(spec: SpecFolder) -> None:
 
 
 def test_without_an_environment_it_is_the_one_with_aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    one = tmp_path / "one"
-    shutil.copytree(ROOT / "stacks" / "bank", one / "stacks" / "bank")
-    monkeypatch.chdir(one)
+    copied_root = tmp_path / "one"
+    shutil.copytree(ROOT / "stacks" / "bank", copied_root / "stacks" / "bank")
+    monkeypatch.chdir(copied_root)
     assert run("can", "fraud/train", "s3:GetObject", f"{DATASETS}/teams/fraud/x").exit_code == 0
     monkeypatch.chdir(tmp_path)
     result = run("can", "fraud", "s3:GetObject", f"{DATASETS}/teams/fraud/x")
@@ -158,7 +172,8 @@ def test_without_an_environment_it_is_the_one_with_aws(monkeypatch: pytest.Monke
 
 def _rows(*words: object) -> set[tuple[str, str, str, tuple[str, ...]]]:
     return {
-        (each["tenant"], each["namespace"], each["under"], tuple(each["may"])) for each in said("who-can", *words, BANK)
+        (permission["tenant"], permission["namespace"], permission["under"], tuple(permission["may"]))
+        for permission in json_answer("who-can", *words, BANK)
     }
 
 
@@ -186,8 +201,8 @@ def test_a_bucket_shows_every_granted_prefix() -> None:
 
 
 def test_what_all_read_shows_all_of_them() -> None:
-    found = {tenant for tenant, *_ in _rows(f"{DATASETS}/reference/")}
-    assert found == {"aml", "credit-risk", "fraud", "platform"}
+    tenants = {tenant for tenant, *_ in _rows(f"{DATASETS}/reference/")}
+    assert tenants == {"aml", "credit-risk", "fraud", "platform"}
 
 
 def test_an_object_is_asked_for_as_it_is() -> None:
@@ -214,12 +229,12 @@ def test_a_prefix_without_holders_has_an_answer_too() -> None:
     """But for break-glass, which has no key to what is not a bucket's."""
     queue = "arn:aws:sqs:eu-central-1:111122223333:bank--fraud--jobs"
     assert run("who-can", queue, BANK).exit_code == 2, "no such queue in the files"
-    found = _rows("s3://bank-models/free/")
-    assert found == {(*GLASS, "free/", ALL)}
+    rows = _rows("s3://bank-models/free/")
+    assert rows == {(*GLASS, "free/", ALL)}
 
 
 @pytest.mark.parametrize(
-    ("resource", "told"),
+    ("resource", "message_part"),
     [
         ("s3://bank-dataset/", "did you mean 'bank-datasets'?"),
         ("arn:aws:iam::111122223333:role/x", "use `tenancy can` for other resources"),
@@ -228,10 +243,10 @@ def test_a_prefix_without_holders_has_an_answer_too() -> None:
         (f"{ECR}/scorin", f"did you mean '{ECR}/scoring'?"),
     ],
 )
-def test_a_resource_that_cannot_be_granted_ends_with_2(resource: str, told: str) -> None:
+def test_a_resource_that_cannot_be_granted_ends_with_2(resource: str, message_part: str) -> None:
     result = run("who-can", resource, BANK)
     assert result.exit_code == 2
-    assert told in result.stderr
+    assert message_part in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What pools yield, what is promised of it, and what a failure leaves."""
+"""Capacity of pools, the guarantees of it, and the remainder after a failure."""
 
 from __future__ import annotations
 
@@ -36,18 +36,22 @@ RESERVED = (
 
 
 def _yield_of(spec: SpecFolder, pool: str) -> PoolYield:
-    found = spec.load()
-    return pool_yield(found.environment, pool, found.tenants)
+    loaded = spec.load()
+    return pool_yield(loaded.environment, pool, loaded.tenants)
 
 
 def _supply_of(spec: SpecFolder, flavor: str) -> FlavorSupply:
-    found = spec.load()
-    return next(of for of in supply(found.environment, found.tenants) if of.flavor == flavor)
+    loaded = spec.load()
+    return next(
+        flavor_supply for flavor_supply in supply(loaded.environment, loaded.tenants) if flavor_supply.flavor == flavor
+    )
 
 
 def _loss(spec: SpecFolder, scope: LossScope, where: str, rack: int = 4) -> Loss:
-    found = spec.load()
-    (loss,) = (of for of in losses(found.environment, found.tenants, rack) if (of.scope, of.where) == (scope, where))
+    loaded = spec.load()
+    (loss,) = (
+        loss for loss in losses(loaded.environment, loaded.tenants, rack) if (loss.scope, loss.where) == (scope, where)
+    )
     return loss
 
 
@@ -68,9 +72,9 @@ def _environment(**pools: dict[str, Any]) -> Environment:
 
 def test_a_uniform_pool_divides_its_node_evenly(spec: SpecFolder) -> None:
     (unit,) = _yield_of(spec, "train").units
-    left = _yield_of(spec, "train").left
+    remaining = _yield_of(spec, "train").left
     assert (unit.count, unit.share, unit.resource) == (8, 1, "nvidia.com/gpu")
-    assert (unit.each.cpu, unit.each.memory) == (left.cpu // 8, left.memory // 8)
+    assert (unit.each.cpu, unit.each.memory) == (remaining.cpu // 8, remaining.memory // 8)
 
 
 def test_a_bigger_slice_gets_more_of_the_node(spec: SpecFolder) -> None:
@@ -91,35 +95,35 @@ def test_whole_gpus_beside_slices_get_what_whole_gpus_get(spec: SpecFolder) -> N
     spec.edit(
         ENV, SERVE, "    nodes: {min: 1, max: 3}\n    mig: {per-gpu: [{gpus: 2, slices: {1g.5gb: 7}}], strategy: mixed}"
     )
-    found = _yield_of(spec, "serve")
-    sliced, whole = found.units
-    assert (sliced.count, whole.count) == (14, 6)
-    assert whole.each.cpu == found.left.cpu // 8
-    assert found.layout == "2 x [7 x 1g.5gb] and 6 whole GPUs"
+    node_yield = _yield_of(spec, "serve")
+    sliced, whole_gpus = node_yield.units
+    assert (sliced.count, whole_gpus.count) == (14, 6)
+    assert whole_gpus.each.cpu == node_yield.left.cpu // 8
+    assert node_yield.layout == "2 x [7 x 1g.5gb] and 6 whole GPUs"
 
 
 def test_what_the_kubelet_and_the_platform_keep_is_taken_off(spec: SpecFolder) -> None:
-    found = _yield_of(spec, "train")
-    assert found.memory_gib * 1024 > found.allocatable.memory > found.left.memory
-    assert found.left.cpu == found.allocatable.cpu - found.daemonsets.cpu
-    assert found.left.pods == 250 - found.daemonsets.pods
+    node_yield = _yield_of(spec, "train")
+    assert node_yield.memory_gib * 1024 > node_yield.allocatable.memory > node_yield.left.memory
+    assert node_yield.left.cpu == node_yield.allocatable.cpu - node_yield.daemonsets.cpu
+    assert node_yield.left.pods == 250 - node_yield.daemonsets.pods
 
 
 def test_pods_are_counted_after_one_for_each_slice(spec: SpecFolder) -> None:
     spec.edit(ENV, SLICE, SLICE + "\n  h100-1g.10gb: {gpu: h100-80gb, mig: 1g.10gb}")
     spec.edit(ENV, TRAIN, TRAIN + "\n  infer: {instance: p5.48xlarge, nodes: 2, mig: {layout: {1g.10gb: 7}}}")
-    found = _yield_of(spec, "infer")
-    assert found.flavors == {"h100-1g.10gb": 56}
-    assert found.allocatable.pods == 100
-    assert found.pods_left == 100 - found.daemonsets.pods - 56
+    node_yield = _yield_of(spec, "infer")
+    assert node_yield.flavors == {"h100-1g.10gb": 56}
+    assert node_yield.allocatable.pods == 100
+    assert node_yield.pods_left == 100 - node_yield.daemonsets.pods - 56
 
 
 @pytest.mark.parametrize("pool", ["train", "serve", "notebooks"])
 def test_a_yield_is_what_the_nodes_advertise(environment: Environment, pool: str) -> None:
-    found = pool_yield(environment, pool)
-    assert found.resources == extended_resources(environment, pool)
-    assert found.flavors == environment.flavors_of(pool)
-    assert found.allocatable == node_allocatable(environment, pool)
+    node_yield = pool_yield(environment, pool)
+    assert node_yield.resources == extended_resources(environment, pool)
+    assert node_yield.flavors == environment.flavors_of(pool)
+    assert node_yield.allocatable == node_allocatable(environment, pool)
 
 
 def test_efa_interfaces_are_among_the_resources(spec: SpecFolder) -> None:
@@ -130,16 +134,16 @@ def test_efa_interfaces_are_among_the_resources(spec: SpecFolder) -> None:
 
 
 def test_by_claim_a_unit_is_asked_for_by_its_class_and_no_resource_is_advertised(tmp_path: Path) -> None:
-    found = _yield_of(by_claim(tmp_path / "small"), "serve")
-    assert (found.resources, [unit.resource for unit in found.units]) == ({}, ["a100-1g.5gb"])
+    node_yield = _yield_of(by_claim(tmp_path / "small"), "serve")
+    assert (node_yield.resources, [unit.resource for unit in node_yield.units]) == ({}, ["a100-1g.5gb"])
 
 
 def test_slices_of_no_flavor_are_shown_as_lost(spec: SpecFolder) -> None:
     spec.edit(ENV, SERVE, "    nodes: {min: 1, max: 3}\n    mig: {layout: {1g.5gb: 4, 3g.20gb: 1}}")
-    found = _yield_of(spec, "serve")
-    assert found.flavors == {"a100-1g.5gb": 32}
-    assert "8 x 3g.20gb on every node match no flavor: no tenant can be granted them" in found.notes
-    assert found.resources["nvidia.com/mig-3g.20gb"] == 8, "the node advertises them all the same"
+    node_yield = _yield_of(spec, "serve")
+    assert node_yield.flavors == {"a100-1g.5gb": 32}
+    assert "8 x 3g.20gb on every node match no flavor: no tenant can be granted them" in node_yield.notes
+    assert node_yield.resources["nvidia.com/mig-3g.20gb"] == 8, "the node advertises them all the same"
 
 
 def test_a_board_that_is_not_cut_to_the_end_says_what_still_fits(spec: SpecFolder) -> None:
@@ -170,9 +174,9 @@ def test_a_limit_by_default_that_is_more_than_a_slice_gets_is_said(spec: SpecFol
 
 
 def test_a_tier_that_the_pool_does_not_admit_is_not_judged(spec: SpecFolder) -> None:
-    asked = "container: {default-request: {memory: 20Gi}, default: {}, max: {}}"
+    container_limits = "container: {default-request: {memory: 20Gi}, default: {}, max: {}}"
     # As much as 24 GPUs ask for by default, or the files would be refused.
-    spec.edit(ENV, "    priority: 100\n", f"    priority: 100\n    quota: {{memory: 512Gi}}\n    {asked}\n")
+    spec.edit(ENV, "    priority: 100\n", f"    priority: 100\n    quota: {{memory: 512Gi}}\n    {container_limits}\n")
     spec.edit(ENV, "    container:\n      max: {cpu: 32, memory: 128Gi}\n", "")
     assert not [note for note in _yield_of(spec, "serve").notes if "batch" in note]
     assert [note for note in _yield_of(spec, "notebooks").notes if "batch" in note], "research is of that tier"
@@ -188,7 +192,7 @@ _LESS = ["128 cores, and all nodes of cpu have 111 cores", "512Gi, and all nodes
 
 
 @pytest.mark.parametrize(
-    ("pools", "said"),
+    ("pools", "amounts"),
     [
         (_BATCH % 10, []),
         (_BATCH % "{min: 1, max: 10}", []),
@@ -198,12 +202,12 @@ _LESS = ["128 cores, and all nodes of cpu have 111 cores", "512Gi, and all nodes
     ],
     ids=["as much", "as much at most", "less", "more, where others come", "more, where they come too"],
 )
-def test_quotas_beyond_the_pools_without_gpus_are_said(spec: SpecFolder, pools: str, said: list[str]) -> None:
+def test_quotas_beyond_the_pools_without_gpus_are_said(spec: SpecFolder, pools: str, amounts: list[str]) -> None:
     """Of these Kueue knows nothing else: what it lets start beyond the nodes waits for one."""
     spec.edit(ENV, "  serve:\n", f"{pools}  serve:\n")
     notes = _yield_of(spec, "cpu").notes
-    assert len(notes) == len(said)
-    for note, much in zip(notes, said, strict=True):
+    assert len(notes) == len(amounts)
+    for note, much in zip(notes, amounts, strict=True):
         assert f"quotas of the namespaces that come here are {much}: " in note
 
 
@@ -214,14 +218,14 @@ _CUTTABLE = ("p4d.24xlarge", "p5.4xlarge", "p5.48xlarge", "p6-b200.48xlarge", "g
 def _pools(draw: st.DrawFn) -> dict[str, Any]:
     """A pool of any type, cut in up to three ways, or shared."""
     name = draw(st.sampled_from(_CUTTABLE))
-    board, left = INSTANCES[name].gpu, INSTANCES[name].gpus
+    board, unassigned_gpus = INSTANCES[name].gpu, INSTANCES[name].gpus
     parts = []
-    while left and draw(st.booleans()):
-        gpus = draw(st.integers(1, left))
+    while unassigned_gpus and draw(st.booleans()):
+        gpus = draw(st.integers(1, unassigned_gpus))
         counts = draw(st.sampled_from(boards.feasible_layouts(board)))
         slices = {profile: n for profile, n in zip(boards.BOARDS[board].profiles, counts, strict=True) if n}
         parts.append({"gpus": gpus, "slices": slices})
-        left -= gpus
+        unassigned_gpus -= gpus
     nodes = draw(st.sampled_from([1, {"min": 0, "max": 2}, {"min": 1, "max": 2}]))
     return {"instance": name, "nodes": nodes, **({"mig": {"per-gpu": parts}} if parts else {})}
 
@@ -229,34 +233,36 @@ def _pools(draw: st.DrawFn) -> dict[str, Any]:
 @settings(max_examples=examples(60))
 @given(pool=_pools())
 def test_what_all_units_get_together_is_never_more_than_the_node_has(pool: dict[str, Any]) -> None:
-    found = pool_yield(_environment(any=pool), "any")
+    node_yield = pool_yield(_environment(any=pool), "any")
     for resource in ("cpu", "memory", "ephemeral"):
-        given_out = sum(unit.count * getattr(unit.each, resource) for unit in found.units)
-        left = getattr(found.left, resource)
-        units = sum(unit.count for unit in found.units)
-        assert left - units < given_out <= left <= getattr(found.allocatable, resource), "only rounding is lost"
-    assert found.pods_left >= 0
-    assert {unit.flavor: unit.count for unit in found.units} == dict(found.flavors)
+        given_out = sum(unit.count * getattr(unit.each, resource) for unit in node_yield.units)
+        remaining = getattr(node_yield.left, resource)
+        units = sum(unit.count for unit in node_yield.units)
+        assert remaining - units < given_out <= remaining <= getattr(node_yield.allocatable, resource), (
+            "only rounding is lost"
+        )
+    assert node_yield.pods_left >= 0
+    assert {unit.flavor: unit.count for unit in node_yield.units} == dict(node_yield.flavors)
 
 
 @settings(max_examples=examples(60))
 @given(pool=_pools())
 def test_the_losses_of_single_gpus_add_up_to_the_node(pool: dict[str, Any]) -> None:
     environment = _environment(any=pool)
-    found = losses(environment, ())
-    (node,) = (loss for loss in found if loss.scope is LossScope.NODE)
-    singles = [loss for loss in found if loss.scope is LossScope.GPU]
+    pool_losses = losses(environment, ())
+    (node,) = (loss for loss in pool_losses if loss.scope is LossScope.NODE)
+    singles = [loss for loss in pool_losses if loss.scope is LossScope.GPU]
     summed: dict[str, int] = {}
-    for cut, loss in zip(environment.partitions_of("any"), singles, strict=True):
+    for partition, loss in zip(environment.partitions_of("any"), singles, strict=True):
         for flavor, count in loss.units.items():
-            summed[flavor] = summed.get(flavor, 0) + cut.gpus * count
+            summed[flavor] = summed.get(flavor, 0) + partition.gpus * count
     assert summed == node.units == environment.flavors_of("any")
 
 
 def test_a_part_is_rounded_down() -> None:
-    left = pool_yield(_environment(any={"instance": "p4d.24xlarge", "nodes": 1}), "any").left
-    part = parts_of(left, {"a": (7, Fraction(1, 7))})["a"]
-    assert 7 * part.memory <= left.memory < 7 * (part.memory + 1)
+    remaining = pool_yield(_environment(any={"instance": "p4d.24xlarge", "nodes": 1}), "any").left
+    part = parts_of(remaining, {"a": (7, Fraction(1, 7))})["a"]
+    assert 7 * part.memory <= remaining.memory < 7 * (part.memory + 1)
 
 
 # Supply
@@ -274,15 +280,19 @@ def test_a_mixed_layout_yields_both_kinds(spec: SpecFolder) -> None:
 
 
 def test_only_the_minimum_is_surely_there(spec: SpecFolder) -> None:
-    found = _supply_of(spec, "a100-1g.5gb")
-    assert (found.always_on, found.maximum) == (56, 168)
+    flavor_supply = _supply_of(spec, "a100-1g.5gb")
+    assert (flavor_supply.always_on, flavor_supply.maximum) == (56, 168)
 
 
 def test_what_is_guaranteed_and_what_is_free_make_what_is_there(spec: SpecFolder) -> None:
-    found = _supply_of(spec, "a100")
-    assert found.guaranteed == sum(share.guaranteed for share in found.tenants) == 24
-    assert found.guaranteed + found.free == found.always_on == sum(pool.always_on for pool in found.pools)
-    assert found.lendable == sum(share.lends for share in found.tenants) == 8
+    flavor_supply = _supply_of(spec, "a100")
+    assert flavor_supply.guaranteed == sum(share.guaranteed for share in flavor_supply.tenants) == 24
+    assert (
+        flavor_supply.guaranteed + flavor_supply.free
+        == flavor_supply.always_on
+        == sum(pool.always_on for pool in flavor_supply.pools)
+    )
+    assert flavor_supply.lendable == sum(share.lends for share in flavor_supply.tenants) == 8
 
 
 def test_a_tenant_borrows_what_is_free_and_what_others_lend(spec: SpecFolder) -> None:
@@ -306,18 +316,18 @@ def test_no_tenant_borrows_from_a_pool_that_does_not_admit_it(spec: SpecFolder) 
     spec.edit(
         ENV, TRAIN, TRAIN.replace("4}", "3}") + "\n  own: {instance: p4d.24xlarge, nodes: 1, tenants: [research]}"
     )
-    found = _supply_of(spec, "a100")
-    assert found.free == 8
+    flavor_supply = _supply_of(spec, "a100")
+    assert flavor_supply.free == 8
     # Research fits into its own pool: so the eight beside fraud's sixteen are free for fraud.
-    assert found.tenants[0].borrowable == 8
+    assert flavor_supply.tenants[0].borrowable == 8
     spec.edit(ENV, TRAIN.replace("4}", "3}"), TRAIN.replace("4}", "2}"))
     assert _supply_of(spec, "a100").tenants[0].borrowable == 0
 
 
 def test_an_upgrade_that_terminates_first_takes_its_nodes(spec: SpecFolder) -> None:
     spec.edit(ENV, TRAIN, RESERVED.format(""))
-    found = _supply_of(spec, "a100")
-    assert (found.always_on, found.upgrading, found.unmet) == (32, 24, ())
+    flavor_supply = _supply_of(spec, "a100")
+    assert (flavor_supply.always_on, flavor_supply.upgrading, flavor_supply.unmet) == (32, 24, ())
 
 
 def test_an_upgrade_that_surges_takes_nothing(spec: SpecFolder) -> None:
@@ -326,17 +336,17 @@ def test_an_upgrade_that_surges_takes_nothing(spec: SpecFolder) -> None:
 
 def test_guarantees_that_an_upgrade_breaks_are_named(spec: SpecFolder) -> None:
     spec.edit(ENV, TRAIN, RESERVED.format(", upgrade: {at-once: 2}"))
-    found = _supply_of(spec, "a100")
-    (unmet,) = found.unmet
-    assert found.upgrading == unmet.there == 16
+    flavor_supply = _supply_of(spec, "a100")
+    (unmet,) = flavor_supply.unmet
+    assert flavor_supply.upgrading == unmet.there == 16
     assert (unmet.guaranteed, unmet.missing, unmet.tenants) == (24, 8, {"fraud": 16, "research": 8})
 
 
 @pytest.mark.parametrize(("wave", "upgrading"), [(1, 16), (2, 24)])
 def test_pools_of_one_wave_are_replaced_together(spec: SpecFolder, wave: int, upgrading: int) -> None:
     half = RESERVED.replace("nodes: 4", "nodes: 2")
-    other = half.replace("train", "again").format(f", upgrade: {{wave: {wave}}}")
-    spec.edit(ENV, TRAIN, half.format("") + "\n  " + other)
+    second_pool = half.replace("train", "again").format(f", upgrade: {{wave: {wave}}}")
+    spec.edit(ENV, TRAIN, half.format("") + "\n  " + second_pool)
     assert _supply_of(spec, "a100").upgrading == upgrading
 
 
@@ -346,8 +356,8 @@ def test_an_upgrade_takes_no_more_nodes_than_there_are(spec: SpecFolder) -> None
 
 
 def test_what_the_files_may_promise_is_there_without_a_failure(tmp_path: Path) -> None:
-    found = load(generate(tmp_path / "bench", 30))
-    for flavor in supply(found.environment, found.tenants):
+    loaded = load(generate(tmp_path / "bench", 30))
+    for flavor in supply(loaded.environment, loaded.tenants):
         assert flavor.unmet == ()
         assert flavor.free >= 0
 
@@ -360,13 +370,13 @@ def test_the_work_grows_with_the_tenants_and_no_faster(tmp_path: Path, monkeypat
         calls.append(args)
         return admits(*args)
 
-    found = load(generate(tmp_path / "bench", 60))
+    loaded = load(generate(tmp_path / "bench", 60))
     monkeypatch.setattr(Pool, "admits", counted)
     counts = []
-    for many in (30, 60):
+    for tenant_count in (30, 60):
         calls.clear()
-        supply(found.environment, found.tenants[:many])
-        losses(found.environment, found.tenants[:many])
+        supply(loaded.environment, loaded.tenants[:tenant_count])
+        losses(loaded.environment, loaded.tenants[:tenant_count])
         counts.append(len(calls))
     assert counts[1] <= 2 * counts[0]
 
@@ -374,21 +384,23 @@ def test_the_work_grows_with_the_tenants_and_no_faster(tmp_path: Path, monkeypat
 # Placing claims
 
 _NAMES = ("a", "b", "c", "d")
-_SETS = [frozenset(some) for size in range(1, 5) for some in combinations(_NAMES, size)]
+_SETS = [frozenset(chosen_names) for size in range(1, 5) for chosen_names in combinations(_NAMES, size)]
 
 
 @settings(max_examples=examples(300))
 @given(
     claims=st.dictionaries(st.sampled_from(_SETS), st.integers(1, 6), max_size=12),
-    there=st.fixed_dictionaries({name: st.integers(0, 12) for name in _NAMES}),
+    capacities=st.fixed_dictionaries({name: st.integers(0, 12) for name in _NAMES}),
 )
 def test_what_finds_no_place_is_what_the_tightest_pools_lack(
-    claims: Mapping[frozenset[str], int], there: Mapping[str, int]
+    claims: Mapping[frozenset[str], int], capacities: Mapping[str, int]
 ) -> None:
     def lacks(pools: frozenset[str]) -> int:
-        return sum(count for of, count in claims.items() if of <= pools) - sum(there[pool] for pool in pools)
+        return sum(count for admitting_pools, count in claims.items() if admitting_pools <= pools) - sum(
+            capacities[pool] for pool in pools
+        )
 
-    missing, full = place_by_pools(claims, there)
+    missing, full = place_by_pools(claims, capacities)
     assert missing == max(0, *map(lacks, _SETS))
     assert lacks(full) == missing, "the pools named are those that lack it"
 
@@ -463,5 +475,5 @@ def test_without_zones_no_zone_is_judged(environment: Environment) -> None:
 
 def test_a_pool_without_nodes_loses_nothing(spec: SpecFolder) -> None:
     spec.edit(ENV, TRAIN, TRAIN + "\n  none: {instance: p4d.24xlarge, nodes: 0}")
-    found = spec.load()
-    assert "none" not in {loss.where for loss in losses(found.environment, found.tenants)}
+    loaded = spec.load()
+    assert "none" not in {loss.where for loss in losses(loaded.environment, loaded.tenants)}

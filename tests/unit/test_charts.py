@@ -47,11 +47,13 @@ from tests.daemonsets import DAEMONSETS, TOLERATE_ALL
 
 GPU = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 POOL = {"key": "tenancy.gpu/pool", "operator": "Exists", "effect": "NoSchedule"}
-LATER = {"key": "bank.example/embargo", "operator": "Exists", "effect": "NoExecute"}
+LATER_TAINT = {"key": "bank.example/embargo", "operator": "Exists", "effect": "NoExecute"}
 """A taint that the platform's people add to a pool one day."""
 SYSTEM = {"key": "CriticalAddonsOnly", "operator": "Exists"}
 
-SHARED = {"notebooks": {"version": "v1", "sharing": {"timeSlicing": {"resources": [{"name": "nvidia.com/gpu"}]}}}}
+TIME_SLICING_CONFIG = {
+    "notebooks": {"version": "v1", "sharing": {"timeSlicing": {"resources": [{"name": "nvidia.com/gpu"}]}}}
+}
 
 SOURCES: dict[str, dict[str, str]] = {
     "gpu-operator": {
@@ -203,17 +205,17 @@ SOURCES: dict[str, dict[str, str]] = {
 """Keys that a chart has. Helm takes any other without a word, and nothing happens."""
 
 
-def _operator(*taints: Mapping[str, str], **changed: Any) -> HelmChart:
-    values = {"device_plugin_configs": SHARED, "device_plugin": True, "exporter": True, **changed}
+def _operator(*taints: Mapping[str, str], **changed_values: Any) -> HelmChart:
+    values = {"device_plugin_configs": TIME_SLICING_CONFIG, "device_plugin": True, "exporter": True, **changed_values}
     return gpu_operator(list(taints or (GPU, POOL)), **values)
 
 
 def _all(*taints: Mapping[str, str]) -> dict[str, HelmChart]:
-    given = list(taints or (GPU, POOL))
+    pool_taints = list(taints or (GPU, POOL))
     charts = (
-        _operator(*given, metric_labels=("tenancy.gpu/tenant",)),
-        efa_plugin(given, ["train-efa", "other"]),
-        dra_driver(given),
+        _operator(*pool_taints, metric_labels=("tenancy.gpu/tenant",)),
+        efa_plugin(pool_taints, ["train-efa", "other"]),
+        dra_driver(pool_taints),
         karpenter(cluster="small", queue="small-karpenter", region="eu-central-1"),
         karpenter_crds(),
         cilium(wireguard=True),
@@ -241,17 +243,17 @@ def _of_a_part() -> HelmChart:
     return chart
 
 
-def _emitted(values: Mapping[str, Any], known: set[str], before: str = "") -> Iterator[str]:
+def _emitted(values: Mapping[str, Any], recorded_keys: set[str], before: str = "") -> Iterator[str]:
     for key, value in values.items():
         path = f"{before}{key}"
-        if isinstance(value, dict) and path not in known:
-            yield from _emitted(value, known, f"{path}.")
+        if isinstance(value, dict) and path not in recorded_keys:
+            yield from _emitted(value, recorded_keys, f"{path}.")
         else:
             yield path
 
 
 def _at(values: Mapping[str, Any], path: str) -> Any:
-    return functools.reduce(lambda found, key: found[key], path.split("."), values)
+    return functools.reduce(lambda node, key: node[key], path.split("."), values)
 
 
 # Keys
@@ -259,8 +261,8 @@ def _at(values: Mapping[str, Any], path: str) -> Any:
 
 @pytest.mark.parametrize("name", CHARTS)
 def test_each_key_of_a_chart_is_on_record(name: str) -> None:
-    known = {path for paths in SOURCES[name].values() for path in paths.split()}
-    assert set(_emitted(_all()[name].values, known)) == known
+    recorded_keys = {path for paths in SOURCES[name].values() for path in paths.split()}
+    assert set(_emitted(_all()[name].values, recorded_keys)) == recorded_keys
 
 
 @pytest.mark.parametrize("name", CHARTS)
@@ -292,12 +294,12 @@ def _tolerates(tolerations: Any, taint: Mapping[str, str]) -> bool:
 
 def _platform(*taints: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """Values and configurations of all charts and add-ons."""
-    ours = [chart for name, chart in _all(*taints).items() if name != "vcluster"]
-    made: list[HelmChart | AddOn] = [
-        *ours,
+    own_charts = [chart for name, chart in _all(*taints).items() if name != "vcluster"]
+    parts: list[HelmChart | AddOn] = [
+        *own_charts,
         *add_ons(list(taints), cni="cilium", volume_tags={}, interface_tags={}, kubernetes="1.36"),
     ]
-    return {part.name: part.values if isinstance(part, HelmChart) else part.configuration for part in made}
+    return {part.name: part.values if isinstance(part, HelmChart) else part.configuration for part in parts}
 
 
 def _lacking(platform: Mapping[str, Mapping[str, Any]], taint: Mapping[str, str]) -> set[str]:
@@ -305,25 +307,27 @@ def _lacking(platform: Mapping[str, Mapping[str, Any]], taint: Mapping[str, str]
     return {f"{name} {path}" for name, path in places if not _tolerates(_at(platform[name], path), taint)}
 
 
-@pytest.mark.parametrize("taint", [GPU, POOL, LATER], ids=["gpu", "pool", "later"])
+@pytest.mark.parametrize("taint", [GPU, POOL, LATER_TAINT], ids=["gpu", "pool", "later"])
 def test_a_taint_reaches_every_daemonset_of_the_platform(taint: Mapping[str, str]) -> None:
-    assert _lacking(_platform(GPU, POOL, LATER), taint) == set()
+    assert _lacking(_platform(GPU, POOL, LATER_TAINT), taint) == set()
 
 
 @pytest.mark.parametrize("place", [f"{name} {path}" for name, paths in DAEMONSETS.items() for path in paths])
 def test_one_daemonset_that_forgets_a_taint_is_noticed(place: str) -> None:
-    platform = copy.deepcopy(_platform(GPU, POOL, LATER))
+    platform = copy.deepcopy(_platform(GPU, POOL, LATER_TAINT))
     name, path = place.split()
-    above, _, key = path.rpartition(".")
-    holder = _at(platform[name], above) if above else platform[name]
+    parent_path, _, key = path.rpartition(".")
+    holder = _at(platform[name], parent_path) if parent_path else platform[name]
     holder[key] = (
-        False if isinstance(holder[key], bool) else [t for t in holder[key] if t not in (LATER, {"operator": "Exists"})]
+        False
+        if isinstance(holder[key], bool)
+        else [t for t in holder[key] if t not in (LATER_TAINT, {"operator": "Exists"})]
     )
-    assert _lacking(platform, LATER) == {place}
+    assert _lacking(platform, LATER_TAINT) == {place}
 
 
 def test_a_taint_that_is_not_tolerated_is_reported() -> None:
-    assert len(_lacking(_platform(GPU, POOL), LATER)) == 5, "all but those that tolerate everything"
+    assert len(_lacking(_platform(GPU, POOL), LATER_TAINT)) == 5, "all but those that tolerate everything"
 
 
 def test_every_chart_and_add_on_is_judged_or_has_no_daemonset() -> None:
@@ -355,7 +359,7 @@ def test_a_node_that_names_no_sharing_does_not_share() -> None:
     config = _operator().values["devicePlugin"]["config"]
     assert config["default"] == UNSHARED_CONFIG
     assert yaml.safe_load(config["data"][UNSHARED_CONFIG]) == {"version": "v1", "flags": {"migStrategy": "none"}}
-    assert yaml.safe_load(config["data"]["notebooks"]) == SHARED["notebooks"]
+    assert yaml.safe_load(config["data"]["notebooks"]) == TIME_SLICING_CONFIG["notebooks"]
 
 
 def test_no_pool_can_be_called_like_the_unshared_configuration() -> None:
@@ -368,10 +372,10 @@ def test_without_sharing_the_plugin_has_no_configuration() -> None:
 
 def test_the_device_plugin_and_the_exporter_are_left_out_one_by_one() -> None:
     for part, key in (("device_plugin", "devicePlugin"), ("exporter", "dcgmExporter")):
-        without, whole = (_operator(**{part: wanted}).values for wanted in (False, True))
+        without, complete = (_operator(**{part: is_enabled}).values for is_enabled in (False, True))
         assert without[key] == {"enabled": False}
-        assert whole[key]["enabled"] is True
-        assert {k: v for k, v in without.items() if k != key} == {k: v for k, v in whole.items() if k != key}
+        assert complete[key]["enabled"] is True
+        assert {k: v for k, v in without.items() if k != key} == {k: v for k, v in complete.items() if k != key}
 
 
 def test_claims_and_the_device_plugin_exclude_each_other() -> None:
@@ -447,9 +451,9 @@ def render() -> Render:
     def rendered(name: str, namespace: str, values: str) -> str:
         where = chart_folder(name)
         command = [helm, "template", name, where, "-n", namespace, "--kube-version", "1.36.3", "-f", "-"]
-        made = subprocess.run(command, input=values, capture_output=True, text=True, check=False)
-        assert made.returncode == 0, made.stderr
-        return made.stdout
+        completed = subprocess.run(command, input=values, capture_output=True, text=True, check=False)
+        assert completed.returncode == 0, completed.stderr
+        return completed.stdout
 
     def objects(name: str, namespace: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
         return documents(rendered(name, namespace, json.dumps(values)))
@@ -482,10 +486,12 @@ def _kind(objects: list[dict[str, Any]], kind: str) -> dict[str, dict[str, Any]]
 
 @pytest.mark.parametrize("name", ["cilium", "node-feature-discovery"])
 def test_every_daemonset_that_helm_makes_tolerates_every_taint(name: str, render: Render) -> None:
-    made = _kind(render(name, *REAL[name](GPU, POOL, LATER)), "DaemonSet")
-    assert made, "a chart whose daemonset is gone proves nothing"
-    for daemonset, pod in made.items():
-        assert [taint for taint in (GPU, POOL, LATER) if not _tolerates(pod["tolerations"], taint)] == [], daemonset
+    daemonsets = _kind(render(name, *REAL[name](GPU, POOL, LATER_TAINT)), "DaemonSet")
+    assert daemonsets, "a chart whose daemonset is gone proves nothing"
+    for daemonset, pod in daemonsets.items():
+        assert [taint for taint in (GPU, POOL, LATER_TAINT) if not _tolerates(pod["tolerations"], taint)] == [], (
+            daemonset
+        )
 
 
 def test_feature_discovery_without_the_taint_would_miss_it(render: Render) -> None:
@@ -495,9 +501,9 @@ def test_feature_discovery_without_the_taint_would_miss_it(render: Render) -> No
 
 @pytest.mark.parametrize("name", REAL)
 def test_every_controller_that_helm_makes_runs_on_the_systems_nodes_alone(name: str, render: Render) -> None:
-    made = _kind(render(name, *REAL[name](GPU, POOL)), "Deployment")
-    assert made
-    for deployment, pod in made.items():
+    deployments = _kind(render(name, *REAL[name](GPU, POOL)), "Deployment")
+    assert deployments
+    for deployment, pod in deployments.items():
         assert SYSTEM_NODES.items() <= pod["nodeSelector"].items(), deployment
         assert SYSTEM in pod["tolerations"], deployment
         assert not _tolerates(pod["tolerations"], GPU), f"{deployment} takes room of a GPU node"
@@ -506,13 +512,13 @@ def test_every_controller_that_helm_makes_runs_on_the_systems_nodes_alone(name: 
 
 @pytest.mark.parametrize("name", REAL)
 def test_a_key_of_ours_is_a_key_of_the_chart(name: str) -> None:
-    own = yaml.safe_load((chart_folder(name) / "values.yaml").read_text("utf-8"))
+    chart_values = yaml.safe_load((chart_folder(name) / "values.yaml").read_text("utf-8"))
     recorded = {path for chart in SOURCES.values() for paths in chart.values() for path in paths.split()}
-    known = {path.removeprefix(f"{name}.") for path in recorded}
+    recorded_keys = {path.removeprefix(f"{name}.") for path in recorded}
     unknown = []
-    for path in _emitted(REAL[name]()[1], known):
-        above, _, key = path.rpartition(".")
-        holder = _at(own, above) if above else own
+    for path in _emitted(REAL[name]()[1], recorded_keys):
+        parent_path, _, key = path.rpartition(".")
+        holder = _at(chart_values, parent_path) if parent_path else chart_values
         if key not in holder:
             unknown.append(path)
     assert unknown == []
@@ -592,8 +598,10 @@ def queue(render: Render, environment: Environment) -> list[dict[str, Any]]:
 def test_kueue_reads_the_configuration_that_the_environment_makes(
     queue: list[dict[str, Any]], environment: Environment
 ) -> None:
-    (found,) = [o["data"] for o in queue if o["kind"] == "ConfigMap" and "manager-config" in o["metadata"]["name"]]
-    (text,) = found.values()
+    (config_data,) = [
+        o["data"] for o in queue if o["kind"] == "ConfigMap" and "manager-config" in o["metadata"]["name"]
+    ]
+    (text,) = config_data.values()
     read = yaml.safe_load(text)
     assert read.pop("internalCertManagement")["enable"] is True, "the chart's own part"
     assert read == configuration(environment)
@@ -638,6 +646,6 @@ def test_kueue_has_the_memory_that_the_plan_gives_it_and_go_knows_nothing_of_it(
 
 
 def test_kueues_kinds_go_with_its_release(queue: list[dict[str, Any]]) -> None:
-    """What is said of removing it: its definitions are templates, so every queue goes too."""
+    """The warning about removing it: its definitions are templates, so every queue goes too."""
     names = {o["metadata"]["name"] for o in queue if o["kind"] == "CustomResourceDefinition"}
     assert {f"{kind}.kueue.x-k8s.io" for kind in ("clusterqueues", "localqueues", "cohorts", "topologies")} <= names

@@ -54,12 +54,12 @@ Object = dict[str, Any]
 
 
 @pytest.fixture(autouse=True)
-def _here(monkeypatch: pytest.MonkeyPatch) -> None:
+def _in_repository_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
 
 
-def run(*words: object, given: str | None = None) -> Result:
-    result = CliRunner().invoke(main, ["check", *map(str, words)], input=given)
+def run(*words: object, stdin: str | None = None) -> Result:
+    result = CliRunner().invoke(main, ["check", *map(str, words)], input=stdin)
     assert result.exception is None or isinstance(result.exception, SystemExit), "no traceback, whatever is given"
     return result
 
@@ -75,7 +75,9 @@ def thing(kind: str, name: str, space: str | None = None, **body: Any) -> Object
 
 
 def rules_of(*items: Object, **settings: Any) -> set[tuple[str, str]]:
-    return {(one.finding.rule, one.tenant) for one in verdict(*items, **settings).findings}
+    return {
+        (placed_finding.finding.rule, placed_finding.tenant) for placed_finding in verdict(*items, **settings).findings
+    }
 
 
 OPEN = {"spec": {"type": "NodePort"}}
@@ -128,22 +130,24 @@ EXPECTED = {
 
 @pytest.mark.parametrize("tenant", EXPECTED)
 def test_the_mistakes_of_public_templates_are_found(tenant: str) -> None:
-    found = judge(read([str(MISTAKES)])).findings
-    assert {one.finding.rule for one in found if one.tenant == tenant} == set(EXPECTED[tenant].split())
+    findings = judge(read([str(MISTAKES)])).findings
+    assert {placed_finding.finding.rule for placed_finding in findings if placed_finding.tenant == tenant} == set(
+        EXPECTED[tenant].split()
+    )
 
 
 def test_an_object_has_the_line_at_which_it_begins() -> None:
-    for _, named, place in judge(read([str(MISTAKES)])).objects:
+    for _, object_name, place in judge(read([str(MISTAKES)])).objects:
         line = Path(place.file).read_text().splitlines()[place.line - 1]
         assert line.startswith("apiVersion: "), place
-        kind, _, name = named.partition(" ")
+        kind, _, name = object_name.partition(" ")
         following = "\n".join(Path(place.file).read_text().splitlines()[place.line :][:4])
         assert f"kind: {kind}" in following
         assert name.rpartition("/")[2] in following
 
 
 @pytest.mark.parametrize(
-    ("rule", "named", "line"),
+    ("rule", "object_name", "line"),
     [
         ("ns-03", "Namespace team-a", "apiVersion: v1"),  # what is wrong is that a label is absent
         ("gpu-01", "Deployment team-a/notebook", "      runtimeClassName: nvidia"),
@@ -158,9 +162,13 @@ def test_an_object_has_the_line_at_which_it_begins() -> None:
         ("guard-01", "ValidatingAdmissionPolicy images", "  failurePolicy: Ignore"),
     ],
 )
-def test_a_finding_names_the_line_of_its_field(rule: str, named: str, line: str) -> None:
-    found = judge(read([str(MISTAKES)])).findings
-    (place,) = {one.place for one in found if (one.finding.rule, one.finding.object) == (rule, named)}
+def test_a_finding_names_the_line_of_its_field(rule: str, object_name: str, line: str) -> None:
+    findings = judge(read([str(MISTAKES)])).findings
+    (place,) = {
+        placed_finding.place
+        for placed_finding in findings
+        if (placed_finding.finding.rule, placed_finding.finding.object) == (rule, object_name)
+    }
     assert Path(place.file).read_text().splitlines()[place.line - 1] == line
 
 
@@ -168,23 +176,31 @@ def test_an_entry_of_a_list_of_json_has_lines_of_its_fields(tmp_path: Path) -> N
     item = thing("Service", "open", "team-a", spec={"ports": [{"port": 80}], "type": "NodePort"})
     (tmp_path / "x.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [item, item]}, indent=1))
     lines = (tmp_path / "x.json").read_text().splitlines()
-    (one,) = [one for one in judge(read([str(tmp_path)])).findings if one.finding.rule == "net-01"]
-    assert lines[one.place.line - 1].strip() == '"type": "NodePort"'
+    (placed_finding,) = [entry for entry in judge(read([str(tmp_path)])).findings if entry.finding.rule == "net-01"]
+    assert lines[placed_finding.place.line - 1].strip() == '"type": "NodePort"'
 
 
 def test_advice_is_in_the_words_of_the_manifest_where_no_spec_file_is() -> None:
     bare = thing("Namespace", "team-a")
-    ours = with_field(bare, ("metadata", "labels"), {words.TENANT: "a", words.ENVIRONMENT: "local"})
-    (one,) = [one for one in verdict(bare).findings if one.finding.rule == "ns-03"]
-    assert one.finding.given == f"{words.PSA_ENFORCE}: no level; {words.PSA_VERSION}: none", "one finding for one fact"
-    assert "enforce: restricted and enforce-version: v1." in one.finding.change
-    assert one.finding.change in str(one.finding)
-    (one,) = [one for one in verdict(ours).findings if one.finding.rule == "ns-03"]
-    assert one.finding.change == RULES["ns-03"].fix, "with the field of the spec file"
+    labelled = with_field(bare, ("metadata", "labels"), {words.TENANT: "a", words.ENVIRONMENT: "local"})
+    (placed_finding,) = [
+        placed_finding for placed_finding in verdict(bare).findings if placed_finding.finding.rule == "ns-03"
+    ]
+    assert placed_finding.finding.given == f"{words.PSA_ENFORCE}: no level; {words.PSA_VERSION}: none", (
+        "one finding for one fact"
+    )
+    assert "enforce: restricted and enforce-version: v1." in placed_finding.finding.change
+    assert placed_finding.finding.change in str(placed_finding.finding)
+    (placed_finding,) = [
+        placed_finding for placed_finding in verdict(labelled).findings if placed_finding.finding.rule == "ns-03"
+    ]
+    assert placed_finding.finding.change == RULES["ns-03"].fix, "with the field of the spec file"
     bad = thing("Pod", "p", "team-a", spec={"containers": [{"name": "c", "image": "x/y:1"}]})
-    (one,) = [one for one in verdict(bare, bad).findings if one.finding.rule == "pod-04"]
-    assert "allowPrivilegeEscalation of a container is false" in one.finding.change
-    assert "capabilities.drop of a container contains ALL" in one.finding.change
+    (placed_finding,) = [
+        placed_finding for placed_finding in verdict(bare, bad).findings if placed_finding.finding.rule == "pod-04"
+    ]
+    assert "allowPrivilegeEscalation of a container is false" in placed_finding.finding.change
+    assert "capabilities.drop of a container contains ALL" in placed_finding.finding.change
 
 
 @pytest.mark.parametrize("image", ["vllm/vllm-openai:latest", "jupyter/notebook", "x:5000/y", "x/y@sha256:abc"])
@@ -221,7 +237,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 
 
 def test_the_standard_input_is_read() -> None:
-    result = run("-", given=(MISTAKES / "work.yaml").read_text())
+    result = run("-", stdin=(MISTAKES / "work.yaml").read_text())
     assert result.exit_code == 1
     assert "(stdin:9)" in result.stdout
 
@@ -229,7 +245,9 @@ def test_the_standard_input_is_read() -> None:
 def test_a_typed_list_names_its_entries_kind(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text(json.dumps({"apiVersion": "v1", "kind": "ServiceList", "items": [
         {"metadata": {"name": "a", "namespace": "team"}, **OPEN}]}, indent="\t"))  # fmt: skip
-    assert [one.finding.object for one in judge(read([str(tmp_path)])).findings] == ["Service team/a"]
+    assert [placed_finding.finding.object for placed_finding in judge(read([str(tmp_path)])).findings] == [
+        "Service team/a"
+    ]
 
 
 @pytest.mark.parametrize("form", ["flux", "argo", "argo text"])
@@ -244,7 +262,7 @@ def test_a_release_of_a_chart_is_judged_by_its_values(form: str, tmp_path: Path)
         source = {"chart": "gpu-operator", "helm": helm}
         body = {**thing("Application", "gpu", spec={"source": source}), "apiVersion": "argoproj.io/v1alpha1"}
     (tmp_path / "x.yaml").write_text(yaml.safe_dump(body))
-    assert [one.finding.rule for one in judge(read([str(tmp_path)])).findings] == ["gpu-09"]
+    assert [placed_finding.finding.rule for placed_finding in judge(read([str(tmp_path)])).findings] == ["gpu-09"]
 
 
 def test_a_charts_source_is_said_and_not_judged(tmp_path: Path) -> None:
@@ -259,7 +277,7 @@ def test_a_charts_source_is_said_and_not_judged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "said"),
+    ("text", "line", "message_part"),
     [
         ("kind: [\n", 1, "did not find expected"),
         ("a: 1\nkind: {{ .Values.kind }}\n", 2, "helm template"),
@@ -289,27 +307,29 @@ def test_a_charts_source_is_said_and_not_judged(tmp_path: Path) -> None:
         ("x: 1\n", 0, "without an object"),
     ],
 )
-def test_what_cannot_be_judged_ends_with_2_and_its_place(text: str, line: int, said: str, tmp_path: Path) -> None:
+def test_what_cannot_be_judged_ends_with_2_and_its_place(
+    text: str, line: int, message_part: str, tmp_path: Path
+) -> None:
     (tmp_path / "x.yaml").write_text(text)
     result = run(tmp_path)
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert message_part in result.stderr
     assert not line or f"x.yaml:{line}: given " in result.stderr
     assert "change: " in result.stderr
 
 
-CUT = node_pool("quarters", P5, [GPU_TAINT], {MIG_CONFIG: "quarters"})
+PARTITIONED_POOL = node_pool("quarters", P5, [GPU_TAINT], {MIG_CONFIG: "quarters"})
 UNREADABLE_OVERLAY = with_field(overlay("o", "quarters"), ("spec", "requirements", 0), -1)
 
 
 def test_what_rules_cannot_read_beside_another_is_named_with_it_and_the_rest_is_judged() -> None:
-    said = verdict(CUT, pod(hostPID=True), UNREADABLE_OVERLAY)
-    (unread,) = said.unread
+    judged = verdict(PARTITIONED_POOL, pod(hostPID=True), UNREADABLE_OVERLAY)
+    (unread,) = judged.unread
     assert unread.given.startswith("NodeOverlay o, which cannot be judged (")
     assert "beside NodePool quarters" in unread.given
-    assert "pod-02" in {one.finding.rule for one in said.findings}
-    assert {name for _, name, _ in said.objects} == {"NodePool quarters", "Pod acme/p"}
-    assert not verdict(CUT, pod(hostPID=True), overlay("o", "quarters")).unread
+    assert "pod-02" in {placed_finding.finding.rule for placed_finding in judged.findings}
+    assert {name for _, name, _ in judged.objects} == {"NodePool quarters", "Pod acme/p"}
+    assert not verdict(PARTITIONED_POOL, pod(hostPID=True), overlay("o", "quarters")).unread
 
 
 @pytest.mark.parametrize(
@@ -328,10 +348,10 @@ def test_what_rules_cannot_read_beside_another_is_named_with_it_and_the_rest_is_
 def test_what_rules_cannot_read_in_a_tenants_namespace_ends_with_2(
     item: Object, path: tuple[Any, ...], value: Any, fine: Any
 ) -> None:
-    rest = [one for one in isolation_resources("acme--main", "acme") if one != item]
-    for said, code in ((value, 2), (fine, 0)):
-        items = [namespace("acme--main", "acme"), *rest, with_field(item, path, said)]
-        result = run("-", given=yaml.safe_dump_all(items))
+    other_resources = [resource for resource in isolation_resources("acme--main", "acme") if resource != item]
+    for field_value, code in ((value, 2), (fine, 0)):
+        items = [namespace("acme--main", "acme"), *other_resources, with_field(item, path, field_value)]
+        result = run("-", stdin=yaml.safe_dump_all(items))
         assert result.exit_code == code, result.output
 
 
@@ -351,9 +371,9 @@ def test_settings_of_programs_are_no_objects(tmp_path: Path) -> None:
     (tmp_path / "package.json").write_text('{"name": "x", "scripts": {}}')
     result = run(tmp_path, "--all", "--strict")
     assert (result.exit_code, result.stderr) == (0, "")
-    said = " ".join(result.stdout.split())
-    assert "note: 3 documents are no objects of Kubernetes: " in said
-    assert {name for name in ("kubelet.yaml", "values.yaml", "package.json") if name in said} != set()
+    output = " ".join(result.stdout.split())
+    assert "note: 3 documents are no objects of Kubernetes: " in output
+    assert {name for name in ("kubelet.yaml", "values.yaml", "package.json") if name in output} != set()
     assert result.stdout.endswith("4 objects: no broken rule\n")
 
 
@@ -395,7 +415,7 @@ def test_no_damage_to_an_object_ends_in_a_traceback() -> None:
         key = chance.choice(list(item))
         damaged = {**item, key: _damage(item[key], chance), "kind": item["kind"], "apiVersion": "v1"}
         document = yaml.safe_dump(damaged)
-        result = run("-", given=document)
+        result = run("-", stdin=document)
         assert isinstance(result.exception, SystemExit | None), place
 
 
@@ -403,7 +423,7 @@ def test_no_damage_to_an_object_ends_in_a_traceback() -> None:
 
 
 @pytest.mark.parametrize(
-    ("peer", "found"),
+    ("peer", "expected_rules"),
     [
         (of_space("monitoring"), set()),
         (of_space("team-a"), set()),
@@ -414,12 +434,12 @@ def test_no_damage_to_an_object_ends_in_a_traceback() -> None:
 )
 @pytest.mark.parametrize("several", [False, True])
 def test_ciliums_peers_of_others_are_judged_by_whose_namespace_they_name(
-    peer: Object, found: set[tuple[str, str]], several: bool
+    peer: Object, expected_rules: set[tuple[str, str]], several: bool
 ) -> None:
     spec = {"endpointSelector": {}, "ingress": [{"fromEndpoints": [peer]}]}
     policy = thing("CiliumNetworkPolicy", "p", "team-a", **({"specs": [spec]} if several else {"spec": spec}))
-    said = rules_of({**policy, "apiVersion": "cilium.io/v2"}, thing("Service", "s", "team-b"))
-    assert {one for one in said if one[0] == "net-02"} == found
+    rules = rules_of({**policy, "apiVersion": "cilium.io/v2"}, thing("Service", "s", "team-b"))
+    assert {rule_and_tenant for rule_and_tenant in rules if rule_and_tenant[0] == "net-02"} == expected_rules
 
 
 def test_every_namespace_but_the_platforms_is_a_tenant() -> None:
@@ -477,15 +497,15 @@ _SAME_NAME = {
 """Kind as rules name it -> API version, kind and spec of an object with a privileged container."""
 
 
-@pytest.mark.parametrize("named", _SAME_NAME)
+@pytest.mark.parametrize("kind_name", _SAME_NAME)
 def test_a_kind_with_the_name_of_a_built_in_one_keeps_its_file_and_line(
-    named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    version, kind, spec = _SAME_NAME[named]
-    given = {"apiVersion": version, "kind": kind, "metadata": {"name": "x", "namespace": "team-a"}, "spec": spec}
+    version, kind, spec = _SAME_NAME[kind_name]
+    item = {"apiVersion": version, "kind": kind, "metadata": {"name": "x", "namespace": "team-a"}, "spec": spec}
     path = Path("work.yaml")
-    path.write_text(yaml.safe_dump_all([thing("ConfigMap", "before", "team-a"), given]))
+    path.write_text(yaml.safe_dump_all([thing("ConfigMap", "before", "team-a"), item]))
     lines = path.read_text().splitlines()
     line = lines.index("---") + 2
     field = next(number for number, text in enumerate(lines, 1) if "hostNetwork" in text or "privileged" in text)
@@ -502,7 +522,7 @@ def test_a_kind_with_the_name_of_a_built_in_one_keeps_its_file_and_line(
     }
     assert places == {(str(path), field)}
     cases = ElementTree.fromstring(run(path, "--format", "junit").stdout).iter("testcase")
-    (case,) = (case for case in cases if case.get("name") == f"{named} team-a/x")
+    (case,) = (case for case in cases if case.get("name") == f"{kind_name} team-a/x")
     assert (case.get("classname"), case.get("file"), case.get("line")) == ("team-a", str(path), str(line))
     assert case.find("failure") is not None
 
@@ -512,8 +532,10 @@ def test_an_object_of_the_whole_cluster_is_in_no_namespace(tmp_path: Path) -> No
     queue = thing("ClusterQueue", "all", "default", spec={"namespaceSelector": {}})
     path = tmp_path / "queue.yaml"
     path.write_text(yaml.safe_dump({**queue, "apiVersion": "kueue.x-k8s.io/v1beta2"}))
-    found = judge(read([str(path)])).findings
-    assert [(one.finding.object, one.tenant) for one in found] == [("ClusterQueue all", PLATFORM)]
+    findings = judge(read([str(path)])).findings
+    assert [(placed_finding.finding.object, placed_finding.tenant) for placed_finding in findings] == [
+        ("ClusterQueue all", PLATFORM)
+    ]
 
 
 def test_a_cluster_role_for_a_tenants_service_account_is_found() -> None:
@@ -521,9 +543,9 @@ def test_a_cluster_role_for_a_tenants_service_account_is_found() -> None:
         subject = {"kind": "ServiceAccount", "name": "default", "namespace": space}
         return thing("ClusterRoleBinding", "b", roleRef={"kind": "ClusterRole", "name": "view"}, subjects=[subject])
 
-    there = thing("Service", "s", "team-a")
-    assert rules_of(there, bound("team-a")) == {("rbac-04", "team-a")}
-    assert rules_of(there, bound("monitoring")) == set()
+    service = thing("Service", "s", "team-a")
+    assert rules_of(service, bound("team-a")) == {("rbac-04", "team-a")}
+    assert rules_of(service, bound("monitoring")) == set()
     assert rules_of(thing("Service", "s"), bound("default")) == set(), "a base of kustomize, whose overlays say where"
 
 
@@ -547,21 +569,21 @@ def test_a_policy_of_others_may_name_its_own_namespaces_in_its_own_way(peer: Obj
         return item
 
     rule = {"spec": {"podSelector": {}, "ingress": [{"from": [{"namespaceSelector": peer}]}]}}
-    found = rules_of(space("a"), space("b"), thing("NetworkPolicy", "p", "team-a", **rule))
-    assert (("net-02", "team-a") in found) is wrong
+    rules = rules_of(space("a"), space("b"), thing("NetworkPolicy", "p", "team-a", **rule))
+    assert (("net-02", "team-a") in rules) is wrong
 
 
 def test_a_share_that_two_namespaces_of_others_spend_is_found() -> None:
     def kueue(selector: Object) -> list[Object]:
-        shared = thing("ClusterQueue", "all", spec={"namespaceSelector": selector})
+        queue = thing("ClusterQueue", "all", spec={"namespaceSelector": selector})
         spaces = [thing("Namespace", name) for name in ("team-a", "team-b")]
-        return [*spaces, shared, local_queue("default", "team-a", None, "all")]
+        return [*spaces, queue, local_queue("default", "team-a", None, "all")]
 
-    own = {"matchLabels": {"kubernetes.io/metadata.name": "team-a"}}
+    own_namespace = {"matchLabels": {"kubernetes.io/metadata.name": "team-a"}}
     both = {
         "matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["team-a", "team-b"]}]
     }
-    assert ("kueue-05", "team-a") not in rules_of(*kueue(own))
+    assert ("kueue-05", "team-a") not in rules_of(*kueue(own_namespace))
     assert ("kueue-05", "team-a") in rules_of(*kueue(both))
 
 
@@ -583,9 +605,11 @@ def test_what_a_controller_made_is_judged_once() -> None:
     spec = {"runtimeClassName": "nvidia", "containers": []}
     deployment = thing("Deployment", "d", "team-a", spec={"template": {"spec": spec}})
     pod = thing("Pod", "d-1", "team-a", spec=spec)
-    made = [live(deployment, "1"), live(pod, "2", owner="1")]
-    assert [one.finding.object for one in verdict(*made).findings] == ["Deployment team-a/d"]
-    assert [one.finding.object for one in verdict(live(pod, "2", owner="1")).findings] == ["Pod team-a/d-1"]
+    objects = [live(deployment, "1"), live(pod, "2", owner="1")]
+    assert [placed_finding.finding.object for placed_finding in verdict(*objects).findings] == ["Deployment team-a/d"]
+    assert [placed_finding.finding.object for placed_finding in verdict(live(pod, "2", owner="1")).findings] == [
+        "Pod team-a/d-1"
+    ]
 
 
 # Levels
@@ -615,10 +639,10 @@ def test_what_is_not_known_advises_and_fails_where_it_is_regulated() -> None:
 
 
 def test_the_preset_decides_the_exit_code() -> None:
-    given = yaml.safe_dump(thing("EC2NodeClass", "c", spec={"amiSelectorTerms": [{"alias": "al2023@latest"}]}))
-    assert run("-", given=given).exit_code == 0
-    assert "consider  ami-02" in run("-", given=given).stdout
-    assert run("-", "--preset", "regulated", given=given).exit_code == 1
+    manifest = yaml.safe_dump(thing("EC2NodeClass", "c", spec={"amiSelectorTerms": [{"alias": "al2023@latest"}]}))
+    assert run("-", stdin=manifest).exit_code == 0
+    assert "consider  ami-02" in run("-", stdin=manifest).stdout
+    assert run("-", "--preset", "regulated", stdin=manifest).exit_code == 1
 
 
 # Exceptions
@@ -634,23 +658,25 @@ QUOTA_ALONE = yaml.safe_dump(thing("ResourceQuota", "gpus", "team-a", spec={"har
 
 
 def test_an_exception_waives_one_rule_for_one_object(tmp_path: Path) -> None:
-    assert run("-", given=QUOTA_ALONE).exit_code == 1
-    result = run("-", "--exceptions", with_exceptions(tmp_path, WAIVER), given=QUOTA_ALONE)
+    assert run("-", stdin=QUOTA_ALONE).exit_code == 1
+    result = run("-", "--exceptions", with_exceptions(tmp_path, WAIVER), stdin=QUOTA_ALONE)
     assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "1 object: no broken rule, 1 excepted")
     until = f"until {WAIVER['until']}"
     assert f"excepted: quota-01 for ResourceQuota team-a/gpus {until}, platform@bank.example" in result.stdout
-    other = {**WAIVER, "resource": "ResourceQuota team-b/gpus"}
-    assert run("-", "--exceptions", with_exceptions(tmp_path, other), given=QUOTA_ALONE).exit_code == 1
+    other_waiver = {**WAIVER, "resource": "ResourceQuota team-b/gpus"}
+    assert run("-", "--exceptions", with_exceptions(tmp_path, other_waiver), stdin=QUOTA_ALONE).exit_code == 1
 
 
 def excused(days: int | str = 30, **labels: str | None) -> str:
     """A namespace of the plan's below restricted, with an exception that ends in some days."""
     until = days if isinstance(days, str) else (today() + dt.timedelta(days=days)).isoformat()
     space = namespace("acme--main", "acme")
-    said = {words.ENVIRONMENT: "bank", words.PSA_ENFORCE: "privileged", **labels}
-    given = {key: value for key, value in {**space["metadata"]["labels"], **said}.items() if value is not None}
+    changed_labels = {words.ENVIRONMENT: "bank", words.PSA_ENFORCE: "privileged", **labels}
+    merged_labels = {
+        key: value for key, value in {**space["metadata"]["labels"], **changed_labels}.items() if value is not None
+    }
     notes = {words.EXCEPTIONS: f"ns-03={until}", words.OWNER_MAIL: "jane@bank.example"}
-    space["metadata"] = {**space["metadata"], "labels": given, "annotations": notes}
+    space["metadata"] = {**space["metadata"], "labels": merged_labels, "annotations": notes}
     planned = [
         with_field(item, ("metadata", "labels", words.ENVIRONMENT), "bank")
         for item in isolation_resources("acme--main", "acme")
@@ -659,7 +685,7 @@ def excused(days: int | str = 30, **labels: str | None) -> str:
 
 
 def test_an_exception_that_the_plan_wrote_is_told_in_every_run() -> None:
-    result = run("-", given=excused())
+    result = run("-", stdin=excused())
     until = today() + dt.timedelta(days=30)
     assert result.exit_code == 0
     assert f"excepted: ns-03 for Namespace acme--main until {until}, jane@bank.example: an exception" in result.stdout
@@ -667,7 +693,7 @@ def test_an_exception_that_the_plan_wrote_is_told_in_every_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("manifest", "message_part"),
     [
         (excused(**{words.ENVIRONMENT: None}), "its exception is valid only on objects of this product"),
         (excused(400), "days ahead"),
@@ -676,36 +702,36 @@ def test_an_exception_that_the_plan_wrote_is_told_in_every_run() -> None:
     ],
     ids=["of no environment", "for ever", "over", "no day"],
 )
-def test_an_object_waives_no_rule_for_itself(given: str, told: str) -> None:
-    result = run("-", given=given)
+def test_an_object_waives_no_rule_for_itself(manifest: str, message_part: str) -> None:
+    result = run("-", stdin=manifest)
     assert result.exit_code == 1
-    assert told in " ".join(result.stdout.split())
+    assert message_part in " ".join(result.stdout.split())
 
 
 def test_an_exception_of_the_plans_lasts_a_year_at_most() -> None:
-    assert run("-", given=excused(366)).exit_code == 0
-    assert run("-", given=excused(368)).exit_code == 1
+    assert run("-", stdin=excused(366)).exit_code == 0
+    assert run("-", stdin=excused(368)).exit_code == 1
 
 
 def test_an_exception_that_has_ended_fails_even_if_nothing_needs_it(tmp_path: Path) -> None:
     ended = {**WAIVER, "until": "2020-01-31"}
-    result = run("-", "--exceptions", with_exceptions(tmp_path, ended), given=QUOTA_ALONE)
+    result = run("-", "--exceptions", with_exceptions(tmp_path, ended), stdin=QUOTA_ALONE)
     assert result.exit_code == 1
     assert "expired exception: quota-01 for ResourceQuota team-a/gpus until 2020-01-31" in result.stdout
     assert "1 broken rule" in result.stdout
     good = yaml.safe_dump(thing("Service", "s", "team-a"))
-    result = run("-", "--exceptions", with_exceptions(tmp_path, ended), given=good)
+    result = run("-", "--exceptions", with_exceptions(tmp_path, ended), stdin=good)
     assert (result.exit_code, result.stdout.splitlines()[-1]) == (1, "1 object: no broken rule, 1 ended exception")
 
 
 def test_an_exception_that_nothing_needs_is_told(tmp_path: Path) -> None:
     good = yaml.safe_dump(thing("Service", "s", "team-a"))
-    result = run("-", "--exceptions", with_exceptions(tmp_path, WAIVER), given=good)
+    result = run("-", "--exceptions", with_exceptions(tmp_path, WAIVER), stdin=good)
     assert (result.exit_code, result.stdout) == (0, "1 object: no broken rule, 1 unused exception\n")
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message_part"),
     [
         ({"rule": "quota-99"}, "exceptions[0].rule: 'quota-99', an unknown rule"),
         ({"until": "soon"}, "exceptions[0].until: 'soon'"),
@@ -719,11 +745,11 @@ def test_an_exception_that_nothing_needs_is_told(tmp_path: Path) -> None:
         ({"more": "x"}, "exceptions[0]: unknown key more"),
     ],
 )
-def test_a_broken_exception_ends_with_2_and_is_named(change: Object, said: str, tmp_path: Path) -> None:
+def test_a_broken_exception_ends_with_2_and_is_named(change: Object, message_part: str, tmp_path: Path) -> None:
     entry = {key: value for key, value in {**WAIVER, **change}.items() if value is not None}
-    result = run("-", "--exceptions", with_exceptions(tmp_path, entry), given=QUOTA_ALONE)
+    result = run("-", "--exceptions", with_exceptions(tmp_path, entry), stdin=QUOTA_ALONE)
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert message_part in result.stderr
     assert "exceptions.yaml" in result.stderr
     assert result.stdout == ""
 
@@ -732,7 +758,7 @@ def test_a_broken_exception_ends_with_2_and_is_named(change: Object, said: str, 
 def test_a_file_that_is_no_list_of_exceptions_ends_with_2(text: str, tmp_path: Path) -> None:
     path = tmp_path / "e.yaml"
     path.write_text(text)
-    result = run("-", "--exceptions", path, given=QUOTA_ALONE)
+    result = run("-", "--exceptions", path, stdin=QUOTA_ALONE)
     assert result.exit_code == 2
     assert "e.yaml" in result.stderr
 
@@ -775,19 +801,19 @@ def test_a_tenant_without_room_for_its_findings_is_named_with_their_number() -> 
 
 
 def test_json_says_it_all() -> None:
-    found = json.loads(run(MISTAKES, "--format", "json").stdout)
-    assert found["passes"] is False
-    assert len(found["findings"]) == len(judge(read([str(MISTAKES)])).findings)
-    (one,) = [f for f in found["findings"] if f["rule"] == "id-04"]
-    assert (one["tenant"], one["severity"], one["level"]) == ("team-b", "critical", "mandatory")
-    assert one["file"] == "tests/foreign/mistakes/namespaces.yaml"
+    output = json.loads(run(MISTAKES, "--format", "json").stdout)
+    assert output["passes"] is False
+    assert len(output["findings"]) == len(judge(read([str(MISTAKES)])).findings)
+    (finding,) = [f for f in output["findings"] if f["rule"] == "id-04"]
+    assert (finding["tenant"], finding["severity"], finding["level"]) == ("team-b", "critical", "mandatory")
+    assert finding["file"] == "tests/foreign/mistakes/namespaces.yaml"
 
 
 def _sarif_objects(value: Any) -> list[Object]:
-    found = [value] if isinstance(value, dict) else []
+    objects = [value] if isinstance(value, dict) else []
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        found += _sarif_objects(inner)
-    return found
+        objects += _sarif_objects(inner)
+    return objects
 
 
 def test_sarif_has_what_its_schema_and_code_scanning_ask_for(tmp_path: Path) -> None:
@@ -840,8 +866,8 @@ def test_junit_has_a_case_for_each_object_and_right_sums(tmp_path: Path) -> None
 
 def test_junit_skips_what_is_excepted_and_takes_any_text() -> None:
     odd = thing("ResourceQuota", "gpus", "team-a", spec={"hard": {"limits.nvidia.com/\x07<gpu>": "4"}})
-    found = outputs.junit(verdict(odd, waivers=waivers([WAIVER])))
-    root = ElementTree.fromstring(found)
+    document = outputs.junit(verdict(odd, waivers=waivers([WAIVER])))
+    root = ElementTree.fromstring(document)
     assert (root.get("skipped"), root.get("failures")) == ("1", "0")
 
 
@@ -855,8 +881,8 @@ def test_adopted_objects_are_copies() -> None:
 def test_the_manifests_of_the_textbook_break_the_rules_that_the_page_names(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "from-the-textbook.md").read_text("utf-8")
     section = page.partition("## A textbook's manifests, judged")[2].partition("\n## ")[0]
-    block, told = re.findall(r"```yaml\n(.*?)```(.*?)\Z", section, re.S)[0]
+    block, prose = re.findall(r"```yaml\n(.*?)```(.*?)\Z", section, re.S)[0]
     (tmp_path / "team.yaml").write_text(block, "utf-8")
-    found = [one.finding.rule for one in judge(read([str(tmp_path)])).findings]
-    assert len(found) == int(re.findall(r"names (\d+) broken rules", told)[0])
-    assert set(found) == set(re.findall(r"\b[a-z0-9]+-\d\d\b", told))
+    rules = [placed_finding.finding.rule for placed_finding in judge(read([str(tmp_path)])).findings]
+    assert len(rules) == int(re.findall(r"names (\d+) broken rules", prose)[0])
+    assert set(rules) == set(re.findall(r"\b[a-z0-9]+-\d\d\b", prose))

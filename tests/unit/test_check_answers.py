@@ -34,13 +34,13 @@ POD: Object = {
 }
 
 
-def made(kind: str, name: str = "x", api_version: str = "v1", space: str | None = SPACE, **body: Any) -> Object:
+def manifest(kind: str, name: str = "x", api_version: str = "v1", space: str | None = SPACE, **body: Any) -> Object:
     metadata = {"name": name, **({"namespace": space} if space else {})}
     return copy.deepcopy({"apiVersion": api_version, "kind": kind, "metadata": metadata, **body})
 
 
 def job(**pod: Any) -> Object:
-    return made("Job", "fit", "batch/v1", spec={"template": {"spec": {**POD, **pod}}})
+    return manifest("Job", "fit", "batch/v1", spec={"template": {"spec": {**POD, **pod}}})
 
 
 def check(folder: Path, *items: Object, more: tuple[str, ...] = ()) -> Result:
@@ -52,8 +52,8 @@ def answer(folder: Path, *items: Object, more: tuple[str, ...] = ()) -> list[Obj
     return json.loads(check(folder, *items, more=(*more, "--format", "json")).stdout)["answers"]["objects"]
 
 
-def denials(one: Object) -> set[str]:
-    return {denial["rule"] or denial["component"] for denial in one["denials"]}
+def denials(verdict: Object) -> set[str]:
+    return {denial["rule"] or denial["component"] for denial in verdict["denials"]}
 
 
 TOLERATION = {"tolerations": [{"operator": "Exists"}]}
@@ -61,7 +61,7 @@ OF_DOCKER = {"containers": [{**POD["containers"][0], "image": "docker.io/someone
 REFUSED = {
     "toleration": (job(**TOLERATION), {"sched-01"}),
     "image": (job(**OF_DOCKER), {"img-01", "img-02"}),
-    "service": (made("Service", spec={"type": "LoadBalancer", "ports": [{"port": 80}]}), {"net-01"}),
+    "service": (manifest("Service", spec={"type": "LoadBalancer", "ports": [{"port": 80}]}), {"net-01"}),
 }
 
 
@@ -74,36 +74,36 @@ def test_work_that_keeps_to_every_rule_is_admitted(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_refusal_is_in_the_words_of_the_guard_with_its_place(name: str, tmp_path: Path) -> None:
     item, rules = REFUSED[name]
-    (one,) = answer(tmp_path, item)
-    assert (one["answer"], denials(one)) == ("refused", rules)
+    (verdict,) = answer(tmp_path, item)
+    assert (verdict["answer"], denials(verdict)) == ("refused", rules)
     result = check(tmp_path, item)
     assert result.exit_code == 1
-    said = " ".join(result.stdout.split())
-    assert "asked of local as developer (fraud-engineers), for fraud" in said
-    assert f"{item['kind']} {SPACE}/{item['metadata']['name']} (" in said
+    output = " ".join(result.stdout.split())
+    assert "asked of local as developer (fraud-engineers), for fraud" in output
+    assert f"{item['kind']} {SPACE}/{item['metadata']['name']} (" in output
     for rule in rules:
-        assert f"{rule}: " in said
-        assert f"Read docs/rules.md#{rule}" in said
+        assert f"{rule}: " in output
+        assert f"Read docs/rules.md#{rule}" in output
 
 
 def test_what_is_refused_is_not_told_a_second_time_as_a_finding(tmp_path: Path) -> None:
-    found = json.loads(check(tmp_path, job(nodeName="n"), more=("--format", "json")).stdout)
-    assert "sched-02" not in {one["rule"] for one in found["findings"]}
+    output = json.loads(check(tmp_path, job(nodeName="n"), more=("--format", "json")).stdout)
+    assert "sched-02" not in {finding["rule"] for finding in output["findings"]}
 
 
 def test_a_role_decides_who_may(tmp_path: Path) -> None:
-    (one,) = answer(tmp_path, job(), more=("--as", "viewer"))
-    assert (one["answer"], denials(one)) == ("refused", {"RBAC"})
-    role = made("ClusterRole", "reader", "rbac.authorization.k8s.io/v1", None, rules=[])
-    asked = {whose: denials(answer(tmp_path, role, more=whose)[0]) for whose in ((), ("--namespace", SPACE))}
-    assert list(asked.values()) == [set(), {"RBAC"}]
+    (verdict,) = answer(tmp_path, job(), more=("--as", "viewer"))
+    assert (verdict["answer"], denials(verdict)) == ("refused", {"RBAC"})
+    role = manifest("ClusterRole", "reader", "rbac.authorization.k8s.io/v1", None, rules=[])
+    rules_by_options = {whose: denials(answer(tmp_path, role, more=whose)[0]) for whose in ((), ("--namespace", SPACE))}
+    assert list(rules_by_options.values()) == [set(), {"RBAC"}]
 
 
 def test_an_object_without_a_namespace_is_asked_about_in_the_one_that_is_named(tmp_path: Path) -> None:
-    item = made("ConfigMap", space=None, data={"a": "b"})
+    item = manifest("ConfigMap", space=None, data={"a": "b"})
     assert denials(answer(tmp_path, item)[0]) == set() or answer(tmp_path, item)[0]["tenant"] == "platform"
-    (one,) = answer(tmp_path, item, more=("--namespace", SPACE))
-    assert (one["answer"], one["object"], one["as"]) == (
+    (verdict,) = answer(tmp_path, item, more=("--namespace", SPACE))
+    assert (verdict["answer"], verdict["object"], verdict["as"]) == (
         "admitted",
         f"ConfigMap {SPACE}/x",
         "developer (fraud-engineers)",
@@ -111,24 +111,24 @@ def test_an_object_without_a_namespace_is_asked_about_in_the_one_that_is_named(t
 
 
 def test_a_namespace_that_the_same_files_make_counts_as_present(tmp_path: Path) -> None:
-    space, item = made("Namespace", "new", space=None), made("ConfigMap", space="new", data={})
-    asked = {"more": ("--as", "platform")}
-    assert [denials(one) for one in answer(tmp_path, item, space, **asked)] == [{"NamespaceLifecycle"}, set()]
-    assert [denials(one) for one in answer(tmp_path, space, item, **asked)] == [set(), set()]
+    space, item = manifest("Namespace", "new", space=None), manifest("ConfigMap", space="new", data={})
+    options = {"more": ("--as", "platform")}
+    assert [denials(verdict) for verdict in answer(tmp_path, item, space, **options)] == [{"NamespaceLifecycle"}, set()]
+    assert [denials(verdict) for verdict in answer(tmp_path, space, item, **options)] == [set(), set()]
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message_part"),
     [
         (("--env", "nope"), "given 'nope'"),
         (("--namespace", "fraud--trian"), "did you mean 'fraud--train'?"),
         (("--as", "develper"), "did you mean 'developer'?"),
     ],
 )
-def test_an_unknown_name_ends_with_one_sentence(more: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_an_unknown_name_ends_with_one_sentence(more: tuple[str, ...], message_part: str, tmp_path: Path) -> None:
     result = check(tmp_path, job(), more=more)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert said in result.stderr
+    assert message_part in result.stderr
 
 
 def test_a_person_without_an_environment_is_refused(tmp_path: Path) -> None:
@@ -141,13 +141,15 @@ def test_every_form_has_the_refusals(tmp_path: Path) -> None:
     item, rules = REFUSED["image"]
     (run,) = json.loads(check(tmp_path, item, more=("--format", "sarif")).stdout)["runs"]
     described = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
-    assert {one["ruleId"] for one in run["results"]} == rules
-    assert [described[one["ruleIndex"]] for one in run["results"]] == [one["ruleId"] for one in run["results"]]
+    assert {result["ruleId"] for result in run["results"]} == rules
+    assert [described[result["ruleIndex"]] for result in run["results"]] == [
+        result["ruleId"] for result in run["results"]
+    ]
     root = ElementTree.fromstring(check(tmp_path, item, more=("--format", "junit")).stdout)
     assert root.get("failures") == "1"
-    assert {one.get("message") for one in root.iter("failure")} == {"img-01, img-02"}
+    assert {failure.get("message") for failure in root.iter("failure")} == {"img-01, img-02"}
     (run,) = json.loads(check(tmp_path, item, more=("--as", "viewer", "--format", "sarif")).stdout)["runs"]
-    assert [one["ruleId"] for one in run["results"]] == ["RBAC"]
+    assert [result["ruleId"] for result in run["results"]] == ["RBAC"]
 
 
 # What is admitted and never starts
@@ -158,7 +160,7 @@ def training(gpus: int, pods: int = 1, notes: Object | None = None, space: str =
     container = {**POD["containers"][0], "resources": {"requests": amounts, "limits": amounts}}
     template = {"metadata": {"annotations": notes or {}}, "spec": {**POD, "containers": [container]}}
     spec = {"parallelism": pods, "completions": pods, "template": template}
-    return made("Job", "fit", "batch/v1", space, spec=spec)
+    return manifest("Job", "fit", "batch/v1", space, spec=spec)
 
 
 RACK = {"kueue.x-k8s.io/podset-required-topology": "example.com/rack"}
@@ -177,17 +179,17 @@ NEVER_STARTS = {
 @pytest.mark.parametrize("name", NEVER_STARTS)
 def test_work_that_is_admitted_and_never_starts_fails_with_its_cause(name: str, tmp_path: Path) -> None:
     item, twin, cause = NEVER_STARTS[name]
-    (one,) = answer(tmp_path, item)
-    assert (one["answer"], one["denials"]) == ("admitted", [])
-    assert cause in one["obstacles"][0]["sentence"]
+    (verdict,) = answer(tmp_path, item)
+    assert (verdict["answer"], verdict["denials"]) == ("admitted", [])
+    assert cause in verdict["obstacles"][0]["sentence"]
     result = check(tmp_path, item)
     assert result.exit_code == 1
-    said = " ".join(result.stdout.split())
-    assert f"never starts Job {item['metadata']['namespace']}/fit (" in said
-    assert f"{cause}" in said
-    assert "0 refused by local, 1 can never start" in said
-    (other,) = answer(tmp_path, twin)
-    assert (other["answer"], other["obstacles"], check(tmp_path, twin).exit_code) == ("admitted", [], 0)
+    output = " ".join(result.stdout.split())
+    assert f"never starts Job {item['metadata']['namespace']}/fit (" in output
+    assert f"{cause}" in output
+    assert "0 refused by local, 1 can never start" in output
+    (twin_verdict,) = answer(tmp_path, twin)
+    assert (twin_verdict["answer"], twin_verdict["obstacles"], check(tmp_path, twin).exit_code) == ("admitted", [], 0)
 
 
 def test_of_a_deployment_each_replica_starts_by_itself(tmp_path: Path) -> None:
@@ -195,16 +197,16 @@ def test_of_a_deployment_each_replica_starts_by_itself(tmp_path: Path) -> None:
     template["metadata"]["labels"] = {"app": "x"}
     template["spec"]["restartPolicy"] = "Always"
     spec = {"replicas": 9, "selector": {"matchLabels": {"app": "x"}}, "template": template}
-    (one,) = answer(tmp_path, made("Deployment", "x", "apps/v1", spec=spec))
-    assert one["obstacles"] == []
+    (verdict,) = answer(tmp_path, manifest("Deployment", "x", "apps/v1", spec=spec))
+    assert verdict["obstacles"] == []
 
 
 def test_every_form_has_what_never_starts(tmp_path: Path) -> None:
     item = training(16)
     (run,) = json.loads(check(tmp_path, item, more=("--format", "sarif")).stdout)["runs"]
-    (one,) = run["results"]
-    assert one["ruleId"] == run["tool"]["driver"]["rules"][one["ruleIndex"]]["id"] == "never-starts"
-    assert one["locations"][0]["physicalLocation"]["region"] == {"startLine": 1}
+    (sarif_result,) = run["results"]
+    assert sarif_result["ruleId"] == run["tool"]["driver"]["rules"][sarif_result["ruleIndex"]]["id"] == "never-starts"
+    assert sarif_result["locations"][0]["physicalLocation"]["region"] == {"startLine": 1}
     root = ElementTree.fromstring(check(tmp_path, item, more=("--format", "junit")).stdout)
     assert root.get("failures") == "1"
     (failure,) = root.iter("failure")

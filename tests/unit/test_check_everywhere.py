@@ -1,4 +1,4 @@
-"""What guards of every environment refuse, told without an environment, and which rules wait for one."""
+"""Refusals that guards of every environment share, found without an environment, and rules that wait for one."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ BROKEN = {
 
 @pytest.mark.parametrize("rule", BROKEN)
 def test_what_every_environment_refuses_is_told_with_its_field(rule: str) -> None:
-    item, given = BROKEN[rule]
-    assert (rule, given) in {(one.rule, one.given) for one in judgement(item, "a").broken}
+    item, reason = BROKEN[rule]
+    assert (rule, reason) in {(issue.rule, issue.given) for issue in judgement(item, "a").broken}
     twin = judgement(work(), "a")
-    assert rule not in {one.rule for one in twin.broken}
+    assert rule not in {issue.rule for issue in twin.broken}
 
 
 def test_what_a_list_of_the_namespace_may_permit_waits_for_an_environment() -> None:
-    said = judgement(work(priorityClassName="urgent", tolerations=[{"key": "tenancy.gpu/pool", "value": "a"}]), "a")
-    assert {"sched-04", "img-01", "id-07"} <= said.waits
-    assert said.broken == ()
+    outcome = judgement(work(priorityClassName="urgent", tolerations=[{"key": "tenancy.gpu/pool", "value": "a"}]), "a")
+    assert {"sched-04", "img-01", "id-07"} <= outcome.waits
+    assert outcome.broken == ()
 
 
 def test_what_the_platform_alone_may_do_waits_for_who_asks() -> None:
@@ -62,15 +62,17 @@ def test_what_the_platform_alone_may_do_waits_for_who_asks() -> None:
         "kind": "ServiceAccount",
         "metadata": {"name": "x", "namespace": "a", "annotations": {"eks.amazonaws.com/role-arn": "arn"}},
     }
-    said = judgement(account, "a")
-    assert (said.broken, said.waits) == ((), {"id-01"})
+    outcome = judgement(account, "a")
+    assert (outcome.broken, outcome.waits) == ((), {"id-01"})
 
 
 def test_each_of_two_fields_at_fault_is_named() -> None:
     volume = {"name": "w", "image": {"reference": "a.example/w:latest"}}
     item = work(**{**IMAGES, "volumes": [volume]})
-    given = {one.rule: one.given for one in judgement(item, "a").broken}["img-02"]
-    assert given == f"{AT}.containers[0].image: a.example/x:latest; {AT}.volumes[0].image.reference: a.example/w:latest"
+    reason = {issue.rule: issue.given for issue in judgement(item, "a").broken}["img-02"]
+    assert (
+        reason == f"{AT}.containers[0].image: a.example/x:latest; {AT}.volumes[0].image.reference: a.example/w:latest"
+    )
 
 
 def test_an_object_of_which_no_field_is_at_fault_is_named_by_its_kind() -> None:
@@ -83,12 +85,12 @@ def check(folder: Path, item: Object, *more: str) -> Any:
 
 
 def test_the_check_tells_it_with_the_line_and_names_the_rules_that_wait(tmp_path: Path) -> None:
-    item, given = BROKEN["dns-01"]
+    item, reason = BROKEN["dns-01"]
     result = check(tmp_path, item)
     assert result.exit_code == 1
-    assert given in result.stdout
+    assert reason in result.stdout
     assert "rules of the API server wait for an environment (--env ENV): " in " ".join(result.stdout.split())
-    said = json.loads(check(tmp_path, item, "--format", "json").stdout)
-    (found,) = [one for one in said["findings"] if one["rule"] == "dns-01"]
-    assert "dnsPolicy" in (tmp_path / "x.yaml").read_text().splitlines()[found["line"] - 1]
-    assert "img-01" in said["waits"]
+    output = json.loads(check(tmp_path, item, "--format", "json").stdout)
+    (finding,) = [entry for entry in output["findings"] if entry["rule"] == "dns-01"]
+    assert "dnsPolicy" in (tmp_path / "x.yaml").read_text().splitlines()[finding["line"] - 1]
+    assert "img-01" in output["waits"]

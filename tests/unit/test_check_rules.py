@@ -41,15 +41,15 @@ ROOT = Path(__file__).parents[2]
 Object = dict[str, Any]
 
 
-def found(items: tuple[Object, ...]) -> list[Finding]:
+def findings_of(items: tuple[Object, ...]) -> list[Finding]:
     alone = (f for item in items for f in plain.object_findings(item))
     return [*alone, *guard_findings(items)[0], *(f for f in together.findings_together(items) if f.rule != "ns-04")]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_a_broken_rule_is_found_and_its_twin_passes(case: Case) -> None:
-    assert {(f.rule, f.object) for f in found(case.broken)} == {(case.rule, case.finding)}
-    assert found(case.mended) == []
+    assert {(f.rule, f.object) for f in findings_of(case.broken)} == {(case.rule, case.finding)}
+    assert findings_of(case.mended) == []
 
 
 def test_every_rule_has_a_case_that_breaks_it() -> None:
@@ -61,22 +61,22 @@ def test_every_rule_has_a_case_that_breaks_it() -> None:
     "body", [{}, {"metadata": None, "spec": None}, {"metadata": {"labels": {words.TENANT: "a"}}, "spec": {}}]
 )
 def test_no_kind_stumbles_over_what_is_not_there(kind: str, body: Object) -> None:
-    assert found(({**body, "kind": kind},)) == []
+    assert findings_of(({**body, "kind": kind},)) == []
 
 
 def test_a_limit_of_a_pool_that_others_may_add_to_is_no_end() -> None:
     """A folder without nodes: managed groups may be elsewhere."""
     pools = with_field(node_pool("a", G6, [GPU_TAINT]), ("spec", "limits"), {GPU: "8"})
     labelled = with_field(pools, ("spec", "template", "metadata", "labels"), LABELS)
-    assert found((*QUEUED, *FLAVORS, labelled, share("acme", amount="9"))) == []
+    assert findings_of((*QUEUED, *FLAVORS, labelled, share("acme", amount="9"))) == []
 
 
 def test_nodes_of_a_pool_are_inside_of_its_limit() -> None:
     pools = with_field(node_pool("a", G6, [GPU_TAINT]), ("spec", "limits"), {GPU: "8"})
-    there = node("n", {"karpenter.sh/nodepool": "a"}, "8", [GPU_TAINT])
-    items = (*QUEUED, flavor("a100", {"karpenter.sh/nodepool": "a"}), pools, there)
-    assert [f.rule for f in found((*items, share("acme", amount="9")))] == ["kueue-16"]
-    assert found((*items, share("acme", amount="8"))) == []
+    pool_node = node("n", {"karpenter.sh/nodepool": "a"}, "8", [GPU_TAINT])
+    items = (*QUEUED, flavor("a100", {"karpenter.sh/nodepool": "a"}), pools, pool_node)
+    assert [f.rule for f in findings_of((*items, share("acme", amount="9")))] == ["kueue-16"]
+    assert findings_of((*items, share("acme", amount="8"))) == []
 
 
 def test_work_that_must_name_a_queue_needs_no_default() -> None:
@@ -84,37 +84,37 @@ def test_work_that_must_name_a_queue_needs_no_default() -> None:
     demanding = with_field(
         policy("named"), ("spec", "validations"), [{"expression": "'kueue.x-k8s.io/queue-name' in x"}]
     )
-    assert [f.rule for f in found(items)] == ["kueue-20"]
-    assert found((*items, demanding, policy_binding("named", "named"))) == []
-    assert found((*items, kueue("k"))) == []
+    assert [f.rule for f in findings_of(items)] == ["kueue-20"]
+    assert findings_of((*items, demanding, policy_binding("named", "named"))) == []
+    assert findings_of((*items, kueue("k"))) == []
 
 
 def test_two_shared_pools_may_be_two_tenants() -> None:
     def on(name: str, pool: str) -> tuple[Object, ...]:
-        space, *rest = home(name, SHARED)
-        return (with_field(space, ("metadata", "annotations"), {words.ALLOWED_POOLS: pool}), *rest)
+        space, *home_resources = home(name, SHARED)
+        return (with_field(space, ("metadata", "annotations"), {words.ALLOWED_POOLS: pool}), *home_resources)
 
-    assert found((*on("acme", "a"), *on("rival", "b"))) == []
-    assert [f.rule for f in found((*on("acme", "a,c"), *on("rival", "b,c")))] == ["pool-02"]
+    assert findings_of((*on("acme", "a"), *on("rival", "b"))) == []
+    assert [f.rule for f in findings_of((*on("acme", "a,c"), *on("rival", "b,c")))] == ["pool-02"]
 
 
 def test_a_daemon_set_that_waits_for_a_label_of_features_may_run_on_a_pool() -> None:
     waits = daemon_set(nodeSelector={"feature.node.kubernetes.io/pci-10de.present": "true"})
-    assert [f.rule for f in found((node_pool("a", G6, [GPU_TAINT]), waits))] == ["node-06"]
-    assert found((node_pool("a", G6, [GPU_TAINT]), daemon_set(nodeSelector={"disk": "ssd"}))) == []
+    assert [f.rule for f in findings_of((node_pool("a", G6, [GPU_TAINT]), waits))] == ["node-06"]
+    assert findings_of((node_pool("a", G6, [GPU_TAINT]), daemon_set(nodeSelector={"disk": "ssd"}))) == []
 
 
 def test_a_tenant_of_a_cluster_without_gpus_needs_no_quota_of_them() -> None:
     quota = with_field(home("acme")[1], ("spec", "hard"), {"pods": "1"})
-    space, _, *rest = home("acme")
-    assert found((space, quota, *rest)) == []
+    space, _, *other_resources = home("acme")
+    assert findings_of((space, quota, *other_resources)) == []
 
 
 # The product's own plan, one wall at a time
 
 
 def mutants_of(item: Object) -> Iterator[tuple[str, Object | None]]:
-    """What is taken away or weakened, and the rule that has to say so."""
+    """Removed or weakened objects, each with the rule that has to report it."""
     # A queue called default may go: the guards demand a queue of all work, which is as good.
     kind, name = item["kind"], item["metadata"]["name"]
     if kind in {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}:
@@ -144,13 +144,13 @@ def local() -> list[Object]:
 
 
 def test_whatever_isolation_resource_of_the_plan_falls_its_rule_is_named(local: list[Object]) -> None:
-    assert found(tuple(local)) == []
+    assert findings_of(tuple(local)) == []
     tried, missed = 0, []
     for at, item in enumerate(local):
         for rule, mutant in mutants_of(item):
             items = (*local[:at], *([mutant] if mutant else []), *local[at + 1 :])
             tried += 1
-            if rule not in {f.rule for f in found(items)}:
+            if rule not in {f.rule for f in findings_of(items)}:
                 missed.append((rule, item["kind"], item["metadata"].get("namespace"), item["metadata"]["name"]))
     assert tried > 60
     assert missed == []
@@ -161,7 +161,7 @@ def test_whatever_isolation_resource_of_the_plan_falls_its_rule_is_named(local: 
 
 @pytest.fixture(scope="module")
 def unknown() -> Any:
-    """What the policy pack puts where a value is not known yet."""
+    """The policy pack's text for a value that is not known yet."""
     from tenancy.policy_pack.objects import Unknown
 
     return Unknown()
@@ -182,5 +182,5 @@ def test_a_value_that_is_not_known_stops_nothing_and_is_told_where_it_counts(cas
     for path in places(item):
         if path[0] in {"apiVersion", "kind"} or path[:2] == ("metadata", "namespace"):
             continue
-        said = found((*case.mended[:-1], with_field(item, path, unknown)))
-        assert [f for f in said if UNKNOWN not in f.given and UNKNOWN not in f.object] == [], path
+        findings = findings_of((*case.mended[:-1], with_field(item, path, unknown)))
+        assert [f for f in findings if UNKNOWN not in f.given and UNKNOWN not in f.object] == [], path

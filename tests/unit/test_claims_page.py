@@ -32,16 +32,20 @@ COUNTS = {"G": 31, "Q": 21, "S": 21, "K": 22, "R": 29, "P": 19, "N": 28, "A": 25
 
 @cache
 def _ids() -> frozenset[str]:
-    """Of every attack that some environment gives an occasion for."""
+    """All attacks for which some environment has a target."""
     return frozenset(attack.id for attack in _attacks() if not attack.skipped)
 
 
 @cache
 def _attacks() -> Sequence[Attack]:
     with TemporaryDirectory() as folder:
-        every = local(Path(folder) / "local", kinds=FRAMEWORKS)
-        found = [load(every), by_claim(Path(folder) / "small").load()]
-    return [a for each in found for a in all_attacks(Scene(each.environment, each.tenants, ["nvidia"], ["plain"]))]
+        local_folder = local(Path(folder) / "local", kinds=FRAMEWORKS)
+        environments = [load(local_folder), by_claim(Path(folder) / "small").load()]
+    return [
+        a
+        for loaded in environments
+        for a in all_attacks(Scene(loaded.environment, loaded.tenants, ["nvidia"], ["plain"]))
+    ]
 
 
 # The map
@@ -54,19 +58,19 @@ def test_every_known_way_out_is_mapped() -> None:
 
 
 def test_every_file_of_tests_that_the_page_names_is_there() -> None:
-    named = {path for rule in RULES for path in re.findall(r"tests/[\w/.]+", claims._test_files(rule))}
-    assert named
-    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+    paths = {path for rule in RULES for path in re.findall(r"tests/[\w/.]+", claims._test_files(rule))}
+    assert paths
+    assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []
 
 
 @pytest.mark.parametrize("way", bypasses())
 def test_what_holds_a_way_is_there(way: str) -> None:
-    found = bypasses()[way]
-    assert found.mitigations, "held by nothing"
-    assert [prefix for prefix in found.names("attack") if not any(id.startswith(prefix) for id in _ids())] == []
-    assert [rule for rule in found.names("rule") if rule not in RULES] == []
-    assert [test for test in found.names("test") if not _is_test(test)] == []
-    assert [check for check in found.names("cluster") if not _is_check(check)] == []
+    bypass = bypasses()[way]
+    assert bypass.mitigations, "held by nothing"
+    assert [prefix for prefix in bypass.names("attack") if not any(id.startswith(prefix) for id in _ids())] == []
+    assert [rule for rule in bypass.names("rule") if rule not in RULES] == []
+    assert [test for test in bypass.names("test") if not _is_test(test)] == []
+    assert [check for check in bypass.names("cluster") if not _is_check(check)] == []
 
 
 def _is_test(name: str) -> bool:
@@ -78,15 +82,15 @@ def _is_test(name: str) -> bool:
 def _is_check(text: str) -> bool:
     """A check of the script says what it saw in these words."""
     lines = (ROOT / SCRIPT).read_text("utf-8").splitlines()
-    said = re.compile(r"^\s*(?:\d\) )?(?:allowed|refused|silent|say \w+|gap \w+) \"|(?:say|gap) \w+ \"")
-    return any(text in line and said.search(line) for line in lines)
+    check_line = re.compile(r"^\s*(?:\d\) )?(?:allowed|refused|silent|say \w+|gap \w+) \"|(?:say|gap) \w+ \"")
+    return any(text in line and check_line.search(line) for line in lines)
 
 
 @pytest.mark.parametrize("way", [id for id, way in bypasses().items() if set(way.testers) & set("AC")])
 def test_what_a_request_can_show_is_shown_by_one(way: str) -> None:
-    found = bypasses()[way]
-    live = [test for test in found.names("test") if test.startswith(LIVE)]
-    assert found.names("attack") or live, "no attack and no test on an API server"
+    bypass = bypasses()[way]
+    live = [test for test in bypass.names("test") if test.startswith(LIVE)]
+    assert bypass.names("attack") or live, "no attack and no test on an API server"
 
 
 LIVE = ("tests/attacks/", "tests/cluster/", "tests/engine/", "tests/queues/")
@@ -104,11 +108,11 @@ def test_what_is_open_is_said_in_the_docs() -> None:
 
 
 def test_there_are_enough_attacks_and_cases() -> None:
-    found = Claims(load(LOCAL))
+    claims = Claims(load(LOCAL))
     variant = re.compile(r"-(?:pod|job|cronjob|deployment|statefulset|replicaset|daemonset|replicationcontroller)(?=-)")
-    distinct = {variant.sub("", re.sub(r"(-as-[a-z0-9-]+)?@.*", "", attack.id)) for attack in found.applicable_attacks}
+    distinct = {variant.sub("", re.sub(r"(-as-[a-z0-9-]+)?@.*", "", attack.id)) for attack in claims.applicable_attacks}
     assert len(distinct) >= 150, "attacks, however many kinds, tenants and namespaces they are asked in"
-    assert len(found.applicable_attacks) >= 400
+    assert len(claims.applicable_attacks) >= 400
 
 
 # The page
@@ -164,16 +168,18 @@ def test_every_control_of_the_plan_is_in_the_table(loaded: Loaded) -> None:
         for validation in item["spec"]["validations"]
     }
     table = {(control.where, control.name) for control in Claims(loaded).controls()}
-    own = {(where, rule) for where, rule in policies if rule in RULES}
-    assert own - table == set()
+    rule_policies = {(where, rule) for where, rule in policies if rule in RULES}
+    assert rule_policies - table == set()
     assert {rule for rule, _ in CONTROLS.values()} <= {name for _, name in table}
 
 
 def test_every_control_has_a_case_or_says_why_not(loaded: Loaded) -> None:
-    found = Claims(loaded)
-    without = [control.name for control in found.controls() if not control.attacks]
-    attacked = {attack.rule for attack in found.applicable_attacks}
-    assert {rule for rule in without if not (rule in attacked or rule in BACKSTOPS or found.reason(rule))} == set()
+    claims_of_loaded = Claims(loaded)
+    without = [control.name for control in claims_of_loaded.controls() if not control.attacks]
+    attacked = {attack.rule for attack in claims_of_loaded.applicable_attacks}
+    assert {
+        rule for rule in without if not (rule in attacked or rule in BACKSTOPS or claims_of_loaded.reason(rule))
+    } == set()
 
 
 def test_no_case_stands_in_two_rows(loaded: Loaded) -> None:

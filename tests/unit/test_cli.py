@@ -23,19 +23,19 @@ def run(*words: str) -> Result:
     return result
 
 
-@pytest.mark.parametrize(("bought", "told"), [("spot", True), ("on-demand", False)])
-def test_who_buys_spot_is_told_what_its_account_needs(spec: Any, bought: str, told: bool) -> None:
+@pytest.mark.parametrize(("bought", "is_noted"), [("spot", True), ("on-demand", False)])
+def test_who_buys_spot_is_told_what_its_account_needs(spec: Any, bought: str, is_noted: bool) -> None:
     spec.edit("environment.yaml", "  cni: vpc-cni\n", ON_AWS)
     more = (
         f"  cheap: {{instance: m7i.4xlarge, nodes: {{min: 0, max: 3}}, tiers: [batch], purchase: {bought}}}\n  serve:\n"
     )
     spec.edit("environment.yaml", "  serve:\n", more)
     notes = json.loads(run("validate", spec.path, "--format", "json").stdout)["notes"]
-    found = [note for note in notes if note["field"] == "pools.cheap.purchase"]
-    assert len(found) == told
-    assert sum("AWSServiceRoleForEC2Spot" in note["rule"] for note in found) == told
+    spot_notes = [note for note in notes if note["field"] == "pools.cheap.purchase"]
+    assert len(spot_notes) == is_noted
+    assert sum("AWSServiceRoleForEC2Spot" in note["rule"] for note in spot_notes) == is_noted
     command = "create-service-linked-role --aws-service-name spot.amazonaws.com"
-    assert sum(command in note["change"] for note in found) == told
+    assert sum(command in note["change"] for note in spot_notes) == is_noted
 
 
 def _is_group(name: str) -> bool:
@@ -54,11 +54,11 @@ def test_every_command_that_is_listed_is_there(name: str) -> None:
 
 def test_help_lists_every_command_in_its_section_with_a_sentence_on_one_line() -> None:
     lines = run("--help").stdout.splitlines()
-    listed = [line.strip() for line in lines[lines.index("Write:") :] if line]
+    shown_lines = [line.strip() for line in lines[lines.index("Write:") :] if line]
     expected = []
     for section, commands in SECTIONS.items():
         expected += [f"{section}:", *(f"{name:<12}{sentence}" for name, sentence in commands.items())]
-    assert listed == expected
+    assert shown_lines == expected
 
 
 def test_each_command_is_in_one_section() -> None:
@@ -89,20 +89,20 @@ def test_a_right_environment_is_said_to_machines(spec: Any) -> None:
 def notes_of(result: Any) -> list[str]:
     """Notes, but for those of fields that AWS alone would make."""
     lines = [line for line in result.stderr.splitlines() if line.startswith("note: ")]
-    told = (
+    known_notes = (
         "a field without effect is reported",
         "made on AWS alone is reported",
         "alerts on budgets come from",
         "a strict department",
     )
-    return [line for line in lines if not any(rule in line for rule in told)]
+    return [line for line in lines if not any(rule in line for rule in known_notes)]
 
 
 TO_S3 = "egress:\n  - {cidr: 3.5.136.0/22, port: 443}\n"
 
 
 @pytest.mark.parametrize(
-    ("aws", "egress", "noted"),
+    ("aws", "egress", "expected_tenants"),
     [
         (ON_AWS, "", ["fraud, research"]),
         (ON_AWS, TO_S3, ["fraud"]),
@@ -110,14 +110,16 @@ TO_S3 = "egress:\n  - {cidr: 3.5.136.0/22, port: 443}\n"
         (ON_AWS.replace("enabled: true", "enabled: false"), "", []),
     ],
 )
-def test_a_grant_of_a_bucket_without_a_way_to_s3_is_told(spec: Any, aws: str, egress: str, noted: list[str]) -> None:
+def test_a_grant_of_a_bucket_without_a_way_to_s3_is_told(
+    spec: Any, aws: str, egress: str, expected_tenants: list[str]
+) -> None:
     spec.edit("environment.yaml", "  cni: vpc-cni\n", aws)
     spec.add("tenants/research.yaml", egress)
     result = run("validate", spec.path)
     assert (result.exit_code, result.stdout) == (0, "small: 2 tenants, 3 namespaces, no problem\n")
-    told = notes_of(result)
-    assert len(told) == len(noted)
-    for line, tenants in zip(told, noted, strict=True):
+    notes = notes_of(result)
+    assert len(notes) == len(expected_tenants)
+    for line, tenants in zip(notes, expected_tenants, strict=True):
         assert "environment.yaml:" in line
         assert f"aws.network.service-ranges: given none, and grants of buckets to {tenants}, who" in line
 
@@ -133,7 +135,7 @@ def test_a_note_is_told_to_machines(spec: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "pools", "noted"),
+    ("part", "pools", "is_noted"),
     [
         ("{name: nightly}", "", False),
         ("{name: nightly, tier: calm}", "", True),
@@ -142,20 +144,22 @@ def test_a_note_is_told_to_machines(spec: Any) -> None:
     ],
     ids=["may use its tenant's GPUs", "has nothing", "has machines", "has machines of another tier"],
 )
-def test_a_namespace_whose_queue_has_nothing_is_told(spec: Any, part: str, pools: str, noted: bool) -> None:
+def test_a_namespace_whose_queue_has_nothing_is_told(spec: Any, part: str, pools: str, is_noted: bool) -> None:
     """A queue's CPU comes with GPUs, or with pools without: its work would wait for ever."""
     spec.edit("environment.yaml", "tiers:\n", "tiers:\n  calm: {priority: 5, borrows: false, interruptible: true}\n")
     spec.edit("environment.yaml", "  serve:\n", f"{pools}  serve:\n")
     spec.add("tenants/research.yaml", f"namespaces: [main, {part}]\n")
     result = run("validate", spec.path)
     assert result.exit_code == 0
-    said = "pools: given research--nightly, which has no GPUs and which no CPU-only pool admits: nothing can run there"
-    assert (said in result.stderr) is noted
-    assert len(notes_of(result)) == noted
+    sentence = (
+        "pools: given research--nightly, which has no GPUs and which no CPU-only pool admits: nothing can run there"
+    )
+    assert (sentence in result.stderr) is is_noted
+    assert len(notes_of(result)) == is_noted
 
 
 @pytest.mark.parametrize(
-    ("kubernetes", "spread", "noted"),
+    ("kubernetes", "spread", "expected_tiers"),
     [
         ("1.36", "", []),
         ("1.35", "", ["production", "batch"]),
@@ -164,7 +168,7 @@ def test_a_namespace_whose_queue_has_nothing_is_told(spec: Any, part: str, pools
     ],
 )
 def test_a_spread_that_an_older_api_server_does_not_write_is_told(
-    spec: Any, kubernetes: str, spread: str, noted: list[str]
+    spec: Any, kubernetes: str, spread: str, expected_tiers: list[str]
 ) -> None:
     spec.edit("environment.yaml", 'kubernetes: "1.36"', f'kubernetes: "{kubernetes}"')
     spec.edit("environment.yaml", "tiers:\n", "tiers:\n  unused: {priority: 5, spread: preferred}\n")
@@ -173,24 +177,29 @@ def test_a_spread_that_an_older_api_server_does_not_write_is_told(
     )
     result = run("validate", spec.path)
     assert result.exit_code == 0
-    told = notes_of(result)
-    assert len(told) == bool(noted)
-    for line in told:
-        assert f"tiers.{noted[0]}.spread: given spread: preferred for {', '.join(noted)} on Kubernetes" in line
+    notes = notes_of(result)
+    assert len(notes) == bool(expected_tiers)
+    for line in notes:
+        assert (
+            f"tiers.{expected_tiers[0]}.spread: given spread: preferred for {', '.join(expected_tiers)} on Kubernetes"
+            in line
+        )
         assert "write topologySpreadConstraints with maxSkew 1" in line
 
 
-@pytest.mark.parametrize(("replicas", "noted"), [(24, []), (25, ["cpu, 500m", "memory, 2Gi"])])
-def test_devices_for_which_a_node_has_no_room_by_default_are_told(spec: Any, replicas: int, noted: list[str]) -> None:
+@pytest.mark.parametrize(("replicas", "expected_requests"), [(24, []), (25, ["cpu, 500m", "memory, 2Gi"])])
+def test_devices_for_which_a_node_has_no_room_by_default_are_told(
+    spec: Any, replicas: int, expected_requests: list[str]
+) -> None:
     """4 boards beside 48 vCPU and 192 GiB: the requests of the 97th to the 100th replica fit no node."""
     spec.edit("environment.yaml", "time-slicing: 4", f"time-slicing: {replicas}")
     result = run("validate", spec.path)
     assert result.exit_code == 0
-    told = notes_of(result)
-    assert len(told) == len(noted)
-    for line, each in zip(told, noted, strict=True):
+    notes = notes_of(result)
+    assert len(notes) == len(expected_requests)
+    for line, request in zip(notes, expected_requests, strict=True):
         assert "pools.notebooks: given 100 devices on a node, where 96 pods fit onto a g6.12xlarge" in line
-        assert f"default-request of {each}; rule" in line
+        assert f"default-request of {request}; rule" in line
 
 
 def test_the_example_of_a_bank_has_a_way_to_its_buckets() -> None:
@@ -222,8 +231,10 @@ def test_an_unknown_environment_ends_with_2(name: str, form: str) -> None:
 @pytest.mark.parametrize("command", [("render", "--out", "{out}"), ("sample", "pod", "--tenant", "fraud")])
 def test_no_command_works_on_a_wrong_environment(spec: Any, tmp_path: Path, command: tuple[str, ...]) -> None:
     spec.edit(FRAUD, "tier: batch", "tier: bach")
-    name, *rest = (word.format(out=tmp_path / "out") for word in command)
-    words = [name, *rest, str(spec.path)] if name == "render" else [name, rest[0], str(spec.path), *rest[1:]]
+    name, *arguments = (word.format(out=tmp_path / "out") for word in command)
+    words = (
+        [name, *arguments, str(spec.path)] if name == "render" else [name, arguments[0], str(spec.path), *arguments[1:]]
+    )
     assert run(*words).exit_code == 2
     assert not (tmp_path / "out").exists()
 
@@ -250,7 +261,7 @@ def test_a_sample_is_an_object_as_json(spec: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "rest",
+    "arguments",
     [
         ("--tenant", "frau"),
         ("--tenant", "fraud", "--namespace", "trian"),
@@ -262,8 +273,8 @@ def test_a_sample_is_an_object_as_json(spec: Any) -> None:
         ("--tenant", "fraud", "--gpu", "a100=33"),
     ],
 )
-def test_a_sample_that_the_tenant_may_not_have_ends_with_2(spec: Any, rest: tuple[str, ...]) -> None:
-    result = run("sample", "pod", spec.path, *rest)
+def test_a_sample_that_the_tenant_may_not_have_ends_with_2(spec: Any, arguments: tuple[str, ...]) -> None:
+    result = run("sample", "pod", spec.path, *arguments)
     assert result.exit_code == 2
     assert "change:" in result.stderr
 
@@ -279,17 +290,17 @@ def test_validating_imports_no_engine_no_client_and_no_screen(spec: Any) -> None
         "except SystemExit as end: assert not end.code\n"
         "print(sorted({name.split('.')[0] for name in sys.modules}), file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    loaded = set(json.loads(done.stderr.splitlines()[-1].replace("'", '"')))
+    completed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    loaded = set(json.loads(completed.stderr.splitlines()[-1].replace("'", '"')))
     heavy = {"pulumi", "pulumi_kubernetes", "kubernetes", "rich", "jinja2", "difflib", "requests", "grpc"}
     assert loaded.isdisjoint(heavy)
 
 
 def test_the_module_runs_as_the_command_does(spec: Any) -> None:
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "tenancy", "validate", str(spec.path)], capture_output=True, check=False
     )
-    assert done.returncode == 0
+    assert completed.returncode == 0
 
 
 @pytest.mark.parametrize("command", ["up", "down"])
@@ -317,9 +328,9 @@ def test_a_folder_that_cannot_be_made_is_bad_input(words: list[str], name: str, 
 @pytest.mark.parametrize("words", [["rules"], ["rules", "--markdown"], ["schema"], ["validate", "local"]])
 def test_an_output_without_room_is_said_and_is_bad_input(words: list[str], place: str, code: int) -> None:
     with Path(place).open("w") as full:
-        done = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, "-m", "tenancy", *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False
         )
-    assert done.returncode == code
-    assert "Traceback" not in done.stderr
-    assert ("No space left on device" in done.stderr) is bool(code)
+    assert completed.returncode == code
+    assert "Traceback" not in completed.stderr
+    assert ("No space left on device" in completed.stderr) is bool(code)

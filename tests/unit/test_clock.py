@@ -1,4 +1,4 @@
-"""What the clock decides at an instant, from specs and a record: no cluster, and no time but the given one."""
+"""Decisions of the clock at an instant, from specs and a record: no cluster, and no time but the given one."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ def clock(hour: int, minute: int = 0) -> dt.datetime:
     return MONDAY + dt.timedelta(hours=hour, minutes=minute)
 
 
-def nominal(found: Desired, name: str) -> int:
+def nominal(decision: Desired, name: str) -> int:
     """Whole A100 of a queue or Cohort."""
-    (item,) = [each for each in found.queues if each["metadata"]["name"] == name]
+    (item,) = [queue for queue in decision.queues if queue["metadata"]["name"] == name]
     return gpus(item)
 
 
@@ -80,26 +80,26 @@ def gpus(item: Object) -> int:
     )
 
 
-def stop(found: Desired, name: str) -> str:
-    (item,) = [each for each in found.queues if each["metadata"]["name"] == name]
+def stop(decision: Desired, name: str) -> str:
+    (item,) = [queue for queue in decision.queues if queue["metadata"]["name"] == name]
     return str(item["spec"]["stopPolicy"])
 
 
 def test_outside_of_windows_the_queues_are_as_planned(world: Loaded) -> None:
     plan = make_plan(world.environment, world.tenants)
     planned = {(o["kind"], o["metadata"]["name"]): o for o in plan.objects() if o["kind"] in {"Cohort", "ClusterQueue"}}
-    found = at(world, clock(12))
-    assert {(o["kind"], o["metadata"]["name"]): o for o in found.queues} == planned
-    assert found.reservations == ()
+    decision = at(world, clock(12))
+    assert {(o["kind"], o["metadata"]["name"]): o for o in decision.queues} == planned
+    assert decision.reservations == ()
 
 
 def test_in_the_lead_the_reserve_queue_has_the_gpus_and_not_the_tenant(world: Loaded) -> None:
-    before, found = at(world, clock(16, 44)), at(world, clock(16, 45))
+    before, decision = at(world, clock(16, 44)), at(world, clock(16, 45))
     assert nominal(before, words.RESERVE_QUEUE) == 0
-    assert nominal(found, words.RESERVE_QUEUE) == 8
-    assert nominal(found, "fraud--batch") == nominal(before, "fraud--batch") == 16
-    assert nominal(found, "organisation") == nominal(before, "organisation") - 8
-    (reservation,) = found.reservations
+    assert nominal(decision, words.RESERVE_QUEUE) == 8
+    assert nominal(decision, "fraud--batch") == nominal(before, "fraud--batch") == 16
+    assert nominal(decision, "organisation") == nominal(before, "organisation") - 8
+    (reservation,) = decision.reservations
     assert reservation["spec"]["podSets"][0]["count"] == 8
     assert reservation["metadata"]["namespace"] == words.PLATFORM_NAMESPACE
 
@@ -114,26 +114,26 @@ def test_the_reserve_queue_lends_all_that_it_has(world: Loaded) -> None:
                 assert units(resource["borrowingLimit"]) == 0
 
 
-def key(found: Desired) -> str:
-    (reservation,) = found.reservations
+def key(decision: Desired) -> str:
+    (reservation,) = decision.reservations
     return str(reservation["metadata"]["annotations"][KEY])
 
 
 def test_at_the_start_the_tenant_gets_what_kueue_has_reclaimed(world: Loaded) -> None:
     lead = at(world, clock(16, 50))
-    mine = key(lead)
-    early = at(world, clock(16, 59), lead.usage, (mine,))
-    assert nominal(early, "fraud--batch") == 16, "before the start the GPUs stay reserved"
-    assert len(early.reservations) == 1
-    found = at(world, clock(17), early.usage, (mine,))
-    assert nominal(found, "fraud--batch") == 24
-    assert nominal(found, words.RESERVE_QUEUE) == 0
-    assert found.reservations == ()
-    later = at(world, clock(19, 59), found.usage)
-    assert nominal(later, "fraud--batch") == 24, "the reservation is gone and the record says that it was granted"
-    over = at(world, clock(20), later.usage)
-    assert nominal(over, "fraud--batch") == 16
-    assert over.usage.granted == frozenset()
+    reservation_key = key(lead)
+    before_start = at(world, clock(16, 59), lead.usage, (reservation_key,))
+    assert nominal(before_start, "fraud--batch") == 16, "before the start the GPUs stay reserved"
+    assert len(before_start.reservations) == 1
+    at_start = at(world, clock(17), before_start.usage, (reservation_key,))
+    assert nominal(at_start, "fraud--batch") == 24
+    assert nominal(at_start, words.RESERVE_QUEUE) == 0
+    assert at_start.reservations == ()
+    before_end = at(world, clock(19, 59), at_start.usage)
+    assert nominal(before_end, "fraud--batch") == 24, "the reservation is gone and the record says that it was granted"
+    at_end = at(world, clock(20), before_end.usage)
+    assert nominal(at_end, "fraud--batch") == 16
+    assert at_end.usage.granted == frozenset()
 
 
 def test_what_is_not_reclaimed_yet_is_not_the_tenants(world: Loaded) -> None:
@@ -141,16 +141,16 @@ def test_what_is_not_reclaimed_yet_is_not_the_tenants(world: Loaded) -> None:
     late = at(world, clock(17, 30))
     assert nominal(late, "fraud--batch") == 16
     assert len(late.reservations) == 1
-    found = at(world, clock(17, 31), late.usage, (key(late),))
-    assert nominal(found, "fraud--batch") == 24
+    decision = at(world, clock(17, 31), late.usage, (key(late),))
+    assert nominal(decision, "fraud--batch") == 24
 
 
 def test_a_tenant_whose_queue_is_stopped_has_no_window(world: Loaded) -> None:
     used = Usage(clock(16), {"fraud": {"a100-40gb": 200 * 3600 * 1000}})
-    found = at(world, clock(17), used)
-    assert stop(found, "fraud--batch") == "Hold"
-    assert found.reservations == ()
-    assert nominal(found, "organisation") == nominal(at(world, clock(12)), "organisation")
+    decision = at(world, clock(17), used)
+    assert stop(decision, "fraud--batch") == "Hold"
+    assert decision.reservations == ()
+    assert nominal(decision, "organisation") == nominal(at(world, clock(12)), "organisation")
 
 
 def hours(tenant: str, count: float, now: dt.datetime, **more: Any) -> Usage:
@@ -160,11 +160,11 @@ def hours(tenant: str, count: float, now: dt.datetime, **more: Any) -> Usage:
 def test_a_budget_binds_from_its_last_hour_on(world: Loaded) -> None:
     now = clock(12)
     assert stop(at(world, now, hours("fraud", 99.99, now)), "fraud--batch") == "None"
-    found = at(world, now, hours("fraud", 100, now))
-    assert stop(found, "fraud--batch") == stop(found, "fraud--production") == "Hold"
-    assert stop(found, "research--batch") == "None", "another tenant's budget"
-    (spent,) = found.exhausted_budgets
-    assert str(spent) == (
+    decision = at(world, now, hours("fraud", 100, now))
+    assert stop(decision, "fraud--batch") == stop(decision, "fraud--production") == "Hold"
+    assert stop(decision, "research--batch") == "None", "another tenant's budget"
+    (exhausted,) = decision.exhausted_budgets
+    assert str(exhausted) == (
         "The budget of 2026-11 was spent on 2026-11-23; 0.0 GPU-hours over it; the next month starts on 2026-12-01 "
         "UTC; ask fraud-leads."
     )
@@ -173,23 +173,24 @@ def test_a_budget_binds_from_its_last_hour_on(world: Loaded) -> None:
 def test_stop_evicts_after_the_grace_period_and_not_before(world: Loaded) -> None:
     first = at(world, clock(12), hours("research", 60, clock(12)))
     assert stop(first, "research--batch") == "Hold"
-    spent = first.usage.spent_since
+    spent_since = first.usage.spent_since
     assert (
-        stop(at(world, clock(13, 59), hours("research", 61, clock(13), spent_since=spent)), "research--batch") == "Hold"
+        stop(at(world, clock(13, 59), hours("research", 61, clock(13), spent_since=spent_since)), "research--batch")
+        == "Hold"
     )
-    late = at(world, clock(14), hours("research", 61, clock(14), spent_since=spent))
+    late = at(world, clock(14), hours("research", 61, clock(14), spent_since=spent_since))
     assert stop(late, "research--batch") == "HoldAndDrain"
 
 
 def test_the_next_month_opens_the_queue(world: Loaded) -> None:
     now = dt.datetime(2026, 11, 30, 23, 59, tzinfo=dt.UTC)
-    held = at(world, now, hours("fraud", 100, now))
-    assert stop(held, "fraud--batch") == "Hold"
+    on_hold = at(world, now, hours("fraud", 100, now))
+    assert stop(on_hold, "fraud--batch") == "Hold"
     meter = Meter(world.environment, world.tenants)
-    later = now + dt.timedelta(minutes=2)
-    usage, _ = meter.advance(held.usage, [], later)
+    next_month = now + dt.timedelta(minutes=2)
+    usage, _ = meter.advance(on_hold.usage, [], next_month)
     assert usage.month == "2026-12"
-    assert stop(at(world, later, usage), "fraud--batch") == "None"
+    assert stop(at(world, next_month, usage), "fraud--batch") == "None"
 
 
 def test_a_raised_budget_opens_the_queue_at_once(world: Loaded, tmp_path: Any) -> None:
@@ -197,9 +198,9 @@ def test_a_raised_budget_opens_the_queue_at_once(world: Loaded, tmp_path: Any) -
     spec.add(ENV, CLOCK)
     spec.edit(FRAUD, "budget: {monthly-usd: 180000}", HOLDS.replace("100,", "200,"))
     now = clock(12)
-    held = at(world, now, hours("fraud", 100, now))
-    assert stop(at(spec.load(), now, held.usage), "fraud--batch") == "None"
-    assert at(spec.load(), now, held.usage).usage.spent_since == {}
+    on_hold = at(world, now, hours("fraud", 100, now))
+    assert stop(at(spec.load(), now, on_hold.usage), "fraud--batch") == "None"
+    assert at(spec.load(), now, on_hold.usage).usage.spent_since == {}
 
 
 RELIEF = "relief: {until: 2026-11-23, reason: Restart after an outage., owner: fraud-leads@bank.example}"
@@ -212,23 +213,23 @@ def test_a_relief_opens_the_queue_until_its_last_day_has_ended(where: str, spec:
     spec.add(RESEARCH, HOLDS.replace("180000", "500") + "\n")
     loaded = spec.load()
 
-    def found(now: dt.datetime) -> Desired:
+    def decision_at(now: dt.datetime) -> Desired:
         used = {name: {"a100-40gb": 200 * 3600 * 1000} for name in ("fraud", "research")}
         return at(loaded, now, Usage(now, used))
 
-    last = found(clock(23, 59))
+    last = decision_at(clock(23, 59))
     assert stop(last, "fraud--batch") == "None"
     assert stop(last, "research--batch") == ("Hold" if where == "budget" else "None"), "its own budget's relief alone"
     assert "fraud" not in last.usage.spent_since
-    (fraud, _) = found(clock(24)).exhausted_budgets
+    (fraud, _) = decision_at(clock(24)).exhausted_budgets
     assert (fraud.tenant, fraud.state) == ("fraud", QueueState.HOLD)
-    assert stop(found(clock(24)), "fraud--batch") == "Hold"
+    assert stop(decision_at(clock(24)), "fraud--batch") == "Hold"
     tenant = next(t for t in loaded.tenants if t.tenant == "fraud")
     assert budget_status(loaded.environment, tenant, clock(12), last.usage) == "200 %, does not bind until 11-23"
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "said"),
+    ("file", "text", "message_part"),
     [
         (ENV, f"queues: {{{RELIEF}}}\n", "without a clock no budget binds"),
         (FRAUD, f"budget: {{monthly-usd: 5, {RELIEF}}}\n", "such a budget does not bind"),
@@ -240,13 +241,13 @@ def test_a_relief_opens_the_queue_until_its_last_day_has_ended(where: str, spec:
     ],
 )
 def test_a_relief_without_effect_or_without_an_end_is_refused(
-    file: str, text: str, said: str, spec: SpecFolder
+    file: str, text: str, message_part: str, spec: SpecFolder
 ) -> None:
     if file == FRAUD:
         spec.add(ENV, CLOCK)
         spec.edit(FRAUD, "budget: {monthly-usd: 180000}\n", "")
     spec.add(file, text)
-    with pytest.raises(SpecError, match=said):
+    with pytest.raises(SpecError, match=message_part):
         spec.load()
 
 
@@ -264,28 +265,28 @@ def test_dollars_bind_by_the_price_of_the_board(spec: SpecFolder) -> None:
 INSTANTS = st.integers(0, 420 * 24 * 60).map(lambda minutes: MONDAY + dt.timedelta(minutes=minutes))
 
 
-def all_gpus(found: Desired) -> int:
-    return sum(map(gpus, found.queues))
+def all_gpus(decision: Desired) -> int:
+    return sum(map(gpus, decision.queues))
 
 
-@given(now=INSTANTS, granted=st.booleans(), spent=st.sampled_from([0, 49, 50, 99, 100, 10_000]))
+@given(now=INSTANTS, granted=st.booleans(), spent_hours=st.sampled_from([0, 49, 50, 99, 100, 10_000]))
 @settings(max_examples=60)
 def test_at_no_instant_is_a_guarantee_less_or_the_sum_another(
-    world: Loaded, now: dt.datetime, granted: bool, spent: int
+    world: Loaded, now: dt.datetime, granted: bool, spent_hours: int
 ) -> None:
-    usage = hours("fraud", spent, now)
+    usage = hours("fraud", spent_hours, now)
     first = at(world, now, usage)
     keys = tuple(item["metadata"]["annotations"][KEY] for item in first.reservations)
-    found = at(world, now, usage, keys if granted else ())
+    decision = at(world, now, usage, keys if granted else ())
     quiet = at(world, clock(12))
-    assert all_gpus(found) == all_gpus(quiet), "what one gets another does not have"
+    assert all_gpus(decision) == all_gpus(quiet), "what one gets another does not have"
     for name in ("fraud--batch", "research--batch"):
-        assert nominal(found, name) >= nominal(quiet, name)
-    assert nominal(found, "organisation") >= 0
-    reserved = sum(item["spec"]["podSets"][0]["count"] for item in found.reservations)
-    assert nominal(found, words.RESERVE_QUEUE) == reserved
-    again = at(world, now, found.usage, keys if granted else ())
-    assert again == found, "the decision is the same if it is made twice"
+        assert nominal(decision, name) >= nominal(quiet, name)
+    assert nominal(decision, "organisation") >= 0
+    reserved = sum(item["spec"]["podSets"][0]["count"] for item in decision.reservations)
+    assert nominal(decision, words.RESERVE_QUEUE) == reserved
+    again = at(world, now, decision.usage, keys if granted else ())
+    assert again == decision, "the decision is the same if it is made twice"
 
 
 @given(course=st.lists(st.tuples(INSTANTS, st.booleans(), st.sampled_from([0, 49, 99, 100, 10_000])), max_size=6))
@@ -294,11 +295,11 @@ def test_an_earlier_decision_saves_time_and_changes_nothing(
     world: Loaded, course: list[tuple[dt.datetime, bool, int]]
 ) -> None:
     before, keys = None, ()
-    for now, granted, spent in course:
-        usage, admitted = hours("fraud", spent, now), keys if granted else ()
-        found = desired(world.environment, world.tenants, now, usage, admitted, before)
-        assert found == at(world, now, usage, admitted)
-        before, keys = found, tuple(item["metadata"]["annotations"][KEY] for item in found.reservations)
+    for now, granted, spent_hours in course:
+        usage, admitted = hours("fraud", spent_hours, now), keys if granted else ()
+        decision = desired(world.environment, world.tenants, now, usage, admitted, before)
+        assert decision == at(world, now, usage, admitted)
+        before, keys = decision, tuple(item["metadata"]["annotations"][KEY] for item in decision.reservations)
 
 
 def test_queues_of_an_earlier_decision_are_not_made_again(world: Loaded) -> None:
@@ -315,7 +316,7 @@ def test_queues_of_an_earlier_decision_are_not_made_again(world: Loaded) -> None
 def workload(
     name: str, gpus: int, admitted: dt.datetime, ended: dt.datetime | None = None, namespace: str = "fraud--train"
 ) -> Mapping[str, Any]:
-    def said(kind: str, moment: dt.datetime) -> Mapping[str, str]:
+    def condition(kind: str, moment: dt.datetime) -> Mapping[str, str]:
         return {"type": kind, "status": "True", "lastTransitionTime": moment.strftime("%Y-%m-%dT%H:%M:%SZ")}
 
     podset = {
@@ -323,7 +324,7 @@ def workload(
         "flavors": {GPU: "train", "cpu": "any.pool"},
         "resourceUsage": {GPU: str(gpus), "cpu": "1"},
     }
-    conditions = [said("Admitted", admitted), *([said("Finished", ended)] if ended else [])]
+    conditions = [condition("Admitted", admitted), *([condition("Finished", ended)] if ended else [])]
     status = {"admission": {"podSetAssignments": [podset]}, "conditions": conditions}
     return {"metadata": {"name": name, "uid": name, "namespace": namespace}, "status": status}
 
@@ -346,12 +347,14 @@ def test_how_often_the_clock_looks_changes_nothing(world: Loaded) -> None:
     usage, running = empty(clock(12)), None
     for minute in range(0, 12 * 60 + 1, 7):
         now = clock(0, minute)
-        there = [w for w in works if w["status"]["conditions"][0]["lastTransitionTime"] <= f"{now:%Y-%m-%dT%H:%M:%SZ}"]
-        seen = [
-            w if len(w["status"]["conditions"]) == 1 or now >= clock(10, 13) else workload("a", 8, clock(8, 7))
-            for w in there
+        admitted_works = [
+            w for w in works if w["status"]["conditions"][0]["lastTransitionTime"] <= f"{now:%Y-%m-%dT%H:%M:%SZ}"
         ]
-        usage, running = meter(world).advance(usage, seen, now, running)
+        observed_works = [
+            w if len(w["status"]["conditions"]) == 1 or now >= clock(10, 13) else workload("a", 8, clock(8, 7))
+            for w in admitted_works
+        ]
+        usage, running = meter(world).advance(usage, observed_works, now, running)
     usage, _ = meter(world).advance(usage, works, clock(12), running)
     assert usage.used == once.used
 
@@ -385,8 +388,8 @@ def test_a_month_counts_its_own_hours(world: Loaded) -> None:
 def test_work_of_others_and_work_that_waits_counts_for_no_tenant(world: Loaded) -> None:
     waiting = workload("a", 8, clock(8))
     waiting["status"].pop("admission")
-    other = workload("b", 8, clock(8), namespace="monitoring")
-    usage, running = meter(world).advance(empty(clock(12)), [waiting, other], clock(12))
+    foreign_work = workload("b", 8, clock(8), namespace="monitoring")
+    usage, running = meter(world).advance(empty(clock(12)), [waiting, foreign_work], clock(12))
     assert (usage.used, running) == ({}, {})
 
 
@@ -407,26 +410,26 @@ def test_a_damaged_record_is_told_from_a_whole_one(text: str) -> None:
 def test_the_engine_leaves_quotas_and_states_to_the_clock(spec: SpecFolder) -> None:
     loaded = clocked(spec)
     plan = make_plan(loaded.environment, loaded.tenants)
-    kept = [o for o in plan.objects() if words.KEPT_BY_CLOCK in o["metadata"].get("annotations", {})]
-    assert Counter(o["kind"] for o in kept) == {"Cohort": 4, "ClusterQueue": 4}
+    clock_objects = [o for o in plan.objects() if words.KEPT_BY_CLOCK in o["metadata"].get("annotations", {})]
+    assert Counter(o["kind"] for o in clock_objects) == {"Cohort": 4, "ClusterQueue": 4}
 
 
 def test_a_component_ignores_what_the_clock_writes_and_nothing_else(
     spec: SpecFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: dict[str, pulumi.ResourceOptions] = {}
+    options_by_name: dict[str, pulumi.ResourceOptions] = {}
 
     def record(_: Any, kind: str, name: str, __: Any, opts: pulumi.ResourceOptions) -> None:
-        seen[f"{kind.rpartition(':')[2]} {name}"] = opts
+        options_by_name[f"{kind.rpartition(':')[2]} {name}"] = opts
 
     monkeypatch.setattr(pulumi.CustomResource, "__init__", record)
     loaded = clocked(spec)
     for item in make_plan(loaded.environment, loaded.tenants).objects():
         Manifest(item["metadata"]["name"], item, pulumi.ResourceOptions())
     fields = ["spec.resourceGroups", "spec.stopPolicy"]
-    assert seen["ClusterQueue fraud--batch"].ignore_changes == fields
-    assert seen["Cohort organisation"].ignore_changes == fields
-    ignoring = {name.partition(" ")[0] for name, opts in seen.items() if opts.ignore_changes}
+    assert options_by_name["ClusterQueue fraud--batch"].ignore_changes == fields
+    assert options_by_name["Cohort organisation"].ignore_changes == fields
+    ignoring = {name.partition(" ")[0] for name, opts in options_by_name.items() if opts.ignore_changes}
     assert ignoring == {"ClusterQueue", "Cohort"}
 
 
@@ -437,10 +440,10 @@ def test_what_the_clock_wrote_is_no_drift_and_what_another_wrote_beside_it_is(sp
     (cohort,) = [o for o in plan.objects() if o["metadata"]["name"] == "organisation"]
     assert list(cohort["spec"]) == ["resourceGroups"], "the engine then manages nothing below its spec"
 
-    def changed(field: str, value: Any, planned: Object) -> list[str]:
+    def drift_texts(field: str, value: Any, planned: Object) -> list[str]:
         live = {**planned, "spec": {**planned["spec"], field: value}}
-        mine = {f"f:{key}": {} for key in planned["spec"] if key != field}
-        fields = {"pulumi-kubernetes-1": mine, "another": {f"f:{field}": {}}}
+        own_fields = {f"f:{key}": {} for key in planned["spec"] if key != field}
+        fields = {"pulumi-kubernetes-1": own_fields, "another": {f"f:{field}": {}}}
         entries = [
             {"manager": who, "operation": "Apply", "time": "2026-11-23T10:00:00Z", "fieldsV1": {"f:spec": tree}}
             for who, tree in fields.items()
@@ -448,26 +451,26 @@ def test_what_the_clock_wrote_is_no_drift_and_what_another_wrote_beside_it_is(sp
         ]
         live["metadata"] = {**planned["metadata"], "managedFields": entries}
         api: Any = SimpleNamespace(items=lambda *_, **__: [live])
-        return [str(each) for each in foreign_drift(api, "x", [planned])]
+        return [str(drift) for drift in foreign_drift(api, "x", [planned])]
 
     groups = item["spec"]["resourceGroups"][:1]
-    assert changed("stopPolicy", "Hold", item) == changed("resourceGroups", groups, item) == []
-    assert changed("resourceGroups", groups, cohort) == []
-    assert changed("parentName", "another", cohort) != []
-    assert changed("queueingStrategy", "StrictFIFO", item) != []
-    left = {**item, "metadata": {**item["metadata"], "annotations": {}}}
-    assert changed("stopPolicy", "Hold", left) != [], "without a clock it is drift"
+    assert drift_texts("stopPolicy", "Hold", item) == drift_texts("resourceGroups", groups, item) == []
+    assert drift_texts("resourceGroups", groups, cohort) == []
+    assert drift_texts("parentName", "another", cohort) != []
+    assert drift_texts("queueingStrategy", "StrictFIFO", item) != []
+    without_clock = {**item, "metadata": {**item["metadata"], "annotations": {}}}
+    assert drift_texts("stopPolicy", "Hold", without_clock) != [], "without a clock it is drift"
 
 
 @pytest.mark.parametrize("writer", ["the clock", "the engine"])
 def test_drift_is_reverted_without_what_the_clock_wrote(spec: SpecFolder, writer: str) -> None:
-    """Of a field that the clock has not written yet, the live value is written: without it the field would go."""
+    """The live value is sent for a field that the clock has not written yet: without it the field would go."""
     loaded = clocked(spec)
     plan = make_plan(loaded.environment, loaded.tenants)
     (item,) = [o for o in plan.objects() if o["metadata"]["name"] == "fraud--batch" and o["kind"] == "ClusterQueue"]
-    engine, kept = "pulumi-kubernetes-1", {"f:resourceGroups": {}, "f:stopPolicy": {}}
-    others = {f"f:{key}": {} for key in item["spec"] if f"f:{key}" not in kept}
-    trees = {engine: others | (kept if writer == "the engine" else {}), words.CLOCK: kept}
+    engine, clock_fields = "pulumi-kubernetes-1", {"f:resourceGroups": {}, "f:stopPolicy": {}}
+    others = {f"f:{key}": {} for key in item["spec"] if f"f:{key}" not in clock_fields}
+    trees = {engine: others | (clock_fields if writer == "the engine" else {}), words.CLOCK: clock_fields}
     entries = [
         {"manager": who, "operation": "Apply", "time": "2026-11-23T10:00:00Z", "fieldsV1": {"f:spec": tree}}
         for who, tree in trees.items()
@@ -477,11 +480,11 @@ def test_drift_is_reverted_without_what_the_clock_wrote(spec: SpecFolder, writer
     sent: list[Object] = []
     api: Any = SimpleNamespace(request=lambda _, __, body, **___: sent.append(body) or Response(200, {}))
     revert_drift(api, Drift(item, live, (("f:spec", "f:queueingStrategy"),)), engine)
-    (written,) = sent
-    expected = {key: value for key, value in item["spec"].items() if f"f:{key}" not in kept}
+    (sent_object,) = sent
+    expected = {key: value for key, value in item["spec"].items() if f"f:{key}" not in clock_fields}
     if writer == "the engine":
         expected |= {"resourceGroups": item["spec"]["resourceGroups"], "stopPolicy": "Hold"}
-    assert written == {**item, "spec": expected}
+    assert sent_object == {**item, "spec": expected}
 
 
 def test_without_a_clock_nothing_is_left_to_it() -> None:

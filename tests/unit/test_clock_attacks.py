@@ -1,4 +1,4 @@
-"""What a tenant may not do to the clock is attacked where there is one, and nowhere else."""
+"""Attacks on the clock exist where an environment has one, and nowhere else."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def test_only_a_clock_is_attacked_as_one(both: tuple[Loaded, Loaded]) -> None:
 def test_each_twin_is_the_platforms_or_differs_in_the_queue(both: tuple[Loaded, Loaded]) -> None:
     before, after = map(attacks, both)
     for id in after.keys() - before.keys():
-        found = differences(after[id].request.as_data(), after[id].twin.as_data())
-        assert found == (["/who"] if id.startswith("rbac-") else ["/body/spec/clusterQueue"]), id
+        differing_paths = differences(after[id].request.as_data(), after[id].twin.as_data())
+        assert differing_paths == (["/who"] if id.startswith("rbac-") else ["/body/spec/clusterQueue"]), id
 
 
 def test_every_object_of_the_plan_that_the_clock_writes_is_attacked(both: tuple[Loaded, Loaded]) -> None:

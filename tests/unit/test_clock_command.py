@@ -62,7 +62,7 @@ REFUSED: dict[str, tuple[Callable[[SpecFolder], None], str]] = {
     "temporary namespaces": (_suite, f"{ENV}: platform.temporary-namespaces[0].until: given until: "),
     "capacity block": (_block, f"{ENV}: pools.block.purchase.ends: given capacity block cr-0123abcd, which ended on "),
 }
-"""What is refused after its last day, and how."""
+"""Entries that are refused after their last day, with the refusal."""
 ENTRIES = {"relief": _relief, "further share": _share, **{name: write for name, (write, _) in REFUSED.items()}}
 """Every entry of a spec with a last day."""
 
@@ -76,9 +76,9 @@ def spec(spec: SpecFolder) -> SpecFolder:
 
 @pytest.fixture
 def cluster(spec: SpecFolder, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    found = Cluster(spec.load())
-    monkeypatch.setattr("tenancy.live.api.Api", lambda *_: found)
-    return found
+    cluster = Cluster(spec.load())
+    monkeypatch.setattr("tenancy.live.api.Api", lambda *_: cluster)
+    return cluster
 
 
 @pytest.fixture
@@ -93,10 +93,10 @@ def run(spec: SpecFolder, *options: str) -> Result:
     return CliRunner().invoke(main, ["clock", "run", str(spec.path), *options])
 
 
-def held(cluster: Cluster) -> dict[str, str]:
+def stop_policies(cluster: Cluster) -> dict[str, str]:
     """Stop policies of fraud's queues."""
-    found = {path.removeprefix(QUEUES): item for path, item in cluster.objects.items() if path.startswith(QUEUES)}
-    return {name: item["spec"]["stopPolicy"] for name, item in found.items() if name.startswith("fraud")}
+    queues = {path.removeprefix(QUEUES): item for path, item in cluster.objects.items() if path.startswith(QUEUES)}
+    return {name: item["spec"]["stopPolicy"] for name, item in queues.items() if name.startswith("fraud")}
 
 
 def spend(cluster: Cluster) -> None:
@@ -111,7 +111,7 @@ def spend(cluster: Cluster) -> None:
 def test_a_clock_that_is_started_after_an_entry_has_ended_keeps_budgets_and_says_so(
     entry: str, spec: SpecFolder, cluster: Cluster, day: Callable[[int], None]
 ) -> None:
-    write, said = REFUSED[entry]
+    write, refusal = REFUSED[entry]
     write(spec)
     day(LAST)
     assert spec.problems() == ()
@@ -120,11 +120,11 @@ def test_a_clock_that_is_started_after_an_entry_has_ended_keeps_budgets_and_says
     spend(cluster)
     result = run(spec, "--once")
     assert (result.exit_code, result.exception) == (0, None), result.stderr
-    assert set(held(cluster).values()) == {"Hold"}
+    assert set(stop_policies(cluster).values()) == {"Hold"}
     problem, note = result.stderr.splitlines()
-    place, _, rest = said.partition(":")
+    place, _, refusal_text = refusal.partition(":")
     assert f"/{place}:" in problem
-    assert rest in problem
+    assert refusal_text in problem
     assert note == "tenancy: these entries have ended and have no effect; the files stay in use"
 
 
@@ -154,12 +154,12 @@ def test_no_entry_makes_valid_files_unusable_for_the_clock_on_any_later_day(
 ) -> None:
     for write in ENTRIES.values():
         write(spec)
-    given = load(spec.path)
+    loaded = load(spec.path)
     assert load_deployed(spec.path).ended == ()
     day(int(366 * years))
-    found = load_deployed(spec.path)
-    assert (found.environment, found.tenants) == (given.environment, given.tenants)
-    assert len(found.ended) == len(REFUSED)
+    deployed = load_deployed(spec.path)
+    assert (deployed.environment, deployed.tenants) == (loaded.environment, loaded.tenants)
+    assert len(deployed.ended) == len(REFUSED)
 
 
 def test_a_running_clock_tells_what_has_ended_once_a_day_and_counts_it(
@@ -169,15 +169,17 @@ def test_a_running_clock_tells_what_has_ended_once_a_day_and_counts_it(
     _waiver(spec)
     day(LAST)
     spend(cluster)
-    made: list[Health] = []
+    health_pages: list[Health] = []
     counted: list[str] = []
 
     def health(environment: str) -> Health:
-        made.append(Health(environment))
-        return made[0]
+        health_pages.append(Health(environment))
+        return health_pages[0]
 
     def sleep(_: float) -> None:
-        counted.append(next(line for line in made[0].answer("/metrics")[1].splitlines() if CLOCK_ENDED + "{" in line))
+        counted.append(
+            next(line for line in health_pages[0].answer("/metrics")[1].splitlines() if CLOCK_ENDED + "{" in line)
+        )
         if len(counted) == 4:
             raise KeyboardInterrupt
         day(LAST + (len(counted) > 1))
@@ -199,7 +201,7 @@ def test_changed_files_with_an_entry_that_has_ended_are_used(
     states: list[Any] = []
 
     def sleep(_: float) -> None:
-        states.append(set(held(cluster).values()))
+        states.append(set(stop_policies(cluster).values()))
         if len(states) == 2:
             raise KeyboardInterrupt
         spec.edit(FRAUD, "monthly-gpu-hours: 9}", "monthly-gpu-hours: 9000}")
@@ -219,21 +221,21 @@ def test_the_command_line_of_the_deployment_reads_mounted_files_and_those_that_r
     container = clock_container(objects)
     mount, port = container["volumeMounts"][0]["mountPath"], container["ports"][0]["containerPort"]
     (free,) = free_ports(1)
-    args = [each.replace(mount, str(volume.path)).replace(f":{port}", f":{free}") for each in container["args"]]
+    args = [argument.replace(mount, str(volume.path)).replace(f":{port}", f":{free}") for argument in container["args"]]
     assert args[0] == "tenancy"
     cluster.now = dt.datetime.combine(today(), NOON)
     spend(cluster)
     states: list[Any] = []
 
     def sleep(_: float) -> None:
-        states.append(set(held(cluster).values()))
+        states.append(set(stop_policies(cluster).values()))
         if len(states) == 3:
             raise KeyboardInterrupt
         if len(states) == 1:
             files = volume.read()
-            changed = files["tenants/fraud.yaml"].replace("monthly-gpu-hours: 9\n", "monthly-gpu-hours: 11\n")
-            assert changed != files["tenants/fraud.yaml"]
-            volume.write({**files, "tenants/fraud.yaml": changed})
+            changed_file = files["tenants/fraud.yaml"].replace("monthly-gpu-hours: 9\n", "monthly-gpu-hours: 11\n")
+            assert changed_file != files["tenants/fraud.yaml"]
+            volume.write({**files, "tenants/fraud.yaml": changed_file})
 
     monkeypatch.setattr(command.time, "sleep", sleep)
     monkeypatch.setattr(command.signal, "signal", lambda *_: None)
@@ -251,13 +253,13 @@ def test_files_that_change_while_the_clock_starts_are_read_in_the_next_round(
     states: list[Any] = []
 
     def changed_meanwhile(name: str) -> Any:
-        found = read(name)
+        content = read(name)
         spec.edit(FRAUD, "monthly-gpu-hours: 9}", "monthly-gpu-hours: 9000}")
         monkeypatch.setattr(command, "load_deployed", read)
-        return found
+        return content
 
     def sleep(_: float) -> None:
-        states.append(set(held(cluster).values()))
+        states.append(set(stop_policies(cluster).values()))
         if len(states) == 2:
             raise KeyboardInterrupt
 
@@ -276,7 +278,7 @@ def test_a_changed_file_with_the_other_suffix_is_read(
     states: list[Any] = []
 
     def sleep(_: float) -> None:
-        states.append(set(held(cluster).values()))
+        states.append(set(stop_policies(cluster).values()))
         if len(states) == 2:
             raise KeyboardInterrupt
         spec.edit(FRAUD.replace(".yaml", ".yml"), "monthly-gpu-hours: 9}", "monthly-gpu-hours: 9000}")

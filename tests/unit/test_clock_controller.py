@@ -49,22 +49,22 @@ def settle(cluster: Cluster, loaded: Loaded) -> None:
 
 def course(loaded: Loaded) -> list[dict[str, Any]]:
     """The state at each instant, of a clock that is never disturbed."""
-    cluster, found = Cluster(loaded), []
+    cluster, states = Cluster(loaded), []
     for now in INSTANTS:
         cluster.now = now
         settle(cluster, loaded)
-        found.append(cluster.state())
-    return found
+        states.append(cluster.state())
+    return states
 
 
 def test_a_round_that_finds_everything_in_place_writes_only_its_record(loaded: Loaded) -> None:
     cluster = Cluster(loaded)
-    one = clock(cluster, loaded)
-    one.tick()
+    controller = clock(cluster, loaded)
+    controller.tick()
     cluster.writes.clear()
     before = cluster.requests
     cluster.now += dt.timedelta(seconds=30)
-    assert one.tick().changes == ()
+    assert controller.tick().changes == ()
     assert cluster.writes == [f"PUT {RECORD}"]
     assert cluster.requests - before == 5, "a record, three watches and a record, whatever the number of tenants"
     assert cluster.lists == 3, "of the first round"
@@ -94,24 +94,24 @@ def test_a_clock_that_is_killed_before_any_request_is_continued_by_the_next(load
         try:
             clock(cluster, loaded).tick()
             clock(cluster, loaded).tick()
-            done = True
+            has_ended = True
         except Killed:
-            done = False
+            has_ended = False
         cluster.kill_at = None
         settle(cluster, loaded)
         assert cluster.state() == expected, f"killed before request {step}"
-        if done:
+        if has_ended:
             return
     raise AssertionError("a round has more requests than this test kills")
 
 
 def test_at_no_write_is_more_promised_than_there_is(loaded: Loaded) -> None:
     cluster = Cluster(loaded)
-    there = cluster.most = cluster.promised()
+    promised_at_start = cluster.most = cluster.promised()
     for now in INSTANTS:
         cluster.now = now
         settle(cluster, loaded)
-    assert cluster.most == there
+    assert cluster.most == promised_at_start
 
 
 def test_rounds_that_are_missed_end_in_the_same_state(loaded: Loaded) -> None:
@@ -125,20 +125,20 @@ def test_rounds_that_are_missed_end_in_the_same_state(loaded: Loaded) -> None:
 def test_of_two_copies_the_one_that_comes_second_is_refused_and_reads_anew(loaded: Loaded) -> None:
     cluster = Cluster(loaded)
     settle(cluster, loaded)
-    one, two = clock(cluster, loaded), clock(cluster, loaded)
+    first_copy, second_copy = clock(cluster, loaded), clock(cluster, loaded)
     inner = cluster.items
     cluster.now += dt.timedelta(minutes=1)
 
     def overtaken(path: str) -> list[Object]:
         cluster.items = inner  # type: ignore[method-assign]
-        found = inner(path)
-        two.tick()
-        return found
+        items = inner(path)
+        second_copy.tick()
+        return items
 
     cluster.items = overtaken  # type: ignore[method-assign]
     with pytest.raises(ClockRefused, match="409"):
-        one.tick()
-    assert one.tick().changes == ()
+        first_copy.tick()
+    assert first_copy.tick().changes == ()
 
 
 def test_a_damaged_record_is_counted_anew(loaded: Loaded) -> None:
@@ -177,8 +177,8 @@ def test_the_end_of_a_clock_deletes_its_reservations_and_no_work(loaded: Loaded)
     assert len(before) == 3
     api: Any = cluster
     assert end_reservations(api) == 1
-    left = {path for path in cluster.objects if "/workloads/" in path}
-    assert {path.rpartition("/")[2] for path in left} == {"work"}
+    remaining_paths = {path for path in cluster.objects if "/workloads/" in path}
+    assert {path.rpartition("/")[2] for path in remaining_paths} == {"work"}
     assert end_reservations(api) == 0
 
 
@@ -187,26 +187,26 @@ def test_the_end_of_a_clock_deletes_its_reservations_and_no_work(loaded: Loaded)
 
 def follows(cluster: Cluster, loaded: Loaded) -> Callable[[], list[str]]:
     """Rounds of one process until nothing changes; what they changed."""
-    one = clock(cluster, loaded)
+    controller = clock(cluster, loaded)
 
-    def settled() -> list[str]:
-        said: list[str] = []
+    def rounds_until_settled() -> list[str]:
+        messages: list[str] = []
         for _ in range(4):
-            changes = one.tick().changes
-            said += changes
+            changes = controller.tick().changes
+            messages += changes
             if not changes:
-                return said
+                return messages
         raise AssertionError("the clock does not settle")
 
-    return settled
+    return rounds_until_settled
 
 
 def test_a_process_that_reads_changes_decides_as_one_that_has_just_been_started(loaded: Loaded) -> None:
     cluster = Cluster(loaded)
-    settled = follows(cluster, loaded)
+    rounds_until_settled = follows(cluster, loaded)
     for now, expected in zip(INSTANTS, course(loaded), strict=True):
         cluster.now = now
-        settled()
+        rounds_until_settled()
         assert cluster.state() == expected, now
     assert cluster.lists == 3, "all of its rounds read changes"
 
@@ -216,56 +216,56 @@ QUEUE = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/fraud--batch"
 
 def test_what_another_writes_is_reverted_by_a_process_that_reads_changes(loaded: Loaded) -> None:
     cluster = Cluster(loaded)
-    settled = follows(cluster, loaded)
-    settled()
+    rounds_until_settled = follows(cluster, loaded)
+    rounds_until_settled()
     before = cluster.state()
     cluster.now += dt.timedelta(seconds=30)
     cluster.request("PATCH", QUEUE, {"metadata": {}, "spec": {"stopPolicy": "Hold"}})
-    assert settled() == ["ClusterQueue fraud--batch: Hold -> None"]
+    assert rounds_until_settled() == ["ClusterQueue fraud--batch: Hold -> None"]
     assert cluster.state() == before
     status = copy.deepcopy(cluster.objects[QUEUE])
     status["status"] = {"pendingWorkloads": 7}
     cluster._put(QUEUE, status)
     cluster.writes.clear()
-    assert settled() == []
+    assert rounds_until_settled() == []
     assert {where.partition(" ")[2] for where in cluster.writes} == {RECORD}
 
 
 def test_a_queue_that_is_made_again_gets_what_it_should_have(loaded: Loaded) -> None:
     cluster = Cluster(loaded)
     cluster.now = INSTANTS[2]
-    settled = follows(cluster, loaded)
-    settled()
+    rounds_until_settled = follows(cluster, loaded)
+    rounds_until_settled()
     granted = cluster.state()
     planned = copy.deepcopy(Cluster(loaded).objects[QUEUE])
     cluster.delete(QUEUE)
-    assert settled() == []
+    assert rounds_until_settled() == []
     cluster._put(QUEUE, planned)
-    assert any("fraud--batch" in said for said in settled())
+    assert any("fraud--batch" in change for change in rounds_until_settled())
     assert cluster.state() == granted
 
 
-@pytest.mark.parametrize("lost", ["compacted", "another copy", "restored"])
-def test_changes_that_cannot_be_known_are_read_by_whole_lists(loaded: Loaded, lost: str) -> None:
+@pytest.mark.parametrize("cause", ["compacted", "another copy", "restored"])
+def test_changes_that_cannot_be_known_are_read_by_whole_lists(loaded: Loaded, cause: str) -> None:
     cluster = Cluster(loaded)
-    settled = follows(cluster, loaded)
-    settled()
+    rounds_until_settled = follows(cluster, loaded)
+    rounds_until_settled()
     cluster.now = INSTANTS[1]
-    if lost == "compacted":
+    if cause == "compacted":
         cluster.request("PATCH", QUEUE, {"metadata": {}, "spec": {"stopPolicy": "Hold"}})
         cluster.request("PATCH", "/apis/kueue.x-k8s.io/v1beta2/cohorts/organisation", {"metadata": {}, "spec": {}})
         cluster.oldest = cluster.version
-    elif lost == "another copy":
+    elif cause == "another copy":
         settle(cluster, loaded)
         cluster.happened.clear()
     else:
         # From a backup: versions go back, and the changes of the time between are unknown.
         backup = copy.deepcopy(cluster.objects)
-        settled()
+        rounds_until_settled()
         cluster.objects, cluster.version = backup, cluster.version - 3
         cluster.happened.clear()
     before = cluster.lists
-    settled()
+    rounds_until_settled()
     assert cluster.lists > before
     assert cluster.state() == course(loaded)[1]
 
@@ -273,26 +273,26 @@ def test_changes_that_cannot_be_known_are_read_by_whole_lists(loaded: Loaded, lo
 def test_other_files_are_read_with_whole_lists(loaded: Loaded, spec: SpecFolder) -> None:
     cluster = Cluster(loaded)
     cluster.now = INSTANTS[2]
-    one = clock(cluster, loaded)
-    one.tick()
-    one.tick()
+    controller = clock(cluster, loaded)
+    controller.tick()
+    controller.tick()
     spec.edit(FRAUD, "gpus: 8, days", "gpus: 4, days")
-    other = spec.load()
-    one.environment, one.tenants = other.environment, other.tenants
-    assert one.tick().changes != ()
-    settle(cluster, other)
-    fresh = Cluster(other)
+    changed_files = spec.load()
+    controller.environment, controller.tenants = changed_files.environment, changed_files.tenants
+    assert controller.tick().changes != ()
+    settle(cluster, changed_files)
+    fresh = Cluster(changed_files)
     fresh.now = cluster.now
-    settle(fresh, other)
+    settle(fresh, changed_files)
     assert cluster.state() == fresh.state()
 
 
 def test_usage_is_the_same_whether_changes_or_lists_are_read(loaded: Loaded) -> None:
-    one, two = with_work(loaded), with_work(loaded)
-    api: Any = one
+    watching_cluster, listing_cluster = with_work(loaded), with_work(loaded)
+    api: Any = watching_cluster
     process = Clock(api, loaded.environment, loaded.tenants)
     for minute in range(6):
-        for cluster in (one, two):
+        for cluster in (watching_cluster, listing_cluster):
             cluster.now = MONDAY + dt.timedelta(minutes=minute)
             if minute == 2:
                 cluster.delete(RESEARCHED)
@@ -303,17 +303,17 @@ def test_usage_is_the_same_whether_changes_or_lists_are_read(loaded: Loaded) -> 
                 cluster._put(NOTEBOOK, work)
         process.tick()
         if minute != 2:
-            clock(two, loaded).tick()
-    api = two
-    found = stored_usage(api)
-    assert found is not None
+            clock(listing_cluster, loaded).tick()
+    api = listing_cluster
+    listed_usage = stored_usage(api)
+    assert listed_usage is not None
     # Of the deletion a process that has just been started knows nothing: its record has it up to the look before.
-    assert found.gpu_hours("fraud") > 0
-    api = one
-    mine = stored_usage(api)
-    assert mine is not None
-    assert mine.used["fraud"] == found.used["fraud"]
-    assert one.lists == 3
+    assert listed_usage.gpu_hours("fraud") > 0
+    api = watching_cluster
+    watched_usage = stored_usage(api)
+    assert watched_usage is not None
+    assert watched_usage.used["fraud"] == listed_usage.used["fraud"]
+    assert watching_cluster.lists == 3
 
 
 # Idle work
@@ -354,14 +354,14 @@ def quiet(_: Any, __: dt.datetime) -> list[Sample]:
 
 
 def rounds(cluster: Cluster, loaded: Loaded, count: int, read: Any = quiet) -> list[str]:
-    """What the rounds of a clock that is started anew each minute change in work."""
-    said: list[str] = []
+    """Changes of work in the rounds of a clock that is restarted each minute."""
+    suspensions: list[str] = []
     for _ in range(count):
-        one = clock(cluster, loaded)
-        one.idle_gpus = read
-        said += [change for change in one.tick().changes if "suspended" in change]
+        controller = clock(cluster, loaded)
+        controller.idle_gpus = read
+        suspensions += [change for change in controller.tick().changes if "suspended" in change]
         cluster.now += dt.timedelta(minutes=1)
-    return said
+    return suspensions
 
 
 def test_idle_work_is_suspended_after_its_warnings_and_busy_work_is_not(idle: Loaded) -> None:
@@ -384,12 +384,12 @@ def test_without_samples_nothing_is_suspended_and_the_round_says_why(idle: Loade
 
     cluster = with_work(idle)
     assert rounds(cluster, idle, 3) == []
-    one = clock(cluster, idle)
-    one.idle_gpus = silent
-    assert one.tick().problem == "http://x does not answer"
+    controller = clock(cluster, idle)
+    controller.idle_gpus = silent
+    assert controller.tick().problem == "http://x does not answer"
     assert rounds(cluster, idle, 3) == [], "idle time begins anew"
-    one = clock(cluster, idle)
-    assert one.tick().problem == "", "a round of `tenancy up` reads none"
+    controller = clock(cluster, idle)
+    assert controller.tick().problem == "", "a round of `tenancy up` reads none"
     assert cluster.objects[NOTEBOOK]["spec"]["active"] is True
 
 
@@ -440,10 +440,10 @@ def test_other_work_of_the_same_name_is_left_alone(idle: Loaded) -> None:
     inner = cluster.items
 
     def replaced(path: str) -> list[Object]:
-        found = inner(path)
+        items = inner(path)
         if path.endswith("workloads"):
             cluster.objects[NOTEBOOK]["metadata"]["uid"] = "another"
-        return found
+        return items
 
     cluster.items = replaced  # type: ignore[method-assign]
     assert rounds(cluster, idle, 1) == []

@@ -48,9 +48,9 @@ def loaded(spec: SpecFolder) -> Loaded:
 
 
 def test_it_is_made_where_the_environment_names_an_image_and_not_on_the_lab(loaded: Loaded) -> None:
-    mine = {"ConfigMap", "Deployment", "PodDisruptionBudget", "Service", "NetworkPolicy", "ServiceMonitor"}
-    assert {kind for kind, _ in clock_objects(loaded)} >= mine
-    assert {kind for kind, _ in clock_objects(on_lab(loaded))}.isdisjoint(mine)
+    own_kinds = {"ConfigMap", "Deployment", "PodDisruptionBudget", "Service", "NetworkPolicy", "ServiceMonitor"}
+    assert {kind for kind, _ in clock_objects(loaded)} >= own_kinds
+    assert {kind for kind, _ in clock_objects(on_lab(loaded))}.isdisjoint(own_kinds)
 
 
 def test_an_image_is_named_by_digest_and_only_with_a_clock(spec: SpecFolder) -> None:
@@ -77,18 +77,18 @@ def test_files_of_many_tenants_are_in_as_many_config_maps_as_they_need(
     spec: SpecFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec.add(ENV, ON)
-    given = spec.load()
-    one = clock_objects(given)["ConfigMap", clock_deployment.FILES]
-    assert len([kind for kind, _ in clock_objects(given) if kind == "ConfigMap"]) == 1
-    most = max(len(key) + len(text) for key, text in one["data"].items()) + 400
-    monkeypatch.setattr(clock_deployment, "MAX_BYTES", most)
-    objects = clock_objects(given)
+    loaded = spec.load()
+    config_map = clock_objects(loaded)["ConfigMap", clock_deployment.FILES]
+    assert len([kind for kind, _ in clock_objects(loaded) if kind == "ConfigMap"]) == 1
+    max_bytes = max(len(key) + len(text) for key, text in config_map["data"].items()) + 400
+    monkeypatch.setattr(clock_deployment, "MAX_BYTES", max_bytes)
+    objects = clock_objects(loaded)
     parts = [item["data"] for (kind, _), item in objects.items() if kind == "ConfigMap"]
     assert len(parts) > 1
-    assert every(sum(len(key) + len(text) for key, text in part.items()) <= most for part in parts)
-    assert {key: text for part in parts for key, text in part.items()} == one["data"]
+    assert every(sum(len(key) + len(text) for key, text in part.items()) <= max_bytes for part in parts)
+    assert {key: text for part in parts for key, text in part.items()} == config_map["data"]
     mounted = load(clock_volume(objects, tmp_path / "mounted").path)
-    assert mounted.tenants == given.tenants
+    assert mounted.tenants == loaded.tenants
 
 
 @pytest.mark.parametrize("stack", ["", "local", "bank", "regulated"])
@@ -101,15 +101,15 @@ def test_its_files_make_the_same_plan(stack: str, spec: SpecFolder, tmp_path: Pa
     path = folder / ENV
     text = path.read_text("utf-8")
     path.write_text(text.replace("queues: {", ON[:-2] + ", ") if "queues: {" in text else text + ON, "utf-8")
-    given = load(folder)
-    objects = clock_objects(given)
+    loaded = load(folder)
+    objects = clock_objects(loaded)
     files = clock_volume(objects, tmp_path / "mounted").path
     mounted = load(files)
-    assert mounted.environment == given.environment
-    plans = [make_plan(each.environment, each.tenants) for each in (given, mounted)]
+    assert mounted.environment == loaded.environment
+    plans = [make_plan(read_files.environment, read_files.tenants) for read_files in (loaded, mounted)]
     assert list(plans[0].objects()) == list(plans[1].objects())
     kubeconfig = yaml.safe_load((files / "kubeconfig").read_text("utf-8"))
-    assert kubeconfig["current-context"] == given.environment.cluster.context
+    assert kubeconfig["current-context"] == loaded.environment.cluster.context
 
 
 def test_ranges_of_a_list_beside_the_files_are_in_the_mounted_ones(spec: SpecFolder, tmp_path: Path) -> None:
@@ -118,11 +118,11 @@ def test_ranges_of_a_list_beside_the_files_are_in_the_mounted_ones(spec: SpecFol
     spec.write("ip-ranges.json", json.dumps({"prefixes": [prefix]}))
     network = "{service-ranges-file: ip-ranges.json, service-ranges: [52.219.0.0/16]}"
     spec.add(ENV, ON + f"aws: {{region: eu-central-1, account: '111122223333', network: {network}}}\n")
-    given = spec.load()
-    mounted = load(clock_volume(clock_objects(given), tmp_path / "mounted").path)
+    loaded = spec.load()
+    mounted = load(clock_volume(clock_objects(loaded), tmp_path / "mounted").path)
     ranges = mounted.environment.aws.network.service_ranges
-    assert set(ranges) == {"3.5.134.0/23", "52.219.0.0/16"} == set(given.environment.aws.network.service_ranges)
-    assert mounted.tenants == given.tenants
+    assert set(ranges) == {"3.5.134.0/23", "52.219.0.0/16"} == set(loaded.environment.aws.network.service_ranges)
+    assert mounted.tenants == loaded.tenants
 
 
 class Server:
@@ -152,48 +152,48 @@ class Server:
 
 def test_one_copy_works_and_another_takes_over_when_it_is_silent() -> None:
     server: Any = Server()
-    one, two = Lease(server, "one"), Lease(server, "two")
-    assert (one.hold(), two.hold(), one.hold()) == (True, False, True)
+    first_copy, second_copy = Lease(server, "one"), Lease(server, "two")
+    assert (first_copy.hold(), second_copy.hold(), first_copy.hold()) == (True, False, True)
     server.now += dt.timedelta(seconds=SECONDS)
-    assert not two.hold()
+    assert not second_copy.hold()
     server.now += dt.timedelta(seconds=1)
-    assert (two.hold(), one.hold()) == (True, False)
+    assert (second_copy.hold(), first_copy.hold()) == (True, False)
 
 
 def test_no_copy_works_while_its_queues_are_removed() -> None:
     server: Any = Server()
-    one, two = Lease(server, "one"), Lease(server, "two")
+    first_copy, second_copy = Lease(server, "one"), Lease(server, "two")
     take(server)
     assert server.lease is None, "without a clock there is no Lease to take"
-    assert one.hold()
+    assert first_copy.hold()
     take(server)
     server.now += dt.timedelta(seconds=STOPPED_SECONDS)
-    assert (one.hold(), two.hold()) == (False, False)
+    assert (first_copy.hold(), second_copy.hold()) == (False, False)
     release(server)
-    assert (two.hold(), one.hold()) == (True, False)
+    assert (second_copy.hold(), first_copy.hold()) == (True, False)
     release(server)
-    assert two.hold(), "a Lease that a copy holds is not released"
+    assert second_copy.hold(), "a Lease that a copy holds is not released"
     take(server)
     server.now += dt.timedelta(seconds=STOPPED_SECONDS + 1)
-    assert one.hold(), "a removal that was ended does not stop the clock for ever"
+    assert first_copy.hold(), "a removal that was ended does not stop the clock for ever"
 
 
 def test_of_two_copies_that_take_a_lease_at_once_one_has_it() -> None:
     server: Any = Server()
-    one, two = Lease(server, "one"), Lease(server, "two")
+    first_copy, second_copy = Lease(server, "one"), Lease(server, "two")
     inner = server.request
 
     def overtaken(method: str, path: str, body: Any = None, **more: Any) -> Response:
         if method == "POST":
             server.request = inner
-            assert two.hold()
+            assert second_copy.hold()
         return inner(method, path, body, **more)
 
     server.request = overtaken
-    assert not one.hold()
+    assert not first_copy.hold()
     server.refuses = 403
     with pytest.raises(ClockRefused, match="403"):
-        one.hold()
+        first_copy.hold()
 
 
 def test_probes_and_metrics_say_what_the_process_does() -> None:
@@ -217,11 +217,11 @@ def test_probes_and_metrics_say_what_the_process_does() -> None:
 def test_the_labs_clock_is_the_account_of_the_deployment_and_in_no_other_group(loaded: Loaded, tmp_path: Path) -> None:
     lab = Lab(tmp_path, tmp_path / "lab")
     pki.ensure(lab)
-    written = yaml.safe_load(lab_clock.write_identity(lab, 6443).read_text("utf-8"))
-    (user,) = written["users"]
-    found = x509.load_pem_x509_certificate(base64.b64decode(user["user"]["client-certificate-data"])).subject
-    names = {attribute.oid: [] for attribute in found}
-    for attribute in found:
+    kubeconfig = yaml.safe_load(lab_clock.write_identity(lab, 6443).read_text("utf-8"))
+    (user,) = kubeconfig["users"]
+    subject = x509.load_pem_x509_certificate(base64.b64decode(user["user"]["client-certificate-data"])).subject
+    names = {attribute.oid: [] for attribute in subject}
+    for attribute in subject:
         names[attribute.oid].append(attribute.value)
     spec = clock_objects(loaded)["Deployment", "tenancy-clock"]
     account = f"{spec['metadata']['namespace']}:{spec['spec']['template']['spec']['serviceAccountName']}"
@@ -231,21 +231,21 @@ def test_the_labs_clock_is_the_account_of_the_deployment_and_in_no_other_group(l
 
 
 def test_its_pods_have_ended_before_reservations_are_deleted() -> None:
-    asked: list[str] = []
+    requests: list[str] = []
 
     class Cluster:
         def request(self, method: str, path: str, *_: Any, **__: Any) -> Response:
             kind, name = path.partition("?")[0].split("/")[-2:]
-            asked.append(f"{method} {kind} {name}")
+            requests.append(f"{method} {kind} {name}")
             return Response(200, {"metadata": {"resourceVersion": "1"}}, {"Date": format_datetime(NOW, usegmt=True)})
 
         def items(self, path: str) -> list[Object]:
-            asked.append(f"LIST {path.partition('?')[0].rpartition('/')[2]}")
+            requests.append(f"LIST {path.partition('?')[0].rpartition('/')[2]}")
             return []
 
     api: Any = Cluster()
     end_reservations(api)
-    assert asked == [
+    assert requests == [
         "GET clusterqueues tenancy-reserve",
         "GET leases tenancy-clock",
         "PUT leases tenancy-clock",

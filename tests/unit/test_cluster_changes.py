@@ -1,4 +1,4 @@
-"""What `tenancy up` refuses to do to a cluster that exists, what it does when it is named, and what stays as it is."""
+"""Changes of an existing cluster: those that `tenancy up` refuses, those that need a name, and those without effect."""
 
 from __future__ import annotations
 
@@ -35,29 +35,29 @@ Edit = Callable[[dict[str, Any]], None]
 
 
 @cache
-def written() -> dict[str, Any]:
+def environment_fields() -> dict[str, Any]:
     """The bank's environment as its file has it."""
     return load(ROOT / "stacks" / "bank").environment.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
 def edited(*edits: tuple[str, Any]) -> Environment:
     """The bank with other values at these paths; None drops a field."""
-    found = _copied(written())
+    fields = _copied(environment_fields())
     for path, value in edits:
-        *above, field = path.split(".")
-        part = found
-        for name in above:
+        *parents, field = path.split(".")
+        part = fields
+        for name in parents:
             part = part.setdefault(name, {})
         if value is None:
             part.pop(field, None)
         else:
             part[field] = value
-    return Environment.model_validate(found)
+    return Environment.model_validate(fields)
 
 
 def _copied(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _copied(each) for key, each in value.items()}
+        return {key: _copied(item) for key, item in value.items()}
     return list(map(_copied, value)) if isinstance(value, list) else value
 
 
@@ -72,7 +72,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> None:
     recorded.answer(monkeypatch)
 
 
-def made(*edits: tuple[str, Any]) -> Registered:
+def registered_cluster(*edits: tuple[str, Any]) -> Registered:
     return register(make_plan(edited(*edits), load(ROOT / "stacks" / "bank").tenants), StackScope.CLUSTER)
 
 
@@ -80,17 +80,17 @@ _STATES: dict[str, list[dict[str, Any]]] = {}
 
 
 def state(*edits: tuple[str, Any]) -> list[dict[str, Any]]:
-    """What the engine has recorded of such a cluster."""
+    """The engine's record of such a cluster."""
     key = repr(edits)
     if key not in _STATES:
-        _STATES[key] = recorded.resources(made(*edits))
+        _STATES[key] = recorded.resources(registered_cluster(*edits))
     return _STATES[key]
 
 
 def refused(
-    *edits: tuple[str, Any], before: tuple[tuple[str, Any], ...] = (), named: tuple[str, ...] = ()
+    *edits: tuple[str, Any], before: tuple[tuple[str, Any], ...] = (), replaceable_groups: tuple[str, ...] = ()
 ) -> list[str]:
-    return list(ClusterChanges(planned(*edits), state(*before), named).refusals())
+    return list(ClusterChanges(planned(*edits), state(*before), replaceable_groups).refusals())
 
 
 def test_the_same_files_change_nothing_that_is_fixed() -> None:
@@ -122,8 +122,8 @@ MOVED: dict[str, tuple[tuple[str, Any], ...]] = {
 def test_a_value_that_aws_fixes_at_creation_is_refused_with_both_values_and_the_way(field: str) -> None:
     value, old = FIXED_EDITS[field]
     plan = planned((field, value)) if field not in MOVED else _moved(field, value)
-    found = list(ClusterChanges(plan, state()).refusals())
-    (text,) = [each for each in found if each.startswith(f"given {field}: {value}")]
+    refusals = list(ClusterChanges(plan, state()).refusals())
+    (text,) = [refusal for refusal in refusals if refusal.startswith(f"given {field}: {value}")]
     assert f"made with {old}; rule: {FIXED_FIELDS[field]}" in text
     assert "second environment with another cluster.name" in text
     assert text.endswith("nothing was changed")
@@ -149,8 +149,8 @@ def test_a_range_of_services_that_is_no_longer_written_stays() -> None:
 
 
 def test_another_vpc_is_refused() -> None:
-    given = {zone: f"subnet-0123abc{zone[-1]}" for zone in ZONES}
-    edits = (("aws.network", {"vpc": "vpc-0456cdef", "subnets": given}), ("aws.zones", None))
+    subnets = {zone: f"subnet-0123abc{zone[-1]}" for zone in ZONES}
+    edits = (("aws.network", {"vpc": "vpc-0456cdef", "subnets": subnets}), ("aws.zones", None))
     (text, *_) = refused(*edits)
     assert "given aws.network.vpc: vpc-0456cdef, and a cluster that was made with made here" in text
 
@@ -163,9 +163,9 @@ PROTECTED = {
 
 @pytest.mark.parametrize("protection", [True, False])
 def test_what_a_replaced_cluster_would_take_with_it_is_protected_like_the_cluster(protection: bool) -> None:
-    found = of(made(("aws.deletion-protection", protection)), *PROTECTED)
-    assert {request.type.rpartition(":")[2] for request in found.values() if request.custom} == PROTECTED
-    assert {request.protect for request in found.values() if request.custom} == {protection}
+    protected_resources = of(registered_cluster(("aws.deletion-protection", protection)), *PROTECTED)
+    assert {request.type.rpartition(":")[2] for request in protected_resources.values() if request.custom} == PROTECTED
+    assert {request.protect for request in protected_resources.values() if request.custom} == {protection}
 
 
 def test_a_state_without_protection_gets_it() -> None:
@@ -174,15 +174,15 @@ def test_a_state_without_protection_gets_it() -> None:
     assert ClusterChanges(planned(), before).unprotected == frozenset()
     for resource in before:
         resource["protect"] = resource["type"].endswith(":Key")
-    found = ClusterChanges(planned(), before).unprotected
-    assert {urn.rpartition("::")[0].rpartition(":")[2] for urn in found} == PROTECTED - {"Key"}
+    unprotected = ClusterChanges(planned(), before).unprotected
+    assert {urn.rpartition("::")[0].rpartition(":")[2] for urn in unprotected} == PROTECTED - {"Key"}
     assert ClusterChanges(planned(("aws.deletion-protection", False)), before).unprotected == frozenset()
 
 
 def test_a_group_that_is_named_may_be_replaced_and_no_other() -> None:
     plan = make_plan(edited(), load(ROOT / "stacks" / "bank").tenants)
-    found = of(register(plan, StackScope.CLUSTER, replacing=frozenset({"general"})), "NodeGroup").values()
-    loose = {r.name: (r.protect, list(r.ignoreChanges)) for r in found if r.custom}
+    node_groups = of(register(plan, StackScope.CLUSTER, replacing=frozenset({"general"})), "NodeGroup").values()
+    loose = {r.name: (r.protect, list(r.ignoreChanges)) for r in node_groups if r.custom}
     assert loose.pop("bank-general-nodes") == (False, [])
     assert set(map(repr, loose.values())) == {repr((True, ["subnetIds"]))}
 
@@ -192,10 +192,10 @@ def test_the_platforms_access_follows_its_role_because_the_file_says_so() -> Non
     changes = ClusterChanges(planned(("aws.platform-role", role)), state())
     assert (list(changes.refusals()), changes.replacing) == ([], {PLATFORM_ROLE})
     plan = make_plan(edited(), load(ROOT / "stacks" / "bank").tenants)
-    found = of(
+    access_entries = of(
         register(plan, StackScope.CLUSTER, replacing=changes.replacing), "AccessEntry", "AccessPolicyAssociation"
     )
-    assert {request.protect for request in found.values()} == {False}
+    assert {request.protect for request in access_entries.values()} == {False}
 
 
 def test_a_pool_that_the_file_no_longer_has_takes_its_group_alone() -> None:
@@ -231,26 +231,26 @@ def test_the_order_of_zones_says_nothing() -> None:
     ],
 )
 def test_a_zones_range_follows_the_zone(zones: str, quarters: dict[str, int], ranges: dict[str, str]) -> None:
-    names = list(_of(dict.fromkeys(zones)))
+    names = list(_by_zone(dict.fromkeys(zones)))
     # A reservation is in one zone.
     pools = [(f"pools.{pool}.zones", sorted(names)[:1]) for pool in ("train-a100", "train-efa")]
-    plan = planned(*pools, ("aws.zones", names), ("aws.network.quarters", _of(quarters)))
-    assert {one.zone[-1]: one.private for one in plan.network.subnets} == ranges
-    public = [one.public for one in plan.network.subnets]
+    plan = planned(*pools, ("aws.zones", names), ("aws.network.quarters", _by_zone(quarters)))
+    assert {subnet.zone[-1]: subnet.private for subnet in plan.network.subnets} == ranges
+    public = [subnet.public for subnet in plan.network.subnets]
     assert len(set(public)) == len(public)
 
 
-def _of(by_letter: Mapping[str, Any]) -> dict[str, Any]:
+def _by_zone(by_letter: Mapping[str, Any]) -> dict[str, Any]:
     return {f"eu-central-1{letter}": value for letter, value in by_letter.items()}
 
 
 def test_a_zone_that_is_added_replaces_nothing() -> None:
     changes = ClusterChanges(planned(THREE), state(TWO))
     assert (list(changes.refusals()), changes.replacing, changes.removed) == ([], frozenset(), frozenset())
-    told = " ".join(changes.notes())
-    assert "nodes of system stay in the zones that they have" in told
-    assert "`--replace general`" in told
-    assert "train-a100" not in told, "its zone is written"
+    notes = " ".join(changes.notes())
+    assert "nodes of system stay in the zones that they have" in notes
+    assert "`--replace general`" in notes
+    assert "train-a100" not in notes, "its zone is written"
 
 
 def test_a_group_takes_the_zone_that_was_added_when_it_is_named() -> None:
@@ -260,26 +260,26 @@ def test_a_group_takes_the_zone_that_was_added_when_it_is_named() -> None:
 
 
 def test_a_zone_of_the_control_plane_is_not_left_even_by_name() -> None:
-    (text,) = refused(TWO, before=(THREE,), named=(ZONES[2],))
+    (text,) = refused(TWO, before=(THREE,), replaceable_groups=(ZONES[2],))
     assert f"given aws.zones without {ZONES[2]}, in which the control plane was made" in text
     assert "nodes of general, notebooks, serve-mig, system" in text
     assert "name the other zones in aws.system.zones and in the pools' zones" in text
 
 
-def later(zone: str) -> list[dict[str, Any]]:
+def state_without_zone(zone: str) -> list[dict[str, Any]]:
     """The state of a cluster that was made without this zone, whose groups were replaced into it since."""
-    found = _copied(state(THREE))
-    for resource in found:
+    resources = _copied(state(THREE))
+    for resource in resources:
         if resource["type"].endswith(":Cluster"):
             subnets = resource["inputs"]["vpcConfig"]["subnetIds"]
-            resource["inputs"]["vpcConfig"]["subnetIds"] = [each for each in subnets if zone not in each]
-    return found
+            resource["inputs"]["vpcConfig"]["subnetIds"] = [subnet for subnet in subnets if zone not in subnet]
+    return resources
 
 
 def test_a_zone_that_was_added_later_is_left_only_by_name() -> None:
-    (text,) = ClusterChanges(planned(TWO), later(ZONES[2])).refusals()
+    (text,) = ClusterChanges(planned(TWO), state_without_zone(ZONES[2])).refusals()
     assert f"given aws.zones without {ZONES[2]}, which has nodes of general, notebooks, serve-mig, system" in text
-    changes = ClusterChanges(planned(TWO), later(ZONES[2]), {ZONES[2]})
+    changes = ClusterChanges(planned(TWO), state_without_zone(ZONES[2]), {ZONES[2]})
     assert list(changes.refusals()) == []
     assert changes.replacing == {"general", "notebooks", "serve-mig", "system"}
     names = {urn.rpartition("::")[2] for urn in changes.removed}

@@ -37,12 +37,13 @@ def cluster_role(name: str, **rule: list[str]) -> dict[str, Any]:
 
 
 def broken_rights(*items: dict[str, Any]) -> list[str]:
-    """What is critical about the bindings among the objects."""
-    found = judge(Manifests([(item, FilePosition("x.yaml", 1)) for item in items])).findings
+    """Critical findings about the bindings among the objects."""
+    placed_findings = judge(Manifests([(item, FilePosition("x.yaml", 1)) for item in items])).findings
     return [
-        str(one.finding.given)
-        for one in found
-        if "ClusterRoleBinding" in one.finding.object and RULES[one.finding.rule].severity is Severity.CRITICAL
+        str(placed_finding.finding.given)
+        for placed_finding in placed_findings
+        if "ClusterRoleBinding" in placed_finding.finding.object
+        and RULES[placed_finding.finding.rule].severity is Severity.CRITICAL
     ]
 
 
@@ -61,9 +62,9 @@ def test_a_group_that_everybody_is_in_has_no_rights_over_the_cluster(role: str, 
 
 @pytest.mark.parametrize("name", ["system:anonymous", "alice@acme.example", "system:serviceaccount:team-a:default"])
 def test_a_user_has_no_rights_over_the_cluster(name: str) -> None:
-    found = broken_rights(TEAM, bound("cluster-admin", user(name)))
-    assert len(found) == 1
-    assert name in found[0]
+    rights = broken_rights(TEAM, bound("cluster-admin", user(name)))
+    assert len(rights) == 1
+    assert name in rights[0]
     assert broken_rights(TEAM, bound("cluster-admin", user("system:kube-controller-manager"))) == []
 
 
@@ -105,8 +106,10 @@ def test_what_kubernetes_binds_itself_is_no_finding() -> None:
 def test_such_a_binding_in_a_namespace_of_the_platform_is_found_too() -> None:
     everybody = bound("cluster-admin", group("system:authenticated"), namespace="kube-system")
     item = {**everybody, "kind": "RoleBinding"}
-    found = judge(Manifests([(one, FilePosition("x.yaml", 1)) for one in (TEAM, item)])).findings
-    assert "rbac-05" in {one.finding.rule for one in found}
-    named = {**bound("cluster-admin", group("platform-admins"), namespace="kube-system"), "kind": "RoleBinding"}
-    found = judge(Manifests([(one, FilePosition("x.yaml", 1)) for one in (TEAM, named)])).findings
-    assert "rbac-05" not in {one.finding.rule for one in found}
+    placed_findings = judge(Manifests([(manifest, FilePosition("x.yaml", 1)) for manifest in (TEAM, item)])).findings
+    assert "rbac-05" in {placed_finding.finding.rule for placed_finding in placed_findings}
+    role_binding = {**bound("cluster-admin", group("platform-admins"), namespace="kube-system"), "kind": "RoleBinding"}
+    placed_findings = judge(
+        Manifests([(manifest, FilePosition("x.yaml", 1)) for manifest in (TEAM, role_binding)])
+    ).findings
+    assert "rbac-05" not in {placed_finding.finding.rule for placed_finding in placed_findings}

@@ -25,7 +25,7 @@ GENERATED = {"claims.md", "rules.md", "spec.md", "side-by-side.md"}
 OPERATORS = {"|", "&&", "||", ";", "&", ">", ">>", "2>", "<"}
 
 WORDS = {"ENV": "local", "POOL": "train-a100", "DIR": "out", "PAGE": "page.html", "FILE": "-", "COMPONENT": "kueue"}
-"""What stands for a value in a line, and a value that is one."""
+"""Placeholders of lines, each with a real value."""
 OFFLINE = "validate render catalog sample rules schema check can who-can chargeback report new".split()
 LIVE = {("report", "adoption"), ("report", "drift")}
 NOT_HERE = (
@@ -47,25 +47,25 @@ NOT_HERE = (
 class Line(NamedTuple):
     where: str
     text: str
-    whole: bool
+    is_whole: bool
     """Shown to be typed as it is; otherwise a mention, which may leave arguments out."""
 
 
 def _blocks(text: str) -> Iterator[tuple[int, str]]:
     """Lines inside of code blocks, those that go on put together."""
-    inside, held, began = False, "", 0
+    inside, command_text, began = False, "", 0
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip().startswith("```"):
             inside = not inside
             continue
         if not inside:
             continue
-        held, began = (f"{held} {line.strip()}", began) if held else (line.strip(), number)
-        if held.endswith("\\"):
-            held = held[:-1].rstrip()
+        command_text, began = (f"{command_text} {line.strip()}", began) if command_text else (line.strip(), number)
+        if command_text.endswith("\\"):
+            command_text = command_text[:-1].rstrip()
             continue
-        yield began, held
-        held = ""
+        yield began, command_text
+        command_text = ""
 
 
 def lines() -> Iterator[Line]:
@@ -75,14 +75,14 @@ def lines() -> Iterator[Line]:
         text = page.read_text("utf-8").partition(MARKER)[0]
         for number, line in _blocks(text):
             for command in _commands(line):
-                yield Line(f"{page.name}:{number}", command, whole=True)
+                yield Line(f"{page.name}:{number}", command, is_whole=True)
         for number, line in enumerate(text.splitlines(), 1):
             # A row of a table of commands is to be run; elsewhere a name may stand for the command.
             row = page.name in {"README.md", "commands.md"} and line.startswith("| `tenancy")
-            shown, rest = line.split(" | ", 1) if row else ("", line)
-            for part, whole in ((shown, True), (rest, False)):
+            first_cell, other_cells = line.split(" | ", 1) if row else ("", line)
+            for part, is_whole in ((first_cell, True), (other_cells, False)):
                 for code in re.findall(r"`(tenancy [^`]+)`", part):
-                    yield Line(f"{page.name}:{number}", code, whole)
+                    yield Line(f"{page.name}:{number}", code, is_whole)
 
 
 def _commands(line: str) -> Iterator[str]:
@@ -96,13 +96,13 @@ def _commands(line: str) -> Iterator[str]:
 
 def words_of(line: Line) -> list[str] | None:
     """Its arguments, with a value where a word stands for one; None where it is cut off in the middle."""
-    whole = re.sub(r"\s(?:[0-9]?>|<).*", "", line.text)
+    command_text = re.sub(r"\s(?:[0-9]?>|<).*", "", line.text)
     try:
-        found = shlex.split(whole)[1:]
+        words = shlex.split(command_text)[1:]
     except ValueError:
         return None
-    kept = [word for i, word in enumerate(found) if word not in {"…", "..."} or found[i - 1].startswith("--")]
-    return [_filled(word) for word in kept if not (word.startswith("[") and word.endswith("]"))]
+    stated_words = [word for i, word in enumerate(words) if word not in {"…", "..."} or words[i - 1].startswith("--")]
+    return [_filled(word) for word in stated_words if not (word.startswith("[") and word.endswith("]"))]
 
 
 def _filled(word: str) -> str:
@@ -115,9 +115,9 @@ def parsed(words: list[str]) -> click.Context:
     command: click.Command = main
     context = command.make_context("tenancy", list(words))
     while isinstance(command, click.Group):
-        _, below, words = command.resolve_command(context, [*context._protected_args, *context.args])
-        assert below is not None
-        command = below
+        _, subcommand, words = command.resolve_command(context, [*context._protected_args, *context.args])
+        assert subcommand is not None
+        command = subcommand
         context = command.make_context("tenancy", list(words), parent=context)
     return context
 
@@ -127,7 +127,7 @@ IDS = [f"{line.where} {line.text[:60]}" for line in LINES]
 
 
 def test_there_are_lines_to_look_at() -> None:
-    assert sum(line.whole for line in LINES) > 60
+    assert sum(line.is_whole for line in LINES) > 60
     assert {line.where.partition(":")[0] for line in LINES} >= {"README.md", "onboarding.md", "lab.md"}
 
 
@@ -141,7 +141,7 @@ def test_every_command_line_is_one_that_the_program_takes(line: Line) -> None:
     try:
         parsed(words)
     except click.UsageError as error:
-        if isinstance(error, left_out) and (not line.whole or "…" in line.text):
+        if isinstance(error, left_out) and (not line.is_whole or "…" in line.text):
             return
         pytest.fail(f"{line.where}: {line.text}: {error.format_message()}")
 
@@ -155,13 +155,13 @@ def test_a_line_that_the_program_does_not_take_is_found(words: str) -> None:
 def test_make_up_ends_with_how_the_shell_finds_the_program() -> None:
     # Of a make that runs the tests nothing is inherited: as its child this one would say which folder it leaves.
     alone = {key: value for key, value in os.environ.items() if not key.startswith("MAKE") and key != "MFLAGS"}
-    asked = ["make", "-n", "up"]
-    planned = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=True, env=alone).stdout
+    command = ["make", "-n", "up"]
+    planned = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, env=alone).stdout
     last = planned.splitlines()[-1]
-    said = subprocess.run(
+    completed = subprocess.run(
         ["bash", "-c", last], capture_output=True, text=True, check=True, env={"PATH": os.environ["PATH"]}
     )
-    assert said.stdout.splitlines()[-1] == "  . .lab/env"
+    assert completed.stdout.splitlines()[-1] == "  . .lab/env"
     assert "`. .lab/env`" in (ROOT / "README.md").read_text("utf-8").partition("## The same in Python")[0]
 
 
@@ -170,26 +170,26 @@ def test_make_up_ends_with_how_the_shell_finds_the_program() -> None:
 
 def runs_here(line: Line) -> bool:
     words = words_of(line)
-    if not line.whole or not words or words[0] not in OFFLINE or "…" in line.text:
+    if not line.is_whole or not words or words[0] not in OFFLINE or "…" in line.text:
         return False
     if tuple(words[:2]) in LIVE or "--live" in words or "--prometheus" in words or "-" in words:
         return False
     return not any(mark in line.text for mark in NOT_HERE) and "BUCKET" not in line.text and "TENANT" not in line.text
 
 
-HERE: dict[str, list[Line]] = {}
+LINES_BY_PAGE: dict[str, list[Line]] = {}
 for _line in LINES:
     if runs_here(_line):
-        HERE.setdefault(_line.where.partition(":")[0], []).append(_line)
+        LINES_BY_PAGE.setdefault(_line.where.partition(":")[0], []).append(_line)
 
 
 def test_there_are_lines_to_run() -> None:
-    found = [line for of in HERE.values() for line in of]
-    assert len(found) > 25
-    assert {words[0] for line in found if (words := words_of(line))} >= {"validate", "render", "report", "can", "new"}
+    lines = [line for page_lines in LINES_BY_PAGE.values() for line in page_lines]
+    assert len(lines) > 25
+    assert {words[0] for line in lines if (words := words_of(line))} >= {"validate", "render", "report", "can", "new"}
 
 
-@pytest.mark.parametrize("page", HERE)
+@pytest.mark.parametrize("page", LINES_BY_PAGE)
 def test_the_lines_of_a_page_that_need_no_cluster_run_one_after_the_other(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,7 +197,7 @@ def test_the_lines_of_a_page_that_need_no_cluster_run_one_after_the_other(
         shutil.copytree(ROOT / name, tmp_path / name)
     shutil.copy(ROOT / "Pulumi.yaml", tmp_path)
     monkeypatch.chdir(tmp_path)
-    for line in HERE[page]:
+    for line in LINES_BY_PAGE[page]:
         result = CliRunner().invoke(main, words_of(line))
         assert result.exception is None or isinstance(result.exception, SystemExit), f"{line.where}: {result.exception}"
         # A finding is an answer too; what cannot be read is none.

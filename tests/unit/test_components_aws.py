@@ -28,8 +28,8 @@ from tests.registered_aws import behind, if_any, inputs, kind, of, on_aws
 ROOT = Path(__file__).parents[2]
 TENANT = "fraud"
 DATA = {"Key", "Bucket", "Repository", "Secret"}
-"""Of AWS' types those that hold what cannot be made again."""
-KEPT = {
+"""Types of AWS that hold data which cannot be created again."""
+RETAINED_TYPES = {
     *("Key", "Alias", "Repository", "RepositoryPolicy", "LogGroup", "Bucket", "BucketLifecycleConfiguration"),
     *("BucketOwnershipControls", "BucketPolicy", "BucketPublicAccessBlock", "BucketVersioning"),
     *("BucketServerSideEncryptionConfiguration", "Secret", "SecretPolicy"),
@@ -56,8 +56,8 @@ def test_a_cluster_is_told_its_range_of_services_where_the_file_says_it_alone(
     network: Any = SimpleNamespace(subnets={"eu-central-1a": "subnet-1"})
     roles: Any = SimpleNamespace(arns={"cluster": "arn:aws:iam::111122223333:role/cluster"})
     monkeypatch.setattr(registered, "build", lambda *_: EksCluster("bank", planned, network, roles))
-    (made,) = of(register(make_plan(environment, loaded.tenants)), "Cluster").values()
-    assert inputs(made).get("kubernetesNetworkConfig") == sent
+    (cluster_request,) = of(register(make_plan(environment, loaded.tenants)), "Cluster").values()
+    assert inputs(cluster_request).get("kubernetesNetworkConfig") == sent
 
 
 def test_the_way_to_s3_that_is_made_has_a_policy(bank: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,10 +65,11 @@ def test_the_way_to_s3_that_is_made_has_a_policy(bank: Plan, monkeypatch: pytest
     assert planned
     assert not planned.network.vpc
     monkeypatch.setattr(registered, "build", lambda *_: ClusterNetwork("n", planned.network, {}))
-    made = {
-        inputs(one)["serviceName"].rpartition(".")[2]: inputs(one) for one in of(register(bank), "VpcEndpoint").values()
+    endpoints = {
+        inputs(request)["serviceName"].rpartition(".")[2]: inputs(request)
+        for request in of(register(bank), "VpcEndpoint").values()
     }
-    assert json.loads(made["s3"]["policy"]) == planned.network.s3_policy, "AWS' default allows everything"
+    assert json.loads(endpoints["s3"]["policy"]) == planned.network.s3_policy, "AWS' default allows everything"
 
 
 @pytest.fixture(scope="module")
@@ -82,16 +83,16 @@ def platform(bank: Plan) -> Registered:
 
 
 @pytest.fixture(scope="module")
-def whole(bank: Plan) -> Registered:
+def single_stack(bank: Plan) -> Registered:
     return register(bank)
 
 
-def test_every_input_is_one_that_the_sdk_and_the_api_know(whole: Registered) -> None:
+def test_every_input_is_one_that_the_sdk_and_the_api_know(single_stack: Registered) -> None:
     wrong = {
-        request.name: found
-        for request in on_aws(whole).values()
+        request.name: unknown_inputs
+        for request in on_aws(single_stack).values()
         if (
-            found := [
+            unknown_inputs := [
                 *sdk.check_resource(request.type, inputs(request)),
                 *aws_double_api.mistakes(request.type, inputs(request)),
             ]
@@ -100,38 +101,38 @@ def test_every_input_is_one_that_the_sdk_and_the_api_know(whole: Registered) -> 
     assert wrong == {}
 
 
-def test_the_judges_know_every_type_by_its_operation_or_it_is_one_of_these(whole: Registered) -> None:
-    """Of the others only the SDK's types are asked: AWS calls their properties otherwise."""
-    unknown = {request.type for request in on_aws(whole).values()} - aws_double_api.OPERATIONS.keys()
+def test_the_judges_know_every_type_by_its_operation_or_it_is_one_of_these(single_stack: Registered) -> None:
+    """The others are checked by the SDK's types alone: AWS calls their properties otherwise."""
+    unknown = {request.type for request in on_aws(single_stack).values()} - aws_double_api.OPERATIONS.keys()
     assert {token.rpartition(":")[2] for token in unknown} == {"EventTarget", "QueuePolicy", "TopicPolicy"}
 
 
-def test_no_two_resources_share_a_name(whole: Registered) -> None:
-    assert whole.repeated == []
+def test_no_two_resources_share_a_name(single_stack: Registered) -> None:
+    assert single_stack.repeated == []
 
 
-def test_a_childs_name_starts_with_its_components(whole: Registered) -> None:
-    for urn, request in on_aws(whole).items():
-        at = whole.parent(urn)
+def test_a_childs_name_starts_with_its_components(single_stack: Registered) -> None:
+    for urn, request in on_aws(single_stack).items():
+        at = single_stack.parent(urn)
         while not at.type.startswith("gpu-tenancy:"):
-            at = whole.requests[at.parent]
+            at = single_stack.requests[at.parent]
         assert request.name.startswith(at.name + "-"), request.name
 
 
-def test_every_component_says_that_it_is_complete(whole: Registered) -> None:
-    components = {urn for urn, request in whole.requests.items() if request.type.startswith("gpu-tenancy:")}
-    kinds = {kind(whole.requests[urn]) for urn in components}
+def test_every_component_says_that_it_is_complete(single_stack: Registered) -> None:
+    components = {urn for urn, request in single_stack.requests.items() if request.type.startswith("gpu-tenancy:")}
+    kinds = {kind(single_stack.requests[urn]) for urn in components}
     assert {"Data", "ProtectedBucket", "EncryptionKey", "EmergencyAccess", "EventAlarm"} <= kinds
     assert {"TenantAws", "IamRole", "TenantAwsResources"} <= kinds
-    assert components <= whole.outputs.keys()
+    assert components <= single_stack.outputs.keys()
 
 
-def test_everything_that_can_carry_tags_says_whose_it_is(whole: Registered) -> None:
-    tagged, tenants = 0, [request.name for request in whole.of("GpuTenant").values()]
-    for urn, request in on_aws(whole).items():
+def test_everything_that_can_carry_tags_says_whose_it_is(single_stack: Registered) -> None:
+    tagged, tenants = 0, [request.name for request in single_stack.of("GpuTenant").values()]
+    for urn, request in on_aws(single_stack).items():
         if "tags" not in sdk.fields(sdk.arguments_class(sdk.resource_class(request.type) or object)):
             continue
-        path = whole.path(urn)
+        path = single_stack.path(urn)
         if ":Services$" in path:
             continue
         tags, tagged = inputs(request)["tags"], tagged + 1
@@ -143,10 +144,10 @@ def test_everything_that_can_carry_tags_says_whose_it_is(whole: Registered) -> N
     assert tagged > 50
 
 
-def test_data_is_protected_and_roles_are_not(whole: Registered) -> None:
-    assert of(whole, *DATA)
-    assert {kind(request) for request in on_aws(whole).values() if request.protect} == DATA
-    assert every(request.protect for request in of(whole, *DATA).values())
+def test_data_is_protected_and_roles_are_not(single_stack: Registered) -> None:
+    assert of(single_stack, *DATA)
+    assert {kind(request) for request in on_aws(single_stack).values() if request.protect} == DATA
+    assert every(request.protect for request in of(single_stack, *DATA).values())
 
 
 def test_a_platforms_own_stack_does_not_protect_its_roles_either(platform: Registered) -> None:
@@ -155,29 +156,31 @@ def test_a_platforms_own_stack_does_not_protect_its_roles_either(platform: Regis
     assert protected == {"Bucket", "Key"}
 
 
-def test_what_holds_data_outlives_its_stack_with_its_isolation_around_it(whole: Registered) -> None:
-    outliving = {kind(request) for request in on_aws(whole).values() if request.retainOnDelete}
-    assert outliving == KEPT, "a bucket that stays without its policy stands open"
-    assert every(request.retainOnDelete for request in of(whole, *KEPT).values())
+def test_what_holds_data_outlives_its_stack_with_its_isolation_around_it(single_stack: Registered) -> None:
+    outliving = {kind(request) for request in on_aws(single_stack).values() if request.retainOnDelete}
+    assert outliving == RETAINED_TYPES, "a bucket that stays without its policy stands open"
+    assert every(request.retainOnDelete for request in of(single_stack, *RETAINED_TYPES).values())
 
 
-def test_nothing_of_it_is_a_secret_value(whole: Registered) -> None:
-    assert of(whole, "Secret")
-    assert if_any(whole, "SecretVersion") == {}
-    for request in on_aws(whole).values():
+def test_nothing_of_it_is_a_secret_value(single_stack: Registered) -> None:
+    assert of(single_stack, "Secret")
+    assert if_any(single_stack, "SecretVersion") == {}
+    for request in on_aws(single_stack).values():
         assert list(request.additionalSecretOutputs) == []
         assert sdk._SIGNATURE not in json.dumps(from_struct(request.object)), request.name
 
 
-def test_the_buckets_locks_are_shut_before_any_role_is_there(whole: Registered) -> None:
-    policies = of(whole, "BucketPolicy").keys()
-    (boundary,) = [urn for urn, request in of(whole, "Policy").items() if request.name == "platform-data-boundary"]
-    roles = {urn for urn in of(whole, "Role") if "TenantAws" in whole.path(urn)}
+def test_the_buckets_locks_are_shut_before_any_role_is_there(single_stack: Registered) -> None:
+    policies = of(single_stack, "BucketPolicy").keys()
+    (boundary,) = [
+        urn for urn, request in of(single_stack, "Policy").items() if request.name == "platform-data-boundary"
+    ]
+    roles = {urn for urn in of(single_stack, "Role") if "TenantAws" in single_stack.path(urn)}
     assert policies
     assert roles
     for urn in roles:
-        assert boundary in whole.requests[urn].dependencies
-        assert policies <= behind(whole, urn)
+        assert boundary in single_stack.requests[urn].dependencies
+        assert policies <= behind(single_stack, urn)
 
 
 def test_a_buckets_policy_comes_when_the_public_is_shut_out(platform: Registered) -> None:
@@ -186,11 +189,13 @@ def test_a_buckets_policy_comes_when_the_public_is_shut_out(platform: Registered
 
 
 def test_a_bucket_says_what_is_in_it(platform: Registered) -> None:
-    told = {inputs(one)["bucket"]: inputs(one)["tags"].get("purpose") for one in of(platform, "Bucket").values()}
-    told = {bucket: purpose for bucket, purpose in told.items() if bucket.startswith("bank-")}
-    written = load(ROOT / "stacks" / "bank").environment.buckets
-    assert told == {name: bucket.purpose for name, bucket in written.items()}
-    assert told["bank-scratch"] == "what may be lost"
+    purposes = {
+        inputs(request)["bucket"]: inputs(request)["tags"].get("purpose") for request in of(platform, "Bucket").values()
+    }
+    purposes = {bucket: purpose for bucket, purpose in purposes.items() if bucket.startswith("bank-")}
+    buckets = load(ROOT / "stacks" / "bank").environment.buckets
+    assert purposes == {name: bucket.purpose for name, bucket in buckets.items()}
+    assert purposes["bank-scratch"] == "what may be lost"
 
 
 def test_a_bucket_encrypts_by_its_own_key(platform: Registered) -> None:
@@ -233,8 +238,8 @@ def test_a_role_goes_before_the_namespaces_do(tenant: Registered) -> None:
 
 def test_a_policy_goes_with_its_role_and_an_entry_with_its_principal(tenant: Registered) -> None:
     """By property, not by order alone: the engine makes anew with a role what was on it."""
-    wanted = {"RolePolicy": "role", "PodIdentityAssociation": "roleArn", "AccessEntry": "principalArn"}
-    for name, key in wanted.items():
+    key_by_type = {"RolePolicy": "role", "PodIdentityAssociation": "roleArn", "AccessEntry": "principalArn"}
+    for name, key in key_by_type.items():
         for request in of(tenant, name).values():
             on = request.propertyDependencies[key].urns
             assert any(kind(tenant.requests[urn]) == "Role" for urn in on), request.name
@@ -253,7 +258,7 @@ def test_break_glass_is_never_used_without_an_alarm(platform: Registered) -> Non
     assert of(platform, "EventTarget", "TopicSubscription", "TopicPolicy").keys() <= behind(platform, role)
 
 
-TAKEN = {
+ROLE_ASSUMED = {
     "source": "aws.sts",
     "detail-type": "AWS API Call via CloudTrail",
     "detail": {"eventSource": "sts.amazonaws.com", "eventName": "AssumeRole", "readOnly": True},
@@ -270,7 +275,7 @@ def heard(state: str, pattern: Any, event: Any) -> bool:
 
 def _matches(pattern: Any, event: Any) -> bool:
     if isinstance(pattern, dict):
-        return all(key in event and _matches(of, event[key]) for key, of in pattern.items())
+        return all(key in event and _matches(field_pattern, event[key]) for key, field_pattern in pattern.items())
     return event in pattern
 
 
@@ -280,7 +285,10 @@ def test_the_break_glass_alarm_hears_its_role_taken_and_nothing_else(platform: R
     (rule,) = [inputs(request) for urn, request in rules.items() if "EmergencyAccess" in platform.path(urn)]
     pattern = json.loads(rule["eventPattern"])
     (role,) = pattern["detail"]["requestParameters"]["roleArn"]
-    event = {**TAKEN, "detail": {**TAKEN["detail"], "eventName": name, "requestParameters": {"roleArn": role}}}
+    event = {
+        **ROLE_ASSUMED,
+        "detail": {**ROLE_ASSUMED["detail"], "eventName": name, "requestParameters": {"roleArn": role}},
+    }
     assert heard(rule.get("state", "ENABLED"), pattern, event) is (name == "AssumeRole")
 
 
@@ -300,14 +308,16 @@ def test_a_tenants_stack_has_a_provider_for_aws_only_if_it_has_something_there(b
     assert on_aws(alone) == {}
 
 
-def test_one_provider_makes_all_of_it(whole: Registered) -> None:
-    assert len({request.provider for request in on_aws(whole).values()}) == 1
+def test_one_provider_makes_all_of_it(single_stack: Registered) -> None:
+    assert len({request.provider for request in on_aws(single_stack).values()}) == 1
 
 
-def test_the_scopes_together_register_what_one_stack_does(bank: Plan, whole: Registered, platform: Registered) -> None:
-    apart = [platform, *(register(bank, StackScope.TENANT, found.name) for found in bank.tenants)]
-    paths = sorted(each.path(urn) for each in apart for urn in on_aws(each))
-    assert paths == sorted(whole.path(urn) for urn in on_aws(whole))
+def test_the_scopes_together_register_what_one_stack_does(
+    bank: Plan, single_stack: Registered, platform: Registered
+) -> None:
+    apart = [platform, *(register(bank, StackScope.TENANT, tenant.name) for tenant in bank.tenants)]
+    paths = sorted(registered_stack.path(urn) for registered_stack in apart for urn in on_aws(registered_stack))
+    assert paths == sorted(single_stack.path(urn) for urn in on_aws(single_stack))
 
 
 def test_a_tenants_stack_does_not_import_the_sdk_of_services() -> None:
@@ -316,5 +326,5 @@ def test_a_tenants_stack_does_not_import_the_sdk_of_services() -> None:
     import sys
 
     code = "import sys, tenancy.components.program; print([m for m in sys.modules if m.startswith('pulumi_aws')])"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    completed = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert completed.stdout.strip() == "[]"

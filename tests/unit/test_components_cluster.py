@@ -39,9 +39,9 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
-    made = Answers()
-    monkeypatch.setattr(registered.Echo, "call", lambda mocks, call: made(mocks, call))
-    return made
+    answers = Answers()
+    monkeypatch.setattr(registered.Echo, "call", lambda mocks, call: answers(mocks, call))
+    return answers
 
 
 @pytest.fixture(scope="module")
@@ -52,20 +52,20 @@ def bank() -> Plan:
 
 @pytest.fixture(scope="module")
 def cluster(bank: Plan) -> Registered:
-    made, echo = Answers(), registered.Echo.new_resource
+    answers, echo = Answers(), registered.Echo.new_resource
 
-    def resource(mocks: Any, asked: Any) -> tuple[str, dict[str, Any]]:
-        """What has no value is no dependency either, and an address has its id from AWS."""
-        found, outputs = echo(mocks, asked)
-        return found, {**outputs, "allocationId": found} if asked.typ == "aws:ec2/eip:Eip" else outputs
+    def resource(mocks: Any, request: Any) -> tuple[str, dict[str, Any]]:
+        """A missing value is no dependency either, and an address has its id from AWS."""
+        identifier, outputs = echo(mocks, request)
+        return identifier, {**outputs, "allocationId": identifier} if request.typ == "aws:ec2/eip:Eip" else outputs
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(registered.Echo, "call", lambda mocks, call: made(mocks, call))
+        patch.setattr(registered.Echo, "call", lambda mocks, call: answers(mocks, call))
         patch.setattr(registered.Echo, "new_resource", resource)
         return register(bank, StackScope.CLUSTER)
 
 
-def given(bank: Plan, endpoints: Endpoints) -> NetworkPlan:
+def existing_vpc(bank: Plan, endpoints: Endpoints) -> NetworkPlan:
     """The bank's network in a VPC that is there."""
     assert bank.cluster
     subnets = tuple(SubnetPlan(f"eu-central-1{z}", f"subnet-0{z}", "", "") for z in "abc")
@@ -79,14 +79,14 @@ def made_of(bank: Plan, network: NetworkPlan, monkeypatch: pytest.MonkeyPatch) -
 
 def before(registered: Registered, urn: str) -> set[str]:
     """Kinds and names of what is made before a resource, and is deleted after it."""
-    own = (registered.requests[each] for each in behind(registered, urn))
-    return {f"{request.type.rpartition(':')[2]} {request.name}" for request in own}
+    earlier_requests = (registered.requests[earlier_urn] for earlier_urn in behind(registered, urn))
+    return {f"{request.type.rpartition(':')[2]} {request.name}" for request in earlier_requests}
 
 
 def test_nat_gateways_and_their_addresses_wait_for_the_internet_gateway(cluster: Registered) -> None:
-    found = of(cluster, "NatGateway", "Eip")
-    assert len(found) == 6
-    for urn in found:
+    gateways = of(cluster, "NatGateway", "Eip")
+    assert len(gateways) == 6
+    for urn in gateways:
         assert "InternetGateway bank-network-gateway" in before(cluster, urn)
 
 
@@ -110,8 +110,8 @@ def test_the_way_out_replaces_no_node_group(cluster: Registered) -> None:
     for urn, request in of(cluster, "NodeGroup").items():
         if not request.type.startswith("aws:"):
             continue
-        on = {u for each in request.propertyDependencies.values() for u in each.urns}
-        kinds = {cluster.requests[one].type.rpartition(":")[2] for one in on}
+        on = {u for dependencies in request.propertyDependencies.values() for u in dependencies.urns}
+        kinds = {cluster.requests[urn].type.rpartition(":")[2] for urn in on}
         assert not {"NatGateway", "RouteTableAssociation", "VpcEndpoint"} & kinds, urn
 
 
@@ -122,23 +122,23 @@ def test_a_given_vpc_in_which_private_names_do_not_resolve_ends_the_run(
 ) -> None:
     answers.switched_off = {attribute}
     with pytest.raises(pulumi.RunError, match=f"given vpc-0123abcd without {attribute}; rule: nodes reach"):
-        made_of(bank, given(bank, endpoints), monkeypatch)
+        made_of(bank, existing_vpc(bank, endpoints), monkeypatch)
 
 
 def test_a_checked_vpc_is_asked_for_its_names_and_its_endpoints_alone(
     bank: Plan, answers: Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = made_of(bank, given(bank, Endpoints.CHECKED), monkeypatch)
+    network = made_of(bank, existing_vpc(bank, Endpoints.CHECKED), monkeypatch)
     assert {name for name, _ in answers.asked} == {"getVpc", "getVpcEndpoint"}
     assert answers.kinds() == {"s3": "Gateway", **dict.fromkeys(PRIVATE_SERVICES, "Interface")}
-    assert if_any(made, "VpcEndpoint", "SecurityGroup") == {}
+    assert if_any(network, "VpcEndpoint", "SecurityGroup") == {}
 
 
 def test_several_endpoints_of_a_service_are_enough(
     bank: Plan, answers: Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers.twice = {"sts"}
-    made_of(bank, given(bank, Endpoints.CHECKED), monkeypatch)
+    made_of(bank, existing_vpc(bank, Endpoints.CHECKED), monkeypatch)
     assert answers.kinds().keys() == {"s3", *PRIVATE_SERVICES}, "it went on to the last"
 
 
@@ -147,7 +147,7 @@ def test_a_missing_endpoint_ends_the_run_with_what_to_do(
 ) -> None:
     answers.missing = {"sts"}
     with pytest.raises(pulumi.RunError) as error:
-        made_of(bank, given(bank, Endpoints.CHECKED), monkeypatch)
+        made_of(bank, existing_vpc(bank, Endpoints.CHECKED), monkeypatch)
     missing = "without an available endpoint of type Interface for com.amazonaws.eu-central-1.sts"
     assert f"given vpc-0123abcd {missing}" in str(error.value)
     assert "change: make that endpoint, or write `endpoints: made`" in str(error.value)
@@ -158,14 +158,17 @@ def test_what_else_aws_answers_is_not_taken_for_a_missing_endpoint(
 ) -> None:
     answers.getVpcEndpoint = lambda _: refused("UnauthorizedOperation")  # ty: ignore[invalid-assignment]
     with pytest.raises(Exception, match="UnauthorizedOperation"):
-        made_of(bank, given(bank, Endpoints.CHECKED), monkeypatch)
+        made_of(bank, existing_vpc(bank, Endpoints.CHECKED), monkeypatch)
 
 
 def test_routes_to_s3_are_in_every_subnets_table_and_in_the_main_one_where_it_has_none(
     bank: Plan, answers: Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = made_of(bank, given(bank, Endpoints.MADE), monkeypatch)
-    endpoints = {inputs(one)["serviceName"].rpartition(".")[2]: inputs(one) for one in of(made, "VpcEndpoint").values()}
+    network = made_of(bank, existing_vpc(bank, Endpoints.MADE), monkeypatch)
+    endpoints = {
+        inputs(request)["serviceName"].rpartition(".")[2]: inputs(request)
+        for request in of(network, "VpcEndpoint").values()
+    }
     assert endpoints["s3"]["routeTableIds"] == [MAIN, "rtb-own"]
     assert {name for name, _ in answers.asked} == {"getVpc", "getRouteTables"}
 
@@ -173,9 +176,9 @@ def test_routes_to_s3_are_in_every_subnets_table_and_in_the_main_one_where_it_ha
 def test_endpoints_admit_every_range_of_a_given_vpc(
     bank: Plan, answers: Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = made_of(bank, given(bank, Endpoints.MADE), monkeypatch)
+    network = made_of(bank, existing_vpc(bank, Endpoints.MADE), monkeypatch)
     assert answers.asked
-    (group,) = of(made, "SecurityGroup").values()
+    (group,) = of(network, "SecurityGroup").values()
     (rule,) = inputs(group)["ingress"]
     assert (rule["protocol"], rule["fromPort"], rule["toPort"]) == ("tcp", 443, 443)
     assert rule["cidrBlocks"] == ["10.0.0.0/16", SECONDARY], "nodes in a secondary range use them too"
@@ -186,15 +189,21 @@ def one_pool(bank: Plan, answers: Answers, monkeypatch: pytest.MonkeyPatch, day:
     assert answers.asked == []
     monkeypatch.setattr("tenancy.schema.pools.today", lambda: dt.date.fromisoformat(day))
     bought = {"capacity-block": "cr-0123abcd", "starts": "2027-02-01", "ends": "2027-03-01"}
-    written = load(ROOT / "stacks" / "bank").environment.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    pool = {**written["pools"]["train-a100"], "nodes": 4, "purchase": bought}
-    environment = Environment.model_validate({**written, "pools": {**written["pools"], "train-a100": pool}})
+    environment_fields = load(ROOT / "stacks" / "bank").environment.model_dump(
+        mode="json", by_alias=True, exclude_unset=True
+    )
+    pool = {**environment_fields["pools"]["train-a100"], "nodes": 4, "purchase": bought}
+    environment = Environment.model_validate(
+        {**environment_fields, "pools": {**environment_fields["pools"], "train-a100": pool}}
+    )
     planned = cluster_plan(environment)
     assert planned
-    made = register(replace(bank, cluster=planned), StackScope.CLUSTER)
+    registered_plan = register(replace(bank, cluster=planned), StackScope.CLUSTER)
     kinds = ("LaunchTemplate", "NodeGroup")
-    found = {r.type.rpartition(":")[2]: inputs(r) for r in of(made, *kinds).values() if r.name in NAMES}
-    return tuple(found[kind] for kind in kinds)
+    inputs_by_type = {
+        r.type.rpartition(":")[2]: inputs(r) for r in of(registered_plan, *kinds).values() if r.name in NAMES
+    }
+    return tuple(inputs_by_type[kind] for kind in kinds)
 
 
 NAMES = {"bank-train-a100-template", "bank-train-a100-nodes"}
@@ -206,8 +215,8 @@ def test_a_capacity_block_has_no_nodes_before_it_begins(
 ) -> None:
     _, group = one_pool(bank, answers, monkeypatch, day)
     assert group["scalingConfig"] == {"desiredSize": started, "minSize": started, "maxSize": 4}
-    found = aws_double_api.mistakes("aws:eks/nodeGroup:NodeGroup", {"scalingConfig": group["scalingConfig"]})
-    assert not [each for each in found if each.path.startswith("scalingConfig")], "EKS takes such a size"
+    mistakes = aws_double_api.mistakes("aws:eks/nodeGroup:NodeGroup", {"scalingConfig": group["scalingConfig"]})
+    assert not [mistake for mistake in mistakes if mistake.path.startswith("scalingConfig")], "EKS takes such a size"
 
 
 def test_a_capacity_block_is_named_by_its_target_alone(
@@ -222,20 +231,22 @@ def test_a_capacity_block_is_named_by_its_target_alone(
 
 @pytest.mark.parametrize("region", ["cn-north-1", "eu-central-1", "us-gov-west-1"])
 def test_four_services_have_names_of_their_own_in_china(region: str) -> None:
-    named = {short: endpoint_service(region, short) for short in ("s3", *PRIVATE_SERVICES)}
-    apart = {short for short, name in named.items() if name.startswith("cn.")}
+    service_names = {short: endpoint_service(region, short) for short in ("s3", *PRIVATE_SERVICES)}
+    apart = {short for short, name in service_names.items() if name.startswith("cn.")}
     assert apart == ({"ec2", "ecr.api", "ecr.dkr", "sts"} if region.startswith("cn-") else set())
-    assert {name.removeprefix("cn.") for name in named.values()} == {f"com.amazonaws.{region}.{s}" for s in named}
+    assert {name.removeprefix("cn.") for name in service_names.values()} == {
+        f"com.amazonaws.{region}.{s}" for s in service_names
+    }
     assert set(PRIVATE_SERVICES) > CHINA_ENDPOINT_SERVICES
 
 
 # Node groups: what is repaired, and their root volumes
 
 
-def groups_of(made: Registered) -> dict[str, dict[str, Any]]:
+def groups_of(stack: Registered) -> dict[str, dict[str, Any]]:
     """Inputs of the node groups of AWS by name."""
-    found = (inputs(request) for request in of(made, "NodeGroup").values() if request.type.startswith("aws:"))
-    return {each["nodeGroupName"]: each for each in found}
+    groups = (inputs(request) for request in of(stack, "NodeGroup").values() if request.type.startswith("aws:"))
+    return {group["nodeGroupName"]: group for group in groups}
 
 
 def test_a_fault_of_a_tenants_program_repairs_no_node(cluster: Registered) -> None:
@@ -256,7 +267,7 @@ def test_a_fault_of_a_tenants_program_repairs_no_node(cluster: Registered) -> No
 
 def test_the_root_volume_is_small_where_local_disks_hold_images_and_files(cluster: Registered) -> None:
     templates = (inputs(request) for request in of(cluster, "LaunchTemplate").values())
-    sizes = {each["name"]: each["blockDeviceMappings"][0]["ebs"]["volumeSize"] for each in templates}
+    sizes = {template["name"]: template["blockDeviceMappings"][0]["ebs"]["volumeSize"] for template in templates}
     assert sizes == {
         "bank-system": 200,
         "bank-general": 200,
@@ -274,36 +285,36 @@ def test_the_root_volume_is_small_where_local_disks_hold_images_and_files(cluste
 def version_of(bank: Plan, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, str]]:
     """Version of each add-on as it is registered, by name, of what a file says of add-ons."""
 
-    def made(**written: Any) -> dict[str, str]:
-        wanted = AddOns.model_validate(written)
-        plans = add_ons([], cni="cilium", volume_tags={}, interface_tags={}, kubernetes="1.36", versions=wanted)
-        below = pulumi.ResourceOptions()
+    def versions_by_add_on(**settings: Any) -> dict[str, str]:
+        versions = AddOns.model_validate(settings)
+        plans = add_ons([], cni="cilium", volume_tags={}, interface_tags={}, kubernetes="1.36", versions=versions)
+        options = pulumi.ResourceOptions()
         monkeypatch.setattr(
-            registered, "build", lambda *_: [eks_add_on(plan.name, plan, "bank", None, {}, below) for plan in plans]
+            registered, "build", lambda *_: [eks_add_on(plan.name, plan, "bank", None, {}, options) for plan in plans]
         )
-        found = (inputs(each) for each in of(register(bank), "Addon").values())
-        return {each["addonName"]: each["addonVersion"] for each in found}
+        addons = (inputs(addon) for addon in of(register(bank), "Addon").values())
+        return {addon["addonName"]: addon["addonVersion"] for addon in addons}
 
-    return made
+    return versions_by_add_on
 
 
 def test_an_add_on_has_the_version_that_eks_lists_for_the_clusters_kubernetes(
     version_of: Callable[..., dict[str, str]], answers: Answers
 ) -> None:
-    made = version_of()
-    assert set(made) == set(ADD_ONS)
-    assert set(made.values()) == {"v9.9.0-eksbuild.1"}
-    asked = [asked for name, asked in answers.asked if name == "getAddonVersion"]
-    assert {each["kubernetesVersion"] for each in asked} == {"1.36"}, "another minor has other versions"
+    versions = version_of()
+    assert set(versions) == set(ADD_ONS)
+    assert set(versions.values()) == {"v9.9.0-eksbuild.1"}
+    requests = [arguments for name, arguments in answers.asked if name == "getAddonVersion"]
+    assert {arguments["kubernetesVersion"] for arguments in requests} == {"1.36"}, "another minor has other versions"
 
 
 @pytest.mark.usefixtures("answers")
 def test_the_latest_version_is_taken_where_it_is_asked_for_and_a_fixed_one_before_it(
     version_of: Callable[..., dict[str, str]],
 ) -> None:
-    made = version_of(release="latest", versions={"coredns": "v1.12.1-eksbuild.2"})
-    assert made.pop("coredns") == "v1.12.1-eksbuild.2"
-    assert set(made.values()) == {"v9.9.1-eksbuild.1"}
+    versions = version_of(release="latest", versions={"coredns": "v1.12.1-eksbuild.2"})
+    assert versions.pop("coredns") == "v1.12.1-eksbuild.2"
+    assert set(versions.values()) == {"v9.9.1-eksbuild.1"}
 
 
 @pytest.mark.parametrize("name", ADD_ON_FLOORS)
@@ -337,7 +348,7 @@ def release_of(bank: Plan, monkeypatch: pytest.MonkeyPatch) -> Callable[[], str]
     assert bank.cluster
     group = bank.cluster.groups[0]
 
-    def made() -> str:
+    def registered_release() -> str:
         def program(*_: Any) -> None:
             parent = pulumi.ComponentResource("gpu-tenancy:index:NodeGroup", "parent")
             pulumi.ComponentResource(
@@ -345,10 +356,10 @@ def release_of(bank: Plan, monkeypatch: pytest.MonkeyPatch) -> Callable[[], str]
             )
 
         monkeypatch.setattr(registered, "build", program)
-        (request,) = (each for each in register(bank).requests.values() if each.name == "made")
+        (request,) = (request for request in register(bank).requests.values() if request.name == "made")
         return str(inputs(request)["version"])
 
-    return made
+    return registered_release
 
 
 def test_the_release_is_what_eks_says_of_the_image(release_of: Callable[[], str], answers: Answers) -> None:

@@ -56,7 +56,7 @@ def lines(resource: object) -> Iterator[Line]:
             yield "Role", name
             yield from (("RolePolicy", f"{name}/{policy}") for policy in policies)
         case platform_models.BucketPlan(name=name):
-            yield from ((each, name) for each in AROUND_A_BUCKET)
+            yield from ((type_name, name) for type_name in AROUND_A_BUCKET)
         case platform_models.OidcProvider(url=url):
             yield "OpenIdConnectProvider", url
         case tenant_models.AccessEntry(principal=principal, policy=policy):
@@ -64,7 +64,7 @@ def lines(resource: object) -> Iterator[Line]:
             yield from [("AccessPolicyAssociation", principal)] if policy else []
         case platform_models.BreakGlassPlan(role=role, entry=entry, alarm=alarm):
             yield from (*lines(role), *lines(entry))
-            yield from ((each, alarm.name) for each in ("Topic", "TopicPolicy", "TopicSubscription"))
+            yield from ((type_name, alarm.name) for type_name in ("Topic", "TopicPolicy", "TopicSubscription"))
             yield from (("EventRule", alarm.name), ("EventTarget", alarm.name))
         case tenant_models.AccessPoint(name=name):
             yield "AccessPoint", name
@@ -85,33 +85,33 @@ def lines(resource: object) -> Iterator[Line]:
 
 
 def planned(plan: Plan, tenant: str | None = None) -> Counter[Line]:
-    """Of a tenant, or of the platform."""
+    """Entries of a tenant's plan, or of the platform's."""
     if tenant:
-        own = plan.tenant(tenant).aws
-        assert own is not None
-        return Counter(line for found in own.resources() for line in lines(found))
-    shared = plan.platform.data
-    assert shared
-    return Counter(line for found in shared.resources() for line in lines(found)) + Counter(
-        ("CostAllocationTag", tag) for tag in shared.cost_tags
+        tenant_plan = plan.tenant(tenant).aws
+        assert tenant_plan is not None
+        return Counter(line for entry in tenant_plan.resources() for line in lines(entry))
+    platform_plan = plan.platform.data
+    assert platform_plan
+    return Counter(line for entry in platform_plan.resources() for line in lines(entry)) + Counter(
+        ("CostAllocationTag", tag) for tag in platform_plan.cost_tags
     )
 
 
-def registered(*found: Registered) -> Counter[Line]:
-    """What was registered beside services, which are no part of the AWS halves of tenants."""
-    ours = [r for each in found for urn, r in on_aws(each).items() if ":Services$" not in each.path(urn)]
-    mothers = {(kind(r), f"{r.name}-id"): str(inputs(r).get(KNOWN_BY.get(kind(r), "name"))) for r in ours}
+def registered(*stacks: Registered) -> Counter[Line]:
+    """Registered resources other than services, which are no part of the AWS halves of tenants."""
+    own_requests = [r for stack in stacks for urn, r in on_aws(stack).items() if ":Services$" not in stack.path(urn)]
+    mothers = {(kind(r), f"{r.name}-id"): str(inputs(r).get(KNOWN_BY.get(kind(r), "name"))) for r in own_requests}
 
     def known_by(request: Any) -> str:
-        what, told = kind(request), inputs(request)
+        what, resource_inputs = kind(request), inputs(request)
         if what == "PodIdentityAssociation":
-            return f"{told['namespace']}/{told['serviceAccount']}"
+            return f"{resource_inputs['namespace']}/{resource_inputs['serviceAccount']}"
         if what not in ON:
-            return told[KNOWN_BY.get(what, "name")]
+            return resource_inputs[KNOWN_BY.get(what, "name")]
         key, mother = ON[what]
-        return mothers[mother, told[key]] + (f"/{told['name']}" if what == "RolePolicy" else "")
+        return mothers[mother, resource_inputs[key]] + (f"/{resource_inputs['name']}" if what == "RolePolicy" else "")
 
-    return Counter((kind(request), known_by(request)) for request in ours)
+    return Counter((kind(request), known_by(request)) for request in own_requests)
 
 
 def bank() -> Plan:
@@ -121,7 +121,10 @@ def bank() -> Plan:
 
 PLANS: dict[str, Callable[[], Plan]] = {
     "bank": bank,
-    **{f"{(made := world(seed)).identity} {seed}": lambda made=made: made.account.plan for seed in range(3)},
+    **{
+        f"{(random_world := world(seed)).identity} {seed}": lambda random_world=random_world: random_world.account.plan
+        for seed in range(3)
+    },
 }
 
 
@@ -145,10 +148,10 @@ def test_each_scope_registers_its_own_lines() -> None:
 
 def test_every_kind_of_entry_is_in_one_of_these_plans() -> None:
     met = set[type]()
-    for made in PLANS.values():
-        plan = made()
+    for make_bank_plan in PLANS.values():
+        plan = make_bank_plan()
         halves = [plan.platform.data, *(tenant.aws for tenant in plan.tenants)]
-        met |= {type(each) for half in halves if half is not None for each in half.resources()}
+        met |= {type(entry) for half in halves if half is not None for entry in half.resources()}
     assert met == ENTRIES
 
 

@@ -9,16 +9,16 @@ import pytest
 from tenancy.validation import Loaded
 from tests.foreign import CORPUS, readers
 
-KEPT = sorted(path for path in CORPUS.rglob("*") if path.is_file())
+CORPUS_FILES = sorted(path for path in CORPUS.rglob("*") if path.is_file())
 READ = {"bill/tag-without-a-pair.parquet", "preview/diagnostics-are-a-number.json"}
-"""What is damaged there is nothing that the reader needs."""
+"""Files that are damaged where the reader needs nothing."""
 
 
 def _name(path: Path) -> str:
     return path.relative_to(CORPUS).as_posix()
 
 
-@pytest.mark.parametrize("path", KEPT, ids=_name)
+@pytest.mark.parametrize("path", CORPUS_FILES, ids=_name)
 def test_a_file_on_which_a_reader_once_failed_is_refused_by_it(path: Path, loaded: Loaded) -> None:
     read, refusals = readers(loaded)[path.parent.name]
     if _name(path) in READ:
@@ -29,6 +29,6 @@ def test_a_file_on_which_a_reader_once_failed_is_refused_by_it(path: Path, loade
 
 
 def test_files_are_kept_of_each_reader_that_once_failed() -> None:
-    assert {path.parent.name for path in KEPT} == {"bill", "kubeconfig", "preview"}
-    assert {_name(path) for path in KEPT} >= READ
-    assert sum(path.stat().st_size for path in KEPT) < 50_000, "small files, as they stay in the repository"
+    assert {path.parent.name for path in CORPUS_FILES} == {"bill", "kubeconfig", "preview"}
+    assert {_name(path) for path in CORPUS_FILES} >= READ
+    assert sum(path.stat().st_size for path in CORPUS_FILES) < 50_000, "small files, as they stay in the repository"

@@ -42,8 +42,8 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def answering(folder: Path, keys: list[str]) -> None:
-    found = [{"TagKey": key, "Type": "UserDefined", "Status": "Inactive"} for key in [*keys, "aws:createdBy"]]
-    aws(folder, f"print(json.dumps({{'CostAllocationTags': {found!r}}}))")
+    tags = [{"TagKey": key, "Type": "UserDefined", "Status": "Inactive"} for key in [*keys, "aws:createdBy"]]
+    aws(folder, f"print(json.dumps({{'CostAllocationTags': {tags!r}}}))")
 
 
 def test_what_is_asked_is_what_aws_own_model_has(path: Path) -> None:
@@ -57,10 +57,10 @@ def test_what_is_asked_is_what_aws_own_model_has(path: Path) -> None:
     service, operation, *options = json.loads((path / "aws.asked").read_text("utf-8"))
     assert options[:4] == ["--region", "eu-central-1", "--output", "json"]
     model = ServiceModel(Loader().load_service_model(service, "service-2"))
-    asked = model.operation_model("".join(word.capitalize() for word in operation.split("-")))
+    operation_model = model.operation_model("".join(word.capitalize() for word in operation.split("-")))
     assert options[4:] == ["--tag-keys", *COST_TAGS]
-    assert asked.input_shape.members["TagKeys"].metadata["max"] >= len(COST_TAGS)
-    answer = asked.output_shape.members["CostAllocationTags"].member
+    assert operation_model.input_shape.members["TagKeys"].metadata["max"] >= len(COST_TAGS)
+    answer = operation_model.output_shape.members["CostAllocationTags"].member
     assert "TagKey" in answer.required_members
 
 
@@ -96,13 +96,13 @@ def test_without_the_command_nothing_is_known(path: Path) -> None:
         known_keys(COST_TAGS, "eu-central-1")
 
 
-class Told:
+class TaggedStack:
     """A stack whose state has activated these keys, and what its program is told."""
 
-    def __init__(self, *own: str) -> None:
+    def __init__(self, *activated_keys: str) -> None:
         self.name = "bank"
         self.workspace = SimpleNamespace(env_vars={"A": "b"})
-        resources = [{"type": TOKEN, "urn": f"x::{key}", "inputs": {"tagKey": key}} for key in own]
+        resources = [{"type": TOKEN, "urn": f"x::{key}", "inputs": {"tagKey": key}} for key in activated_keys]
         deployment = {"resources": resources}
         self.export_stack = lambda: SimpleNamespace(deployment=deployment)
 
@@ -112,39 +112,39 @@ class Told:
         return {key for key in self.workspace.env_vars[KNOWN_COST_TAGS].split(",") if key}
 
 
-def told(*own: str) -> tuple[Told, str]:
-    said: list[str] = []
-    stack = Told(*own)
-    Driver(ROOT, "bank", said.append, None).set_known_cost_tags(stack, COST_TAGS, "eu-central-1")
-    return stack, " ".join(said)
+def known_tags_run(*activated_keys: str) -> tuple[TaggedStack, str]:
+    messages: list[str] = []
+    stack = TaggedStack(*activated_keys)
+    Driver(ROOT, "bank", messages.append, None).set_known_cost_tags(stack, COST_TAGS, "eu-central-1")
+    return stack, " ".join(messages)
 
 
 def test_on_the_first_day_nothing_is_activated_and_the_run_says_when_it_will_be(path: Path) -> None:
     answering(path, [])
-    stack, said = told()
+    stack, output = known_tags_run()
     assert stack.keys == set()
-    assert "does not know the tag keys tenancy:tenant," in said
-    assert "a later run activates them" in said
+    assert "does not know the tag keys tenancy:tenant," in output
+    assert "a later run activates them" in output
 
 
 def test_a_later_run_activates_what_aws_knows_by_then_and_names_the_rest(path: Path) -> None:
     answering(path, DAY_TWO)
-    stack, said = told()
+    stack, output = known_tags_run()
     assert stack.keys == set(DAY_TWO)
-    assert "the tag keys team yet" in said
+    assert "the tag keys team yet" in output
 
 
 def test_when_all_are_known_nothing_is_said(path: Path) -> None:
     answering(path, list(COST_TAGS))
-    stack, said = told()
-    assert (stack.keys, said) == (set(COST_TAGS), "")
+    stack, output = known_tags_run()
+    assert (stack.keys, output) == (set(COST_TAGS), "")
 
 
 def test_a_look_up_that_fails_leaves_what_is_activated(path: Path) -> None:
     aws(path, "sys.exit('AccessDenied')")
-    stack, said = told("team", "owner")
+    stack, output = known_tags_run("team", "owner")
     assert stack.keys == {"team", "owner"}, "what is in the state stays there"
-    assert "cost-allocation tags stay as they are: `aws ce list-cost-allocation-tags` failed: AccessDenied" in said
+    assert "cost-allocation tags stay as they are: `aws ce list-cost-allocation-tags` failed: AccessDenied" in output
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +154,7 @@ def payer() -> Plan:
     return make_plan(loaded.environment.model_copy(update={"aws": aws}), loaded.tenants)
 
 
-class Asked(Exception):
+class AwsAsked(Exception):
     """The driver was asked which keys AWS knows."""
 
 
@@ -169,9 +169,9 @@ def test_aws_is_asked_before_the_platforms_stack_of_who_pays(payer: Plan, stack:
     from tenancy.cli.up_report import Report
     from tenancy.cli.up_stack import RemovableTenants, RunSettings, preview_and_update
 
-    def ask(_: object, wanted: Any, region: str) -> None:
-        assert (wanted, region) == (COST_TAGS, "eu-central-1")
-        raise Asked
+    def ask(_: object, keys: Any, region: str) -> None:
+        assert (keys, region) == (COST_TAGS, "eu-central-1")
+        raise AwsAsked
 
     def go_on(*_: object, **__: object) -> None:
         raise NotAsked
@@ -188,9 +188,9 @@ def test_aws_is_asked_before_the_platforms_stack_of_who_pays(payer: Plan, stack:
         else replace(payer, platform=replace(payer.platform, data=replace(payer.platform.data, cost_tags=())))
     )
     run = RunSettings(plan, RemovableTenants(frozenset(), frozenset(), 1), only_preview=True, refresh=False)
-    opened = Told()
+    opened = TaggedStack()
     opened.name = stack
-    with pytest.raises(Asked if pays and stack == "bank" else NotAsked):
+    with pytest.raises(AwsAsked if pays and stack == "bank" else NotAsked):
         preview_and_update(run, driver, Report("table"), opened)
 
 
@@ -202,7 +202,7 @@ def test_a_key_that_is_activated_stays_so_when_the_stack_goes(payer: Plan) -> No
 
 
 @pytest.mark.parametrize(
-    ("variable", "known", "keys"),
+    ("variable", "known_keys", "keys"),
     [
         (None, None, set(COST_TAGS)),
         (None, {"team"}, {"team"}),
@@ -211,15 +211,15 @@ def test_a_key_that_is_activated_stays_so_when_the_stack_goes(payer: Plan) -> No
     ],
 )
 def test_the_program_activates_the_keys_that_it_is_told(
-    payer: Plan, variable: str | None, known: set[str] | None, keys: set[str], monkeypatch: pytest.MonkeyPatch
+    payer: Plan, variable: str | None, known_keys: set[str] | None, keys: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Told of none in particular, as by the engine alone, it asks AWS; without an answer it takes all for known."""
     built: list[Any] = []
 
     def answer(*_: object) -> frozenset[str]:
-        if known is None:
+        if known_keys is None:
             raise CostTagsUnavailable("there is no `aws` command on the PATH")
-        return frozenset(known)
+        return frozenset(known_keys)
 
     monkeypatch.delenv(KNOWN_COST_TAGS, raising=False)
     if variable is not None:
@@ -232,7 +232,7 @@ def test_the_program_activates_the_keys_that_it_is_told(
     monkeypatch.setattr("tenancy.program.check", lambda *_: [])
     monkeypatch.setattr("tenancy.program.is_plain", lambda: False)
     monkeypatch.setattr("tenancy.program.known_keys", answer)
-    monkeypatch.setattr("tenancy.program.build", lambda *found, **_: built.append(found))
+    monkeypatch.setattr("tenancy.program.build", lambda *arguments, **_: built.append(arguments))
     program.run()
     ((_, _, platform, *_),) = built
     assert set(platform.data.cost_tags) == keys

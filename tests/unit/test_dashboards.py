@@ -50,15 +50,15 @@ def bank() -> Loaded:
     return load(ROOT / "stacks/bank")
 
 
-def made(loaded: Loaded) -> dict[str, dict[str, Any]]:
+def boards_of(loaded: Loaded) -> dict[str, dict[str, Any]]:
     prices = node_prices(loaded.environment)
-    found = dashboards.all_dashboards(loaded.environment, loaded.tenants, prices)
-    return {tenant.tenant if tenant else "": board for tenant, board in found}
+    dashboards_by_tenant = dashboards.all_dashboards(loaded.environment, loaded.tenants, prices)
+    return {tenant.tenant if tenant else "": board for tenant, board in dashboards_by_tenant}
 
 
 @pytest.fixture(scope="module")
 def boards(bank: Loaded) -> dict[str, dict[str, Any]]:
-    return made(bank)
+    return boards_of(bank)
 
 
 def queries(board: dict[str, Any]) -> dict[str, str]:
@@ -78,22 +78,24 @@ def test_there_is_one_for_the_platform_and_one_for_every_tenant(boards: dict[str
     assert rows == ["Queue", "Waiting", "Use", "Cost"]
 
 
-def lost(given: Any, read: Any, at: str = "") -> Iterator[str]:
+def lost_fields(original: Any, read: Any, at: str = "") -> Iterator[str]:
     """Fields that did not come back."""
-    if isinstance(given, dict):
-        for key, value in given.items():
+    if isinstance(original, dict):
+        for key, value in original.items():
             if value is not None:
-                yield from lost(value, read.get(key), f"{at}.{key}") if isinstance(read, dict) else [f"{at}.{key}"]
-    elif isinstance(given, list) and isinstance(read, list) and len(given) == len(read):
-        for number, (one, other) in enumerate(zip(given, read, strict=True)):
-            yield from lost(one, other, f"{at}[{number}]")
-    elif given != read:
+                yield from (
+                    lost_fields(value, read.get(key), f"{at}.{key}") if isinstance(read, dict) else [f"{at}.{key}"]
+                )
+    elif isinstance(original, list) and isinstance(read, list) and len(original) == len(read):
+        for number, (original_item, read_item) in enumerate(zip(original, read, strict=True)):
+            yield from lost_fields(original_item, read_item, f"{at}[{number}]")
+    elif original != read:
         yield at
 
 
 def came_back(board: dict[str, Any]) -> list[str]:
     plugins.register_default_plugins()
-    return list(lost(board, json.loads(json.dumps(Dashboard.from_json(board), cls=JSONEncoder))))
+    return list(lost_fields(board, json.loads(json.dumps(Dashboard.from_json(board), cls=JSONEncoder))))
 
 
 def test_grafanas_schema_knows_every_field(boards: dict[str, Any]) -> None:
@@ -135,12 +137,12 @@ def test_every_metric_is_one_that_an_exporter_publishes(boards: dict[str, Any]) 
 
 def test_a_tenants_dashboard_asks_for_its_own_queues_and_namespaces_alone(boards: dict[str, Any], bank: Loaded) -> None:
     for tenant in bank.tenants:
-        own = {tenant.namespace_name(part) for part in tenant.namespaces}
-        own |= {words.derived_name(tenant.tenant, tier) for tier in tenant.tiers}
+        own_names = {tenant.namespace_name(part) for part in tenant.namespaces}
+        own_names |= {words.derived_name(tenant.tenant, tier) for tier in tenant.tiers}
         for query in queries(boards[tenant.tenant]).values():
-            named = re.findall(r'(?:cluster_queue|exported_namespace|namespace)=~"([^"]*)"', query)
-            assert named, query
-            assert {name for each in named for name in each.split("|")} <= own
+            matchers = re.findall(r'(?:cluster_queue|exported_namespace|namespace)=~"([^"]*)"', query)
+            assert matchers, query
+            assert {name for matcher in matchers for name in matcher.split("|")} <= own_names
             selectors = re.findall(r"(?:kueue_|DCGM_)\w+(\{[^}]*\})?", query)
             assert every("=~" in selector for selector in selectors), "no selector is without one"
 
@@ -162,7 +164,7 @@ def test_a_pool_without_a_price_is_named_and_in_no_query(loaded: Loaded) -> None
 def test_without_a_queue_there_is_supply_and_use(spec: SpecFolder) -> None:
     spec.edit("tenants/fraud.yaml", ", sharing: lend-and-borrow, lend-up-to: 8, borrow-up-to: 16", "")
     spec.add("environment.yaml", "queues: {scheduler: none}\n")
-    boards = made(spec.load())
+    boards = boards_of(spec.load())
     assert not any("kueue" in query for board in boards.values() for query in queries(board).values())
     assert [panel["title"] for panel in boards["fraud"]["panels"] if panel["type"] == "row"] == ["Use"]
 
@@ -172,7 +174,7 @@ def test_names_fit_grafana_and_kubernetes_however_long(spec: SpecFolder) -> None
     spec.edit("tenants/fraud.yaml", "tenant: fraud", f"tenant: {long}")
     spec.write(f"tenants/{long}.yaml", (spec.path / "tenants/fraud.yaml").read_bytes())
     (spec.path / "tenants/fraud.yaml").unlink()
-    uids = [board["uid"] for board in made(spec.load()).values()]
+    uids = [board["uid"] for board in boards_of(spec.load()).values()]
     assert every(re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", uid) and len(uid) <= 40 for uid in uids)
     assert len(set(uids)) == len(uids)
 
@@ -187,7 +189,7 @@ def test_a_config_map_carries_the_same_dashboard_for_the_sidecar(boards: dict[st
 
 
 def test_the_same_files_in_any_order_make_the_same_dashboards(boards: dict[str, Any], bank: Loaded) -> None:
-    turned = made(Loaded(bank.environment, bank.tenants[::-1], bank.folder))
+    turned = boards_of(Loaded(bank.environment, bank.tenants[::-1], bank.folder))
     assert [dashboards.as_json(board) for board in turned.values()] == [dashboards.as_json(b) for b in boards.values()]
 
 
@@ -201,16 +203,16 @@ def checked(folder: Path, command: str, document: Any) -> subprocess.CompletedPr
 
 
 def test_prometheus_reads_every_query(boards: dict[str, Any], tmp_path: Path) -> None:
-    found = [query for board in boards.values() for query in queries(board).values()]
-    rules = [{"record": f"a:{number}", "expr": query} for number, query in enumerate(found)]
-    done = checked(tmp_path, "check rules --lint=none", {"groups": [{"name": "all", "rules": rules}]})
-    assert (done.returncode, f"{len(found)} rules found" in done.stdout) == (0, True), done.stderr
-    broken = [{"record": "a:broken", "expr": f"{found[0]})"}]
+    all_queries = [query for board in boards.values() for query in queries(board).values()]
+    rules = [{"record": f"a:{number}", "expr": query} for number, query in enumerate(all_queries)]
+    completed = checked(tmp_path, "check rules --lint=none", {"groups": [{"name": "all", "rules": rules}]})
+    assert (completed.returncode, f"{len(all_queries)} rules found" in completed.stdout) == (0, True), completed.stderr
+    broken = [{"record": "a:broken", "expr": f"{all_queries[0]})"}]
     assert checked(tmp_path, "check rules", {"groups": [{"name": "one", "rules": broken}]}).returncode != 0
 
 
 def series(metric: str, value: str, **labels: str) -> dict[str, str]:
-    inside = ",".join(f'{key}="{of}"' for key, of in labels.items())
+    inside = ",".join(f'{key}="{text}"' for key, text in labels.items())
     return {"series": f"{metric}{{{inside}}}", "values": value}
 
 
@@ -267,52 +269,55 @@ def test_prometheus_answers_what_the_panel_says(
     spec: SpecFolder, tmp_path: Path, whose: str, expected: dict[str, dict[str | None, float]]
 ) -> None:
     spec.add("environment.yaml", "prices: {l4: 0.80, a100-40gb: 2.50}\n")
-    asked = queries(made(spec.load())[whose])
+    panel_queries = queries(boards_of(spec.load())[whose])
     tests = [
         {
             # An hour of samples: then an average times the hours is what one hour costs.
-            "expr": asked[title].replace("[24h:5m]", "[1h:5m]"),
+            "expr": panel_queries[title].replace("[24h:5m]", "[1h:5m]"),
             "eval_time": "61m",
             "exp_samples": [
-                {"labels": f'{{tenant="{tenant}"}}' if tenant else "{}", "value": value} for tenant, value in of.items()
+                {"labels": f'{{tenant="{tenant}"}}' if tenant else "{}", "value": value}
+                for tenant, value in values_by_tenant.items()
             ],
         }
-        for title, of in expected.items()
+        for title, values_by_tenant in expected.items()
     ]
     document = {
         "evaluation_interval": "1m",
         "tests": [{"interval": "1m", "input_series": SERIES, "promql_expr_test": tests}],
     }
-    done = checked(tmp_path, "test rules", document)
-    assert done.returncode == 0, done.stdout + done.stderr
+    completed = checked(tmp_path, "test rules", document)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
     tests[0]["exp_samples"][0]["value"] += 1
     assert checked(tmp_path, "test rules", document).returncode != 0, "another number is found"
 
 
 def test_prometheus_finds_the_pods_under_either_namespace_label(spec: SpecFolder, tmp_path: Path) -> None:
     busy = {"fraud": {"fraud--train": 0.75}, "": {"fraud--train": 0.75, "research--main": 0.25}}
-    boards = made(spec.load())
+    boards = boards_of(spec.load())
     tests = [
         {
             "expr": queries(boards[whose])["GPUs busy"],
             "eval_time": "5m",
-            "exp_samples": [{"labels": f'{{namespace="{space}"}}', "value": value} for space, value in of.items()],
+            "exp_samples": [
+                {"labels": f'{{namespace="{space}"}}', "value": value} for space, value in values_by_namespace.items()
+            ],
         }
-        for whose, of in busy.items()
+        for whose, values_by_namespace in busy.items()
     ]
     pods = [("fraud--train", "a", 0.5), ("fraud--train", "b", 1)]
     samples = [{"labels": f'{{namespace="{space}", pod="{pod}"}}', "value": value} for space, pod, value in pods]
     tests.append({"expr": queries(boards["fraud"])["Least busy pods"], "eval_time": "5m", "exp_samples": samples})
-    done = checked(
+    completed = checked(
         tmp_path,
         "test rules",
         {"evaluation_interval": "1m", "tests": [{"interval": "1m", "input_series": SERIES, "promql_expr_test": tests}]},
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert completed.returncode == 0, completed.stdout + completed.stderr
 
 
 @pytest.mark.parametrize(
-    ("written", "shown"),
+    ("title", "shown_title"),
     [
         ("Fraud & Abuse (EU)", "Fraud & Abuse (EU)"),
         ("<img src=x onerror=alert(1)>", "img src=x onerror=alert(1)"),
@@ -322,11 +327,11 @@ def test_prometheus_finds_the_pods_under_either_namespace_label(spec: SpecFolder
         ("", "fraud"),
     ],
 )
-def test_a_tenants_title_is_text_in_grafana(bank: Loaded, written: str, shown: str) -> None:
+def test_a_tenants_title_is_text_in_grafana(bank: Loaded, title: str, shown_title: str) -> None:
     """Neither one of Grafana's variables nor markup; a title that is nothing else gives way to the tenant's name."""
-    fraud = next(tenant for tenant in bank.tenants if tenant.tenant == "fraud").model_copy(update={"title": written})
+    fraud = next(tenant for tenant in bank.tenants if tenant.tenant == "fraud").model_copy(update={"title": title})
     prices = node_prices(bank.environment)
     board = dashboards.tenant_dashboard(bank.environment, fraud, prices)
-    assert board["title"] == f"{shown}: GPUs in bank"
+    assert board["title"] == f"{shown_title}: GPUs in bank"
     plain = dashboards.tenant_dashboard(bank.environment, fraud.model_copy(update={"title": "Fraud"}), prices)
     assert {**board, "title": ""} == {**plain, "title": ""}, "it stands nowhere else"

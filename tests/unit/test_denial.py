@@ -59,7 +59,7 @@ def _event(decision: str, *policies: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("found", "event", "agrees"),
+    ("component", "event", "agrees"),
     [
         (deniers.RBAC, _event("forbid"), True),
         (deniers.RBAC, _event("allow"), False),
@@ -73,8 +73,8 @@ def _event(decision: str, *policies: str) -> dict[str, Any]:
         (deniers.NONE, None, False),
     ],
 )
-def test_the_audit_log_is_asked_whether_it_agrees(found: str, event: dict[str, Any] | None, agrees: bool) -> None:
-    assert (denial.audit_disagreement(found, event) is None) == agrees
+def test_the_audit_log_is_asked_whether_it_agrees(component: str, event: dict[str, Any] | None, agrees: bool) -> None:
+    assert (denial.audit_disagreement(component, event) is None) == agrees
 
 
 @pytest.fixture

@@ -18,17 +18,17 @@ def test_every_direct_dependency_has_a_reason_and_a_locked_version() -> None:
     read = tomllib.loads(TEXT)
     count = len(read["build-system"]["requires"]) + len(read["project"]["dependencies"])
     count += sum(map(len, read["project"]["optional-dependencies"].values()))
-    found = direct(TEXT)
-    assert len(found) == count
+    direct_dependencies = direct(TEXT)
+    assert len(direct_dependencies) == count
     locked = versions((ROOT / "requirements" / "lock.txt").read_text("utf-8"))
-    assert [one.name for one in found if one.name not in locked] == []
-    assert {one.purpose for one in found} == set(dependencies.PURPOSES)
+    assert [dependency.name for dependency in direct_dependencies if dependency.name not in locked] == []
+    assert {dependency.purpose for dependency in direct_dependencies} == set(dependencies.PURPOSES)
 
 
-@pytest.mark.parametrize("one", direct(TEXT), ids=lambda one: one.name)
-def test_a_dependency_without_a_reason_is_named(one: dependencies.Dependency) -> None:
-    (line,) = [line for line in TEXT.splitlines() if f'"{one.needs}"' in line]
-    with pytest.raises(NoReason, match=rf"given pyproject.toml: {re.escape(one.name)} without a reason"):
+@pytest.mark.parametrize("dependency", direct(TEXT), ids=lambda dependency: dependency.name)
+def test_a_dependency_without_a_reason_is_named(dependency: dependencies.Dependency) -> None:
+    (line,) = [line for line in TEXT.splitlines() if f'"{dependency.needs}"' in line]
+    with pytest.raises(NoReason, match=rf"given pyproject.toml: {re.escape(dependency.name)} without a reason"):
         direct(TEXT.replace(line, line.partition("#")[0].rstrip()))
 
 

@@ -1,4 +1,4 @@
-"""Who deploys (rbac-07): asked of the API server, and where the guards stay as they are, of the guards in a dry run."""
+"""Identity of the deployer (rbac-07): from the API server, and where the guards stay as they are, from a dry run."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ GUARD = Response(
     },
 )
 NO_RIGHT = Response(403, {"message": 'namespaces is forbidden: User "jane" cannot create resource "namespaces" in API'})
-MADE = Response(201, {})
+CREATED = Response(201, {})
 
 
 class Server(Api):
     """Knows who asks, has guards of that digest, and answers the dry run so; writes down what it was asked."""
 
-    def __init__(self, *groups: str, digest: str | None, dry_run: Response = MADE) -> None:
+    def __init__(self, *groups: str, digest: str | None, dry_run: Response = CREATED) -> None:
         who = Response(201, {"status": {"userInfo": {"username": "jane", "groups": list(groups)}}})
         guards = Response(200, {"data": {"version": "5", "digest": digest}}) if digest else Response(404, {})
         self.answers = {("POST", WHOAMI): who, ("GET", MARKED): guards, ("POST", DRY_RUN): dry_run}
@@ -63,9 +63,9 @@ def test_one_to_whom_the_guards_refuse_a_tenants_namespace_is_told_before_the_ru
 def test_what_is_asked_is_a_namespace_of_a_tenant_and_only_as_a_dry_run(plan: Plan) -> None:
     server = Server(GROUP, digest=digest_of(plan))
     assert list(deployer_problems(server, plan, plan.platform)) == []
-    asked = server.bodies[DRY_RUN]
-    assert (asked["kind"], asked["metadata"]["name"]) == ("Namespace", PROBE)
-    assert asked["metadata"]["labels"] == {words.TENANT: "tenancy", words.ENVIRONMENT: plan.environment}
+    request_body = server.bodies[DRY_RUN]
+    assert (request_body["kind"], request_body["metadata"]["name"]) == ("Namespace", PROBE)
+    assert request_body["metadata"]["labels"] == {words.TENANT: "tenancy", words.ENVIRONMENT: plan.environment}
     assert [path for method, path in server.asked if method != "GET"] == [WHOAMI, DRY_RUN]
 
 

@@ -41,18 +41,18 @@ def kinds(plan: Plan, kind: str) -> list[Object]:
 
 
 def quotas_of(plan: Plan) -> list[Object]:
-    """Of whole namespaces; those of priority classes stand under them."""
+    """Quotas of whole namespaces; those of priority classes stand under them."""
     return [item for item in kinds(plan, "ResourceQuota") if "scopeSelector" not in item["spec"]]
 
 
 def _quota(plan: Plan, namespace: str) -> dict[str, str]:
-    (found,) = [q for q in quotas_of(plan) if q["metadata"]["namespace"] == namespace]
-    return found["spec"]["hard"]
+    (quota,) = [q for q in quotas_of(plan) if q["metadata"]["namespace"] == namespace]
+    return quota["spec"]["hard"]
 
 
 def _annotations(plan: Plan, name: str) -> dict[str, str]:
-    (found,) = [o for o in kinds(plan, "Namespace") if o["metadata"]["name"] == name]
-    return found["metadata"]["annotations"]
+    (namespace_object,) = [o for o in kinds(plan, "Namespace") if o["metadata"]["name"] == name]
+    return namespace_object["metadata"]["annotations"]
 
 
 def _guards(plan: Plan) -> dict[str, list[str]]:
@@ -118,10 +118,10 @@ def test_no_extended_resource_of_a_gpu_is_granted_beside_claims(dra: Plan) -> No
 
 
 def test_every_class_is_in_every_quota_as_device_and_as_resource(dra: Plan, claimed: Loaded) -> None:
-    every = {*claimed.environment.flavors, *DRIVER_CLASSES}
+    class_names = {*claimed.environment.flavors, *DRIVER_CLASSES}
     for item in quotas_of(dra):
         hard = item["spec"]["hard"]
-        for name in every:
+        for name in class_names:
             assert hard[name + CLASS_QUOTA] == hard[CLASS_AS_RESOURCE + name], "either way the same number"
 
 
@@ -171,8 +171,8 @@ def test_the_marker_knows_which_way_devices_are_handed_out(dra: Plan, plan: Plan
 
 
 def _claim_verbs(plan: Plan, role: Role) -> set[str]:
-    (found,) = [r for r in plan.platform.roles if r["metadata"]["name"] == role_name(role)]
-    return {v for rule in found["rules"] if "resource.k8s.io" in rule["apiGroups"] for v in rule["verbs"]}
+    (cluster_role,) = [r for r in plan.platform.roles if r["metadata"]["name"] == role_name(role)]
+    return {v for rule in cluster_role["rules"] if "resource.k8s.io" in rule["apiGroups"] for v in rule["verbs"]}
 
 
 @pytest.mark.parametrize("role", PERSONAS)
@@ -183,13 +183,13 @@ def test_roles_that_run_workloads_make_claims_and_all_roles_see_them(dra: Plan, 
 
 def test_no_role_writes_the_status_of_a_claim_or_a_class(dra: Plan) -> None:
     rules = [rule for role in dra.platform.roles for rule in role["rules"]]
-    named = {resource for rule in rules if "resource.k8s.io" in rule["apiGroups"] for resource in rule["resources"]}
-    assert named == {"resourceclaims", "resourceclaimtemplates"}
+    resources = {resource for rule in rules if "resource.k8s.io" in rule["apiGroups"] for resource in rule["resources"]}
+    assert resources == {"resourceclaims", "resourceclaimtemplates"}
 
 
 def test_the_policy_pack_has_nothing_against_a_plan_with_claims(dra: Plan) -> None:
     items = list(dra.objects())
-    alone = (found for item in items for found in object_findings(item))
+    alone = (finding for item in items for finding in object_findings(item))
     assert [*alone, *guard_findings(items)[0], *findings_together(items)] == []
 
 

@@ -249,17 +249,17 @@ CASES: dict[str, tuple[Edit, ChangeTopic, tuple[Any, ...], ReviewReason | None, 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_change_is_told_as_what_it_is_and_with_its_alarm(name: str, before: Path, spec: SpecFolder) -> None:
-    edit, topic, (tenant, of, what, old, new), expected, sentence = CASES[name]
-    found = changes(before, spec, edit)
-    (one,) = [
+    edit, topic, (tenant, subject, what, old, new), expected, sentence = CASES[name]
+    all_changes = changes(before, spec, edit)
+    (matching_change,) = [
         change
-        for change in found
-        if (change.topic, change.tenant, change.of) == (topic, tenant, of) and what in (..., change.what)
+        for change in all_changes
+        if (change.topic, change.tenant, change.of) == (topic, tenant, subject) and what in (..., change.what)
     ]
-    assert old in (..., one.before)
-    assert new in (..., one.after)
-    assert alarm(one) is expected
-    text = outputs.text("small", SpecState("a"), spec_in_folder(spec.path, "b"), found)
+    assert old in (..., matching_change.before)
+    assert new in (..., matching_change.after)
+    assert alarm(matching_change) is expected
+    text = outputs.text("small", SpecState("a"), spec_in_folder(spec.path, "b"), all_changes)
     assert sentence in text
 
 
@@ -281,16 +281,16 @@ def test_a_comment_changes_nothing(before: Path, spec: SpecFolder) -> None:
 
 
 def test_a_tenant_that_goes_loses_all_it_had(before: Path, spec: SpecFolder) -> None:
-    found = changes(before, spec, removed(FRAUD))
-    told = outputs.text("small", spec_in_folder(before, "a"), spec_in_folder(spec.path, "b"), found)
+    all_changes = changes(before, spec, removed(FRAUD))
+    summary = outputs.text("small", spec_in_folder(before, "a"), spec_in_folder(spec.path, "b"), all_changes)
     for sentence in (
         "  fraud: is removed",
         "! fraud: a100: guaranteed 16 → 0",
         "  fraud: Group fraud-engineers loses «developer» in fraud--serve, fraud--train",
         "! fraud: namespace fraud--train is deleted, with everything in it",
     ):
-        assert sentence in told
-    assert {change.after for change in found if change.tenant == "fraud"} == {None}
+        assert sentence in summary
+    assert {change.after for change in all_changes if change.tenant == "fraud"} == {None}
 
 
 def test_an_adopted_namespace_stays(before: Path, spec: SpecFolder) -> None:
@@ -303,19 +303,19 @@ def test_an_adopted_namespace_stays(before: Path, spec: SpecFolder) -> None:
 def test_what_others_lend_is_there_to_borrow(before: Path, spec: SpecFolder) -> None:
     """The borrower's file did not change."""
     lends = "guaranteed: 8, sharing: lend, lend-up-to: 8"
-    found = changes(before, spec, replaced(RESEARCH, "guaranteed: 8", lends))
-    assert Change(ChangeTopic.GPUS, "fraud", "always on", 8, 16, "a100") in found
+    all_changes = changes(before, spec, replaced(RESEARCH, "guaranteed: 8", lends))
+    assert Change(ChangeTopic.GPUS, "fraud", "always on", 8, 16, "a100") in all_changes
 
 
 def test_a_price_that_is_not_set_is_unknown(before: Path, spec: SpecFolder) -> None:
     spot = "    nodes: {min: 0, max: 3}\n    purchase: spot\n    tiers: [batch]\n"
     more = f"  burst:\n    instance: c7i.xlarge\n{spot}"
-    found = changes(before, spec, lambda s: s.edit(ENVIRONMENT, "  notebooks:\n", f"{more}  notebooks:\n"))
-    assert Change(ChangeTopic.COST, "", "max nodes", 84_680, UNKNOWN) in found
-    assert Change(ChangeTopic.COST, "", "price", None, UNKNOWN, "burst") in found
-    told = outputs.text("small", spec_in_folder(before, "a"), spec_in_folder(spec.path, "b"), found)
-    assert "! the cluster: pool burst has no price: write costs.pools" in told
-    assert "max nodes 84,680 → unknown" in told
+    all_changes = changes(before, spec, lambda s: s.edit(ENVIRONMENT, "  notebooks:\n", f"{more}  notebooks:\n"))
+    assert Change(ChangeTopic.COST, "", "max nodes", 84_680, UNKNOWN) in all_changes
+    assert Change(ChangeTopic.COST, "", "price", None, UNKNOWN, "burst") in all_changes
+    summary = outputs.text("small", spec_in_folder(before, "a"), spec_in_folder(spec.path, "b"), all_changes)
+    assert "! the cluster: pool burst has no price: write costs.pools" in summary
+    assert "max nodes 84,680 → unknown" in summary
 
 
 def edits(tmp_path: Path, field: str, old: str, new: str) -> tuple[SpecState, SpecState]:
@@ -367,18 +367,18 @@ def test_only_stacks_whose_part_changes_have_to_run(before: Path, spec: SpecFold
     for path in (before, spec.path):
         file = path / ENVIRONMENT
         file.write_text(file.read_text() + "stacks: per-tenant\n")
-    found = changes(before, spec, replaced(RESEARCH, "role: developer", "role: viewer"))
-    assert outputs.stack_order(found) == [
+    all_changes = changes(before, spec, replaced(RESEARCH, "role: developer", "role: viewer"))
+    assert outputs.stack_order(all_changes) == [
         {"stack": "small--research", "scope": "tenant", "tenant": "research", "operation": "update"}
     ]
 
 
 def test_stacks_are_told_in_the_order_in_which_they_run() -> None:
     bank = spec_in_folder(Path(__file__).parents[2] / "stacks" / "bank", "b")
-    made = outputs.stack_order(diff(SpecState("a"), bank))
-    assert [one["scope"] for one in made[:2]] == ["cluster", "platform"]
-    assert {one["operation"] for one in made} == {"create"}
-    assert len(made) == 17
+    stacks = outputs.stack_order(diff(SpecState("a"), bank))
+    assert [stack["scope"] for stack in stacks[:2]] == ["cluster", "platform"]
+    assert {stack["operation"] for stack in stacks} == {"create"}
+    assert len(stacks) == 17
 
 
 # Rules
@@ -412,8 +412,8 @@ def test_mending_a_broken_base_is_no_alarm(before: Path, spec: SpecFolder) -> No
 )  # fmt: skip
 def test_the_policy_decides_the_exit_code(fail_on: tuple[str, ...], code: int, before: Path, spec: SpecFolder) -> None:
     spec.edit(RESEARCH, "guaranteed: 8", "guaranteed: 6")
-    asked = [word for one in fail_on for word in ("--fail-on", one)]
-    assert run(before, spec.path, *asked).exit_code == code
+    options = [word for policy in fail_on for word in ("--fail-on", policy)]
+    assert run(before, spec.path, *options).exit_code == code
 
 
 def test_every_alarm_can_be_stopped_at() -> None:
@@ -440,7 +440,7 @@ def test_the_comment_has_a_marker_that_stays_and_looks_first_at_alarms(before: P
 def test_what_people_write_is_no_markup_of_the_comment(before: Path, spec: SpecFolder) -> None:
     group = "x](https://evil.example) <b>@all|*`"
     spec.edit(RESEARCH, "people:\n", f"people:\n  - {{group: {json.dumps(group)}, role: viewer}}\n")
-    lines = [one for one in run(before, spec.path, "--format", "markdown").stdout.splitlines() if "evil" in one]
+    lines = [text for text in run(before, spec.path, "--format", "markdown").stdout.splitlines() if "evil" in text]
     assert lines
     for line in lines:
         assert "](" not in line.replace("\\](", "")
@@ -452,25 +452,25 @@ def test_what_people_write_is_no_markup_of_the_comment(before: Path, spec: SpecF
 def test_a_long_section_is_cut_and_says_so(before: Path, spec: SpecFolder) -> None:
     people = "".join(f"  - {{group: g{n}, role: viewer}}\n" for n in range(60))
     spec.edit(RESEARCH, "people:\n", f"people:\n{people}")
-    told = run(before, spec.path, "--format", "markdown").stdout
-    first, _, everything = told.partition("<details>")
+    comment = run(before, spec.path, "--format", "markdown").stdout
+    first, _, everything = comment.partition("<details>")
     assert (first.count("gains «viewer»"), everything.count("gains «viewer»")) == (
         outputs.MAX_ALARM_SENTENCES,
         outputs.MAX_SENTENCES,
     )
     assert "- … and 48 more, below" in first
     assert "Access (60)" in everything
-    assert "and 30 more; --format json has all of them" in told
+    assert "and 30 more; --format json has all of them" in comment
     assert len(json.loads(run(before, spec.path, "--format", "json").stdout)["changes"]) > 60
 
 
 def test_json_has_every_change_its_alarm_and_the_stacks(before: Path, spec: SpecFolder) -> None:
     spec.edit(RESEARCH, "guaranteed: 8", "guaranteed: 6")
-    found = json.loads(run(before, spec.path, "--format", "json").stdout)
-    assert found["alarms"] == ["lost-guarantee"]
+    output = json.loads(run(before, spec.path, "--format", "json").stdout)
+    assert output["alarms"] == ["lost-guarantee"]
     assert {"topic": "GPUs", "tenant": "research", "what": "guaranteed", "before": 8, "after": 6, "of": "a100",
-            "alarm": "lost-guarantee"} in found["changes"]  # fmt: skip
-    assert found["stacks"] == [{"stack": "small", "scope": "all", "tenant": "", "operation": "update"}]
+            "alarm": "lost-guarantee"} in output["changes"]  # fmt: skip
+    assert output["stacks"] == [{"stack": "small", "scope": "all", "tenant": "", "operation": "update"}]
 
 
 def test_what_is_worst_is_on_the_first_screen_however_much_there_is(before: Path, tmp_path: Path) -> None:
@@ -521,7 +521,7 @@ def repository(spec: SpecFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "difference"),
     [
         (("first..HEAD", "--", "stacks/small"), "8 → 6"),
         (("first...HEAD", "small"), "8 → 6"),
@@ -533,10 +533,10 @@ def repository(spec: SpecFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (("--from", "HEAD", "--to", "worktree", "small"), "6 → 10"),
     ],
 )
-def test_two_revisions_are_compared(words: tuple[str, ...], said: str, repository: Path) -> None:
+def test_two_revisions_are_compared(words: tuple[str, ...], difference: str, repository: Path) -> None:
     before = {path: path.read_bytes() for path in repository.rglob("*.yaml")}
     result = run(*words)
-    assert f"research: a100: guaranteed {said}" in result.stdout, result.stderr
+    assert f"research: a100: guaranteed {difference}" in result.stdout, result.stderr
     assert {path: path.read_bytes() for path in repository.rglob("*.yaml")} == before
 
 
@@ -552,12 +552,12 @@ def test_an_environment_that_is_new_or_goes_is_compared_with_nothing(repository:
 def test_a_mistake_at_a_revision_is_shown_by_its_name(repository: Path) -> None:
     file = repository / "stacks" / "small" / RESEARCH
     file.write_text(file.read_text().replace("tier: batch", "tier: bach"))
-    found = json.loads(run("small", "--format", "json").stdout)
-    assert [problem["file"] for problem in found["unread"]] == ["worktree:tenants/research.yaml"]
+    output = json.loads(run("small", "--format", "json").stdout)
+    assert [problem["file"] for problem in output["unread"]] == ["worktree:tenants/research.yaml"]
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message_part"),
     [
         (("nowhere..HEAD", "small"), "nowhere"),
         (("--from", "--help=x", "small"), "--help=x"),
@@ -569,10 +569,10 @@ def test_a_mistake_at_a_revision_is_shown_by_its_name(repository: Path) -> None:
     ],
 )
 @pytest.mark.usefixtures("repository")
-def test_what_cannot_be_compared_ends_with_2(words: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_compared_ends_with_2(words: tuple[str, ...], message_part: str) -> None:
     result = run(*words)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert said in result.stderr
+    assert message_part in result.stderr
 
 
 def test_outside_of_a_repository_revisions_are_refused(

@@ -1,4 +1,4 @@
-"""What `tenancy diff --preview` makes of an engine's previews."""
+"""Output of `tenancy diff --preview` for previews of the engine."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ LABELS = {"tenancy.gpu/tenant": "fraud"}
 def step(operation: str, kind: str, before: Any = None, after: Any = None, name: str = "x", **more: Any) -> Any:
     urn = f"urn:pulumi:small--fraud::gpu-tenancy::{kind}::{name}"
     states = {"oldState": before, "newState": after}
-    held = {key: {"type": kind, "inputs": given} for key, given in states.items() if given is not None}
-    return {"op": operation, "urn": urn, **held, **more}
+    states_of_step = {key: {"type": kind, "inputs": inputs} for key, inputs in states.items() if inputs is not None}
+    return {"op": operation, "urn": urn, **states_of_step, **more}
 
 
 def manifest(name: str, spec: Any = None, namespace: str = "", **more: Any) -> dict[str, Any]:
@@ -79,8 +79,8 @@ def cilium(**spec: Any) -> dict[str, Any]:
 
 
 def fence(*denied: dict[str, Any]) -> dict[str, Any]:
-    made = manifest("tenancy--fraud", {"endpointSelector": {}, "egressDeny": list(denied)})
-    return {**made, "kind": "CiliumClusterwideNetworkPolicy"}
+    policy = manifest("tenancy--fraud", {"endpointSelector": {}, "egressDeny": list(denied)})
+    return {**policy, "kind": "CiliumClusterwideNetworkPolicy"}
 
 
 CASES: dict[str, tuple[Any, Change, ReviewReason | None]] = {
@@ -228,8 +228,8 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "preview.json"
 
 
-def run(*words: object, given: str | None = None) -> Result:
-    result = CliRunner().invoke(main, ["diff", *map(str, words)], input=given)
+def run(*words: object, stdin: str | None = None) -> Result:
+    result = CliRunner().invoke(main, ["diff", *map(str, words)], input=stdin)
     assert result.exception is None or isinstance(result.exception, SystemExit), "no traceback, whatever is given"
     return result
 
@@ -241,11 +241,13 @@ def write(file: Path, *steps: Any, **more: Any) -> Path:
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_step_is_told_as_what_it_is_and_with_its_alarm(name: str, file: Path) -> None:
-    given, expected, why = CASES[name]
-    found = changes([read(str(write(file, given)))])
-    assert expected in found
+    preview_step, expected, why = CASES[name]
+    all_changes = changes([read(str(write(file, preview_step)))])
+    assert expected in all_changes
     assert alarm(expected) is why
-    assert run("--preview", file).exit_code == (1 if any(c.topic is ChangeTopic.RULE and c.after for c in found) else 0)
+    assert run("--preview", file).exit_code == (
+        1 if any(c.topic is ChangeTopic.RULE and c.after for c in all_changes) else 0
+    )
 
 
 def test_a_rule_that_an_object_newly_breaks_is_told_with_its_fix(file: Path) -> None:
@@ -263,7 +265,7 @@ def test_a_rule_that_an_object_newly_breaks_is_told_with_its_fix(file: Path) -> 
 
 def test_a_rule_that_an_object_breaks_in_fewer_ways_is_not_newly_broken(file: Path) -> None:
     level, sound = "pod-security.kubernetes.io/enforce", {"tenancy.gpu/tenant": "fraud"}
-    both, version, other = (
+    both, version, other_way = (
         {"metadata": {"name": "fraud--train", "labels": {**sound, **labels}}}
         for labels in ({level: "privileged"}, {level: "restricted"}, {level: "restricted", f"{level}-version": "v1.0"})
     )
@@ -273,15 +275,15 @@ def test_a_rule_that_an_object_breaks_in_fewer_ways_is_not_newly_broken(file: Pa
         mended.stdout.split()
     )
     assert mended.exit_code == 0
-    for before, after in ((version, both), (version, other)):
+    for before, after in ((version, both), (version, other_way)):
         assert "! ns-03: is broken" in run("--preview", write(file, step("update", SPACE, before, after))).stdout
 
 
 def test_a_default_deny_that_goes_with_its_namespace_opens_nothing(file: Path) -> None:
     steps = step("delete", POLICY, policy(name="default-deny", deny=True)), step("delete", SPACE, space())
-    found = changes([read(str(write(file, *steps)))])
-    assert [c for c in found if c.topic is ChangeTopic.NETWORK] == []
-    assert any(c.topic is ChangeTopic.WORK for c in found)
+    all_changes = changes([read(str(write(file, *steps)))])
+    assert [c for c in all_changes if c.topic is ChangeTopic.NETWORK] == []
+    assert any(c.topic is ChangeTopic.WORK for c in all_changes)
 
 
 def test_a_cluster_policy_that_goes_with_its_tenant_opens_nothing(file: Path) -> None:
@@ -292,9 +294,9 @@ def test_a_cluster_policy_that_goes_with_its_tenant_opens_nothing(file: Path) ->
 
 
 def test_halves_of_a_replacement_count_once(file: Path) -> None:
-    whole = step("replace", GROUP, group(4), group(4), name="train")
-    halves = [{**whole, "op": op} for op in ("create-replacement", "delete-replaced")]
-    assert changes([read(str(write(file, whole, *halves)))]) == changes([read(str(write(file, whole)))])
+    replacement = step("replace", GROUP, group(4), group(4), name="train")
+    halves = [{**replacement, "op": op} for op in ("create-replacement", "delete-replaced")]
+    assert changes([read(str(write(file, replacement, *halves)))]) == changes([read(str(write(file, replacement)))])
 
 
 def test_what_stays_changes_nothing_and_runs_no_stack(file: Path) -> None:
@@ -306,19 +308,19 @@ def test_what_stays_changes_nothing_and_runs_no_stack(file: Path) -> None:
 
 def test_previews_of_several_stacks_are_one_comment_of_their_own(file: Path, tmp_path: Path) -> None:
     write(file, step("update", QUEUE, queue("8"), queue("6")))
-    other = tmp_path / "platform.json"
+    platform_preview = tmp_path / "platform.json"
     moved = {**step("update", GROUP, group(4), group(2), name="train"), "urn": "urn:pulumi:small.cluster::p::t::train"}
-    write(other, moved)
-    told = run("--preview", file, "--preview", other, "--format", "markdown").stdout
-    assert told.startswith("<!-- gpu-tenancy diff: small, preview -->")
-    assert "fraud: fraud--batch: nvidia.com/gpu in train: guaranteed 8 → 6" in told
-    stacks = run("--preview", file, "--preview", other, "--format", "stacks").stdout
+    write(platform_preview, moved)
+    comment = run("--preview", file, "--preview", platform_preview, "--format", "markdown").stdout
+    assert comment.startswith("<!-- gpu-tenancy diff: small, preview -->")
+    assert "fraud: fraud--batch: nvidia.com/gpu in train: guaranteed 8 → 6" in comment
+    stacks = run("--preview", file, "--preview", platform_preview, "--format", "stacks").stdout
     assert stacks == "tenants small small--fraud update\nlast small small.cluster update\n"
 
 
 def test_a_preview_comes_through_the_standard_input(file: Path) -> None:
-    given = write(file, step("update", QUEUE, queue("8"), queue("6"))).read_text("utf-8")
-    assert "guaranteed 8 → 6" in run("--preview", "-", given=given).stdout
+    preview = write(file, step("update", QUEUE, queue("8"), queue("6"))).read_text("utf-8")
+    assert "guaranteed 8 → 6" in run("--preview", "-", stdin=preview).stdout
 
 
 def holed(value: Any) -> Iterator[Any]:
@@ -334,11 +336,11 @@ def holed(value: Any) -> Iterator[Any]:
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_value_that_is_not_known_yet_ends_nothing_and_breaks_no_rule(name: str, file: Path) -> None:
-    given = CASES[name][0]
-    state = "newState" if "newState" in given else "oldState"
-    for inputs in holed(given[state]["inputs"]):
+    preview_step = CASES[name][0]
+    state = "newState" if "newState" in preview_step else "oldState"
+    for inputs in holed(preview_step[state]["inputs"]):
         if isinstance(inputs, dict):
-            write(file, {**given, state: {**given[state], "inputs": inputs}})
+            write(file, {**preview_step, state: {**preview_step[state], "inputs": inputs}})
             broken = [c.what for c in changes([read(str(file))]) if c.topic is ChangeTopic.RULE and c.after]
             assert [what for what in broken if UNKNOWN in what.partition(": given ")[2]] == []
 
@@ -347,7 +349,7 @@ FAILED = {"diagnostics": [{"severity": "error", "message": "error: no such envir
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message_part"),
     [
         ("", "Expecting value"),
         ("[1]", "without steps"),
@@ -358,11 +360,11 @@ FAILED = {"diagnostics": [{"severity": "error", "message": "error: no such envir
         ("\x00\xff", "given"),
     ],
 )
-def test_what_is_no_preview_ends_with_2(text: str, said: str, file: Path) -> None:
+def test_what_is_no_preview_ends_with_2(text: str, message_part: str, file: Path) -> None:
     file.write_text(text, "utf-8")
     result = run("--preview", file)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert said in result.stderr
+    assert message_part in result.stderr
     assert "rule: the preview of one stack, as JSON; change:" in result.stderr
 
 

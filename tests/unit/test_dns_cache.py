@@ -45,8 +45,8 @@ def test_what_the_product_renders_for_the_cache_breaks_no_rule_and_other_ports_d
     (policy,) = dns_policies(files.write(tmp_path))
 
     def rules(item: Any) -> set[str]:
-        found = judge(Manifests([(item, FilePosition("x.yaml", 1))])).findings
-        return {one.finding.rule for one in found}
+        findings = judge(Manifests([(item, FilePosition("x.yaml", 1))])).findings
+        return {placed_finding.finding.rule for placed_finding in findings}
 
     assert "net-05" not in rules(policy)
     wide = [{**rule, "ports": [{"protocol": "TCP", "port": 80}]} for rule in policy["spec"]["egress"]]

@@ -87,7 +87,7 @@ def test_the_readmes_tenant_becomes_the_kinds_of_its_table() -> None:
     local = load(ROOT / "stacks" / "local")
     text = next(block for block in code_blocks(README, "yaml") if block.startswith("tenant:"))
     tenant = Tenant.model_validate(yaml.safe_load(text))
-    others = [other for other in local.tenants if other.tenant != tenant.tenant]
+    others = [neighbour for neighbour in local.tenants if neighbour.tenant != tenant.tenant]
     planned = make_plan(local.environment, [tenant, *others])
     objects: list[dict[str, Any]] = [
         item for plan in planned.tenants if plan.name == tenant.tenant for item in plan.objects()
@@ -154,10 +154,12 @@ def test_there_are_ten_recipes_with_files_and_a_test() -> None:
 
 
 def test_the_files_and_tests_that_contributing_names_exist() -> None:
-    named = _FILE.findall(CONTRIBUTING)
-    assert len(named) > 50
-    assert [path for path, _ in named if not (ROOT / path).exists()] == []
-    assert [test for path, test in named if test and f"def {test}(" not in (ROOT / path).read_text("utf-8")] == []
+    paths_and_tests = _FILE.findall(CONTRIBUTING)
+    assert len(paths_and_tests) > 50
+    assert [path for path, _ in paths_and_tests if not (ROOT / path).exists()] == []
+    assert [
+        test for path, test in paths_and_tests if test and f"def {test}(" not in (ROOT / path).read_text("utf-8")
+    ] == []
 
 
 @pytest.mark.parametrize("record", sorted((ROOT / "docs" / "adr").glob("0*.md")), ids=lambda path: path.stem)

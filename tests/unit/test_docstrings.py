@@ -20,37 +20,37 @@ class Name(NamedTuple):
     name: str
     documented: bool
     bases: tuple[str, ...] = ()
-    """Of a method: the bases of its class."""
+    """Bases of the class, for a method."""
 
 
 def names(source: str, where: str) -> Iterator[Name]:
     """Names of a module, the private ones too: a public method may override one of a private class."""
-    yield from _below(ast.parse(source), where, "", ())
+    yield from _names_inside(ast.parse(source), where, "", ())
 
 
-def _below(node: ast.Module | ast.ClassDef, where: str, path: str, bases: tuple[str, ...]) -> Iterator[Name]:
-    for found in node.body:
-        if isinstance(found, Definition):
-            name = path + found.name
-            yield Name(f"{where}:{found.lineno}", name, ast.get_docstring(found) is not None, bases)
-            if isinstance(found, ast.ClassDef):
-                above = tuple(ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in found.bases)
-                yield from _below(found, where, f"{name}.", above)
+def _names_inside(node: ast.Module | ast.ClassDef, where: str, path: str, bases: tuple[str, ...]) -> Iterator[Name]:
+    for definition in node.body:
+        if isinstance(definition, Definition):
+            name = path + definition.name
+            yield Name(f"{where}:{definition.lineno}", name, ast.get_docstring(definition) is not None, bases)
+            if isinstance(definition, ast.ClassDef):
+                base_names = tuple(ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in definition.bases)
+                yield from _names_inside(definition, where, f"{name}.", base_names)
 
 
-def undocumented(found: list[Name]) -> list[Name]:
+def undocumented(all_names: list[Name]) -> list[Name]:
     """Names without a docstring of their own, and without one of the method that they override."""
-    documented = {name.name for name in found if name.documented}
-    above = {name.name.rpartition(".")[0]: name.bases for name in found if "." in name.name}
+    documented = {name.name for name in all_names if name.documented}
+    bases_by_class = {name.name.rpartition(".")[0]: name.bases for name in all_names if "." in name.name}
 
     def inherits(method: str, bases: tuple[str, ...]) -> bool:
-        return any(f"{base}.{method}" in documented or inherits(method, above.get(base, ())) for base in bases)
+        return any(f"{base}.{method}" in documented or inherits(method, bases_by_class.get(base, ())) for base in bases)
 
     def public(name: str) -> bool:
         return not any(part.startswith("_") for part in name.split("."))
 
-    bare = [one for one in found if public(one.name) and not one.documented]
-    return [one for one in bare if not inherits(one.name.rpartition(".")[2], one.bases)]
+    bare = [name for name in all_names if public(name.name) and not name.documented]
+    return [name for name in bare if not inherits(name.name.rpartition(".")[2], name.bases)]
 
 
 NAMES = [
@@ -68,9 +68,9 @@ def test_there_are_names_to_look_at() -> None:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_public_names_have_a_docstring(package: str) -> None:
     missing = [
-        f"{one.where} {one.name}"
-        for one in undocumented(NAMES)
-        if one.where.partition("/")[0].partition(":")[0].removesuffix(".py") == package
+        f"{name.where} {name.name}"
+        for name in undocumented(NAMES)
+        if name.where.partition("/")[0].partition(":")[0].removesuffix(".py") == package
     ]
     assert not missing, "write one:\n" + "\n".join(missing)
 
@@ -91,5 +91,5 @@ class Other(Made):
 
 def alone(): ...
 '''
-    found = undocumented(list(names(source, "module.py")))
-    assert [one.name for one in found] == ["Made.bare", "Other.bare", "alone"]
+    undocumented_names = undocumented(list(names(source, "module.py")))
+    assert [name.name for name in undocumented_names] == ["Made.bare", "Other.bare", "alone"]

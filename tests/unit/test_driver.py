@@ -1,4 +1,4 @@
-"""How stacks are opened: to run, and to be read."""
+"""Stacks are opened to run, or to be read."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Opened = dict[str, tuple[str, dict[str, str]]]
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
     """Which way of the engine's a stack was opened, where, and what its program is told."""
-    seen: Opened = {}
+    calls: Opened = {}
 
     def opening(way: str) -> Callable[..., Any]:
         def open_it(name: str, work_dir: str, opts: Any) -> Any:
             assert opts.pulumi_command == "the engine", "else each asks for its version again"
-            seen[way] = work_dir, opts.env_vars or {}
+            calls[way] = work_dir, opts.env_vars or {}
             return SimpleNamespace(name=name)
 
         return open_it
@@ -37,7 +37,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
     monkeypatch.setattr(driver, "end_orphans", lambda _: None)
     monkeypatch.setattr(driver, "stale_locks", lambda *_: [])
     monkeypatch.setattr(driver, "is_settled", lambda *_: True)
-    return seen
+    return calls
 
 
 def a_driver(context: str = "elsewhere") -> Driver:

@@ -31,17 +31,17 @@ def maker(tmp_path: Path, spec: Any) -> Maker:
 def test_a_bundle_is_verified_by_the_public_key_alone(tmp_path: Path, spec: Any, kind: str) -> None:
     maker = Maker(tmp_path, spec.path, kind)
     assert maker.make().exit_code == 0
-    found = maker.verify()
-    assert (found.exit_code, "as signed" in found.output) == (0, True)
+    result = maker.verify()
+    assert (result.exit_code, "as signed" in result.output) == (0, True)
 
 
 def test_a_key_of_another_maker_verifies_nothing(maker: Maker, tmp_path: Path) -> None:
     maker.make()
     (tmp_path / "other").mkdir()
-    other = Maker(tmp_path / "other", maker.spec)
-    found = maker.verify(key=other.public)
-    assert found.exit_code == 2
-    assert "none of the keys has signed" in found.output
+    other_maker = Maker(tmp_path / "other", maker.spec)
+    result = maker.verify(key=other_maker.public)
+    assert result.exit_code == 2
+    assert "none of the keys has signed" in result.output
     assert maker.verify().exit_code == 0
 
 
@@ -53,8 +53,8 @@ def test_one_changed_byte_in_any_file_fails_and_names_the_file(maker: Maker) -> 
         path = maker.folder / "bundle" / name
         content = path.read_bytes()
         path.write_bytes(content[:-2] + bytes([content[-2] ^ 1]) + content[-1:])
-        found = maker.verify()
-        assert (found.exit_code, f"{name}: changed after it was signed" in found.output) == (1, True), name
+        result = maker.verify()
+        assert (result.exit_code, f"{name}: changed after it was signed" in result.output) == (1, True), name
         path.write_bytes(content)
     assert maker.verify().exit_code == 0
 
@@ -92,7 +92,7 @@ def damaged_folder_link(bundle: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "message_part"),
     [
         (damaged_missing, "rules.json: missing"),
         (damaged_added, "more.json: not in the statement"),
@@ -101,13 +101,13 @@ def damaged_folder_link(bundle: Path) -> None:
     ],
 )
 def test_a_file_that_is_missing_added_or_linked_is_named(
-    maker: Maker, damage: Callable[[Path], None], told: str
+    maker: Maker, damage: Callable[[Path], None], message_part: str
 ) -> None:
     maker.make()
     assert maker.verify().exit_code == 0
     damage(maker.folder / "bundle")
-    found = maker.verify()
-    assert (found.exit_code, told in found.output) == (1, True)
+    result = maker.verify()
+    assert (result.exit_code, message_part in result.output) == (1, True)
 
 
 def statement_of(maker: Maker) -> Any:
@@ -130,8 +130,10 @@ def test_the_statement_is_an_in_toto_statement_about_every_file(maker: Maker) ->
 def test_the_same_facts_at_the_same_time_give_the_same_files(maker: Maker) -> None:
     maker.make("bundle")
     maker.make("again")
-    one, two = ({p.name: p.read_bytes() for p in (maker.folder / n).iterdir()} for n in ("bundle", "again"))
-    assert one == two
+    first_files, second_files = (
+        {p.name: p.read_bytes() for p in (maker.folder / n).iterdir()} for n in ("bundle", "again")
+    )
+    assert first_files == second_files
 
 
 def test_a_mail_address_is_replaced_by_its_digest_everywhere(maker: Maker) -> None:
@@ -157,10 +159,10 @@ def test_a_mail_address_is_replaced_by_its_digest_everywhere(maker: Maker) -> No
 )
 def test_a_bundle_with_a_secret_is_not_written(maker: Maker, secret: str) -> None:
     maker.attacks.write_text(json.dumps([{**REFUSED, "message": secret}]), "utf-8")
-    found = maker.make()
-    assert found.exit_code == 2
-    assert "in attacks.json; rule: a bundle has no secret" in found.output
-    assert secret not in found.output
+    result = maker.make()
+    assert result.exit_code == 2
+    assert "in attacks.json; rule: a bundle has no secret" in result.output
+    assert secret not in result.output
     assert not (maker.folder / "bundle").exists()
     maker.attacks.write_text(json.dumps([{**REFUSED, "message": "denied"}]), "utf-8")
     assert maker.make().exit_code == 0
@@ -174,8 +176,8 @@ def test_no_address_is_left_in_any_form_of_value() -> None:
 
 def test_a_gap_is_in_the_bundle_and_in_the_exit_code(maker: Maker) -> None:
     maker.attacks.write_text(json.dumps([REFUSED, {**REFUSED, "id": "other", "refused": False}]), "utf-8")
-    found = maker.make()
-    assert (found.exit_code, "1 of 2 attacks refused" in found.output) == (1, True)
+    result = maker.make()
+    assert (result.exit_code, "1 of 2 attacks refused" in result.output) == (1, True)
     assert maker.read("about.json")["attacks"]["gaps"] == 1
     assert maker.verify().exit_code == 0
 
@@ -191,7 +193,7 @@ def test_results_of_other_tools_are_counted_by_level(maker: Maker, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "message_part"),
     [
         (("--sarif", "attacks.json"), "a SARIF 2.1.0 file"),
         (("--sarif", "nowhere.sarif"), "No such file"),
@@ -199,11 +201,11 @@ def test_results_of_other_tools_are_counted_by_level(maker: Maker, tmp_path: Pat
     ],
 )
 def test_bad_input_ends_before_anything_is_written(
-    maker: Maker, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], told: str
+    maker: Maker, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], message_part: str
 ) -> None:
     monkeypatch.chdir(maker.folder)
-    found = maker.make("bundle", *more)
-    assert (found.exit_code, told in found.output) == (2, True)
+    result = maker.make("bundle", *more)
+    assert (result.exit_code, message_part in result.output) == (2, True)
     assert not (maker.folder / "bundle").exists()
 
 
@@ -211,16 +213,16 @@ def test_a_bundle_without_a_key_or_over_other_files_is_refused(maker: Maker) -> 
     assert maker.make(key=False).exit_code == 2
     (maker.folder / "full").mkdir()
     (maker.folder / "full" / "mine.txt").write_text("x", "utf-8")
-    found = maker.make("full")
-    assert (found.exit_code, "which is not empty" in found.output) == (2, True)
+    result = maker.make("full")
+    assert (result.exit_code, "which is not empty" in result.output) == (2, True)
     assert [path.name for path in (maker.folder / "full").iterdir()] == ["mine.txt"]
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "[1]", '[{"id": "x"}]', "no json"])
 def test_what_is_no_result_of_attacks_is_refused(maker: Maker, text: str) -> None:
     maker.attacks.write_text(text, "utf-8")
-    found = maker.make()
-    assert (found.exit_code, "`tenancy verify ENV --format json`" in found.output) == (2, True)
+    result = maker.make()
+    assert (result.exit_code, "`tenancy verify ENV --format json`" in result.output) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -229,8 +231,8 @@ def test_what_is_no_result_of_attacks_is_refused(maker: Maker, text: str) -> Non
 def test_an_envelope_that_is_none_ends_with_a_sentence(maker: Maker, text: str) -> None:
     maker.make()
     (maker.folder / "bundle" / ENVELOPE).write_text(text, "utf-8")
-    found = maker.verify()
-    assert (found.exit_code, "rule:" in found.output, "Traceback" in found.output) == (2, True, False)
+    result = maker.verify()
+    assert (result.exit_code, "rule:" in result.output, "Traceback" in result.output) == (2, True, False)
 
 
 def test_commits_that_changed_the_files_are_listed_with_reviewers(maker: Maker) -> None:
@@ -254,9 +256,9 @@ def test_commits_that_changed_the_files_are_listed_with_reviewers(maker: Maker) 
 def test_without_the_extra_a_command_says_what_to_install(maker: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
     assert maker.make().exit_code == 0
     monkeypatch.setattr("tenancy.cli.evidence.find_spec", lambda name: None if name == "sigstore" else name)
-    for found in (maker.make("more"), maker.verify()):
-        assert (found.exit_code, "without sigstore; rule:" in found.output) == (2, True)
-        assert 'pip install "gpu-tenancy[evidence]"' in found.output
+    for result in (maker.make("more"), maker.verify()):
+        assert (result.exit_code, "without sigstore; rule:" in result.output) == (2, True)
+        assert 'pip install "gpu-tenancy[evidence]"' in result.output
     monkeypatch.undo()
     assert maker.verify().exit_code == 0
 
@@ -268,9 +270,9 @@ def test_verification_imports_neither_models_nor_the_kubernetes_client(maker: Ma
         "print(sorted({m.partition('.')[0] for m in sys.modules} & {'pulumi', 'kubernetes', 'polars', 'sigstore'}))"
     )
     words = ["evidence", "verify", str(maker.folder / "bundle"), "--key", str(maker.public)]
-    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
-    assert done.stdout.splitlines()[-1] == "[]", done.stderr
-    assert "as signed" in done.stdout
+    completed = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
+    assert completed.stdout.splitlines()[-1] == "[]", completed.stderr
+    assert "as signed" in completed.stdout
 
 
 def test_the_page_shows_every_rule_and_escapes_what_others_wrote(maker: Maker) -> None:
@@ -292,17 +294,17 @@ def test_a_key_of_kms_signs_the_statement(maker: Maker, monkeypatch: pytest.Monk
     with moto.mock_aws():
         client = boto3.client("kms")
         key = client.create_key(KeyUsage="SIGN_VERIFY", KeySpec="ECC_NIST_P256")["KeyMetadata"]["KeyId"]
-        found = maker.make("bundle", "--kms", key, key=False)
-        assert (found.exit_code, found.output) == (0, found.output)
+        result = maker.make("bundle", "--kms", key, key=False)
+        assert (result.exit_code, result.output) == (0, result.output)
         signed = Envelope.from_dict(maker.read(ENVELOPE))
         (signature,) = signed.signatures.values()
-        said = {
+        arguments = {
             "MessageType": "DIGEST",
             "SigningAlgorithm": "ECDSA_SHA_256",
             "Signature": bytes.fromhex(signature.signature),
         }
-        asked = client.verify(KeyId=key, Message=hashlib.sha256(signed.pae()).digest(), **said)
-        assert asked["SignatureValid"]
+        answer = client.verify(KeyId=key, Message=hashlib.sha256(signed.pae()).digest(), **arguments)
+        assert answer["SignatureValid"]
         missing = maker.make("other", "--kms", "alias/missing", key=False)
         assert (missing.exit_code, "an asymmetric key of KMS" in missing.output) == (2, True)
     assert maker.verify().exit_code == 2, "the key file has not signed it"

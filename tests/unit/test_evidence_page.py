@@ -61,13 +61,13 @@ class Read(HTMLParser):
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        if name := given.get("id"):
+        attributes = dict(attrs)
+        if name := attributes.get("id"):
             self.ids.append(name)
         if tag == "h2":
-            self._section = str(given["id"])
+            self._section = str(attributes["id"])
             self.sections[self._section] = []
-        if tag == "a" and (href := given.get("href")):
+        if tag == "a" and (href := attributes.get("href")):
             self.links.append(href)
         if tag == "table":
             self.sections[self._section].append([])
@@ -92,9 +92,9 @@ def read(maker: Maker) -> Read:
 
 @pytest.fixture
 def maker(tmp_path: Path, spec: Any) -> Maker:
-    made = Maker(tmp_path, spec.path)
-    made.attacks.write_text(json.dumps(ATTACKS), "utf-8")
-    return made
+    maker = Maker(tmp_path, spec.path)
+    maker.attacks.write_text(json.dumps(ATTACKS), "utf-8")
+    return maker
 
 
 def test_the_control_that_held_each_attack_is_named_beside_it(maker: Maker) -> None:
@@ -138,9 +138,9 @@ def test_each_gap_is_listed_with_what_refused_it_and_what_was_said(maker: Maker)
     ]
     maker.attacks.write_text(json.dumps([REFUSED]), "utf-8")
     maker.make("whole")
-    whole = (maker.folder / "whole" / "page.html").read_text("utf-8")
-    assert Read(whole).sections["gaps"] == []
-    assert "None: the named control refused each attack" in whole
+    page_text = (maker.folder / "whole" / "page.html").read_text("utf-8")
+    assert Read(page_text).sections["gaps"] == []
+    assert "None: the named control refused each attack" in page_text
 
 
 def test_each_skipped_attack_has_its_reason(maker: Maker) -> None:
@@ -152,9 +152,9 @@ def test_each_skipped_attack_has_its_reason(maker: Maker) -> None:
 def test_a_rule_says_how_many_of_its_attacks_were_refused_or_that_it_was_not_attacked(maker: Maker) -> None:
     maker.make()
     ((_, *rows),) = read(maker).sections["rules"]
-    said = {row[0]: row[5] for row in rows}
-    assert list(said) == sorted(rule["id"] for rule in maker.read("rules.json"))
-    assert [said[rule] for rule in ("gpu-02", "gpu-03", "gpu-10", "name-01")] == [
+    coverage = {row[0]: row[5] for row in rows}
+    assert list(coverage) == sorted(rule["id"] for rule in maker.read("rules.json"))
+    assert [coverage[rule] for rule in ("gpu-02", "gpu-03", "gpu-10", "name-01")] == [
         "2 of 2",
         "0 of 1",
         "skipped",
@@ -196,6 +196,6 @@ def test_the_browser_is_told_to_load_nothing(maker: Maker) -> None:
 def test_in_a_browser_the_page_asks_for_nothing_and_fits(maker: Maker, width: int) -> None:
     maker.make()
     page = (maker.folder / "bundle" / "page.html").read_text("utf-8")
-    seen = opened(page, maker.folder, width)
-    assert (seen["asked"], seen["console"]) == ([], [])
-    assert seen["wide"] <= seen["seen"], "nothing is cut off to the right"
+    measures = opened(page, maker.folder, width)
+    assert (measures["asked"], measures["console"]) == ([], [])
+    assert measures["wide"] <= measures["seen"], "nothing is cut off to the right"

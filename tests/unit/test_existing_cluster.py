@@ -51,17 +51,17 @@ def test_everything_but_the_cluster_is_made(existing: SpecFolder) -> None:
     assert built.platform.services
     assert plan.platform.data == built.platform.data
     assert [tenant.aws for tenant in plan.tenants] == [tenant.aws for tenant in built.tenants]
-    for each in (tenant.aws for tenant in plan.tenants):
-        assert each
-        filled = {field.name for field in fields(each) if getattr(each, field.name)}
+    for tenant_plan in (tenant.aws for tenant in plan.tenants):
+        assert tenant_plan
+        filled = {field.name for field in fields(tenant_plan) if getattr(tenant_plan, field.name)}
         assert filled >= ({"roles", "associations", "tags"})
 
 
 def test_guards_and_tenants_objects_are_those_of_a_cluster_that_is_built(existing: SpecFolder) -> None:
-    there = planned(existing)
+    existing_plan = planned(existing)
     existing.edit(ENV, "  mode: existing\n", "")
-    assert there.platform.guards == planned(existing).platform.guards
-    assert [t.namespaces for t in there.tenants] == [t.namespaces for t in planned(existing).tenants]
+    assert existing_plan.platform.guards == planned(existing).platform.guards
+    assert [t.namespaces for t in existing_plan.tenants] == [t.namespaces for t in planned(existing).tenants]
 
 
 @pytest.mark.parametrize(
@@ -84,21 +84,21 @@ def test_each_service_is_installed_on_its_own(existing: SpecFolder, service: str
 
 def _selectors(value: Any) -> list[Any]:
     if isinstance(value, dict):
-        here = [value[key] for key in ("nodeSelector", "nodeAffinity") if key in value]
-        return [*here, *(found for each in value.values() for found in _selectors(each))]
-    return [found for each in value for found in _selectors(each)] if isinstance(value, list) else []
+        own_selectors = [value[key] for key in ("nodeSelector", "nodeAffinity") if key in value]
+        return [*own_selectors, *(selector for item in value.values() for selector in _selectors(item))]
+    return [selector for item in value for selector in _selectors(item)] if isinstance(value, list) else []
 
 
 def _chosen_pools(value: Any) -> set[str]:
     """Pools whose nodes a rendered file asks for: by a node selector, an affinity or a chart's own list."""
     if isinstance(value, list):
-        return {pool for each in value for pool in _chosen_pools(each)}
+        return {pool for item in value for pool in _chosen_pools(item)}
     if not isinstance(value, dict):
         return set()
-    own = {value[words.POOL]} if isinstance(value.get(words.POOL), str) else set()
+    own_pools = {value[words.POOL]} if isinstance(value.get(words.POOL), str) else set()
     if value.get("key") == words.POOL or words.POOL in value.get("keys", ()):
-        own |= set(value.get("values", ()))
-    return own | {pool for each in value.values() for pool in _chosen_pools(each)}
+        own_pools |= set(value.get("values", ()))
+    return own_pools | {pool for item in value.values() for pool in _chosen_pools(item)}
 
 
 IMAGE = f"registry.bank.example/clock@sha256:{'0' * 64}"
@@ -138,16 +138,16 @@ def test_what_is_rendered_for_a_cluster_of_others_selects_only_pools_of_the_file
 def test_what_is_rendered_for_a_cluster_of_ours_selects_the_systems_nodes(existing: SpecFolder) -> None:
     existing.edit(ENV, "  mode: existing\n", "")
     rendered = file_texts(planned(existing))
-    chosen = {path: _chosen_pools(documents(text)) for path, text in rendered.items() if "kueue" in path}
-    assert every(pools == {"system"} for pools in chosen.values())
+    pools_by_path = {path: _chosen_pools(documents(text)) for path, text in rendered.items() if "kueue" in path}
+    assert every(pools == {"system"} for pools in pools_by_path.values())
 
 
 def test_layouts_of_mig_are_rendered_wherever_nodes_are_made(existing: SpecFolder) -> None:
     """`verify-on-cluster.sh` compares nodes with them."""
-    there = file_texts(planned(existing))["cluster/mig-parted.yaml"]
+    layouts = file_texts(planned(existing))["cluster/mig-parted.yaml"]
     existing.edit(ENV, "  mode: existing\n", "")
-    assert file_texts(planned(existing))["cluster/mig-parted.yaml"] == there
-    assert set(documents(there)[0]["mig-configs"]) == {"serve"}
+    assert file_texts(planned(existing))["cluster/mig-parted.yaml"] == layouts
+    assert set(documents(layouts)[0]["mig-configs"]) == {"serve"}
 
 
 def test_the_operator_is_installed_beside_a_device_plugin_or_an_exporter_of_others(existing: SpecFolder) -> None:
@@ -274,28 +274,28 @@ ELSEWHERE = {
 
 def leaves(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Every key of a document, deepest first."""
-    found: list[tuple[Any, ...]] = []
+    paths: list[tuple[Any, ...]] = []
     for key, value in node.items() if isinstance(node, dict) else ():
-        found += leaves(value, (*path, key))
-    return [*found, *([path] if path else [])]
+        paths += leaves(value, (*path, key))
+    return [*paths, *([path] if path else [])]
 
 
 def without(document: Any, path: tuple[Any, ...]) -> Any:
-    key, *rest = path
-    if not rest:
+    key, *inner_path = path
+    if not inner_path:
         return {name: value for name, value in document.items() if name != key}
-    return {name: without(value, tuple(rest)) if name == key else value for name, value in document.items()}
+    return {name: without(value, tuple(inner_path)) if name == key else value for name, value in document.items()}
 
 
 def silent(spec: SpecFolder, file: str) -> set[str]:
     """Fields of a file without which the plan and the notes are the same."""
     document = yaml.safe_load((spec.path / file).read_text("utf-8"))
-    whole = spec.load()
-    plan, noted = make_plan(whole.environment, whole.tenants), {note.field for note in spec_notes(whole)}
-    found = set()
+    loaded = spec.load()
+    plan, noted_fields = make_plan(loaded.environment, loaded.tenants), {note.field for note in spec_notes(loaded)}
+    silent_fields = set()
     for where in leaves(document):
         dotted = ".".join(map(str, where))
-        if any(f"{note}.".startswith(f"{dotted}.") or f"{dotted}.".startswith(f"{note}.") for note in noted):
+        if any(f"{note}.".startswith(f"{dotted}.") or f"{dotted}.".startswith(f"{note}.") for note in noted_fields):
             continue
         spec.write(file, yaml.safe_dump(without(document, where), sort_keys=False))
         try:
@@ -303,11 +303,13 @@ def silent(spec: SpecFolder, file: str) -> set[str]:
         except SpecError:
             continue  # it is required, or another field needs it
         # A value that is the default's says what would be there anyway.
-        written = less.environment.model_dump() != whole.environment.model_dump() or less.tenants != whole.tenants
-        if written and make_plan(less.environment, less.tenants) == plan:
-            found.add(dotted)
+        has_effect_on_models = (
+            less.environment.model_dump() != loaded.environment.model_dump() or less.tenants != loaded.tenants
+        )
+        if has_effect_on_models and make_plan(less.environment, less.tenants) == plan:
+            silent_fields.add(dotted)
     spec.write(file, yaml.safe_dump(document, sort_keys=False))
-    return found
+    return silent_fields
 
 
 @pytest.mark.parametrize(
@@ -334,10 +336,10 @@ def test_every_field_has_an_effect_on_the_plan_or_a_note(spec: SpecFolder, mode:
 
 def test_fields_of_what_is_not_made_are_named_with_their_line(existing: SpecFolder) -> None:
     existing.edit(ENV, "  zones: ", "  deletion-protection: false\n  zones: ")
-    found = {note.field: note.line for note in spec_notes(existing.load())}
-    assert "aws.zones" not in found, "the report on what a lost zone takes reads them"
+    lines_by_field = {note.field: note.line for note in spec_notes(existing.load())}
+    assert "aws.zones" not in lines_by_field, "the report on what a lost zone takes reads them"
     lines = (existing.path / ENV).read_text("utf-8").splitlines()
-    assert lines[found["aws.deletion-protection"] - 1].strip() == "deletion-protection: false"
+    assert lines[lines_by_field["aws.deletion-protection"] - 1].strip() == "deletion-protection: false"
     existing.edit(ENV, "  mode: existing\n", "")
     assert "aws.deletion-protection" not in {note.field for note in spec_notes(existing.load())}
 

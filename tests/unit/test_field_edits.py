@@ -1,4 +1,4 @@
-"""What every field of an environment changes, as one table: what the engine would create, update, replace or delete,
+"""Effects of every field of an environment, as one table: what the engine would create, update, replace or delete,
 what `tenancy up` refuses or does only by name, and what `tenancy diff` says.
 
     pytest tests/unit/test_field_edits.py --update-golden
@@ -53,12 +53,12 @@ class Side:
 
     @cached_property
     def recorded(self) -> list[dict[str, Any]]:
-        """What the state of the cluster's stack has."""
+        """Resources in the state of the cluster's stack."""
         return recorded.resources(self.cluster)
 
     @property
     def beside_objects(self) -> tuple[Any, ...]:
-        """What the platform and its tenants have beside objects and charts: resources on AWS."""
+        """Resources on AWS of the platform and its tenants."""
         platform = self.plan.platform
         services = replace(platform.services, charts=(), nodes=()) if platform.services else None
         return (services, platform.data, *(tenant.aws for tenant in self.plan.tenants))
@@ -78,15 +78,15 @@ class Row:
 
     @cached_property
     def steps(self) -> list[Step]:
-        """What the engine would do, in the cluster's stack and in all others."""
-        found: list[Step] = []
+        """Steps of the engine, in the cluster's stack and in all others."""
+        all_steps: list[Step] = []
         if self.before.plan.cluster != self.after.plan.cluster:
-            found += steps(self.before.cluster, self.after.cluster if self.after.plan.cluster else Registered())
+            all_steps += steps(self.before.cluster, self.after.cluster if self.after.plan.cluster else Registered())
         if self.before.beside_objects != self.after.beside_objects:
-            found += steps(self.before.others, self.after.others)
+            all_steps += steps(self.before.others, self.after.others)
         else:
-            found += object_steps(self.before.plan, self.after.plan)
-        return found
+            all_steps += object_steps(self.before.plan, self.after.plan)
+        return all_steps
 
     @cached_property
     def refusals(self) -> list[str]:
@@ -95,15 +95,15 @@ class Row:
             return ["the files no longer build the cluster"]
         return list(self.changes().refusals())
 
-    def changes(self, *named: str) -> ClusterChanges:
+    def changes(self, *replaceable_groups: str) -> ClusterChanges:
         assert self.after.plan.cluster
-        return ClusterChanges(self.after.plan.cluster, self.before.recorded, named)
+        return ClusterChanges(self.after.plan.cluster, self.before.recorded, replaceable_groups)
 
     @cached_property
-    def told(self) -> list[Change]:
+    def disruptions(self) -> list[Change]:
         """Disruptions that `tenancy diff` tells."""
-        found = diff(self.before.state, self.after.state)
-        return [c for c in found if c.topic is ChangeTopic.WORK and alarm(c) is ReviewReason.DISRUPTION]
+        all_changes = diff(self.before.state, self.after.state)
+        return [c for c in all_changes if c.topic is ChangeTopic.WORK and alarm(c) is ReviewReason.DISRUPTION]
 
     def text(self) -> str:
         """Its lines of the table."""
@@ -120,7 +120,7 @@ class Row:
                 ]
                 lines += [f"  {operation}{place}: {', '.join(kinds)}"] * bool(kinds)
         lines += [f"  up: refused: {text.partition('; change:')[0]}" for text in self.refusals]
-        lines += [f"  diff: {each.what} {each.of}: {each.before} → {each.after}" for each in self.told]
+        lines += [f"  diff: {change.what} {change.of}: {change.before} → {change.after}" for change in self.disruptions]
         return re.sub(r"20\d\d-\d\d-\d\d", "DAY", "\n".join(lines)) + "\n"
 
 
@@ -129,18 +129,18 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Row]]:
     """Every edit once, by its title."""
     folder = tmp_path_factory.mktemp("edits")
 
-    sides = {repr(edit.before): edit for edit in EDITS}
-    made = {
-        key: Side(write(folder / f"before-{n}" / "edits", base(edit))) for n, (key, edit) in enumerate(sides.items())
+    edits = {repr(edit.before): edit for edit in EDITS}
+    sides_before = {
+        key: Side(write(folder / f"before-{n}" / "edits", base(edit))) for n, (key, edit) in enumerate(edits.items())
     }
     with pytest.MonkeyPatch.context() as patch:
         recorded.answer(patch)
-        found = {
-            edit.title: Row(edit, made[repr(edit.before)], Side(write(folder / str(n) / "edits", edited(edit))))
+        rows_by_title = {
+            edit.title: Row(edit, sides_before[repr(edit.before)], Side(write(folder / str(n) / "edits", edited(edit))))
             for n, edit in enumerate(EDITS)
         }
-        assert len(found) == len(EDITS), "titles are unique"
-        yield found
+        assert len(rows_by_title) == len(EDITS), "titles are unique"
+        yield rows_by_title
 
 
 def test_every_field_has_an_edit() -> None:
@@ -153,37 +153,39 @@ def test_the_table_is_this(rows: dict[str, Row], golden: Any) -> None:
 
 
 def test_nothing_of_value_goes_without_a_name(rows: dict[str, Row]) -> None:
-    """What the engine would replace or delete is protected in the state, and refused by `tenancy up` from the state."""
+    """Resources that would go are protected in the state, and `tenancy up` refuses from the state."""
     for title, row in rows.items():
-        lost = [s for s in row.steps if s.operation in {"replace", "delete"} and s.kind.rpartition(":")[2] in BY_NAME]
-        for step in lost:
+        losses = [s for s in row.steps if s.operation in {"replace", "delete"} and s.kind.rpartition(":")[2] in BY_NAME]
+        for step in losses:
             assert step.protected, f"{title}: the engine would {step.operation} {step.kind} {step.name}"
-        if lost and not row.refusals:
+        if losses and not row.refusals:
             # The file says by name that a pool has no managed nodes any more.
             removed = {urn.rpartition("::")[2] for urn in row.changes().removed}
-            assert {step.name for step in lost} <= removed, title
+            assert {step.name for step in losses} <= removed, title
 
 
 def test_what_a_preview_would_take_is_refused_by_the_preview_too(rows: dict[str, Row]) -> None:
     """Whatever the state says: with a state that is not protected, `up` has the preview left to look at."""
     for title, row in rows.items():
         changes = [ResourceChange("", s.operation, f"{s.kind.rpartition(':')[2]} {s.name}") for s in row.steps]
-        lost = {c.object for c in changes if c.operation == "replace" and c.object.partition(" ")[0] in BY_NAME}
+        replaced_objects = {
+            c.object for c in changes if c.operation == "replace" and c.object.partition(" ")[0] in BY_NAME
+        }
         cluster = row.after.plan.cluster or row.before.plan.cluster
-        assert len(unrequested_changes(changes, cluster, (), ())) >= len(lost), title
+        assert len(unrequested_changes(changes, cluster, (), ())) >= len(replaced_objects), title
 
 
 def test_diff_tells_whatever_is_refused_replaced_or_deleted(rows: dict[str, Row]) -> None:
     for title, row in rows.items():
-        lost = [s for s in row.steps if s.operation in {"replace", "delete"} and s.kind.rpartition(":")[2] in BY_NAME]
-        if lost or row.refusals:
-            assert row.told, f"{title}: {lost} {row.refusals}"
+        losses = [s for s in row.steps if s.operation in {"replace", "delete"} and s.kind.rpartition(":")[2] in BY_NAME]
+        if losses or row.refusals:
+            assert row.disruptions, f"{title}: {losses} {row.refusals}"
 
 
 def test_diff_names_what_an_update_refuses(rows: dict[str, Row]) -> None:
     jumps = {title for title, row in rows.items() if any("one minor at a time" in text for text in row.refusals)}
-    told = {title for title, row in rows.items() if any(each.what == REFUSED_MINOR for each in row.told)}
-    assert told == jumps == {"cluster.kubernetes (two minors)", "cluster.kubernetes (back)"}
+    titles = {title for title, row in rows.items() if any(change.what == REFUSED_MINOR for change in row.disruptions)}
+    assert titles == jumps == {"cluster.kubernetes (two minors)", "cluster.kubernetes (back)"}
 
 
 def test_diff_tells_of_nodes_that_follow_another_template(rows: dict[str, Row]) -> None:
@@ -193,19 +195,19 @@ def test_diff_tells_of_nodes_that_follow_another_template(rows: dict[str, Row]) 
     }
     assert len(rolled) > 5
     for title, row in rolled.items():
-        assert row.told, title
+        assert row.disruptions, title
 
 
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 
 
 def test_what_is_refused_for_a_pool_is_done_by_its_name(rows: dict[str, Row]) -> None:
-    named = {title: row for title, row in rows.items() if any("--replace" in text for text in row.refusals)}
-    assert len(named) > 3
-    for title, row in named.items():
+    rows_with_advice = {title: row for title, row in rows.items() if any("--replace" in text for text in row.refusals)}
+    assert len(rows_with_advice) > 3
+    for title, row in rows_with_advice.items():
         pools = {change.group.name for change in row.changes().group_changes}
-        left = [text for text in row.changes(*pools).refusals() if "--replace" in text]
-        assert not [text for text in left if "control plane" not in text], title
+        remaining = [text for text in row.changes(*pools).refusals() if "--replace" in text]
+        assert not [text for text in remaining if "control plane" not in text], title
 
 
 def test_zones_in_another_order_change_nothing(rows: dict[str, Row]) -> None:

@@ -1,4 +1,4 @@
-"""What `tenancy fits` counts without a cluster: pods of a manifest, their requests, the tree of quotas."""
+"""Counts of `tenancy fits` without a cluster: pods of a manifest, their requests, the tree of quotas."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ GPU = "nvidia.com/gpu"
 PLACE = ("train", GPU)
 SPEC = {"containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": "500m"}}}]}
 TEMPLATE = {"spec": SPEC}
-NAMED = {"apiVersion": "v1", "metadata": {"name": "one", "namespace": "fraud--train"}}
+OBJECT_OF_TENANT = {"apiVersion": "v1", "metadata": {"name": "one", "namespace": "fraud--train"}}
 
 
 def manifest(kind: str, spec: Any) -> dict[str, Any]:
-    return {**NAMED, "apiVersion": of_api(kind), "kind": kind, "spec": spec}
+    return {**OBJECT_OF_TENANT, "apiVersion": of_api(kind), "kind": kind, "spec": spec}
 
 
 # Pods of a manifest
@@ -128,7 +128,7 @@ def test_a_sandbox_costs_its_overhead() -> None:
 
 
 @pytest.mark.parametrize(
-    ("whole", "requests", "limits"),
+    ("pod_resources", "requests", "limits"),
     [
         ({}, {"cpu": 3000, GPU: 2000}, {GPU: 2000}),
         ({"requests": {"cpu": "8"}}, {"cpu": 8000, GPU: 2000}, {GPU: 2000}),
@@ -149,10 +149,10 @@ def test_a_sandbox_costs_its_overhead() -> None:
         ({"requests": None, "limits": None}, {"cpu": 3000, GPU: 2000}, {GPU: 2000}),
     ],
 )
-def test_what_the_pod_as_a_whole_requests_is_what_counts(whole: Any, requests: Any, limits: Any) -> None:
+def test_what_the_pod_as_a_whole_requests_is_what_counts(pod_resources: Any, requests: Any, limits: Any) -> None:
     """Only CPU, memory and huge pages; a limit of the whole is its request where no container has one."""
     containers = [_container(cpu="1"), {"resources": {"requests": {"cpu": "2"}, "limits": {GPU: 2}}}]
-    spec = {"containers": containers, "resources": whole}
+    spec = {"containers": containers, "resources": pod_resources}
     assert (requests_of(spec), limits_of(spec)) == (requests, limits)
 
 
@@ -171,12 +171,12 @@ def _queue(name: str, kind: str, parent: str | None, used: int = 0, **limits: in
     names = {"nominal": "nominalQuota", "borrow": "borrowingLimit", "lend": "lendingLimit"}
     resource = {"name": PLACE[1], **{names[key]: str(count) for key, count in limits.items()}}
     groups = [{"coveredResources": [PLACE[1]], "flavors": [{"name": PLACE[0], "resources": [resource]}]}]
-    above = {"cohortName" if kind == "ClusterQueue" else "parentName": parent} if parent else {}
+    parent_field = {"cohortName" if kind == "ClusterQueue" else "parentName": parent} if parent else {}
     status = {"flavorsReservation": [{"name": PLACE[0], "resources": [{"name": PLACE[1], "total": str(used)}]}]}
     return {
         "kind": kind,
         "metadata": {"name": name},
-        "spec": {**above, "resourceGroups": groups},
+        "spec": {**parent_field, "resourceGroups": groups},
         **({"status": status} if used else {}),
     }
 
@@ -203,8 +203,8 @@ def test_a_queue_alone_has_what_it_is_promised() -> None:
 
 
 def test_unallocated_gpus_are_there_up_to_the_limit() -> None:
-    found = _tree(_queue("a", "ClusterQueue", "root", nominal=4, borrow=6, lend=4))["a"]
-    assert _is(found) == (10, 10)
+    free_gpus = _tree(_queue("a", "ClusterQueue", "root", nominal=4, borrow=6, lend=4))["a"]
+    assert _is(free_gpus) == (10, 10)
 
 
 def test_what_another_lends_and_does_not_use_is_there() -> None:
@@ -251,10 +251,10 @@ def test_what_is_tried_and_taken_back_leaves_no_trace() -> None:
 # Nodes
 
 
-def _machine(name: str, gpus: int, used: int = 0, made: bool = True, **labels: str) -> Machine:
+def _machine(name: str, gpus: int, used: int = 0, exists: bool = True, **labels: str) -> Machine:
     taints = [{"key": PLACE[1], "value": "present", "effect": "NoSchedule"}]
     amounts = {PLACE[1]: gpus * SCALE, "cpu": 96 * SCALE, "pods": 100 * SCALE}
-    return Machine(name, labels, taints, Counter(amounts), Counter(amounts) - Counter({PLACE[1]: used * SCALE}), made)
+    return Machine(name, labels, taints, Counter(amounts), Counter(amounts) - Counter({PLACE[1]: used * SCALE}), exists)
 
 
 def _placed(monkeypatch: pytest.MonkeyPatch, machines: list[Machine], *counts: int, **spec: Any) -> ControlAnswer:
@@ -270,33 +270,33 @@ def test_pods_share_a_node_that_has_room(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_what_others_hold_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = _placed(monkeypatch, [_machine("a", 8, used=4)], 2)
-    assert (found.verdict, found.sentence) == (FitVerdict.WAITS, "Nodes have room for 1 of its 2 pods now.")
+    answer = _placed(monkeypatch, [_machine("a", 8, used=4)], 2)
+    assert (answer.verdict, answer.sentence) == (FitVerdict.WAITS, "Nodes have room for 1 of its 2 pods now.")
 
 
 @pytest.mark.parametrize("counts", [(3,), (2, 1)])
 def test_more_pods_than_all_nodes_take_never_fit(monkeypatch: pytest.MonkeyPatch, counts: tuple[int, ...]) -> None:
-    found = _placed(monkeypatch, [_machine("a", 8)], *counts)
-    assert found.verdict is FitVerdict.NEVER
-    assert found.sentence == "All nodes that its pods fit on have room for 2 of its 3 together."
+    answer = _placed(monkeypatch, [_machine("a", 8)], *counts)
+    assert answer.verdict is FitVerdict.NEVER
+    assert answer.sentence == "All nodes that its pods fit on have room for 2 of its 3 together."
 
 
 def test_gpus_of_two_nodes_are_not_added_up_for_one_pod(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = _placed(monkeypatch, [_machine("a", 3), _machine("b", 3)], 1)
-    assert (found.verdict, "one pod asks for 4 nvidia.com/gpu, and a node has 3" in found.sentence) == (
+    answer = _placed(monkeypatch, [_machine("a", 3), _machine("b", 3)], 1)
+    assert (answer.verdict, "one pod asks for 4 nvidia.com/gpu, and a node has 3" in answer.sentence) == (
         FitVerdict.NEVER,
         True,
     )
 
 
 def test_a_node_that_is_not_there_yet_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _placed(monkeypatch, [_machine("a", 8), _machine("b", 8, made=False)], 2).verdict is FitVerdict.FITS
-    assert _placed(monkeypatch, [_machine("a", 8), _machine("b", 8, made=False)], 3).verdict is FitVerdict.WAITS
+    assert _placed(monkeypatch, [_machine("a", 8), _machine("b", 8, exists=False)], 2).verdict is FitVerdict.FITS
+    assert _placed(monkeypatch, [_machine("a", 8), _machine("b", 8, exists=False)], 3).verdict is FitVerdict.WAITS
 
 
 def test_a_taint_that_is_not_tolerated_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = _placed(monkeypatch, [_machine("a", 8)], 1, tolerations=[])
-    assert (found.verdict, "1 have the taint nvidia.com/gpu" in found.sentence) == (FitVerdict.NEVER, True)
+    answer = _placed(monkeypatch, [_machine("a", 8)], 1, tolerations=[])
+    assert (answer.verdict, "1 have the taint nvidia.com/gpu" in answer.sentence) == (FitVerdict.NEVER, True)
 
 
 def _general(name: str) -> Machine:
@@ -318,7 +318,7 @@ CLAIMED = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "a100
     ("machines", "spec", "change"),
     [
         ([_machine("a", 8), _machine("b", 8)], _asking(cpu="4"), ADD_A_POOL),
-        ([_machine("a", 8), _machine("b", 8, made=False)], _asking(cpu="4"), ADD_A_POOL),
+        ([_machine("a", 8), _machine("b", 8, exists=False)], _asking(cpu="4"), ADD_A_POOL),
         ([_machine("a", 8), _general("b")], _asking(cpu="4"), ASK_FOR_LESS),
         ([], _asking(cpu="4"), ASK_FOR_LESS),
         ([_machine("a", 8)], {**_asking(cpu="4"), **CLAIMED}, ASK_FOR_LESS),
@@ -330,8 +330,8 @@ CLAIMED = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "a100
 def test_work_without_gpus_is_told_to_ask_for_a_pool_where_every_node_keeps_it_off(
     monkeypatch: pytest.MonkeyPatch, machines: list[Machine], spec: dict[str, Any], change: str
 ) -> None:
-    found = _placed(monkeypatch, machines, 1, **spec)
-    assert (found.verdict, found.change) == (FitVerdict.NEVER, change)
+    answer = _placed(monkeypatch, machines, 1, **spec)
+    assert (answer.verdict, answer.change) == (FitVerdict.NEVER, change)
 
 
 @pytest.mark.parametrize(
@@ -350,8 +350,8 @@ def test_node_affinity_is_kept(
 ) -> None:
     term = {"matchExpressions": [{"key": "zone", "operator": operator, "values": values}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
-    found = _placed(monkeypatch, [_machine("a", 8, zone="x")], 1, affinity=affinity)
-    assert found.verdict is (FitVerdict.FITS if fits_there else FitVerdict.NEVER)
+    answer = _placed(monkeypatch, [_machine("a", 8, zone="x")], 1, affinity=affinity)
+    assert answer.verdict is (FitVerdict.FITS if fits_there else FitVerdict.NEVER)
 
 
 # Who asks
@@ -379,7 +379,7 @@ def run(spec: SpecFolder, text: str, *options: str) -> Result:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("work", "message_part"),
     [
         ("", "given an empty file"),
         ("a: [", "given no YAML"),
@@ -387,13 +387,16 @@ def run(spec: SpecFolder, text: str, *options: str) -> Result:
         ("- a", "an object has apiVersion, kind and metadata.name"),
         ({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": SPEC}, "change: add --namespace"),
         (manifest("ConfigMap", None), "given ConfigMap; rule: a kind that runs pods"),
-        ({**NAMED, "kind": "Job", "metadata": {"name": "x", "namespace": "fraud--tain"}}, "change: use fraud--train"),
+        (
+            {**OBJECT_OF_TENANT, "kind": "Job", "metadata": {"name": "x", "namespace": "fraud--tain"}},
+            "change: use fraud--train",
+        ),
     ],
 )
-def test_what_is_no_work_of_a_tenant_ends_with_2(spec: SpecFolder, given: Any, said: str) -> None:
-    result = run(spec, given if isinstance(given, str) else json.dumps(given))
+def test_what_is_no_work_of_a_tenant_ends_with_2(spec: SpecFolder, work: Any, message_part: str) -> None:
+    result = run(spec, work if isinstance(work, str) else json.dumps(work))
     assert (result.exit_code, result.stdout) == (2, "")
-    assert said in result.stderr
+    assert message_part in result.stderr
 
 
 def test_two_namespaces_are_one_too_many(spec: SpecFolder) -> None:

@@ -1,4 +1,4 @@
-"""Whose requests share a level of the API server, and how much of it each level has."""
+"""Priority levels of the API server: the requests that share one, and the concurrency of each."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def kinds(plan: Plan, kind: str) -> list[Object]:
 
 
 def spec_of(plan: Plan, kind: str, name: str) -> dict[str, Any]:
-    (found,) = [item for item in kinds(plan, kind) if item["metadata"]["name"] == name]
-    return found["spec"]
+    (item_of_name,) = [item for item in kinds(plan, kind) if item["metadata"]["name"] == name]
+    return item_of_name["spec"]
 
 
 def groups(plan: Plan, name: str) -> set[str]:
@@ -40,10 +40,10 @@ def test_an_identity_of_neither_the_system_nor_the_platform_has_the_tenants_leve
 
 
 def test_the_platform_and_kueue_have_a_level_of_their_own(plan: Plan, environment: Environment) -> None:
-    found = groups(plan, flow_control.PLATFORM)
-    assert {environment.platform.group, f"system:serviceaccounts:{words.QUEUE_NAMESPACE}"} <= found
+    platform_groups = groups(plan, flow_control.PLATFORM)
+    assert {environment.platform.group, f"system:serviceaccounts:{words.QUEUE_NAMESPACE}"} <= platform_groups
     spaces = {s.name for tenant in plan.tenants for s in tenant.namespaces}
-    assert not {group.rpartition(":")[2] for group in found} & spaces
+    assert not {group.rpartition(":")[2] for group in platform_groups} & spaces
     assert spec_of(plan, "PriorityLevelConfiguration", flow_control.PLATFORM)["limited"]["lendablePercent"] == 0
 
 

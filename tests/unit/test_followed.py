@@ -14,7 +14,7 @@ from tenancy.kube.objects import Object
 from tenancy.live.api import ApiUnreachable
 from tenancy.live.watch_cache import WatchCache
 
-CUT = -1
+INTERRUPTED = -1
 
 
 class Server:
@@ -26,7 +26,7 @@ class Server:
         self.version = self.oldest = 1
         self.asked: list[str] = []
         self.answer: int | None = None
-        """Of the next watch: a refusal, or one event and then a cut."""
+        """Answer to the next watch: a refusal, or one event and then an interruption."""
 
     def put(self, name: str, value: int) -> None:
         self.version += 1
@@ -51,9 +51,9 @@ class Server:
         self.asked.append("watch")
         answer, self.answer = self.answer, None
         if answer:
-            if answer == CUT:
+            if answer == INTERRUPTED:
                 yield {"type": "MODIFIED", "object": self.objects["a"]}
-            raise ApiUnreachable("refused or cut", None if answer == CUT else answer)
+            raise ApiUnreachable("refused or cut", None if answer == INTERRUPTED else answer)
         since = int(path.rpartition("=")[2])
         if since < self.oldest:
             yield {"type": "ERROR", "object": {"kind": "Status", "code": 410}}
@@ -62,11 +62,11 @@ class Server:
 
 
 def even(item: Any) -> int | None:
-    """What is kept: values that are even."""
+    """Value of an item where it is even."""
     return item["value"] if item["value"] % 2 == 0 else None
 
 
-def whole(server: Server) -> dict[tuple[str, str], int]:
+def listed_values(server: Server) -> dict[tuple[str, str], int]:
     return {("a", name): item["value"] for name, item in server.objects.items() if item["value"] % 2 == 0}
 
 
@@ -96,11 +96,11 @@ def test_it_has_at_every_look_what_a_whole_list_has_and_says_what_differs(
             followed.forget()
         else:
             before = dict(followed.values)
-            changed = followed.read(api)
+            changed_places = followed.read(api)
             differs = {place for place in before | followed.values if before.get(place) != followed.values.get(place)}
-            assert followed.values == whole(server)
+            assert followed.values == listed_values(server)
             # What changed and changed back may be named.
-            assert differs <= changed
+            assert differs <= changed_places
 
 
 def test_it_is_listed_once_and_then_watched() -> None:
@@ -132,7 +132,7 @@ def test_changes_that_are_no_longer_known_are_read_by_a_list(*, refused: bool) -
     assert server.asked[-1] == "watch"
 
 
-@pytest.mark.parametrize("answer", [403, CUT])
+@pytest.mark.parametrize("answer", [403, INTERRUPTED])
 def test_a_watch_that_is_refused_or_cut_is_asked_again(answer: int) -> None:
     server, followed = Server(), WatchCache("/things", even)
     api: Any = server

@@ -20,26 +20,26 @@ from tests.conftest import SpecFolder
 
 
 def node(instance: str, labels: dict[str, str] | None = None, **resources: int) -> Object:
-    own = {"node.kubernetes.io/instance-type": instance, **(labels or {})}
+    node_labels = {"node.kubernetes.io/instance-type": instance, **(labels or {})}
     allocatable = {f"nvidia.com/{name.replace('_', '-')}": str(count) for name, count in resources.items()}
-    return {"metadata": {"name": "one", "labels": own}, "spec": {}, "status": {"allocatable": allocatable}}
+    return {"metadata": {"name": "one", "labels": node_labels}, "spec": {}, "status": {"allocatable": allocatable}}
 
 
 def test_the_nodes_of_an_environment_are_found_as_its_file_has_them(spec: SpecFolder) -> None:
     environment = spec.load().environment
-    found = pools_of_nodes(fake_nodes(environment))
-    assert {name: (p["instance"], p["nodes"]) for name, p in found.pools.items()} == {
+    discovered = pools_of_nodes(fake_nodes(environment))
+    assert {name: (p["instance"], p["nodes"]) for name, p in discovered.pools.items()} == {
         name: (pool.instance, pool.nodes.min) for name, pool in environment.pools.items()
     }
-    assert found.pools["serve"]["mig"] == {"layout": {"1g.5gb": 7}}
-    assert found.pools["notebooks"]["share"] == {"time-slicing": 4}
-    kinds = {(f["gpu"], f.get("mig"), f.get("share")) for f in found.flavors.values()}
+    assert discovered.pools["serve"]["mig"] == {"layout": {"1g.5gb": 7}}
+    assert discovered.pools["notebooks"]["share"] == {"time-slicing": 4}
+    kinds = {(f["gpu"], f.get("mig"), f.get("share")) for f in discovered.flavors.values()}
     assert kinds == {(f.gpu, f.mig, f.share) for f in environment.flavors.values()}
 
 
 def test_what_is_found_is_a_file_that_an_environment_reads(spec: SpecFolder) -> None:
-    found = pools_of_nodes(fake_nodes(spec.load().environment))
-    pools = {name: dict(pool) for name, pool in found.pools.items()}
+    discovered = pools_of_nodes(fake_nodes(spec.load().environment))
+    pools = {name: dict(pool) for name, pool in discovered.pools.items()}
     pools["notebooks"]["tenants"] = ["research"]  # as its remark says
     pools["serve"]["tiers"] = ["production"]
     document = yaml.safe_load((spec.path / "environment.yaml").read_text("utf-8"))
@@ -47,7 +47,7 @@ def test_what_is_found_is_a_file_that_an_environment_reads(spec: SpecFolder) -> 
     document["pools"] = pools
     spec.write("environment.yaml", yaml.safe_dump(document))
     assert spec.problems() == ()
-    assert any(remark.startswith("pool notebooks: replicas share") for remark in found.remarks)
+    assert any(remark.startswith("pool notebooks: replicas share") for remark in discovered.remarks)
 
 
 @pytest.mark.parametrize(
@@ -73,11 +73,11 @@ def test_spot_nodes_are_no_guarantee() -> None:
 
 def test_label_and_taint_that_a_node_lacks_are_named_with_the_command() -> None:
     lacking = node("p4d.24xlarge", {"eks.amazonaws.com/nodegroup": "Train_A100"}, gpu=8)
-    found = pools_of_nodes([lacking])
-    assert [*found.pools] == ["train-a100"]
-    told = "\n".join(found.remarks)
-    assert "kubectl label node one tenancy.gpu/pool=train-a100" in told
-    assert "kubectl taint node one nvidia.com/gpu=present:NoSchedule" in told
+    discovered = pools_of_nodes([lacking])
+    assert [*discovered.pools] == ["train-a100"]
+    remarks = "\n".join(discovered.remarks)
+    assert "kubectl label node one tenancy.gpu/pool=train-a100" in remarks
+    assert "kubectl taint node one nvidia.com/gpu=present:NoSchedule" in remarks
     complete: Any = copy.deepcopy(lacking)
     complete["metadata"]["labels"]["tenancy.gpu/pool"] = "train-a100"
     complete["spec"]["taints"] = [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}]
@@ -92,14 +92,14 @@ def test_replicas_under_the_name_of_whole_gpus_are_named() -> None:
 def test_nodes_of_an_unknown_type_are_one_remark_that_describes_them() -> None:
     labels = {"karpenter.sh/nodepool": "big", "karpenter.sh/capacity-type": "spot", "nvidia.com/gpu.product": "B900"}
     unknown = [node("x9.huge", labels, gpu=8) for _ in range(5)]
-    for each in unknown:
-        each["status"]["allocatable"] |= {"cpu": "190", "memory": "2Ti"}
-    found = pools_of_nodes([*unknown, node("m7i.xlarge")])
-    assert [pool["instance"] for pool in found.pools.values()] == ["m7i.xlarge"]
-    remark = found.remarks[0]
+    for unknown_node in unknown:
+        unknown_node["status"]["allocatable"] |= {"cpu": "190", "memory": "2Ti"}
+    discovered = pools_of_nodes([*unknown, node("m7i.xlarge")])
+    assert [pool["instance"] for pool in discovered.pools.values()] == ["m7i.xlarge"]
+    remark = discovered.remarks[0]
     assert remark.startswith("no pool for one one one … (5) of big: instance type x9.huge is not in the catalogue")
     assert remark.endswith("a node has 8 nvidia.com/gpu, cpu 190, memory 2Ti (spot, karpenter, GPU B900)")
-    assert not [other for other in found.remarks[1:] if "x9.huge" in other]
+    assert not [other_remark for other_remark in discovered.remarks[1:] if "x9.huge" in other_remark]
 
 
 class Cluster(Api):
@@ -122,10 +122,12 @@ def test_a_cluster_whose_types_the_catalogue_lacks_is_an_error_that_describes_it
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(api, "Api", lambda _: Cluster([node("x9.huge", gpu=8)]))
-    done = CliRunner().invoke(main, ["discover", "--context", "ml"])
-    assert done.exit_code == 2
-    assert "given a cluster of 1 nodes without a pool; rule: a pool's instance type is in the catalogue" in done.stderr
-    assert "instance type x9.huge is not in the catalogue" in done.stderr
+    result = CliRunner().invoke(main, ["discover", "--context", "ml"])
+    assert result.exit_code == 2
+    assert (
+        "given a cluster of 1 nodes without a pool; rule: a pool's instance type is in the catalogue" in result.stderr
+    )
+    assert "instance type x9.huge is not in the catalogue" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -138,6 +140,6 @@ def test_a_cluster_whose_types_the_catalogue_lacks_is_an_error_that_describes_it
     ],
 )
 def test_each_service_is_found_on_its_own(daemons: tuple[str, ...], groups: tuple[str, ...], present: set[str]) -> None:
-    found = detect_services(Cluster([], daemons, groups))
-    assert {name for name, source in found.items() if source == "present"} == present
-    assert Services.model_validate(found)
+    sources_by_service = detect_services(Cluster([], daemons, groups))
+    assert {name for name, source in sources_by_service.items() if source == "present"} == present
+    assert Services.model_validate(sources_by_service)

@@ -66,8 +66,8 @@ def test_it_is_in_the_lab_with_what_pods_get(loaded: Loaded) -> None:
 
 
 def test_reports_say_that_it_has_none(loaded: Loaded) -> None:
-    found = pool_yield(loaded.environment, "general")
-    assert (found.units, found.layout) == ((), "no GPUs")
+    general_yield = pool_yield(loaded.environment, "general")
+    assert (general_yield.units, general_yield.layout) == ((), "no GPUs")
 
 
 @pytest.mark.parametrize("field", ["mig: {layout: {1g.5gb: 1}}", "share: {time-slicing: 2}, tenants: [research]"])
@@ -76,26 +76,32 @@ def test_what_is_for_gpus_is_refused_on_it(spec: Any, field: str) -> None:
     assert spec.problem().id == "pool-09"
 
 
-def _changed(spec: Any, users: str) -> tuple[list[str], list[str]]:
-    """What a pool without GPUs changes: names of objects, and what moves in their queues."""
+def _changes_by_general_pool(spec: Any, users: str) -> tuple[list[str], list[str]]:
+    """Changes by a pool without GPUs: names of objects, and amounts in their queues."""
     before = list(make_plan(*_parts(spec.load())).objects())
     spec.edit(ENV, "  serve:\n", GENERAL % users)
     after = list(make_plan(*_parts(spec.load())).objects())
     assert len(before) == len(after)
-    changed = [(one, other) for one, other in zip(before, after, strict=True) if one != other]
-    pairs = [pair for pair in changed if "resourceGroups" in pair[0].get("spec", {})]
+    object_pairs = [
+        (object_before, object_after)
+        for object_before, object_after in zip(before, after, strict=True)
+        if object_before != object_after
+    ]
+    pairs = [pair for pair in object_pairs if "resourceGroups" in pair[0].get("spec", {})]
     moved = {
         f"{flavor['name']} {resource['name']} {field}"
         for pair in pairs
-        for one, other in [[item["spec"].pop("resourceGroups") for item in pair]]
-        for old, new in zip(one, other, strict=True)
+        for object_before, object_after in [[item["spec"].pop("resourceGroups") for item in pair]]
+        for old, new in zip(object_before, object_after, strict=True)
         for flavor, then in zip(old["flavors"], new["flavors"], strict=True)
         for resource, now in zip(flavor["resources"], then["resources"], strict=True)
         for field in resource
         if resource[field] != now[field]
     }
-    assert every(one == other for one, other in pairs), "but for amounts"
-    return [f"{one['kind']}/{one['metadata']['name']}" for one, _ in changed], sorted(moved)
+    assert every(object_before == object_after for object_before, object_after in pairs), "but for amounts"
+    return [
+        f"{object_before['kind']}/{object_before['metadata']['name']}" for object_before, _ in object_pairs
+    ], sorted(moved)
 
 
 PROMISED = [f"any.pool {what} nominalQuota" for what in ("cpu", "memory")]
@@ -105,14 +111,14 @@ BETWEEN_TIERS = [
 
 
 def test_cpu_and_memory_of_queues_alone_change_with_it(spec: Any) -> None:
-    """What namespaces may have without a GPU is theirs in the queue too; a tenant's tiers lend it to each other."""
-    names, moved = _changed(spec, "")
+    """Resources of namespaces without a GPU are in their queue too; a tenant's tiers lend them to each other."""
+    names, moved = _changes_by_general_pool(spec, "")
     assert names == [f"ClusterQueue/{queue}" for queue in ("fraud--batch", "fraud--production", "research--batch")]
     assert moved == sorted(PROMISED + BETWEEN_TIERS)
 
 
 def test_a_restricted_one_changes_its_tenants_queues_alone(spec: Any) -> None:
-    names, moved = _changed(spec, ", tenants: [research]")
+    names, moved = _changes_by_general_pool(spec, ", tenants: [research]")
     assert names == ["ClusterQueue/research--batch", "Namespace/research--main"]
     assert moved == PROMISED
 

@@ -1,4 +1,4 @@
-"""What is rendered for Argo CD, Flux and Pulumi's own: the order, what stays, and what a bad call ends with."""
+"""Files for Argo CD, Flux and Pulumi's operator: their order, objects that stay, and errors of a bad call."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def plan(bank: Loaded) -> Plan:
 
 
 def objects(plan: Plan, tool: GitOpsTool, source: GitOpsSource = SOURCE) -> dict[str, list[dict[str, Any]]]:
-    made = rendered(plan, Layout.PER_TENANT, tool, source)
-    return {path: documents(text) for path, text in made.items() if path.endswith(".yaml")}
+    file_texts = rendered(plan, Layout.PER_TENANT, tool, source)
+    return {path: documents(text) for path, text in file_texts.items() if path.endswith(".yaml")}
 
 
 def of_cluster(files: dict[str, list[dict[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:
@@ -62,9 +62,9 @@ def key(item: dict[str, Any]) -> tuple[str, str, str]:
 
 def plain(item: dict[str, Any]) -> dict[str, Any]:
     """Without what the tools read."""
-    ours = {k: v for k, v in item["metadata"].get("annotations", {}).items() if k not in TOOLS_OWN}
+    own_annotations = {k: v for k, v in item["metadata"].get("annotations", {}).items() if k not in TOOLS_OWN}
     metadata = {k: v for k, v in item["metadata"].items() if k != "annotations"} | (
-        {"annotations": ours} if ours else {}
+        {"annotations": own_annotations} if own_annotations else {}
     )
     return {**item, "metadata": metadata}
 
@@ -77,27 +77,29 @@ def test_the_objects_are_those_of_a_plain_rendering(tool: GitOpsTool, plan: Plan
 
 
 def waves(plan: Plan) -> dict[str, set[int]]:
-    found: dict[str, set[int]] = {}
+    waves_by_kind: dict[str, set[int]] = {}
     for path, item in of_cluster(objects(plan, GitOpsTool.ARGO)):
         part = "tenants" if path.startswith("tenants/") else "platform"
-        found.setdefault(f"{part} {item['kind']}", set()).add(int(item["metadata"]["annotations"][WAVE]))
-    return found
+        waves_by_kind.setdefault(f"{part} {item['kind']}", set()).add(int(item["metadata"]["annotations"][WAVE]))
+    return waves_by_kind
 
 
 def test_all_of_the_platform_is_before_any_tenant_and_bindings_are_last(plan: Plan) -> None:
-    found = waves(plan)
-    tenants = {kind: n for kind, ns in found.items() if kind.startswith("tenants ") for n in ns}
-    platform = [n for kind, ns in found.items() if kind.startswith("platform ") for n in ns]
+    waves_by_kind = waves(plan)
+    tenants = {kind: n for kind, ns in waves_by_kind.items() if kind.startswith("tenants ") for n in ns}
+    platform = [n for kind, ns in waves_by_kind.items() if kind.startswith("platform ") for n in ns]
     assert max(platform) < min(tenants.values())
-    guards = found["platform ValidatingAdmissionPolicy"] | found["platform ValidatingAdmissionPolicyBinding"]
-    assert max(guards) < min(found["tenants Namespace"])
-    (last,) = found["tenants RoleBinding"]
+    guards = (
+        waves_by_kind["platform ValidatingAdmissionPolicy"] | waves_by_kind["platform ValidatingAdmissionPolicyBinding"]
+    )
+    assert max(guards) < min(waves_by_kind["tenants Namespace"])
+    (last,) = waves_by_kind["tenants RoleBinding"]
     assert {kind for kind, n in tenants.items() if n >= last} == {"tenants RoleBinding", "tenants ServiceAccount"}
-    assert max(found["tenants Namespace"]) < min(found["tenants NetworkPolicy"])
+    assert max(waves_by_kind["tenants Namespace"]) < min(waves_by_kind["tenants NetworkPolicy"])
 
 
 WALLS = {"Namespace", "ResourceQuota", "LimitRange", "NetworkPolicy default-deny", "ServiceAccount default"}
-NAMED = {"NetworkPolicy", "ServiceAccount"}
+LISTED_BY_NAME = {"NetworkPolicy", "ServiceAccount"}
 CLUSTER_POLICY = "CiliumClusterwideNetworkPolicy"
 STAYS = pytest.mark.parametrize(
     ("tool", "annotation", "value"),
@@ -126,15 +128,19 @@ def test_isolation_stay_when_a_file_goes_and_access_bindings_do_not(
     tool: GitOpsTool, annotation: str, value: str, plan: Plan
 ) -> None:
     items = [item for path, item in of_cluster(objects(plan, tool)) if path.startswith("tenants/")]
-    kept = [item for item in items if annotation in item["metadata"].get("annotations", {})]
-    assert {item["metadata"]["annotations"][annotation] for item in kept} == {value}
-    told = {f"{i['kind']} {i['metadata']['name']}" if i["kind"] in NAMED else i["kind"] for i in kept}
-    assert told == {*WALLS, CLUSTER_POLICY}
-    fences = [item for item in kept if item["kind"] == CLUSTER_POLICY]
+    kept_objects = [item for item in items if annotation in item["metadata"].get("annotations", {})]
+    assert {item["metadata"]["annotations"][annotation] for item in kept_objects} == {value}
+    kept_names = {
+        f"{i['kind']} {i['metadata']['name']}" if i["kind"] in LISTED_BY_NAME else i["kind"] for i in kept_objects
+    }
+    assert kept_names == {*WALLS, CLUSTER_POLICY}
+    fences = [item for item in kept_objects if item["kind"] == CLUSTER_POLICY]
     assert len(fences) == sum(len(tenant.cluster_policies) for tenant in plan.tenants)
-    once = [item for item in kept if item["kind"] != CLUSTER_POLICY and "scopeSelector" not in item.get("spec", {})]
+    once = [
+        item for item in kept_objects if item["kind"] != CLUSTER_POLICY and "scopeSelector" not in item.get("spec", {})
+    ]
     assert len(once) == sum(item["kind"] == "Namespace" for item in items) * len(WALLS)
-    assert every(item["kind"] != "RoleBinding" for item in kept)
+    assert every(item["kind"] != "RoleBinding" for item in kept_objects)
 
 
 def test_what_stays_of_a_tenant_does_not_count_as_out_of_sync_for_argo(plan: Plan) -> None:
@@ -147,8 +153,8 @@ def test_argo_may_make_what_is_rendered_and_nothing_else(plan: Plan) -> None:
     files = objects(plan, GitOpsTool.ARGO)
     project, application = files["gitops/argo.yaml"]
     assert application["spec"]["project"] == project["metadata"]["name"] == "bank"
-    may = {tuple(one.values()) for name in ("clusterResourceWhitelist", "namespaceResourceWhitelist")
-           for one in project["spec"][name]}  # fmt: skip
+    may = {tuple(allowance.values()) for name in ("clusterResourceWhitelist", "namespaceResourceWhitelist")
+           for allowance in project["spec"][name]}  # fmt: skip
     assert may == {(i["apiVersion"].rpartition("/")[0], i["kind"]) for _, i in of_cluster(files)}
     assert project["spec"]["sourceRepos"] == [SOURCE.repository]
     assert "finalizers" not in application["metadata"], "who deletes the Application deletes no tenant"
@@ -185,24 +191,26 @@ def test_each_tenant_is_in_one_application_of_argos_and_the_platform_in_its_own(
     folders = {item["metadata"]["name"]: item["spec"]["source"]["path"] for item in applications}
     of_shards = {f"bank.shard-{n}": f"rendered/bank/shards/shard-{n}" for n in (1, 2, 3)}
     assert folders == {"bank.platform": "rendered/bank/platform", **of_shards}
-    usual, found = objects(plan, GitOpsTool.ARGO), {}
+    usual, sharded_tenants = objects(plan, GitOpsTool.ARGO), {}
     for path, items in files.items():
-        part, _, rest = path.partition("/")
+        part, _, shard_path = path.partition("/")
         if part == "shards":
-            found["tenants/" + rest.partition("/")[2]] = items
+            sharded_tenants["tenants/" + shard_path.partition("/")[2]] = items
         else:
             assert part in {"platform", "gitops"} or usual[path] == items
-    assert found == {path: items for path, items in usual.items() if path.startswith("tenants/")}
+    assert sharded_tenants == {path: items for path, items in usual.items() if path.startswith("tenants/")}
     empty = {item["metadata"]["name"]: item["spec"]["syncPolicy"]["automated"]["allowEmpty"] for item in applications}
     assert empty == {"bank.platform": False, **dict.fromkeys(of_shards, True)}
 
 
 def test_argos_applications_stay_as_they_are_when_tenants_come_and_go(plan: Plan) -> None:
     fewer = replace(plan, tenants=[tenant for tenant in plan.tenants if tenant.name == "fraud"])
-    one, all_of = sharded(fewer, GitOpsTool.ARGO, 9), sharded(plan, GitOpsTool.ARGO, 9)
-    assert one["gitops/argo.yaml"][1:] == all_of["gitops/argo.yaml"][1:]
-    ours = {path: items for path, items in all_of.items() if "/fraud/" in path}
-    assert ours == {path: items for path, items in one.items() if path.startswith("shards/")}, "in the same place"
+    fewer_files, all_of = sharded(fewer, GitOpsTool.ARGO, 9), sharded(plan, GitOpsTool.ARGO, 9)
+    assert fewer_files["gitops/argo.yaml"][1:] == all_of["gitops/argo.yaml"][1:]
+    files_of_fraud = {path: items for path, items in all_of.items() if "/fraud/" in path}
+    assert files_of_fraud == {path: items for path, items in fewer_files.items() if path.startswith("shards/")}, (
+        "in the same place"
+    )
     source = replace(SOURCE, shards=9)
     texts = rendered(fewer, Layout.PER_TENANT, GitOpsTool.ARGO, source)
     assert {f"shards/shard-{n}/README.md" for n in range(1, 10)} < texts.keys(), "git keeps no empty folder"
@@ -215,12 +223,12 @@ def test_another_number_of_argos_applications_needs_that_none_prunes(shards: int
         return run("--out", tmp_path / "out", "--gitops", "argo", *REPO, *words, *more)
 
     assert render(shards).exit_code == 0
-    made = (tmp_path / "out" / "gitops" / "argo.yaml").read_bytes()
+    first_content = (tmp_path / "out" / "gitops" / "argo.yaml").read_bytes()
     for more in ((), ("--no-prune",)):
         result = render(4, *more)
         assert result.exit_code == 2, "the former ones prune"
         assert "rule: none may prune while tenants move to another one" in result.stderr
-    assert (tmp_path / "out" / "gitops" / "argo.yaml").read_bytes() == made
+    assert (tmp_path / "out" / "gitops" / "argo.yaml").read_bytes() == first_content
     assert render(shards, "--no-prune").exit_code == 0
     assert render(4).exit_code == 2, "the next ones prune"
     assert render(4, "--no-prune").exit_code == 0
@@ -250,9 +258,11 @@ def test_fluxs_shards_are_labels_of_tenants_kustomizations_and_change_nothing_el
 
 
 def test_roles_come_after_the_guards_so_that_no_binding_gives_anything_before_them(plan: Plan) -> None:
-    found = waves(plan)
-    guards = found["platform ValidatingAdmissionPolicy"] | found["platform ValidatingAdmissionPolicyBinding"]
-    assert max(guards) < min(found["platform ClusterRole"])
+    waves_by_kind = waves(plan)
+    guards = (
+        waves_by_kind["platform ValidatingAdmissionPolicy"] | waves_by_kind["platform ValidatingAdmissionPolicyBinding"]
+    )
+    assert max(guards) < min(waves_by_kind["platform ClusterRole"])
     roles = {item["metadata"]["name"] for _, item in of_cluster(objects(plan, GitOpsTool.ARGO))
              if item["kind"] == "ClusterRole"}  # fmt: skip
     bound = {item["roleRef"]["name"] for path, item in of_cluster(objects(plan, GitOpsTool.ARGO))
@@ -263,29 +273,32 @@ def test_roles_come_after_the_guards_so_that_no_binding_gives_anything_before_th
 
 def test_flux_waits_for_the_platform_and_for_a_tenants_isolation(plan: Plan) -> None:
     files = objects(plan, GitOpsTool.FLUX)
-    made = {
+    specs = {
         item["metadata"]["name"]: item["spec"] for item in files["gitops/flux.yaml"] if item["kind"] == "Kustomization"
     }
-    assert len(made) == 1 + 2 * len(plan.tenants)
-    after = {name: [one["name"] for one in spec.get("dependsOn", [])] for name, spec in made.items()}
+    assert len(specs) == 1 + 2 * len(plan.tenants)
+    after = {name: [dependency["name"] for dependency in spec.get("dependsOn", [])] for name, spec in specs.items()}
     assert after["bank.platform"] == []
     assert after["bank--fraud.isolation"] == ["bank.platform"]
     assert after["bank--fraud.access"] == ["bank--fraud.isolation"]
-    assert every(spec["wait"] for spec in made.values())
+    assert every(spec["wait"] for spec in specs.values())
     folders = {path.rpartition("/")[0] for path in files if path.startswith(("platform/", "tenants/"))}
-    assert {spec["path"].removeprefix("./rendered/bank/") for spec in made.values()} == folders
+    assert {spec["path"].removeprefix("./rendered/bank/") for spec in specs.values()} == folders
     bindings = {path for path, item in of_cluster(files) if item["kind"] == "RoleBinding"}
     assert {path.split("/")[2] for path in bindings} == {"access"}
 
 
 def test_the_operator_has_a_stack_for_each_and_tenants_wait_for_the_platform(plan: Plan) -> None:
-    made = {item["spec"]["stack"]: item for item in objects(plan, GitOpsTool.OPERATOR)["gitops/stacks.yaml"]}
-    assert len(made) == 2 + len(plan.tenants)
-    after = {name: [one["name"] for one in item["spec"].get("prerequisites", [])] for name, item in made.items()}
+    stacks = {item["spec"]["stack"]: item for item in objects(plan, GitOpsTool.OPERATOR)["gitops/stacks.yaml"]}
+    assert len(stacks) == 2 + len(plan.tenants)
+    after = {
+        name: [prerequisite["name"] for prerequisite in item["spec"].get("prerequisites", [])]
+        for name, item in stacks.items()
+    }
     assert after["bank/gpu-tenancy/bank.cluster"] == []
     assert after["bank/gpu-tenancy/bank"] == ["bank---cluster"]
     assert after["bank/gpu-tenancy/bank--fraud"] == ["bank"]
-    for item in made.values():
+    for item in stacks.values():
         assert item["spec"]["envRefs"]["PULUMI_OPTION_POLICY_PACK"]["literal"]["value"] == "policy"
         # It refreshes first, and would end at a field that another manager owns.
         assert item["spec"]["envRefs"]["PULUMI_K8S_ENABLE_PATCH_FORCE"]["literal"]["value"] == "true"
@@ -329,15 +342,15 @@ def test_a_stack_of_a_pull_request_previews_each_commit_once_and_waits_for_no_ot
 
 def test_stacks_of_two_pull_requests_and_of_the_main_branch_have_names_of_their_own(plan: Plan) -> None:
     of_main = objects(plan, GitOpsTool.OPERATOR)["gitops/stacks.yaml"]
-    made = [*of_main, *preview(plan, "topic/a"), *preview(plan, "topic-a")]
-    names = [item["metadata"]["name"] for item in made]
+    stacks = [*of_main, *preview(plan, "topic/a"), *preview(plan, "topic-a")]
+    names = [item["metadata"]["name"] for item in stacks]
     assert len(set(names)) == 3 * len(of_main)
     assert max(len(f"{name}-workspace-0") for name in names) <= 63
 
 
 def test_a_pull_request_previews_the_stacks_that_it_names(plan: Plan) -> None:
-    made = preview(plan, "topic", "bank--fraud", "bank")
-    assert [item["spec"]["stack"] for item in made] == ["bank/gpu-tenancy/bank", "bank/gpu-tenancy/bank--fraud"]
+    previewed = preview(plan, "topic", "bank--fraud", "bank")
+    assert [item["spec"]["stack"] for item in previewed] == ["bank/gpu-tenancy/bank", "bank/gpu-tenancy/bank--fraud"]
 
 
 def test_names_are_as_long_as_the_tools_take_and_stay_apart(bank: Loaded) -> None:
@@ -345,12 +358,12 @@ def test_names_are_as_long_as_the_tools_take_and_stay_apart(bank: Loaded) -> Non
     tenants = [t.model_copy(update={"tenant": "t" * 29 + end}) for t, end in zip(bank.tenants, "ab", strict=False)]
     wide = make_plan(long, tenants)
     kustomizations = [i["metadata"]["name"] for i in objects(wide, GitOpsTool.FLUX)["gitops/flux.yaml"]]
-    made = [i["metadata"]["name"] for i in objects(wide, GitOpsTool.OPERATOR)["gitops/stacks.yaml"]]
+    stack_names = [i["metadata"]["name"] for i in objects(wide, GitOpsTool.OPERATOR)["gitops/stacks.yaml"]]
     assert max(map(len, kustomizations)) <= 63
-    assert max(len(f"{name}-workspace-0") for name in made) <= 63
-    assert len(set(made)) == 4
+    assert max(len(f"{name}-workspace-0") for name in stack_names) <= 63
+    assert len(set(stack_names)) == 4
     assert len(set(kustomizations)) == 6
-    assert every(re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", name) for name in made)
+    assert every(re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", name) for name in stack_names)
 
 
 def test_deployments_are_set_by_flags_that_the_engine_has(plan: Plan) -> None:
@@ -393,7 +406,7 @@ def test_the_same_spec_is_the_same_bytes(plan: Plan) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message_part"),
     [
         (("--gitops", "argo"), "given --gitops argo without --repo"),
         (("--repo", "https://x.example/y"), "given --repo without --gitops"),
@@ -416,33 +429,33 @@ def test_the_same_spec_is_the_same_bytes(plan: Plan) -> None:
         ),
     ],
 )
-def test_a_bad_call_ends_with_2_and_writes_nothing(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_a_bad_call_ends_with_2_and_writes_nothing(words: tuple[str, ...], message_part: str, tmp_path: Path) -> None:
     result = run("--out", tmp_path / "out", *words)
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert message_part in result.stderr
     assert not (tmp_path / "out").exists()
 
 
 def test_that_no_tool_asks_what_the_cluster_runs_is_said_where_guards_would_refuse_it(tmp_path: Path) -> None:
     repo = ("--repo", "https://x.example/y")
-    said = "the tool does not ask what the cluster runs"
+    sentence = "the tool does not ask what the cluster runs"
     for tool in ("argo", "flux"):
-        assert said in run("--out", tmp_path / tool, "--gitops", tool, *repo).stderr
+        assert sentence in run("--out", tmp_path / tool, "--gitops", tool, *repo).stderr
     operator = run("--out", tmp_path / "operator", "--gitops", "operator", *repo, "--image", IMAGE)
-    assert (operator.exit_code, said in operator.stderr) == (0, False), "it runs the program, which asks"
+    assert (operator.exit_code, sentence in operator.stderr) == (0, False), "it runs the program, which asks"
     small = SpecFolder(tmp_path / "small")
     small.edit("environment.yaml", "environment: small\n", "environment: small\nguards: audit\n")
-    asked = ["render", str(small.path), "--out", str(tmp_path / "out"), "--gitops", "argo", *repo]
-    result = CliRunner().invoke(main, asked)
-    assert (result.exit_code, said in result.stderr) == (0, False), "guards that warn stop nothing"
+    command = ["render", str(small.path), "--out", str(tmp_path / "out"), "--gitops", "argo", *repo]
+    result = CliRunner().invoke(main, command)
+    assert (result.exit_code, sentence in result.stderr) == (0, False), "guards that warn stop nothing"
 
 
 def test_what_a_tool_does_not_make_on_aws_is_said_where_there_is_something(tmp_path: Path) -> None:
     repo = ("--repo", "https://x.example/y")
-    said = "the tool creates Kubernetes objects only"
-    assert said in run("--out", tmp_path / "argo", "--gitops", "argo", *repo).stderr
-    assert said not in run("--out", tmp_path / "all", "--gitops", "operator", *repo, "--image", IMAGE).stderr
+    sentence = "the tool creates Kubernetes objects only"
+    assert sentence in run("--out", tmp_path / "argo", "--gitops", "argo", *repo).stderr
+    assert sentence not in run("--out", tmp_path / "all", "--gitops", "operator", *repo, "--image", IMAGE).stderr
     small = SpecFolder(tmp_path / "small")
-    asked = ["render", str(small.path), "--out", str(tmp_path / "out"), "--gitops", "argo", *repo]
-    result = CliRunner().invoke(main, asked)
-    assert (result.exit_code, said in result.stderr) == (0, False)
+    command = ["render", str(small.path), "--out", str(tmp_path / "out"), "--gitops", "argo", *repo]
+    result = CliRunner().invoke(main, command)
+    assert (result.exit_code, sentence in result.stderr) == (0, False)

@@ -63,7 +63,7 @@ def pod(
 
 
 def workload(owner: Object, gpus: int, *, pods: int = 1, ended: int = 0, **conditions: str) -> Object:
-    """What Kueue has of work of that many pods, which together have those GPUs."""
+    """Kueue's Workload of that many pods, which together have those GPUs."""
     states = {"QuotaReserved": "True", "Admitted": "True", **conditions}
     used = [{"name": "main", "count": pods, "resourceUsage": {GPU: str(gpus), "cpu": "32"}}]
     item = thing("kueue.x-k8s.io/v1beta2", "Workload", f"{owner['kind'].lower()}-{owner['metadata']['name']}", owner)

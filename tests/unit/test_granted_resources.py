@@ -19,13 +19,13 @@ from tests.demo import demo
 HUGE, HCA = "requests.hugepages-2Mi", "requests.rdma/hca"
 
 
-def granting(folder: Path, other: dict[str, Any], place: str = "tier") -> Path:
+def granting(folder: Path, other_resources: dict[str, Any], place: str = "tier") -> Path:
     """An environment whose tier, or whose tenant's namespace, has these further keys in its quota."""
     files = demo()
     if place == "tier":
-        files["environment"]["tiers"]["steady"]["quota"] = {"other": other}
+        files["environment"]["tiers"]["steady"]["quota"] = {"other": other_resources}
     else:
-        files["vision"]["namespaces"] = [{"name": "main", "quota": {"other": other}}]
+        files["vision"]["namespaces"] = [{"name": "main", "quota": {"other": other_resources}}]
     return files.write(folder)
 
 
@@ -51,7 +51,7 @@ def test_a_resource_of_the_quota_may_be_asked_for_and_is_not_counted_by_the_queu
         for item in make_plan(loaded.environment, loaded.tenants).objects()
         if item["kind"] == "ResourceQuota" and item["metadata"]["namespace"] == "vision--main"
     ]
-    assert any(key in one for one in hard)
+    assert any(key in quota for quota in hard)
 
 
 def test_a_resource_with_an_amount_of_zero_and_a_count_of_objects_are_not_granted(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_a_resource_with_an_amount_of_zero_and_a_count_of_objects_are_not_grante
 
 
 @pytest.mark.parametrize(
-    ("other", "change"),
+    ("other_resources", "change"),
     [
         ({HUGE: "5"}, "write 2Mi"),
         ({HUGE: "5121Ki"}, "write 6Mi"),
@@ -72,19 +72,19 @@ def test_a_resource_with_an_amount_of_zero_and_a_count_of_objects_are_not_grante
     ],
 )
 def test_what_cannot_be_granted_by_a_quota_is_refused_when_it_is_read(
-    tmp_path: Path, other: dict[str, Any], change: str
+    tmp_path: Path, other_resources: dict[str, Any], change: str
 ) -> None:
     with pytest.raises(SpecError) as refused:
-        load(granting(tmp_path, other))
+        load(granting(tmp_path, other_resources))
     (problem,) = refused.value.problems
     assert problem.change.startswith(change)
 
 
 def test_a_sample_job_of_whole_nodes_with_efa_has_interfaces_and_huge_pages(tmp_path: Path) -> None:
     folder = granting(tmp_path, {HUGE: "40Gi"})
-    asked = CliRunner().invoke(main, ["sample", "job", str(folder), "--tenant", "vision", "--gpu", "h100=8"])
-    assert asked.exit_code == 0, asked.output
-    (container,) = json.loads(asked.output)["spec"]["template"]["spec"]["containers"]
+    result = CliRunner().invoke(main, ["sample", "job", str(folder), "--tenant", "vision", "--gpu", "h100=8"])
+    assert result.exit_code == 0, result.output
+    (container,) = json.loads(result.output)["spec"]["template"]["spec"]["containers"]
     for amounts in (container["resources"]["requests"], container["resources"]["limits"]):
         assert (amounts["vpc.amazonaws.com/efa"], amounts["hugepages-2Mi"]) == ("32", "5Gi")
     part = CliRunner().invoke(main, ["sample", "job", str(folder), "--tenant", "vision", "--gpu", "h100=4"])
@@ -92,8 +92,8 @@ def test_a_sample_job_of_whole_nodes_with_efa_has_interfaces_and_huge_pages(tmp_
 
 
 def test_a_sample_asks_for_no_huge_pages_that_are_not_granted(tmp_path: Path) -> None:
-    asked = CliRunner().invoke(
+    result = CliRunner().invoke(
         main, ["sample", "job", str(demo().write(tmp_path)), "--tenant", "vision", "--gpu", "h100=8"]
     )
-    assert "amazonaws.com/efa" in asked.output
-    assert "hugepages" not in asked.output
+    assert "amazonaws.com/efa" in result.output
+    assert "hugepages" not in result.output

@@ -36,18 +36,18 @@ def expressions(environment: Environment) -> Iterator[tuple[str, str]]:
 def environment(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Environment:
     if request.param == "claims":
         return by_claim(tmp_path_factory.mktemp("claims") / "small").load().environment
-    found = load(ROOT / "stacks" / "local").environment
+    environment = load(ROOT / "stacks" / "local").environment
     if request.param == "plugin":
-        return found
-    queues = found.queues.model_copy(update={"kinds": tuple(FRAMEWORKS)})
-    return found.model_copy(update={"queues": queues})
+        return environment
+    queues = environment.queues.model_copy(update={"kinds": tuple(FRAMEWORKS)})
+    return environment.model_copy(update={"queues": queues})
 
 
 def unbounded(text: str) -> Iterator[str]:
-    """What is walked over without a bound before it."""
-    for found in WALK.finditer(text):
-        if not _is_bounded(text[: found.start()]):
-            yield text[: found.end()][-160:]
+    """Walks over lists without a bound before them."""
+    for walk in WALK.finditer(text):
+        if not _is_bounded(text[: walk.start()]):
+            yield text[: walk.end()][-160:]
 
 
 def _is_bounded(before: str) -> bool:
@@ -67,7 +67,7 @@ def _is_bounded(before: str) -> bool:
 
 
 def _opening(before: str, pair: str = "()") -> int:
-    """Where the parenthesis opens that the last character closes; none stands in the guards' own texts."""
+    """Position of the parenthesis that the last character closes; none stands in the guards' own texts."""
     depth, (opens, closes) = 0, pair
     for at in range(len(before) - 1, -1, -1):
         depth += {closes: 1, opens: -1}.get(before[at], 0)
@@ -85,12 +85,14 @@ def test_there_are_walks_to_bound(environment: Environment) -> None:
 
 
 def test_every_bound_is_one_of_two(environment: Environment) -> None:
-    found = {int(most) for _, text in expressions(environment) for most in re.findall(r"\) <= (\d+) \? \"\" :", text)}
-    assert found == {sizes.WALKED, sizes.WALKED_OF_PLATFORM}
+    bounds = {
+        int(bound) for _, text in expressions(environment) for bound in re.findall(r"\) <= (\d+) \? \"\" :", text)
+    }
+    assert bounds == {sizes.WALKED, sizes.WALKED_OF_PLATFORM}
 
 
 @pytest.mark.parametrize(
-    ("written", "meant"),
+    ("expression", "bounded_expression"),
     [
         ("a.b.all(k, k != '')", "{0}.all(k, k != '')"),
         ("!a.exists(k, ['x)'].exists(p, k == p))", "!{0}.exists(k, ['x)'].exists(p, k == p))"),
@@ -100,20 +102,22 @@ def test_every_bound_is_one_of_two(environment: Environment) -> None:
         ("dyn(a).?b.orValue([]).all(k, true)", "{0}.all(k, true)"),
     ],
 )
-def test_a_bound_stands_before_the_walk_and_changes_nothing_else(written: str, meant: str) -> None:
-    (made,) = with_bounds(Guard("g", [], {"r": written}, {}, {}), 5).rules.values()
-    part = re.match(r"[!]?(?:size\()?(.*?)\.(?:all|exists|filter)\([kq]", written)
+def test_a_bound_stands_before_the_walk_and_changes_nothing_else(expression: str, bounded_expression: str) -> None:
+    (bounded,) = with_bounds(Guard("g", [], {"r": expression}, {}, {}), 5).rules.values()
+    part = re.match(r"[!]?(?:size\()?(.*?)\.(?:all|exists|filter)\([kq]", expression)
     assert part
     what = part[1]
     within = f'{{"": {what}}}[size({what}) <= 5 ? "" : "{too_many(5)}"]'
-    assert made == meant.replace("{0}", within)
+    assert bounded == bounded_expression.replace("{0}", within)
 
 
 def test_of_a_walk_within_what_another_walks_over_both_are_bounded() -> None:
-    (made,) = with_bounds(Guard("g", [], {"r": "(a.map(x, x.y) + b).all(k, k.c.all(z, z))"}, {}, {}), 5).rules.values()
-    assert list(unbounded(made)) == []
-    assert made.count("size(a)") == 2, "the sum is named twice"
-    assert made.count("size(k.c)") == 1
+    (bounded,) = with_bounds(
+        Guard("g", [], {"r": "(a.map(x, x.y) + b).all(k, k.c.all(z, z))"}, {}, {}), 5
+    ).rules.values()
+    assert list(unbounded(bounded)) == []
+    assert bounded.count("size(a)") == 2, "the sum is named twice"
+    assert bounded.count("size(k.c)") == 1
 
 
 def test_a_spec_of_the_largest_size_leaves_room_in_etcd_for_controllers() -> None:

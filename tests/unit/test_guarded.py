@@ -33,26 +33,26 @@ LOCAL = Path(__file__).parents[2] / "stacks" / "local"
 Ask = Callable[[str | None, str | None], None]
 
 
-def made(require: Ask, *, preview: bool = False, **settings: Any) -> Registered:
+def foreign_program(require: Ask, *, preview: bool = False, **settings: Any) -> Registered:
     """A foreign program with one tenant."""
     loaded = load(LOCAL)
     plan = make_plan(loaded.environment, loaded.tenants).tenant("research")
     registered = Registered()
 
     def program() -> None:
-        mine: list[pulumi.ProviderResource] = [kubernetes.Provider("mine", **settings)]
-        PlannedTenant("research", plan, opts=pulumi.ResourceOptions(providers=mine), require=require)
+        providers: list[pulumi.ProviderResource] = [kubernetes.Provider("mine", **settings)]
+        PlannedTenant("research", plan, opts=pulumi.ResourceOptions(providers=providers), require=require)
 
     run(program, registered, preview=preview)
     return registered
 
 
-def run(made: Callable[[], None], registered: Registered, *, preview: bool = False) -> None:
+def run(program_body: Callable[[], None], registered: Registered, *, preview: bool = False) -> None:
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
 
     async def program() -> None:
-        made()
+        program_body()
 
     try:
         set_mocks(Echo(), project="other", stack="dev", preview=preview, monitor=Monitor(registered))
@@ -71,8 +71,8 @@ def unreachable(_context: str | None, _kubeconfig: str | None) -> None:
     raise ApiUnreachable("the API server does not answer")
 
 
-def asked(require: Ask, *, preview: bool = False, **settings: str) -> None:
-    """What a tenant waits for, of a provider with these settings."""
+def await_guards(require: Ask, *, preview: bool = False, **settings: str) -> None:
+    """Wait for the guards of a provider with these settings, as a tenant does."""
     set_mocks(Echo(), project="other", stack="dev", preview=preview)
     provider = SimpleNamespace(**settings)
 
@@ -102,40 +102,40 @@ def platform_made(preflight: Preflight | None, registered: Registered, **setting
 
 
 def test_guards_are_made_where_the_cluster_of_their_provider_is_ready() -> None:
-    seen: list[tuple[str | None, str | None]] = []
+    calls: list[tuple[str | None, str | None]] = []
     registered = Registered()
 
     def ask(plan: PlatformPlan, context: str | None, kubeconfig: str | None, _preview: bool) -> list[str]:
         assert plan.guards
         assert registered.kubernetes() == {}, "nothing is made before the answer"
-        seen.append((context, kubeconfig))
+        calls.append((context, kubeconfig))
         return []
 
-    there = platform_made(ask, registered, kubeconfig="/path/to/config")
-    assert seen == [("theirs", "/path/to/config")]
-    assert there == platform_made(None, Registered()), "the same, once it is asked"
-    assert any(name.startswith("guards-") for name in there)
+    asked_platform = platform_made(ask, registered, kubeconfig="/path/to/config")
+    assert calls == [("theirs", "/path/to/config")]
+    assert asked_platform == platform_made(None, Registered()), "the same, once it is asked"
+    assert any(name.startswith("guards-") for name in asked_platform)
 
 
 def test_the_cluster_is_asked_after_what_the_platform_depends_on() -> None:
     """An operator of the same program defines kinds that the cluster lacks before."""
-    registered, seen = Registered(), list[str]()
+    registered, registered_names = Registered(), list[str]()
 
     def ask(*_: Any) -> list[str]:
-        seen.extend(request.name for request in registered.kubernetes().values())
+        registered_names.extend(request.name for request in registered.kubernetes().values())
         return []
 
     def program() -> None:
         late = pulumi.Output.from_input(asyncio.sleep(0.2, "late"))
-        mine = kubernetes.Provider("mine", context="theirs")
+        provider = kubernetes.Provider("mine", context="theirs")
         operator = kubernetes.core.v1.ConfigMap(
-            "operator", data={"made": late}, opts=pulumi.ResourceOptions(provider=mine)
+            "operator", data={"made": late}, opts=pulumi.ResourceOptions(provider=provider)
         )
-        options = pulumi.ResourceOptions(providers=[mine], depends_on=[operator])
+        options = pulumi.ResourceOptions(providers=[provider], depends_on=[operator])
         PlannedGuards("guards", _platform(), lambda: None, options, preflight=ask)
 
     run(program, registered)
-    assert seen == ["operator"]
+    assert registered_names == ["operator"]
 
 
 def test_the_program_ends_where_the_cluster_is_not_ready() -> None:
@@ -160,16 +160,18 @@ def test_guards_of_any_program_are_asked_for_by_the_real_check() -> None:
 
 
 def test_it_asks_the_cluster_of_its_own_provider() -> None:
-    seen: list[tuple[str | None, str | None]] = []
-    registered = made(lambda *of: seen.append(of), context="theirs", kubeconfig="/path/to/config")
-    assert seen == [("theirs", "/path/to/config")]
+    calls: list[tuple[str | None, str | None]] = []
+    registered = foreign_program(
+        lambda *arguments: calls.append(arguments), context="theirs", kubeconfig="/path/to/config"
+    )
+    assert calls == [("theirs", "/path/to/config")]
     assert registered.of("Namespace")
 
 
 @pytest.mark.parametrize("preview", [False, True])
 def test_without_guards_it_is_refused(preview: bool) -> None:
     with pytest.raises(pulumi.RunError, match="tenant research: given a cluster with no guards"):
-        asked(refuse, preview=preview, context="theirs")
+        await_guards(refuse, preview=preview, context="theirs")
 
 
 def test_without_a_provider_of_its_cluster_it_is_refused() -> None:
@@ -183,19 +185,19 @@ def test_without_a_provider_of_its_cluster_it_is_refused() -> None:
 
 def test_an_update_ends_where_the_cluster_does_not_answer() -> None:
     with pytest.raises(pulumi.RunError, match="does not answer"):
-        asked(unreachable, context="theirs")
+        await_guards(unreachable, context="theirs")
 
 
 def test_a_preview_without_its_cluster_goes_on() -> None:
-    asked(unreachable, preview=True, context="theirs")
+    await_guards(unreachable, preview=True, context="theirs")
 
 
 def test_a_preview_whose_provider_names_no_cluster_leaves_it_to_the_update() -> None:
-    seen: list[object] = []
-    asked(lambda *of: seen.append(of), preview=True)
-    assert seen == []
-    asked(lambda *of: seen.append(of))
-    assert seen == [(None, None)]
+    calls: list[object] = []
+    await_guards(lambda *arguments: calls.append(arguments), preview=True)
+    assert calls == []
+    await_guards(lambda *arguments: calls.append(arguments))
+    assert calls == [(None, None)]
 
 
 def test_unless_told_otherwise_it_asks_for_the_guards(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -203,7 +205,7 @@ def test_unless_told_otherwise_it_asks_for_the_guards(monkeypatch: pytest.Monkey
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     (ask,) = [p.default for name, p in signature(PlannedTenant.__init__).parameters.items() if name == "require"]
     with pytest.raises(pulumi.RunError, match="given kubeconfig without a usable context 'theirs'"):
-        asked(ask, context="theirs")
+        await_guards(ask, context="theirs")
 
 
 # Which guards
@@ -227,7 +229,7 @@ def test_a_tenant_is_made_behind_guards_of_this_version_and_of_newer_ones(versio
 
 
 @pytest.mark.parametrize(
-    ("data", "given"),
+    ("data", "state_of_guards"),
     [
         ({"version": str(VERSION - 1), "digest": "abc"}, f"guards of version {VERSION - 1}"),
         ({"version": "4", "digest": "abc"}, "guards of version 4"),
@@ -236,18 +238,21 @@ def test_a_tenant_is_made_behind_guards_of_this_version_and_of_newer_ones(versio
         ({}, "no guards"),
     ],
 )
-def test_behind_older_guards_or_none_it_is_refused_with_what_to_update(data: dict[str, str], given: str) -> None:
+def test_behind_older_guards_or_none_it_is_refused_with_what_to_update(
+    data: dict[str, str], state_of_guards: str
+) -> None:
     (problem,) = guard_problems(Marked(**data))
     assert (
-        f"given a cluster with {given}; rule: a tenant needs enforced guards of version {VERSION} or newer" in problem
+        f"given a cluster with {state_of_guards}; rule: a tenant needs enforced guards of version {VERSION} or newer"
+        in problem
     )
     assert problem.endswith("change: update the platform stack of the environment first")
 
 
 def test_guards_of_the_version_that_do_not_judge_are_refused() -> None:
     class Idle(Marked):
-        def request(self, method: str, *asked: Any, **more: Any) -> Response:
-            return Response(201, {}) if method == "POST" else super().request(method, *asked, **more)
+        def request(self, method: str, *arguments: Any, **more: Any) -> Response:
+            return Response(201, {}) if method == "POST" else super().request(method, *arguments, **more)
 
     with pytest.raises(PreconditionFailed, match="guards that are stored and not enforced"):
         wait_for_guards(Idle(version=str(VERSION), digest="abc"), "abc", patience=0)

@@ -21,8 +21,8 @@ def of_operator(name: str) -> list[str]:
     return [
         vector.name
         for vector in VECTORS.values()
-        for written in vector.policies["identity"][0]["Condition"]
-        if operator_name(written).base == name
+        for operator_text in vector.policies["identity"][0]["Condition"]
+        if operator_name(operator_text).base == name
     ]
 
 
@@ -37,7 +37,7 @@ def test_every_operator_has_a_vector(operator: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("operator", "opposite", "wanted", "given_values"),
+    ("operator", "opposite", "condition_value", "given_values"),
     [
         ("StringEquals", "StringNotEquals", "a", ["a", "A", "b"]),
         ("StringEqualsIgnoreCase", "StringNotEqualsIgnoreCase", "a", ["a", "A", "b"]),
@@ -50,41 +50,43 @@ def test_every_operator_has_a_vector(operator: str) -> None:
     ],
 )
 def test_a_negated_operator_answers_the_opposite(
-    operator: str, opposite: str, wanted: str, given_values: list[str]
+    operator: str, opposite: str, condition_value: str, given_values: list[str]
 ) -> None:
     answers = set()
     for value in given_values:
-        (does,) = conditions.conditions({operator: {"key": wanted}}, variables=True)
-        (does_not,) = conditions.conditions({opposite: {"key": wanted}}, variables=True)
+        (does,) = conditions.conditions({operator: {"key": condition_value}}, variables=True)
+        (does_not,) = conditions.conditions({opposite: {"key": condition_value}}, variables=True)
         assert does.holds({"key": value}) != does_not.holds({"key": value}), value
         answers.add(does.holds({"key": value}))
     assert answers == {True, False}
 
 
-@pytest.mark.parametrize("written", ["stringequals", "ForSomeValues:StringEquals", "ForAllValues:Null", "NullIfExists"])
-def test_an_operator_is_named_as_aws_names_it(written: str) -> None:
-    with pytest.raises(PolicyError, match=written):
-        operator_name(written)
+@pytest.mark.parametrize(
+    "operator_text", ["stringequals", "ForSomeValues:StringEquals", "ForAllValues:Null", "NullIfExists"]
+)
+def test_an_operator_is_named_as_aws_names_it(operator_text: str) -> None:
+    with pytest.raises(PolicyError, match=operator_text):
+        operator_name(operator_text)
 
 
 @given(TEXTS, st.text("ab/:A*?", max_size=6))
 def test_patterns_match_as_a_shell_matches(text: str, pattern: str) -> None:
     """A judge from outside: fnmatch knows the same two wildcards, and brackets, which are not drawn here."""
-    found = conditions.matcher(pieces(pattern, variables=True, wildcards=True))
-    assert found(text, {}) == fnmatch.fnmatchcase(text, pattern)
+    matches = conditions.matcher(pieces(pattern, variables=True, wildcards=True))
+    assert matches(text, {}) == fnmatch.fnmatchcase(text, pattern)
 
 
 @given(st.text("ab*?$", max_size=8))
 def test_a_variables_value_is_text_even_where_it_holds_wildcards(value: str) -> None:
-    found = conditions.matcher(pieces("x${aws:username, ''}y", variables=True, wildcards=True))
+    matches = conditions.matcher(pieces("x${aws:username, ''}y", variables=True, wildcards=True))
     keys = {"aws:username": value} if value else {}
-    assert found(f"x{value}y", keys)
-    assert not found(f"x{value}cy", keys)
+    assert matches(f"x{value}y", keys)
+    assert not matches(f"x{value}cy", keys)
 
 
 def test_one_round_of_variables_is_all() -> None:
-    written = pieces("${aws:username}", variables=True, wildcards=True)
-    assert resolve(written, {"aws:username": "${aws:userid}", "aws:userid": "a"}) == tuple("${aws:userid}")
+    pattern_pieces = pieces("${aws:username}", variables=True, wildcards=True)
+    assert resolve(pattern_pieces, {"aws:username": "${aws:userid}", "aws:userid": "a"}) == tuple("${aws:userid}")
 
 
 def test_wildcards_are_told_from_letters() -> None:

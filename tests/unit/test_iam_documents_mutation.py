@@ -71,14 +71,18 @@ WORLDS = {
 
 
 def _role(form: str, tenant: str, part: str) -> AccountIdentity:
-    return next(each for each in WORLDS[form].account.identities if (each.tenant, each.namespace) == (tenant, part))
+    return next(
+        identity
+        for identity in WORLDS[form].account.identities
+        if (identity.tenant, identity.namespace) == (tenant, part)
+    )
 
 
 # Documents
 
 
 @dataclass(frozen=True)
-class Made:
+class PlannedDocument:
     """A document of the plan's."""
 
     kind: str
@@ -86,45 +90,45 @@ class Made:
     document: Document
 
 
-def _documents(account: AccountModel, form: str) -> Iterator[Made]:
+def _documents(account: AccountModel, form: str) -> Iterator[PlannedDocument]:
     data = account.plan.platform.data
     assert data is not None
     for who in account.identities:
         pods = "shared" if form == "shared" else "token" if form == "irsa" else "pods"
         trust = "emergency" if who.tenant == PLATFORM else "token" if who.namespace == PIPELINE else pods
-        yield Made(f"trust of {trust}", f"{who} trust", who.role.trust)
+        yield PlannedDocument(f"trust of {trust}", f"{who} trust", who.role.trust)
         for name, document in who.role.policies.items():
-            yield Made("emergency" if who.tenant == PLATFORM else "role", f"{who} {name}", document)
+            yield PlannedDocument("emergency" if who.tenant == PLATFORM else "role", f"{who} {name}", document)
     if data.boundary:
-        yield Made("boundary", "boundary", data.boundary.document)
+        yield PlannedDocument("boundary", "boundary", data.boundary.document)
     for bucket in data.buckets:
-        yield Made("bucket", bucket.name, bucket.policy)
+        yield PlannedDocument("bucket", bucket.name, bucket.policy)
     for key in data.keys:
-        yield Made("key", key.alias, key.policy)
+        yield PlannedDocument("key", key.alias, key.policy)
     if data.break_glass:
-        yield Made("topic", "topic", data.break_glass.alarm.topic_policy)
+        yield PlannedDocument("topic", "topic", data.break_glass.alarm.topic_policy)
     for tenant in account.plan.tenants:
         if tenant.aws is None:
             continue
         for key in tenant.aws.keys:
-            yield Made("key", key.alias, key.policy)
+            yield PlannedDocument("key", key.alias, key.policy)
         for point in tenant.aws.access_points:
-            yield Made("bucket", f"{tenant.name} {point.bucket} point", point.policy)
+            yield PlannedDocument("bucket", f"{tenant.name} {point.bucket} point", point.policy)
         for secret in tenant.aws.secrets:
-            yield Made("secret", secret.name, secret.policy)
+            yield PlannedDocument("secret", secret.name, secret.policy)
         for queue in tenant.aws.queues:
-            yield Made("queue", queue.name, queue.policy)
+            yield PlannedDocument("queue", queue.name, queue.policy)
         for repository in tenant.aws.repositories:
-            yield Made("repository", repository.name, account.thing(_ecr(repository.name)).policy or {})
+            yield PlannedDocument("repository", repository.name, account.thing(_ecr(repository.name)).policy or {})
 
 
 def _ecr(name: str) -> str:
     return f"arn:aws:ecr:{REGION}:{ACCOUNT}:repository/{name}"
 
 
-def _parts(made: Made) -> Iterator[tuple[str, str]]:
+def _parts(planned: PlannedDocument) -> Iterator[tuple[str, str]]:
     """Statements and conditions: a Sid, and an operator with its key; of a whole statement no such."""
-    for at, statement in enumerate(made.document["Statement"]):
+    for at, statement in enumerate(planned.document["Statement"]):
         label = statement.get("Sid", f"[{at}]")
         yield label, ""
         for operator, keys in statement.get("Condition", {}).items():
@@ -132,7 +136,7 @@ def _parts(made: Made) -> Iterator[tuple[str, str]]:
                 yield label, f"{operator} {key}"
 
 
-def _cut(document: Document, label: str, part: str) -> Document:
+def _without_part(document: Document, label: str, part: str) -> Document:
     """The document without the statement, or without one key of its condition."""
     statements = []
     for at, statement in enumerate(document["Statement"]):
@@ -162,7 +166,7 @@ EMERGENCY = _role("pod-identity", PLATFORM, "break-glass").principal
 PODS, EVENTS = service("pods.eks.amazonaws.com"), service("events.amazonaws.com")
 INSIDE = {"aws:SecureTransport": "true", "aws:VpceAccount": ACCOUNT}
 CLUSTER_ARN = f"arn:aws:eks:{REGION}:{ACCOUNT}:cluster/{CLUSTER}"
-PLAIN, GIVEN = "arn:aws:s3:::plain", "arn:aws:s3:::given"
+PLAIN, EXISTING_BUCKET = "arn:aws:s3:::plain", "arn:aws:s3:::given"
 KMS = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/11111111-0000-0000-0000-000000000000"
 FILES = f"arn:aws:elasticfilesystem:{REGION}:{ACCOUNT}:file-system/fs-0123abcd"
 SECRET = f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:tenancy/bank/fraud/card-AbC123"
@@ -176,10 +180,10 @@ RULE = f"arn:aws:events:{REGION}:{ACCOUNT}:rule/{CLUSTER}-break-glass"
 GITHUB = "token.actions.githubusercontent.com"
 ENCRYPTION = "s3:x-amz-server-side-encryption"
 NEW = {"s3:if-none-match": "*", "s3:ObjectCreationOperation": "true"}
-OVER = {"s3:ObjectCreationOperation": "true"}
+OVERWRITE = {"s3:ObjectCreationOperation": "true"}
 A_PART = {"s3:ObjectCreationOperation": "false"}
 WHERE = {"aws:SourceAccount": ACCOUNT, "aws:SourceArn": CLUSTER_ARN}
-TOLD = {
+POD_REQUEST = {
     **WHERE,
     "aws:RequestTag/eks-cluster-arn": CLUSTER_ARN,
     "aws:RequestTag/kubernetes-namespace": "fraud--train",
@@ -201,7 +205,7 @@ def via_s3(bucket: str = "plain", via: str = "s3", alias: str = "bucket/plain") 
 
 @dataclass(frozen=True)
 class Case:
-    """What is asked, and the answer that the document gives; without its part it is the other answer."""
+    """A request and the answer of a document, which is the opposite one without the part."""
 
     name: str
     document: str
@@ -214,27 +218,27 @@ class Case:
     context: Mapping[str, Any] = field(default_factory=dict)
     form: str = "pod-identity"
     widened: bool = False
-    """Of a boundary: as if it had one more line that allows everything."""
+    """True for a boundary that gets one more line, which allows everything."""
 
-    def answer(self, made: Made, document: Document) -> bool:
+    def answer(self, planned: PlannedDocument, document: Document) -> bool:
         everything = {"Version": "2012-10-17", "Statement": [ANYTHING]}
         if self.widened:
             document = {**document, "Statement": [*document["Statement"], ANYTHING]}
-        if made.kind in {"role", "emergency"}:
+        if planned.kind in {"role", "emergency"}:
             policies = Policies(identity=[document])
-        elif made.kind == "boundary":
+        elif planned.kind == "boundary":
             policies = Policies(identity=[everything], boundary=document)
         else:
             guard = (
                 ResourceClass.TRUST
-                if made.kind.startswith("trust")
+                if planned.kind.startswith("trust")
                 else ResourceClass.KEY
-                if made.kind == "key"
+                if planned.kind == "key"
                 else ResourceClass.ORDINARY
             )
             policies = Policies(identity=[everything] if self.who.account else [], resource=document, guard=guard)
-        asked = request(self.who, self.action, self.resource, self.context, resource_account=ACCOUNT)
-        return evaluator.compile(policies)(asked).allowed
+        aws_request = request(self.who, self.action, self.resource, self.context, resource_account=ACCOUNT)
+        return evaluator.compile(policies)(aws_request).allowed
 
 
 def allows(
@@ -253,8 +257,8 @@ def _cases_of_roles() -> Iterator[Case]:
     """Statements with a number are those of bucket `plain`, the fourth; the rest is the same function's."""
     train, serve, uses = "fraud/train storage", "fraud/serve storage", "fraud/train uses"
     its = f"{PLAIN}/teams/fraud/x"
-    listed = {"s3:prefix": "teams/fraud/"}
-    yield allows("a part lists its prefix", train, "List3", "", TRAIN, "s3:ListBucket", PLAIN, context=listed)
+    own_prefix = {"s3:prefix": "teams/fraud/"}
+    yield allows("a part lists its prefix", train, "List3", "", TRAIN, "s3:ListBucket", PLAIN, context=own_prefix)
     yield denies(
         "a part lists nothing else",
         train,
@@ -267,7 +271,14 @@ def _cases_of_roles() -> Iterator[Case]:
     )
     yield allows("a part reads", train, "Read3", "", TRAIN, "s3:GetObject", its)
     yield allows(
-        "a part lists old versions", train, "ListVersions3", "", TRAIN, "s3:ListBucketVersions", PLAIN, context=listed
+        "a part lists old versions",
+        train,
+        "ListVersions3",
+        "",
+        TRAIN,
+        "s3:ListBucketVersions",
+        PLAIN,
+        context=own_prefix,
     )
     yield denies(
         "a part lists no old versions of others",
@@ -292,7 +303,7 @@ def _cases_of_roles() -> Iterator[Case]:
         TRAIN,
         "s3:PutObject",
         once,
-        context=OVER,
+        context=OVERWRITE,
     )
     yield allows("a part writes new in pieces", train, "WriteParts3", "", TRAIN, "s3:PutObject", once, context=A_PART)
     yield denies(
@@ -303,7 +314,7 @@ def _cases_of_roles() -> Iterator[Case]:
         TRAIN,
         "s3:PutObject",
         once,
-        context=OVER,
+        context=OVERWRITE,
     )
     for label, who, document, context, key in (
         ("UseKeys", TRAIN, train, via_s3(), KMS),
@@ -363,8 +374,10 @@ def _cases_of_roles() -> Iterator[Case]:
     pipeline, ci = f"fraud/{PIPELINE} pipeline", _role("pod-identity", "fraud", PIPELINE).principal
     yield allows("a pipeline finds the cluster", pipeline, "FindCluster", "", ci, "eks:DescribeCluster", CLUSTER_ARN)
     yield allows("a pipeline logs in", pipeline, "LogInToRegistry", "", ci, "ecr:GetAuthorizationToken", "*")
-    shared = _ecr("bank/shared/base")
-    yield allows("a pipeline pulls shared images", pipeline, "PullShared", "", ci, "ecr:BatchGetImage", shared)
+    shared_repository = _ecr("bank/shared/base")
+    yield allows(
+        "a pipeline pulls shared images", pipeline, "PullShared", "", ci, "ecr:BatchGetImage", shared_repository
+    )
     yield allows("a pipeline pushes its own", pipeline, "PushOwn", "", ci, "ecr:PutImage", _ecr("bank/fraud/scoring"))
 
 
@@ -416,16 +429,19 @@ def _cases_of_the_boundary() -> Iterator[Case]:
 def _cases_of_buckets() -> Iterator[Case]:
     """Roles whose own policies allow everything: what is refused, the bucket refuses."""
     bucket, its, get, put = "plain", f"{PLAIN}/teams/fraud/x", "s3:GetObject", "s3:PutObject"
-    own = "StringNotEquals aws:PrincipalArn"
+    by_principal = "StringNotEquals aws:PrincipalArn"
 
     def case(
         name: str, label: str, part: str, who: Principal, action: str, resource: str, allowed: bool, **context: Any
     ) -> Case:
-        told = {**INSIDE, **{key: value for key, value in context.get("also", {}).items() if value is not None}}
+        merged_context = {
+            **INSIDE,
+            **{key: value for key, value in context.get("also", {}).items() if value is not None},
+        }
         for key, value in context.get("also", {}).items():
             if value is None:
-                told.pop(key)
-        return Case(name, context.get("of", bucket), label, part, who, action, resource, allowed, told)
+                merged_context.pop(key)
+        return Case(name, context.get("of", bucket), label, part, who, action, resource, allowed, merged_context)
 
     plain = {"aws:SecureTransport": "false"}
     outside = {"aws:VpceAccount": None}
@@ -433,19 +449,23 @@ def _cases_of_buckets() -> Iterator[Case]:
     yield case("but over TLS", "NothingUnencrypted", "Bool aws:SecureTransport", TRAIN, get, its, True)
     yield case("nothing from outside", "OnlyFromInside", "", TRAIN, get, its, False, also=outside)
     yield case("but from inside", "OnlyFromInside", "StringNotEquals aws:VpceAccount", TRAIN, get, its, True)
-    yield case("the platform mends from outside", "OnlyFromInside", own, PLATFORM_TEAM, get, its, True, also=outside)
+    yield case(
+        "the platform mends from outside", "OnlyFromInside", by_principal, PLATFORM_TEAM, get, its, True, also=outside
+    )
     yield case("no role without an organisation", "OnlyOfTheOrganisation", "", NO_ORGANISATION, get, its, False)
     yield case("but of ours", "OnlyOfTheOrganisation", "StringNotEquals aws:PrincipalOrgID", TRAIN, get, its, True)
-    yield case("the platform in any case", "OnlyOfTheOrganisation", own, ELSEWHERE, get, its, True)
+    yield case("the platform in any case", "OnlyOfTheOrganisation", by_principal, ELSEWHERE, get, its, True)
     free = f"{PLAIN}/free/x"
     yield case("no other role of the account", "OnlyTenants", "", ADMIN, get, free, False)
     yield case("but tenants", "OnlyTenants", "ArnNotLike aws:PrincipalArn", TRAIN, get, its, True)
     yield case("no tenant makes an object public", "Never", "", TRAIN, "s3:PutObjectAcl", its, False)
-    yield case("the platform writes the policy", "Never", own, PLATFORM_TEAM, "s3:PutBucketPolicy", PLAIN, True)
+    yield case(
+        "the platform writes the policy", "Never", by_principal, PLATFORM_TEAM, "s3:PutBucketPolicy", PLAIN, True
+    )
     weak, strong = {ENCRYPTION: "AES256"}, {ENCRYPTION: "aws:kms"}
     yield case("no weaker encryption", "NoWeakerEncryption", "", TRAIN, put, its, False, also=weak)
-    named = f"StringNotEquals {ENCRYPTION}"
-    yield case("but KMS by name", "NoWeakerEncryption", named, TRAIN, put, its, True, also=strong)
+    by_encryption = f"StringNotEquals {ENCRYPTION}"
+    yield case("but KMS by name", "NoWeakerEncryption", by_encryption, TRAIN, put, its, True, also=strong)
     yield case("and by default", "NoWeakerEncryption", f"Null {ENCRYPTION}", TRAIN, put, its, True)
     by_client = {f"{ENCRYPTION}-customer-algorithm": "AES256"}
     yield case("no keys of clients", "NoKeysOfClients", "", TRAIN, put, its, False, also=by_client)
@@ -453,12 +473,14 @@ def _cases_of_buckets() -> Iterator[Case]:
     yield case("but without one", "NoKeysOfClients", absent, TRAIN, put, its, True)
     holder = _label(bucket, "Only", "teams/fraud/")
     yield case("no neighbour reads", holder, "", NEIGHBOUR, get, its, False)
-    yield case("but who holds it", holder, own, TRAIN, get, its, True)
+    yield case("but who holds it", holder, by_principal, TRAIN, get, its, True)
     listing = holder.replace("Only", "List")
-    within, theirs = {"s3:prefix": "teams/fraud/"}, {"s3:prefix": "teams/nlp/"}
+    within, foreign_prefix = {"s3:prefix": "teams/fraud/"}, {"s3:prefix": "teams/nlp/"}
     yield case("no neighbour lists", listing, "", NEIGHBOUR, "s3:ListBucket", PLAIN, False, also=within)
-    yield case("but its own", listing, "StringLike s3:prefix", NEIGHBOUR, "s3:ListBucket", PLAIN, True, also=theirs)
-    yield case("and who holds it lists it", listing, own, TRAIN, "s3:ListBucket", PLAIN, True, also=within)
+    yield case(
+        "but its own", listing, "StringLike s3:prefix", NEIGHBOUR, "s3:ListBucket", PLAIN, True, also=foreign_prefix
+    )
+    yield case("and who holds it lists it", listing, by_principal, TRAIN, "s3:ListBucket", PLAIN, True, also=within)
     everything = {"s3:prefix": ""}
     yield case("no tenant lists it all", "ListWithin", "", TRAIN, "s3:ListBucket", PLAIN, False, also=everything)
     yield case(
@@ -474,17 +496,19 @@ def _cases_of_buckets() -> Iterator[Case]:
     yield case(
         "and what is held", "ListWithin", "StringNotLike s3:prefix", TRAIN, "s3:ListBucket", PLAIN, True, also=within
     )
-    once, kept = f"{PLAIN}/models/fraud/x", f"{PLAIN}/reference/x"
+    once, reference_object = f"{PLAIN}/models/fraud/x", f"{PLAIN}/reference/x"
     delete = "s3:DeleteObject"
     yield case("no tenant deletes what is kept", "DenyDeletes", "", TRAIN, delete, once, False)
-    yield case("but the platform mends", "DenyDeletes", own, PLATFORM_TEAM, delete, once, True)
-    yield case("no tenant writes what all read", "DenyWrites", "", TRAIN, put, kept, False)
-    yield case("but the platform fills it", "DenyWrites", own, PLATFORM_TEAM, put, kept, True)
-    yield case("no tenant writes over", "DenyOverwrites", "", TRAIN, put, once, False, also=OVER)
+    yield case("but the platform mends", "DenyDeletes", by_principal, PLATFORM_TEAM, delete, once, True)
+    yield case("no tenant writes what all read", "DenyWrites", "", TRAIN, put, reference_object, False)
+    yield case("but the platform fills it", "DenyWrites", by_principal, PLATFORM_TEAM, put, reference_object, True)
+    yield case("no tenant writes over", "DenyOverwrites", "", TRAIN, put, once, False, also=OVERWRITE)
     yield case("but new", "DenyOverwrites", "Null s3:if-none-match", TRAIN, put, once, True, also=NEW)
     parts = "Bool s3:ObjectCreationOperation"
     yield case("and in pieces", "DenyOverwrites", parts, TRAIN, put, once, True, also=A_PART)
-    yield case("and the platform mends it", "DenyOverwrites", own, PLATFORM_TEAM, put, once, True, also=OVER)
+    yield case(
+        "and the platform mends it", "DenyOverwrites", by_principal, PLATFORM_TEAM, put, once, True, also=OVERWRITE
+    )
     crowd, direct = "arn:aws:s3:::crowd/fraud/x", "OnlyThroughAccessPoints"
     point = {"s3:DataAccessPointAccount": ACCOUNT}
     yield case("no way past the access points", direct, "", TRAIN, get, crowd, False, of="crowd")
@@ -504,16 +528,16 @@ def _cases_of_buckets() -> Iterator[Case]:
     yield case(
         "no neighbour's access point", "OnlyItsOwn", "", NEIGHBOUR, get, f"{CROWD}/object/other/x", False, of=through
     )
-    yield case("but its own", "OnlyItsOwn", own, TRAIN, get, f"{CROWD}/object/fraud/x", True, of=through)
+    yield case("but its own", "OnlyItsOwn", by_principal, TRAIN, get, f"{CROWD}/object/fraud/x", True, of=through)
 
 
 def _label(document: str, kind: str, prefix: str) -> str:
     """Sid of the statement that closes a prefix."""
-    found = next(made for made in ALL["pod-identity"] if made.name == document)
+    planned = next(candidate for candidate in ALL["pod-identity"] if candidate.name == document)
     return next(
-        each["Sid"]
-        for each in found.document["Statement"]
-        if each["Sid"].startswith(kind) and f"{PLAIN}/{prefix}*" in each["Resource"]
+        statement["Sid"]
+        for statement in planned.document["Statement"]
+        if statement["Sid"].startswith(kind) and f"{PLAIN}/{prefix}*" in statement["Resource"]
     )
 
 
@@ -552,20 +576,20 @@ def _cases_of_the_rest() -> Iterator[Case]:
         arn,
         context=via_s3(),
     )
-    own = "StringNotEquals aws:PrincipalArn"
+    by_principal = "StringNotEquals aws:PrincipalArn"
     secret, read = "tenancy/bank/fraud/card", "secretsmanager:GetSecretValue"
     yield denies("no administrator reads a secret", secret, "OnlyItsOwn", "", ADMIN, read, SECRET)
-    yield allows("but its tenant", secret, "OnlyItsOwn", own, TRAIN, read, SECRET)
+    yield allows("but its tenant", secret, "OnlyItsOwn", by_principal, TRAIN, read, SECRET)
     queue, send, plain = f"{CLUSTER}--fraud--jobs", "sqs:SendMessage", {"aws:SecureTransport": "false"}
     yield denies("no message unencrypted", queue, "NothingUnencrypted", "", TRAIN, send, QUEUE, context=plain)
     yield allows(
         "but over TLS", queue, "NothingUnencrypted", "Bool aws:SecureTransport", TRAIN, send, QUEUE, context=INSIDE
     )
     yield denies("no neighbour sends", queue, "OnlyItsOwn", "", NEIGHBOUR, send, QUEUE, context=INSIDE)
-    yield allows("but its tenant", queue, "OnlyItsOwn", own, TRAIN, send, QUEUE, context=INSIDE)
+    yield allows("but its tenant", queue, "OnlyItsOwn", by_principal, TRAIN, send, QUEUE, context=INSIDE)
     image, ci = "bank/fraud/scoring", _role("pod-identity", "fraud", PIPELINE).principal
     yield denies("no administrator pushes", image, "OnlyItsOwn", "", ADMIN, "ecr:PutImage", _ecr(image))
-    yield allows("but its pipeline", image, "OnlyItsOwn", own, ci, "ecr:PutImage", _ecr(image))
+    yield allows("but its pipeline", image, "OnlyItsOwn", by_principal, ci, "ecr:PutImage", _ecr(image))
     emergency = f"{PLATFORM}/break-glass emergency"
     for label, action, resource, context in (
         ("FindCluster", "eks:DescribeCluster", CLUSTER_ARN, {}),
@@ -601,23 +625,23 @@ def _cases_of_the_rest() -> Iterator[Case]:
 def _cases_of_trust() -> Iterator[Case]:
     pods, assume = "fraud/train trust", "sts:AssumeRole"
     arn = _role("pod-identity", "fraud", "train").role.arn
-    shared = {"form": "shared"}
-    yield allows("its pods", pods, "[0]", "", PODS, assume, arn, context=TOLD)
-    yield allows("pods of the shape", pods, "[0]", "", PODS, assume, arn, context=TOLD, **shared)
-    for operator, key, other in (
+    shared_form = {"form": "shared"}
+    yield allows("its pods", pods, "[0]", "", PODS, assume, arn, context=POD_REQUEST)
+    yield allows("pods of the shape", pods, "[0]", "", PODS, assume, arn, context=POD_REQUEST, **shared_form)
+    for operator, key, other_value in (
         ("StringEquals", "aws:SourceAccount", worlds.OTHER_ACCOUNT),
         ("StringEquals", "aws:RequestTag/eks-cluster-arn", f"{CLUSTER_ARN}-2"),
         ("StringEquals", "aws:RequestTag/kubernetes-namespace", "nlp--train"),
         ("StringEquals", "aws:RequestTag/kubernetes-service-account", "default"),
         ("ArnEquals", "aws:SourceArn", f"{CLUSTER_ARN}-2"),
     ):
-        others = {**TOLD, key: other}
+        others = {**POD_REQUEST, key: other_value}
         part = f"{operator} {key}"
         yield denies(f"no pods with another {key}", pods, "[0]", part, PODS, assume, arn, context=others)
         if "namespace" in key:
-            part, others = f"StringLike {key}", {**TOLD, key: "default"}
+            part, others = f"StringLike {key}", {**POD_REQUEST, key: "default"}
         yield denies(
-            f"none of the shape with another {key}", pods, "[0]", part, PODS, assume, arn, context=others, **shared
+            f"none of the shape with another {key}", pods, "[0]", part, PODS, assume, arn, context=others, **shared_form
         )
     token = "sts:AssumeRoleWithWebIdentity"
     for document, issuer, claims, form in (
@@ -642,16 +666,18 @@ def _cases_of_trust() -> Iterator[Case]:
             )
     glass, jane = f"{PLATFORM}/break-glass trust", user(f"arn:aws:iam::{ACCOUNT}:user/emergency")
     yield allows("who breaks the glass", glass, "[0]", "", jane, assume, arn, context=MFA)
-    for operator, key, other in (
+    for operator, key, other_value in (
         ("Bool", "aws:MultiFactorAuthPresent", "false"),
         ("NumericLessThan", "aws:MultiFactorAuthAge", "901"),
         ("StringEquals", "aws:RequestedRegion", "us-east-1"),
     ):
         part = f"{operator} {key}"
-        yield denies(f"no user with another {key}", glass, "[0]", part, jane, assume, arn, context={**MFA, key: other})
+        yield denies(
+            f"no user with another {key}", glass, "[0]", part, jane, assume, arn, context={**MFA, key: other_value}
+        )
 
 
-ALL = {form: list(_documents(made.account, form)) for form, made in WORLDS.items()}
+ALL = {form: list(_documents(world.account, form)) for form, world in WORLDS.items()}
 CASES = [
     *_cases_of_roles(),
     *_cases_of_the_boundary(),
@@ -661,30 +687,34 @@ CASES = [
 ]
 
 
-def _made(case: Case) -> Made:
-    return next(made for made in ALL[case.form] if made.name == case.document)
+def _document_of(case: Case) -> PlannedDocument:
+    return next(planned for planned in ALL[case.form] if planned.name == case.document)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.label} {case.part}: {case.name}")
 def test_a_case_notices_what_is_lost(case: Case) -> None:
-    made = _made(case)
-    assert case.answer(made, made.document) is case.allowed, "as it is planned"
-    assert case.answer(made, _cut(made.document, case.label, case.part)) is not case.allowed, "without it"
+    planned = _document_of(case)
+    assert case.answer(planned, planned.document) is case.allowed, "as it is planned"
+    assert case.answer(planned, _without_part(planned.document, case.label, case.part)) is not case.allowed, (
+        "without it"
+    )
 
 
-def _known(kind: str, label: str, part: str) -> tuple[str, str, str]:
+def _kind_of_part(kind: str, label: str, part: str) -> tuple[str, str, str]:
     """Alike are statements that differ in their number, and conditions that differ in the issuer of a token."""
     operator, _, key = part.partition(" ")
     claim = re.sub(r".*:(sub|aud)$", r"<issuer>:\1", key) if kind == "trust of token" else key
     return kind, label if label.startswith("[") else label.rstrip("0123456789"), f"{operator} {claim}".strip()
 
 
-COVERED = {_known(_made(case).kind, case.label, case.part) for case in CASES}
+COVERED = {_kind_of_part(_document_of(case).kind, case.label, case.part) for case in CASES}
 
 
 @pytest.mark.parametrize("form", WORLDS)
 def test_every_statement_and_every_condition_has_a_case(form: str) -> None:
-    missing = {_known(made.kind, label, part) for made in ALL[form] for label, part in _parts(made)} - COVERED
+    missing = {
+        _kind_of_part(planned.kind, label, part) for planned in ALL[form] for label, part in _parts(planned)
+    } - COVERED
     assert missing == set()
 
 
@@ -693,10 +723,10 @@ def test_what_the_bank_and_random_tenants_have_is_covered_too() -> None:
     bank = AccountModel(loaded.environment, loaded.tenants, make_plan(loaded.environment, loaded.tenants))
     accounts = [(bank, "pod-identity"), *((world(seed).account, world(seed).identity) for seed in range(12))]
     parts = {
-        _known(made.kind, label, part)
+        _kind_of_part(planned.kind, label, part)
         for account, form in accounts
-        for made in _documents(account, form)
-        for label, part in _parts(made)
+        for planned in _documents(account, form)
+        for label, part in _parts(planned)
     }
     assert parts - COVERED == set()
     assert COVERED - parts == set(), "a case for what is no more"
@@ -706,5 +736,5 @@ def test_every_statement_of_a_role_has_a_name_of_its_own() -> None:
     """Answers name it."""
     for form in WORLDS:
         for who in WORLDS[form].account.identities:
-            sids = [each["Sid"] for document in who.role.policies.values() for each in document["Statement"]]
+            sids = [statement["Sid"] for document in who.role.policies.values() for statement in document["Statement"]]
             assert len(sids) == len(set(sids)), str(who)

@@ -38,7 +38,7 @@ def test_every_source_is_used() -> None:
 def test_every_layer_refuses_in_some_vector_in_both_ways(layer: Layer) -> None:
     expected = [str(case["expect"]) for vector in VECTORS.values() for case in vector.cases]
     assert f"implicit deny: no {layer.value} allows it" in expected
-    assert any(each.startswith(f"explicit deny by {layer.value} ") for each in expected)
+    assert any(decision.startswith(f"explicit deny by {layer.value} ") for decision in expected)
 
 
 @pytest.mark.parametrize(

@@ -46,9 +46,12 @@ def karpenter(roles: Mapping[str, identity.RolePlan]) -> tuple[Policies, Princip
 
 
 def ask(
-    of: tuple[Policies, Principal], action: str, resource: str, context: Mapping[str, Any] | None = None
+    policies_and_principal: tuple[Policies, Principal],
+    action: str,
+    resource: str,
+    context: Mapping[str, Any] | None = None,
 ) -> Decision:
-    policies, who = of
+    policies, who = policies_and_principal
     return evaluator.compile(policies)(request(who, action, resource, context, resource_account=ACCOUNT))
 
 
@@ -59,11 +62,13 @@ def ec2(kind: str) -> str:
 # Becoming a role
 
 
-def taken(role: identity.RolePlan, who: Principal, context: Mapping[str, Any], own: Any = ()) -> Decision:
+def assume_role(
+    role: identity.RolePlan, who: Principal, context: Mapping[str, Any], own_policies: Any = ()
+) -> Decision:
     """Pod Identity asks for both: the role, and tags on its session."""
-    decide = evaluator.compile(Policies(identity=own, resource=role.trust, guard=ResourceClass.TRUST))
+    decide = evaluator.compile(Policies(identity=own_policies, resource=role.trust, guard=ResourceClass.TRUST))
     arn = f"arn:aws:iam::{ACCOUNT}:role/{role.name}"
-    return all_of(decide, [request(who, f"sts:{each}", arn, context) for each in ("AssumeRole", "TagSession")])
+    return all_of(decide, [request(who, f"sts:{action}", arn, context) for action in ("AssumeRole", "TagSession")])
 
 
 def of_pod(role: identity.RolePlan) -> dict[str, str]:
@@ -93,21 +98,25 @@ def test_a_pod_takes_its_role_and_none_of_another_place(
     roles: Mapping[str, identity.RolePlan], purpose: str, field: str
 ) -> None:
     role = roles[purpose]
-    own = of_pod(role)
-    assert taken(role, PODS, own).allowed
-    assert str(taken(role, PODS, {**own, field: OTHERS[field]})) == BY_TRUST
-    assert str(taken(role, PODS, {name: value for name, value in own.items() if name != field})) == BY_TRUST
+    pod_context = of_pod(role)
+    assert assume_role(role, PODS, pod_context).allowed
+    assert str(assume_role(role, PODS, {**pod_context, field: OTHERS[field]})) == BY_TRUST
+    assert (
+        str(assume_role(role, PODS, {name: value for name, value in pod_context.items() if name != field})) == BY_TRUST
+    )
 
 
 @pytest.mark.parametrize("purpose", PURPOSES)
 def test_only_pods_assume_a_role_of_pods(roles: Mapping[str, identity.RolePlan], purpose: str) -> None:
     role = roles[purpose]
     anything = {"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}}
-    assert taken(role, PODS, of_pod(role)).allowed
-    assert str(taken(role, service("eks.amazonaws.com"), of_pod(role))) == BY_TRUST
-    assert str(taken(role, service("ec2.amazonaws.com"), of_pod(role))) == BY_TRUST
+    assert assume_role(role, PODS, of_pod(role)).allowed
+    assert str(assume_role(role, service("eks.amazonaws.com"), of_pod(role))) == BY_TRUST
+    assert str(assume_role(role, service("ec2.amazonaws.com"), of_pod(role))) == BY_TRUST
     for who in (role_session(f"arn:aws:iam::{ACCOUNT}:role/admin"), user(f"arn:aws:iam::{ACCOUNT}:user/admin")):
-        assert str(taken(role, who, of_pod(role), own=[anything])) == BY_TRUST, "an administrator is no pod"
+        assert str(assume_role(role, who, of_pod(role), own_policies=[anything])) == BY_TRUST, (
+            "an administrator is no pod"
+        )
 
 
 @pytest.mark.parametrize("field", OTHERS)
@@ -117,8 +126,8 @@ def test_no_value_of_a_field_but_its_own_opens_a_role_of_pods(
 ) -> None:
     """With its own value denied nothing is left, whatever else is said."""
     role = roles[purpose]
-    own = {"StringEquals": {field: of_pod(role)[field]}}
-    deny = {"Effect": "Deny", "Principal": "*", "Action": "*", "Condition": own}
+    own_value = {"StringEquals": {field: of_pod(role)[field]}}
+    deny = {"Effect": "Deny", "Principal": "*", "Action": "*", "Condition": own_value}
     statements = role.trust["Statement"]
     trust = {"Version": "2012-10-17", "Statement": [*statements, deny]}
     assert counterexample(Policies(resource=role.trust, guard=ResourceClass.TRUST), PODS, Region()) is not None
@@ -130,12 +139,18 @@ def test_nodes_take_the_nodes_role_and_this_cluster_its_own(roles: Mapping[str, 
         policies = Policies(resource=roles[purpose].trust, guard=ResourceClass.TRUST)
         return ask((policies, service(who)), "sts:AssumeRole", f"arn:aws:iam::{ACCOUNT}:role/x", context)
 
-    here = {"aws:SourceAccount": ACCOUNT, "aws:SourceArn": f"arn:aws:eks:{REGION}:{ACCOUNT}:cluster/{CLUSTER}"}
+    cluster_context = {
+        "aws:SourceAccount": ACCOUNT,
+        "aws:SourceArn": f"arn:aws:eks:{REGION}:{ACCOUNT}:cluster/{CLUSTER}",
+    }
     assert assumed("node", "ec2.amazonaws.com", {}).allowed
     assert str(assumed("node", "pods.eks.amazonaws.com", {})) == BY_TRUST
-    assert assumed("cluster", "eks.amazonaws.com", here).allowed
-    assert str(assumed("cluster", "eks.amazonaws.com", {**here, "aws:SourceArn": OTHERS["aws:SourceArn"]})) == BY_TRUST
-    assert str(assumed("cluster", "pods.eks.amazonaws.com", here)) == BY_TRUST
+    assert assumed("cluster", "eks.amazonaws.com", cluster_context).allowed
+    assert (
+        str(assumed("cluster", "eks.amazonaws.com", {**cluster_context, "aws:SourceArn": OTHERS["aws:SourceArn"]}))
+        == BY_TRUST
+    )
+    assert str(assumed("cluster", "pods.eks.amazonaws.com", cluster_context)) == BY_TRUST
 
 
 # What nodes may do
@@ -145,8 +160,8 @@ def test_a_node_describes_its_own_region_and_reaches_nothing_else(roles: Mapping
     """By the policies that are ours: of AWS' own managed policies there is no copy here."""
     role = roles["node"]
     node = Policies(identity=list(role.inline.values())), role_session(f"arn:aws:iam::{ACCOUNT}:role/{role.name}")
-    here = {"aws:RequestedRegion": REGION}
-    assert ask(node, "ec2:DescribeInstances", "*", here).allowed
+    region_context = {"aws:RequestedRegion": REGION}
+    assert ask(node, "ec2:DescribeInstances", "*", region_context).allowed
     assert str(ask(node, "ec2:DescribeInstances", "*", {"aws:RequestedRegion": "eu-west-1"})) == BY_IDENTITY
     for action in ("s3:*", "kms:*", "sts:*", "iam:*", "secretsmanager:*", "ec2:Run*", "ec2:Create*", "eks:*"):
         assert counterexample(*node, Region(actions=(action,), resources=("*",))) is None, action
@@ -162,22 +177,22 @@ def test_karpenter_passes_the_nodes_role_to_instances(
     def passed(role: str, to: str) -> Decision:
         return ask(karpenter, "iam:PassRole", f"arn:aws:iam::{ACCOUNT}:role/{role}", {"iam:PassedToService": to})
 
-    own = node_role(environment)
-    assert passed(own, "ec2.amazonaws.com").allowed
+    own_role = node_role(environment)
+    assert passed(own_role, "ec2.amazonaws.com").allowed
     assert str(passed("admin", "ec2.amazonaws.com")) == BY_IDENTITY
-    assert str(passed(f"{own}-2", "ec2.amazonaws.com")) == BY_IDENTITY
-    assert str(passed(own, "lambda.amazonaws.com")) == BY_IDENTITY
+    assert str(passed(f"{own_role}-2", "ec2.amazonaws.com")) == BY_IDENTITY
+    assert str(passed(own_role, "lambda.amazonaws.com")) == BY_IDENTITY
 
 
 def test_karpenter_passes_no_other_role_at_all(karpenter: tuple[Policies, Principal], environment: Environment) -> None:
     policies, who = karpenter
     passing = Region(actions=("iam:PassRole",), resources=("*",))
-    own = f"arn:aws:iam::{ACCOUNT}:role/{node_role(environment)}"
-    deny = {"Effect": "Deny", "Action": "iam:PassRole", "Resource": own}
+    own_role = f"arn:aws:iam::{ACCOUNT}:role/{node_role(environment)}"
+    deny = {"Effect": "Deny", "Action": "iam:PassRole", "Resource": own_role}
     without = Policies(identity=[*policies.identity, {"Version": "2012-10-17", "Statement": deny}])
-    found = counterexample(policies, who, passing)
-    assert found is not None
-    assert found.request.resource == own
+    witness = counterexample(policies, who, passing)
+    assert witness is not None
+    assert witness.request.resource == own_role
     assert counterexample(without, who, passing) is None
 
 
@@ -188,21 +203,21 @@ def test_karpenter_reaches_nothing_that_is_not_its_work(
     karpenter: tuple[Policies, Principal], environment: Environment, action: str
 ) -> None:
     policies, who = karpenter
-    profiles, own = (
+    profiles, own_role = (
         f"arn:aws:iam::{ACCOUNT}:instance-profile/*",
         f"arn:aws:iam::{ACCOUNT}:role/{node_role(environment)}",
     )
-    work = {"Effect": "Deny", "Action": "iam:*", "Resource": [profiles, own]}
-    beside = Policies(identity=[*policies.identity, {"Version": "2012-10-17", "Statement": work}])
-    assert counterexample(beside, who, Region(actions=(action,), resources=("*",))) is None
-    assert counterexample(beside, who, Region(actions=("ec2:*",), resources=("*",))) is not None
+    work = {"Effect": "Deny", "Action": "iam:*", "Resource": [profiles, own_role]}
+    outside_policies = Policies(identity=[*policies.identity, {"Version": "2012-10-17", "Statement": work}])
+    assert counterexample(outside_policies, who, Region(actions=(action,), resources=("*",))) is None
+    assert counterexample(outside_policies, who, Region(actions=("ec2:*",), resources=("*",))) is not None
 
 
 OWNED = {
     f"aws:ResourceTag/kubernetes.io/cluster/{CLUSTER}": "owned",
     "aws:ResourceTag/karpenter.sh/nodepool": "train",
 }
-ASKED = {
+REQUESTED_TAGS = {
     f"aws:RequestTag/kubernetes.io/cluster/{CLUSTER}": "owned",
     "aws:RequestTag/eks:eks-cluster-name": CLUSTER,
     "aws:RequestTag/karpenter.sh/nodepool": "train",
@@ -213,12 +228,12 @@ def test_karpenter_ends_its_own_instances_and_no_others(karpenter: tuple[Policie
     def ended(tags: Mapping[str, str]) -> str:
         return str(ask(karpenter, "ec2:TerminateInstances", ec2("instance/i-1"), tags))
 
-    other = {f"aws:ResourceTag/kubernetes.io/cluster/{CLUSTER}-2": "owned"}
+    other_cluster = {f"aws:ResourceTag/kubernetes.io/cluster/{CLUSTER}-2": "owned"}
     assert ended(OWNED) == "allowed by identity policy DeleteOwn"
     assert ended({}) == BY_IDENTITY
     for name in OWNED:
         assert ended({tag: value for tag, value in OWNED.items() if tag != name}) == BY_IDENTITY, name
-    assert ended({**other, "aws:ResourceTag/karpenter.sh/nodepool": "train"}) == BY_IDENTITY
+    assert ended({**other_cluster, "aws:ResourceTag/karpenter.sh/nodepool": "train"}) == BY_IDENTITY
 
 
 @pytest.mark.parametrize("name", OWNED)
@@ -233,13 +248,13 @@ def test_karpenter_changes_no_instance_without_its_tags(karpenter: tuple[Policie
 
 
 def test_karpenter_makes_instances_with_its_tags_alone(karpenter: tuple[Policies, Principal]) -> None:
-    def made(tags: Mapping[str, str]) -> str:
+    def run_instances(tags: Mapping[str, str]) -> str:
         return str(ask(karpenter, "ec2:RunInstances", ec2("instance/*"), tags))
 
-    assert made(ASKED) == "allowed by identity policy CreateTagged"
-    for name in ASKED:
-        assert made({tag: value for tag, value in ASKED.items() if tag != name}) == BY_IDENTITY, name
-    assert made({**ASKED, "aws:RequestTag/eks:eks-cluster-name": f"{CLUSTER}-2"}) == BY_IDENTITY
+    assert run_instances(REQUESTED_TAGS) == "allowed by identity policy CreateTagged"
+    for name in REQUESTED_TAGS:
+        assert run_instances({tag: value for tag, value in REQUESTED_TAGS.items() if tag != name}) == BY_IDENTITY, name
+    assert run_instances({**REQUESTED_TAGS, "aws:RequestTag/eks:eks-cluster-name": f"{CLUSTER}-2"}) == BY_IDENTITY
 
 
 def test_karpenter_uses_its_own_templates(karpenter: tuple[Policies, Principal]) -> None:
@@ -252,7 +267,7 @@ def test_karpenter_tags_what_it_makes_and_names_its_own(karpenter: tuple[Policie
     def tagged(context: Mapping[str, Any]) -> str:
         return str(ask(karpenter, "ec2:CreateTags", ec2("instance/i-1"), context))
 
-    birth = {**ASKED, "ec2:CreateAction": "RunInstances", "aws:TagKeys": ["Name"]}
+    birth = {**REQUESTED_TAGS, "ec2:CreateAction": "RunInstances", "aws:TagKeys": ["Name"]}
     assert tagged(birth) == "allowed by identity policy TagWhatIsCreated"
     assert tagged({**birth, "ec2:CreateAction": "CreateTags"}) == BY_IDENTITY
     assert tagged({**OWNED, "aws:TagKeys": ["Name"]}) == "allowed by identity policy NameOwnInstances"
@@ -270,16 +285,16 @@ def test_karpenter_makes_profiles_in_its_own_path(karpenter: tuple[Policies, Pri
         "aws:RequestTag/karpenter.k8s.aws/ec2nodeclass": "train",
     }
 
-    def made(path: str, context: Mapping[str, str]) -> str:
+    def create_profile(path: str, context: Mapping[str, str]) -> str:
         profile = f"arn:aws:iam::{ACCOUNT}:instance-profile/{path}"
         return str(ask(karpenter, "iam:CreateInstanceProfile", profile, context))
 
-    own = f"karpenter/{REGION}/{CLUSTER}/p"
-    assert made(own, tags) == "allowed by identity policy CreateProfiles"
-    assert made(f"karpenter/{REGION}/{CLUSTER}-2/p", tags) == BY_IDENTITY
-    assert made("p", tags) == BY_IDENTITY
+    own_path = f"karpenter/{REGION}/{CLUSTER}/p"
+    assert create_profile(own_path, tags) == "allowed by identity policy CreateProfiles"
+    assert create_profile(f"karpenter/{REGION}/{CLUSTER}-2/p", tags) == BY_IDENTITY
+    assert create_profile("p", tags) == BY_IDENTITY
     for name in tags:
-        assert made(own, {tag: value for tag, value in tags.items() if tag != name}) == BY_IDENTITY, name
+        assert create_profile(own_path, {tag: value for tag, value in tags.items() if tag != name}) == BY_IDENTITY, name
 
 
 def test_karpenter_reads_its_own_queue(karpenter: tuple[Policies, Principal], environment: Environment) -> None:
@@ -297,34 +312,34 @@ def test_the_queue_is_written_by_its_own_rules_and_encrypted(environment: Enviro
     queue = policy["Statement"][0]["Resource"]
     rules = policy["Statement"][0]["Condition"]["ArnEquals"]["aws:SourceArn"]
 
-    def written(who: Principal, context: Mapping[str, Any]) -> str:
+    def send_message(who: Principal, context: Mapping[str, Any]) -> str:
         return str(ask((Policies(resource=policy), who), "sqs:SendMessage", queue, context))
 
-    events, own = service("events.amazonaws.com"), {"aws:SourceArn": rules[0], "aws:SecureTransport": True}
-    assert written(events, own) == "allowed by resource policy WriteFromOwnRules"
-    assert written(events, {**own, "aws:SourceArn": f"{rules[0]}-2"}) == BY_TRUST
-    assert written(events, {**own, "aws:SecureTransport": False}) == (
+    events, own_context = service("events.amazonaws.com"), {"aws:SourceArn": rules[0], "aws:SecureTransport": True}
+    assert send_message(events, own_context) == "allowed by resource policy WriteFromOwnRules"
+    assert send_message(events, {**own_context, "aws:SourceArn": f"{rules[0]}-2"}) == BY_TRUST
+    assert send_message(events, {**own_context, "aws:SecureTransport": False}) == (
         "explicit deny by resource policy NothingUnencrypted"
     )
-    assert written(service("sns.amazonaws.com"), own) == BY_TRUST
-    assert written(role_session("arn:aws:iam::444455556666:role/other"), own) == BY_TRUST
+    assert send_message(service("sns.amazonaws.com"), own_context) == BY_TRUST
+    assert send_message(role_session("arn:aws:iam::444455556666:role/other"), own_context) == BY_TRUST
 
 
 @pytest.mark.parametrize("organisation", [None, "o-abcdef1234"])
 def test_keys_of_other_accounts_do_not_write_to_s3(environment: Environment, organisation: str | None) -> None:
     aws = environment.aws.model_copy(update={"organization": organisation})
     policy = identity.s3_endpoint_policy(environment.model_copy(update={"aws": aws}))
-    mine = role_session(f"arn:aws:iam::{ACCOUNT}:role/mine", organisation=organisation)
+    own_principal = role_session(f"arn:aws:iam::{ACCOUNT}:role/mine", organisation=organisation)
     foreign = role_session("arn:aws:iam::444455556666:role/other", organisation="o-zyxwvu9876")
     denied = "explicit deny by resource policy NoWritesWithForeignKeys"
 
-    def asked(who: Principal, action: str) -> str:
+    def decision_of(who: Principal, action: str) -> str:
         return str(ask((Policies(resource=policy), who), action, "arn:aws:s3:::foreign/object"))
 
     for action in ("s3:PutObject", "s3:PutObjectTagging", "s3:DeleteObject", "s3:CreateBucket"):
-        assert asked(foreign, action) == denied, action
-        assert asked(mine, action) != denied, action
-    assert asked(foreign, "s3:GetObject") != denied, "layers of images are read with a registry's signature"
+        assert decision_of(foreign, action) == denied, action
+        assert decision_of(own_principal, action) != denied, action
+    assert decision_of(foreign, "s3:GetObject") != denied, "layers of images are read with a registry's signature"
 
 
 PLATFORM = role_session(f"arn:aws:iam::{ACCOUNT}:role/gpu-platform")
@@ -333,8 +348,8 @@ ANY_KEY = {"Version": "2012-10-17", "Statement": {"Sid": "Any", "Effect": "Allow
 
 
 def of_key(environment: Environment, who: Principal, action: str, context: Mapping[str, Any] | None = None) -> str:
-    own = [ANY_KEY] if who.account else []
-    policies = Policies(identity=own, resource=identity.key_policy(environment), guard=ResourceClass.KEY)
+    own_policies = [ANY_KEY] if who.account else []
+    policies = Policies(identity=own_policies, resource=identity.key_policy(environment), guard=ResourceClass.KEY)
     return str(ask((policies, who), action, KEY, context))
 
 
@@ -376,7 +391,7 @@ def test_logs_of_this_cluster_are_encrypted_by_its_key(environment: Environment)
         arn = f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group:{group}"
         return of_key(environment, who, "kms:Encrypt", {"kms:EncryptionContext:aws:logs:arn": arn})
 
-    own = f"{identity.log_group_prefix(environment)}cluster"
-    assert encrypted(own) == "allowed by resource policy Logs"
+    own_group = f"{identity.log_group_prefix(environment)}cluster"
+    assert encrypted(own_group) == "allowed by resource policy Logs"
     assert encrypted(f"/aws/eks/{CLUSTER}-2/cluster") == BY_TRUST
-    assert encrypted(own, service("logs.eu-west-1.amazonaws.com")) == BY_TRUST
+    assert encrypted(own_group, service("logs.eu-west-1.amazonaws.com")) == BY_TRUST

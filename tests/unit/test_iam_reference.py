@@ -48,7 +48,8 @@ def reference() -> dict[str, dict[str, set[str]]]:
     for service in json.loads(Path(str(file.locate())).read_text("utf-8")):
         actions = services.setdefault(service["prefix"], {})
         of_resources = {
-            found["resource"]: {key.lower() for key in found["condition_keys"]} for found in service["resources"]
+            resource["resource"]: {key.lower() for key in resource["condition_keys"]}
+            for resource in service["resources"]
         }
         for privilege in service["privileges"]:
             keys = actions.setdefault(privilege["privilege"].lower(), set())
@@ -75,22 +76,22 @@ def _tenants() -> list[AccountModel]:
     return [bank, *(world(seed).account for seed in range(12))]
 
 
-def _permissions(some: AccountModel) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What allows: policies of roles, and the boundary around them."""
-    data = some.plan.platform.data
+def _permissions(model: AccountModel) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Documents that allow: policies of roles, and the boundary around them."""
+    data = model.plan.platform.data
     assert data is not None
-    for who in some.identities:
+    for who in model.identities:
         yield from ((f"{who} {name}", document) for name, document in who.role.policies.items())
     if data.boundary:
         yield "boundary", data.boundary.document
 
 
-def _guards(some: AccountModel) -> Iterator[tuple[str, dict[str, Any]]]:
+def _guards(model: AccountModel) -> Iterator[tuple[str, dict[str, Any]]]:
     """Policies of resources, and who becomes a role."""
-    data = some.plan.platform.data
+    data = model.plan.platform.data
     assert data is not None
-    yield from ((f"{who} trust", who.role.trust) for who in some.identities)
-    yield from ((thing.title, dict(thing.policy)) for thing in some.things() if thing.policy)
+    yield from ((f"{who} trust", who.role.trust) for who in model.identities)
+    yield from ((thing.title, dict(thing.policy)) for thing in model.things() if thing.policy)
     if data.break_glass:
         yield "topic", data.break_glass.alarm.topic_policy
 
@@ -100,11 +101,11 @@ def _unknown(document: dict[str, Any], reference: dict[str, dict[str, set[str]]]
     wrong = []
     for statement in document["Statement"]:
         allowed: set[str] = set()
-        for action in _listed(statement["Action"]):
+        for action in _as_list(statement["Action"]):
             service, _, name = action.partition(":")
-            found = [a for a in reference.get(service, {}) if fnmatchcase(a, name.lower())]
-            wrong += [] if found else [action]
-            allowed.update(*(reference[service][a] for a in found))
+            known_actions = [a for a in reference.get(service, {}) if fnmatchcase(a, name.lower())]
+            wrong += [] if known_actions else [action]
+            allowed.update(*(reference[service][a] for a in known_actions))
         for keys in statement.get("Condition", {}).values():
             wrong += [
                 key
@@ -116,14 +117,14 @@ def _unknown(document: dict[str, Any], reference: dict[str, dict[str, set[str]]]
     return wrong
 
 
-def _listed(value: str | list[str]) -> list[str]:
+def _as_list(value: str | list[str]) -> list[str]:
     return [value] if isinstance(value, str) else value
 
 
 def test_every_action_and_condition_key_is_one_that_aws_has(
     environment: Environment, reference: dict[str, dict[str, set[str]]]
 ) -> None:
-    wrong = {name: found for name, doc in _documents(environment) if (found := _unknown(doc, reference))}
+    wrong = {name: unknown for name, doc in _documents(environment) if (unknown := _unknown(doc, reference))}
     assert wrong == {}
 
 
@@ -142,11 +143,11 @@ def test_a_misspelled_one_is_noticed(statement: Statement, reference: dict[str, 
 def test_every_action_and_condition_key_of_tenants_is_one_that_aws_has(
     reference: dict[str, dict[str, set[str]]],
 ) -> None:
-    for some in _tenants():
+    for model in _tenants():
         wrong = {
-            name: found
-            for name, document in (*_permissions(some), *_guards(some))
-            if (found := _unknown(document, reference))
+            name: unknown
+            for name, document in (*_permissions(model), *_guards(model))
+            if (unknown := _unknown(document, reference))
         }
         assert wrong == {}
 
@@ -160,7 +161,7 @@ EXCEPTED = {
         "ecr:GetAuthorizationToken",
     },
 }
-"""What cloudsplaining finds and why it may stay, by finding."""
+"""Findings of cloudsplaining, each with the reason why it may stay."""
 FINDINGS = [
     *("allows_data_exfiltration_actions", "allows_privilege_escalation", "contains_statement_using_not_action"),
     *("credentials_exposure", "infrastructure_modification", "permissions_management_without_constraints"),
@@ -171,22 +172,26 @@ FINDINGS = [
 
 def _findings(document: dict[str, Any]) -> dict[str, Any]:
     scanned = PolicyDocument(document)
-    found = {name: set(_plain(getattr(scanned, name))) - EXCEPTED.get(name, set()) for name in FINDINGS}
-    return {name: actions for name, actions in found.items() if actions}
+    actions_by_finding = {name: set(_plain(getattr(scanned, name))) - EXCEPTED.get(name, set()) for name in FINDINGS}
+    return {name: actions for name, actions in actions_by_finding.items() if actions}
 
 
-def _plain(found: Any) -> list[str]:
-    return [each if isinstance(each, str) else json.dumps(each) for each in (found() if callable(found) else found)]
+def _plain(finding: Any) -> list[str]:
+    return [
+        item if isinstance(item, str) else json.dumps(item) for item in (finding() if callable(finding) else finding)
+    ]
 
 
 def test_cloudsplaining_finds_nothing_in_what_tenants_may() -> None:
-    wrong = {f"{who}": found for some in _tenants() for who, doc in _permissions(some) if (found := _findings(doc))}
+    wrong = {
+        f"{who}": findings for model in _tenants() for who, doc in _permissions(model) if (findings := _findings(doc))
+    }
     assert wrong == {}
 
 
 def test_no_policy_of_tenants_is_open_to_all_principals() -> None:
-    for some in _tenants():
-        for name, document in _guards(some):
+    for model in _tenants():
+        for name, document in _guards(model):
             assert ResourcePolicyDocument(document).internet_accessible_actions == [], name
 
 
@@ -209,14 +214,14 @@ def test_what_it_is_there_for_is_noticed(statement: Statement, finding: str) -> 
 def test_no_wildcard_is_in_an_action_that_is_allowed(action: str) -> None:
     """The findings are about `*` as a resource; this is about all of them."""
     allowed = {
-        each
-        for some in _tenants()
-        for _, document in _permissions(some)
+        allowed_action
+        for model in _tenants()
+        for _, document in _permissions(model)
         for statement in document["Statement"]
         if statement["Effect"] == "Allow"
-        for each in _listed(statement["Action"])
+        for allowed_action in _as_list(statement["Action"])
     }
-    assert not {each for each in allowed if "*" in each}
+    assert not {allowed_action for allowed_action in allowed if "*" in allowed_action}
     assert action not in allowed
 
 
@@ -224,17 +229,17 @@ def test_no_wildcard_is_in_an_action_that_is_allowed(action: str) -> None:
 
 
 def test_every_document_of_tenants_is_within_what_aws_takes() -> None:
-    for some in _tenants():
-        data = some.plan.platform.data
+    for model in _tenants():
+        data = model.plan.platform.data
         assert data is not None
-        for who in some.identities:
+        for who in model.identities:
             inline = sum(map(documents.length, who.role.policies.values()))
             assert inline <= account.INLINE_LENGTH, str(who)
             assert documents.length(who.role.trust) <= account.TRUST_LENGTH, str(who)
             assert len(who.role.name) <= account.ROLE_NAME
             assert bool(who.role.boundary) == (who.tenant != PLATFORM), "a boundary on every role of a tenant"
         assert data.boundary is None or documents.length(data.boundary.document) <= account.MANAGED_LENGTH
-        for thing in some.things():
+        for thing in model.things():
             size = len(json.dumps(thing.policy, separators=(",", ":")).encode())
             # KMS key policies 32 KB, secrets 20 KB, SQS 64 KB, ECR 10 KB: buckets' is the narrowest but for the last.
             limit = 10_240 if thing.title.startswith("repository") else account.BUCKET_POLICY_LENGTH

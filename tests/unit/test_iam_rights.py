@@ -1,4 +1,4 @@
-"""What a change of policies gives and takes: the table of a preview."""
+"""Rights that a change of policies adds and removes: the table of a preview."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def test_a_new_policy_gives_and_one_that_goes_takes_all_of_it() -> None:
     ],
 )
 def test_a_row_names_the_tenant_where_the_roles_name_is_whole(role: str, owner: tuple[str, str]) -> None:
-    (found, *_) = changed_rights(None, _storage(("plain", "fraud/", "read-only")), role)
-    assert (found.tenant, found.namespace) == owner
+    (row, *_) = changed_rights(None, _storage(("plain", "fraud/", "read-only")), role)
+    assert (row.tenant, row.namespace) == owner
 
 
 # In a preview

@@ -62,7 +62,7 @@ def allowed(policies: Policies, witness: Witness) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "unwanted", "word"),
+    ("required", "unwanted", "word"),
     [
         (["a*"], [], "a"),
         (["a*", "*b"], [], "ab"),
@@ -74,11 +74,11 @@ def allowed(policies: Policies, witness: Witness) -> bool:
         (["a?", "?b"], ["ab"], None),
     ],
 )
-def test_the_shortest_word_is_found(wanted: list[str], unwanted: list[str], word: str | None) -> None:
-    found = shortest_word(tuple((pattern(each),) for each in wanted), tuple(pattern(each) for each in unwanted))
-    assert (found is None) == (word is None)
-    assert found is None or len(found) == len(word or "")
-    assert found is None or all(fnmatchcase(found, each) for each in wanted)
+def test_the_shortest_word_is_found(required: list[str], unwanted: list[str], word: str | None) -> None:
+    shortest = shortest_word(tuple((pattern(text),) for text in required), tuple(pattern(text) for text in unwanted))
+    assert (shortest is None) == (word is None)
+    assert shortest is None or len(shortest) == len(word or "")
+    assert shortest is None or all(fnmatchcase(shortest, text) for text in required)
 
 
 SMALL = st.text("ab*?", max_size=5)
@@ -88,19 +88,19 @@ WORDS = ["".join(letters) for length in range(6) for letters in itertools.produc
 @given(st.lists(st.lists(SMALL, min_size=1, max_size=2), min_size=1, max_size=2), st.lists(SMALL, max_size=2))
 def test_no_shorter_word_is_overlooked(clauses: list[list[str]], unwanted: list[str]) -> None:
     """Against all words of up to five letters, `c` for those that no pattern names."""
-    found = shortest_word(
-        tuple(tuple(pattern(each) for each in clause) for clause in clauses), tuple(pattern(each) for each in unwanted)
+    shortest = shortest_word(
+        tuple(tuple(pattern(text) for text in clause) for clause in clauses), tuple(pattern(text) for text in unwanted)
     )
 
     def matches(word: str) -> bool:
-        return all(any(fnmatchcase(word, each) for each in clause) for clause in clauses) and not any(
-            fnmatchcase(word, each) for each in unwanted
+        return all(any(fnmatchcase(word, text) for text in clause) for clause in clauses) and not any(
+            fnmatchcase(word, text) for text in unwanted
         )
 
     first = next(filter(matches, WORDS), None)
-    assert found is None or matches(found)
-    assert first is None or (found is not None and len(found) == len(first))
-    assert found is None or len(found) > 5 or first is not None
+    assert shortest is None or matches(shortest)
+    assert first is None or (shortest is not None and len(shortest) == len(first))
+    assert shortest is None or len(shortest) > 5 or first is not None
 
 
 # What tenants reach
@@ -240,8 +240,8 @@ def test_an_operator_on_what_is_known_of_the_principal_is_decided(value: str, re
 def test_arns_that_are_not_known_are_compared_by_component() -> None:
     source = {"ArnLike": {"aws:SourceArn": "arn:aws:sns:*:111122223333:t*"}}
     policies = of_identity({**READ, "Condition": source})
-    own = Region(resources=(f"{BANK}/*",), keys={"aws:SourceArn": ("arn:aws:sns:*:444455556666:*",)})
-    assert counterexample(policies, FRAUD, own) is not None, "the fifth colon may be in the resource"
+    searched_region = Region(resources=(f"{BANK}/*",), keys={"aws:SourceArn": ("arn:aws:sns:*:444455556666:*",)})
+    assert counterexample(policies, FRAUD, searched_region) is not None, "the fifth colon may be in the resource"
     for elsewhere in ("arn:aws:sqs:*", "arn:aws:sns:eu-central-1:444455556666:a:111122223333:t"):
         region = Region(resources=(f"{BANK}/*",), keys={"aws:SourceArn": (elsewhere,)})
         assert counterexample(policies, FRAUD, region) is None, elsewhere
@@ -279,8 +279,8 @@ RESOURCES = st.one_of(st.sampled_from(["*", "arn:*:b", "arn:aws:s3:::b"]), TEMPL
 STRINGS = ["StringEquals", "StringLike", "StringNotEquals", "StringNotLike"]
 OPERATORS = [
     *STRINGS,
-    *(f"{each}IfExists" for each in STRINGS),
-    *(f"{qualifier}:{each}" for qualifier in ("ForAllValues", "ForAnyValue") for each in STRINGS),
+    *(f"{operator}IfExists" for operator in STRINGS),
+    *(f"{qualifier}:{operator}" for qualifier in ("ForAllValues", "ForAnyValue") for operator in STRINGS),
 ]
 PLAIN = st.one_of(
     st.tuples(st.sampled_from(OPERATORS[:8]), st.just("s3:prefix"), st.lists(TEMPLATE, min_size=1, max_size=2)),
@@ -314,7 +314,7 @@ CONTEXTS = st.fixed_dictionaries(
 def statements(
     draw: st.DrawFn, *, principals: bool = False, asks: st.SearchStrategy[Any] = PLAIN | SPECIAL
 ) -> dict[str, Any]:
-    made: dict[str, Any] = {
+    statement: dict[str, Any] = {
         "Effect": draw(st.sampled_from(["Allow", "Allow", "Deny"])),
         draw(st.sampled_from(["Action", "Action", "NotAction"])): draw(
             st.lists(st.sampled_from(ACTIONS), min_size=1, max_size=2)
@@ -324,14 +324,14 @@ def statements(
         ),
     }
     for operator, key, value in draw(st.lists(asks, max_size=2)):
-        made.setdefault("Condition", {}).setdefault(operator, {})[key] = value
+        statement.setdefault("Condition", {}).setdefault(operator, {})[key] = value
     if principals:
-        elements = ["Principal", "Principal", "NotPrincipal"] if made["Effect"] == "Deny" else ["Principal"]
-        made[draw(st.sampled_from(elements))] = draw(st.sampled_from(NAMES))
-    return made
+        elements = ["Principal", "Principal", "NotPrincipal"] if statement["Effect"] == "Deny" else ["Principal"]
+        statement[draw(st.sampled_from(elements))] = draw(st.sampled_from(NAMES))
+    return statement
 
 
-DOCUMENTS = st.lists(statements(), min_size=1, max_size=3).map(lambda made: document(*made))
+DOCUMENTS = st.lists(statements(), min_size=1, max_size=3).map(lambda items: document(*items))
 WIDE = st.just(document({"Effect": "Allow", "Action": "*", "Resource": "*"}))
 CEILINGS = st.one_of(WIDE, DOCUMENTS)
 POLICIES = st.builds(
@@ -354,16 +354,17 @@ REGIONS = st.builds(
 )
 
 
-def within(region: Region, asked: requests.AwsRequest) -> bool:
+def within(region: Region, aws_request: requests.AwsRequest) -> bool:
     def one_of(value: Any, patterns: Iterable[str | None]) -> bool:
         return any(
-            value is None if each is None else value is not None and fnmatchcase(value, each) for each in patterns
+            value is None if accepted_pattern is None else value is not None and fnmatchcase(value, accepted_pattern)
+            for accepted_pattern in patterns
         )
 
     return (
-        one_of(asked.action.lower(), region.actions)
-        and one_of(asked.resource, region.resources)
-        and all(one_of(asked.keys.get(key), patterns) for key, patterns in region.keys.items())
+        one_of(aws_request.action.lower(), region.actions)
+        and one_of(aws_request.resource, region.resources)
+        and all(one_of(aws_request.keys.get(key), patterns) for key, patterns in region.keys.items())
     )
 
 
@@ -386,12 +387,12 @@ SCENES = st.builds(
 
 
 def of_one_layer(asks: st.SearchStrategy[Any]) -> st.SearchStrategy[Scene]:
-    own = st.lists(statements(asks=asks), min_size=1, max_size=3).map(lambda made: of_identity(*made))
+    policies = st.lists(statements(asks=asks), min_size=1, max_size=3).map(lambda items: of_identity(*items))
     contexts = st.lists(CONTEXTS, min_size=4, max_size=4)
-    return st.builds(Scene, own, st.sampled_from(WHO[:2]), REGIONS, st.just(ACCOUNT), contexts)
+    return st.builds(Scene, policies, st.sampled_from(WHO[:2]), REGIONS, st.just(ACCOUNT), contexts)
 
 
-SUFFIXES = ["", *("/" + "".join(each) for n in range(3) for each in itertools.product("ab/", repeat=n))]
+SUFFIXES = ["", *("/" + "".join(letters) for n in range(3) for letters in itertools.product("ab/", repeat=n))]
 
 
 def searched(scene: Scene) -> Witness | None:
@@ -401,33 +402,33 @@ def searched(scene: Scene) -> Witness | None:
 def asked_in(scene: Scene) -> Iterator[tuple[requests.AwsRequest, dict[str, Any]]]:
     """Requests of a scene's region, each with its context."""
     for action, suffix, context in itertools.product(ASKED_ACTIONS, SUFFIXES, scene.contexts):
-        asked = request(scene.who, action, f"arn:aws:s3:::b{suffix}", context, resource_account=scene.account)
-        if within(scene.region, asked):
-            yield asked, context
+        aws_request = request(scene.who, action, f"arn:aws:s3:::b{suffix}", context, resource_account=scene.account)
+        if within(scene.region, aws_request):
+            yield aws_request, context
 
 
 def contradiction(scene: Scene) -> str | None:
-    """What prover and evaluator say against each other."""
+    """A contradiction between prover and evaluator."""
     try:
-        found = searched(scene)
+        witness = searched(scene)
     except (CannotTell, Undocumented):
         return None
     decide = evaluator.compile(scene.policies)
-    if found and not within(scene.region, found.request):
-        return f"{found}, which is outside of the region"
+    if witness and not within(scene.region, witness.request):
+        return f"{witness}, which is outside of the region"
     try:
-        decision = decide(found.request) if found else None
+        decision = decide(witness.request) if witness else None
     except Undocumented:
         return None
     if decision and not decision.allowed:
-        return f"{found}; but {decision}"
-    for asked, context in asked_in(scene):
+        return f"{witness}; but {decision}"
+    for aws_request, context in asked_in(scene):
         try:
-            decision = decide(asked)
+            decision = decide(aws_request)
         except Undocumented:
             continue
-        if decision.allowed and not found:
-            return f"nothing is found; but {asked.action} on {asked.resource} with {context} is {decision}"
+        if decision.allowed and not witness:
+            return f"nothing is found; but {aws_request.action} on {aws_request.resource} with {context} is {decision}"
     return None
 
 
@@ -443,14 +444,16 @@ def test_prover_and_evaluator_agree(scene: Scene) -> None:
 @PATIENT
 @given(of_one_layer(PLAIN))
 def test_nothing_shorter_than_the_counterexample_is_allowed(scene: Scene) -> None:
-    """Where all is decided: elsewhere the request that is found is a sure one, and another may be shorter."""
-    found = searched(scene)
+    """Only where all is decided: elsewhere the witness is a sure one, and another may be shorter."""
+    witness = searched(scene)
     decide = evaluator.compile(scene.policies)
-    for asked, context in asked_in(scene):
-        length = len(asked.action) + len(asked.resource) + sum(len(str(value)) for value in context.values())
-        if decide(asked).allowed:
-            assert found is not None
-            assert found.length <= length
+    for aws_request, context in asked_in(scene):
+        length = (
+            len(aws_request.action) + len(aws_request.resource) + sum(len(str(value)) for value in context.values())
+        )
+        if decide(aws_request).allowed:
+            assert witness is not None
+            assert witness.length <= length
 
 
 _past, _ways, _word = symbolic._past, symbolic._Reader.ways, symbolic.shortest_word
@@ -462,7 +465,11 @@ _past, _ways, _word = symbolic._past, symbolic._Reader.ways, symbolic.shortest_w
         pytest.param(SCENES, symbolic, "_past", lambda parts, _denies: _past(parts, []), id="no Deny"),
         pytest.param(SCENES, symbolic, "shortest_word", lambda clauses, *_: _word(clauses), id="nothing unwanted"),
         pytest.param(
-            SCENES, symbolic, "shortest_word", lambda clauses, *rest: _word(clauses[:1], *rest), id="one clause alone"
+            SCENES,
+            symbolic,
+            "shortest_word",
+            lambda clauses, *unwanted: _word(clauses[:1], *unwanted),
+            id="one clause alone",
         ),
         pytest.param(
             of_one_layer(PLAIN),
@@ -483,7 +490,7 @@ _past, _ways, _word = symbolic._past, symbolic._Reader.ways, symbolic.shortest_w
             of_one_layer(SPECIAL),
             symbolic._Reader,
             "_null",
-            staticmethod(lambda key, _wanted, **_: symbolic.Part(key, (), absent=True)),
+            staticmethod(lambda key, _truth_values, **_: symbolic.Part(key, (), absent=True)),
             id="Null false as Null true",
         ),
         pytest.param(
@@ -494,23 +501,29 @@ _past, _ways, _word = symbolic._past, symbolic._Reader.ways, symbolic.shortest_w
             id="SCPs for all",
             marks=pytest.mark.exhaustive,
         ),
-        pytest.param(SCENES, symbolic._Reader, "_named", lambda *_: Grant.DIRECT, id="all principals are named"),
+        pytest.param(SCENES, symbolic._Reader, "_grant_of", lambda *_: Grant.DIRECT, id="all principals are named"),
         pytest.param(
             SCENES,
             symbolic._Reader,
             "ways",
-            lambda *of: (way[:-1] for way in _ways(*of) if len(way) > 1),
+            lambda *arguments: (way[:-1] for way in _ways(*arguments) if len(way) > 1),
             id="a layer less",
         ),
-        pytest.param(SCENES, symbolic._Reader, "ways", lambda *of: itertools.islice(_ways(*of), 1), id="one way alone"),
+        pytest.param(
+            SCENES,
+            symbolic._Reader,
+            "ways",
+            lambda *arguments: itertools.islice(_ways(*arguments), 1),
+            id="one way alone",
+        ),
     ],
 )
 def test_a_fault_of_the_prover_contradicts_the_evaluator(
     scenes: st.SearchStrategy[Scene], place: Any, name: str, fault: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(place, name, fault)
-    many = settings(PATIENT, max_examples=3000, phases=[Phase.generate], database=None)
-    scene = find(scenes, lambda scene: contradiction(scene) is not None, settings=many, random=Random(1))
+    many_examples = settings(PATIENT, max_examples=3000, phases=[Phase.generate], database=None)
+    scene = find(scenes, lambda scene: contradiction(scene) is not None, settings=many_examples, random=Random(1))
     assert contradiction(scene) is not None
 
 

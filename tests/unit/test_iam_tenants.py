@@ -40,7 +40,7 @@ def bank() -> AccountModel:
 
 
 def _who(account: AccountModel, tenant: str, part: str) -> AccountIdentity:
-    return next(each for each in account.identities if (each.tenant, each.namespace) == (tenant, part))
+    return next(identity for identity in account.identities if (identity.tenant, identity.namespace) == (tenant, part))
 
 
 # No tenant reaches a neighbour, whatever is asked
@@ -48,8 +48,8 @@ def _who(account: AccountModel, tenant: str, part: str) -> AccountIdentity:
 
 def _proven(account: AccountModel) -> int:
     count = 0
-    for who, border, found in crossings(account):
-        assert found is None, f"{who} reaches {border.title}: {found}"
+    for who, border, witness in crossings(account):
+        assert witness is None, f"{who} reaches {border.title}: {witness}"
         count += 1
     return count
 
@@ -75,10 +75,10 @@ GIVES = {
 """The most that a grant gives on objects."""
 
 
-def _without(account: AccountModel, who: AccountIdentity, made: World) -> list[dict[str, Any]]:
+def _without(account: AccountModel, who: AccountIdentity, random_world: World) -> list[dict[str, Any]]:
     """Statements that take away what the file promises."""
-    found: list[dict[str, Any]] = []
-    for grant in worlds.grants_of(made.file(who.tenant), who.namespace):
+    statements: list[dict[str, Any]] = []
+    for grant in worlds.grants_of(random_world.file(who.tenant), who.namespace):
         wholes = [f"arn:aws:s3:::{grant['bucket']}"]
         objects = [f"{wholes[0]}/{grant['prefix']}*"]
         if point := account._point(who.tenant, grant["bucket"]):
@@ -86,27 +86,27 @@ def _without(account: AccountModel, who: AccountIdentity, made: World) -> list[d
             objects.append(f"{point}/object/{grant['prefix']}*")
         lists = ["s3:ListBucket", *(["s3:ListBucketVersions"] if grant["access"] != "read-only" else [])]
         within = {"StringLike": {"s3:prefix": f"{grant['prefix']}*"}}
-        found.append({"Effect": "Deny", "Action": GIVES[grant["access"]], "Resource": objects})
-        found.append({"Effect": "Deny", "Action": lists, "Resource": wholes, "Condition": within})
-    return found
+        statements.append({"Effect": "Deny", "Action": GIVES[grant["access"]], "Resource": objects})
+        statements.append({"Effect": "Deny", "Action": lists, "Resource": wholes, "Condition": within})
+    return statements
 
 
 @pytest.mark.parametrize("seed", range(9))
 def test_a_role_may_nothing_on_s3_but_what_its_file_says(seed: int) -> None:
     """By its own policies and the boundary alone, before any bucket has a say: take away what is promised, and of all
     requests to S3 none is left."""
-    made = world(seed)
+    random_world = world(seed)
     everything = Border("S3", Region(S3, ("*",)), AwsTarget("S3"))
-    some = 0
-    for who in made.account.identities:
+    checked_roles = 0
+    for who in random_world.account.identities:
         if who.tenant == PLATFORM or who.namespace == PIPELINE:
             continue
-        without = _without(made.account, who, made)
-        assert crossed(made.account, who, everything, without) is None, str(who)
+        without = _without(random_world.account, who, random_world)
+        assert crossed(random_world.account, who, everything, without) is None, str(who)
         if without:
-            assert crossed(made.account, who, everything) is not None, "what is promised is something"
-            some += 1
-    assert some
+            assert crossed(random_world.account, who, everything) is not None, "what is promised is something"
+            checked_roles += 1
+    assert checked_roles
 
 
 # A mistake is found, and shown
@@ -123,8 +123,8 @@ def _replaced(value: Any, old: str, new: str) -> Any:
     if isinstance(value, str):
         return value.replace(old, new)
     if isinstance(value, dict):
-        return {_replaced(key, old, new): _replaced(each, old, new) for key, each in value.items()}
-    return [_replaced(each, old, new) for each in value] if isinstance(value, list) else value
+        return {_replaced(key, old, new): _replaced(item, old, new) for key, item in value.items()}
+    return [_replaced(item, old, new) for item in value] if isinstance(value, list) else value
 
 
 TWINS = World(
@@ -152,13 +152,13 @@ TWINS = World(
 def test_a_prefix_without_its_slash_is_shown_by_the_shortest_request_that_crosses() -> None:
     account = TWINS.account
     broken = _broken(_who(account, "fraud", "train"), "teams/fraud/*", "teams/fraud*")
-    found = {border.title: crossed(account, broken, border) for border in borders(account, broken)}
-    witness = found["objects in given"]
+    witnesses = {border.title: crossed(account, broken, border) for border in borders(account, broken)}
+    witness = witnesses["objects in given"]
     assert str(witness) == "s3:getobject on arn:aws:s3:::given/teams/fraud-2/: allowed by identity policy Read0, " + (
         "permissions boundary Objects"
     )
-    assert found["objects in plain"] is None, "there the bucket's own policy is the second lock"
-    assert found["lists of given"] is not None
+    assert witnesses["objects in plain"] is None, "there the bucket's own policy is the second lock"
+    assert witnesses["lists of given"] is not None
 
 
 @pytest.mark.parametrize("old", ["StringLike", "s3:prefix"])
@@ -177,26 +177,26 @@ def _damaged(random: Random, who: AccountIdentity) -> AccountIdentity:
     for name, document in who.role.policies.items():
         statements = []
         for statement in document["Statement"]:
-            changed = dict(statement)
+            damaged = dict(statement)
             fault = random.choice(["slash", "condition", "statement", "star", "effect", "none", "none"])
             if fault == "slash":
-                changed = _replaced(changed, "/*", "*")
+                damaged = _replaced(damaged, "/*", "*")
             elif fault == "condition":
-                changed.pop("Condition", None)
+                damaged.pop("Condition", None)
             elif fault == "star":
-                changed = _replaced(changed, "teams/", "*/")
+                damaged = _replaced(damaged, "teams/", "*/")
             elif fault == "effect" and random.random() < 0.3:
-                changed["Effect"] = "Deny"
+                damaged["Effect"] = "Deny"
             if fault != "statement":
-                statements.append(changed)
+                statements.append(damaged)
         policies[name] = {"Version": "2012-10-17", "Statement": statements}
     return replace(who, role=replace(who.role, policies=policies))
 
 
 @pytest.mark.exhaustive
 def test_prover_and_evaluator_agree_on_damaged_policies() -> None:
-    """What the prover finds the evaluator allows; where it finds nothing, the evaluator allows none of many."""
-    random, found, excluded = Random(7), 0, 0
+    """The evaluator allows each witness of the prover; where there is none, it allows none of many requests."""
+    random, reached, excluded = Random(7), 0, 0
     for seed in range(1, 22, 3):
         account = world(seed).account
         for sound in account.identities:
@@ -210,13 +210,13 @@ def test_prover_and_evaluator_agree_on_damaged_policies() -> None:
                 witness = crossed(account, who, border)
                 if witness:
                     assert decide(witness.request).allowed, str(witness)
-                    found += 1
+                    reached += 1
                     continue
                 for _ in range(8):
-                    asked = _within(random, border, who.principal)
-                    assert not decide(asked).allowed, asked
+                    aws_request = _within(random, border, who.principal)
+                    assert not decide(aws_request).allowed, aws_request
                     excluded += 1
-    assert found > 10
+    assert reached > 10
     assert excluded > 200
 
 
@@ -256,18 +256,20 @@ FILES = (
 FORMS = {form: World(FILES, form) for form in ("pod-identity", "irsa", "shared")}
 
 
-def _taken(role: TenantRolePlan, who: Principal, context: Mapping[str, Any], *actions: str, own: Any = ()) -> Decision:
-    decide = evaluator.compile(Policies(identity=own, resource=role.trust, guard=ResourceClass.TRUST))
-    return all_of(decide, [request(who, f"sts:{each}", role.arn, context) for each in actions])
+def _assume_role(
+    role: TenantRolePlan, who: Principal, context: Mapping[str, Any], *actions: str, own_policies: Any = ()
+) -> Decision:
+    decide = evaluator.compile(Policies(identity=own_policies, resource=role.trust, guard=ResourceClass.TRUST))
+    return all_of(decide, [request(who, f"sts:{action}", role.arn, context) for action in actions])
 
 
-def _by_pods(role: TenantRolePlan, who: Principal, context: Mapping[str, Any], own: Any = ()) -> Decision:
+def _by_pods(role: TenantRolePlan, who: Principal, context: Mapping[str, Any], own_policies: Any = ()) -> Decision:
     """Pod Identity asks for both: the role, and tags on its session."""
-    return _taken(role, who, context, "AssumeRole", "TagSession", own=own)
+    return _assume_role(role, who, context, "AssumeRole", "TagSession", own_policies=own_policies)
 
 
-def _told(namespace: str, account: str = "workload") -> dict[str, str]:
-    """What EKS says when a pod asks for its role."""
+def _pod_context(namespace: str, account: str = "workload") -> dict[str, str]:
+    """Context that EKS sends when a pod asks for its role."""
     return {
         "aws:SourceAccount": ACCOUNT,
         "aws:SourceArn": CLUSTER_ARN,
@@ -278,12 +280,12 @@ def _told(namespace: str, account: str = "workload") -> dict[str, str]:
     }
 
 
-def _association(made: World, namespace: str) -> tuple[TenantRolePlan, Association]:
-    for who in made.account.identities:
-        aws = next((plan.aws for plan in made.account.plan.tenants if plan.name == who.tenant), None)
-        for each in aws.associations if aws else ():
-            if each.namespace == namespace and each.role == who.role.arn:
-                return who.role, each
+def _association(random_world: World, namespace: str) -> tuple[TenantRolePlan, Association]:
+    for who in random_world.account.identities:
+        aws = next((plan.aws for plan in random_world.account.plan.tenants if plan.name == who.tenant), None)
+        for association in aws.associations if aws else ():
+            if association.namespace == namespace and association.role == who.role.arn:
+                return who.role, association
     raise AssertionError(namespace)
 
 
@@ -300,14 +302,14 @@ OTHER_PODS = {
 }
 
 
-@pytest.mark.parametrize("other", OTHER_PODS)
-def test_a_pod_of_another_place_does_not_become_a_tenants_role(other: str) -> None:
+@pytest.mark.parametrize("other_pods", OTHER_PODS)
+def test_a_pod_of_another_place_does_not_become_a_tenants_role(other_pods: str) -> None:
     role, _ = _association(FORMS["pod-identity"], "fraud--train")
-    assert _by_pods(role, PODS, _told("fraud--train")).allowed
-    assert str(_by_pods(role, PODS, {**_told("fraud--train"), **OTHER_PODS[other]})) == NO_POLICY
+    assert _by_pods(role, PODS, _pod_context("fraud--train")).allowed
+    assert str(_by_pods(role, PODS, {**_pod_context("fraud--train"), **OTHER_PODS[other_pods]})) == NO_POLICY
 
 
-ASKED_FOR = [name for name in _told("fraud--train") if name != "aws:RequestTag/eks-cluster-name"]
+ASKED_FOR = [name for name in _pod_context("fraud--train") if name != "aws:RequestTag/eks-cluster-name"]
 
 
 @pytest.mark.parametrize("missing", ASKED_FOR)
@@ -315,16 +317,18 @@ ASKED_FOR = [name for name in _told("fraud--train") if name != "aws:RequestTag/e
 def test_without_a_session_tag_or_a_source_there_is_no_role(form: str, missing: str) -> None:
     """So with `disableSessionTags` there is none either: all tags are missing then."""
     role, _ = _association(FORMS[form], "fraud--train")
-    told = _told("fraud--train")
-    assert _by_pods(role, PODS, told).allowed
-    assert str(_by_pods(role, PODS, {name: value for name, value in told.items() if name != missing})) == NO_POLICY
+    pod_context = _pod_context("fraud--train")
+    assert _by_pods(role, PODS, pod_context).allowed
+    assert (
+        str(_by_pods(role, PODS, {name: value for name, value in pod_context.items() if name != missing})) == NO_POLICY
+    )
 
 
 @pytest.mark.parametrize("form", ["pod-identity", "shared"])
 def test_an_association_that_sets_no_tags_gives_no_role_and_none_is_planned(form: str) -> None:
-    made = FORMS[form]
-    role, association = _association(made, "fraud--train")
-    untagged = {name: value for name, value in _told("fraud--train").items() if "RequestTag" not in name}
+    form_world = FORMS[form]
+    role, association = _association(form_world, "fraud--train")
+    untagged = {name: value for name, value in _pod_context("fraud--train").items() if "RequestTag" not in name}
     assert str(_by_pods(role, PODS, untagged)) == NO_POLICY
     assert association.disable_session_tags is False
 
@@ -345,34 +349,37 @@ def test_only_pods_and_pipelines_assume_a_tenants_role(form: str, who: str) -> N
     """Though their own policies allow everything: a trusted principal can set tags, and only these are trusted."""
     for identity in FORMS[form].account.identities:
         if identity.tenant != PLATFORM:
-            asked = _by_pods(identity.role, PEOPLE[who], _told("fraud--train"), own=[ANYTHING])
-            assert str(asked) == NO_POLICY, str(identity)
+            decision = _by_pods(identity.role, PEOPLE[who], _pod_context("fraud--train"), own_policies=[ANYTHING])
+            assert str(decision) == NO_POLICY, str(identity)
 
 
 @pytest.mark.parametrize("name", ["eks.amazonaws.com", "ec2.amazonaws.com", "lambda.amazonaws.com"])
 def test_no_other_service_becomes_a_tenants_role(name: str) -> None:
     role, _ = _association(FORMS["pod-identity"], "fraud--train")
-    assert str(_by_pods(role, service(name), _told("fraud--train"))) == NO_POLICY
+    assert str(_by_pods(role, service(name), _pod_context("fraud--train"))) == NO_POLICY
 
 
 def test_a_shared_role_is_taken_by_namespaces_of_tenants_alone_and_each_sees_its_own_prefix() -> None:
-    made = FORMS["shared"]
-    role, _ = _association(made, "fraud--train")
-    assert _by_pods(role, PODS, _told("fraud--train")).allowed
+    shared_world = FORMS["shared"]
+    role, _ = _association(shared_world, "fraud--train")
+    assert _by_pods(role, PODS, _pod_context("fraud--train")).allowed
     for namespace in ("default", "kube-system", "fraud"):
-        assert str(_by_pods(role, PODS, _told(namespace))) == NO_POLICY, namespace
-    assert str(_by_pods(role, PODS, _told("fraud--train", "default"))) == NO_POLICY
-    account = made.account
+        assert str(_by_pods(role, PODS, _pod_context(namespace))) == NO_POLICY, namespace
+    assert str(_by_pods(role, PODS, _pod_context("fraud--train", "default"))) == NO_POLICY
+    account = shared_world.account
     fraud, twin = _who(account, "fraud", "train"), _who(account, "fraud-2", "train")
-    for who, mine, theirs in ((fraud, "fraud--train", "fraud-2--train"), (twin, "fraud-2--train", "fraud--train")):
-        assert account.ask(who, "s3:GetObject", f"arn:aws:s3:::plain/{mine}/x").allowed
-        assert not account.ask(who, "s3:GetObject", f"arn:aws:s3:::plain/{theirs}/x").allowed
+    for who, own_namespace, foreign_namespace in (
+        (fraud, "fraud--train", "fraud-2--train"),
+        (twin, "fraud-2--train", "fraud--train"),
+    ):
+        assert account.ask(who, "s3:GetObject", f"arn:aws:s3:::plain/{own_namespace}/x").allowed
+        assert not account.ask(who, "s3:GetObject", f"arn:aws:s3:::plain/{foreign_namespace}/x").allowed
 
 
 def test_a_shared_role_without_its_tags_reaches_no_prefix_of_a_part() -> None:
     """As if the trust had let it: a variable without a value matches nothing."""
-    made = FORMS["shared"]
-    account = made.account
+    shared_world = FORMS["shared"]
+    account = shared_world.account
     who = _who(account, "fraud", "train")
     bare = replace(who, principal=role_session(who.role.arn, organisation=worlds.ORGANISATION))
     assert account.ask(who, "s3:GetObject", "arn:aws:s3:::plain/fraud--train/x").allowed
@@ -409,14 +416,14 @@ def _irsa() -> TenantRolePlan:
 
 
 def _by_token(role: TenantRolePlan, who: Principal, claims: Mapping[str, str]) -> Decision:
-    return _taken(role, who, claims, "AssumeRoleWithWebIdentity")
+    return _assume_role(role, who, claims, "AssumeRoleWithWebIdentity")
 
 
-@pytest.mark.parametrize("other", OTHER_TOKENS)
-def test_a_token_of_another_service_account_does_not_become_a_tenants_role(other: str) -> None:
+@pytest.mark.parametrize("other_token", OTHER_TOKENS)
+def test_a_token_of_another_service_account_does_not_become_a_tenants_role(other_token: str) -> None:
     role = _irsa()
     assert _by_token(role, EKS, _claims(worlds.ISSUER, **POD)).allowed
-    assert str(_by_token(role, EKS, _claims(worlds.ISSUER, **{**POD, **OTHER_TOKENS[other]}))) == NO_POLICY
+    assert str(_by_token(role, EKS, _claims(worlds.ISSUER, **{**POD, **OTHER_TOKENS[other_token]}))) == NO_POLICY
 
 
 @pytest.mark.parametrize("missing", POD)
@@ -426,9 +433,9 @@ def test_a_token_without_a_claim_does_not_become_a_tenants_role(missing: str) ->
 
 
 def test_the_same_token_of_another_cluster_does_not_become_a_tenants_role() -> None:
-    other = worlds.ISSUER[:-1] + "A"
-    provider = federated(f"arn:aws:iam::{ACCOUNT}:oidc-provider/{other}")
-    assert str(_by_token(_irsa(), provider, _claims(other, **POD))) == NO_POLICY
+    other_issuer = worlds.ISSUER[:-1] + "A"
+    provider = federated(f"arn:aws:iam::{ACCOUNT}:oidc-provider/{other_issuer}")
+    assert str(_by_token(_irsa(), provider, _claims(other_issuer, **POD))) == NO_POLICY
     assert str(_by_token(_irsa(), provider, _claims(worlds.ISSUER, **POD))) == NO_POLICY
     elsewhere = federated(EKS.arn.replace(ACCOUNT, worlds.OTHER_ACCOUNT))
     assert str(_by_token(_irsa(), elsewhere, _claims(worlds.ISSUER, **POD))) == NO_POLICY
@@ -458,11 +465,11 @@ def _forge(issuer: str) -> Principal:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("other", OTHER_RUNS)
-def test_only_the_one_repository_and_branch_becomes_the_pipelines_role(other: str, form: str) -> None:
+@pytest.mark.parametrize("other_run", OTHER_RUNS)
+def test_only_the_one_repository_and_branch_becomes_the_pipelines_role(other_run: str, form: str) -> None:
     role = _who(FORMS[form].account, "fraud", PIPELINE).role
     assert _by_token(role, _forge(GITHUB), _claims(GITHUB, **MAIN)).allowed
-    assert str(_by_token(role, _forge(GITHUB), _claims(GITHUB, **{**MAIN, **OTHER_RUNS[other]}))) == NO_POLICY
+    assert str(_by_token(role, _forge(GITHUB), _claims(GITHUB, **{**MAIN, **OTHER_RUNS[other_run]}))) == NO_POLICY
 
 
 @pytest.mark.parametrize(
@@ -501,7 +508,7 @@ MFA = {
     "aws:MultiFactorAuthAge": "60",
     "aws:RequestedRegion": REGION,
 }
-"""What AWS says of a session with a second factor; strings, as it has them."""
+"""Context keys of a session with a second factor, as strings, like AWS sends them."""
 OTHER_SESSIONS = {
     "no second factor": {"aws:MultiFactorAuthPresent": "false"},
     "one of long ago": {"aws:MultiFactorAuthAge": "901"},
@@ -511,13 +518,15 @@ OTHER_SESSIONS = {
 
 def _in_emergency(who: str, context: Mapping[str, str]) -> bool:
     role = _who(FORMS["pod-identity"].account, PLATFORM, "break-glass").role
-    return _taken(role, user(f"arn:aws:iam::{ACCOUNT}:user/{who}"), context, "AssumeRole", own=[ANYTHING]).allowed
+    return _assume_role(
+        role, user(f"arn:aws:iam::{ACCOUNT}:user/{who}"), context, "AssumeRole", own_policies=[ANYTHING]
+    ).allowed
 
 
-@pytest.mark.parametrize("other", OTHER_SESSIONS)
-def test_break_glass_is_for_who_showed_a_second_factor_just_now(other: str) -> None:
+@pytest.mark.parametrize("other_session", OTHER_SESSIONS)
+def test_break_glass_is_for_who_showed_a_second_factor_just_now(other_session: str) -> None:
     assert _in_emergency("emergency", MFA)
-    assert not _in_emergency("emergency", {**MFA, **OTHER_SESSIONS[other]})
+    assert not _in_emergency("emergency", {**MFA, **OTHER_SESSIONS[other_session]})
 
 
 @pytest.mark.parametrize("missing", MFA)

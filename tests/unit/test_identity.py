@@ -41,9 +41,11 @@ SCALING = {"instance": "p4d.24xlarge", "nodes": {"min": 0, "max": 2}}
 
 
 def build(environment: Environment, pool: dict[str, Any] = SCALING, name: str = "small", **aws: Any) -> Environment:
-    written = environment.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    cluster = {**written["cluster"], "name": name}
-    return Environment.model_validate({**written, "aws": {**AWS, **aws}, "cluster": cluster, "pools": {"train": pool}})
+    environment_fields = environment.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    cluster = {**environment_fields["cluster"], "name": name}
+    return Environment.model_validate(
+        {**environment_fields, "aws": {**AWS, **aws}, "cluster": cluster, "pools": {"train": pool}}
+    )
 
 
 @pytest.fixture
@@ -58,26 +60,26 @@ def statements(*documents: Document) -> Iterator[Document]:
 
 
 def actions(statement: Document) -> list[str]:
-    found = statement["Action"]
-    return [found] if isinstance(found, str) else found
+    stated_actions = statement["Action"]
+    return [stated_actions] if isinstance(stated_actions, str) else stated_actions
 
 
 def resources(statement: Document) -> list[str]:
-    found = statement["Resource"]
-    return [found] if isinstance(found, str) else found
+    stated_resources = statement["Resource"]
+    return [stated_resources] if isinstance(stated_resources, str) else stated_resources
 
 
 def granted(role: RolePlan) -> dict[str, Document]:
     """Statements of a role's own policies, by their name."""
-    found = {statement["Sid"]: statement for statement in statements(*role.inline.values())}
-    assert len(found) == sum(1 for _ in statements(*role.inline.values())), "two statements of one name"
-    return found
+    statements_by_name = {statement["Sid"]: statement for statement in statements(*role.inline.values())}
+    assert len(statements_by_name) == sum(1 for _ in statements(*role.inline.values())), "two statements of one name"
+    return statements_by_name
 
 
 def every_document(environment: Environment) -> list[Document]:
-    made = roles(environment).values()
-    inline = [document for role in made for document in role.inline.values()]
-    return [*(role.trust for role in made), *inline, queue_policy(environment), key_policy(environment)]
+    planned_roles = roles(environment).values()
+    inline = [document for role in planned_roles for document in role.inline.values()]
+    return [*(role.trust for role in planned_roles), *inline, queue_policy(environment), key_policy(environment)]
 
 
 def length(*documents: Document) -> int:
@@ -88,16 +90,16 @@ def length(*documents: Document) -> int:
 
 
 def test_no_document_names_actions_by_a_pattern(small: Environment) -> None:
-    named = {action for statement in statements(*every_document(small)) for action in actions(statement)}
-    assert [action for action in named if not re.fullmatch(r"[a-z0-9-]+:[A-Za-z0-9]+", action)] == []
+    action_names = {action for statement in statements(*every_document(small)) for action in actions(statement)}
+    assert [action for action in action_names if not re.fullmatch(r"[a-z0-9-]+:[A-Za-z0-9]+", action)] == []
 
 
 def test_whatever_is_allowed_on_everything_only_reads_or_is_bound_by_a_condition(small: Environment) -> None:
     """A key policy is about its own key alone: there `*` is that key."""
-    own = [document for role in roles(small).values() for document in role.inline.values()]
+    inline_documents = [document for role in roles(small).values() for document in role.inline.values()]
     unbound = {
         action
-        for statement in statements(*own)
+        for statement in statements(*inline_documents)
         if "*" in resources(statement) and "Condition" not in statement
         for action in actions(statement)
     }
@@ -105,8 +107,8 @@ def test_whatever_is_allowed_on_everything_only_reads_or_is_bound_by_a_condition
 
 
 def test_every_resource_is_of_this_region_or_of_iam(small: Environment) -> None:
-    own = [document for role in roles(small).values() for document in role.inline.values()]
-    for statement in statements(*own):
+    inline_documents = [document for role in roles(small).values() for document in role.inline.values()]
+    for statement in statements(*inline_documents):
         for resource in resources(statement):
             assert resource == "*" or resource.split(":")[3] in ("eu-central-1", ""), resource
             assert resource == "*" or resource.split(":")[3] or resource.split(":")[2] == "iam", resource
@@ -125,9 +127,11 @@ def test_every_role_is_within_the_limits_of_iam(environment: Environment, purcha
 
 
 def test_two_clusters_of_one_account_share_no_role_and_no_rule(environment: Environment) -> None:
-    one, other = build(environment), build(environment, name="other")
-    assert {role.name for role in roles(one).values()}.isdisjoint(role.name for role in roles(other).values())
-    assert set(interruption_events(one)).isdisjoint(interruption_events(other))
+    first_cluster, second_cluster = build(environment), build(environment, name="other")
+    assert {role.name for role in roles(first_cluster).values()}.isdisjoint(
+        role.name for role in roles(second_cluster).values()
+    )
+    assert set(interruption_events(first_cluster)).isdisjoint(interruption_events(second_cluster))
 
 
 @pytest.mark.parametrize(
@@ -198,7 +202,7 @@ def test_the_node_role_can_neither_change_the_network_nor_open_a_shell(small: En
 
 # What the VPC CNI and the EBS driver may do
 
-OWN = f"arn:aws:ec2:eu-central-1:{ACCOUNT}"
+EC2_ARN = f"arn:aws:ec2:eu-central-1:{ACCOUNT}"
 CHANGES = tuple(f"ec2:{verb}*" for verb in ("Assign", "Attach", "Delete", "Detach", "Modify", "Unassign"))
 CNI_TAGS = ("aws:ResourceTag/tenancy:cluster", "aws:ResourceTag/aws:eks:cluster-name")
 OTHERS = (None, "other", "smal", "small-2", "Small")
@@ -218,10 +222,10 @@ def cni(environment: Environment) -> Policies:
 
 
 def test_neither_the_cni_nor_the_driver_has_a_policy_for_the_whole_account(small: Environment) -> None:
-    made = roles(small)
-    assert made["vpc-cni"].managed == ()
-    assert made["ebs-csi"].managed == ("arn:aws:iam::aws:policy/AmazonEBSCSIDriverEKSClusterScopedPolicy",)
-    assert made["ebs-csi"].inline == {}
+    planned_roles = roles(small)
+    assert planned_roles["vpc-cni"].managed == ()
+    assert planned_roles["ebs-csi"].managed == ("arn:aws:iam::aws:policy/AmazonEBSCSIDriverEKSClusterScopedPolicy",)
+    assert planned_roles["ebs-csi"].inline == {}
 
 
 @pytest.mark.parametrize("kind", ["network-interface", "instance", "security-group", "*"])
@@ -233,7 +237,7 @@ def test_no_request_of_the_cni_changes_what_is_of_another_cluster(small: Environ
 
 def test_the_cni_creates_nothing_without_this_clusters_tag(small: Environment) -> None:
     keys = {"aws:RequestTag/tenancy:cluster": OTHERS}
-    region = Region(("ec2:CreateNetworkInterface",), (f"{OWN}:network-interface/*",), keys)
+    region = Region(("ec2:CreateNetworkInterface",), (f"{EC2_ARN}:network-interface/*",), keys)
     assert counterexample(cni(small), session("vpc-cni", small), region) is None
 
 
@@ -259,8 +263,8 @@ def test_the_cni_creates_nothing_without_this_clusters_tag(small: Environment) -
 def test_the_cni_changes_what_is_of_its_own_cluster(
     small: Environment, kind: str, action: str, keys: dict[str, str]
 ) -> None:
-    asked = request(session("vpc-cni", small), f"ec2:{action}", f"{OWN}:{kind}/x-1", keys)
-    assert compile(cni(small))(asked).allowed
+    aws_request = request(session("vpc-cni", small), f"ec2:{action}", f"{EC2_ARN}:{kind}/x-1", keys)
+    assert compile(cni(small))(aws_request).allowed
 
 
 @pytest.mark.parametrize("action", ["Instances", "InstanceTypes", "NetworkInterfaces", "Subnets", "Tags"])
@@ -276,41 +280,45 @@ def test_the_cni_describes_in_its_own_region_alone(small: Environment, action: s
 
 def test_in_a_given_network_the_cni_uses_the_given_subnets_alone(environment: Environment) -> None:
     subnets = {"eu-central-1a": "subnet-0123abcd", "eu-central-1b": "subnet-4567cdef"}
-    given = build(environment, network={"vpc": "vpc-0123abcd", "subnets": subnets}, zones=list(subnets))
-    (statement,) = (s for s in statements(*cni(given).identity) if s["Sid"] == "CreateInOwnSubnets")
-    assert statement["Resource"] == [f"arn:aws:ec2:eu-central-1:*:subnet/{each}" for each in sorted(subnets.values())]
+    existing_network = build(environment, network={"vpc": "vpc-0123abcd", "subnets": subnets}, zones=list(subnets))
+    (statement,) = (s for s in statements(*cni(existing_network).identity) if s["Sid"] == "CreateInOwnSubnets")
+    assert statement["Resource"] == [
+        f"arn:aws:ec2:eu-central-1:*:subnet/{subnet}" for subnet in sorted(subnets.values())
+    ]
     assert "Condition" not in statement, "a subnet of somebody else has no tag of ours"
 
 
 def ebs_driver_policy() -> Document:
     """AmazonEBSCSIDriverEKSClusterScopedPolicy v2, edited 2026-05-28, as AWS' managed policy reference lists it
     (read 2026-11-27): its statements that change something."""
-    own = "${aws:PrincipalTag/eks-cluster-name}"
+    cluster_name = "${aws:PrincipalTag/eks-cluster-name}"
     tag, node_tags = "ebs.csi.aws.com/cluster-name", ("eks:cluster-name", "eks:eks-cluster-name")
 
     def statement(actions: str, kind: str, **condition: Any) -> Document:
-        names, resource = [f"ec2:{each}" for each in actions.split()], f"arn:aws:ec2:*:*:{kind}"
+        names, resource = [f"ec2:{action}" for action in actions.split()], f"arn:aws:ec2:*:*:{kind}"
         return {"Effect": "Allow", "Action": names, "Resource": resource, "Condition": condition}
 
-    has = {"StringEquals": {f"ec2:ResourceTag/{tag}": own}}
-    asked = {"StringEquals": {f"aws:RequestTag/{tag}": own}}
+    has = {"StringEquals": {f"ec2:ResourceTag/{tag}": cluster_name}}
+    requested_tag = {"StringEquals": {f"aws:RequestTag/{tag}": cluster_name}}
     created = {"StringEquals": {"ec2:CreateAction": ["CreateVolume", "CreateSnapshot", "CopyVolumes"]}}
-    kept = {"aws:TagKeys": ["ebs.csi.aws.com/cluster", tag, "kubernetes.io/created-for/pvc/name"]}
-    later = {**has, "Null": {"aws:TagKeys": "false"}, "ForAllValues:StringNotEquals": kept}
+    permitted_keys = {"aws:TagKeys": ["ebs.csi.aws.com/cluster", tag, "kubernetes.io/created-for/pvc/name"]}
+    after_creation = {**has, "Null": {"aws:TagKeys": "false"}, "ForAllValues:StringNotEquals": permitted_keys}
     return {
         "Version": "2012-10-17",
         "Statement": [
-            statement("CreateVolume CopyVolumes", "volume/*", **asked),
+            statement("CreateVolume CopyVolumes", "volume/*", **requested_tag),
             statement("CopyVolumes", "volume/vol-*", **has),
-            statement("CreateSnapshot", "snapshot/*", **asked),
+            statement("CreateSnapshot", "snapshot/*", **requested_tag),
             statement("CreateSnapshot ModifyVolume AttachVolume DetachVolume DeleteVolume", "volume/*", **has),
             statement("CreateVolume EnableFastSnapshotRestores DeleteSnapshot LockSnapshot", "snapshot/*", **has),
             *(
-                statement("AttachVolume DetachVolume", "instance/*", StringEquals={f"ec2:ResourceTag/{each}": own})
-                for each in (*node_tags, tag)
+                statement(
+                    "AttachVolume DetachVolume", "instance/*", StringEquals={f"ec2:ResourceTag/{tag_key}": cluster_name}
+                )
+                for tag_key in (*node_tags, tag)
             ),
             *(statement("CreateTags", f"{kind}/*", **created) for kind in ("volume", "snapshot")),
-            statement("CreateTags DeleteTags", "volume/*", **later),
+            statement("CreateTags DeleteTags", "volume/*", **after_creation),
         ],
     }
 
@@ -333,10 +341,10 @@ def test_the_driver_attaches_to_nodes_of_managed_groups_and_of_karpenter(small: 
     ask = compile(Policies(identity=(ebs_driver_policy(),)))
     who = session("ebs-csi", small)
     for tag in (EBS_TAGS[1], NODE_TAG):
-        assert ask(request(who, "ec2:AttachVolume", f"{OWN}:instance/i-1", {tag: "small"})).allowed
-        assert not ask(request(who, "ec2:AttachVolume", f"{OWN}:instance/i-1", {tag: "other"})).allowed
-    asked = roles(small)["karpenter"].inline["node-lifecycle"]
-    (created,) = (s for s in statements(asked) if s["Sid"] == "CreateTagged")
+        assert ask(request(who, "ec2:AttachVolume", f"{EC2_ARN}:instance/i-1", {tag: "small"})).allowed
+        assert not ask(request(who, "ec2:AttachVolume", f"{EC2_ARN}:instance/i-1", {tag: "other"})).allowed
+    lifecycle = roles(small)["karpenter"].inline["node-lifecycle"]
+    (created,) = (s for s in statements(lifecycle) if s["Sid"] == "CreateTagged")
     assert created["Condition"]["StringEquals"]["aws:RequestTag/eks:eks-cluster-name"] == "small"
 
 
@@ -347,25 +355,27 @@ OWNED = {"aws:ResourceTag/kubernetes.io/cluster/small": "owned"}
 
 
 def test_karpenter_makes_only_what_carries_this_clusters_tags(small: Environment) -> None:
-    made = granted(roles(small)["karpenter"])
-    assert made["CreateTagged"]["Condition"]["StringEquals"] == CREATED
-    assert CREATED.items() <= made["TagWhatIsCreated"]["Condition"]["StringEquals"].items()
+    statements_by_name = granted(roles(small)["karpenter"])
+    assert statements_by_name["CreateTagged"]["Condition"]["StringEquals"] == CREATED
+    assert CREATED.items() <= statements_by_name["TagWhatIsCreated"]["Condition"]["StringEquals"].items()
 
 
 def test_karpenter_ends_only_what_carries_this_clusters_tags(small: Environment) -> None:
-    made = granted(roles(small)["karpenter"])
-    ending = [s for s in made.values() if any("Terminate" in a or "ec2:Delete" in a for a in actions(s))]
+    statements_by_name = granted(roles(small)["karpenter"])
+    ending = [s for s in statements_by_name.values() if any("Terminate" in a or "ec2:Delete" in a for a in actions(s))]
     assert [s["Condition"]["StringEquals"] for s in ending] == [OWNED]
 
 
 def test_karpenter_cannot_tag_a_foreign_instance_as_its_own(small: Environment) -> None:
-    made = granted(roles(small)["karpenter"])
-    tagging = {sid: s for sid, s in made.items() if "ec2:CreateTags" in actions(s)}
+    statements_by_name = granted(roles(small)["karpenter"])
+    tagging = {sid: s for sid, s in statements_by_name.items() if "ec2:CreateTags" in actions(s)}
     assert set(tagging) == {"TagWhatIsCreated", "NameOwnInstances"}
     assert "ec2:CreateAction" in tagging["TagWhatIsCreated"]["Condition"]["StringEquals"]
-    later = tagging["NameOwnInstances"]["Condition"]
-    assert later["StringEquals"] == OWNED
-    assert not any("kubernetes.io/cluster" in key for key in later["ForAllValues:StringEquals"]["aws:TagKeys"])
+    naming_condition = tagging["NameOwnInstances"]["Condition"]
+    assert naming_condition["StringEquals"] == OWNED
+    assert not any(
+        "kubernetes.io/cluster" in key for key in naming_condition["ForAllValues:StringEquals"]["aws:TagKeys"]
+    )
 
 
 def test_karpenter_passes_the_nodes_role_and_no_other(small: Environment) -> None:
@@ -375,10 +385,14 @@ def test_karpenter_passes_the_nodes_role_and_no_other(small: Environment) -> Non
 
 
 def test_karpenter_changes_instance_profiles_in_its_own_path_alone(small: Environment) -> None:
-    made = granted(roles(small)["karpenter"])
-    changing = [s for s in made.values() if any(re.match("iam:(Add|Create|Delete|Remove|Tag)", a) for a in actions(s))]
-    own = f"arn:aws:iam::{ACCOUNT}:instance-profile/karpenter/eu-central-1/small/*"
-    assert [s["Resource"] for s in changing] == [own] * 3
+    statements_by_name = granted(roles(small)["karpenter"])
+    changing = [
+        s
+        for s in statements_by_name.values()
+        if any(re.match("iam:(Add|Create|Delete|Remove|Tag)", a) for a in actions(s))
+    ]
+    own_profiles = f"arn:aws:iam::{ACCOUNT}:instance-profile/karpenter/eu-central-1/small/*"
+    assert [s["Resource"] for s in changing] == [own_profiles] * 3
     assert every("Condition" in s for s in changing)
 
 
@@ -386,7 +400,7 @@ def test_karpenter_uses_the_pools_reservations_and_no_others(environment: Enviro
     def used(purchase: Any) -> list[str]:
         pool = {**SCALING, "purchase": purchase, "zones": ["eu-central-1a"]}
         statement = granted(roles(build(environment, pool))["karpenter"])["UseWhatIsThere"]
-        return [each for each in resources(statement) if "capacity-reservation" in each]
+        return [resource for resource in resources(statement) if "capacity-reservation" in resource]
 
     assert used({"reservation": "cr-0123abcd"}) == ["arn:aws:ec2:eu-central-1:*:capacity-reservation/cr-0123abcd"]
     assert used("on-demand") == []
@@ -394,8 +408,8 @@ def test_karpenter_uses_the_pools_reservations_and_no_others(environment: Enviro
 
 def test_karpenter_calls_what_its_own_client_calls(small: Environment) -> None:
     """`pkg/aws/sdk.go` of karpenter-provider-aws v1.14.1, without what a setting turns on that is off here."""
-    made = granted(roles(small)["karpenter"])
-    assert {action for statement in made.values() for action in actions(statement)} == {
+    statements_by_name = granted(roles(small)["karpenter"])
+    assert {action for statement in statements_by_name.values() for action in actions(statement)} == {
         *(f"ec2:{verb}" for verb in ("CreateFleet", "CreateLaunchTemplate", "CreateTags", "DeleteLaunchTemplate")),
         *("ec2:RunInstances", "ec2:TerminateInstances", "ec2:DescribeCapacityReservations", "ec2:DescribeImages"),
         *("ec2:DescribeInstances", "ec2:DescribeInstanceStatus", "ec2:DescribeInstanceTypeOfferings"),
@@ -457,12 +471,12 @@ def test_all_other_use_of_the_key_goes_through_a_service_of_this_account(small: 
 
 
 def test_volumes_of_karpenter_and_of_node_groups_can_be_encrypted(small: Environment) -> None:
-    made = by_sid(key_policy(small))
-    assert made["Volumes"]["Condition"]["StringEquals"]["kms:ViaService"] == "ec2.eu-central-1.amazonaws.com"
-    assert "kms:GenerateDataKeyWithoutPlaintext" in made["Volumes"]["Action"]
+    key_statements = by_sid(key_policy(small))
+    assert key_statements["Volumes"]["Condition"]["StringEquals"]["kms:ViaService"] == "ec2.eu-central-1.amazonaws.com"
+    assert "kms:GenerateDataKeyWithoutPlaintext" in key_statements["Volumes"]["Action"]
     scaling = f"arn:aws:iam::{ACCOUNT}:role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"
-    assert made["VolumesOfNodeGroups"]["Condition"]["ArnEquals"] == {"aws:PrincipalArn": scaling}
-    assert made["GrantsOfNodeGroups"]["Condition"]["Bool"] == {"kms:GrantIsForAWSResource": "true"}
+    assert key_statements["VolumesOfNodeGroups"]["Condition"]["ArnEquals"] == {"aws:PrincipalArn": scaling}
+    assert key_statements["GrantsOfNodeGroups"]["Condition"]["Bool"] == {"kms:GrantIsForAWSResource": "true"}
 
 
 def test_only_the_clusters_own_logs_are_encrypted_with_its_key(small: Environment) -> None:

@@ -37,22 +37,24 @@ def work(gpus: int = 2, rule: IdleRule = RULE, owner: str = OWNER) -> Work:
     return Work("u1", "fraud--train", "notebook-1", rule, gpus, frozenset({owner}))
 
 
-def sample(device: str = "a", active: float = 0.01, **of: Any) -> Sample:
-    given = {"namespace": "fraud--train", "pod": "notebook-0", "owner": OWNER} | of
-    return Sample(given["namespace"], given["pod"], given["owner"], device, active)
+def sample(device: str = "a", active: float = 0.01, **labels: Any) -> Sample:
+    sample_labels = {"namespace": "fraud--train", "pod": "notebook-0", "owner": OWNER} | labels
+    return Sample(sample_labels["namespace"], sample_labels["pod"], sample_labels["owner"], device, active)
 
 
-def idle(minutes: float, found: list[Sample], rule: IdleRule = RULE, **of: Any) -> list[str]:
-    """What happened up to then, with the same samples at every look."""
-    said, before, looked = [], {}, NOON - STEP
+def idle(minutes: float, samples: list[Sample], rule: IdleRule = RULE, **work_fields: Any) -> list[str]:
+    """Events up to then, with the same samples at every look."""
+    events, before, last_look = [], {}, NOON - STEP
     for at in range(int(minutes * 2) + 1):
         now = NOON + at * STEP
-        made = decide([work(rule=rule, **of)], found, now, before, looked)
-        said += [f"{at / 2:g} warned" for _ in made.warnings] + [f"{at / 2:g} suspended" for _ in made.suspensions]
-        if made.suspensions:
+        decision = decide([work(rule=rule, **work_fields)], samples, now, before, last_look)
+        events += [f"{at / 2:g} warned" for _ in decision.warnings] + [
+            f"{at / 2:g} suspended" for _ in decision.suspensions
+        ]
+        if decision.suspensions:
             break
-        before, looked = made.idle, now
-    return said
+        before, last_look = decision.idle, now
+    return events
 
 
 def test_idle_work_is_warned_and_then_suspended() -> None:
@@ -64,7 +66,7 @@ def test_idle_work_is_warned_and_then_suspended() -> None:
 
 
 @pytest.mark.parametrize(
-    ("about", "found"),
+    ("about", "samples"),
     [
         ("no sample", []),
         ("a GPU without a sample", [sample("a")]),
@@ -76,8 +78,8 @@ def test_idle_work_is_warned_and_then_suspended() -> None:
         ("one GPU twice, once busy", [sample("a"), sample("b"), sample("b", 0.9, pod="notebook-1")]),
     ],
 )
-def test_what_no_sample_of_each_gpu_shows_is_not_idle(about: str, found: list[Sample]) -> None:
-    assert idle(400, found) == [], about
+def test_what_no_sample_of_each_gpu_shows_is_not_idle(about: str, samples: list[Sample]) -> None:
+    assert idle(400, samples) == [], about
 
 
 def test_a_pod_that_its_deployment_would_make_anew_is_warned_and_not_suspended() -> None:
@@ -86,20 +88,20 @@ def test_a_pod_that_its_deployment_would_make_anew_is_warned_and_not_suspended()
 
 
 def test_a_clock_that_did_not_look_begins_anew() -> None:
-    both, spent = [sample("a"), sample("b")], {"u1": IdleTime(NOON - dt.timedelta(hours=9), NOON, 2)}
+    both, idle_times = [sample("a"), sample("b")], {"u1": IdleTime(NOON - dt.timedelta(hours=9), NOON, 2)}
     now = NOON + dt.timedelta(minutes=30)
-    assert decide([work()], both, now, spent, now - COVERED).suspensions
-    for looked in (now - COVERED - dt.timedelta(seconds=1), now + dt.timedelta(seconds=1)):
-        made = decide([work()], both, now, spent, looked)
-        assert made.suspensions == made.warnings == ()
-        assert made.idle == {"u1": IdleTime(now, now)}
+    assert decide([work()], both, now, idle_times, now - COVERED).suspensions
+    for last_look in (now - COVERED - dt.timedelta(seconds=1), now + dt.timedelta(seconds=1)):
+        decision = decide([work()], both, now, idle_times, last_look)
+        assert decision.suspensions == decision.warnings == ()
+        assert decision.idle == {"u1": IdleTime(now, now)}
 
 
 def test_a_warning_says_when_the_work_is_suspended() -> None:
-    spent = {"u1": IdleTime(NOON, NOON)}
+    idle_times = {"u1": IdleTime(NOON, NOON)}
     now = NOON + dt.timedelta(minutes=30)
-    ((_, said),) = decide([work()], [sample("a"), sample("b")], now, spent, now - STEP).warnings
-    assert said == (
+    ((_, warning),) = decide([work()], [sample("a"), sample("b")], now, idle_times, now - STEP).warnings
+    assert warning == (
         "Its GPUs (2) have been active for less than 5% of the time since 2026-11-23 12:00 UTC (warning 1 of 2); if "
         "that goes on, it is suspended at 13:30 UTC."
     )
@@ -122,12 +124,12 @@ class Trace:
             begin, gpu = dice.randrange(self.LENGTH), dice.randrange(self.gpus)
             self._disturb(dice, begin, self.active[gpu])
 
-    def _disturb(self, dice: random.Random, begin: int, one: list[float | None]) -> None:
+    def _disturb(self, dice: random.Random, begin: int, activity: list[float | None]) -> None:
         kind = dice.choice(("burst", "loading", "checkpoint", "missing", "NaN", "moved", "clock"))
         if kind == "loading":  # a short computation after each long pause
             pause = dice.randint(2, 59)
             for at in range(begin, self.LENGTH, pause):
-                one[at] = dice.uniform(0.05, 1)
+                activity[at] = dice.uniform(0.05, 1)
         elif kind == "checkpoint":  # computation on all GPUs, and pauses in which it is written
             pause = dice.randint(4, 40)
             for gpu in self.active:
@@ -141,43 +143,43 @@ class Trace:
         else:
             value = {"burst": dice.uniform(0.05, 1), "missing": None, "NaN": math.nan}[kind]
             for at in range(begin, min(begin + dice.randint(1, 20), self.LENGTH)):
-                one[at] = value
+                activity[at] = value
 
     def was_idle(self, at: int) -> bool:
         """Whether every GPU has a sample below the limit at that step, under the work's own name."""
-        values = [one[at] for one in self.active]
+        values = [activity[at] for activity in self.active]
         return self.owner[at] == OWNER and all(v is not None and v < RULE.part for v in values)
 
     def looked_at(self, at: int) -> list[Sample]:
-        """What the query answers at that step: its twin is evaluated by Prometheus in another test."""
+        """Samples that the query answers at that step; Prometheus evaluates the same query in another test."""
         newest = at - 1 - SETTLED_SECONDS // 30
         span = range(newest - SAMPLES + 1, newest + 1)
-        found = []
-        for number, one in enumerate(self.active):
-            values = [one[i] for i in span if i >= 0 and self.owner[i] == self.owner[newest]]
+        samples = []
+        for number, activity in enumerate(self.active):
+            values = [activity[i] for i in span if i >= 0 and self.owner[i] == self.owner[newest]]
             if len(values) == SAMPLES and all(v is not None and v < RULE.part for v in values):
-                found.append(sample(str(number), max(v for v in values if v is not None), owner=self.owner[newest]))
-        return found
+                samples.append(sample(str(number), max(v for v in values if v is not None), owner=self.owner[newest]))
+        return samples
 
 
 def _suspended(trace: Trace) -> int | None:
     """The step at which the work is suspended."""
     before: Mapping[str, IdleTime] = {}
-    looked = NOON - STEP
+    last_look = NOON - STEP
     for at in range(trace.LENGTH):
         if at in trace.skipped:
             continue
         now = NOON + at * STEP
-        made = decide([work(trace.gpus)], trace.looked_at(at), now, before, looked)
-        if made.suspensions:
+        decision = decide([work(trace.gpus)], trace.looked_at(at), now, before, last_look)
+        if decision.suspensions:
             return at
-        before, looked = made.idle, now
+        before, last_look = decision.idle, now
     return None
 
 
 def wrong(seeds: range) -> tuple[int, list[int]]:
-    """How many traces end in a suspension, and the seeds of those in which the work was not idle all the time."""
-    suspended, found = 0, []
+    """Number of traces that end in a suspension, and seeds of those in which the work was not idle all the time."""
+    suspended, wrong_seeds = 0, []
     for seed in seeds:
         trace = Trace(seed)
         at = _suspended(trace)
@@ -186,20 +188,20 @@ def wrong(seeds: range) -> tuple[int, list[int]]:
         suspended += 1
         # 90 minutes, and what the first look covers before them; the last sample is not settled yet.
         if not all(trace.was_idle(i) for i in range(at - 181, at)):
-            found.append(seed)
-    return suspended, found
+            wrong_seeds.append(seed)
+    return suspended, wrong_seeds
 
 
 def test_no_trace_with_pauses_checkpoints_and_gaps_is_suspended_wrongly() -> None:
-    suspended, found = wrong(range(100))
-    assert found == []
+    suspended, wrong_seeds = wrong(range(100))
+    assert wrong_seeds == []
     assert 10 < suspended < 90, "else the traces try nothing"
 
 
 @pytest.mark.exhaustive
 def test_none_of_ten_thousand_traces_is_suspended_wrongly() -> None:
-    suspended, found = wrong(range(10_000))
-    assert found == []
+    suspended, wrong_seeds = wrong(range(10_000))
+    assert wrong_seeds == []
     assert suspended > 1000
 
 
@@ -236,7 +238,7 @@ def test_work_is_watched_in_tiers_with_a_rule_alone(loaded: Loaded) -> None:
     ended["status"]["conditions"].append({"type": "Finished", "status": "True"})
     waiting = stored("waiting", 8)
     waiting["status"]["conditions"][0]["status"] = "False"
-    there = [
+    works = [
         stored("train", 8),
         stored("off", 8, active=False),
         stored("cpu", 0),
@@ -245,15 +247,15 @@ def test_work_is_watched_in_tiers_with_a_rule_alone(loaded: Loaded) -> None:
         ended,
         waiting,
     ]
-    (found,) = watched_work(loaded.environment, rules, there)
-    assert (found.uid, found.gpus, found.owners) == ("train", 8, frozenset({"Job/train"}))
-    assert found.stays_suspended
+    (watched,) = watched_work(loaded.environment, rules, works)
+    assert (watched.uid, watched.gpus, watched.owners) == ("train", 8, frozenset({"Job/train"}))
+    assert watched.stays_suspended
     assert not next(watched_work(loaded.environment, rules, [stored("p", 1, kind="Pod")])).stays_suspended
 
 
 def test_the_clock_may_patch_work_only_where_idle_work_is_suspended(loaded: Loaded, spec: SpecFolder) -> None:
-    def verbs(found: Loaded) -> list[str]:
-        plan = make_plan(found.environment, found.tenants)
+    def verbs(loaded: Loaded) -> list[str]:
+        plan = make_plan(loaded.environment, loaded.tenants)
         (role,) = [o for o in plan.objects() if o["kind"] == "ClusterRole" and o["metadata"]["name"] == "tenancy-clock"]
         return next(rule["verbs"] for rule in role["rules"] if "workloads" in rule["resources"])
 
@@ -266,13 +268,13 @@ def test_prometheus_is_asked_for_settled_samples(loaded: Loaded) -> None:
     with prometheus_double() as double:
         double.idle("fraud--train", "train-0", ("Job", "train"), 2)
         double.idle("fraud--train", "alone", ("", ""), 1, "NaN")
-        found = GpuMetrics(double.address).idle_gpus(loaded.environment, NOON)
-        (asked,) = double.asked
-    assert asked["query"] == query(loaded.environment)
-    assert float(asked["time"]) == NOON.timestamp() - SETTLED_SECONDS
-    assert [(s.owner, s.active) for s in found[:2]] == [("Job/train", 0.01)] * 2
-    assert len({s.device for s in found}) == 3
-    assert (found[2].owner, math.isnan(found[2].active)) == ("", True)
+        samples = GpuMetrics(double.address).idle_gpus(loaded.environment, NOON)
+        (request,) = double.asked
+    assert request["query"] == query(loaded.environment)
+    assert float(request["time"]) == NOON.timestamp() - SETTLED_SECONDS
+    assert [(s.owner, s.active) for s in samples[:2]] == [("Job/train", 0.01)] * 2
+    assert len({s.device for s in samples}) == 3
+    assert (samples[2].owner, math.isnan(samples[2].active)) == ("", True)
 
 
 @pytest.mark.parametrize(
@@ -307,8 +309,8 @@ def test_prometheus_answers_idle_gpus_with_all_samples_alone(loaded: Loaded, tmp
     device = count()
 
     def engine(pod: str, metric: str = "DCGM_FI_PROF_GR_ENGINE_ACTIVE", **more: str) -> str:
-        of = {"namespace": "fraud--train", "pod": pod, "UUID": f"GPU-{next(device)}", "GPU_I_PROFILE": "", **more}
-        return f"{metric}{{{', '.join(f'{k}={json.dumps(v)}' for k, v in of.items() if v)}}}"
+        labels = {"namespace": "fraud--train", "pod": pod, "UUID": f"GPU-{next(device)}", "GPU_I_PROFILE": "", **more}
+        return f"{metric}{{{', '.join(f'{k}={json.dumps(v)}' for k, v in labels.items() if v)}}}"
 
     quiet, util = "0.01x40", "DCGM_FI_DEV_GPU_UTIL"
     series = {
@@ -353,5 +355,5 @@ def test_prometheus_answers_idle_gpus_with_all_samples_alone(loaded: Loaded, tmp
     path = tmp_path / "test.json"
     path.write_text(json.dumps(text))
     tool = tools.ensure(only=["promtool"], pins=prometheus.pins())["promtool"]
-    done = subprocess.run([tool, "test", "rules", str(path)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    completed = subprocess.run([tool, "test", "rules", str(path)], capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stdout + completed.stderr

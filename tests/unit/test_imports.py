@@ -93,17 +93,19 @@ def _found_in(path: Path) -> tuple[Import, ...]:
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
         for inner in ast.walk(node)
     }
-    found = []
+    module_imports = []
     for node in ast.walk(tree):
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            above = path.relative_to(ROOT).parts[: -node.level] if node.level else ()
-            base = ".".join([*above, *([node.module] if node.module else [])])
+            parent_names = path.relative_to(ROOT).parts[: -node.level] if node.level else ()
+            base = ".".join([*parent_names, *([node.module] if node.module else [])])
             names = [base, *(f"{base}.{alias.name}" for alias in node.names)]
-        found += [Import(str(path.relative_to(ROOT)), n, id(node) in top, id(node) in typing_only) for n in names]
-    return tuple(found)
+        module_imports += [
+            Import(str(path.relative_to(ROOT)), n, id(node) in top, id(node) in typing_only) for n in names
+        ]
+    return tuple(module_imports)
 
 
 def _imports(folder: Path) -> Iterator[Import]:
@@ -111,17 +113,17 @@ def _imports(folder: Path) -> Iterator[Import]:
         yield from _found_in(path)
 
 
-ASKED = {
+MODULES_FOR_GUARDS = {
     "tenancy.live.api",
     "tenancy.live.guards",
     "tenancy.live.preflight",
     "tenancy.live.preflight.check_platform",
 }
-"""What components may use of `live`: a tenant asks its cluster for the guards before it is made, and guards ask whether
-it is ready for them."""
+"""Modules of `live` that components may use: a tenant asks its cluster for the guards before it is made, and guards
+ask whether it is ready for them."""
 
 
-def _ours(name: str) -> str | None:
+def _own_part(name: str) -> str | None:
     parts = name.split(".")
     return parts[1] if parts[0] == "tenancy" and len(parts) > 1 else None
 
@@ -139,9 +141,9 @@ def test_every_part_has_its_place() -> None:
 def test_a_part_imports_only_what_is_below_it(part: str) -> None:
     """Neither when it is imported, nor when a function runs, nor for types."""
     wrong = [
-        (found.file, found.module)
-        for found in _imports(PACKAGE / part)
-        if (ours := _ours(found.module)) and ours != part and ours not in MAY_IMPORT[part]
+        (statement.file, statement.module)
+        for statement in _imports(PACKAGE / part)
+        if (own_part := _own_part(statement.module)) and own_part != part and own_part not in MAY_IMPORT[part]
     ]
     assert wrong == []
 
@@ -155,16 +157,16 @@ def test_what_parts_may_import_has_one_direction() -> None:
 def test_a_folder_of_a_part_imports_only_what_is_below_it(part: str, folder: str) -> None:
     allowed = INSIDE[part][folder] | {folder}
     wrong = [
-        (found.file, found.module)
-        for found in _imports(PACKAGE / part / folder)
-        if found.module.startswith(f"tenancy.{part}.") and found.module.split(".")[2] not in allowed
+        (statement.file, statement.module)
+        for statement in _imports(PACKAGE / part / folder)
+        if statement.module.startswith(f"tenancy.{part}.") and statement.module.split(".")[2] not in allowed
     ]
     assert wrong == []
 
 
 def test_every_folder_of_a_part_has_its_place() -> None:
-    found = {part: {p.parent.name for p in (PACKAGE / part).glob("*/__init__.py")} for part in MAY_IMPORT}
-    assert {part: folders for part, folders in found.items() if folders} == {
+    folders_by_part = {part: {p.parent.name for p in (PACKAGE / part).glob("*/__init__.py")} for part in MAY_IMPORT}
+    assert {part: folders for part, folders in folders_by_part.items() if folders} == {
         part: set(folders) for part, folders in INSIDE.items()
     }
 
@@ -183,12 +185,12 @@ def _graph(*, lazy: bool) -> dict[str, set[str]]:
     for module, path in modules.items():
         names = {f.module for f in _found_in(path) if lazy or f.at_top or f.for_types} & set(modules)
         # `from a.b import c` names a.b too: if c is a module, a.b is only on the way there.
-        passed = {name for name in names if any(other.startswith(f"{name}.") for other in names)}
-        graph[module] = {*(names - passed), *(passed & _taken(path))} - {module}
+        passed = {name for name in names if any(longer_name.startswith(f"{name}.") for longer_name in names)}
+        graph[module] = {*(names - passed), *(passed & _modules_imported_from(path))} - {module}
     return graph
 
 
-def _taken(path: Path) -> set[str]:
+def _modules_imported_from(path: Path) -> set[str]:
     """Modules from which something else than a module is imported."""
     return {
         node.module
@@ -209,27 +211,27 @@ def _circles(graph: Mapping[str, Set[str]]) -> list[list[str]]:
     order: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
-    found: list[list[str]] = []
+    circles: list[list[str]] = []
 
     def visit(name: str) -> None:
         order[name] = low[name] = len(order)
         stack.append(name)
-        for other in sorted(graph.get(name, ())):
-            if other not in order:
-                visit(other)
-                low[name] = min(low[name], low[other])
-            elif other in stack:
-                low[name] = min(low[name], order[other])
+        for imported in sorted(graph.get(name, ())):
+            if imported not in order:
+                visit(imported)
+                low[name] = min(low[name], low[imported])
+            elif imported in stack:
+                low[name] = min(low[name], order[imported])
         if low[name] == order[name]:
             members = stack[stack.index(name) :]
             del stack[stack.index(name) :]
             if len(members) > 1:
-                found.append(sorted(members))
+                circles.append(sorted(members))
 
     for name in graph:
         if name not in order:
             visit(name)
-    return found
+    return circles
 
 
 @pytest.mark.parametrize("lazy", [False, True], ids=["when imported and for types", "in functions too"])
@@ -243,22 +245,27 @@ def test_a_circle_would_be_found() -> None:
     graph = _graph(lazy=True)
     assert len(graph) > 300
     assert sum(map(len, graph.values())) > 1000
-    below = {**graph, "tenancy.kube.objects": {"tenancy.planning.model"}}
-    assert {"tenancy.kube.objects", "tenancy.planning.model"} <= set(_circles(below)[0])
+    circular_graph = {**graph, "tenancy.kube.objects": {"tenancy.planning.model"}}
+    assert {"tenancy.kube.objects", "tenancy.planning.model"} <= set(_circles(circular_graph)[0])
 
 
 def test_components_ask_a_cluster_for_its_guards_and_nothing_else() -> None:
-    used = {f.module for f in _imports(PACKAGE / "components") if _ours(f.module) == "live"}
-    modules = {module for module in used if any(module == known or module.startswith(f"{known}.") for known in ASKED)}
+    used = {f.module for f in _imports(PACKAGE / "components") if _own_part(f.module) == "live"}
+    modules = {
+        module
+        for module in used
+        if any(module == prefix or module.startswith(f"{prefix}.") for prefix in MODULES_FOR_GUARDS)
+    }
     assert used - modules == set()
 
 
 def test_only_components_and_what_runs_the_engine_import_pulumi() -> None:
     engines = ("tenancy/components/", "tenancy/engine/", "tenancy/lab/language_host.py", "tenancy/policy_pack/")
     wrong = {
-        found.file
-        for found in _imports(PACKAGE)
-        if _top(found.module).startswith("pulumi") and not found.file.startswith((*engines, "tenancy/program.py"))
+        statement.file
+        for statement in _imports(PACKAGE)
+        if _top(statement.module).startswith("pulumi")
+        and not statement.file.startswith((*engines, "tenancy/program.py"))
     }
     assert wrong == set()
 
@@ -266,9 +273,9 @@ def test_only_components_and_what_runs_the_engine_import_pulumi() -> None:
 def test_the_evaluator_of_iam_knows_nothing_of_ours() -> None:
     """It judges any policy document."""
     judges = {"conditions.py", "evaluator.py", "requests.py"}
-    ours = {f.module for f in _imports(PACKAGE / "iam") if Path(f.file).name in judges and _ours(f.module)}
-    assert {module.split(".")[1] for module in ours} == {"iam"}
-    assert {module.split(".")[2] for module in ours} == {"conditions", "requests"}
+    own_modules = {f.module for f in _imports(PACKAGE / "iam") if Path(f.file).name in judges and _own_part(f.module)}
+    assert {module.split(".")[1] for module in own_modules} == {"iam"}
+    assert {module.split(".")[2] for module in own_modules} == {"conditions", "requests"}
 
 
 @pytest.mark.parametrize("part", ["catalog", "kube", "rules", "schema", "validation", "planning", "iam"])
@@ -281,7 +288,7 @@ def test_the_pure_half_imports_no_client_and_no_screen(part: str) -> None:
 
 def test_the_lab_knows_nothing_of_tenants_when_it_is_imported() -> None:
     spec = {"schema", "validation", "planning"}
-    wrong = [(f.file, f.module) for f in _imports(PACKAGE / "lab") if f.at_top and _ours(f.module) in spec]
+    wrong = [(f.file, f.module) for f in _imports(PACKAGE / "lab") if f.at_top and _own_part(f.module) in spec]
     assert wrong == []
 
 
@@ -296,7 +303,7 @@ def test_commands_import_what_they_need_when_they_run() -> None:
 
 
 def test_the_policy_pack_repeats_no_rule_of_the_files() -> None:
-    assert {_ours(f.module) for f in _imports(PACKAGE / "policy_pack")} <= {
+    assert {_own_part(f.module) for f in _imports(PACKAGE / "policy_pack")} <= {
         *(None, "rules", "kube", "catalog", "check", "policy_pack")
     }
 
@@ -326,8 +333,8 @@ EXTRAS = {"boto3", "botocore", "cryptography", "polars", "sigstore"}
 def test_what_an_extra_needs_is_imported_by_nothing_else(modules: tuple[str, ...]) -> None:
     code = f"import importlib, sys\nfor name in {modules!r}: importlib.import_module(name)\nprint(*sys.modules)"
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-    loaded = set(done.stdout.split())
+    completed = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    loaded = set(completed.stdout.split())
     assert "tenancy.schema" in loaded
     assert loaded & EXTRAS == set()
 

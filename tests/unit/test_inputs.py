@@ -29,8 +29,8 @@ spec: {containers: [{name: c, image: x/y:1}]}
 """
 
 
-def run(*given: object) -> Result:
-    result = CliRunner().invoke(main, list(map(str, given)))
+def run(*words: object) -> Result:
+    result = CliRunner().invoke(main, list(map(str, words)))
     assert result.exception is None or isinstance(result.exception, SystemExit), "no traceback, whatever is given"
     return result
 
@@ -52,10 +52,10 @@ def endless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     pem = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     (folder / "key.pem").write_bytes(key.private_bytes(*pem))
     with socket.socket(socket.AF_UNIX) as listening:
-        here = Path.cwd()
+        working_directory = Path.cwd()
         os.chdir(folder)  # the path of a socket has a hundred characters
         listening.bind("socket.yaml")
-        os.chdir(here)
+        os.chdir(working_directory)
         yield folder
 
 
@@ -93,8 +93,8 @@ def test_a_command_refuses_what_is_no_regular_file_of_bounded_size(
     reader: str, kind: str, endless: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(ROOT if reader in {"token", "bill"} else tmp_path)
-    given = ["--key", endless / "key.pem"] if READERS[reader][:2] == ("evidence", "make") else []
-    result = run(*READERS[reader], endless / f"{kind}.yaml", *given)
+    key_option = ["--key", endless / "key.pem"] if READERS[reader][:2] == ("evidence", "make") else []
+    result = run(*READERS[reader], endless / f"{kind}.yaml", *key_option)
     assert result.exit_code == 2, result.output
     assert KINDS[kind] in result.stderr
 
@@ -104,13 +104,13 @@ def test_a_folder_with_a_pipe_and_a_device_is_checked_in_bounded_time_and_memory
     os.mkfifo(tmp_path / "pipe.yaml")
     (tmp_path / "zero.yaml").symlink_to("/dev/zero")
     limited = f"ulimit -v 2000000; exec {Path(sys.executable).parent / 'tenancy'} check {tmp_path}"
-    done = subprocess.run(["bash", "-c", limited], cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2, done.stderr
-    assert [line.partition(":")[0].rpartition("/")[2] for line in done.stderr.splitlines()] == [
+    completed = subprocess.run(["bash", "-c", limited], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert completed.returncode == 2, completed.stderr
+    assert [line.partition(":")[0].rpartition("/")[2] for line in completed.stderr.splitlines()] == [
         "pipe.yaml",
         "zero.yaml",
     ]
-    assert "Pod t/a" in done.stdout, "what can be read is judged"
+    assert "Pod t/a" in completed.stdout, "what can be read is judged"
 
 
 def test_a_link_of_a_checked_folder_leads_to_that_folder_or_the_current_one(
@@ -127,7 +127,7 @@ def test_a_link_of_a_checked_folder_leads_to_that_folder_or_the_current_one(
     monkeypatch.chdir(checkout)
     result = run("check", "mounted", "--format", "json")
     assert result.exit_code == 1
-    assert {one["object"] for one in json.loads(result.stdout)["findings"]} >= {"Pod t/of-today", "Pod t/base"}
+    assert {finding["object"] for finding in json.loads(result.stdout)["findings"]} >= {"Pod t/of-today", "Pod t/base"}
     (mounted / "out.yaml").symlink_to(elsewhere / "pod.yaml")
     result = run("check", "mounted")
     assert result.exit_code == 2

@@ -26,19 +26,19 @@ def karpenter_tables() -> Path:
 def interfaces(karpenter_tables: Path) -> dict[str, tuple[int, int]]:
     """Pods and network cards by instance type."""
     text = (karpenter_tables / "zz_generated.vpclimits.go").read_text()
-    found = {}
+    interfaces_by_type = {}
     for name, body in re.findall(r'^\t"([^"]+)": \{\n(.*?)^\t\},', text, re.DOTALL | re.MULTILINE):
 
-        def number(key: str, of: str = body) -> int:
-            match = re.search(rf"\b{key}:\s*(\d+)", of)
+        def number(key: str, text: str = body) -> int:
+            match = re.search(rf"\b{key}:\s*(\d+)", text)
             assert match, key
             return int(match.group(1))
 
         counts = re.findall(r"MaximumNetworkInterfaces:\s*(\d+),\s*NetworkCardIndex:\s*(\d+)", body)
         cards = {index: int(count) for count, index in counts}
         default = cards[str(number("DefaultNetworkCardIndex"))]
-        found[name] = default * (number("IPv4PerInterface") - 1) + 2, len(cards)
-    return found
+        interfaces_by_type[name] = default * (number("IPv4PerInterface") - 1) + 2, len(cards)
+    return interfaces_by_type
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def test_a_type_is_what_ec2_lists(name: str, listing: dict[str, Any]) -> None:
     (gpu,) = info["GpuInfo"]["Gpus"]
     network = info["NetworkInfo"]
     architecture = {"x86_64": "amd64", "arm64": "arm64"}[info["ProcessorInfo"]["SupportedArchitectures"][0]]
-    ours = {
+    catalogued = {
         "gpus": instance.gpus,
         "vcpu": instance.vcpu,
         "memory": instance.memory * 1024,
@@ -82,7 +82,7 @@ def test_a_type_is_what_ec2_lists(name: str, listing: dict[str, Any]) -> None:
         "cards": instance.network_cards,
         "architecture": instance.architecture,
     }
-    theirs = {
+    listed_by_ec2 = {
         "gpus": gpu["LogicalGpuCount"],
         "vcpu": info["VCpuInfo"]["DefaultVCpus"],
         "memory": info["MemoryInfo"]["SizeInMiB"],
@@ -91,7 +91,7 @@ def test_a_type_is_what_ec2_lists(name: str, listing: dict[str, Any]) -> None:
         "cards": network["MaximumNetworkCards"],
         "architecture": architecture,
     }
-    assert ours == theirs
+    assert catalogued == listed_by_ec2
 
 
 @pytest.mark.parametrize("name", sorted(name for name in set(INSTANCES) - OFF_EC2S_LIST if INSTANCES[name].efa))
@@ -111,12 +111,14 @@ def test_a_types_board_is_the_gpu_that_ec2_lists(name: str, listing: dict[str, A
 def test_a_type_without_gpus_is_what_ec2_and_karpenter_list(
     name: str, listing: dict[str, Any], interfaces: dict[str, tuple[int, int]]
 ) -> None:
-    info, of = listing[name], GENERAL[name]
-    assert (of.gpus, of.gpu, of.nvme) == (0, "", 0)
-    assert of.vcpu == info["VCpuInfo"]["DefaultVCpus"]
-    assert of.memory * 1024 == info["MemoryInfo"]["SizeInMiB"]
-    assert (of.pods, of.network_cards) == interfaces[name]
-    assert {"x86_64": "amd64", "arm64": "arm64"}[info["ProcessorInfo"]["SupportedArchitectures"][0]] == of.architecture
+    info, instance = listing[name], GENERAL[name]
+    assert (instance.gpus, instance.gpu, instance.nvme) == (0, "", 0)
+    assert instance.vcpu == info["VCpuInfo"]["DefaultVCpus"]
+    assert instance.memory * 1024 == info["MemoryInfo"]["SizeInMiB"]
+    assert (instance.pods, instance.network_cards) == interfaces[name]
+    assert {"x86_64": "amd64", "arm64": "arm64"}[
+        info["ProcessorInfo"]["SupportedArchitectures"][0]
+    ] == instance.architecture
 
 
 @pytest.mark.parametrize("name", INSTANCES)
@@ -146,7 +148,7 @@ def test_only_graviton_and_grace_are_arm() -> None:
 
 
 def test_who_makes_accelerators_is_told_by_a_types_name(listing: dict[str, Any]) -> None:
-    """Of a type that the catalog does not list this is all that is known; its sibling is no typing error of it."""
+    """Nothing else is known of a type that the catalog does not list; its sibling is no typing error of it."""
     others = {"FpgaInfo", "InferenceAcceleratorInfo", "MediaAcceleratorInfo", "NeuronInfo"}
     assert {name for name, facts in listing.items() if others & facts.keys()} <= set(filter(NOT_NVIDIA.match, listing))
     assert not [name for name, facts in listing.items() if "GpuInfo" in facts and NOT_NVIDIA.match(name)]
@@ -159,5 +161,5 @@ def test_what_keeps_services_off_a_type_is_what_ec2_lists(listing: dict[str, Any
         misfit = for_services(name) or ""
         assert ("arm64" in misfit) == ("arm64" in machines), name
         if "no room" in misfit:
-            one = info["VCpuInfo"]["DefaultVCpus"] == 1
-            assert one or info["MemoryInfo"]["SizeInMiB"] <= 4096, f"{name} would hold them"
+            has_one_cpu = info["VCpuInfo"]["DefaultVCpus"] == 1
+            assert has_one_cpu or info["MemoryInfo"]["SizeInMiB"] <= 4096, f"{name} would hold them"

@@ -27,7 +27,7 @@ from tenancy.validation import load
 
 ROOT = Path(__file__).parents[2]
 TODAY = dt.date(2026, 11, 24)
-FOUND = Finding("fake", "F1", "samples/Pod.a.b", "it is privileged")
+PRIVILEGED_POD = Finding("fake", "F1", "samples/Pod.a.b", "it is privileged")
 
 
 def verdict(*findings: Finding, checks: int = 3, skipped: str = "") -> Verdict:
@@ -43,19 +43,22 @@ def waiver(**changes: Any) -> Waiver:
 
 
 def test_a_finding_without_a_waiver_is_a_problem() -> None:
-    (problem,) = weigh([verdict(FOUND)], [], TODAY).problems
+    (problem,) = weigh([verdict(PRIVILEGED_POD)], [], TODAY).problems
     assert "F1" in problem
     assert "it is privileged" in problem
 
 
 def test_a_waived_finding_is_none() -> None:
-    judged = weigh([verdict(FOUND)], [waiver()], TODAY)
-    assert (judged.problems, judged.open(verdict(FOUND))) == ([], [])
+    judged = weigh([verdict(PRIVILEGED_POD)], [waiver()], TODAY)
+    assert (judged.problems, judged.open(verdict(PRIVILEGED_POD))) == ([], [])
 
 
-@pytest.mark.parametrize("other", [{"judge": "real"}, {"check": "G1"}, {"object": "bank/*"}])
-def test_a_waiver_of_another_judge_check_or_object_covers_nothing(other: dict[str, str]) -> None:
-    assert any(one.startswith("fake F1") for one in weigh([verdict(FOUND)], [waiver(**other)], TODAY).problems)
+@pytest.mark.parametrize("other_fields", [{"judge": "real"}, {"check": "G1"}, {"object": "bank/*"}])
+def test_a_waiver_of_another_judge_check_or_object_covers_nothing(other_fields: dict[str, str]) -> None:
+    assert any(
+        problem.startswith("fake F1")
+        for problem in weigh([verdict(PRIVILEGED_POD)], [waiver(**other_fields)], TODAY).problems
+    )
 
 
 def test_a_waiver_whose_finding_is_gone_is_a_problem() -> None:
@@ -68,15 +71,15 @@ def test_a_waiver_of_a_skipped_judge_is_left_alone() -> None:
 
 
 def test_a_waiver_covers_nothing_after_its_last_day() -> None:
-    problems = weigh([verdict(FOUND)], [waiver()], TODAY + dt.timedelta(1)).problems
-    assert [one.partition(" ")[0] for one in problems] == ["waiver", "fake"]
+    problems = weigh([verdict(PRIVILEGED_POD)], [waiver()], TODAY + dt.timedelta(1)).problems
+    assert [problem.partition(" ")[0] for problem in problems] == ["waiver", "fake"]
     assert "expired on 2026-11-24" in problems[0]
 
 
 @pytest.mark.parametrize(("days", "problems"), [(waivers.LONGEST, 0), (waivers.LONGEST + 1, 1)])
 def test_a_waiver_lasts_a_year_at_most(days: int, problems: int) -> None:
-    given = waiver(until=TODAY + dt.timedelta(days))
-    assert len(weigh([verdict(FOUND)], [given], TODAY).problems) == problems
+    long_waiver = waiver(until=TODAY + dt.timedelta(days))
+    assert len(weigh([verdict(PRIVILEGED_POD)], [long_waiver], TODAY).problems) == problems
 
 
 def test_a_judge_that_made_no_check_has_passed_nothing() -> None:
@@ -88,7 +91,7 @@ ROW = "{judge: a, check: b, object: c, reason: d, owner: e, until: 2027-01-01}"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message_part"),
     [
         ("other: []", "rule: a list `waivers`"),
         ("[", "rule: a list `waivers`"),
@@ -98,16 +101,16 @@ ROW = "{judge: a, check: b, object: c, reason: d, owner: e, until: 2027-01-01}"
         ("waivers: [" + ROW.replace("reason: d", "reason: ' '") + "]", "waivers[0].reason: nothing"),
     ],
 )
-def test_a_list_of_another_form_is_named(text: str, said: str, tmp_path: Path) -> None:
+def test_a_list_of_another_form_is_named(text: str, message_part: str, tmp_path: Path) -> None:
     (tmp_path / "w.yaml").write_text(text, "utf-8")
-    with pytest.raises(UnusableWaivers, match=re.escape(said)):
+    with pytest.raises(UnusableWaivers, match=re.escape(message_part)):
         waivers.read(tmp_path / "w.yaml")
 
 
 def test_the_repositorys_own_waivers_name_judges_that_run() -> None:
     accepted = waivers.read()
-    assert {one.judge for one in accepted} <= set(run.RUN)
-    assert len({(one.judge, one.check, one.object) for one in accepted}) == len(accepted)
+    assert {waiver.judge for waiver in accepted} <= set(run.RUN)
+    assert len({(waiver.judge, waiver.check, waiver.object) for waiver in accepted}) == len(accepted)
 
 
 # Answers of judges
@@ -209,7 +212,7 @@ CLOUD: list[dict[str, Any]] = [
 def behaved() -> Verdict:
     """The benchmark's behaviours on a cluster that admits a pod whatever its imagePullPolicy."""
     rows = checklists.read()["kubectl-mtb"].items
-    sent = [{"id": one, "refused": True, "twin_admitted": True} for row in rows for one in row.shown_by]
+    sent = [{"id": attack_id, "refused": True, "twin_admitted": True} for row in rows for attack_id in row.shown_by]
     loaded = load(ROOT / "stacks" / "local")
     limits = ("cpu", "memory", "requests.ephemeral-storage", "pods", "services", "secrets", "configmaps")
     quotas = [
@@ -315,22 +318,22 @@ def test_an_answer_of_another_form_is_an_error(text: str) -> None:
 
 
 def test_the_table_counts_passed_waived_and_failed() -> None:
-    other = Finding("fake", "F2", "bank/Pod.a.b", "m")
-    judged = weigh([verdict(FOUND, other)], [waiver()], TODAY)
+    open_finding = Finding("fake", "F2", "bank/Pod.a.b", "m")
+    judged = weigh([verdict(PRIVILEGED_POD, open_finding)], [waiver()], TODAY)
     assert report.row(judged.verdicts[0], judged) == ("fake", "1.0", "samples", "3", "1", "1", "1")
 
 
 def test_sarif_has_a_suppression_for_a_waived_finding_only() -> None:
-    other = Finding("fake", "F2", "bank/Pod.a.b", "m", "bank.yaml", 4)
-    judged = weigh([verdict(FOUND, other), verdict(skipped="no")], [waiver()], TODAY)
-    (told,) = report.sarif(judged)["runs"]
-    assert [len(one.get("suppressions", ())) for one in told["results"]] == [1, 0]
-    assert told["results"][1]["locations"][0]["physicalLocation"]["region"] == {"startLine": 4}
-    assert told["properties"] == {"checks": 3, "judged": "samples"}
+    open_finding = Finding("fake", "F2", "bank/Pod.a.b", "m", "bank.yaml", 4)
+    judged = weigh([verdict(PRIVILEGED_POD, open_finding), verdict(skipped="no")], [waiver()], TODAY)
+    (sarif_run,) = report.sarif(judged)["runs"]
+    assert [len(result.get("suppressions", ())) for result in sarif_run["results"]] == [1, 0]
+    assert sarif_run["results"][1]["locations"][0]["physicalLocation"]["region"] == {"startLine": 4}
+    assert sarif_run["properties"] == {"checks": 3, "judged": "samples"}
 
 
 def test_the_page_names_skipped_judges_and_every_waiver() -> None:
-    judged = weigh([verdict(FOUND), Verdict("gone", "–", "–", skipped="not here")], [waiver()], TODAY)
+    judged = weigh([verdict(PRIVILEGED_POD), Verdict("gone", "–", "–", skipped="not here")], [waiver()], TODAY)
     page = report.page(
         judged, checklists.read(), {"privileged": {"checkov": ["CKV_K8S_16"]}}, {"movable-tags": ["CKV_AWS_51"]}
     )
@@ -354,8 +357,10 @@ def test_the_page_in_the_docs_has_todays_judges_and_waivers() -> None:
     page = (ROOT / "docs" / "judged.md").read_text("utf-8")
     for name in (*run.RUN, *run.NOT_RUN):
         assert f"\n| {name} | " in page, f"{name}: make judged"
-    for one in waivers.read():
-        assert f"| {one.judge} | `{one.check}` | `{one.object}` |" in page, f"{one}: make judged"
+    for recorded_waiver in waivers.read():
+        assert f"| {recorded_waiver.judge} | `{recorded_waiver.check}` | `{recorded_waiver.object}` |" in page, (
+            f"{recorded_waiver}: make judged"
+        )
 
 
 # Checklists and seeded faults
@@ -365,7 +370,7 @@ def test_the_page_in_the_docs_has_todays_judges_and_waivers() -> None:
 def attack_ids() -> frozenset[str]:
     loaded = load(ROOT / "stacks" / "local")
     scene = Scene(loaded.environment, loaded.tenants, ["nvidia"], ["plain"])
-    return frozenset(one.id.partition("@")[0] for one in all_attacks(scene))
+    return frozenset(attack.id.partition("@")[0] for attack in all_attacks(scene))
 
 
 @pytest.mark.parametrize("name", checklists.read())
@@ -383,8 +388,8 @@ def seeded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rules_in(folder: Path) -> set[str]:
-    done = CliRunner().invoke(main, ["check", str(folder), "--format", "json"])
-    return {one["rule"] for one in json.loads(done.stdout)["findings"]}
+    completed = CliRunner().invoke(main, ["check", str(folder), "--format", "json"])
+    return {finding["rule"] for finding in json.loads(completed.stdout)["findings"]}
 
 
 @pytest.mark.parametrize("fault", faults.faults(), ids=lambda fault: fault.name)

@@ -171,9 +171,9 @@ def test_what_a_stack_leaves_to_aws_is_no_deletion() -> None:
     def deletion(kind: str, **old: bool) -> dict[str, Any]:
         return {"resourcePreEvent": {"metadata": {"op": "delete", "urn": "", "type": kind, "old": old}}}
 
-    component, lost = deletion("gpu-tenancy:index:Data"), deletion("aws:iam/role:Role", retainOnDelete=False)
-    kept = deletion("aws:s3/bucket:Bucket", retainOnDelete=True)
-    assert Run(0, [component, kept, lost, event("same", "a")], "").deletions == (2, 1)
+    component, deleted_role = deletion("gpu-tenancy:index:Data"), deletion("aws:iam/role:Role", retainOnDelete=False)
+    retained_bucket = deletion("aws:s3/bucket:Bucket", retainOnDelete=True)
+    assert Run(0, [component, retained_bucket, deleted_role, event("same", "a")], "").deletions == (2, 1)
 
 
 def sent(operation: str, **fields: Any) -> AwsRequest:
@@ -191,7 +191,7 @@ def test_a_wrong_an_unread_and_a_refused_request_are_findings_once_each() -> Non
     wrong = sent("CreateCluster", wrong=[(".name", "missing")])
     refused = sent("CreateNodegroup", status=409, refusal="it exists")
     bank.judge_requests([wrong, wrong, refused, sent("DescribeCluster", status=404), sent("CreateAddon", unread="?")])
-    assert [(one.check, one.object) for one in bank.findings] == [
+    assert [(finding.check, finding.object) for finding in bank.findings] == [
         ("request", "bank/eks:CreateCluster.name"),
         ("refused", "bank/eks:CreateNodegroup"),
         ("unread", "bank/eks:CreateAddon"),
@@ -204,7 +204,7 @@ def test_a_second_preview_that_is_not_clean_is_a_finding_for_each_resource() -> 
     assert bank.judge_unchanged("preview", "bank", Run(0, [event("same", "a")], ""))
     assert not bank.judge_unchanged("preview", "bank", Run(0, [event("update", "a")], ""))
     assert not bank.judge_unchanged("preview", "bank", Run(255, [], "no plugin"))
-    assert [one.message for one in bank.findings] == ["update", "no plugin"]
+    assert [finding.message for finding in bank.findings] == ["update", "no plugin"]
 
 
 CONTROL_PLANE, GROUP = journey.UPGRADES
@@ -241,10 +241,12 @@ def test_a_minor_version_is_written_into_the_one_place_that_has_it(tmp_path: Pat
 
 def test_a_seeded_fault_is_found_by_its_check_on_its_object_alone() -> None:
     row = {"check": "request", "object": "faulty/kms:*.Tags[[][]].TagKey"}
-    found = Finding("aws-engine", "request", "faulty/kms:TagResource.Tags[].TagKey", "129 characters")
-    other = Finding("aws-engine", "preview", "faulty/kms:TagResource.Tags[].TagKey", "129 characters")
-    assert journey.found_by([found, other], row) == ["request: kms:TagResource.Tags[].TagKey: 129 characters"]
-    assert journey.found_by([other], row) == []
+    request_finding = Finding("aws-engine", "request", "faulty/kms:TagResource.Tags[].TagKey", "129 characters")
+    preview_finding = Finding("aws-engine", "preview", "faulty/kms:TagResource.Tags[].TagKey", "129 characters")
+    assert journey.found_by([request_finding, preview_finding], row) == [
+        "request: kms:TagResource.Tags[].TagKey: 129 characters"
+    ]
+    assert journey.found_by([preview_finding], row) == []
 
 
 def test_every_seeded_fault_is_of_a_type_that_its_environment_registers(
@@ -260,7 +262,7 @@ def test_every_seeded_fault_is_of_a_type_that_its_environment_registers(
 def test_a_fault_that_is_not_found_and_a_process_that_stays_are_findings() -> None:
     seeded = {row["name"]: [] for row in journey.faults()}
     findings = journey.summary([], seeded, Comparison(journey.JUDGE), 2, "5.100.0").findings
-    assert [(one.check, one.object) for one in findings] == [
+    assert [(finding.check, finding.object) for finding in findings] == [
         *(("fault", name) for name in seeded),
         ("processes", "providers"),
     ]
@@ -318,8 +320,8 @@ def test_edits_that_are_previewed_start_from_the_same_files_and_show_every_opera
     assert not [edit.title for edit in previewed if edit.before or not rows[edit.title]]
     steps = {step for edit in previewed for step in rows[edit.title]}
     assert {operation for operation, _ in steps} == {"create", "update", "replace", "delete"}
-    lost = {kind for operation, kind in steps if operation in {"replace", "delete"}}
-    assert lost >= {"Cluster", "Vpc", "Subnet", "NodeGroup", "Key"}
+    lost_kinds = {kind for operation, kind in steps if operation in {"replace", "delete"}}
+    assert lost_kinds >= {"Cluster", "Vpc", "Subnet", "NodeGroup", "Key"}
 
 
 # EKS and Budgets on loopback
@@ -444,8 +446,8 @@ def test_a_budget_comes_back_with_aws_defaults() -> None:
     budgets.answer("CreateBudget", body)
     answer = budgets.answer("DescribeBudget", {"BudgetName": "fraud"})["Budget"]
     assert (answer["BudgetLimit"]["Amount"], answer["CostTypes"]["IncludeTax"]) == ("10.0", True)
-    asked = {"BudgetName": "fraud", "Notification": alert}
-    assert budgets.answer("DescribeSubscribersForNotification", asked)["Subscribers"] == people
+    request = {"BudgetName": "fraud", "Notification": alert}
+    assert budgets.answer("DescribeSubscribersForNotification", request)["Subscribers"] == people
     budgets.answer("DeleteBudget", {"BudgetName": "fraud"})
     with pytest.raises(RefusedRequest, match="Unable to get budget"):
         budgets.answer("DescribeBudget", {"BudgetName": "fraud"})

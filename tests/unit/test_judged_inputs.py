@@ -1,4 +1,4 @@
-"""What judges of the AWS half, of schemas and of a running cluster are given; the bill of materials of the image."""
+"""Inputs of the judges of the AWS half, of schemas and of a running cluster; the bill of materials of the image."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def test_a_type_has_terraforms_name(kind: str, terraforms: str) -> None:
 
 
 def test_a_block_is_a_list_with_a_singular_name_and_tags_stay_a_map() -> None:
-    given = {"vpcConfig": {"subnetIds": ["a"]}, "rules": [{"bucketKeyEnabled": True}], "tags": {"costCenter": "1"}}
-    assert terraform.fields(given) == {
+    inputs = {"vpcConfig": {"subnetIds": ["a"]}, "rules": [{"bucketKeyEnabled": True}], "tags": {"costCenter": "1"}}
+    assert terraform.fields(inputs) == {
         "vpc_config": [{"subnet_ids": ["a"]}],
         "rule": [{"bucket_key_enabled": True}],
         "tags": {"costCenter": "1"},
@@ -69,15 +69,15 @@ def test_a_list_of_blocks_without_a_known_name_is_refused_by_name() -> None:
 def test_an_input_that_is_another_resource_is_a_reference() -> None:
     bucket = Resource("aws:s3/bucket:Bucket", "data", {"bucket": "data"})
     twin = Resource("aws:s3/bucketVersioning:BucketVersioning", "data", {"bucket": bucket.id})
-    made = terraform.plan([bucket, twin])["configuration"]["root_module"]["resources"]
-    assert [one["expressions"] for one in made] == [
+    resources = terraform.plan([bucket, twin])["configuration"]["root_module"]["resources"]
+    assert [resource["expressions"] for resource in resources] == [
         {},
         {"bucket": {"references": ["aws_s3_bucket.data.id", "aws_s3_bucket.data"]}},
     ]
 
 
 def test_every_resource_of_the_bank_has_an_address_of_its_own(bank: dict[str, Any]) -> None:
-    addresses = [one["address"] for one in bank["planned_values"]["root_module"]["resources"]]
+    addresses = [resource["address"] for resource in bank["planned_values"]["root_module"]["resources"]]
     assert len(addresses) == len(set(addresses)) > 200
     assert {"aws_eks_cluster.bank-cluster", "aws_vpc.bank-network-vpc"} <= set(addresses)
 
@@ -90,9 +90,9 @@ def test_the_plan_of_the_bank_is_json_and_has_no_pulumi_values(bank: dict[str, A
 def test_a_fault_on_aws_that_other_tools_know_is_found_by_a_rule_of_the_pack_and_its_twin_is_not(
     resources: Sequence[Resource],
 ) -> None:
-    def rules(one: Resource) -> set[str]:
-        item = {"kind": one.kind, "metadata": {"name": one.name}, **one.inputs}
-        return {found.rule for found in object_findings(item)}
+    def rules(resource: Resource) -> set[str]:
+        item = {"kind": resource.kind, "metadata": {"name": resource.name}, **resource.inputs}
+        return {finding.rule for finding in object_findings(item)}
 
     for fault in faults.aws_faults(resources):
         assert rules(fault.broken) - rules(fault.twin) == set(fault.rules), fault.name
@@ -154,15 +154,15 @@ def test_without_a_lab_its_judges_are_skipped_by_name(tmp_path: Path) -> None:
 
 
 def test_hardeneks_is_not_asked_what_asks_aws() -> None:
-    given = {"rules": {"cluster_wide": {"security": {"iam": ["check_endpoint_public_access", "restrict_wildcard"]}}}}
-    assert live.without_aws(given)["rules"] == {"cluster_wide": {"security": {"iam": ["restrict_wildcard"]}}}
+    settings = {"rules": {"cluster_wide": {"security": {"iam": ["check_endpoint_public_access", "restrict_wildcard"]}}}}
+    assert live.without_aws(settings)["rules"] == {"cluster_wide": {"security": {"iam": ["restrict_wildcard"]}}}
 
 
 SENT = {"id": "rbac-a@fraud", "refused": True, "twin_admitted": True, "status": 403, "denier": "RBAC"}
 
 
 @pytest.mark.parametrize(
-    ("result", "said"),
+    ("result", "broken"),
     [
         (SENT, []),
         ({**SENT, "id": "rbac-b"}, ["rbac-a was not sent"]),
@@ -172,10 +172,10 @@ SENT = {"id": "rbac-a@fraud", "refused": True, "twin_admitted": True, "status": 
     ],
 )
 def test_a_behaviour_is_shown_by_attacks_that_were_refused_with_twins_admitted(
-    result: dict[str, Any], said: list[str]
+    result: dict[str, Any], broken: list[str]
 ) -> None:
     row = {"shown-by": ["rbac-a", "tests/unit/test_plan.py"]}
-    assert list(mtb.broken_attacks([result], row)) == said
+    assert list(mtb.broken_attacks([result], row)) == broken
 
 
 def test_a_namespace_without_a_quota_of_a_resource_is_named() -> None:
@@ -191,11 +191,11 @@ def test_what_an_owner_may_not_do_is_named(loaded: Loaded) -> None:
         denied = "deletecollection" in words
         return subprocess.CompletedProcess([], int(denied or "create" in words), json.dumps({"items": []}))
 
-    found = {one.check: one.message for one in mtb.verdict([], loaded, ask).findings}
-    assert "an owner may not deletecollection networkpolicies" in found["MTB-PL2-BC-OPS-4"]
-    assert "an owner may not update networkpolicies" not in found["MTB-PL2-BC-OPS-4"]
-    assert "has no quota of pods" in found["MTB-PL1-CC-FNS-2"]
-    assert "MTB-PL1-CC-DI-1" not in found, "the pod was refused"
+    message_by_check = {finding.check: finding.message for finding in mtb.verdict([], loaded, ask).findings}
+    assert "an owner may not deletecollection networkpolicies" in message_by_check["MTB-PL2-BC-OPS-4"]
+    assert "an owner may not update networkpolicies" not in message_by_check["MTB-PL2-BC-OPS-4"]
+    assert "has no quota of pods" in message_by_check["MTB-PL1-CC-FNS-2"]
+    assert "MTB-PL1-CC-DI-1" not in message_by_check, "the pod was refused"
 
 
 # NVIDIA's suite from a clone
@@ -228,7 +228,7 @@ def test_a_copy_without_git_has_no_commit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("commit", "suite", "said"),
+    ("commit", "suite", "expected_version"),
     [
         (PINNED, "AB", "1207cb75"),
         ("f" * 40, "AB", "ffffffff, not the pinned 1207cb75"),
@@ -236,8 +236,8 @@ def test_a_copy_without_git_has_no_commit(tmp_path: Path) -> None:
         ("f" * 40, "AC", "ffffffff, not the pinned 1207cb75; not run: C; gone: B"),
     ],
 )
-def test_a_clone_at_another_commit_is_named_in_the_version(commit: str, suite: str, said: str) -> None:
-    assert nvidia.version(commit, PINNED, dict.fromkeys(suite), ROWS) == said
+def test_a_clone_at_another_commit_is_named_in_the_version(commit: str, suite: str, expected_version: str) -> None:
+    assert nvidia.version(commit, PINNED, dict.fromkeys(suite), ROWS) == expected_version
 
 
 @pytest.mark.parametrize("suite", ["A", "ABC"])
@@ -263,9 +263,9 @@ def test_a_check_is_asked_with_the_suites_parameters_those_of_its_row_and_what_t
 
 
 def test_the_suite_is_told_the_nodes_and_gpus_of_the_spec_files() -> None:
-    found = nvidia.expected(load(ROOT / "stacks" / "local").environment)
-    assert found["K8sNodeCountCheck"] == {"K8sNodeCountCheck": {"count": 14}}
-    totals = {name: given["expected_total"] for name, given in found["K8sGpuCapacityCheck"].items()}
+    expectations = nvidia.expected(load(ROOT / "stacks" / "local").environment)
+    assert expectations["K8sNodeCountCheck"] == {"K8sNodeCountCheck": {"count": 14}}
+    totals = {name: expectation["expected_total"] for name, expectation in expectations["K8sGpuCapacityCheck"].items()}
     assert totals == {
         "K8sGpuCapacityCheck-gpu": 64,
         "K8sGpuCapacityCheck-gpu.shared": 32,
@@ -278,9 +278,9 @@ def test_a_row_says_that_its_check_runs_or_why_it_does_not() -> None:
     rows = nvidias_rows()
     assert len({row["id"] for row in rows}) == len(rows) == 36
     for row in rows:
-        wanted = "partly" if "ends" in row else "shown"
+        expected_status = "partly" if "ends" in row else "shown"
         assert ("run" in row) is (row["status"] in ("shown", "partly")), row["id"]
-        assert "run" not in row or row["status"] == wanted, row["id"]
+        assert "run" not in row or row["status"] == expected_status, row["id"]
 
 
 RESULT: dict[str, Any] = {"name": "A", "passed": False, "skipped": False}
@@ -297,8 +297,8 @@ RESULT: dict[str, Any] = {"name": "A", "passed": False, "skipped": False}
     ],
 )
 def test_where_a_check_of_nvidias_ended_is_the_object_of_its_finding(result: dict[str, Any], where: str | None) -> None:
-    found = parse.nvidia([result], ["A"], nvidia.ends(ROWS), "1", "")
-    assert [one.object for one in found.findings] == ([where] if where else [])
+    verdict = parse.nvidia([result], ["A"], nvidia.ends(ROWS), "1", "")
+    assert [finding.object for finding in verdict.findings] == ([where] if where else [])
 
 
 def test_a_check_of_nvidias_without_a_result_is_an_error() -> None:
@@ -317,9 +317,9 @@ def test_guards_leave_the_suites_namespaces_alone_in_the_lab_and_not_in_the_exam
     )
     ((words, project),) = sent
     assert words == ("up", "local")
-    changed, kept = (load(at / "stacks" / "local").environment.platform for at in (project, ROOT))
-    assert [one.matches("isvtest-netpol-1") for one in changed.temporary_namespaces] == [True]
-    assert kept.temporary_namespaces == ()
+    lab_platform, example_platform = (load(at / "stacks" / "local").environment.platform for at in (project, ROOT))
+    assert [pattern.matches("isvtest-netpol-1") for pattern in lab_platform.temporary_namespaces] == [True]
+    assert example_platform.temporary_namespaces == ()
     assert (project / "tenancy").resolve() == ROOT / "tenancy"
 
 
@@ -327,13 +327,19 @@ def test_guards_leave_the_suites_namespaces_alone_in_the_lab_and_not_in_the_exam
 
 
 def test_the_bill_of_the_image_lists_what_the_containerfile_pins_and_says_what_it_lacks() -> None:
-    made = image.document(image.FILE.read_text("utf-8"), "pulumi==3.259.0 \\\n    --hash=sha256:0\n")
-    named = {one["name"]: one for one in made["components"]}
-    assert {"docker.io/library/python", "docker.io/aquasec/trivy", "awscli", "trivy", "pulumi"} <= set(named)
-    assert every(len(one["hashes"][0]["content"]) == 64 for one in made["components"] if one["type"] == "container")
-    assert made["metadata"]["properties"][0]["value"] == image.INCOMPLETE
-    assert made["compositions"][0]["aggregate"] == "incomplete"
-    references = [one["bom-ref"] for one in made["components"]]
+    document = image.document(image.FILE.read_text("utf-8"), "pulumi==3.259.0 \\\n    --hash=sha256:0\n")
+    components_by_name = {component["name"]: component for component in document["components"]}
+    assert {"docker.io/library/python", "docker.io/aquasec/trivy", "awscli", "trivy", "pulumi"} <= set(
+        components_by_name
+    )
+    assert every(
+        len(component["hashes"][0]["content"]) == 64
+        for component in document["components"]
+        if component["type"] == "container"
+    )
+    assert document["metadata"]["properties"][0]["value"] == image.INCOMPLETE
+    assert document["compositions"][0]["aggregate"] == "incomplete"
+    references = [component["bom-ref"] for component in document["components"]]
     assert len(references) == len(set(references))
 
 

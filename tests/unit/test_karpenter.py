@@ -1,4 +1,4 @@
-"""What Karpenter is told of the pools that scale."""
+"""Objects of Karpenter for the pools that scale."""
 
 from __future__ import annotations
 
@@ -52,26 +52,26 @@ ARM = {"instance": "g5g.xlarge", "nodes": {"min": 0, "max": 2}}
 @pytest.fixture
 def small(environment: Environment) -> dict[str, Any]:
     """The small environment as it is written, on AWS and without its pools."""
-    written = environment.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    return {**written, "aws": AWS, "flavors": FLAVORS, "pools": {}}
+    environment_fields = environment.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return {**environment_fields, "aws": AWS, "flavors": FLAVORS, "pools": {}}
 
 
 class Cluster:
     """One pool and what is made of it."""
 
     def __init__(self, small: dict[str, Any], pool: dict[str, Any], **aws: Any) -> None:
-        written = {**small, "pools": {"pool": pool}, "aws": {**AWS, **aws}}
-        self.environment = Environment.model_validate(written)
+        environment_fields = {**small, "pools": {"pool": pool}, "aws": {**AWS, **aws}}
+        self.environment = Environment.model_validate(environment_fields)
         self.objects = karpenter_objects(self.environment)
 
     def spec(self, kind: str) -> dict[str, Any]:
-        found = [made["spec"] for made in self.objects if made["kind"] == kind]
-        assert len(found) == 1, f"{len(found)} of {kind}"
-        return found[0]
+        specs = [item["spec"] for item in self.objects if item["kind"] == kind]
+        assert len(specs) == 1, f"{len(specs)} of {kind}"
+        return specs[0]
 
     @property
     def kinds(self) -> list[str]:
-        return [made["kind"] for made in self.objects]
+        return [item["kind"] for item in self.objects]
 
     @property
     def node_class(self) -> dict[str, Any]:
@@ -86,9 +86,9 @@ class Cluster:
         return self.spec("NodeOverlay")["capacity"]
 
     def required(self, key: str) -> list[str]:
-        found = [r for r in self.node_pool["template"]["spec"]["requirements"] if r["key"] == key]
-        assert [r["operator"] for r in found] == ["In"]
-        return found[0]["values"]
+        requirements = [r for r in self.node_pool["template"]["spec"]["requirements"] if r["key"] == key]
+        assert [r["operator"] for r in requirements] == ["In"]
+        return requirements[0]["values"]
 
 
 # Which pools
@@ -113,9 +113,9 @@ def test_without_the_aws_layer_there_is_no_karpenter_to_tell(small: dict[str, An
 
 
 def test_every_object_carries_the_platforms_labels_and_its_pools_name(small: dict[str, Any]) -> None:
-    for made in Cluster(small, SERVE).objects:
-        assert made["metadata"]["name"] == "pool"
-        assert made["metadata"]["labels"] == {
+    for item in Cluster(small, SERVE).objects:
+        assert item["metadata"]["name"] == "pool"
+        assert item["metadata"]["labels"] == {
             words.MANAGED_BY: words.PRODUCT,
             words.ENVIRONMENT: "small",
             words.POOL: "pool",
@@ -142,9 +142,9 @@ def test_a_reservation_is_named_and_filled_first_and_stands_beside_no_placement_
     cluster = Cluster(small, EFA)
     assert cluster.node_class["capacityReservationSelectorTerms"] == [{"id": "cr-0123abcd"}]
     assert "placementGroupSelector" not in cluster.node_class
-    other = Cluster(small, TRAIN)
-    assert "capacityReservationSelectorTerms" not in other.node_class
-    assert cluster.node_pool["weight"] > other.node_pool.get("weight", 0)
+    unreserved = Cluster(small, TRAIN)
+    assert "capacityReservationSelectorTerms" not in unreserved.node_class
+    assert cluster.node_pool["weight"] > unreserved.node_pool.get("weight", 0)
 
 
 def test_a_capacity_block_is_a_reservation(small: dict[str, Any]) -> None:
@@ -188,12 +188,12 @@ def test_no_pod_reaches_the_metadata_service(small: dict[str, Any]) -> None:
 
 def test_the_root_volume_is_encrypted_with_the_given_key_or_the_clusters(small: dict[str, Any]) -> None:
     key = "arn:aws:kms:eu-central-1:111122223333:key/0123-abcd"
-    given = Cluster(small, TRAIN, **{"encryption-key": key, "root-volume": 300})
-    (root,) = given.node_class["blockDeviceMappings"]
+    with_key = Cluster(small, TRAIN, **{"encryption-key": key, "root-volume": 300})
+    (root,) = with_key.node_class["blockDeviceMappings"]
     assert root["ebs"]["encrypted"] is True
     assert (root["ebs"]["kmsKeyID"], root["ebs"]["volumeSize"]) == (key, "300Gi")
-    made = Cluster(small, TRAIN)
-    assert made.node_class["blockDeviceMappings"][0]["ebs"]["kmsKeyID"] == key_alias(made.environment)
+    with_own_key = Cluster(small, TRAIN)
+    assert with_own_key.node_class["blockDeviceMappings"][0]["ebs"]["kmsKeyID"] == key_alias(with_own_key.environment)
 
 
 def test_subnets_that_are_made_are_found_by_their_tags(small: dict[str, Any]) -> None:
@@ -238,16 +238,18 @@ def test_every_card_with_efa_has_an_interface_for_it_and_the_first_one_for_addre
     interfaces = Cluster(small, EFA).node_class["networkInterfaces"]
     first, *efa = interfaces
     assert first == {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"}
-    assert {each["interfaceType"] for each in efa} == {"efa-only"}
-    assert [each["networkCardIndex"] for each in efa] == list(range(32))
-    assert [each["deviceIndex"] for each in efa] == [1] + [0] * 31, "device 0 of card 0 is taken by the addresses"
+    assert {interface["interfaceType"] for interface in efa} == {"efa-only"}
+    assert [interface["networkCardIndex"] for interface in efa] == list(range(32))
+    assert [interface["deviceIndex"] for interface in efa] == [1] + [0] * 31, (
+        "device 0 of card 0 is taken by the addresses"
+    )
 
 
 def test_a_first_card_without_efa_gets_none(small: dict[str, Any]) -> None:
     interfaces = Cluster(small, {**EFA, "instance": "p6-b300.48xlarge"}).node_class["networkInterfaces"]
-    assert [each["networkCardIndex"] for each in interfaces if each["interfaceType"] == "efa-only"] == list(
-        range(1, 17)
-    )
+    assert [
+        interface["networkCardIndex"] for interface in interfaces if interface["interfaceType"] == "efa-only"
+    ] == list(range(1, 17))
 
 
 # What a node is born with, and when it goes

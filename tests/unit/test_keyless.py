@@ -37,8 +37,8 @@ AFTER = {"start": (NOW + DAY).isoformat()}
 
 @pytest.fixture(scope="module")
 def sigstore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sigstore]:
-    with Sigstore(tmp_path_factory.mktemp("sigstore")) as made:
-        yield made
+    with Sigstore(tmp_path_factory.mktemp("sigstore")) as instance:
+        yield instance
 
 
 class Keyless(Maker):
@@ -61,27 +61,34 @@ class Keyless(Maker):
         root: Path | None = None,
     ) -> Result:
         issuer = self.sigstore.people.url if issuer is None else issuer
-        known = ("--identity", identity, "--issuer", issuer, "--trusted-root", str(root or self.sigstore.trusted_root))
-        return run("verify", str(self.folder / name), *known)
+        trust_options = (
+            "--identity",
+            identity,
+            "--issuer",
+            issuer,
+            "--trusted-root",
+            str(root or self.sigstore.trusted_root),
+        )
+        return run("verify", str(self.folder / name), *trust_options)
 
 
 @pytest.fixture(scope="module")
 def once(tmp_path_factory: pytest.TempPathFactory, sigstore: Sigstore) -> Keyless:
     """Two bundles of the same facts: `bundle` by Ann, and `other` by Bob."""
-    made = Keyless(tmp_path_factory.mktemp("signed"), sigstore)
+    keyless = Keyless(tmp_path_factory.mktemp("signed"), sigstore)
     for name, token in (("bundle", None), ("other", sigstore.people.of_person(BOB))):
-        found = made.sign(name, token)
-        assert found.exit_code == 0, found.output
-    return made
+        result = keyless.sign(name, token)
+        assert result.exit_code == 0, result.output
+    return keyless
 
 
 @pytest.fixture
 def signed(once: Keyless, tmp_path: Path) -> Keyless:
     """Copies of the two bundles, which a test may damage."""
-    made = Keyless(tmp_path, once.sigstore)
+    keyless = Keyless(tmp_path, once.sigstore)
     for name in ("bundle", "other"):
         shutil.copytree(once.folder / name, tmp_path / name)
-    return made
+    return keyless
 
 
 def envelope(maker: Keyless, name: str = "bundle") -> dict[str, Any]:
@@ -102,14 +109,17 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("offline")
 def test_a_bundle_is_verified_by_identity_and_issuer_without_network(signed: Keyless) -> None:
-    found = signed.check()
-    assert (found.exit_code, f"as signed by {ANN}, known to {signed.sigstore.people.url}" in found.output) == (0, True)
+    result = signed.check()
+    assert (result.exit_code, f"as signed by {ANN}, known to {signed.sigstore.people.url}" in result.output) == (
+        0,
+        True,
+    )
 
 
 @pytest.mark.usefixtures("offline")
 def test_without_network_nothing_is_signed(signed: Keyless) -> None:
-    found = signed.sign("more")
-    assert (found.exit_code, "signed nothing that can be verified" in found.output) == (2, True)
+    result = signed.sign("more")
+    assert (result.exit_code, "signed nothing that can be verified" in result.output) == (2, True)
     assert not (signed.folder / "more").exists()
 
 
@@ -129,8 +139,10 @@ def test_the_page_names_the_command_that_verifies_it(signed: Keyless) -> None:
 
 def test_a_ci_job_signs_with_its_uri(signed: Keyless) -> None:
     jobs = signed.sigstore.jobs
-    found = signed.sign("by-job", jobs.of_ci_job())
-    assert (found.exit_code, f"signed by {CI_IDENTITY}, known to {jobs.url}" in found.output) == (0, True), found.output
+    result = signed.sign("by-job", jobs.of_ci_job())
+    assert (result.exit_code, f"signed by {CI_IDENTITY}, known to {jobs.url}" in result.output) == (0, True), (
+        result.output
+    )
     assert signed.check("by-job", CI_IDENTITY, jobs.url).exit_code == 0
     assert signed.check("by-job").exit_code == 2
 
@@ -148,20 +160,22 @@ def test_the_token_of_a_ci_job_is_found_by_itself(signed: Keyless, monkeypatch: 
     """GitLab gives a job its token in this variable, and sigstore-python reads it there."""
     monkeypatch.setenv("GITLAB_CI", "true")
     monkeypatch.setenv("SIGSTORE_ID_TOKEN", signed.sigstore.jobs.of_ci_job())
-    found = signed.make("more", "--keyless", "--trust-config", str(signed.sigstore.trust_config), key=False)
-    assert (found.exit_code, CI_IDENTITY in found.output) == (0, True), found.output
+    result = signed.make("more", "--keyless", "--trust-config", str(signed.sigstore.trust_config), key=False)
+    assert (result.exit_code, CI_IDENTITY in result.output) == (0, True), result.output
 
 
 def test_the_log_has_the_certificate_and_nothing_of_the_statement(signed: Keyless) -> None:
-    kept = b"".join(path.read_bytes() for path in (signed.sigstore.folder / "rekor").rglob("*") if path.is_file())
-    told = envelope(signed)
-    assert told["verificationMaterial"]["certificate"]["rawBytes"].encode() in kept
-    assert told["dsseEnvelope"]["payload"].encode() not in kept
-    assert base64.b64decode(told["dsseEnvelope"]["payload"]) not in kept
+    log_content = b"".join(
+        path.read_bytes() for path in (signed.sigstore.folder / "rekor").rglob("*") if path.is_file()
+    )
+    signed_envelope = envelope(signed)
+    assert signed_envelope["verificationMaterial"]["certificate"]["rawBytes"].encode() in log_content
+    assert signed_envelope["dsseEnvelope"]["payload"].encode() not in log_content
+    assert base64.b64decode(signed_envelope["dsseEnvelope"]["payload"]) not in log_content
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("options", "message_part"),
     [
         ({"identity": BOB}, f"Certificate's SANs do not match {BOB}"),
         ({"identity": ANN.upper()}, "SANs do not match"),
@@ -169,35 +183,35 @@ def test_the_log_has_the_certificate_and_nothing_of_the_statement(signed: Keyles
         ({"name": "other"}, f"SANs do not match {ANN}"),
     ],
 )
-def test_another_identity_or_issuer_is_refused(signed: Keyless, given: dict[str, str], told: str) -> None:
-    found = signed.check(**given)
-    assert (found.exit_code, told in found.output) == (2, True), found.output
+def test_another_identity_or_issuer_is_refused(signed: Keyless, options: dict[str, str], message_part: str) -> None:
+    result = signed.check(**options)
+    assert (result.exit_code, message_part in result.output) == (2, True), result.output
     assert signed.check().exit_code == 0
 
 
 def test_an_identity_without_an_issuer_is_no_identity(signed: Keyless) -> None:
     folder = str(signed.folder / "bundle")
     for words in (("--identity", ANN), ("--identity", ANN, "--issuer", "")):
-        found = run("verify", folder, *words, "--trusted-root", str(signed.sigstore.trusted_root))
-        assert (found.exit_code, "given --identity without --issuer" in found.output) == (2, True)
+        result = run("verify", folder, *words, "--trusted-root", str(signed.sigstore.trusted_root))
+        assert (result.exit_code, "given --identity without --issuer" in result.output) == (2, True)
 
 
 def other_authority(root: dict[str, Any]) -> None:
     """An authority of the same name with a key of its own."""
-    (kept,) = root["certificateAuthorities"]
-    (one,) = kept["certChain"]["certificates"]
-    theirs = x509.load_der_x509_certificate(base64.b64decode(one["rawBytes"]))
+    (authority,) = root["certificateAuthorities"]
+    (certificate_entry,) = authority["certChain"]["certificates"]
+    original = x509.load_der_x509_certificate(base64.b64decode(certificate_entry["rawBytes"]))
     key = ec.generate_private_key(ec.SECP384R1())
     builder = (
-        x509.CertificateBuilder(theirs.issuer, theirs.subject, key.public_key(), x509.random_serial_number())
-        .not_valid_before(theirs.not_valid_before_utc)
-        .not_valid_after(theirs.not_valid_after_utc)
+        x509.CertificateBuilder(original.issuer, original.subject, key.public_key(), x509.random_serial_number())
+        .not_valid_before(original.not_valid_before_utc)
+        .not_valid_after(original.not_valid_after_utc)
         .add_extension(x509.BasicConstraints(True, 1), True)
         .add_extension(x509.KeyUsage(False, False, False, False, False, True, True, False, False), True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False)
     )
-    made = builder.sign(key, SHA256())
-    one["rawBytes"] = base64.b64encode(made.public_bytes(Encoding.DER)).decode()
+    new_certificate = builder.sign(key, SHA256())
+    certificate_entry["rawBytes"] = base64.b64encode(new_certificate.public_bytes(Encoding.DER)).decode()
 
 
 def without_timestamp_authority(root: dict[str, Any]) -> None:
@@ -208,8 +222,8 @@ def used(period: dict[str, str], list_name: str, key: str = "") -> Callable[[dic
     """A change of a trusted root after which this kind of authority or log was in use for another period."""
 
     def change(root: dict[str, Any]) -> None:
-        for one in root[list_name]:
-            (one[key] if key else one)["validFor"] = period
+        for entry in root[list_name]:
+            (entry[key] if key else entry)["validFor"] = period
 
     return change
 
@@ -231,16 +245,18 @@ for when, period in (("has ended", BEFORE), ("had not begun", AFTER)):
 
 @pytest.mark.parametrize("case", ROOTS)
 def test_by_another_trusted_root_nothing_is_signed(signed: Keyless, case: str) -> None:
-    change, told = ROOTS[case]
-    found = signed.check(root=signed.sigstore.root(f"{case}.json", change))
-    assert (found.exit_code, told in found.output, "Traceback" in found.output) == (2, True, False), found.output
+    change, message_part = ROOTS[case]
+    result = signed.check(root=signed.sigstore.root(f"{case}.json", change))
+    assert (result.exit_code, message_part in result.output, "Traceback" in result.output) == (2, True, False), (
+        result.output
+    )
     assert signed.check(root=signed.sigstore.root(f"{case}, unchanged.json")).exit_code == 0
 
 
 def test_an_authority_that_was_replaced_after_the_signature_is_still_trusted(signed: Keyless) -> None:
     def change(root: dict[str, Any]) -> None:
-        for one in (root["certificateAuthorities"][0], root["tlogs"][0]["publicKey"], root["ctlogs"][0]["publicKey"]):
-            one["validFor"]["end"] = (NOW + DAY).isoformat()
+        for entry in (root["certificateAuthorities"][0], root["tlogs"][0]["publicKey"], root["ctlogs"][0]["publicKey"]):
+            entry["validFor"]["end"] = (NOW + DAY).isoformat()
 
     assert signed.check(root=signed.sigstore.root("replaced.json", change)).exit_code == 0
 
@@ -252,32 +268,32 @@ def test_one_changed_byte_in_any_file_fails_and_names_the_file(signed: Keyless) 
         path = signed.folder / "bundle" / name
         content = path.read_bytes()
         path.write_bytes(content[:-2] + bytes([content[-2] ^ 1]) + content[-1:])
-        found = signed.check()
-        assert (found.exit_code, f"{name}: changed after it was signed" in found.output) == (1, True), name
+        result = signed.check()
+        assert (result.exit_code, f"{name}: changed after it was signed" in result.output) == (1, True), name
         path.write_bytes(content)
     assert signed.check().exit_code == 0
 
 
 def test_a_second_statement_in_the_folder_is_a_file_that_was_added(signed: Keyless) -> None:
     (signed.folder / "bundle" / ENVELOPE).write_text("{}", "utf-8")
-    found = signed.check()
-    assert (found.exit_code, f"{ENVELOPE}: not in the statement" in found.output) == (1, True)
+    result = signed.check()
+    assert (result.exit_code, f"{ENVELOPE}: not in the statement" in result.output) == (1, True)
 
 
 def payload(value: dict[str, Any], _: dict[str, Any]) -> None:
     text = base64.b64decode(value["dsseEnvelope"]["payload"])
-    changed = text.replace(b'"environment":"local"', b'"environment":"bank "')
-    assert changed != text
-    value["dsseEnvelope"]["payload"] = base64.b64encode(changed).decode()
+    changed_text = text.replace(b'"environment":"local"', b'"environment":"bank "')
+    assert changed_text != text
+    value["dsseEnvelope"]["payload"] = base64.b64encode(changed_text).decode()
 
 
 def of_other(*path: str) -> Callable[[dict[str, Any], dict[str, Any]], None]:
     """Put a part of the other bundle, which the same instance made, in the place of ours."""
 
-    def change(value: dict[str, Any], other: dict[str, Any]) -> None:
+    def change(value: dict[str, Any], other_value: dict[str, Any]) -> None:
         for name in path[:-1]:
-            value, other = value[name], other[name]
-        value[path[-1]] = other[path[-1]]
+            value, other_value = value[name], other_value[name]
+        value[path[-1]] = other_value[path[-1]]
 
     return change
 
@@ -300,8 +316,10 @@ def test_a_part_that_belongs_to_another_statement_is_refused(
     change(bad, envelope(signed, "other"))
     assert bad != good
     rewrite(signed, bad)
-    found = signed.check()
-    assert (found.exit_code, "given a statement without a valid signature" in found.output) == (2, True), found.output
+    result = signed.check()
+    assert (result.exit_code, "given a statement without a valid signature" in result.output) == (2, True), (
+        result.output
+    )
     rewrite(signed, good)
     assert signed.check().exit_code == 0
 
@@ -320,9 +338,9 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 def test_a_change_of_any_field_of_the_signed_statement_is_refused(signed: Keyless) -> None:
     good = envelope(signed)
-    seen = [path for path in leaves(good) if path[-1] not in HINTS]
-    assert len(seen) >= 12
-    for path in seen:
+    checked_paths = [path for path in leaves(good) if path[-1] not in HINTS]
+    assert len(checked_paths) >= 12
+    for path in checked_paths:
         bad = json.loads(json.dumps(good))
         place = bad
         for key in path[:-1]:
@@ -331,8 +349,8 @@ def test_a_change_of_any_field_of_the_signed_statement_is_refused(signed: Keyles
         middle = len(text) // 2
         place[path[-1]] = text[:middle] + ("A" if text[middle] != "A" else "B") + text[middle + 1 :]
         rewrite(signed, bad)
-        found = signed.check()
-        assert (found.exit_code, "rule:" in found.output, "Traceback" in found.output) == (2, True, False), path
+        result = signed.check()
+        assert (result.exit_code, "rule:" in result.output, "Traceback" in result.output) == (2, True, False), path
     rewrite(signed, good)
     assert signed.check().exit_code == 0
 
@@ -340,8 +358,8 @@ def test_a_change_of_any_field_of_the_signed_statement_is_refused(signed: Keyles
 @pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"mediaType": "x"}', '{"dsseEnvelope": 1}'])
 def test_what_is_no_sigstore_bundle_ends_with_a_sentence(signed: Keyless, text: str) -> None:
     (signed.folder / "bundle" / BUNDLE).write_text(text, "utf-8")
-    found = signed.check()
-    assert (found.exit_code, "given no Sigstore bundle" in found.output, "Traceback" in found.output) == (
+    result = signed.check()
+    assert (result.exit_code, "given no Sigstore bundle" in result.output, "Traceback" in result.output) == (
         2,
         True,
         False,
@@ -350,8 +368,8 @@ def test_what_is_no_sigstore_bundle_ends_with_a_sentence(signed: Keyless, text: 
 
 def test_a_folder_without_a_sigstore_bundle_says_which_option_verifies_it(signed: Keyless) -> None:
     assert signed.make("by-key").exit_code == 0
-    for found in (signed.check("by-key"), signed.verify("bundle")):
-        assert (found.exit_code, "verified with --identity and --issuer" in found.output) == (2, True)
+    for result in (signed.check("by-key"), signed.verify("bundle")):
+        assert (result.exit_code, "verified with --identity and --issuer" in result.output) == (2, True)
     assert (signed.check().exit_code, signed.verify("by-key").exit_code) == (0, 0)
 
 
@@ -360,9 +378,13 @@ def test_a_trusted_root_or_trust_config_that_is_none_ends_with_a_sentence(signed
     path = signed.folder / "wrong.json"
     if text is not None:
         path.write_text(text, "utf-8")
-    verified, made = signed.check(root=path), signed.sign("more", trust_config=path)
-    for found, option in ((verified, "--trusted-root"), (made, "--trust-config")):
-        assert (found.exit_code, f"given {option} {path}" in found.output, "rule:" in found.output) == (2, True, True)
+    verified, signing = signed.check(root=path), signed.sign("more", trust_config=path)
+    for result, option in ((verified, "--trusted-root"), (signing, "--trust-config")):
+        assert (result.exit_code, f"given {option} {path}" in result.output, "rule:" in result.output) == (
+            2,
+            True,
+            True,
+        )
     assert not (signed.folder / "more").exists()
 
 
@@ -374,15 +396,15 @@ def test_a_token_that_says_nothing_valid_is_refused_before_a_cluster_is_attacked
         people.of_person(ANN, age=700): "malformed",
         people.of_person(ANN, audience="another"): "malformed",
     }
-    for token, told in tokens.items():
-        found = signed.sign("more", token)
-        assert (found.exit_code, told in found.output) == (2, True), found.output
-        assert token not in found.output
+    for token, message_part in tokens.items():
+        result = signed.sign("more", token)
+        assert (result.exit_code, message_part in result.output) == (2, True), result.output
+        assert token not in result.output
 
 
 def test_without_a_token_and_a_terminal_nothing_is_asked(signed: Keyless) -> None:
-    found = signed.make("more", "--keyless", "--trust-config", str(signed.sigstore.trust_config), key=False)
-    assert (found.exit_code, "there is no terminal to ask on" in found.output) == (2, True)
+    result = signed.make("more", "--keyless", "--trust-config", str(signed.sigstore.trust_config), key=False)
+    assert (result.exit_code, "there is no terminal to ask on" in result.output) == (2, True)
 
 
 def test_a_token_that_ends_during_the_attacks_is_asked_again(signed: Keyless, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -396,9 +418,9 @@ def test_a_token_that_ends_during_the_attacks_is_asked_again(signed: Keyless, mo
 
 
 def test_an_identity_that_the_instance_does_not_know_signs_nothing(signed: Keyless) -> None:
-    found = signed.sign("more", signed.sigstore.people.of_person(ANN, email_verified=False))
-    assert (found.exit_code, "signed nothing that can be verified" in found.output) == (2, True)
-    assert "There was an error processing the identity token" in found.output
+    result = signed.sign("more", signed.sigstore.people.of_person(ANN, email_verified=False))
+    assert (result.exit_code, "signed nothing that can be verified" in result.output) == (2, True)
+    assert "There was an error processing the identity token" in result.output
     assert not (signed.folder / "more").exists()
 
 
@@ -420,15 +442,15 @@ def test_what_no_auditor_could_verify_is_not_written(signed: Keyless, change: Ca
     change(config)
     path = signed.folder / "config.json"
     path.write_text(json.dumps(config), "utf-8")
-    found = signed.sign("more", trust_config=path)
-    assert (found.exit_code, "signed nothing that can be verified" in found.output) == (2, True), found.output
+    result = signed.sign("more", trust_config=path)
+    assert (result.exit_code, "signed nothing that can be verified" in result.output) == (2, True), result.output
     assert not (signed.folder / "more").exists()
     path.write_text(json.dumps(signed.sigstore.config()), "utf-8")
     assert signed.sign("more", trust_config=path).exit_code == 0
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message_part"),
     [
         (("--key", "k.pem", "--trust-config", "c.json"), "given --trust-config without --keyless"),
         (("--key", "k.pem", "--identity-token", "t"), "given --identity-token without --keyless"),
@@ -439,14 +461,14 @@ def test_what_no_auditor_could_verify_is_not_written(signed: Keyless, change: Ca
     ],
 )
 def test_options_of_one_way_to_sign_are_not_mixed_with_another(
-    tmp_path: Path, words: tuple[str, ...], told: str
+    tmp_path: Path, words: tuple[str, ...], message_part: str
 ) -> None:
-    found = run("make", str(ROOT / "stacks/local"), "--out", str(tmp_path / "out"), *words)
-    assert (found.exit_code, told in found.output) == (2, True)
+    result = run("make", str(ROOT / "stacks/local"), "--out", str(tmp_path / "out"), *words)
+    assert (result.exit_code, message_part in result.output) == (2, True)
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message_part"),
     [
         (("--key", "k.pem", "--identity", ANN, "--issuer", "u"), "given both --key and --identity"),
         (("--key", "k.pem", "--issuer", "u"), "given --issuer without --identity"),
@@ -456,10 +478,10 @@ def test_options_of_one_way_to_sign_are_not_mixed_with_another(
     ],
 )
 def test_options_of_one_way_to_verify_are_not_mixed_with_another(
-    tmp_path: Path, words: tuple[str, ...], told: str
+    tmp_path: Path, words: tuple[str, ...], message_part: str
 ) -> None:
-    found = run("verify", str(tmp_path), *words)
-    assert (found.exit_code, told in found.output) == (2, True)
+    result = run("verify", str(tmp_path), *words)
+    assert (result.exit_code, message_part in result.output) == (2, True)
 
 
 @pytest.mark.usefixtures("offline")
@@ -468,8 +490,8 @@ def test_the_root_of_the_public_instance_is_there_without_network(
 ) -> None:
     for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME"):
         monkeypatch.setenv(name, str(signed.folder / name))
-    found = run("verify", str(signed.folder / "bundle"), "--identity", ANN, "--issuer", signed.sigstore.people.url)
-    assert (found.exit_code, "not enough sources of verified time" in found.output) == (2, True), found.output
+    result = run("verify", str(signed.folder / "bundle"), "--identity", ANN, "--issuer", signed.sigstore.people.url)
+    assert (result.exit_code, "not enough sources of verified time" in result.output) == (2, True), result.output
 
 
 def decoded(value: dict[str, Any]) -> tuple[bytes, ...]:
@@ -486,10 +508,10 @@ def test_a_damaged_signed_statement_is_refused_unless_all_that_is_signed_is_whol
         random = Random(seed)
         bad = json.dumps(damaged(good, random)).encode() if seed % 2 else cut_up(json.dumps(good), random)
         (signed.folder / "bundle" / BUNDLE).write_bytes(bad)
-        found = signed.check()
-        if found.exit_code == 0:
+        result = signed.check()
+        if result.exit_code == 0:
             assert decoded(json.loads(bad)) == decoded(good), seed
         else:
-            assert (found.exit_code, "rule:" in found.output) == (2, True), (seed, bad)
+            assert (result.exit_code, "rule:" in result.output) == (2, True), (seed, bad)
             refused += 1
     assert refused > examples(100) / 2

@@ -111,13 +111,14 @@ def refused(
         },
         "namespaceObject": _space(name),
     }
-    asked = [
+    judging_guards = [
         guard
         for guard in _guards(*keys, **classes)
-        if rule in guard.rules and any(of == group and resource in some for of, _, some in guard.resources)
+        if rule in guard.rules
+        and any(api_group == group and resource in resources for api_group, _, resources in guard.resources)
     ]
-    assert asked, "no guard judges this kind"
-    return any(cel.refuses(guard, rule, data) for guard in asked)
+    assert judging_guards, "no guard judges this kind"
+    return any(cel.refuses(guard, rule, data) for guard in judging_guards)
 
 
 KINDS = kinds_of(_place())
@@ -131,39 +132,43 @@ def _template(kind: str, labels: dict[str, str], notes: dict[str, str]) -> Objec
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_charts_and_controllers_write_is_admitted(kind: str) -> None:
-    made = _template(kind, USUAL, NOTES)
-    assert not refused(made)
-    own = {**made["metadata"], "labels": {**made["metadata"].get("labels", {}), **USUAL}, "annotations": NOTES}
-    assert not refused({**made, "metadata": own})
+    template = _template(kind, USUAL, NOTES)
+    assert not refused(template)
+    own_metadata = {
+        **template["metadata"],
+        "labels": {**template["metadata"].get("labels", {}), **USUAL},
+        "annotations": NOTES,
+    }
+    assert not refused({**template, "metadata": own_metadata})
 
 
 @pytest.mark.parametrize("key", ["sidecar.istio.io/inject", "example.com/x", "vault.hashicorp.com/agent-inject"])
 @pytest.mark.parametrize("kind", ["Pod", "Deployment", "JobSet"])
 def test_the_platform_adds_keys_and_domains_for_its_agents(kind: str, key: str) -> None:
-    made = _template(kind, {}, {key: "x"})
+    template = _template(kind, {}, {key: "x"})
     domain = key.partition("/")[0]
-    assert refused(made)
-    assert not refused(made, keys=(key,))
-    assert not refused(made, keys=(domain,))
-    assert not refused(made, keys=(domain.partition(".")[2],)), "a domain has those below it"
-    assert refused(made, keys=(f"{key}s", f"not-{domain}", f"below.{domain}"))
+    assert refused(template)
+    assert not refused(template, keys=(key,))
+    assert not refused(template, keys=(domain,))
+    assert not refused(template, keys=(domain.partition(".")[2],)), "a domain has those below it"
+    assert refused(template, keys=(f"{key}s", f"not-{domain}", f"below.{domain}"))
 
 
 def test_what_an_object_has_already_is_not_judged_again_and_a_changed_value_is() -> None:
     pod = _place().pod()
     old = {**pod, "metadata": {**pod["metadata"], "annotations": {"loki.grafana.com/tenant": "x"}}}
     again = {**old, "metadata": {**old["metadata"], "labels": {"app": "y"}}}
-    other = {**old, "metadata": {**old["metadata"], "annotations": {"loki.grafana.com/tenant": "y"}}}
+    changed_value = {**old, "metadata": {**old["metadata"], "annotations": {"loki.grafana.com/tenant": "y"}}}
     emptied = {**old, "metadata": {**old["metadata"], "annotations": {"loki.grafana.com/limit": ""}}}
-    assert [refused(item, old) for item in (again, other, emptied)] == [False, True, True]
+    assert [refused(item, old) for item in (again, changed_value, emptied)] == [False, True, True]
 
 
 def test_agents_and_the_platform_write_their_own_keys() -> None:
     agent = {"username": "system:serviceaccount:gpu-operator:gpu-operator", "groups": []}
     groups = ["system:serviceaccounts:kube-system", world_of("every-kind")[0].platform.group]
-    made = _template("Pod", {"nvidia.com/gpu-driver-upgrade-drain.skip": "true"}, {})
-    assert refused(made, user=agent), "of a namespace that is not the platform's"
-    assert [refused(made, user={**agent, "groups": [group]}) for group in groups] == [False, False]
+    pod = _template("Pod", {"nvidia.com/gpu-driver-upgrade-drain.skip": "true"}, {})
+    assert refused(pod, user=agent), "of a namespace that is not the platform's"
+    assert [refused(pod, user={**agent, "groups": [group]}) for group in groups] == [False, False]
 
 
 def test_a_label_of_the_platform_is_on_no_object_of_a_tenant() -> None:
@@ -176,17 +181,17 @@ def test_a_label_of_the_platform_is_on_no_object_of_a_tenant() -> None:
 
 def claim(storage: str | None, attributes: str | None = None) -> Object:
     spec = {"storageClassName": storage, "volumeAttributesClassName": attributes}
-    given = {name: value for name, value in spec.items() if value is not None}
-    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {}, "spec": given}
+    stated_fields = {name: value for name, value in spec.items() if value is not None}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {}, "spec": stated_fields}
 
 
 def test_a_claim_names_the_classes_that_the_environment_lists() -> None:
     def answers(*items: Object, **classes: tuple[str, ...]) -> list[bool]:
         return [refused(item, rule="stor-12", **classes) for item in items]
 
-    own, other, none = claim(words.STORAGE_CLASS), claim("fast"), claim(None)
-    assert answers(own, other, none) == [False, True, True]
-    assert answers(own, other, none, classes=("fast", "files")) == [True, False, True]
+    own_class, other_class, no_class = claim(words.STORAGE_CLASS), claim("fast"), claim(None)
+    assert answers(own_class, other_class, no_class) == [False, True, True]
+    assert answers(own_class, other_class, no_class, classes=("fast", "files")) == [True, False, True]
     dear = claim(words.STORAGE_CLASS, "io2")
     assert [*answers(dear), *answers(dear, attributes=("io2",))] == [True, False]
 
@@ -201,12 +206,12 @@ def test_a_claim_that_is_there_keeps_its_class_and_takes_no_other() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_claims_that_work_makes_are_judged_in_its_template(kind: str) -> None:
-    def made(storage: str) -> Object:
+    def work_with_claim(storage: str) -> Object:
         volume = {"name": "data", "ephemeral": {"volumeClaimTemplate": {"spec": claim(storage)["spec"]}}}
         pod = _place().pod()
         return workload(kind, {**pod, "spec": {**pod["spec"], "volumes": [volume]}})
 
-    assert [refused(made(name), rule="stor-12") for name in (words.STORAGE_CLASS, "fast")] == [False, True]
+    assert [refused(work_with_claim(name), rule="stor-12") for name in (words.STORAGE_CLASS, "fast")] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -223,6 +228,6 @@ def test_the_claims_that_work_makes_are_judged_in_its_template(kind: str) -> Non
 )
 def test_what_the_platform_lists_has_the_form_of_its_names(field: str, good: list[str], bad: list[str]) -> None:
     assert getattr(Platform.model_validate({"group": "g", field: good}), field) == tuple(good)
-    for one in bad:
+    for name in bad:
         with pytest.raises(ValidationError):
-            Platform.model_validate({"group": "g", field: [one]})
+            Platform.model_validate({"group": "g", field: [name]})

@@ -23,7 +23,7 @@ def requirement(key: str, operator: str, *values: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("one", "met"),
+    ("expression", "met"),
     [
         (requirement("team", "In", "risk", "aml"), True),
         (requirement("team", "In", "aml"), False),
@@ -49,8 +49,8 @@ def requirement(key: str, operator: str, *values: str) -> dict[str, Any]:
         (requirement("team", "Like", "risk"), False),
     ],
 )
-def test_a_requirement_is_met_as_in_kubernetes(one: dict[str, Any], met: bool) -> None:
-    assert meets_requirement(one, LABELS) is met
+def test_a_requirement_is_met_as_in_kubernetes(expression: dict[str, Any], met: bool) -> None:
+    assert meets_requirement(expression, LABELS) is met
 
 
 def test_an_absent_selector_takes_nothing_and_an_empty_one_everything() -> None:
@@ -70,7 +70,7 @@ def test_what_is_not_known_may_turn_out_to_match() -> None:
 
 
 @pytest.mark.parametrize(
-    ("term", "taken"),
+    ("term", "is_taken"),
     [
         ({}, False),
         ({"matchExpressions": []}, False),
@@ -86,8 +86,8 @@ def test_what_is_not_known_may_turn_out_to_match() -> None:
         ),
     ],
 )
-def test_a_term_of_the_node_affinity_takes_a_node_as_in_kubernetes(term: dict[str, Any], taken: bool) -> None:
-    assert takes_node([term], LABELS, "node-1") is taken
+def test_a_term_of_the_node_affinity_takes_a_node_as_in_kubernetes(term: dict[str, Any], is_taken: bool) -> None:
+    assert takes_node([term], LABELS, "node-1") is is_taken
     assert takes_node([term, {"matchExpressions": [requirement("zone", "Exists")]}], LABELS, "node-1"), "one is enough"
 
 
@@ -139,8 +139,8 @@ def node(kind: str, name: str, parent: str | None, **limits: str) -> dict[str, A
     names = {"nominal": "nominalQuota", "borrow": "borrowingLimit", "lend": "lendingLimit"}
     resource = {"name": PLACE[1], **{names[key]: value for key, value in limits.items()}}
     groups = [{"flavors": [{"name": PLACE[0], "resources": [resource]}]}] if limits else []
-    above = {"cohortName" if kind == "ClusterQueue" else "parentName": parent} if parent else {}
-    return {"kind": kind, "metadata": {"name": name}, "spec": {**above, "resourceGroups": groups}}
+    parent_field = {"cohortName" if kind == "ClusterQueue" else "parentName": parent} if parent else {}
+    return {"kind": kind, "metadata": {"name": name}, "spec": {**parent_field, "resourceGroups": groups}}
 
 
 def test_a_tree_reads_every_spelling_of_a_quota() -> None:
@@ -165,7 +165,7 @@ def test_a_circle_of_cohorts_ends() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "most"),
+    ("limits", "expected"),
     [
         ({}, 8),
         ({"lend": "3"}, 3),
@@ -175,13 +175,15 @@ def test_a_circle_of_cohorts_ends() -> None:
         ({"lend": "0"}, 0),
     ],
 )
-def test_what_a_queue_borrows_at_most_is_the_least_of_the_limits_on_the_way(limits: dict[str, str], most: int) -> None:
+def test_what_a_queue_borrows_at_most_is_the_least_of_the_limits_on_the_way(
+    limits: dict[str, str], expected: int
+) -> None:
     lender = {"nominal": "8", **({"lend": limits["lend"]} if "lend" in limits else {})}
     borrower = {"nominal": "0", **({"borrow": limits["borrow"]} if "borrow" in limits else {})}
     tenant = node("Cohort", "tenant", "root", **({"borrow": limits["of_tenant"]} if "of_tenant" in limits else {}))
     queues = [node("ClusterQueue", "lender", "root", **lender), node("ClusterQueue", "borrower", "tenant", **borrower)]
     tree = Tree.read([node("Cohort", "root", None), tenant, *queues], units)
-    assert most_borrowed([tree.queues["borrower"]], [tree.queues["lender"]], PLACE) == most
+    assert most_borrowed([tree.queues["borrower"]], [tree.queues["lender"]], PLACE) == expected
     assert most_borrowed([tree.queues["borrower"]], [tree.queues["lender"]], ("other", "gpu")) == 0
 
 
@@ -198,11 +200,13 @@ def test_nothing_else_compares_operators_of_selectors_or_tolerations() -> None:
         "tenancy/rules/nodes.py",
         "tenancy/rules/regulated.py",
     }
-    found = set()
+    comparing_files = set()
     for path in (ROOT / "tenancy").rglob("*.py"):
-        for one in ast.walk(ast.parse(path.read_text("utf-8"))):
-            said = one.pattern if isinstance(one, ast.match_case) else one if isinstance(one, ast.Compare) else None
-            constants = [c.value for c in ast.walk(said) if isinstance(c, ast.Constant)] if said else []
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            expression = (
+                node.pattern if isinstance(node, ast.match_case) else node if isinstance(node, ast.Compare) else None
+            )
+            constants = [c.value for c in ast.walk(expression) if isinstance(c, ast.Constant)] if expression else []
             if {"NotIn", "DoesNotExist", "Gt", "Lt"} & {value for value in constants if isinstance(value, str)}:
-                found.add(str(path.relative_to(ROOT)))
-    assert found == {*others, "tenancy/kube/selectors.py", "tenancy/kube/tolerations.py"}
+                comparing_files.add(str(path.relative_to(ROOT)))
+    assert comparing_files == {*others, "tenancy/kube/selectors.py", "tenancy/kube/tolerations.py"}

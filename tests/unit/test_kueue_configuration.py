@@ -56,18 +56,18 @@ def test_kueue_starts_with_that_of_devices_by_claim(spec: SpecFolder) -> None:
 
 
 def test_kueue_starts_with_every_kind_of_work(spec: SpecFolder) -> None:
-    found = with_queues(spec, f"kinds: [{', '.join(FRAMEWORKS)}]")
-    assert judges.kueue(found) == []
-    wanted = {*BUILT_IN, *(framework.integration for framework in FRAMEWORKS.values())}
-    assert set(found["integrations"]["frameworks"]) == wanted
+    settings = with_queues(spec, f"kinds: [{', '.join(FRAMEWORKS)}]")
+    assert judges.kueue(settings) == []
+    expected = {*BUILT_IN, *(framework.integration for framework in FRAMEWORKS.values())}
+    assert set(settings["integrations"]["frameworks"]) == expected
 
 
 def test_kueue_starts_with_lengths_of_every_unit(spec: SpecFolder) -> None:
-    found = with_queues(spec, "usage-half-life: 99999d, pods-ready-within: 1m, keep-finished: 36h")
-    assert judges.kueue(found) == []
-    assert found["admissionFairSharing"]["usageHalfLifeTime"] == f"{99999 * 24 * 60}m"
-    assert found["waitForPodsReady"]["timeout"] == found["waitForPodsReady"]["recoveryTimeout"] == "1m"
-    assert found["objectRetentionPolicies"]["workloads"] == {"afterFinished": "2160m"}
+    settings = with_queues(spec, "usage-half-life: 99999d, pods-ready-within: 1m, keep-finished: 36h")
+    assert judges.kueue(settings) == []
+    assert settings["admissionFairSharing"]["usageHalfLifeTime"] == f"{99999 * 24 * 60}m"
+    assert settings["waitForPodsReady"]["timeout"] == settings["waitForPodsReady"]["recoveryTimeout"] == "1m"
+    assert settings["objectRetentionPolicies"]["workloads"] == {"afterFinished": "2160m"}
 
 
 WRONG: list[tuple[str, Any, str]] = [
@@ -92,13 +92,13 @@ WRONG: list[tuple[str, Any, str]] = [
 @pytest.mark.parametrize(("path", "value", "says"), WRONG, ids=[f"{path}={value}" for path, value, _ in WRONG])
 def test_kueue_would_say_what_is_wrong(environment: Environment, path: str, value: Any, says: str) -> None:
     """So that its silence above means something."""
-    found = copy.deepcopy(configuration(environment))
-    *above, key = path.split(".")
-    holder = found
-    for name in above:
+    settings = copy.deepcopy(configuration(environment))
+    *parent_keys, key = path.split(".")
+    holder = settings
+    for name in parent_keys:
         holder = holder[name]
     holder[key] = value
-    (problem,) = judges.kueue(found)
+    (problem,) = judges.kueue(settings)
     assert says in problem
 
 
@@ -112,15 +112,15 @@ def test_usage_is_sampled_as_often_as_five_writes_a_second_allow(loaded: Loaded,
     tenant = loaded.tenants[0]
     space = tenant.namespaces[0]
     spaces = (space.model_copy(update={"queues": {f"q{n}": 1 for n in range(queues - 1)}}),) if queues else ()
-    found = configuration(loaded.environment, [tenant.model_copy(update={"namespaces": spaces})])
-    assert found["admissionFairSharing"]["usageSamplingInterval"] == f"{minutes}m"
-    assert judges.kueue(found) == []
+    settings = configuration(loaded.environment, [tenant.model_copy(update={"namespaces": spaces})])
+    assert settings["admissionFairSharing"]["usageSamplingInterval"] == f"{minutes}m"
+    assert judges.kueue(settings) == []
 
 
 def test_nothing_of_a_tenant_starts_without_the_queue(environment: Environment) -> None:
-    found = configuration(environment)
-    assert found["manageJobsWithoutQueueName"] is True
-    assert found["managedJobsNamespaceSelector"] == MANAGED_NAMESPACES
+    settings = configuration(environment)
+    assert settings["manageJobsWithoutQueueName"] is True
+    assert settings["managedJobsNamespaceSelector"] == MANAGED_NAMESPACES
     assert MANAGED_NAMESPACES == {"matchExpressions": [{"key": "tenancy.gpu/tenant", "operator": "Exists"}]}
 
 
@@ -131,11 +131,11 @@ def test_what_is_used_is_counted_in_boards_alone(environment: Environment) -> No
 
 
 def test_where_all_gpus_are_whole_they_are_counted_and_no_board(environment: Environment) -> None:
-    whole = {"pools": {"train": environment.pools["train"]}, "flavors": {"a100": environment.flavors["a100"]}}
-    made = configuration(environment.model_copy(update=whole))
-    weights = made["admissionFairSharing"]["resourceWeights"]
+    whole_gpus = {"pools": {"train": environment.pools["train"]}, "flavors": {"a100": environment.flavors["a100"]}}
+    settings = configuration(environment.model_copy(update=whole_gpus))
+    weights = settings["admissionFairSharing"]["resourceWeights"]
     assert {name for name, weight in weights.items() if weight} == {"nvidia.com/gpu"}
-    assert made["resources"]["transformations"] == []
+    assert settings["resources"]["transformations"] == []
 
 
 def test_what_is_used_by_claim_is_counted_in_devices_alone(spec: SpecFolder) -> None:
@@ -146,12 +146,15 @@ def test_what_is_used_by_claim_is_counted_in_devices_alone(spec: SpecFolder) -> 
 
 
 def test_every_resource_that_some_pool_offers_is_changed_into_boards_and_kept(environment: Environment) -> None:
-    made = {each["input"]: each for each in configuration(environment)["resources"]["transformations"]}
-    assert made.keys() == {"nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "nvidia.com/gpu.shared"}
-    assert {each["strategy"] for each in made.values()} == {"Retain"}
-    assert made["nvidia.com/gpu"]["outputs"] == {BOARD_COMPUTE: "56", BOARD_MEMORY: "56"}
-    assert made["nvidia.com/mig-1g.5gb"]["outputs"] == {BOARD_COMPUTE: "8", BOARD_MEMORY: "7"}
-    assert made["nvidia.com/gpu.shared"]["outputs"] == {BOARD_COMPUTE: "14", BOARD_MEMORY: "14"}
+    transformations = {
+        transformation["input"]: transformation
+        for transformation in configuration(environment)["resources"]["transformations"]
+    }
+    assert transformations.keys() == {"nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "nvidia.com/gpu.shared"}
+    assert {transformation["strategy"] for transformation in transformations.values()} == {"Retain"}
+    assert transformations["nvidia.com/gpu"]["outputs"] == {BOARD_COMPUTE: "56", BOARD_MEMORY: "56"}
+    assert transformations["nvidia.com/mig-1g.5gb"]["outputs"] == {BOARD_COMPUTE: "8", BOARD_MEMORY: "7"}
+    assert transformations["nvidia.com/gpu.shared"]["outputs"] == {BOARD_COMPUTE: "14", BOARD_MEMORY: "14"}
 
 
 def test_devices_by_claim_have_names_instead(spec: SpecFolder) -> None:
