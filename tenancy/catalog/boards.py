@@ -28,7 +28,7 @@ class Profile:
     memory: int
     """Memory units, contiguous."""
     most: int
-    """How many fit on an empty board."""
+    """Number that fits on an empty board."""
     starts: tuple[int, ...]
     """Memory units at which an instance may start."""
     engines: int = 0

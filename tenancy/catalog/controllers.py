@@ -8,7 +8,7 @@ from tenancy.catalog import vocabulary as words
 
 VOLUME_BINDER = "system:serviceaccount:kube-system:persistent-volume-binder"
 SYSTEM_USERS = ("system:apiserver", "system:kube-controller-manager", "system:kube-scheduler")
-"""Of the control plane, beside the service accounts of its namespaces."""
+"""Users of the control plane, beside the service accounts of its namespaces."""
 NAMESPACE_CONTROLLERS = (
     "system:serviceaccount:kube-system:generic-garbage-collector",
     "system:serviceaccount:kube-system:namespace-controller",
@@ -20,7 +20,7 @@ JOB_FINALIZER = "batch.kubernetes.io/job-tracking"
 template needs it."""
 
 CLAIM_CONTROLLERS = ("system:kube-controller-manager", "system:serviceaccount:kube-system:resource-claim-controller")
-"""Who makes a pod's claims from their templates."""
+"""Identities that make a pod's claims from their templates."""
 CLAIM_OF_POD = "resource.kubernetes.io/pod-claim-name"
 """Annotation by which that controller recognizes its own claims (KEP-3063)."""
 
@@ -90,12 +90,12 @@ GATED: Mapping[str, Mapping[str, str]] = {
     },
     "mpijobs": {DOMAIN + "pod-index-offset": "1"},
 }
-"""What Kueue's webhooks write before a guard sees the object, as if its maker had; empty: any value."""
+"""Fields that Kueue's webhooks write before a guard sees the object, as if its maker had; empty: any value."""
 OWN_CONTROLLERS = (
     *("batch.kubernetes.io/job-controller", "jobset.sigs.k8s.io/jobset-controller", "kubeflow.org/mpi-operator"),
     *("kubernetes.io/job-controller", "ray.io/kuberay-operator", "trainer.kubeflow.org/trainjob-controller"),
 )
-"""What `managedBy` may say: the controller that is meant anyway."""
+"""Values that `managedBy` may have: the controller of that kind by default."""
 
 BUDGET_SPENT = "BudgetSpent"
 """Reason of the clock's Event on the LocalQueues of a tenant whose budget is spent."""

@@ -1,4 +1,4 @@
-"""How a file that a user names, or that a pull request brings, is opened: regular files of a bounded size alone.
+"""Opening of a file that a user names, or that a pull request brings: regular files of a bounded size alone.
 
 A link to /dev/zero never ends, a named pipe without a writer never answers, and the kernel's own files grow while they
 are read. Each is refused before it is opened, so that a command ends in bounded time and memory.

@@ -49,4 +49,4 @@ VALUES: Mapping[str, str] = {"prometheus.io/path": "/metrics"}
 """Keys with the one value that they may have: another path would have the collector call any handler of the pod."""
 
 SYNCED_DOMAIN = "vcluster.loft.sh"
-"""Of the keys that a virtual cluster's syncer writes onto what it makes."""
+"""Prefixes of the keys that a virtual cluster's syncer writes onto its objects."""

@@ -63,7 +63,7 @@ class Resources:
 
 
 def pods(instance: Instance, provisioner: Provisioner, efa: bool = False) -> int:
-    """How many pods the kubelet of a node admits, those of daemonsets included.
+    """Number of pods that the kubelet of a node admits, those of daemonsets included.
 
     With EFA, one interface of the default network card is for EFA alone, unless that card has no EFA.
     """
@@ -91,7 +91,7 @@ def cpu_reserve(vcpu: int) -> int:
 
 
 def allocatable(instance: Instance, pods: int, root_gib: int = ROOT_VOLUME_GIB) -> Resources:
-    """What a node offers to all its pods.
+    """Resources that a node offers to all its pods.
 
     `pods` is what the kubelet admits. The memory reserve does not follow it: nodeadm computes the reserve from the
     network interfaces before a cap or a raised limit is applied. Local NVMe disks count as one RAID 0 that contains

@@ -13,10 +13,10 @@ from tenancy.catalog.prices import MONTH_HOURS
 
 DATE = "2026-06-01"
 CONTROL_PLANE = Decimal("0.10") * MONTH_HOURS
-"""Of a month, in standard support."""
+"""Price of a month, in standard support."""
 CONTROL_PLANE_EXTENDED = Decimal("0.60") * MONTH_HOURS
 NAT_GATEWAY = Decimal("0.045") * MONTH_HOURS
-"""Of a month, without its data: 0.045 for each GB besides."""
+"""Price of a month, without its data: 0.045 for each GB besides."""
 ADDRESS = Decimal("0.005") * MONTH_HOURS
 """A public IPv4 address for a month."""
 ENDPOINT = Decimal("0.01") * MONTH_HOURS

@@ -205,7 +205,7 @@ def is_unknown(kubernetes: str) -> bool:
 
 
 def incompatible(kubernetes: str, component: str) -> str | None:
-    """What to change if a component of the platform does not support a minor of Kubernetes; None if it does."""
+    """Change to make if a component of the platform does not support a minor of Kubernetes; None if it does."""
     minors = COMPATIBLE[component]
     if _minor(kubernetes) < _minor(minors.oldest):
         return f"use Kubernetes {minors.oldest} or newer: {minors.why}"

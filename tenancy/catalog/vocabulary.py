@@ -57,7 +57,7 @@ DEFAULT_LIMITS = PREFIX + "default-limits"
 MAX_RUN_SECONDS = PREFIX + "max-run-seconds"
 """Longest run time of a job. Default: no limit."""
 SPREAD = PREFIX + "spread"
-"""How replicas are spread over nodes, of the spec's `Spread`. Default: as the scheduler spreads all pods."""
+"""Spreading of replicas over nodes, a value of the spec's `Spread`. Default: as the scheduler spreads all pods."""
 SPREAD_OF = SPREAD + "-of"
 """Which pods are spread, of the spec's `SpreadOf`, comma-separated."""
 EXCEPTIONS = PREFIX + "exceptions"
@@ -168,7 +168,7 @@ CI_GROUP = "tenancy:{tenant}:ci"
 SEPARATOR = "--"
 """Between a tenant's name and the namespace's: no name may contain it, so derived names are injective."""
 NAMESPACE_NAME = "{tenant}--{namespace}"
-"""How the namespaces of an environment are named, unless it has a pattern of its own."""
+"""Pattern of the names of namespaces, unless an environment has a pattern of its own."""
 TENANT_LENGTH = 30
 PART_LENGTH = 31
 LABEL_LENGTH = 63

@@ -1,4 +1,4 @@
-"""How waiting times are summed up and written, in a simulation and of a cluster."""
+"""Summary of waiting times, in a simulation and of a cluster."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ AMORTISED: Mapping[str, Mapping[str, int]] = {
     "SavingsPlanNegation": {},
     "SavingsPlanUpfrontFee": {},
 }
-"""What a line costs, as a sum of columns, by `line_item_line_item_type`; all others cost what is unblended. The
+"""Cost of a line, as a sum of columns, by `line_item_line_item_type`; all others cost what is unblended. The
 amortised cost of AWS's Cost Explorer."""
 UNUSED = {"RIFee": "unused reservation", "SavingsPlanRecurringFee": "unused commitment"}
 """Lines that belong to no hour of a node, and their names in the report."""
@@ -60,7 +60,7 @@ TEXTS = (
 TIMES = ("line_item_usage_start_date", "line_item_usage_end_date")
 TAGS = "resource_tags"
 UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
-"""What polars raises for a damaged file; a panic of its Rust code is no Exception."""
+"""Errors that polars raises for a damaged file; a panic of its Rust code is no Exception."""
 NEEDED = (*TEXTS, *TIMES, UNBLENDED, TAGS)
 ALLOCATED_ELSEWHERE = tuple(kind for kind, columns in AMORTISED.items() if not columns)
 SUMMED = tuple(dict.fromkeys(name for columns in AMORTISED.values() for name in columns))

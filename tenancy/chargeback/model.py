@@ -74,7 +74,7 @@ class DataFinding:
     rule: str
     observation: str
     effect: str
-    """How the report treats it."""
+    """Treatment by the report."""
 
     def __str__(self) -> str:
         rule = RULES[self.rule]
@@ -83,7 +83,7 @@ class DataFinding:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """How the idle part of a pool's nodes is computed, in unit-seconds."""
+    """Computation of the idle part of a pool's nodes, in unit-seconds."""
 
     total: int
     allocated: int

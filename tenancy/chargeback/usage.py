@@ -1,4 +1,4 @@
-"""What stood and what was held, by window: nodes, guarantees and devices, from the tables."""
+"""Supply and held capacity, by window: nodes, guarantees and devices, from the tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MIN_OBSERVED_PERCENT = 99
 
 
 class PoolShare(NamedTuple):
-    """Of a pool, in one window."""
+    """Capacity of a pool in one window."""
 
     count: int
     lends: int

@@ -253,7 +253,7 @@ def _profiles(machine: Instance, node_resources: nodes.Resources | None) -> list
 
 
 def _compute_yield(instance: str, mig: str | None, share: str | None, provisioner: str) -> PoolYield:
-    """What a pool yields in an environment with this pool alone, so that the rules of spec files judge it."""
+    """Yield of a pool in an environment with this pool alone, so that the rules of spec files judge it."""
     from pydantic import ValidationError
 
     from tenancy.planning.queueing.pool_yields import pool_yield

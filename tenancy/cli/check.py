@@ -142,7 +142,7 @@ def command(
 
 
 def _answers(manifests: Any, environment: str, namespace: str | None, identity: str | None) -> tuple[Any, Any]:
-    """What the API server of an environment answers, and the tenants of its namespaces."""
+    """Answers of the API server of an environment, and the tenants of its namespaces."""
     from tenancy.check.admission.identities import UnknownIdentityError
     from tenancy.check.admission.server import OfflineApiServer
     from tenancy.check.answers import UnknownNamespaceError, answers, tenants_of

@@ -190,7 +190,7 @@ def _state(environment: str) -> dict[str, tuple[int, int]]:
 
 
 def _files(environment: str) -> list[Path]:
-    """Where the files of an environment are read; none while its folder is exchanged."""
+    """Folder from which the files of an environment are read; none while it is exchanged."""
     try:
         folder = SpecFolder(find_folder(environment))
         paths = [*folder.entries(), *folder.entries(TENANTS_FOLDER)]

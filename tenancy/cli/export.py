@@ -130,7 +130,7 @@ def _yaml(documents: Sequence[Any]) -> str:
 
 
 def _people(tenant: Tenant) -> dict[str, Any]:
-    """Who had which role before it left."""
+    """Access before the tenant left: each subject with its role."""
     people = [
         {"kind": p.kind, "name": p.name, "role": p.role.value, "namespaces": list(p.namespaces)} for p in tenant.people
     ]
@@ -139,7 +139,7 @@ def _people(tenant: Tenant) -> dict[str, Any]:
 
 
 def _data(environment: Environment, tenant: Tenant) -> dict[str, Any]:
-    """What the tenant has on AWS, or would have with aws.enabled: true."""
+    """Resources that the tenant has on AWS, or would have with aws.enabled: true."""
     from tenancy.planning.common import names
 
     uses = tenant.aws_resources
@@ -158,7 +158,7 @@ def _data(environment: Environment, tenant: Tenant) -> dict[str, Any]:
 
 
 def _readme(environment: Environment, tenant: Tenant, exported: ExportedObjects) -> str:
-    """What is here, and what is not."""
+    """Contents of the folder, and what it leaves out."""
     name, today = environment.environment, dt.datetime.now(dt.UTC).date()
     tomorrow = today + dt.timedelta(days=1)
     stage = tenant.offboarding.value if tenant.offboarding else "not leaving"

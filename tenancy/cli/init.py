@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tenancy.validation import Problem
 
 ALLOWED_ENTRIES = frozenset({".git", ".venv", "venv"})
-"""What a folder may contain before: none of it is replaced."""
+"""Entries that a folder may contain before: none of them is replaced."""
 REQUIRED_OPTIONS = ("organisation", "group", "region", "account")
 """Options without a default: asked for on a terminal, required elsewhere."""
 ORGANISATION_LENGTH = 40

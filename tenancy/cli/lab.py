@@ -267,11 +267,11 @@ def _refuse_another(name: str) -> None:
 
 
 class _LabSettings(NamedTuple):
-    """What an environment asks of the lab; None leaves the lab as it is."""
+    """Demands of an environment on the lab; None leaves the lab as it is."""
 
     name: str = ""
     platform_group: str | None = None
-    """Of the platform."""
+    """Group of the platform."""
     nodes: list[dict[str, Any]] | None = None
     queues: dict[str, Any] | None = None
     """Values of Kueue's chart; empty without queues."""
@@ -281,7 +281,7 @@ class _LabSettings(NamedTuple):
 
 
 def _settings_of_environment(name: str | None) -> _LabSettings:
-    """What the environment of that name asks of the lab; nothing if none is named and there is no default one."""
+    """Demands of the environment of that name on the lab; nothing if none is named and there is no default one."""
     from tenancy.lab.layout import find_root
     from tenancy.planning.common.pools import fake_nodes
     from tenancy.planning.services import queue_chart

@@ -67,7 +67,7 @@ class ReviewEntry(NamedTuple):
 
 
 def with_source_lines(loaded: Loaded, entries: Iterable[AccessGrant]) -> list[ReviewEntry]:
-    """Where each entry is written, and when its line last changed."""
+    """Place of each entry in the files, and the last change of its line."""
     files = _files(loaded.folder)
     spec_folder = SpecFolder(loaded.folder)
     nodes = {name: compose(read_text(spec_folder.source(path))) for name, path in files.items()}

@@ -63,7 +63,7 @@ def capacity(environment: str, flavors: Sequence[FlavorSupply]) -> list[Table]:
 
 
 def upgrades(surges: Sequence[UpgradeSurge]) -> Table:
-    """How many machines each group needs at once while its nodes are replaced."""
+    """Number of machines that each group needs at once while its nodes are replaced."""
     scarce = [surge.group for surge in surges if surge.gpus and surge.more and surge.zones > 1]
     advice = (
         f"{list_names(scarce)}: EKS starts up to twice as many nodes as the group has zones, and the upgrade fails "
@@ -82,7 +82,7 @@ def upgrades(surges: Sequence[UpgradeSurge]) -> Table:
 
 
 def costs(environment: Environment, cost_items: Sequence[FixedCost]) -> Table:
-    """What the platform costs a month without its GPU machines."""
+    """Monthly cost of the platform without its GPU machines."""
     region = environment.aws.region
     unpriced_items = [cost_item.item for cost_item in cost_items if cost_item.month is None]
     return Table(
@@ -207,7 +207,7 @@ def _nodes(pool: PoolYield) -> str:
 
 
 def node(pool: PoolYield) -> Table:
-    """How much of a node the system and the platform's pods take."""
+    """Part of a node that the system and the platform's pods take."""
     units = sum(unit.count for unit in pool.units)
     return Table(
         f"Resources of a node of {pool.pool}",

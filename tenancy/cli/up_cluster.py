@@ -1,4 +1,4 @@
-"""What `tenancy up` refuses to do to a cluster, and does only where the command names it."""
+"""Changes of a cluster that `tenancy up` refuses unless the command names them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class PermittedChanges(NamedTuple):
-    """What one run may delete and replace of a cluster."""
+    """Resources of a cluster that one run may delete and replace."""
 
     removable: frozenset[str] = frozenset()
     """URNs of protected resources that the files no longer have."""
@@ -63,8 +63,8 @@ def protect(driver: Driver, stack: Any, changes: ClusterChanges | None) -> None:
 
 
 def permitted_changes(driver: Driver, report: Report, stack: Any, changes: ClusterChanges | None) -> PermittedChanges:
-    """What this run may delete and replace of a cluster, of which the program is told; RunFailed if the plan has a
-    value that AWS cannot change in place."""
+    """Resources of a cluster that this run may delete and replace, as the program gets them; RunFailed if the plan
+    has a value that AWS cannot change in place."""
     from tenancy.engine.driver import RunFailed
 
     if changes is None:

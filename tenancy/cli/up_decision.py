@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Fleet:
-    """What the stacks of one run share: it is read once, not once for each stack."""
+    """State that the stacks of one run share: it is read once, not once for each stack."""
 
     run: RunSettings
     driver: Driver

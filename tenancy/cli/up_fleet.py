@@ -63,7 +63,7 @@ def run_shared(fleet: Fleet, stack: Stack, pause: int) -> Outcome | None:
 
 
 def _beyond_labels(fleet: Fleet, stack: Stack) -> str | None:
-    """What a stack that is no tenant's makes that no plan knows and no label finds; None if there is nothing."""
+    """Resources of a stack that no plan has and no label selects; None for a tenant's stack, and if there are none."""
     from tenancy.engine.digests import has_program_config
     from tenancy.planning.scope import StackScope, select
 

@@ -1,4 +1,4 @@
-"""What `tenancy up` prints: progress and changes as text, or one JSON record for each stack."""
+"""Output of `tenancy up`: progress and changes as text, or one JSON record for each stack."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def expect_former_environments(fleet: Fleet, reach: Callable[[str], Api] | None 
 
 
 def _unready_reason(fleet: Fleet, former: str, program: str, reach: Callable[[str], Api] | None) -> str:
-    """What keeps another environment from running the program on all of its stacks; empty if it does."""
+    """Cause that keeps another environment from running the program on all of its stacks; empty if it does."""
     from tenancy.engine import records
     from tenancy.engine.rollout import find_outdated_stacks
     from tenancy.live.api import Api, ApiUnreachable
@@ -96,7 +96,7 @@ def _unready_reason(fleet: Fleet, former: str, program: str, reach: Callable[[st
 
 
 def gate_findings(fleet: Fleet) -> list[str]:
-    """What the gate finds: attacks that succeed, queues that admit nothing, and critical alerts."""
+    """Findings of the gate: attacks that succeed, queues that admit nothing, and critical alerts."""
     queues = inactive_queues(fleet.driver.api, fleet.run.plan.environment)
     return [*_verification_gaps(fleet), *queues, *alert_findings(fleet)]
 

@@ -169,7 +169,7 @@ def remove_unrecorded_tenant(
 
 
 class RunSettings(NamedTuple):
-    """What applies to all stacks of one run."""
+    """Settings of all stacks of one run."""
 
     plan: Plan
     leavers: RemovableTenants
@@ -245,7 +245,7 @@ def preview_and_update(
 
 
 class RevertedDrift(NamedTuple):
-    """What was found and reverted of a stack's objects."""
+    """Drift of a stack's objects that was found and reverted."""
 
     drifted: int
     missing: bool

@@ -138,7 +138,7 @@ def _body(path: Path, payload_type: str, payload: bytes) -> Mapping[str, Any]:
 
 
 def _deviation(path: Path, expected: str) -> str:
-    """How a file differs from what was signed; empty if it does not."""
+    """Difference of a file from its signed digest; empty without one."""
     try:
         return "" if digest(read_file(path)) == expected else "changed after it was signed"
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What a bundle says of an environment, each fact in a file of its own."""
+"""Facts of an environment in a bundle, each in a file of its own."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Judge:
 
 @dataclass(frozen=True, slots=True)
 class Measurements:
-    """What was measured outside of the files of the environment."""
+    """Measurements from outside of the files of the environment."""
 
     time: dt.datetime
     """Time of the bundle, UTC."""

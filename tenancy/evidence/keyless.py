@@ -41,7 +41,7 @@ MAX_ERROR_LENGTH = 400
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Who signed, as the certificate says, and when at the earliest and the latest."""
+    """Signer by the certificate, with the earliest and the latest time of the signature."""
 
     identity: str
     """Mail address of a person, or URI of a CI job."""
@@ -277,7 +277,7 @@ def _read(source: str) -> str:
 
 
 def _error_text(error: BaseException) -> str:
-    """What the library or the server said, in one line: the library's error for a refused request is empty."""
+    """Message of the library or the server, in one line: the library's error for a refused request is empty."""
     cause = error.__cause__ or error
     response = getattr(cause, "response", None)
     text = response.text if response is not None else str(error) or str(cause) or type(error).__name__

@@ -90,7 +90,7 @@ def _gap(result: Mapping[str, Any]) -> bool:
 
 
 def _responses(result: Mapping[str, Any]) -> str:
-    """What the API server said to the attack and to its twin, and where its audit log contradicts."""
+    """Answers of the API server to the attack and to its twin, and contradictions of its audit log."""
     return "; ".join(result[name] for name in ("problem", "message", "twin_message") if result.get(name))
 
 

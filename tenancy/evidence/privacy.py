@@ -1,4 +1,4 @@
-"""What a bundle must not contain: mail addresses of people, and secrets."""
+"""Contents that a bundle must not have: mail addresses of people, and secrets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SECRETS: Mapping[str, re.Pattern[str]] = {
 
 
 def pseudonym(mail: str) -> str:
-    """What stands for a mail address: a reader who has the address can compute it, and it names no person by itself."""
+    """Stand-in for a mail address: a reader who has the address can compute it, and it names no person by itself."""
     digest = hashlib.sha256(mail.lower().encode()).hexdigest()
     return f"person-{digest[:PSEUDONYM]}"
 

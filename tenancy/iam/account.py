@@ -120,7 +120,8 @@ KEYS_OF = {
     "s3:getobjectversion": grants.DECRYPT,
     "s3:putobject": grants.ENCRYPT,
 }
-"""What S3 asks of an object's key in the caller's name (S3 user guide, "Using server-side encryption with KMS")."""
+"""Permissions on an object's key that S3 needs in the caller's name (S3 user guide, "Using server-side encryption with
+KMS")."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ SERVICES: Mapping[str, Mapping[str, str]] = {
 
 
 class Target(NamedTuple):
-    """What is asked about."""
+    """Subject of the question."""
 
     arn: str
     bucket: str = ""
@@ -62,7 +62,7 @@ class CallVerdict:
 
     answer: Answer
     condition: str = ""
-    """What the call must say for it, if it is allowed only so."""
+    """Condition keys that the call must carry, if it is allowed only with them."""
 
     @property
     def word(self) -> str:
@@ -86,7 +86,7 @@ def can(account: AccountModel, identity: AccountIdentity, action: str, target: T
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """What one identity may do under one prefix, or with one thing."""
+    """Access of one identity under one prefix, or to one resource."""
 
     identity: AccountIdentity
     prefix: str

@@ -27,7 +27,7 @@ from typing import Any
 Value = str | bytes | tuple[str, ...]
 """Value of a key in a request; a tuple is a key of many values."""
 Keys = Mapping[str, Value]
-"""What is known of a request: names in lower case, for names of keys have no case (variables, operators)."""
+"""Context of a request: names in lower case, for names of keys have no case (variables, operators)."""
 Matcher = Callable[[Any, Keys], bool]
 
 

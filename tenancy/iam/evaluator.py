@@ -51,7 +51,7 @@ class Layer(Enum):
 
 
 class Grant(IntEnum):
-    """How a resource policy's Allow names the principal; the wider the name, the less it gives by itself (decision)."""
+    """Form in which a resource policy's Allow names the principal; the wider the name, the less it gives by itself."""
 
     ACCOUNT = 1  # delegates: an identity policy must allow as well
     ROLE = 2  # no identity policy needed; boundary and session policy still limit
@@ -69,7 +69,8 @@ class Policies:
     boundary: Document | None = None
     session: Sequence[Document] = ()
     scps: Sequence[Sequence[Document]] = ()
-    """Of every level from the organisation's root to the account. Empty: no organisation, or its management account."""
+    """Policies of every level from the organisation's root to the account. Empty: no organisation, or its management
+    account."""
     rcps: Sequence[Sequence[Document]] = ()
     resource: Document | None = None
     """Bucket, queue or key policy, or the trust policy of a role."""
@@ -203,7 +204,7 @@ def _principals(
 
 
 def grant(statement: Statement, request: AwsRequest) -> Grant | None:
-    """How a statement of a resource policy names who asks; None where it does not."""
+    """Form in which a statement of a resource policy names the caller; None where it does not."""
     principal, principals = request.principal, statement.principals
     if principals is None:
         return Grant.DIRECT
@@ -213,7 +214,7 @@ def grant(statement: Statement, request: AwsRequest) -> Grant | None:
 
 
 def named_as(principals: Mapping[str, tuple[str, ...]], principal: Principal) -> Grant | None:
-    """How a principal element names the caller: directly, by the account, or not at all."""
+    """Form in which a principal element names the caller: directly, by the account, or not at all."""
     aws = principals.get("AWS", ())
     if "*" in aws:
         return Grant.DIRECT

@@ -1,4 +1,4 @@
-"""What is asked of AWS: a principal, an action and a resource, with the keys of the request."""
+"""Request to AWS: a principal, an action and a resource, with the keys of the request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tenancy.iam.conditions import (
 
 
 class PrincipalKind(Enum):
-    """What kind of caller a request comes from."""
+    """Kind of the caller of a request."""
 
     ROLE = "role session"
     USER = "user"
@@ -38,12 +38,12 @@ class Principal:
 
     kind: PrincipalKind
     arn: str
-    """Of the session, the user or the provider; of a service its name."""
+    """ARN of the session, the user or the provider; the name of a service."""
     account: str = ""
     role: str = ""
     """ARN of the role of a session."""
     keys: Mapping[str, Any] = field(default_factory=dict)
-    """What AWS knows of it in every request."""
+    """Context keys that AWS knows of it in every request."""
 
     @property
     def service_linked(self) -> bool:

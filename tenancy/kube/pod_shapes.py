@@ -64,7 +64,7 @@ class PodTemplate:
 
 @dataclass(frozen=True, slots=True)
 class Shapes:
-    """What the search of an object yields."""
+    """Result of the search of an object."""
 
     templates: tuple[PodTemplate, ...]
     unread: tuple[str, ...]

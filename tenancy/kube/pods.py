@@ -155,7 +155,7 @@ def limits_of(spec: Mapping[str, Any]) -> Resources:
 
 
 def _pod_amounts(spec: Mapping[str, Any], amounts: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> dict[str, int]:
-    """What the containers of a pod have together, or the largest init container; `amounts` are those of one."""
+    """Sum of a pod's containers, or the largest init container if that is more; `amounts` are those of one."""
 
     def of(container: Mapping[str, Any]) -> Resources:
         return Counter({name: thousandths(amount) for name, amount in amounts(_resources_of(container)).items()})

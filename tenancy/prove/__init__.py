@@ -1,1 +1,1 @@
-"""What the product claims to stop, and the proof: attacks on a cluster, and pages made from rules and attacks."""
+"""Proof of the isolation: attacks on a cluster, and pages made from rules and attacks."""

@@ -11,7 +11,7 @@ from typing import Any
 
 FILE = Path(__file__).with_name("bypasses.toml")
 MITIGATION_SORTS = ("attack", "rule", "test", "cluster", "outside", "open")
-"""What an entry may say first; bypasses.toml says what each means."""
+"""First words of an entry; bypasses.toml explains each."""
 
 
 @dataclass(frozen=True, slots=True)

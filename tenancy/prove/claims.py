@@ -1,4 +1,4 @@
-"""What an environment claims: each control with its cases, each rule with its plane and proof, each known bypass.
+"""Claims of an environment: each control with its cases, each rule with its plane and proof, each known bypass.
 
 Counted from the attacks that are possible in the environment, so that a page says nothing that cannot be tested.
 """
@@ -37,7 +37,7 @@ PLANES: Mapping[str, str] = {
     ),
     **dict.fromkeys(("cost", "bill", "price"), _OBSERVABILITY),
 }
-"""What a family of rules protects: who may do what, data and connections, machines, or what is seen and charged."""
+"""Plane that a family of rules protects: access, data and connections, machines, or visibility and cost."""
 
 _NODE, _CNI, _KUEUE = "node configuration", "CNI", "Kueue"
 ENFORCERS: Mapping[str, str] = {
@@ -147,12 +147,12 @@ class Claims:
 
 
 def plane(rule: str) -> str:
-    """What the rule protects, by its family; see PLANES."""
+    """Plane that the rule protects, by its family; see PLANES."""
     return PLANES.get(rule.partition("-")[0], _CONTROL)
 
 
 def enforcer(rule: str) -> str:
-    """Who enforces a rule at run time; files and previews are earlier checks, for those who use them."""
+    """Controls that enforce a rule at run time; files and previews are earlier checks, for those who use them."""
     enforcers = ["API server"] if rule in GUARDED else []
     on_aws = "AWS" if Face.AWS in RULES[rule].faces else ""
     other_enforcer = on_aws or ENFORCERS.get(rule) or ENFORCERS.get(rule.partition("-")[0])

@@ -95,7 +95,7 @@ def view(chargeback: ChargebackSummary, tenants: Sequence[str] | None = None) ->
 
 
 def bill(chargeback: ChargebackSummary) -> Amounts:
-    """What each tenant paid; lines without a tenant are below."""
+    """Cost of each tenant; lines without a tenant are below."""
     tenant_lines = [
         (name, amount, _note(chargeback, name)) for name, amount in chargeback.paid.items() if not name.startswith("(")
     ]

@@ -97,7 +97,7 @@ class SupplyBar:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What both kinds of pages show of an environment."""
+    """Facts of an environment that both kinds of pages show."""
 
     loaded: Loaded
     members: tuple[Member, ...]

@@ -36,7 +36,7 @@ class AccessRow:
 
 @dataclass(frozen=True, slots=True)
 class AccessView:
-    """Who has access where; `not_created` counts grants on AWS that are not created, and is empty without any."""
+    """Access by subject and place; `not_created` is the number of grants on AWS that are not created, or empty."""
 
     rows: Sequence[AccessRow]
     count: str
@@ -181,7 +181,7 @@ class Pages:
         ]
 
     def _tenant_amounts(self, member: Member) -> costs.Amounts:
-        """What a tenant paid by category, or the min cost of its guarantees."""
+        """Cost of a tenant by category, or the minimum cost of its guarantees."""
         chargeback_summary = self.chargeback_summary
         if chargeback_summary and member.name in chargeback_summary.paid:
             parts = chargeback_summary.parts.get(member.name, {})

@@ -28,7 +28,7 @@ TENANTS = (
 
 
 class Forge(StrEnum):
-    """Whose workflows are written."""
+    """Forge for which workflows are written."""
 
     GITHUB = "github"
     GITLAB = "gitlab"
@@ -37,7 +37,7 @@ class Forge(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RepositoryAnswers:
-    """What a new repository is made from."""
+    """Settings of a new repository."""
 
     organisation: str
     """Name of the organisation: the root of the queue tree, and the forge's organisation in CODEOWNERS."""

@@ -205,7 +205,7 @@ class AddOns(Spec):
 
 
 _LOG_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653)
-"""What CloudWatch Logs accepts as retentionInDays (PutRetentionPolicy)."""
+"""Values that CloudWatch Logs accepts as retentionInDays (PutRetentionPolicy)."""
 
 
 class Aws(Identities):

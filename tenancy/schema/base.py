@@ -130,7 +130,7 @@ class TextForm:
         return text
 
     def _suggestion(self, text: str) -> str:
-        """What to write instead: the text in another spelling if that has the form, else the form's example."""
+        """Advice for a text without the form: another spelling that has it, else the form's example."""
         respelling = re.sub(r"[\s_]+", "-", text.strip().lower())
         return f"write {respelling}" if respelling != text and self.compiled.fullmatch(respelling) else self.change
 

@@ -52,7 +52,7 @@ _Context = Annotated[
 
 
 class Devices(StrEnum):
-    """How pods request GPUs: by an extended resource or by a ResourceClaim."""
+    """Way in which pods request GPUs: by an extended resource or by a ResourceClaim."""
 
     PLUGIN = "plugin"  # NVIDIA's device plugin: extended resources such as nvidia.com/gpu
     DRA = "dra"  # NVIDIA's DRA driver: device classes, one for each flavor

@@ -33,7 +33,7 @@ Discount = Annotated[int, WholeNumber(1, 99)]
 
 
 class PurchaseKind(StrEnum):
-    """How a node is bought, as far as bills distinguish it."""
+    """Purchase option of a node, as far as bills distinguish it."""
 
     ON_DEMAND = "on-demand"
     SPOT = "spot"

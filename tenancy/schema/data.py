@@ -59,7 +59,7 @@ _WIDTH = {access: place for place, access in enumerate(Access)}
 
 
 class KeyPer(StrEnum):
-    """How many KMS keys encrypt a bucket."""
+    """Number of KMS keys that encrypt a bucket."""
 
     BUCKET = "bucket"  # one key, which S3 uses automatically
     TENANT = "tenant"  # a key for each tenant that writes; its clients name the key in every write

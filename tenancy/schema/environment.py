@@ -385,7 +385,7 @@ def _example_flavor(pool: Pool, partitions: Sequence[GpuPartition]) -> str:
 
 
 def _pod_limit_change(pool: Pool, free_pods: int, units: int, replicas: int) -> str:
-    """What to change in a pool whose slices and replicas are more than its nodes take pods."""
+    """Change of a pool whose slices and replicas are more than its nodes take pods."""
     if pool.share and free_pods // units > 1:
         return f"share by {free_pods // units} at most"
     slices_per_gpu = free_pods // replicas // pool.machine.gpus

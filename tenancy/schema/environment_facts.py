@@ -1,4 +1,4 @@
-"""What follows from the fields of an environment: ranges, services, and what pools yield."""
+"""Values derived from the fields of an environment: ranges, services, and what pools yield."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class DerivedEnvironment(EnvironmentFields):
         return self.aws.enabled and self.cluster.mode is not ClusterMode.EXISTING
 
     def source_of(self, service: str) -> Source:
-        """Who brings a service, by its name under `services`."""
+        """Source of a service, by its name under `services`."""
         source = getattr(self.services, service.replace("-", "_"))
         if source is None and service in OPERATOR_PARTS:
             return self.source_of("gpu-operator")

@@ -46,7 +46,7 @@ class GuardsMode(StrEnum):
 
 
 class Layout(StrEnum):
-    """How the objects of an environment are split into Pulumi stacks."""
+    """Split of an environment's objects into Pulumi stacks."""
 
     ONE = "one"  # one stack for everything: best up to about five tenants
     PER_TENANT = "per-tenant"  # a platform stack and one per tenant: a change runs about 30 resources, not all

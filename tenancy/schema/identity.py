@@ -68,7 +68,7 @@ CI_AUDIENCE = "sts.amazonaws.com"
 
 
 class PodIdentity(StrEnum):
-    """How pods get AWS credentials."""
+    """Way in which pods get AWS credentials."""
 
     POD_IDENTITY = "pod-identity"  # a role for each namespace with grants, by EKS Pod Identity
     IRSA = "irsa"  # the same roles by the cluster's OIDC provider, whose issuer is known once the cluster exists

@@ -101,7 +101,7 @@ def _prefix_location(location: Location, mistake: Mistake) -> Mistake:
 def _form_mistake_parts(
     model: type[BaseModel], location: Location, detail: Any, spell_field: Callable[[str], str]
 ) -> tuple[str, str, str]:
-    """What was given, the rule and the change."""
+    """Given value, rule and change."""
     kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
     match kind:
         case "extra_forbidden":
@@ -150,7 +150,7 @@ def _form_mistake_parts(
 
 
 def _first_of_list(location: Location, value: Any) -> str:
-    """What to write in place of a list of texts where one is needed: the first, and how the others are written."""
+    """Advice for a list of texts where one text is needed: the first, and how the others are written."""
     if not isinstance(value, list) or not value or not all(isinstance(entry, str) for entry in value):
         return ""
     field = next((str(part) for part in reversed(location) if isinstance(part, str)), "")
@@ -161,11 +161,11 @@ def _first_of_list(location: Location, value: Any) -> str:
 
 
 _HOLDERS: Mapping[Any, str] = {"pools": "pool", "flavors": "flavor", "tiers": "tier", "buckets": "bucket"}
-"""What an entry of a mapping is called, by the mapping."""
+"""Name of an entry of a mapping, by the mapping."""
 
 
 def _key_change(name: str, value: Any, fields: Sequence[str]) -> str:
-    """What to write instead of a key that is not known."""
+    """Advice for a key that is not known."""
     if name.removeprefix("requests.").startswith(("nvidia.com/", "gpu")) and "ephemeral-storage" in fields:
         return "drop it, and write the number under gpus of the tenant or of the namespace, by flavor: gpus: {a100: 8}"
     if replacement := change_for_foreign_field(name, fields):
@@ -238,7 +238,7 @@ def _fields_at(model: type[BaseModel], location: Location) -> list[str]:
 
 
 def _node_at(model: type[BaseModel], location: Location) -> Any:
-    """What the JSON Schema says of a place in a file."""
+    """Part of the JSON Schema for a place in a file."""
     schema = _schema(model)
     node: Any = schema
     for part in location:

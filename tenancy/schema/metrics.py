@@ -15,7 +15,7 @@ from tenancy.schema.queues import Duration, seconds
 
 
 class Collector(StrEnum):
-    """Where metrics are collected, and whether the platform installs the collector."""
+    """Collector of metrics: installed by the platform, existing, or none."""
 
     NONE = "none"  # no objects for metrics are made
     EXISTING = "existing"  # an existing Prometheus Operator selects the platform's rules and monitors

@@ -1,4 +1,4 @@
-"""What is wrong with a part of a spec."""
+"""Mistakes in a part of a spec."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NEEDS_TEXT = "a string is expected"
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """What is wrong with a part of a spec, and where in it. `id` is empty where the form alone is wrong."""
+    """Mistake in a part of a spec, with its place. `id` is empty where the form alone is wrong."""
 
     location: Location
     given: str

@@ -91,7 +91,7 @@ def field_of(name: str, fields: Collection[str]) -> str:
 
 
 def change_for_foreign_field(name: str, fields: Collection[str]) -> str:
-    """What to do about a field that only other tools have, where these are known; empty if it is none of them."""
+    """Advice on a field that only other tools have, where these are known; else empty."""
     advice = (texts for field, texts in _WITHOUT_FIELD.items() if _spelling_of(field, fields))
     return next((texts[letters] for texts in advice if (letters := _letters(name)) in texts), "")
 

@@ -33,21 +33,21 @@ from tenancy.schema.mistakes import nearest
 
 
 class Sharing(StrEnum):
-    """How several pods share one GPU without partitions."""
+    """Sharing of one GPU by several pods without partitions."""
 
     TIME_SLICING = "time-slicing"  # no memory or fault isolation: one tenant per pool
     MPS = "mps"  # soft memory limits, shared faults: one tenant per pool
 
 
 class Strategy(StrEnum):
-    """How MIG slices are named as resources."""
+    """Naming of MIG slices as resources."""
 
     MIXED = "mixed"  # each profile is a resource of its own
     SINGLE = "single"  # slices have the name of whole GPUs: one profile per pool, and no pool with whole GPUs
 
 
 class Provisioner(StrEnum):
-    """What adds nodes to a pool."""
+    """Provisioner that adds nodes to a pool."""
 
     MANAGED = "managed"  # an EKS managed node group of fixed size
     KARPENTER = "karpenter"  # the minimum as a managed group, further nodes for pending pods
@@ -56,7 +56,7 @@ class Provisioner(StrEnum):
 
 
 class Market(StrEnum):
-    """How EC2 sells instances without a reservation."""
+    """Market of instances without a reservation."""
 
     ON_DEMAND = "on-demand"
     SPOT = "spot"  # withdrawn with two minutes' notice: interruptible tiers only
@@ -145,7 +145,7 @@ class Part(Spec):
 
 
 class Mig(Spec):
-    """How a node's GPUs are partitioned: exactly one of layout, named and per-gpu."""
+    """MIG partitions of a node's GPUs: exactly one of layout, named and per-gpu."""
 
     layout: dict[str, Positive] | None = Field(
         default=None, min_length=1, description="Number of slices on every GPU, by MIG profile. Default: none."
@@ -172,7 +172,7 @@ class Mig(Spec):
 
 
 class GpuSharing(Spec):
-    """How many pods one GPU or slice serves: exactly one of time-slicing and mps."""
+    """Number of pods that one GPU or slice serves: exactly one of time-slicing and mps."""
 
     time_slicing: Annotated[int, WholeNumber(2, 48)] | None = Field(
         default=None, description="Number of pods per GPU or slice that take turns. Default: none."
@@ -203,7 +203,7 @@ _Reservation = Annotated[
 
 
 class Purchase(Spec):
-    """How the nodes are bought: exactly one of market, reservation and capacity-block."""
+    """Purchase of the nodes: exactly one of market, reservation and capacity-block."""
 
     market: Market | None = Field(
         default=None, description="Market that nodes are bought on without a reservation. Default: none."
@@ -269,7 +269,7 @@ class Purchase(Spec):
 
     @property
     def option(self) -> str:
-        """How the nodes are bought: on-demand, spot, reservation or capacity-block."""
+        """Purchase option of the nodes: on-demand, spot, reservation or capacity-block."""
         return "capacity-block" if self.capacity_block else "reservation" if self.reservation else str(self.market)
 
     def __str__(self) -> str:
@@ -284,7 +284,7 @@ def _purchase(value: Any) -> Any:
 
 
 class Upgrade(Spec):
-    """How nodes are replaced when the image, the layout or a launch setting changes."""
+    """Replacement of nodes when the image, the layout or a launch setting changes."""
 
     strategy: UpgradeStrategy | None = Field(
         default=None,
@@ -475,7 +475,7 @@ class Pool(Spec):
 
     @property
     def strategy(self) -> Strategy:
-        """How the MIG slices of the pool are named; mixed without MIG."""
+        """Naming of the pool's MIG slices; mixed without MIG."""
         return self.mig.strategy if self.mig else Strategy.MIXED
 
     @property

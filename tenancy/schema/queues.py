@@ -1,4 +1,4 @@
-"""How GPUs are shared over time: queueing, lending and borrowing."""
+"""Sharing of GPUs over time: queueing, lending and borrowing."""
 
 from __future__ import annotations
 

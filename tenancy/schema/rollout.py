@@ -21,7 +21,7 @@ class Order(StrEnum):
 
 
 class AlertGate(StrEnum):
-    """What the gate between two waves does with critical alerts, where the environment collects metrics."""
+    """Treatment of critical alerts by the gate between two waves, where the environment collects metrics."""
 
     REQUIRED = "required"  # a firing alert stops the rollout, and so does a Prometheus that does not answer
     IGNORED = "ignored"  # Prometheus is not asked

@@ -49,7 +49,7 @@ _DERIVED: Mapping[Location, Location] = {("aws", "zones"): ("aws", "network", "s
 
 
 class ReadableEnvironment(NamedTuple):
-    """What can be read of an environment's file with mistakes."""
+    """Readable part of an environment's file with mistakes."""
 
     model: Environment
     further: tuple[Mistake, ...]

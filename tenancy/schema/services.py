@@ -10,7 +10,7 @@ from tenancy.schema.base import Spec
 
 
 class Source(StrEnum):
-    """Where a service of the cluster comes from."""
+    """Source of a service of the cluster."""
 
     INSTALL = "install"  # part of the environment's stack
     PRESENT = "present"  # on the cluster already; another tool updates it

@@ -65,7 +65,7 @@ class GpuShare(Spec):
 
 
 class WhenSpent(StrEnum):
-    """What happens to a tenant's queues when its budget of the month is spent."""
+    """Effect of a spent monthly budget on a tenant's queues."""
 
     ALERT = "alert"  # an alert is sent, and work starts as before
     HOLD = "hold"  # no new work starts until the next month; running work ends by itself

@@ -49,7 +49,7 @@ from tenancy.schema.tiers import Quota
 
 
 class Isolation(StrEnum):
-    """How much of the cluster a tenant shares with other tenants."""
+    """Degree to which a tenant shares the cluster with other tenants."""
 
     NAMESPACE = "namespace"  # shared nodes, shared API server
     DEDICATED_NODES = "dedicated-nodes"  # own nodes, shared API server

@@ -282,14 +282,14 @@ class SpreadOf(StrEnum):
 
 
 class IdleAction(StrEnum):
-    """What follows the warnings to work whose GPUs are idle."""
+    """Action after the warnings to work whose GPUs are idle."""
 
     ALERT = "alert"  # nothing: the work goes on, and the alert GpuIdle is sent as for every tier
     SUSPEND = "suspend"  # its pods are deleted, and its GPUs go to other work
 
 
 class IdleRule(Spec):
-    """What happens to work that holds GPUs and does not use them."""
+    """Rule for work that holds GPUs and does not use them."""
 
     below: Annotated[
         str, TextForm(r"^[1-9][0-9]?%$", "a part of a GPU's time, 1% to 99%", "write it like 5%, with the sign")

@@ -236,7 +236,7 @@ class GpuShareDict(TypedDict):
 
 
 class GpuSharingDict(TypedDict):
-    """How many pods one GPU or slice serves: exactly one of time-slicing and mps."""
+    """Number of pods that one GPU or slice serves: exactly one of time-slicing and mps."""
 
     time_slicing: NotRequired[int | None]
     mps: NotRequired[int | None]
@@ -256,7 +256,7 @@ class GpuWindowDict(TypedDict):
 
 
 class IdleRuleDict(TypedDict):
-    """What happens to work that holds GPUs and does not use them."""
+    """Rule for work that holds GPUs and does not use them."""
 
     below: NotRequired[str]
     after: NotRequired[str]
@@ -299,7 +299,7 @@ class MetricsDict(TypedDict):
 
 
 class MigDict(TypedDict):
-    """How a node's GPUs are partitioned: exactly one of layout, named and per-gpu."""
+    """MIG partitions of a node's GPUs: exactly one of layout, named and per-gpu."""
 
     layout: NotRequired[Mapping[str, int] | None]
     named: NotRequired[str | None]
@@ -420,7 +420,7 @@ class PoolDict(TypedDict):
 
 
 class PurchaseDict(TypedDict):
-    """How the nodes are bought: exactly one of market, reservation and capacity-block."""
+    """Purchase of the nodes: exactly one of market, reservation and capacity-block."""
 
     market: NotRequired[Literal['on-demand', 'spot'] | None]
     reservation: NotRequired[str | None]
@@ -627,7 +627,7 @@ class TierDict(TypedDict):
 
 
 class UpgradeDict(TypedDict):
-    """How nodes are replaced when the image, the layout or a launch setting changes."""
+    """Replacement of nodes when the image, the layout or a launch setting changes."""
 
     strategy: NotRequired[Literal['surge', 'terminate-first'] | None]
     at_once: NotRequired[int]

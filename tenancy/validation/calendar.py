@@ -26,12 +26,12 @@ from tenancy.validation.shares import Offers, oversold_guarantees
 HORIZON = dt.timedelta(days=372)
 """Every pair of days on which two zones change their clocks is in a year."""
 FARTHEST = dt.timedelta(days=3 * 366)
-"""How far ahead shares with a last day are judged; one that ends later is refused, so that files which are valid today
-are valid on each later day."""
+"""Days ahead for which shares with a last day are judged; one that ends later is refused, so that files which are
+valid today are valid on each later day."""
 
 
 class _ExtraGpus(NamedTuple):
-    """What a tenant holds on top of its guarantee in an interval."""
+    """GPUs that a tenant holds on top of its guarantee in an interval."""
 
     tenant: int
     where: Location

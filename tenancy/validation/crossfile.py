@@ -197,7 +197,7 @@ def list_names(names: Sequence[str], limit: int = 5) -> str:
 
 
 _Limits = Mapping[str, Decimal]
-"""What `Quota.effective` answers."""
+"""Result of `Quota.effective`."""
 
 
 def _queue_mistakes(

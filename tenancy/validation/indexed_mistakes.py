@@ -1,4 +1,4 @@
-"""What a check across files finds, and in whose file."""
+"""Findings of a check across files, with the tenant in whose file each is."""
 
 from __future__ import annotations
 

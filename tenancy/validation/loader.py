@@ -58,7 +58,7 @@ class Loaded:
     file_environment: Environment | None = None
     """The environment as in its file, if `environment` is the version of it that runs on the lab."""
     ended: tuple[Problem, ...] = ()
-    """Of `load_deployed`: entries whose last day has passed."""
+    """Problems of `load_deployed`: entries whose last day has passed."""
 
 
 def with_tenants(loaded: Loaded, tenants: tuple[Tenant, ...]) -> Loaded:
@@ -186,7 +186,7 @@ class _File(Generic[_Model]):
         return partial_tenant[0] if partial_tenant else None
 
     def readable(self) -> ReadableEnvironment | None:
-        """What can be read of a broken environment; mistakes that the first ones hid are added."""
+        """Readable part of a broken environment; mistakes that the first ones hid are added."""
         if not isinstance(self.document, dict) or self.model:
             return None
         from tenancy.schema.salvage import salvage_environment

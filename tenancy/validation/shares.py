@@ -25,7 +25,7 @@ Offers = Mapping[str, Mapping[str, _Offer]]
 
 
 def offers_of(environment: Environment) -> Offers:
-    """What each pool yields of each flavor at its minimum size."""
+    """Yield of each pool in each flavor at its minimum size."""
     offers: dict[str, dict[str, _Offer]] = {flavor: {} for flavor in environment.flavors}
     for name, pool in environment.pools.items():
         for flavor, per_node in environment.flavors_of(name).items():

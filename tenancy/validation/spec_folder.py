@@ -23,7 +23,7 @@ class SpecFolder:
         self._volumes: dict[Path, Path | None] = {}
 
     def source(self, path: Path) -> Path:
-        """Where a path in the folder is read: behind kubelet's links, else the path itself."""
+        """Path behind kubelet's links, else the path itself."""
         place = self.folder
         for name in path.relative_to(self.folder).parts:
             if place not in self._volumes:

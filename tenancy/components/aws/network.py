@@ -202,8 +202,8 @@ class ClusterNetwork(pulumi.ComponentResource):
 
 
 SEVERAL_ENDPOINTS = "multiple EC2 VPC Endpoints matched"
-"""What the provider says where more than one endpoint answers; `NO_ENDPOINT` where none does. Its data source for one
-endpoint is the only one: terraform-provider-aws, SingularDataSourceFindError."""
+"""Part of the provider's message where more than one endpoint answers; `NO_ENDPOINT` where none does. Its data source
+for one endpoint is the only one: terraform-provider-aws, SingularDataSourceFindError."""
 NO_ENDPOINT = "no matching EC2 VPC Endpoint found"
 
 

@@ -91,7 +91,7 @@ def _guards(environment: Environment) -> tuple[Guard, ...]:
 
 
 def refusal(rule: str, docs: str) -> str:
-    """What a tenant reads: the rule's id, what it asks for, what to change and where to read."""
+    """Message for the tenant: the rule's id, what it asks for, what to change and where to read."""
     catalogue_rule = RULES[rule]
     return f"{rule}: {catalogue_rule.title}. To change: {catalogue_rule.fix}. Read {docs}#{rule}"
 

@@ -1,4 +1,4 @@
-"""How the expressions of rules become those of one admission policy."""
+"""Assembly of the expressions of rules into one admission policy."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _TEXT = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
 
 
 def too_many(maximum: int) -> str:
-    """What the API server says of a list or map that is too large."""
+    """Part of the API server's message on a list or map that is too large."""
     return f"avail-05: more than {maximum} entries"
 
 
@@ -69,7 +69,7 @@ def _bound_text(text: str, maximum: int) -> str:
 
 
 def walks(text: str) -> Iterator[tuple[int, int]]:
-    """Where what a macro walks over begins and ends, in the order of the macros."""
+    """Begin and end of the operand of each macro, in the order of the macros."""
     opened: list[int] = []
     begins: dict[int, int] = {}
     for token in _TOKEN.finditer(text):
@@ -83,7 +83,7 @@ def walks(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _begin(text: str, end: int, begins: Mapping[int, int]) -> int:
-    """Where the operand begins that ends there."""
+    """Begin of the operand that ends there."""
     position = end
     while position:
         previous_character = text[position - 1]

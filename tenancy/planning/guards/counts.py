@@ -29,4 +29,4 @@ NO_MORE: Mapping[str, str] = {
     "TrainJob": """dyn(object).spec.?trainer.?numNodes.orValue(1)
         <= dyn(oldObject).spec.?trainer.?numNodes.orValue(1)""",
 }
-"""Of each kind that the queue starts as a whole: whether it has no more pods than before."""
+"""Expression for each kind that the queue starts as a whole: whether it has no more pods than before."""

@@ -1,4 +1,4 @@
-"""What of an environment the expressions of guards depend on."""
+"""Facts of an environment that the expressions of guards depend on."""
 
 from __future__ import annotations
 

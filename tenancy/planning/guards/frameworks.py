@@ -56,7 +56,7 @@ _PATCHES = f"""dyn(object).spec.?runtimePatches.orValue([]).map(p,
 
 _ADVICE = f"""(object.kind == 'RayJob' && {_UNWRITTEN.format("dyn(object)")}
     ? 'submissionMode is HTTPMode, or K8sJobMode with a submitterPodTemplate that keeps to the level; ' : '')"""
-"""What to change of a RayJob whose submitter would be made without a securityContext."""
+"""Change of a RayJob whose submitter would be made without a securityContext."""
 
 
 _OF_POD = re.compile(r"variables\.(spec|podLabels|podAnnotations|newAnnotations|newFinalizers|containers|asked)\b")

@@ -1,4 +1,4 @@
-"""What a guard is: an admission policy, before it is an object."""
+"""Guard: an admission policy, before it is an object."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ META = ("metadata.labels", "metadata.annotations")
 
 
 def by_resource(values: Mapping[str, Mapping[str, str]]) -> str:
-    """What a guard over several resources yields for the one that is asked for."""
+    """Expressions of a guard over several resources, for one of them."""
     expression = "{}"
     for resource, value in values.items():
         expression = f"request.resource.resource == {cel(resource)} ? {cel(value)} : {expression}"

@@ -20,7 +20,7 @@ ON_NODES = ("system:nodes", f"system:serviceaccounts:{words.OPERATOR_NAMESPACE}"
 """Groups of kubelets, and of NVIDIA's operator: its feature discovery labels any node as the daemons there say, under
 every prefix but Kubernetes' own (nfd-master, `denyLabelNs`)."""
 NODE_OF_TOKEN = "authentication.kubernetes.io/node-name"
-"""Of a service account's token that is bound to a pod: where that pod runs (KEP-4193, on since 1.30)."""
+"""Node of the pod that a service account's token is bound to (KEP-4193, on since 1.30)."""
 
 
 def object_guards(environment: Environment | None, facts: GuardFacts) -> tuple[Guard, ...]:
@@ -87,7 +87,8 @@ def scale_guard(facts: GuardFacts) -> Guard:
 
 
 def deletion_guard(facts: GuardFacts) -> Guard:
-    """How work ends. The author of a delete request chooses the pods' grace period, and whether they are deleted."""
+    """Options with which work ends: the author of a delete request chooses the pods' grace period, and whether they are
+    deleted."""
     kinds: list[tuple[str, str, Sequence[str]]] = [("", "v1", ["pods"])]
     if facts.queued:
         kinds += [("batch", "v1", ["jobs"]), ("apps", "v1", ["deployments", "statefulsets"])]

@@ -46,7 +46,7 @@ def security_variables(
     """
 
     def checks_of_levels(*levels: PodSecurityLevel) -> str:
-        """What these levels check, and no other."""
+        """Checks of these levels that no other level has."""
         level_checks = [check for check in CHECKS if {level for level in _ASKING if checked(check, level)} == {*levels}]
         groups = [[*checks] for _, checks in groupby(level_checks, key=lambda check: check.group or check)]
         requirements = [(checks[0].wanted, _holds(checks, is_whole)) for checks in groups if checks[0].until > OLDEST]
@@ -105,7 +105,7 @@ def _holds(checks: Sequence[Check], is_whole: bool) -> str:
 
 
 def _exemptions(check: Check) -> Iterable[str]:
-    """Of which pods, and by which versions, a check is not made."""
+    """Pods and versions that a check leaves out."""
     if check.since > OLDEST:
         yield f"variables.minor < {check.since}"
     if check.until <= LATEST:

@@ -14,7 +14,7 @@ from tenancy.rules.model import GuardFacts
 
 REQUESTED_RESOURCES = """variables.allowedResources.filter(r, {containers}.exists(c, has(c.resources)
     && has(c.resources.limits) && r in c.resources.limits && sign(quantity(string(c.resources.limits[r]))) > 0))"""
-"""Of the resources that the tenant may have, those that a container asks for."""
+"""Resources of the tenant that a container requests."""
 LISTS: Mapping[str, str] = {
     "allowances": listed(words.ALLOWANCES),
     "allowedAccounts": listed(words.ALLOWED_ACCOUNTS),
@@ -134,7 +134,7 @@ OBJECT_METADATA = "{0}.metadata"
 
 @dataclass(frozen=True, slots=True)
 class QueueFields:
-    """Where a kind of object says what the queue reads. Expressions, of which `{0}` is the object."""
+    """Places from which the queue reads in a kind of object. Expressions, of which `{0}` is the object."""
 
     work: str
     """Metadata of what is queued."""
@@ -182,7 +182,7 @@ def queue_variables(facts: GuardFacts, fields: QueueFields) -> dict[str, str]:
 
 
 def suspension(suspend: str, managed_by: str, waits: str = "true") -> dict[str, str]:
-    """Where work says that it waits, and who runs it: paths below the object."""
+    """Fields that say that work waits, and which controller runs it: paths below the object."""
 
     def at(root: str, path: str) -> str:
         parts = path.split(".")

@@ -58,7 +58,7 @@ def all_attacks(scene: Scene) -> tuple[Attack, ...]:
 
 
 def _not_attacked(scene: Scene) -> Iterator[Attack]:
-    """What is not attacked: without people who may make work, without a queue, and what exists already."""
+    """Attacks that are left out: without people who may make work, without a queue, and what exists already."""
     if scene.home is None:
         reason = "no tenant has a developer or an owner"
         yield skipped("pods", "gpu-02", "attack through pods", reason)

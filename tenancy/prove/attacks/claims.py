@@ -105,7 +105,7 @@ def device_rights(place: AttackedNamespace) -> Iterator[Attack]:
 
 
 def no_rights(place: AttackedNamespace) -> Iterator[Attack]:
-    """Where GPUs are not claimed, no tenant may list or delete claims."""
+    """Attacks where GPUs are not claimed: no tenant may list or delete claims."""
     for plural in FORMS:
         where, slug = group(API, place.name, plural), singular(plural)
         yield _rbac(f"list-{slug}", f"list {plural}", Request("GET", where, None, place.developer), twin_who=None)

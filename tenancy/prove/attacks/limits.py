@@ -89,7 +89,7 @@ def _just_above(size: str) -> str:
 
 
 def _in_init_containers(place: AttackedNamespace) -> Iterator[Case]:
-    """What applies to containers applies to init containers and sidecars."""
+    """Attacks by init containers and sidecars, to which the limits of containers apply."""
     first = {**place.pod()["spec"]["containers"][0], "name": "first"}
     for kind, extra_fields in (("init", {}), ("sidecar", {"restartPolicy": "Always"})):
         base = {INIT: [{**first, **extra_fields}]}

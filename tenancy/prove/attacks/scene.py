@@ -1,4 +1,4 @@
-"""Where attacks happen: the environment's namespaces, and the identities that have a role in them."""
+"""Scene of the attacks: the environment's namespaces, and the identities that have a role in them."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ class AttackedNamespace:
 
 @dataclass(frozen=True)
 class Scene:
-    """What attacks are built from: the environment, its tenants and facts of the cluster."""
+    """Material of attacks: the environment, its tenants and facts of the cluster."""
 
     environment: Environment
     tenants: Sequence[Tenant]
