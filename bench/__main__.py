@@ -20,6 +20,7 @@ SECTIONS = {
     "fleet": "A fleet",
     "whole_fleet": "A whole fleet from nothing",
     "pack": "The policy pack",
+    "check": "Manifests",
     "queues": "The queues",
     "day": "A day of the bank",
     "ended_pods": "GPUs of pods that have ended",

@@ -1,8 +1,8 @@
-"""The policy pack: the time that it adds to a preview, the part of its start, and the gain of wide policies."""
+"""The policy pack: the time that it adds to a preview, and the part of its start."""
 
 from __future__ import annotations
 
-import shutil
+import os
 import statistics
 import subprocess
 import sys
@@ -15,41 +15,11 @@ from tenancy.lab.layout import environ
 
 ROUNDS = 3
 _EMPTY = "import pulumi\n"
-# The same rules, a policy for each: the SDK reads every resource once for each policy.
-_SEPARATE = """
-from pulumi_policy import EnforcementLevel, PolicyPack, ResourceValidationPolicy, StackValidationPolicy
-from tenancy.check.adopt import adopt
-from tenancy.check.judge import JUDGED, findings
-from tenancy.policy_pack.objects import in_stack, object_of
-from tenancy.rules import objects, plain
-
-def alone(rule):
-    def validate(args, report):
-        item = object_of(args.resource_type, args.props, args.name)
-        for found in (*objects.object_findings(item), *plain.object_findings(item)) if item else ():
-            if found.rule == rule:
-                report(str(found), None)
-    return ResourceValidationPolicy(rule, rule, validate)
-
-def together(rule):
-    def validate(args, report):
-        for found in findings(adopt([item for r in args.resources if (item := in_stack(r))])):
-            if found.rule == rule:
-                report(str(found), None)
-    return StackValidationPolicy(f"{rule}-stack", rule, validate)
-
-PolicyPack("separate", enforcement_level=EnforcementLevel.ADVISORY, policies=[
-    *map(alone, sorted(JUDGED)),
-    *map(together, sorted(JUDGED)),
-])
-"""
 
 
 def measure() -> str:
     """The rows of the section, as Markdown."""
     with project() as (root, _):
-        shutil.copytree(root / "policy", root / "separate")
-        (root / "separate" / "__main__.py").write_text(_SEPARATE, "utf-8")
         empty = root / "empty"
         empty.mkdir()
         (empty / "Pulumi.yaml").write_text("name: empty\nruntime: {name: python, options: {virtualenv: ../.venv}}\n")
@@ -60,7 +30,7 @@ def measure() -> str:
 def _rows(root: Path, empty: Path, env: Mapping[str, str]) -> str:
     for where in (root, empty):
         timed(where, env, "pulumi", "stack", "init", NAME)
-    seconds: dict[str, list[float]] = {name: [] for name in ("plain", "packed", "separate", "empty", "empty packed")}
+    seconds: dict[str, list[float]] = {name: [] for name in ("plain", "packed", "empty", "empty packed")}
     starts, bare = [], []
     for _ in range(ROUNDS):
         starts.append(_start(root / "policy"))
@@ -68,7 +38,6 @@ def _rows(root: Path, empty: Path, env: Mapping[str, str]) -> str:
         preview = ("pulumi", "preview", "--stack", NAME)
         seconds["plain"].append(timed(root, env, *preview))
         seconds["packed"].append(timed(root, env, *preview, "--policy-pack", "policy"))
-        seconds["separate"].append(timed(root, env, *preview, "--policy-pack", "separate"))
         seconds["empty"].append(timed(empty, env, *preview))
         seconds["empty packed"].append(timed(empty, env, *preview, "--policy-pack", "../policy"))
     median = {name: statistics.median(each) for name, each in seconds.items()}
@@ -76,15 +45,14 @@ def _rows(root: Path, empty: Path, env: Mapping[str, str]) -> str:
     judging = median["packed"] - start
     return "\n".join(
         [
-            f"{TENANTS} tenants; medians of {ROUNDS} rounds, one of each after another.",
+            f"{TENANTS} tenants; medians of {ROUNDS} rounds, one of each after another. "
+            f"Load when it ended: {os.getloadavg()[0]:.1f}.",
             "",
             "| preview from nothing | seconds | ratio |",
             "|---|---|---|",
             f"| without a pack | {median['plain']:.2f} | 1.00 |",
             f"| with the pack | {median['packed']:.2f} | {median['packed'] / median['plain']:.2f} |",
             f"| with the pack, without its start | {judging:.2f} | {judging / median['plain']:.2f} |",
-            f"| the same rules, a policy for each | {median['separate']:.2f} | "
-            f"{median['separate'] / median['plain']:.2f} |",
             "",
             "| start of the pack | seconds |",
             "|---|---|",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -22,6 +22,8 @@ from tests.request_paths import attributes
 
 CLASSES, RUNTIMES = ["nvidia"], ["plain"]
 """Runtime classes and training runtimes of the cluster."""
+RUNTIME = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "nvidia"}, "handler": "nvidia"}
+"""The operator of NVIDIA brings it."""
 _OPERATIONS = {
     "POST": Operation.CREATE,
     "PUT": Operation.UPDATE,
@@ -31,18 +33,22 @@ _OPERATIONS = {
 }
 
 
-def offline_server(
-    environment: Environment, tenants: Sequence[Tenant], extra: Sequence[Object] = ()
+def offline_server(environment: Environment, tenants: Sequence[Tenant]) -> OfflineApiServer:
+    """The API server of an environment with the node that attacks are on."""
+    node = Scene(environment, tenants, CLASSES, RUNTIMES).node
+    nodes = [{**node, "apiVersion": "v1", "kind": "Node"}] if node else []
+    return offline_server_of(make_plan(environment, tenants).objects(), environment, nodes)
+
+
+def offline_server_of(
+    objects: Iterable[Object], environment: Environment, extra: Sequence[Object] = ()
 ) -> OfflineApiServer:
-    """The API server of an environment with its unmanaged namespaces and the node that attacks are on."""
-    plan = make_plan(environment, tenants)
+    """The API server of a cluster with these objects, and with the environment's unmanaged namespaces."""
     spaces = [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in environment.platform.unmanaged
     ]
-    node = Scene(environment, tenants, CLASSES, RUNTIMES).node
-    nodes = [{**node, "apiVersion": "v1", "kind": "Node"}] if node else []
-    made = [platform_binding(plan.admission.group), *plan.objects(), *spaces, *nodes, *extra]
-    return OfflineApiServer(made, environment.cluster.kubernetes)
+    platform = platform_binding(environment.platform.group)
+    return OfflineApiServer([platform, *objects, *spaces, *extra], environment.cluster.kubernetes)
 
 
 def attacks_of(environment: Environment, tenants: Sequence[Tenant]) -> tuple[Attack, ...]:

@@ -34,6 +34,8 @@ from tenancy.catalog import sizes
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.controllers import JOB_FINALIZER
 from tenancy.catalog.frameworks import FRAMEWORKS
+from tenancy.check.admission.server import OfflineApiServer
+from tenancy.check.admission.verdicts import VerdictOutcome
 from tenancy.cli import main
 from tenancy.kube import deniers
 from tenancy.kube.requests import APPLY, JSON_PATCH, MERGE, STRATEGIC, Impersonation, collection
@@ -55,6 +57,7 @@ from tenancy.validation import Loaded, load
 from tests.attack_worlds import world_of
 from tests.claims import by_claim
 from tests.conftest import every
+from tests.offline_requests import RUNTIME, offline_server_of, verdict_on
 
 GUARD_RULES = sorted({rule for guard in guards(load(ROOT / "stacks" / "local").environment) for rule in guard.rules})
 CONTROLS = {"rbac", "quota", "limits", "pod-security", "api-validation"}
@@ -239,6 +242,60 @@ def test_the_command_prints_a_record_for_each_attack(cluster: Cluster, asked: As
 
 def test_asking_leaves_nothing_behind(asked: Asked) -> None:
     assert asked.after == asked.before
+
+
+UNDECIDED_AT_MOST = 0.02
+"""Share of requests of which only the cluster knows the answer."""
+
+
+def _offline(cluster: Cluster, loaded: Loaded, without: str = "") -> OfflineApiServer:
+    """The API server without a cluster, with the plan's objects but those of a kind, and what the lab has beside it."""
+    nodes = [{**cluster.scene.node, "apiVersion": "v1", "kind": "Node"}] if cluster.scene.node else []
+    objects = [item for item in cluster.plan.objects() if item["kind"] != without]
+    return offline_server_of(objects, loaded.environment, [*nodes, RUNTIME])
+
+
+def _disagreements(
+    server: OfflineApiServer, cluster: Cluster, asked: Asked
+) -> tuple[dict[str, tuple[str, str]], dict[str, Sequence[str]], int]:
+    """Requests that are answered otherwise offline, with both answers; those that are not decided; and of how many."""
+    records = {record["id"]: record for record in asked.records if "skipped" not in record}
+    wrong: dict[str, tuple[str, str]] = {}
+    undecided: dict[str, Sequence[str]] = {}
+    for one in (one for one in cluster.attacks if one.id in records):
+        record = records[one.id]
+        admitted = record["twin_admitted"]
+        live_answers = {
+            one.id: record["denier"] if record["status"] >= 400 else deniers.NONE,
+            f"{one.id} (twin)": deniers.NONE if admitted else record.get("twin_message", deniers.UNKNOWN),
+        }
+        for (name, live), request in zip(live_answers.items(), (one.request, one.twin), strict=True):
+            verdict = verdict_on(server, request, cluster.plan.admission.group)
+            # The command counts the answer that such an object does not exist as an admission.
+            missing = request is one.twin and one.twin_missing and verdict.missing
+            if verdict.outcome is VerdictOutcome.UNDECIDED:
+                undecided[name] = verdict.undecided
+            elif (offline := deniers.NONE if missing else verdict.denier) != live:
+                wrong[name] = (offline, live)
+    return wrong, undecided, 2 * len(records)
+
+
+def test_the_verdict_without_a_cluster_is_the_api_servers_on_every_attack_and_twin(
+    cluster: Cluster, loaded: Loaded, asked: Asked
+) -> None:
+    wrong, undecided, count = _disagreements(_offline(cluster, loaded), cluster, asked)
+    assert count > 1900
+    assert wrong == {}, "what is answered offline and what the API server answers"
+    assert all(all(reasons) for reasons in undecided.values())
+    assert len(undecided) <= UNDECIDED_AT_MOST * count, undecided
+
+
+@pytest.mark.parametrize("kind", ["ValidatingAdmissionPolicyBinding", "RoleBinding", "ResourceQuota"])
+def test_without_a_kind_of_object_the_verdicts_would_be_others(
+    kind: str, cluster: Cluster, loaded: Loaded, asked: Asked
+) -> None:
+    wrong, _, _ = _disagreements(_offline(cluster, loaded, kind), cluster, asked)
+    assert wrong
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,6 @@ from tenancy.check.admission.server import OfflineApiServer
 from tenancy.check.admission.verdicts import VerdictOutcome
 from tenancy.kube import deniers
 from tenancy.kube.deniers import CONFLICT, NOT_FOUND
-from tenancy.kube.objects import Object
 from tenancy.kube.requests import Impersonation
 from tenancy.live import denial
 from tenancy.live.api import Response
@@ -25,9 +24,8 @@ from tenancy.prove.attacks import AttackedNamespace
 from tenancy.prove.verify import AT_ONCE
 from tenancy.schema.people import Role
 from tests.manifests import Manifest, manifests
+from tests.offline_requests import RUNTIME, offline_server_of
 
-RUNTIME = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "nvidia"}, "handler": "nvidia"}
-"""The operator of NVIDIA brings it."""
 UNDECIDED_AT_MOST = 0.02
 _BY_STATUS = {404: NOT_FOUND, 409: CONFLICT}
 
@@ -70,11 +68,6 @@ def answers(
     }
 
 
-def _server(cluster: Cluster, objects: Sequence[Object]) -> OfflineApiServer:
-    platform = bootstrap.platform_binding(cluster.plan.admission.group)
-    return OfflineApiServer([platform, RUNTIME, *objects], cluster.scene.environment.cluster.kubernetes)
-
-
 def _disagreements(
     server: OfflineApiServer,
     cluster: Cluster,
@@ -103,7 +96,13 @@ def test_the_verdict_without_a_cluster_is_that_of_its_api_server(
     assert len(requests) > 700
     assert len(set(answers.values())) > 50, "many controls refuse"
     disagreements = list(
-        _disagreements(_server(cluster, list(cluster.plan.objects())), cluster, home, requests, answers)
+        _disagreements(
+            offline_server_of(cluster.plan.objects(), cluster.scene.environment, [RUNTIME]),
+            cluster,
+            home,
+            requests,
+            answers,
+        )
     )
     undecided = [id for id, outcome, _ in disagreements if outcome is VerdictOutcome.UNDECIDED]
     assert [disagreement for disagreement in disagreements if disagreement[1] is not VerdictOutcome.UNDECIDED] == []
@@ -127,7 +126,9 @@ def test_without_a_kind_of_object_other_verdicts_would_be_told(
     answers: Mapping[str, str],
 ) -> None:
     objects = [item for item in cluster.plan.objects() if item["kind"] != kind]
-    disagreements = _disagreements(_server(cluster, objects), cluster, home, requests, answers)
+    disagreements = _disagreements(
+        offline_server_of(objects, cluster.scene.environment, [RUNTIME]), cluster, home, requests, answers
+    )
     assert any(
         answer.startswith(refused) for _, outcome, answer in disagreements if outcome is not VerdictOutcome.UNDECIDED
     )

@@ -187,12 +187,12 @@ def evaluator_of(request: AdmissionRequest, cluster: ClusterObjects, permission:
     group, _, version = str(kind.get("apiVersion") or "").rpartition("/")
     resource = {"group": request.group, "version": request.version, "resource": request.resource}
     user = {"username": identity.username, "groups": list(identity.groups)}
+    # The API server leaves out what is empty, which `has` reads.
+    names = {"subResource": request.subresource, "name": request.name, "namespace": request.namespace}
     asked = {
         "kind": {"group": group, "version": version, "kind": kind.get("kind", "")},
         "resource": resource,
-        "subResource": request.subresource,
-        "name": request.name,
-        "namespace": request.namespace or "",
+        **{key: text for key, text in names.items() if text},
         "operation": request.operation.value,
         "userInfo": {**user, "extra": {key: list(value) for key, value in identity.extra.items()}},
         "options": request.options,
