@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tenancy.check.admission.cel import EvaluationError, Evaluator, compiled
+from tenancy.check.admission.policies import evaluator_of
 from tenancy.check.admission.requests import DEEPEST, LARGEST, Identity, creation
 from tenancy.check.admission.server import OfflineApiServer
 from tenancy.check.admission.verdicts import Verdict, VerdictOutcome
@@ -208,6 +209,12 @@ def test_functions_of_kubernetes_have_their_values(expression: str, value: Any) 
     evaluator = Evaluator({}, lambda check: check == {"group": "g", "resource": "r", "namespace": "n", "verb": "use"})
     variables = {"twice": "2 * variables.two", "two": "1 + 1", "wrong": "object.nothing"}
     assert evaluator.having(variables).value(expression) == value
+
+
+@pytest.mark.parametrize(("field", "present"), [("name", True), ("namespace", True), ("subResource", False)])
+def test_what_is_empty_in_a_request_is_absent(field: str, present: bool) -> None:
+    evaluator = evaluator_of(creation(pod(), SPACE, PERSON), server("local").cluster, lambda _: False)
+    assert evaluator.value(f"has(request.{field})") is present
 
 
 @pytest.mark.parametrize("expression", ["quantity('many')", "variables.wrong", "object.nothing"])

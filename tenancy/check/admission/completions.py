@@ -19,7 +19,6 @@ PRIORITY = "Priority"
 _SYSTEM_CLASSES = {"system-cluster-critical": 2000000000, "system-node-critical": 2000001000}
 _TOLERATED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
-_FIELD = {"apiVersion": "v1", "fieldPath": "metadata.namespace"}
 _TOKEN = {
     "name": "kube-api-access-00000",
     "projected": {
