@@ -58,8 +58,7 @@ def plain(name: str) -> str:
 
 
 def licence(package: Distribution) -> str:
-    """What a package says of its licence: an SPDX expression, classifiers, a short text, or else the first line of its
-    licence file; empty if nothing."""
+    """Licence by a package's metadata: an SPDX expression, classifiers, or a short text; empty if nothing."""
     metadata = package.metadata
     if metadata["License-Expression"]:
         return metadata["License-Expression"]
@@ -68,13 +67,7 @@ def licence(package: Distribution) -> str:
         for classifier in metadata.get_all("Classifier") or ()
         if classifier.startswith("License ::")
     ]
-    return "; ".join(classifiers) or _first_line(metadata["License"]) or _first_line(_licence_file(package))
-
-
-def _licence_file(package: Distribution) -> str | None:
-    """Text of the file that the metadata names, which PEP 639 puts under `licenses`."""
-    name = package.metadata["License-File"]
-    return package.read_text(f"licenses/{name}") if name else None
+    return "; ".join(classifiers) or _first_line(metadata["License"])
 
 
 def _first_line(text: str | None) -> str:

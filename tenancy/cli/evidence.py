@@ -23,14 +23,9 @@ from tenancy.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from tenancy.evidence.collect import Attacks
     from tenancy.planning import Plan
     from tenancy.validation import Loaded
-
-    Sign = Callable[[bytes], tuple[bytes, object]]
-    """Signs a statement: the content of its file, and by whom as a text."""
 
 _FILE = click.Path(path_type=Path)
 
@@ -59,29 +54,9 @@ def command() -> None:
 @click.option("--key", type=_FILE, metavar="FILE", help="Sign with the private key in this PEM file.")
 @click.option("--kms", metavar="KEY", help="Sign with this asymmetric key of AWS KMS: its id, ARN or alias.")
 @click.option(
-    "--keyless",
+    "--unsigned",
     is_flag=True,
-    help="Sign without a key, by Sigstore: with a certificate of ten minutes for a person's mail address or a CI job's "
-    "URI, and an entry in a log. The log of the public instance shows that identity to everyone.",
-)
-@click.option(
-    "--identity-token",
-    "token",
-    metavar="FILE|env:NAME",
-    help="With --keyless: the OIDC token that says who signs, in a file or a variable. Default: the token of the CI "
-    "job, or else a login in a browser.",
-)
-@click.option(
-    "--oidc-client-id",
-    "client_id",
-    metavar="NAME",
-    help="With --keyless: the audience of the OIDC token. Default: sigstore.",
-)
-@click.option(
-    "--trust-config",
-    type=_FILE,
-    metavar="FILE",
-    help="With --keyless: the ClientTrustConfig of your own Sigstore instance. Default: the public instance.",
+    help="Write the statement without a signature, as statement.json, for another tool to sign, such as sigstore.",
 )
 @click.option(
     "--attack-results",
@@ -105,10 +80,7 @@ def make(
     out: Path,
     key: Path | None,
     kms: str | None,
-    keyless: bool,
-    token: str | None,
-    client_id: str | None,
-    trust_config: Path | None,
+    unsigned: bool,
     attacks: Path | None,
     judges: tuple[Path],
 ) -> None:
@@ -117,43 +89,43 @@ def make(
     The folder has digests of the spec files, rendered objects and lock files, versions, rules, the attacks with their
     results, results of other tools, exceptions, the access review, the commits that changed the files, and a page that
     shows all of it. It has no secret and no mail address: an address is replaced by a digest of it. One statement
-    (in-toto, in a DSSE envelope) names the digest of every file and is signed: by a key, or without one by Sigstore.
+    (in-toto, in a DSSE envelope) names the digest of every file and is signed by a key; `--unsigned` leaves the
+    signature to another tool.
 
     Exit codes: 0 the bundle was written, 1 an attack has a gap (the bundle says so) or the cluster did not answer,
     2 bad input; nothing is written.
     """
     signature_options = [
-        name for name, input_text in (("--key", key), ("--kms", kms), ("--keyless", keyless)) if input_text
+        name for name, input_text in (("--key", key), ("--kms", kms), ("--unsigned", unsigned)) if input_text
     ]
     if len(signature_options) != 1:
-        input_text = " and ".join(signature_options) if signature_options else "none of --key, --kms and --keyless"
+        input_text = " and ".join(signature_options) if signature_options else "none of --key, --kms and --unsigned"
         fail(f"given {input_text}; rule: one signature is made; change: name one of the three", BAD_INPUT)
-    _require_option(
-        "--keyless",
-        keyless,
-        {"--identity-token": token, "--oidc-client-id": client_id, "--trust-config": trust_config},
-    )
     _require_extra()
-    from tenancy.evidence import bundle
+    from tenancy.evidence import bundle, keys
     from tenancy.evidence.collect import Measurements, files, read_attacks, read_judge, summary
     from tenancy.planning import make_plan
 
     loaded = load_or_exit(environment, lab=lab)
     plan = make_plan(loaded.environment, loaded.tenants)
     try:
-        statement_file, sign = _signer(key, kms) if not keyless else _keyless_signer(trust_config, token, client_id)
+        statement_file = bundle.STATEMENT if unsigned else bundle.ENVELOPE
+        signer = keys.signer_of_file(key) if key else keys.signer_of_kms(kms) if kms else None
         judge_results = [judge for path in judges for judge in read_judge(path)]
         results = read_attacks(attacks) if attacks else _attack(loaded, plan)
         measurements = Measurements(recorded_time(), results, judge_results, statement_file)
         bundle_files = files(loaded, plan, measurements)
-        signed_statement, signer = sign(bundle.statement(bundle_files, summary(loaded, measurements)))
+        statement = bundle.statement(bundle_files, summary(loaded, measurements))
         with report_write_errors():
-            bundle.write(out, {**bundle_files, statement_file: signed_statement})
+            bundle.write(
+                out, {**bundle_files, statement_file: bundle.envelope(statement, signer) if signer else statement}
+            )
     except bundle.Unusable as error:
         fail(str(error), BAD_INPUT)
     counts = results.counts
     click.echo(
-        f"{out}: {len(bundle_files)} files and a statement signed by {signer}; {counts['refused']} of "
+        f"{out}: {len(bundle_files)} files and a statement {'signed by the key' if signer else 'without a signature'}; "
+        f"{counts['refused']} of "
         f"{counts['attacks']} attacks "
         f"refused, {counts['twins admitted']} twins admitted, audit log: {results.audit_log}"
     )
@@ -164,8 +136,7 @@ def make(
 @command.command(
     epilog=example(
         "tenancy evidence verify evidence-2026-11 --key signing.pub.pem\n"
-        "  tenancy evidence verify evidence-2026-11 --identity ann@bank.example --issuer https://login.bank.example "
-        "--trusted-root sigstore.json"
+        "  tenancy evidence verify evidence-2026-11 --signature-verified"
     )
 )
 @click.argument("folder", type=_FILE, metavar="FOLDER")
@@ -178,52 +149,29 @@ def make(
     help="Trust the public key in this PEM file; repeatable, and one signature by one of them is enough.",
 )
 @click.option(
-    "--identity",
-    metavar="MAIL-OR-URI",
-    help="Trust a signature without a key by this identity: a person's mail address, or the URI of a CI job.",
+    "--signature-verified",
+    is_flag=True,
+    help="Compare the folder with its statement.json, whose signature you have verified with the tool that signed it.",
 )
-@click.option("--issuer", metavar="URL", help="With --identity: the OIDC issuer that knows the identity.")
-@click.option(
-    "--trusted-root",
-    type=_FILE,
-    metavar="FILE",
-    help="With --identity: the TrustedRoot of the Sigstore instance that signed. Default: that of the public instance.",
-)
-def verify(
-    folder: Path, trusted: tuple[Path, ...], identity: str | None, issuer: str | None, trusted_root: Path | None
-) -> None:
+def verify(folder: Path, trusted: tuple[Path, ...], signature_verified: bool) -> None:
     """Verify a folder of evidence: who signed it, and that no file of it was changed, added or removed since.
 
-    It needs neither network nor the files of the environment. A signature by a key is verified with `--key`, one
-    without a key with `--identity` and `--issuer`.
+    It needs neither network nor the files of the environment.
 
     Exit codes: 0 the folder is as it was signed, 1 a file deviates (each is named), 2 bad input, or no statement that a
-    trusted key or the identity has signed.
+    trusted key has signed.
     """
-    if bool(trusted) == bool(identity):
-        input_text = "both --key and --identity" if identity else "neither --key nor --identity"
+    if bool(trusted) == signature_verified:
+        input_text = "both --key and --signature-verified" if trusted else "neither --key nor --signature-verified"
         fail(f"given {input_text}; rule: one kind of signature is verified; change: name one of the two", BAD_INPUT)
-    _require_option("--identity", bool(identity), {"--issuer": issuer, "--trusted-root": trusted_root})
-    if identity and not issuer:
-        fail(
-            "given --identity without --issuer; rule: any issuer can name any identity, so both are verified; change: "
-            "add --issuer with the URL of the issuer that the maker named",
-            BAD_INPUT,
-        )
     _require_extra()
-    from tenancy.evidence import bundle
+    from tenancy.evidence import bundle, keys
 
     try:
-        if identity and issuer:
-            from tenancy.evidence import keyless
-
-            statement_file = keyless.BUNDLE
-            kind, payload, signature = keyless.verified_keyless(folder, identity, issuer, trusted_root)
-            signer = f" by {signature}"
+        if signature_verified:
+            statement_file, kind, payload = bundle.STATEMENT, bundle.PAYLOAD_TYPE, bundle.unsigned_statement(folder)
         else:
-            from tenancy.evidence import keys
-
-            statement_file, signer = bundle.ENVELOPE, ""
+            statement_file = bundle.ENVELOPE
             kind, payload = bundle.verified_statement(folder, [keys.public_key(path) for path in trusted])
         summary, deviations = bundle.deviations_of_folder(folder, statement_file, kind, payload)
     except bundle.Unusable as error:
@@ -231,41 +179,19 @@ def verify(
     for deviation in deviations:
         say(escape_invisible(f"{folder}/{deviation}"), err=True)
     if deviations:
-        fail(f"{folder}: {len(deviations)} deviation{'s' * (len(deviations) > 1)} from the signed statement")
-    click.echo(f"{folder}: as signed{signer}; environment {summary['environment']}, made {summary['made']}")
+        fail(f"{folder}: {len(deviations)} deviation{'s' * (len(deviations) > 1)} from the statement")
+    words = "as its statement says" if signature_verified else "as signed"
+    click.echo(f"{folder}: {words}; environment {summary['environment']}, made {summary['made']}")
 
 
 def _require_extra() -> None:
-    """End with a message if the packages of the extra are not there."""
-    if missing := [name for name in ("securesystemslib", "sigstore") if find_spec(name) is None]:
-        input_text = f"an installation without {' and '.join(missing)}"
-        fail(f'given {input_text}; rule: signatures need it; change: pip install "gpu-tenancy[evidence]"', BAD_INPUT)
-
-
-def _require_option(option: str, present: bool, others: Mapping[str, object]) -> None:
-    """End with a message if an option is given that says nothing without another."""
-    for name, value in others.items():
-        if value is not None and not present:
-            fail(
-                f"given {name} without {option}; rule: it has a meaning with {option} alone; change: add {option}, or "
-                f"leave {name} out",
-                BAD_INPUT,
-            )
-
-
-def _signer(key: Path | None, kms: str | None) -> tuple[str, Sign]:
-    """Name of the file with the signed statement, and what signs a statement and says by whom."""
-    from tenancy.evidence import bundle, keys
-
-    signer = keys.signer_of_file(key) if key else keys.signer_of_kms(kms or "")
-    return bundle.ENVELOPE, lambda statement: (bundle.envelope(statement, signer), "the key")
-
-
-def _keyless_signer(trust_config: Path | None, token: str | None, client_id: str | None) -> tuple[str, Sign]:
-    """The same as `_signer`, without a key."""
-    from tenancy.evidence.keyless import BUNDLE, CLIENT_ID, KeylessSigner
-
-    return BUNDLE, KeylessSigner(trust_config, token, client_id or CLIENT_ID).sign
+    """End with a message if the package of the extra is not there."""
+    if find_spec("securesystemslib") is None:
+        fail(
+            "given an installation without securesystemslib; rule: signatures need it; change: pip install "
+            '"gpu-tenancy[evidence]"',
+            BAD_INPUT,
+        )
 
 
 def _attack(loaded: Loaded, plan: Plan) -> Attacks:

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 ENVELOPE = "statement.dsse.json"
 """File of the folder with the statement that a key signed: the one file that the statement does not name."""
+STATEMENT = "statement.json"
+"""File of the folder, in place of the envelope, with the statement that another tool signs."""
+SIGNATURE = "statement.sigstore.json"
+"""File of the folder into which that tool may write its signature."""
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 PREDICATE_TYPE = "urn:gpu-tenancy:evidence:v1"
@@ -71,9 +75,9 @@ def read_statement(folder: Path, name: str) -> str:
         return read_text_file(folder / name)
     except OSError:
         raise Unusable(
-            f"given {folder} without {name}; rule: a bundle has a signed statement ({ENVELOPE} by a key, verified "
-            f"with --key; statement.sigstore.json without one, verified with --identity and --issuer); change: name "
-            "the folder that `tenancy evidence` wrote, and the option for its statement"
+            f"given {folder} without {name}; rule: a bundle has a statement ({ENVELOPE}, verified with --key, or "
+            f"{STATEMENT}, with --signature-verified); change: name the folder that `tenancy evidence` wrote, and the "
+            "option for its statement"
         ) from None
     except ValueError as error:
         raise _no_envelope(folder / name, error) from None
@@ -100,6 +104,11 @@ def verified_statement(folder: Path, keys: Sequence[Key]) -> tuple[str, bytes]:
             "change: name the maker's public key, or get the bundle again"
         ) from None
     return dsse_envelope.payload_type, dsse_envelope.payload
+
+
+def unsigned_statement(folder: Path) -> bytes:
+    """Content of the statement in the folder that another tool has signed. Raises Unusable."""
+    return read_statement(folder, STATEMENT).encode()
 
 
 def _no_envelope(path: Path, error: Exception) -> Unusable:
@@ -149,6 +158,8 @@ def _deviations(folder: Path, statement_file: str, digests_by_name: Mapping[str,
     entries = (path for path in sorted(folder.rglob("*")) if path.is_symlink() or not path.is_dir())
     present = {path.relative_to(folder).as_posix(): path for path in entries}
     present.pop(statement_file)
+    if statement_file == STATEMENT:
+        present.pop(SIGNATURE, None)
     for name, expected in sorted(digests_by_name.items()):
         path = present.pop(name, None)
         if path is None:

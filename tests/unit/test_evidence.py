@@ -17,9 +17,9 @@ import moto
 import pytest
 from securesystemslib.dsse import Envelope
 
-from tenancy.evidence.bundle import ENVELOPE, PAYLOAD_TYPE, PREDICATE_TYPE, STATEMENT_TYPE
+from tenancy.evidence.bundle import ENVELOPE, PAYLOAD_TYPE, PREDICATE_TYPE, SIGNATURE, STATEMENT_TYPE
 from tenancy.evidence.privacy import has_mail, pseudonym, without_mail
-from tests.evidence_maker import KINDS, REFUSED, Maker
+from tests.evidence_maker import KINDS, REFUSED, Maker, run
 
 
 @pytest.fixture
@@ -108,6 +108,30 @@ def test_a_file_that_is_missing_added_or_linked_is_named(
     damage(maker.folder / "bundle")
     result = maker.verify()
     assert (result.exit_code, message_part in result.output) == (1, True)
+
+
+def test_a_folder_is_compared_with_a_statement_that_another_tool_signed(maker: Maker) -> None:
+    bundle = maker.folder / "bundle"
+    assert maker.make("bundle", "--unsigned", key=False).exit_code == 0
+    (bundle / SIGNATURE).write_text("{}", "utf-8")
+    result = run("verify", str(bundle), "--signature-verified")
+    assert (result.exit_code, "as its statement says" in result.output) == (0, True)
+    assert maker.verify().exit_code == 2, "no key has signed it"
+    (bundle / "rules.json").write_text("[]", "utf-8")
+    result = run("verify", str(bundle), "--signature-verified")
+    assert (result.exit_code, "rules.json: changed" in result.output) == (1, True)
+
+
+def test_one_kind_of_signature_is_made_and_verified(maker: Maker) -> None:
+    for words in (("--unsigned",), ("--kms", "alias/evidence")):
+        result = maker.make("bundle", *words)
+        assert (result.exit_code, "rule: one signature is made" in result.output) == (2, True)
+    assert "given none of --key, --kms and --unsigned" in maker.make(key=False).output
+    assert not (maker.folder / "bundle").exists()
+    assert maker.make().exit_code == 0
+    for words in ((), ("--key", str(maker.public), "--signature-verified")):
+        result = run("verify", str(maker.folder / "bundle"), *words)
+        assert (result.exit_code, "rule: one kind of signature is verified" in result.output) == (2, True)
 
 
 def statement_of(maker: Maker) -> Any:
@@ -255,9 +279,9 @@ def test_commits_that_changed_the_files_are_listed_with_reviewers(maker: Maker) 
 
 def test_without_the_extra_a_command_says_what_to_install(maker: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
     assert maker.make().exit_code == 0
-    monkeypatch.setattr("tenancy.cli.evidence.find_spec", lambda name: None if name == "sigstore" else name)
+    monkeypatch.setattr("tenancy.cli.evidence.find_spec", lambda _: None)
     for result in (maker.make("more"), maker.verify()):
-        assert (result.exit_code, "without sigstore; rule:" in result.output) == (2, True)
+        assert (result.exit_code, "without securesystemslib; rule:" in result.output) == (2, True)
         assert 'pip install "gpu-tenancy[evidence]"' in result.output
     monkeypatch.undo()
     assert maker.verify().exit_code == 0
@@ -267,7 +291,7 @@ def test_verification_imports_neither_models_nor_the_kubernetes_client(maker: Ma
     maker.make()
     code = (
         "import sys; from tenancy.cli import main; main(sys.argv[1:], standalone_mode=False); "
-        "print(sorted({m.partition('.')[0] for m in sys.modules} & {'pulumi', 'kubernetes', 'polars', 'sigstore'}))"
+        "print(sorted({m.partition('.')[0] for m in sys.modules} & {'pulumi', 'kubernetes', 'polars'}))"
     )
     words = ["evidence", "verify", str(maker.folder / "bundle"), "--key", str(maker.public)]
     completed = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)

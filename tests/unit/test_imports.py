@@ -323,7 +323,7 @@ def test_no_two_test_modules_have_one_name() -> None:
 
 
 CORE = ("tenancy", "tenancy.validation", "tenancy.planning", "tenancy.components.program", "tenancy.program")
-EXTRAS = {"boto3", "botocore", "cryptography", "polars", "sigstore"}
+EXTRAS = {"boto3", "botocore", "cryptography", "polars"}
 """Packages that only an extra of the distribution needs."""
 
 
@@ -350,7 +350,6 @@ def test_each_extra_is_of_the_parts_that_import_it() -> None:
     assert used == {
         ("cryptography", "lab"),
         ("cryptography", "evidence"),
-        ("sigstore", "evidence"),
         ("polars", "chargeback"),
         ("polars", "cli"),
     }
