@@ -18,7 +18,7 @@ from tenancy.clock.decision import KEY, Desired, ExhaustedBudget, budget_exempti
 from tenancy.clock.idle import IdleDecision, Sample, Work, decide, suspension, watched_work
 from tenancy.clock.usage import Running, Usage, empty
 from tenancy.clock.view import View
-from tenancy.kube.objects import CLOCK_FIELDS, Object, get_path
+from tenancy.kube.objects import CLOCK_FIELDS, Object, get_path, true_conditions
 from tenancy.kube.quantities import thousandths
 from tenancy.kube.quota_tree import stored_quotas
 from tenancy.kube.requests import APPLY, MERGE, collection
@@ -213,8 +213,7 @@ def _admitted_keys(workloads: Iterable[Mapping[str, Any]]) -> set[str]:
     """Keys of spans all of whose reservations are admitted."""
     admitted_by_key: dict[str, bool] = {}
     for workload in reserving(workloads):
-        conditions = (workload.get("status") or {}).get("conditions") or ()
-        is_admitted = any(c["type"] == "Admitted" and c["status"] == "True" for c in conditions)
+        is_admitted = "Admitted" in true_conditions(workload)
         key = workload["metadata"]["annotations"][KEY]
         admitted_by_key[key] = (
             admitted_by_key.get(key, True) and is_admitted and not workload["metadata"].get("deletionTimestamp")

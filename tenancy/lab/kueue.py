@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
+from tenancy.kube.objects import true_conditions
 from tenancy.lab import pki
 from tenancy.lab.api import MERGE, ApiError, LabApi
 from tenancy.lab.components import KUEUE
@@ -321,11 +322,7 @@ def _free(api: LabApi, root: str, plural: str, **query: str) -> None:
 
 
 def _established(api: LabApi) -> set[str]:
-    def holds(crd: Object) -> bool:
-        conditions = crd.get("status", {}).get("conditions") or []
-        return any(condition["type"] == "Established" and condition["status"] == "True" for condition in conditions)
-
-    return {crd["metadata"]["name"] for crd in api.get(CRDS)["items"] if holds(crd)}
+    return {crd["metadata"]["name"] for crd in api.get(CRDS)["items"] if "Established" in true_conditions(crd)}
 
 
 def _discovered_kinds(api: LabApi) -> set[str]:

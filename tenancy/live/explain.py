@@ -16,6 +16,7 @@ from typing import Any
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.controllers import BUDGET_SPENT, GPU_IDLE
 from tenancy.catalog.frameworks import FRAMEWORKS
+from tenancy.kube.objects import true_conditions
 from tenancy.kube.quantities import thousandths
 from tenancy.kube.requests import collection
 from tenancy.live.api import Api
@@ -157,8 +158,7 @@ def _not_reserved(workload: Object) -> str:
 def _is_queue_active(api: Api, workload: Object) -> bool:
     path = collection(API, "LocalQueue", workload["metadata"]["namespace"])
     answer = api.request("GET", f"{path}/{workload['spec'].get('queueName')}")
-    status = answer.body.get("status") or {} if answer.ok else {}
-    return any(c["type"] == "Active" and c["status"] == "True" for c in status.get("conditions") or ())
+    return answer.ok and "Active" in true_conditions(answer.body)
 
 
 def _message_of_equivalent(workload: Object, workloads: Sequence[Object]) -> str:
@@ -197,10 +197,7 @@ def _owned(child: Object, owners: set[str]) -> bool:
 
 
 def _admitted(workload: Object) -> bool:
-    return any(
-        c["type"] in {"Admitted", "Finished"} and c["status"] == "True"
-        for c in (workload.get("status") or {}).get("conditions") or ()
-    )
+    return bool({"Admitted", "Finished"} & true_conditions(workload).keys())
 
 
 def _order(workload: Object) -> float:

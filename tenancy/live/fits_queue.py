@@ -8,7 +8,7 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.controllers import QUEUE, URGENCY
-from tenancy.kube.objects import Object
+from tenancy.kube.objects import Object, true_conditions
 from tenancy.kube.pods import Pods, Resources, amount_of, min_pods_to_start, quantity_text, queued_metadata
 from tenancy.kube.requests import collection
 from tenancy.live.api import Api
@@ -81,8 +81,7 @@ def _work_of(api: Api, cluster_queue: str) -> list[Object]:
     }
     pending = []
     for workload in api.items(collection(API, "Workload")):
-        conditions = (workload.get("status") or {}).get("conditions") or ()
-        ended = any(c["type"] == "Finished" and c["status"] == "True" for c in conditions)
+        ended = "Finished" in true_conditions(workload)
         queue = leading.get((workload["metadata"]["namespace"], workload["spec"].get("queueName", "")))
         if queue == cluster_queue and not ended and workload["spec"].get("active", True):
             pending.append(workload)

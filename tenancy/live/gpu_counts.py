@@ -277,11 +277,10 @@ def _is_settled(pod: Object, now: dt.datetime) -> bool:
 
 def _is_old(item: Object, kind: str, now: dt.datetime) -> bool:
     """Whether a condition has been true for a minute."""
-    conditions = (item.get("status") or {}).get("conditions") or ()
-    transition_times = [
-        _time(c["lastTransitionTime"]) for c in conditions if c["type"] == kind and c["status"] == "True"
-    ]
-    return any((now - time).total_seconds() > COUNT_DELAY_SECONDS for time in transition_times)
+    condition = true_conditions(item).get(kind)
+    return (
+        condition is not None and (now - _time(condition["lastTransitionTime"])).total_seconds() > COUNT_DELAY_SECONDS
+    )
 
 
 def _time(text: str) -> dt.datetime:

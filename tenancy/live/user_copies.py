@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tenancy.catalog.controllers import QUEUE, RUN_TIME, URGENCY
-from tenancy.kube.objects import Object
+from tenancy.kube.objects import Object, true_conditions
 
 QUEUE_LABELS = frozenset({QUEUE, RUN_TIME, URGENCY})
 """Labels of Kueue that users write."""
@@ -90,6 +90,5 @@ def _without_addresses(spec: dict[str, Any]) -> None:
 
 def has_ended(item: Mapping[str, Any]) -> bool:
     """Whether a pod or Job has ended, so that it is not created again."""
-    status = item.get("status") or {}
-    true_conditions = {c["type"] for c in status.get("conditions") or () if c["status"] == "True"}
-    return status.get("phase") in {"Succeeded", "Failed"} or bool(true_conditions & {"Complete", "Failed"})
+    has_ended_phase = (item.get("status") or {}).get("phase") in {"Succeeded", "Failed"}
+    return has_ended_phase or bool(true_conditions(item).keys() & {"Complete", "Failed"})

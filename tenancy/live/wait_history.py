@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tenancy.catalog.waits import percentile, time
+from tenancy.kube.objects import true_conditions
 from tenancy.kube.requests import collection
 from tenancy.live.api import Api
 from tenancy.planning.queueing.queue_names import API
@@ -49,17 +50,10 @@ def _waits(workloads: Iterable[Mapping[str, Any]], earliest: dt.datetime) -> Ite
     for workload in workloads:
         status = workload.get("status") or {}
         queue = (status.get("admission") or {}).get("clusterQueue")
-        started = next(
-            (c["lastTransitionTime"] for c in status.get("conditions") or () if _admitted(c)),
-            None,
-        )
-        if not queue or started is None:
+        admission = true_conditions(workload).get("Admitted")
+        if not queue or admission is None:
             continue
-        start_time = dt.datetime.fromisoformat(started)
+        start_time = dt.datetime.fromisoformat(admission["lastTransitionTime"])
         if start_time >= earliest:
             waited = start_time - dt.datetime.fromisoformat(workload["metadata"]["creationTimestamp"])
             yield queue, max(0, int(waited.total_seconds()))
-
-
-def _admitted(condition: Mapping[str, Any]) -> bool:
-    return condition["type"] == "Admitted" and condition["status"] == "True"
