@@ -73,9 +73,15 @@ def on_aws(name: str, project: Project, folder: Path) -> Generator[OnAws]:
 
 
 def _release(arguments: Mapping[str, Any], region: str) -> dict[str, Any]:
-    """EKS' public parameter of an image: here the day that its name ends with."""
-    day = arguments["name"].split("/")[-2].rpartition("-v")[2]
-    value = {"value": f"1.36.3-{day}", "insecureValue": "", "type": "String", "version": 1, "arn": "arn:aws:ssm:::x"}
+    """EKS' public parameter of an image: here of the minor and the day that its name has."""
+    parts = arguments["name"].split("/")
+    value = {
+        "value": f"{parts[5]}.3-{parts[-2].rpartition('-v')[2]}",
+        "insecureValue": "",
+        "type": "String",
+        "version": 1,
+        "arn": "arn:aws:ssm:::x",
+    }
     return {**value, "name": arguments["name"], "id": arguments["name"], "withDecryption": True, "region": region}
 
 

@@ -24,6 +24,7 @@ from tenancy.components.kubernetes.manifest import BACKGROUND_DELETION
 from tenancy.lab import control_plane, ports, processes
 from tenancy.lab.api import ApiError, LabApi
 from tenancy.lab.layout import Lab, environ
+from tests.printed import Printed, compare
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ("__main__.py", "Pulumi.yaml", "policy", "stacks", "tenancy")
@@ -272,6 +273,16 @@ class Project:
         rows = (line.strip().partition(" ") for line in listed.stdout.splitlines())
         plugins = {int(pid): command for pid, _, command in rows if command.startswith(f"{self.lab.folder}/pulumi/")}
         return plugins | {process.pid: " ".join(process.argv) for each in found.values() for process in each}
+
+
+def run_as_shown(project: Project, shown: Printed) -> None:
+    """Run the command of a page's block as a person's shell does, after the block's earlier commands, and compare."""
+    shell = {"PATH": f"{project.folder}/.venv/bin:{project.environ()['PATH']}"}
+    for command in shown.earlier:
+        done = project.run("bash", "-c", command, env=shell)
+        assert done.code == 0, done.text
+    # Problems and progress go to stderr, and a person sees both in their order.
+    compare(shown, project.run("bash", "-c", f"({shown.command}) 2>&1", env=shell).out)
 
 
 def children(pid: int) -> list[int]:

@@ -11,13 +11,14 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from engine_project import Project
+from engine_project import Project, run_as_shown
 
 from tenancy.catalog import vocabulary as words
 from tenancy.planning import TenantPlan, make_plan
 from tenancy.schema.cluster import Cni
 from tenancy.schema.metrics import Collector
 from tenancy.validation import Environment, Loaded, load, on_lab
+from tests.printed import page_block
 
 pytestmark = [pytest.mark.chapters, pytest.mark.exhaustive]
 
@@ -38,8 +39,8 @@ def spaces(project: Project) -> set[str]:
 
 
 def test_the_lab_gets_the_banks_nodes(project: Project) -> None:
-    done = project.tenancy("lab", "up", "bank")
-    assert done.code == 0, done.text
+    run_as_shown(project, page_block("lab.md", "tenancy lab up bank"))
+    run_as_shown(project, page_block("lab.md", "kubectl get nodes"))
     with project.api() as api:
         nodes = api.get("/api/v1/nodes")["items"]
     pools = Counter(node["metadata"]["labels"][words.POOL] for node in nodes)

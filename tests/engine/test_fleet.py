@@ -9,6 +9,7 @@ from engine_project import NEW_TENANT, Done, Project
 from fleet_project import make_fleet
 
 from tenancy.catalog import vocabulary as words
+from tests.printed import compare, page_block
 
 TENANTS = ("credit", "fraud", "risk")
 EGRESS = "egress:\n  - {cidr: 198.51.100.7/32, port: 8443}\n"
@@ -62,13 +63,38 @@ def test_an_edit_of_one_file_runs_one_stack_and_touches_no_other_object(project:
     assert {key for key in changed if "risk" not in f"{key[1]}{key[2]}"} == set()
 
 
-def test_objects_deleted_and_changed_by_hand_run_their_stack_and_are_as_before(project: Project) -> None:
+def delete_default_deny(project: Project) -> str:
     space = next(key[1] for key in project.objects() if key[0] == "networkpolicies" and key[1].startswith("credit"))
     path = DENY.replace("/credit/", f"/{space}/")
     with project.api() as api:
         api.request("DELETE", path)
+    return path
+
+
+def test_objects_deleted_and_changed_by_hand_run_their_stack_and_are_as_before(project: Project) -> None:
+    path = delete_default_deny(project)
     assert ran(up(project)) == {"local--credit": ["drift on the cluster"]}
     assert project.exists(path)
+
+
+@pytest.mark.exhaustive
+def test_a_run_of_many_tenants_prints_what_the_page_shows(project: Project) -> None:
+    """The page has 1,000 tenants where there are three here."""
+    shown = page_block("scale.md", "tenancy up bank")
+    text = shown.output
+    for there, here in {
+        "1001": "4",
+        "1000": "3",
+        "999": "2",
+        "fraud": "risk",
+        "voice": "credit",
+        "bank": "local",
+    }.items():
+        assert there in text
+        text = text.replace(there, here)
+    delete_default_deny(project)
+    project.write("tenants/risk.yaml", NEW_TENANT.format(name="risk"))
+    compare(shown._replace(output=text), project.tenancy("up", "local", "--parallel", "1").out)
 
 
 @pytest.mark.exhaustive

@@ -6,9 +6,9 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from engine_project import ROOT, Project, copied
+from engine_project import ROOT, Project, copied, run_as_shown
 
-from tests.printed import Printed, compare, page_block
+from tests.printed import Printed, page_block
 from tests.queues.scene import on_lab_of
 
 pytestmark = [pytest.mark.chapters, pytest.mark.exhaustive]
@@ -24,23 +24,13 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
         yield made
 
 
-def run(project: Project, shown: Printed) -> None:
-    """Run the command of a block as a person's shell does, after the block's earlier commands, and compare."""
-    shell = {"PATH": f"{project.folder}/.venv/bin:{project.environ()['PATH']}"}
-    for command in shown.earlier:
-        done = project.run("bash", "-c", command, env=shell)
-        assert done.code == 0, done.text
-    # Problems and progress go to stderr, and a person sees both in their order.
-    compare(shown, project.run("bash", "-c", f"({shown.command}) 2>&1", env=shell).out)
-
-
 def test_the_quickstart_shows_what_make_up_prints(project: Project) -> None:
     steps = "tenancy lab up local && tenancy up local && tenancy verify local --brief"
-    run(project, page_block("quickstart.md", "make up")._replace(command=steps))
+    run_as_shown(project, page_block("quickstart.md", "make up")._replace(command=steps))
 
 
 def test_drift_is_told_as_the_page_shows(project: Project) -> None:
-    run(project, page_block("state.md", "tenancy up"))
+    run_as_shown(project, page_block("state.md", "tenancy up"))
 
 
 def test_work_waits_and_is_explained_as_the_first_environment_shows(project: Project) -> None:
@@ -54,8 +44,8 @@ def test_work_waits_and_is_explained_as_the_first_environment_shows(project: Pro
         scene.until_runs(training, "sweep")
         scene.submit("performance", "evaluation", 8, 8)
         scene.until_waits(training, "fine-tuning", "evaluation")
-        run(project, page_block("first-environment.md", "tenancy queues"))
-        run(project, page_block("first-environment.md", "tenancy why"))
+        run_as_shown(project, page_block("first-environment.md", "tenancy queues"))
+        run_as_shown(project, page_block("first-environment.md", "tenancy why"))
         scene.clear("performance", "fraud")
 
 
@@ -70,4 +60,19 @@ ONBOARDING = [
 
 @pytest.mark.parametrize("block", ONBOARDING, ids=str)
 def test_a_tenant_is_onboarded_as_the_page_shows(project: Project, block: Printed) -> None:
-    run(project, block)
+    run_as_shown(project, block)
+
+
+OFFBOARDING = [
+    ("hold", page_block("offboarding.md", "tenancy up local")),
+    ("export", page_block("offboarding.md", "tenancy export")),
+    ("export", page_block("offboarding.md", "sed")),
+]
+
+
+@pytest.mark.parametrize(("stage", "block"), OFFBOARDING, ids=str)
+def test_a_tenant_is_offboarded_as_the_page_shows(project: Project, stage: str, block: Printed) -> None:
+    file = project.environment / "tenants" / "fraud.yaml"
+    text = file.read_text("utf-8").partition("offboarding: ")[0]
+    file.write_text(f"{text}offboarding: {stage}\n", "utf-8")
+    run_as_shown(project, block)

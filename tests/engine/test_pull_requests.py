@@ -14,6 +14,7 @@ from engine_project import ROOT, Done, Key, Project, canonical
 
 from tenancy.catalog import vocabulary as words
 from tests.conftest import every
+from tests.printed import compare, page_block
 
 pytestmark = pytest.mark.chapters
 
@@ -126,8 +127,9 @@ def test_a_change_by_hand_is_shown_and_left_alone(steps: Project) -> None:
         api.request("PATCH", QUOTA, {"spec": {"hard": {"pods": "999"}}})
     before = steps.versions()
     done = step(steps, "drift", "local", "night")
-    assert (done.code, done.out) == (1, "local: changed\nlocal: written by another manager\n"), done.text
-    assert '~ pods: "50" => "999"' in (steps.folder / "night" / "local.txt").read_text("utf-8")
+    assert done.code == 1, done.text
+    compare(page_block("pull-requests.md", "ci/steps/drift"), done.out)
+    compare(page_block("pull-requests.md", "cat"), (steps.folder / "night" / "local.txt").read_text("utf-8"))
     report = (steps.folder / "night" / "local.md").read_text("utf-8")
     assert report.startswith("<!-- gpu-tenancy drift: local -->\n")
     who = (steps.folder / "night" / "local.who.txt").read_text("utf-8")

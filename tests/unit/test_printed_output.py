@@ -136,21 +136,10 @@ def compared_in_other_tests() -> Iterator[Printed]:
                 yield page_block(*map(ast.literal_eval, call.args))
 
 
-_ADOPTED = "a namespace of another tool is adopted first: tests/cluster/test_adoption.py makes these runs in parts"
 NOT_COMPARED: dict[tuple[str, str], str] = {
-    ("lab.md", "tenancy lab up bank"): "the whole bank in a lab: tests/engine/test_bank_lab.py counts its nodes",
-    (
-        "lab.md",
-        "kubectl get nodes -L tenancy.gpu/pool --no-headers | awk '{print $NF}' | sort | uniq -c",
-    ): "the whole bank in a lab: tests/engine/test_bank_lab.py counts its nodes",
     ("metrics.md", "tenancy chargeback local --from 2026-11-20 --to 2026-11-21 --prometheus http://127.0.0.1:PORT"): (
         "days before today are generated, and the page has one of them"
     ),
-    ("offboarding.md", "tenancy up local"): _ADOPTED,
-    ("offboarding.md", "tenancy export fraud local --out exported"): _ADOPTED,
-    ("pull-requests.md", "ci/steps/drift local out"): "tests/engine/test_pull_requests.py compares its parts",
-    ("pull-requests.md", "cat out/local.txt"): "tests/engine/test_pull_requests.py compares its parts",
-    ("scale.md", "tenancy up bank"): "1,000 tenants in a lab: scripts of the benchmarks make them",
     ("simulate.md", "tenancy simulate bank --jobs 1000 --change fraud:gpus.a100.guaranteed=96 --out page.html"): (
         "a quarter of an hour on two processors"
     ),
