@@ -12,6 +12,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MARK = re.compile(r"<!-- printed: (?P<scenario>[a-z][a-z0-9-]*) -->")
+COMMAND = re.compile(r"^\$ ", re.MULTILINE)
 OMISSION = "…"
 """What stands in a page for output that it leaves out: at the end of a line, or as a line of its own."""
 
@@ -47,13 +48,28 @@ def printed() -> Iterator[Printed]:
 
 def printed_in(page: str, text: str) -> Iterator[Printed]:
     """Each command with its output in the text of one page."""
+    for block in fenced_blocks(text):
+        mark = MARK.fullmatch(block.above)
+        yield from _commands(page, block.line + 1, block.text.splitlines(), mark["scenario"] if mark else "")
+
+
+class FencedBlock(NamedTuple):
+    """A block of code of a page."""
+
+    line: int
+    """Of its first fence."""
+    above: str
+    """The line above it."""
+    text: str
+
+
+def fenced_blocks(text: str) -> Iterator[FencedBlock]:
+    """Each block of code in the text of one page."""
     lines = text.splitlines()
     fences = [number for number, line in enumerate(lines) if line.strip().startswith("```")]
     for first, last in zip(fences[::2], fences[1::2], strict=True):
         above = lines[first - 1].strip() if first else ""
-        mark = MARK.fullmatch(above)
-        block = textwrap.dedent("\n".join(lines[first + 1 : last])).splitlines()
-        yield from _commands(page, first + 2, block, mark["scenario"] if mark else "")
+        yield FencedBlock(first + 1, above, textwrap.dedent("\n".join(lines[first + 1 : last])))
 
 
 def _commands(page: str, start: int, block: list[str], scenario: str) -> Iterator[Printed]:

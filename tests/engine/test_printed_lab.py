@@ -55,6 +55,7 @@ ONBOARDING = [
     page_block("onboarding.md", "tenancy up"),
     page_block("onboarding.md", "tenancy sample"),
     page_block("onboarding.md", "tenancy report"),
+    page_block("onboarding.md", "tenancy up local --preview"),
 ]
 
 
