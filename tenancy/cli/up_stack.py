@@ -195,6 +195,7 @@ def preview_and_update(
     objects, if one of them is not as planned; `first` is as for `Driver.update`."""
     from tenancy.engine.changes import namespaces_to_delete, tenants_without_file
     from tenancy.engine.driver import RunFailed
+    from tenancy.planning.aws.creation import wave_text
 
     plan, leavers, only_preview, refresh, *_ = run
     name = stack.name
@@ -228,6 +229,8 @@ def preview_and_update(
     refuse_unpermitted(name, planned, plan, may)
     if only_preview:
         report.show(name, planned)
+        for wave, groups in _replaced_groups(plan, planned):
+            report.say(f"{name}: {wave_text(wave, groups)}")
     elif planned.changes or planned.other_changes:
         # A single namespace is removed by the engine itself, in the order that the update of its tenant needs: its
         # replacement is created before it is deleted.
@@ -292,6 +295,29 @@ def _waves(plan: Plan, planned: Outcome) -> list[tuple[str, list[str]]]:
         # A targeted step knows only what exists: subnets of a new zone come before what refers to them.
         first_steps.insert(0, (NETWORK, network))
     return first_steps + [(f"wave {wave}", resources) for wave, resources in sorted(waves.items())]
+
+
+_REPLACING_FIELDS = ("launchTemplate", "releaseVersion", "version")
+"""Inputs of a node group for which EKS replaces its nodes one after another; other fields change in place."""
+
+
+def _replaced_groups(plan: Plan, planned: Outcome) -> list[tuple[int, list[str]]]:
+    """Waves with the node groups whose nodes are replaced."""
+    from tenancy.planning.common.names import node_group_names
+
+    if plan.cluster is None:
+        return []
+    waves: dict[int, list[str]] = {}
+    changes = {c.object.rpartition(" ")[2]: c for c in planned.changes if c.operation in {"update", "replace"}}
+    for group in plan.cluster.groups:
+        template_name, group_name = node_group_names(plan.cluster.name, group.name)
+        group_change = changes.get(group_name)
+        replacing = group_change and (
+            group_change.operation == "replace" or any(d.startswith(_REPLACING_FIELDS) for d in group_change.details)
+        )
+        if template_name in changes or replacing:
+            waves.setdefault(group.wave, []).append(group.name)
+    return sorted(waves.items())
 
 
 def remove_former_tenants(

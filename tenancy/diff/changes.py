@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
@@ -16,6 +16,7 @@ from tenancy.catalog.versions import minor_step
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.access_review import all_grants, rights
 from tenancy.planning.aws import creation
+from tenancy.planning.aws.karpenter import node_settings
 from tenancy.planning.aws.prices import MICRO, node_price, purchase_kind
 from tenancy.planning.common.quota_changes import BORROWS, GUARANTEED, LENDS, WEIGHT
 from tenancy.planning.common.stages import active_tenants
@@ -384,7 +385,8 @@ def _workload_places(side: SpecState) -> Facts:
 
 FIXED, GROUP, ZONE, CLUSTER = "fixed at creation", "node group", "zone", "cluster"
 REFUSED_MINOR = "Kubernetes that EKS refuses"
-TEMPLATE = "launch template of"
+REPLACED_NODES, KARPENTER_NODES = "nodes that EKS replaces", "nodes that Karpenter replaces"
+"""One after another, because what they are launched with changes."""
 
 
 def _fixed(before: SpecState, after: SpecState) -> Iterator[Change]:
@@ -419,8 +421,24 @@ def _fixed(before: SpecState, after: SpecState) -> Iterator[Change]:
             differences += [moved_subnets[zone] for zone in group.zones if zone in moved_subnets]
             if differences:
                 yield Change(ChangeTopic.WORK, "", GROUP, "there", ", ".join(differences), group.name)
-            elif _same_pool(before, after, group.pool) and creation.replaces_nodes(old, group, new, groups[group.name]):
-                yield Change(ChangeTopic.WORK, "", TEMPLATE, "there", "another", group.name)
+            elif _same_pool(before, after, group.pool):
+                settings = creation.launch_differences(old, group, new, groups[group.name])
+                yield from _replaced_nodes(REPLACED_NODES, group.name, settings)
+    yield from _replaced_by_karpenter(before, after)
+
+
+def _replaced_nodes(what: str, name: str, settings: Sequence[str]) -> Iterator[Change]:
+    if settings:
+        yield Change(ChangeTopic.WORK, "", what, "there", ", ".join(settings), name)
+
+
+def _replaced_by_karpenter(before: SpecState, after: SpecState) -> Iterator[Change]:
+    old, new = before.environment, after.environment
+    for name in sorted(old.pools.keys() & new.pools.keys()) if old and new else ():
+        sides = [(side, name, side.pools[name]) for side in (old, new) if side]
+        if all(pool.is_autoscaled for *_, pool in sides) and _same_pool(before, after, name):
+            settings = creation.setting_differences(*(node_settings(*side) for side in sides))
+            yield from _replaced_nodes(KARPENTER_NODES, name, settings)
 
 
 def _same_pool(before: SpecState, after: SpecState, pool: str) -> bool:

@@ -14,6 +14,7 @@ from tenancy.catalog.versions import MINOR_RULE, minor_step
 from tenancy.diff import changes as change_facts
 from tenancy.diff.alarms import ReviewReason, alarm
 from tenancy.diff.changes import Change, ChangeTopic, SpecState, Value
+from tenancy.planning.aws.creation import wave_text
 from tenancy.planning.scope import StackScope
 from tenancy.rules.catalogue import RULES
 from tenancy.validation.crossfile import list_names
@@ -348,7 +349,39 @@ def _work(changes: Sequence[Change], before: SpecState, after: SpecState) -> lis
         and not (change.what == change_facts.VERSION and is_version_refused)
     ]
     relevant.sort(key=lambda change: change.what != change_facts.NAMESPACE)
-    return [(c.tenant or PLATFORM, _disturbance(c, before, after), _worst_alarm([c])) for c in relevant]
+    sentences = [
+        (change.tenant or PLATFORM, _disturbance(change, before, after), _worst_alarm([change]))
+        for change in relevant
+        if change.what not in _NODE_REPLACEMENTS
+    ]
+    replaced = [change for change in relevant if change.what in _NODE_REPLACEMENTS]
+    return sentences + [
+        (PLATFORM, text, ReviewReason.DISRUPTION) for text in _node_replacements(replaced, before, after)
+    ]
+
+
+_NODE_REPLACEMENTS = (change_facts.REPLACED_NODES, change_facts.KARPENTER_NODES)
+
+
+def _node_replacements(changes: Sequence[Change], before: SpecState, after: SpecState) -> Iterator[str]:
+    """What replaces nodes, wave by wave; Karpenter's, which follow no wave, last."""
+    cluster = after.plan.cluster if after.plan else None
+    wave_of = {group.name: group.wave for group in cluster.groups} if cluster else {}
+    names_of_step: dict[tuple[int, int, Value], list[str]] = {}
+    for change in changes:
+        step = (_NODE_REPLACEMENTS.index(change.what), wave_of.get(change.of, 0), change.after)
+        names_of_step.setdefault(step, []).append(change.of)
+    for (by_karpenter, wave, settings), names in sorted(names_of_step.items(), key=lambda item: item[0][:2]):
+        text = f"Karpenter replaces its nodes of {', '.join(names)}" if by_karpenter else wave_text(wave, names)
+        yield f"{text}{_affected_note(names, before, after)}: {settings}"
+
+
+def _affected_note(pools: Sequence[str], before: SpecState, after: SpecState) -> str:
+    """The tenants whose work runs in one of some pools."""
+    affected = sorted(
+        {name for pool in pools for name in change_facts.users(before, pool) or change_facts.users(after, pool)}
+    )
+    return f" (work of {', '.join(affected[:5])}{' and others' * (len(affected) > 5)})" if affected else ""
 
 
 def _disturbance(change: Change, before: SpecState, after: SpecState) -> str:
@@ -386,16 +419,13 @@ def _disturbance(change: Change, before: SpecState, after: SpecState) -> str:
         case change_facts.GROUP:
             why = f"{change.after}: EKS deletes it with its nodes and makes another"
             return f"node group {change.of}: {why}; `tenancy up` refuses it without `--replace {change.of}`"
-        case change_facts.TEMPLATE:
-            return f"nodes of {change.of} are replaced in their wave, because their launch template changes"
         case change_facts.REFUSED_MINOR:
             current, target_version = str(change.before), str(change.after)
             step = minor_step(current, target_version)
             return f"Kubernetes {current} → {target_version}: {MINOR_RULE}, and `tenancy up` refuses it; write {step}"
         case change_facts.VERSION:
             return f"Kubernetes {change.before} → {change.after}: every node is replaced, pool by pool"
-    affected = change_facts.users(before, change.of) or change_facts.users(after, change.of)
-    affected_note = f" (work of {', '.join(affected[:5])}{' and others' * (len(affected) > 5)})" if affected else ""
+    affected_note = _affected_note([change.of], before, after)
     if change.what in {change_facts.NODES_MIN, change_facts.NODES_MAX}:
         return (
             f"{change.what} {change.of} {_format_value(change.before)} → {_format_value(change.after)}: "

@@ -20,7 +20,7 @@ from tenancy.kube.objects import true_conditions
 from tenancy.kube.quantities import thousandths
 from tenancy.kube.requests import collection
 from tenancy.live.api import Api
-from tenancy.live.gpu_counts import uncounted_work
+from tenancy.live.gpu_counts import counted_devices, uncounted_work
 from tenancy.live.unreleased import keeps_quota_without_pods, to_release
 from tenancy.planning.queueing.causes import (
     above_maximum,
@@ -88,8 +88,11 @@ def explain(api: Api, namespace: str, kind: str, name: str) -> Explanation:
         message = conditions["Finished"].get("message", "")
         return Explanation("ended", f"It has ended: {conditions['Finished']['reason'].lower()}.", message, None)
     if keeps_quota_without_pods(workload, dt.datetime.now(dt.UTC)):
+        counts = counted_devices(workload).items()
+        quota = ", ".join(f"{count} {resource}" for resource, count in counts if "/" in resource)
         sentence = (
-            f"{evicted(conditions['Evicted'])} It has no pods, and Kueue still counts its GPUs: other work waits."
+            f"{evicted(conditions['Evicted'])} It has no pods, and Kueue still counts {quota or 'its quota'} for it: "
+            "other work waits."
         )
         release = to_release(namespace, [workload["metadata"]["name"]])
         return Explanation("evicted", f"{sentence} {release}", conditions["Evicted"].get("message", ""), None)

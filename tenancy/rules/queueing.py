@@ -483,8 +483,8 @@ RULES: tuple[Rule, ...] = (
             "pods, and no eviction frees its GPUs"
         ),
         fix=(
-            "delete a StatefulSet that waits, its volume claims stay; scale one that runs by spec.replicas, as "
-            "kubectl patch does, and not by kubectl scale"
+            "delete a StatefulSet that waits or whose pods crash, its volume claims stay; scale one that runs by "
+            "spec.replicas, as kubectl patch does, and not by kubectl scale"
         ),
         guards={
             # Kueue 0.19.2 puts on hold only what has quota by then, and looks at the StatefulSet again only when it or

@@ -7,6 +7,9 @@ was told to end has ended within a minute; nothing is evicted any more; and no w
 from __future__ import annotations
 
 import os
+import re
+import shlex
+import subprocess
 import sys
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -22,6 +25,7 @@ from scene import Object, Scene, kueue_values, until
 
 from tenancy.clock.controller import Clock
 from tenancy.lab import control_plane
+from tenancy.lab.layout import environ
 from tenancy.live import gpu_counts, unreleased
 from tenancy.planning.common.pools import fake_nodes
 from tenancy.planning.queueing.queue_names import API
@@ -52,7 +56,7 @@ FILES = {
         "performance", "markets", "guaranteed: 24, sharing: lend-and-borrow, lend-up-to: 24, borrow-up-to: 40"
     ),
 }
-EVENTS = 300
+EVENTS = int(os.environ.get("TENANCY_LEDGER_EVENTS", "300"))
 SEED = int(os.environ.get("TENANCY_LEDGER_SEED", "0")) or 20261127
 RELEASE_SECONDS = 5
 """After which the clock ends an eviction."""
@@ -174,7 +178,7 @@ def configured(scene: Scene, **settings: Any) -> Iterator[None]:
 
 
 def test_what_runs_is_counted_at_every_rest_of_a_random_story(player: Player) -> None:
-    """Its seed is printed; `TENANCY_LEDGER_SEED` plays another one."""
+    """Its seed is printed; `TENANCY_LEDGER_SEED` plays another one, of `TENANCY_LEDGER_EVENTS`."""
     events = Story(SEED, KINDS, ("kueue", *OPERATORS)).events(EVENTS)
     holds_for(player, events, f"seed {SEED}")
     print(
@@ -208,12 +212,23 @@ def test_with_kueues_own_defaults_each_of_them_is_seen(player: Player, title: st
 
 
 @pytest.mark.exhaustive
-def test_without_the_clock_an_eviction_without_pods_does_not_end(player: Player) -> None:
+def test_without_the_clock_an_eviction_without_pods_ends_by_the_command_that_is_told(
+    player: Player, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_counts, "COUNT_DELAY_SECONDS", 1)
+    scene, space = player.scene, player.scene.space("fraud")
     player.clear()
-    verdict = Player(player.scene).play(REGRESSIONS[WITHOUT_PODS], patience=20)
-    player.clear()
+    verdict = Player(scene).play(REGRESSIONS[WITHOUT_PODS], patience=20)
     assert verdict is not None
     assert any("it was evicted, and 64 GPUs are counted for it" in problem for problem in verdict.problems)
+    told = scene.why(space, "set", "statefulset").sentence
+    assert "It has no pods, and Kueue still counts 64 nvidia.com/gpu for it: other work waits." in told
+    (remark,) = [text for text in gpu_counts.remarks(scene.api, scene.loaded.environment, [space]) if "evicted" in text]
+    (command,) = {*re.findall("`(kubectl .*?)`", told), *re.findall("`(kubectl .*?)`", remark)}
+    subprocess.run(shlex.split(command), env=environ(scene.root), check=True, capture_output=True)
+    until(lambda: scene.held("performance") == 24, "the guarantee that waited for these GPUs has them")
+    scene.until_held("fraud", 0)
+    player.clear()
 
 
 @pytest.mark.exhaustive

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
@@ -17,7 +18,7 @@ from tenancy.cli import main
 from tenancy.cli.up_cluster import expect_replaceable
 from tenancy.cli.up_report import Report
 from tenancy.cli.up_stack import RemovableTenants, RunSettings, preview_and_update, remove_former_tenants
-from tenancy.engine.changes import ResourceChange
+from tenancy.engine.changes import Outcome, ResourceChange
 from tenancy.engine.cluster_changes import ClusterChanges, unrequested_changes
 from tenancy.engine.driver import RunFailed
 from tenancy.planning import make_plan
@@ -390,6 +391,45 @@ def test_a_stack_whose_cluster_the_files_no_longer_build_is_kept() -> None:
     driver: Any = None
     with pytest.raises(RunFailed, match="whose cluster the files no longer build"):
         remove_former_tenants(run, driver, Report("text"), ["bank.cluster"], {"bank"})
+
+
+def preview(capsys: pytest.CaptureFixture[str], *changes: ResourceChange) -> list[str]:
+    """Lines of `tenancy up --preview` below the changes of the cluster's stack."""
+    outcome = Outcome(list(changes))
+    driver: Any = SimpleNamespace(
+        resources=lambda _: state(),
+        unprotected=lambda *_, **__: nullcontext(),
+        preview=lambda *_, **__: outcome,
+    )
+    plan = make_plan(edited(), load(ROOT / "stacks" / "bank").tenants)
+    run = RunSettings(plan, RemovableTenants(frozenset(), frozenset(), 1), only_preview=True, refresh=False)
+    preview_and_update(run, driver, Report("text"), cast("Any", SimpleNamespace(name="bank.cluster")))
+    return [line for line in capsys.readouterr().out.splitlines() if line.startswith("bank.cluster: wave ")]
+
+
+def group_change(group: str, kind: str, *details: str) -> ResourceChange:
+    name = f"bank-{group}-{'template' if kind == 'LaunchTemplate' else 'nodes'}"
+    return ResourceChange("platform", "update", f"{kind} {name}", details)
+
+
+def test_a_preview_says_which_wave_replaces_which_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+    release = "releaseVersion 1.36.3-20260903 → 1.36.3-20260912"
+    assert preview(
+        capsys,
+        group_change("train-a100", "LaunchTemplate", "userData"),
+        group_change("train-a100", "NodeGroup", "launchTemplate.version"),
+        *(group_change(name, "NodeGroup", release) for name in ("system", "notebooks", "general")),
+    ) == [
+        "bank.cluster: wave 0 replaces the nodes of system",
+        "bank.cluster: wave 1 replaces the nodes of general, notebooks",
+        "bank.cluster: wave 2 replaces the nodes of train-a100",
+    ]
+
+
+def test_labels_and_sizes_of_a_group_replace_no_node(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        preview(capsys, group_change("general", "NodeGroup", "labels.team a → b", "scalingConfig.minSize 1 → 2")) == []
+    )
 
 
 class Previewed(Exception):

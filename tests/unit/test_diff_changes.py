@@ -318,12 +318,12 @@ def test_a_price_that_is_not_set_is_unknown(before: Path, spec: SpecFolder) -> N
     assert "max nodes 84,680 → unknown" in summary
 
 
-def edits(tmp_path: Path, field: str, old: str, new: str) -> tuple[SpecState, SpecState]:
-    """An environment that builds its cluster, with two values of a field of `cluster`."""
+def edits(tmp_path: Path, field: str, old: str, new: str, part: str = "cluster") -> tuple[SpecState, SpecState]:
+    """An environment that builds its cluster, with two values of a field."""
     states = []
     for value in (old, new):
         environment = field_edits.base()
-        environment["cluster"][field] = value
+        environment[part][field] = value
         folder = field_edits.write(tmp_path / value / "edits", environment)
         states.append(spec_in_folder(folder, value))
     return states[0], states[1]
@@ -345,6 +345,19 @@ def test_a_minor_that_an_update_refuses_is_told_as_refused(old: str, new: str, w
     text = " ".join(outputs.text("edits", before, after, diff(before, after)).split())
     assert f"! platform: Kubernetes {old} → {new}: {words}" in text
     assert ("every node is replaced" in text) is (REFUSAL not in words)
+
+
+def test_an_image_is_told_by_the_waves_that_replace_nodes(tmp_path: Path) -> None:
+    before, after = edits(tmp_path, "ami-release", "v20260903", "v20260912", "aws")
+    text = " ".join(outputs.text("edits", before, after, diff(before, after)).split())
+    release = "image v20260903 → v20260912"
+    assert f"! platform: wave 0 replaces the nodes of system: {release}" in text
+    assert (
+        "! platform: wave 1 replaces the nodes of block, fabric, general, reserved, serve, sliced, whole "
+        f"(work of fraud): {release}"
+    ) in text
+    assert f"! platform: Karpenter replaces its nodes of general, serve (work of fraud): {release}" in text
+    assert "launch template" not in text
 
 
 def test_policies_of_cilium_that_go_with_it_are_named(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tenancy.diff.alarms import ReviewReason, alarm
-from tenancy.diff.changes import REFUSED_MINOR, Change, ChangeTopic, SpecState, diff
+from tenancy.diff.changes import KARPENTER_NODES, REFUSED_MINOR, REPLACED_NODES, Change, ChangeTopic, SpecState, diff
 from tenancy.engine.changes import ResourceChange
 from tenancy.engine.cluster_changes import ClusterChanges, unrequested_changes
 from tenancy.planning import Plan
@@ -188,17 +188,28 @@ def test_diff_names_what_an_update_refuses(rows: dict[str, Row]) -> None:
     assert titles == jumps == {"cluster.kubernetes (two minors)", "cluster.kubernetes (back)"}
 
 
-def test_diff_tells_of_nodes_that_follow_another_template(rows: dict[str, Row]) -> None:
-    """EKS replaces the nodes of a group whose template changes, one after another."""
-    rolled = {
-        title: row for title, row in rows.items() if ("update", TEMPLATE) in {(s.operation, s.kind) for s in row.steps}
+@pytest.mark.parametrize(
+    ("kind", "what"), [("LaunchTemplate", REPLACED_NODES), ("EC2NodeClass", KARPENTER_NODES)], ids=str
+)
+def test_diff_says_why_nodes_are_replaced(rows: dict[str, Row], kind: str, what: str) -> None:
+    """EKS replaces the nodes of a group whose template changes, and Karpenter those of a class that changes."""
+    updated = {
+        title: row
+        for title, row in rows.items()
+        if ("update", kind) in {(step.operation, step.kind.rpartition(":")[2]) for step in row.steps}
     }
-    assert len(rolled) > 5
-    for title, row in rolled.items():
-        assert row.disruptions, title
+    assert len(updated) > 5
+    settings = {title: {str(change.after) for change in row.disruptions if change.what == what} for title, row in updated.items()}
+    assert settings["aws.root-volume"] >= {"root volume 200 GiB → 300 GiB"}
+    assert [title for title, row in updated.items() if not (settings[title] or row.disruptions)] == []
 
 
-TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
+def test_diff_names_the_release_of_an_image(rows: dict[str, Row]) -> None:
+    """Of the release alone no template changes: EKS has it as a field of the group."""
+    disruptions = rows["aws.ami-release"].disruptions
+    assert {str(change.after) for change in disruptions} == {"image v20260903 → v20260912"}
+    assert {change.of for change in disruptions if change.what == REPLACED_NODES} >= {"system", "general", "serve"}
+    assert {change.of for change in disruptions if change.what == KARPENTER_NODES} == {"general", "serve"}
 
 
 def test_what_is_refused_for_a_pool_is_done_by_its_name(rows: dict[str, Row]) -> None:

@@ -241,7 +241,7 @@ def test_what_kueue_evicted_without_pods_and_still_counts_is_named_with_what_fre
     assert release in remark
     state, sentence = why("statefulset", "store", *stateful_set(**EVICTED))
     assert state == "evicted"
-    assert "It has no pods, and Kueue still counts its GPUs: other work waits." in sentence
+    assert "It has no pods, and Kueue still counts 64 nvidia.com/gpu for it: other work waits." in sentence
     assert release in sentence
 
 
@@ -258,7 +258,7 @@ def test_other_work_is_not_named_so(loaded: Loaded, owners: tuple[Object, ...], 
     items = stateful_set(*owners, **facts)
     api: Any = Cluster(*items)
     assert not any("Kueue evicted this" in remark for remark in remarks(api, loaded.environment, [SPACE]))
-    assert "still counts its GPUs" not in why("statefulset", "store", *items)[1]
+    assert "and Kueue still counts" not in why("statefulset", "store", *items)[1]
 
 
 def test_a_remark_names_a_command_that_explains_the_work(loaded: Loaded) -> None:

@@ -32,7 +32,7 @@ def image_release(plan: NodeGroupPlan, kubernetes: str, parent: pulumi.Resource)
         if version := _KUBELET.search(image.description or ""):
             return f"{version[1]}-{plan.image.rpartition('-v')[2]}"
     raise pulumi.RunError(
-        f"given ami-release {plan.image.rpartition('-')[2]} on Kubernetes {kubernetes}, for which AWS has no image "
+        f"given ami-release {plan.image_release} on Kubernetes {kubernetes}, for which AWS has no image "
         f"{plan.image}; rule: the release has an image for the cluster's Kubernetes; change: write a release whose "
         "notes (github.com/awslabs/amazon-eks-ami/releases) list that name with another day as aws.ami-release, or "
         f"the pool's. AWS answered: {' '.join(answer.split())[:400]}"

@@ -107,6 +107,11 @@ class NodeGroupPlan:
         """Name of the image, as the release notes list it."""
         return self.release.split("/")[-2]
 
+    @property
+    def image_release(self) -> str:
+        """The image's `ami-release`."""
+        return self.image.rpartition("-")[2]
+
 
 @dataclass(frozen=True, slots=True)
 class KarpenterPlan:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 
 from tenancy.planning.aws.cluster import ClusterPlan, NodeGroupPlan
@@ -69,17 +69,48 @@ def zone_difference(zones: Collection[str], group: NodeGroupPlan) -> list[str]:
     return [f"zones {', '.join(before)} → {', '.join(after)}"] if before != after else []
 
 
-def replaces_nodes(
+def launch_differences(
     cluster: ClusterPlan, group: NodeGroupPlan, cluster_after: ClusterPlan, group_after: NodeGroupPlan
-) -> bool:
-    """Whether EKS replaces the nodes of a group one after another, because what a node is launched with changes."""
-    settings_before, settings_after = _launch_settings(cluster, group), _launch_settings(cluster_after, group_after)
-    return settings_before != settings_after
+) -> list[str]:
+    """Differences of what nodes of a group are launched with: for each EKS replaces them one after another."""
+    return setting_differences(_launch_settings(cluster, group), _launch_settings(cluster_after, group_after))
 
 
-def _launch_settings(cluster: ClusterPlan, group: NodeGroupPlan) -> tuple[object, ...]:
-    group_settings = (group.instance, group.release, group.reservation, group.efa_cards, group.user_data, group.tags)
-    return (*group_settings, group.root_volume, cluster.key)
+def setting_differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """Settings that differ, with both values; of start-up settings, which are a script, the name alone."""
+    names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    return [
+        name if name == START_UP else f"{name} {before.get(name) or 'none'} → {after.get(name) or 'none'}"
+        for name in names
+    ]
+
+
+START_UP = "start-up settings"
+
+
+def launch_settings(image: str, root_volume: int, key: str, start_up: str, tags: Mapping[str, str]) -> dict[str, str]:
+    """What every node is launched with, by the words of a person: node groups and Karpenter have it alike."""
+    return {
+        "image": image,
+        "root volume": f"{root_volume} GiB",
+        "key": key or CREATED_HERE,
+        START_UP: start_up,
+        **{f"tag {name}": value for name, value in tags.items()},
+    }
+
+
+def _launch_settings(cluster: ClusterPlan, group: NodeGroupPlan) -> dict[str, str]:
+    return {
+        "instance": group.instance,
+        **launch_settings(group.image_release, group.root_volume, cluster.key, group.user_data, group.tags),
+        "reservation": group.reservation,
+        "EFA cards": ", ".join(map(str, group.efa_cards)),
+    }
+
+
+def wave_text(wave: int, groups: Iterable[str]) -> str:
+    """What `tenancy diff` and `tenancy up --preview` say of one wave of an upgrade."""
+    return f"wave {wave} replaces the nodes of {', '.join(groups)}"
 
 
 def group_field(group: NodeGroupPlan) -> str:

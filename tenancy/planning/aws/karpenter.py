@@ -13,6 +13,7 @@ from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.versions import karpenter_alias
 from tenancy.kube.objects import Object
+from tenancy.planning.aws.creation import launch_settings
 from tenancy.planning.aws.identity import volume_key
 from tenancy.planning.aws.node_config import user_data
 from tenancy.planning.common.labels import manifest, platform_labels
@@ -68,6 +69,25 @@ def _objects(environment: Environment, name: str, pool: Pool) -> Iterator[Object
             ALPHA_API, "NodeOverlay", name, labels, {"spec": {"requirements": in_pool, "capacity": capacity}}
         )
     yield manifest(API, "NodePool", name, labels, {"spec": _node_pool(environment, name, pool)})
+
+
+def node_settings(environment: Environment, name: str, pool: Pool) -> dict[str, str]:
+    """What Karpenter launches a node of a pool with: it replaces nodes that have another value (drift)."""
+    aws = environment.aws
+    template = _node_pool(environment, name, pool)["template"]
+    taints = (*template["spec"]["taints"], *template["spec"].get("startupTaints", ()))
+    return {
+        **launch_settings(
+            pool.ami_release or aws.ami_release,
+            aws.root_gib(pool.machine.nvme),
+            aws.encryption_key or "",
+            user_data(environment, name, base=False),
+            pool_tags(environment, name),
+        ),
+        **{f"label {key}": value for key, value in template["metadata"]["labels"].items()},
+        "taints": ", ".join(f"{taint['key']}={taint.get('value', '')}:{taint['effect']}" for taint in taints),
+        "max pods": str(pool.max_pods),
+    }
 
 
 def _node_class(environment: Environment, name: str, pool: Pool) -> dict[str, Any]:
