@@ -24,8 +24,18 @@ _Account = Annotated[
     str, TextForm(r"^([0-9]{12})?$", "an account id of 12 digits", 'write it like "111122223333", with quotes')
 ]
 _Region = Annotated[str, TextForm(r"^([a-z]{2}(-[a-z]+)+-[0-9])?$", "an AWS region", "write it like eu-central-1")]
-_Vpc = Annotated[str, TextForm(r"^vpc-[0-9a-f]{8,17}$", "id of a VPC", "write it like vpc-0123abcd")]
-_Subnet = Annotated[str, TextForm(r"^subnet-[0-9a-f]{8,17}$", "id of a subnet", "write it like subnet-0123abcd")]
+_Vpc = Annotated[
+    str,
+    TextForm(r"^vpc-[0-9a-f]{8,17}$", "an id of a VPC is 'vpc-' and hexadecimal digits", "write it like vpc-0123abcd"),
+]
+_Subnet = Annotated[
+    str,
+    TextForm(
+        r"^subnet-[0-9a-f]{8,17}$",
+        "an id of a subnet is 'subnet-' and hexadecimal digits",
+        "write it like subnet-0123abcd",
+    ),
+]
 _RoleArn = Annotated[
     str,
     TextForm(

@@ -182,7 +182,12 @@ class Files(Spec):
 
     access_point: AccessPointArn = Field(description="ARN of an EFS access point of the environment. Required.")
     file_system: Annotated[
-        str, TextForm(r"^fs-[0-9a-f]{8,40}$", "id of an EFS file system", "write it like fs-0123abcd")
+        str,
+        TextForm(
+            r"^fs-[0-9a-f]{8,40}$",
+            "an id of an EFS file system is 'fs-' and hexadecimal digits",
+            "write it like fs-0123abcd",
+        ),
     ] = Field(description="Id of the EFS file system of the access point. Required.")
     access: Literal["read-only", "read-write"] = Field(
         default="read-only", description="Whether pods may only read, or also write. Default: read-only."

@@ -58,7 +58,13 @@ _Issuer = Annotated[
     ),
 ]
 _Organisation = Annotated[
-    str, TextForm(r"^o-[a-z0-9]{10,32}$", "id of an AWS organisation", "write it like o-a1b2c3d4e5", 34)
+    str,
+    TextForm(
+        r"^o-[a-z0-9]{10,32}$",
+        "an id of an AWS organisation is 'o-', letters and digits",
+        "write it like o-a1b2c3d4e5",
+        34,
+    ),
 ]
 
 GITHUB = "token.actions.githubusercontent.com"

@@ -131,6 +131,8 @@ def _form_mistake_parts(
                 spell_field(name) for name in _resolved(_schema(model), _node_at(model, location)).get("required", ())
             ]
             fields = f" of {', '.join(names)}" if names else ""
+            if "group" in {*names} - {*needed} and isinstance(value, str):
+                needed.insert(0, "group")  # an entry's subject, of which the schema requires one of several
             example = ", ".join(f"{name}: {_example(name, value)}" for name in needed or names[:1] or ["name"])
             return describe_value(value), f"a mapping{fields} is needed", f"write it as {{{example}}}"
         case "tuple_type" | "list_type":
@@ -189,8 +191,9 @@ def _intended_field(name: str, fields: Sequence[str]) -> str:
 
 
 def _example(name: str, value: Any) -> str:
-    """A value for a required field: the given text, if it is one for this field."""
-    return value if name == "mail" and isinstance(value, str) and "@" in value else "…"
+    """A value for a field: the given text, if it is one for this field."""
+    is_own = isinstance(value, str) and (name == "group" or (name == "mail" and "@" in value))
+    return value if is_own else "…"
 
 
 def _example_of(model: type[BaseModel], node: Any) -> str:

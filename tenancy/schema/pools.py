@@ -198,7 +198,12 @@ class GpuSharing(Spec):
 
 
 _Reservation = Annotated[
-    str, TextForm(r"^cr-[0-9a-f]{8,17}$", "id of a capacity reservation", "write it like cr-0123abcd")
+    str,
+    TextForm(
+        r"^cr-[0-9a-f]{8,17}$",
+        "an id of a capacity reservation is 'cr-' and hexadecimal digits",
+        "write it like cr-0123abcd",
+    ),
 ]
 
 

@@ -44,6 +44,12 @@ _FOLLOWING: Mapping[str, frozenset[str]] = {
 }
 """Section of an environment -> families of rules that may be broken because something of it could not be read."""
 
+_FOLLOWING_SECTIONS: Mapping[str, frozenset[str]] = {
+    "aws": frozenset({"cluster", "metrics", "services"}),
+    "cluster": frozenset({"metrics", "services"}),
+}
+"""Section of an environment -> sections that ask it whether a cluster is built: their mistakes have no rule's id."""
+
 _DERIVED: Mapping[Location, Location] = {("aws", "zones"): ("aws", "network", "subnets")}
 """Field -> the field whose value it has where it is absent."""
 
@@ -60,8 +66,11 @@ class ReadableEnvironment(NamedTuple):
         """Whether a mistake may be there only because something of the environment could not be read."""
         if any(name in mistake.given for name in (_UNREAD, *_names(self.dropped))):
             return True
+        sections = {str(location[0]) for location in self.dropped if location}
+        if not mistake.id and any(str(mistake.location[0]) in _FOLLOWING_SECTIONS.get(s, ()) for s in sections):
+            return True
         family = mistake.id.partition("-")[0]
-        return any(family in _FOLLOWING.get(str(location[0]), {"ref"}) for location in self.dropped if location)
+        return any(family in _FOLLOWING.get(section, {"ref"}) for section in sections)
 
 
 def salvage_environment(document: dict[str, Any]) -> ReadableEnvironment | None:

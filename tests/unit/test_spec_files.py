@@ -18,6 +18,7 @@ from tenancy.schema.queues import seconds
 from tenancy.schema.source import MAX_FILE_BYTES
 from tenancy.validation import SpecError, load, loader, spec_notes
 from tenancy.validation.loader import MAX_PROBLEMS, find_folder
+from tests import field_edits
 from tests.conftest import FILES
 from tests.mounted_volume import Volume
 
@@ -187,6 +188,25 @@ def test_all_that_is_wrong_with_one_tenant_as_a_whole_is_said_at_once(spec: Any)
 def test_a_broken_environment_makes_no_noise_about_tenants(spec: Any) -> None:
     spec.edit(ENV, "environment: small", "environment: 5")
     assert [p.field for p in spec.problems()] == ["environment"]
+
+
+@pytest.mark.parametrize(
+    ("section", "field", "value"), [("aws", "account", "1111"), ("aws", "region", 5), ("cluster", "kubernetes", "1.2")]
+)
+def test_a_mistake_about_aws_makes_no_noise_about_what_a_cluster_on_aws_has(
+    section: str, field: str, value: Any, tmp_path: Path
+) -> None:
+    environment = field_edits.base()
+    assert environment["metrics"] == {"collector": "install"}, "its volume is of a class that a built cluster has"
+    environment[section][field] = value
+    with pytest.raises(SpecError) as error:
+        load(field_edits.write(tmp_path / "edits", environment))
+    assert {problem.field for problem in error.value.problems} == {f"{section}.{field}"}
+
+
+def test_a_name_in_place_of_a_person_is_answered_with_the_entry_that_has_it(spec: Any) -> None:
+    spec.edit(FRAUD, "{group: fraud-engineers, role: developer}", "fraud-engineers")
+    assert spec.problem().change == "write it as {group: fraud-engineers, role: …}"
 
 
 def test_a_broken_environment_hides_no_quarrel_between_tenants(spec: Any) -> None:
