@@ -67,7 +67,6 @@ def test_a_tenant_is_onboarded_as_the_page_shows(project: Project, block: Printe
 OFFBOARDING = [
     ("hold", page_block("offboarding.md", "tenancy up local")),
     ("export", page_block("offboarding.md", "tenancy export")),
-    ("export", page_block("offboarding.md", "sed")),
 ]
 
 
