@@ -386,7 +386,7 @@ def _workload_places(side: SpecState) -> Facts:
 FIXED, GROUP, ZONE, CLUSTER = "fixed at creation", "node group", "zone", "cluster"
 REFUSED_MINOR = "Kubernetes that EKS refuses"
 REPLACED_NODES, KARPENTER_NODES = "nodes that EKS replaces", "nodes that Karpenter replaces"
-"""One after another, because what they are launched with changes."""
+"""Nodes that go one after another, because what they are launched with changes."""
 
 
 def _fixed(before: SpecState, after: SpecState) -> Iterator[Change]:

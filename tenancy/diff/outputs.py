@@ -364,7 +364,7 @@ _NODE_REPLACEMENTS = (change_facts.REPLACED_NODES, change_facts.KARPENTER_NODES)
 
 
 def _node_replacements(changes: Sequence[Change], before: SpecState, after: SpecState) -> Iterator[str]:
-    """What replaces nodes, wave by wave; Karpenter's, which follow no wave, last."""
+    """Sentences on replaced nodes, wave by wave; on Karpenter's, which follow no wave, last."""
     cluster = after.plan.cluster if after.plan else None
     wave_of = {group.name: group.wave for group in cluster.groups} if cluster else {}
     names_of_step: dict[tuple[int, int, Value], list[str]] = {}
@@ -377,7 +377,7 @@ def _node_replacements(changes: Sequence[Change], before: SpecState, after: Spec
 
 
 def _affected_note(pools: Sequence[str], before: SpecState, after: SpecState) -> str:
-    """The tenants whose work runs in one of some pools."""
+    """Tenants whose work runs in one of some pools."""
     affected = sorted(
         {name for pool in pools for name in change_facts.users(before, pool) or change_facts.users(after, pool)}
     )

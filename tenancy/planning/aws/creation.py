@@ -89,7 +89,7 @@ START_UP = "start-up settings"
 
 
 def launch_settings(image: str, root_volume: int, key: str, start_up: str, tags: Mapping[str, str]) -> dict[str, str]:
-    """What every node is launched with, by the words of a person: node groups and Karpenter have it alike."""
+    """Settings with which a node is launched, by name: those that node groups and Karpenter share."""
     return {
         "image": image,
         "root volume": f"{root_volume} GiB",
@@ -109,7 +109,7 @@ def _launch_settings(cluster: ClusterPlan, group: NodeGroupPlan) -> dict[str, st
 
 
 def wave_text(wave: int, groups: Iterable[str]) -> str:
-    """What `tenancy diff` and `tenancy up --preview` say of one wave of an upgrade."""
+    """Sentence of `tenancy diff` and `tenancy up --preview` on one wave of an upgrade."""
     return f"wave {wave} replaces the nodes of {', '.join(groups)}"
 
 

@@ -72,7 +72,7 @@ def _objects(environment: Environment, name: str, pool: Pool) -> Iterator[Object
 
 
 def node_settings(environment: Environment, name: str, pool: Pool) -> dict[str, str]:
-    """What Karpenter launches a node of a pool with: it replaces nodes that have another value (drift)."""
+    """Settings with which Karpenter launches a node of a pool: it replaces nodes that have another value (drift)."""
     aws = environment.aws
     template = _node_pool(environment, name, pool)["template"]
     taints = (*template["spec"]["taints"], *template["spec"].get("startupTaints", ()))
