@@ -28,13 +28,15 @@ from tests.printed import compare, page_block
 pytestmark = pytest.mark.chapters
 
 CLUSTER, PLATFORM = "bank.cluster", "bank"
+NEWER = ('kubernetes: "1.35"', 'kubernetes: "1.36"')
+"""The version that the cluster is upgraded to, which the bank's file has."""
 
 
 @pytest.fixture(scope="module")
 def bank(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnAws]:
     with on_aws("bank", project, tmp_path_factory.mktemp("bank")) as found:
         found.edit("platform:\n", f"platform:\n  chart-mirror: {found.charts}\n")
-        found.edit('kubernetes: "1.36"', 'kubernetes: "1.35"')
+        found.edit(*NEWER[::-1])
         # Kueue's pods do not run here: the lab runs it as a process, and its release is an empty one.
         chart = queue_chart(load(found.folder).environment)
         assert chart
@@ -60,7 +62,9 @@ def test_the_clusters_resources_are_these(bank: OnAws, golden: Any) -> None:
 
 def test_the_platforms_resources_are_these(bank: OnAws, golden: Any) -> None:
     assert bank.run("pulumi", "stack", "init", PLATFORM).code == 0
+    bank.edit(*NEWER)
     golden.check("bank-platform.txt", "".join(f"{step}\n" for step in sorted(bank.steps(PLATFORM))))
+    bank.edit(*NEWER[::-1])
 
 
 def test_a_run_without_the_new_clusters_context_ends_with_the_command_that_adds_it(bank: OnAws) -> None:
@@ -222,7 +226,7 @@ class Upgraded:
 def upgraded(bank: OnAws) -> Upgraded:
     """Another version of Kubernetes, without a pause between waves."""
     bank.edit("  platform-role:", "  upgrade-pause: 0\n  platform-role:")
-    bank.edit('kubernetes: "1.35"', 'kubernetes: "1.36"')
+    bank.edit(*NEWER)
     done = bank.tenancy("up", "bank", "--stack", CLUSTER, kubeconfig=False)
     assert done.code == 0, done.text
     return Upgraded(done.out, bank.updated())
