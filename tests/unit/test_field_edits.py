@@ -199,7 +199,10 @@ def test_diff_says_why_nodes_are_replaced(rows: dict[str, Row], kind: str, what:
         if ("update", kind) in {(step.operation, step.kind.rpartition(":")[2]) for step in row.steps}
     }
     assert len(updated) > 5
-    settings = {title: {str(change.after) for change in row.disruptions if change.what == what} for title, row in updated.items()}
+    settings = {
+        title: {str(change.after) for change in row.disruptions if change.what == what}
+        for title, row in updated.items()
+    }
     assert settings["aws.root-volume"] >= {"root volume 200 GiB → 300 GiB"}
     assert [title for title, row in updated.items() if not (settings[title] or row.disruptions)] == []
 
