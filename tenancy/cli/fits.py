@@ -51,11 +51,11 @@ WORK_KINDS = ("CronJob", "Deployment", "Job", "Pod", "ReplicaSet", "StatefulSet"
 )
 @format_option
 def command(file: str, environment: str | None, lab: bool, namespace: str | None, group: str | None, form: str) -> None:
-    """Say whether the work in FILE (- for standard input) would start now, and if not, which control stops it.
+    """Say whether the work in FILE (- for standard input) would be admitted now, and if not, which control stops it.
 
     FILE is a manifest of a pod, job or another kind that runs pods. No object is created: the API server gets dry runs
-    of the object and of its pods, as the tenant's developers; then the current queues, quotas and nodes are compared
-    with what the work asks for. Default of ENV: the only environment.
+    of the object and of its pods, as the tenant's developers; then the free quota of the namespace and of the queue is
+    compared with what the work asks for. Default of ENV: the only environment.
 
     Exit codes: 0 the work fits now, 1 it waits, never starts or cannot be decided, 2 bad input.
     """

@@ -9,12 +9,10 @@ A preview does not know every value: a value equal to `unknown`, if that is give
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
-_HOSTS_NAME = "metadata.name"
-"""The one field of a node that a term can name."""
 
 
 def matches(selector: Any, labels: Any, unknown: object = None) -> bool:
@@ -70,19 +68,6 @@ def meets_requirement(requirement: Any, labels: Any, unknown: object = None) -> 
                 return False
             node_value, bound = numbers
             return node_value > bound if operator == "Gt" else node_value < bound
-    return False
-
-
-def takes_node(terms: Iterable[Any], labels: Mapping[str, str], name: str) -> bool:
-    """Whether one of a required node affinity's terms matches a node; a term without requirements matches none."""
-    for term in terms:
-        expressions, fields = _as_list(_field(term, "matchExpressions")), _as_list(_field(term, "matchFields"))
-        if (expressions or fields) and all(
-            meets_requirement(requirement, node_values)
-            for requirements, node_values in ((expressions, labels), (fields, {_HOSTS_NAME: name}))
-            for requirement in requirements
-        ):
-            return True
     return False
 
 

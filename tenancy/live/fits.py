@@ -1,5 +1,5 @@
-"""Whether work would be admitted and start now, and if not, which control refuses it. Nothing is created: the API
-server is asked by dry runs, and quota of the queues and capacity of the nodes are read and computed."""
+"""Whether work would be admitted now, and if not, which control refuses it. Nothing is created: the API server is
+asked by dry runs, and free quota of the queues is read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from tenancy.kube.requests import Impersonation
 from tenancy.live.api import Api
 from tenancy.live.fits_admission import DRY_RUN_CONTROLS, admission_answers, admitted, pod_from, quota_answer
 from tenancy.live.fits_answers import ControlAnswer, Fit, FitVerdict
-from tenancy.live.fits_nodes import nodes_answer
 from tenancy.live.fits_queue import queue_answer
 from tenancy.schema.environment import Environment
 
@@ -48,15 +47,12 @@ def fit(api: Api, environment: Environment, item: Object, identity: Impersonatio
         space = item["metadata"]["namespace"]
         if "quota" not in refused_planes:
             answers.append(quota_answer(api, space, defaulted_pods))
-        flavors: list[Object] = []
         if environment.has_queues:
-            answer_of_queue, flavors = queue_answer(api, environment, item, defaulted_pods)
-            answers.append(answer_of_queue)
-        answers.append(nodes_answer(api, environment, defaulted_pods, flavors))
+            answers.append(queue_answer(api, environment, item, defaulted_pods))
     if item["kind"] in UNSEEN:
         text = "Its pods are defined by its runtime, which is not in the manifest."
-        answers += [ControlAnswer(plane, FitVerdict.UNKNOWN, text) for plane in ("queue", "pool")]
-    order = [*DRY_RUN_CONTROLS, "API validation", "quota", "queue", "pool"]
+        answers.append(ControlAnswer("queue", FitVerdict.UNKNOWN, text))
+    order = [*DRY_RUN_CONTROLS, "API validation", "quota", "queue"]
     ordered_answers = sorted(
         [*admitted_answers, *answers], key=lambda answer_of_control: order.index(answer_of_control.plane)
     )

@@ -220,14 +220,7 @@ def test_a_queue_that_is_in_use_lets_it_wait(scene: Scene) -> None:
     scene.until_held("owner", 8)
     item, twin = (scene.job("fraud", "one", 8, pods=pods) for pods in (2, 1))
     answer = refused(scene, item, twin, "queue", FitVerdict.WAITS)
-    assert "has 8 nvidia.com/gpu for it now in pool train, of 16 that it asks for" in answer.sentence
-
-
-def test_what_is_borrowed_is_told(scene: Scene) -> None:
-    answer = control_answer(fit_of(scene, scene.job("fraud", "one", 8, pods=2)), "queue")
-    assert answer.sentence == (
-        "Queue fraud--batch starts it now in pool train; 8 nvidia.com/gpu of it borrowed, which may be reclaimed."
-    )
+    assert answer.sentence == "Queue fraud--batch: 8 nvidia.com/gpu free in pool train, 16 requested."
 
 
 def test_what_is_lent_is_called_back(scene: Scene) -> None:
@@ -235,55 +228,24 @@ def test_what_is_lent_is_called_back(scene: Scene) -> None:
     scene.until_runs(home, "big")
     scene.until_held("fraud", 16)
     fit = fit_of(scene, scene.job("owner", "mine", 8), "owner")
-    assert "reclaims lent quota in pool train" in control_answer(fit, "queue").sentence
+    answer = control_answer(fit, "queue")
+    assert answer.sentence == "Queue owner--batch: 0 nvidia.com/gpu free in pool train, 8 requested."
+    assert "within the queue's guarantee" in answer.change
     assert fit.verdict is FitVerdict.WAITS
 
 
-def test_work_that_may_start_with_fewer_pods_does(scene: Scene) -> None:
-    home = scene.submit("owner", "mine", 8)
-    scene.until_runs(home, "mine")
-    scene.until_held("owner", 8)
-    item = scene.job("fraud", "one", 4, pods=4, notes={LEAST_PODS: "1"})
-    assert (
-        control_answer(fit_of(scene, item), "queue").sentence
-        == "Queue fraud--batch starts it now with 2 of its 4 pods."
-    )
-    elastic_job = scene.job("fraud", "one", 4, pods=4)
-    assert control_answer(fit_of(scene, elastic_job), "queue").verdict is FitVerdict.WAITS
+def test_work_that_may_start_with_fewer_pods_than_its_queue_can_ever_hold_is_not_refused(scene: Scene) -> None:
+    elastic_job = scene.job("fraud", "one", 4, pods=6, notes={LEAST_PODS: "1"})
+    answer = control_answer(fit_of(scene, elastic_job), "queue")
+    assert answer.sentence == "Queue fraud--batch: 16 nvidia.com/gpu free in pool train, 4 requested."
+    inelastic_job = scene.job("fraud", "one", 4, pods=6)
+    assert control_answer(fit_of(scene, inelastic_job), "queue").verdict is FitVerdict.NEVER
 
 
-def test_pods_of_a_deployment_start_one_by_one(scene: Scene) -> None:
-    home = scene.submit("owner", "mine", 8)
-    scene.until_runs(home, "mine")
-    scene.until_held("owner", 8)
-    template = copy.deepcopy(scene.job("fraud", "one", 4)["spec"]["template"])
-    template["metadata"] = {"labels": {"app": "one"}}
-    template["spec"]["restartPolicy"] = "Always"
-    item: Object = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "one", "namespace": "fraud--main"},
-        "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "one"}}, "template": template},
-    }
-    twin = copy.deepcopy(item)
-    twin["spec"]["replicas"] = 2
-    answer = refused(scene, item, twin, "queue", FitVerdict.WAITS)
-    assert answer.sentence == "Queue fraud--batch starts 2 of its 3 pods now; the others wait."
-
-
-def test_a_node_that_is_nowhere_is_the_pools_no(scene: Scene) -> None:
-    twin = scene.job("fraud", "one", 1)
-    item = copy.deepcopy(twin)
-    item["spec"]["template"]["spec"]["nodeSelector"] = {"kubernetes.io/arch": "arm64"}
-    answer = refused(scene, item, twin, "pool")
-    assert "of 2 nodes 2 are not those of its node selector" in answer.sentence
-
-
-def test_a_pod_larger_than_any_node_is_the_pools_no(scene: Scene) -> None:
+def test_a_pod_larger_than_any_node_never_starts(scene: Scene) -> None:
     """The queue would let it start: it counts GPUs of all nodes together."""
     item, twin = scene.job("fraud", "one", 9), scene.job("fraud", "one", 8)
-    assert control_answer(fit_of(scene, item), "queue").verdict is FitVerdict.FITS
-    assert "one pod asks for 9 nvidia.com/gpu, and a node has 8" in refused(scene, item, twin, "pool").sentence
+    assert "one pod asks for 9 nvidia.com/gpu, and a node has 8" in refused(scene, item, twin, "queue").sentence
 
 
 def test_a_kind_that_the_cluster_does_not_have_is_told(scene: Scene) -> None:
@@ -316,7 +278,7 @@ def test_it_says_of_any_job_what_kueue_then_does(scene: Scene) -> None:
         queue_answer = control_answer(fit_of(scene, scene.job(tenant, name, gpus, cpu=cpu), tenant), "queue")
         home = scene.submit(tenant, name, gpus, cpu=cpu)
         until(lambda: scene.runs(home, name) or scene.waits(home, name), f"{name} runs or waits")  # noqa: B023
-        if "reclaims" in queue_answer.sentence:
+        if "guarantee" in queue_answer.change:
             scene.until_runs(home, name)
         else:
             assert scene.runs(home, name) is (queue_answer.verdict is FitVerdict.FITS), (tenant, gpus, queue_answer)
@@ -351,7 +313,7 @@ def test_the_command_ends_with_0_where_it_fits(scene: Scene) -> None:
     assert (result.exit_code, result.stderr) == (0, "")
     first, *control_lines = result.stdout.splitlines()
     assert first == "Job one in fraud--main, as group fraud-engineers: fits now."
-    assert [line.split()[0] for line in control_lines] == ["yes"] * 7
+    assert [line.split()[0] for line in control_lines] == ["yes"] * 6
 
 
 def test_the_command_ends_with_1_where_it_does_not(scene: Scene) -> None:
@@ -365,7 +327,7 @@ def test_the_command_tells_machines(scene: Scene) -> None:
     (report,) = json.loads(run(scene, scene.job("fraud", "one", 1), "--format", "json").stdout)
     assert (report["verdict"], report["kind"], report["namespace"]) == ("fits", "Job", "fraud--main")
     assert {control["plane"] for control in report["said"]} == {
-        *("RBAC", "guard", "Pod Security", "LimitRange", "quota", "queue", "pool")
+        *("RBAC", "guard", "Pod Security", "LimitRange", "quota", "queue")
     }
 
 

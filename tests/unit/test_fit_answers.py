@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from tenancy.cli import main
-from tenancy.kube.pods import SCALE, NotWork, Pods, limits_of, pods_of, requests_of
+from tenancy.kube.pods import NotWork, limits_of, pods_of, requests_of
 from tenancy.kube.quantities import thousandths
 from tenancy.kube.quota_tree import Node
 from tenancy.kube.requests import Impersonation
-from tenancy.live import fits_nodes
 from tenancy.live.api import ApiUnreachable, Response
 from tenancy.live.cohorts import read_tree
 from tenancy.live.fits import fit
-from tenancy.live.fits_answers import ControlAnswer, FitVerdict
-from tenancy.live.fits_nodes import Machine
 from tenancy.rules.workloads import of_api
 from tenancy.validation import Environment
 from tests.conftest import SpecFolder
@@ -246,112 +242,6 @@ def test_what_is_tried_and_taken_back_leaves_no_trace() -> None:
         assert _is(tree["a"])[0] == before[0] - amount
         tree["a"].use(PLACE, -thousandths(amount))
         assert _is(tree["a"]) == before
-
-
-# Nodes
-
-
-def _machine(name: str, gpus: int, used: int = 0, exists: bool = True, **labels: str) -> Machine:
-    taints = [{"key": PLACE[1], "value": "present", "effect": "NoSchedule"}]
-    amounts = {PLACE[1]: gpus * SCALE, "cpu": 96 * SCALE, "pods": 100 * SCALE}
-    return Machine(name, labels, taints, Counter(amounts), Counter(amounts) - Counter({PLACE[1]: used * SCALE}), exists)
-
-
-def _placed(monkeypatch: pytest.MonkeyPatch, machines: list[Machine], *counts: int, **spec: Any) -> ControlAnswer:
-    monkeypatch.setattr(fits_nodes, "_machines", lambda *_: machines)
-    container = {"resources": {"limits": {PLACE[1]: 4}}}
-    pod = {"containers": [container], "tolerations": [{"key": PLACE[1], "operator": "Exists"}], **spec}
-    nothing: Any = None
-    return fits_nodes.nodes_answer(nothing, nothing, [Pods("pod", count, {"spec": pod}) for count in counts], [])
-
-
-def test_pods_share_a_node_that_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _placed(monkeypatch, [_machine("a", 8)], 2).verdict is FitVerdict.FITS
-
-
-def test_what_others_hold_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = _placed(monkeypatch, [_machine("a", 8, used=4)], 2)
-    assert (answer.verdict, answer.sentence) == (FitVerdict.WAITS, "Nodes have room for 1 of its 2 pods now.")
-
-
-@pytest.mark.parametrize("counts", [(3,), (2, 1)])
-def test_more_pods_than_all_nodes_take_never_fit(monkeypatch: pytest.MonkeyPatch, counts: tuple[int, ...]) -> None:
-    answer = _placed(monkeypatch, [_machine("a", 8)], *counts)
-    assert answer.verdict is FitVerdict.NEVER
-    assert answer.sentence == "All nodes that its pods fit on have room for 2 of its 3 together."
-
-
-def test_gpus_of_two_nodes_are_not_added_up_for_one_pod(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = _placed(monkeypatch, [_machine("a", 3), _machine("b", 3)], 1)
-    assert (answer.verdict, "one pod asks for 4 nvidia.com/gpu, and a node has 3" in answer.sentence) == (
-        FitVerdict.NEVER,
-        True,
-    )
-
-
-def test_a_node_that_is_not_there_yet_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _placed(monkeypatch, [_machine("a", 8), _machine("b", 8, exists=False)], 2).verdict is FitVerdict.FITS
-    assert _placed(monkeypatch, [_machine("a", 8), _machine("b", 8, exists=False)], 3).verdict is FitVerdict.WAITS
-
-
-def test_a_taint_that_is_not_tolerated_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = _placed(monkeypatch, [_machine("a", 8)], 1, tolerations=[])
-    assert (answer.verdict, "1 have the taint nvidia.com/gpu" in answer.sentence) == (FitVerdict.NEVER, True)
-
-
-def _general(name: str) -> Machine:
-    """A node of a pool without GPUs, which is full of nothing and too small."""
-    amounts = Counter({"cpu": 2 * SCALE, "pods": 100 * SCALE})
-    return Machine(name, {}, [], amounts, Counter(amounts))
-
-
-def _asking(**amounts: str) -> dict[str, Any]:
-    return {"containers": [{"resources": {"requests": amounts}}], "tolerations": []}
-
-
-ADD_A_POOL = "ask for a GPU, or have the platform team add a pool without GPUs: every pool is of GPU nodes"
-ASK_FOR_LESS = "ask for what one node has, and name no nodes: the queue chooses the pool"
-CLAIMED = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "a100-1"}]}
-
-
-@pytest.mark.parametrize(
-    ("machines", "spec", "change"),
-    [
-        ([_machine("a", 8), _machine("b", 8)], _asking(cpu="4"), ADD_A_POOL),
-        ([_machine("a", 8), _machine("b", 8, exists=False)], _asking(cpu="4"), ADD_A_POOL),
-        ([_machine("a", 8), _general("b")], _asking(cpu="4"), ASK_FOR_LESS),
-        ([], _asking(cpu="4"), ASK_FOR_LESS),
-        ([_machine("a", 8)], {**_asking(cpu="4"), **CLAIMED}, ASK_FOR_LESS),
-        ([_machine("a", 8)], _asking(**{PLACE[1]: "4"}), ASK_FOR_LESS),
-        ([_machine("a", 8)], _asking(**{"nvidia.com/mig-1g.5gb": "1"}), ASK_FOR_LESS),
-    ],
-    ids=["GPU nodes alone", "GPU nodes to come", "a node without", "no nodes", "a claim", "GPUs", "a slice of a GPU"],
-)
-def test_work_without_gpus_is_told_to_ask_for_a_pool_where_every_node_keeps_it_off(
-    monkeypatch: pytest.MonkeyPatch, machines: list[Machine], spec: dict[str, Any], change: str
-) -> None:
-    answer = _placed(monkeypatch, machines, 1, **spec)
-    assert (answer.verdict, answer.change) == (FitVerdict.NEVER, change)
-
-
-@pytest.mark.parametrize(
-    ("operator", "values", "fits_there"),
-    [
-        ("In", ["x", "y"], True),
-        ("In", ["y"], False),
-        ("NotIn", ["y"], True),
-        ("NotIn", ["x"], False),
-        ("Exists", [], True),
-        ("DoesNotExist", [], False),
-    ],
-)
-def test_node_affinity_is_kept(
-    monkeypatch: pytest.MonkeyPatch, operator: str, values: list[str], fits_there: bool
-) -> None:
-    term = {"matchExpressions": [{"key": "zone", "operator": operator, "values": values}]}
-    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
-    answer = _placed(monkeypatch, [_machine("a", 8, zone="x")], 1, affinity=affinity)
-    assert answer.verdict is (FitVerdict.FITS if fits_there else FitVerdict.NEVER)
 
 
 # Who asks

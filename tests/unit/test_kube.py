@@ -10,7 +10,7 @@ import pytest
 
 from tenancy.kube.quantities import units
 from tenancy.kube.quota_tree import Tree, most_borrowed
-from tenancy.kube.selectors import has_labels, matches, meets_requirement, takes_node
+from tenancy.kube.selectors import has_labels, matches, meets_requirement
 from tenancy.kube.tolerations import tolerates
 
 ROOT = Path(__file__).parents[2]
@@ -67,28 +67,6 @@ def test_what_is_not_known_may_turn_out_to_match() -> None:
     assert matches({"matchExpressions": [requirement("team", "In", UNKNOWN)]}, LABELS, UNKNOWN)
     assert not matches({"matchLabels": {"team": UNKNOWN, "zone": "b"}}, LABELS, UNKNOWN), "the rest is known"
     assert not has_labels({"team": UNKNOWN}, LABELS), "to a cluster it is a value like another"
-
-
-@pytest.mark.parametrize(
-    ("term", "is_taken"),
-    [
-        ({}, False),
-        ({"matchExpressions": []}, False),
-        ({"matchExpressions": [requirement("zone", "In", "a")]}, True),
-        ({"matchFields": [requirement("metadata.name", "In", "node-1")]}, True),
-        ({"matchFields": [requirement("metadata.name", "In", "node-2")]}, False),
-        (
-            {
-                "matchExpressions": [requirement("zone", "In", "a")],
-                "matchFields": [requirement("metadata.name", "In", "node-2")],
-            },
-            False,
-        ),
-    ],
-)
-def test_a_term_of_the_node_affinity_takes_a_node_as_in_kubernetes(term: dict[str, Any], is_taken: bool) -> None:
-    assert takes_node([term], LABELS, "node-1") is is_taken
-    assert takes_node([term, {"matchExpressions": [requirement("zone", "Exists")]}], LABELS, "node-1"), "one is enough"
 
 
 TAINT = {"key": "gpu", "value": "5", "effect": "NoSchedule"}

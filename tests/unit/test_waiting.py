@@ -197,7 +197,7 @@ CAUSES = {
 def test_why_and_fits_give_one_explanation(environment: Environment, cause: str) -> None:
     cluster, work, message = CAUSES[cause]
     api: Any = cluster
-    answer, _ = queue_answer(api, environment, work, pods_of(work))
+    answer = queue_answer(api, environment, work, pods_of(work))
     assert answer.verdict is not FitVerdict.FITS
     conditions = [{"type": "QuotaReserved", "status": "False", "message": message}]
     template = work["spec"]["template"]

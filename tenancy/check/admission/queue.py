@@ -13,10 +13,10 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.controllers import QUEUE
 from tenancy.check.admission.cluster import ClusterObjects
 from tenancy.kube.objects import Object, get_path
-from tenancy.kube.pods import NotWork, Pods, amount_of, min_pods_to_start, pods_of, quantity_text, queued_metadata
+from tenancy.kube.pods import NotWork, Pods, min_pods_to_start, pods_of, queued_metadata
 from tenancy.kube.quota_tree import Tree
-from tenancy.planning.queueing.assignment import AssignmentMode, FlavorAssigner, counted_resources, node_size
-from tenancy.planning.queueing.causes import WaitCause, above_maximum, no_queue, on_hold, oversized
+from tenancy.planning.queueing.assignment import FlavorAssigner, counted_resources, never_causes
+from tenancy.planning.queueing.causes import WaitCause, no_queue, on_hold
 from tenancy.schema.environment import Environment
 
 GROUP = "kueue.x-k8s.io"
@@ -64,18 +64,10 @@ class QueueAdmission:
     def _unplaced(self, queue: Object, sets: list[Pods], namespace: str) -> Iterator[WaitCause]:
         flavors = {one["metadata"]["name"]: one for one in self._cluster.all(GROUP, "ResourceFlavor")}
         tree = self._tree.queues[queue["metadata"]["name"]]
-        scheduler = FlavorAssigner(self._environment, queue, tree, flavors, (), 0)
+        assigner = FlavorAssigner(self._environment, queue, tree, flavors)
 
         def claim_template(name: str) -> Object | None:
             return self._cluster.one("resource.k8s.io", "ResourceClaimTemplate", name, namespace)
 
         demands = [(pods, counted_resources(self._environment, pods, claim_template)) for pods in sets]
-        impossible = [choice for choice in scheduler.place(demands) if choice.mode is AssignmentMode.NEVER]
-        for choice in impossible:
-            asked = amount_of(choice.needed, choice.resource)
-            yield choice.cause or above_maximum(choice.flavor, asked, quantity_text(choice.available))
-        # The queue counts the pods' sum: one that is larger than each node is admitted, and no node takes it.
-        sizes = [node_size(self._environment, pool) for pool in self._environment.pools]
-        for pods in sets if not impossible else ():
-            if cause := oversized(pods.template, sizes, ""):
-                yield cause
+        yield from never_causes(self._environment, assigner.place(demands), sets)

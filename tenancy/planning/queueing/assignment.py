@@ -6,18 +6,19 @@ Source: Kueue v0.19.2 `pkg/scheduler/flavorassigner`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from tenancy.kube.objects import Object
-from tenancy.kube.pods import SCALE, Pods, Resources, requests_of
+from tenancy.kube.pods import SCALE, Pods, Resources, amount_of, quantity_text, requests_of
 from tenancy.kube.quantities import thousandths, units
 from tenancy.kube.quota_tree import Node, Place, resource_groups
 from tenancy.planning.common.pools import node_resources
 from tenancy.planning.queueing.causes import (
     WaitCause,
+    above_maximum,
     no_topology,
     not_granted,
     other_nodes,
@@ -25,7 +26,7 @@ from tenancy.planning.queueing.causes import (
     topology_alone,
 )
 from tenancy.planning.queueing.kueue import configuration
-from tenancy.planning.queueing.queue_names import ANY_POOL, BOARD_COMPUTE, BOARD_MEMORY, pool_of
+from tenancy.planning.queueing.queue_names import pool_of
 from tenancy.schema.environment import Environment
 
 TOPOLOGY_ANNOTATIONS = tuple(
@@ -38,7 +39,6 @@ class AssignmentMode(StrEnum):
 
     FITS = "now"
     RECLAIMS = "called back"  # guaranteed quota is lent: borrowers are evicted
-    PREEMPTS_OWN = "own"  # less urgent work of its own queue is evicted
     WAITS = "later"
     NEVER = "never"
 
@@ -50,10 +50,10 @@ class FlavorChoice:
     mode: AssignmentMode
     flavor: str
     resource: str = ""
-    """The resource that is short."""
+    """Resource that is short, or a device of those that fit."""
     needed: int = 0
     available: int = 0
-    """The amount available now, or for `never` the maximum."""
+    """Amount available now, or for `never` the maximum."""
     cause: WaitCause | None = None
     """Cause for which the flavor is no choice, whatever its quota."""
 
@@ -82,9 +82,9 @@ def counted_resources(
     return counts
 
 
-def holds_quota(workload: Mapping[str, Any]) -> bool:
-    """Whether Kueue has reserved quota for a Workload."""
-    return bool((workload.get("status") or {}).get("admission"))
+def is_device(resource: str) -> bool:
+    """Whether a resource is an extended one, such as a GPU: only these have a domain in their name."""
+    return "/" in resource
 
 
 class FlavorAssigner:
@@ -96,17 +96,8 @@ class FlavorAssigner:
         queue: Mapping[str, Any],
         node: Node,
         flavors: Mapping[str, Object],
-        work: Sequence[Mapping[str, Any]],
-        priority: int,
     ) -> None:
         self.environment, self.queue, self.node, self.flavors = environment, queue, node, flavors
-        self.lower_priority_usage: Counter[Place] = Counter()
-        for workload in work:
-            if holds_quota(workload) and (workload["spec"].get("priority") or 0) < priority:
-                for pods in workload["status"]["admission"]["podSetAssignments"]:
-                    for resource, amount in (pods.get("resourceUsage") or {}).items():
-                        place = (pods["flavors"].get(resource, ""), resource)
-                        self.lower_priority_usage[place] += thousandths(amount)
 
     def place(self, pod_requests: Sequence[tuple[Pods, Resources]]) -> list[FlavorChoice]:
         """A choice for each kind of pod and resource group; quota of one choice is not available to the next."""
@@ -142,7 +133,8 @@ class FlavorAssigner:
         if cause := _flavor_obstacle(self.environment, flavor, self.flavors.get(flavor), pods):
             return FlavorChoice(AssignmentMode.NEVER, flavor, cause=cause)
         worst_choice = FlavorChoice(AssignmentMode.FITS, flavor)
-        for resource, amount in needed.items():
+        # Devices first: they are the resource that an answer names where all fit.
+        for resource, amount in sorted(needed.items(), key=lambda need: not is_device(need[0])):
             place = (flavor, resource)
             free, potential = self.node.available(place), self.node.potential(place)
             nominal, usage = self.node.nominal.get(place, 0), self.node.used[place]
@@ -151,34 +143,28 @@ class FlavorAssigner:
                 mode, available, amount = AssignmentMode.NEVER, potential, amount + assigned_before[place]
             elif amount > free and usage + amount <= nominal:
                 mode = AssignmentMode.RECLAIMS
-            elif amount > free and usage - self.lower_priority_usage[place] + amount <= nominal:
-                mode = AssignmentMode.PREEMPTS_OWN
             elif amount > free:
                 mode = AssignmentMode.WAITS
             choice = FlavorChoice(mode, flavor, resource, amount, max(available, 0))
             order = list(AssignmentMode)
-            if order.index(choice.mode) > order.index(worst_choice.mode):
+            if not worst_choice.resource or order.index(choice.mode) > order.index(worst_choice.mode):
                 worst_choice = choice
         return worst_choice
 
-    def borrowed_devices(
-        self, choices: Sequence[FlavorChoice], pod_requests: Sequence[tuple[Pods, Resources]]
-    ) -> Counter[str]:
-        """Amounts of devices that would be borrowed from other tenants."""
-        borrowed: Counter[str] = Counter()
-        total: Counter[str] = Counter()
-        for pods, requests in pod_requests:
-            total.update({name: amount * pods.count for name, amount in requests.items()})
-        for choice in choices:
-            for name, amount in total.items():
-                place = (choice.flavor, name)
-                if place in self.node.nominal and choice.flavor != ANY_POOL and name not in _BOARD_RESOURCES:
-                    excess = self.node.used[place] + amount - self.node.nominal[place]
-                    borrowed[name] = max(borrowed[name], min(max(excess, 0), amount))
-        return borrowed
 
-
-_BOARD_RESOURCES = frozenset({BOARD_COMPUTE, BOARD_MEMORY})
+def never_causes(
+    environment: Environment, choices: Sequence[FlavorChoice], pod_sets: Sequence[Pods]
+) -> Iterator[WaitCause]:
+    """Causes for which work with these choices would never start; nothing if it could."""
+    impossible_choices = [choice for choice in choices if choice.mode is AssignmentMode.NEVER]
+    for choice in impossible_choices:
+        needed, available = amount_of(choice.needed, choice.resource), quantity_text(choice.available)
+        yield choice.cause or above_maximum(choice.flavor, needed, available)
+    # The queue counts the pods' sum: one that is larger than each node is admitted, and no node takes it.
+    sizes = [node_size(environment, pool) for pool in environment.pools]
+    for pods in pod_sets if not impossible_choices else ():
+        if cause := oversized(pods.template, sizes, ""):
+            yield cause
 
 
 def _flavor_obstacle(
