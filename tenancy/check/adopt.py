@@ -59,10 +59,10 @@ def adopt(
 
     `tenants` has the tenant of each namespace, where it is known.
     """
-    items = [meant(_stored(item)) for item in _written_by_people(list(items))]
+    items = [with_rule_kind(_stored(item)) for item in _written_by_people(list(items))]
     key = label or words.TENANT
-    named = any({key, words.ENVIRONMENT} & {*_labels(item)} for item in items)
-    foreign = tenants is None and (label is not None or not named)
+    is_marked = any({key, words.ENVIRONMENT} & {*_labels(item)} for item in items)
+    foreign = tenants is None and (label is not None or not is_marked)
     if label is None and foreign:
         names = {_namespace(item) for item in items}
         names |= {get_path(item, "metadata", "name") for item in items if item.get("kind") == "Namespace"}
@@ -92,12 +92,12 @@ def _is_platforms(name: str, platform: Collection[str]) -> bool:
 
 def _written_by_people(items: list[Object]) -> list[Object]:
     """Objects without those that a controller made from another of them: a dump contains both."""
-    there = {get_path(item, "metadata", "uid") for item in items} - {None}
+    uids = {get_path(item, "metadata", "uid") for item in items} - {None}
     return [
         item
         for item in items
         if not any(
-            get_path(owner, "controller") is True and get_path(owner, "uid") in there
+            get_path(owner, "controller") is True and get_path(owner, "uid") in uids
             for owner in as_list(get_path(item, "metadata", "ownerReferences"))
         )
     ]
@@ -110,22 +110,22 @@ def _stored(item: Object) -> Object:
     return item
 
 
-def meant(item: Object) -> Object:
+def with_rule_kind(item: Object) -> Object:
     """The object with its kind as the rules name it, by its API group."""
     kind = str(item.get("kind"))
-    known = ruled(kind, str(item.get("apiVersion") or ""))
-    return item if known == kind else {**item, "kind": known}
+    rule_kind = ruled(kind, str(item.get("apiVersion") or ""))
+    return item if rule_kind == kind else {**item, "kind": rule_kind}
 
 
 def _labels(item: Object) -> Mapping[str, Any]:
-    found = get_path(item, "metadata", "labels")
-    return found if isinstance(found, Mapping) else {}  # they may be unknown in a preview
+    labels = get_path(item, "metadata", "labels")
+    return labels if isinstance(labels, Mapping) else {}  # they may be unknown in a preview
 
 
 def _namespace(item: Object) -> str | None:
-    given = get_path(item, "metadata", "namespace")
-    if given:
-        return str(given)
+    namespace = get_path(item, "metadata", "namespace")
+    if namespace:
+        return str(namespace)
     of_others = item.get("kind") not in GROUPS and holds_pods(item)
     return _EVERYWHERE if of_others or item.get("kind") in _NAMESPACED else None
 
@@ -137,9 +137,11 @@ def _labelled(item: Object, tenant_of: Mapping[str, str]) -> Object:
     space = metadata.get("name") if kind == "Namespace" else _namespace(item)
     tenant = tenant_of.get(str(space)) if space else None
     if kind == "ClusterRoleBinding":
-        accounts = [one for one in as_list(item.get("subjects")) if get_path(one, "kind") == "ServiceAccount"]
+        accounts = [
+            subject for subject in as_list(item.get("subjects")) if get_path(subject, "kind") == "ServiceAccount"
+        ]
         # A base of kustomize may have default as a placeholder for the namespace of its overlays.
-        spaces = {str(get_path(one, "namespace")) for one in accounts} - {_EVERYWHERE}
+        spaces = {str(get_path(subject, "namespace")) for subject in accounts} - {_EVERYWHERE}
         tenant = next((tenant_of[name] for name in sorted(spaces) if name in tenant_of), None)
     if tenant is None or _labels(item).get(words.TENANT):
         return item
@@ -161,14 +163,16 @@ def _in_our_words(item: Object, tenant_of: Mapping[str, str], index: Index) -> O
     if item.get("kind") == cilium.IN_NAMESPACE and tenant:
 
         def stays(peer: Any) -> bool:
-            named = [(name, tenant_of.get(name)) for name in cilium.spaces_of(peer)]
-            ours = [whose == tenant or (whose is None and _is_platforms(name, ())) for name, whose in named]
-            return bool(named) and all(ours) and "kube-system" not in dict(named)
+            tenants_by_space = [(name, tenant_of.get(name)) for name in cilium.spaces_of(peer)]
+            all_own = [
+                whose == tenant or (whose is None and _is_platforms(name, ())) for name, whose in tenants_by_space
+            ]
+            return bool(tenants_by_space) and all(all_own) and "kube-system" not in dict(tenants_by_space)
 
-        said = {
-            key: [_homely_spec(one, stays) for one in as_list(item.get(key))] for key in ("specs",) if item.get(key)
+        rewritten_fields = {
+            key: [_homely_spec(spec, stays) for spec in as_list(item.get(key))] for key in ("specs",) if item.get(key)
         }
-        return {**item, "spec": _homely_spec(item.get("spec"), stays), **said}
+        return {**item, "spec": _homely_spec(item.get("spec"), stays), **rewritten_fields}
     if item.get("kind") == "LocalQueue" and tenant:
         name = str(get_path(item, "spec", "clusterQueue"))
         queue = index.queues.get(name)
@@ -181,11 +185,11 @@ def _in_our_words(item: Object, tenant_of: Mapping[str, str], index: Index) -> O
 def _homely(rule: Any, peers: str, stays: Callable[[Any], bool], tenant: str) -> Any:
     if not isinstance(rule, Mapping) or not isinstance(rule.get(peers), list):
         return rule
-    own = {"matchLabels": {words.TENANT: tenant}}
+    own_selector = {"matchLabels": {words.TENANT: tenant}}
     return {
         **rule,
         peers: [
-            {**peer, "namespaceSelector": own} if stays(get_path(peer, "namespaceSelector")) else peer
+            {**peer, "namespaceSelector": own_selector} if stays(get_path(peer, "namespaceSelector")) else peer
             for peer in rule[peers]
         ],
     }
@@ -214,5 +218,5 @@ def _stays(selector: Any, tenant: str, tenant_of: Mapping[str, str], index: Inde
         return tenant_of.get(str(names), tenant) == tenant and names != "kube-system"
     if not get_path(selector, "matchLabels") and not get_path(selector, "matchExpressions"):
         return False
-    taken = [space for space in index.spaces.values() if selects(selector, space)]
-    return bool(taken) and {_labels(space)[words.TENANT] for space in taken} == {tenant}
+    selected_spaces = [space for space in index.spaces.values() if selects(selector, space)]
+    return bool(selected_spaces) and {_labels(space)[words.TENANT] for space in selected_spaces} == {tenant}

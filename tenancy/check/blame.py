@@ -17,7 +17,7 @@ _MOST_QUESTIONS = 200
 _WIDTH = 120
 
 Path = tuple[str | int, ...]
-_KEPT: frozenset[Path] = frozenset({("apiVersion",), ("kind",), ("metadata",), ("metadata", "name")})
+_REQUIRED_FIELDS: frozenset[Path] = frozenset({("apiVersion",), ("kind",), ("metadata",), ("metadata", "name")})
 """Fields without which there is no object to ask about."""
 
 
@@ -27,10 +27,12 @@ def fields_at_fault(item: Object, refuses: Callable[[Object], bool], text: str) 
     `refuses` says whether the expression, whose text is `text`, refuses an object.
     """
     search = _Search(refuses, set(_WORD.findall(text)))
-    found = dict.fromkeys(search.narrowed(item, (), (), item))
-    if () in found:
-        found = dict.fromkeys(search.narrowed(item, ("metadata",), ("metadata",), item["metadata"]))
-    return "; ".join(_shown(item, path) for path in found if path not in ((), ("metadata",))) or str(item.get("kind"))
+    paths = dict.fromkeys(search.narrowed(item, (), (), item))
+    if () in paths:
+        paths = dict.fromkeys(search.narrowed(item, ("metadata",), ("metadata",), item["metadata"]))
+    return "; ".join(_field_text(item, path) for path in paths if path not in ((), ("metadata",))) or str(
+        item.get("kind")
+    )
 
 
 @dataclass(slots=True)
@@ -38,44 +40,46 @@ class _Search:
     refuses: Callable[[Object], bool]
     words: set[str]
     """Words of the expression: it reads no other field."""
-    left: int = _MOST_QUESTIONS
+    questions_left: int = _MOST_QUESTIONS
 
     def _refused(self, base: Object, changes: Mapping[Path, Any]) -> bool:
-        self.left -= 1
+        self.questions_left -= 1
         for path, value in changes.items():
             base = _with(base, path, value)
-        return self.left <= 0 or self.refuses(base)
+        return self.questions_left <= 0 or self.refuses(base)
 
     def narrowed(self, base: Object, at: Path, path: Path, value: Any) -> Iterator[Path]:
         """Paths of what is at fault in a value; `at` is its path in `base`, an object without other faults."""
         if isinstance(value, Mapping):
-            inside = [key for key in value if (*at, key) not in _KEPT]
+            inside = [key for key in value if (*at, key) not in _REQUIRED_FIELDS]
             for key in inside:
                 if not self._refused(base, {(*at, key): _neutral(value[key], key)}):
                     yield from self.narrowed(base, (*at, key), (*path, key), value[key])
                     return
-            many = [key for key in inside if key in self.words and isinstance(value[key], Mapping | list)]
-            found = False
-            for key in many:
-                others: dict[Path, Any] = {(*at, other): _neutral(value[other]) for other in many if other != key}
+            nested_keys = [key for key in inside if key in self.words and isinstance(value[key], Mapping | list)]
+            is_found = False
+            for key in nested_keys:
+                others: dict[Path, Any] = {
+                    (*at, sibling): _neutral(value[sibling]) for sibling in nested_keys if sibling != key
+                }
                 if (path and not others) or (others and self._refused(base, others)):
                     alone = base
-                    for other, neutral in others.items():
-                        alone = _with(alone, other, neutral)
+                    for other_path, neutral in others.items():
+                        alone = _with(alone, other_path, neutral)
                     yield from self.narrowed(alone, (*at, key), (*path, key), value[key])
-                    found = True
-            named = [key for key in value if key in self.words and not isinstance(value[key], Mapping | list)]
-            if path and named and not found:
-                yield from ((*path, key) for key in named)
-            elif not found:
+                    is_found = True
+            scalar_keys = [key for key in value if key in self.words and not isinstance(value[key], Mapping | list)]
+            if path and scalar_keys and not is_found:
+                yield from ((*path, key) for key in scalar_keys)
+            elif not is_found:
                 yield path
         elif isinstance(value, list) and value:
-            found = False
-            for number, one in enumerate(value):
-                if len(value) == 1 or self._refused(base, {at: [one]}):
-                    yield from self.narrowed(_with(base, at, [one]), (*at, 0), (*path, number), one)
-                    found = True
-            if not found:
+            is_found = False
+            for number, element in enumerate(value):
+                if len(value) == 1 or self._refused(base, {at: [element]}):
+                    yield from self.narrowed(_with(base, at, [element]), (*at, 0), (*path, number), element)
+                    is_found = True
+            if not is_found:
                 yield path
         else:
             yield path
@@ -92,22 +96,22 @@ def _with(value: Any, path: Path, new: Any) -> Any:
         return new
     step, *deeper = path
     if isinstance(value, Mapping):
-        changed = {**value, step: _with(value[step], tuple(deeper), new)}
+        result = {**value, step: _with(value[step], tuple(deeper), new)}
         if not deeper and new is None:
-            del changed[step]
-        return changed
+            del result[step]
+        return result
     entries = list(value)
     entries[step] = _with(entries[step], tuple(deeper), new)  # ty: ignore[invalid-argument-type, invalid-assignment]
     return entries
 
 
-def _shown(item: Object, path: Path) -> str:
+def _field_text(item: Object, path: Path) -> str:
     value: Any = item
     text = ""
     for step in path:
         value = value[step]
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
-    written = json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, Mapping | list) else str(value)
+    value_text = json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, Mapping | list) else str(value)
     if isinstance(value, bool):
-        written = written.lower()
-    return f"{text}: {written if len(written) <= _WIDTH else written[:_WIDTH] + '…'}"
+        value_text = value_text.lower()
+    return f"{text}: {value_text if len(value_text) <= _WIDTH else value_text[:_WIDTH] + '…'}"

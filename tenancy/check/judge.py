@@ -10,7 +10,7 @@ from typing import Any
 from tenancy.catalog import days
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import FRAMEWORKS
-from tenancy.check.adopt import Adopted, adopt, meant
+from tenancy.check.adopt import Adopted, adopt, with_rule_kind
 from tenancy.check.answers import ObjectAnswers
 from tenancy.check.everywhere import guard_findings
 from tenancy.check.reader import FilePosition, Manifests, Unjudged, Unread
@@ -106,7 +106,7 @@ def judge(
     today = today or days.today()
     unread = list(manifests.unread)
     # Findings name an object by the kind that rules mean, so its place and its case are found by the same name.
-    given = [(meant(item), place) for item, place in manifests.objects]
+    given = [(with_rule_kind(item), place) for item, place in manifests.objects]
     said = together([item for item, _ in given], label, platform, today, tenants)
     reasons = {id(item): reason for item, reason in said.unread}
     unread += [_unreadable(item, place, reasons[id(item)]) for item, place in given if id(item) in reasons]
@@ -136,8 +136,8 @@ def judge(
         findings=tuple(found),
         objects=tuple((owners.get(name_of(item), PLATFORM), name_of(item), place) for item, place in sound),
         unread=tuple(unread),
-        ended=tuple(waiver for waiver in waivers if waiver.over(today)),
-        unused=tuple(waiver for waiver in waivers if id(waiver) not in covered and not waiver.over(today)),
+        ended=tuple(waiver for waiver in waivers if waiver.has_expired(today)),
+        unused=tuple(waiver for waiver in waivers if id(waiver) not in covered and not waiver.has_expired(today)),
         answers=answers,
         unjudged=(
             *manifests.unjudged,

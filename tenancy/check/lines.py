@@ -12,23 +12,23 @@ _PATH = re.compile(r"[A-Za-z][\w-]*(?:\.[A-Za-z][\w-]*|\[\d+\])+")
 _KEY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _WORD = re.compile(r"[A-Za-z][\w-]*")
 _STEP = re.compile(r"[^.\[\]]+")
-MOST = 4 << 20
+MAX_BYTES = 4 << 20
 """Bytes of a file up to which places of fields are kept: a larger one is the dump of a cluster."""
 
 
-def line_of(node: Any, given: str) -> int | None:
+def line_of(node: Any, text: str) -> int | None:
     """The line of the first field that a finding's text names: by its path, else by its key. None if there is none, or
     if what is wrong is that the field is absent."""
     if not isinstance(node, yaml.MappingNode):
         return None
-    for path in _PATH.findall(given):
-        found, depth = _follow(node, path)
+    for path in _PATH.findall(text):
+        line, depth = _follow(node, path)
         # A part of a path alone, such as `spec`, is no better than the object's own line.
-        if found is not None and depth > 1:
-            return found
+        if line is not None and depth > 1:
+            return line
     keys = dict(_keys(node, 0))
     for pattern in (_KEY, _WORD):
-        for name in pattern.findall(given):
+        for name in pattern.findall(text):
             if name in keys:
                 return keys[name]
     return None

@@ -12,14 +12,14 @@ import yaml
 
 from tenancy.catalog.files import read_file, read_input
 from tenancy.catalog.text import escape_invisible
-from tenancy.check.lines import MOST, line_of
+from tenancy.check.lines import MAX_BYTES, line_of
 from tenancy.kube.documents import Lined, ManifestLoader, documents
 from tenancy.kube.kinds import GROUPS, placed
 from tenancy.rules.found import UNREADABLE, Object, get_path
 
 SUFFIXES = (".yaml", ".yml", ".json")
 STDIN = "-"
-_SHOWN = "stdin"
+_STDIN_NAME = "stdin"
 _NOT_READ = frozenset({"node_modules", "__pycache__"})
 
 
@@ -32,9 +32,9 @@ class FilePosition:
     node: Any = field(default=None, compare=False, repr=False)
     """The object's YAML, in which fields are looked up; None if it is not kept."""
 
-    def of(self, given: str) -> FilePosition:
+    def of(self, text: str) -> FilePosition:
         """The line of the field that a finding's text names; this line if none is found."""
-        line = line_of(self.node, given)
+        line = line_of(self.node, text)
         return FilePosition(self.file, line) if line else self
 
     def __str__(self) -> str:
@@ -80,130 +80,130 @@ class Manifests:
 
 def read(paths: Iterable[str]) -> Manifests:
     """Every object of files, of folders with their subfolders, and of `-`, the standard input."""
-    found = Manifests()
-    for given in paths:
-        if given == STDIN:
-            _input(found)
+    manifests = Manifests()
+    for path_text in paths:
+        if path_text == STDIN:
+            _input(manifests)
             continue
-        path = Path(given)
+        path = Path(path_text)
         if path.is_dir():
-            _folder(found, path)
+            _folder(manifests, path)
         else:
-            _file(found, path)
-    return found
+            _file(manifests, path)
+    return manifests
 
 
 def read_text(name: str, text: str) -> Manifests:
     """Every object of a text without a file."""
-    found = Manifests()
-    _take(found, name, text.encode())
-    return found
+    manifests = Manifests()
+    _take(manifests, name, text.encode())
+    return manifests
 
 
-def _input(found: Manifests) -> None:
+def _input(manifests: Manifests) -> None:
     try:
-        _take(found, _SHOWN, read_input())
+        _take(manifests, _STDIN_NAME, read_input())
     except OSError as error:
-        found.unread.append(_no_file(_SHOWN, error))
+        manifests.unread.append(_no_file(_STDIN_NAME, error))
 
 
-def _folder(found: Manifests, folder: Path) -> None:
-    some = False
+def _folder(manifests: Manifests, folder: Path) -> None:
+    has_content = False
     for home, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _NOT_READ)
         if "Chart.yaml" in files:
             place = FilePosition(os.path.relpath(Path(home) / "Chart.yaml"), 1)
             reason = "a chart's source: pipe `helm template` into `tenancy check -`"
-            found.unjudged.append(Unjudged(place, f"chart {Path(home).name}", reason))
-            folders[:], some = [], True
+            manifests.unjudged.append(Unjudged(place, f"chart {Path(home).name}", reason))
+            folders[:], has_content = [], True
             continue
         for name in sorted(files):
             if name.lower().endswith(SUFFIXES) and not name.startswith("."):
-                some = True
-                _file(found, Path(home) / name, folder)
-    if not some:
+                has_content = True
+                _file(manifests, Path(home) / name, folder)
+    if not has_content:
         place = FilePosition(os.path.relpath(folder), 1)
-        found.unread.append(
+        manifests.unread.append(
             Unread(place, "a folder without manifests", "files end with .yaml, .yml or .json", "name another")
         )
 
 
-def _file(found: Manifests, path: Path, folder: Path | None = None) -> None:
+def _file(manifests: Manifests, path: Path, folder: Path | None = None) -> None:
     """A link in a folder leads to files of that folder or of the current one: the author of a pull request writes
     links too, and a report shows parts of what it reads."""
-    shown = os.path.relpath(path)
+    path_text = os.path.relpath(path)
     try:
-        _take(found, Path(shown).as_posix(), read_file(path, inside=(folder, Path.cwd()) if folder else ()))
+        _take(manifests, Path(path_text).as_posix(), read_file(path, inside=(folder, Path.cwd()) if folder else ()))
     except (OSError, ValueError) as error:
-        found.unread.append(_no_file(shown, error))
+        manifests.unread.append(_no_file(path_text, error))
 
 
-def _no_file(shown: str, error: OSError | ValueError) -> Unread:
+def _no_file(path_text: str, error: OSError | ValueError) -> Unread:
     reason = getattr(error, "strerror", None) or error
     return Unread(
-        FilePosition(shown, 1), f"no file that can be read ({reason})", "a file, a folder or -", "name another"
+        FilePosition(path_text, 1), f"no file that can be read ({reason})", "a file, a folder or -", "name another"
     )
 
 
-def _take(found: Manifests, file: str, content: bytes) -> None:
-    found.files += 1
+def _take(manifests: Manifests, file: str, content: bytes) -> None:
+    manifests.files += 1
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
-        found.unread.append(
+        manifests.unread.append(
             Unread(FilePosition(file, line), "bytes that are not UTF-8", "a manifest is text", "save it as UTF-8")
         )
         return
     try:
         read = list(documents(text))
     except yaml.YAMLError as error:
-        found.unread.append(_broken(text, file, error))
+        manifests.unread.append(_broken(text, file, error))
         return
     except (RecursionError, ValueError) as error:
-        given = "a document that is too deep" if isinstance(error, RecursionError) else str(error)
-        found.unread.append(Unread(FilePosition(file, 1), given, "a manifest is YAML or JSON", "correct it"))
+        detail = "a document that is too deep" if isinstance(error, RecursionError) else str(error)
+        manifests.unread.append(Unread(FilePosition(file, 1), detail, "a manifest is YAML or JSON", "correct it"))
         return
-    keeps = len(content) <= MOST
+    keeps = len(content) <= MAX_BYTES
     for document, line in read:
         try:
             items = list(_items(document, line))
             if not items and document[0] not in (None, {}, []):
-                _note(found, document[0], FilePosition(file, line))
+                _note(manifests, document[0], FilePosition(file, line))
             for item, at_line, node in items:
                 if problem := misshapen(item):
-                    found.unread.append(
+                    manifests.unread.append(
                         Unread(FilePosition(file, at_line), problem, "an object of Kubernetes", _CORRECT)
                     )
                 else:
-                    found.objects.append((item, FilePosition(file, at_line, node if keeps else None)))
+                    manifests.objects.append((item, FilePosition(file, at_line, node if keeps else None)))
         except UNREADABLE as error:  # a release's chart and values are looked for where they stand
-            given = f"an object that cannot be read ({error})"
-            found.unread.append(Unread(FilePosition(file, line), given, "an object of Kubernetes", _CORRECT))
+            detail = f"an object that cannot be read ({error})"
+            manifests.unread.append(Unread(FilePosition(file, line), detail, "an object of Kubernetes", _CORRECT))
 
 
 _SOURCES = "Kustomization"
 
 
-def _note(found: Manifests, document: Any, place: FilePosition) -> None:
+def _note(manifests: Manifests, document: Any, place: FilePosition) -> None:
     """A document without an object: a file of kustomize, from which objects are made, or one of another program."""
     kind = document.get("kind") if isinstance(document, Mapping) else None
     if kind == _SOURCES or Path(place.file).stem == "kustomization":
         reason = "a source of objects: pipe `kustomize build` into `tenancy check -`"
-        found.unjudged.append(Unjudged(place, _SOURCES, reason))
+        manifests.unjudged.append(Unjudged(place, _SOURCES, reason))
     else:
-        found.others.append(place)
+        manifests.others.append(place)
 
 
 def _broken(text: str, file: str, error: yaml.YAMLError) -> Unread:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     lines = text.rstrip().splitlines() or [""]
     line = min(mark.line + 1 if mark else 1, len(lines))
-    shown = lines[line - 1].strip()
+    source_line = lines[line - 1].strip()
     template = "{{" in text
     change = "pipe `helm template` into `tenancy check -`" if template else "correct it"
     what = " ".join(str(getattr(error, "problem", "") or error).split())
-    return Unread(FilePosition(file, line), f"{shown[:60]!r} ({what})", "a manifest is YAML or JSON", change)
+    return Unread(FilePosition(file, line), f"{source_line[:60]!r} ({what})", "a manifest is YAML or JSON", change)
 
 
 _CORRECT = "write it as the API accepts it; `kubectl explain` shows the form"
@@ -246,7 +246,12 @@ def _release(document: Mapping[str, Any]) -> Object | None:
         more = get_path(spec, "valuesFrom")
     elif document.get("kind") == "Application" and "argoproj.io" in str(document.get("apiVersion")):
         source = get_path(spec, "source") or next(
-            (one for one in get_path(spec, "sources") or () if isinstance(one, Mapping) and one.get("chart")), None
+            (
+                source
+                for source in get_path(spec, "sources") or ()
+                if isinstance(source, Mapping) and source.get("chart")
+            ),
+            None,
         )
         chart, more = get_path(source, "chart"), get_path(source, "helm", "valueFiles")
         values = get_path(source, "helm", "valuesObject")

@@ -40,14 +40,14 @@ def rendered(release: Object, folder: str | None) -> list[Object]:
     namespace = get_path(release, "metadata", "namespace") or "default"
     command = [helm, *_arguments(release, namespace, folder or os.environ.get("PWD", "")), "--values", "-"]
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, input=json.dumps(values), capture_output=True, text=True, timeout=_PATIENCE, check=False
         )
     except subprocess.TimeoutExpired:
         raise NotRenderedError(f"helm took more than {_PATIENCE} s") from None
-    if done.returncode:
-        raise NotRenderedError(" ".join(done.stderr.split())[:200])
-    read = read_text(name_of(release), done.stdout)
+    if process.returncode:
+        raise NotRenderedError(" ".join(process.stderr.split())[:200])
+    read = read_text(name_of(release), process.stdout)
     if read.unread:
         raise NotRenderedError(str(read.unread[0]))
     return [_at_home(item, namespace) for item, _ in read.objects]
@@ -67,8 +67,8 @@ def _arguments(release: Object, namespace: str, folder: str) -> list[str]:
         "--repo": options.get("repo"),
         "--version": release.get("version"),
     }
-    given = [part for flag, value in flags.items() if value for part in (flag, str(value))]
-    return ["template", str(get_path(release, "metadata", "name")), chart, *given]
+    flag_arguments = [part for flag, value in flags.items() if value for part in (flag, str(value))]
+    return ["template", str(get_path(release, "metadata", "name")), chart, *flag_arguments]
 
 
 def _at_home(item: Object, namespace: str) -> Object:

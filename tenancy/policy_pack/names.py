@@ -24,7 +24,7 @@ from tenancy.rules.found import Finding
 from tenancy.rules.levels import RuleLevel, level_of
 
 BENCHMARK = "CIS Amazon EKS Benchmark"
-OWN = "gpu-tenancy"
+PACK_NAME = "gpu-tenancy"
 """Framework of rules that the benchmark has no control for."""
 _LEVELS = {level: EnforcementLevel(level.value) for level in RuleLevel}
 
@@ -34,14 +34,14 @@ class NamedPolicy(Policy):
 
     def __init__(self, rule: Rule) -> None:
         group = rule.id.partition("-")[0]
-        control = next((one for one in controls_of(rule.id) if one.framework == "cis-eks"), None)
+        control = next((control for control in controls_of(rule.id) if control.framework == "cis-eks"), None)
         super().__init__(
             name=rule.id,
             description=rule.title[:1].upper() + rule.title[1:],
             enforcement_level=_LEVELS[level_of(Finding(rule.id, "", ""))],
             severity=Severity[rule.severity.name],
             framework=PolicyComplianceFramework(
-                name=BENCHMARK if control else OWN,
+                name=BENCHMARK if control else PACK_NAME,
                 reference=rule.id,
                 specification=f"{control.id} {control.asks}" if control else rule.why,
             ),
@@ -50,7 +50,7 @@ class NamedPolicy(Policy):
         )
 
 
-NAMED: dict[str, NamedPolicy] = {rule: NamedPolicy(RULES[rule]) for rule in sorted(JUDGED)}
+POLICIES_BY_RULE: dict[str, NamedPolicy] = {rule: NamedPolicy(RULES[rule]) for rule in sorted(JUDGED)}
 
 
 def configured(report: ReportViolation, rule: str) -> RuleLevel | None:
@@ -58,7 +58,7 @@ def configured(report: ReportViolation, rule: str) -> RuleLevel | None:
 
     Of `{"quota-01": "advisory"}` or `{"all": "disabled"}`; the engine sends the default for policies without an entry.
     """
-    servicer, policy = _inside(report).get("self"), NAMED.get(rule)
+    servicer, policy = _inside(report).get("self"), POLICIES_BY_RULE.get(rule)
     if servicer is None or policy is None:
         return None
     level = servicer._get_enforcement_level(policy)
@@ -71,17 +71,17 @@ def report_as(rule: str, text: str, level: RuleLevel, report: ReportViolation) -
     """Report under the rule's own name and level; False if the SDK's callback is not the known one. A rule without a
     policy of its own is reported under the wide policy's name."""
     response, servicer = _inside(report).get("response"), _inside(report).get("self")
-    policy = NAMED.get(rule)
+    policy = POLICIES_BY_RULE.get(rule)
     if response is None or servicer is None:
         return False
     report(text, None)
-    said = response.diagnostics[-1]
-    said.enforcementLevel = servicer._map_enforcement_level(_LEVELS[level])
+    diagnostic = response.diagnostics[-1]
+    diagnostic.enforcementLevel = servicer._map_enforcement_level(_LEVELS[level])
     if policy is None:
         return True
-    said.policyName, said.description = policy.name, policy.description
-    said.message = f"{policy.description}\n{text}"
-    said.severity = servicer._map_severity(policy.severity)
+    diagnostic.policyName, diagnostic.description = policy.name, policy.description
+    diagnostic.message = f"{policy.description}\n{text}"
+    diagnostic.severity = servicer._map_severity(policy.severity)
     return True
 
 
@@ -99,11 +99,11 @@ def names_work() -> bool:
     from pulumi_policy.policy import _PolicyAnalyzerServicer
 
     response = proto.AnalyzeResponse()
-    some = next(iter(NAMED.values()))
+    policy = next(iter(POLICIES_BY_RULE.values()))
     try:
-        servicer = _PolicyAnalyzerServicer("names", "0.0.1", [some], EnforcementLevel.MANDATORY)
+        servicer = _PolicyAnalyzerServicer("names", "0.0.1", [policy], EnforcementLevel.MANDATORY)
         report = servicer._create_report_violation(response, "wide", "Wide", EnforcementLevel.MANDATORY)
-        configured(report, some.name)
-        return report_as(some.name, "text", RuleLevel.ADVISORY, report) and len(response.diagnostics) == 1
+        configured(report, policy.name)
+        return report_as(policy.name, "text", RuleLevel.ADVISORY, report) and len(response.diagnostics) == 1
     except (AttributeError, TypeError, ValueError, KeyError):
         return False

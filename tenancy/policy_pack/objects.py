@@ -53,23 +53,23 @@ def object_of(
         return None
     _, version, kind = [*resource_type.split(":", 2), ""][:3]
     version = version.removeprefix("core/") if version.startswith("core/") else version
-    changed = kind.removesuffix("Patch")
-    known = ruled(changed if changed in GROUPS else kind, version)
-    item = {**plain(props), "kind": known, "apiVersion": version}
-    if known == "Namespace" and options is not None:
+    patched_kind = kind.removesuffix("Patch")
+    rule_kind = ruled(patched_kind if patched_kind in GROUPS else kind, version)
+    item = {**plain(props), "kind": rule_kind, "apiVersion": version}
+    if rule_kind == "Namespace" and options is not None:
         item[aws.PROTECTED] = bool(getattr(options, "protect", False))
-    if known == "Release":
+    if rule_kind == "Release":
         item["metadata"] = {"name": item.get("name") or name, "namespace": item.get("namespace")}
     return dict(placed(item))
 
 
 def _accounts(provider: Any) -> list[str]:
     """The accounts that an AWS provider is limited to; the engine has a provider's lists as JSON."""
-    given = plain(provider.props).get("allowedAccountIds") if provider else None
-    if isinstance(given, str) and given != UNKNOWN:
+    account_ids = plain(provider.props).get("allowedAccountIds") if provider else None
+    if isinstance(account_ids, str) and account_ids != UNKNOWN:
         with suppress(ValueError):
-            given = json.loads(given)
-    return [*map(str, [given] if isinstance(given, str) else given or ())]
+            account_ids = json.loads(account_ids)
+    return [*map(str, [account_ids] if isinstance(account_ids, str) else account_ids or ())]
 
 
 def in_stack(resource: PolicyResource) -> dict[str, Any] | None:
@@ -78,9 +78,11 @@ def in_stack(resource: PolicyResource) -> dict[str, Any] | None:
     item = object_of(resource.resource_type, resource.props, resource.name, resource.opts, resource.provider)
     if item is None:
         return None
-    for field, of_type, known in aws.SOURCES.get(item["kind"], ()):
+    for field, of_type, target_field in aws.SOURCES.get(item["kind"], ()):
         sources = resource.property_dependencies.get(field, ())
-        item[known] = [object_of(s.resource_type, s.props, s.name) for s in sources if s.resource_type == of_type]
+        item[target_field] = [
+            object_of(s.resource_type, s.props, s.name) for s in sources if s.resource_type == of_type
+        ]
     # The provider omits unknown values of a release, and has no status before the release is made.
     sources = resource.property_dependencies.get("values", ()) if item["kind"] == "Release" else ()
     if sources and item.get("status") == UNKNOWN:
@@ -91,14 +93,14 @@ def in_stack(resource: PolicyResource) -> dict[str, Any] | None:
 def plain(value: Any) -> Any:
     """Values for the rules; the SDK raises for an unknown value, and would skip the whole policy."""
     if isinstance(value, Mapping):
-        return {key: _known(value, key) for key in value}
+        return {key: _value_or_unknown(value, key) for key in value}
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return [_known(value, index) for index in range(len(value))]
+        return [_value_or_unknown(value, index) for index in range(len(value))]
     # All numbers of the engine are doubles.
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _known(container: Any, key: Any) -> Any:
+def _value_or_unknown(container: Any, key: Any) -> Any:
     try:
         return plain(container[key])
     except UnknownValueError:

@@ -27,7 +27,7 @@ from tenancy.catalog.days import today
 from tenancy.check.adopt import adopt
 from tenancy.check.judge import findings_alone, stumbles, together, worst_first
 from tenancy.policy_pack.charts import NotRenderedError, rendered
-from tenancy.policy_pack.names import NAMED, configured, names_work, report_as
+from tenancy.policy_pack.names import POLICIES_BY_RULE, configured, names_work, report_as
 from tenancy.policy_pack.objects import Unknown, in_stack, object_of
 from tenancy.policy_pack.remedies import remedy
 from tenancy.policy_pack.settings import SCHEMA, Settings, settings
@@ -40,22 +40,22 @@ from tenancy.rules.levels import RuleLevel
 # The SDK has one level per policy. Where a finding cannot be reported under the name and level of its rule, advisory
 # findings are reported by an advisory twin of the policy, which runs after it and reports the findings that it left.
 # The SDK checks resources in parallel, all policies of one resource in one thread.
-class _Left(threading.local):
+class _DeferredTexts(threading.local):
     def __init__(self) -> None:
         self.texts: list[str] = []
 
 
-class _Given:
+class _IsolationConfig:
     """Configuration of `isolation`. It applies to the stack's policy too: the engine checks the stack last."""
 
     config: Mapping[str, Any] | None = None
 
 
-_left = _Left()
+_deferred_findings = _DeferredTexts()
 
 
-def _judge(found: Iterable[Finding], how: Settings, report: ReportViolation) -> None:
-    for finding in found:
+def _judge(findings: Iterable[Finding], how: Settings, report: ReportViolation) -> None:
+    for finding in findings:
         level = configured(report, finding.rule) or how.level_of(finding)
         if level is RuleLevel.DISABLED:
             continue
@@ -71,16 +71,20 @@ def _say(rule: str, text: str, level: RuleLevel, report: ReportViolation) -> Non
     if level is RuleLevel.MANDATORY:
         report(text, None)
     else:
-        _left.texts.append(text)
+        _deferred_findings.texts.append(text)
 
 
 def _alone(item: Mapping[str, Any]) -> list[Finding]:
     try:
-        found = list(findings_alone(item))
+        findings = list(findings_alone(item))
     except UNREADABLE:
         return [_unreadable(item, stumbles(item) or "in a way of its own")]
     # A finding on an unknown value reports the value already.
-    return found if any(UNKNOWN in one.given for one in found) else [*found, *plain.unknown_findings(item)]
+    return (
+        findings
+        if any(UNKNOWN in finding.given for finding in findings)
+        else [*findings, *plain.unknown_findings(item)]
+    )
 
 
 def _carried(item: Mapping[str, Any]) -> list[FindingWaiver]:
@@ -95,9 +99,9 @@ def _unreadable(item: Mapping[str, Any], reason: str) -> Finding:
 
 
 def _resource(args: ResourceValidationArgs, report: ReportViolation) -> None:
-    _left.texts = []
-    _Given.config = args.get_config()
-    how = settings(_Given.config)
+    _deferred_findings.texts = []
+    _IsolationConfig.config = args.get_config()
+    how = settings(_IsolationConfig.config)
     item = object_of(args.resource_type, args.props, args.name, args.opts, args.provider)
     if item is not None:
         _judge(_alone(item), how, report)
@@ -106,22 +110,24 @@ def _resource(args: ResourceValidationArgs, report: ReportViolation) -> None:
 
 
 def _stack(args: StackValidationArgs, report: ReportViolation) -> None:
-    _left.texts = []
-    how = settings(_Given.config, args.get_config())
+    _deferred_findings.texts = []
+    how = settings(_IsolationConfig.config, args.get_config())
     items: list[Object] = [item for r in args.resources if (item := in_stack(r))]
-    said = {finding for item in items for finding in _alone(item)}
+    finding_set = {finding for item in items for finding in _alone(item)}
     inside: dict[str, str] = {}
     with suppress(*UNREADABLE):  # the objects are found below
         items, inside = _unpacked(items, how)
-    seen = together(items, how.label, how.platform)
-    found = [*(_unreadable(item, reason) for item, reason in seen.unread), *seen.findings]
-    told = [
-        replace(one, given=f"{one.given}, of {inside[one.object]}") if one.object in inside else one
-        for one in worst_first(dict.fromkeys(one for one in found if one not in said), seen.adopted)
+    stack_result = together(items, how.label, how.platform)
+    all_findings = [*(_unreadable(item, reason) for item, reason in stack_result.unread), *stack_result.findings]
+    findings = [
+        replace(finding, given=f"{finding.given}, of {inside[finding.object]}") if finding.object in inside else finding
+        for finding in worst_first(
+            dict.fromkeys(finding for finding in all_findings if finding not in finding_set), stack_result.adopted
+        )
     ]
-    _judge(told, how, report)
+    _judge(findings, how, report)
     for waiver in how.waivers:
-        if waiver.over(today()):
+        if waiver.has_expired(today()):
             report(str(Finding("exc-01", waiver.resource, f"an expired exception: {waiver}")), None)
 
 
@@ -131,25 +137,27 @@ def _unpacked(items: list[Object], how: Settings) -> tuple[list[Object], dict[st
     if not looked_at or not any(item.get("kind") == "Release" for item in items):
         return items, {}
     adopted = adopt(items, how.label, how.platform).plain
-    hidden = {name_of(item) for item in adopted if any(one.rule == "seen-01" for one in plain.object_findings(item))}
-    found: list[Object] = []
+    hidden = {
+        name_of(item) for item in adopted if any(finding.rule == "seen-01" for finding in plain.object_findings(item))
+    }
+    unpacked_items: list[Object] = []
     inside: dict[str, str] = {}
     for item in items:
         if name_of(item) not in hidden or plain.RENDERED in item:
-            found.append(item)
+            unpacked_items.append(item)
             continue
         try:
-            made = rendered(item, how.charts)
+            chart_items = rendered(item, how.charts)
         except NotRenderedError as error:
-            found.append({**item, plain.RENDERED: str(error)})
+            unpacked_items.append({**item, plain.RENDERED: str(error)})
         else:
-            inside |= {name_of(one): name_of(item) for one in made}
-            found += [{**item, plain.RENDERED: True}, *made]
-    return found, inside
+            inside |= {name_of(chart_item): name_of(item) for chart_item in chart_items}
+            unpacked_items += [{**item, plain.RENDERED: True}, *chart_items]
+    return unpacked_items, inside
 
 
-def _rest(_args: ResourceValidationArgs | StackValidationArgs, report: ReportViolation) -> None:
-    for text in _left.texts:
+def _report_deferred(_args: ResourceValidationArgs | StackValidationArgs, report: ReportViolation) -> None:
+    for text in _deferred_findings.texts:
         report(text, None)
 
 
@@ -174,13 +182,13 @@ POLICIES: list[Policy] = [
     ResourceValidationPolicy(
         name="isolation-advisory",
         description="Findings of isolation that are advisory, excepted, or not known until apply",
-        validate=_rest,
+        validate=_report_deferred,
         enforcement_level=EnforcementLevel.ADVISORY,
     ),
     StackValidationPolicy(
         name="isolation-stack-advisory",
         description="Findings of isolation-stack that are advisory, excepted, or not known until apply",
-        validate=_rest,
+        validate=_report_deferred,
         enforcement_level=EnforcementLevel.ADVISORY,
     ),
 ]
@@ -188,4 +196,4 @@ POLICIES: list[Policy] = [
 
 def served() -> list[Policy]:
     """What the engine gets: the wide policies and a name for each rule; advisory twins where names do not work."""
-    return [*POLICIES[:2], *NAMED.values()] if names_work() else POLICIES
+    return [*POLICIES[:2], *POLICIES_BY_RULE.values()] if names_work() else POLICIES

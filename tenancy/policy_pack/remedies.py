@@ -34,24 +34,24 @@ def remedy(args: ResourceValidationArgs) -> Mapping[str, Any] | None:
         return None
     if item["kind"] == "Namespace":
         _remember(item)
-    changed = _labelled(item, args.props) if item["kind"] in _KINDS else False
-    changed |= _counted(item, args.props) if item["kind"] == "ResourceQuota" else False
-    return args.props if changed else None
+    is_changed = _labelled(item, args.props) if item["kind"] in _KINDS else False
+    is_changed |= _counted(item, args.props) if item["kind"] == "ResourceQuota" else False
+    return args.props if is_changed else None
 
 
 def _remember(item: Mapping[str, Any]) -> None:
     labels = get_path(item, "metadata", "labels")
     if isinstance(labels, Mapping) and labels.get(words.TENANT, UNKNOWN) != UNKNOWN:
-        known = {key: labels[key] for key in INHERITED if labels.get(key, UNKNOWN) != UNKNOWN}
-        _labels_of[str(get_path(item, "metadata", "name"))] = known
+        inherited_labels = {key: labels[key] for key in INHERITED if labels.get(key, UNKNOWN) != UNKNOWN}
+        _labels_of[str(get_path(item, "metadata", "name"))] = inherited_labels
 
 
 def _labelled(item: Mapping[str, Any], props: Any) -> bool:
     name, has = str(get_path(item, "metadata", "namespace")), get_path(item, "metadata", "labels") or {}
-    wanted = _labels_of.get(name, {})
-    missing = {key: value for key, value in wanted.items() if isinstance(has, Mapping) and key not in has}
+    inherited_labels = _labels_of.get(name, {})
+    missing = {key: value for key, value in inherited_labels.items() if isinstance(has, Mapping) and key not in has}
     # Which of two tenants' labels is right cannot be decided here.
-    if not missing or has.get(words.TENANT, wanted[words.TENANT]) != wanted[words.TENANT]:
+    if not missing or has.get(words.TENANT, inherited_labels[words.TENANT]) != inherited_labels[words.TENANT]:
         return False
     metadata = props["metadata"]
     if "labels" not in metadata or metadata["labels"] is None:

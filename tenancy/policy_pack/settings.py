@@ -43,7 +43,7 @@ PARAMETERS: Mapping[str, Mapping[str, Any]] = {
     "platform": {"type": "array", "items": _TEXT},
 }
 SCHEMA: Mapping[str, dict[str, Any]] = {
-    **{name: dict(of) for name, of in PARAMETERS.items()},
+    **{name: dict(parameter) for name, parameter in PARAMETERS.items()},
     **{rule: {"enum": [level.value for level in RuleLevel]} for rule in sorted(JUDGED)},
 }
 """JSON schema of each property; the engine refuses an invalid configuration before it checks resources."""
@@ -72,28 +72,28 @@ class Settings:
 
 def settings(*configurations: Mapping[str, Any] | None) -> Settings:
     """The merged configurations; later ones take precedence. Raises ValueError for an invalid one."""
-    said = {key: value for config in configurations for key, value in (config or {}).items()}
-    return _read(json.dumps(said, sort_keys=True))
+    combined_values = {key: value for config in configurations for key, value in (config or {}).items()}
+    return _read(json.dumps(combined_values, sort_keys=True))
 
 
 @lru_cache(maxsize=8)  # called once for each resource
 def _read(text: str) -> Settings:
-    said = json.loads(text)
-    for name in said:
+    values = json.loads(text)
+    for name in values:
         if name not in SCHEMA:
             names = f"{', '.join(PARAMETERS)}, or an id of `tenancy rules` that a preview shows"
             raise ValueError(f"given {name!r}; rule: a parameter or a rule of the pack; change: use {names}")
     levels = {}
-    for rule, level in said.items():
+    for rule, level in values.items():
         if rule not in PARAMETERS:
             levels[rule] = _one_of(rule, level, RuleLevel)
     return Settings(
-        _one_of("preset", said.get("preset", PolicyPreset.RESTRICTED), PolicyPreset),
+        _one_of("preset", values.get("preset", PolicyPreset.RESTRICTED), PolicyPreset),
         levels,
-        _waivers(said.get("exceptions", [])),
-        str(_home() / said["charts"]) if "charts" in said else None,
-        said.get("tenantLabel"),
-        tuple(said.get("platform", ())),
+        _waivers(values.get("exceptions", [])),
+        str(_home() / values["charts"]) if "charts" in values else None,
+        values.get("tenantLabel"),
+        tuple(values.get("platform", ())),
     )
 
 
@@ -102,16 +102,16 @@ def _home() -> Path:
     return Path.cwd()
 
 
-def _one_of(name: str, given: Any, kind: Any) -> Any:
-    if given not in [*kind]:
-        raise ValueError(f"given {name}: {given!r}; rule: a {kind.__name__.lower()}; change: use {', '.join(kind)}")
-    return kind(given)
+def _one_of(name: str, value: Any, kind: Any) -> Any:
+    if value not in [*kind]:
+        raise ValueError(f"given {name}: {value!r}; rule: a {kind.__name__.lower()}; change: use {', '.join(kind)}")
+    return kind(value)
 
 
-def _waivers(given: str | Sequence[Any]) -> tuple[FindingWaiver, ...]:
-    source, document = "exceptions", given
-    if isinstance(given, str):
-        path = _home() / given
+def _waivers(exceptions: str | Sequence[Any]) -> tuple[FindingWaiver, ...]:
+    source, document = "exceptions", exceptions
+    if isinstance(exceptions, str):
+        path = _home() / exceptions
         source = str(path)
         try:
             document = yaml.safe_load(read_text_file(path, SETTINGS))

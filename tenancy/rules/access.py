@@ -141,8 +141,8 @@ def role_rules(item: Object, guarded: Set[str] = frozenset()) -> Given:
         reached = {power for power in _POWERS if f"*/{power.partition('/')[2]}" in of_all}
         if mighty := sorted(_escalating(verbs) | resources & _POWERS | reached):
             yield "rbac-02", ", ".join(mighty)
-        if (held := sorted((resources & _LIMITS) - guarded)) and not verbs <= _READ:
-            yield "rbac-03", f"{', '.join(sorted(verbs - _READ))} on {', '.join(held)}"
+        if (limit_resources := sorted((resources & _LIMITS) - guarded)) and not verbs <= _READ:
+            yield "rbac-03", f"{', '.join(sorted(verbs - _READ))} on {', '.join(limit_resources)}"
 
 
 def _role(item: Object) -> Given:
@@ -157,8 +157,8 @@ def _binding(item: Object) -> Given:
     if item.get("kind") == "ClusterRoleBinding":
         yield "rbac-04", f"ClusterRoleBinding to {(item.get('roleRef') or {}).get('name')}"
     for subject in item.get("subjects") or ():
-        if given := foreign_subject(str(subject.get("kind")), str(subject.get("name", ""))):
-            yield "rbac-05", given
+        if detail := foreign_subject(str(subject.get("kind")), str(subject.get("name", ""))):
+            yield "rbac-05", detail
 
 
 def bound(
@@ -212,11 +212,13 @@ def _bound_to_many(binding: Object, roles: Mapping[tuple[str, str, str], Object]
     namespace = str(get_path(binding, "metadata", "namespace")) if kind == "Role" else ""
     rules = roles.get((kind, namespace, role))
     for subject in binding.get("subjects") or ():
-        of, name = str(subject.get("kind")), str(subject.get("name"))
-        for_all = of != "ServiceAccount" and (name in _ALL_IDENTITIES or name.startswith(_ALL_ACCOUNTS))
-        person = wide and of == "User" and not name.startswith("system:")
+        subject_kind, name = str(subject.get("kind")), str(subject.get("name"))
+        for_all = subject_kind != "ServiceAccount" and (name in _ALL_IDENTITIES or name.startswith(_ALL_ACCOUNTS))
+        person = wide and subject_kind == "User" and not name.startswith("system:")
         if (for_all or person) and _over_all(role, rules, for_all=for_all):
-            yield Finding("rbac-04" if wide else "rbac-05", name_of(binding), f"{kind} {role} for {of} {name!r}")
+            yield Finding(
+                "rbac-04" if wide else "rbac-05", name_of(binding), f"{kind} {role} for {subject_kind} {name!r}"
+            )
 
 
 def _over_all(name: str, role: Object | None, *, for_all: bool) -> bool:
@@ -238,8 +240,8 @@ def _bound_subjects(
         if subject.get("kind") == "ServiceAccount":
             whose = homes.get(str(subject.get("namespace", name)), tenant)
             if whose != tenant:
-                given = f"ServiceAccount {subject.get('namespace')}/{subject.get('name')} of tenant {whose}"
-                yield Finding("rbac-05", name_of(binding), given)
+                detail = f"ServiceAccount {subject.get('namespace')}/{subject.get('name')} of tenant {whose}"
+                yield Finding("rbac-05", name_of(binding), detail)
         elif subject.get("kind") == "Group" and not may_be_shared:
             key = ("Group", str(subject.get("name")))
             first = owner_of.setdefault(key, tenant)
@@ -253,8 +255,8 @@ def _bound_role(binding: Object, namespace: str, roles: Mapping[tuple[str, str, 
     role = roles.get((kind, namespace if kind == "Role" else "", str(reference.get("name"))))
     if role is None or is_ours(role):
         return  # not in this program, or checked by itself
-    for rule, given in role_rules(role):
-        yield Finding(rule, name_of(role), f"{given}, bound in {namespace}")
+    for rule, detail in role_rules(role):
+        yield Finding(rule, name_of(role), f"{detail}, bound in {namespace}")
 
 
 CHECKS: Mapping[str, Callable[[Object], Given]] = {

@@ -88,16 +88,16 @@ def _put(document: Any, keys: Sequence[str], value: Any) -> Any:
     key, *deeper = keys
     if isinstance(document, list):
         at = int(key)
-        wanted = [_put(document[at], deeper, value)] if deeper else [] if value is ABSENT else [value]
-        return [*document[:at], *wanted, *document[at + 1 :]]
-    made = dict(document)
+        items = [_put(document[at], deeper, value)] if deeper else [] if value is ABSENT else [value]
+        return [*document[:at], *items, *document[at + 1 :]]
+    mapping = dict(document)
     if deeper:
-        made[key] = _put(made.get(key, {}), deeper, value)
+        mapping[key] = _put(mapping.get(key, {}), deeper, value)
     elif value is ABSENT:
-        made.pop(key, None)
+        mapping.pop(key, None)
     else:
-        made[key] = value
-    return made
+        mapping[key] = value
+    return mapping
 
 
 def escaped(key: str) -> str:
@@ -105,19 +105,19 @@ def escaped(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
 
 
-def differences(one: Any, other: Any, at: str = "") -> list[str]:
+def differences(first: Any, second: Any, at: str = "") -> list[str]:
     """JSON pointers of the fields in which two documents differ; a field that one lacks is one difference."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        found = []
-        for key in sorted({*one, *other}):
+    if isinstance(first, dict) and isinstance(second, dict):
+        pointers = []
+        for key in sorted({*first, *second}):
             where = f"{at}/{escaped(key)}"
-            found += differences(one[key], other[key], where) if key in one and key in other else [where]
-        return found
-    if isinstance(one, list) and isinstance(other, list):
-        shared = [differences(a, b, f"{at}/{n}") for n, (a, b) in enumerate(zip(one, other, strict=False))]
-        length = range(min(len(one), len(other)), max(len(one), len(other)))
-        return [pointer for part in shared for pointer in part] + [f"{at}/{n}" for n in length]
-    return [] if one == other and type(one) is type(other) else [at]
+            pointers += differences(first[key], second[key], where) if key in first and key in second else [where]
+        return pointers
+    if isinstance(first, list) and isinstance(second, list):
+        nested_pointers = [differences(a, b, f"{at}/{n}") for n, (a, b) in enumerate(zip(first, second, strict=False))]
+        length = range(min(len(first), len(second)), max(len(first), len(second)))
+        return [pointer for part in nested_pointers for pointer in part] + [f"{at}/{n}" for n in length]
+    return [] if first == second and type(first) is type(second) else [at]
 
 
 def attack(

@@ -68,7 +68,7 @@ def _bytes(at: str) -> str:
 _COUNTED: Mapping[str, str] = {"labels": "{}", "annotations": "{}", "managedFields": "[]"}
 
 
-def _size(body: str, most: str) -> str:
+def _size(body: str, max_size: str) -> str:
     """Whether an object is small; one that is not may be made no larger, so that it can be made small."""
 
     def counted(root: str) -> list[str]:
@@ -83,7 +83,7 @@ def _size(body: str, most: str) -> str:
             # First: without these the requester would decide how long the rest takes.
             *(f"{count} <= {limit}" for count, limit in counts),
             f"{_bytes('dyn(object.metadata)')} <= {sizes.METADATA}",
-            f"{_bytes(body.format('object'))} <= {most}",
+            f"{_bytes(body.format('object'))} <= {max_size}",
         ]
     )
     return f"({small}) || (request.operation == 'UPDATE' && {total('object')} <= {total('oldObject')})"
@@ -155,14 +155,14 @@ def _finalizers_of_work(scene: AttackScene, place: AttackPlace) -> Iterator[Atta
     )
     for kind in kinds_of(place):
         if kind != "Pod":
-            path, made = collection(of_api(kind), kind, place.name), workload(kind, place.pod())
+            path, workload_body = collection(of_api(kind), kind, place.name), workload(kind, place.pod())
             yield attack(
                 f"avail-03-{kind.lower()}-own",
                 "avail-03",
                 f"through a {kind}: run on after it was deleted",
                 scene.guard("avail-03", path.rpartition("/")[2]),
-                Request("POST", path, put(made, FINALIZERS, ["bank.example/never"]), place.developer),
-                twin_body=made,
+                Request("POST", path, put(workload_body, FINALIZERS, ["bank.example/never"]), place.developer),
+                twin_body=workload_body,
             )
 
 
@@ -194,10 +194,10 @@ def _steadfast(_scene: AttackScene, _place: AttackPlace) -> Iterator[Case]:
 
 def _schedules(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     sentence = "delay other tenants' CronJobs by one that starts jobs without a pause"
-    made = put(workload("CronJob", place.pod()), "/spec/schedule", "* * * * *")
+    cron_job = put(workload("CronJob", place.pod()), "/spec/schedule", "* * * * *")
     for slug, schedule in {"second": "@every 1s", "short": "@every 1ns", "hour": "@every 1h0m0.5s"}.items():
         yield through(
-            scene, place, "avail-07", slug, sentence, "CronJob", "/spec/schedule", schedule, "* * * * *", base=made
+            scene, place, "avail-07", slug, sentence, "CronJob", "/spec/schedule", schedule, "* * * * *", base=cron_job
         )
 
 
@@ -216,17 +216,17 @@ def _sizes_of_objects(scene: AttackScene, place: AttackPlace) -> Iterator[Attack
             if who is None:
                 continue
         guard, slug = scene.guard("avail-05", path.rpartition("/")[2]), kind.lower()
-        request = Request("POST", path, put(body, "/metadata/labels", _marks(_MANY_KEYS)), who)
+        request = Request("POST", path, put(body, "/metadata/labels", _labels(_MANY_KEYS)), who)
         yield attack(f"avail-05-{slug}-labels", "avail-05", _FILL, guard, request, twin_who=None)
         if kind == "ServiceAccount":
-            many = [{"name": f"secret-{number}-{'a' * 200}"} for number in range(400)]
-            request = Request("POST", path, put(body, "/imagePullSecrets", many), who)
+            pull_secrets = [{"name": f"secret-{number}-{'a' * 200}"} for number in range(400)]
+            request = Request("POST", path, put(body, "/imagePullSecrets", pull_secrets), who)
             yield attack(f"avail-05-{slug}-list", "avail-05", _FILL, guard, request, twin_who=None)
     for kind, value in (("ConfigMap", "a" * sizes.DATA), ("Secret", "YWFh" * (sizes.DATA // 4))):
-        made, path = minimal(kind, data={"note": "YWFh"}), collection("v1", kind, place.name)
+        manifest, path = minimal(kind, data={"note": "YWFh"}), collection("v1", kind, place.name)
         guard = scene.guard("avail-05", path.rpartition("/")[2])
-        request = Request("POST", path, put(made, "/data/note", value), place.developer)
-        yield attack(f"avail-05-{kind.lower()}-data", "avail-05", _FILL, guard, request, twin_body=made)
+        request = Request("POST", path, put(manifest, "/data/note", value), place.developer)
+        yield attack(f"avail-05-{kind.lower()}-data", "avail-05", _FILL, guard, request, twin_body=manifest)
 
 
 def _budgets(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
@@ -251,7 +251,7 @@ def _budgets(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
         yield attack(f"avail-02-budget-{name}", "avail-02", sentence, guard, request, twin_body=good)
 
 
-def _marks(count: int) -> dict[str, str]:
+def _labels(count: int) -> dict[str, str]:
     return {f"note-{number}": "x" for number in range(count)}
 
 
@@ -266,22 +266,24 @@ def _sizes_of_work(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
         if kind in BY_CONTROLLERS:
             continue
         for field in ("labels", "annotations"):
-            made = workload(kind, place.pod())
-            kept = made["metadata"].get(field, {})
-            body = put(made, f"/metadata/{field}", {**kept, **_marks(_MANY_KEYS)})
+            manifest = workload(kind, place.pod())
+            metadata = manifest["metadata"].get(field, {})
+            body = put(manifest, f"/metadata/{field}", {**metadata, **_labels(_MANY_KEYS)})
             request = Request("POST", path, body, place.developer)
             # The limit does not apply to the platform, which writes few objects.
             yield attack(f"avail-05-{kind.lower()}-{field}", "avail-05", _FILL, guard, request, twin_who=None)
             if kind != "Pod":
                 pod = place.pod()
-                made = workload(
-                    kind, put(pod, f"/metadata/{field}", {**pod["metadata"].get(field, {}), **_marks(_MANY_KEYS)})
+                manifest = workload(
+                    kind, put(pod, f"/metadata/{field}", {**pod["metadata"].get(field, {}), **_labels(_MANY_KEYS)})
                 )
                 # A Job without labels is given its template's, and another guard judges those.
-                made = put(
-                    made, "/metadata/labels", {"app.kubernetes.io/name": "x", **made["metadata"].get("labels", {})}
+                manifest = put(
+                    manifest,
+                    "/metadata/labels",
+                    {"app.kubernetes.io/name": "x", **manifest["metadata"].get("labels", {})},
                 )
-                request = Request("POST", path, made, place.developer)
+                request = Request("POST", path, manifest, place.developer)
                 policy = "tenancy-frameworks" if kind in others else _BESIDE_CLASS.get(resource, "tenancy-templates")
                 yield attack(
                     f"avail-05-{kind.lower()}-template-{field}",
@@ -292,9 +294,9 @@ def _sizes_of_work(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
                     twin_who=None,
                 )
     pods, guard = collection("v1", "Pod", place.name), scene.guard("avail-05", "pods")
-    noted = put(place.pod(), "/metadata/annotations", {"note": "hello"})
-    request = Request("POST", pods, put(noted, _NOTE, "a" * sizes.METADATA), place.developer)
-    yield attack("avail-05-pod-metadata", "avail-05", f"{_FILL}, by an annotation", guard, request, twin_body=noted)
+    pod_body = put(place.pod(), "/metadata/annotations", {"note": "hello"})
+    request = Request("POST", pods, put(pod_body, _NOTE, "a" * sizes.METADATA), place.developer)
+    yield attack("avail-05-pod-metadata", "avail-05", f"{_FILL}, by an annotation", guard, request, twin_body=pod_body)
     # An emoji is one character and four bytes.
     wide = put(place.pod(), ENV, [{"name": "NOTE", "value": "x"}])
     request = Request("POST", pods, put(wide, f"{ENV}/0/value", "\U0001f600" * (sizes.SPEC // 3)), place.developer)

@@ -107,8 +107,8 @@ def _release(item: Object) -> Given:
         # An image of the group's own template has no release, and cannot be identified here.
         if (system and system != "CUSTOM") or not item.get("launchTemplate"):
             yield "ami-02", f"no releaseVersion{f' of {system}' if system else ''}"
-    elif found := _RELEASE.fullmatch(release):
-        if misfit := ami_release_misfit(f"v{found[1]}"):
+    elif version_match := _RELEASE.fullmatch(release):
+        if misfit := ami_release_misfit(f"v{version_match[1]}"):
             yield "ami-01", f"releaseVersion {release}: {misfit}"
     elif not system.startswith(_OTHER_SYSTEMS):
         yield "ami-01", f"releaseVersion {release!r}, which is not like 1.36.3-{AMI_DEFAULT[1:]}"
@@ -116,9 +116,9 @@ def _release(item: Object) -> Given:
 
 def group_gpus(item: Object) -> list[str]:
     """Properties by which a node group's nodes have GPUs, or may have them (unknown values)."""
-    found = gpu_types(item.get("instanceTypes"))
+    types = gpu_types(item.get("instanceTypes"))
     image = str(item.get("amiType") or "")
-    return [*found, image] if "NVIDIA" in image or image.endswith("_GPU") or image == UNKNOWN else found
+    return [*types, image] if "NVIDIA" in image or image.endswith("_GPU") or image == UNKNOWN else types
 
 
 def gpu_types(types: Any) -> list[str]:
@@ -126,11 +126,11 @@ def gpu_types(types: Any) -> list[str]:
     return [name for name in map(str, as_list(types)) if name.partition(".")[0] in FAMILIES or name == UNKNOWN]
 
 
-def taints_of(given: Any) -> list[Mapping[str, Any]]:
+def taints_of(value: Any) -> list[Mapping[str, Any]]:
     """Taints as in Kubernetes; EKS has other names for the effects."""
     return [
         {"key": t.get("key"), "value": t.get("value"), "effect": _EFFECTS.get(t.get("effect"), t.get("effect"))}
-        for t in as_list(given)
+        for t in as_list(value)
     ]
 
 
@@ -139,14 +139,14 @@ def bars(taint: Mapping[str, Any]) -> bool:
     return taint["effect"] in _BARS
 
 
-def unbarred(given: Any, machines: list[str]) -> Given:
+def unbarred(value: Any, machines: list[str]) -> Given:
     """node-03."""
-    taints = taints_of(given)
+    taints = taints_of(value)
     if not any(map(bars, taints)):
-        yield "node-03", f"{shown(taints)} on {', '.join(machines)}"
+        yield "node-03", f"{taints_text(taints)} on {', '.join(machines)}"
 
 
-def shown(taints: list[Mapping[str, Any]]) -> str:
+def taints_text(taints: list[Mapping[str, Any]]) -> str:
     """Taints as text: key=value:effect."""
     texts = [f"{t['key']}{'=' + str(t['value']) if t['value'] else ''}:{t['effect']}" for t in taints]
     return f"taints {', '.join(texts)}" if texts else "no taint"
@@ -161,10 +161,10 @@ def _template(item: Object) -> Given:
     yield from open_volumes(item.get("blockDeviceMappings"))
     group = get_path(item, "placement", "groupName") or get_path(item, "placement", "groupId")
     target = get_path(item, "capacityReservationSpecification", "capacityReservationTarget")
-    reserved = get_path(target, "capacityReservationId") or get_path(target, "capacityReservationResourceGroupArn")
+    reservation = get_path(target, "capacityReservationId") or get_path(target, "capacityReservationResourceGroupArn")
     block = get_path(item, "instanceMarketOptions", "marketType") == "capacity-block"
-    if group and (reserved or block):
-        yield "node-04", f"placement group {group} beside {reserved or 'a capacity block'}"
+    if group and (reservation or block):
+        yield "node-04", f"placement group {group} beside {reservation or 'a capacity block'}"
 
 
 def weak_metadata(options: Any, *, safe_default: bool) -> Given:
@@ -184,19 +184,19 @@ def open_volumes(mappings: Any) -> Given:
     """node-02."""
     for mapping in as_list(mappings):
         volume = mapping.get("ebs")
-        if volume is not None and (given := volume.get("encrypted")) not in {True, "true"}:
-            yield "node-02", f"{mapping.get('deviceName')}: encrypted {_or(given, 'not set')}"
+        if volume is not None and (encrypted := volume.get("encrypted")) not in {True, "true"}:
+            yield "node-02", f"{mapping.get('deviceName')}: encrypted {_or(encrypted, 'not set')}"
 
 
 def efa_groups(item: Object) -> set[str]:
     """Security groups of a template's EFA interfaces; empty: it has no such interface."""
-    found: set[str] = set()
+    names: set[str] = set()
     for interface in as_list(item.get("networkInterfaces")):
         kind = interface.get("interfaceType")
         if kind in _EFA or kind == UNKNOWN:
             groups = as_list(interface.get("securityGroups")) or as_list(item.get("vpcSecurityGroupIds"))
-            found |= set(map(str, groups)) or {"that is the default where none is named"}
-    return found
+            names |= set(map(str, groups)) or {"that is the default where none is named"}
+    return names
 
 
 def tenant_of(item: Object) -> str | None:
@@ -224,23 +224,23 @@ def _pod_identity(item: Object) -> Given:
     yield from untagged(item.get("disableSessionTags"))
 
 
-def untagged(given: Any) -> Given:
+def untagged(value: Any) -> Given:
     """id-09."""
-    if given not in {None, False, "false"}:
-        yield "id-09", f"disableSessionTags {_or(given, 'false')}"
+    if value not in {None, False, "false"}:
+        yield "id-09", f"disableSessionTags {_or(value, 'false')}"
 
 
 def undeletable(cluster: Object) -> str | None:
     """eks-03: why a cluster is not protected from deletion; None if it is."""
-    given = cluster.get("deletionProtection")
-    safe = given in {True, "true"} or cluster.get(PROTECTED)
-    return None if safe else f"deletionProtection {_or(given, 'false, the default')}"
+    value = cluster.get("deletionProtection")
+    safe = value in {True, "true"} or cluster.get(PROTECTED)
+    return None if safe else f"deletionProtection {_or(value, 'false, the default')}"
 
 
 def _bucket(item: Object) -> Given:
     yield from _billed(item)
-    if (given := item.get("forceDestroy")) not in {None, False, "false"}:
-        yield "stor-08", f"forceDestroy {_or(given, 'false')}"
+    if (value := item.get("forceDestroy")) not in {None, False, "false"}:
+        yield "stor-08", f"forceDestroy {_or(value, 'false')}"
 
 
 def _public_access(item: Object) -> Given:
@@ -253,13 +253,13 @@ def _public_access(item: Object) -> Given:
 def _key(item: Object) -> Given:
     # AWS rotates symmetric keys alone.
     symmetric = item.get("customerMasterKeySpec") in {None, "SYMMETRIC_DEFAULT"}
-    if symmetric and (given := item.get("enableKeyRotation")) not in {True, "true"}:
-        yield "stor-11", f"enableKeyRotation {_or(given, 'false, the default')}"
+    if symmetric and (value := item.get("enableKeyRotation")) not in {True, "true"}:
+        yield "stor-11", f"enableKeyRotation {_or(value, 'false, the default')}"
 
 
 def _repository(item: Object) -> Given:
-    if not str(given := item.get("imageTagMutability")).startswith("IMMUTABLE"):
-        yield "img-04", f"imageTagMutability {_or(given, 'MUTABLE, the default')}"
+    if not str(value := item.get("imageTagMutability")).startswith("IMMUTABLE"):
+        yield "img-04", f"imageTagMutability {_or(value, 'MUTABLE, the default')}"
 
 
 def _security_group(item: Object) -> Given:
@@ -275,8 +275,8 @@ def _ingress(item: Object) -> Given:
 
 def _from_everywhere(ranges: Iterable[Any]) -> Given:
     """eks-04."""
-    if found := [str(one) for one in ranges if one in _EVERYWHERE]:
-        yield "eks-04", f"ingress from {', '.join(found)}"
+    if open_ranges := [str(cidr) for cidr in ranges if cidr in _EVERYWHERE]:
+        yield "eks-04", f"ingress from {', '.join(open_ranges)}"
 
 
 def _billed(item: Object) -> Given:
@@ -296,8 +296,8 @@ def _statements(document: Any) -> list[Any] | None:
     statements = get_path(policy, "Statement")
     if UNKNOWN in (policy, statements):
         return None
-    listed = statements if isinstance(statements, list) else [statements]
-    return [statement for statement in listed if get_path(statement, "Effect") in {"Allow", UNKNOWN}]
+    statement_list = statements if isinstance(statements, list) else [statements]
+    return [statement for statement in statement_list if get_path(statement, "Effect") in {"Allow", UNKNOWN}]
 
 
 def _role(item: Object) -> Given:
@@ -324,69 +324,72 @@ def _role_policy(item: Object) -> Given:
 
 def _attachment(item: Object) -> Given:
     # An unknown ARN is that of a policy of this program, which is checked itself.
-    for arn in iam.listed(item.get(ATTACHED[str(item.get("kind"))][1])):
+    for arn in iam.as_strings(item.get(ATTACHED[str(item.get("kind"))][1])):
         yield from _managed(arn, None)
 
 
 def tenants_policies(items: Sequence[Object]) -> Iterator[tuple[Object, str]]:
     """id-06 on policies of roles with a tenant's tag: inline ones, and attached ones."""
-    named = {
+    by_kind = {
         kind: {str(i["name"]): i for i in items if i.get("kind") == kind and i.get("name") not in {None, UNKNOWN}}
         for kind in (ROLE, POLICY)
     }
     for item in items:
         kind = str(item.get("kind"))
         if kind == ROLE_POLICY:
-            for tenant in _tenants(_behind(item, "role", ROLES, named[ROLE])):
-                yield from ((item, given) for given in _too_wide(item, f"tenant {tenant}"))
-                yield from ((item, given) for given in _of_others(item.get("policy"), tenant, named[ROLE]))
+            for tenant in _tenants(_referenced(item, "role", ROLES, by_kind[ROLE])):
+                yield from ((item, detail) for detail in _too_wide(item, f"tenant {tenant}"))
+                yield from ((item, detail) for detail in _of_others(item.get("policy"), tenant, by_kind[ROLE]))
         elif kind == POLICY and (tenant := tenant_of(item)):
-            yield from ((item, given) for given in _of_others(item.get("policy"), tenant, named[ROLE]))
+            yield from ((item, detail) for detail in _of_others(item.get("policy"), tenant, by_kind[ROLE]))
         elif kind == ROLE and (tenant := tenant_of(item)):
-            policies = _behind(item, "managedPolicyArns", POLICIES, named[POLICY])
-            yield from ((item, given) for policy in policies for given in _lent(policy, tenant, named[ROLE]))
+            policies = _referenced(item, "managedPolicyArns", POLICIES, by_kind[POLICY])
+            yield from ((item, detail) for policy in policies for detail in _lent(policy, tenant, by_kind[ROLE]))
             for policy in as_list(item.get("inlinePolicies")):
-                yield from ((item, given) for given in _of_others(get_path(policy, "policy"), tenant, named[ROLE]))
+                yield from ((item, detail) for detail in _of_others(get_path(policy, "policy"), tenant, by_kind[ROLE]))
         elif kind in ATTACHED:
-            yield from ((item, given) for given in _attached(item, *ATTACHED[kind], named))
+            yield from ((item, detail) for detail in _attached(item, *ATTACHED[kind], by_kind))
 
 
 def _of_others(document: Any, tenant: str, roles: Mapping[str, Object]) -> Iterator[str]:
     """Actions of a tenant's policy on roles of the program that are not the tenant's. To be assumed, a role must trust
     the tenant; to be passed, it need not."""
     for statement in _statements(document) or ():
-        for action, own in (("iam:PassRole", {tenant, UNKNOWN}), ("sts:AssumeRole", {tenant, UNKNOWN, None})):
+        for action, allowed_owners in (
+            ("iam:PassRole", {tenant, UNKNOWN}),
+            ("sts:AssumeRole", {tenant, UNKNOWN, None}),
+        ):
             for name in iam.roles_taken(statement, action.lower()):
-                if name in roles and (whose := get_path(roles[name], "tags", words.TENANT_TAG)) not in own:
-                    of = f"tenant {whose}" if whose else "no tenant"
-                    yield f"{action} on role {name} of {of} for tenant {tenant}"
+                if name in roles and (whose := get_path(roles[name], "tags", words.TENANT_TAG)) not in allowed_owners:
+                    owner_text = f"tenant {whose}" if whose else "no tenant"
+                    yield f"{action} on role {name} of {owner_text} for tenant {tenant}"
 
 
-def _attached(item: Object, to: str, what: str, named: Mapping[str, Mapping[str, Object]]) -> Iterator[str]:
-    roles, policies = _behind(item, to, ROLES, named[ROLE]), _behind(item, what, POLICIES, named[POLICY])
+def _attached(item: Object, to: str, what: str, by_kind: Mapping[str, Mapping[str, Object]]) -> Iterator[str]:
+    roles, policies = _referenced(item, to, ROLES, by_kind[ROLE]), _referenced(item, what, POLICIES, by_kind[POLICY])
     tenants = _tenants(roles)
     # A value from outside of the program is reported where it may matter.
-    elsewhere = iam.listed(item.get(to)).count(UNKNOWN) > len(roles)
+    elsewhere = iam.as_strings(item.get(to)).count(UNKNOWN) > len(roles)
     elsewhere |= any(get_path(role, "tags", words.TENANT_TAG) == UNKNOWN for role in roles)
-    hidden = iam.listed(item.get(what)).count(UNKNOWN) > len(policies)
+    hidden = iam.as_strings(item.get(what)).count(UNKNOWN) > len(policies)
     for tenant in tenants:
-        for arn in iam.listed(item.get(what)):
+        for arn in iam.as_strings(item.get(what)):
             if arn.rpartition("/")[2] not in _EVERYTHING:
-                yield from (given for _, given in _managed(arn, tenant))
+                yield from (detail for _, detail in _managed(arn, tenant))
     for policy in policies:
         for tenant in tenants:
-            yield from _lent(policy, tenant, named[ROLE])
+            yield from _lent(policy, tenant, by_kind[ROLE])
         if elsewhere:
-            yield from (f"{to} {UNKNOWN}, {given}" for given in _lent(policy, None, {}))
+            yield from (f"{to} {UNKNOWN}, {detail}" for detail in _lent(policy, None, {}))
     if hidden and (tenants or elsewhere):
         yield f"{what} {UNKNOWN} for {', '.join(f'tenant {t}' for t in tenants) or f'{to} {UNKNOWN}'}"
 
 
-def _behind(item: Object, field: str, known: str, named: Mapping[str, Object]) -> list[Object]:
+def _referenced(item: Object, field: str, managed_field: str, by_name: Mapping[str, Object]) -> list[Object]:
     """The program's resources that a property names, by the engine's dependencies, by name or by ARN."""
-    names = [text.rpartition("/")[2] for text in iam.listed(item.get(field)) if "::aws:" not in text]
-    found = [*as_list(item.get(known)), *(named[name] for name in names if name in named)]
-    return list({str(get_path(one, "metadata", "name")): one for one in found}.values())
+    names = [text.rpartition("/")[2] for text in iam.as_strings(item.get(field)) if "::aws:" not in text]
+    documents = [*as_list(item.get(managed_field)), *(by_name[name] for name in names if name in by_name)]
+    return list({str(get_path(document, "metadata", "name")): document for document in documents}.values())
 
 
 def _tenants(roles: Iterable[Object]) -> list[str]:
@@ -399,7 +402,7 @@ def _lent(policy: Object, tenant: str | None, roles: Mapping[str, Object]) -> It
     whose = f"tenant {tenant}" if tenant else "an unknown tenant"
     if tenant is None or tenant_of(policy) != tenant:
         reached = [*_too_wide(policy, whose), *(_of_others(policy.get("policy"), tenant, roles) if tenant else ())]
-        yield from (f"policy {get_path(policy, 'metadata', 'name')}: {given}" for given in reached)
+        yield from (f"policy {get_path(policy, 'metadata', 'name')}: {detail}" for detail in reached)
 
 
 def _too_wide(policy: Object, whose: str) -> Iterator[str]:
@@ -437,17 +440,17 @@ def _granted(document: Any, tenant: str | None) -> Given:
         yield "id-06", f"policy {UNKNOWN}"
     for statement in statements or ():
         actions = [a for a in iam.actions(statement) if iam.all_of_s3(a)]
-        actions += [f"all but {a}" for a in iam.listed(get_path(statement, "NotAction"))]
-        whole = _matched(statement, iam.whole_bucket)
-        if actions and whole and not iam.limits(get_path(statement, "Condition")):
-            yield "id-06", f"{', '.join(actions)} on {', '.join(whole)}"
+        actions += [f"all but {a}" for a in iam.as_strings(get_path(statement, "NotAction"))]
+        buckets = _matched(statement, iam.whole_bucket)
+        if actions and buckets and not iam.limits(get_path(statement, "Condition")):
+            yield "id-06", f"{', '.join(actions)} on {', '.join(buckets)}"
             continue
         mighty, roles = [a for a in iam.actions(statement) if iam.all_of_iam(a)], _matched(statement, iam.any_role)
         if mighty and roles and not iam.limits(get_path(statement, "Condition")):
             yield "id-06", f"{', '.join(mighty)} on {', '.join(roles)}, which gives itself every right"
         elif tenant:
-            for given in _beyond_a_tenant(statement, f"tenant {tenant}"):
-                yield "id-06", given
+            for detail in _beyond_a_tenant(statement, f"tenant {tenant}"):
+                yield "id-06", detail
 
 
 def _beyond_a_tenant(statement: Any, whose: str) -> Iterator[str]:
@@ -459,34 +462,38 @@ def _beyond_a_tenant(statement: Any, whose: str) -> Iterator[str]:
 
 
 def _beyond_a_prefix(statement: Any, whose: str) -> Iterator[str]:
-    objects, whole = _matched(statement, iam.beyond_a_prefix), _matched(statement, iam.whole_bucket)
+    objects, buckets = _matched(statement, iam.beyond_a_prefix), _matched(statement, iam.whole_bucket)
     actions, condition = iam.actions(statement), get_path(statement, "Condition")
     reached = [action for action in actions if iam.of_objects(action)]
     lists = list(dict.fromkeys(name for action in actions if (name := iam.listing(action))))
     if objects and reached and not iam.limits(condition):
         yield f"{', '.join(reached)} on {', '.join(objects)} for {whose}"
-    elif whole and lists and not iam.by_prefix(condition):
-        yield f"{', '.join(lists)} on {', '.join(whole)} without a condition on s3:prefix for {whose}"
+    elif buckets and lists and not iam.by_prefix(condition):
+        yield f"{', '.join(lists)} on {', '.join(buckets)} without a condition on s3:prefix for {whose}"
 
 
 def _matched(statement: Any, wide: Callable[[str], bool]) -> list[str]:
     """Resources of a statement that are wide, or may be (unknown values)."""
-    found = [resource for resource in iam.listed(get_path(statement, "Resource")) if wide(resource)]
-    return found + [f"all but {resource}" for resource in iam.listed(get_path(statement, "NotResource"))]
+    resources = [resource for resource in iam.as_strings(get_path(statement, "Resource")) if wide(resource)]
+    return resources + [f"all but {resource}" for resource in iam.as_strings(get_path(statement, "NotResource"))]
 
 
 def _trusted(item: Object) -> Given:
-    tenant, own = tenant_of(item), _accounts(item)
+    tenant, own_accounts = tenant_of(item), _accounts(item)
     statements = _statements(item.get("assumeRolePolicy"))
     if statements is None:
         yield "id-05", f"assumeRolePolicy {UNKNOWN}"
     for statement in statements or ():
-        if given := iam.any_caller(statement):
-            yield "id-05", given
-        elif tenant and (named := iam.outsiders(statement, own)):
-            where = f"outside of {', '.join(own)}" if own else "in accounts that no allowedAccountIds names"
-            yield "id-05", f"a trust of tenant {tenant} in {', '.join(named)}, {where}"
-        for provider in iam.listed(get_path(statement, "Principal", "Federated")):
+        if detail := iam.any_caller(statement):
+            yield "id-05", detail
+        elif tenant and (foreign_accounts := iam.outsiders(statement, own_accounts)):
+            where = (
+                f"outside of {', '.join(own_accounts)}"
+                if own_accounts
+                else "in accounts that no allowedAccountIds names"
+            )
+            yield "id-05", f"a trust of tenant {tenant} in {', '.join(foreign_accounts)}, {where}"
+        for provider in iam.as_strings(get_path(statement, "Principal", "Federated")):
             # AWS' built-in issuers, such as accounts.google.com, issue tokens to the public.
             if "oidc" in provider or UNKNOWN in provider or (tenant and not provider.startswith("arn:")):
                 yield from _federated(provider.rpartition("oidc-provider/")[2], get_path(statement, "Condition"))
@@ -496,18 +503,18 @@ def _accounts(item: Object) -> list[str]:
     """The accounts that a role may be in: its provider's, or that of its boundary, which is in the same account."""
     boundary = str(item.get("permissionsBoundary") or "")
     border = boundary if boundary == UNKNOWN else [*boundary.split(":", 5), *[""] * 5][4]
-    held = iam.listed(item.get(ACCOUNTS))
-    return held if held or border in {"", "aws"} else [border]
+    accounts = iam.as_strings(item.get(ACCOUNTS))
+    return accounts if accounts or border in {"", "aws"} else [border]
 
 
 def _federated(provider: str, condition: Any) -> Given:
-    named = iam.subjects(provider, condition)
+    subjects = iam.subjects(provider, condition)
     unknown = condition == UNKNOWN or UNKNOWN in provider or UNKNOWN in str(condition)
-    if unknown and not named:
+    if unknown and not subjects:
         yield "id-05", f"a trust in {provider} under a condition {UNKNOWN}"
-    elif not named:
+    elif not subjects:
         yield "id-05", f"a trust in {provider} without a condition on its :sub, which allows all its users"
-    for subject in named:
+    for subject in subjects:
         if re.search(r"[*?]|\$\{", subject):
             yield "id-05", f"a trust in {provider} for {subject}"
 

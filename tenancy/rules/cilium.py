@@ -55,23 +55,25 @@ def in_namespace(policy: Object, tenant: str, homes: Mapping[str, str]) -> Given
 def clusterwide(policy: Object, homes: Mapping[str, str]) -> Given:
     """Findings for a CiliumClusterwideNetworkPolicy that allows too much and may select a tenant's pods."""
     for spec in specs(policy):
-        chosen = _read(get_path(spec, "endpointSelector"))
-        if get_path(spec, "nodeSelector") is not None or chosen.reserved:
+        pods = _read(get_path(spec, "endpointSelector"))
+        if get_path(spec, "nodeSelector") is not None or pods.reserved:
             continue  # it does not select pods
-        whose = _SelectedPods(chosen.tenant, None, homes)
-        if not chosen.spaces or any(space in homes or whose.may_be_anothers(space) for space in chosen.spaces):
+        whose = _SelectedPods(pods.tenant, None, homes)
+        if not pods.spaces or any(space in homes or whose.may_be_anothers(space) for space in pods.spaces):
             yield from _opened(spec, whose)
 
 
 def specs(policy: Object) -> list[Any]:
     """The specs of a Cilium policy, under `spec` and under `specs`."""
-    return [one for one in (policy.get("spec"), *as_list(policy.get("specs"))) if one is not None and one != UNKNOWN]
+    return [
+        spec for spec in (policy.get("spec"), *as_list(policy.get("specs"))) if spec is not None and spec != UNKNOWN
+    ]
 
 
 def spaces_of(selector: Any) -> tuple[str, ...]:
     """Names of the namespaces that a selector matches; none if it matches a reserved identity of Cilium."""
-    found = _read(selector)
-    return () if found.reserved else found.spaces
+    pods = _read(selector)
+    return () if pods.reserved else pods.spaces
 
 
 def ranges(policy: Object, direction: str) -> list[str]:
@@ -90,7 +92,8 @@ def opens_dns(policy: Object) -> bool:
         for rule in as_list(get_path(spec, "egress")):
             ports = _ports(rule)
             wide = ports is None and (
-                get_path(rule, "toEntities") or any(_read(one).spaces for one in as_list(get_path(rule, "toEndpoints")))
+                get_path(rule, "toEntities")
+                or any(_read(peer_selector).spaces for peer_selector in as_list(get_path(rule, "toEndpoints")))
             )
             if wide or any(first <= 53 <= last for first, last in ports or ()):
                 return True
@@ -115,8 +118,8 @@ def _peer(direction: str, key: str, peer: Any, rule: Any, whose: _SelectedPods) 
     if kind == "Entities":
         yield from _entity(direction, str(peer), rule)
     elif kind == "Endpoints":
-        if given := _foreign_pods(peer, direction, rule, whose):
-            yield "net-02", f"{direction} {key} {given}"
+        if detail := _foreign_pods(peer, direction, rule, whose):
+            yield "net-02", f"{direction} {key} {detail}"
     elif kind in {"CIDR", "CIDRSet"}:
         yield from _range(direction, peer)
     elif kind == "FQDNs":
@@ -143,19 +146,19 @@ def _entity(direction: str, entity: str, rule: Any) -> Given:
 def _range(direction: str, peer: Any) -> Given:
     cidr = peer if isinstance(peer, str) else get_path(peer, "cidr")
     if cidr is None:
-        named = get_path(peer, "cidrGroupRef") or get_path(peer, "cidrGroupSelector")
-        yield "net-05", f"{direction} of the CIDR group {_plain(named)}, whose ranges no policy shows"
-    elif not (direction == "egress" and cidr == words.IDENTITY_AGENT) and (given := unsafe_range(str(cidr))):
-        yield "net-05", f"{direction} {given}"
+        group = get_path(peer, "cidrGroupRef") or get_path(peer, "cidrGroupSelector")
+        yield "net-05", f"{direction} of the CIDR group {_plain(group)}, whose ranges no policy shows"
+    elif not (direction == "egress" and cidr == words.IDENTITY_AGENT) and (detail := unsafe_range(str(cidr))):
+        yield "net-05", f"{direction} {detail}"
 
 
 def _service(direction: str, key: str, peer: Any, whose: _SelectedPods) -> Given:
     for form in ("k8sService", "k8sServiceSelector"):
-        if (named := get_path(peer, form)) is not None:
+        if (reference := get_path(peer, form)) is not None:
             # Without a namespace Cilium matches services of that name or label in all namespaces.
-            space = get_path(named, "namespace")
+            space = get_path(reference, "namespace")
             if not space or (space != whose.namespace and whose.may_be_anothers(str(space))):
-                yield "net-02", f"{direction} {key} {_plain(named)}"
+                yield "net-02", f"{direction} {key} {_plain(reference)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,14 +179,20 @@ class _Selected:
 def _read(selector: Any) -> _Selected:
     labels = get_path(selector, "matchLabels")
     # Each requirement as the values that it matches; None if it matches others too.
-    said: list[tuple[str, tuple[str, ...] | None]] = []
-    said += [(str(key), (str(value),)) for key, value in (labels if isinstance(labels, Mapping) else {}).items()]
-    for one in as_list(get_path(selector, "matchExpressions")):
-        values = tuple(map(str, as_list(get_path(one, "values")))) if get_path(one, "operator") == "In" else None
-        said.append((str(get_path(one, "key")), values))
+    requirements: list[tuple[str, tuple[str, ...] | None]] = []
+    requirements += [
+        (str(key), (str(value),)) for key, value in (labels if isinstance(labels, Mapping) else {}).items()
+    ]
+    for expression in as_list(get_path(selector, "matchExpressions")):
+        values = (
+            tuple(map(str, as_list(get_path(expression, "values"))))
+            if get_path(expression, "operator") == "In"
+            else None
+        )
+        requirements.append((str(get_path(expression, "key")), values))
     spaces: tuple[str, ...] = ()
     tenant, bound, reserved, pods = None, False, False, False
-    for key, values in said:
+    for key, values in requirements:
         name = key.removeprefix("k8s:").removeprefix("any:")
         if key.startswith(_RESERVED):
             reserved = True
@@ -199,20 +208,20 @@ def _read(selector: Any) -> _Selected:
 
 
 def _foreign_pods(selector: Any, direction: str, rule: Any, whose: _SelectedPods) -> str | None:
-    found, ports = _read(selector), _ports(rule)
-    shown = f"{_plain(selector)} of {f'tenant {whose.tenant}' if whose.tenant else 'any tenant'}"
-    if not found.reserved and not found.bound:
+    pods, ports = _read(selector), _ports(rule)
+    detail = f"{_plain(selector)} of {f'tenant {whose.tenant}' if whose.tenant else 'any tenant'}"
+    if not pods.reserved and not pods.bound:
         return None if whose.namespace else f"{_plain(selector)}, which is every pod"
-    if found.tenant is not None and found.tenant == whose.tenant and not found.reserved:
+    if pods.tenant is not None and pods.tenant == whose.tenant and not pods.reserved:
         return None
-    if found.reserved or not found.spaces:
-        return shown
-    for space in found.spaces:
+    if pods.reserved or not pods.spaces:
+        return detail
+    for space in pods.spaces:
         dns = direction == "egress" and space == "kube-system" and ports == [(53, 53)]
-        own = space == whose.namespace or (space in whose.homes and whose.homes[space] == whose.tenant)
-        served = found.pods and ports is not None and not whose.may_be_anothers(space)
-        if not own and not dns and not served:
-            return shown + _unknown_ports(rule)
+        is_own_namespace = space == whose.namespace or (space in whose.homes and whose.homes[space] == whose.tenant)
+        served = pods.pods and ports is not None and not whose.may_be_anothers(space)
+        if not is_own_namespace and not dns and not served:
+            return detail + _unknown_ports(rule)
     return None
 
 
@@ -221,19 +230,19 @@ _BY_NAME = (-1, -1)
 
 def _ports(rule: Any) -> list[tuple[int, int]] | None:
     """Ranges of ports that a rule names, each once; None if it allows all."""
-    found: dict[tuple[int, int], None] = {}
-    for listed in as_list(get_path(rule, "toPorts")):
-        ports = as_list(get_path(listed, "ports"))
+    ranges: dict[tuple[int, int], None] = {}
+    for port_rule in as_list(get_path(rule, "toPorts")):
+        ports = as_list(get_path(port_rule, "ports"))
         for port in ports:
             text = {"dns": "53", "dns-tcp": "53"}.get(str(get_path(port, "port")), str(get_path(port, "port")))
             if text in {"0", "None"}:
                 return None
             end = str(get_path(port, "endPort") or text)
             numbered = text.isdecimal() and end.isdecimal()
-            found[(int(text), max(int(text), int(end))) if numbered else _BY_NAME] = None
+            ranges[(int(text), max(int(text), int(end))) if numbered else _BY_NAME] = None
         if not ports:
             return None
-    return [*found] or None
+    return [*ranges] or None
 
 
 def _unknown_ports(rule: Any) -> str:

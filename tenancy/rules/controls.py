@@ -51,8 +51,8 @@ class FrameworkControl:
     @property
     def proofs(self) -> Sequence[str]:
         """Commands and tests that show it without hardware, each once."""
-        found = [_proof(rule) for rule in self.rules]
-        return tuple(dict.fromkeys([*found, self.shown] if self.shown else found))
+        proofs = [_proof(rule) for rule in self.rules]
+        return tuple(dict.fromkeys([*proofs, self.shown] if self.shown else proofs))
 
     @property
     def status(self) -> str:
@@ -96,7 +96,7 @@ def _content() -> Mapping[str, Any]:
 
 
 def _framework(row: Mapping[str, Any]) -> ControlFramework:
-    controls = tuple(_control(row["id"], one) for one in row["controls"])
+    controls = tuple(_control(row["id"], control) for control in row["controls"])
     return ControlFramework(row["id"], row["title"], row["source"], str(row["date"]), controls)
 
 
@@ -112,10 +112,10 @@ def _control(framework: str, row: Mapping[str, Any]) -> FrameworkControl:
 
 
 def _matching(pattern: str) -> list[str]:
-    found = [rule for rule in RULES if fnmatchcase(rule, pattern)]
-    if not found:
+    matches = [rule for rule in RULES if fnmatchcase(rule, pattern)]
+    if not matches:
         raise ValueError(f"{pattern}: no such rule")
-    return found
+    return matches
 
 
 def _proof(rule: str) -> str:
@@ -157,7 +157,7 @@ def page() -> str:
         "|---|---|---|---|---|---|",
     ]
     for framework in frameworks():
-        counts = [sum(one.status == status for one in framework.controls) for status in _STATUSES]
+        counts = [sum(control.status == status for control in framework.controls) for status in _STATUSES]
         lines.append(f"| [{framework.title}](#{framework.id}) | {' | '.join(map(str, counts))} |")
     for framework in frameworks():
         lines += [
@@ -171,9 +171,9 @@ def page() -> str:
         lines += [_line(control) for control in framework.controls]
     lines += ["", "## Rules", "", "| rule | controls |", "|---|---|"]
     for rule in RULES:
-        held = [f"{control.framework} {control.id}" for control in controls_of(rule)]
-        told = ", ".join(held) or "none: no framework here asks for correct prices and bills"
-        lines.append(f"| [{rule}](rules.md#{rule}) | {told} |")
+        control_names = [f"{control.framework} {control.id}" for control in controls_of(rule)]
+        cell = ", ".join(control_names) or "none: no framework here asks for correct prices and bills"
+        lines.append(f"| [{rule}](rules.md#{rule}) | {cell} |")
     return "\n".join(lines) + "\n"
 
 
@@ -184,7 +184,7 @@ def _line(control: FrameworkControl) -> str:
     level = f" ({control.level})" if control.level else ""
     rules = ", ".join(f"[{rule}](rules.md#{rule})" for rule in control.rules) or "–"
     proofs = ", ".join(f"`{proof}`" for proof in control.proofs) or "–"
-    rest = "; ".join(
+    gaps = "; ".join(
         text
         for text in (
             control.hardware and f"on a cluster: {control.hardware}",
@@ -193,4 +193,4 @@ def _line(control: FrameworkControl) -> str:
         )
         if text
     )
-    return f"| {control.id}{level} | {control.asks} | {control.status} | {rules} | {proofs} | {rest or '–'} |"
+    return f"| {control.id}{level} | {control.asks} | {control.status} | {rules} | {proofs} | {gaps or '–'} |"

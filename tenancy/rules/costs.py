@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.requests import collection
 from tenancy.rules.attacks import Attack, Request, attack, escaped, put
-from tenancy.rules.expressions import charged, in_tenants_namespaces
+from tenancy.rules.expressions import cost_labels_match, in_tenants_namespaces
 from tenancy.rules.model import Face, GuardSubject, Rule, Severity
 from tenancy.rules.scene import AttackPlace, AttackScene
 from tenancy.rules.workloads import (
@@ -22,16 +22,16 @@ from tenancy.rules.workloads import (
     workload,
 )
 
-_OF_OBJECT = f"!has(object.metadata.labels) || {charged('object.metadata.labels')}"
+_OF_OBJECT = f"!has(object.metadata.labels) || {cost_labels_match('object.metadata.labels')}"
 
 # Attacks
 
 
 def _labels(scene: AttackScene, place: AttackPlace) -> Iterator[Case]:
-    other, tenant = scene.other_tenant_namespace(place), place.tenant
-    theirs = other.tenant if other else None
+    other_namespace, tenant = scene.other_tenant_namespace(place), place.tenant
+    other_tenant = other_namespace.tenant if other_namespace else None
     labels = {
-        "team": theirs.team if theirs and theirs.team != tenant.team else "another-team",
+        "team": other_tenant.team if other_tenant and other_tenant.team != tenant.team else "another-team",
         "department": "another-department",
         "cost-center": "CC-another",
         "owner": "another-owner",
@@ -48,8 +48,8 @@ def _labels(scene: AttackScene, place: AttackPlace) -> Iterator[Case]:
 
 
 def _tenants(scene: AttackScene, place: AttackPlace) -> Iterator[Case]:
-    if theirs := scene.other_tenant_namespace(place):
-        at, bad = f"/metadata/labels/{escaped(words.TENANT)}", theirs.tenant.tenant
+    if other_namespace := scene.other_tenant_namespace(place):
+        at, bad = f"/metadata/labels/{escaped(words.TENANT)}", other_namespace.tenant.tenant
         yield Case("cost-01", "tenant", f"charge its cost to {bad}", at, bad, place.tenant.tenant)
 
 
@@ -99,7 +99,7 @@ RULES: tuple[Rule, ...] = (
         severity=Severity.MEDIUM,
         partial={Face.PREVIEW: "it compares with the labels of namespaces that are among the objects"},
         guards={
-            GuardSubject.PODS: charged("variables.podLabels"),
+            GuardSubject.PODS: cost_labels_match("variables.podLabels"),
             # The queue copies them to what it counts.
             GuardSubject.WORK: _OF_OBJECT,
             GuardSubject.SIZES_OF_OBJECTS: in_tenants_namespaces(_OF_OBJECT),

@@ -60,8 +60,8 @@ REQUESTS = "/devices/requests"
 EXACTLY = f"{REQUESTS}/0/exactly"
 SETTINGS = {"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig", "sharing": {"strategy": "TimeSlicing"}}
 CLAIMED = [{"name": "gpu", "resourceClaimName": "gpu"}]
-_GONE = f"{POD_NAME}-not-there"
-_ABSENT_POD = {"apiVersion": "v1", "kind": "Pod", "name": _GONE, "uid": "0b1c0000-0000-4000-8000-000000000000"}
+_ABSENT_NAME = f"{POD_NAME}-not-there"
+_ABSENT_POD = {"apiVersion": "v1", "kind": "Pod", "name": _ABSENT_NAME, "uid": "0b1c0000-0000-4000-8000-000000000000"}
 _PASSED = "present its own claim as one that a pod's template made"
 
 
@@ -95,11 +95,11 @@ def is_claimed(scene: AttackScene) -> bool:
 
 
 def _contents(scene: AttackScene) -> Iterator[Attack]:
-    yield from (each for each in _of_claims(scene) if each.rule != "gpu-11")
+    yield from (attack for attack in _of_claims(scene) if attack.rule != "gpu-11")
 
 
 def _owners(scene: AttackScene) -> Iterator[Attack]:
-    yield from (each for each in _of_claims(scene) if each.rule == "gpu-11")
+    yield from (attack for attack in _of_claims(scene) if attack.rule == "gpu-11")
 
 
 def _of_claims(scene: AttackScene) -> Iterator[Attack]:
@@ -127,10 +127,10 @@ def claim_form(
     scene: AttackScene, place: AttackPlace, case: Case, flavor: str, plural: str, *, denier: str = "", suffix: str = ""
 ) -> Attack:
     """A case through a claim of a flavor or a template of one; its pointers are relative to the claim's own spec."""
-    root, whole = FORMS[plural], claim(flavor, plural=plural)
+    root, form = FORMS[plural], claim(flavor, plural=plural)
     for pointer, value in case.base.items():
-        whole = put(whole, root + pointer, value)
-    bad, good = (put(whole, root + case.at, value) for value in (case.bad, case.good))
+        form = put(form, root + pointer, value)
+    bad, good = (put(form, root + case.at, value) for value in (case.bad, case.good))
     return attack(
         f"{case.rule}-{singular(plural)}-{case.name}{suffix}",
         case.rule,
@@ -158,22 +158,34 @@ def _of_home(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
         yield claim_form(scene, place, admin_access("api-validation"), flavor, plural, denier=deniers.API_VALIDATION)
 
 
-def _cases(mine: str) -> Iterator[Case]:
+def _cases(device_class: str) -> Iterator[Case]:
     """Cases whose twins claim one device of the class."""
-    one = claim_spec(mine, 1)["devices"]["requests"]
-    requested = {REQUESTS: one}
-    named = f"{EXACTLY}/deviceClassName"
+    request = claim_spec(device_class, 1)["devices"]["requests"]
+    request_fields = {REQUESTS: request}
+    class_field = f"{EXACTLY}/deviceClassName"
     for name in DRIVER_CLASSES:
-        yield Case("gpu-08", name.replace(".", "-"), f"claim a device of class {name}, of any model", named, name, mine)
+        yield Case(
+            "gpu-08",
+            name.replace(".", "-"),
+            f"claim a device of class {name}, of any model",
+            class_field,
+            name,
+            device_class,
+        )
     yield Case(
-        "gpu-08", "unknown-class", "claim a device of a class that is not granted", named, "another-tenants", mine
+        "gpu-08",
+        "unknown-class",
+        "claim a device of a class that is not granted",
+        class_field,
+        "another-tenants",
+        device_class,
     )
-    mode, uncounted = f"{EXACTLY}/allocationMode", {f"{EXACTLY}/count": ABSENT}
-    yield Case("gpu-08", "all", "claim every device that fits", mode, "All", "ExactCount", uncounted)
+    mode, absent_count = f"{EXACTLY}/allocationMode", {f"{EXACTLY}/count": ABSENT}
+    yield Case("gpu-08", "all", "claim every device that fits", mode, "All", "ExactCount", absent_count)
     empty = "tolerate GPU nodes by a claim of nothing"
-    yield Case("gpu-08", "nothing", empty, REQUESTS, [], one)
-    yield Case("gpu-08", "no-requests", f"{empty}, not even a list", REQUESTS, ABSENT, one)
-    yield Case("gpu-08", "no-devices", f"{empty}, not even devices", "/devices", ABSENT, {"requests": one})
+    yield Case("gpu-08", "nothing", empty, REQUESTS, [], request)
+    yield Case("gpu-08", "no-requests", f"{empty}, not even a list", REQUESTS, ABSENT, request)
+    yield Case("gpu-08", "no-devices", f"{empty}, not even devices", "/devices", ABSENT, {"requests": request})
     sentence = f"claim more than {MAX_DEVICES} devices at once"
     yield Case("gpu-08", "count", sentence, f"{EXACTLY}/count", MAX_DEVICES + 1, 1)
     everything = [{"operator": "Exists"}]
@@ -183,31 +195,35 @@ def _cases(mine: str) -> Iterator[Case]:
     opaque = [{"opaque": {"driver": DRIVER, "parameters": SETTINGS}}]
     yield Case("gpu-08", "settings", "share a GPU by its own driver settings", "/devices/config", opaque)
     second = f"{REQUESTS}/1"
-    either = {"name": "either", "firstAvailable": [{"name": "a", "deviceClassName": mine}]}
-    yield Case("gpu-08", "alternatives", "claim one of several alternatives", second, either, base=requested)
+    either = {"name": "either", "firstAvailable": [{"name": "a", "deviceClassName": device_class}]}
+    yield Case("gpu-08", "alternatives", "claim one of several alternatives", second, either, base=request_fields)
     _, foreign = claim_spec(DRIVER_CLASSES[0], 1, 1)["devices"]["requests"]
     sentence = "add a request of another class to one of its own"
-    yield Case("gpu-08", "second-request", sentence, second, foreign, base=requested)
+    yield Case("gpu-08", "second-request", sentence, second, foreign, base=request_fields)
 
 
-def _passed_off(scene: AttackScene, place: AttackPlace, mine: str) -> Iterator[Attack]:
+def _passed_off(scene: AttackScene, place: AttackPlace, device_class: str) -> Iterator[Attack]:
     """Claims that no quota counts, for work that was counted."""
-    made = put(claim(mine), "/metadata/annotations", {"note": "hello"})
-    made = put(made, "/metadata/ownerReferences", [{**_ABSENT_POD, "controller": False}])
+    manifest = put(claim(device_class), "/metadata/annotations", {"note": "hello"})
+    manifest = put(manifest, "/metadata/ownerReferences", [{**_ABSENT_POD, "controller": False}])
     path, guard = group(API, place.name, CLAIMS), scene.guard("gpu-11", CLAIMS)
     for name, at, bad, good in (
         ("owner", "/metadata/ownerReferences/0/controller", True, False),
         ("note", f"/metadata/annotations/{escaped(CLAIM_OF_POD)}", "gpu", ABSENT),
     ):
-        request = Request("POST", path, put(made, at, bad), place.developer)
-        yield attack(f"gpu-11-claim-{name}", "gpu-11", _PASSED, guard, request, twin_body=put(made, at, good))
+        request = Request("POST", path, put(manifest, at, bad), place.developer)
+        yield attack(f"gpu-11-claim-{name}", "gpu-11", _PASSED, guard, request, twin_body=put(manifest, at, good))
     path, guard = group(API, place.name, TEMPLATES), scene.guard("gpu-08", TEMPLATES)
-    sentence, made = "replace a template that was counted by a larger one", claim(mine, plural=TEMPLATES)
-    for name, bad in (("free", "any"), ("less", template_name(mine, 2)), ("longer", f"{template_name(mine, 1)}-a")):
-        request = Request("POST", path, put(made, "/metadata/name", bad), place.developer)
-        yield attack(f"gpu-08-template-called-{name}", "gpu-08", sentence, guard, request, twin_body=made)
-    request = Request("POST", path, put(made, f"/spec/spec{EXACTLY}/count", 2), place.developer)
-    yield attack("gpu-08-template-count", "gpu-08", sentence, guard, request, twin_body=made)
+    sentence, manifest = "replace a template that was counted by a larger one", claim(device_class, plural=TEMPLATES)
+    for name, bad in (
+        ("free", "any"),
+        ("less", template_name(device_class, 2)),
+        ("longer", f"{template_name(device_class, 1)}-a"),
+    ):
+        request = Request("POST", path, put(manifest, "/metadata/name", bad), place.developer)
+        yield attack(f"gpu-08-template-called-{name}", "gpu-08", sentence, guard, request, twin_body=manifest)
+    request = Request("POST", path, put(manifest, f"/spec/spec{EXACTLY}/count", 2), place.developer)
+    yield attack("gpu-08-template-count", "gpu-08", sentence, guard, request, twin_body=manifest)
 
 
 def admin_access(rule: str) -> Case:

@@ -32,7 +32,7 @@ class FindingWaiver:
         """Whether the exception is for this rule and object."""
         return (self.rule, self.resource) == (finding.rule, finding.object)
 
-    def over(self, today: dt.date) -> bool:
+    def has_expired(self, today: dt.date) -> bool:
         """Whether the exception ended before this day."""
         return self.until < today
 
@@ -51,22 +51,22 @@ def waivers(document: Any, rules: Collection[str] = tuple(RULES)) -> tuple[Findi
     entries = document.get("exceptions") if isinstance(document, Mapping) and "exceptions" in document else document
     if not isinstance(entries, list):
         raise Violation("exc-01", "no list", f"write a list of entries with {', '.join(FIELDS)}")
-    found = tuple(_waiver(f"exceptions[{index}]", entry, rules) for index, entry in enumerate(entries))
-    seen: dict[tuple[str, str], int] = {}
-    for index, one in enumerate(found):
-        first = seen.setdefault((one.rule, one.resource), index)
+    all_waivers = tuple(_waiver(f"exceptions[{index}]", entry, rules) for index, entry in enumerate(entries))
+    first_indexes: dict[tuple[str, str], int] = {}
+    for index, waiver in enumerate(all_waivers):
+        first = first_indexes.setdefault((waiver.rule, waiver.resource), index)
         if first != index:
-            given = f"exceptions[{index}]: {one.rule} for {one.resource}, as exceptions[{first}]"
-            raise Violation("exc-01", given, "keep one of the two")
-    return found
+            detail = f"exceptions[{index}]: {waiver.rule} for {waiver.resource}, as exceptions[{first}]"
+            raise Violation("exc-01", detail, "keep one of the two")
+    return all_waivers
 
 
 def _waiver(where: str, entry: Any, rules: Collection[str]) -> FindingWaiver:
     if not isinstance(entry, Mapping):
         raise Violation("exc-01", f"{where}: {entry!r}", f"write a mapping of {', '.join(FIELDS)}")
     if wrong := sorted(map(str, set(entry) ^ set(FIELDS))):
-        given = f"{where}: {', '.join(f'unknown key {name}' if name in entry else f'no {name}' for name in wrong)}"
-        raise Violation("exc-01", given, f"write exactly {', '.join(FIELDS)}")
+        detail = f"{where}: {', '.join(f'unknown key {name}' if name in entry else f'no {name}' for name in wrong)}"
+        raise Violation("exc-01", detail, f"write exactly {', '.join(FIELDS)}")
     rule, until = entry["rule"], entry["until"]
     if rule not in rules:
         raise Violation("exc-01", f"{where}.rule: {rule!r}, an unknown rule", "use an id of `tenancy rules`")
@@ -82,11 +82,11 @@ def _waiver(where: str, entry: Any, rules: Collection[str]) -> FindingWaiver:
     last = until if type(until) is dt.date else day(str(until))
     if last is None:
         raise Violation("exc-01", f"{where}.until: {until!r}", "write its last day like 2027-03-31")
-    if last > days.today() and (given := unbounded_end(last)):
-        raise Violation("exc-01", f"{where}.{given}")
+    if last > days.today() and (detail := unbounded_end(last)):
+        raise Violation("exc-01", f"{where}.{detail}")
     return FindingWaiver(until=last, **texts)
 
 
-def waived_by(finding: Finding, given: Iterable[FindingWaiver], today: dt.date) -> FindingWaiver | None:
+def waived_by(finding: Finding, valid_waivers: Iterable[FindingWaiver], today: dt.date) -> FindingWaiver | None:
     """The exception that covers a finding and has not ended."""
-    return next((one for one in given if one.covers(finding) and not one.over(today)), None)
+    return next((waiver for waiver in valid_waivers if waiver.covers(finding) and not waiver.has_expired(today)), None)

@@ -17,7 +17,7 @@ def cel(value: object) -> str:
 
 
 DEVICES = cel(list(gpus.DEVICE_VARIABLES))
-_CHARGED = cel(list(words.CHARGED_LABELS))
+_COST_LABELS = cel(list(words.CHARGED_LABELS))
 
 GRANTED = f"""authorizer.group({cel(words.GPU_GRANT[0])}).resource({cel(words.GPU_GRANT[1])})
             .namespace(namespaceObject.metadata.name).check({cel(words.GPU_GRANT[2])}).allowed()"""
@@ -33,23 +33,23 @@ OWN_FINALIZERS = """(has(object.metadata.finalizers) ? object.metadata.finalizer
         || !(has(oldObject.metadata.finalizers) && f in oldObject.metadata.finalizers))"""
 
 
-def noted(key: str, literal: Callable[[str], str] = cel) -> str:
+def annotation(key: str, literal: Callable[[str], str] = cel) -> str:
     """An annotation of the namespace; empty if it is not there. `literal` writes the key: CEL takes both quotes, and
     a policy with the other ones is another policy."""
     return f"namespaceObject.metadata.?annotations[?{literal(key)}].orValue('')"
 
 
-def listed(key: str) -> str:
+def annotation_list(key: str) -> str:
     """An annotation of the namespace as a list. No item is empty: every image's name begins with nothing."""
-    return f"{noted(key)}.split(',').filter(x, x != '')"
+    return f"{annotation(key)}.split(',').filter(x, x != '')"
 
 
 def charged_keys(literal: Callable[[str], str] = cel) -> str:
     """Keys of the labels that costs are charged by: ours, and those that the namespace's annotation names."""
-    return f"({_CHARGED} + {noted(words.OWN_LABELS, literal)}.split(','))"
+    return f"({_COST_LABELS} + {annotation(words.OWN_LABELS, literal)}.split(','))"
 
 
-def charged(labels: str) -> str:
+def cost_labels_match(labels: str) -> str:
     """Whether the cost labels, by which tenants are charged, are the namespace's."""
     return f"""{charged_keys()}.all(k, !(k in {labels})
         || (k in namespaceObject.metadata.labels && {labels}[k] == namespaceObject.metadata.labels[k]))"""
@@ -85,11 +85,11 @@ def in_tenants_namespaces(text: str) -> str:
 
 def map_at(at: str, optional: Sequence[str]) -> str:
     """A map that may be absent, as may the objects around it."""
-    there = " && ".join([*(f"has({part})" for part in optional), f"has({at})"])
-    return f"({there} ? {at} : {{}})"
+    all_present = " && ".join([*(f"has({part})" for part in optional), f"has({at})"])
+    return f"({all_present} ? {at} : {{}})"
 
 
-def unchanged(new: str, old: str, which: str) -> str:
+def is_unchanged(new: str, old: str, which: str) -> str:
     """Of a map's keys `k`, those that `which` names are as they were: none written, changed or taken off."""
     return (
         f"variables.{new}.all(k, !{which}"
@@ -106,8 +106,8 @@ def same_field(field: str) -> str:
 
 def by_framework(kinds: Sequence[str], values: Mapping[str, str], otherwise: str) -> str:
     """The value for the kind of the object."""
-    chosen = otherwise
+    expression = otherwise
     for kind in kinds:
         if text := values.get(kind):
-            chosen = f"object.kind == {cel(kind)} ? {text} : {chosen}"
-    return chosen
+            expression = f"object.kind == {cel(kind)} ? {text} : {expression}"
+    return expression

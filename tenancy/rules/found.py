@@ -41,7 +41,7 @@ class Finding:
         return f"{self.rule}: {self.object}: given {self.given}; why: {RULES_BY_ID[self.rule].why}; fix: {self.change}"
 
 
-def finding_on(item: Object, rule: str, given: str) -> Finding:
+def finding_on(item: Object, rule: str, detail: str) -> Finding:
     """A finding on an object, with advice in the words of its manifest if no spec file describes it."""
-    ours = get_path(item, "metadata", "labels", words.ENVIRONMENT)
-    return Finding(rule, name_of(item), given, "" if ours else RULES_BY_ID[rule].fix_of_object)
+    is_managed = get_path(item, "metadata", "labels", words.ENVIRONMENT)
+    return Finding(rule, name_of(item), detail, "" if is_managed else RULES_BY_ID[rule].fix_of_object)

@@ -68,14 +68,14 @@ _NO_DEVICE_KEYS = f"!has(object.data) || {DEVICES}.all(d, !(d in object.data))"
 def _unmanaged(facts: GuardFacts) -> str:
     """A pod that stays off the nodes of tenants: it tolerates none of their taints, names no node, and asks for nothing
     for which EKS adds a toleration."""
-    taken = f"(r.startsWith({cel(_NVIDIA)}) || r == {cel(gpus.EFA)})"
+    is_gpu_resource = f"(r.startsWith({cel(_NVIDIA)}) || r == {cel(gpus.EFA)})"
     conditions = [
         f"""(!has(object.spec.tolerations) || object.spec.tolerations.all(t, has(t.key) && t.key != ''
             && !t.key.startsWith({cel(_NVIDIA)}) && !(t.key in {cel([gpus.EFA, words.POOL])})))""",
         "(request.operation != 'CREATE' || !has(object.spec.nodeName) || object.spec.nodeName == '')",
         f"""variables.containers.all(c, !has(c.resources) || (
-            (!has(c.resources.limits) || c.resources.limits.all(r, !{taken}))
-            && (!has(c.resources.requests) || c.resources.requests.all(r, !{taken}))))""",
+            (!has(c.resources.limits) || c.resources.limits.all(r, !{is_gpu_resource}))
+            && (!has(c.resources.requests) || c.resources.requests.all(r, !{is_gpu_resource}))))""",
     ]
     if facts.devices_by_claim:
         # The claim says which class it asks for, and it may be created after the pod.
@@ -148,10 +148,10 @@ def _withheld_resources(_scene: AttackScene, place: AttackPlace) -> Iterator[Cas
 
 def _runtime_class(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     sentence = "choose a runtime class, such as one that exposes every GPU"
-    known = next(iter(scene.runtime_classes), None)
-    case = Case("gpu-01", "runtime-class", sentence, RUNTIME, known or "nvidia")
+    class_name = next(iter(scene.runtime_classes), None)
+    case = Case("gpu-01", "runtime-class", sentence, RUNTIME, class_name or "nvidia")
     for kind in kinds_of(place):
-        if kind == "Pod" and known is None:
+        if kind == "Pod" and class_name is None:
             reason = "the cluster has no RuntimeClass: the API server refuses the pod before any guard is evaluated"
             yield skipped("gpu-01-pod-runtime-class", "gpu-01", sentence, reason)
         else:
@@ -175,21 +175,21 @@ def _keys(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
         scene, place, "gpu-04", "text", f"{smuggle} by a secret's text", text, f"/stringData/{_VISIBLE}", "all"
     )
     # Every namespace has this one, so that an update can be tried without making anything.
-    there = core(place.name, "configmaps", "kube-root-ca.crt")
+    path = core(place.name, "configmaps", "kube-root-ca.crt")
     patch = {"data": {"MODE": "fast"}}
     merged = put(patch, f"/data/{_VISIBLE}", "all")
-    added, other = ([{"op": "add", "path": f"/data/{key}", "value": "all"}] for key in (_VISIBLE, "MODE"))
+    added, harmless = ([{"op": "add", "path": f"/data/{key}", "value": "all"}] for key in (_VISIBLE, "MODE"))
     for name, kind, bad, good in (
         ("merge", MERGE, merged, patch),
         ("strategic", STRATEGIC, merged, patch),
-        ("json", JSON_PATCH, added, other),
+        ("json", JSON_PATCH, added, harmless),
     ):
         yield attack(
             f"gpu-04-configmap-patch-{name}",
             "gpu-04",
             f"{smuggle} by a {name} patch",
             scene.guard("gpu-04", "configmaps"),
-            Request("PATCH", there, bad, place.developer, kind),
+            Request("PATCH", path, bad, place.developer, kind),
             twin_body=good,
         )
 
@@ -207,10 +207,10 @@ def _train_without_grant(scene: AttackScene) -> Iterator[Attack]:
 def _trainer_resources(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     if TRAIN_JOB in all_kinds(place):
         limits = "/spec/trainer/resourcesPerNode/limits"
-        made = put(work(place, TRAIN_JOB), "/spec/trainer", {"resourcesPerNode": {"limits": {"cpu": "1"}}})
+        train_job = put(work(place, TRAIN_JOB), "/spec/trainer", {"resourcesPerNode": {"limits": {"cpu": "1"}}})
         sentence = "ask for a resource that no quota names"
         at = f"{limits}/amd.com~1gpu"
-        yield through(scene, place, "gpu-06", "unknown", sentence, TRAIN_JOB, at, "1", base=made)
+        yield through(scene, place, "gpu-06", "unknown", sentence, TRAIN_JOB, at, "1", base=train_job)
 
 
 def _from_unmanaged(scene: AttackScene) -> Iterator[Attack]:

@@ -96,14 +96,14 @@ def takes(pattern: str, text: str) -> bool:
     return _pattern(pattern).fullmatch(text) is not None
 
 
-def listed(value: Any) -> list[str]:
+def as_strings(value: Any) -> list[str]:
     """The texts of an IAM element, which may be one text or a list."""
-    return [] if value is None else [value] if isinstance(value, str) else [str(one) for one in as_list(value)]
+    return [] if value is None else [value] if isinstance(value, str) else [str(item) for item in as_list(value)]
 
 
 def actions(statement: Any) -> list[str]:
     """Actions of a statement in lower case."""
-    return [action if action == UNKNOWN else action.lower() for action in listed(get_path(statement, "Action"))]
+    return [action if action == UNKNOWN else action.lower() for action in as_strings(get_path(statement, "Action"))]
 
 
 def all_of_s3(action: str) -> bool:
@@ -126,16 +126,16 @@ def any_role(resource: str) -> bool:
 
 def _allowed(statement: Any, names: frozenset[str]) -> dict[str, list[str]]:
     """Those of some actions that a statement's patterns match, with the patterns as written."""
-    found: dict[str, list[str]] = {}
+    patterns_by_name: dict[str, list[str]] = {}
     for pattern in actions(statement):
         for name in names:
             if pattern == UNKNOWN or takes(pattern, name):
-                found.setdefault(name, []).append(pattern)
-    if but := listed(get_path(statement, "NotAction")):
+                patterns_by_name.setdefault(name, []).append(pattern)
+    if but := as_strings(get_path(statement, "NotAction")):
         for name in names:
-            if not any(one == UNKNOWN or takes(one.lower(), name) for one in but):
-                found.setdefault(name, []).append(f"all but {', '.join(but)}")
-    return found
+            if not any(exclusion == UNKNOWN or takes(exclusion.lower(), name) for exclusion in but):
+                patterns_by_name.setdefault(name, []).append(f"all but {', '.join(but)}")
+    return patterns_by_name
 
 
 def _is_on(resource: str, service: str) -> bool:
@@ -165,9 +165,9 @@ def _conditioned(condition: Any, of_use: Callable[[str], bool]) -> bool:
 
 def more_rights(statement: Any) -> tuple[list[str], list[str]]:
     """Actions and resources of a statement that allow privilege escalation; both empty if there are none."""
-    resources, condition = listed(get_path(statement, "Resource")), get_path(statement, "Condition")
-    others = [f"all but {resource}" for resource in listed(get_path(statement, "NotResource"))]
-    said: dict[str, None] = {}
+    resources, condition = as_strings(get_path(statement, "Resource")), get_path(statement, "Condition")
+    others = [f"all but {resource}" for resource in as_strings(get_path(statement, "NotResource"))]
+    patterns_by_text: dict[str, None] = {}
     reached: dict[str, None] = {}
     for names, harmless, of_use in (
         (_GIVING, lambda _: False, _BORDERS.__contains__),
@@ -178,17 +178,21 @@ def more_rights(statement: Any) -> tuple[list[str], list[str]]:
         for name, patterns in sorted(_allowed(statement, names).items()):
             service = name.partition(":")[0]
             service = _RESOURCES_OF.get(service, service)
-            on = [one for one in resources if _is_on(one, service) and not harmless(one)]
+            on = [resource for resource in resources if _is_on(resource, service) and not harmless(resource)]
             if on or others:
-                said |= dict.fromkeys(patterns)
+                patterns_by_text |= dict.fromkeys(patterns)
                 reached |= dict.fromkeys([*on, *others])
-    return [*said], [*reached]
+    return [*patterns_by_text], [*reached]
 
 
 def roles_taken(statement: Any, action: str) -> list[str]:
     """Names of the single roles that a statement allows to pass or to assume."""
-    named = [one for one in listed(get_path(statement, "Resource")) if _is_on(one, "iam") and _one_of_a_kind(one)]
-    return [one.rpartition("/")[2] for one in named] if _allowed(statement, frozenset({action})) else []
+    role_arns = [
+        resource
+        for resource in as_strings(get_path(statement, "Resource"))
+        if _is_on(resource, "iam") and _one_of_a_kind(resource)
+    ]
+    return [arn.rpartition("/")[2] for arn in role_arns] if _allowed(statement, frozenset({action})) else []
 
 
 def of_objects(action: str) -> bool:
@@ -212,12 +216,16 @@ def _place(resource: str) -> tuple[str, str] | None:
     return ("".join(fields[3:5]), fields[5]) if takes(fields[2], "s3") else None
 
 
-def _access_points(where: str, rest: str) -> bool | None:
+def _access_points(where: str, resource_part: str) -> bool | None:
     """Whether a pattern matches more than one access point; None if it is about buckets."""
-    if not where.strip("*") and not rest.startswith(_ACCESS_POINT):
+    if not where.strip("*") and not resource_part.startswith(_ACCESS_POINT):
         return None
-    named = rest.removeprefix(_ACCESS_POINT).partition("/")[0] if rest.startswith(_ACCESS_POINT) else rest
-    return "*" in named or "?" in named
+    access_point = (
+        resource_part.removeprefix(_ACCESS_POINT).partition("/")[0]
+        if resource_part.startswith(_ACCESS_POINT)
+        else resource_part
+    )
+    return "*" in access_point or "?" in access_point
 
 
 def whole_bucket(resource: str) -> bool:
@@ -226,9 +234,9 @@ def whole_bucket(resource: str) -> bool:
         return False
     if (points := _access_points(*place)) is not None:
         return points
-    bucket, below, _ = place[1].partition("/")
-    some = re.sub(r"[*?]", "x", bucket)
-    return not below or all(takes(place[1], f"{some}/{key}") for key in _KEYS)
+    bucket, object_key, _ = place[1].partition("/")
+    example_bucket = re.sub(r"[*?]", "x", bucket)
+    return not object_key or all(takes(place[1], f"{example_bucket}/{key}") for key in _KEYS)
 
 
 def beyond_a_prefix(resource: str) -> bool:
@@ -257,7 +265,7 @@ def positive_tests(condition: Any) -> Iterator[tuple[str, str, list[str]]]:
     for operator, tests in condition.items() if isinstance(condition, Mapping) else ():
         if _POSITIVE.fullmatch(str(operator)):
             for key, values in tests.items() if isinstance(tests, Mapping) else ():
-                yield str(operator), str(key).lower(), listed(values)
+                yield str(operator), str(key).lower(), as_strings(values)
 
 
 def limits(condition: Any) -> bool:
@@ -286,11 +294,12 @@ def by_prefix(condition: Any) -> bool:
     if condition == UNKNOWN or (isinstance(condition, Mapping) and UNKNOWN in condition.values()):
         return True
     return any(
-        key == "s3:prefix" and bool(values) and all(map(_below, values)) for _, key, values in positive_tests(condition)
+        key == "s3:prefix" and bool(values) and all(map(_is_tenant_prefix, values))
+        for _, key, values in positive_tests(condition)
     )
 
 
-def _below(prefix: str) -> bool:
+def _is_tenant_prefix(prefix: str) -> bool:
     if prefix == UNKNOWN:
         return True
     literal = re.split(r"[*?]", _VARIABLE.sub("v", prefix), maxsplit=1)[0]
@@ -316,14 +325,14 @@ def any_caller(statement: Any) -> str | None:
     if (but := get_path(statement, "NotPrincipal")) is not None:
         return f"a trust in every principal but {but}"
     principal = get_path(statement, "Principal")
-    named = principal.values() if isinstance(principal, Mapping) else [principal]
-    if not any("*" in listed(one) for one in named):
+    principals = principal.values() if isinstance(principal, Mapping) else [principal]
+    if not any("*" in as_strings(entry) for entry in principals):
         return None
     condition = get_path(statement, "Condition")
     if not condition:
         return "a trust in every principal, without a condition"
     tests = positive_tests(condition)
-    if any(key in _WHO and values and all(_one_account(key, one) for one in values) for _, key, values in tests):
+    if any(key in _WHO and values and all(_one_account(key, value) for value in values) for _, key, values in tests):
         return None
     if UNKNOWN in str(condition):
         return f"a trust in every principal under a condition {UNKNOWN}"
@@ -343,20 +352,22 @@ def _one_account(key: str, value: str) -> bool:
     return not re.search(r"[*?]", value)
 
 
-def outsiders(statement: Any, own: Collection[str]) -> list[str]:
+def outsiders(statement: Any, own_accounts: Collection[str]) -> list[str]:
     """Principals of a trust that are not in these accounts, or of unknown accounts. If no account is known, an issuer
     of tokens counts as one of the own account: it is checked by its subjects."""
     principal = get_path(statement, "Principal")
-    of_aws = [principal] if isinstance(principal, str) else listed(get_path(principal, "AWS"))
-    issuers = [one for one in listed(get_path(principal, "Federated")) if own and one.startswith("arn:")]
-    named = [one for one in [*of_aws, *issuers] if one != "*"]
+    of_aws = [principal] if isinstance(principal, str) else as_strings(get_path(principal, "AWS"))
+    issuers = [
+        issuer for issuer in as_strings(get_path(principal, "Federated")) if own_accounts and issuer.startswith("arn:")
+    ]
+    accounts = [account for account in [*of_aws, *issuers] if account != "*"]
     if "*" in of_aws:
         tests = positive_tests(get_path(statement, "Condition"))
         by_key = [values for _, key, values in tests if key in _WHO and values]
         # All tests must be true, so one that names own accounts is enough; an organization is never one account.
-        if not any(all(_account(one) in own for one in values) for values in by_key):
-            named += [one for values in by_key for one in values]
-    return [one for one in named if _account(one) not in own]
+        if not any(all(_account(value) in own_accounts for value in values) for values in by_key):
+            accounts += [value for values in by_key for value in values]
+    return [account for account in accounts if _account(account) not in own_accounts]
 
 
 def _account(principal: str) -> str:

@@ -22,9 +22,9 @@ _ACCOUNT = """(has(variables.spec.serviceAccountName) && variables.spec.serviceA
         ? variables.spec.serviceAccountName : 'default')"""
 # An entry says when its manager last wrote: one of the engine's that was not there, or is of another time, is a write
 # under its name. A tenant may run the same engine for its own objects, so the platform's alone are judged.
-_OURS = f"{{0}}.metadata.?labels[?{cel(words.ENVIRONMENT)}].hasValue()"
+_IS_MANAGED = f"{{0}}.metadata.?labels[?{cel(words.ENVIRONMENT)}].hasValue()"
 _ENTRIES = "dyn({0}).metadata.?managedFields.orValue([])"
-_UNDER_OWN_NAME = f"""!({_OURS.format("object")} || (oldObject != null && {_OURS.format("oldObject")}))
+_UNDER_OWN_NAME = f"""!({_IS_MANAGED.format("object")} || (oldObject != null && {_IS_MANAGED.format("oldObject")}))
     || ({_ENTRIES.format("object")}).all(m, !m.manager.startsWith({cel(ENGINE)})
         || (oldObject != null && ({_ENTRIES.format("oldObject")}).exists(o, o.manager == m.manager
             && o.operation == m.operation && o.time == m.time)))"""
@@ -56,8 +56,8 @@ def _roles(scene: AttackScene) -> Iterator[Attack]:
     plain["metadata"]["annotations"] = {"note": "hello"}
     yield create(scene, place, "id-01", "role", sentence, plain, _ROLE, _ARN, place.owner)
     patch = {"metadata": {"annotations": {"note": "hello"}}}
-    there = core(place.name, "serviceaccounts", "default")
-    request = Request("PATCH", there, put(patch, _ROLE, _ARN), place.owner, MERGE)
+    path = core(place.name, "serviceaccounts", "default")
+    request = Request("PATCH", path, put(patch, _ROLE, _ARN), place.owner, MERGE)
     guard, of_default = scene.guard("id-01", "serviceaccounts"), f"{sentence} of its default account"
     yield attack("id-01-serviceaccount-update", "id-01", of_default, guard, request, twin_body=patch)
 
@@ -67,13 +67,13 @@ def _managers(scene: AttackScene) -> Iterator[Attack]:
     if place is None:
         return
     patch = {"metadata": {"annotations": {"note": "hello"}}}
-    there, sentence = core(place.name, "serviceaccounts", "default"), "present its own change as the platform's"
+    account_path, sentence = core(place.name, "serviceaccounts", "default"), "present its own change as the platform's"
     for name, kind in (("merge", MERGE), ("apply", APPLY)):
         body = {"apiVersion": "v1", "kind": "ServiceAccount", **patch} if kind == APPLY else patch
-        path = f"{there}?fieldManager={{}}{'&force=true' if kind == APPLY else ''}"
+        path = f"{account_path}?fieldManager={{}}{'&force=true' if kind == APPLY else ''}"
         request = Request("PATCH", path.format(f"{ENGINE}-4f3c2b1a"), body, place.owner, kind)
-        guard, mine = scene.guard("id-10", "serviceaccounts"), path.format("verify")
-        yield attack(f"id-10-serviceaccount-{name}", "id-10", sentence, guard, request, twin_path=mine)
+        guard, twin_path = scene.guard("id-10", "serviceaccounts"), path.format("verify")
+        yield attack(f"id-10-serviceaccount-{name}", "id-10", sentence, guard, request, twin_path=twin_path)
 
 
 def _token_secrets(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:

@@ -57,9 +57,9 @@ def _foreign(_scene: AttackScene, place: AttackPlace) -> Iterator[Case]:
 
 
 def _of_other_tenants(scene: AttackScene, place: AttackPlace) -> Iterator[Case]:
-    if theirs := scene.other_tenant_namespace(place):
-        for registry in sorted(set(theirs.registries) - set(place.registries)):
-            sentence = f"run an image of {theirs.tenant.tenant}"
+    if other_namespace := scene.other_tenant_namespace(place):
+        for registry in sorted(set(other_namespace.registries) - set(place.registries)):
+            sentence = f"run an image of {other_namespace.tenant.tenant}"
             yield Case("img-01", "foreign-tenant", sentence, _AT, f"{registry}model:1", place.environment.images.sample)
 
 

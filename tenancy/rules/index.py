@@ -50,7 +50,9 @@ class Index:
 
     def templates(self, items: Iterable[Object] | None = None) -> Iterator[tuple[Object, PodTemplate]]:
         """Pods and pod templates of all objects, or of these."""
-        for item in (one for found in self.by_kind.values() for one in found) if items is None else items:
+        for item in (
+            (item for items_of_kind in self.by_kind.values() for item in items_of_kind) if items is None else items
+        ):
             if id(item) not in self._templates:
                 self._templates[id(item)] = templates_of(item)
             yield from ((item, template) for template in self._templates[id(item)])
@@ -99,9 +101,9 @@ def pairs_of(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def has_pairs(labels: Mapping[str, str], wanted: Any) -> bool:
+def has_pairs(labels: Mapping[str, str], selector: Any) -> bool:
     """Whether labels contain every wanted pair, or may (unknown values)."""
-    return has_labels(wanted, labels, UNKNOWN)
+    return has_labels(selector, labels, UNKNOWN)
 
 
 def selects(selector: Any, space: Object) -> bool:
@@ -112,4 +114,4 @@ def selects(selector: Any, space: Object) -> bool:
 
 def plain_of(value: Any) -> Any:
     """The value with plain dictionaries instead of other mappings."""
-    return {key: plain_of(of) for key, of in value.items()} if isinstance(value, Mapping) else value
+    return {key: plain_of(field_value) for key, field_value in value.items()} if isinstance(value, Mapping) else value

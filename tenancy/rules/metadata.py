@@ -11,7 +11,14 @@ from tenancy.kube.objects import Object
 from tenancy.kube.requests import collection
 from tenancy.rules.attacks import Attack, Request, attack, escaped, put
 from tenancy.rules.claims_of_work import CLAIM_TEMPLATES, PARTS_OF_WORK, by_resource_of_work, each_claim_of_volumes
-from tenancy.rules.expressions import OF_TENANT, by_platform, cel, in_tenants_namespaces, noted, unless_by_controller
+from tenancy.rules.expressions import (
+    OF_TENANT,
+    annotation,
+    by_platform,
+    cel,
+    in_tenants_namespaces,
+    unless_by_controller,
+)
 from tenancy.rules.model import Face, GuardFacts, GuardSubject, Rule, Severity
 from tenancy.rules.network import DOMAINS_OF_NODE
 from tenancy.rules.scene import POD_NAME, AttackPlace, AttackScene
@@ -31,14 +38,14 @@ from tenancy.rules.workloads import (
 
 # Keys of labels and annotations
 
-_OWN_DOMAIN = f"""{noted(words.OWNER_MAIL)}.lowerAscii().split('@')[?1].orValue('/')"""
+_OWN_DOMAIN = f"""{annotation(words.OWNER_MAIL)}.lowerAscii().split('@')[?1].orValue('/')"""
 """Domain of the address of the tenant's owner: the organization's own keys, which are no agent's."""
 _BY_NODES = f"{DOMAINS_OF_NODE}.exists(d, ('.' + k.split('/')[0]).endsWith(d))"
 _OF_CLAIMS = [f"c.?metadata.?{field}.orValue({{}}).map(k, k)" for field in ("labels", "annotations")]
 _OF_PARTS = [f"j.?metadata.?{field}.orValue({{}}).map(k, k)" for field in ("labels", "annotations")]
 
 
-def _known(facts: GuardFacts, lists: str) -> str:
+def _known_keys(facts: GuardFacts, lists: str) -> str:
     """Whether each key of some lists may be written."""
     domain = "k.split('/')[0]"
     domains = [*keys.DOMAINS, *([keys.SYNCED_DOMAIN] if facts.virtual_clusters else [])]
@@ -73,8 +80,8 @@ def _own_keys(facts: GuardFacts, resources_without_notes: tuple[str, ...] = ()) 
     if resources_without_notes:
         notes = f"(request.resource.resource in {cel(list(resources_without_notes))} ? [] : {notes})"
     now = "dyn(object).metadata.annotations"
-    known = _known(facts, f"[{fresh('labels')}, {notes}]")
-    return f"{known} && (!has({now}) || {_valued(now)})"
+    known_keys = _known_keys(facts, f"[{fresh('labels')}, {notes}]")
+    return f"{known_keys} && (!has({now}) || {_valued(now)})"
 
 
 def _of_objects(facts: GuardFacts) -> str:
@@ -89,20 +96,20 @@ def _of_work(facts: GuardFacts) -> str:
 
 def _of_volumes(facts: GuardFacts) -> str:
     """Keys of the claims that a pod makes."""
-    return each_claim_of_volumes(_known(facts, f"[{', '.join(_OF_CLAIMS)}]"))
+    return each_claim_of_volumes(_known_keys(facts, f"[{', '.join(_OF_CLAIMS)}]"))
 
 
 def _of_templates(facts: GuardFacts) -> str:
     """Keys of a pod template, and of the claims that its pods make."""
     notes = f"variables.podAnnotations.filter(k, !{_BY_NODES})"
-    pods = _known(facts, f"[variables.podLabels.map(k, k), {notes}]")
+    pods = _known_keys(facts, f"[variables.podLabels.map(k, k), {notes}]")
     text = f"{pods} && {_valued('variables.podAnnotations')} && {_of_volumes(facts)}"
     return unless_by_controller(f"{by_platform(facts.platform_group)} || ({text})")
 
 
 def _beside_pods(facts: GuardFacts) -> str | None:
     """Keys of templates of claims, and of what is made between work and its pods."""
-    claims, parts = (_known(facts, f"[{', '.join(keys_of)}]") for keys_of in (_OF_CLAIMS, _OF_PARTS))
+    claims, parts = (_known_keys(facts, f"[{', '.join(keys_of)}]") for keys_of in (_OF_CLAIMS, _OF_PARTS))
     return by_resource_of_work(facts, (CLAIM_TEMPLATES, claims), (PARTS_OF_WORK, parts))
 
 
@@ -163,9 +170,11 @@ def _objects(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     for kind in ("ConfigMap", "Secret"):
         plain: Object = {"apiVersion": "v1", "kind": kind, "metadata": {"name": POD_NAME, "labels": {_NOTE: "x"}}}
         for slug, (key, value, sentence) in _COPIED.items():
-            made = _with_note(plain, _ANNOTATIONS)
-            named = value.replace("another-tenant", others.name if others else "another-tenant")
-            yield against(place, "meta-01", slug, sentence, policy, made, f"{_ANNOTATIONS}/{escaped(key)}", named)
+            annotated_object = _with_note(plain, _ANNOTATIONS)
+            note_value = value.replace("another-tenant", others.name if others else "another-tenant")
+            yield against(
+                place, "meta-01", slug, sentence, policy, annotated_object, f"{_ANNOTATIONS}/{escaped(key)}", note_value
+            )
         forged = "have its object taken for one of the platform's"
         at = f"{_LABELS}/{escaped(words.ENVIRONMENT)}"
         yield against(place, "meta-01", "platforms", forged, policy, plain, at, place.environment.environment)
@@ -178,9 +187,11 @@ def _claims(_scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
         at = f"{_ANNOTATIONS}/{escaped(key)}"
         yield against(place, "meta-01", slug, sentence, "tenancy-object-limits", plain, at, value)
     key, value, sentence = _VOLUMES["volume-type"]
-    for slug, made, where in claims_of_pods(place):
+    for slug, workload_body, where in claims_of_pods(place):
         at = f"{where}/metadata/annotations/{escaped(key)}"
-        yield against(place, "meta-01", slug, sentence, policy_of(place, made["kind"]), made, at, value)
+        yield against(
+            place, "meta-01", slug, sentence, policy_of(place, workload_body["kind"]), workload_body, at, value
+        )
 
 
 def _parts_of_work(_scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
@@ -190,52 +201,61 @@ def _parts_of_work(_scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     hold, kinds, zone = "hold quota for pods that never come", kinds_of(place), "topology.kubernetes.io/zone"
     if "JobSet" in kinds:
         job = "/spec/replicatedJobs/0/template"
-        made = put(put(work(place, "JobSet"), f"{job}/spec/parallelism", 1), f"{job}/spec/completions", 1)
-        made = _with_note(put(made, f"{job}/metadata", {}), _ANNOTATIONS, job)
+        workload_body = put(put(work(place, "JobSet"), f"{job}/spec/parallelism", 1), f"{job}/spec/completions", 1)
+        workload_body = _with_note(put(workload_body, f"{job}/metadata", {}), _ANNOTATIONS, job)
         at = f"{job}{_ANNOTATIONS}/{escaped('alpha.jobset.sigs.k8s.io/exclusive-topology')}"
-        yield against(place, "meta-01", "topology", hold, "tenancy-frameworks", made, at, zone)
+        yield against(place, "meta-01", "topology", hold, "tenancy-frameworks", workload_body, at, zone)
     if "LeaderWorkerSet" in kinds:
-        made = _with_note(work(place, "LeaderWorkerSet"), _ANNOTATIONS)
+        workload_body = _with_note(work(place, "LeaderWorkerSet"), _ANNOTATIONS)
         at = f"{_ANNOTATIONS}/{escaped('leaderworkerset.sigs.k8s.io/exclusive-topology')}"
-        yield against(place, "meta-01", "topology", hold, "tenancy-work-limits", made, at, zone)
+        yield against(place, "meta-01", "topology", hold, "tenancy-work-limits", workload_body, at, zone)
     if TRAIN_JOB in {framework.kind for framework in place.frameworks} and place.training_runtime:
         patch = "/spec/runtimePatches/0/trainingRuntimeSpec/template/spec/replicatedJobs/0/template/spec/template"
-        made = put(work(place, TRAIN_JOB), "/spec/runtimePatches", [_patch()])
+        workload_body = put(work(place, TRAIN_JOB), "/spec/runtimePatches", [_patch()])
         sentence, field, key, value = _AGENTS["driver-upgrade"]
         at = f"{patch}{field}/{escaped(key)}"
-        yield against(place, "meta-01", "patch", sentence, "tenancy-frameworks", made, at, value)
+        yield against(place, "meta-01", "patch", sentence, "tenancy-frameworks", workload_body, at, value)
 
 
-def _with_note(made: Object, field: str, at: str = "") -> Object:
+def _with_note(manifest: Object, field: str, at: str = "") -> Object:
     """The object with a harmless key in that field of its metadata, or of the metadata at a pointer."""
-    here: Any = made
+    target: Any = manifest
     for key in f"{at}{field}".split("/")[1:]:
-        here = here[int(key)] if isinstance(here, list) else here.get(key, {})
-    return put(made, f"{at}{field}", {**here, _NOTE: "hello"})
+        target = target[int(key)] if isinstance(target, list) else target.get(key, {})
+    return put(manifest, f"{at}{field}", {**target, _NOTE: "hello"})
 
 
 def _agents(_scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
-    own = "tenancy-work-limits"
+    policy = "tenancy-work-limits"
     for slug, (sentence, field, key, value) in _AGENTS.items():
         pod = _with_note(place.pod(), field)
-        yield against(place, "meta-01", slug, sentence, own, pod, f"{field}/{escaped(key)}", value)
+        yield against(place, "meta-01", slug, sentence, policy, pod, f"{field}/{escaped(key)}", value)
     sentence, field, key, value = _AGENTS["driver-upgrade"]
     for kind in kinds_of(place):
         if kind == "Pod":
             continue
-        made = _with_note(workload(kind, place.pod()), field)
-        yield against(place, "meta-01", "own", sentence, own, made, f"{field}/{escaped(key)}", value)
+        workload_body = _with_note(workload(kind, place.pod()), field)
+        yield against(place, "meta-01", "own", sentence, policy, workload_body, f"{field}/{escaped(key)}", value)
         # Of what an agent obeys on pods, the template counts.
-        made = workload(kind, _with_note(place.pod(), field))
-        where = next(pointers(made, _NOTE)).rpartition("/")[0]
+        workload_body = workload(kind, _with_note(place.pod(), field))
+        where = next(pointers(workload_body, _NOTE)).rpartition("/")[0]
         # The API server gives a Job without labels those of its template (batch/v1, `SetDefaults_Job`).
-        made = _with_note(made, _LABELS)
+        workload_body = _with_note(workload_body, _LABELS)
         yield against(
-            place, "meta-01", "template", sentence, policy_of(place, kind), made, f"{where}/{escaped(key)}", value
+            place,
+            "meta-01",
+            "template",
+            sentence,
+            policy_of(place, kind),
+            workload_body,
+            f"{where}/{escaped(key)}",
+            value,
         )
     at = "/spec/jobTemplate"
-    made = _with_note(workload("CronJob", place.pod()), _LABELS, at)
-    yield against(place, "meta-01", "jobs", sentence, "tenancy-cronjobs", made, f"{at}{_LABELS}/{escaped(key)}", value)
+    workload_body = _with_note(workload("CronJob", place.pod()), _LABELS, at)
+    yield against(
+        place, "meta-01", "jobs", sentence, "tenancy-cronjobs", workload_body, f"{at}{_LABELS}/{escaped(key)}", value
+    )
 
 
 def _patch() -> Object:

@@ -151,7 +151,7 @@ class Rule:
     """Where it is enforced beside its guards."""
     guards: Mapping[GuardSubject, Expression] = field(default_factory=dict)
     """CEL of the API server's guards, of the preview and of `tenancy check`, by what it judges."""
-    behind: str = ""
+    earlier_control: str = ""
     """Another control that refuses first whatever the guards would, so that no request can attack them."""
     attacks: tuple[Attacks, ...] = ()
     """Requests that break the rule, each with a twin that does not and differs from it in one field."""
@@ -171,8 +171,8 @@ class Rule:
     @property
     def previewed(self) -> bool:
         """Whether the expressions of its guards are judged in a preview too."""
-        asked = (one for subject, one in self.guards.items() if subject in PREVIEWED)
-        return any(isinstance(one, str) or one(FEWEST) is not None for one in asked)
+        expressions = (expression for subject, expression in self.guards.items() if subject in PREVIEWED)
+        return any(isinstance(expression, str) or expression(FEWEST) is not None for expression in expressions)
 
     @property
     def faces(self) -> Face:

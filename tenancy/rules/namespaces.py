@@ -20,21 +20,21 @@ from tenancy.rules.workloads import CLUSTER_ADMIN
 
 def _labels(scene: AttackScene) -> Iterator[Attack]:
     for place in scene.places:
-        yield from (each for each in _labels_of(scene, place) if each.rule == "ns-01")
+        yield from (attack for attack in _labels_of(scene, place) if attack.rule == "ns-01")
     if scene.places:
-        yield from (each for each in _ways(scene, scene.places[0]) if each.rule == "ns-01")
+        yield from (attack for attack in _ways(scene, scene.places[0]) if attack.rule == "ns-01")
     if scene.unmanaged:
         yield from _unmanaged_names(scene, scene.unmanaged)
 
 
 def _other_places(scene: AttackScene) -> Iterator[Attack]:
     if scene.places:
-        yield from (each for each in _ways(scene, scene.places[0]) if each.rule == "ns-02")
+        yield from (attack for attack in _ways(scene, scene.places[0]) if attack.rule == "ns-02")
 
 
 def _deletions(scene: AttackScene) -> Iterator[Attack]:
     for place in scene.places:
-        yield from (each for each in _labels_of(scene, place) if each.rule == "ns-05")
+        yield from (attack for attack in _labels_of(scene, place) if attack.rule == "ns-05")
 
 
 def _change(metadata: dict[str, Any]) -> dict[str, Any]:
@@ -44,12 +44,12 @@ def _change(metadata: dict[str, Any]) -> dict[str, Any]:
 def _labels_of(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     """Changes that would weaken a namespace's isolation, requested by a cluster admin."""
     path = f"/api/v1/namespaces/{place.name}"
-    other = scene.other_tenant_namespace(place)
+    other_namespace = scene.other_tenant_namespace(place)
     bad: dict[str, tuple[str, dict[str, Any]]] = {
         "pod-security": ("allow privileged pods", {"labels": {words.PSA_ENFORCE: "privileged"}}),
         "tenant": (
             "relabel it as another tenant's",
-            {"labels": {words.TENANT: other.tenant.tenant if other else "another-tenant"}},
+            {"labels": {words.TENANT: other_namespace.tenant.tenant if other_namespace else "another-tenant"}},
         ),
         "orphan": ("remove the tenant's label", {"labels": {words.TENANT: None}}),
         "registries": ("allow images from anywhere", {"annotations": {words.ALLOWED_REGISTRIES: "docker.io/"}}),
@@ -78,7 +78,7 @@ def _ways(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     """The other ways to write a namespace, and the other keys."""
     path = f"/api/v1/namespaces/{place.name}"
     guard = scene.guard("ns-01", "namespaces")
-    whole = place.manifest()
+    manifest = place.manifest()
     harmless = {"note": "hello"}
     loose = {words.PSA_ENFORCE: "privileged"}
     pointer = f"/metadata/labels/{escaped(words.PSA_ENFORCE)}"
@@ -109,7 +109,7 @@ def _ways(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
         request = Request("PATCH", path, body, CLUSTER_ADMIN, MERGE)
         good = _change({"labels": harmless})
         yield attack(f"ns-01-label-{name}", "ns-01", f"set the label {key}", guard, request, twin_body=good)
-    fresh = put(whole, "/metadata/name", f"{POD_NAME}--extra")
+    fresh = put(manifest, "/metadata/name", f"{POD_NAME}--extra")
     request = Request("POST", "/api/v1/namespaces", fresh, CLUSTER_ADMIN)
     sentence = "create a namespace labelled as a tenant's"
     yield attack("ns-01-new-namespace", "ns-01", sentence, guard, request, twin_who=None)
@@ -133,10 +133,10 @@ def _unmanaged_names(scene: AttackScene, name: str) -> Iterator[Attack]:
         yield attack(f"ns-01-unmanaged-{slug}", "ns-01", text, guard, request, twin_body={"metadata": free})
     applied = f"{path}?{urlencode({'fieldManager': 'verify', 'force': 'true'})}"
     labels = {**free["labels"], words.TENANT: "a-tenant"}
-    whole = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
-    request = Request("PATCH", applied, whole, CLUSTER_ADMIN, "application/apply-patch+yaml")
+    manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+    request = Request("PATCH", applied, manifest, CLUSTER_ADMIN, "application/apply-patch+yaml")
     text = "label an unmanaged namespace as a tenant's by an apply"
-    twin = put(whole, "/metadata/labels", free["labels"])
+    twin = put(manifest, "/metadata/labels", free["labels"])
     yield attack("ns-01-unmanaged-apply", "ns-01", text, guard, request, twin_body=twin)
 
 

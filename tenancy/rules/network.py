@@ -297,12 +297,12 @@ def _network_policy(item: Object, homes: Mapping[str, str] = MappingProxyType({}
                 yield "net-02", f"{direction} without '{side}', which allows every peer"
             for peer in peers or ():
                 block = peer.get("ipBlock")
-                mine = direction == "egress" and block and block.get("cidr") == words.IDENTITY_AGENT
-                mine = mine or (
+                is_trusted_peer = direction == "egress" and block and block.get("cidr") == words.IDENTITY_AGENT
+                is_trusted_peer = is_trusted_peer or (
                     direction == "egress" and bool(block) and (is_internet(block) or _is_cache(block, rule))
                 )
-                if block and not mine and (given := unsafe_range(str(block.get("cidr")))):
-                    yield "net-05", f"{direction} {given}"
+                if block and not is_trusted_peer and (detail := unsafe_range(str(block.get("cidr")))):
+                    yield "net-05", f"{direction} {detail}"
                 selector = peer.get("namespaceSelector")
                 if selector is not None and not _stays_home(peer, tenant, direction, rule, homes):
                     unknown = f" with ports {UNKNOWN}" if UNKNOWN in str(rule.get("ports")) else ""
@@ -327,8 +327,8 @@ def _stays_home(peer: Object, tenant: str, direction: str, rule: Object, homes: 
         return True
     # A service of the platform: no tenant's namespace has such a name.
     pods = (peer.get("podSelector") or {}).get("matchLabels")
-    named = bool(ports) and None not in {first for first, _ in ports}
-    return words.SEPARATOR not in space and space != "default" and bool(pods) and named
+    has_named_ports = bool(ports) and None not in {first for first, _ in ports}
+    return words.SEPARATOR not in space and space != "default" and bool(pods) and has_named_ports
 
 
 def _cilium(item: Object) -> Given:
@@ -345,15 +345,15 @@ def opened_to_neighbours(items: Iterable[Object], homes: Mapping[str, str]) -> I
     """net-02, net-05 with the tenants of the namespaces that a policy names."""
     for item in items:
         kind = item.get("kind")
-        found: Given = iter(())
+        details: Given = iter(())
         if kind == "NetworkPolicy":
-            found = _network_policy(item, homes)
+            details = _network_policy(item, homes)
         elif kind == cilium.IN_NAMESPACE and is_tenants(item):
-            found = cilium.in_namespace(item, labels_of(item)[words.TENANT], homes)
+            details = cilium.in_namespace(item, labels_of(item)[words.TENANT], homes)
         elif kind == cilium.CLUSTERWIDE and homes:
-            found = cilium.clusterwide(item, homes)
-        together = {finding_on(item, rule, given): None for rule, given in found}
-        alone = {finding_on(item, rule, given) for rule, given in CHECKS[str(kind)](item)} if together else set()
+            details = cilium.clusterwide(item, homes)
+        together = {finding_on(item, rule, detail): None for rule, detail in details}
+        alone = {finding_on(item, rule, detail) for rule, detail in CHECKS[str(kind)](item)} if together else set()
         yield from (finding for finding in together if finding not in alone)
 
 
@@ -362,15 +362,15 @@ def opened_together(items: Iterable[Object]) -> Iterator[Finding]:
     opened: dict[tuple[str, str], list[tuple[Object, str]]] = {}
     kinds = {"NetworkPolicy", cilium.IN_NAMESPACE}
     # The finding names the same policy in any order.
-    for item in sorted((one for one in items if one.get("kind") in kinds and is_tenants(one)), key=name_of):
+    for item in sorted((item for item in items if item.get("kind") in kinds and is_tenants(item)), key=name_of):
         kind = item["kind"]
         for direction in ("ingress", "egress"):
-            found = cilium.ranges(item, direction) if kind == cilium.IN_NAMESPACE else _ranges(item, direction)
+            item_ranges = cilium.ranges(item, direction) if kind == cilium.IN_NAMESPACE else _ranges(item, direction)
             where = str(get_path(item, "metadata", "namespace")), direction
-            opened.setdefault(where, []).extend((item, cidr) for cidr in found)
+            opened.setdefault(where, []).extend((item, cidr) for cidr in item_ranges)
     for (_, direction), ranges in opened.items():
-        if found := too_wide_together([cidr for _, cidr in ranges]):
-            yield finding_on(ranges[found[0]][0], "net-05", f"{direction} {found[1]}")
+        if excess := too_wide_together([cidr for _, cidr in ranges]):
+            yield finding_on(ranges[excess[0]][0], "net-05", f"{direction} {excess[1]}")
 
 
 def _ranges(policy: Object, direction: str) -> list[str]:

@@ -18,15 +18,15 @@ from tenancy.rules.workloads import CLUSTER_ADMIN
 
 def _peers(allowed: str) -> str:
     """Whether a peer `p` of a rule `r` is the namespace, a sibling, or an address that the file names."""
-    chosen, name, tenant = "p.namespaceSelector.matchLabels", cel(words.SPACE_NAME), cel(words.TENANT)
+    labels, name, tenant = "p.namespaceSelector.matchLabels", cel(words.SPACE_NAME), cel(words.TENANT)
     return f"""has(p.ipBlock)
             ? has(r.ports) && size(r.ports) > 0 && r.ports.all(q, has(q.port) && !has(q.endPort)
                 && (p.ipBlock.cidr + ':' + string(q.port) + '/' + (has(q.protocol) ? q.protocol : 'TCP'))
                     in variables.{allowed})
-            : !has(p.namespaceSelector) || (has({chosen}) && (
-                ({name} in {chosen} && {chosen}[{name}] == namespaceObject.metadata.name)
-                || ({cel(words.SIBLINGS)} in variables.{allowed} && {tenant} in {chosen}
-                    && {chosen}[{tenant}] == {OF_TENANT})))"""
+            : !has(p.namespaceSelector) || (has({labels}) && (
+                ({name} in {labels} && {labels}[{name}] == namespaceObject.metadata.name)
+                || ({cel(words.SIBLINGS)} in variables.{allowed} && {tenant} in {labels}
+                    && {labels}[{tenant}] == {OF_TENANT})))"""
 
 
 def _narrow(direction: str, side: str, allowed: str) -> str:
@@ -86,7 +86,7 @@ def _opened(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
         request = Request("POST", path, put(twin, at, bad), place.developer)
         return attack(f"net-02-policy-{name}@{place.name}", "net-02", sentence, guard, request, twin_body=twin)
 
-    other, tenant = scene.other_tenant_namespace(place), place.tenant
+    other_namespace, tenant = scene.other_tenant_namespace(place), place.tenant
     for direction, side, word in (("ingress", "from", "in"), ("egress", "to", "out")):
         twin = _policy_with({direction: [{side: [inside]}]})
         rule = f"/spec/{direction}/0/{side}"
@@ -97,9 +97,12 @@ def _opened(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
         yield tried(f"{word}-spaces", f"{sentence}, by peers in every namespace", twin, peer, {})
         exists = {"matchExpressions": [{"key": words.TENANT, "operator": "Exists"}]}
         yield tried(f"{word}-tenants", f"{sentence}, by peers of every tenant", twin, peer, exists)
-        if other:
-            named = {words.TENANT: {words.TENANT: other.tenant.tenant}, "name": {words.SPACE_NAME: other.name}}
-            for what, labels in named.items():
+        if other_namespace:
+            selectors = {
+                words.TENANT: {words.TENANT: other_namespace.tenant.tenant},
+                "name": {words.SPACE_NAME: other_namespace.name},
+            }
+            for what, labels in selectors.items():
                 yield tried(
                     f"{word}-other-{what.rpartition('/')[2]}",
                     f"allow {direction} {side} another tenant, by its {what.rpartition('/')[2]}",
@@ -108,16 +111,16 @@ def _opened(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
                     {"matchLabels": labels},
                 )
         if not tenant.allow_cross_namespace:
-            mine = {"matchLabels": {words.TENANT: tenant.tenant}}
+            own_pods = {"matchLabels": {words.TENANT: tenant.tenant}}
             yield tried(
                 f"{word}-parts",
                 f"allow {direction} {side} a namespace that the tenant's file isolates",
                 twin,
                 peer,
-                mine,
+                own_pods,
             )
-        known = [way for way in (tenant.egress if word == "out" else tenant.ingress) if way.cidr]
-        for way in known[:1]:
+        cidr_rules = [way for way in (tenant.egress if word == "out" else tenant.ingress) if way.cidr]
+        for way in cidr_rules[:1]:
             port = {"protocol": way.protocol, "port": way.port}
             twin = _policy_with({direction: [{side: [{"ipBlock": {"cidr": way.cidr}}], "ports": [port]}]})
             cidr, ports = f"{rule}/0/ipBlock/cidr", f"/spec/{direction}/0/ports"

@@ -17,7 +17,7 @@ from tenancy.kube.requests import APPLY, JSON_PATCH, MERGE, STRATEGIC, Impersona
 from tenancy.kube.tolerations import tolerates
 from tenancy.rules import aws
 from tenancy.rules.attacks import Attack, Request, attack, escaped, put, skipped
-from tenancy.rules.expressions import cel, unchanged
+from tenancy.rules.expressions import cel, is_unchanged
 from tenancy.rules.found import UNKNOWN, Finding, Given, Object, as_list, get_path, name_of
 from tenancy.rules.model import Face, GuardSubject, Rule, Severity
 from tenancy.rules.scene import AttackScene
@@ -58,24 +58,28 @@ def _moved(scene: AttackScene, node: Object) -> Iterator[Attack]:
     """Move the node into another tenant's pool, by every kind of write request."""
     path, who = node_path(node), kubelet(node["metadata"]["name"])
     pool = node["metadata"]["labels"][words.POOL]
-    other = next((name for name in sorted(scene.environment.pools) if name != pool), "of-another-tenant")
+    other_pool = next((name for name in sorted(scene.environment.pools) if name != pool), "of-another-tenant")
     key = escaped(words.POOL)
     at = f"/metadata/labels/{key}"
     plain: dict[str, Any] = {"metadata": {"labels": {NOTE: "hello"}}}
-    named = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node["metadata"]["name"], **plain["metadata"]}}
+    applied_node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": node["metadata"]["name"], **plain["metadata"]},
+    }
     applied = f"{path}?{urlencode({'fieldManager': 'verify', 'force': 'true'})}"
-    whole = put(_as_it_is(node), f"/metadata/labels/{escaped(NOTE)}", "hello")
-    add = [{"op": "add", "path": at, "value": other}]
+    full_node = put(_as_it_is(node), f"/metadata/labels/{escaped(NOTE)}", "hello")
+    add = [{"op": "add", "path": at, "value": other_pool}]
     ways = {
-        "replace": (Request("PUT", path, put(whole, at, other), who), whole),
-        "merge": (Request("PATCH", path, put(plain, at, other), who, MERGE), plain),
-        "strategic": (Request("PATCH", path, put(plain, at, other), who, STRATEGIC), plain),
+        "replace": (Request("PUT", path, put(full_node, at, other_pool), who), full_node),
+        "merge": (Request("PATCH", path, put(plain, at, other_pool), who, MERGE), plain),
+        "strategic": (Request("PATCH", path, put(plain, at, other_pool), who, STRATEGIC), plain),
         "json": (Request("PATCH", path, add, who, JSON_PATCH), put(add, "/0/path", at.replace(key, escaped(NOTE)))),
-        "apply": (Request("PATCH", applied, put(named, at, other), who, APPLY), named),
+        "apply": (Request("PATCH", applied, put(applied_node, at, other_pool), who, APPLY), applied_node),
     }
     for name, (request, twin) in ways.items():
         yield _relabelled(scene, f"moved-{name}", f"relabel its node as another pool's by {name}", request, twin)
-    status = Request("PATCH", f"{path}/status", put(plain, at, other), who, STRATEGIC)
+    status = Request("PATCH", f"{path}/status", put(plain, at, other_pool), who, STRATEGIC)
     sentence = "relabel its node as another pool's through its status"
     yield _relabelled(scene, "moved-status", sentence, status, plain, "nodes/status")
     off = Request("PATCH", path, put(plain, at, None), who, MERGE)
@@ -92,8 +96,8 @@ def _renamed(scene: AttackScene, node: Object) -> Iterator[Attack]:
     }
     for name, (sentence, key, value) in parts.items():
         plain: dict[str, Any] = {"metadata": {"labels": {NOTE: "hello"}}}
-        own = node["metadata"]["labels"].get(key) == value
-        bad = put(plain, f"/metadata/labels/{escaped(key)}", None if own else value)
+        is_own_label = node["metadata"]["labels"].get(key) == value
+        bad = put(plain, f"/metadata/labels/{escaped(key)}", None if is_own_label else value)
         request = Request("PATCH", f"{node_path(node)}/status", bad, kubelet(node["metadata"]["name"]), STRATEGIC)
         yield _relabelled(scene, f"renamed-{name}", sentence, request, plain, "nodes/status")
 
@@ -106,7 +110,11 @@ def _relabelled(
 
 def _as_it_is(node: Object) -> Object:
     """The object as a kubelet would write it, without a resource version that could conflict."""
-    metadata = {key: of for key, of in node["metadata"].items() if key not in {"managedFields", "resourceVersion"}}
+    metadata = {
+        key: field_value
+        for key, field_value in node["metadata"].items()
+        if key not in {"managedFields", "resourceVersion"}
+    }
     return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": node.get("spec") or {}}
 
 
@@ -180,7 +188,7 @@ RULES: tuple[Rule, ...] = (
         enforced=Face.PREVIEW,
         advises=True,
         partial={Face.PREVIEW: "it sees resources that create nodes with such labels, and no request to change a node"},
-        guards={GuardSubject.NODES: unchanged("labels", "oldLabels", _PLACING)},
+        guards={GuardSubject.NODES: is_unchanged("labels", "oldLabels", _PLACING)},
         attacks=(_labels_of_nodes,),
     ),
     Rule(
@@ -236,8 +244,8 @@ _LONGEST_ON_AUTO_MODE = 504
 OPERATOR = "gpu-operator"
 _OPERATORS_OWN = ({"key": gpus.GPU_TAINT, "operator": "Exists", "effect": "NoSchedule"},)
 """Default tolerations of the operator's chart, for its daemonsets and those of feature discovery."""
-_RENAME, _ONE = "renameByDefault", "failRequestsGreaterThanOne"
-_SHARING = {"timeSlicing": (_RENAME, _ONE), "mps": (_RENAME,)}
+_RENAME, _ONE_DEVICE = "renameByDefault", "failRequestsGreaterThanOne"
+_SHARING = {"timeSlicing": (_RENAME, _ONE_DEVICE), "mps": (_RENAME,)}
 """Required settings by mode of sharing; with MPS the device plugin itself refuses a request for two."""
 
 
@@ -273,14 +281,14 @@ def _packs(pool: Object) -> Iterator[str]:
     disruption = get_path(pool, "spec", "disruption")
     policy = get_path(disruption, "consolidationPolicy")
     notes = get_path(pool, "spec", "template", "metadata", "annotations")
-    kept = get_path(pool, "spec", "replicas") is not None or str(get_path(notes, _KEPT)) == "true"
-    if policy == "WhenEmpty" or kept or get_path(disruption, "consolidateAfter") == "Never":
+    is_stable = get_path(pool, "spec", "replicas") is not None or str(get_path(notes, _DO_NOT_DISRUPT)) == "true"
+    if policy == "WhenEmpty" or is_stable or get_path(disruption, "consolidateAfter") == "Never":
         return
     if not any(_stops_packing(budget) for budget in as_list(get_path(disruption, "budgets"))):
         yield f"consolidationPolicy {policy or 'WhenEmptyOrUnderutilized, the default,'}"
 
 
-_KEPT = "karpenter.sh/do-not-disrupt"
+_DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 
 
 def _stops_packing(budget: Any) -> bool:
@@ -303,7 +311,7 @@ def _ages(pool: Object) -> Iterator[str]:
 
 def pool_gpus(item: Object) -> list[str]:
     """Requirements of a NodePool that select instances with GPUs, or may (unknown values)."""
-    found = []
+    gpu_labels = []
     for requirement in as_list(get_path(item, "spec", "template", "spec", "requirements")):
         key, operator = str(requirement.get("key")), requirement.get("operator")
         values = set(map(str, as_list(requirement.get("values"))))
@@ -311,12 +319,12 @@ def pool_gpus(item: Object) -> list[str]:
             if operator == "DoesNotExist" or (operator == "In" and values == {"0"}):
                 return []
             if operator in {"In", "Exists", "Gt", "Gte"}:
-                found.append(f"{key} {operator}")
+                gpu_labels.append(f"{key} {operator}")
         elif key == UNKNOWN:
-            found.append(key)
+            gpu_labels.append(key)
         elif key in _GPU_VALUES and operator in {"In", UNKNOWN}:
-            found += sorted(values & {*_GPU_VALUES[key], UNKNOWN})
-    return found
+            gpu_labels += sorted(values & {*_GPU_VALUES[key], UNKNOWN})
+    return gpu_labels
 
 
 def _release(item: Object) -> Given:
@@ -384,8 +392,8 @@ def findings(items: Iterable[Object]) -> Iterator[Finding]:
         if not machines:
             types = [template.get("instanceType") for template in as_list(group.get(aws.TEMPLATES))]
             machines = aws.gpu_types([name for name in types if name])
-            for rule, given in aws.unbarred(group.get("taints"), machines) if machines else ():
-                yield Finding(rule, name_of(group), given)
+            for rule, detail in aws.unbarred(group.get("taints"), machines) if machines else ():
+                yield Finding(rule, name_of(group), detail)
         if machines:
             tainted.append((group, aws.taints_of(group.get("taints"))))
     pools = filter(pool_gpus, by_kind.get("NodePool", ()))
@@ -409,27 +417,29 @@ def _shared_security_groups(makers: Iterable[Object]) -> Iterator[Finding]:
                 as_list(get_path(spec, "securityGroupSelectorTerms")) if kinds & {"efa", "efa-only", UNKNOWN} else ()
             )
             groups.append((item, aws.tenant_of(spec), terms))
-    for (one, tenant, left), (other, same, right) in combinations(groups, 2):
-        if (tenant is None or tenant != same) and (shared := _both(left, right)):
-            yield Finding("pool-06", name_of(other), f"security group {shared}, as {name_of(one)}")
+    for (first_group, first_tenant, first_terms), (second_group, second_tenant, second_terms) in combinations(
+        groups, 2
+    ):
+        if (first_tenant is None or first_tenant != second_tenant) and (shared_id := _both(first_terms, second_terms)):
+            yield Finding("pool-06", name_of(second_group), f"security group {shared_id}, as {name_of(first_group)}")
 
 
-def _both(left: Any, right: Any) -> str:
+def _both(first_terms: Any, second_terms: Any) -> str:
     """A security group that both have, or may have (unknown values)."""
-    if not left or not right:
+    if not first_terms or not second_terms:
         return ""
-    if isinstance(left, set) or isinstance(right, set):
+    if isinstance(first_terms, set) or isinstance(second_terms, set):
         first, second = (
-            found if isinstance(found, set) else {str(term["id"]) for term in found if term.get("id")}
-            for found in (left, right)
+            side if isinstance(side, set) else {str(term["id"]) for term in side if term.get("id")}
+            for side in (first_terms, second_terms)
         )
         return ", ".join(first & second) or (UNKNOWN if first and second and UNKNOWN in first | second else "")
-    for one, other in product(left, right):
+    for first_term, second_term in product(first_terms, second_terms):
         for key in ("id", "name"):
-            mine, theirs = get_path(one, key), get_path(other, key)
-            if mine and theirs and (mine == theirs or UNKNOWN in (mine, theirs)):
-                return mine if mine == theirs else UNKNOWN
-        tags, more = get_path(one, "tags"), get_path(other, "tags")
+            first_value, second_value = get_path(first_term, key), get_path(second_term, key)
+            if first_value and second_value and (first_value == second_value or UNKNOWN in (first_value, second_value)):
+                return first_value if first_value == second_value else UNKNOWN
+        tags, more = get_path(first_term, "tags"), get_path(second_term, "tags")
         if tags and more and (_within(tags, more) or _within(more, tags)):
             return f"with tags {_plain(tags)} and {_plain(more)}"
     return ""
@@ -446,48 +456,56 @@ def _within(tags: Any, more: Any) -> bool:
 
 def _unforeseen_slices(pools: Iterable[Object], overlays: Iterable[Object]) -> Iterator[Finding]:
     """mig-04."""
-    told = [(overlay, list(map(str, as_list(get_path(overlay, "spec", "capacity"))))) for overlay in overlays]
+    offers = [(overlay, list(map(str, as_list(get_path(overlay, "spec", "capacity"))))) for overlay in overlays]
     for pool in pools:
         layouts = _values_of(pool).get(MIG_CONFIG, set()) - {_UNCUT}
-        offered = [key for overlay, keys in told if _is_for(overlay, pool) for key in keys]
+        offered = [key for overlay, keys in offers if _is_for(overlay, pool) for key in keys]
         if layouts and not any(key.startswith("nvidia.com/") for key in offered):
-            there = [f"{name_of(item)} with {', '.join(keys) or 'nothing'} on {_chosen(item)}" for item, keys in told]
-            given = f"label {MIG_CONFIG}: {', '.join(sorted(layouts))} and {'; '.join(there) or 'no NodeOverlay'}"
-            yield Finding("mig-04", name_of(pool), given)
+            offer_texts = [
+                f"{name_of(item)} with {', '.join(keys) or 'nothing'} on {_selector_text(item)}"
+                for item, keys in offers
+            ]
+            detail = (
+                f"label {MIG_CONFIG}: {', '.join(sorted(layouts))} and {'; '.join(offer_texts) or 'no NodeOverlay'}"
+            )
+            yield Finding("mig-04", name_of(pool), detail)
 
 
 def _values_of(pool: Object) -> dict[str, set[str]]:
     """Labels that a pool sets on its nodes."""
     template = get_path(pool, "spec", "template")
     labels = get_path(template, "metadata", "labels")
-    found = {str(key): {str(value)} for key, value in labels.items()} if isinstance(labels, Mapping) else {}
+    values_by_key = {str(key): {str(value)} for key, value in labels.items()} if isinstance(labels, Mapping) else {}
     if labels == UNKNOWN:
-        found[MIG_CONFIG] = {UNKNOWN}
+        values_by_key[MIG_CONFIG] = {UNKNOWN}
     for requirement in as_list(get_path(template, "spec", "requirements")):
         if requirement.get("operator") == "In":
-            found.setdefault(str(requirement.get("key")), set(map(str, as_list(requirement.get("values")))))
-    found[_NODE_POOL] = {str(get_path(pool, "metadata", "name"))}
-    return found
+            values_by_key.setdefault(str(requirement.get("key")), set(map(str, as_list(requirement.get("values")))))
+    values_by_key[_NODE_POOL] = {str(get_path(pool, "metadata", "name"))}
+    return values_by_key
 
 
 def _is_for(overlay: Object, pool: Object) -> bool:
     """Whether an overlay matches nodes of a pool: their requirements do not exclude each other, and all are known."""
     have = _values_of(pool)
     for requirement in as_list(get_path(overlay, "spec", "requirements")):
-        mine = have.get(str(requirement.get("key")))
+        pool_values = have.get(str(requirement.get("key")))
         values = set(map(str, as_list(requirement.get("values"))))
         if UNKNOWN in {requirement.get("key"), requirement.get("operator"), *values}:
             return False
-        if mine and requirement.get("operator") == "In" and not mine & values:
+        if pool_values and requirement.get("operator") == "In" and not pool_values & values:
             return False
-        if mine and requirement.get("operator") == "NotIn" and mine <= values:
+        if pool_values and requirement.get("operator") == "NotIn" and pool_values <= values:
             return False
     return True
 
 
-def _chosen(overlay: Object) -> str:
+def _selector_text(overlay: Object) -> str:
     requirements = as_list(get_path(overlay, "spec", "requirements"))
-    return " and ".join(", ".join(map(str, as_list(one.get("values")))) for one in requirements) or "all nodes"
+    return (
+        " and ".join(", ".join(map(str, as_list(requirement.get("values")))) for requirement in requirements)
+        or "all nodes"
+    )
 
 
 def _untolerated(release: Object, tainted: Iterable[tuple[Object, list[Mapping[str, Any]]]]) -> Iterator[Finding]:
@@ -506,11 +524,13 @@ def _untolerated(release: Object, tainted: Iterable[tuple[Object, list[Mapping[s
             missing = [
                 t
                 for t in taints
-                if aws.bars(t) and not any(tolerates(one, t, UNKNOWN, False) for one in as_list(tolerations))
+                if aws.bars(t)
+                and not any(tolerates(toleration, t, UNKNOWN, False) for toleration in as_list(tolerations))
             ]
             if missing:
-                given = f"{place}.tolerations {[_plain(one) for one in as_list(tolerations)]} on {name_of(pool)} with "
-                yield Finding("node-05", name_of(release), given + aws.shown(missing))
+                listed_tolerations = [_plain(toleration) for toleration in as_list(tolerations)]
+                detail = f"{place}.tolerations {listed_tolerations} on {name_of(pool)} with {aws.taints_text(missing)}"
+                yield Finding("node-05", name_of(release), detail)
 
 
 def _configured(release: Object, maps: Iterable[Object]) -> Iterator[Finding]:
@@ -522,8 +542,8 @@ def _configured(release: Object, maps: Iterable[Object]) -> Iterator[Finding]:
     for item in maps:
         metadata = item.get("metadata") or {}
         if (metadata.get("name"), metadata.get("namespace") or home) == (get_path(config, "name"), home):
-            for rule, given in shared_without_a_name(item.get("data")):
-                yield Finding(rule, name_of(item), given)
+            for rule, detail in shared_without_a_name(item.get("data")):
+                yield Finding(rule, name_of(item), detail)
 
 
 def _plain(value: Any) -> Any:

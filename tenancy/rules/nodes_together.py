@@ -50,7 +50,7 @@ def _tolerated(index: Index) -> Iterator[Finding]:
         pod = get_path(item, "spec", "template", "spec")
         kept_off: dict[tuple[str, ...], str] = {}
         for name, labels, taints in pools:
-            missing = tuple(aws.shown([taint]) for taint in _untolerated(pod, taints))
+            missing = tuple(aws.taints_text([taint]) for taint in _untolerated(pod, taints))
             if missing and _may_run(pod, labels):
                 kept_off.setdefault(missing, name)
         for missing, name in kept_off.items():
@@ -60,81 +60,81 @@ def _tolerated(index: Index) -> Iterator[Finding]:
 def _placed(index: Index) -> Iterator[Finding]:
     """sched-07."""
     places = [(labels_of(n), aws.taints_of(get_path(n, "spec", "taints"))) for n in index.kinds("Node")]
-    whole = bool(places)
+    knows_all_nodes = bool(places)
     places += [
         (pool_labels(pool), aws.taints_of(get_path(pool, "spec", "template", "spec", "taints")))
         for pool in index.kinds("NodePool")
     ]
     for item, template in index.templates() if places else ():
         namespace, pod = str(get_path(item, "metadata", "namespace")), template.spec
-        wanted = get_path(pod, "nodeSelector")
+        selector = get_path(pod, "nodeSelector")
         # Kueue adds the labels and tolerations of its flavors.
         if (
             not tenant_label(item)
-            or not isinstance(wanted, Mapping)
-            or not wanted
+            or not isinstance(selector, Mapping)
+            or not selector
             or index.within(namespace, "LocalQueue")
         ):
             continue
-        if UNKNOWN in wanted.values():
+        if UNKNOWN in selector.values():
             continue
-        fitting = [taints for labels, taints in places if has_pairs(labels, wanted)]
-        if not fitting and whole:
-            yield Finding("sched-07", name_of(item), f"nodeSelector {plain_of(wanted)}, which no node has")
+        fitting = [taints for labels, taints in places if has_pairs(labels, selector)]
+        if not fitting and knows_all_nodes:
+            yield Finding("sched-07", name_of(item), f"nodeSelector {plain_of(selector)}, which no node has")
         elif fitting and all(_untolerated(pod, taints) for taints in fitting):
-            missing = _untolerated(pod, fitting[0])
-            given = f"nodeSelector {plain_of(wanted)} without a toleration of {aws.shown(missing).partition(' ')[2]}"
-            yield Finding("sched-07", name_of(item), given)
+            taints_text = aws.taints_text(_untolerated(pod, fitting[0])).partition(" ")[2]
+            detail = f"nodeSelector {plain_of(selector)} without a toleration of {taints_text}"
+            yield Finding("sched-07", name_of(item), detail)
 
 
 def _relabelled(index: Index) -> Iterator[Finding]:
     """node-08."""
     makers = list(_makers(index))
-    chosen = _choices(index) if makers else {}
-    every_tenant = {*index.tenant_of.values(), *(tenant for tenants in chosen.values() for tenant in tenants)}
+    tenants_by_label = _choices(index) if makers else {}
+    every_tenant = {*index.tenant_of.values(), *(tenant for tenants in tenants_by_label.values() for tenant in tenants)}
     # A label that all tenants' work selects separates no tenants.
-    apart = {label: tenants for label, tenants in chosen.items() if tenants and tenants != every_tenant}
+    apart = {label: tenants for label, tenants in tenants_by_label.items() if tenants and tenants != every_tenant}
     open_to = _unguarded(index) if apart else []
     if not open_to:
         return
     unguarded = f"no ValidatingAdmissionPolicy on updates of {' and '.join(open_to)}"
     if _choose_in_the_dark(index):
         unguarded += f"; the tenants of other work: {UNKNOWN}"
-    for machine, by_itself, more, said in makers:
-        given: dict[str, None] = {}
+    for machine, by_itself, more, remark in makers:
+        details: dict[str, None] = {}
         for (key, value), tenants in sorted(apart.items()):
             has = by_itself.get(key) or (UNKNOWN if more == UNKNOWN else str(pairs_of(more).get(key)))
             whose = "" if has == UNKNOWN else f" for {', '.join(sorted(tenants))}"
             if has in (value, UNKNOWN) and kubelet_may_label(key):
-                given[f"label {key}: {has}{whose}"] = None
-        if given:
-            yield Finding("node-08", name_of(machine), f"{'; '.join(given)}, and {unguarded}{said}")
+                details[f"label {key}: {has}{whose}"] = None
+        if details:
+            yield Finding("node-08", name_of(machine), f"{'; '.join(details)}, and {unguarded}{remark}")
 
 
 def _choices(index: Index) -> dict[tuple[str, str], set[str]]:
     """Labels of nodes, and the tenants whose work selects them."""
-    found: dict[tuple[str, str], set[str]] = {}
+    tenants_by_label: dict[tuple[str, str], set[str]] = {}
     for item, template in index.templates():
         tenant = tenant_label(item) or index.tenant_of.get(str(get_path(item, "metadata", "namespace")))
         if tenant:
             for label in _selected(template.spec):
-                found.setdefault(label, set()).add(tenant)
+                tenants_by_label.setdefault(label, set()).add(tenant)
     flavors = {own_name(item): item for item in index.kinds("ResourceFlavor")}
     for queue in index.kinds("ClusterQueue"):
         tenants = {*index.taken_by(queue).values(), *filter(None, [tenant_label(queue)])}
         for name in {quota.flavor for quota in stored_quotas(queue.get("spec"))} & set(flavors):
             for key, value in pairs_of(get_path(flavors[name], "spec", "nodeLabels")).items():
-                found.setdefault((str(key), str(value)), set()).update(tenants)
-    return found
+                tenants_by_label.setdefault((str(key), str(value)), set()).update(tenants)
+    return tenants_by_label
 
 
 def _selected(pod: Any) -> Iterator[tuple[str, str]]:
     for key, value in pairs_of(get_path(pod, "nodeSelector")).items():
         yield str(key), str(value)
     for term in _required_terms(pod):
-        for one in as_list(get_path(term, "matchExpressions")):
-            for value in as_list(get_path(one, "values")) if get_path(one, "operator") == "In" else ():
-                yield str(get_path(one, "key")), str(value)
+        for expression in as_list(get_path(term, "matchExpressions")):
+            for value in as_list(get_path(expression, "values")) if get_path(expression, "operator") == "In" else ():
+                yield str(get_path(expression, "key")), str(value)
 
 
 def _required_terms(pod: Any) -> Sequence[Any]:
@@ -145,9 +145,11 @@ def _required_terms(pod: Any) -> Sequence[Any]:
 
 def _choose_in_the_dark(index: Index) -> bool:
     """Whether some work may select nodes by values that are unknown."""
-    said = [get_path(template.spec, key) for _, template in index.templates() for key in ("nodeSelector", "affinity")]
-    said += [item.get("spec") for item in index.kinds("ClusterQueue", "ResourceFlavor")]
-    return UNKNOWN in str(said)
+    documents = [
+        get_path(template.spec, key) for _, template in index.templates() for key in ("nodeSelector", "affinity")
+    ]
+    documents += [item.get("spec") for item in index.kinds("ClusterQueue", "ResourceFlavor")]
+    return UNKNOWN in str(documents)
 
 
 def _makers(index: Index) -> Iterator[tuple[Object, Mapping[str, str], Any, str]]:
@@ -155,8 +157,8 @@ def _makers(index: Index) -> Iterator[tuple[Object, Mapping[str, str], Any, str]
     for pool in index.kinds("NodePool"):
         yield pool, {NODE_POOL: own_name(pool)}, get_path(pool, "spec", "template", "metadata", "labels"), ""
     for group in index.kinds(aws.GROUP):
-        said = f"; EKS gives node groups no label of {RESTRICTED}/"
-        yield group, {_NODE_GROUP: str(group.get("nodeGroupName"))}, group.get("labels"), said
+        remark = f"; EKS gives node groups no label of {RESTRICTED}/"
+        yield group, {_NODE_GROUP: str(group.get("nodeGroupName"))}, group.get("labels"), remark
 
 
 def _unguarded(index: Index) -> list[str]:
@@ -180,17 +182,19 @@ def _covers(rule: Any, resource: str) -> bool:
         return bool({*map(str, as_list(get_path(rule, field)))} & {*names, UNKNOWN})
 
     name, _, part = resource.partition("/")
-    resources = {f"{one}/{sub}" if sub else one for one in ("*", name) for sub in {part, "*"}}
+    resources = {f"{api_group}/{sub}" if sub else api_group for api_group in ("*", name) for sub in {part, "*"}}
     return one_of("apiGroups", "", "*") and one_of("operations", "UPDATE", "*") and one_of("resources", *resources)
 
 
 def _untolerated(pod: Any, taints: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     tolerations = list(as_list(get_path(pod, "tolerations")))
-    if any(gpus.GPU in (get_path(one, "resources", "limits") or {}) for one in containers_of(pod)):
+    if any(gpus.GPU in (get_path(container, "resources", "limits") or {}) for container in containers_of(pod)):
         # A pod that requests a GPU may get this toleration by admission.
         tolerations.append({"key": gpus.GPU, "operator": "Exists"})
     return [
-        taint for taint in taints if aws.bars(taint) and not any(tolerates(one, taint, UNKNOWN) for one in tolerations)
+        taint
+        for taint in taints
+        if aws.bars(taint) and not any(tolerates(toleration, taint, UNKNOWN) for toleration in tolerations)
     ]
 
 
@@ -204,7 +208,7 @@ def _may_run(pod: Any, labels: Mapping[str, str]) -> bool:
         return False
     terms = _required_terms(pod)
     return not terms or any(
-        all(_meets(labels, one) for one in as_list(get_path(term, "matchExpressions"))) for term in terms
+        all(_meets(labels, expression) for expression in as_list(get_path(term, "matchExpressions"))) for term in terms
     )
 
 
@@ -222,9 +226,9 @@ def _may_have(labels: Mapping[str, str], key: str, value: str) -> bool:
 
 def pool_labels(pool: Object) -> Mapping[str, str]:
     """Labels of every node of a NodePool."""
-    found = {str(k): str(v) for k, v in pairs_of(get_path(pool, "spec", "template", "metadata", "labels")).items()}
+    labels = {str(k): str(v) for k, v in pairs_of(get_path(pool, "spec", "template", "metadata", "labels")).items()}
     for requirement in as_list(get_path(pool, "spec", "template", "spec", "requirements")):
         values = as_list(get_path(requirement, "values"))
         if get_path(requirement, "operator") == "In" and len(values) == 1:
-            found[str(get_path(requirement, "key"))] = str(values[0])
-    return {**found, NODE_POOL: own_name(pool)}
+            labels[str(get_path(requirement, "key"))] = str(values[0])
+    return {**labels, NODE_POOL: own_name(pool)}

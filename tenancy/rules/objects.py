@@ -38,7 +38,7 @@ def _carried(item: Object, rule: str, today: dt.date | None = None) -> tuple[dt.
             return None, f"; its exception ends on {until!r}, which is not a day"
         if words.ENVIRONMENT not in labels_of(item):
             return None, f"; its exception is valid only on objects of this product, with {words.ENVIRONMENT}"
-        return (None, f"; its exception has {given}") if (given := unbounded_end(end, today)) else (end, "")
+        return (None, f"; its exception has {problem}") if (problem := unbounded_end(end, today)) else (end, "")
     return None, ""
 
 
@@ -47,12 +47,12 @@ def excepted(item: Object, today: dt.date | None = None) -> Iterator[tuple[Findi
     if item.get("kind") != "Namespace" or not is_tenants(item):
         return
     until, _ = _carried(item, "ns-03", today)
-    if until and (given := weak_pod_security(labels_of(item).get(words.PSA_ENFORCE))):
+    if until and (problem := weak_pod_security(labels_of(item).get(words.PSA_ENFORCE))):
         owner = str(annotations_of(item).get(words.OWNER_MAIL, "unknown"))
         waiver = FindingWaiver(
             "ns-03", name_of(item), "an exception in the tenant's file, with its reason there", owner, until
         )
-        yield Finding("ns-03", name_of(item), f"{words.PSA_ENFORCE}: {given}"), waiver
+        yield Finding("ns-03", name_of(item), f"{words.PSA_ENFORCE}: {problem}"), waiver
 
 
 def _namespace(item: Object) -> Given:
@@ -61,10 +61,10 @@ def _namespace(item: Object) -> Given:
     labels = labels_of(item)
     level = labels.get(words.PSA_ENFORCE)
     weak: list[str] = []
-    if given := weak_pod_security(level):
+    if problem := weak_pod_security(level):
         until, reason = _carried(item, "ns-03")
         if until is None:
-            weak.append(f"{words.PSA_ENFORCE}: {given}{reason}")
+            weak.append(f"{words.PSA_ENFORCE}: {problem}{reason}")
     version = str(labels.get(words.PSA_VERSION, "none"))
     if version != UNKNOWN and (misfit := _unpinned(version)) is not None:
         weak.append(f"{words.PSA_VERSION}: {version}{misfit}")
@@ -82,35 +82,35 @@ _PINNED = re.compile(r"v(1\.\d+)")
 
 def _unpinned(version: str) -> str | None:
     """Why a version of the Pod Security Standards is not accepted; None if it is."""
-    found = _PINNED.fullmatch(version)
-    if not found:
+    version_match = _PINNED.fullmatch(version)
+    if not version_match:
         return ""
-    return f", older than v{COMPATIBLE['guards'].oldest}" if incompatible(found[1], "guards") else None
+    return f", older than v{COMPATIBLE['guards'].oldest}" if incompatible(version_match[1], "guards") else None
 
 
 def _quota(item: Object) -> Given:
-    if lost := unenforced_quota_keys(spec_of(item).get("hard") or {}):
-        yield "quota-01", ", ".join(lost)
+    if unenforced_keys := unenforced_quota_keys(spec_of(item).get("hard") or {}):
+        yield "quota-01", ", ".join(unenforced_keys)
 
 
 def _limit_range(item: Object) -> Given:
     fields = ("default", "defaultRequest", "min", "max", "maxLimitRequestRatio")
     limits = spec_of(item).get("limits") or ()
-    named = {k for limit in limits for f in fields for k in gpu_keys(limit.get(f) or {})}
-    named |= {
+    gpu_limits = {k for limit in limits for f in fields for k in gpu_keys(limit.get(f) or {})}
+    gpu_limits |= {
         f"{key} under {field}"
         for limit in limits
         for field in fields[:3]
         for key in huge_pages_for_all(limit.get(field))
     }
-    named |= {
-        f"{key} {most} under max without a default"
+    gpu_limits |= {
+        f"{key} {amount} under max without a default"
         for limit in limits
         if limit.get("type") == "Container" and UNKNOWN not in (limit.get("max"), limit.get("default"))
-        for key, most in without_default(limit.get("max") or {}, limit.get("default") or {}).items()
+        for key, amount in without_default(limit.get("max") or {}, limit.get("default") or {}).items()
     }
-    if named:
-        yield "quota-02", ", ".join(sorted(named))
+    if gpu_limits:
+        yield "quota-02", ", ".join(sorted(gpu_limits))
 
 
 _MOUNTPOINT = "s3.csi.aws.com"
@@ -142,8 +142,8 @@ def _guard(item: Object) -> Given:
 def _guard_binding(item: Object) -> Given:
     actions = spec_of(item).get("validationActions") or []
     if "Deny" not in actions:
-        meant = ((item.get("metadata") or {}).get("annotations") or {}).get(words.GUARDS_MODE) == "audit"
-        yield "guard-03" if meant and "Warn" in actions else "guard-01", f"validationActions {list(actions)}"
+        is_audit = ((item.get("metadata") or {}).get("annotations") or {}).get(words.GUARDS_MODE) == "audit"
+        yield "guard-03" if is_audit and "Warn" in actions else "guard-01", f"validationActions {list(actions)}"
 
 
 def _release(item: Object) -> Given:
@@ -174,5 +174,5 @@ MACHINES = frozenset({*aws.CHECKS, *nodes.CHECKS, "ConfigMap"})
 def object_findings(item: Object) -> Iterator[Finding]:
     """Findings on one object by itself."""
     if check := CHECKS.get(str(item.get("kind"))):
-        for rule, given in check(item):
-            yield finding_on(item, rule, given)
+        for rule, detail in check(item):
+            yield finding_on(item, rule, detail)

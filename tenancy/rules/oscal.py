@@ -50,15 +50,15 @@ def _implementation(framework: ControlFramework) -> dict[str, Any]:
 
 
 def _requirement(framework: ControlFramework, control: FrameworkControl) -> dict[str, Any]:
-    told = [f"{control.asks}: {control.status}"]
-    told += [f"shown by {proof}" for proof in control.proofs]
-    told += [text for text in (control.hardware, control.missing, control.others) if text]
+    remarks = [f"{control.asks}: {control.status}"]
+    remarks += [f"shown by {proof}" for proof in control.proofs]
+    remarks += [text for text in (control.hardware, control.missing, control.others) if text]
     properties = [{"name": "status", "value": control.status.replace(" ", "-"), "ns": "urn:gpu-tenancy"}]
     properties += [{"name": "rule", "value": rule, "ns": "urn:gpu-tenancy"} for rule in control.rules]
     return {
         "uuid": _id(f"{framework.id}/{control.id}"),
         "control-id": token(framework, control),
-        "description": "; ".join(told),
+        "description": "; ".join(remarks),
         "props": properties,
     }
 

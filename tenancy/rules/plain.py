@@ -30,8 +30,10 @@ def _workload(item: Object) -> Given:
     """pod-02."""
     if not get_path(item, "metadata", "labels", words.TENANT):
         return
-    if found := [str(one) for template in templates_of(item) for one in as_root_of_node(template)]:
-        yield "pod-02", "; ".join(found)
+    if problems := [
+        str(refused_field) for template in templates_of(item) for refused_field in as_root_of_node(template)
+    ]:
+        yield "pod-02", "; ".join(problems)
 
 
 def _config_map(item: Object) -> Given:
@@ -47,8 +49,8 @@ def _layouts(name: str, config: Any) -> Given:
     layouts = get_path(config, "mig-configs")
     for layout, groups in layouts.items() if isinstance(layouts, Mapping) else ():
         for group in groups if isinstance(groups, list) else ():
-            if given := _misfit(get_path(group, "mig-devices"), _boards_of(get_path(group, "device-filter"))):
-                yield "mig-01", f"{name}: {layout}: {given}"
+            if problem := _misfit(get_path(group, "mig-devices"), _boards_of(get_path(group, "device-filter"))):
+                yield "mig-01", f"{name}: {layout}: {problem}"
 
 
 def _configurations(data: Any) -> Iterator[tuple[str, Any]]:
@@ -63,27 +65,27 @@ def _configurations(data: Any) -> Iterator[tuple[str, Any]]:
 
 def _boards_of(devices: Any) -> list[str]:
     """Boards that a `device-filter` selects, by their PCI ids; of an id that is not known no rule is judged."""
-    chosen = {str(devices)} if isinstance(devices, str) else set(map(str, as_list(devices)))
-    ids = {device.upper() for device in chosen}
+    device_ids = {str(devices)} if isinstance(devices, str) else set(map(str, as_list(devices)))
+    ids = {device.upper() for device in device_ids}
     return [name for name, board in boards.BOARDS.items() if ids & {device.upper() for device in board.devices}]
 
 
-def _misfit(devices: Any, chosen: Sequence[str]) -> str | None:
+def _misfit(devices: Any, board_names: Sequence[str]) -> str | None:
     """Why slices do not fit on a board that the filter chooses, or without one on any board; None if they do."""
     if not isinstance(devices, Mapping) or not devices:
         return None
     layout = {str(profile): count for profile, count in devices.items() if type(count) is int}
-    if chosen:
-        return next((misfit for board in chosen if (misfit := boards.layout_misfit(board, layout))), None)
+    if board_names:
+        return next((misfit for board in board_names if (misfit := boards.layout_misfit(board, layout))), None)
     reasons = [
         misfit
         for board in boards.BOARDS
         if set(layout) <= set(boards.BOARDS[board].profiles) and (misfit := boards.layout_misfit(board, layout))
     ]
-    there = [board for board in boards.BOARDS if set(layout) <= set(boards.BOARDS[board].profiles)]
-    if not there:
+    fitting_boards = [board for board in boards.BOARDS if set(layout) <= set(boards.BOARDS[board].profiles)]
+    if not fitting_boards:
         return f"{boards.write_layout(layout)}, which fit on no board together"
-    return None if len(reasons) < len(there) else reasons[0]
+    return None if len(reasons) < len(fitting_boards) else reasons[0]
 
 
 def _old_kueue(item: Object) -> Given:
@@ -111,8 +113,8 @@ def _rendering(item: Object) -> str:
         "--repo": source,
         "--version": item.get("version"),
     }
-    said = [f"{option} {value}" for option, value in options.items() if value and value != UNKNOWN]
-    return f"helm template {name} {item.get('chart')} {' '.join(said)} -f VALUES | tenancy check -"
+    option_texts = [f"{option} {value}" for option, value in options.items() if value and value != UNKNOWN]
+    return f"helm template {name} {item.get('chart')} {' '.join(option_texts)} -f VALUES | tenancy check -"
 
 
 def unknown_fields(value: Any, path: str = "") -> Iterator[str]:
@@ -154,5 +156,5 @@ def object_findings(item: Object) -> Iterator[Finding]:
     """Findings on one object by itself, besides those of `objects`."""
     # An object of an unknown kind is searched for pods.
     check = CHECKS.get(str(item.get("kind")), _workload)
-    for rule, given in check(item):
-        yield finding_on(item, rule, given)
+    for rule, detail in check(item):
+        yield finding_on(item, rule, detail)

@@ -50,7 +50,7 @@ class Check:
     """Allowed values of one field of a pod or of its containers."""
 
     level: PodSecurityLevel
-    of: FieldOwner
+    owner: FieldOwner
     field: str
     """Path in the pod's spec or in a container; `[]` steps through a list."""
     allowed: tuple[Any, ...] = ()
@@ -76,28 +76,28 @@ class Check:
     """Name of a group of checks of several fields."""
 
     @property
-    def wanted(self) -> str:
+    def requirement(self) -> str:
         """The requirement on the field, in words."""
         field = self.group or self.field
-        field = f"{field} of a container" if self.of is FieldOwner.CONTAINERS else field
+        field = f"{field} of a container" if self.owner is FieldOwner.CONTAINERS else field
         if self.holds:
             return f"{field} contains {self.holds}"
         if self.one_of:
             return f"{field} are of type {', '.join(self.one_of)}"
         if self.refused:
-            return f"{field} is not {' or '.join(map(_written, self.refused))}"
-        shown = [_written(value) for value in self.allowed if value != ""]
-        if not shown:
+            return f"{field} is not {' or '.join(map(_literal, self.refused))}"
+        alternatives = [_literal(value) for value in self.allowed if value != ""]
+        if not alternatives:
             return f"{field} is absent"
         absent = "" if self.needed is not Requirement.NO else "absent or "
-        return f"{field} is {absent}{_either(shown)}"
+        return f"{field} is {absent}{_either(alternatives)}"
 
 
 def _either(texts: list[str]) -> str:
     return texts[0] if len(texts) == 1 else f"one of {', '.join(texts)}"
 
 
-def _written(value: Any) -> str:
+def _literal(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -132,12 +132,12 @@ HOSTS = tuple(f"{handler}.{way}.host" for handler in _HANDLERS for way in ("http
 """Fields by which the kubelet sends requests to another address than the pod's own."""
 
 
-def _baseline(of: FieldOwner, field: str, *allowed: Any, **more: Any) -> Check:
-    return Check(PodSecurityLevel.BASELINE, of, field, allowed, **more)
+def _baseline(owner: FieldOwner, field: str, *allowed: Any, **more: Any) -> Check:
+    return Check(PodSecurityLevel.BASELINE, owner, field, allowed, **more)
 
 
-def _restricted(of: FieldOwner, field: str, *allowed: Any, **more: Any) -> Check:
-    return Check(PodSecurityLevel.RESTRICTED, of, field, allowed, **more)
+def _restricted(owner: FieldOwner, field: str, *allowed: Any, **more: Any) -> Check:
+    return Check(PodSecurityLevel.RESTRICTED, owner, field, allowed, **more)
 
 
 CHECKS: tuple[Check, ...] = (
@@ -191,23 +191,25 @@ APPARMOR_OF_NODE = "localhost/"
 
 def level_of(space: Any) -> PodSecurityLevel:
     """The level that a namespace enforces; without a readable label, the strictest level."""
-    given = get_path(space, "metadata", "labels", words.PSA_ENFORCE)
-    return PodSecurityLevel(given) if given in list(PodSecurityLevel) else PodSecurityLevel.RESTRICTED
+    level = get_path(space, "metadata", "labels", words.PSA_ENFORCE)
+    return PodSecurityLevel(level) if level in list(PodSecurityLevel) else PodSecurityLevel.RESTRICTED
 
 
 def minor_of(space: Any) -> int:
     """The minor version of Kubernetes whose standard a namespace enforces."""
-    given = str(get_path(space, "metadata", "labels", words.PSA_VERSION) or "")
-    found = re.fullmatch(r"v1\.([0-9]{1,3})", given)
-    return int(found[1]) if found else LATEST
+    version = str(get_path(space, "metadata", "labels", words.PSA_VERSION) or "")
+    version_match = re.fullmatch(r"v1\.([0-9]{1,3})", version)
+    return int(version_match[1]) if version_match else LATEST
 
 
 def overridden(check: Check) -> bool:
     """Whether the restricted level replaces a check of the baseline level."""
     return check.level is PodSecurityLevel.BASELINE and any(
-        (other.field, other.of) == (check.field, check.of) and other.since <= check.since and check.until <= other.until
-        for other in CHECKS
-        if other.level is PodSecurityLevel.RESTRICTED
+        (stricter.field, stricter.owner) == (check.field, check.owner)
+        and stricter.since <= check.since
+        and check.until <= stricter.until
+        for stricter in CHECKS
+        if stricter.level is PodSecurityLevel.RESTRICTED
     )
 
 
@@ -232,7 +234,7 @@ class RefusedField:
     given: str
     node: bool = field(default=False, compare=False)
     """Whether a pod with it can become root on its node."""
-    wanted: str = field(default="", compare=False)
+    requirement: str = field(default="", compare=False)
     """What the level allows, in words."""
 
     def __str__(self) -> str:
@@ -245,15 +247,15 @@ def breaches(
     """Fields of a pod that Pod Security refuses."""
     windows = get_path(template.spec, "os", "name") == "windows"
     apart = get_path(template.spec, "hostUsers") is False
-    said: set[tuple[str, str]] = set()
+    known_fields: set[tuple[str, str]] = set()
     for check in checks_of(level, minor):
         if (windows and not check.windows) or (apart and not check.user_namespace):
             continue
-        for path, given in _broken(template, check):
+        for path, refused_value in _broken(template, check):
             # A hostPath volume breaks a check of its type and one of its source.
-            if not any(known == (path, given) or known[0].startswith(f"{path}.") for known in said):
-                said.add((path, given))
-                yield RefusedField(path, given, check.node, check.wanted)
+            if not any(report == (path, refused_value) or report[0].startswith(f"{path}.") for report in known_fields):
+                known_fields.add((path, refused_value))
+                yield RefusedField(path, refused_value, check.node, check.requirement)
     notes = get_path(template.metadata, "annotations")
     for key, value in notes.items() if isinstance(notes, Mapping) and level is not PodSecurityLevel.PRIVILEGED else ():
         if str(key).startswith(APPARMOR) and not _profile(str(value)):
@@ -263,7 +265,7 @@ def breaches(
 
 def as_root_of_node(template: PodTemplate) -> list[RefusedField]:
     """Fields by which a pod can become root on its node, at any level."""
-    return [one for one in breaches(template, PodSecurityLevel.BASELINE) if one.node]
+    return [refused_field for refused_field in breaches(template, PodSecurityLevel.BASELINE) if refused_field.node]
 
 
 def _profile(value: str) -> bool:
@@ -273,28 +275,28 @@ def _profile(value: str) -> bool:
 def _broken(template: PodTemplate, check: Check) -> Iterator[tuple[str, str]]:
     steps = tuple(check.field.split("."))
     of_pod: list[tuple[str, Any]] = []
-    if check.of is not FieldOwner.CONTAINERS:
+    if check.owner is not FieldOwner.CONTAINERS:
         of_pod = list(_values(template.spec, steps, template.path))
         yield from _refused(of_pod, check)
-    for path, container in template.containers if check.of is not FieldOwner.POD else ():
-        found = list(_values(container, steps, path))
-        yield from _refused(found, check)
+    for path, container in template.containers if check.owner is not FieldOwner.POD else ():
+        values = list(_values(container, steps, path))
+        yield from _refused(values, check)
         if check.holds:
-            given = get_path(container, *steps)
-            dropped = as_list(given)
-            asked = template.whole or given is not None
-            if asked and not {check.holds, UNKNOWN} & {str(one) for one in dropped}:
+            container_value = get_path(container, *steps)
+            dropped = as_list(container_value)
+            must_drop = template.whole or container_value is not None
+            if must_drop and not {check.holds, UNKNOWN} & {str(capability) for capability in dropped}:
                 yield f"{path}.{check.field}", f"without {check.holds}" if dropped else "absent"
-        elif template.whole and check.needed is not Requirement.NO and not found:
+        elif template.whole and check.needed is not Requirement.NO and not values:
             inherited = check.needed is Requirement.INHERITED and any(_allows(check, value) for _, value in of_pod)
             if not inherited:
                 yield f"{path}.{check.field}", "absent"
 
 
-def _refused(found: list[tuple[str, Any]], check: Check) -> Iterator[tuple[str, str]]:
-    for path, value in found:
+def _refused(values: list[tuple[str, Any]], check: Check) -> Iterator[tuple[str, str]]:
+    for path, value in values:
         if not _allows(check, value):
-            yield path, _shown(value)
+            yield path, _value_text(value)
 
 
 def _allows(check: Check, value: Any) -> bool:
@@ -304,20 +306,20 @@ def _allows(check: Check, value: Any) -> bool:
         kinds = {key for key in value if key != "name"} if isinstance(value, Mapping) else set()
         return not kinds or bool(kinds & set(check.one_of))
     if check.refused:
-        return not any(_same(value, one) for one in check.refused)
-    return any(_same(value, one) for one in check.allowed)
+        return not any(_same(value, refused_value) for refused_value in check.refused)
+    return any(_same(value, allowed_value) for allowed_value in check.allowed)
 
 
-def _same(value: Any, one: Any) -> bool:
+def _same(value: Any, listed_value: Any) -> bool:
     """Equality of type and value: YAML's 0 is not false, and its 1 is not true."""
-    return value == one and isinstance(value, bool) == isinstance(one, bool)
+    return value == listed_value and isinstance(value, bool) == isinstance(listed_value, bool)
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if isinstance(value, Mapping):
         kinds = [str(key) for key in value if key != "name"]
         return str(value["path"]) if isinstance(value.get("path"), str) else ", ".join(kinds)
-    return _written(value)
+    return _literal(value)
 
 
 def _values(value: Any, steps: tuple[str, ...], path: str) -> Iterator[tuple[str, Any]]:

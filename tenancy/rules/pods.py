@@ -85,11 +85,11 @@ def _of_levels(scene: AttackScene) -> Iterator[Attack]:
 
 
 def _levels(scene: AttackScene) -> Iterator[Attack]:
-    return (each for each in _of_levels(scene) if each.rule == "pod-04")
+    return (attack for attack in _of_levels(scene) if attack.rule == "pod-04")
 
 
 def _probes(scene: AttackScene) -> Iterator[Attack]:
-    return (each for each in _of_levels(scene) if each.rule == "pod-05")
+    return (attack for attack in _of_levels(scene) if attack.rule == "pod-05")
 
 
 def _of_operators(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
@@ -146,14 +146,14 @@ def _runtime_patches(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]
     sentence, patch = "hold GPUs for pods that Pod Security refuses", "/spec/runtimePatches/0/trainingRuntimeSpec"
     pods = f"{patch}/template/spec/replicatedJobs/0/template/spec/template/spec"
     secure = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-    named = {"name": "node", "template": {"spec": {"template": {"spec": {"volumes": [], "containers": []}}}}}
-    made = put(
+    node_job = {"name": "node", "template": {"spec": {"template": {"spec": {"volumes": [], "containers": []}}}}}
+    runtime = put(
         work(place, TRAIN_JOB),
         "/spec/runtimePatches",
         [
             {
                 "manager": "bank.example/developer",
-                "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [named]}}},
+                "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [node_job]}}},
             }
         ],
     )
@@ -167,7 +167,7 @@ def _runtime_patches(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]
         ("root", "/securityContext", {"runAsNonRoot": False}, {"runAsNonRoot": True}),
     ):
         if name in _AT_ANY_LEVEL or place.is_restricted:
-            yield through(scene, place, "pod-04", name, sentence, TRAIN_JOB, f"{pods}{field}", bad, good, base=made)
+            yield through(scene, place, "pod-04", name, sentence, TRAIN_JOB, f"{pods}{field}", bad, good, base=runtime)
 
 
 RULES: tuple[Rule, ...] = (

@@ -46,7 +46,7 @@ def _few(*counts: str) -> str:
     return f"{' * '.join(counts)} <= {PODS_OF_WORK}"
 
 
-def _each(at: str, part: str) -> str:
+def _for_all_parts(at: str, part: str) -> str:
     """A condition on each part `p` of a list that may be absent."""
     return f"(!has({at}) || {at}.all(p, {part}))"
 
@@ -133,8 +133,8 @@ def _left_workers(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
         yield skipped("kueue-30-mpi", "kueue-30", sentence, "the environment queues no MPIJobs")
         return
     for name, bad, good in (("keeps", "None", "Running"), ("default", ABSENT, "All")):
-        made = _with_workers(place)
-        yield through(scene, place, "kueue-30", name, sentence, "MPIJob", at, bad, good, base=made)
+        workload_body = _with_workers(place)
+        yield through(scene, place, "kueue-30", name, sentence, "MPIJob", at, bad, good, base=workload_body)
 
 
 def _endless(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
@@ -144,33 +144,35 @@ def _endless(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
         yield skipped("kueue-32-jobset-endless", "kueue-32", hold, "the environment queues no JobSets")
         return
     job = "/spec/replicatedJobs/0/template/spec"
-    made = put(put(work(place, "JobSet"), f"{job}/parallelism", 1), f"{job}/completions", 1)
-    yield through(scene, place, "kueue-32", "endless", hold, "JobSet", f"{job}/completions", ABSENT, 1, base=made)
+    workload_body = put(put(work(place, "JobSet"), f"{job}/parallelism", 1), f"{job}/completions", 1)
+    yield through(
+        scene, place, "kueue-32", "endless", hold, "JobSet", f"{job}/completions", ABSENT, 1, base=workload_body
+    )
 
 
 def _ends(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     sentence = "start further pods on GPUs that the queue takes for returned"
     for kind, spec in JOB_SPECS.items():
         if kind in kinds_of(place):
-            made, at = put(work(place, kind), f"{spec}/completions", 5), f"{spec}/parallelism"
-            yield through(scene, place, "kueue-28", "parallelism", sentence, kind, at, 40, 5, base=made)
+            workload_body, at = put(work(place, kind), f"{spec}/completions", 5), f"{spec}/parallelism"
+            yield through(scene, place, "kueue-28", "parallelism", sentence, kind, at, 40, 5, base=workload_body)
 
 
 def _products(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     sentence = "have so many pods that the queue counts none"
     for kind in all_kinds(place):
         if kind in ("RayCluster", "RayJob"):
-            made, group = _with_groups(place, kind, WRAPPED[0])
+            workload_body, group = _with_groups(place, kind, WRAPPED[0])
             at, bad, good = f"{group}/numOfHosts", WRAPPED[1], 2
         elif kind in _COUNTS:
-            at, each, others = _COUNTS[kind]
-            made = _with_workers(place) if kind == "MPIJob" else work(place, kind)
+            at, pods_per_part, others = _COUNTS[kind]
+            workload_body = _with_workers(place) if kind == "MPIJob" else work(place, kind)
             for pointer, value in others.items():
-                made = put(made, pointer, value)
-            bad, good = PODS_OF_WORK // each + 1, PODS_OF_WORK // each
+                workload_body = put(workload_body, pointer, value)
+            bad, good = PODS_OF_WORK // pods_per_part + 1, PODS_OF_WORK // pods_per_part
         else:
             continue
-        yield through(scene, place, "kueue-29", "pods", sentence, kind, at, bad, good, base=made)
+        yield through(scene, place, "kueue-29", "pods", sentence, kind, at, bad, good, base=workload_body)
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "serving"}
     scaler = {
         "apiVersion": "autoscaling/v2",
@@ -190,11 +192,15 @@ def _ray(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     fewer = "have the queue count other workers than there are"
     kinds = [kind for kind in ("RayCluster", "RayJob") if kind in kinds_of(place)]
     for kind in kinds:
-        made, group = _with_groups(place, kind, 1)
-        made = put(made, f"{group}/maxReplicas", 2)
-        yield through(scene, place, "kueue-26", "least-workers", more, kind, f"{group}/minReplicas", 2, 1, base=made)
-        made, group = _with_groups(place, kind, 3)
-        yield through(scene, place, "kueue-26", "most-workers", fewer, kind, f"{group}/maxReplicas", 1, 3, base=made)
+        workload_body, group = _with_groups(place, kind, 1)
+        workload_body = put(workload_body, f"{group}/maxReplicas", 2)
+        yield through(
+            scene, place, "kueue-26", "least-workers", more, kind, f"{group}/minReplicas", 2, 1, base=workload_body
+        )
+        workload_body, group = _with_groups(place, kind, 3)
+        yield through(
+            scene, place, "kueue-26", "most-workers", fewer, kind, f"{group}/maxReplicas", 1, 3, base=workload_body
+        )
     if not kinds:
         yield skipped("kueue-26-ray", "kueue-26", more, "the environment queues no Ray clusters")
     if "RayJob" in kinds:
@@ -216,10 +222,10 @@ def _with_workers(place: AttackPlace) -> Object:
 def _with_groups(place: AttackPlace, kind: str, replicas: int) -> tuple[Object, str]:
     """A Ray cluster with a group of workers, and the group's JSON pointer."""
     at = f"{'/spec' if kind == 'RayCluster' else '/spec/rayClusterSpec'}/workerGroupSpecs"
-    made = put(work(place, kind), at, ray_workers(_pods(place)))
+    workload_body = put(work(place, kind), at, ray_workers(_pods(place)))
     for count in ("replicas", "maxReplicas"):
-        made = put(made, f"{at}/0/{count}", replicas)
-    return made, f"{at}/0"
+        workload_body = put(workload_body, f"{at}/0/{count}", replicas)
+    return workload_body, f"{at}/0"
 
 
 RULES: tuple[Rule, ...] = (
@@ -235,9 +241,9 @@ RULES: tuple[Rule, ...] = (
         guards={
             GuardSubject.FRAMEWORKS: _of_frameworks(
                 {
-                    "RayCluster": _each(_OF_CLUSTER, _GROUP),
+                    "RayCluster": _for_all_parts(_OF_CLUSTER, _GROUP),
                     # A RayJob's cluster ends with it, and is its own (rayjob_controller.go).
-                    "RayJob": f"""({_in_ray_job(_each(_OF_JOB, _GROUP))}
+                    "RayJob": f"""({_in_ray_job(_for_all_parts(_OF_JOB, _GROUP))}
         && (!has({_SPEC}.clusterSelector) || size({_SPEC}.clusterSelector) == 0)
         && (!has({_SPEC}.ttlSecondsAfterFinished) || {_SPEC}.ttlSecondsAfterFinished == 0)
         && !has({_SPEC}.deletionStrategy))""",
@@ -260,7 +266,9 @@ RULES: tuple[Rule, ...] = (
             GuardSubject.CRON_JOBS: lambda facts: (
                 unless_by_controller(_ends_as_counted(_OF_CRON_JOB)) if facts.queued else None
             ),
-            GuardSubject.FRAMEWORKS: _of_frameworks({"JobSet": _each(_JOBS, _ends_as_counted("p.template.spec"))}),
+            GuardSubject.FRAMEWORKS: _of_frameworks(
+                {"JobSet": _for_all_parts(_JOBS, _ends_as_counted("p.template.spec"))}
+            ),
         },
         attacks=(in_queue(_ends),),
     ),
@@ -282,11 +290,11 @@ RULES: tuple[Rule, ...] = (
             ),
             GuardSubject.FRAMEWORKS: _of_frameworks(
                 {
-                    "JobSet": _each(_JOBS, _few(_REPLICAS.format("p"), in_parallel("p.template.spec"))),
+                    "JobSet": _for_all_parts(_JOBS, _few(_REPLICAS.format("p"), in_parallel("p.template.spec"))),
                     "LeaderWorkerSet": f"({_few(_REPLICAS.format(_SPEC), _GROUP_SIZE)})",
                     "MPIJob": f"{_ROLES}.all(r, {_few(_REPLICAS.format(f'{_ROLES}[r]'))})",
-                    "RayCluster": _each(_OF_CLUSTER, _GROUP_PODS),
-                    "RayJob": _in_ray_job(_each(_OF_JOB, _GROUP_PODS)),
+                    "RayCluster": _for_all_parts(_OF_CLUSTER, _GROUP_PODS),
+                    "RayJob": _in_ray_job(_for_all_parts(_OF_JOB, _GROUP_PODS)),
                     "TrainJob": f"({_few(f'{_SPEC}.?trainer.?numNodes.orValue(1)')})",
                 }
             ),

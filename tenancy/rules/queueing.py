@@ -37,7 +37,7 @@ from tenancy.rules.workloads import (
 
 _OWNERS = unless_by_controller("size(variables.newOwners) == 0 && size(variables.lostOwners) == 0")
 _GATES = unless_by_controller("variables.gates.all(g, g in variables.usualGates || g in variables.oldGates)")
-_MARKS = unless_by_controller(
+_METADATA = unless_by_controller(
     f"""variables.marks.all(m, m.all(k, !k.contains({cel(DOMAIN)}) || k in {cel(list(WRITABLE))}
             || (k in variables.given && (variables.given[k] == '' || variables.given[k] == m[k]))
             || variables.oldMarks.exists(o, k in o && o[k] == m[k])))
@@ -50,7 +50,7 @@ _REPLICAS, _OLD_REPLICAS = (f"dyn({root}).?spec.?replicas.orValue(1)" for root i
 # Attacks
 
 GATES = "/spec/schedulingGates"
-GONE = f"{POD_NAME}-not-there"
+ABSENT_NAME = f"{POD_NAME}-not-there"
 OWNER = {
     "apiVersion": "v1",
     "kind": "ConfigMap",
@@ -59,7 +59,7 @@ OWNER = {
 }
 """An owner of a kind that Kueue does not know: Kueue queues its children as work of their own, with or without the
 guard."""
-OF_CRONJOB = {"apiVersion": "batch/v1", "kind": "CronJob", "name": GONE, "uid": OWNER["uid"], "controller": True}
+OF_CRONJOB = {"apiVersion": "batch/v1", "kind": "CronJob", "name": ABSENT_NAME, "uid": OWNER["uid"], "controller": True}
 """What `kubectl create job --from` writes."""
 
 NOTES: dict[str, tuple[str, str, str, Sequence[str]]] = {
@@ -102,7 +102,7 @@ def _second_marks(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
 def _without_operators(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     missing = {f.kind for f in place.frameworks} - {*all_kinds(place)}
     for kind in sorted(missing):
-        absent = any(each.kind == kind for each in scene.unserved)
+        absent = any(unserved_kind.kind == kind for unserved_kind in scene.unserved)
         reason = (
             f"the cluster serves no {kind}: its operator is missing"
             if absent
@@ -113,12 +113,21 @@ def _without_operators(scene: AttackScene, place: AttackPlace) -> Iterator[Attac
 
 def _jobs_of_job_sets(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     if "JobSet" in kinds_of(place):
-        job, other = "/spec/replicatedJobs/0/template", "batch.kubernetes.io/job-controller"
-        made = put(put(work(place, "JobSet"), f"{job}/spec/parallelism", 1), f"{job}/spec/completions", 1)
+        job, other_manager = "/spec/replicatedJobs/0/template", "batch.kubernetes.io/job-controller"
+        workload_body = put(put(work(place, "JobSet"), f"{job}/spec/parallelism", 1), f"{job}/spec/completions", 1)
         hold, at = "hold quota for pods that never come", f"{job}/spec/managedBy"
-        managed = put(made, at, other)
+        managed = put(workload_body, at, other_manager)
         yield through(
-            scene, place, "kueue-04", "of-its-jobs", hold, "JobSet", at, f"{DOMAIN}multikueue", other, base=managed
+            scene,
+            place,
+            "kueue-04",
+            "of-its-jobs",
+            hold,
+            "JobSet",
+            at,
+            f"{DOMAIN}multikueue",
+            other_manager,
+            base=managed,
         )
 
 
@@ -127,11 +136,13 @@ def _launchers(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     if "MPIJob" in kinds_of(place):
         pods = put(place.pod(), "/metadata/annotations", {"note": "hello"})
         workers = {"replicas": 2, "template": workload("Job", pods)["spec"]["template"]}
-        made = put(work(place, "MPIJob"), "/spec/mpiReplicaSpecs/Worker", workers)
-        made = put(made, "/spec/runLauncherAsWorker", True)
-        marks = "/spec/mpiReplicaSpecs/Worker/template/metadata/annotations"
-        at, alike = f"{marks}/{escaped(DOMAIN + 'role-hash')}", "have its pods counted as if they were smaller"
-        yield through(scene, place, "kueue-08", "launcher-as-worker", alike, "MPIJob", at, "abcd1234", base=made)
+        workload_body = put(work(place, "MPIJob"), "/spec/mpiReplicaSpecs/Worker", workers)
+        workload_body = put(workload_body, "/spec/runLauncherAsWorker", True)
+        annotations = "/spec/mpiReplicaSpecs/Worker/template/metadata/annotations"
+        at, alike = f"{annotations}/{escaped(DOMAIN + 'role-hash')}", "have its pods counted as if they were smaller"
+        yield through(
+            scene, place, "kueue-08", "launcher-as-worker", alike, "MPIJob", at, "abcd1234", base=workload_body
+        )
 
 
 def of_work(kind: str) -> str:
@@ -148,16 +159,16 @@ def _labelled(place: AttackPlace, kind: str, field: str = "labels") -> Object:
     return put(work(place, kind), _label(kind, "note", field), "hello")
 
 
-def _with_queue(kind: str, made: Object) -> Object:
+def _with_queue(kind: str, workload_body: Object) -> Object:
     """Work with the queue's label, which Kueue does not add to what it takes for a part of other work."""
-    return put(made, _label(kind, QUEUE), words.DEFAULT_QUEUE)
+    return put(workload_body, _label(kind, QUEUE), words.DEFAULT_QUEUE)
 
 
 def _names(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     sentence = "use a queue that is not its namespace's"
     for kind in all_kinds(place):
-        at, mine = _label(kind, QUEUE), words.DEFAULT_QUEUE
-        yield through(scene, place, "kueue-01", "queue", sentence, kind, at, "another-tenants", mine)
+        at, own_queue = _label(kind, QUEUE), words.DEFAULT_QUEUE
+        yield through(scene, place, "kueue-01", "queue", sentence, kind, at, "another-tenants", own_queue)
     for name in (f"{words.DEFAULT_QUEUE}-2", words.DEFAULT_QUEUE[:-1], "a" * 63):
         at = _label("Pod", QUEUE)
         yield through(scene, place, "kueue-01", f"like-{name}", sentence, "Pod", at, name, words.DEFAULT_QUEUE)
@@ -171,17 +182,22 @@ def _names(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
 def _owners(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     sentence = "be taken for a part of work that runs"
     for kind in all_kinds(place):
-        made = put(work(place, kind), "/metadata/ownerReferences", [{**OWNER, "controller": False}])
+        workload_body = put(work(place, kind), "/metadata/ownerReferences", [{**OWNER, "controller": False}])
         at = "/metadata/ownerReferences/0/controller"
-        yield through(scene, place, "kueue-02", "owner", sentence, kind, at, True, False, base=made)
-    made, at = put(work(place, "Job"), "/metadata/ownerReferences", [OF_CRONJOB]), "/metadata/ownerReferences/0/kind"
-    yield through(scene, place, "kueue-02", "owner-kind", sentence, "Job", at, "ReplicaSet", "CronJob", base=made)
+        yield through(scene, place, "kueue-02", "owner", sentence, kind, at, True, False, base=workload_body)
+    workload_body, at = (
+        put(work(place, "Job"), "/metadata/ownerReferences", [OF_CRONJOB]),
+        "/metadata/ownerReferences/0/kind",
+    )
+    yield through(
+        scene, place, "kueue-02", "owner-kind", sentence, "Job", at, "ReplicaSet", "CronJob", base=workload_body
+    )
 
 
 def _own_gates(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
-    hold, own = "reserve GPUs for pods that never start", [{"name": "bank.example/wait"}]
+    hold, own_gates = "reserve GPUs for pods that never start", [{"name": "bank.example/wait"}]
     for kind in kinds_of(place):
-        yield attack_of(scene, place, Case("kueue-03", "own", hold, GATES, own), kind)
+        yield attack_of(scene, place, Case("kueue-03", "own", hold, GATES, own_gates), kind)
     forged = "put the queue's own gate into a template"
     for kind in ("Job", "CronJob", "Deployment"):
         yield attack_of(scene, place, Case("kueue-03", "queues", forged, GATES, [{"name": HELD}]), kind)
@@ -193,7 +209,7 @@ def _own_gates(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
 
 
 def _suspension(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
-    sentence, other = "be managed by a controller that the queue does not know", f"{DOMAIN}multikueue"
+    sentence, other_manager = "be managed by a controller that the queue does not know", f"{DOMAIN}multikueue"
     where = {
         "Job": "/spec/managedBy",
         "CronJob": "/spec/jobTemplate/spec/managedBy",
@@ -202,43 +218,50 @@ def _suspension(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     }
     for kind in all_kinds(place):
         if kind in where:
-            yield through(scene, place, "kueue-04", "managed-by", sentence, kind, where[kind], other)
+            yield through(scene, place, "kueue-04", "managed-by", sentence, kind, where[kind], other_manager)
     reason = "only existing work can be unsuspended, and the attacks create nothing; Kueue suspends new work by itself"
     yield skipped("kueue-04-unsuspend", "kueue-04", "start suspended work without the queue", reason)
 
 
 def _urgency(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     jump = "go first in the queue"
-    mine = place.priorities[-1]
+    own_priority = place.priorities[-1]
     for kind in all_kinds(place):
         at = _label(kind, URGENCY)
-        yield through(scene, place, "kueue-06", "unknown", jump, kind, at, "tenancy-tier-unknown", mine)
+        yield through(scene, place, "kueue-06", "unknown", jump, kind, at, "tenancy-tier-unknown", own_priority)
     case = Case(
-        "kueue-06", "template", f"{jump}, by its template", f"/metadata/labels/{escaped(URGENCY)}", "system", mine
+        "kueue-06",
+        "template",
+        f"{jump}, by its template",
+        f"/metadata/labels/{escaped(URGENCY)}",
+        "system",
+        own_priority,
     )
     for kind in ("Job", "CronJob", "Deployment", "StatefulSet"):
         yield attack_of(scene, place, case, kind)
-    for there in scene.staffed:
-        allowed = there.priorities
-        for name in there.other_priorities:
+    for namespace in scene.staffed:
+        allowed = namespace.priorities
+        for name in namespace.other_priorities:
             sentence, at = f"{jump} with {name}", _label("Pod", URGENCY)
-            yield through(scene, there, "kueue-06", name, sentence, "Pod", at, name, allowed[-1], f"@{there.name}")
+            yield through(
+                scene, namespace, "kueue-06", name, sentence, "Pod", at, name, allowed[-1], f"@{namespace.name}"
+            )
 
 
 def _notes(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     for slug, (sentence, field, name, kinds) in NOTES.items():
         for kind in kinds or all_kinds(place):
-            at, made = _label(kind, DOMAIN + name, field), _with_queue(kind, _labelled(place, kind, field))
-            yield through(scene, place, "kueue-08", slug, sentence, kind, at, "1", base=made)
+            at, workload_body = _label(kind, DOMAIN + name, field), _with_queue(kind, _labelled(place, kind, field))
+            yield through(scene, place, "kueue-08", slug, sentence, kind, at, "1", base=workload_body)
     if "JobSet" in kinds_of(place):
         at = "/spec/replicatedJobs/0/template/metadata/labels"
-        made = put(work(place, "JobSet"), at, {"note": "hello"})
+        workload_body = put(work(place, "JobSet"), at, {"note": "hello"})
         at, sentence = f"{at}/{escaped(DOMAIN + 'prebuilt-workload-name')}", "have its jobs use other work's quota"
-        yield through(scene, place, "kueue-08", "of-its-jobs", sentence, "JobSet", at, "1", base=made)
+        yield through(scene, place, "kueue-08", "of-its-jobs", sentence, "JobSet", at, "1", base=workload_body)
     at = _label("Pod", "provreq.kueue.x-k8s.io/ValidUntilSeconds", "annotations")
     tell = "set for how long the autoscaler reserves nodes for it"
-    made = _labelled(place, "Pod", "annotations")
-    yield through(scene, place, "kueue-08", "provisioning", tell, "Pod", at, "604800", base=made)
+    workload_body = _labelled(place, "Pod", "annotations")
+    yield through(scene, place, "kueue-08", "provisioning", tell, "Pod", at, "604800", base=workload_body)
     note = {"/metadata/annotations": {"note": "hello"}}
     at = f"/metadata/annotations/{escaped(DOMAIN + 'role-hash')}"
     alike = Case("kueue-08", "role-hash", "have its pods counted as if they were smaller", at, "abcd1234", base=note)
@@ -251,34 +274,53 @@ def _notes(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     escape = "be taken for a part of another controller's work"
     for kind in ("Job", "CronJob", "StatefulSet"):
         pod = put(place.pod(), "/metadata/annotations", note["/metadata/annotations"])
-        made = _with_queue(kind, workload(kind, pod))
+        workload_body = _with_queue(kind, workload(kind, pod))
         at = ("/spec/jobTemplate" if kind == "CronJob" else "") + "/spec/template/metadata/annotations/"
         at += escaped(DOMAIN + "pod-suspending-parent")
-        yield through(scene, place, "kueue-08", "other-parent", escape, kind, at, parent, base=made)
+        yield through(scene, place, "kueue-08", "other-parent", escape, kind, at, parent, base=workload_body)
 
 
 def _run_time(scene: AttackScene, _place: AttackPlace) -> Iterator[Attack]:
     sentence = "run for longer than its tier allows"
-    timed = [(place, int(most)) for place in scene.staffed if (most := place.max_run_seconds)]
+    timed = [(place, int(max_seconds)) for place in scene.staffed if (max_seconds := place.max_run_seconds)]
     if not timed:
         yield skipped("kueue-10", "kueue-10", sentence, "no namespace with a developer is of a tier with max-run-time")
-    for place, most in timed:
+    for place, max_seconds in timed:
         suffix = f"@{place.name}"
         for kind in all_kinds(place) if place is timed[0][0] else ("Pod", "Job"):
             if kind in ENDING:
                 at = _label(kind, RUN_TIME)
                 yield through(
-                    scene, place, "kueue-10", "too-long", sentence, kind, at, str(most + 1), str(most), suffix
+                    scene,
+                    place,
+                    "kueue-10",
+                    "too-long",
+                    sentence,
+                    kind,
+                    at,
+                    str(max_seconds + 1),
+                    str(max_seconds),
+                    suffix,
                 )
                 if kind == "Job":
-                    made = put(work(place, kind), "/metadata/ownerReferences", [OF_CRONJOB])
+                    workload_body = put(work(place, kind), "/metadata/ownerReferences", [OF_CRONJOB])
                     slug, for_it = "of-cronjob", f"{sentence}, as a part of a CronJob"
                     yield through(
-                        scene, place, "kueue-10", slug, for_it, kind, at, str(most + 1), str(most), suffix, made
+                        scene,
+                        place,
+                        "kueue-10",
+                        slug,
+                        for_it,
+                        kind,
+                        at,
+                        str(max_seconds + 1),
+                        str(max_seconds),
+                        suffix,
+                        workload_body,
                     )
-                made = put(_labelled(place, kind), at, ABSENT)
+                workload_body = put(_labelled(place, kind), at, ABSENT)
                 silent = f"{sentence}: it names no maximum run time"
-                yield through(scene, place, "kueue-10", "silent", silent, kind, at, ABSENT, "60", suffix, made)
+                yield through(scene, place, "kueue-10", "silent", silent, kind, at, ABSENT, "60", suffix, workload_body)
 
 
 RULES: tuple[Rule, ...] = (
@@ -381,7 +423,7 @@ RULES: tuple[Rule, ...] = (
         why="the queue counts a container without requests as using nothing",
         fix="write requests of cpu and memory; the namespace's limit range, where there is one, fills them in",
         severity=Severity.MEDIUM,
-        behind="the limit range of the namespace fills in requests",
+        earlier_control="the limit range of the namespace fills in requests",
         guards={
             GuardSubject.QUEUED_PODS: """request.operation != 'CREATE' || variables.containers.all(c,
         has(c.resources) && has(c.resources.requests)
@@ -404,10 +446,10 @@ RULES: tuple[Rule, ...] = (
             "use a Job"
         ),
         guards={
-            GuardSubject.QUEUED: _MARKS,
+            GuardSubject.QUEUED: _METADATA,
             # The queue's marks stay labels or annotations, as they are: Kueue ignores a pod whose label became an
             # annotation.
-            GuardSubject.QUEUED_PODS: f"""({_MARKS}) && (variables.byController || request.operation != 'UPDATE' || (
+            GuardSubject.QUEUED_PODS: f"""({_METADATA}) && (variables.byController || request.operation != 'UPDATE' || (
         (!has(oldObject.metadata.labels) || oldObject.metadata.labels.all(k,
             !k.contains({cel(DOMAIN)}) || k in {cel(list(WRITABLE))} || k in variables.podLabels))
         && (!has(oldObject.metadata.annotations) || oldObject.metadata.annotations.all(k,
@@ -420,7 +462,7 @@ RULES: tuple[Rule, ...] = (
         title="a pod waits for the queue unless it is part of work that the queue started",
         why="a pod that starts without the queue is not counted",
         fix="ask the platform team to check the queue's webhooks; the pod itself is correct",
-        behind="Kueue's own webhook adds the gate",
+        earlier_control="Kueue's own webhook adds the gate",
         guards={
             # A Deployment's and a StatefulSet's pods wait each by itself, those of other work with it.
             GuardSubject.QUEUED_PODS: "request.operation != 'CREATE' || variables.byRunner"

@@ -27,11 +27,11 @@ _QUEUES = "kueue.x-k8s.io/v1beta2"
 
 def leading(scene: AttackScene, place: AttackPlace, leads_to: str, slug: str) -> Attack:
     """A LocalQueue of another ClusterQueue, created by a cluster admin; its twin names the namespace's ClusterQueue."""
-    own = local_queue(place.queue)
+    queue_body = local_queue(place.queue)
     path, guard = group(_QUEUES, place.name, "localqueues"), scene.guard("kueue-05", "localqueues")
-    request = Request("POST", path, put(own, "/spec/clusterQueue", leads_to), CLUSTER_ADMIN)
+    request = Request("POST", path, put(queue_body, "/spec/clusterQueue", leads_to), CLUSTER_ADMIN)
     text = f"create a queue in {place.name} that uses the quota of {leads_to}"
-    return attack(f"kueue-05-localqueue-{slug}@{place.name}", "kueue-05", text, guard, request, twin_body=own)
+    return attack(f"kueue-05-localqueue-{slug}@{place.name}", "kueue-05", text, guard, request, twin_body=queue_body)
 
 
 def local_queue(leads_to: str) -> Object:
@@ -48,14 +48,14 @@ def _shares(scene: AttackScene) -> Iterator[Attack]:
     tenant = home.tenant.tenant
     yield leading(scene, home, home.queue_of(f"{tenant}-2"), "like")
     yield leading(scene, home, home.queue_of(f"{tenant}x"), "longer")
-    for one, other in scene.pairs():
-        yield leading(scene, one, other.queue, f"share-of-{other.tenant.tenant}")
+    for place, other_place in scene.pairs():
+        yield leading(scene, place, other_place.queue, f"share-of-{other_place.tenant.tenant}")
     if scene.unmanaged:
         queue = local_queue(f"{tenant}--x")
-        at, mine = (group(_QUEUES, name, "localqueues") for name in (scene.unmanaged, home.name))
+        at, twin_path = (group(_QUEUES, name, "localqueues") for name in (scene.unmanaged, home.name))
         text, guard = "use a tenant's quota from an unmanaged namespace", scene.guard("kueue-05", "localqueues")
         request = Request("POST", at, queue, CLUSTER_ADMIN)
-        yield attack("kueue-05-unmanaged", "kueue-05", text, guard, request, twin_path=mine)
+        yield attack("kueue-05-unmanaged", "kueue-05", text, guard, request, twin_path=twin_path)
 
 
 RULES: tuple[Rule, ...] = (
@@ -249,7 +249,7 @@ def _cluster_queue(item: Object) -> Given:
     spec, tenant = item.get("spec"), _tenant(item)
     selector = get_path(spec, "namespaceSelector")
     # An absent selector matches no namespace.
-    if selector is not None and not _own(selector, tenant):
+    if selector is not None and not _selects_own_namespaces(selector, tenant):
         whose = f" of tenant {tenant}" if tenant else ""
         yield "kueue-11", f"namespaceSelector {_plain(selector)}{whose}"
     if not (cohort := cohort_of(item)):
@@ -263,7 +263,7 @@ def _cluster_queue(item: Object) -> Given:
 def cohort_of(item: Object) -> Any:
     """The Cohort that a ClusterQueue or a Cohort is in; v1beta1 has `cohort`, v1alpha1 of a Cohort `parent`."""
     names = ("cohortName", "cohort") if item.get("kind") == "ClusterQueue" else ("parentName", "parent")
-    return next((found for name in names if (found := get_path(item, "spec", name))), None)
+    return next((value for name in names if (value := get_path(item, "spec", name))), None)
 
 
 def _lends(limit: Any) -> bool:
@@ -271,7 +271,7 @@ def _lends(limit: Any) -> bool:
     return limit in (None, UNKNOWN) or bool(parse_or_zero(limit))
 
 
-def _own(selector: Any, tenant: str | None) -> bool:
+def _selects_own_namespaces(selector: Any, tenant: str | None) -> bool:
     if tenant is None:
         # A queue of no tenant: its selector must not match all namespaces.
         return bool(get_path(selector, "matchLabels") or get_path(selector, "matchExpressions"))
@@ -318,8 +318,8 @@ def waiting_deployment(item: Object) -> Given:
         and parse_or_zero(deadline) <= _PROGRESS
         and deadline != UNKNOWN
     ):
-        given = f"{_PROGRESS}, the default," if deadline is None else deadline
-        yield "kueue-33", f"progressDeadlineSeconds {given} of a Deployment in a queue"
+        value = f"{_PROGRESS}, the default," if deadline is None else deadline
+        yield "kueue-33", f"progressDeadlineSeconds {value} of a Deployment in a queue"
 
 
 def _config_map(item: Object) -> Given:
@@ -335,7 +335,7 @@ def _release(item: Object) -> Given:
         if text is not None or not item.get("valueYamlFiles"):
             gates = as_list(get_path(item, "values", "controllerManager", "featureGates"))
             yield from of_configuration(
-                text, {str(get_path(each, "name")): get_path(each, "enabled") for each in gates}
+                text, {str(get_path(gate, "name")): get_path(gate, "enabled") for gate in gates}
             )
 
 
@@ -346,25 +346,28 @@ def of_configuration(text: Any, arguments: Mapping[str, Any] | None = None) -> G
         yield "kueue-14", f"a configuration {UNKNOWN}"
         return
     try:
-        found = yaml.safe_load(text) if isinstance(text, str) else text
+        configuration = yaml.safe_load(text) if isinstance(text, str) else text
     except yaml.YAMLError:
-        found = None
-    managed = get_path(found, "manageJobsWithoutQueueName")
+        configuration = None
+    managed = get_path(configuration, "manageJobsWithoutQueueName")
     if managed is not True:
-        yield "kueue-14", f"manageJobsWithoutQueueName {_written(managed)}"
-    left_out = as_list(get_path(found, "resources", "excludeResourcePrefixes"))
-    if lost := [prefix for prefix in map(str, left_out) if any(name.startswith(prefix) for name in _GPUS)]:
-        yield "kueue-14", f"excludeResourcePrefixes {', '.join(lost)}"
-    for gate, wanted in GATES.items():
-        if (given := get_path(arguments or get_path(found, "featureGates"), gate)) not in (wanted, UNKNOWN):
-            yield "kueue-31", f"featureGates.{gate} {_written(given)}"
-    if (sharing := get_path(found, "fairSharing")) is not None:
+        yield "kueue-14", f"manageJobsWithoutQueueName {_value_text(managed)}"
+    left_out = as_list(get_path(configuration, "resources", "excludeResourcePrefixes"))
+    if uncounted_names := [prefix for prefix in map(str, left_out) if any(name.startswith(prefix) for name in _GPUS)]:
+        yield "kueue-14", f"excludeResourcePrefixes {', '.join(uncounted_names)}"
+    for gate, expected_value in GATES.items():
+        if (value := get_path(arguments or get_path(configuration, "featureGates"), gate)) not in (
+            expected_value,
+            UNKNOWN,
+        ):
+            yield "kueue-31", f"featureGates.{gate} {_value_text(value)}"
+    if (sharing := get_path(configuration, "fairSharing")) is not None:
         strategies = get_path(sharing, "preemptionStrategies")
         if strategies != UNKNOWN and tuple(as_list(strategies)) != PREEMPTION:
             yield "kueue-31", f"preemptionStrategies {', '.join(map(str, as_list(strategies))) or 'not set'}"
 
 
-def _written(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return "not set" if value is None else str(value).lower()
 
 

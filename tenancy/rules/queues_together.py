@@ -27,7 +27,7 @@ def findings(index: Index) -> Iterator[Finding]:
     yield from _members(index)
     yield from _supplies(index)
     yield from _settings(index)
-    yield from _shared(index)
+    yield from _shared_fair_shares(index)
 
 
 def _leads(index: Index) -> Iterator[Finding]:
@@ -41,8 +41,8 @@ def _leads(index: Index) -> Iterator[Finding]:
             yield Finding("kueue-17", name_of(item), f"clusterQueue {name}, which does not exist")
         elif queue and namespace in index.spaces and namespace not in index.taken_by(queue):
             selector = get_path(queue, "spec", "namespaceSelector")
-            given = f"clusterQueue {name}, whose namespaceSelector {plain_of(selector)} does not match {namespace}"
-            yield Finding("kueue-17", name_of(item), given)
+            detail = f"clusterQueue {name}, whose namespaceSelector {plain_of(selector)} does not match {namespace}"
+            yield Finding("kueue-17", name_of(item), detail)
     if any(get_path(config, "manageJobsWithoutQueueName") is True for _, config in index.kueue):
         return
     if any(
@@ -52,8 +52,8 @@ def _leads(index: Index) -> Iterator[Finding]:
     for name, space in sorted(index.spaces.items()) if "LocalQueue" not in index.blurred else ():
         called = sorted(own_name(item) for item in index.within(name, "LocalQueue"))
         if words.DEFAULT_QUEUE not in called:
-            there = f"LocalQueue {', '.join(called)}" if called else "no LocalQueue"
-            yield Finding("kueue-20", name_of(space), f"{there}, and none is named {words.DEFAULT_QUEUE}")
+            queue_text = f"LocalQueue {', '.join(called)}" if called else "no LocalQueue"
+            yield Finding("kueue-20", name_of(space), f"{queue_text}, and none is named {words.DEFAULT_QUEUE}")
 
 
 def _members(index: Index) -> Iterator[Finding]:
@@ -65,8 +65,10 @@ def _members(index: Index) -> Iterator[Finding]:
         if not cohort or not selector or UNKNOWN in str(selector):
             continue
         if ((tenant and tenant not in tenants) or not index.taken_by(queue)) and not _uses_nothing(queue):
-            given = f"cohort {cohort}, and no namespace of a tenant that namespaceSelector {plain_of(selector)} matches"
-            yield Finding("kueue-22", name_of(queue), given)
+            detail = (
+                f"cohort {cohort}, and no namespace of a tenant that namespaceSelector {plain_of(selector)} matches"
+            )
+            yield Finding("kueue-22", name_of(queue), detail)
 
 
 def _uses_nothing(queue: Object) -> bool:
@@ -78,14 +80,14 @@ def _uses_nothing(queue: Object) -> bool:
 def _supplies(index: Index) -> Iterator[Finding]:
     """kueue-16, kueue-18."""
     flavors = {own_name(item): item for item in index.kinds("ResourceFlavor")}
-    asked: dict[str, dict[str, Decimal]] = {}
+    demand: dict[str, dict[str, Decimal]] = {}
     for item in index.kinds("ClusterQueue", "Cohort"):
         for quota in stored_quotas(item.get("spec")):
             flavor, resource = quota.flavor, quota.resource
-            of = asked.setdefault(flavor, {})
+            flavor_demand = demand.setdefault(flavor, {})
             # A Cohort's own quota is unallocated, and may be for nodes that are added later.
             promised = parse_or_zero(quota.nominal) if item.get("kind") == "ClusterQueue" else Decimal()
-            of[resource] = of.get(resource, Decimal()) + promised
+            flavor_demand[resource] = flavor_demand.get(resource, Decimal()) + promised
             if flavors and flavor not in {*flavors, UNKNOWN} and "ResourceFlavor" not in index.blurred:
                 yield Finding("kueue-18", name_of(item), f"flavor {flavor}, which does not exist")
                 flavors[flavor] = {}
@@ -96,13 +98,13 @@ def _supplies(index: Index) -> Iterator[Finding]:
         if item and labels and index.kinds("Node") and not nodes and not pools:
             yield Finding("kueue-18", name_of(item), f"nodeLabels {plain_of(labels)}, which no node has")
             continue
-        for resource, wanted in sorted(asked.get(name, {}).items()):
+        for resource, requested_amount in sorted(demand.get(name, {}).items()):
             # If no node is shown, there may be others than Karpenter's, unless the flavor is only for those.
-            seen = index.kinds("Node") or any(str(key).startswith(OF_KARPENTER) for key in labels)
-            there = _supply(nodes, pools, resource) if seen else None
-            if there is not None and wanted > there and resource.startswith(_SUPPLIED):
-                given = f"{write(wanted)} {resource} of flavor {name} in all queues, of {write(there)}"
-                yield Finding("kueue-16", name_of(item), given)
+            nodes_known = index.kinds("Node") or any(str(key).startswith(OF_KARPENTER) for key in labels)
+            supply = _supply(nodes, pools, resource) if nodes_known else None
+            if supply is not None and requested_amount > supply and resource.startswith(_SUPPLIED):
+                detail = f"{write(requested_amount)} {resource} of flavor {name} in all queues, of {write(supply)}"
+                yield Finding("kueue-16", name_of(item), detail)
 
 
 def _supply(nodes: list[Object], pools: list[Object], resource: str) -> Decimal | None:
@@ -111,10 +113,12 @@ def _supply(nodes: list[Object], pools: list[Object], resource: str) -> Decimal 
     if not (nodes or pools) or any(resource not in limit for limit in limits):
         return None
     # Nodes of a pool count against its limit.
-    own = {own_name(pool) for pool in pools}
-    fixed = [node for node in nodes if labels_of(node).get(NODE_POOL) not in own]
-    each = [get_path(node, "status", "allocatable", resource) for node in fixed] + [limit[resource] for limit in limits]
-    return sum((parse_or_zero(one) for one in each), Decimal())
+    pool_names = {own_name(pool) for pool in pools}
+    fixed = [node for node in nodes if labels_of(node).get(NODE_POOL) not in pool_names]
+    amounts = [get_path(node, "status", "allocatable", resource) for node in fixed] + [
+        limit[resource] for limit in limits
+    ]
+    return sum((parse_or_zero(amount) for amount in amounts), Decimal())
 
 
 def _settings(index: Index) -> Iterator[Finding]:
@@ -132,13 +136,13 @@ def _settings(index: Index) -> Iterator[Finding]:
                 policy = get_path(queue, "spec", "preemption", "borrowWithinCohort", "policy")
                 if policy not in (None, "Never", UNKNOWN):
                     yield Finding("kueue-19", name_of(queue), f"borrowWithinCohort {policy} beside fairSharing")
-        inputs = {str(get_path(one, "input")) for one in as_list(get_path(config, "resources", "transformations"))}
+        inputs = {str(get_path(entry, "input")) for entry in as_list(get_path(config, "resources", "transformations"))}
         missing = sorted(offered - inputs)
         if any(name.startswith(("nvidia.com/mig-", gpus.GPU)) for name in inputs) and missing:
             yield Finding("kueue-21", name_of(source), f"transformations without {', '.join(missing)}")
 
 
-def _shared(index: Index) -> Iterator[Finding]:
+def _shared_fair_shares(index: Index) -> Iterator[Finding]:
     """pool-02."""
     users: dict[str, dict[str, Object]] = {}
     queued = False
@@ -152,13 +156,13 @@ def _shared(index: Index) -> Iterator[Finding]:
     if not queued:
         for name, space in sorted(index.spaces.items()):
             for item in index.within(name, "ResourceQuota"):
-                held = {
+                claims = {
                     str(key).removeprefix("requests.")
                     for key, amount in pairs_of(get_path(item, "spec", "hard")).items()
                     if str(key).endswith(gpus.SHARED) and parse_or_zero(amount)
                 }
                 pools = get_path(space, "metadata", "annotations", words.ALLOWED_POOLS) or ""
-                for resource in held:
+                for resource in claims:
                     for pool in sorted(pools.split(",")):
                         users.setdefault(f"{resource} {pool}".strip(), {}).setdefault(index.tenant_of[name], item)
     for what, by in sorted(users.items()):

@@ -15,8 +15,8 @@ from tenancy.rules.workloads import ALL_KINDS, LIMITS, REQUESTS, Case, attack_of
 
 
 def _of_whole_pods(_scene: AttackScene, _place: AttackPlace) -> Iterator[Case]:
-    sentence, whole = "request resources outside of the limit range", {"limits": {"cpu": "1"}}
-    yield Case("quota-03", "pod-level", sentence, "/spec/resources", whole, kinds=ALL_KINDS)
+    sentence, resources = "request resources outside of the limit range", {"limits": {"cpu": "1"}}
+    yield Case("quota-03", "pod-level", sentence, "/spec/resources", resources, kinds=ALL_KINDS)
 
 
 def _above_defaults(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:

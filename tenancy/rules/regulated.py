@@ -60,12 +60,12 @@ def findings(items: Iterable[Object]) -> Iterator[Finding]:
     yield from _apart(index)
     for kind, check in _CHECKS.items():
         for item in index.kinds(kind):
-            for rule, given in check(item):
-                yield Finding(rule, name_of(item), given)
-    encrypted = {name_of(one) for item in index.kinds(aws.ENCRYPTION) for one in as_list(item.get(aws.BUCKETS))}
+            for rule, detail in check(item):
+                yield Finding(rule, name_of(item), detail)
+    encrypted = {name_of(name) for item in index.kinds(aws.ENCRYPTION) for name in as_list(item.get(aws.BUCKETS))}
     for item in index.kinds(aws.BUCKET):
-        own = as_list(get_path(item, "serverSideEncryptionConfiguration", "rule"))
-        if name_of(item) not in encrypted and not own:
+        has_own_rules = as_list(get_path(item, "serverSideEncryptionConfiguration", "rule"))
+        if name_of(item) not in encrypted and not has_own_rules:
             yield Finding("reg-02", name_of(item), "no encryption configuration: an AWS-owned key is used")
 
 
@@ -77,15 +77,15 @@ def _apart(index: Index) -> Iterator[Finding]:
             users.setdefault(place, set()).add(index.tenant_of[name])
     for name, space in sorted(index.spaces.items()):
         tenant, places = index.tenant_of[name], _places(space)
-        shared = sorted(f"{place} with {', '.join(sorted(users[place] - {tenant}))}" for place in places)
+        shared_places = sorted(f"{place} with {', '.join(sorted(users[place] - {tenant}))}" for place in places)
         if places and all(users[place] == {tenant} for place in places):
             continue
         work = [template for _, template in index.templates(index.inside.get(name, ()))]
         if work and all(_keeps_apart(template.spec, tenant) for template in work):
             continue
-        alone = [text for text, place in zip(shared, sorted(places), strict=True) if users[place] != {tenant}]
-        given = f"nodes of {', '.join(alone)}" if alone else "nothing that limits its work to its own nodes"
-        yield Finding("reg-01", name_of(space), given)
+        alone = [text for text, place in zip(shared_places, sorted(places), strict=True) if users[place] != {tenant}]
+        detail = f"nodes of {', '.join(alone)}" if alone else "nothing that limits its work to its own nodes"
+        yield Finding("reg-01", name_of(space), detail)
 
 
 def _places(space: Object) -> list[str]:
@@ -94,8 +94,8 @@ def _places(space: Object) -> list[str]:
     pools = [
         f"pool {name.strip()}" for name in str(get_path(notes, words.ALLOWED_POOLS) or "").split(",") if name.strip()
     ]
-    chosen = get_path(notes, _NODE_SELECTOR)
-    return sorted({*pools, *([f"node selector {chosen}"] if chosen else [])})
+    node_selector = get_path(notes, _NODE_SELECTOR)
+    return sorted({*pools, *([f"node selector {node_selector}"] if node_selector else [])})
 
 
 def _keeps_apart(pod: Any, tenant: str) -> bool:
@@ -109,9 +109,10 @@ def _keeps_apart(pod: Any, tenant: str) -> bool:
 def _others(term: Any, tenant: str) -> bool:
     """Whether an anti-affinity term matches every pod of other tenants' namespaces."""
     expressions = as_list(get_path(term, "namespaceSelector", "matchExpressions"))
-    every = get_path(term, "labelSelector") == {}
-    return every and [
-        (get_path(one, "key"), get_path(one, "operator"), [*as_list(get_path(one, "values"))]) for one in expressions
+    selects_all_pods = get_path(term, "labelSelector") == {}
+    return selects_all_pods and [
+        (get_path(expression, "key"), get_path(expression, "operator"), [*as_list(get_path(expression, "values"))])
+        for expression in expressions
     ] == [(words.TENANT, "NotIn", [tenant])]
 
 
@@ -146,18 +147,18 @@ def _node_class(item: Object) -> Given:
 
 
 def _mapped(mappings: Any, key: str) -> Given:
-    open_ones = [str(get_path(one, "deviceName")) for one in as_list(mappings) if not get_path(one, "ebs", key)]
+    open_ones = [
+        str(get_path(mapping, "deviceName")) for mapping in as_list(mappings) if not get_path(mapping, "ebs", key)
+    ]
     if open_ones or not mappings:
         yield "reg-02", f"no {key} of {', '.join(open_ones) or 'any volume'}"
 
 
 def _encryption(item: Object) -> Given:
-    rules = [get_path(one, "applyServerSideEncryptionByDefault") for one in as_list(item.get("rules"))]
-    if not any(get_path(one, "kmsMasterKeyId") for one in rules):
-        yield (
-            "reg-02",
-            f"sseAlgorithm {', '.join(str(get_path(one, 'sseAlgorithm')) for one in rules) or 'not set'}, no key",
-        )
+    rules = [get_path(rule, "applyServerSideEncryptionByDefault") for rule in as_list(item.get("rules"))]
+    if not any(get_path(rule_default, "kmsMasterKeyId") for rule_default in rules):
+        algorithms = [str(get_path(rule_default, "sseAlgorithm")) for rule_default in rules]
+        yield "reg-02", f"sseAlgorithm {', '.join(algorithms) or 'not set'}, no key"
 
 
 _CHECKS: Mapping[str, Any] = {

@@ -122,15 +122,15 @@ def _gpu_tolerations(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]
 def _foreign_pools(scene: AttackScene) -> Iterator[Attack]:
     sentence = "tolerate another tenant's pool instead of its own"
     for place in scene.staffed:
-        mine, pools = place.pools, sorted(place.environment.pools.items())
-        theirs = [name for name, pool in pools if pool.is_restricted and name not in mine]
-        if not (mine and theirs):
-            reason = "no pool with a taint admits it" if not mine else "every pool with a taint admits it"
+        own_pools, pools = place.pools, sorted(place.environment.pools.items())
+        foreign_pools = [name for name, pool in pools if pool.is_restricted and name not in own_pools]
+        if not (own_pools and foreign_pools):
+            reason = "no pool with a taint admits it" if not own_pools else "every pool with a taint admits it"
             yield skipped(f"sched-01-pod-foreign-pool@{place.name}", "sched-01", sentence, reason)
             continue
-        taint = {"key": words.POOL, "operator": "Equal", "value": mine[0], "effect": "NoSchedule"}
+        taint = {"key": words.POOL, "operator": "Equal", "value": own_pools[0], "effect": "NoSchedule"}
         base, at = {"/spec/tolerations": [taint]}, "/spec/tolerations/0/value"
-        case = Case("sched-01", "foreign-pool", sentence, at, theirs[0], mine[0], base)
+        case = Case("sched-01", "foreign-pool", sentence, at, foreign_pools[0], own_pools[0], base)
         yield attack_of(scene, place, case, "Pod", suffix=f"@{place.name}")
 
 
@@ -181,14 +181,14 @@ def _schedulers(_scene: AttackScene, _place: AttackPlace) -> Iterator[Case]:
 
 
 def _affinities(scene: AttackScene, place: AttackPlace) -> Iterator[Case]:
-    away: dict[str, Any] = {ANTI_AFFINITY: [_TERM]}
+    base: dict[str, Any] = {ANTI_AFFINITY: [_TERM]}
     near: dict[str, Any] = {_NEAR: [_TERM]}
     others, at = "keep all other tenants' pods off its node", f"{ANTI_AFFINITY}/0/namespaceSelector"
-    yield Case("sched-06", "all-namespaces", others, at, {}, base=away, kinds=ALL_KINDS)
-    named = other.name if (other := scene.other_tenant_namespace(place)) else "kube-system"
-    sentence, at = f"keep {named}'s pods off its node", f"{ANTI_AFFINITY}/0/namespaces"
-    yield Case("sched-06", "named", sentence, at, [named], base=away)
-    for slug, name, bad in (("all", "namespaceSelector", {}), ("named", "namespaces", [named])):
+    yield Case("sched-06", "all-namespaces", others, at, {}, base=base, kinds=ALL_KINDS)
+    namespace = other_namespace.name if (other_namespace := scene.other_tenant_namespace(place)) else "kube-system"
+    sentence, at = f"keep {namespace}'s pods off its node", f"{ANTI_AFFINITY}/0/namespaces"
+    yield Case("sched-06", "named", sentence, at, [namespace], base=base)
+    for slug, name, bad in (("all", "namespaceSelector", {}), ("named", "namespaces", [namespace])):
         for prefers, where in (("away", ANTI_AFFINITY), ("near", _NEAR)):
             prefer = where.replace("required", "preferred")
             weighed: dict[str, Any] = {prefer: [{"weight": 1, "podAffinityTerm": _TERM}]}
@@ -202,11 +202,11 @@ def _affinities(scene: AttackScene, place: AttackPlace) -> Iterator[Case]:
 
 def _many_terms(_scene: AttackScene, _place: AttackPlace) -> Iterator[Case]:
     for slug, where in (("required", _NEAR), ("preferred", _NEAR.replace("required", "preferred"))):
-        one = _TERM if slug == "required" else {"weight": 1, "podAffinityTerm": _TERM}
-        full: dict[str, Any] = {where: [one] * sizes.AFFINITY_TERMS}
+        term = _TERM if slug == "required" else {"weight": 1, "podAffinityTerm": _TERM}
+        full: dict[str, Any] = {where: [term] * sizes.AFFINITY_TERMS}
         at, sentence = f"{where}/{sizes.AFFINITY_TERMS}", "slow the scheduler down by many affinity terms"
         kinds = ALL_KINDS if slug == "preferred" else ("Pod",)
-        yield Case("sched-09", slug, sentence, at, one, ABSENT, full, kinds)
+        yield Case("sched-09", slug, sentence, at, term, ABSENT, full, kinds)
 
 
 def _claim_tolerations(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:

@@ -54,9 +54,9 @@ def _foreign_volumes(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]
     yield create(scene, place, "stor-03", "volume", sentence, plain, "/spec/volumeName", "pv-of-another-tenant")
     yield create(scene, place, "stor-03", "selector", f"{sentence}, by its labels", plain, "/spec/selector", anything)
     yield create(scene, place, "stor-03", "classless", f"{sentence}, of no class", plain, "/spec/storageClassName", "")
-    noted = put(plain, "/metadata/annotations", {"note": "hello"})
+    annotated_claim = put(plain, "/metadata/annotations", {"note": "hello"})
     at = "/metadata/annotations/volume.beta.kubernetes.io~1storage-class"
-    yield create(scene, place, "stor-03", "old-annotation", f"{sentence}, by an annotation", noted, at, "")
+    yield create(scene, place, "stor-03", "old-annotation", f"{sentence}, by an annotation", annotated_claim, at, "")
 
 
 def _inline_volumes(_scene: AttackScene, _place: AttackPlace) -> Iterator[Case]:
@@ -67,16 +67,19 @@ def _inline_volumes(_scene: AttackScene, _place: AttackPlace) -> Iterator[Case]:
 def _foreign_classes(_scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     plain = minimal("PersistentVolumeClaim", spec={**DISK, "storageClassName": place.environment.claim_classes[0]})
     plain["metadata"]["annotations"] = {"note": "hello"}
-    other, fast = "use a class of volumes that the platform did not choose for tenants", "raise its volume's price"
+    unknown_class, fast = (
+        "use a class of volumes that the platform did not choose for tenants",
+        "raise its volume's price",
+    )
     for field, bad, sentence in (
-        ("storageClassName", "class-of-others", other),
+        ("storageClassName", "class-of-others", unknown_class),
         ("volumeAttributesClassName", "fastest", fast),
     ):
         slug = field.removesuffix("Name").lower()
         yield against(place, "stor-12", slug, sentence, "tenancy-claims", plain, f"/spec/{field}", bad)
-        for name, made, where in claims_of_pods(place):
-            policy, at = policy_of(place, made["kind"]), f"{where}/spec/{field}"
-            yield against(place, "stor-12", f"{name}-{slug}", sentence, policy, made, at, bad)
+        for name, workload_body, where in claims_of_pods(place):
+            policy, at = policy_of(place, workload_body["kind"]), f"{where}/spec/{field}"
+            yield against(place, "stor-12", f"{name}-{slug}", sentence, policy, workload_body, at, bad)
 
 
 RULES: tuple[Rule, ...] = (

@@ -266,7 +266,7 @@ def _secured(index: Index) -> Iterator[Finding]:
             if one not in as_root_of_node(template)
         ]
         if broken:
-            wanted = dict.fromkeys(one.wanted for one in broken if one.wanted)
+            wanted = dict.fromkeys(one.requirement for one in broken if one.requirement)
             given = f"{'; '.join(map(str, broken))}, at level {level}"
             yield Finding(
                 "pod-04", name_of(item), given, f"write the fields so that {', '.join(wanted)}" if wanted else ""

@@ -91,8 +91,8 @@ def unusable_namespace(tenant: str, name: str) -> str | None:
         return f"{name!r}, {len(name)} characters of {words.LABEL_LENGTH}"
     if name in words.RESERVED_NAMES or name.startswith(words.RESERVED_PREFIXES):
         return f"{name!r}, which is reserved"
-    own = words.derived_name(tenant, "")
-    if words.SEPARATOR in name and (not name.startswith(own) or words.SEPARATOR in name.removeprefix(own)):
+    prefix = words.derived_name(tenant, "")
+    if words.SEPARATOR in name and (not name.startswith(prefix) or words.SEPARATOR in name.removeprefix(prefix)):
         return f"{name!r}, where '{words.SEPARATOR}' does not follow the tenant's name"
     return None
 
@@ -123,9 +123,9 @@ def huge_pages_for_all(amounts: Any) -> list[str]:
     return [key for key, amount in sorted(huge.items()) if parse_or_zero(amount)]
 
 
-def without_default(most: Mapping[str, Any], default: Mapping[str, Any]) -> dict[str, Any]:
+def without_default(max_amounts: Mapping[str, Any], default: Mapping[str, Any]) -> dict[str, Any]:
     """quota-02: maxima of containers, by resource, that the API server takes for the default as well."""
-    return {key: amount for key, amount in sorted(most.items()) if "/" not in key and key not in default}
+    return {key: amount for key, amount in sorted(max_amounts.items()) if "/" not in key and key not in default}
 
 
 _OTHERS_GROUPS = ("system:", "eks:", "aws:", "amazon:", "iam:")
@@ -186,15 +186,17 @@ NOT_INTERNET = (
 Pod Identity agent), benchmarks, multicast and reserved ones. IANA IPv4 Special-Purpose Address Registry, 2026-11-24."""
 
 
-def outside_of_internet(own: Sequence[str]) -> tuple[str, ...]:
+def outside_of_internet(own_ranges: Sequence[str]) -> tuple[str, ...]:
     """What an ipBlock of all IPv4 addresses leaves out to be the internet: private ranges, and the cluster's own."""
-    left_out = [ipaddress.IPv4Network(cidr) for cidr in (*NOT_INTERNET, *(cidr for cidr in own if ":" not in cidr))]
+    left_out = [
+        ipaddress.IPv4Network(cidr) for cidr in (*NOT_INTERNET, *(cidr for cidr in own_ranges if ":" not in cidr))
+    ]
     return tuple(str(network) for network in sorted(_merged(left_out)))
 
 
-def internet_block(own: Sequence[str]) -> dict[str, object]:
+def internet_block(own_ranges: Sequence[str]) -> dict[str, object]:
     """The one ipBlock that is the internet, with the cluster's own ranges left out."""
-    return {"cidr": INTERNET, "except": list(outside_of_internet(own))}
+    return {"cidr": INTERNET, "except": list(outside_of_internet(own_ranges))}
 
 
 def is_internet(block: Mapping[str, Any]) -> bool:
@@ -215,15 +217,15 @@ def too_wide_together(cidrs: Sequence[str]) -> tuple[int, str] | None:
     """
     safe = [(i, _network(cidr)) for i, cidr in enumerate(cidrs) if not unsafe_range(cidr)]
     for version, widest in _WIDEST.items():
-        own = [(i, network) for i, network in safe if network.version == version]
+        same_version = [(i, network) for i, network in safe if network.version == version]
 
-        def sum_of(many: int, own: Any = own) -> int:
-            return sum(one.num_addresses for one in _merged([network for _, network in own[:many]]))
+        def sum_of(count: int, networks: Any = same_version) -> int:
+            return sum(block.num_addresses for block in _merged([network for _, network in networks[:count]]))
 
-        if sum_of(len(own)) > (most := 2 ** (_BITS[version] - widest)):
-            many = bisect.bisect_right(range(len(own) + 1), most, key=sum_of)
-            last, network = own[many - 1]
-            return last, f"'{network}', which with {many - 1} more is wider than /{widest}"
+        if sum_of(len(same_version)) > (max_addresses := 2 ** (_BITS[version] - widest)):
+            position = bisect.bisect_right(range(len(same_version) + 1), max_addresses, key=sum_of)
+            last, network = same_version[position - 1]
+            return last, f"'{network}', which with {position - 1} more is wider than /{widest}"
     return None
 
 
@@ -235,9 +237,12 @@ def _merged(networks: Any) -> list[Any]:
 def whole_private(cidrs: Collection[str]) -> str | None:
     """net-05: a private range that is allowed as a whole."""
     networks = [_network(cidr) for cidr in cidrs if not unsafe_range(cidr)]
-    for own in _PRIVATE:
-        if any(own.subnet_of(one) for one in _merged([one for one in networks if one.version == own.version])):
-            return f"all of {own}, which may hold nodes and pods"
+    for private_block in _PRIVATE:
+        if any(
+            private_block.subnet_of(block)
+            for block in _merged([candidate for candidate in networks if candidate.version == private_block.version])
+        ):
+            return f"all of {private_block}, which may hold nodes and pods"
     return None
 
 
@@ -245,13 +250,13 @@ def inside(cidr: str, ranges: Collection[str], whose: str = "nodes and pods") ->
     """net-05: a range that contains addresses of the cluster."""
     network = _network(cidr, strict=False)
     for text in ranges:
-        own = _network(text, strict=False)
-        if own.version == network.version and own.overlaps(network):
+        cluster_range = _network(text, strict=False)
+        if cluster_range.version == network.version and cluster_range.overlaps(network):
             return f"{cidr!r}, which overlaps {text}, where {whose} are"
     return None
 
 
-def holds_pods(cidr: str, ranges: Collection[str], *, made: bool) -> str | None:
+def holds_pods(cidr: str, ranges: Collection[str], *, builds_vpc: bool) -> str | None:
     """net-05: a range of endpoints that contains pods too.
 
     Endpoints have addresses of the cluster's ranges. In a VPC that is made here they share subnets with pods, so only
@@ -259,10 +264,10 @@ def holds_pods(cidr: str, ranges: Collection[str], *, made: bool) -> str | None:
     """
     network = _network(cidr)
     for text in ranges:
-        own = _network(text, strict=False)
-        if own.version != network.version or not own.overlaps(network):
+        pod_range = _network(text, strict=False)
+        if pod_range.version != network.version or not pod_range.overlaps(network):
             continue
-        if network.prefixlen <= own.prefixlen or (made and network.num_addresses > 1):
+        if network.prefixlen <= pod_range.prefixlen or (builds_vpc and network.num_addresses > 1):
             return f"{cidr!r}, which contains nodes and pods in {text}"
     return None
 
@@ -278,7 +283,7 @@ def is_service_cidr(cidr: str) -> bool:
 def is_private(cidr: str) -> bool:
     """Whether a range contains private addresses, as those of a cluster are."""
     network = _network(cidr, strict=False)
-    return any(own.version == network.version and own.overlaps(network) for own in _PRIVATE)
+    return any(block.version == network.version and block.overlaps(network) for block in _PRIVATE)
 
 
 def wide_range(cidr: str) -> str | None:
@@ -311,9 +316,9 @@ def never_public(cidr: str) -> str | None:
     network = _network(cidr, strict=False)
     if network.version == 6:
         return None
-    for own in _NEVER_PUBLIC:
-        if own.version == 4 and own.overlaps(network):
-            return f"{cidr!r}, which overlaps {own}, which is not routed on the internet"
+    for reserved_block in _NEVER_PUBLIC:
+        if reserved_block.version == 4 and reserved_block.overlaps(network):
+            return f"{cidr!r}, which overlaps {reserved_block}, which is not routed on the internet"
     if str(network) != cidr:
         return f"{cidr!r}, an address with the length of a range: its range is {network}"
     return None

@@ -123,8 +123,8 @@ def of_api(kind: str) -> str:
 
 def kinds_of(place: AttackPlace, kinds: Sequence[str] = ALL_KINDS) -> list[str]:
     """Kinds to attack through: with all of Kubernetes' own, those of other operators that the environment queues."""
-    found = [f.kind for f in place.frameworks if f.kind in _OTHERS] if kinds == ALL_KINDS else []
-    return [*kinds, *found]
+    framework_kinds = [f.kind for f in place.frameworks if f.kind in _OTHERS] if kinds == ALL_KINDS else []
+    return [*kinds, *framework_kinds]
 
 
 def attack_of(
@@ -278,15 +278,15 @@ def through(
     base: Object | None = None,
 ) -> Attack:
     """Work of a kind with `bad` at the JSON pointer into the object; its twin has `good` there."""
-    made = base or work(place, kind)
+    workload_body = base or work(place, kind)
     path = collection(of_api(kind), kind, place.name)
     return attack(
         f"{rule}-{kind.lower()}-{name}{suffix}",
         rule,
         sentence if kind == "Pod" else f"through a {kind}: {sentence}",
         scene.guard(rule, path.rpartition("/")[2]),
-        Request("POST", path, put(made, at, bad), place.developer),
-        twin_body=put(made, at, good),
+        Request("POST", path, put(workload_body, at, bad), place.developer),
+        twin_body=put(workload_body, at, good),
     )
 
 
@@ -298,7 +298,7 @@ def ray_workers(template: Object) -> list[Object]:
 
 def objects_beside_work(place: AttackPlace) -> Iterator[Object]:
     """A minimal object of each kind that tenants write beside work."""
-    mine = {"matchLabels": {"app": "x"}}
+    own_pods = {"matchLabels": {"app": "x"}}
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "x"}
     storage = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     yield minimal("ConfigMap", data={"note": "hello"})
@@ -306,10 +306,10 @@ def objects_beside_work(place: AttackPlace) -> Iterator[Object]:
     yield minimal("ServiceAccount")
     yield minimal("Service", spec={"selector": {"app": "x"}, "ports": [{"port": 80}]})
     yield minimal("PersistentVolumeClaim", spec={**storage, "storageClassName": place.environment.claim_classes[0]})
-    yield minimal("PodDisruptionBudget", "policy/v1", spec={"selector": mine, "maxUnavailable": 1})
+    yield minimal("PodDisruptionBudget", "policy/v1", spec={"selector": own_pods, "maxUnavailable": 1})
     if place.developer == place.without_grant:
         yield minimal("HorizontalPodAutoscaler", "autoscaling/v2", spec={"scaleTargetRef": target, "maxReplicas": 2})
-    inside = {"podSelector": mine, "policyTypes": ["Ingress"], "ingress": [{"from": [{"podSelector": mine}]}]}
+    inside = {"podSelector": own_pods, "policyTypes": ["Ingress"], "ingress": [{"from": [{"podSelector": own_pods}]}]}
     yield minimal("NetworkPolicy", "networking.k8s.io/v1", spec=inside)
     if place.environment.uses_device_claims and (flavor := next(iter(place.usable_gpus), None)):
         for plural in FORMS:
@@ -355,13 +355,13 @@ def claims_of_pods(place: AttackPlace) -> Iterator[tuple[str, Object, str]]:
     """Work that makes claims: a name, the work, and the JSON pointer of the claim's template in it."""
     classed = {**DISK, "storageClassName": place.environment.claim_classes[0]}
     claim: Object = {"metadata": {"annotations": {"note": "hello"}}, "spec": classed}
-    named = {**claim, "metadata": {"name": "data", **claim["metadata"]}}
+    named_claim = {**claim, "metadata": {"name": "data", **claim["metadata"]}}
     at = "/spec/volumeClaimTemplates"
-    yield "claim", put(workload("StatefulSet", place.pod()), at, [named]), f"{at}/0"
+    yield "claim", put(workload("StatefulSet", place.pod()), at, [named_claim]), f"{at}/0"
     pod = put(place.pod(), "/spec/volumes", [{"name": "data", "ephemeral": {"volumeClaimTemplate": claim}}])
     for kind in kinds_of(place):
-        made = workload(kind, pod)
-        yield "ephemeral", made, next(pointers(made, "volumeClaimTemplate"))
+        workload_body = workload(kind, pod)
+        yield "ephemeral", workload_body, next(pointers(workload_body, "volumeClaimTemplate"))
 
 
 SECOND_TEMPLATES: Sequence[tuple[str, str, Callable[[Object], Any], str]] = (
@@ -386,7 +386,7 @@ def in_second_templates(
     """Rules on the first pod template apply to the others too."""
     hidden = "hide the breach in one of several templates"
     pods = put(workload("Job", place.pod())["spec"]["template"], "/metadata/annotations", {"note": "hello"})
-    for kind, at, beside, below in SECOND_TEMPLATES:
+    for kind, at, wrap, suffix in SECOND_TEMPLATES:
         if kind in kinds_of(place):
-            made, slug = put(work(place, kind), at, beside(pods)), f"in-{at.rpartition('/')[2].lower()}"
-            yield through(scene, place, rule, slug, hidden, kind, f"{at}{below}{field}", bad, good, base=made)
+            workload_body, slug = put(work(place, kind), at, wrap(pods)), f"in-{at.rpartition('/')[2].lower()}"
+            yield through(scene, place, rule, slug, hidden, kind, f"{at}{suffix}{field}", bad, good, base=workload_body)

@@ -146,7 +146,7 @@ class Environment(DerivedEnvironment):
         after the VPC is made."""
         makes_vpc = self.builds_cluster and not self.aws.network.vpc
         for i, text in enumerate(self.aws.network.service_ranges):
-            fault = holds_pods(text, self.own_ranges, made=makes_vpc)
+            fault = holds_pods(text, self.own_ranges, builds_vpc=makes_vpc)
             if fault := fault or inside(text, self.service_cidrs, "services"):
                 change = "name the addresses of endpoints, or the range of a subnet that has endpoints alone"
                 yield rule_mistake(("aws", "network", "service-ranges", i), "net-05", fault, change)

@@ -23,7 +23,7 @@ from tenancy.prove.attacks import Attack, AttackedNamespace, Request, Scene, dif
 from tenancy.prove.verify import ask, run
 from tenancy.rules.attacks import ABSENT, attack, escaped, put
 from tenancy.rules.availability import JOB_CONTROLLER
-from tenancy.rules.queueing import GONE, OWNER
+from tenancy.rules.queueing import ABSENT_NAME, OWNER
 from tenancy.rules.workloads import CLUSTER_ADMIN, workload
 
 QUEUE_ITSELF = Impersonation(KUEUE, ("system:serviceaccounts", f"system:serviceaccounts:{words.QUEUE_NAMESPACE}"))
@@ -273,10 +273,10 @@ def _escapes(cluster: Cluster, place: AttackedNamespace, path: str, metadata: Ob
             yield patch(f"{what}-{key}", "leave its job by a label", {"labels": {key: value}}, at, bad)
     (owner,) = metadata["ownerReferences"]
     owners = {"ownerReferences": [owner]}
-    for field, bad in (("name", "not-there"), ("kind", "ReplicaSet"), ("uid", GONE), ("controller", False)):
+    for field, bad in (("name", "not-there"), ("kind", "ReplicaSet"), ("uid", ABSENT_NAME), ("controller", False)):
         sentence = f"belong to another owner by {field}"
         yield patch(f"owner-{field}", sentence, owners, f"/ownerReferences/0/{field}", bad)
-    second = {"apiVersion": "v1", "kind": "ConfigMap", "name": "anchor", "uid": GONE}
+    second = {"apiVersion": "v1", "kind": "ConfigMap", "name": "anchor", "uid": ABSENT_NAME}
     yield patch("owner-beside", "outlive its job by a second owner", owners, "/ownerReferences/1", second)
     yield patch("owner-none", "belong to no owner", owners, "/ownerReferences/0", ABSENT)
 

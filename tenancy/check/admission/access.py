@@ -73,24 +73,24 @@ class Authorizer:
             for binding in cluster.all(GROUP, kind):
                 for subject in binding.get("subjects") or ():
                     key = _subject(subject, get_path(binding, "metadata", "namespace") or "")
-                    known = self._bindings.setdefault(key, [])
-                    if not known or known[-1] is not binding:
-                        known.append(binding)
+                    bindings = self._bindings.setdefault(key, [])
+                    if not bindings or bindings[-1] is not binding:
+                        bindings.append(binding)
 
-    def decide(self, identity: Identity, asked: Attributes) -> AccessDecision:
+    def decide(self, identity: Identity, attributes: Attributes) -> AccessDecision:
         """Whether an identity may do something, and by which binding."""
         pending = ""
         if MASTERS in identity.groups:
             return AccessDecision(True, f"member of {MASTERS}")
         if (node := nodes.node_of(identity.username, identity.groups)) is not None:
-            allowed = self._node_may(node, asked)
+            allowed = self._node_may(node, attributes)
             if allowed:
                 return AccessDecision(True, "Node authorizer")
             if allowed is None:
                 pending = f"what node {node} may reach depends on the pods that run there"
-        for binding in self._bindings_of(identity, asked.namespace):
-            if any(allows(rule, asked) for rule in self._rules(binding)):
-                return AccessDecision(True, _named(binding))
+        for binding in self._bindings_of(identity, attributes.namespace):
+            if any(allows(rule, attributes) for rule in self._rules(binding)):
+                return AccessDecision(True, _binding_text(binding))
         return AccessDecision(False, pending, decided=not pending)
 
     def restriction(self, request: AdmissionRequest) -> Denial | None:
@@ -98,8 +98,8 @@ class Authorizer:
         node = nodes.node_of(request.identity.username, request.identity.groups)
         if node is None or (request.group, request.resource) != ("", "nodes") or request.operation is Operation.READ:
             return None
-        said = nodes.restriction(node, request.operation, request.name, request.object, request.old_object)
-        return Denial("NodeRestriction", None, f'nodes "{request.name}" is forbidden: {said}') if said else None
+        reason = nodes.restriction(node, request.operation, request.name, request.object, request.old_object)
+        return Denial("NodeRestriction", None, f'nodes "{request.name}" is forbidden: {reason}') if reason else None
 
     def rules_of(self, identity: Identity, namespace: str = "") -> list[PolicyRule]:
         """Every rule that applies to an identity in a namespace; without one, those that apply everywhere."""
@@ -119,50 +119,50 @@ class Authorizer:
         namespace = request.namespace or ""
         if kind.endswith("Binding"):
             return self._bound_too_much(request, item, namespace)
-        asked = Attributes("escalate", request.resource, GROUP, namespace=namespace, name=_path_name(request))
-        if self.decide(identity, asked).allowed:
+        attributes = Attributes("escalate", request.resource, GROUP, namespace=namespace, name=_path_name(request))
+        if self.decide(identity, attributes).allowed:
             return None
-        if said := self._missing(identity, namespace, item.get("rules") or ()):
-            return _refused(request, said)
+        if reason := self._missing(identity, namespace, item.get("rules") or ()):
+            return _refused(request, reason)
         former = request.old_object or {}
-        selects = any(get_path(one, "aggregationRule", "clusterRoleSelectors") for one in (item, former))
+        selects = any(get_path(role, "aggregationRule", "clusterRoleSelectors") for role in (item, former))
         if kind == "ClusterRole" and selects and self._missing(identity, namespace, _FULL):
             return _refused(request, "must have cluster-admin privileges to use the aggregationRule")
         return None
 
-    def impersonation(self, identity: Identity, wanted: Identity, asked: Attributes) -> Denial | None:
+    def impersonation(self, identity: Identity, target: Identity, attributes: Attributes) -> Denial | None:
         """The refusal to act as another identity for a request; None if it is allowed.
 
         Kubernetes 1.36 knows verbs for parts of it, which hold for single requests; before, `impersonate` alone.
         """
-        mode, checks = _impersonated(wanted)
-        on = replace(asked, verb=f"impersonate-on:{mode}:{asked.verb}")
-        constrained = [on, *(replace(one, verb=f"impersonate:{mode}") for one in checks)]
-        if mode and all(self.decide(identity, one).allowed for one in constrained):
+        mode, checks = _impersonated(target)
+        on = replace(attributes, verb=f"impersonate-on:{mode}:{attributes.verb}")
+        constrained = [on, *(replace(check, verb=f"impersonate:{mode}") for check in checks)]
+        if mode and all(self.decide(identity, check).allowed for check in constrained):
             return None
-        for one in _impersonated(wanted, legacy=True)[1]:
-            if not self.decide(identity, one).allowed:
-                return forbidden(identity, one)
+        for check in _impersonated(target, legacy=True)[1]:
+            if not self.decide(identity, check).allowed:
+                return forbidden(identity, check)
         return None
 
     def _bound_too_much(self, request: AdmissionRequest, item: Object, namespace: str) -> Denial | None:
         reference = item.get("roleRef") or {}
         kind, name = str(reference.get("kind")), str(reference.get("name"))
         resource = {"ClusterRole": "clusterroles", "Role": "roles"}.get(kind)
-        asked = Attributes("bind", resource or "", str(reference.get("apiGroup") or GROUP), "", namespace, name)
-        if resource and self.decide(request.identity, asked).allowed:
+        attributes = Attributes("bind", resource or "", str(reference.get("apiGroup") or GROUP), "", namespace, name)
+        if resource and self.decide(request.identity, attributes).allowed:
             return None
         rules = self._role(kind, name, namespace) if resource else None
         if rules is None:
             return Denial(API_VALIDATION, None, f'{resource or kind}.{GROUP} "{name}" not found', "roleRef")
-        said = self._missing(request.identity, namespace, rules)
-        return _refused(request, said) if said else None
+        reason = self._missing(request.identity, namespace, rules)
+        return _refused(request, reason) if reason else None
 
     def _missing(self, identity: Identity, namespace: str, rules: Iterable[PolicyRule]) -> str:
         """What an identity would grant without having it; empty if it has all of it."""
-        own = self.rules_of(identity, namespace)
+        own_rules = self.rules_of(identity, namespace)
         single = [part for rule in rules for part in _parts(rule)]
-        missing = [part for part in single if not any(_covers(rule, part) for rule in own)]
+        missing = [part for part in single if not any(_covers(rule, part) for rule in own_rules)]
         if not missing:
             return ""
         groups = "[" + " ".join(json.dumps(group) for group in identity.groups) + "]"
@@ -170,13 +170,15 @@ class Authorizer:
         who = f'user "{identity.username}" (groups={groups})'
         return f"{who} is attempting to grant RBAC permissions not currently held:\n{lines}"
 
-    def _node_may(self, node: str, asked: Attributes) -> bool | None:
-        if asked.resource:
+    def _node_may(self, node: str, attributes: Attributes) -> bool | None:
+        if attributes.resource:
             try:
-                return nodes.may(node, asked.verb, asked.group, asked.combined, asked.namespace, asked.name)
+                return nodes.may(
+                    node, attributes.verb, attributes.group, attributes.combined, attributes.namespace, attributes.name
+                )
             except LookupError:
                 pass
-        return any(allows(rule, asked) for rule in NODE_RULES)
+        return any(allows(rule, attributes) for rule in NODE_RULES)
 
     def _bindings_of(self, identity: Identity, namespace: str) -> Iterator[Object]:
         """Bindings whose subjects include an identity: cluster-wide ones, and those of the namespace."""
@@ -190,31 +192,31 @@ class Authorizer:
 
     def _rules(self, binding: Object) -> Sequence[PolicyRule]:
         reference = binding["roleRef"]
-        found = self._role(reference["kind"], reference["name"], get_path(binding, "metadata", "namespace") or "")
-        return found or ()
+        role_rules = self._role(reference["kind"], reference["name"], get_path(binding, "metadata", "namespace") or "")
+        return role_rules or ()
 
     def _role(self, kind: str, name: str, namespace: str) -> Sequence[PolicyRule] | None:
         """The rules of a role; None if there is no such role."""
-        role = self._cluster.one(GROUP, kind, name, namespace if kind == "Role" else "")
+        role = self._cluster.get(GROUP, kind, name, namespace if kind == "Role" else "")
         if role is None:
             return None
         return self._of_parts(role, frozenset()) if role.get("aggregationRule") else role.get("rules") or ()
 
-    def _of_parts(self, role: Object, above: frozenset[str]) -> Sequence[PolicyRule]:
+    def _of_parts(self, role: Object, ancestors: frozenset[str]) -> Sequence[PolicyRule]:
         """The rules of a role that a controller collects from the roles that it selects."""
         name = role["metadata"]["name"]
         if name not in self._aggregated:
             selectors = get_path(role, "aggregationRule", "clusterRoleSelectors") or ()
-            found: list[PolicyRule] = []
+            rules: list[PolicyRule] = []
             for part in self._cluster.all(GROUP, "ClusterRole"):
-                own = part["metadata"]["name"]
-                if own in {name, *above} or not any(
-                    matches(one, get_path(part, "metadata", "labels")) for one in selectors
+                part_name = part["metadata"]["name"]
+                if part_name in {name, *ancestors} or not any(
+                    matches(selector, get_path(part, "metadata", "labels")) for selector in selectors
                 ):
                     continue
                 nested = part.get("aggregationRule")
-                found += self._of_parts(part, above | {name}) if nested else part.get("rules") or ()
-            self._aggregated[name] = tuple(found)
+                rules += self._of_parts(part, ancestors | {name}) if nested else part.get("rules") or ()
+            self._aggregated[name] = tuple(rules)
         return self._aggregated[name]
 
 
@@ -250,35 +252,37 @@ def _path_name(request: AdmissionRequest) -> str:
     return "" if request.access_verb == "create" and not request.subresource else request.name
 
 
-def forbidden(identity: Identity, asked: Attributes) -> Denial:
+def forbidden(identity: Identity, attributes: Attributes) -> Denial:
     """The refusal as the API server writes it."""
-    if not asked.resource:
-        return Denial(RBAC, None, f'forbidden: User "{identity.username}" cannot {asked.verb} path "{asked.path}"')
-    where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
-    may_not = f'User "{identity.username}" cannot {asked.verb} resource "{asked.combined}"'
-    kind = f"{asked.resource}.{asked.group}" if asked.group else asked.resource
-    named = f' "{asked.name}"' if asked.name else ""
-    return Denial(RBAC, None, f'{kind}{named} is forbidden: {may_not} in API group "{asked.group}" {where}')
+    if not attributes.resource:
+        return Denial(
+            RBAC, None, f'forbidden: User "{identity.username}" cannot {attributes.verb} path "{attributes.path}"'
+        )
+    where = f'in the namespace "{attributes.namespace}"' if attributes.namespace else "at the cluster scope"
+    may_not = f'User "{identity.username}" cannot {attributes.verb} resource "{attributes.combined}"'
+    kind = f"{attributes.resource}.{attributes.group}" if attributes.group else attributes.resource
+    quoted_name = f' "{attributes.name}"' if attributes.name else ""
+    return Denial(RBAC, None, f'{kind}{quoted_name} is forbidden: {may_not} in API group "{attributes.group}" {where}')
 
 
-def allows(rule: PolicyRule, asked: Attributes) -> bool:
+def allows(rule: PolicyRule, attributes: Attributes) -> bool:
     """Whether a rule allows what is asked."""
-    if not _one_of(rule.get("verbs"), asked.verb):
+    if not _one_of(rule.get("verbs"), attributes.verb):
         return False
-    if not asked.resource:
-        return any(_path_covers(path, asked.path) for path in rule.get("nonResourceURLs") or ())
+    if not attributes.resource:
+        return any(_path_covers(path, attributes.path) for path in rule.get("nonResourceURLs") or ())
     resources = rule.get("resources") or ()
-    of_any = f"*/{asked.subresource}" if asked.subresource else None
+    of_any = f"*/{attributes.subresource}" if attributes.subresource else None
     names = rule.get("resourceNames")
     return (
-        _one_of(rule.get("apiGroups"), asked.group)
-        and ("*" in resources or asked.combined in resources or of_any in resources)
-        and (not names or asked.name in names)
+        _one_of(rule.get("apiGroups"), attributes.group)
+        and ("*" in resources or attributes.combined in resources or of_any in resources)
+        and (not names or attributes.name in names)
     )
 
 
-def _one_of(entries: Any, wanted: str) -> bool:
-    return bool(entries) and ("*" in entries or wanted in entries)
+def _one_of(entries: Any, value: str) -> bool:
+    return bool(entries) and ("*" in entries or value in entries)
 
 
 def _path_covers(pattern: str, path: str) -> bool:
@@ -299,15 +303,15 @@ def _subject(subject: Mapping[str, Any], namespace: str) -> tuple[str, str]:
     return (kind, f"{subject.get('namespace') or namespace}:{name}" if kind == "ServiceAccount" else name)
 
 
-def _named(binding: Object) -> str:
+def _binding_text(binding: Object) -> str:
     metadata, reference = binding["metadata"], binding["roleRef"]
     space = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
     return f"{binding['kind']} {space}{metadata['name']} of {reference['kind']} {reference['name']}"
 
 
-def _refused(request: AdmissionRequest, said: str) -> Denial:
+def _refused(request: AdmissionRequest, reason: str) -> Denial:
     name = get_path(request.object or {}, "metadata", "name") or ""
-    return Denial(RBAC, None, f'{request.resource}.{GROUP} "{name}" is forbidden: {said}')
+    return Denial(RBAC, None, f'{request.resource}.{GROUP} "{name}" is forbidden: {reason}')
 
 
 def _only_collected(item: Object, old: Object | None) -> bool:
@@ -320,21 +324,21 @@ def _without_gc(item: Object) -> Object:
     return {**item, "metadata": metadata}
 
 
-def _impersonated(wanted: Identity, *, legacy: bool = False) -> tuple[str, list[Attributes]]:
+def _impersonated(target: Identity, *, legacy: bool = False) -> tuple[str, list[Attributes]]:
     """The mode of an impersonation, and what must be allowed for it; no mode: only the verb `impersonate` will do."""
-    name, api = wanted.username, "" if legacy else "authentication.k8s.io"
-    groups = [group for group in wanted.groups if group != AUTHENTICATED]
+    name, api = target.username, "" if legacy else "authentication.k8s.io"
+    groups = [group for group in target.groups if group != AUTHENTICATED]
     mode, user = "user-info", Attributes("impersonate", "users", api, name=name)
     if name.startswith(SERVICE_ACCOUNT):
         space, _, account = name.removeprefix(SERVICE_ACCOUNT).partition(":")
-        mode = "" if groups or wanted.extra else "serviceaccount"
+        mode = "" if groups or target.extra else "serviceaccount"
         user = Attributes("impersonate", "serviceaccounts", api, "", space, account)
     elif name.startswith("system:node:") and not legacy:
-        mode = "" if groups or wanted.extra else "arbitrary-node"
+        mode = "" if groups or target.extra else "arbitrary-node"
         user = Attributes("impersonate", "nodes", api, name=name.removeprefix("system:node:"))
     extra = (
         Attributes("impersonate", "userextras", "authentication.k8s.io", key, name=value)
-        for key, values in wanted.extra.items()
+        for key, values in target.extra.items()
         for value in values
     )
     return mode, [user, *(Attributes("impersonate", "groups", api, name=group) for group in groups), *extra]
@@ -346,55 +350,57 @@ def _parts(rule: PolicyRule) -> Iterator[PolicyRule]:
     for group in rule.get("apiGroups") or ():
         for resource in rule.get("resources") or ():
             for verb in verbs:
-                one = {"apiGroups": [group], "resources": [resource], "verbs": [verb]}
-                yield from ({**one, "resourceNames": [name]} for name in rule.get("resourceNames") or ())
+                part = {"apiGroups": [group], "resources": [resource], "verbs": [verb]}
+                yield from ({**part, "resourceNames": [name]} for name in rule.get("resourceNames") or ())
                 if not rule.get("resourceNames"):
-                    yield one
+                    yield part
     for path in rule.get("nonResourceURLs") or ():
         yield from ({"nonResourceURLs": [path], "verbs": [verb]} for verb in verbs)
 
 
-def _covers(own: PolicyRule, part: PolicyRule) -> bool:
+def _covers(own_rule: PolicyRule, part: PolicyRule) -> bool:
     """Whether a rule contains a rule of one part."""
 
     def has(field: str) -> bool:
-        entries = {*(own.get(field) or ())}
+        entries = {*(own_rule.get(field) or ())}
         return "*" in entries or entries >= {*(part.get(field) or ())}
 
-    names = own.get("resourceNames")
+    names = own_rule.get("resourceNames")
     return (
         has("verbs")
         and has("apiGroups")
-        and all(_resource_covered(own.get("resources") or (), one) for one in part.get("resources") or ())
+        and all(
+            _resource_covered(own_rule.get("resources") or (), resource) for resource in part.get("resources") or ()
+        )
         and (not names or {*(part.get("resourceNames") or ("",))} <= {*names})
         and all(
-            any(_url_covers(path, one) for path in own.get("nonResourceURLs") or ())
-            for one in part.get("nonResourceURLs") or ()
+            any(_url_covers(path, url) for path in own_rule.get("nonResourceURLs") or ())
+            for url in part.get("nonResourceURLs") or ()
         )
     )
 
 
-def _resource_covered(own: Sequence[str], resource: str) -> bool:
+def _resource_covered(own_resources: Sequence[str], resource: str) -> bool:
     _, slash, subresource = resource.partition("/")
-    return "*" in own or resource in own or bool(slash and f"*/{subresource}" in own)
+    return "*" in own_resources or resource in own_resources or bool(slash and f"*/{subresource}" in own_resources)
 
 
-def _url_covers(own: str, path: str) -> bool:
-    return own == path or (own.endswith("*") and path.startswith(own.rstrip("*")))
+def _url_covers(own_url: str, path: str) -> bool:
+    return own_url == path or (own_url.endswith("*") and path.startswith(own_url.rstrip("*")))
 
 
 def _joined(parts: Iterable[PolicyRule]) -> list[PolicyRule]:
     """Rules of one part each, with the verbs of those that differ in nothing else in one rule."""
-    found: dict[str, dict[str, Any]] = {}
-    rest: list[PolicyRule] = []
+    rules_by_key: dict[str, dict[str, Any]] = {}
+    url_rules: list[PolicyRule] = []
     for part in parts:
         if "nonResourceURLs" in part:
-            rest.append(part)
+            url_rules.append(part)
             continue
         key = json.dumps({field: value for field, value in part.items() if field != "verbs"}, sort_keys=True)
-        known = found.setdefault(key, {**part, "verbs": []})
-        known["verbs"] = [*known["verbs"], *part["verbs"]]
-    return [*rest, *found.values()]
+        rule = rules_by_key.setdefault(key, {**part, "verbs": []})
+        rule["verbs"] = [*rule["verbs"], *part["verbs"]]
+    return [*url_rules, *rules_by_key.values()]
 
 
 def _compact(rule: PolicyRule) -> str:
@@ -406,7 +412,9 @@ def _compact(rule: PolicyRule) -> str:
         "verbs": "Verbs",
     }
 
-    def listed(entries: Sequence[str]) -> str:
+    def entry_list(entries: Sequence[str]) -> str:
         return "[" + " ".join(json.dumps(entry) for entry in entries) + "]"
 
-    return "{" + ", ".join(f"{word}:{listed(rule[field])}" for field, word in words.items() if rule.get(field)) + "}"
+    return (
+        "{" + ", ".join(f"{word}:{entry_list(rule[field])}" for field, word in words.items() if rule.get(field)) + "}"
+    )

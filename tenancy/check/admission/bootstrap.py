@@ -105,11 +105,11 @@ _PATHS: Mapping[str, str] = {
 
 def _of_pods(kinds: str, groups: str = "apps extensions") -> _Rights:
     """Of a controller that makes pods for a kind."""
-    own, written = kinds, "get list update watch"
+    resources, verbs = kinds, "get list update watch"
     return (
-        (groups, own, written),
-        (groups, f"{own}/status", "update"),
-        (groups, f"{own}/finalizers", "update"),
+        (groups, resources, verbs),
+        (groups, f"{resources}/status", "update"),
+        (groups, f"{resources}/finalizers", "update"),
         ("", "pods", "create delete list patch watch"),
         _EVENTS,
     )
@@ -191,10 +191,10 @@ def objects(minor: tuple[int, int]) -> Iterator[Object]:
         "edit": [*_EDIT, *([_EDIT_CLAIMS] if claims else [])],
         "admin": _ADMIN,
     }
-    above = {"view": "edit", "edit": "admin"}
+    next_roles = {"view": "edit", "edit": "admin"}
     for name, rights in parts.items():
         yield _role(f"system:aggregate-to-{name}", _rules(rights), {_aggregated(name): "true"})
-        labels = {_aggregated(above[name]): "true"} if name in above else {}
+        labels = {_aggregated(next_roles[name]): "true"} if name in next_roles else {}
         selectors = [{"matchLabels": {_aggregated(name): "true"}}]
         yield {**_role(name, [], labels), "aggregationRule": {"clusterRoleSelectors": selectors}}
     for name, groups in _BINDINGS.items():

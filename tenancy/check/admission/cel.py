@@ -49,8 +49,8 @@ def _environment() -> Any:
     text = kinds.STRING
     functions = [
         # A quantity is its exact number as a text.
-        function("quantity", [text], text, lambda given: str(parse(given)), member=False),
-        function("sign", [text], kinds.INT, lambda given: _sign(Decimal(given)), member=False),
+        function("quantity", [text], text, lambda amount: str(parse(amount)), member=False),
+        function("sign", [text], kinds.INT, lambda amount: _sign(Decimal(amount)), member=False),
         function("isGreaterThan", [text, text], kinds.BOOL, lambda a, b: Decimal(a) > Decimal(b), member=True),
         # A check of the authorizer is its parts as JSON.
         *(function(name, [text, text], text, _adding(part), member=True) for name, part in _PARTS.items()),
@@ -91,7 +91,7 @@ def _messages() -> Any:
 
 
 def _adding(part: str) -> Callable[[str, str], str]:
-    return lambda check, given: json.dumps({**json.loads(check), part: given})
+    return lambda check, value: json.dumps({**json.loads(check), part: value})
 
 
 def _sign(number: Decimal) -> int:
@@ -129,28 +129,28 @@ class Evaluator:
 
         One that ends in an error is left out: an expression that reads it ends in an error too, as at the API server.
         """
-        made: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         scope, waiting = self, dict(variables)
         while waiting:
-            ready = [name for name, text in waiting.items() if variables_in(text).isdisjoint(waiting)]
-            if not ready:
+            computable_names = [name for name, text in waiting.items() if variables_in(text).isdisjoint(waiting)]
+            if not computable_names:
                 break
-            for name in ready:
+            for name in computable_names:
                 text = waiting.pop(name)
                 with suppress(EvaluationError):
-                    made[name] = scope.value(text)
+                    values[name] = scope.value(text)
             scope = copy(self)
-            scope._activation = self._with(made)
+            scope._activation = self._with(values)
         return scope
 
     def value(self, expression: str) -> Any:
         """The value of an expression; EvaluationError if it has none."""
         token = _PERMISSION.set(self._permission)
         try:
-            found = compiled(expression).eval(self._activation)
+            result = compiled(expression).eval(self._activation)
         finally:
             _PERMISSION.reset(token)
-        value = found.plain_value()
-        if found.type().name() == "ERROR":
+        value = result.plain_value()
+        if result.type().name() == "ERROR":
             raise EvaluationError(str(value))
         return value

@@ -26,11 +26,11 @@ class ClusterObjects:
         for name in _BY_ITSELF:
             spaces.setdefault(("", name), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         for _, name in spaces:
-            for kind, made in (("ServiceAccount", "default"), ("ConfigMap", _CERTIFICATES)):
-                metadata = {"name": made, "namespace": name}
+            for kind, object_name in (("ServiceAccount", "default"), ("ConfigMap", _CERTIFICATES)):
+                metadata = {"name": object_name, "namespace": name}
                 data = {"data": {"ca.crt": ""}} if kind == "ConfigMap" else {}
                 item = {"apiVersion": "v1", "kind": kind, "metadata": metadata, **data}
-                self._kinds.setdefault(("", kind), {}).setdefault((name, made), item)
+                self._kinds.setdefault(("", kind), {}).setdefault((name, object_name), item)
         self._namespaces = {name: _labelled(item) for (_, name), item in spaces.items()}
 
     def add(self, item: Object) -> None:
@@ -41,7 +41,7 @@ class ClusterObjects:
         if (group_of(item), item["kind"]) == ("", "Namespace"):
             self._namespaces[metadata["name"]] = _labelled(item)
 
-    def one(self, group: str, kind: str, name: str, namespace: str = "") -> Object | None:
+    def get(self, group: str, kind: str, name: str, namespace: str = "") -> Object | None:
         """The object of that name; None if there is none."""
         return self._kinds.get((group, kind), {}).get((namespace, name))
 
@@ -52,8 +52,8 @@ class ClusterObjects:
 
     def stored(self, group: str, resource: str, name: str, namespace: str = "") -> Object | None:
         """The object that a path names; None if there is none."""
-        found = (self.one(group, kind, name, namespace) for of, kind in self._kinds if of == group)
-        return next((item for item in found if item and plural(item["kind"]) == resource), None)
+        candidates = (self.get(group, kind, name, namespace) for kind_group, kind in self._kinds if kind_group == group)
+        return next((item for item in candidates if item and plural(item["kind"]) == resource), None)
 
     @property
     def groups(self) -> frozenset[str]:

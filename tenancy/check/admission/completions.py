@@ -57,7 +57,7 @@ def _account(item: Object, namespace: str, cluster: ClusterObjects) -> Iterator[
     spec = item["spec"]
     name = spec.get("serviceAccountName") or "default"
     spec["serviceAccountName"] = spec["serviceAccount"] = name
-    account = cluster.one("", "ServiceAccount", name, namespace)
+    account = cluster.get("", "ServiceAccount", name, namespace)
     if account is None and name != "default":
         message = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
         yield Denial(SERVICE_ACCOUNT, None, message, "spec.serviceAccountName")
@@ -84,26 +84,26 @@ def _mount_token(spec: Object) -> None:
 
 
 def _priority(item: Object, cluster: ClusterObjects) -> Iterator[Denial]:
-    spec, known = item["spec"], cluster.all("scheduling.k8s.io", "PriorityClass")
+    spec, classes = item["spec"], cluster.all("scheduling.k8s.io", "PriorityClass")
     name = spec.get("priorityClassName")
-    chosen = next((each for each in known if each["metadata"]["name"] == name), None)
+    priority_class = next((candidate for candidate in classes if candidate["metadata"]["name"] == name), None)
     if not name:
-        globally = [each for each in known if each.get("globalDefault")]
-        chosen = min(globally, key=lambda each: each.get("value", 0)) if globally else None
-        spec["priorityClassName"] = chosen["metadata"]["name"] if chosen else ""
-        if not chosen:
+        globally = [candidate for candidate in classes if candidate.get("globalDefault")]
+        priority_class = min(globally, key=lambda candidate: candidate.get("value", 0)) if globally else None
+        spec["priorityClassName"] = priority_class["metadata"]["name"] if priority_class else ""
+        if not priority_class:
             del spec["priorityClassName"]
-    elif chosen is None and name not in _SYSTEM_CLASSES:
+    elif priority_class is None and name not in _SYSTEM_CLASSES:
         yield Denial(PRIORITY, None, f"no PriorityClass with name {name} was found", "spec.priorityClassName")
         return
-    value = chosen.get("value", 0) if chosen else _SYSTEM_CLASSES.get(str(name), 0)
+    value = priority_class.get("value", 0) if priority_class else _SYSTEM_CLASSES.get(str(name), 0)
     if spec.setdefault("priority", value) != value:
         message = (
             f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; "
             f"priority admission controller computed {value} from the given PriorityClass name"
         )
         yield Denial(PRIORITY, None, message, "spec.priority")
-    policy = (chosen or {}).get("preemptionPolicy", "PreemptLowerPriority")
+    policy = (priority_class or {}).get("preemptionPolicy", "PreemptLowerPriority")
     if spec.setdefault("preemptionPolicy", policy) != policy:
         message = (
             f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in pod spec; "
@@ -113,11 +113,14 @@ def _priority(item: Object, cluster: ClusterObjects) -> Iterator[Denial]:
 
 
 def _tolerations(item: Object) -> None:
-    given = as_list(item["spec"].get("tolerations"))
+    own_tolerations = as_list(item["spec"].get("tolerations"))
     more = [
         {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
         for key in _TOLERATED
-        if not any(one.get("key", key) == key and one.get("effect", "NoExecute") == "NoExecute" for one in given)
+        if not any(
+            toleration.get("key", key) == key and toleration.get("effect", "NoExecute") == "NoExecute"
+            for toleration in own_tolerations
+        )
     ]
     resources = {
         name
@@ -127,23 +130,23 @@ def _tolerations(item: Object) -> None:
         if "/" in name and not name.partition("/")[0].endswith("kubernetes.io")
     }
     devices = [{"key": name, "operator": "Exists", "effect": "NoSchedule"} for name in sorted(resources)]
-    if more := [*more, *(one for one in devices if one not in given)]:
-        item["spec"]["tolerations"] = [*given, *more]
+    if more := [*more, *(toleration for toleration in devices if toleration not in own_tolerations)]:
+        item["spec"]["tolerations"] = [*own_tolerations, *more]
 
 
 def _runtime(item: Object, cluster: ClusterObjects) -> None:
     name = item["spec"].get("runtimeClassName")
-    found = cluster.one("node.k8s.io", "RuntimeClass", name) if name else None
-    if overhead := get_path(found, "overhead", "podFixed"):
+    runtime_class = cluster.get("node.k8s.io", "RuntimeClass", name) if name else None
+    if overhead := get_path(runtime_class, "overhead", "podFixed"):
         item["spec"]["overhead"] = dict(overhead)
 
 
 def _storage(item: Object, cluster: ClusterObjects) -> None:
-    known = [
-        each
-        for each in cluster.all("storage.k8s.io", "StorageClass")
-        if (get_path(each, "metadata", "annotations") or {}).get(_DEFAULT_CLASS) == "true"
+    default_classes = [
+        storage_class
+        for storage_class in cluster.all("storage.k8s.io", "StorageClass")
+        if (get_path(storage_class, "metadata", "annotations") or {}).get(_DEFAULT_CLASS) == "true"
     ]
-    if known and "storageClassName" not in item["spec"]:
-        item["spec"]["storageClassName"] = known[0]["metadata"]["name"]
+    if default_classes and "storageClassName" not in item["spec"]:
+        item["spec"]["storageClassName"] = default_classes[0]["metadata"]["name"]
     item["metadata"]["finalizers"] = [*as_list(item["metadata"].get("finalizers")), "kubernetes.io/pvc-protection"]

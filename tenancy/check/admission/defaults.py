@@ -21,7 +21,7 @@ MAPS = frozenset(
     "stringData volumeAttributes".split()
 )
 """Fields that map texts of the user: their values may be empty, and without entries they are left out."""
-_KEPT = frozenset(
+_EMPTY_KEYS = frozenset(
     "ingressClassName loadBalancerClass procMount runtimeClassName storageClassName volumeAttributesClassName".split()
 )
 """Texts that may be empty, which is not the same as absent."""
@@ -44,27 +44,27 @@ def decoded(item: Object, group: str) -> Object:
 
 
 def _decoded(value: Mapping[str, Any]) -> Object:
-    made: Object = {}
+    result: Object = {}
     for key, inner in value.items():
         if inner is None or (key in _FLAGS and not inner and not isinstance(inner, str)):
             continue
         if key in MAPS or (key == "selector" and _is_texts(inner)):
             if inner:
-                made[key] = (
+                result[key] = (
                     inner if not isinstance(inner, Mapping) else {k: "" if v is None else v for k, v in inner.items()}
                 )
         elif isinstance(inner, Mapping):
-            made[key] = _decoded(inner)
+            result[key] = _decoded(inner)
         elif isinstance(inner, list):
             if inner:
-                made[key] = [_decoded(each) if isinstance(each, Mapping) else each for each in inner]
-        elif inner != "" or key in _KEPT:
-            made[key] = inner
-    return made
+                result[key] = [_decoded(element) if isinstance(element, Mapping) else element for element in inner]
+        elif inner != "" or key in _EMPTY_KEYS:
+            result[key] = inner
+    return result
 
 
 def _is_texts(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(isinstance(one, str) for one in value.values())
+    return isinstance(value, Mapping) and all(isinstance(entry, str) for entry in value.values())
 
 
 def defaulted(item: Object, group: str) -> Object:
@@ -185,9 +185,9 @@ def _rolled(item: Object) -> None:
     else:
         item["spec"].setdefault("podManagementPolicy", "OrderedReady")
         item["spec"].setdefault("updateStrategy", {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}})
-        kept = _part(item, "spec", "persistentVolumeClaimRetentionPolicy")
-        kept.setdefault("whenDeleted", "Retain")
-        kept.setdefault("whenScaled", "Retain")
+        retention = _part(item, "spec", "persistentVolumeClaimRetentionPolicy")
+        retention.setdefault("whenDeleted", "Retain")
+        retention.setdefault("whenScaled", "Retain")
         for claim in as_list(item["spec"].get("volumeClaimTemplates")):
             _claim(claim)
 

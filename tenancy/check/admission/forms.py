@@ -33,7 +33,7 @@ _SERVICE = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
 _QUALIFIED = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _KEY = re.compile(r"[-._a-zA-Z0-9]+")
-_NAMED = "must consist of alphanumeric characters"
+_ALPHANUMERIC = "must consist of alphanumeric characters"
 _TYPES: Mapping[str, type] = {
     **dict.fromkeys("activeDeadlineSeconds terminationGracePeriodSeconds priority".split(), int),
     **dict.fromkeys(
@@ -70,12 +70,12 @@ def undecodable(request: AdmissionRequest) -> Denial | None:
         return Denial(NOT_FOUND, None, "the server could not find the requested resource")
     metadata = item["metadata"]
     if request.namespace and metadata.get("namespace") not in (None, "", request.namespace):
-        said = "the namespace of the provided object does not match the namespace sent on the request"
-        return Denial(API_VALIDATION, None, said)
+        reason = "the namespace of the provided object does not match the namespace sent on the request"
+        return Denial(API_VALIDATION, None, reason)
     kind = item["kind"]
-    for path, said in _mistyped(item):
-        whole = f'{kind} in version "{request.version}" cannot be handled as a {kind}: {said}'
-        return Denial(API_VALIDATION, None, whole, path)
+    for path, reason in _mistyped(item):
+        message = f'{kind} in version "{request.version}" cannot be handled as a {kind}: {reason}'
+        return Denial(API_VALIDATION, None, message, path)
     return None
 
 
@@ -102,12 +102,12 @@ def _mistyped(item: Object) -> Iterator[Problem]:
 
 
 def _of_types(entries: Mapping[str, Any], types: Mapping[str, type], path: str) -> Iterator[Problem]:
-    for field, wanted in types.items():
+    for field, field_type in types.items():
         value = entries.get(field)
         # A truth value is a number to Python, and not to Kubernetes.
-        right = isinstance(value, wanted) and not (wanted is int and isinstance(value, bool))
+        right = isinstance(value, field_type) and not (field_type is int and isinstance(value, bool))
         if value is not None and not right:
-            yield f"{path}.{field}", f"json: cannot unmarshal {_word(value)} into a field of type {_WORDS[wanted]}"
+            yield f"{path}.{field}", f"json: cannot unmarshal {_word(value)} into a field of type {_WORDS[field_type]}"
 
 
 def _quantities(amounts: Any, path: str) -> Iterator[Problem]:
@@ -153,14 +153,14 @@ def _pod(template: PodTemplate) -> Iterator[Problem]:
     for number, name in enumerate(volumes):
         if name in volumes[:number]:
             yield f"{template.path}.volumes[{number}].name", f'Duplicate value: "{name}"'
-    taken: set[str] = set()
+    names: set[str] = set()
     for path, container in template.containers:
         name = str(container.get("name") or "")
         if name and (len(name) > 63 or not _LABEL.fullmatch(name)):
-            yield f"{path}.name", f'Invalid value: "{name}": a lowercase RFC 1123 label {_NAMED}'
-        if name in taken:
+            yield f"{path}.name", f'Invalid value: "{name}": a lowercase RFC 1123 label {_ALPHANUMERIC}'
+        if name in names:
             yield f"{path}.name", f'Duplicate value: "{name}"'
-        taken.add(name)
+        names.add(name)
         for number, mount in enumerate(container.get("volumeMounts") or ()):
             if mount.get("name") not in volumes:
                 yield f"{path}.volumeMounts[{number}].name", f'Not found: "{mount.get("name")}"'
@@ -171,16 +171,16 @@ def _metadata(item: Object) -> Iterator[Problem]:
     name = metadata.get("name") or ""
     if not name and not metadata.get("generateName") and kind not in _ANSWERED:
         yield "metadata.name", "Required value: name or generateName is required"
-    form, most = (_SERVICE, 63) if kind == "Service" else (_SUBDOMAIN, 52 if kind == "CronJob" else 253)
-    if name and kind not in _ANY_NAME and (len(name) > most or not form.fullmatch(name)):
+    form, max_length = (_SERVICE, 63) if kind == "Service" else (_SUBDOMAIN, 52 if kind == "CronJob" else 253)
+    if name and kind not in _ANY_NAME and (len(name) > max_length or not form.fullmatch(name)):
         yield "metadata.name", f'Invalid value: "{name}"'
     for key, value in (metadata.get("labels") or {}).items():
-        prefix, slash, rest = str(key).rpartition("/")
-        right = _QUALIFIED.fullmatch(rest) and len(rest) <= 63 and (not slash or _SUBDOMAIN.fullmatch(prefix))
+        prefix, slash, name_part = str(key).rpartition("/")
+        right = _QUALIFIED.fullmatch(name_part) and len(name_part) <= 63 and (not slash or _SUBDOMAIN.fullmatch(prefix))
         if not right:
-            yield "metadata.labels", f'Invalid value: "{key}": name part {_NAMED}'
+            yield "metadata.labels", f'Invalid value: "{key}": name part {_ALPHANUMERIC}'
         if value and (len(value) > 63 or not _QUALIFIED.fullmatch(value)):
-            yield "metadata.labels", f'Invalid value: "{value}": a valid label {_NAMED}'
+            yield "metadata.labels", f'Invalid value: "{value}": a valid label {_ALPHANUMERIC}'
 
 
 _ANSWERED = frozenset(
@@ -203,14 +203,14 @@ def _selector(kind: str, spec: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _of_templates(kind: str, item: Object) -> Iterator[Problem]:
     """What a kind of work asks of its pods."""
-    found = templates_of(item)
-    if not found or not any(template.spec for template in found):
+    templates = templates_of(item)
+    if not templates or not any(template.spec for template in templates):
         yield "spec.template.spec.containers", "Required value"
     allowed = ("Never", "OnFailure") if kind in _BATCH else ("Always",)
-    for template in found:
+    for template in templates:
         policy = template.spec.get("restartPolicy") or "Always"
         if policy not in allowed:
-            values = ", ".join(f'"{one}"' for one in allowed)
+            values = ", ".join(f'"{value}"' for value in allowed)
             yield f"{template.path}.restartPolicy", f'Unsupported value: "{policy}": supported values: {values}'
         if kind in _SELECTING and template.spec.get("activeDeadlineSeconds") is not None:
             owner = "ReplicaSet" if kind == "Deployment" else kind
@@ -272,7 +272,7 @@ def _keys(item: Object) -> Iterator[Problem]:
     for field in ("data", "stringData", "binaryData"):
         for key in item.get(field) or {}:
             if not _KEY.fullmatch(key) or len(key) > 253:
-                yield f"{field}[{key}]", f'Invalid value: "{key}": a valid config key {_NAMED}'
+                yield f"{field}[{key}]", f'Invalid value: "{key}": a valid config key {_ALPHANUMERIC}'
 
 
 _REQUIRED_KEYS: Mapping[str, tuple[str, ...]] = {
@@ -333,11 +333,11 @@ def _budget(item: Object) -> Iterator[Problem]:
 
 def _autoscaler(item: Object) -> Iterator[Problem]:
     spec = item.get("spec") or {}
-    least, most = spec.get("minReplicas", 1), spec.get("maxReplicas") or 0
-    if most < 1:
+    least, max_replicas = spec.get("minReplicas", 1), spec.get("maxReplicas") or 0
+    if max_replicas < 1:
         yield "spec.maxReplicas", "Required value: must be set and greater than 0"
-    if most < least:
-        yield "spec.maxReplicas", f"Invalid value: {most}: must be greater than or equal to `minReplicas`"
+    if max_replicas < least:
+        yield "spec.maxReplicas", f"Invalid value: {max_replicas}: must be greater than or equal to `minReplicas`"
 
 
 _CHECKS: Mapping[str, Callable[[Object], Iterator[Problem]]] = {

@@ -30,28 +30,30 @@ class UnknownIdentityError(ValueError):
     """No binding names it; the message says what there is."""
 
 
-def identity(cluster: ClusterObjects, named: str, namespace: str) -> Identity:
+def identity(cluster: ClusterObjects, requested_name: str, namespace: str) -> Identity:
     """The identity that is meant by a role of a namespace, by the name of a user or group, or by a name of Kubernetes'.
 
     Raises UnknownIdentityError.
     """
-    if named == PLATFORM:
+    if requested_name == PLATFORM:
         return authenticated(Identity("platform", tuple(_administrators(cluster))))
-    if named in {*PERSONAS}:
-        if found := of_role(cluster, Role(named), namespace):
-            return found
-        raise UnknownIdentityError(_unknown(named, (role for role in PERSONAS if of_role(cluster, role, namespace))))
-    if named.startswith(SERVICE_ACCOUNT) and named.count(":") == 3:
-        return authenticated(Identity(named))
-    if named.startswith(nodes.PREFIX):
-        return authenticated(Identity(named, (NODES,)))
-    kinds = {kind for kind, name in _subjects(cluster) if name == named}
+    if requested_name in {*PERSONAS}:
+        if role_identity := of_role(cluster, Role(requested_name), namespace):
+            return role_identity
+        raise UnknownIdentityError(
+            _unknown(requested_name, (role for role in PERSONAS if of_role(cluster, role, namespace)))
+        )
+    if requested_name.startswith(SERVICE_ACCOUNT) and requested_name.count(":") == 3:
+        return authenticated(Identity(requested_name))
+    if requested_name.startswith(nodes.PREFIX):
+        return authenticated(Identity(requested_name, (NODES,)))
+    kinds = {kind for kind, name in _subjects(cluster) if name == requested_name}
     if "User" in kinds:
-        return authenticated(Identity(named))
+        return authenticated(Identity(requested_name))
     if "Group" in kinds:
-        return _member(named, named)
-    known = [*PERSONAS, PLATFORM, *(name for kind, name in _subjects(cluster) if not name.startswith("system:"))]
-    raise UnknownIdentityError(_unknown(named, known))
+        return _member(requested_name, requested_name)
+    candidates = [*PERSONAS, PLATFORM, *(name for kind, name in _subjects(cluster) if not name.startswith("system:"))]
+    raise UnknownIdentityError(_unknown(requested_name, candidates))
 
 
 def of_role(cluster: ClusterObjects, role: Role, namespace: str) -> Identity | None:
@@ -70,7 +72,7 @@ def of_role(cluster: ClusterObjects, role: Role, namespace: str) -> Identity | N
 
 def maker(cluster: ClusterObjects, namespace: str) -> Identity | None:
     """Who makes the work of a namespace; None if its tenant names no developer and no owner."""
-    return next((found for role in MAKERS if (found := of_role(cluster, role, namespace))), None)
+    return next((role_identity for role in MAKERS if (role_identity := of_role(cluster, role, namespace))), None)
 
 
 def _member(group: str, username: str) -> Identity:
@@ -98,8 +100,8 @@ def _administrators(cluster: ClusterObjects) -> Iterator[str]:
                     yield subject["name"]
 
 
-def _unknown(named: str, known: Iterable[str]) -> str:
-    names = list(dict.fromkeys(map(str, known)))
-    close = difflib.get_close_matches(named, names, n=1, cutoff=0.5)
+def _unknown(name: str, candidates: Iterable[str]) -> str:
+    names = list(dict.fromkeys(map(str, candidates)))
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     change = f"did you mean {close[0]!r}?" if close else f"use one of {', '.join(names) or 'none: there are none'}"
-    return f"given {named!r}; rule: a role of the namespace, or a user or group with a role; change: {change}"
+    return f"given {name!r}; rule: a role of the namespace, or a user or group with a role; change: {change}"

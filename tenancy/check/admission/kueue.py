@@ -54,7 +54,7 @@ def queued_by_kueue(request: AdmissionRequest, cluster: ClusterObjects) -> None:
         owner.get("controller") and owner.get("kind") in _OWNERS for owner in as_list(metadata.get("ownerReferences"))
     ):
         return
-    if not (metadata.get("labels") or {}).get(QUEUE_NAME) and cluster.one(
+    if not (metadata.get("labels") or {}).get(QUEUE_NAME) and cluster.get(
         GROUP, "LocalQueue", words.DEFAULT_QUEUE, request.namespace
     ):
         metadata.setdefault("labels", {})[QUEUE_NAME] = words.DEFAULT_QUEUE

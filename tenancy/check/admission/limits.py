@@ -23,8 +23,8 @@ def applies(request: AdmissionRequest) -> bool:
     """Whether LimitRanges are asked about a request: new pods, and claims."""
     if request.group or request.subresource or request.object is None:
         return False
-    made = request.operation is Operation.CREATE
-    return (request.resource == "pods" and made) or (
+    is_create = request.operation is Operation.CREATE
+    return (request.resource == "pods" and is_create) or (
         request.resource == "persistentvolumeclaims" and request.operation in (Operation.CREATE, Operation.UPDATE)
     )
 
@@ -34,15 +34,15 @@ def with_default_limits(request: AdmissionRequest, cluster: ClusterObjects) -> N
     item = request.object
     if item is None or not applies(request) or request.resource != "pods":
         return
-    said: list[str] = []
+    remarks: list[str] = []
     for limit in _limits(request, cluster, "Container"):
         default, least = defaults_of(limit)
         for field, word in (("containers", "container"), ("initContainers", "init container")):
             for container in as_list(get_path(item, "spec", field)):
-                said += _completed(container, least, default, f"{word} {container.get('name')}")
-    if said:
+                remarks += _completed(container, least, default, f"{word} {container.get('name')}")
+    if remarks:
         notes = item["metadata"].setdefault("annotations", {})
-        notes[_NOTE] = f"LimitRanger plugin set: {'; '.join(said)}"
+        notes[_NOTE] = f"LimitRanger plugin set: {'; '.join(remarks)}"
 
 
 def defaults_of(limit: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -54,9 +54,9 @@ def defaults_of(limit: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any
 def _completed(container: Any, requests: Mapping[str, Any], limits: Mapping[str, Any], name: str) -> Iterator[str]:
     resources = container.setdefault("resources", {})
     for side, amounts, word in (("requests", requests, "request"), ("limits", limits, "limit")):
-        given = resources.get(side) or {}
-        if absent := sorted(set(amounts) - set(given)):
-            resources[side] = {**given, **{resource: amounts[resource] for resource in absent}}
+        own_amounts = resources.get(side) or {}
+        if absent := sorted(set(amounts) - set(own_amounts)):
+            resources[side] = {**own_amounts, **{resource: amounts[resource] for resource in absent}}
             yield f"{', '.join(absent)} {word} for {name}"
 
 
@@ -69,9 +69,9 @@ def limit_denials(request: AdmissionRequest, cluster: ClusterObjects) -> Iterato
     if request.resource == "persistentvolumeclaims":
         resources = get_path(item, "spec", "resources") or {}
         for limit in _limits(request, cluster, "PersistentVolumeClaim"):
-            asked = _exact(resources.get("requests"))
-            broken += _below(limit, asked, {}, "PersistentVolumeClaim")
-            broken += _above(limit, asked, None, "PersistentVolumeClaim")
+            requests = _exact(resources.get("requests"))
+            broken += _below_min(limit, requests, {}, "PersistentVolumeClaim")
+            broken += _above_max(limit, requests, None, "PersistentVolumeClaim")
     else:
         for limit in _limits(request, cluster, "Container"):
             for container in (
@@ -98,20 +98,20 @@ def _exact(amounts: Any) -> Resources:
 def _outside(
     limit: Mapping[str, Any], requests: Resources, limits: Resources, kind: str = "Container"
 ) -> Iterator[str]:
-    yield from _below(limit, requests, limits, kind)
-    yield from _above(limit, requests, limits, kind)
-    for name, most in (limit.get("maxLimitRequestRatio") or {}).items():
+    yield from _below_min(limit, requests, limits, kind)
+    yield from _above_max(limit, requests, limits, kind)
+    for name, max_ratio in (limit.get("maxLimitRequestRatio") or {}).items():
         request, at_most = requests.get(name, 0), limits.get(name, 0)
-        words = f"{name} max limit to request ratio per {kind} is {most}, but"
+        words = f"{name} max limit to request ratio per {kind} is {max_ratio}, but"
         if not request:
             yield f"{words} no request is specified or request is 0"
         elif not at_most:
             yield f"{words} no limit is specified or limit is 0"
-        elif at_most > parse(most) * request:
+        elif at_most > parse(max_ratio) * request:
             yield f"{words} provided ratio is {at_most / request:f}"
 
 
-def _below(limit: Mapping[str, Any], requests: Resources, limits: Mapping[str, int], kind: str) -> Iterator[str]:
+def _below_min(limit: Mapping[str, Any], requests: Resources, limits: Mapping[str, int], kind: str) -> Iterator[str]:
     for name, least in (limit.get("min") or {}).items():
         words, bound = f"minimum {name} usage per {kind} is {least}", thousandths(least)
         if name not in requests:
@@ -122,10 +122,10 @@ def _below(limit: Mapping[str, Any], requests: Resources, limits: Mapping[str, i
             yield f"{words}, but limit is {quantity_text(limits[name])}"
 
 
-def _above(limit: Mapping[str, Any], requests: Resources, limits: Resources | None, kind: str) -> Iterator[str]:
+def _above_max(limit: Mapping[str, Any], requests: Resources, limits: Resources | None, kind: str) -> Iterator[str]:
     """Without `limits` the bound is on requests alone: a claim has no limits."""
-    for name, most in (limit.get("max") or {}).items():
-        words, bound = f"maximum {name} usage per {kind} is {most}", thousandths(most)
+    for name, max_amount in (limit.get("max") or {}).items():
+        words, bound = f"maximum {name} usage per {kind} is {max_amount}", thousandths(max_amount)
         if limits is not None and name not in limits:
             yield f"{words}.  No limit is specified"
         elif limits is not None and limits[name] > bound:

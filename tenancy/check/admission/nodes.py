@@ -14,7 +14,7 @@ from tenancy.kube.objects import Object, get_path
 
 PREFIX = "system:node:"
 _LEASES = "kube-node-lease"
-_OWN = frozenset({"get", "create", "update", "patch", "delete"})
+_LEASE_VERBS = frozenset({"get", "create", "update", "patch", "delete"})
 _READ = frozenset({"get", "list", "watch"})
 _DEPENDENT: Mapping[tuple[str, str], frozenset[str]] = {
     ("", "secrets"): _READ,
@@ -61,9 +61,9 @@ def may(node: str, verb: str, group: str, resource: str, namespace: str, name: s
     if (group, resource.partition("/")[0]) not in _DIVIDED:
         raise LookupError(resource)
     if group == "coordination.k8s.io":
-        return verb in _OWN and namespace == _LEASES and (verb == "create" or name == node)
+        return verb in _LEASE_VERBS and namespace == _LEASES and (verb == "create" or name == node)
     if kind == ("storage.k8s.io", "csinodes"):
-        return verb in _OWN and (verb == "create" or name == node)
+        return verb in _LEASE_VERBS and (verb == "create" or name == node)
     if kind == ("", "nodes") and verb in _READ:
         return name == node
     if verb in _ALWAYS.get(kind, ()):
@@ -75,19 +75,19 @@ def restriction(node: str, operation: str, name: str, item: Object | None, old: 
     """Why NodeRestriction refuses a kubelet's write of a Node; empty if it does not."""
     if name != node:
         return f'node "{node}" is not allowed to modify node "{name}"'
-    labels, former = (get_path(one, "metadata", "labels") or {} for one in (item or {}, old or {}))
-    changed = sorted(key for key in {*labels, *former} if labels.get(key) != former.get(key))
-    if reserved := [key for key in changed if not kubelet_may_label(key)]:
+    labels, former = (get_path(node, "metadata", "labels") or {} for node in (item or {}, old or {}))
+    changed_keys = sorted(key for key in {*labels, *former} if labels.get(key) != former.get(key))
+    if reserved := [key for key in changed_keys if not kubelet_may_label(key)]:
         if operation == "CREATE":
             return f'node "{node}" is not allowed to set the following labels: {", ".join(reserved)}'
         if operation == "UPDATE":
             return f"is not allowed to modify labels: {', '.join(reserved)}"
     if operation == "UPDATE":
         for words, path in (("taints", ("spec", "taints")), ("ownerReferences", ("metadata", "ownerReferences"))):
-            if _listed(item, path) != _listed(old, path):
+            if _entries_at(item, path) != _entries_at(old, path):
                 return f'node "{node}" is not allowed to modify {words}'
     return ""
 
 
-def _listed(item: Object | None, path: tuple[str, ...]) -> list[Any]:
+def _entries_at(item: Object | None, path: tuple[str, ...]) -> list[Any]:
     return get_path(item or {}, *path) or []

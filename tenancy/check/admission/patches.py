@@ -26,31 +26,31 @@ def patched(item: Mapping[str, Any], patch: Any, content_type: str) -> dict[str,
 
 def merged(item: Mapping[str, Any], patch: Mapping[str, Any], *, lists: bool) -> dict[str, Any]:
     """The object with the fields of the patch; null takes a field off. `lists` are merged by the keys of entries."""
-    made = dict(item)
+    result = dict(item)
     for key, value in patch.items():
-        given = made.get(key)
+        current_value = result.get(key)
         if value is None:
-            made.pop(key, None)
+            result.pop(key, None)
         elif isinstance(value, Mapping):
-            made[key] = merged(given if isinstance(given, Mapping) else {}, value, lists=lists)
-        elif lists and isinstance(value, list) and isinstance(given, list):
-            made[key] = _entries(given, value)
+            result[key] = merged(current_value if isinstance(current_value, Mapping) else {}, value, lists=lists)
+        elif lists and isinstance(value, list) and isinstance(current_value, list):
+            result[key] = _entries(current_value, value)
         else:
-            made[key] = value
-    return made
+            result[key] = value
+    return result
 
 
-def _entries(given: Sequence[Any], patch: Sequence[Any]) -> list[Any]:
-    entries = [*given, *patch]
-    if not all(isinstance(each, Mapping) for each in entries):
-        return [*given, *(each for each in patch if each not in given)]
-    key = next((key for key in _KEYS if all(key in each for each in entries)), None)
+def _entries(current_entries: Sequence[Any], patch: Sequence[Any]) -> list[Any]:
+    entries = [*current_entries, *patch]
+    if not all(isinstance(entry, Mapping) for entry in entries):
+        return [*current_entries, *(entry for entry in patch if entry not in current_entries)]
+    key = next((key for key in _KEYS if all(key in entry for entry in entries)), None)
     if key is None:
         return list(patch)
-    made = {each[key]: dict(each) for each in given}
-    for each in patch:
-        made[each[key]] = merged(made.get(each[key], {}), each, lists=True)
-    return list(made.values())
+    merged_entries = {entry[key]: dict(entry) for entry in current_entries}
+    for entry in patch:
+        merged_entries[entry[key]] = merged(merged_entries.get(entry[key], {}), entry, lists=True)
+    return list(merged_entries.values())
 
 
 def json_patched(item: Any, operations: Any) -> Any:
@@ -59,13 +59,13 @@ def json_patched(item: Any, operations: Any) -> Any:
         kind, keys = operation["op"], _keys(operation["path"])
         try:
             if kind in ("add", "replace"):
-                item = _written(item, keys, operation.get("value"), adding=kind == "add")
+                item = _with_value(item, keys, operation.get("value"), adding=kind == "add")
             elif kind == "remove":
                 item = _removed(item, keys)
             elif kind in ("copy", "move"):
                 source = _keys(operation["from"])
                 value = _at(item, source)
-                item = _written(_removed(item, source) if kind == "move" else item, keys, value, adding=True)
+                item = _with_value(_removed(item, source) if kind == "move" else item, keys, value, adding=True)
             elif kind == "test" and _at(item, keys) != operation.get("value"):
                 raise PatchError(f"testing value {operation['path']} failed")
         except (LookupError, TypeError, ValueError) as error:
@@ -83,28 +83,28 @@ def _at(value: Any, keys: Sequence[str]) -> Any:
     return value
 
 
-def _written(value: Any, keys: Sequence[str], new: Any, *, adding: bool) -> Any:
+def _with_value(value: Any, keys: Sequence[str], new: Any, *, adding: bool) -> Any:
     if not keys:
         return new
     key, *deeper = keys
     if isinstance(value, list):
         index = len(value) if key == "-" else int(key)
         if deeper:
-            return [*value[:index], _written(value[index], deeper, new, adding=adding), *value[index + 1 :]]
+            return [*value[:index], _with_value(value[index], deeper, new, adding=adding), *value[index + 1 :]]
         if index > len(value) or (not adding and index == len(value)):
             raise IndexError(key)
         return [*value[:index], new, *value[index if adding else index + 1 :]]
     if (deeper or not adding) and key not in value:
         raise KeyError(key)
-    return {**value, key: _written(value[key], deeper, new, adding=adding) if deeper else new}
+    return {**value, key: _with_value(value[key], deeper, new, adding=adding) if deeper else new}
 
 
 def _removed(value: Any, keys: Sequence[str]) -> Any:
     key, *deeper = keys
     if isinstance(value, list):
         index = int(key)
-        rest = [_removed(value[index], deeper)] if deeper else []
-        return [*value[:index], *rest, *value[index + 1 :]]
+        remainder = [_removed(value[index], deeper)] if deeper else []
+        return [*value[:index], *remainder, *value[index + 1 :]]
     if not deeper:
         return {name: inner for name, inner in value.items() if name != key or value[key] is None}
     return {**value, key: _removed(value[key], deeper)}

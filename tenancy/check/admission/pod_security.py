@@ -20,10 +20,10 @@ from tenancy.rules.pod_security import LATEST, PodSecurityLevel, breaches, level
 
 def pod_security_denials(request: AdmissionRequest, cluster: ClusterObjects, minor: int) -> Iterator[Denial]:
     """What the level of the namespace refuses in a pod; `minor` is the cluster's own version."""
-    made = request.operation is Operation.CREATE or (
+    is_checked = request.operation is Operation.CREATE or (
         request.operation is Operation.UPDATE and request.subresource in ("", "ephemeralcontainers")
     )
-    if request.group or request.resource != "pods" or not made or request.object is None or not request.namespace:
+    if request.group or request.resource != "pods" or not is_checked or request.object is None or not request.namespace:
         return
     if request.operation is Operation.CREATE and request.subresource:
         return
@@ -37,6 +37,6 @@ def pod_security_denials(request: AdmissionRequest, cluster: ClusterObjects, min
         # A version that the cluster does not know yet means its own.
         broken = list(breaches(template, level, min(version, minor)))
         if broken:
-            shown = "latest" if version == LATEST else f"v1.{version}"
+            version_text = "latest" if version == LATEST else f"v1.{version}"
             fields = ", ".join(map(str, broken))
-            yield Denial(POD_SECURITY, None, f'violates PodSecurity "{level}:{shown}": {fields}', broken[0].path)
+            yield Denial(POD_SECURITY, None, f'violates PodSecurity "{level}:{version_text}": {fields}', broken[0].path)

@@ -32,8 +32,8 @@ class AdmissionPolicy:
         self.spec: Mapping[str, Any] = policy["spec"]
         self.name: str = policy["metadata"]["name"]
         self._selected = (self.spec.get("matchConstraints"), get_path(binding, "spec", "matchResources"))
-        self.variables = {one["name"]: one["expression"] for one in as_list(self.spec.get("variables"))}
-        self.conditions = tuple(one["expression"] for one in as_list(self.spec.get("matchConditions")))
+        self.variables = {variable["name"]: variable["expression"] for variable in as_list(self.spec.get("variables"))}
+        self.conditions = tuple(condition["expression"] for condition in as_list(self.spec.get("matchConditions")))
         self.fails_closed = self.spec.get("failurePolicy", "Fail") == "Fail"
         self.denies = "Deny" in as_list(get_path(binding, "spec", "validationActions"))
 
@@ -54,12 +54,12 @@ def policy_denials(policy: AdmissionPolicy, evaluator: Evaluator) -> Iterator[De
     if not holds:
         return
     evaluator = evaluator.having(policy.variables)
-    for each in as_list(policy.spec.get("validations")):
-        expression = each["expression"]
+    for validation in as_list(policy.spec.get("validations")):
+        expression = validation["expression"]
         try:
             if evaluator.value(expression) is True:
                 continue
-            message = _message(each, evaluator)
+            message = _message(validation, evaluator)
         except EvaluationError as error:
             if not policy.fails_closed:
                 continue
@@ -74,15 +74,15 @@ def mutated(policy: AdmissionPolicy, evaluator: Evaluator, item: Object) -> Obje
         if not all_hold(policy.conditions, evaluator):
             return item
         evaluator = evaluator.having(policy.variables)
-        made = item
-        for each in as_list(policy.spec.get("mutations")):
-            operations = evaluator.value(each["jsonPatch"]["expression"])
-            made = json_patched(made, [_operation(one) for one in operations])
+        result = item
+        for mutation in as_list(policy.spec.get("mutations")):
+            operations = evaluator.value(mutation["jsonPatch"]["expression"])
+            result = json_patched(result, [_operation(operation) for operation in operations])
     except (EvaluationError, PatchError) as error:
         if policy.fails_closed:
             raise EvaluationError(str(error)) from error
         return item
-    return made
+    return result
 
 
 def _operation(message: Any) -> dict[str, Any]:
@@ -161,12 +161,12 @@ def _covers(rule: Mapping[str, Any], request: AdmissionRequest) -> bool:
     if names and request.name not in names:
         return False
     part = request.subresource
-    written = {
+    resources = {
         f"{resource}/{subresource}" if part else resource
         for resource in ("*", request.resource)
         for subresource in ("*", part)
     }
-    return bool(written & set(rule["resources"]))
+    return bool(resources & set(rule["resources"]))
 
 
 def bound_policies(cluster: ClusterObjects, kind: str) -> tuple[AdmissionPolicy, ...]:
@@ -189,7 +189,7 @@ def evaluator_of(request: AdmissionRequest, cluster: ClusterObjects, permission:
     user = {"username": identity.username, "groups": list(identity.groups)}
     # The API server leaves out what is empty, which `has` reads.
     names = {"subResource": request.subresource, "name": request.name, "namespace": request.namespace}
-    asked = {
+    request_value = {
         "kind": {"group": group, "version": version, "kind": kind.get("kind", "")},
         "resource": resource,
         **{key: text for key, text in names.items() if text},
@@ -197,5 +197,10 @@ def evaluator_of(request: AdmissionRequest, cluster: ClusterObjects, permission:
         "userInfo": {**user, "extra": {key: list(value) for key, value in identity.extra.items()}},
         "options": request.options,
     }
-    roots = {"object": request.object, "oldObject": request.old_object, "request": asked, "namespaceObject": space}
+    roots = {
+        "object": request.object,
+        "oldObject": request.old_object,
+        "request": request_value,
+        "namespaceObject": space,
+    }
     return Evaluator(roots, permission)

@@ -49,25 +49,25 @@ class QueueAdmission:
         if least := min_pods_to_start(item):
             sets = [replace(pods, count=min(pods.count, least)) for pods in sets]
         name = str((queued_metadata(item).get("labels") or {}).get(QUEUE) or words.DEFAULT_QUEUE)
-        local = self._cluster.one(GROUP, "LocalQueue", name, namespace)
+        local = self._cluster.get(GROUP, "LocalQueue", name, namespace)
         queue = (
-            self._cluster.one(GROUP, "ClusterQueue", get_path(local, "spec", "clusterQueue") or "") if local else None
+            self._cluster.get(GROUP, "ClusterQueue", get_path(local, "spec", "clusterQueue") or "") if local else None
         )
         if local is None or queue is None:
             yield no_queue(name)
             return
-        if any(get_path(one, "spec", "stopPolicy") not in (None, "None") for one in (local, queue)):
+        if any(get_path(queue_item, "spec", "stopPolicy") not in (None, "None") for queue_item in (local, queue)):
             yield on_hold()
             return
         yield from self._unplaced(queue, sets, namespace)
 
     def _unplaced(self, queue: Object, sets: list[Pods], namespace: str) -> Iterator[WaitCause]:
-        flavors = {one["metadata"]["name"]: one for one in self._cluster.all(GROUP, "ResourceFlavor")}
+        flavors = {flavor["metadata"]["name"]: flavor for flavor in self._cluster.all(GROUP, "ResourceFlavor")}
         tree = self._tree.queues[queue["metadata"]["name"]]
         assigner = FlavorAssigner(self._environment, queue, tree, flavors)
 
         def claim_template(name: str) -> Object | None:
-            return self._cluster.one("resource.k8s.io", "ResourceClaimTemplate", name, namespace)
+            return self._cluster.get("resource.k8s.io", "ResourceClaimTemplate", name, namespace)
 
         demands = [(pods, counted_resources(self._environment, pods, claim_template)) for pods in sets]
         yield from never_causes(self._environment, assigner.place(demands), sets)

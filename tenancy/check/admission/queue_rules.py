@@ -47,10 +47,10 @@ def webhook_denials(request: AdmissionRequest, cluster: ClusterObjects) -> Itera
     space = get_path(cluster.namespace(request.namespace), "metadata", "labels") or {}
     if words.TENANT not in space or not cluster.all("kueue.x-k8s.io", "ClusterQueue"):
         return
-    found = [*_of_work(item, hook)]
-    if found:
-        said = found[0] if len(found) == 1 else f"[{', '.join(found)}]"
-        yield Denial(KUEUE, None, f'admission webhook "{hook}.kb.io" denied the request: {said}')
+    messages = [*_of_work(item, hook)]
+    if messages:
+        message = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
+        yield Denial(KUEUE, None, f'admission webhook "{hook}.kb.io" denied the request: {message}')
 
 
 def _of_work(item: Object, hook: str) -> Iterator[str]:
@@ -77,16 +77,16 @@ def _of_work(item: Object, hook: str) -> Iterator[str]:
 def _pod(labels: Mapping[str, str], notes: Mapping[str, str]) -> Iterator[str]:
     if labels.get(f"{DOMAIN}managed", "true") != "true":
         yield f"metadata.labels[{DOMAIN}managed]: Forbidden: managed label value can only be 'true'"
-    named = notes.get(_GROUP) or labels.get(_GROUP) or ""
+    group_name = notes.get(_GROUP) or labels.get(_GROUP) or ""
     size = notes.get(_GROUP_SIZE)
     where = f"metadata.{'annotations' if notes.get(_GROUP) else 'labels'}[{_GROUP}]"
     kind = "annotation" if notes.get(_GROUP) else "label"
     both = f"both the '{_GROUP_SIZE}' annotation and the '{_GROUP}' {kind} should be set"
-    if not named:
+    if not group_name:
         if size is not None:
             yield f"{where}: Required value: {both}"
         return
-    yield from _subdomain("annotations" if notes.get(_GROUP) else "labels", _GROUP, {_GROUP: named})
+    yield from _subdomain("annotations" if notes.get(_GROUP) else "labels", _GROUP, {_GROUP: group_name})
     if size is None:
         yield f"metadata.annotations[{_GROUP_SIZE}]: Required value: {both}"
     elif not _NUMBER.fullmatch(size):
@@ -152,8 +152,8 @@ def _subdomain(field: str, key: str, entries: Mapping[str, str]) -> Iterator[str
 
 def _is_label(key: str) -> bool:
     prefix, slash, name = key.rpartition("/")
-    named = re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", name)
-    return bool(named) and (not slash or bool(_SUBDOMAIN.fullmatch(prefix)))
+    match = re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", name)
+    return bool(match) and (not slash or bool(_SUBDOMAIN.fullmatch(prefix)))
 
 
 def _no_number(text: str) -> str:

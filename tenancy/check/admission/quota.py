@@ -39,25 +39,29 @@ def quota_denials(request: AdmissionRequest, cluster: ClusterObjects) -> Iterato
     if item is None or request.subresource or request.operation is not Operation.CREATE or request.namespace is None:
         return
     usage = usage_of(request.group, request.resource, item)
-    for each in sorted(cluster.all("", "ResourceQuota", request.namespace), key=lambda one: one["metadata"]["name"]):
-        name, hard = each["metadata"]["name"], get_path(each, "spec", "hard") or {}
-        if not all(_in_scope(scope, item) for scope in _scopes(each)):
+    for item_quota in sorted(
+        cluster.all("", "ResourceQuota", request.namespace), key=lambda item_quota: item_quota["metadata"]["name"]
+    ):
+        name, hard = item_quota["metadata"]["name"], get_path(item_quota, "spec", "hard") or {}
+        if not all(_in_scope(scope, item) for scope in _scopes(item_quota)):
             continue
         if request.resource == "pods" and (missing := _unnamed(item, hard)):
             yield Denial(quota(name), None, f"failed quota: {name}: must specify {missing}")
             continue
-        over = sorted(key for key, most in hard.items() if usage.get(key, 0) > thousandths(most))
-        if over:
-            asked, at_most = (
+        exceeded_keys = sorted(key for key, limit in hard.items() if usage.get(key, 0) > thousandths(limit))
+        if exceeded_keys:
+            requests, at_most = (
                 ",".join(f"{key}={amount}" for key, amount in amounts)
                 for amounts in (
-                    [(key, quantity_text(usage[key])) for key in over],
-                    [(key, str(hard[key])) for key in over],
+                    [(key, quantity_text(usage[key])) for key in exceeded_keys],
+                    [(key, str(hard[key])) for key in exceeded_keys],
                 )
             )
-            none = ",".join(f"{key}=0" for key in over)
+            none = ",".join(f"{key}=0" for key in exceeded_keys)
             yield Denial(
-                quota(name), None, f"exceeded quota: {name}, requested: {asked}, used: {none}, limited: {at_most}"
+                quota(name),
+                None,
+                f"exceeded quota: {name}, requested: {requests}, used: {none}, limited: {at_most}",
             )
 
 
@@ -114,13 +118,13 @@ def _of_service(item: Object) -> Resources:
 def _of_devices(item: Object) -> Resources:
     usage = Resources()
     for request in as_list(get_path(item, "spec", "devices", "requests")):
-        most: dict[str, int] = {}
+        max_counts: dict[str, int] = {}
         for part in (request.get("exactly"), *as_list(request.get("firstAvailable"))):
             if isinstance(part, Mapping):
                 count = _ALL_DEVICES if part.get("allocationMode") == "All" else int(part.get("count", 1))
                 name = str(part.get("deviceClassName"))
-                most[name] = max(most.get(name, 0), count)
-        for name, count in most.items():
+                max_counts[name] = max(max_counts.get(name, 0), count)
+        for name, count in max_counts.items():
             usage[f"{name}.deviceclass.resource.k8s.io/devices"] += count * SCALE
     return usage
 
@@ -147,8 +151,8 @@ def _unnamed(item: Object, hard: Mapping[str, Any]) -> str:
 def _scopes(item: Object) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     for name in as_list(get_path(item, "spec", "scopes")):
         yield name, "Exists", ()
-    for one in as_list(get_path(item, "spec", "scopeSelector", "matchExpressions")):
-        yield one["scopeName"], one["operator"], as_list(one.get("values"))
+    for expression in as_list(get_path(item, "spec", "scopeSelector", "matchExpressions")):
+        yield expression["scopeName"], expression["operator"], as_list(expression.get("values"))
 
 
 def _in_scope(scope: tuple[str, str, tuple[str, ...]], item: Object) -> bool:
@@ -159,10 +163,10 @@ def _in_scope(scope: tuple[str, str, tuple[str, ...]], item: Object) -> bool:
     spec = item["spec"]
     match name:
         case "PriorityClass":
-            given = spec.get("priorityClassName") or ""
+            class_name = spec.get("priorityClassName") or ""
             if operator in ("In", "NotIn"):
-                return (given in values) == (operator == "In")
-            return bool(given) == (operator == "Exists")
+                return (class_name in values) == (operator == "In")
+            return bool(class_name) == (operator == "Exists")
         case "Terminating" | "NotTerminating":
             return ("activeDeadlineSeconds" in spec) == (name == "Terminating")
         case "BestEffort" | "NotBestEffort":

@@ -143,17 +143,17 @@ class OfflineApiServer:
         for policy in self.mutating:
             if request.object is not None and policy.selects(request, self.cluster):
                 try:
-                    made = mutated(
+                    result = mutated(
                         policy, evaluator_of(request, self.cluster, self._permission(request)), request.object
                     )
                 except EvaluationError as error:
                     return request, (Denial(f"{MUTATING}/{policy.name}", None, str(error)),)
-                request = replace(request, object=made)
+                request = replace(request, object=result)
         queued_by_kueue(request, self.cluster)
         if request.object is not None and request.operation is Operation.CREATE:
             stored(request.object, request.group)
             problems = form_problems(request.object)
-            forms = tuple(Denial(API_VALIDATION, None, f"{path}: {said}", path) for path, said in problems)
+            forms = tuple(Denial(API_VALIDATION, None, f"{path}: {reason}", path) for path, reason in problems)
             return request, (*forms, *validation_denials(request, self.cluster))
         return request, tuple(validation_denials(request, self.cluster))
 
@@ -176,10 +176,10 @@ class OfflineApiServer:
         return pod_security_denials(request, self.cluster, self._minor)
 
     def _policies(self, request: AdmissionRequest) -> Iterator[Denial]:
-        asked = [each for each in self.validating if each.denies and each.selects(request, self.cluster)]
-        if asked:
+        policies = [policy for policy in self.validating if policy.denies and policy.selects(request, self.cluster)]
+        if policies:
             evaluator = evaluator_of(request, self.cluster, self._permission(request))
-            for policy in asked:
+            for policy in policies:
                 yield from policy_denials(policy, evaluator)
 
     def _queue(self, request: AdmissionRequest) -> Iterator[Denial]:
@@ -192,7 +192,9 @@ class OfflineApiServer:
         """Whether the identity of a request has a permission, for expressions that ask the authorizer."""
 
         def permission(check: Mapping[str, str]) -> bool:
-            asked = Attributes(check.get("verb", ""), check.get("resource", ""), check.get("group", ""))
-            return self.access.decide(request.identity, replace(asked, namespace=check.get("namespace", ""))).allowed
+            attributes = Attributes(check.get("verb", ""), check.get("resource", ""), check.get("group", ""))
+            return self.access.decide(
+                request.identity, replace(attributes, namespace=check.get("namespace", ""))
+            ).allowed
 
         return permission

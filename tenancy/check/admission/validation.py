@@ -24,13 +24,13 @@ def validation_denials(request: AdmissionRequest, cluster: ClusterObjects) -> It
     item = request.object
     if item is None or request.operation is not Operation.CREATE or request.subresource:
         return
-    found: Iterator[tuple[str, str]] = iter(())
+    problems: Iterator[tuple[str, str]] = iter(())
     if item["kind"] in BUILT_IN:
         templates = templates_of(item)
-        found = (each for one in templates for each in _of_pod(one, gated=item["kind"] == "Pod"))
+        problems = (problem for template in templates for problem in _of_pod(template, gated=item["kind"] == "Pod"))
     elif request.group == "resource.k8s.io" and not _for_administrators(request, cluster):
-        found = _of_devices(item)
-    for path, message in found:
+        problems = _of_devices(item)
+    for path, message in problems:
         yield Denial(API_VALIDATION, None, f"{path}: {message}", path)
 
 
@@ -79,15 +79,15 @@ def _of_resources(resources: Mapping[str, Any], path: str) -> Iterator[tuple[str
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
     try:
         for name, amount in requests.items():
-            most, given = limits.get(name), f'Invalid value: "{amount}": must be'
+            limit, message_start = limits.get(name), f'Invalid value: "{amount}": must be'
             # Devices and huge pages are never promised twice: a limit is the request.
             exact = "/" in name or name.startswith("hugepages-")
-            if most is None:
+            if limit is None:
                 if exact:
                     yield f"{path}.limits", "Required value: Limit must be set for non overcommitable resources"
-            elif exact and parse(amount) != parse(most):
-                yield f"{path}.requests", f"{given} equal to {name} limit of {most}"
-            elif parse(amount) > parse(most):
-                yield f"{path}.requests", f"{given} less than or equal to {name} limit of {most}"
+            elif exact and parse(amount) != parse(limit):
+                yield f"{path}.requests", f"{message_start} equal to {name} limit of {limit}"
+            elif parse(amount) > parse(limit):
+                yield f"{path}.requests", f"{message_start} less than or equal to {name} limit of {limit}"
     except ValueError as error:
         yield path, f"Invalid value: {error}"

@@ -48,7 +48,7 @@ OF_DELETIONS = with_subject(GuardSubject.QUEUED_DELETIONS)
 """Rules that only a request to delete an object can break."""
 OF_RUNNING = with_subject(GuardSubject.RUNNING_WORK)
 """Rules that only a change of running work can break."""
-BACKSTOPS = tuple(rule for rule in GUARDED if RULES[rule].behind)
+BACKSTOPS = tuple(rule for rule in GUARDED if RULES[rule].earlier_control)
 """Rules that no request reaches while another control is active: a limit range, Kueue's own webhooks."""
 
 

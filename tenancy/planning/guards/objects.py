@@ -9,7 +9,7 @@ from tenancy.planning.guards.model import META, Guard, NamespaceScope, change_co
 from tenancy.planning.guards.unmanaged import is_temporary
 from tenancy.planning.guards.variables import LISTS, requester_variables
 from tenancy.rules.catalogue import expressions
-from tenancy.rules.expressions import cel, listed, map_at, unchanged
+from tenancy.rules.expressions import annotation_list, cel, is_unchanged, map_at
 from tenancy.rules.model import GuardFacts, GuardSubject
 from tenancy.rules.storage import OLD_CLASS
 from tenancy.schema.environment import Environment
@@ -140,8 +140,8 @@ def _network_guard(facts: GuardFacts) -> Guard:
             # Any change of it: with an owner reference to a tenant's object, the garbage collector would delete it.
             "ours": f"""(object != null && {platform_label.format("object")})
     || (oldObject != null && {platform_label.format("oldObject")})""",
-            "allowedEgress": listed(words.ALLOWED_EGRESS),
-            "allowedIngress": listed(words.ALLOWED_INGRESS),
+            "allowedEgress": annotation_list(words.ALLOWED_EGRESS),
+            "allowedIngress": annotation_list(words.ALLOWED_INGRESS),
         },
         {},
         operations=("CREATE", "UPDATE", "DELETE"),
@@ -183,6 +183,6 @@ def _namespace_variables(environment: Environment | None) -> dict[str, str]:
         "oldLabels": either("oldObject", "labels"),
         "annotations": either("object", "annotations"),
         "oldAnnotations": either("oldObject", "annotations"),
-        "labelsKept": unchanged("labels", "oldLabels", protected),
-        "annotationsKept": unchanged("annotations", "oldAnnotations", platform_key),
+        "labelsKept": is_unchanged("labels", "oldLabels", protected),
+        "annotationsKept": is_unchanged("annotations", "oldAnnotations", platform_key),
     }

@@ -49,7 +49,9 @@ def security_variables(
         """Checks of these levels that no other level has."""
         level_checks = [check for check in CHECKS if {level for level in _ASKING if checked(check, level)} == {*levels}]
         groups = [[*checks] for _, checks in groupby(level_checks, key=lambda check: check.group or check)]
-        requirements = [(checks[0].wanted, _holds(checks, is_whole)) for checks in groups if checks[0].until > OLDEST]
+        requirements = [
+            (checks[0].requirement, _holds(checks, is_whole)) for checks in groups if checks[0].until > OLDEST
+        ]
         if len(levels) > 1:
             requirements.append(
                 (f"annotations {APPARMOR}* name the runtime's default or a profile of the node", _PROFILES)
@@ -96,8 +98,8 @@ def _holds(checks: Sequence[Check], is_whole: bool) -> str:
         text = f"""{_allows(check, f"{of_pod}.orValue({cel(check.allowed[0])})")}
             && variables.containers.all(c, {_allows(check, f"{of_container}.orValue({of_pod}.orValue(''))")})"""
     else:
-        parts = [] if check.of is FieldOwner.CONTAINERS else [_field(check, "variables.spec", steps)]
-        if check.of is not FieldOwner.POD:
+        parts = [] if check.owner is FieldOwner.CONTAINERS else [_field(check, "variables.spec", steps)]
+        if check.owner is not FieldOwner.POD:
             fields = " && ".join(_field(field_check, "c", field_check.field.split(".")) for field_check in checks)
             parts.append(f"variables.containers.all(c, {fields})")
         text = " && ".join(parts)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from tenancy.catalog import vocabulary as words
 from tenancy.planning.guards.model import Guard
 from tenancy.rules.catalogue import expressions
-from tenancy.rules.expressions import by_people, listed
+from tenancy.rules.expressions import annotation_list, by_people
 from tenancy.rules.model import GuardFacts, GuardSubject
 
 WORK, OBJECTS = "tenancy-work-limits", "tenancy-object-limits"
@@ -42,7 +42,7 @@ def limit_guards(facts: GuardFacts) -> tuple[Guard, Guard]:
             OBJECTS,
             [*_OBJECTS, *claims],
             expressions(GuardSubject.SIZES_OF_OBJECTS, facts),
-            {"allowances": listed(words.ALLOWANCES)},
+            {"allowances": annotation_list(words.ALLOWANCES)},
             people,
         ),
     )

@@ -14,7 +14,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.versions import incompatible
 from tenancy.kube.objects import Object
 from tenancy.planning.common.labels import exclude_system_namespaces, manifest, platform_labels
-from tenancy.rules.expressions import charged_keys, noted
+from tenancy.rules.expressions import annotation, charged_keys
 from tenancy.schema.environment import Environment
 from tenancy.schema.tiers import Spread, SpreadOf
 
@@ -35,8 +35,8 @@ REVISIONS = {"ReplicaSet": "pod-template-hash", "StatefulSet": "controller-revis
 JOB_NAME = "batch.kubernetes.io/job-name"
 """Label that the pods of one Job share."""
 _OWNER_REFERENCES = "(has(object.metadata.ownerReferences) ? object.metadata.ownerReferences : [])"
-_SPREAD_MODE = f"({noted(words.SPREAD, repr)})"
-_SPREAD_SCOPES = f"({noted(words.SPREAD_OF, repr)}.split(','))"
+_SPREAD_MODE = f"({annotation(words.SPREAD, repr)})"
+_SPREAD_SCOPES = f"({annotation(words.SPREAD_OF, repr)}.split(','))"
 
 
 def _constraint(label_selector: str, match_keys: str) -> str:

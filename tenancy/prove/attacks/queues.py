@@ -12,7 +12,7 @@ from tenancy.kube.requests import MERGE, Impersonation, group
 from tenancy.planning.queueing.queue_names import API
 from tenancy.prove.attacks.scene import AttackedNamespace, Scene
 from tenancy.rules.attacks import Attack, Request, attack
-from tenancy.rules.queueing import GONE
+from tenancy.rules.queueing import ABSENT_NAME
 from tenancy.rules.queues import local_queue
 from tenancy.rules.scene import POD_NAME
 from tenancy.rules.workloads import all_kinds, work
@@ -56,9 +56,9 @@ def _rights(place: AttackedNamespace) -> Iterator[Attack]:
         ),
         ("drop-queue", "remove its queue", Request("DELETE", f"{queues}/{words.DEFAULT_QUEUE}", None, who)),
         ("make-workload", "create a Workload", Request("POST", works, own_workload, who)),
-        ("admit", "admit its own work", Request("PATCH", f"{works}/{GONE}/status", status, who, MERGE)),
-        ("change-workload", "change a Workload", Request("PATCH", f"{works}/{GONE}", note, who, MERGE)),
-        ("drop-workload", "delete a Workload", Request("DELETE", f"{works}/{GONE}", None, who)),
+        ("admit", "admit its own work", Request("PATCH", f"{works}/{ABSENT_NAME}/status", status, who, MERGE)),
+        ("change-workload", "change a Workload", Request("PATCH", f"{works}/{ABSENT_NAME}", note, who, MERGE)),
+        ("drop-workload", "delete a Workload", Request("DELETE", f"{works}/{ABSENT_NAME}", None, who)),
         ("list-shares", "list every tenant's quota", Request("GET", group(API, None, "clusterqueues"), None, who)),
         ("list-cohorts", "list the cohorts", Request("GET", group(API, None, "cohorts"), None, who)),
         (
@@ -83,7 +83,7 @@ def _rights(place: AttackedNamespace) -> Iterator[Attack]:
         ),
     ):
         # The lab runs no visibility server.
-        missing = GONE in request.path or "visibility" in request.path
+        missing = ABSENT_NAME in request.path or "visibility" in request.path
         yield _rbac(
             f"queue-{name}",
             f"{place.tenant.tenant}'s developer: {sentence}",
