@@ -55,13 +55,20 @@ ONBOARDING = [
     page_block("onboarding.md", "tenancy up"),
     page_block("onboarding.md", "tenancy sample"),
     page_block("onboarding.md", "tenancy report"),
-    page_block("onboarding.md", "tenancy up local --preview"),
 ]
 
 
 @pytest.mark.parametrize("block", ONBOARDING, ids=str)
 def test_a_tenant_is_onboarded_as_the_page_shows(project: Project, block: Printed) -> None:
     run_as_shown(project, block)
+
+
+def test_more_quota_is_previewed_as_the_page_shows(project: Project) -> None:
+    file = project.environment / "tenants" / "scoring.yaml"
+    text = file.read_text("utf-8")
+    run_as_shown(project, page_block("onboarding.md", "tenancy up local --preview"))
+    assert file.read_text("utf-8") != text
+    file.write_text(text, "utf-8")
 
 
 OFFBOARDING = [
