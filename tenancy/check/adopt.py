@@ -196,7 +196,7 @@ def _homely(rule: Any, peers: str, stays: Callable[[Any], bool], tenant: str) ->
 
 
 def _homely_spec(spec: Any, stays: Callable[[Any], bool]) -> Any:
-    """Of Cilium's, with peers that stay as those of the own namespace."""
+    """A spec of Cilium's, with peers that stay as those of the own namespace."""
     if not isinstance(spec, Mapping):
         return spec
     homely = dict(spec)

@@ -1,4 +1,4 @@
-"""What the API server of an environment answers to manifests: each is the request that creates it.
+"""Answers of an environment's API server to manifests: each is the request that creates it.
 
 An object that is admitted counts as present for those after it, as when files are applied in their order.
 """
@@ -38,7 +38,7 @@ class ObjectAnswer:
     tenant: str
     place: FilePosition
     identity: str
-    """Who asks, in words."""
+    """The identity that asks, in words."""
     verdict: Verdict
     obstacles: tuple[WaitCause, ...] = ()
     """Why the queue can never admit what the API server admits; empty if it could start."""
@@ -56,7 +56,7 @@ class ObjectAnswers:
     environment: str
     answers: tuple[ObjectAnswer, ...] = ()
     unasked: tuple[Unjudged, ...] = ()
-    """What is no request, such as a chart's release."""
+    """Objects that are no requests, such as a chart's release."""
 
     @property
     def refusals(self) -> tuple[ObjectAnswer, ...]:

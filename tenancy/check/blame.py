@@ -12,7 +12,7 @@ from tenancy.kube.objects import Object
 
 _WORD = re.compile(r"\w+")
 SOME_IMAGE = f"x@sha256:{'0' * 64}"
-"""What stands for a container's image, which cannot be absent."""
+"""Placeholder of a container's image, which cannot be absent."""
 _MOST_QUESTIONS = 200
 _WIDTH = 120
 

@@ -42,7 +42,7 @@ _MOST = replace(
 )
 _PERSON = Identity("person", (AUTHENTICATED,))
 _PLATFORM = Identity("person", (AUTHENTICATED, FEWEST.platform_group, _MOST.platform_group))
-"""What carries the label of an environment may be the platform's own, whose people may more."""
+"""An identity with the platform's rights: an object with an environment's label may be the platform's own."""
 _BY_EITHER = frozenset({"id-01"})
 """Rules on what the platform writes without such a label too, in namespaces that it did not make."""
 _OPEN = frozenset(
@@ -64,7 +64,7 @@ _KNOWN = (
     "namespaceObject.metadata.name",
     "namespaceObject.metadata.?annotations[?",
 )
-"""What of a namespace is known without an environment, or is a list."""
+"""Expressions on a namespace whose value is known without an environment, or is a list."""
 _LABELS = "namespaceObject.metadata.labels"
 _MOST_NAMES = 2000
 _NOT_ASKED = frozenset({"ns-02", "pod-04"})
@@ -81,7 +81,7 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What guards say of an object without an environment."""
+    """The guards' decision on an object without an environment."""
 
     broken: tuple[Broken, ...] = ()
     waits: frozenset[str] = frozenset()
@@ -151,7 +151,7 @@ def _closure(guard: Guard, text: str) -> Mapping[str, str]:
 
 
 def guard_findings(items: Iterable[Mapping[str, Any]]) -> tuple[list[Finding], frozenset[str]]:
-    """What guards refuse of the objects of tenants, beside their namespaces where these are among them, and the rules
+    """Findings of guards on the objects of tenants, beside their namespaces where these are among them, and the rules
     that wait for an environment."""
     items = list(items)
     spaces = {str(get_path(item, "metadata", "name")): item for item in items if item.get("kind") == "Namespace"}
@@ -168,8 +168,8 @@ def guard_findings(items: Iterable[Mapping[str, Any]]) -> tuple[list[Finding], f
 
 
 def judgement(item: Mapping[str, Any], tenant: str, space: Mapping[str, Any] | None = None) -> Judgement:
-    """What guards say of the creation of a tenant's object, in a namespace of which no more is known than its tenant,
-    or in `space`. Raises one of `UNREADABLE` for an object that is not of the form of its kind."""
+    """The guards' decision on the creation of a tenant's object, in a namespace of which no more is known than its
+    tenant, or in `space`. Raises one of `UNREADABLE` for an object that is not of the form of its kind."""
     if item.get("kind") == "Namespace" or tenant == UNKNOWN:
         return Judgement()
     if reason := unreadable(dict(item)):
@@ -247,7 +247,7 @@ _SPEC, _METADATA = "spec.template.spec", "spec.template.metadata"
 
 @dataclass(slots=True)
 class _Question:
-    """What is asked: whether an object may be created in a namespace."""
+    """The question whether an object may be created in a namespace."""
 
     item: Object
     tenant: str

@@ -64,7 +64,7 @@ class CheckResult:
     unused: tuple[FindingWaiver, ...]
     """Exceptions that no finding needs any more."""
     unjudged: tuple[Unjudged, ...] = ()
-    """What was not checked, or only in part."""
+    """Objects that were not checked, or only in part."""
     others: tuple[FilePosition, ...] = ()
     """Documents that are no objects of Kubernetes."""
     waits: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class CheckResult:
     strict: bool = False
     """Whether what was not checked fails the check."""
     answers: ObjectAnswers | None = None
-    """What the API server of an environment answers; None if no environment was named."""
+    """Answers of an environment's API server; None if no environment was named."""
 
     @property
     def failing(self) -> tuple[CheckedFinding, ...]:

@@ -86,7 +86,7 @@ def report_as(rule: str, text: str, level: RuleLevel, report: ReportViolation) -
 
 
 def _inside(report: Any) -> dict[str, Any]:
-    """What the SDK's callback of a violation closes over: the response that it adds to, and its server."""
+    """Variables that the SDK's callback of a violation closes over: the response that it adds to, and its server."""
     if not inspect.isfunction(report) or report.__closure__ is None:
         return {}
     cells = zip(report.__code__.co_freevars, report.__closure__, strict=True)

@@ -195,5 +195,5 @@ POLICIES: list[Policy] = [
 
 
 def served() -> list[Policy]:
-    """What the engine gets: the wide policies and a name for each rule; advisory twins where names do not work."""
+    """Policies that the engine gets: the wide ones and a name for each rule; advisory twins where names do not work."""
     return [*POLICIES[:2], *POLICIES_BY_RULE.values()] if names_work() else POLICIES

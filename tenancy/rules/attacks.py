@@ -1,4 +1,4 @@
-"""What an attack is: a request that must be refused, and its twin that must not be."""
+"""The model of an attack: a request that must be refused, and its twin that must not be."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def _short(probe: str) -> str:
 
 
 def _few_keys(facts: GuardFacts) -> str:
-    """Of a template: what its pods will carry, beside what controllers add."""
+    """Labels and annotations that a template gives its pods, beside those that controllers add."""
     few = f"size(variables.podLabels) <= {sizes.KEYS} && size(variables.podAnnotations) <= {sizes.KEYS}"
     return unless_by_controller(f"{by_platform(facts.platform_group)} || ({few})")
 
@@ -103,8 +103,8 @@ _AT_ONCE = """request.resource.resource != 'pods' || !has(request.options.graceP
         || (has(dyn(oldObject).status.phase) && dyn(oldObject).status.phase in ['Succeeded', 'Failed'])"""
 
 _SCHEDULE = r"(@(yearly|annually|monthly|weekly|daily|midnight|hourly)|[^@\s]+(\s+[^@\s]+){4})"
-"""Of a CronJob: five fields, the first of them minutes, or a word for five (robfig/cron v3, `ParseStandard`). What is
-left is `@every`, which takes any duration, also one below a second or below zero."""
+"""Schedule of a CronJob: five fields, the first of them minutes, or a word for five (robfig/cron v3, `ParseStandard`).
+What is left is `@every`, which takes any duration, also one below a second or below zero."""
 
 # Attacks
 

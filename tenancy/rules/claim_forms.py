@@ -19,7 +19,7 @@ CLAIMS, TEMPLATES = FORMS
 
 
 def claim_spec(class_name: str, *counts: int) -> Object:
-    """What a claim asks for: a request of a device class for each count."""
+    """Content of a claim: a request of a device class for each count."""
     requests = [
         {
             "name": f"gpu-{number}" if number else "gpu",
@@ -31,7 +31,7 @@ def claim_spec(class_name: str, *counts: int) -> Object:
 
 
 def template_name(class_name: str, *counts: int) -> str:
-    """What gpu-08 wants a template with these requests to be called."""
+    """Name that gpu-08 demands of a template with these requests."""
     return "-".join(f"{class_name}-{count}" for count in counts)
 
 

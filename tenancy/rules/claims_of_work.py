@@ -1,4 +1,4 @@
-"""Where work holds templates of volume claims, and metadata of what it makes between itself and its pods."""
+"""Paths in work of its templates of volume claims, and of the metadata of objects between the work and its pods."""
 
 from __future__ import annotations
 

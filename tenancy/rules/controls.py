@@ -34,7 +34,7 @@ class FrameworkControl:
     framework: str
     id: str
     asks: str
-    """What it demands, in our words."""
+    """The demand, in our words."""
     level: str
     """MUST or SHOULD where the framework distinguishes them, else empty."""
     rules: Sequence[str]
@@ -42,11 +42,11 @@ class FrameworkControl:
     shown: str
     """A command or the path of a test that shows it apart from rules."""
     hardware: str
-    """What shows it, or the rest of it, on a cluster with real nodes."""
+    """The proof, or the rest of it, on a cluster with real nodes."""
     missing: str
-    """What is not there yet, and why."""
+    """The part that is not there yet, and why."""
     others: str
-    """Whose control it is, where it is not a tenancy layer's."""
+    """The party whose control it is, if it is not a tenancy layer's."""
 
     @property
     def proofs(self) -> Sequence[str]:

@@ -32,8 +32,8 @@ MAX_DEVICES = 32
 
 
 def _claims(facts: GuardFacts) -> str:
-    """Where devices are claimed, what a claim may hold is judged on the claim (gpu-08), so a pod may name any of its
-    namespace; a third way to name one is refused until it has been reviewed."""
+    """Claims that a pod may name. If devices are claimed, a claim's content is judged on the claim (gpu-08), so a pod
+    may name any of its namespace; a third way to name one is refused until it has been reviewed."""
     if facts.devices_by_claim:
         return """!has(variables.spec.resourceClaims) || variables.spec.resourceClaims.all(c,
         has(c.resourceClaimName) || has(c.resourceClaimTemplateName))"""
@@ -66,7 +66,7 @@ _PASSED = "present its own claim as one that a pod's template made"
 
 
 def _of_pods(scene: AttackScene) -> Iterator[Attack]:
-    """What a pod may say about claims."""
+    """Attacks by the claims that a pod names."""
     home, at = scene.home, "/spec/resourceClaims"
     if home is None:
         return
@@ -103,7 +103,7 @@ def _owners(scene: AttackScene) -> Iterator[Attack]:
 
 
 def _of_claims(scene: AttackScene) -> Iterator[Attack]:
-    """What a claim may say."""
+    """Attacks by the content of a claim."""
     home = scene.home
     if home is None or not is_claimed(scene):
         return

@@ -74,7 +74,8 @@ def by_people(facts: GuardFacts) -> str:
 
 
 def unless_by_controller(text: str) -> str:
-    """What controllers make was judged as a template, and what the queue changes is its own."""
+    """An expression that is true for controllers: their objects were judged as templates, and the queue may change its
+    own."""
     return f"variables.byController || ({text})"
 
 
@@ -90,7 +91,7 @@ def map_at(at: str, optional: Sequence[str]) -> str:
 
 
 def is_unchanged(new: str, old: str, which: str) -> str:
-    """Of a map's keys `k`, those that `which` names are as they were: none written, changed or taken off."""
+    """Whether no key `k` of a map for which `which` is true was written, changed or removed."""
     return (
         f"variables.{new}.all(k, !{which}"
         f" || (k in variables.{old} && variables.{old}[k] == variables.{new}[k]))"

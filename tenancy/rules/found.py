@@ -30,11 +30,11 @@ class Finding:
     object: str
     given: str
     fix: str = ""
-    """What to change in this object; empty: what the rule says."""
+    """The change to make in this object; empty: the one of the rule."""
 
     @property
     def change(self) -> str:
-        """What to change."""
+        """The change to make."""
         return self.fix or RULES_BY_ID[self.rule].fix
 
     def __str__(self) -> str:

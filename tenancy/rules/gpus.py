@@ -41,7 +41,7 @@ from tenancy.rules.workloads import (
 )
 
 _NVIDIA = "nvidia.com/"
-"""How extended resources and taints of NVIDIA's begin."""
+"""Prefix of NVIDIA's extended resources and taints."""
 
 
 def _of_gpu_users(passes: str) -> str:

@@ -13,11 +13,11 @@ from tenancy.rules.scene import AttackPlace, AttackScene
 from tenancy.rules.workloads import ALL_KINDS, TOKEN, Case, at_home, create, kinds_of, minimal, through_all_kinds
 
 AUDIENCES = ("", "pods.eks.amazonaws.com", "sts.amazonaws.com")
-"""Of tokens: the API server, and those that EKS' own webhook mounts (aws/amazon-eks-pod-identity-webhook)."""
+"""Audiences of tokens: the API server, and those that EKS' own webhook mounts (aws/amazon-eks-pod-identity-webhook)."""
 TOKEN_SECONDS = 86400
-"""What the same webhook asks for."""
+"""Lifetime in seconds that the same webhook asks for."""
 ENGINE = "pulumi-kubernetes"
-"""How the field managers of the platform's engine begin (pulumi-kubernetes, provider/pkg/ssa)."""
+"""Prefix of the field managers of the platform's engine (pulumi-kubernetes, provider/pkg/ssa)."""
 _ACCOUNT = """(has(variables.spec.serviceAccountName) && variables.spec.serviceAccountName != ''
         ? variables.spec.serviceAccountName : 'default')"""
 # An entry says when its manager last wrote: one of the engine's that was not there, or is of another time, is a write

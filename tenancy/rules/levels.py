@@ -9,7 +9,7 @@ from tenancy.rules.found import UNKNOWN, Finding
 
 
 class RuleLevel(StrEnum):
-    """What a broken rule does to a check or a preview."""
+    """The effect of a broken rule on a check or a preview."""
 
     MANDATORY = "mandatory"  # ends with exit code 1
     ADVISORY = "advisory"  # is reported

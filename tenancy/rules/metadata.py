@@ -85,7 +85,7 @@ def _own_keys(facts: GuardFacts, resources_without_notes: tuple[str, ...] = ()) 
 
 
 def _of_objects(facts: GuardFacts) -> str:
-    """Of a service and an account, annotations are judged by net-01 and id-01; of a policy, by net-10."""
+    """Annotations of a service are judged by net-01, of an account by id-01, of a policy by net-10."""
     return in_tenants_namespaces(f"""request.resource.resource == 'networkpolicies'
         || ({_own_keys(facts, ("services", "serviceaccounts"))})""")
 
@@ -195,7 +195,7 @@ def _claims(_scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
 
 
 def _parts_of_work(_scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
-    """What operators obey on work, and metadata of what it makes between itself and its pods."""
+    """Attacks by annotations of work that operators obey, and by metadata of the objects between work and its pods."""
     if not place.environment.has_queues:
         return
     hold, kinds, zone = "hold quota for pods that never come", kinds_of(place), "topology.kubernetes.io/zone"

@@ -1,4 +1,4 @@
-"""What a rule is: its words, and what enforces it."""
+"""The model of a rule: its words, and the components that enforce it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tenancy.rules.scene import Attacks
 
 
 class Severity(StrEnum):
-    """What is at risk where a rule is broken."""
+    """The risk of a broken rule."""
 
     CRITICAL = "critical"  # another tenant's data or devices
     HIGH = "high"  # another tenant's capacity, or a guard that can be bypassed
@@ -20,7 +20,7 @@ class Severity(StrEnum):
 
 
 class Face(Flag):
-    """Where a rule is enforced."""
+    """A stage or component that enforces a rule."""
 
     SPEC = auto()  # when spec files are read, and before they are planned
     PREVIEW = auto()  # in the policy pack and by `tenancy check`
@@ -41,7 +41,7 @@ FACES: Mapping[Face, str] = {
 
 
 class GuardSubject(StrEnum):
-    """What an expression judges. `tenancy.planning.guards` says which admission policy judges which subjects."""
+    """The subject of an expression. `tenancy.planning.guards` says which admission policy judges which subjects."""
 
     PODS = "pods and every pod template"
     POD = "pods alone, instead of the expression on pods and templates"
@@ -90,12 +90,13 @@ PREVIEWED = frozenset(
         *(GuardSubject.SIZES_OF_WORK, GuardSubject.SIZES_OF_OBJECTS),
     }
 )
-"""What is judged before a request is made, by `tenancy check` and the policy pack: what a manifest creates."""
+"""Subjects that `tenancy check` and the policy pack judge before a request is made: objects that a manifest creates."""
 
 
 @dataclass(frozen=True, slots=True)
 class GuardFacts:
-    """What expressions depend on, beside the labels and annotations of the namespace at the time of the request."""
+    """Facts that expressions depend on, beside the labels and annotations of the namespace at the time of the
+    request."""
 
     platform_group: str
     """Group of the platform's people and of its engine."""
@@ -148,7 +149,7 @@ class Rule:
     fix: str
     severity: Severity = Severity.HIGH
     enforced: Face = NOWHERE
-    """Where it is enforced beside its guards."""
+    """Faces that enforce it beside its guards."""
     guards: Mapping[GuardSubject, Expression] = field(default_factory=dict)
     """CEL of the API server's guards, of the preview and of `tenancy check`, by what it judges."""
     earlier_control: str = ""
@@ -156,7 +157,7 @@ class Rule:
     attacks: tuple[Attacks, ...] = ()
     """Requests that break the rule, each with a twin that does not and differs from it in one field."""
     fix_of_object: str = ""
-    """What to change in an object that no spec file describes, where `fix` names a field of a spec file."""
+    """The change to make in an object that no spec file describes, where `fix` names a field of a spec file."""
     waivable: bool = False
     advises: bool = False
     """The policy pack only warns, unless it is configured to refuse: correct programs can break the rule too."""
@@ -176,7 +177,7 @@ class Rule:
 
     @property
     def faces(self) -> Face:
-        """Where the rule is enforced."""
+        """Faces that enforce the rule."""
         guarded = Face.API_SERVER if self.guards else NOWHERE
         guarded |= Face.PREVIEW if self.previewed else NOWHERE
         return self.enforced | guarded | (Face.ATTACK if self.attacks else NOWHERE)

@@ -62,7 +62,7 @@ RUNTIME_DOMAINS = ("containerd.io", "cri-o.io", "crio.io", "noderesource.dev", "
 # CRI-O's devices and containerd's untrusted runtime, gVisor's mounts, Cilium's older names.
 SANDBOX_PREFIXES = ("dev.gvisor.", "io.cilium.", "io.katacontainers.", "io.kubernetes.cri-o.", "io.kubernetes.cri.")
 DOMAINS_OF_NODE = cel([f".{domain}" for domain in (*NETWORK_DOMAINS, *RUNTIME_DOMAINS, "cdi.k8s.io")])
-"""Of annotations that the node obeys: each is judged by net-07 or gpu-05."""
+"""Domains of annotations that the node obeys: each is judged by net-07 or gpu-05."""
 _DOMAINS = cel([f".{domain}" for domain in (*NETWORK_DOMAINS, *RUNTIME_DOMAINS)])
 _HARMLESS = cel(["app.kubernetes.io/", "kubectl.kubernetes.io/", "service.kubernetes.io/topology-mode"])
 _CONTROLLERS = cel(["kubernetes.io", "k8s.io", "k8s.aws", "amazonaws.com", "cilium.io", "io.cilium"])

@@ -23,7 +23,7 @@ from tenancy.rules.model import Face, GuardSubject, Rule, Severity
 from tenancy.rules.scene import AttackScene
 
 PLACING = (words.PREFIX, words.NETWORK_LAYER)
-"""How the labels of nodes begin that pods, flavors and Kueue's topology choose by, and that a kubelet may write."""
+"""Prefixes of node labels that pods, flavors and Kueue's topology choose by, and that a kubelet may write."""
 PLACE = "kubernetes.io/hostname"
 """The narrowest of the topology, and what keeps pods of two tenants apart. A kubelet that registers again writes it
 once more as it was."""
@@ -229,7 +229,7 @@ _UNCUT = "all-disabled"
 _NODE_POOL = "karpenter.sh/nodepool"
 _AUTO_MODE = "eks.amazonaws.com"
 OF_KARPENTER = ("karpenter.", "eks.amazonaws.com/instance-", "eks.amazonaws.com/compute-type")
-"""How labels begin that only nodes of Karpenter or of EKS Auto Mode have."""
+"""Prefixes of labels that only nodes of Karpenter or of EKS Auto Mode have."""
 _MACHINES = ("karpenter.k8s.aws", _AUTO_MODE)
 """Domains of labels on EC2's instance types: Karpenter's, and those of EKS Auto Mode, which have the same names (EKS
 user guide, "Create a Node Pool for EKS Auto Mode", 2026-11-27)."""
@@ -277,7 +277,8 @@ def _node_pool(item: Object) -> Given:
 
 
 def _packs(pool: Object) -> Iterator[str]:
-    """How Karpenter may remove nodes with work on them to save others (Karpenter v1.14 API, defaults of NodePool)."""
+    """Settings by which Karpenter removes nodes with work on them to save others (Karpenter v1.14 API, defaults of
+    NodePool)."""
     disruption = get_path(pool, "spec", "disruption")
     policy = get_path(disruption, "consolidationPolicy")
     notes = get_path(pool, "spec", "template", "metadata", "annotations")
@@ -301,7 +302,7 @@ def _stops_packing(budget: Any) -> bool:
 
 
 def _ages(pool: Object) -> Iterator[str]:
-    """How long a node may live, where that is less than it could be."""
+    """A node's maximum lifetime, if it is less than it could be."""
     age = get_path(pool, "spec", "template", "spec", "expireAfter")
     automatic = get_path(pool, "spec", "template", "spec", "nodeClassRef", "group") == _AUTO_MODE
     longest = f"{_LONGEST_ON_AUTO_MODE}h" if automatic else "Never"

@@ -1,4 +1,4 @@
-"""What rules read of every object: its labels, and whether it is a tenant's or the product's."""
+"""Properties of every object that rules read: its labels, and whether it is a tenant's or the product's."""
 
 from __future__ import annotations
 

@@ -235,7 +235,7 @@ class RefusedField:
     node: bool = field(default=False, compare=False)
     """Whether a pod with it can become root on its node."""
     requirement: str = field(default="", compare=False)
-    """What the level allows, in words."""
+    """The requirement of the level, in words."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.given}"

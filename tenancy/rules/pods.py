@@ -39,7 +39,7 @@ def _no_host(field: str) -> str:
 
 
 def _own_hosts(facts: GuardFacts) -> str | None:
-    """Where Pod Security of the cluster's version has no check of them."""
+    """No host in probes and hooks; None if Pod Security of the cluster's version checks them."""
     if not incompatible(facts.kubernetes, "probe-hosts"):
         return None
     return f"variables.containers.all(c, {' && '.join(_no_host(field) for field in HOSTS)})"
@@ -54,7 +54,7 @@ _PROBE = "/spec/containers/0/livenessProbe"
 _PROBED = "have the node send requests to an address of its choice"
 _SAMPLE_USER = 10001
 _AT_ANY_LEVEL = ("volume-of-the-node", "privileged")
-"""What the baseline level refuses too."""
+"""Attacks that the baseline level refuses too."""
 
 
 def _user_namespaces(_scene: AttackScene, _place: AttackPlace) -> Iterator[Case]:

@@ -133,8 +133,8 @@ def _left_workers(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
         yield skipped("kueue-30-mpi", "kueue-30", sentence, "the environment queues no MPIJobs")
         return
     for name, bad, good in (("keeps", "None", "Running"), ("default", ABSENT, "All")):
-        workload_body = _with_workers(place)
-        yield through(scene, place, "kueue-30", name, sentence, "MPIJob", at, bad, good, base=workload_body)
+        manifest = _with_workers(place)
+        yield through(scene, place, "kueue-30", name, sentence, "MPIJob", at, bad, good, base=manifest)
 
 
 def _endless(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
@@ -144,35 +144,33 @@ def _endless(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
         yield skipped("kueue-32-jobset-endless", "kueue-32", hold, "the environment queues no JobSets")
         return
     job = "/spec/replicatedJobs/0/template/spec"
-    workload_body = put(put(work(place, "JobSet"), f"{job}/parallelism", 1), f"{job}/completions", 1)
-    yield through(
-        scene, place, "kueue-32", "endless", hold, "JobSet", f"{job}/completions", ABSENT, 1, base=workload_body
-    )
+    manifest = put(put(work(place, "JobSet"), f"{job}/parallelism", 1), f"{job}/completions", 1)
+    yield through(scene, place, "kueue-32", "endless", hold, "JobSet", f"{job}/completions", ABSENT, 1, base=manifest)
 
 
 def _ends(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     sentence = "start further pods on GPUs that the queue takes for returned"
     for kind, spec in JOB_SPECS.items():
         if kind in kinds_of(place):
-            workload_body, at = put(work(place, kind), f"{spec}/completions", 5), f"{spec}/parallelism"
-            yield through(scene, place, "kueue-28", "parallelism", sentence, kind, at, 40, 5, base=workload_body)
+            manifest, at = put(work(place, kind), f"{spec}/completions", 5), f"{spec}/parallelism"
+            yield through(scene, place, "kueue-28", "parallelism", sentence, kind, at, 40, 5, base=manifest)
 
 
 def _products(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     sentence = "have so many pods that the queue counts none"
     for kind in all_kinds(place):
         if kind in ("RayCluster", "RayJob"):
-            workload_body, group = _with_groups(place, kind, WRAPPED[0])
+            manifest, group = _with_groups(place, kind, WRAPPED[0])
             at, bad, good = f"{group}/numOfHosts", WRAPPED[1], 2
         elif kind in _COUNTS:
             at, pods_per_part, others = _COUNTS[kind]
-            workload_body = _with_workers(place) if kind == "MPIJob" else work(place, kind)
+            manifest = _with_workers(place) if kind == "MPIJob" else work(place, kind)
             for pointer, value in others.items():
-                workload_body = put(workload_body, pointer, value)
+                manifest = put(manifest, pointer, value)
             bad, good = PODS_OF_WORK // pods_per_part + 1, PODS_OF_WORK // pods_per_part
         else:
             continue
-        yield through(scene, place, "kueue-29", "pods", sentence, kind, at, bad, good, base=workload_body)
+        yield through(scene, place, "kueue-29", "pods", sentence, kind, at, bad, good, base=manifest)
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "serving"}
     scaler = {
         "apiVersion": "autoscaling/v2",
@@ -192,14 +190,14 @@ def _ray(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     fewer = "have the queue count other workers than there are"
     kinds = [kind for kind in ("RayCluster", "RayJob") if kind in kinds_of(place)]
     for kind in kinds:
-        workload_body, group = _with_groups(place, kind, 1)
-        workload_body = put(workload_body, f"{group}/maxReplicas", 2)
+        manifest, group = _with_groups(place, kind, 1)
+        manifest = put(manifest, f"{group}/maxReplicas", 2)
         yield through(
-            scene, place, "kueue-26", "least-workers", more, kind, f"{group}/minReplicas", 2, 1, base=workload_body
+            scene, place, "kueue-26", "least-workers", more, kind, f"{group}/minReplicas", 2, 1, base=manifest
         )
-        workload_body, group = _with_groups(place, kind, 3)
+        manifest, group = _with_groups(place, kind, 3)
         yield through(
-            scene, place, "kueue-26", "most-workers", fewer, kind, f"{group}/maxReplicas", 1, 3, base=workload_body
+            scene, place, "kueue-26", "most-workers", fewer, kind, f"{group}/maxReplicas", 1, 3, base=manifest
         )
     if not kinds:
         yield skipped("kueue-26-ray", "kueue-26", more, "the environment queues no Ray clusters")
@@ -222,10 +220,10 @@ def _with_workers(place: AttackPlace) -> Object:
 def _with_groups(place: AttackPlace, kind: str, replicas: int) -> tuple[Object, str]:
     """A Ray cluster with a group of workers, and the group's JSON pointer."""
     at = f"{'/spec' if kind == 'RayCluster' else '/spec/rayClusterSpec'}/workerGroupSpecs"
-    workload_body = put(work(place, kind), at, ray_workers(_pods(place)))
+    manifest = put(work(place, kind), at, ray_workers(_pods(place)))
     for count in ("replicas", "maxReplicas"):
-        workload_body = put(workload_body, f"{at}/0/{count}", replicas)
-    return workload_body, f"{at}/0"
+        manifest = put(manifest, f"{at}/0/{count}", replicas)
+    return manifest, f"{at}/0"
 
 
 RULES: tuple[Rule, ...] = (

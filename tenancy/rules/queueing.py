@@ -60,7 +60,7 @@ OWNER = {
 """An owner of a kind that Kueue does not know: Kueue queues its children as work of their own, with or without the
 guard."""
 OF_CRONJOB = {"apiVersion": "batch/v1", "kind": "CronJob", "name": ABSENT_NAME, "uid": OWNER["uid"], "controller": True}
-"""What `kubectl create job --from` writes."""
+"""The owner that `kubectl create job --from` writes."""
 
 NOTES: dict[str, tuple[str, str, str, Sequence[str]]] = {
     "prebuilt": ("run under the quota reserved for other work", "labels", "prebuilt-workload-name", ()),
@@ -114,9 +114,9 @@ def _without_operators(scene: AttackScene, place: AttackPlace) -> Iterator[Attac
 def _jobs_of_job_sets(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     if "JobSet" in kinds_of(place):
         job, other_manager = "/spec/replicatedJobs/0/template", "batch.kubernetes.io/job-controller"
-        workload_body = put(put(work(place, "JobSet"), f"{job}/spec/parallelism", 1), f"{job}/spec/completions", 1)
+        manifest = put(put(work(place, "JobSet"), f"{job}/spec/parallelism", 1), f"{job}/spec/completions", 1)
         hold, at = "hold quota for pods that never come", f"{job}/spec/managedBy"
-        managed = put(workload_body, at, other_manager)
+        managed = put(manifest, at, other_manager)
         yield through(
             scene,
             place,
@@ -136,13 +136,11 @@ def _launchers(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     if "MPIJob" in kinds_of(place):
         pods = put(place.pod(), "/metadata/annotations", {"note": "hello"})
         workers = {"replicas": 2, "template": workload("Job", pods)["spec"]["template"]}
-        workload_body = put(work(place, "MPIJob"), "/spec/mpiReplicaSpecs/Worker", workers)
-        workload_body = put(workload_body, "/spec/runLauncherAsWorker", True)
+        manifest = put(work(place, "MPIJob"), "/spec/mpiReplicaSpecs/Worker", workers)
+        manifest = put(manifest, "/spec/runLauncherAsWorker", True)
         annotations = "/spec/mpiReplicaSpecs/Worker/template/metadata/annotations"
         at, alike = f"{annotations}/{escaped(DOMAIN + 'role-hash')}", "have its pods counted as if they were smaller"
-        yield through(
-            scene, place, "kueue-08", "launcher-as-worker", alike, "MPIJob", at, "abcd1234", base=workload_body
-        )
+        yield through(scene, place, "kueue-08", "launcher-as-worker", alike, "MPIJob", at, "abcd1234", base=manifest)
 
 
 def of_work(kind: str) -> str:
@@ -159,9 +157,9 @@ def _labelled(place: AttackPlace, kind: str, field: str = "labels") -> Object:
     return put(work(place, kind), _label(kind, "note", field), "hello")
 
 
-def _with_queue(kind: str, workload_body: Object) -> Object:
+def _with_queue(kind: str, manifest: Object) -> Object:
     """Work with the queue's label, which Kueue does not add to what it takes for a part of other work."""
-    return put(workload_body, _label(kind, QUEUE), words.DEFAULT_QUEUE)
+    return put(manifest, _label(kind, QUEUE), words.DEFAULT_QUEUE)
 
 
 def _names(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
@@ -182,16 +180,14 @@ def _names(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
 def _owners(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     sentence = "be taken for a part of work that runs"
     for kind in all_kinds(place):
-        workload_body = put(work(place, kind), "/metadata/ownerReferences", [{**OWNER, "controller": False}])
+        manifest = put(work(place, kind), "/metadata/ownerReferences", [{**OWNER, "controller": False}])
         at = "/metadata/ownerReferences/0/controller"
-        yield through(scene, place, "kueue-02", "owner", sentence, kind, at, True, False, base=workload_body)
-    workload_body, at = (
+        yield through(scene, place, "kueue-02", "owner", sentence, kind, at, True, False, base=manifest)
+    manifest, at = (
         put(work(place, "Job"), "/metadata/ownerReferences", [OF_CRONJOB]),
         "/metadata/ownerReferences/0/kind",
     )
-    yield through(
-        scene, place, "kueue-02", "owner-kind", sentence, "Job", at, "ReplicaSet", "CronJob", base=workload_body
-    )
+    yield through(scene, place, "kueue-02", "owner-kind", sentence, "Job", at, "ReplicaSet", "CronJob", base=manifest)
 
 
 def _own_gates(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
@@ -251,17 +247,17 @@ def _urgency(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
 def _notes(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     for slug, (sentence, field, name, kinds) in NOTES.items():
         for kind in kinds or all_kinds(place):
-            at, workload_body = _label(kind, DOMAIN + name, field), _with_queue(kind, _labelled(place, kind, field))
-            yield through(scene, place, "kueue-08", slug, sentence, kind, at, "1", base=workload_body)
+            at, manifest = _label(kind, DOMAIN + name, field), _with_queue(kind, _labelled(place, kind, field))
+            yield through(scene, place, "kueue-08", slug, sentence, kind, at, "1", base=manifest)
     if "JobSet" in kinds_of(place):
         at = "/spec/replicatedJobs/0/template/metadata/labels"
-        workload_body = put(work(place, "JobSet"), at, {"note": "hello"})
+        manifest = put(work(place, "JobSet"), at, {"note": "hello"})
         at, sentence = f"{at}/{escaped(DOMAIN + 'prebuilt-workload-name')}", "have its jobs use other work's quota"
-        yield through(scene, place, "kueue-08", "of-its-jobs", sentence, "JobSet", at, "1", base=workload_body)
+        yield through(scene, place, "kueue-08", "of-its-jobs", sentence, "JobSet", at, "1", base=manifest)
     at = _label("Pod", "provreq.kueue.x-k8s.io/ValidUntilSeconds", "annotations")
     tell = "set for how long the autoscaler reserves nodes for it"
-    workload_body = _labelled(place, "Pod", "annotations")
-    yield through(scene, place, "kueue-08", "provisioning", tell, "Pod", at, "604800", base=workload_body)
+    manifest = _labelled(place, "Pod", "annotations")
+    yield through(scene, place, "kueue-08", "provisioning", tell, "Pod", at, "604800", base=manifest)
     note = {"/metadata/annotations": {"note": "hello"}}
     at = f"/metadata/annotations/{escaped(DOMAIN + 'role-hash')}"
     alike = Case("kueue-08", "role-hash", "have its pods counted as if they were smaller", at, "abcd1234", base=note)
@@ -274,10 +270,10 @@ def _notes(scene: AttackScene, place: AttackPlace) -> Iterator[Attack]:
     escape = "be taken for a part of another controller's work"
     for kind in ("Job", "CronJob", "StatefulSet"):
         pod = put(place.pod(), "/metadata/annotations", note["/metadata/annotations"])
-        workload_body = _with_queue(kind, workload(kind, pod))
+        manifest = _with_queue(kind, workload(kind, pod))
         at = ("/spec/jobTemplate" if kind == "CronJob" else "") + "/spec/template/metadata/annotations/"
         at += escaped(DOMAIN + "pod-suspending-parent")
-        yield through(scene, place, "kueue-08", "other-parent", escape, kind, at, parent, base=workload_body)
+        yield through(scene, place, "kueue-08", "other-parent", escape, kind, at, parent, base=manifest)
 
 
 def _run_time(scene: AttackScene, _place: AttackPlace) -> Iterator[Attack]:
@@ -303,7 +299,7 @@ def _run_time(scene: AttackScene, _place: AttackPlace) -> Iterator[Attack]:
                     suffix,
                 )
                 if kind == "Job":
-                    workload_body = put(work(place, kind), "/metadata/ownerReferences", [OF_CRONJOB])
+                    manifest = put(work(place, kind), "/metadata/ownerReferences", [OF_CRONJOB])
                     slug, for_it = "of-cronjob", f"{sentence}, as a part of a CronJob"
                     yield through(
                         scene,
@@ -316,11 +312,11 @@ def _run_time(scene: AttackScene, _place: AttackPlace) -> Iterator[Attack]:
                         str(max_seconds + 1),
                         str(max_seconds),
                         suffix,
-                        workload_body,
+                        manifest,
                     )
-                workload_body = put(_labelled(place, kind), at, ABSENT)
+                manifest = put(_labelled(place, kind), at, ABSENT)
                 silent = f"{sentence}: it names no maximum run time"
-                yield through(scene, place, "kueue-10", "silent", silent, kind, at, ABSENT, "60", suffix, workload_body)
+                yield through(scene, place, "kueue-10", "silent", silent, kind, at, ABSENT, "60", suffix, manifest)
 
 
 RULES: tuple[Rule, ...] = (

@@ -1,4 +1,4 @@
-"""Where attacks happen, as the families of rules see it. `tenancy.prove.attacks.scene` makes it of spec files."""
+"""The scene of attacks, as the families of rules see it. `tenancy.prove.attacks.scene` makes it of spec files."""
 
 from __future__ import annotations
 

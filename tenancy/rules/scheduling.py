@@ -34,7 +34,8 @@ _TOLERABLE = f"""(t.key in ['node.kubernetes.io/not-ready', 'node.kubernetes.io/
             && has(t.value) && t.value in variables.allowedPools)
         || t.key in variables.asked
         || (t.key == {cel(gpus.GPU_TAINT)} && variables.asked.exists(r, r.startsWith('nvidia.com/')))"""
-"""What a toleration `t` may be. EKS adds one for each extended resource that a pod asks for, keyed by the resource."""
+"""Allowed forms of a toleration `t`. EKS adds one for each extended resource that a pod asks for, keyed by the
+resource."""
 
 
 def _tolerations(facts: GuardFacts) -> str:

@@ -77,9 +77,9 @@ def _foreign_classes(_scene: AttackScene, place: AttackPlace) -> Iterator[Attack
     ):
         slug = field.removesuffix("Name").lower()
         yield against(place, "stor-12", slug, sentence, "tenancy-claims", plain, f"/spec/{field}", bad)
-        for name, workload_body, where in claims_of_pods(place):
-            policy, at = policy_of(place, workload_body["kind"]), f"{where}/spec/{field}"
-            yield against(place, "stor-12", f"{name}-{slug}", sentence, policy, workload_body, at, bad)
+        for name, manifest, where in claims_of_pods(place):
+            policy, at = policy_of(place, manifest["kind"]), f"{where}/spec/{field}"
+            yield against(place, "stor-12", f"{name}-{slug}", sentence, policy, manifest, at, bad)
 
 
 RULES: tuple[Rule, ...] = (

@@ -187,7 +187,7 @@ Pod Identity agent), benchmarks, multicast and reserved ones. IANA IPv4 Special-
 
 
 def outside_of_internet(own_ranges: Sequence[str]) -> tuple[str, ...]:
-    """What an ipBlock of all IPv4 addresses leaves out to be the internet: private ranges, and the cluster's own."""
+    """Exceptions of the ipBlock of all IPv4 addresses that is the internet: private ranges, and the cluster's own."""
     left_out = [
         ipaddress.IPv4Network(cidr) for cidr in (*NOT_INTERNET, *(cidr for cidr in own_ranges if ":" not in cidr))
     ]

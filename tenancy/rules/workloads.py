@@ -1,4 +1,4 @@
-"""What is common to attacks on pods: the kinds of work that contain one, and a case that each kind carries."""
+"""Common parts of attacks on pods: the kinds of work that contain one, and a case that each kind carries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may do what: the API server's authorizers Node and RBAC over the roles and bindings of a cluster.
+"""Authorization: the API server's authorizers Node and RBAC over the roles and bindings of a cluster.
 
 Sources: kubernetes v1.36.3 `plugin/pkg/auth/authorizer/rbac`, `pkg/registry/rbac`, k8s.io/component-helpers v0.36.3
 `auth/rbac/validation`, k8s.io/apiserver v0.36.3 `pkg/endpoints/filters/impersonation`.
@@ -34,7 +34,7 @@ PolicyRule = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What an authorizer is asked: a verb on a resource, or on a path that is no resource."""
+    """The question to an authorizer: a verb on a resource, or on a path that is no resource."""
 
     verb: str
     resource: str = ""
@@ -159,7 +159,7 @@ class Authorizer:
         return _refused(request, reason) if reason else None
 
     def _missing(self, identity: Identity, namespace: str, rules: Iterable[PolicyRule]) -> str:
-        """What an identity would grant without having it; empty if it has all of it."""
+        """Rights that an identity would grant without having them; empty if it has all of them."""
         own_rules = self.rules_of(identity, namespace)
         single = [part for rule in rules for part in _parts(rule)]
         missing = [part for part in single if not any(_covers(rule, part) for rule in own_rules)]
@@ -230,7 +230,7 @@ def authenticated(identity: Identity) -> Identity:
 
 
 def attributes_of(request: AdmissionRequest) -> Attributes:
-    """What the authorizers are asked about a request: the name only where the path has it."""
+    """Attributes of a request for the authorizers: the name only where the path has it."""
     return Attributes(
         request.access_verb,
         request.resource,

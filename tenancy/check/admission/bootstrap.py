@@ -104,7 +104,7 @@ _PATHS: Mapping[str, str] = {
 
 
 def _of_pods(kinds: str, groups: str = "apps extensions") -> _Rights:
-    """Of a controller that makes pods for a kind."""
+    """Rights of a controller that makes pods for a kind."""
     resources, verbs = kinds, "get list update watch"
     return (
         (groups, resources, verbs),
@@ -206,7 +206,7 @@ def objects(minor: tuple[int, int]) -> Iterator[Object]:
 
 
 def platform_binding(group: str) -> Object:
-    """What gives the platform's group its rights, which is there before the environment is."""
+    """The binding that gives the platform's group its rights; it exists before the environment does."""
     return binding("platform", "cluster-admin", [{"kind": "Group", "name": group}])
 
 
@@ -254,4 +254,4 @@ NODE_RULES = tuple(
         )
     )
 )
-"""What every node may do; what depends on the node is in `nodes`."""
+"""Rights of every node; those that depend on the node are in `nodes`."""

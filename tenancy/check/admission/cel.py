@@ -114,7 +114,7 @@ def variables_in(expression: str) -> frozenset[str]:
 
 
 class Evaluator:
-    """What expressions are asked about: the values of their roots, converted once for all of them."""
+    """Evaluates expressions: the values of their roots are converted once for all of them."""
 
     def __init__(self, roots: Mapping[str, Any], permission: Permission = lambda _: False) -> None:
         self._roots = {**dict.fromkeys(ROOTS), **roots, "authorizer": "{}"}

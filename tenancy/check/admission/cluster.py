@@ -16,7 +16,7 @@ _CERTIFICATES = "kube-root-ca.crt"
 
 
 class ClusterObjects:
-    """What a cluster contains, indexed by group and kind; the version of an object's API does not matter."""
+    """Objects of a cluster, indexed by group and kind; the version of an object's API does not matter."""
 
     def __init__(self, objects: Iterable[Object]) -> None:
         self._kinds: dict[tuple[str, str], dict[tuple[str, str], Object]] = {}

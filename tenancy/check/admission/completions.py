@@ -1,4 +1,4 @@
-"""What built-in admission plugins write into new objects, and what they refuse on the way.
+"""Fields that built-in admission plugins write into new objects, and their refusals.
 
 Sources: `k8s.io/kubernetes` v1.36.3 `plugin/pkg/admission`: `serviceaccount`, `priority`, `defaulttolerationseconds`,
 `runtimeclass`, `extendedresourcetoleration`, `storage`.

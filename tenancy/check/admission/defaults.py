@@ -297,7 +297,7 @@ _BY_KIND: Mapping[tuple[str, str], Callable[[Object], None]] = {
 
 
 def stored(item: Object, group: str) -> None:
-    """What the API server writes into a new object before it is judged; the object is changed."""
+    """Write the fields that the API server sets in a new object before it is judged; the object is changed."""
     kind, metadata = (group, str(item.get("kind"))), item["metadata"]
     if kind == ("", "Service"):
         spec = item["spec"]

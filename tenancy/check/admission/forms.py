@@ -202,7 +202,7 @@ def _selector(kind: str, spec: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _of_templates(kind: str, item: Object) -> Iterator[Problem]:
-    """What a kind of work asks of its pods."""
+    """Problems with the demands of a kind of work on its pods."""
     templates = templates_of(item)
     if not templates or not any(template.spec for template in templates):
         yield "spec.template.spec.containers", "Required value"

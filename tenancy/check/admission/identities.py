@@ -71,7 +71,7 @@ def of_role(cluster: ClusterObjects, role: Role, namespace: str) -> Identity | N
 
 
 def maker(cluster: ClusterObjects, namespace: str) -> Identity | None:
-    """Who makes the work of a namespace; None if its tenant names no developer and no owner."""
+    """The identity that makes the work of a namespace; None if its tenant names no developer and no owner."""
     return next((role_identity for role in MAKERS if (role_identity := of_role(cluster, role, namespace))), None)
 
 

@@ -1,4 +1,4 @@
-"""What Kueue's webhooks write into new work of a tenant's namespace.
+"""Fields that Kueue's webhooks write into new work of a tenant's namespace.
 
 Source: `sigs.k8s.io/kueue` v0.19.2 `pkg/controller/jobs` and `pkg/controller/jobframework/defaults.go`. Its
 configuration is ours: it manages work without a queue's name too, in every namespace of a tenant.

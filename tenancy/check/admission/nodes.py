@@ -1,4 +1,4 @@
-"""What a kubelet may do with its own identity: the Node authorizer and the admission plugin NodeRestriction.
+"""Rights of a kubelet with its own identity: the Node authorizer and the admission plugin NodeRestriction.
 
 Sources: kubernetes v1.36.3 `plugin/pkg/auth/authorizer/node`, `plugin/pkg/admission/noderestriction`.
 """

@@ -19,7 +19,7 @@ from tenancy.rules.pod_security import LATEST, PodSecurityLevel, breaches, level
 
 
 def pod_security_denials(request: AdmissionRequest, cluster: ClusterObjects, minor: int) -> Iterator[Denial]:
-    """What the level of the namespace refuses in a pod; `minor` is the cluster's own version."""
+    """Fields of a pod that the level of the namespace refuses; `minor` is the cluster's own version."""
     is_checked = request.operation is Operation.CREATE or (
         request.operation is Operation.UPDATE and request.subresource in ("", "ephemeralcontainers")
     )

@@ -1,4 +1,4 @@
-"""What a queue can never admit, whatever else runs: it would be created, and never start.
+"""Work that a queue can never admit, whatever else runs: it would be created, and never start.
 
 The causes are those of `tenancy fits` and `tenancy why`, computed for a cluster in which nothing else runs.
 """

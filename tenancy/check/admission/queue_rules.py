@@ -1,4 +1,4 @@
-"""What Kueue's validating webhooks refuse of new and changed work in a tenant's namespace.
+"""Refusals of Kueue's validating webhooks for new and changed work in a tenant's namespace.
 
 Source: `sigs.k8s.io/kueue` v0.19.2 `pkg/controller/jobframework/validation.go`, `tas_validation.go` and
 `pkg/controller/jobs`. What needs the work that runs there is left out: nothing runs offline.

@@ -66,7 +66,7 @@ def quota_denials(request: AdmissionRequest, cluster: ClusterObjects) -> Iterato
 
 
 def usage_of(group: str, resource: str, item: Object) -> Resources:
-    """What a quota counts of one object, in thousandths."""
+    """Usage of one object that a quota counts, in thousandths."""
     usage = Resources({f"count/{resource}.{group}" if group else f"count/{resource}": SCALE})
     if (plain := _IN_GROUPS.get((group, resource))) is not None:
         usage[plain] = SCALE
@@ -130,7 +130,7 @@ def _of_devices(item: Object) -> Resources:
 
 
 def _unnamed(item: Object, hard: Mapping[str, Any]) -> str:
-    """What containers leave out that the quota counts, as the API server names it."""
+    """Resources that the quota counts and containers leave out, as the API server names them."""
     missing: dict[str, list[str]] = {}
     of_pod = get_path(item, "spec", "resources") or {}
     for container in (

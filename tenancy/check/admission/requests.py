@@ -1,4 +1,4 @@
-"""What the API server is asked: an operation on an object, and the identity that asks."""
+"""Requests to the API server: an operation on an object, and the identity that asks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AUTHENTICATED = "system:authenticated"
 
 
 class Operation(StrEnum):
-    """What a request does. Only the first four reach admission."""
+    """The operation of a request. Only the first four reach admission."""
 
     CREATE = "CREATE"
     UPDATE = "UPDATE"
@@ -26,7 +26,7 @@ class Operation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who asks."""
+    """The identity that asks."""
 
     username: str
     groups: tuple[str, ...] = ()

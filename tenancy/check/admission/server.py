@@ -82,7 +82,7 @@ class OfflineApiServer:
             self.access = Authorizer(self.cluster)
 
     def verdict(self, request: AdmissionRequest) -> Verdict:
-        """What it answers to a request."""
+        """The server's answer to a request."""
         decision = self.access.decide(request.identity, attributes_of(request))
         undecided = () if decision.decided else (decision.reason,)
         if not decision.allowed and decision.decided:

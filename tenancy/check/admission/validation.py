@@ -1,4 +1,4 @@
-"""What the API server's own validation refuses in pods and their templates, as far as controls rely on it.
+"""Refusals of the API server's own validation for pods and their templates, as far as controls rely on it.
 
 Source: `k8s.io/kubernetes` v1.36.3 `pkg/apis/core/validation/validation.go`.
 """

@@ -1,4 +1,4 @@
-"""What the API server answers."""
+"""Answers of the API server."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class Denial:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the API server answers to one request."""
+    """The API server's answer to one request."""
 
     denials: tuple[Denial, ...] = ()
-    """Of the first step that refuses; the API server's answer names the first one."""
+    """Denials of the first step that refuses; the API server's answer names the first one."""
     undecided: tuple[str, ...] = ()
     """Why the answer depends on what is not known offline."""
     object: Object | None = None
