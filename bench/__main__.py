@@ -52,8 +52,8 @@ def _with_section(text: str, name: str, body: str) -> str:
     begin, end = f"<!-- bench:{name}:begin -->", f"<!-- bench:{name}:end -->"
     if begin not in text:
         text = f"{text.rstrip()}\n\n## {SECTIONS[name]}\n\n{begin}\n{end}\n"
-    head, _, rest = text.partition(begin)
-    return f"{head}{begin}\n{body}\n{end}{rest.partition(end)[2]}"
+    head, _, tail = text.partition(begin)
+    return f"{head}{begin}\n{body}\n{end}{tail.partition(end)[2]}"
 
 
 def _circumstances(name: str) -> str:

@@ -51,24 +51,24 @@ def samples(folder: Path, data: Path) -> int:
     from tenancy.validation import load
 
     start, end = (moment(text, zone_of("UTC")) for text in (START, END))
-    made = frames(month(load(folder), start, end, 1))
+    tables = frames(month(load(folder), start, end, 1))
     data.mkdir()
     total = 0
     for name in ("allocations", "used"):
         # Pods from all of the month, until there are enough.
-        chosen = made[name].sample(fraction=1.0, shuffle=True, seed=1)
-        lengths = (chosen["end"] - chosen["start"] // STEP * STEP + STEP - 1) // STEP
-        chosen = chosen.filter(lengths.cum_sum() - lengths < SAMPLES // 2)
-        found = (
-            chosen.lazy()
+        sampled = tables[name].sample(fraction=1.0, shuffle=True, seed=1)
+        lengths = (sampled["end"] - sampled["start"] // STEP * STEP + STEP - 1) // STEP
+        sampled = sampled.filter(lengths.cum_sum() - lengths < SAMPLES // 2)
+        long_rows = (
+            sampled.lazy()
             .with_columns(time=pl.int_ranges(pl.col("start") // STEP * STEP, pl.col("end"), STEP))
             .drop("start", "end")
             .explode("time")
             .sort("time")
             .collect()
         )
-        total += found.height
-        found.write_parquet(data / f"{name}.parquet")
+        total += long_rows.height
+        long_rows.write_parquet(data / f"{name}.parquet")
     for name in ("nodes", "lines", "gaps"):
-        made[name].write_parquet(data / f"{name}.parquet")
+        tables[name].write_parquet(data / f"{name}.parquet")
     return total

@@ -34,5 +34,5 @@ def tenancy(*arguments: str, code: int = 0) -> Run:
 
 def python(code: str, *arguments: str) -> Run:
     """One run of Python code that prints wall time, CPU time and peak memory."""
-    done = subprocess.run([sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, text=True, check=True)
-    return Run(*json.loads(done.stdout))
+    process = subprocess.run([sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, text=True, check=True)
+    return Run(*json.loads(process.stdout))

@@ -110,14 +110,14 @@ def play(folder: str, answers: str) -> None:
 
 
 def _events(lists: dict[str, list[Object]], first: int) -> dict[str, list[tuple[str, Object]]]:
-    """Of a round in which work ends and starts: each Workload changes three times, and each time its queue's status
-    does."""
+    """Events of a round in which work ends and starts: each Workload changes three times, and each time its queue's
+    status does."""
     half = slice(first, first + CHANGES // 2)
     works, queues = lists["workloads"][half], lists["clusterqueues"][half]
     new = [_workload(WORKLOADS + first + n, work["metadata"]["namespace"]) for n, work in enumerate(works)]
-    changed = [("MODIFIED", item) for item in [*works, *new] for _ in range(3)]
+    changes = [("MODIFIED", item) for item in [*works, *new] for _ in range(3)]
     return {
-        "workloads": changed + [("DELETED", item) for item in works],
+        "workloads": changes + [("DELETED", item) for item in works],
         "clusterqueues": [("MODIFIED", item) for item in queues for _ in range(6)],
     }
 
@@ -146,12 +146,12 @@ def measure() -> str:
         _clocked(folder)
         answers = Path(home) / "answers"
         answers.mkdir()
-        made = "import sys; from bench.clock import play; play(*sys.argv[1:])"
-        subprocess.run([sys.executable, "-c", made, str(folder), str(answers)], check=True)
+        child_code = "import sys; from bench.clock import play; play(*sys.argv[1:])"
+        subprocess.run([sys.executable, "-c", child_code, str(folder), str(answers)], check=True)
         code = "import sys; from bench.clock import child; child(*sys.argv[1:])"
         quiet, busy = (python(code, str(folder), str(answers), kind) for kind in ("", "busy"))
     memory = max(quiet.peak, busy.peak) / 1024
-    said = [
+    lines = [
         f"A round every {INTERVAL} seconds, {TENANTS:,} tenants, each with a window and a budget that binds, "
         f"{WORKLOADS:,} admitted Workloads, mean of {ROUNDS}. In a busy round {CHANGES // 2} of them end and as many "
         "start. A round in which a queue changes has one more request for each.",
@@ -166,7 +166,7 @@ def measure() -> str:
         f"| peak memory | {memory:.0f} MiB | {MEBIBYTES} MiB | {'yes' if memory <= MEBIBYTES else 'no'} |",
         "| requests | a read of the record, three watches, a write of the record | – | – |",
     ]
-    return "\n".join(said)
+    return "\n".join(lines)
 
 
 def _clocked(folder: Path) -> None:

@@ -28,7 +28,7 @@ WINDOW = (
     "zone: Europe/Berlin}]\n"
 )
 OPENS, CLOSES = 16 * 3600, 19 * 3600
-"""Of the window, in seconds of the day, UTC."""
+"""Start and end of the window, in seconds of the day, UTC."""
 RUN = (GUARANTEED + MORE) // 8
 """Jobs of 8 GPUs for two and a half hours, all submitted when the window opens."""
 RECLAIM = 4
@@ -42,8 +42,8 @@ def measure() -> str:
         strict = _bank(Path(home) / "strict" / "bank", strict=True)
         jobs = (*generate(lending, JOBS, HOURS, SEED), *_end_of_day())
         trace = Trace(tuple(sorted(jobs, key=lambda job: job.submit)))
-        said = ["lending and a window"]
-        report = run_both(strict, lending, trace, HOURS * 3600, None, said, _say, Path(home), start=MONDAY)
+        change_names = ["lending and a window"]
+        report = run_both(strict, lending, trace, HOURS * 3600, None, change_names, _say, Path(home), start=MONDAY)
     return _page(report, lending, trace.jobs)
 
 
@@ -56,11 +56,11 @@ def _bank(folder: Path, *, strict: bool) -> Loaded:
     for path in (folder / "tenants").iterdir():
         text = path.read_text("utf-8")
         if strict:
-            kept = [
+            lines = [
                 line.partition("sharing:")[0] + "sharing: strict}" if "sharing:" in line else line
                 for line in text.splitlines()
             ]
-            text = "\n".join(kept) + "\n"
+            text = "\n".join(lines) + "\n"
         elif path.stem == TENANT:
             text += WINDOW
         path.write_text(text, "utf-8")
@@ -80,21 +80,21 @@ def owed(loaded: Loaded, jobs: Sequence[Job], run: Run) -> list[int | None]:
     """Waits of the jobs that are within their tenant's guarantee, or its window, with all that the tenant has and
     waits for: seconds, or None for one that never started."""
     guarantee = {(t.tenant, flavor): share.guaranteed for t in loaded.tenants for flavor, share in t.gpus.items()}
-    asked: Counter[tuple[str, str]] = Counter()
+    requested_gpus: Counter[tuple[str, str]] = Counter()
     due: set[int] = set()
     started: dict[int, int] = {}
     for event in run.events:
         job = jobs[event.job]
         key = (job.tenant, job.flavor)
         if event.kind is EventKind.SUBMIT:
-            asked[key] += job.gpus
+            requested_gpus[key] += job.gpus
             window = MORE if key == (TENANT, FLAVOR) and OPENS <= event.time < CLOSES else 0
-            if asked[key] <= guarantee[key] + window:
+            if requested_gpus[key] <= guarantee[key] + window:
                 due.add(event.job)
         elif event.kind is EventKind.START:
             started.setdefault(event.job, event.time)
         elif event.kind in {EventKind.FINISH, EventKind.SUSPEND}:
-            asked[key] -= job.gpus
+            requested_gpus[key] -= job.gpus
     return [started[n] - jobs[n].submit if n in started else None for n in sorted(due)]
 
 
@@ -102,8 +102,8 @@ def _page(report: SimulationReport, lending: Loaded, jobs: Sequence[Job]) -> str
     before, after = report.before, report.after
     assert after is not None
     waits = owed(lending, jobs, report.runs[1])
-    most = RECLAIM * report.window
-    late = [wait for wait in waits if wait is None or wait > most]
+    max_seconds = RECLAIM * report.window
+    late = [wait for wait in waits if wait is None or wait > max_seconds]
     at_close, also = (_done_by(jobs, run, CLOSES) for run in report.runs)
     rows: list[tuple[str, object, object]] = [
         ("use of the A100 pools", f"{_use(before):.0%}", f"{_use(after):.0%}"),
@@ -122,20 +122,20 @@ def _page(report: SimulationReport, lending: Loaded, jobs: Sequence[Job]) -> str
         ),
     ]
     waited = [wait for wait in waits if wait]
-    said = [
+    lines = [
         f"`stacks/bank`, {len(jobs)} jobs: a generated day of {JOBS} (seed {SEED}), and {RUN} of {TENANT} that ask for "
         f"{GUARANTEED + MORE} GPUs at 17:00 in Berlin. Strict: no tenant lends. Lending: the file's shares, and a "
         f"window of {MORE} GPUs for {TENANT} from 17:00 to 20:00.",
         "",
         "| | strict | lending and a window |",
         "|---|---:|---:|",
-        *(f"| {name} | {one} | {other} |" for name, one, other in rows),
+        *(f"| {name} | {strict_value} | {lending_value} |" for name, strict_value, lending_value in rows),
         "",
         f"Of {len(waits)} jobs within the guarantee or the window of their tenant {waits.count(0)} started at once and "
-        f"{len(waits) - len(late)} within one reclaim, which a run records up to {most} s late; the longest waited "
-        f"{max(waited, default=0)} s, and {waits.count(None)} never started.",
+        f"{len(waits) - len(late)} within one reclaim, which a run records up to {max_seconds} s late; the longest "
+        f"waited {max(waited, default=0)} s, and {waits.count(None)} never started.",
     ]
-    return "\n".join(said)
+    return "\n".join(lines)
 
 
 def _use(results: Results) -> float:
@@ -156,8 +156,8 @@ def _evictions(results: Results) -> int:
 
 
 def _waited(results: Results, part: float) -> str:
-    found = sorted(wait for waits in results.all_waits.values() for wait in waits)
-    seconds = percentile(found, part, _never(results))
+    sorted_waits = sorted(wait for waits in results.all_waits.values() for wait in waits)
+    seconds = percentile(sorted_waits, part, _never(results))
     return "never" if seconds is None else f"{seconds / 60:.0f} min"
 
 

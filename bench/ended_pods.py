@@ -38,8 +38,8 @@ def ends_of(job: Job) -> list[int]:
 class ReturningRunner(Runner):
     """Tells Kueue of each pod that ends, as its integrations do; jobs start again with all of their pods."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self._parts: list[tuple[int, int, int, int]] = []
         self._returned = [0] * len(self.jobs)
 
@@ -104,10 +104,10 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def waits_of(jobs: Sequence[Job], found: Run) -> Mapping[int, int]:
+def waits_of(jobs: Sequence[Job], run: Run) -> Mapping[int, int]:
     """Seconds from the submission of each job to its first start."""
     started: dict[int, int] = {}
-    for event in found.events:
+    for event in run.events:
         if event.kind is EventKind.START:
             started.setdefault(event.job, event.time)
     return {number: time - jobs[number].submit for number, time in started.items()}
@@ -121,19 +121,19 @@ def _measured(stack: str) -> str:
     loaded = load(Path(__file__).parents[1] / "stacks" / stack)
     jobs = generate(loaded, JOBS, HOURS, SEED)
     several = [job for job in jobs if job.gpus > job.gpus_per_pod]
-    whole = sum(job.gpus * job.duration for job in jobs) / 3600
-    kept = sum(job.gpus_per_pod * (job.duration - end) for job in several for end in ends_of(job)) / 3600
+    all_hours = sum(job.gpus * job.duration for job in jobs) / 3600
+    ended_hours = sum(job.gpus_per_pod * (job.duration - end) for job in several for end in ends_of(job)) / 3600
     rows = []
     for returned, text in ((False, "with their job (the gate is off)"), (True, "at once (the gate is on)")):
-        found = run(loaded, jobs, returned)
-        waits = sorted(waits_of(jobs, found).values())
+        returning_run = run(loaded, jobs, returned)
+        waits = sorted(waits_of(jobs, returning_run).values())
         p95, longest = (round(waits[int(part * (len(waits) - 1))] / 60) for part in (0.95, 1))
-        evicted = sum(event.kind is EventKind.EVICT for event in found.events)
+        evicted = sum(event.kind is EventKind.EVICT for event in returning_run.events)
         rows.append((text, f"{sum(waits) / len(waits) / 60:.1f} min", f"{p95} min", f"{longest} min", evicted))
     header = ("GPUs of ended pods return", "mean wait", "p95", "longest", "evictions")
     text = (
         f"{len(jobs)} jobs, {len(several)} of them with several pods, whose ends are spread evenly over the second "
-        f"half of the job's run time: {kept:,.0f} of {whole:,.0f} GPU hours are those of pods that have ended before "
-        "their job."
+        f"half of the job's run time: {ended_hours:,.0f} of {all_hours:,.0f} GPU hours are those of pods that have "
+        "ended before their job."
     )
     return f"{text}\n\n{as_markdown(Table(f'A day of stacks/{stack}', header, rows))}".replace("## ", "### ")

@@ -90,19 +90,19 @@ def _rows(root: Path, plan: Plan, env: Mapping[str, str]) -> str:
     bare = _bare_project(root / "bare", root / ".venv", plan)
     for where in (root, bare):
         timed(where, env, "pulumi", "stack", "init", NAME)
-    ours, theirs, packed = [], [], []
+    own_times, bare_times, packed = [], [], []
     for _ in range(ROUNDS):
-        theirs.append(timed(bare, env, "pulumi", "preview", "--stack", NAME))
-        ours.append(timed(root, env, "pulumi", "preview", "--stack", NAME))
+        bare_times.append(timed(bare, env, "pulumi", "preview", "--stack", NAME))
+        own_times.append(timed(root, env, "pulumi", "preview", "--stack", NAME))
         packed.append(timed(root, env, "pulumi", "preview", "--stack", NAME, "--policy-pack", "policy"))
     rows = [
         f"{TENANTS} tenants, {count} objects, file backend.",
         "",
         f"| preview from nothing, median of {ROUNDS} | seconds | ratio |",
         "|---|---|---|",
-        _row("bare program with the same resources", theirs, theirs),
-        _row("our program", ours, theirs),
-        _row("our program with the policy pack", packed, theirs),
+        _row("bare program with the same resources", bare_times, bare_times),
+        _row("our program", own_times, bare_times),
+        _row("our program with the policy pack", packed, bare_times),
     ]
     apply = ("kubectl", "apply", "--server-side", "-R", "-f", str(rendered))
     kubectl = [timed(root, env, *apply), timed(root, env, *apply)]
@@ -115,61 +115,61 @@ def _rows(root: Path, plan: Plan, env: Mapping[str, str]) -> str:
     ]
     plain = ("pulumi", "up", "--yes", "--skip-preview", "--stack", NAME)
     command = (sys.executable, "-m", "tenancy", "up", NAME, "--skip-preview")
-    changed = 0.0
-    for what, given, more in (
+    changed_seconds = 0.0
+    for what, arguments, more in (
         ("`pulumi up`, one stack", plain, {}),
         ("`tenancy up`, one stack, the state written once", command, {}),
         ("the same with `PULUMI_PARALLEL_DIFF=true`", command, {"PULUMI_PARALLEL_DIFF": "true"}),
         ("the same with up to 200 requests a second by the provider", command, QPS),
     ):
         # A cluster of its own: to delete all objects takes longer than to make them.
-        with project() as (own, _):
-            told = {**environ(own), **more}
-            timed(own, told, "pulumi", "stack", "init", NAME)
-            with _Written(own / ".lab" / "state") as written:
-                new = timed(own, told, *given)
-            same = timed(own, told, *given)
-            edit(own, 5)
-            changed = timed(own, told, *given)
+        with project() as (own_project, _):
+            own_env = {**environ(own_project), **more}
+            timed(own_project, own_env, "pulumi", "stack", "init", NAME)
+            with _StateWrites(own_project / ".lab" / "state") as state_writes:
+                new = timed(own_project, own_env, *arguments)
+            same = timed(own_project, own_env, *arguments)
+            edit(own_project, 5)
+            changed_seconds = timed(own_project, own_env, *arguments)
         table.append(
             f"| {what} | {new:.1f} | {new / kubectl[0]:.1f} | {same:.1f} | {same / kubectl[1]:.1f} | "
-            f"{written.bytes / 2**20:.1f} | {written.bytes / written.last:.1f} |"
+            f"{state_writes.bytes / 2**20:.1f} | {state_writes.bytes / state_writes.last:.1f} |"
         )
-    one = f"One tenant of {TENANTS} in one stack changed, in the last of these: {changed:.1f} s."
-    return "\n".join([*rows, "", *table, "", one])
+    last_line = f"One tenant of {TENANTS} in one stack changed, in the last of these: {changed_seconds:.1f} s."
+    return "\n".join([*rows, "", *table, "", last_line])
 
 
 QPS = {"PULUMI_K8S_CLIENT_QPS": "200", "PULUMI_K8S_CLIENT_BURST": "400"}
 """Without them the provider sends 50 requests a second after a burst of 120 (pulumi-kubernetes 4.25 `provider.go`)."""
 
 
-class _Written(threading.Thread):
+class _StateWrites(threading.Thread):
     """Bytes of states and of their copies in the history, as a file backend writes them: looked at every 5 ms, so it
     may miss one of two writes that follow at once."""
 
     def __init__(self, backend: Path) -> None:
         super().__init__(daemon=True)
         self._folder = backend / ".pulumi"
-        self._seen = {path: self._of(path) for path in self._files()}
+        self._seen = {path: self._version_of(path) for path in self._files()}
         self._ended = threading.Event()
         self.bytes = 0
         self.last = 1
-        """Of the state at the end."""
+        """Bytes of the state at the end."""
 
     def _files(self) -> list[Path]:
         return [*self._folder.glob(f"stacks/*/{NAME}.json"), *self._folder.glob(f"history/*/{NAME}/*.checkpoint.json")]
 
     @staticmethod
-    def _of(path: Path) -> tuple[int, int, int]:
+    def _version_of(path: Path) -> tuple[int, int, int]:
         try:
-            found = path.stat()
+            status = path.stat()
         except OSError:
             return 0, 0, 0
-        return found.st_ino, found.st_mtime_ns, found.st_size
+        return status.st_ino, status.st_mtime_ns, status.st_size
 
     def _look(self) -> None:
         for path in self._files():
-            now = self._of(path)
+            now = self._version_of(path)
             if now != self._seen.get(path):
                 self._seen[path] = now
                 self.bytes += now[2]
@@ -180,7 +180,7 @@ class _Written(threading.Thread):
         while not self._ended.wait(0.005):
             self._look()
 
-    def __enter__(self) -> _Written:
+    def __enter__(self) -> _StateWrites:
         self.start()
         return self
 
@@ -206,9 +206,9 @@ def _row(what: str, seconds: list[float], base: list[float]) -> str:
 def timed(where: Path, env: Mapping[str, str], *command: str) -> float:
     """Seconds that a command takes; SystemExit with its output if it fails."""
     began = time.monotonic()
-    done = subprocess.run(command, cwd=where, env=dict(env), capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+    process = subprocess.run(command, cwd=where, env=dict(env), capture_output=True, text=True)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)}: {process.stdout[-2000:]}{process.stderr[-2000:]}")
     return time.monotonic() - began
 
 
@@ -236,20 +236,20 @@ def _resources(plan: Plan) -> list[tuple[str, str, Object | None, int | None, li
         return len(rows) - 1
 
     platform = plan.platform
-    whole = component("GpuPlatform", "platform")
-    guards = component("AdmissionGuards", "platform-guards", whole)
+    platform_component = component("GpuPlatform", "platform")
+    guards = component("AdmissionGuards", "platform-guards", platform_component)
     before = [add(guards, item, []) for item in (platform.namespace, *platform.guards)]
     for item in (*platform.priorities, *platform.roles):
         add(guards, item, [])
     gate = [add(guards, platform.marker, before)]
-    queues = component("ClusterQueues", "platform-queues", whole)
+    queues = component("ClusterQueues", "platform-queues", platform_component)
     gate += [add(queues, item, []) for item in platform.queues]
     for tenant in plan.tenants:
-        own = component("GpuTenant", tenant.name)
-        behind = [*gate, *(add(own, item, gate) for item in tenant.queues)]
+        tenant_component = component("GpuTenant", tenant.name)
+        depends_on = [*gate, *(add(tenant_component, item, gate) for item in tenant.queues)]
         for space in tenant.namespaces:
-            inside = component("TenantNamespace", space.name, own)
-            namespace = add(inside, space.namespace, behind, space.name)
+            inside = component("TenantNamespace", space.name, tenant_component)
+            namespace = add(inside, space.namespace, depends_on, space.name)
             isolation_resources = [add(inside, wall, [namespace]) for wall in space.isolation]
             for binding in space.access:
                 add(inside, binding, isolation_resources)

@@ -35,7 +35,7 @@ from tenancy.schema.environment import Layout
 from tenancy.validation import Loaded, load
 
 NAME = "bench"
-FORMER, MADE, LARGE = 3, 7, int(os.environ.get("BENCH_FLEET", "200"))
+FORMER, APPLIED, LARGE = 3, 7, int(os.environ.get("BENCH_FLEET", "200"))
 """Tenants made by an engine run each for preview and update; all that an engine makes; all of the large fleet."""
 EDITED, TIMES = 0, 7
 """The tenant whose file changes, and how often each run is repeated."""
@@ -69,27 +69,28 @@ class Cost:
     peak: float
     driver: float
 
-    def __add__(self, other: Cost) -> Cost:
-        peaks = max(self.peak, other.peak), max(self.driver, other.driver)
-        return Cost(self.wall + other.wall, self.cpu + other.cpu, *peaks)
+    def __add__(self, addend: Cost) -> Cost:
+        peaks = max(self.peak, addend.peak), max(self.driver, addend.driver)
+        return Cost(self.wall + addend.wall, self.cpu + addend.cpu, *peaks)
 
 
 @dataclass(frozen=True)
 class Pair:
-    """What one run cost in a fleet of one and in the large fleet, a few seconds later, each several times."""
+    """Costs of one run in a fleet of one and in the large fleet, a few seconds later, each several times."""
 
-    one: list[Cost] = field(default_factory=list)
-    many: list[Cost] = field(default_factory=list)
+    small_costs: list[Cost] = field(default_factory=list)
+    large_costs: list[Cost] = field(default_factory=list)
 
     def rows(self, what: str) -> list[str]:
         """Medians of both fleets, as rows."""
-        return [_row(what, 1, _median(self.one)), _row(what, LARGE, _median(self.many))]
+        return [_row(what, 1, _median(self.small_costs)), _row(what, LARGE, _median(self.large_costs))]
 
     def times(self, figure: str) -> str:
-        """How many times as much the large fleet takes, in the median of the pairs: a machine is not equally fast for
-        minutes."""
-        pairs = zip(self.one, self.many, strict=True)
-        return f"{statistics.median(getattr(many, figure) / getattr(one, figure) for one, many in pairs):.1f}"
+        """Ratio of the costs of the large fleet to those of one tenant, in the median of the pairs: a machine is not
+        equally fast for minutes."""
+        pairs = zip(self.small_costs, self.large_costs, strict=True)
+        ratios = (getattr(large_cost, figure) / getattr(small_cost, figure) for small_cost, large_cost in pairs)
+        return f"{statistics.median(ratios):.1f}"
 
 
 def measure() -> str:
@@ -103,12 +104,12 @@ def _rows(root: Path, alone: Path) -> str:
 
     up(alone)
     # The way of a preview and an update for each stack, one after another.
-    files_of_fleet(root, MADE)
+    files_of_fleet(root, APPLIED)
     up(root, "--stack", NAME)
     former_new = _former(root, env, range(FORMER), new=True)
     former_same = _former(root, env, range(FORMER), new=False)
-    serial = up(root, "--parallel", "1", *_named(range(FORMER, FORMER + 2)))
-    side = up(root, "--parallel", "2", *_named(range(FORMER + 2, FORMER + 4)))
+    serial = up(root, "--parallel", "1", *_stack_options(range(FORMER, FORMER + 2)))
+    side = up(root, "--parallel", "2", *_stack_options(range(FORMER + 2, FORMER + 4)))
     up(root)
     pack = root / "policy" / "PulumiPolicy.yaml"
     pack.write_text(pack.read_text("utf-8") + "# another version\n", "utf-8")
@@ -117,10 +118,10 @@ def _rows(root: Path, alone: Path) -> str:
     up(root, "--stack", NAME)
     began = time.monotonic()
     count = _as_made(root, loaded)
-    made = time.monotonic() - began
+    apply_seconds = time.monotonic() - began
     _until_idle()
     first = up(root)
-    same, changed, named = _in_turn(alone, root)
+    same, one_changed, one_named = _in_turn(alone, root)
     old, fresh = former_new.cpu / FORMER, (serial.cpu + side.cpu) / 4
     return "\n".join(
         [
@@ -130,16 +131,16 @@ def _rows(root: Path, alone: Path) -> str:
             "|---|---|---|---|---|---|",
             _row("nothing changed, the first run of the day: all objects are listed", LARGE, first),
             *same.rows("nothing changed"),
-            *changed.rows("one tenant changed"),
-            *named.rows("one tenant changed, `--stack` names it"),
+            *one_changed.rows("one tenant changed"),
+            *one_named.rows("one tenant changed, `--stack` names it"),
             "",
             f"Nothing changed in {LARGE:,} tenants takes {same.times('wall')} times the wall time and "
-            f"{same.times('cpu')} times the CPU of one tenant, one changed {changed.times('wall')} and "
-            f"{changed.times('cpu')} times, and {named.times('wall')} and {named.times('cpu')} times if its stack is "
-            f"named, as a job of the workflows does. These are medians of {TIMES} pairs of runs, each pair within "
-            f"seconds, and each fleet with a lab of its own; the rows are medians too. {count:,} objects of "
-            f"{LARGE - MADE} tenants were put on the cluster as an engine leaves them ({made:.0f} s), those of {MADE} "
-            "tenants by the engine.",
+            f"{same.times('cpu')} times the CPU of one tenant, one changed {one_changed.times('wall')} and "
+            f"{one_changed.times('cpu')} times, and {one_named.times('wall')} and {one_named.times('cpu')} times if "
+            f"its stack is named, as a job of the workflows does. These are medians of {TIMES} pairs of runs, each "
+            f"pair within seconds, and each fleet with a lab of its own; the rows are medians too. {count:,} objects "
+            f"of {LARGE - APPLIED} tenants were put on the cluster as an engine leaves them ({apply_seconds:.0f} s), "
+            f"those of {APPLIED} tenants by the engine.",
             "",
             "| a tenant's stack | stacks | wall a stack, s | CPU a stack, s | ratio of CPU |",
             "|---|---|---|---|---|",
@@ -149,7 +150,7 @@ def _rows(root: Path, alone: Path) -> str:
             _stack("nothing to change: preview and update", FORMER, former_same, former_same.cpu / FORMER),
             _stack(
                 "another version, nothing to change: `tenancy up`, with the platform's stack",
-                MADE + 1,
+                APPLIED + 1,
                 program,
                 former_same.cpu / FORMER,
             ),
@@ -166,8 +167,8 @@ def _in_turn(alone: Path, large: Path) -> list[Pair]:
     pairs = [Pair() for _ in runs]
     for _ in range(TIMES):
         for run, pair in zip(runs, pairs, strict=True):
-            pair.one.append(run(alone))
-            pair.many.append(run(large))
+            pair.small_costs.append(run(alone))
+            pair.large_costs.append(run(large))
     return pairs
 
 
@@ -178,11 +179,11 @@ def _up_changed(root: Path) -> Cost:
 
 def _up_named(root: Path) -> Cost:
     edit(root, EDITED)
-    return up(root, *_named([EDITED]))
+    return up(root, *_stack_options([EDITED]))
 
 
 def _median(costs: Sequence[Cost]) -> Cost:
-    return Cost(*(statistics.median(getattr(cost, each.name) for cost in costs) for each in fields(Cost)))
+    return Cost(*(statistics.median(getattr(cost, figure.name) for cost in costs) for figure in fields(Cost)))
 
 
 def up(root: Path, *more: str) -> Cost:
@@ -200,7 +201,7 @@ def _stack(what: str, number: int, cost: Cost, base: float) -> str:
     )
 
 
-def _named(numbers: Sequence[int]) -> list[str]:
+def _stack_options(numbers: Sequence[int]) -> list[str]:
     return [word for number in numbers for word in ("--stack", f"{NAME}--team-{number:04d}")]
 
 
@@ -219,17 +220,17 @@ def _former(root: Path, env: Mapping[str, str], numbers: Sequence[int], *, new: 
 
 def run(root: Path, env: Mapping[str, str], *command: str) -> Cost:
     child = (sys.executable, "-c", _CHILD, *command)
-    done = subprocess.run(child, cwd=root, env=dict(env), capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)}: {done.stderr}")
-    return Cost(*json.loads(done.stdout))
+    process = subprocess.run(child, cwd=root, env=dict(env), capture_output=True, text=True)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)}: {process.stderr}")
+    return Cost(*json.loads(process.stdout))
 
 
 @contextmanager
 def project(tenants: int) -> Generator[Path]:
     """A copy of the program beside a lab of its own, whose Kueue has the configuration for so many tenants."""
-    with program() as root, tempfile.TemporaryDirectory() as other:
-        large = load(generate(Path(other) / NAME, tenants))
+    with program() as root, tempfile.TemporaryDirectory() as large_folder:
+        large = load(generate(Path(large_folder) / NAME, tenants))
         chart = queue_chart(large.environment, large.tenants)
         loaded = files_of_fleet(root, 1)
         control_plane.up(
@@ -281,12 +282,12 @@ def _as_made(root: Path, loaded: Loaded) -> int:
     )
     api = Api(CONTEXT)
     engine = subprocess.run(["pulumi", "version"], env=environ(root), capture_output=True, text=True, check=True).stdout
-    made = digests(
+    digests_by_stack = digests(
         loaded, plan, stacks(plan, Layout.PER_TENANT), root, program_digest(root, engine.strip().removeprefix("v"))
     )
     folder = root / ".lab" / "state" / ".pulumi" / "stacks" / "gpu-tenancy"
     model = folder / f"{NAME}--team-0001.json"
-    rest = plan.tenants[MADE:]
+    further_plans = plan.tenants[APPLIED:]
 
     def put(item: Object) -> None:
         path = f"{path_of(item)}?fieldManager={MANAGER}&force=true"
@@ -295,14 +296,14 @@ def _as_made(root: Path, loaded: Loaded) -> int:
             raise SystemExit(f"{path}: {answer.status} {answer.message}")
 
     def make(index: int) -> int:
-        tenant = rest[index]
+        tenant = further_plans[index]
         items = list(tenant.objects())
         for item in items:
             put(item)
         stack = f"{NAME}--{tenant.name}"
         shutil.copy(model, folder / f"{stack}.json")
-        records.write(api, stack, made[stack])
+        records.write(api, stack, digests_by_stack[stack])
         return len(items)
 
     with ThreadPoolExecutor(4) as pool:
-        return sum(pool.map(make, range(len(rest))))
+        return sum(pool.map(make, range(len(further_plans))))

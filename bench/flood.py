@@ -58,14 +58,14 @@ SHARED_LEVELS = ("global-default", "workload-low")
 DATABASE_BAR = 1024
 """Maximum size of etcd's database after all floods, in MiB."""
 WITH, WITHOUT = "with the levels", "without them"
-MARKS = KEYS - 16
+EXTRA_KEYS = KEYS - 16
 """Labels, and annotations, of a flood's pod. The rest is for those that the API server and Kueue add."""
 _GPU = {"a100": 1}
 _JSON, _MERGE = "application/json", "application/merge-patch+json"
 
 
 @dataclass
-class Seen:
+class Observation:
     """Latencies in seconds, of all rounds."""
 
     neighbour: list[float] = field(default_factory=list)
@@ -106,22 +106,26 @@ class Scene:
 
 def measure() -> str:
     """The rows of the section, as Markdown."""
-    found: dict[tuple[str, bool], Seen] = {(kind, flood): Seen() for kind in (WITH, WITHOUT) for flood in (False, True)}
+    observations: dict[tuple[str, bool], Observation] = {
+        (kind, flood): Observation() for kind in (WITH, WITHOUT) for flood in (False, True)
+    }
     with tempfile.TemporaryDirectory() as folder, scene(Path(folder)) as place:
         for number in range(ROUNDS):
             for kind in (WITH, WITHOUT) if number % 2 else (WITHOUT, WITH):
-                with levels(place, there=kind == WITH):
+                with levels(place, is_present=kind == WITH):
                     for flood in (False, True):
-                        observe(place, found[kind, flood], flood=flood)
+                        observe(place, observations[kind, flood], flood=flood)
                         print(
-                            f"flood: {kind}, flood {flood}: {_numbers(found[kind, flood])}", file=sys.stderr, flush=True
+                            f"flood: {kind}, flood {flood}: {_numbers(observations[kind, flood])}",
+                            file=sys.stderr,
+                            flush=True,
                         )
-    in_flight = " and ".join(f"`{name}={most}`" for name, most in IN_FLIGHT.items())
+    in_flight = " and ".join(f"`{name}={limit}`" for name, limit in IN_FLIGHT.items())
     return "\n".join(
         [
             f"An API server with {in_flight}, a tenth of the defaults. One tenant keeps {CLIENTS} connections busy for "
             f"{SECONDS:.0f} s, half of them as a user and half as the service account of a pod: dry runs of pods "
-            f"with {MARKS} labels and {MARKS} annotations, a ConfigMap of {DATA // KIB} KiB written "
+            f"with {EXTRA_KEYS} labels and {EXTRA_KEYS} annotations, a ConfigMap of {DATA // KIB} KiB written "
             "over and over, and jobs that fit nowhere, made and deleted. Meanwhile its neighbour asks for dry runs of "
             "a pod, the platform team reads a namespace, and the neighbour makes a job of its guarantee. Medians of "
             f"{ROUNDS} rounds; in brackets the ratio to the same without a flood.",
@@ -129,33 +133,33 @@ def measure() -> str:
             "| levels | flood | neighbour's pod, ms | p99, ms | platform's read, ms | p99, ms "
             "| until a job is admitted, s | requests of the flood | refused with 429 | mean wait for a seat, ms |",
             "|---|---|---|---|---|---|---|---|---|---|",
-            *(_row(kind, flood, found) for kind, flood in found),
+            *(_row(kind, flood, observations) for kind, flood in observations),
             "",
             f"Bounds with the levels: the 99th percentile of a request is at most {REQUEST_BAR:g} s (Kubernetes' own "
             f"objective for requests of one object), a job is admitted within {QUEUE_BAR:g} s, and the database has at "
-            f"most {DATABASE_BAR:,} MiB: {', '.join(_kept(found))}.",
+            f"most {DATABASE_BAR:,} MiB: {', '.join(_bars_kept(observations))}.",
         ]
     )
 
 
-def _kept(found: Mapping[tuple[str, bool], Seen]) -> Iterable[str]:
-    flooded = found[WITH, True]
+def _bars_kept(observations: Mapping[tuple[str, bool], Observation]) -> Iterable[str]:
+    flooded = observations[WITH, True]
     measured = (
         ("neighbour", _p99(flooded.neighbour), REQUEST_BAR, "s"),
         ("platform", _p99(flooded.platform), REQUEST_BAR, "s"),
         ("queue", max(flooded.queue), QUEUE_BAR, "s"),
-        ("database", max(seen.database for seen in found.values()) / KIB**2, DATABASE_BAR, "MiB"),
+        ("database", max(observation.database for observation in observations.values()) / KIB**2, DATABASE_BAR, "MiB"),
     )
     for name, value, bar, unit in measured:
         yield f"{name} {value:,.2f} {unit}, {'kept' if value <= bar else 'NOT KEPT'}"
 
 
-def _row(kind: str, flood: bool, found: Mapping[tuple[str, bool], Seen]) -> str:
-    seen, quiet = found[kind, flood], found[kind, False]
+def _row(kind: str, flood: bool, observations: Mapping[tuple[str, bool], Observation]) -> str:
+    observation, quiet = observations[kind, flood], observations[kind, False]
 
     def cell(name: str, scale: float, value: Callable[[list[float]], float] = statistics.median) -> str:
-        mine, theirs = value(getattr(seen, name)), value(getattr(quiet, name))
-        return f"{mine * scale:,.1f} ({mine / theirs:.1f})"
+        measured, undisturbed = value(getattr(observation, name)), value(getattr(quiet, name))
+        return f"{measured * scale:,.1f} ({measured / undisturbed:.1f})"
 
     cells = [
         kind,
@@ -165,9 +169,9 @@ def _row(kind: str, flood: bool, found: Mapping[tuple[str, bool], Seen]) -> str:
         cell("platform", 1000),
         cell("platform", 1000, _p99),
         cell("queue", 1),
-        f"{sum(seen.answers.values()):,}" if flood else "–",
-        f"{seen.answers.get(429, 0):,}" if flood else "–",
-        f"{seen.waited / max(seen.queued, 1) * 1000:,.1f}",
+        f"{sum(observation.answers.values()):,}" if flood else "–",
+        f"{observation.answers.get(429, 0):,}" if flood else "–",
+        f"{observation.waited / max(observation.queued, 1) * 1000:,.1f}",
     ]
     return f"| {' | '.join(cells)} |"
 
@@ -176,45 +180,48 @@ def _p99(times: list[float]) -> float:
     return statistics.quantiles(times, n=100, method="inclusive")[98]
 
 
-def _numbers(seen: Seen) -> str:
+def _numbers(observation: Observation) -> str:
     medians = ", ".join(
-        f"{name} {statistics.median(getattr(seen, name)) * 1000:.0f} ms" for name in ("neighbour", "platform", "queue")
+        f"{name} {statistics.median(getattr(observation, name)) * 1000:.0f} ms"
+        for name in ("neighbour", "platform", "queue")
     )
-    return f"{medians}, {seen.answers}, database {seen.database >> 20} MiB"
+    return f"{medians}, {observation.answers}, database {observation.database >> 20} MiB"
 
 
-def observe(place: Scene, seen: Seen, *, flood: bool) -> None:
+def observe(place: Scene, observation: Observation, *, flood: bool) -> None:
     """Measure the neighbour's and the platform's requests for that many seconds, and the queue three times."""
     before = _waits(place)
-    with flooding(place, seen) if flood else _nothing():
+    with flooding(place, observation) if flood else _nothing():
         until = time.monotonic() + SECONDS
         stop = threading.Event()
-        queue = threading.Thread(target=_ask_the_queue, args=(place, seen, stop))
+        queue = threading.Thread(target=_ask_the_queue, args=(place, observation, stop))
         queue.start()
         pod = place.work(1, "pod")
         pods, platform = collection("v1", "Pod", place.space(1)), f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}"
         while time.monotonic() < until:
-            seen.neighbour.append(_timed(lambda: place.api.request("POST", f"{pods}?dryRun=All", pod, place.person(1))))
-            seen.platform.append(_timed(lambda: place.api.request("GET", platform)))
+            observation.neighbour.append(
+                _timed(lambda: place.api.request("POST", f"{pods}?dryRun=All", pod, place.person(1)))
+            )
+            observation.platform.append(_timed(lambda: place.api.request("GET", platform)))
             time.sleep(PAUSE)
         stop.set()
         queue.join()
     after = _waits(place)
-    seen.queued += int(after[0] - before[0])
-    seen.waited += after[1] - before[1]
+    observation.queued += int(after[0] - before[0])
+    observation.waited += after[1] - before[1]
     (size,) = _metric(place, "apiserver_storage_size_bytes")
-    seen.database = int(size)
+    observation.database = int(size)
 
 
 def _metric(place: Scene, name: str, *labels: str) -> list[float]:
     """Values of a metric's series that have all of these labels."""
     lines = place.admin.request("GET", "/metrics").splitlines()
-    found = [line for line in lines if line.startswith(f"{name}{{") and all(label in line for label in labels)]
-    return [float(line.rpartition(" ")[2]) for line in found]
+    metric_lines = [line for line in lines if line.startswith(f"{name}{{") and all(label in line for label in labels)]
+    return [float(line.rpartition(" ")[2]) for line in metric_lines]
 
 
 def _waits(place: Scene) -> tuple[float, float]:
-    """How many requests had a level of tenants, and how many seconds they waited, since the API server began."""
+    """Number of requests with a level of tenants and the seconds that they waited, since the API server began."""
     name = "apiserver_flowcontrol_request_wait_duration_seconds"
     both = [
         sum(
@@ -238,17 +245,17 @@ def _timed(ask: Callable[[], Any]) -> float:
     return time.perf_counter() - began
 
 
-def _ask_the_queue(place: Scene, seen: Seen, stop: threading.Event) -> None:
+def _ask_the_queue(place: Scene, observation: Observation, stop: threading.Event) -> None:
     """Create a job within the guarantee, wait until Kueue has unsuspended it, and delete it."""
     # A connection of its own: the other is in use.
     with lab_api.LabApi(place.lab, ports.remembered(place.lab)[SERVER]) as admin:
-        mine, jobs = Api(place.plan.context), collection("batch/v1", "Job", place.space(1))
+        queue_api, jobs = Api(place.plan.context), collection("batch/v1", "Job", place.space(1))
         while not stop.is_set():
             item = place.work(1, "job")
             del item["metadata"]["name"]
             item["metadata"]["generateName"] = "asked-"
             began = time.perf_counter()
-            answer = mine.request("POST", jobs, item, place.person(1))
+            answer = queue_api.request("POST", jobs, item, place.person(1))
             if not answer.ok:
                 raise SystemExit(f"a job of the neighbour is refused: {answer.status} {answer.message}")
             path = f"{jobs}/{answer.body['metadata']['name']}"
@@ -256,7 +263,7 @@ def _ask_the_queue(place: Scene, seen: Seen, stop: threading.Event) -> None:
                 if time.perf_counter() - began > PATIENCE:
                     raise SystemExit(f"after {PATIENCE:.0f} s no job of the neighbour is admitted")
                 time.sleep(0.01)
-            seen.queue.append(time.perf_counter() - began)
+            observation.queue.append(time.perf_counter() - began)
             admin.request("DELETE", f"{path}?propagationPolicy=Background")
             time.sleep(1)
 
@@ -265,7 +272,7 @@ def _ask_the_queue(place: Scene, seen: Seen, stop: threading.Event) -> None:
 
 
 @contextmanager
-def flooding(place: Scene, seen: Seen) -> Generator[None]:
+def flooding(place: Scene, observation: Observation) -> Generator[None]:
     """Flood from a separate process, so that the measurement does not wait for it."""
     context = multiprocessing.get_context("spawn")
     stop, answers = context.Event(), context.Queue()
@@ -273,9 +280,11 @@ def flooding(place: Scene, seen: Seen) -> Generator[None]:
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{space}")
     account = Impersonation(f"system:serviceaccount:{space}:{words.DEFAULT_ACCOUNT}", groups)
     pod, job = place.work(0, "pod"), place.work(0, "job")
-    pod["metadata"]["labels"] |= {f"flood-{number}": "x" for number in range(MARKS - len(pod["metadata"]["labels"]))}
-    each = "x" * (METADATA // 2 // KEYS)
-    pod["metadata"]["annotations"] = {f"flood-{number}": each for number in range(MARKS)}
+    pod["metadata"]["labels"] |= {
+        f"flood-{number}": "x" for number in range(EXTRA_KEYS - len(pod["metadata"]["labels"]))
+    }
+    value = "x" * (METADATA // 2 // KEYS)
+    pod["metadata"]["annotations"] = {f"flood-{number}": value for number in range(EXTRA_KEYS)}
     job["spec"]["template"]["spec"]["nodeSelector"] = {"flood": "nowhere"}
     address = f"{LOOPBACK}:{ports.remembered(place.lab)[SERVER]}"
     arguments = (address, place.lab.pki, (person, account), space, pod, job, stop, answers)
@@ -287,7 +296,7 @@ def flooding(place: Scene, seen: Seen) -> Generator[None]:
     finally:
         stop.set()
         for status, count in answers.get(timeout=PATIENCE).items():
-            seen.answers[status] = seen.answers.get(status, 0) + count
+            observation.answers[status] = observation.answers.get(status, 0) + count
         process.join()
         jobs = collection("batch/v1", "Job", space)
         place.admin.request("DELETE", f"{jobs}?propagationPolicy=Background")
@@ -333,16 +342,16 @@ def _flood(
             answer.read()
             return answer.status
 
-        mine = {"metadata": {"name": f"flood-{number}", "labels": {"flood": "x"}}}
-        asked = (
+        object_head = {"metadata": {"name": f"flood-{number}", "labels": {"flood": "x"}}}
+        requests = (
             lambda: ask("POST", f"{pods}?dryRun=All", dry_run),
             lambda: ask("PATCH", f"{maps}/flood-{number}", rewrites[turn % 2], _MERGE),
             lambda: ask("POST", jobs, nowhere),
         )
-        ask("POST", maps, json.dumps({"apiVersion": "v1", "kind": "ConfigMap", **mine}).encode())
+        ask("POST", maps, json.dumps({"apiVersion": "v1", "kind": "ConfigMap", **object_head}).encode())
         while not stop.is_set():
             try:
-                status = asked[number // 2 % len(asked)]()
+                status = requests[number // 2 % len(requests)]()
             except (OSError, http.client.HTTPException):
                 status = 0
                 connection.close()
@@ -383,7 +392,7 @@ def scene(root: Path) -> Generator[Scene]:
 def _limit(lab: Lab) -> None:
     """Restart the lab's API server with the limits of concurrent requests."""
     running = processes.running(lab, (SERVER,))[SERVER]
-    argv = [*running[0].argv, *(f"--{name}={most}" for name, most in IN_FLIGHT.items())]
+    argv = [*running[0].argv, *(f"--{name}={limit}" for name, limit in IN_FLIGHT.items())]
     processes.stop(running)
     processes.start(lab, SERVER, argv)
     until(lambda: answers(lab, ports.remembered(lab)[SERVER]), "the API server answers", PATIENCE)
@@ -399,28 +408,28 @@ def _in_force(place: Scene) -> bool:
 
 
 @contextmanager
-def levels(place: Scene, *, there: bool) -> Generator[None]:
+def levels(place: Scene, *, is_present: bool) -> Generator[None]:
     """Run with the plan's flow schemas, or without them."""
     schemas = [item for item in place.plan.platform.flow_control if item["kind"] == "FlowSchema"]
-    if not there:
+    if not is_present:
         for item in schemas:
             place.admin.request("DELETE", path_of(item))
     until(
-        lambda: (_schema_of(place, place.person(0)) == TENANTS) is there,
+        lambda: (_schema_of(place, place.person(0)) == TENANTS) is is_present,
         "the flow schemas are created or removed",
         PATIENCE,
     )
     try:
         yield
     finally:
-        if not there:
+        if not is_present:
             for item in schemas:
                 place.admin.request("POST", path_of(item).rpartition("/")[0], item, "application/json")
 
 
 def _schema_of(place: Scene, who: Impersonation) -> str:
     """Name of the flow schema of an identity's requests."""
-    listed = place.admin.get(collection("flowcontrol.apiserver.k8s.io/v1", "FlowSchema"))["items"]
+    schemas = place.admin.get(collection("flowcontrol.apiserver.k8s.io/v1", "FlowSchema"))["items"]
     headers = place.api.request("GET", "/version", identity=who).headers
     uid = next(value for name, value in headers.items() if name.lower() == "x-kubernetes-pf-flowschema-uid")
-    return next((item["metadata"]["name"] for item in listed if item["metadata"]["uid"] == uid), "")
+    return next((item["metadata"]["name"] for item in schemas if item["metadata"]["uid"] == uid), "")

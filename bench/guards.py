@@ -92,7 +92,7 @@ class Servers:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ServerTimes:
     """Latencies in seconds, and the server's CPU seconds for each request."""
 
     times: list[float]
@@ -119,17 +119,17 @@ def measure() -> str:
             *_TABLE,
         ]
         before = os.getloadavg()[0]
-        with servers(Path(folder), loaded, plan) as found:
+        with servers(Path(folder), loaded, plan) as compared:
             for since, count in pairwise((0, *TENANTS)):
-                make(found.guarded.api, plan, since, count)
+                make(compared.guarded.api, plan, since, count)
                 if not since:
                     # The check that the queue is gone needs the first tenants.
-                    leave_out_the_queue(found, works(loaded)[0])
-                    make_room(found)
-                with at_rest(found.lab):
-                    rows += [_row(count, work, *timed(found, work)) for work in stored(loaded)]
-            with at_rest(found.lab):
-                hardest = [_row(count, work, *timed(found, work)) for work in works(loaded, queue=False)]
+                    leave_out_the_queue(compared, works(loaded)[0])
+                    make_room(compared)
+                with at_rest(compared.lab):
+                    rows += [_row(count, work, *timed(compared, work)) for work in stored(loaded)]
+            with at_rest(compared.lab):
+                hardest = [_row(count, work, *timed(compared, work)) for work in works(loaded, queue=False)]
         rows += [
             "",
             "Dry runs, which end before anything is counted or written, with Kueue's webhooks, as every cluster with "
@@ -139,12 +139,12 @@ def measure() -> str:
             "",
             *_TABLE,
         ]
-        with servers(Path(folder), loaded, plan) as found:
+        with servers(Path(folder), loaded, plan) as compared:
             for since, count in pairwise((0, *TENANTS)):
-                make(found.guarded.api, plan, since, count)
-                rows += [_row(count, work, *timed(found, work)) for work in works(loaded)]
+                make(compared.guarded.api, plan, since, count)
+                rows += [_row(count, work, *timed(compared, work)) for work in works(loaded)]
             hasty = [replace(work, name=f"{work.name}, no pause", pause=0) for work in works(loaded)[:2]]
-            rows += [_row(count, work, *timed(found, work)) for work in hasty]
+            rows += [_row(count, work, *timed(compared, work)) for work in hasty]
         return "\n".join(rows + hardest).format(before=f"{before:.1f}", after=f"{os.getloadavg()[0]:.1f}")
 
 
@@ -152,13 +152,16 @@ def _rules(plan: Plan) -> int:
     return sum(len(guard["spec"].get("validations", ())) for guard in plan.platform.guards)
 
 
-def _row(count: int, work: Work, bare: Asked, guarded: Asked) -> str:
+def _row(count: int, work: Work, bare: ServerTimes, guarded: ServerTimes) -> str:
     cells = [f"{count}", work.name, f"{work.pairs:,}"]
-    found = [
-        tuple(statistics.quantiles(asked.times, n=100, method="inclusive")[part] for asked in (bare, guarded))
+    percentiles = [
+        tuple(
+            statistics.quantiles(server_times.times, n=100, method="inclusive")[part]
+            for server_times in (bare, guarded)
+        )
         for part in (9, 49, 98)
     ]
-    for low, high in (*found, (bare.cpu, guarded.cpu)):
+    for low, high in (*percentiles, (bare.cpu, guarded.cpu)):
         cells.append(f"{low * 1000:.1f} → {high * 1000:.1f}: {high / low:.2f}")
     print(f"guards: {', '.join(cells)}", file=sys.stderr, flush=True)
     return f"| {' | '.join(cells)} |"
@@ -205,9 +208,9 @@ def stored(loaded: Loaded) -> list[Work]:
     ]
 
 
-def timed(found: Servers, work: Work) -> tuple[Asked, Asked]:
+def timed(compared: Servers, work: Work) -> tuple[ServerTimes, ServerTimes]:
     """Requests without and with the guards, in pairs; the first of a pair alternates."""
-    both = (found.bare, found.guarded)
+    both = (compared.bare, compared.guarded)
     for server in both:
         for _ in range(20):
             _ask(server, work)
@@ -222,8 +225,8 @@ def timed(found: Servers, work: Work) -> tuple[Asked, Asked]:
                 times[which].append(_ask(both[which], work))
     finally:
         gc.enable()
-    each = [(server.cpu() - began) / work.pairs for server, began in zip(both, before, strict=True)]
-    return Asked(times[0], each[0]), Asked(times[1], each[1])
+    cpu_per_pair = [(server.cpu() - began) / work.pairs for server, began in zip(both, before, strict=True)]
+    return ServerTimes(times[0], cpu_per_pair[0]), ServerTimes(times[1], cpu_per_pair[1])
 
 
 def _ask(server: Server, work: Work) -> float:
@@ -242,31 +245,34 @@ def _ask(server: Server, work: Work) -> float:
 def servers(root: Path, loaded: Loaded, plan: Plan) -> Generator[Servers]:
     """A lab without nodes, and two more API servers on its store: the lab's own one serves the controllers."""
     with started(root, loaded, plan, nodes=[]) as lab:
-        kept = [*ports.NAMES, *ports.QUEUES]
-        taken = ports.choose(lab, kept, [*kept, *ports.METRICS])
-        guarded, bare = (taken[name] for name in ports.METRICS)
-        first = _start(lab, taken[SERVER], guarded, "guarded", {})
+        port_names = [*ports.NAMES, *ports.QUEUES]
+        chosen_ports = ports.choose(lab, port_names, [*port_names, *ports.METRICS])
+        guarded, bare = (chosen_ports[name] for name in ports.METRICS)
+        first = _start(lab, chosen_ports[SERVER], guarded, "guarded", {})
         off = f"--disable-admission-plugins={PLUGIN}"
-        second = _start(lab, taken[SERVER], bare, "bare", {f",{PLUGIN},": ","}, off)
+        second = _start(lab, chosen_ports[SERVER], bare, "bare", {f",{PLUGIN},": ","}, off)
         for port in (guarded, bare):
             until(lambda port=port: answers(lab, port), f"the API server on port {port} answers", PATIENCE)
-        with LabApi(lab, guarded, identity="platform") as one, LabApi(lab, bare, identity="platform") as other:
+        with (
+            LabApi(lab, guarded, identity="platform") as guarded_api,
+            LabApi(lab, bare, identity="platform") as bare_api,
+        ):
             spaces = [words.derived_name(loaded.tenants[0].tenant, part) for part in _ALIKE]
-            yield Servers(lab, bare=Server(other, second, spaces[0]), guarded=Server(one, first, spaces[1]))
+            yield Servers(lab, bare=Server(bare_api, second, spaces[0]), guarded=Server(guarded_api, first, spaces[1]))
 
 
-def _start(lab: Lab, own: int, port: int, name: str, changed: Mapping[str, str], *more: str) -> int:
+def _start(lab: Lab, server_port: int, port: int, name: str, changes: Mapping[str, str], *more: str) -> int:
     """Start an API server like the lab's own; return its process."""
     argv = list(processes.running(lab, (SERVER,))[SERVER][0].argv)
     for old, new in {
-        f"--secure-port={own}": f"--secure-port={port}",
+        f"--secure-port={server_port}": f"--secure-port={port}",
         "audit.log": f"audit-{name}.log",
-        **changed,
+        **changes,
     }.items():
         argv = [argument.replace(old, new) for argument in argv]
     processes.start(lab, f"{SERVER}-{name}", [*argv, *more])
     listening = f"--secure-port={port}"
-    return next(found.pid for found in processes.running(lab, (SERVER,))[SERVER] if listening in found.argv)
+    return next(process.pid for process in processes.running(lab, (SERVER,))[SERVER] if listening in process.argv)
 
 
 @contextmanager
@@ -280,13 +286,13 @@ def at_rest(lab: Lab) -> Generator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
-def make_room(found: Servers) -> None:
+def make_room(compared: Servers) -> None:
     """Raise the quotas in the namespaces of stored objects: they count as many resources as before and refuse none."""
-    api = found.guarded.api
-    for server in (found.bare, found.guarded):
+    api = compared.guarded.api
+    for server in (compared.bare, compared.guarded):
         path = collection("v1", QUOTA, server.namespace)
         for item in api.get(path)["items"]:
-            hard = {key: _ROOM for key, most in item["spec"]["hard"].items() if most != "0"}
+            hard = {key: _ROOM for key, limit in item["spec"]["hard"].items() if limit != "0"}
             api.request("PATCH", f"{path}/{item['metadata']['name']}", {"spec": {"hard": hard}})
         until(lambda path=path: _agree(api.get(path)["items"]), "the quotas are as large as they should be", PATIENCE)
 
@@ -295,30 +301,30 @@ def _agree(quotas: Iterable[Object]) -> bool:
     return all(item["spec"]["hard"] == item.get("status", {}).get("hard") for item in quotas)
 
 
-def leave_out_the_queue(found: Servers, pod: Work) -> None:
+def leave_out_the_queue(compared: Servers, pod: Work) -> None:
     """Remove Kueue and its webhooks, and wait until both servers have noticed."""
-    processes.stop(processes.running(found.lab, (KUEUE,))[KUEUE], at_once=True)
+    processes.stop(processes.running(compared.lab, (KUEUE,))[KUEUE], at_once=True)
     for kind in ("Mutating", "Validating"):
         path = collection("admissionregistration.k8s.io/v1", f"{kind}WebhookConfiguration")
-        for item in found.guarded.api.get(path)["items"]:
-            found.guarded.api.request("DELETE", f"{path}/{item['metadata']['name']}")
-    for server in (found.bare, found.guarded):
+        for item in compared.guarded.api.get(path)["items"]:
+            compared.guarded.api.request("DELETE", f"{path}/{item['metadata']['name']}")
+    for server in (compared.bare, compared.guarded):
         until(lambda api=server.api: not _waits(api, pod), "no webhook is asked", PATIENCE)
 
 
 def _waits(api: LabApi, pod: Work) -> bool:
     """Whether a webhook makes the pod wait for the queue; a guard refuses a pod that does not."""
     try:
-        made = api.request("POST", pod.path(pod.body["metadata"]["namespace"]), pod.body, CREATE)
+        answer = api.request("POST", pod.path(pod.body["metadata"]["namespace"]), pod.body, CREATE)
     except ApiError as error:
         if error.status != REFUSED:
             raise
         return False
-    return "schedulingGates" in made["spec"]
+    return "schedulingGates" in answer["spec"]
 
 
 def make(api: LabApi, plan: Plan, since: int, end: int) -> None:
-    """What admission reads of the tenants with these numbers, and the platform before the first of them."""
+    """Create the objects of these tenants that admission reads, and those of the platform before the first of them."""
     if not since:
         platform = plan.platform
         _apply(api, [platform.namespace, *platform.priorities, *platform.guards, *platform.readiness_probe])
@@ -326,8 +332,8 @@ def make(api: LabApi, plan: Plan, since: int, end: int) -> None:
     spaces = [space for tenant in plan.tenants[since:end] for space in tenant.namespaces]
     _apply(api, [space.namespace for space in spaces])
     _apply(api, [item for space in spaces for item in space.isolation if item["kind"] in READ])
-    made = [item for tenant in plan.tenants[:end] for item in tenant.objects() if item["kind"] == QUOTA]
-    until(lambda: _counted(api) >= len(made), f"{len(made)} quotas are counted", PATIENCE)
+    quotas = [item for tenant in plan.tenants[:end] for item in tenant.objects() if item["kind"] == QUOTA]
+    until(lambda: _counted(api) >= len(quotas), f"{len(quotas)} quotas are counted", PATIENCE)
 
 
 def _apply(api: LabApi, items: Iterable[Object]) -> None:

@@ -24,13 +24,13 @@ def measure() -> str:
     """The rows of the section, as Markdown."""
     with project() as (root, plan):
         env = environ(root)
-        theirs = _library_project(root / "library", root)
-        for where in (root, theirs):
+        library_root = _library_project(root / "library", root)
+        for where in (root, library_root):
             timed(where, env, "pulumi", "stack", "init", NAME)
         program, library = [], []
         for _ in range(ROUNDS):
             program.append(timed(root, env, "pulumi", "preview", "--stack", NAME))
-            library.append(timed(theirs, env, "pulumi", "preview", "--stack", NAME))
+            library.append(timed(library_root, env, "pulumi", "preview", "--stack", NAME))
         objects = sum(1 for _ in plan.objects())
     rows = [("program of `pulumi up`", program), ("`GpuPlatform` and `GpuTenant` in a program of one's own", library)]
     base = statistics.median(program)
@@ -40,7 +40,10 @@ def measure() -> str:
             "",
             f"| preview from nothing, median of {ROUNDS}, one of each after another | seconds | ratio |",
             "|---|---|---|",
-            *(f"| {name} | {statistics.median(of):.2f} | {statistics.median(of) / base:.2f} |" for name, of in rows),
+            *(
+                f"| {name} | {statistics.median(times):.2f} | {statistics.median(times) / base:.2f} |"
+                for name, times in rows
+            ),
         ]
     )
 

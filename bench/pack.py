@@ -40,7 +40,7 @@ def _rows(root: Path, empty: Path, env: Mapping[str, str]) -> str:
         seconds["packed"].append(timed(root, env, *preview, "--policy-pack", "policy"))
         seconds["empty"].append(timed(empty, env, *preview))
         seconds["empty packed"].append(timed(empty, env, *preview, "--policy-pack", "../policy"))
-    median = {name: statistics.median(each) for name, each in seconds.items()}
+    median = {name: statistics.median(times) for name, times in seconds.items()}
     start = median["empty packed"] - median["empty"]
     judging = median["packed"] - start
     return "\n".join(

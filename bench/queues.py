@@ -144,14 +144,14 @@ def measure() -> str:
 
 
 def _rows(nodes: int, runs: Mapping[str, list[Figures]]) -> Iterator[str]:
-    ours = _median(runs[GENERATED])
+    own_figures = _median(runs[GENERATED])
     for kind, rounds in runs.items():
-        each = _median(rounds)
+        figures = _median(rounds)
         spread = ", ".join(f"{round_.rate:.0f}" for round_ in rounds)
         yield (
-            f"| {nodes * 8:,} | {kind} | {each.rate:.0f} ({spread}) | {each.rate / ours.rate:.2f} "
-            f"| {each.cpu:.1f} | {ours.cpu / each.cpu:.2f} "
-            f"| {each.reclaim:.2f} | {ours.reclaim / each.reclaim:.2f} |"
+            f"| {nodes * 8:,} | {kind} | {figures.rate:.0f} ({spread}) | {figures.rate / own_figures.rate:.2f} "
+            f"| {figures.cpu:.1f} | {own_figures.cpu / figures.cpu:.2f} "
+            f"| {figures.reclaim:.2f} | {own_figures.reclaim / figures.reclaim:.2f} |"
         )
 
 
@@ -160,17 +160,19 @@ def _run(nodes: int, kind: str, lenders: int) -> Figures:
         loaded = load(_generate(Path(folder) / "bench", nodes))
         if kind == GENERATED:
             values = objects.kueue_values(loaded, speed=1)
-            made = list(objects.cluster_objects(make_plan(loaded.environment, loaded.tenants)))
+            cluster_items = list(objects.cluster_objects(make_plan(loaded.environment, loaded.tenants)))
         else:
-            values, made = _plain_values(_FAIR if kind == AS_PROMISED else ""), list(_by_hand(loaded, kind))
+            values, cluster_items = _plain_values(_FAIR if kind == AS_PROMISED else ""), list(_by_hand(loaded, kind))
         with own_lab(values, lambda _: None, without_webhooks=False) as cluster:
-            return _measured(cluster, loaded, made, nodes * 8, lenders)
+            return _measured(cluster, loaded, cluster_items, nodes * 8, lenders)
 
 
-def _measured(cluster: SimulationCluster, loaded: Loaded, made: list[Object], gpus: int, lenders: int) -> Figures:
+def _measured(
+    cluster: SimulationCluster, loaded: Loaded, cluster_items: list[Object], gpus: int, lenders: int
+) -> Figures:
     # Without its flavor no queue admits work, and with it all start at once.
-    opens = [item for item in made if item["kind"] == "ResourceFlavor" and item["metadata"]["name"] == POOL]
-    cluster.make(item for item in made if item not in opens)
+    opens = [item for item in cluster_items if item["kind"] == "ResourceFlavor" and item["metadata"]["name"] == POOL]
+    cluster.make(item for item in cluster_items if item not in opens)
     driver = _Driver(cluster)
     base = dt.datetime.now(dt.UTC).replace(microsecond=0) - dt.timedelta(seconds=BACKLOG)
     promised = {tenant.tenant: tenant.gpus["a100"].guaranteed for tenant in loaded.tenants}
@@ -178,12 +180,12 @@ def _measured(cluster: SimulationCluster, loaded: Loaded, made: list[Object], gp
     lending, others = names[:lenders], names[lenders:]
     for number in range(BACKLOG):
         cluster.put(_workload(loaded, others[number % len(others)], 1, number, base))
-    seen = 0
+    created_workloads = 0
     deadline = time.monotonic() + 600
-    while seen < BACKLOG:
-        seen += sum(WORKLOAD_CREATED in line for line in cluster.log.lines())
+    while created_workloads < BACKLOG:
+        created_workloads += sum(WORKLOAD_CREATED in line for line in cluster.log.lines())
         if time.monotonic() > deadline:
-            raise SystemExit(f"Kueue knows {seen} workloads of {BACKLOG} after 600 s")
+            raise SystemExit(f"Kueue knows {created_workloads} workloads of {BACKLOG} after 600 s")
         time.sleep(0.1)
     began, before = time.monotonic(), _used(cluster)
     cluster.make(opens)
@@ -197,15 +199,15 @@ def _measured(cluster: SimulationCluster, loaded: Loaded, made: list[Object], gp
         cluster.put(item)
         driver.follow_until(lambda name=item["metadata"]["name"]: name in driver.admitted)
         back.append(time.monotonic() - began)
-    found = ", ".join(f"{each:.2f}" for each in back)
-    print(f"queues: back after {found} s, {rests} times from rest", file=sys.stderr, flush=True)
+    texts = ", ".join(f"{seconds:.2f}" for seconds in back)
+    print(f"queues: back after {texts} s, {rests} times from rest", file=sys.stderr, flush=True)
     return Figures(gpus / seconds, cpu / gpus * 1000, statistics.median(back))
 
 
 def _used(cluster: SimulationCluster) -> float:
     """CPU seconds of all processes that take part."""
-    found = processes.running(cluster.lab, PROCESSES)
-    return sum(used(process.pid) for each in found.values() for process in each)
+    processes_by_name = processes.running(cluster.lab, PROCESSES)
+    return sum(used(process.pid) for group in processes_by_name.values() for process in group)
 
 
 class _Driver:
@@ -258,9 +260,9 @@ def _workload(loaded: Loaded, tenant: str, gpus: int, number: int, base: dt.date
 def _generate(folder: Path, nodes: int) -> Path:
     (folder / "tenants").mkdir(parents=True)
     (folder / "environment.yaml").write_text(_ENVIRONMENT.format(name=folder.name, nodes=nodes), "utf-8")
-    each, more = divmod(nodes * 8, TENANTS)
+    per_tenant, more = divmod(nodes * 8, TENANTS)
     for number in range(TENANTS):
-        name, guaranteed = f"team-{number:04d}", each + (number < more)
+        name, guaranteed = f"team-{number:04d}", per_tenant + (number < more)
         text = _TENANT.format(
             name=name, department=_DEPARTMENTS[number % 3], guaranteed=guaranteed, most=nodes * 8 - guaranteed
         )
@@ -276,14 +278,14 @@ def _by_hand(loaded: Loaded, kind: str) -> Iterator[Object]:
     """The same limits as an expert of Kueue would write them by hand, and the other guarantees for `AS_PROMISED`."""
     promised = kind == AS_PROMISED
 
-    def made(kind: str, name: str, labels: Mapping[str, str] | None = None, **body: Any) -> Object:
+    def manifest_of(kind: str, name: str, labels: Mapping[str, str] | None = None, **body: Any) -> Object:
         return {"apiVersion": API, "kind": kind, "metadata": {"name": name, "labels": dict(labels or {})}, **body}
 
-    yield made("ResourceFlavor", POOL, spec={})
-    yield made("WorkloadPriorityClass", f"tenancy-tier-{TIER}", value=1000)
+    yield manifest_of("ResourceFlavor", POOL, spec={})
+    yield manifest_of("WorkloadPriorityClass", f"tenancy-tier-{TIER}", value=1000)
     if promised:
-        yield made("Cohort", "all", spec={})
-        yield from (made("Cohort", name, spec={"parentName": "all"}) for name in _DEPARTMENTS)
+        yield manifest_of("Cohort", "all", spec={})
+        yield from (manifest_of("Cohort", name, spec={"parentName": "all"}) for name in _DEPARTMENTS)
     limits = {
         queue.name: [
             resource
@@ -308,9 +310,9 @@ def _by_hand(loaded: Loaded, kind: str) -> Iterator[Object]:
             **({"admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}} if promised else {}),
         }
         labels = tier_labels(loaded.environment, tenant, tenant.tier) if promised else None
-        yield made("ClusterQueue", queue_of, labels, spec=spec)
+        yield manifest_of("ClusterQueue", queue_of, labels, spec=spec)
         name = words.derived_name(tenant.tenant, "main")
         space = {"name": name, "labels": {words.TENANT: tenant.tenant}}
         yield {"apiVersion": "v1", "kind": "Namespace", "metadata": space}
-        local = made("LocalQueue", words.DEFAULT_QUEUE, labels, spec={"clusterQueue": queue_of})
+        local = manifest_of("LocalQueue", words.DEFAULT_QUEUE, labels, spec={"clusterQueue": queue_of})
         yield {**local, "metadata": {**local["metadata"], "namespace": name}}

@@ -1,4 +1,4 @@
-"""Where judges are installed: in the cache, a virtual environment for each lock file, and programs of Go modules."""
+"""Folders of the judges: in the cache, a virtual environment for each lock file, and programs of Go modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the judges are given: renders and samples of the example environments, and the files of this repository."""
+"""Inputs of the judges: renders and samples of the example environments, and the files of this repository."""
 
 from __future__ import annotations
 

@@ -75,13 +75,13 @@ class LabOfJudges:
         return path
 
     def _make_samples(self) -> str:
-        """What the lab says against a sample, in the third try: on a busy machine an answer takes too long."""
+        """The lab's refusal of a sample, in the third try: on a busy machine an answer takes too long."""
         folder = self._folder / "objects" / f"samples-{ENVIRONMENT}"
         for _ in range(3):
-            done = self._kubectl("apply", "--server-side", "--filename", folder)
-            if not done.returncode:
+            process = self._kubectl("apply", "--server-side", "--filename", folder)
+            if not process.returncode:
                 return ""
-        return done.stderr.strip().splitlines()[-1].replace(str(self._folder), "")
+        return process.stderr.strip().splitlines()[-1].replace(str(self._folder), "")
 
     def tenancy(self, *words: str) -> str:
         """Standard output of a command of the product on the lab."""

@@ -1,4 +1,4 @@
-"""What a judge says: findings, and how many checks it made."""
+"""Verdicts of judges: findings and the number of checks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Finding:
     judge: str
     check: str
     object: str
-    """What was judged, as the judge names it, such as `samples-bank/Pod.fraud--train.sample` or `ci/steps/scan`."""
+    """The judged object, as the judge names it, such as `samples-bank/Pod.fraud--train.sample` or `ci/steps/scan`."""
     message: str
     file: str = ""
     """Path from the root of the repository; empty for an object that is made for the judge only."""
@@ -27,7 +27,7 @@ class Verdict:
     judge: str
     version: str
     judged: str
-    """What it was given: renders, samples, workflows, …"""
+    """Inputs of the judge: renders, samples, workflows, …"""
     checks: int = 0
     """Number of checks that it made, or of files or objects where it does not count its checks."""
     findings: Sequence[Finding] = field(default_factory=tuple)

@@ -42,7 +42,7 @@ def verdict(results: Sequence[Mapping[str, Any]], loaded: Loaded, ask: Ask) -> V
 
 
 def broken_attacks(results: Sequence[Mapping[str, Any]], row: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with a behaviour's attacks: one that was admitted, a twin that was refused, none that was sent."""
+    """Problems of a behaviour's attacks: one that was admitted, a twin that was refused, none that was sent."""
     for attack_id in row.get("shown-by", ()):
         if attack_id.startswith("tests/"):
             continue

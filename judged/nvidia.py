@@ -43,7 +43,7 @@ words = ["-p", "no:cacheprovider", "--quiet", "--tb=no", "--config", sys.argv[1]
 pytest.main([str(file), f"--rootdir={file.parent}", *words])
 Path(sys.argv[2]).write_text(json.dumps(suite.get_validation_results()), "utf-8")
 """
-"""What `isvctl test run` does with a suite's checks, without its steps, which make a cluster."""
+"""Code that runs a suite's checks as `isvctl test run` does, without its steps, which make a cluster."""
 
 
 def verdict(lab: live.LabOfJudges) -> Verdict:
@@ -101,7 +101,7 @@ def checks(suite: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
 
 
 def expected(environment: Environment) -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
-    """What the pools of an environment are to yield at their minimum: parameters by check and variant of it."""
+    """Expected resources of an environment's pools at their minimum: parameters by check and variant of it."""
     totals: dict[str, int] = {}
     for name, pool in environment.pools.items():
         for resource, count in extended_resources(environment, name).items():
@@ -135,7 +135,7 @@ def selected(
 
 
 def ends(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
-    """What a check says where it first needs a container, by check."""
+    """Text of a check where it first needs a container, by check."""
     return {row["id"]: row["ends"] for row in rows if "ends" in row}
 
 

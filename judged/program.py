@@ -32,7 +32,7 @@ class Resource:
 
     @property
     def id(self) -> str:
-        """What other resources' inputs call it. Resources of two types may have one name."""
+        """The name by which other resources' inputs refer to it. Resources of two types may have one name."""
         return f"{self.kind.rpartition(':')[2]}/{self.name}"
 
 

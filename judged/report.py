@@ -1,4 +1,4 @@
-"""What a run says: a table, SARIF 2.1.0 for code scanning and for `tenancy evidence`, and the page docs/judged.md."""
+"""Reports of a run: a table, SARIF 2.1.0 for code scanning and for `tenancy evidence`, and the page docs/judged.md."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ KUBERNETES = "1.36"
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What judges share in a run. `objects` is a folder with one subfolder per environment and its samples."""
+    """Inputs that judges share in a run. `objects` is a folder with one subfolder per environment and its samples."""
 
     objects: Path
     home: Path

@@ -25,14 +25,14 @@ def answering(server: socketserver.BaseServer) -> Iterator[None]:
 
 def free_ports(count: int) -> list[int]:
     """Ports that no process uses now, all different."""
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    found = [each.getsockname()[1] for each in held]
-    for each in held:
-        each.close()
-    return found
+    servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    port_numbers = [server.getsockname()[1] for server in servers]
+    for server in servers:
+        server.close()
+    return port_numbers
 
 
 def answers(port: int) -> bool:
     """Whether a process listens at the port."""
-    with socket.socket() as other:
-        return other.connect_ex(("127.0.0.1", port)) == 0
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0

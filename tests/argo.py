@@ -37,13 +37,13 @@ class Argo(GitOpsCluster):
         return [item["metadata"]["name"] for item in items if item["kind"] == "Application"]
 
     def install(self, *names: str) -> None:
-        """What `kubectl apply -f gitops/argo.yaml` does, for the project and these Applications; by default for all."""
+        """Apply gitops/argo.yaml as kubectl does, for the project and these Applications; by default for all."""
         for item in documents(self.texts()["gitops/argo.yaml"]):
             if item["kind"] == "AppProject" or not names or item["metadata"]["name"] in names:
                 self.api.apply(f"/apis/argoproj.io/v1alpha1/namespaces/argocd/{item['kind'].lower()}s", item)
 
     def refresh(self, name: str = "small") -> None:
-        """What a webhook of the forge does: Argo CD reads the repository now, not at its next poll."""
+        """Ask for a refresh, as a webhook of the forge does: Argo CD reads the repository now, not at its next poll."""
         notes = {"argocd.argoproj.io/refresh": "normal"}
         self.api.request("PATCH", f"{APPLICATIONS}/{name}", {"metadata": {"annotations": notes}})
 
@@ -51,22 +51,22 @@ class Argo(GitOpsCluster):
         """Wait until the last commit is synced, or changes nothing of this Application."""
         self.refresh(name)
 
-        def done() -> bool:
-            found = self.application(name)
-            operation, sync = found.get("operationState") or {}, found.get("sync") or {}
+        def is_synced() -> bool:
+            application = self.application(name)
+            operation, sync = application.get("operationState") or {}, application.get("sync") or {}
             if sync.get("revision") == self.commits[-1] and sync["status"] == "Synced":
                 return True
             revision = (operation.get("syncResult") or {}).get("revision")
             return revision == self.commits[-1] and operation["phase"] == "Succeeded"
 
-        until(done, lambda: f"{self.commits[-1]} is synced: {told(self.application(name))}")
+        until(is_synced, lambda: f"{self.commits[-1]} is synced: {sync_summary(self.application(name))}")
 
 
-def told(status: dict[str, Any]) -> str:
-    """What Argo CD says, short."""
+def sync_summary(status: dict[str, Any]) -> str:
+    """Short summary of Argo CD's status."""
     operation = status.get("operationState") or {}
     resources = (operation.get("syncResult") or {}).get("resources") or []
-    failed = [each for each in resources if each.get("status") == "SyncFailed"]
+    failed = [resource for resource in resources if resource.get("status") == "SyncFailed"]
     return json.dumps(
         {
             "conditions": status.get("conditions"),
@@ -84,12 +84,12 @@ def argo_cd(root: Path, shards: int = 0) -> Iterator[Argo]:
     running: list[subprocess.Popen[bytes]] = []
     with lab_of(root) as (spec, api):
         try:
-            found = Argo(root, spec, api, GitOpsTool.ARGO, shards)
+            cluster = Argo(root, spec, api, GitOpsTool.ARGO, shards)
             define(api, definitions(folder("schemas-argo-cd"), "application-crd.yaml", "appproject-crd.yaml"))
-            found.begin()
-            _prepare(found)
-            _start(found.lab, program, root, running)
-            yield found
+            cluster.begin()
+            _prepare(cluster)
+            _start(cluster.lab, program, root, running)
+            yield cluster
         finally:
             for process in running:
                 process.kill()
@@ -97,7 +97,8 @@ def argo_cd(root: Path, shards: int = 0) -> Iterator[Argo]:
 
 
 def _prepare(argo: Argo) -> None:
-    """What an installation of Argo CD has, and the lab as a cluster with the identity that docs/gitops.md names."""
+    """Create the objects of an installation of Argo CD, and the lab as a cluster with the identity that docs/gitops.md
+    names."""
     part = {"app.kubernetes.io/part-of": "argocd"}
     argo.make_namespace("argocd")
     settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "argocd-cm", "labels": part}}
@@ -105,9 +106,13 @@ def _prepare(argo: Argo) -> None:
     signature = {"server.secretkey": "only the server reads it"}
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "argocd-secret", "labels": part}}
     argo.api.request("POST", SECRETS, {**secret, "stringData": signature}, CREATE)
-    found = argo.credentials()
-    tls = {"caData": found["ca"], "certData": found["certificate"], "keyData": found["key"]}
-    data = {"name": argo.plan().context, "server": found["server"], "config": json.dumps({"tlsClientConfig": tls})}
+    credentials = argo.credentials()
+    tls = {"caData": credentials["ca"], "certData": credentials["certificate"], "keyData": credentials["key"]}
+    data = {
+        "name": argo.plan().context,
+        "server": credentials["server"],
+        "config": json.dumps({"tlsClientConfig": tls}),
+    }
     labels = {"argocd.argoproj.io/secret-type": "cluster"}
     cluster = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "cluster", "labels": labels}}
     argo.api.request("POST", SECRETS, {**cluster, "stringData": data}, CREATE)
@@ -115,7 +120,7 @@ def _prepare(argo: Argo) -> None:
 
 def _start(lab: Lab, program: Path, root: Path, running: list[subprocess.Popen[bytes]]) -> None:
     """Redis, the repository server and the controller, with their defaults but for addresses."""
-    redis, repositories, metrics, own = free_ports(4)
+    redis, repositories, metrics, controller_metrics = free_ports(4)
     scratch = root / "argo-cd"
     scratch.mkdir()
     # The repository server calls it for each commit. It says nothing of a commit without a signature, and no project
@@ -135,13 +140,13 @@ def _start(lab: Lab, program: Path, root: Path, running: list[subprocess.Popen[b
     cache, plain = f"--redis=127.0.0.1:{redis}", f"--metrics-port={metrics}"
     server = [f"--port={repositories}", "--address=127.0.0.1", plain, "--metrics-address=127.0.0.1"]
     control = [
-        *(f"--kubeconfig={lab.admin_kubeconfig}", "--namespace=argocd", f"--metrics-port={own}"),
+        *(f"--kubeconfig={lab.admin_kubeconfig}", "--namespace=argocd", f"--metrics-port={controller_metrics}"),
         f"--repo-server=127.0.0.1:{repositories}",
     ]
     for port, words in (
         (redis, ["redis", f"127.0.0.1:{redis}"]),
         (repositories, ["repo-server", cache, *server]),
-        (own, ["controller", cache, *control]),
+        (controller_metrics, ["controller", cache, *control]),
     ):
         with (scratch / f"{words[0]}.log").open("wb") as log:
             running.append(

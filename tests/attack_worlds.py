@@ -39,10 +39,10 @@ def world_of(name: str) -> tuple[Environment, tuple[Tenant, ...]]:
 def creations(name: str) -> tuple[Attack, ...]:
     """The attacks of an environment that make an object, on rules, RBAC and quota."""
     scene = Scene(*world_of(name), ["nvidia"], ["plain"])
-    return tuple(one for one in all_attacks(scene) if not one.skipped and one.request.method == "POST")
+    return tuple(attack for attack in all_attacks(scene) if not attack.skipped and attack.request.method == "POST")
 
 
 def manifest(path: str, body: Any) -> Object:
-    """What a request makes, as a file holds it."""
+    """The object of a request, as a file holds it."""
     space = path.split("/namespaces/")[1].split("/")[0] if "/namespaces/" in path else None
     return {**body, "metadata": {"name": "x", **body["metadata"], **({"namespace": space} if space else {})}}

@@ -28,7 +28,7 @@ def refused(reason: str) -> tuple[dict[str, Any], list[tuple[str, str]]]:
 
 
 class Answers:
-    """What AWS answers to the program's look-ups, and what it was asked."""
+    """Answers of AWS to the program's look-ups, with the look-ups themselves."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, dict[str, Any]]] = []
@@ -46,36 +46,36 @@ class Answers:
         self.asked.append((name, dict(call.args)))
         return getattr(self, name)(call.args)
 
-    def getParameter(self, asked: Any) -> dict[str, Any]:  # noqa: N802 (AWS' name)
+    def getParameter(self, arguments: Any) -> dict[str, Any]:  # noqa: N802 (AWS' name)
         """EKS' public parameter of an image: of the minor and the day that its name has."""
-        parts = asked["name"].split("/")
+        parts = arguments["name"].split("/")
         return {"value": f"{parts[5]}.3-{parts[-2].rpartition('-v')[2]}"}
 
-    def getAddonVersion(self, asked: Any) -> dict[str, Any]:  # noqa: N802 (AWS' name)
-        """Of EKS' default and the most recent one; by default newer than any floor."""
-        default, latest = self.add_ons.get(asked["addonName"], ("v9.9.0-eksbuild.1", "v9.9.1-eksbuild.1"))
-        return {"version": latest if asked["mostRecent"] else default}
+    def getAddonVersion(self, arguments: Any) -> dict[str, Any]:  # noqa: N802 (AWS' name)
+        """EKS' default version or the most recent one; both newer than any floor unless set."""
+        default, latest = self.add_ons.get(arguments["addonName"], ("v9.9.0-eksbuild.1", "v9.9.1-eksbuild.1"))
+        return {"version": latest if arguments["mostRecent"] else default}
 
-    def getAmi(self, asked: Any) -> Any:  # noqa: N802 (AWS' name)
-        (only,) = asked["filters"]
-        assert (only["name"], asked["owners"]) == ("name", ["amazon"])
-        found = self.images.get(only["values"][0])
-        if found is None:
+    def getAmi(self, arguments: Any) -> Any:  # noqa: N802 (AWS' name)
+        (only,) = arguments["filters"]
+        assert (only["name"], arguments["owners"]) == ("name", ["amazon"])
+        image = self.images.get(only["values"][0])
+        if image is None:
             return refused("Your query returned no results. Please change your search criteria and try again.")
-        return {"description": found}
+        return {"description": image}
 
     def getVpc(self, _: Any) -> dict[str, Any]:  # noqa: N802 (AWS' name)
         return {**VPC, **dict.fromkeys(self.switched_off, False)}
 
-    def getRouteTables(self, asked: Any) -> dict[str, Any]:  # noqa: N802 (AWS' name)
-        (only,) = asked["filters"]
+    def getRouteTables(self, arguments: Any) -> dict[str, Any]:  # noqa: N802 (AWS' name)
+        (only,) = arguments["filters"]
         assert only["name"] == "association.subnet-id"
         return {"ids": TABLES[only["values"][0]]}
 
-    def getVpcEndpoint(self, asked: Any) -> Any:  # noqa: N802 (AWS' name)
+    def getVpcEndpoint(self, arguments: Any) -> Any:  # noqa: N802 (AWS' name)
         """S3 has both kinds of endpoint; every other service has one."""
-        short = asked["serviceName"].rpartition("eu-central-1.")[2]
-        kinds = {kind for each in asked.get("filters") or () for kind in each["values"]}
+        short = arguments["serviceName"].rpartition("eu-central-1.")[2]
+        kinds = {kind for filter_item in arguments.get("filters") or () for kind in filter_item["values"]}
         if short in self.missing:
             return refused(NO_ENDPOINT)
         if short in self.twice or (short == "s3" and not kinds):
@@ -83,6 +83,9 @@ class Answers:
         return {"id": "vpce-1", "vpcEndpointType": kinds.pop()}
 
     def kinds(self) -> dict[str, str]:
-        """Of the endpoints that were looked for, by service."""
-        found = (asked for name, asked in self.asked if name == "getVpcEndpoint")
-        return {each["serviceName"].rpartition("eu-central-1.")[2]: each["filters"][0]["values"][0] for each in found}
+        """Kinds of the endpoints that were looked up, by service."""
+        endpoint_arguments = (arguments for name, arguments in self.asked if name == "getVpcEndpoint")
+        return {
+            endpoint["serviceName"].rpartition("eu-central-1.")[2]: endpoint["filters"][0]["values"][0]
+            for endpoint in endpoint_arguments
+        }

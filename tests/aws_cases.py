@@ -47,7 +47,7 @@ SHARED_GRANT = "{bucket: datasets, prefix: fraud--train/, access: read-write, na
 
 
 ECR = "111122223333.dkr.ecr.eu-central-1.amazonaws.com/"
-MANY = [f"{ROLE}{'x' * 40}-{number}" for number in range(30)]
+MANY_ROLES = [f"{ROLE}{'x' * 40}-{number}" for number in range(30)]
 CASES = (
     Case("a bucket that the environment does not list", "ref-01", RESEARCH, "storage[0].bucket", "bucket: datasets", "bucket: vault", "bucket: models"),
     Case("a group that no tenant has", "ref-01", ENV, "aws.people.researcher", "    researchers:", "    researcher:", "    researchers:"),
@@ -71,7 +71,7 @@ CASES = (
     Case("a host that is no forge of the environment", "ref-01", RESEARCH, "ci.host", "branch: main", "branch: main, host: gitlab.bank.example", "branch: main, host: gitlab.com"),
     Case("GitHub where it is no forge", "ref-01", ENV, "ci.github", "  quotas: {}", "  forges: [gitlab.com]", "  forges: [gitlab.com, github.com]", FRAUD),
     Case("a GitLab where it is no forge", "ref-01", ENV, "ci.gitlab", "  quotas: {}", "  forges: [github.com, gitlab.bank.example]", "  forges: [github.com, gitlab.com]", RESEARCH),
-    Case("many who break the glass", "aws-02", ENV, "aws.break-glass.trusted", f"{ROLE}jane", ", ".join(MANY), ", ".join(MANY[:15])),
+    Case("many who break the glass", "aws-02", ENV, "aws.break-glass.trusted", f"{ROLE}jane", ", ".join(MANY_ROLES), ", ".join(MANY_ROLES[:15])),
     Case("more roles than there may be", "aws-03", ENV, "aws.quotas.roles", "quotas: {}", "quotas: {roles: 10}", "quotas: {roles: 11}"),
     Case("writing what is not its own", "aws-04", FRAUD, "storage[0].prefix", SHARED_GRANT, OWN_GRANT, SHARED_GRANT, shared=True),
     Case("writing for another namespace", "aws-04", FRAUD, "storage[0].prefix", SHARED_GRANT, SHARED_GRANT.replace("[train]", "[train, serve]"), SHARED_GRANT, shared=True),

@@ -40,7 +40,7 @@ from google.protobuf import empty_pb2
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
 
 Answer = Mapping[str, Any] | Callable[[Mapping[str, Any], str], Mapping[str, Any]]
-"""What an invoke returns: the values, or a function of its arguments and the region."""
+"""Result of an invoke: the values, or a function of its arguments and the region."""
 
 
 def _add_on_version(arguments: Mapping[str, Any], region: str) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class Fault:
     match: str
     kind: str
     message: str
-    left: int | None
+    remaining_strikes: int | None
 
 
 class AwsDouble(provider_pb2_grpc.ResourceProviderServicer):
@@ -162,20 +162,22 @@ class AwsDouble(provider_pb2_grpc.ResourceProviderServicer):
 
     def find(self, match: str) -> Live:
         """The one live resource whose urn holds this text."""
-        found = [each for each in self.live.values() if match in each.urn]
-        assert len(found) == 1, f"{len(found)} live resources match {match!r}: {[each.urn for each in found]}"
-        return found[0]
+        matches = [resource for resource in self.live.values() if match in resource.urn]
+        assert len(matches) == 1, (
+            f"{len(matches)} live resources match {match!r}: {[resource.urn for resource in matches]}"
+        )
+        return matches[0]
 
     def drift(self, match: str, **properties: Any) -> None:
         """Change a resource behind the engine's back."""
-        each = self.find(match)
-        each.inputs |= properties
-        each.outputs |= properties
+        resource = self.find(match)
+        resource.inputs |= properties
+        resource.outputs |= properties
 
     def lose(self, match: str) -> None:
         """Delete a resource behind the engine's back."""
-        each = self.find(match)
-        del self.live[each.type, each.id]
+        resource = self.find(match)
+        del self.live[resource.type, resource.id]
 
     # The provider's own settings
 
@@ -194,21 +196,21 @@ class AwsDouble(provider_pb2_grpc.ResourceProviderServicer):
 
     def CheckConfig(self, request: Any, context: Any) -> Any:
         sent = from_struct(request.news)
-        found = sdk.check_config(_settings(plain(sent)))
-        return provider_pb2.CheckResponse(inputs=to_struct(sent), failures=_failures(found))
+        mistakes = sdk.check_config(_settings(plain(sent)))
+        return provider_pb2.CheckResponse(inputs=to_struct(sent), failures=_failures(mistakes))
 
     def DiffConfig(self, request: Any, context: Any) -> Any:
-        old, new = (_settings(plain(from_struct(each))) for each in (request.old_inputs, request.news))
-        found = list(facts.changes(old, new))
+        old, new = (_settings(plain(from_struct(settings))) for settings in (request.old_inputs, request.news))
+        changes_of_config = list(facts.changes(old, new))
         kinds = provider_pb2.DiffResponse
-        changes = kinds.DIFF_SOME if found else kinds.DIFF_NONE
-        return kinds(changes=changes, diffs=[each.path for each in found])
+        changes = kinds.DIFF_SOME if changes_of_config else kinds.DIFF_NONE
+        return kinds(changes=changes, diffs=[change.path for change in changes_of_config])
 
     def Configure(self, request: Any, context: Any) -> Any:
         settings = plain(from_struct(request.args))
         tags = sdk.decoded("defaultTags", settings.get("defaultTags", {})).get("tags", {})
         # Every provider of a program has a connection of its own: that tells their regions apart.
-        self._configured[context.peer()] = (_known(settings.get("region"), self._region), tags)
+        self._configured[context.peer()] = (_known_or(settings.get("region"), self._region), tags)
         self._note(Call("configure", "pulumi:providers:aws", request.name, request.urn, settings), context)
         return provider_pb2.ConfigureResponse(acceptSecrets=True, supportsPreview=True)
 
@@ -223,35 +225,35 @@ class AwsDouble(provider_pb2_grpc.ResourceProviderServicer):
         inputs = plain(sent)
         call = self._call("check", request, inputs)
         self._note(call, context)
-        found = sdk.check_resource(call.type, inputs)
-        found += api.mistakes(call.type, inputs) if not found else []
-        if not found:
-            named = facts.autoname(call.type, call.name, inputs, old, request.randomSeed)
-            sent |= named
-            sent["__defaults"] = list(named)
-        return provider_pb2.CheckResponse(inputs=to_struct(sent), failures=_failures(found))
+        mistakes = sdk.check_resource(call.type, inputs)
+        mistakes += api.mistakes(call.type, inputs) if not mistakes else []
+        if not mistakes:
+            generated_names = facts.autoname(call.type, call.name, inputs, old, request.randomSeed)
+            sent |= generated_names
+            sent["__defaults"] = list(generated_names)
+        return provider_pb2.CheckResponse(inputs=to_struct(sent), failures=_failures(mistakes))
 
     def Diff(self, request: Any, context: Any) -> Any:
         old, new = plain(from_struct(request.old_inputs)), plain(from_struct(request.news))
         call = self._call("diff", request, new, request.id)
         self._note(call, context)
-        found = list(facts.changes(old, new))
-        replacing = {each.path for each in found if facts.replaces(call.type, each)}
+        property_changes = list(facts.changes(old, new))
+        replacing = {change.path for change in property_changes if facts.replaces(call.type, change)}
         kinds = provider_pb2.PropertyDiff.Kind
         details = {
-            each.path: provider_pb2.PropertyDiff(
-                kind=kinds.Value(each.how + "_REPLACE" * (each.path in replacing)), inputDiff=True
+            change.path: provider_pb2.PropertyDiff(
+                kind=kinds.Value(change.how + "_REPLACE" * (change.path in replacing)), inputDiff=True
             )
-            for each in found
+            for change in property_changes
         }
         # A name that the program gives is taken until the old resource is gone.
         key = facts.AUTONAMED.get(call.type, "name")
-        kept = key in new and key not in new.get("__defaults", ()) and old.get(key) == new[key]
+        keeps_name = key in new and key not in new.get("__defaults", ()) and old.get(key) == new[key]
         return provider_pb2.DiffResponse(
-            changes=provider_pb2.DiffResponse.DIFF_SOME if found else provider_pb2.DiffResponse.DIFF_NONE,
+            changes=provider_pb2.DiffResponse.DIFF_SOME if property_changes else provider_pb2.DiffResponse.DIFF_NONE,
             replaces=sorted(replacing),
-            deleteBeforeReplace=bool(replacing) and (kept or call.type in facts.DELETES_FIRST),
-            diffs=sorted({each.property for each in found}),
+            deleteBeforeReplace=bool(replacing) and (keeps_name or call.type in facts.DELETES_FIRST),
+            diffs=sorted({change.property for change in property_changes}),
             detailedDiff=details,
             hasDetailedDiff=True,
         )
@@ -261,26 +263,26 @@ class AwsDouble(provider_pb2_grpc.ResourceProviderServicer):
         call = self._call("create", request, plain(sent), preview=request.preview)
         self._note(call, context)
         region, tags = self._settings_of(context)
-        region = _known(call.inputs.get("region"), region)
+        region = _known_or(call.inputs.get("region"), region)
         with self._lock:
             naming = invent.Naming(call.type, call.name, region, call.inputs, self._chance)
-            made = invent.outputs(naming, _unmarked(sent), tags, request.preview)
+            outputs = invent.outputs(naming, _unmarked(sent), tags, request.preview)
             if request.preview:
-                return provider_pb2.CreateResponse(properties=to_struct(made))
+                return provider_pb2.CreateResponse(properties=to_struct(outputs))
             key = (call.type, naming.words["id"])
             if key in self.live and not facts.puts(call.type):
                 self._fail(context, f"creating {call.type} ({key[1]}): it exists already, as {self.live[key].urn}")
-            self.live[key] = Live(call.type, call.urn, key[1], sent, made)
-        return provider_pb2.CreateResponse(id=key[1], properties=to_struct(made))
+            self.live[key] = Live(call.type, call.urn, key[1], sent, outputs)
+        return provider_pb2.CreateResponse(id=key[1], properties=to_struct(outputs))
 
     def Read(self, request: Any, context: Any) -> Any:
         call = self._call("read", request, plain(from_struct(request.inputs)), request.id)
         self._note(call, context)
-        found = self.live.get((call.type, request.id))
-        if found is None:
+        resource = self.live.get((call.type, request.id))
+        if resource is None:
             return provider_pb2.ReadResponse()
         return provider_pb2.ReadResponse(
-            id=found.id, properties=to_struct(found.outputs), inputs=to_struct(found.inputs)
+            id=resource.id, properties=to_struct(resource.outputs), inputs=to_struct(resource.inputs)
         )
 
     def Update(self, request: Any, context: Any) -> Any:
@@ -288,15 +290,15 @@ class AwsDouble(provider_pb2_grpc.ResourceProviderServicer):
         call = self._call("update", request, plain(sent), request.id, request.preview)
         self._note(call, context)
         before = plain(from_struct(request.old_inputs))
-        made = invent.updated(call.type, before, call.inputs, old, _unmarked(sent), request.preview)
-        made |= invent.tags_all(call.type, call.inputs, self._settings_of(context)[1])
+        outputs = invent.updated(call.type, before, call.inputs, old, _unmarked(sent), request.preview)
+        outputs |= invent.tags_all(call.type, call.inputs, self._settings_of(context)[1])
         if not request.preview:
             with self._lock:
-                found = self.live.get((call.type, request.id))
-                if found is None:
+                resource = self.live.get((call.type, request.id))
+                if resource is None:
                     self._fail(context, f"updating {call.type} ({request.id}): it does not exist")
-                found.inputs, found.outputs = sent, made
-        return provider_pb2.UpdateResponse(properties=to_struct(made))
+                resource.inputs, resource.outputs = sent, outputs
+        return provider_pb2.UpdateResponse(properties=to_struct(outputs))
 
     def Delete(self, request: Any, context: Any) -> Any:
         call = self._call("delete", request, plain(from_struct(request.old_inputs)), request.id)
@@ -312,7 +314,7 @@ class AwsDouble(provider_pb2_grpc.ResourceProviderServicer):
         if answer is None:
             self._fail(context, f"the AWS double has no answer to {request.tok}: put one into its `answers`")
         if callable(answer):
-            region = _known(arguments.get("region"), self._settings_of(context)[0])
+            region = _known_or(arguments.get("region"), self._settings_of(context)[0])
             answer = answer(arguments, region)
         return provider_pb2.InvokeResponse(**{"return": to_struct(answer)})
 
@@ -332,10 +334,12 @@ class AwsDouble(provider_pb2_grpc.ResourceProviderServicer):
             return
         with self._lock:
             hits = [
-                f for f in self._faults if f.kind == call.kind and f.match in (call.urn or call.type) and f.left != 0
+                f
+                for f in self._faults
+                if f.kind == call.kind and f.match in (call.urn or call.type) and f.remaining_strikes != 0
             ]
             for fault in hits[:1]:
-                fault.left = None if fault.left is None else fault.left - 1
+                fault.remaining_strikes = None if fault.remaining_strikes is None else fault.remaining_strikes - 1
         if hits:
             self._fail(context, hits[0].message)
 
@@ -344,15 +348,15 @@ class AwsDouble(provider_pb2_grpc.ResourceProviderServicer):
         raise AssertionError
 
 
-def _failures(found: list[Mistake]) -> list[Any]:
-    return [provider_pb2.CheckFailure(property=each.path, reason=each.reason) for each in found]
+def _failures(mistakes: list[Mistake]) -> list[Any]:
+    return [provider_pb2.CheckFailure(property=mistake.path, reason=mistake.reason) for mistake in mistakes]
 
 
 def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in config.items() if key not in ("version", "pluginDownloadURL")}
 
 
-def _known(value: Any, otherwise: str) -> str:
+def _known_or(value: Any, otherwise: str) -> str:
     return value if isinstance(value, str) else otherwise
 
 

@@ -1,4 +1,4 @@
-"""What AWS' own API says about the values in a resource: its enumerations, lengths, ranges and required members.
+"""Constraints of AWS' own API on the values in a resource: enumerations, lengths, ranges and required members.
 
 From botocore's service models, where botocore is installed; without it nothing is said. Properties are matched to
 the API's members by name, whatever their case; `RENAMED` has those that Terraform calls otherwise. What has no
@@ -140,10 +140,10 @@ def _documents(inputs: Mapping[str, Any]) -> Iterator[Mistake]:
     for name in DOCUMENTS & inputs.keys():
         if isinstance(inputs[name], str):
             try:
-                found = json.loads(inputs[name])
+                document = json.loads(inputs[name])
             except ValueError:
-                found = None
-            if not isinstance(found, dict):
+                document = None
+            if not isinstance(document, dict):
                 yield Mistake(name, f"wants a JSON document, got {inputs[name][:40]!r}")
 
 
@@ -154,16 +154,16 @@ def _by_model(token: str, inputs: Mapping[str, Any]) -> list[Mistake]:
     shape = _model(service).operation_model(operation).input_shape
     shape = shape.members[member] if member else shape
     renamed = {**RENAMED.get(service, {}), **NAMES.get(token, {})}
-    given = dict(inputs)
-    given.setdefault(facts.AUTONAMED.get(token, "name"), UNKNOWN)  # the provider makes a name
+    values_by_name = dict(inputs)
+    values_by_name.setdefault(facts.AUTONAMED.get(token, "name"), UNKNOWN)  # the provider makes a name
     if token in FILLED:
-        given.setdefault(FILLED[token], UNKNOWN)
-    found = []
-    for name, (other, kind) in ELSEWHERE.get(token, {}).items():
-        values = given.pop(name, [])
+        values_by_name.setdefault(FILLED[token], UNKNOWN)
+    mistakes = []
+    for name, (service_model, kind) in ELSEWHERE.get(token, {}).items():
+        values = values_by_name.pop(name, [])
         for index, item in enumerate(values if isinstance(values, list) else []):
-            found += _judge(_model(other).shape_for(kind), item, f"{name}[{index}]", {})
-    return found + list(_structure(shape, given, "", renamed))
+            mistakes += _judge(_model(service_model).shape_for(kind), item, f"{name}[{index}]", {})
+    return mistakes + list(_structure(shape, values_by_name, "", renamed))
 
 
 def _structure(shape: Any, value: Mapping[str, Any], prefix: str, renamed: Mapping[str, str]) -> Iterator[Mistake]:
@@ -199,7 +199,7 @@ def _judge(shape: Any, value: Any, path: str, renamed: Mapping[str, str]) -> Ite
         yield from _range(shape, value, path, str(value))
 
 
-def _range(shape: Any, size: float, path: str, given: str) -> Iterator[Mistake]:
+def _range(shape: Any, size: float, path: str, value_text: str) -> Iterator[Mistake]:
     low, high = shape.metadata.get("min"), shape.metadata.get("max")
     if (low is not None and size < low) or (high is not None and size > high):
-        yield Mistake(path, f"the AWS API's {shape.name} is {low} to {high}, got {given}")
+        yield Mistake(path, f"the AWS API's {shape.name} is {low} to {high}, got {value_text}")

@@ -1,4 +1,4 @@
-"""What the AWS double knows about single resource types: names, ids, and what replaces them.
+"""Facts of the AWS double on single resource types: names, ids, and properties that replace.
 
 `REPLACES` are the `ForceNew` and `RequiresReplace` marks of hashicorp/terraform-provider-aws, `AUTONAMED` and
 `DELETES_FIRST` the overrides in pulumi/pulumi-aws' provider/resources.go. Types that are not listed update in
@@ -198,18 +198,18 @@ ARNS = {
 }
 
 
-def autoname(token: str, name: str, given: Mapping[str, Any], old: Mapping[str, Any], seed: bytes) -> dict[str, str]:
+def autoname(token: str, name: str, inputs: Mapping[str, Any], old: Mapping[str, Any], seed: bytes) -> dict[str, str]:
     """The name property that the provider fills in, if it has to; an old one stays."""
     key = AUTONAMED.get(token, "name")
     cls = sdk.resource_class(token)
     optional = cls and key in sdk.fields(sdk.arguments_class(cls)) and key not in sdk.required(sdk.arguments_class(cls))
-    if not optional or key in given or f"{key}Prefix" in given:
+    if not optional or key in inputs or f"{key}Prefix" in inputs:
         return {}
     if key in old.get("__defaults", ()) and isinstance(old.get(key), str):
         return {key: old[key]}
-    made = f"{name}-{hashlib.sha256(seed + name.encode()).hexdigest()[:7]}"
+    generated = f"{name}-{hashlib.sha256(seed + name.encode()).hexdigest()[:7]}"
     prefix = "alias/" if token == "aws:kms/alias:Alias" else ""
-    return {key: prefix + (made.lower() if key == "bucket" else made)}
+    return {key: prefix + (generated.lower() if key == "bucket" else generated)}
 
 
 @dataclass(frozen=True)
@@ -225,17 +225,17 @@ class Change:
 
 
 def changes(old: Any, new: Any, path: str = "", name: str = "") -> Iterator[Change]:
-    """What a program changed, by path."""
+    """Changes of a program, by path."""
     if isinstance(old, dict) and isinstance(new, dict) and sdk._SIGNATURE not in old | new:
         for key in sorted(key for key in old.keys() | new.keys() if not key.startswith("__")):
-            below = f"{path}.{key}" if path else key
+            child_path = f"{path}.{key}" if path else key
             if key in old and key in new:
-                yield from changes(old[key], new[key], below, key)
+                yield from changes(old[key], new[key], child_path, key)
             elif isinstance(old.get(key, new.get(key)), dict):
-                inside = list(changes(old.get(key, {}), new.get(key, {}), below, key))
-                yield from inside or [Change(below, "ADD" if key in new else "DELETE")]
+                inside = list(changes(old.get(key, {}), new.get(key, {}), child_path, key))
+                yield from inside or [Change(child_path, "ADD" if key in new else "DELETE")]
             else:
-                yield Change(below, "ADD" if key in new else "DELETE")
+                yield Change(child_path, "ADD" if key in new else "DELETE")
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new) and name not in SETS:
         for index, (before, after) in enumerate(zip(old, new, strict=True)):
             yield from changes(before, after, f"{path}[{index}]")

@@ -1,4 +1,4 @@
-"""What the AWS double invents: ids, ARNs and the outputs that AWS decides.
+"""Values that the AWS double invents: ids, ARNs and the outputs that AWS decides.
 
 The rule needs no table: a resource has its inputs, and for every output that is not an input a value of the type
 that the SDK gives it. `special` has the few on which programs build more.
@@ -44,8 +44,8 @@ class Words(dict[str, str]):
     def __missing__(self, key: str) -> str:
         return f"no-{key}"
 
-    def __or__(self, other: Any) -> Words:
-        return Words({**self, **other})
+    def __or__(self, further_words: Any) -> Words:
+        return Words({**self, **further_words})
 
 
 @dataclass
@@ -60,17 +60,17 @@ class Naming:
     words: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        given = {key: value for key, value in self.inputs.items() if isinstance(value, str)}
+        text_inputs = {key: value for key, value in self.inputs.items() if isinstance(value, str)}
         key = facts.AUTONAMED.get(self.token, "name")
         self.words = Words() | {
             "name": self.name,
-            key: given.get(f"{key}Prefix", f"{self.name}-") + self.hex(8),
+            key: text_inputs.get(f"{key}Prefix", f"{self.name}-") + self.hex(8),
             "path": "/",
             "account": ACCOUNT,
             "region": self.region,
-            "host": given.get("url", "").removeprefix("https://"),
+            "host": text_inputs.get("url", "").removeprefix("https://"),
             "uuid": "-".join(self.hex(length) for length in (8, 4, 4, 4, 12)),
-            **given,
+            **text_inputs,
         }
         # An ARN may hold the id and an id may be the ARN, never both.
         for key in ("arn", "id") if "{arn}" in facts.IDS.get(self.token, "") else ("id", "arn"):
@@ -102,8 +102,8 @@ class Naming:
         if origin is not None and issubclass(origin, Sequence):
             return [self.fake(name, arguments[0], depth)] if depth < 4 else []
         if isinstance(typ, type) and _types.is_output_type(typ):
-            known = _types.output_type_types(typ) if depth < 4 else {}
-            return {key: self.fake(key, each, depth + 1) for key, each in known.items()}
+            output_types = _types.output_type_types(typ) if depth < 4 else {}
+            return {key: self.fake(key, output_type, depth + 1) for key, output_type in output_types.items()}
         if typ in (bool, int, float):
             return {bool: False, int: 1, float: 1.0}[typ]
         shape = next((text for end, text in SHAPES.items() if name.endswith(end)), None)
@@ -161,27 +161,27 @@ def outputs(naming: Naming, sent: Mapping[str, Any], tags: Mapping[str, str], pr
     key = facts.AUTONAMED.get(token, "name")
     if f"{key}Prefix" in sent:
         invented[key] = naming.words[key]
-    made = _under(_unknown(invented) if preview and invented else invented, sent)
+    properties = _overlaid(_unknown(invented) if preview and invented else invented, sent)
     if "region" in sdk.output_types(token):
-        made.setdefault("region", naming.region)
-    return made | tags_all(token, naming.inputs, tags)
+        properties.setdefault("region", naming.region)
+    return properties | tags_all(token, naming.inputs, tags)
 
 
 def tags_all(token: str, inputs: Mapping[str, Any], defaults: Mapping[str, str]) -> dict[str, Any]:
     """The provider's default tags under the resource's own."""
     if "tagsAll" not in sdk.output_types(token):
         return {}
-    own = inputs.get("tags") or {}
-    return {"tagsAll": own if own is UNKNOWN else {**defaults, **own}}
+    resource_tags = inputs.get("tags") or {}
+    return {"tagsAll": resource_tags if resource_tags is UNKNOWN else {**defaults, **resource_tags}}
 
 
-def _under(invented: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """What was given, over what was invented; maps are merged."""
+def _overlaid(invented: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Given values over invented ones; maps are merged."""
     merged = dict(invented)
-    for key, value in given.items():
-        below = merged.get(key)
-        both = isinstance(below, dict) and isinstance(value, dict) and sdk._SIGNATURE not in value
-        merged[key] = _under(below, value) if both else value
+    for key, value in overrides.items():
+        nested = merged.get(key)
+        both = isinstance(nested, dict) and isinstance(value, dict) and sdk._SIGNATURE not in value
+        merged[key] = _overlaid(nested, value) if both else value
     return merged
 
 
@@ -190,28 +190,28 @@ def _unknown(value: Any) -> Any:
 
 
 def updated(
-    token: str, old: Any, new: Any, made: Mapping[str, Any], sent: Mapping[str, Any], preview: bool
+    token: str, old: Any, new: Any, outputs: Mapping[str, Any], sent: Mapping[str, Any], preview: bool
 ) -> dict[str, Any]:
     """The outputs after an update in place, from inputs and outputs before it and the inputs after it."""
-    after = _under(_without(made, old), sent)
-    changed = {each.property for each in facts.changes(old, new)}
+    after = _overlaid(_without(outputs, old), sent)
+    changed_properties = {change.property for change in facts.changes(old, new)}
     if token == "aws:ec2/launchTemplate:LaunchTemplate":
         # The provider's own rules: its plan and its update do not leave out the same properties.
-        changed -= {"name", "namePrefix", "defaultVersion", "updateDefaultVersion"}
-        if changed - ({"description"} if preview else {"tags"}):
-            after["latestVersion"] = UNKNOWN if preview else made["latestVersion"] + 1
+        changed_properties -= {"name", "namePrefix", "defaultVersion", "updateDefaultVersion"}
+        if changed_properties - ({"description"} if preview else {"tags"}):
+            after["latestVersion"] = UNKNOWN if preview else outputs["latestVersion"] + 1
             if new.get("updateDefaultVersion") is True:
                 after["defaultVersion"] = after["latestVersion"]
     return after
 
 
-def _without(made: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """What AWS decided: outputs that do not come from the inputs."""
-    left = {}
-    for key, value in made.items():
-        if key not in given:
-            left[key] = value
-        elif isinstance(value, dict) and isinstance(given[key], dict) and sdk._SIGNATURE not in value:
-            inside = _without(value, given[key])
-            left |= {key: inside} if inside else {}
-    return left
+def _without(properties: Mapping[str, Any], removed: Mapping[str, Any]) -> dict[str, Any]:
+    """Outputs that AWS decided: those that do not come from the inputs."""
+    remaining = {}
+    for key, value in properties.items():
+        if key not in removed:
+            remaining[key] = value
+        elif isinstance(value, dict) and isinstance(removed[key], dict) and sdk._SIGNATURE not in value:
+            inside = _without(value, removed[key])
+            remaining |= {key: inside} if inside else {}
+    return remaining

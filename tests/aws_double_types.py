@@ -1,4 +1,4 @@
-"""What pulumi_aws' own types say about a resource's properties: which exist, which are needed, of what type.
+"""Types of a resource's properties by pulumi_aws: which exist, which are required, and their type.
 
 The SDK is generated from the provider's schema, so its `<Name>Args` classes are that schema as far as a
 machine without the provider can have it.
@@ -54,7 +54,7 @@ _ASSETS = {rpc._special_asset_sig, rpc._special_archive_sig}
 
 
 def from_struct(value: Struct | ListValue | Value) -> Any:
-    """What the engine sent, as it stands, with whole numbers as int."""
+    """The message of the engine, unchanged, with whole numbers as int."""
     if isinstance(value, Struct):
         return {key: from_struct(item) for key, item in value.fields.items()}
     if isinstance(value, ListValue):
@@ -73,10 +73,10 @@ def from_struct(value: Struct | ListValue | Value) -> Any:
 
 
 def to_struct(value: Mapping[str, Any]) -> Struct:
-    """What goes back to the engine: `UNKNOWN` in the engine's own notation."""
-    made = Struct()
-    made.update(_spell(value))
-    return made
+    """The answer to the engine: `UNKNOWN` in the engine's own notation."""
+    struct = Struct()
+    struct.update(_spell(value))
+    return struct
 
 
 def _spell(value: Any) -> Any:
@@ -119,8 +119,8 @@ def resource_class(token: str) -> type | None:
 
     The SDK registers its own table of tokens, so renamed packages (`lambda_`) need no rule here.
     """
-    package, _, rest = token.partition(":")
-    module = rpc.get_resource_module(package, rest.partition(":")[0], "") if package == "aws" else None
+    package, _, resource_path = token.partition(":")
+    module = rpc.get_resource_module(package, resource_path.partition(":")[0], "") if package == "aws" else None
     info = getattr(module, "mod_info", {})
     name = info.get("classes", {}).get(token)
     with _importing, warnings.catch_warnings():  # the packages' own deprecated classes warn when they are made
@@ -134,9 +134,9 @@ def arguments_class(resource: type) -> type:
     module = sys.modules[resource.__module__]
     # Where both are there, the short name is that of a part of another resource.
     names = (f"{resource.__name__}InitArgs", f"{resource.__name__}Args")
-    found = next((getattr(module, name) for name in names if hasattr(module, name)), None)
-    assert found is not None, f"{resource.__module__} has none of {names}"
-    return found
+    arguments_type = next((getattr(module, name) for name in names if hasattr(module, name)), None)
+    assert arguments_type is not None, f"{resource.__module__} has none of {names}"
+    return arguments_type
 
 
 @functools.cache
@@ -150,7 +150,7 @@ def required(cls: type) -> tuple[str, ...]:
     """camelCase names of what an input type's constructor asks for."""
     names = _types.input_type_py_to_pulumi_names(cls)
     parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
-    return tuple(names[each.name] for each in parameters if each.default is inspect.Parameter.empty)
+    return tuple(names[parameter.name] for parameter in parameters if parameter.default is inspect.Parameter.empty)
 
 
 @functools.cache
@@ -192,32 +192,36 @@ def decoded(setting: str, value: Any) -> Any:
 
 
 def alternatives(typ: Any) -> list[Any]:
-    """What an Input may be once it is known."""
+    """Types that an Input may have once it is known."""
     if typing.get_origin(typ) in (typing.Union, types.UnionType):
-        found = dict.fromkeys(each for arg in typing.get_args(typ) for each in alternatives(arg))
+        member_types = dict.fromkeys(alternative for arg in typing.get_args(typ) for alternative in alternatives(arg))
         # Where any string will do, the enumeration beside it is a help to editors.
-        return [each for each in found if not (str in found and isinstance(each, enum.EnumMeta))]
+        return [
+            alternative
+            for alternative in member_types
+            if not (str in member_types and isinstance(alternative, enum.EnumMeta))
+        ]
     if typing.get_origin(typ) in (Awaitable, pulumi.Output) or typ in (type(None), pulumi.Output):
         return []
     return [] if typing.is_typeddict(typ) else [typ]
 
 
 def check(typ: Any, value: Any, path: str) -> list[Mistake]:
-    """What is wrong with one value; nothing, if any alternative of its type accepts it."""
+    """Mistakes of one value; none if any alternative of its type accepts it."""
     if value is UNKNOWN:
         return []
-    verdicts = [list(_one(each, value, path)) for each in alternatives(typ)]
+    verdicts = [list(_mistakes_of_type(alternative, value, path)) for alternative in alternatives(typ)]
     if not verdicts or any(not verdict for verdict in verdicts):
         return []
     # A verdict on something inside the value says more than one on the value itself.
     inner = [verdict for verdict in verdicts if verdict[0].path != path]
     if inner or len(verdicts) == 1:
         return (inner or verdicts)[0]
-    wants = " or ".join(_describe(each) for each in alternatives(typ))
+    wants = " or ".join(_describe(alternative) for alternative in alternatives(typ))
     return [Mistake(path, f"wants {wants}, got {_show(value)}")]
 
 
-def _one(typ: Any, value: Any, path: str) -> Iterator[Mistake]:
+def _mistakes_of_type(typ: Any, value: Any, path: str) -> Iterator[Mistake]:
     origin = typing.get_origin(typ)
     if typ is Any:
         return
@@ -250,14 +254,14 @@ def _fits(typ: Any, value: Any) -> bool:
 
 
 def _object(cls: type, value: Mapping[str, Any], prefix: str) -> Iterator[Mistake]:
-    known = fields(cls)
+    field_types = fields(cls)
     for name, item in value.items():
         if name.startswith("__"):  # the engine's and the provider's own marks
             continue
-        if name in known:
-            yield from check(known[name], item, prefix + name)
+        if name in field_types:
+            yield from check(field_types[name], item, prefix + name)
             continue
-        near = difflib.get_close_matches(name, known, 1, 0.6)
+        near = difflib.get_close_matches(name, field_types, 1, 0.6)
         hint = f"; did you mean `{near[0]}`?" if near else ""
         yield Mistake(prefix + name, f"{_describe(cls)} has no such property{hint}")
     for name in required(cls):

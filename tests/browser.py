@@ -26,8 +26,8 @@ def opened(page: str, folder: Path, width: int, *more: str) -> dict[str, Any]:
     argv = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", f"--window-size={width},900"]
     argv += [f"--user-data-dir={folder / 'profile'}", "--host-resolver-rules=MAP * ~NOTFOUND"]
     argv += ["--enable-logging=stderr", "--dump-dom", *more, path.as_uri()]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True)
-    found = re.search(r"data-seen=(\"|')(.*?)\1", done.stdout)
-    assert found, "the page was loaded"
-    console = [line for line in done.stderr.splitlines() if ":CONSOLE:" in line]
-    return {**json.loads(found[2].replace("&quot;", '"')), "console": console}
+    process = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True)
+    match = re.search(r"data-seen=(\"|')(.*?)\1", process.stdout)
+    assert match, "the page was loaded"
+    console = [line for line in process.stderr.splitlines() if ":CONSOLE:" in line]
+    return {**json.loads(match[2].replace("&quot;", '"')), "console": console}

@@ -31,7 +31,13 @@ def _function(name: str, takes: list[cel.Type], gives: cel.Type, does: Any, *, m
 _KUBERNETES = [
     _function("quantity", [TEXT], NUMBER, lambda text: float(parse(text)), member=False),
     _function("sign", [NUMBER], cel.Type.INT, lambda amount: (amount > 0) - (amount < 0), member=False),
-    _function("isGreaterThan", [NUMBER, NUMBER], cel.Type.BOOL, lambda one, other: one > other, member=True),
+    _function(
+        "isGreaterThan",
+        [NUMBER, NUMBER],
+        cel.Type.BOOL,
+        lambda left_quantity, right_quantity: left_quantity > right_quantity,
+        member=True,
+    ),
     *(
         _function(name, [TEXT, TEXT], TEXT, lambda check, _: check, member=True)
         for name in ("group", "resource", "namespace", "check")
@@ -62,11 +68,11 @@ def refuses(guard: Guard, rule: str, data: Mapping[str, Any]) -> bool:
     return not evaluated(text, {**data, "variables": _variables(guard, text, data, {})})
 
 
-def _variables(guard: Guard, text: str, data: Mapping[str, Any], made: dict[str, Any]) -> dict[str, Any]:
+def _variables(guard: Guard, text: str, data: Mapping[str, Any], values_by_name: dict[str, Any]) -> dict[str, Any]:
     """The variables that an expression names. One that cannot be made is left out: to read it is then an error."""
     for name in re.findall(r"\bvariables\.(\w+)", text):
-        if name not in made:
-            _variables(guard, guard.variables[name], data, made)
+        if name not in values_by_name:
+            _variables(guard, guard.variables[name], data, values_by_name)
             with suppress(Exception):
-                made[name] = evaluated(guard.variables[name], {**data, "variables": dict(made)})
-    return made
+                values_by_name[name] = evaluated(guard.variables[name], {**data, "variables": dict(values_by_name)})
+    return values_by_name

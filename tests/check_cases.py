@@ -1,4 +1,5 @@
-"""What the pack and `tenancy check` judge beside `pack_cases`: what breaks each rule, and its twin of one field."""
+"""Further cases of the pack and `tenancy check`, beside `pack_cases`: an object that breaks each rule, and its twin of
+one field."""
 
 from __future__ import annotations
 
@@ -41,8 +42,10 @@ GPU = "nvidia.com/gpu"
 ADMISSION = "admissionregistration.k8s.io/v1"
 
 
-def twins(rule: str, finding: str, rest: tuple[Object, ...], item: Object, path: tuple[Any, ...], mended: Any) -> Case:
-    return Case(rule, (*rest, item), (*rest, with_field(item, path, mended)), finding)
+def twins(
+    rule: str, finding: str, others: tuple[Object, ...], item: Object, path: tuple[Any, ...], mended: Any
+) -> Case:
+    return Case(rule, (*others, item), (*others, with_field(item, path, mended)), finding)
 
 
 def pod(**spec: Any) -> Object:
@@ -59,7 +62,7 @@ def config_map(key: str, value: Any) -> Object:
 
 
 SLICED = {"sharing": {"timeSlicing": {"failRequestsGreaterThanOne": True, "resources": [{"name": GPU, "replicas": 4}]}}}
-NAMED = {"sharing": {"timeSlicing": {**SLICED["sharing"]["timeSlicing"], "renameByDefault": True}}}
+RENAMED_SHARING = {"sharing": {"timeSlicing": {**SLICED["sharing"]["timeSlicing"], "renameByDefault": True}}}
 
 
 def cuts(**slices: int) -> Object:
@@ -89,20 +92,20 @@ def account(name: str, where: str, tenant: str, role: str) -> Object:
 
 
 def _association(name: str, where: str, role: str) -> Object:
-    given = {"clusterName": "c", "namespace": where, "serviceAccount": "a", "roleArn": role}
-    return on_aws(aws.POD_IDENTITY, name, given)
+    association = {"clusterName": "c", "namespace": where, "serviceAccount": "a", "roleArn": role}
+    return on_aws(aws.POD_IDENTITY, name, association)
 
 
 def home(name: str, *gpus: str) -> tuple[Object, ...]:
     """A tenant's namespace with its isolation resources and the way to DNS."""
-    quota, *rest = isolation_resources(name, name)
+    quota, *others = isolation_resources(name, name)
     hard = {"pods": "1", **{f"requests.{resource}": "1" for resource in (GPU, *gpus)}}
-    return (namespace(name, name), with_field(quota, ("spec", "hard"), hard), *rest)
+    return (namespace(name, name), with_field(quota, ("spec", "hard"), hard), *others)
 
 
 def offer(resource: str, amount: str, borrowed: str = "0") -> list[Object]:
-    of = {"name": resource, "nominalQuota": amount, "borrowingLimit": borrowed, "lendingLimit": "0"}
-    return [{"coveredResources": [resource], "flavors": [{"name": "a100", "resources": [of]}]}]
+    resource_quota = {"name": resource, "nominalQuota": amount, "borrowingLimit": borrowed, "lendingLimit": "0"}
+    return [{"coveredResources": [resource], "flavors": [{"name": "a100", "resources": [resource_quota]}]}]
 
 
 def share(tenant: str, resource: str = GPU, amount: str = "8", **spec: Any) -> Object:
@@ -117,8 +120,8 @@ def policy(name: str) -> Object:
     return manifest(ADMISSION, "ValidatingAdmissionPolicy", name, {"spec": {"failurePolicy": "Fail"}}, None)
 
 
-def policy_binding(name: str, of: str) -> Object:
-    spec = {"policyName": of, "validationActions": ["Deny"]}
+def policy_binding(name: str, policy_name: str) -> Object:
+    spec = {"policyName": policy_name, "validationActions": ["Deny"]}
     return manifest(ADMISSION, "ValidatingAdmissionPolicyBinding", name, {"spec": spec}, None)
 
 
@@ -164,7 +167,7 @@ def asking(name: str, expression: str) -> Object:
     return manifest(ADMISSION, "ValidatingAdmissionPolicy", name, {"spec": spec}, None)
 
 
-def kept(*resources: str) -> tuple[Object, ...]:
+def label_guard(*resources: str) -> tuple[Object, ...]:
     """An admission policy that stands, on updates of these."""
     rules = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": list(resources)}]
     spec = {"failurePolicy": "Fail", "matchConstraints": {"resourceRules": rules}}
@@ -190,10 +193,10 @@ _EXPRESSION = ("spec", "validations", 0, "expression")
 _NODES = (node("n", LABELS, "8"),)
 FLAVORS = (flavor("a100", LABELS),)
 QUEUED = (*home("acme"), queue("acme"))
-SHARED = GPU + ".shared"
+SHARED_GPU = GPU + ".shared"
 TEAMS = (*home("acme"), *home("rival"))
 M7I = one_of("node.kubernetes.io/instance-type", "m7i.4xlarge")
-OWN, OUR_OWN = "bank.example/team", "node-restriction.kubernetes.io/team"
+TEAM_LABEL, OUR_OWN = "bank.example/team", "node-restriction.kubernetes.io/team"
 _SELECTOR = ("spec", "nodeSelector")
 _RULES = ("spec", "matchConstraints", "resourceRules", 0, "resources")
 _SET = ("values", "managerConfig", "controllerManagerConfigYaml")
@@ -251,7 +254,14 @@ ALONE = (
         ("spec", "replicatedJobs", 0, "template", "spec", "template", "spec", "hostNetwork"),
         False,
     ),
-    twins("share-02", "ConfigMap gpu-operator/c", (), config_map("any", SLICED), ("data", "any"), json.dumps(NAMED)),
+    twins(
+        "share-02",
+        "ConfigMap gpu-operator/c",
+        (),
+        config_map("any", SLICED),
+        ("data", "any"),
+        json.dumps(RENAMED_SHARING),
+    ),
     twins(
         "mig-01",
         "ConfigMap gpu-operator/c",
@@ -523,27 +533,27 @@ TOGETHER = (
     Case(
         "pool-02",
         (
-            *home("acme", SHARED),
-            *home("rival", SHARED),
+            *home("acme", SHARED_GPU),
+            *home("rival", SHARED_GPU),
             queue("acme"),
             queue("rival"),
-            share("acme", SHARED),
-            share("rival", SHARED),
+            share("acme", SHARED_GPU),
+            share("rival", SHARED_GPU),
         ),
         (
-            *home("acme", SHARED),
-            *home("rival", SHARED),
+            *home("acme", SHARED_GPU),
+            *home("rival", SHARED_GPU),
             queue("acme"),
             queue("rival"),
-            share("acme", SHARED),
-            share("rival", SHARED, "0"),
+            share("acme", SHARED_GPU),
+            share("rival", SHARED_GPU, "0"),
         ),
         "ClusterQueue rival--batch",
     ),
     Case(
         "pool-02",
-        (*home("acme", SHARED), *home("rival", SHARED)),
-        (*home("acme", SHARED), *home("rival")),
+        (*home("acme", SHARED_GPU), *home("rival", SHARED_GPU)),
+        (*home("acme", SHARED_GPU), *home("rival")),
         "ResourceQuota rival/isolation",
     ),
     twins(
@@ -576,25 +586,30 @@ TOGETHER = (
     twins(
         "node-08",
         "NodePool own",
-        (*TEAMS, node_pool("own", M7I, [], {OWN: "acme", OUR_OWN: "acme"})),
-        pod(nodeSelector={OWN: "acme"}),
+        (*TEAMS, node_pool("own", M7I, [], {TEAM_LABEL: "acme", OUR_OWN: "acme"})),
+        pod(nodeSelector={TEAM_LABEL: "acme"}),
         _SELECTOR,
         {OUR_OWN: "acme"},
     ),
     twins(
         "node-08",
         "NodePool seen",
-        (*TEAMS, pod(nodeSelector={OWN: "acme"}), node_pool("seen", M7I, [], {OWN: "acme"}), kept()[0]),
-        kept("nodes")[1],
+        (
+            *TEAMS,
+            pod(nodeSelector={TEAM_LABEL: "acme"}),
+            node_pool("seen", M7I, [], {TEAM_LABEL: "acme"}),
+            label_guard()[0],
+        ),
+        label_guard("nodes")[1],
         _RULES,
         ["nodes", "nodes/status"],
     ),
     twins(
         "node-08",
         f"{aws.GROUP} own",
-        (*TEAMS, node("of-group", {OWN: "acme"}), pod(nodeSelector={OWN: "acme"})),
-        group("own", labels={OWN: "acme"}),
-        ("labels", OWN),
+        (*TEAMS, node("of-group", {TEAM_LABEL: "acme"}), pod(nodeSelector={TEAM_LABEL: "acme"})),
+        group("own", labels={TEAM_LABEL: "acme"}),
+        ("labels", TEAM_LABEL),
         "spare",
     ),
 )
@@ -605,7 +620,7 @@ def _chart(where: str) -> Object:
     return {**release("redis", {}), "chart": "redis", "metadata": {"name": "redis", "namespace": where}}
 
 
-SEEN = (
+PREVIEW_ONLY_CASES = (
     Case("seen-01", (*home("acme"), _chart("acme")), (*home("acme"), _chart("monitoring")), "Release acme/redis"),
     twins(
         "seen-03",
@@ -616,4 +631,5 @@ SEEN = (
         {"pods": "1"},
     ),
 )
-"""What shows only to who sees a whole program. seen-02 is about what a preview does not know: no object has it."""
+"""Findings that only a judge of a whole program can make. seen-02 is about values that a preview does not know: no
+object has it."""

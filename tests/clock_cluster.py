@@ -77,7 +77,7 @@ class Cluster:
             if resource["name"] == "nvidia.com/gpu"
         )
 
-    def _asked(self) -> None:
+    def _count_request(self) -> None:
         self.requests += 1
         if self.kill_at is not None and self.requests >= self.kill_at:
             raise Killed
@@ -85,19 +85,19 @@ class Cluster:
     def items(self, path: str) -> list[Object]:
         kind = path.rpartition("/")[2]
         assert kind in KINDS, path
-        found = [copy.deepcopy(item) for place, item in self.objects.items() if f"/{kind}/" in place]
-        return [_with_status(kind, item) for item in found]
+        items = [copy.deepcopy(item) for place, item in self.objects.items() if f"/{kind}/" in place]
+        return [_with_status(kind, item) for item in items]
 
     def pages(self, path: str) -> Iterator[Object]:
         """Two objects in a page."""
         self.lists += 1
-        found, version = self.items(path), {"resourceVersion": str(self.version)}
-        for start in range(0, max(len(found), 1), 2):
-            self._asked()
-            yield {"items": found[start : start + 2], "metadata": version}
+        items, version = self.items(path), {"resourceVersion": str(self.version)}
+        for start in range(0, max(len(items), 1), 2):
+            self._count_request()
+            yield {"items": items[start : start + 2], "metadata": version}
 
     def events(self, path: str) -> Iterator[Object]:
-        self._asked()
+        self._count_request()
         where, _, query = path.partition("?")
         kind, since = where.rpartition("/")[2], int(query.rpartition("=")[2])
         if since < self.oldest:
@@ -108,37 +108,37 @@ class Cluster:
                 yield {"type": what, "object": _with_status(kind, copy.deepcopy(item))}
 
     def request(self, method: str, path: str, body: Any = None, **_: Any) -> Response:
-        self._asked()
+        self._count_request()
         where = path.partition("?")[0]
         headers = {"Date": format_datetime(self.now, usegmt=True)}
-        there = self.objects.get(where)
+        stored = self.objects.get(where)
         if method == "GET":
-            return Response(200, copy.deepcopy(there), headers) if there else Response(404, {}, headers)
+            return Response(200, copy.deepcopy(stored), headers) if stored else Response(404, {}, headers)
         self.writes.append(f"{method} {where}")
         if method == "POST":
             place = f"{where}/{body['metadata']['name']}"
             return Response(409, {}) if place in self.objects else self._put(place, copy.deepcopy(body))
         if method == "DELETE":
-            if there and where == self.changed_before_deletion:
-                self._put(where, there)
+            if stored and where == self.changed_before_deletion:
+                self._put(where, stored)
             conditions = (body or {}).get("preconditions", {}).items()
-            if there and any(there["metadata"][key] != value for key, value in conditions):
+            if stored and any(stored["metadata"][key] != value for key, value in conditions):
                 return Response(409, {"message": "Precondition failed"})
             return self.delete(where)
         if method == "PUT":
-            if there is None or body["metadata"]["resourceVersion"] != there["metadata"]["resourceVersion"]:
+            if stored is None or body["metadata"]["resourceVersion"] != stored["metadata"]["resourceVersion"]:
                 return Response(409, {"message": "the object has been modified"})
             return self._put(where, copy.deepcopy(body))
         assert method == "PATCH"
         if "/events/" in where:
             return self._put(where, copy.deepcopy(body))
-        changed = copy.deepcopy(there or body)
-        if there and body["metadata"].get("uid", there["metadata"]["uid"]) != there["metadata"]["uid"]:
+        new_object = copy.deepcopy(stored or body)
+        if stored and body["metadata"].get("uid", stored["metadata"]["uid"]) != stored["metadata"]["uid"]:
             return Response(409, {"message": "another object of that name"})
-        changed["spec"] = {**changed.get("spec", {}), **body.get("spec", {})}
+        new_object["spec"] = {**new_object.get("spec", {}), **body.get("spec", {})}
         if notes := body["metadata"].get("annotations"):
-            changed["metadata"]["annotations"] = {**changed["metadata"].get("annotations", {}), **notes}
-        return self._put(where, changed)
+            new_object["metadata"]["annotations"] = {**new_object["metadata"].get("annotations", {}), **notes}
+        return self._put(where, new_object)
 
     def state(self) -> dict[str, Any]:
         return {path: item.get("spec") for path, item in self.objects.items() if "/events/" not in path}

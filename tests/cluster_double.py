@@ -37,13 +37,13 @@ def _answer(objects: dict[str, Object], method: str, path: str, body: Any) -> tu
         return 201, {**body, "status": {**(body.get("status") or {}), **_ALLOWED}} if isinstance(body, dict) else {}
     if path in objects:
         return 200, objects[path]
-    _, root, *rest = path.split("/")
-    below = rest[1:] if root == "api" else rest[2:]
-    if len(below) % 2 == 0:
+    _, root, *segments = path.split("/")
+    resource_segments = segments[1:] if root == "api" else segments[2:]
+    if len(resource_segments) % 2 == 0:
         return 404, {"message": "the server could not find the requested resource"}
     head, _, plural = path.rpartition("/")
     items = [item for where, item in objects.items() if where.rpartition("/")[0] == path]
-    if len(below) == 1:  # of all namespaces
+    if len(resource_segments) == 1:  # of all namespaces
         items += [
             item
             for where, item in objects.items()
@@ -55,17 +55,20 @@ def _answer(objects: dict[str, Object], method: str, path: str, body: Any) -> tu
 @contextmanager
 def cluster_double(objects: Iterable[Object]) -> Iterator[str]:
     """The address of a double with these objects, as long as it is used."""
-    there: dict[str, Object] = {}
+    objects_by_path: dict[str, Object] = {}
     for number, item in enumerate(objects):
         metadata = {**item["metadata"], "uid": f"uid-{number}", "resourceVersion": "1"}
         metadata |= {"creationTimestamp": "2026-11-01T00:00:00Z", "managedFields": []}
-        there[path_of(item)] = {**item, "metadata": metadata}
+        objects_by_path[path_of(item)] = {**item, "metadata": metadata}
 
     class Handler(BaseHTTPRequestHandler):
         def _do(self) -> None:
-            given = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            request_body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             status, body = _answer(
-                there, self.command, self.path.partition("?")[0], json.loads(given) if given else None
+                objects_by_path,
+                self.command,
+                self.path.partition("?")[0],
+                json.loads(request_body) if request_body else None,
             )
             self.send_response(status)
             self.end_headers()

@@ -36,7 +36,7 @@ settings.load_profile("quick")
 
 
 def examples(number: int) -> int:
-    """How many examples a property gets: all of `number` in `make test-all`, a fifth of it otherwise."""
+    """Number of examples of a property: all of `number` in `make test-all`, a fifth of it otherwise."""
     return max(1, number * settings.default.max_examples // 100)
 
 
@@ -133,9 +133,9 @@ FILES = {"environment.yaml": ENVIRONMENT, "tenants/fraud.yaml": FRAUD, "tenants/
 
 
 def documents(text: str) -> list[Any]:
-    """What is in a text of YAML, by libyaml: the lines of charts and CRDs take Python alone ten times as long."""
+    """Documents of a text of YAML, by libyaml: the lines of charts and CRDs take Python alone ten times as long."""
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return [found for found in yaml.load_all(text, loader) if found]
+    return [document for document in yaml.load_all(text, loader) if document]
 
 
 def in_days(count: int) -> str:
@@ -233,43 +233,43 @@ def plan(loaded: Loaded) -> Plan:
 
 def every(values: Iterable[object]) -> bool:
     """`all`, which is not true of nothing: what a test says of each of some, there have to be some of."""
-    found = list(values)
-    assert found, "nothing to say this of"
-    return all(found)
+    items = list(values)
+    assert items, "nothing to say this of"
+    return all(items)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Before a test of a module marked `chapters` come the tests above it, also where it alone was chosen."""
-    there = {item.nodeid for item in items}
+    collected = {item.nodeid for item in items}
     modules: dict[str, list[pytest.Item]] = {}
-    whole: list[pytest.Item] = []
+    ordered_items: list[pytest.Item] = []
     for item in items:
         module = item.getparent(pytest.Module)
         if module and item.get_closest_marker("chapters"):
             if module.nodeid not in modules:
-                modules[module.nodeid] = [each for each in module.collect() if isinstance(each, pytest.Item)]
+                modules[module.nodeid] = [item for item in module.collect() if isinstance(item, pytest.Item)]
             for earlier in modules[module.nodeid]:
                 if earlier.nodeid == item.nodeid:
                     break
                 needed = item.get_closest_marker("exhaustive") or not earlier.get_closest_marker("exhaustive")
-                if needed and earlier.nodeid not in there:
-                    there.add(earlier.nodeid)
-                    whole.append(earlier)
-        whole.append(item)
-    items[:] = whole
+                if needed and earlier.nodeid not in collected:
+                    collected.add(earlier.nodeid)
+                    ordered_items.append(earlier)
+        ordered_items.append(item)
+    items[:] = ordered_items
 
 
 class OfFolder:
-    """What the modules of a folder share ends with the last of them: an idle lab takes a good part of a core
-    for as long as it lives."""
+    """Values that the modules of a folder share; they end with the last of them: an idle lab takes a good part of a
+    core for as long as it lives."""
 
     def __init__(self) -> None:
         self._made: dict[Path, Any] = {}
         self._endings: dict[Path, list[Callable[[], object]]] = {}
 
-    def once(self, folder: Path, make: Callable[[], Made]) -> Made:
-        """What was made for the folder, or is made now."""
+    def once(self, folder: Path, make: Callable[[], T]) -> T:
+        """The value of the folder, made at the first call."""
         if folder not in self._made:
             self._made[folder] = make()
         return self._made[folder]
@@ -285,7 +285,7 @@ class OfFolder:
                 ending()
 
 
-Made = TypeVar("Made")
+T = TypeVar("Made")
 OF_FOLDER = pytest.StashKey[OfFolder]()
 
 
@@ -326,7 +326,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByLab | None
 
 
 LAB_BYTES = 4 * 2**30
-"""What the processes of one worker's tests come to: a control plane with Kueue, an engine with its programs."""
+"""Memory of the processes of one worker's tests: a control plane with Kueue, an engine with its programs."""
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -346,7 +346,7 @@ def golden(request: pytest.FixtureRequest) -> Golden:
 
 
 class Golden:
-    """What was made once, read by a person, and is now held to."""
+    """Expected output, written once and read by a person."""
 
     def __init__(self, folder: Path, update: bool) -> None:
         self.folder = folder
@@ -360,7 +360,7 @@ class Golden:
 
 
 def amounts(queue: Object, limit: str = "nominalQuota") -> dict[tuple[str, str], Decimal]:
-    """What a ClusterQueue or Cohort has of each resource in each of Kueue's flavors; absent ones are left out."""
+    """Quota of a ClusterQueue or Cohort for each resource in each of Kueue's flavors; absent ones are left out."""
     return {
         (flavor["name"], resource["name"]): quantities.parse(resource[limit])
         for group in queue["spec"]["resourceGroups"]

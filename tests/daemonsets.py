@@ -1,4 +1,4 @@
-"""Where charts have the tolerations of their daemonsets."""
+"""Paths of the tolerations of daemonsets in the values of charts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DAEMONSETS = {
     "eks-node-monitoring-agent": ("dcgmAgent.tolerations",),
     "aws-ebs-csi-driver": ("node.tolerateAllTaints",),
 }
-"""Where the tolerations of each daemonset stand in the values."""
+"""Path of the tolerations of each daemonset in the values."""
 TOLERATE_ALL = {
     "kube-proxy": "EKS' manifest of kube-proxy: operator Exists",
     "eks-node-monitoring-agent": "aws/eks-node-monitoring-agent@v1.7.0 values.yaml: nodeAgent.tolerations, Exists",

@@ -1,4 +1,5 @@
-"""What the engine does for an edit of the files, from what its program registers before and after: without an engine.
+"""Steps of the engine for an edit of the files, from the resources that its program registers before and after: without
+an engine.
 
 A resource is replaced where a property changes that its provider cannot change in place: on AWS by the double's facts,
 on the cluster by `FORCE_NEW` and `NAMES`. What refers to a replaced resource by such a property is replaced with it,
@@ -41,7 +42,7 @@ RENEWED = {"aws:ec2/launchTemplate:LaunchTemplate"}
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What the engine does to one resource."""
+    """A step of the engine for one resource."""
 
     operation: str
     kind: str
@@ -54,9 +55,13 @@ def steps(before: Registered, after: Registered) -> list[Step]:
     """Every step but `same`, sorted."""
     old, new = _custom(before), _custom(after)
     both = old.keys() & new.keys()
-    changed = {path: _changes(old[path], new[path]) for path in both}
-    replaced = {path for path, found in changed.items() if any(_replaces(old[path], each) for each in found)}
-    updated = {path for path in both - replaced if changed[path]}
+    changes_by_path = {path: _changes(old[path], new[path]) for path in both}
+    replaced = {
+        path
+        for path, path_changes in changes_by_path.items()
+        if any(_replaces(old[path], change) for change in path_changes)
+    }
+    updated = {path for path in both - replaced if changes_by_path[path]}
     waiting = replaced | {path for path in updated if new[path].type in RENEWED}
     while waiting:
         urns = {f"{new[path].type}::{new[path].name}" for path in waiting}
@@ -65,29 +70,31 @@ def steps(before: Registered, after: Registered) -> list[Step]:
         updated_now = following - replaced_now - updated
         replaced, updated = replaced | replaced_now, updated | updated_now
         waiting = replaced_now | {path for path in updated_now if new[path].type in RENEWED}
-    found = [Step("create", new[path].type, new[path].name, protected=False) for path in new.keys() - old.keys()]
-    found += [Step("delete", old[path].type, old[path].name, old[path].protect) for path in old.keys() - new.keys()]
+    operations = [Step("create", new[path].type, new[path].name, protected=False) for path in new.keys() - old.keys()]
+    operations += [
+        Step("delete", old[path].type, old[path].name, old[path].protect) for path in old.keys() - new.keys()
+    ]
     for path in both:
         protected = old[path].protect and new[path].protect
         if path in replaced:
-            found.append(Step("replace", new[path].type, new[path].name, protected))
+            operations.append(Step("replace", new[path].type, new[path].name, protected))
         elif path in updated:
-            found.append(Step("update", new[path].type, new[path].name, protected=False))
-    return sorted(found, key=lambda step: (step.operation, step.kind, step.name))
+            operations.append(Step("update", new[path].type, new[path].name, protected=False))
+    return sorted(operations, key=lambda step: (step.operation, step.kind, step.name))
 
 
 def object_steps(before: Plan, after: Plan) -> list[Step]:
     """The same for the cluster's objects and charts of two plans, which is quicker than to register them; nothing of it
     is protected."""
     old, new = ({name_of(item): item for item in (*plan.objects(), *_charts(plan))} for plan in (before, after))
-    found = [Step("create", new[name]["kind"], name, protected=False) for name in new.keys() - old.keys()]
-    found += [Step("delete", old[name]["kind"], name, protected=False) for name in old.keys() - new.keys()]
+    operations = [Step("create", new[name]["kind"], name, protected=False) for name in new.keys() - old.keys()]
+    operations += [Step("delete", old[name]["kind"], name, protected=False) for name in old.keys() - new.keys()]
     for name in old.keys() & new.keys():
         changes = list(facts.changes(old[name], new[name])) if old[name] != new[name] else []
-        replaced = any(_is_forced(new[name]["kind"], each) for each in changes)
+        replaced = any(_is_forced(new[name]["kind"], change) for change in changes)
         if changes:
-            found.append(Step("replace" if replaced else "update", new[name]["kind"], name, protected=False))
-    return sorted(found, key=lambda step: (step.operation, step.kind, step.name))
+            operations.append(Step("replace" if replaced else "update", new[name]["kind"], name, protected=False))
+    return sorted(operations, key=lambda step: (step.operation, step.kind, step.name))
 
 
 def _charts(plan: Plan) -> Iterator[dict[str, Any]]:
@@ -103,10 +110,10 @@ def _charts(plan: Plan) -> Iterator[dict[str, Any]]:
 
 def _custom(registered: Registered) -> dict[str, Any]:
     """Requests for resources of providers by the path that the engine makes a URN of."""
-    found = registered.requests.items()
+    requests = registered.requests.items()
     return {
         registered.path(urn): request
-        for urn, request in found
+        for urn, request in requests
         if request.custom and not request.type.startswith("pulumi:providers:")
     }
 
@@ -114,8 +121,8 @@ def _custom(registered: Registered) -> dict[str, Any]:
 def _changes(old: Any, new: Any) -> list[facts.Change]:
     if old.object == new.object:
         return []
-    found = facts.changes(*(plain(from_struct(request.object)) for request in (old, new)))
-    return [each for each in found if not each.path.startswith(tuple(new.ignoreChanges))]
+    changes = facts.changes(*(plain(from_struct(request.object)) for request in (old, new)))
+    return [change for change in changes if not change.path.startswith(tuple(new.ignoreChanges))]
 
 
 def _replaces(request: Any, change: facts.Change) -> bool:
@@ -136,7 +143,7 @@ def _refers(request: Any, urns: set[str], *, forced: bool = False) -> bool:
     change."""
     return any(
         any(urn.endswith(tuple(urns)) for urn in refers.urns)
-        and not any(each.startswith(key) for each in request.ignoreChanges)
+        and not any(change.startswith(key) for change in request.ignoreChanges)
         and (_replaces(request, facts.Change(key, "UPDATE")) or not forced)
         for key, refers in request.propertyDependencies.items()
     )

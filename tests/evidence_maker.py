@@ -44,7 +44,7 @@ class Maker:
         self.attacks.write_text(json.dumps([REFUSED]), "utf-8")
 
     def make(self, name: str = "bundle", *more: str, key: bool = True) -> Result:
-        given = ("--key", str(self.private)) if key else ()
+        key_options = ("--key", str(self.private)) if key else ()
         words = (
             "make",
             str(self.spec),
@@ -52,7 +52,7 @@ class Maker:
             str(self.folder / name),
             "--attack-results",
             str(self.attacks),
-            *given,
+            *key_options,
             *more,
         )
         return run(*words)

@@ -109,7 +109,7 @@ class FieldEdit:
     before: tuple[tuple[str, Any], ...] = ()
     """Edits of both sides."""
     note: str = ""
-    """What distinguishes several edits of a field."""
+    """Text that distinguishes several edits of a field."""
 
     @property
     def of(self) -> str:
@@ -119,16 +119,16 @@ class FieldEdit:
 
     @property
     def title(self) -> str:
-        """How the table names it."""
+        """Title of the edit in the table."""
         return f"{self.field.replace('/', '.')}{f' ({self.note})' if self.note else ''}"
 
 
 def at(files: Mapping[str, Any], path: str) -> Any:
     """The value at a path such as `pools/general/nodes/min`; None where there is none."""
-    found: Any = files
+    node: Any = files
     for name in path.split("/"):
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return found
+        node = node.get(name) if isinstance(node, Mapping) else None
+    return node
 
 
 def base(edit: FieldEdit | None = None) -> dict[str, Any]:
@@ -141,17 +141,17 @@ def edited(edit: FieldEdit) -> dict[str, Any]:
     return _with(base(edit), ((edit.field, edit.new), *edit.also))
 
 
-def _with(found: dict[str, Any], edits: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+def _with(fields: dict[str, Any], edits: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
     for path, value in edits:
-        *above, name = path.split("/")
-        part = found
-        for each in above:
-            part = part.setdefault(each, {})
+        *parents, name = path.split("/")
+        part = fields
+        for parent in parents:
+            part = part.setdefault(parent, {})
         if value is None:
             part.pop(name, None)
         else:
             part[name] = copy.deepcopy(value)
-    return found
+    return fields
 
 
 def write(folder: Path, environment: Mapping[str, Any]) -> Path:
@@ -178,7 +178,7 @@ IN_WEST = [
     ("aws/zones", ["eu-west-1a", "eu-west-1b"]),
     *((f"pools/{n}/zones", ["eu-west-1a"]) for n in ("fabric", "reserved", "block")),
 ]
-GIVEN = [("aws/zones", None), ("aws/network/subnets", SUBNETS)]
+GIVEN_SUBNETS = [("aws/zones", None), ("aws/network/subnets", SUBNETS)]
 OTHER_ACCOUNT = [
     ("aws/platform-role", "arn:aws:iam::222233334444:role/gpu-platform"),
     ("aws/people", {f"{n}-engineers": f"arn:aws:iam::222233334444:role/{n}-engineers" for n in ("aml", "fraud")}),
@@ -221,7 +221,7 @@ AWS = (
     _edit("aws/network/service-ranges", ["3.5.136.0/22"]),
     _edit("aws/network/service-ranges-file", "ip-ranges.json"),
     _edit("aws/network/subnets", SUBNETS, ("aws/zones", None), ("aws/network/vpc", "vpc-0123abcd")),
-    _edit("aws/network/vpc", "vpc-0123abcd", *GIVEN),
+    _edit("aws/network/vpc", "vpc-0123abcd", *GIVEN_SUBNETS),
     _edit("aws/oidc-issuer", ISSUER),
     _edit("aws/organization", "o-0therexampl3"),
     _edit("aws/payer", True),
@@ -358,32 +358,32 @@ def fields() -> set[str]:
 def _fields(model: type[Spec], path: str) -> Iterator[str]:
     for name, info in model.model_fields.items():
         field = f"{path}.{info.alias or name.replace('_', '-')}"
-        below = list(dict.fromkeys(_models(info.annotation)))
-        yield from (each for one in below for each in _fields(one, field))
-        if not below:
+        models = list(dict.fromkeys(_models(info.annotation)))
+        yield from (path for model in models for path in _fields(model, field))
+        if not models:
             yield field
 
 
 def _models(annotation: Any) -> Iterator[type[Spec]]:
     if isinstance(annotation, type) and issubclass(annotation, Spec):
         yield annotation
-    for each in get_args(annotation):
-        yield from _models(each)
+    for argument in get_args(annotation):
+        yield from _models(argument)
 
 
 def covered() -> set[str]:
     """Fields that an edit changes, also as a part of a larger value."""
-    found = set()
+    covered_paths = set()
     for edit in EDITS:
-        found |= set(_inside(edit.of, edit.old, edit.new))
-    return found
+        covered_paths |= set(_inside(edit.of, edit.old, edit.new))
+    return covered_paths
 
 
 def _inside(path: str, old: Any, new: Any) -> Iterator[str]:
     yield path
     values = [value for value in (old, new) if value is not None]
     for value in values:
-        for each in value if isinstance(value, list) else [value]:
-            if isinstance(each, Mapping):
-                other = old if isinstance(old, Mapping) and value is new else {}
-                yield from (f"{path}.{key}" for key in each if each[key] != (other or {}).get(key))
+        for entry in value if isinstance(value, list) else [value]:
+            if isinstance(entry, Mapping):
+                old_mapping = old if isinstance(old, Mapping) and value is new else {}
+                yield from (f"{path}.{key}" for key in entry if entry[key] != (old_mapping or {}).get(key))

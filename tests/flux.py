@@ -26,7 +26,7 @@ from tests.kinds import define
 NAMESPACE = "flux-system"
 SOURCES = f"/apis/source.toolkit.fluxcd.io/v1/namespaces/{NAMESPACE}/gitrepositories"
 KUSTOMIZATIONS = f"/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/{NAMESPACE}/kustomizations"
-OWN = "fleet"
+FLEET_NAME = "fleet"
 """The platform's own Kustomization, which applies those that are rendered."""
 NONE = ""
 """The shard of the controller that takes what has no label."""
@@ -47,7 +47,7 @@ class Flux(GitOpsCluster):
         return self.api.get(f"{KUSTOMIZATIONS}/{name}").get("status") or {}
 
     def reconcile(self, path: str) -> None:
-        """What `flux reconcile` does: the controller looks now, not after its interval."""
+        """Annotate like `flux reconcile`: the controller looks now, not after its interval."""
         notes = {"reconcile.fluxcd.io/requestedAt": f"{time.time()}"}
         self.api.request("PATCH", path, {"metadata": {"annotations": notes}})
 
@@ -55,37 +55,40 @@ class Flux(GitOpsCluster):
         """Wait until the last commit is an artifact; its revision."""
         self.reconcile(f"{SOURCES}/small")
 
-        def found() -> str | None:
+        def stored_revision() -> str | None:
             artifact = (self.api.get(f"{SOURCES}/small").get("status") or {}).get("artifact") or {}
             revision = str(artifact.get("revision", ""))
             return revision if revision.endswith(self.commits[-1]) else None
 
-        return until(found, lambda: f"fetched: {self.api.get(f'{SOURCES}/small').get('status')}")
+        return until(stored_revision, lambda: f"fetched: {self.api.get(f'{SOURCES}/small').get('status')}")
 
     def applied(self, *names: str) -> None:
         """Wait until the last commit is applied by these Kustomizations, by default by all."""
         revision = self.fetched()
-        until(lambda: self.kustomization(OWN).get("lastAppliedRevision") == revision, lambda: self.said([OWN]))
-        wanted = names or tuple(self.names())
+        until(
+            lambda: self.kustomization(FLEET_NAME).get("lastAppliedRevision") == revision,
+            lambda: self.conditions_text([FLEET_NAME]),
+        )
+        expected_names = names or tuple(self.names())
 
-        def done() -> bool:
-            return all(self.kustomization(name).get("lastAppliedRevision") == revision for name in wanted)
+        def is_applied() -> bool:
+            return all(self.kustomization(name).get("lastAppliedRevision") == revision for name in expected_names)
 
-        until(done, lambda: self.said(wanted))
+        until(is_applied, lambda: self.conditions_text(expected_names))
 
     def names(self) -> list[str]:
         """Names of the Kustomizations that are rendered."""
         items = documents(self.texts()["gitops/flux.yaml"])
         return [item["metadata"]["name"] for item in items if item["kind"] == "Kustomization"]
 
-    def said(self, names: Any) -> str:
+    def conditions_text(self, names: Any) -> str:
         """The last conditions, short."""
         return json.dumps({name: (self.kustomization(name).get("conditions") or [])[:1] for name in names})
 
     def start(self, shard: str) -> None:
         """Start the controller of a shard."""
-        chosen = f"{SHARD}={shard}" if shard else f"!{SHARD}"
-        self.run(shard, "flux-kustomize", f"--watch-label-selector={chosen}", "--requeue-dependency=2s")
+        selector = f"{SHARD}={shard}" if shard else f"!{SHARD}"
+        self.run(shard, "flux-kustomize", f"--watch-label-selector={selector}", "--requeue-dependency=2s")
 
     def stop(self, shard: str) -> None:
         """End it, as a node that fails does."""
@@ -119,27 +122,27 @@ class Flux(GitOpsCluster):
 def flux(root: Path, shards: int) -> Iterator[Flux]:
     """A lab with Flux, which applies the first commit."""
     with lab_of(root) as (spec, api), served(root) as port:
-        found = Flux(root, spec, api, GitOpsTool.FLUX, shards, port=port)
+        cluster = Flux(root, spec, api, GitOpsTool.FLUX, shards, port=port)
         try:
             for module in ("schemas-flux-source", "schemas-flux-kustomize"):
                 define(api, definitions(folder(module)))
-            found.begin()
-            found.make_namespace(NAMESPACE)
+            cluster.begin()
+            cluster.make_namespace(NAMESPACE)
             (artifacts,) = free_ports(1)
             storage = root / "artifacts"
             storage.mkdir()
             address = f"127.0.0.1:{artifacts}"
-            found.run(
+            cluster.run(
                 "source",
                 "flux-source",
                 *(f"--storage-path={storage}", f"--storage-addr={address}", f"--storage-adv-addr={address}"),
             )
             for shard in (NONE, *(f"shard-{number + 1}" for number in range(shards))):
-                found.start(shard)
-            install(found)
-            yield found
+                cluster.start(shard)
+            install(cluster)
+            yield cluster
         finally:
-            for process in found.controllers.values():
+            for process in cluster.controllers.values():
                 process.kill()
                 process.wait()
 
@@ -171,8 +174,12 @@ def install(flux: Flux) -> None:
         "prune": True,
         "patches": [{"target": {"kind": "Kustomization"}, "patch": json.dumps(with_secret)}],
     }
-    own = {"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "metadata": {"name": OWN}}
-    flux.api.apply(KUSTOMIZATIONS, {**own, "spec": spec})
+    kustomization = {
+        "apiVersion": "kustomize.toolkit.fluxcd.io/v1",
+        "kind": "Kustomization",
+        "metadata": {"name": FLEET_NAME},
+    }
+    flux.api.apply(KUSTOMIZATIONS, {**kustomization, "spec": spec})
 
 
 @contextmanager
@@ -201,8 +208,10 @@ def served(root: Path) -> Iterator[int]:
                 "CONTENT_LENGTH": str(len(body)),
                 "REMOTE_ADDR": "127.0.0.1",
             }
-            done = subprocess.run(["git", "http-backend"], input=body, capture_output=True, env=env, check=True).stdout
-            head, _, content = done.partition(b"\r\n\r\n")
+            output = subprocess.run(
+                ["git", "http-backend"], input=body, capture_output=True, env=env, check=True
+            ).stdout
+            head, _, content = output.partition(b"\r\n\r\n")
             headers = dict(line.split(": ", 1) for line in head.decode().splitlines())
             self.send_response(int(headers.pop("Status", "200").split()[0]))
             for name, value in headers.items():

@@ -22,8 +22,8 @@ def follow(files: Demo, problem: Problem) -> None:
     """Make the change that the message names, the first one where it names several."""
     name = problem.file.rpartition("/")[2].removesuffix(".yaml")
     for pattern, action in _ACTIONS:
-        if found := re.match(pattern, problem.change):
-            action(files[name], problem, *found.groups())
+        if match := re.match(pattern, problem.change):
+            action(files[name], problem, *match.groups())
             return
     raise NotNamed(f"{problem.field}: {problem.change}")
 
@@ -31,17 +31,17 @@ def follow(files: Demo, problem: Problem) -> None:
 def _path(content: Any, field: str) -> list[Any]:
     """The parts of a field's path; a key with dots in it is one part."""
     parts: list[Any] = []
-    rest = field
-    while rest:
-        if index := re.match(r"\[(\d+)\]\.?", rest):
+    remaining_field = field
+    while remaining_field:
+        if index := re.match(r"\[(\d+)\]\.?", remaining_field):
             parts.append(int(index[1]))
-            content, rest = content[parts[-1]], rest[index.end() :]
+            content, remaining_field = content[parts[-1]], remaining_field[index.end() :]
             continue
-        keys = [key for key in content if re.match(rf"{re.escape(str(key))}(?=[.\[]|$)", rest)]
-        key = max(keys, key=len) if keys else rest
+        keys = [key for key in content if re.match(rf"{re.escape(str(key))}(?=[.\[]|$)", remaining_field)]
+        key = max(keys, key=len) if keys else remaining_field
         parts.append(key)
         content = content.get(key) if keys else None
-        rest = rest[len(key) :].removeprefix(".")
+        remaining_field = remaining_field[len(key) :].removeprefix(".")
     return parts
 
 
@@ -97,7 +97,7 @@ def _set_field(content: Any, problem: Problem, name: str, text: str) -> None:
 
 
 def _layout(content: Any, problem: Problem, text: str) -> None:
-    parts = [one.split(" x ") for one in text.split(" + ")]
+    parts = [part.split(" x ") for part in text.split(" + ")]
     holder, last = _holder(content, problem.field)
     holder[last] = {profile: int(count) for count, profile in parts}
 
@@ -106,16 +106,16 @@ def _declare(content: Any, _: Problem, name: str, flavor: str) -> None:
     content["flavors"][name] = yaml.safe_load(flavor)
 
 
-def _fewer_slices(content: Any, problem: Problem, most: str) -> None:
+def _fewer_slices(content: Any, problem: Problem, max_slices: str) -> None:
     pool = content["pools"][problem.field.split(".")[1]]
     (profile,) = pool["mig"]["layout"]
-    pool["mig"]["layout"] = {profile: int(most)}
+    pool["mig"]["layout"] = {profile: int(max_slices)}
 
 
-def _share_by(content: Any, problem: Problem, most: str) -> None:
+def _share_by(content: Any, problem: Problem, max_replicas: str) -> None:
     pool = content["pools"][problem.field.split(".")[1]]
     (mode,) = pool["share"]
-    pool["share"] = {mode: int(most)}
+    pool["share"] = {mode: int(max_replicas)}
 
 
 _VALUE = r"""("[^"]*"|\{[^}]*\}|\[[^\]]*\]|[^\s,;]+)"""

@@ -40,21 +40,21 @@ ISOLATION: Mapping[str, Collection[str]] = {
     "networkpolicies": ("default-deny",),
     "serviceaccounts": ("default",),
 }
-"""What stays of a tenant without a file: resources, and their names where not all of them stay."""
+"""Objects of a tenant without a file that stay: resources, and their names where not all of them stay."""
 
 
 def until(fact: Callable[[], Any], what: Callable[[], object], seconds: float = SYNC_SECONDS) -> Any:
-    """What `fact` answers, once it is something; `what` says what is still not so."""
+    """The answer of `fact` once it is true; `what` describes the state that is waited for."""
     deadline = time.monotonic() + seconds
-    while not (found := fact()):
+    while not (value := fact()):
         assert time.monotonic() < deadline, f"after {seconds:.0f} s still not: {what()}"
         time.sleep(0.25)
-    return found
+    return value
 
 
 @dataclass
 class GitOpsCluster:
-    """What is the same for all tools."""
+    """A cluster with a GitOps tool: the parts that are the same for all tools."""
 
     root: Path
     spec: SpecFolder
@@ -112,38 +112,44 @@ class GitOpsCluster:
     def credentials(self) -> dict[str, str]:
         """Address, certificate authority, certificate and key of that identity, the last three in base64."""
         files = {"ca": "ca.crt", "certificate": "platform.crt", "key": "platform.key"}
-        found = {name: base64.b64encode((self.lab.pki / file).read_bytes()).decode() for name, file in files.items()}
-        return {"server": f"https://127.0.0.1:{ports.remembered(self.lab)['kube-apiserver']}", **found}
+        certificates = {
+            name: base64.b64encode((self.lab.pki / file).read_bytes()).decode() for name, file in files.items()
+        }
+        return {"server": f"https://127.0.0.1:{ports.remembered(self.lab)['kube-apiserver']}", **certificates}
 
     def audit_size(self) -> int:
         return (self.lab.folder / "audit.log").stat().st_size
 
-    def written(self, since: int = 0) -> list[tuple[Key, str, int]]:
-        """What the tool wrote, in the order in which it was answered: object, verb, status."""
+    def writes(self, since: int = 0) -> list[tuple[Key, str, int]]:
+        """Writes of the tool in the order of their answers: object, verb, status."""
         with (self.lab.folder / "audit.log").open("rb") as file:
             file.seek(since)
             events = [json.loads(line) for line in file.read().splitlines()]
-        found = []
+        written_objects = []
         for event in sorted(events, key=lambda event: event["stageTimestamp"]):
-            asked = event.get("objectRef") or {}
+            object_reference = event.get("objectRef") or {}
             writes = event["verb"] in {"create", "update", "patch", "delete"} and "dryRun" not in event["requestURI"]
-            if event["user"]["username"] == PLATFORM_USER and writes and "selfsubject" not in asked["resource"]:
+            if (
+                event["user"]["username"] == PLATFORM_USER
+                and writes
+                and "selfsubject" not in object_reference["resource"]
+            ):
                 # Of a namespace the log says that it is in itself.
-                space = "" if asked["resource"] == "namespaces" else asked.get("namespace", "")
-                found.append(
+                space = "" if object_reference["resource"] == "namespaces" else object_reference.get("namespace", "")
+                written_objects.append(
                     (
-                        (asked["resource"], space, asked.get("name", "")),
+                        (object_reference["resource"], space, object_reference.get("name", "")),
                         event["verb"],
                         event["responseStatus"]["code"],
                     )
                 )
-        return found
+        return written_objects
 
     def deleted(self, since: int) -> set[Key]:
-        """What the tool deleted."""
-        return {each for each, verb, _ in self.written(since) if verb == "delete"}
+        """Keys of the objects that the tool deleted."""
+        return {key for key, verb, _ in self.writes(since) if verb == "delete"}
 
-    def there(self, path: str) -> bool:
+    def exists(self, path: str) -> bool:
         try:
             self.api.get(path)
         except ApiError as error:
@@ -163,9 +169,9 @@ def key(item: dict[str, Any]) -> Key:
     return plural, item["metadata"].get("namespace", ""), item["metadata"]["name"]
 
 
-def made(cluster: GitOpsCluster) -> list[Key]:
-    """What the tool made, in order. A namespace's account `default` is there before the tool writes it."""
-    return [key for key, _, status in cluster.written() if status == 201 or (status == 200 and key[2] == "default")]
+def created_keys(cluster: GitOpsCluster) -> list[Key]:
+    """Objects that the tool created, in order. A namespace's account `default` is there before the tool writes it."""
+    return [key for key, _, status in cluster.writes() if status == 201 or (status == 200 and key[2] == "default")]
 
 
 def rendered_items(cluster: GitOpsCluster) -> list[dict[str, Any]]:
@@ -185,13 +191,13 @@ def uids(cluster: GitOpsCluster) -> dict[Key, str]:
     return {key(item): cluster.api.get(_path(item))["metadata"]["uid"] for item in rendered_items(cluster)}
 
 
-def expect_isolation_stays(cluster: GitOpsCluster, items: Mapping[Key, dict[str, Any]], gone: set[Key]) -> None:
-    """Of a removed tenant's objects, all but its isolation are gone."""
-    kept = {each for each in items if each not in gone}
-    assert {each[0] for each in kept} == {*ISOLATION}
-    assert every(each[2] in ISOLATION[each[0]] for each in kept if ISOLATION[each[0]])
-    for each in kept:
-        assert cluster.there(_path(items[each])), each
+def expect_isolation_stays(cluster: GitOpsCluster, items: Mapping[Key, dict[str, Any]], deleted: set[Key]) -> None:
+    """Expect that of a removed tenant's objects only its isolation stays."""
+    remaining = {key for key in items if key not in deleted}
+    assert {key[0] for key in remaining} == {*ISOLATION}
+    assert every(key[2] in ISOLATION[key[0]] for key in remaining if ISOLATION[key[0]])
+    for key in remaining:
+        assert cluster.exists(_path(items[key])), key
 
 
 @contextmanager

@@ -49,13 +49,13 @@ def _ask(name: str, question: Any) -> Any:
 
 
 def kueue(item: dict[str, Any]) -> list[str]:
-    """What Kueue v0.19.2 says against one of its objects, or against its configuration: unknown fields, and what its
+    """Errors of Kueue v0.19.2 on one of its objects, or against its configuration: unknown fields, and what its
     webhooks and its start refuse. What the schemas in its definitions refuse, only an API server says."""
     return _ask("judge-kueue", item)
 
 
 def quantity(text: str) -> dict[str, str]:
-    """What apimachinery v0.36.3 reads: the number and its canonical spelling, or the error."""
+    """A quantity as apimachinery v0.36.3 reads it: the number and its canonical spelling, or the error."""
     return _ask("judge-quantity", text)
 
 
@@ -66,11 +66,11 @@ class Unjudged(Exception):
 def verdicts(
     engine: str, policies: Sequence[dict[str, Any]], peers: Mapping[str, dict[str, Any]], flows: Sequence[Flow]
 ) -> list[str]:
-    """What others' engines say to connections under policies: "allowed", "proxied" (through the DNS proxy), or which
+    """Verdicts of others' engines on connections under policies: "allowed", "proxied" (through the DNS proxy), or which
     end says no. `engine` is cyclonus (v0.5.6, NetworkPolicies alone) or cilium (v1.18.0); peers are as its main.go
     says."""
-    asked = [{"from": flow.source, "to": flow.target, "port": flow.port, "protocol": flow.protocol} for flow in flows]
-    answer = _ask(f"judge-{engine}", {"objects": list(policies), "peers": dict(peers), "flows": asked})
+    queries = [{"from": flow.source, "to": flow.target, "port": flow.port, "protocol": flow.protocol} for flow in flows]
+    answer = _ask(f"judge-{engine}", {"objects": list(policies), "peers": dict(peers), "flows": queries})
     if answer["errors"]:
         raise Unjudged("; ".join(answer["errors"]))
     return answer["verdicts"]

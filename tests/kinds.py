@@ -10,23 +10,23 @@ from tenancy.lab.api import ApiError, LabApi
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 NOT_YET = (404, 429)
-"""What the API server answers before it serves a new kind; 429 while it prepares the storage."""
+"""Statuses of the API server before it serves a new kind; 429 while it prepares the storage."""
 
 
 def define(api: LabApi, crds: Iterable[dict[str, Any]]) -> None:
     """Make the definitions, and wait until their kinds are served."""
-    made = list(crds)
-    for crd in made:
+    definitions = list(crds)
+    for crd in definitions:
         api.request("POST", CRDS, crd, "application/json")
     deadline = time.monotonic() + 30
-    for crd in made:
+    for crd in definitions:
         while not _is_served(api, crd["spec"]):
             assert time.monotonic() < deadline, f"{crd['metadata']['name']} is not served"
             time.sleep(0.05)
 
 
 def _is_served(api: LabApi, spec: dict[str, Any]) -> bool:
-    version = next(each["name"] for each in spec["versions"] if each["storage"])
+    version = next(version_entry["name"] for version_entry in spec["versions"] if version_entry["storage"])
     try:
         api.get(f"/apis/{spec['group']}/{version}/{spec['names']['plural']}", limit="1")
     except ApiError as error:

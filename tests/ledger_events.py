@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 TENANTS = ("fraud", "fraud", "performance")
-"""Who does something; the first borrows twice as often as the second."""
+"""Tenants of the events; the first borrows twice as often as the second."""
 ENDING = ("job", "group", "pod", "jobset", "trainjob", "mpijob", "rayjob")
 """Kinds whose pods end by themselves; those of the others run until they are told to end."""
 SCALED = ("deployment", "statefulset", "leaderworkerset", "raycluster")
@@ -18,7 +18,7 @@ PARENTS = ("jobset", "trainjob", "rayjob", "leaderworkerset")
 BUILT_IN = ("job", "pod", "group", "deployment", "statefulset")
 KINDS = (*BUILT_IN, "jobset", "leaderworkerset", "raycluster", "rayjob", "trainjob", "mpijob")
 WEIGHTS = {"job": 3, "jobset": 5}
-"""Of kinds that are made more often than others."""
+"""Weights of kinds that are made more often than others."""
 REST_EVERY = 30
 LIVE = 18
 """Pieces of work at a time, beyond which more is deleted than made."""
@@ -45,7 +45,7 @@ class Event:
         return f"Event{values!r}" if len(values) > 1 else f"Event({values[0]!r})"
 
 
-REST = Event("rest")
+REST_EVENT = Event("rest")
 
 
 class Story:
@@ -66,8 +66,8 @@ class Story:
             for event in self._next():
                 story.append(event)
                 if len(story) % REST_EVERY == REST_EVERY - 1:
-                    story.append(REST)
-        return [*story[: count - 1], REST]
+                    story.append(REST_EVENT)
+        return [*story[: count - 1], REST_EVENT]
 
     def _next(self) -> Iterator[Event]:
         choices: list[tuple[Callable[[], Iterable[Event]], float]] = [
@@ -278,18 +278,18 @@ def _of_sweep(verb: str, **facts: Any) -> Event:
 
 SETTINGS_REGRESSIONS: Mapping[str, list[Event]] = {
     "a JobSet whose children have succeeded is restarted": _sweep(
-        _of_sweep("finish", left=1, at=0.0), WAIT, _of_sweep("fail", at=0.0), WAIT, REST
+        _of_sweep("finish", left=1, at=0.0), WAIT, _of_sweep("fail", at=0.0), WAIT, REST_EVENT
     ),
     "finished children of a JobSet are deleted": _sweep(
         _of_sweep("finish", left=1, at=0.0),
         WAIT,
         *[_of_sweep("delete-child", at=part) for part in (0.0, 0.3, 0.6)],
         WAIT,
-        REST,
+        REST_EVENT,
         restarts=0,
     ),
     "finished children of a JobSet have a time to live": _sweep(
-        _of_sweep("finish", left=1, at=0.0), WAIT, WAIT, REST, ttl=1
+        _of_sweep("finish", left=1, at=0.0), WAIT, WAIT, REST_EVENT, ttl=1
     ),
     "a node is drained under a JobSet that is half done": [
         Event("make", "fraud", "jobset", "sweep", {"gpus": 8, "jobs": 2, "pods": 1, "restarts": 1}),
@@ -298,7 +298,7 @@ SETTINGS_REGRESSIONS: Mapping[str, list[Event]] = {
         WAIT,
         *[Event("drain", facts={"node": node}) for node in range(8)],
         WAIT,
-        REST,
+        REST_EVENT,
     ],
     "six jobs of which two may start with fewer pods": [
         Event("make", "performance", "job", "a", {"gpus": 8, "pods": 4, "least": 1}),
@@ -312,10 +312,10 @@ SETTINGS_REGRESSIONS: Mapping[str, list[Event]] = {
         Event("make", "fraud", "job", "e", {"gpus": 8, "pods": 5, "priority": "batch"}),
         Event("pause", facts={"seconds": 0.3}),
         Event("make", "performance", "job", "f", {"gpus": 1, "pods": 3, "priority": "batch"}),
-        REST,
+        REST_EVENT,
     ],
 }
-"""What Kueue's own defaults allow."""
+"""Stories that Kueue's own defaults allow."""
 WITHOUT_PODS = "the pods of a StatefulSet are refused by the quota that pods fill which wait"
 REGRESSIONS: Mapping[str, list[Event]] = {
     **SETTINGS_REGRESSIONS,
@@ -328,7 +328,7 @@ REGRESSIONS: Mapping[str, list[Event]] = {
         Event("delete", "fraud", "job", "fill", {"how": "Background"}),
         SHORT_WAIT,
         Event("make", "performance", "job", "own", {"gpus": 8, "pods": 3}),
-        REST,
+        REST_EVENT,
     ],
     WITHOUT_PODS: [
         Event("make", "fraud", "deployment", "idle", {"gpus": 8, "pods": 8, "pool": "elsewhere"}),
@@ -336,12 +336,12 @@ REGRESSIONS: Mapping[str, list[Event]] = {
         Event("make", "fraud", "statefulset", "set", {"gpus": 8, "pods": 8, "policy": "Parallel"}),
         WAIT,
         Event("make", "performance", "job", "own", {"gpus": 8, "pods": 3}),
-        REST,
+        REST_EVENT,
     ],
     "a pod is deleted without what belongs to it": [
         Event("make", "fraud", "pod", "alone", {"gpus": 8, "restart": "Never"}),
         Event("until", "fraud", "pod", "alone", {"pods": 1}),
         Event("delete", "fraud", "pod", "alone", {"how": "Orphan"}),
-        REST,
+        REST_EVENT,
     ],
 }

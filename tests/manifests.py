@@ -28,7 +28,7 @@ class Manifest:
     id: str
     item: Object
     role: str = "developer"
-    """Who creates it; `platform` for the platform's group."""
+    """Role of its author; `platform` for the platform's group."""
 
 
 _CONTAINER = "/spec/containers/0"
@@ -68,8 +68,8 @@ def _tolerations(*entries: Mapping[str, Any]) -> dict[str, Any]:
 
 def _more(where: str, **fields: Any) -> dict[str, Any]:
     """A second container, of a sidecar's shape."""
-    one = {"name": "sidecar", "image": "registry.bank.example/shared/cuda-sample:13.1", **fields}
-    return {where: [one]}
+    container = {"name": "sidecar", "image": "registry.bank.example/shared/cuda-sample:13.1", **fields}
+    return {where: [container]}
 
 
 EDITS: Mapping[str, Mapping[str, Any]] = {
@@ -204,7 +204,7 @@ EDITS: Mapping[str, Mapping[str, Any]] = {
         f"{_CONTAINER}/resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}},
     },
 }
-"""What public charts set in a pod, and what people get wrong: JSON pointers into a pod, and the values there."""
+"""Settings of public charts and common mistakes in a pod: JSON pointers into a pod, and the values there."""
 
 PUBLIC: Object = {
     "metadata": {"labels": {"app": NAME, "app.kubernetes.io/name": NAME, "helm.sh/chart": f"{NAME}-1.2.3"}},
@@ -265,18 +265,18 @@ def of_kind(kind: str, pod: Object) -> Object:
 
 
 def _spec(kind: str, pod: Object, of_work: Mapping[str, str]) -> Object:
-    chosen = {"selector": {"matchLabels": {"app": NAME}}, "template": pod}
+    workload = {"selector": {"matchLabels": {"app": NAME}}, "template": pod}
     replicas = {"replicas": 2}
     job = {"backoffLimit": 2, "completions": 2, "parallelism": 2, "template": pod}
     ray = {"rayVersion": "2.40.0", "headGroupSpec": {"rayStartParams": {}, "template": pod}}
     worker = {**replicas, "restartPolicy": "OnFailure", "template": pod}
-    found: Mapping[str, Object] = {
+    specs_by_kind: Mapping[str, Object] = {
         "Job": job,
         "CronJob": {"schedule": "*/5 * * * *", "jobTemplate": {"metadata": {"labels": of_work}, "spec": job}},
-        "Deployment": {**chosen, **replicas, "strategy": {"type": "RollingUpdate"}},
-        "StatefulSet": {**chosen, **replicas, "serviceName": NAME},
-        "DaemonSet": chosen,
-        "ReplicaSet": {**chosen, **replicas},
+        "Deployment": {**workload, **replicas, "strategy": {"type": "RollingUpdate"}},
+        "StatefulSet": {**workload, **replicas, "serviceName": NAME},
+        "DaemonSet": workload,
+        "ReplicaSet": {**workload, **replicas},
         "JobSet": {"replicatedJobs": [{"name": "w", "replicas": 1, "template": {"spec": job}}]},
         "LeaderWorkerSet": {**replicas, "leaderWorkerTemplate": {"size": 2, "workerTemplate": pod}},
         "MPIJob": {"mpiReplicaSpecs": {"Launcher": {"replicas": 1, "template": pod}, "Worker": worker}},
@@ -285,33 +285,35 @@ def _spec(kind: str, pod: Object, of_work: Mapping[str, str]) -> Object:
         "RayJob": {"entrypoint": "true", "rayClusterSpec": ray},
         "TrainJob": {"runtimeRef": {"name": "torch-distributed"}, "trainer": {"numNodes": 2}},
     }
-    return found[kind]
+    return specs_by_kind[kind]
 
 
 def manifests(sample: Object) -> Iterator[Manifest]:
     """All of them; `sample` is a pod that the guards of the namespace admit."""
-    own = {"metadata": {"labels": dict(sample["metadata"].get("labels") or {})}, "spec": sample["spec"]}
+    sample_template = {"metadata": {"labels": dict(sample["metadata"].get("labels") or {})}, "spec": sample["spec"]}
     kinds = cycle(WORK[1:5])
     for name, edit in EDITS.items():
-        for shape, pod in (("own", own), ("public", PUBLIC)):
-            changed = copy.deepcopy(pod)
+        for shape, pod in (("own", sample_template), ("public", PUBLIC)):
+            edited_pod = copy.deepcopy(pod)
             for pointer, value in edit.items():
-                changed = put(changed, pointer, value)
+                edited_pod = put(edited_pod, pointer, value)
             # Each edit through a pod and, of the shape that is admitted, two other kinds of work.
             through = ("Pod", next(kinds), next(kinds)) if shape == "own" else ("Deployment",)
             for kind in through:
-                yield Manifest(f"{shape}-{kind.lower()}-{name}", of_kind(kind, changed))
+                yield Manifest(f"{shape}-{kind.lower()}-{name}", of_kind(kind, edited_pod))
     for kind in ("DaemonSet", "ReplicaSet", *OPERATORS):
-        for shape, pod in (("own", own), ("public", PUBLIC)):
+        for shape, pod in (("own", sample_template), ("public", PUBLIC)):
             yield Manifest(f"{shape}-{kind.lower()}-by-developer", of_kind(kind, pod))
-        yield Manifest(f"own-{kind.lower()}-by-the-platform", of_kind(kind, own), "platform")
+        yield Manifest(f"own-{kind.lower()}-by-the-platform", of_kind(kind, sample_template), "platform")
     for role in ("viewer", "operator", "owner", "platform"):
         for kind in WORK:
-            yield Manifest(f"{kind.lower()}-by-{role}", of_kind(kind, own), role)
+            yield Manifest(f"{kind.lower()}-by-{role}", of_kind(kind, sample_template), role)
     for kind in WORK:
-        yield Manifest(f"{kind.lower()}-without-spec", {k: v for k, v in of_kind(kind, own).items() if k != "spec"})
-    yield from _of_work(own)
-    yield from _beside()
+        yield Manifest(
+            f"{kind.lower()}-without-spec", {k: v for k, v in of_kind(kind, sample_template).items() if k != "spec"}
+        )
+    yield from _of_work(sample_template)
+    yield from _further_manifests()
 
 
 def _of_work(pod: Object) -> Iterator[Manifest]:
@@ -415,7 +417,7 @@ def _policy(**spec: Any) -> Object:
     return {"spec": {**_PODS, **spec}}
 
 
-_BESIDE: Mapping[tuple[str, str], Mapping[str, Object]] = {
+_FURTHER_OBJECTS: Mapping[tuple[str, str], Mapping[str, Object]] = {
     ("v1", "Service"): {
         "cluster-ip": {"spec": _PORTS},
         "headless": {"spec": {**_PORTS, "clusterIP": "None"}},
@@ -576,8 +578,8 @@ _BY_THE_PLATFORM = frozenset(
 """Kinds that are also made by the platform team and by owners."""
 
 
-def _beside() -> Iterator[Manifest]:
-    for (version, kind), entries in _BESIDE.items():
+def _further_manifests() -> Iterator[Manifest]:
+    for (version, kind), entries in _FURTHER_OBJECTS.items():
         roles = (
             ("developer", "owner", "platform")
             if kind in _BY_THE_PLATFORM and "knative" not in version

@@ -51,7 +51,7 @@ class Volume:
 
 
 def clock_objects(loaded: Loaded) -> dict[tuple[str, str], Object]:
-    """What makes the clock's Deployment, by kind and name."""
+    """Objects of the clock's Deployment, by kind and name."""
     plan = make_plan(loaded.environment, loaded.tenants)
     return {(o["kind"], o["metadata"]["name"]): o for o in plan.objects() if words.CLOCK in o["metadata"]["name"]}
 

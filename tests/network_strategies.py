@@ -33,9 +33,11 @@ def _selectors(world: World) -> st.SearchStrategy[Object]:
     )
     return st.one_of(
         st.just({}),
-        labels.map(lambda found: {"matchLabels": found}),
-        expressions.map(lambda found: {"matchExpressions": [found]}),
-        st.builds(lambda found, more: {"matchLabels": found, "matchExpressions": [more]}, labels, expressions),
+        labels.map(lambda match_labels: {"matchLabels": match_labels}),
+        expressions.map(lambda expression: {"matchExpressions": [expression]}),
+        st.builds(
+            lambda match_labels, more: {"matchLabels": match_labels, "matchExpressions": [more]}, labels, expressions
+        ),
     )
 
 
@@ -47,37 +49,39 @@ def policies(world: World, space: str) -> st.SearchStrategy[Object]:
     numbers = sorted({way.port for way in everywhere} | {53})
 
     inside = st.one_of(
-        _LABELS.map(lambda found: {"podSelector": {"matchLabels": found}}),
+        _LABELS.map(lambda match_labels: {"podSelector": {"matchLabels": match_labels}}),
         st.just({"namespaceSelector": {"matchLabels": {words.SPACE_NAME: space}}}),
         st.just({"namespaceSelector": {"matchLabels": {words.TENANT: tenant.tenant}}}),
     )
     elsewhere = st.one_of(
-        _selectors(world).map(lambda found: {"namespaceSelector": found}),
+        _selectors(world).map(lambda selector: {"namespaceSelector": selector}),
         st.builds(lambda s, p: {"namespaceSelector": s, "podSelector": {"matchLabels": p}}, _selectors(world), _LABELS),
-        st.sampled_from(ranges).map(lambda found: {"ipBlock": {"cidr": found}}),
+        st.sampled_from(ranges).map(lambda cidr: {"ipBlock": {"cidr": cidr}}),
     )
     port = st.fixed_dictionaries(
         {"protocol": st.sampled_from(["TCP", "UDP"]), "port": st.sampled_from([*numbers, "http"])},
         optional={"endPort": st.just(65535)},
-    ).filter(lambda found: "endPort" not in found or isinstance(found["port"], int))
+    ).filter(lambda port_rule: "endPort" not in port_rule or isinstance(port_rule["port"], int))
 
-    def named(ways: Any) -> st.SearchStrategy[tuple[list[Object], list[Object]]]:
-        found = [
+    def given_rules(ways: Any) -> st.SearchStrategy[tuple[list[Object], list[Object]]]:
+        rules_of_ways = [
             ([{"ipBlock": {"cidr": way.cidr}}], [{"protocol": way.protocol, "port": way.port}])
             for way in ways
             if way.cidr
         ]
-        return st.sampled_from(found) if found else st.nothing()
+        return st.sampled_from(rules_of_ways) if rules_of_ways else st.nothing()
 
     def rules(side: str, ways: Any) -> st.SearchStrategy[Object]:
         peers = st.lists(st.one_of(inside, elsewhere), max_size=2)
         free = st.fixed_dictionaries({side: peers}, optional={"ports": st.lists(port, max_size=2)})
-        own = st.fixed_dictionaries({side: st.lists(inside, min_size=1, max_size=2)})
-        return st.one_of(own, named(ways).map(lambda pair: {side: pair[0], "ports": pair[1]}), free, st.just({}))
+        own_rules = st.fixed_dictionaries({side: st.lists(inside, min_size=1, max_size=2)})
+        return st.one_of(
+            own_rules, given_rules(ways).map(lambda pair: {side: pair[0], "ports": pair[1]}), free, st.just({})
+        )
 
     spec = st.fixed_dictionaries(
         {
-            "podSelector": _LABELS.map(lambda found: {"matchLabels": found}),
+            "podSelector": _LABELS.map(lambda match_labels: {"matchLabels": match_labels}),
             "policyTypes": st.just(["Ingress", "Egress"]),
         },
         optional={
@@ -86,7 +90,7 @@ def policies(world: World, space: str) -> st.SearchStrategy[Object]:
         },
     )
     head = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy"}
-    return spec.map(lambda found: {**head, "metadata": {"name": "own", "namespace": space}, "spec": found})
+    return spec.map(lambda policy_spec: {**head, "metadata": {"name": "own", "namespace": space}, "spec": policy_spec})
 
 
 def admitted(world: World, policy: Object) -> bool:
@@ -96,7 +100,7 @@ def admitted(world: World, policy: Object) -> bool:
     tenant = pod.tenant
     siblings = tenant.allow_cross_namespace and len(tenant.namespaces) > 1
     for direction, side, ways in (("ingress", "from", tenant.ingress), ("egress", "to", tenant.egress)):
-        known = {(way.cidr, way.port, way.protocol) for way in ways if way.cidr}
+        known_ways = {(way.cidr, way.port, way.protocol) for way in ways if way.cidr}
         for rule in policy["spec"].get(direction, []):
             if not rule.get(side):
                 return False
@@ -104,11 +108,17 @@ def admitted(world: World, policy: Object) -> bool:
                 labels = peer.get("namespaceSelector", {}).get("matchLabels", {})
                 if "ipBlock" in peer:
                     ports = rule.get("ports", [])
-                    asked = {(peer["ipBlock"]["cidr"], p["port"], p["protocol"]) for p in ports if "endPort" not in p}
-                    fine = bool(ports) and len(asked) == len({str(p) for p in ports}) and asked <= known
+                    requested_ways = {
+                        (peer["ipBlock"]["cidr"], p["port"], p["protocol"]) for p in ports if "endPort" not in p
+                    }
+                    fine = (
+                        bool(ports)
+                        and len(requested_ways) == len({str(p) for p in ports})
+                        and requested_ways <= known_ways
+                    )
                 elif "namespaceSelector" in peer:
-                    mine = labels.get(words.SPACE_NAME) == space
-                    fine = mine or (siblings and labels.get(words.TENANT) == tenant.tenant)
+                    is_own_namespace = labels.get(words.SPACE_NAME) == space
+                    fine = is_own_namespace or (siblings and labels.get(words.TENANT) == tenant.tenant)
                 else:
                     fine = True
                 if not fine:

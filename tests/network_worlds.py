@@ -151,21 +151,21 @@ class World:
             space = tenant.namespace_name(part)
             accounts = ["default", *(account.name for account in part.service_accounts)]
             lies = {"k8s-app": "kube-dns", "app": "registry", words.TENANT: tenants[0].tenant}
-            for kind, (account, own) in enumerate([*((a, {}) for a in accounts), ("default", lies)]):
-                name = f"{space}/{'liar' if own else account}"
+            for kind, (account, extra_labels) in enumerate([*((a, {}) for a in accounts), ("default", lies)]):
+                name = f"{space}/{'liar' if extra_labels else account}"
                 self.pods[name] = Pod(tenant, part, account)
                 self.peers[name] = {
                     "namespace": space,
                     "namespaceLabels": labels[space],
-                    "labels": own,
+                    "labels": extra_labels,
                     "account": account,
                     "address": f"10.64.{number}.{kind + 4}",
                 }
-        for number, (name, (space, own)) in enumerate(STRANGERS.items()):
+        for number, (name, (space, extra_labels)) in enumerate(STRANGERS.items()):
             self.peers[name] = {
                 "namespace": space,
                 "namespaceLabels": {words.SPACE_NAME: space},
-                "labels": dict(own),
+                "labels": dict(extra_labels),
                 "account": "default",
                 "address": f"10.64.255.{number + 4}",
             }
@@ -190,9 +190,9 @@ class World:
     def flows(self) -> list[Flow]:
         """Every peer to every pod of a tenant, and every pod of a tenant to every peer."""
         pairs = [pair for pair in product(self.peers, repeat=2) if pair[0] != pair[1] and {*pair} & {*self.pods}]
-        return [Flow(one, other, port, protocol) for one, other in pairs for port, protocol in PORTS]
+        return [Flow(source, target, port, protocol) for source, target in pairs for port, protocol in PORTS]
 
-    def named(self, flow: Flow) -> bool:
+    def is_named(self, flow: Flow) -> bool:
         """Whether the files name a connection, whichever engine enforces them."""
         out = flow.source not in self.pods or self._leaves(self.pods[flow.source], flow)
         return out and (flow.target not in self.pods or self._enters(self.pods[flow.target], flow))
@@ -209,17 +209,17 @@ class World:
             return any(way.service and self._is(target, way.service) for way in reach)
         if "host" in target:
             return any(way.dns == target["host"] or way.internet for way in reach)
-        known = tenant.has_identity(pod.part)
+        has_identity = tenant.has_identity(pod.part)
         if "entity" in target:
             accounts = {account.name: account.api_token for account in pod.part.service_accounts}
             asks = target["entity"] == "kube-apiserver" and accounts.get(pod.account, False)
-            return (asks and flow.port == 443) or (known and flow.target == "host" and where == (80, "TCP"))
+            return (asks and flow.port == 443) or (has_identity and flow.target == "host" and where == (80, "TCP"))
         if any(way.internet for way in reach) and target["address"] in INTERNET:
             return True
         ranges = [way.cidr for way in reach if way.cidr]
-        if known and where == (443, "TCP"):
+        if has_identity and where == (443, "TCP"):
             ranges += self.environment.aws.network.service_ranges
-        if known and where == (80, "TCP") and self.cni == "vpc-cni":
+        if has_identity and where == (80, "TCP") and self.cni == "vpc-cni":
             ranges.append(words.IDENTITY_AGENT)
         return any(_within(target["address"], cidr) for cidr in ranges)
 
@@ -234,14 +234,16 @@ class World:
             return any(way.service and self._is(source, way.service) for way in accept)
         return "address" in source and any(way.cidr and _within(source["address"], way.cidr) for way in accept)
 
-    def _inside(self, one: Pod, other: Pod) -> bool:
-        if one.tenant is not other.tenant or not (one.part.allow_intra_namespace and other.part.allow_intra_namespace):
+    def _inside(self, source: Pod, target: Pod) -> bool:
+        if source.tenant is not target.tenant or not (
+            source.part.allow_intra_namespace and target.part.allow_intra_namespace
+        ):
             return False
-        return one.part is other.part or one.tenant.allow_cross_namespace
+        return source.part is target.part or source.tenant.allow_cross_namespace
 
     def _is(self, peer: Mapping[str, Any], service: str) -> bool:
-        found = self.environment.platform.services[service]
-        return peer["namespace"] == found.namespace and found.labels.items() <= peer["labels"].items()
+        service_facts = self.environment.platform.services[service]
+        return peer["namespace"] == service_facts.namespace and service_facts.labels.items() <= peer["labels"].items()
 
 
 def _within(address: str, cidr: str) -> bool:
@@ -250,11 +252,11 @@ def _within(address: str, cidr: str) -> bool:
 
 
 def let_through(flows: Sequence[Flow], verdicts: Sequence[str]) -> set[Flow]:
-    return {flow for flow, said in zip(flows, verdicts, strict=True) if said in {"allowed", "proxied"}}
+    return {flow for flow, verdict in zip(flows, verdicts, strict=True) if verdict in {"allowed", "proxied"}}
 
 
 def between_tenants(world: World, flows: Sequence[Flow]) -> Iterator[Flow]:
     for flow in flows:
-        one, other = world.pods.get(flow.source), world.pods.get(flow.target)
-        if one and other and one.tenant is not other.tenant:
+        source, target = world.pods.get(flow.source), world.pods.get(flow.target)
+        if source and target and source.tenant is not target.tenant:
             yield flow

@@ -53,56 +53,63 @@ def offline_server_of(
 
 def attacks_of(environment: Environment, tenants: Sequence[Tenant]) -> tuple[Attack, ...]:
     """Every attack that applies to an environment, without a cluster."""
-    return tuple(one for one in all_attacks(Scene(environment, tenants, CLASSES, RUNTIMES)) if not one.skipped)
+    return tuple(attack for attack in all_attacks(Scene(environment, tenants, CLASSES, RUNTIMES)) if not attack.skipped)
 
 
 def verdict_on(server: OfflineApiServer, request: Request, platform: str) -> Verdict:
     """The answer to a request of an attack; `platform` is the group of the identity that sends those without one."""
-    asked = attributes(request.method, request.path)
+    attributes_of_request = attributes(request.method, request.path)
     who = request.who
     identity = (
         Identity(who.user, tuple(who.groups)) if who else Identity("kubernetes-admin", ("system:masters", platform))
     )
     identity = authenticated(identity)
-    decision = server.access.decide(identity, asked)
+    decision = server.access.decide(identity, attributes_of_request)
     if decision.decided and not decision.allowed:
-        return Verdict((forbidden(identity, asked),))
+        return Verdict((forbidden(identity, attributes_of_request),))
     undecided = () if decision.decided else (decision.reason,)
     operation = _OPERATIONS[request.method]
-    old = _old(server, asked)
-    if old is None and asked.name and (operation is not Operation.CREATE or asked.subresource):
-        return Verdict((Denial(NOT_FOUND, None, f'{asked.resource} "{asked.name}" not found'),), undecided)
-    if operation is Operation.READ or (operation is Operation.DELETE and not asked.name):
+    old = _old(server, attributes_of_request)
+    if (
+        old is None
+        and attributes_of_request.name
+        and (operation is not Operation.CREATE or attributes_of_request.subresource)
+    ):
+        return Verdict(
+            (Denial(NOT_FOUND, None, f'{attributes_of_request.resource} "{attributes_of_request.name}" not found'),),
+            undecided,
+        )
+    if operation is Operation.READ or (operation is Operation.DELETE and not attributes_of_request.name):
         return Verdict((), undecided)
     try:
-        item = _new(request, asked, old)
+        item = _new(request, attributes_of_request, old)
     except PatchError as error:
         return Verdict((Denial(API_VALIDATION, None, str(error)),), undecided)
     return server.verdict(
         AdmissionRequest(
             operation,
-            asked.group,
+            attributes_of_request.group,
             _version(request.path),
-            asked.resource,
-            asked.name or str(((item or {}).get("metadata") or {}).get("name") or ""),
+            attributes_of_request.resource,
+            attributes_of_request.name or str(((item or {}).get("metadata") or {}).get("name") or ""),
             identity,
-            subresource=asked.subresource,
-            namespace=_namespace(asked),
+            subresource=attributes_of_request.subresource,
+            namespace=_namespace(attributes_of_request),
             object=item,
             old_object=None if operation is Operation.CREATE else old,
             options=_options(request),
-            verb=asked.verb,
+            verb=attributes_of_request.verb,
         )
     )
 
 
-def _namespace(asked: Attributes) -> str | None:
-    return asked.namespace or None
+def _namespace(attributes: Attributes) -> str | None:
+    return attributes.namespace or None
 
 
-def _old(server: OfflineApiServer, asked: Attributes) -> Object | None:
-    namespace = "" if asked.resource == "namespaces" else asked.namespace
-    return server.stored(asked.group, asked.resource, asked.name, namespace) if asked.name else None
+def _old(server: OfflineApiServer, attributes: Attributes) -> Object | None:
+    namespace = "" if attributes.resource == "namespaces" else attributes.namespace
+    return server.stored(attributes.group, attributes.resource, attributes.name, namespace) if attributes.name else None
 
 
 def _version(path: str) -> str:
@@ -110,7 +117,7 @@ def _version(path: str) -> str:
     return parts[1] if parts[0] == "api" else parts[2]
 
 
-def _new(request: Request, asked: Attributes, old: Object | None) -> Object | None:
+def _new(request: Request, attributes: Attributes, old: Object | None) -> Object | None:
     if request.method == "DELETE":
         return None
     if request.method == "PATCH":
@@ -118,16 +125,16 @@ def _new(request: Request, asked: Attributes, old: Object | None) -> Object | No
         return patched(old, request.body, request.content_type)
     body: dict[str, Any] = request.body
     metadata = dict(body.get("metadata") or {})
-    if asked.namespace and asked.resource != "namespaces":
-        metadata["namespace"] = asked.namespace
+    if attributes.namespace and attributes.resource != "namespaces":
+        metadata["namespace"] = attributes.namespace
     return {**body, "metadata": metadata}
 
 
 def _options(request: Request) -> Mapping[str, Any]:
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         key: {"true": True, "false": False}.get(values[0], int(values[0]) if values[0].isdigit() else values[0])
         for key, values in parse_qs(urlsplit(request.path).query).items()
     }
     if request.method == "DELETE" and isinstance(request.body, Mapping):
-        given |= request.body
-    return {**given, "dryRun": ["All"]}
+        options |= request.body
+    return {**options, "dryRun": ["All"]}

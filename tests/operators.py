@@ -1,4 +1,4 @@
-"""What others' operators bring: definitions of kinds from the modules that Kueue is built with."""
+"""Definitions of others' operators: those of kinds from the modules that Kueue is built with."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ MODULES = {
 
 @cache
 def _folder(module: str) -> Path:
-    """Where Go keeps `path@version`; fetched if it is not there. Go checks what it fetches against its database."""
+    """Go's folder of `path@version`; fetched if it is not there. Go checks what it fetches against its database."""
     go = next(toolchains())
     env = dict(os.environ) | ({"GOROOT": str(go.root)} if go.root else {})
     command = [go.binary, "mod", "download", "-json", module]
-    asked = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    if asked.returncode:
-        pytest.fail(f"{module} cannot be had: {asked.stdout}{asked.stderr}")
-    return Path(json.loads(asked.stdout)["Dir"])
+    process = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    if process.returncode:
+        pytest.fail(f"{module} cannot be had: {process.stdout}{process.stderr}")
+    return Path(json.loads(process.stdout)["Dir"])
 
 
 def source(path: str) -> Path:

@@ -71,26 +71,30 @@ def resource(item: Object) -> Resource:
     if ":" not in item["kind"] and item["kind"] != "Release":
         return Resource(resource_type(item), name, item)
     sources = aws.SOURCES.get(item["kind"], ())
-    ours = {"apiVersion", "kind", "metadata", *(known for _, _, known in sources)}
-    inputs = {key: value for key, value in item.items() if key not in ours}
+    envelope_keys = {"apiVersion", "kind", "metadata", *(known_key for _, _, known_key in sources)}
+    inputs = {key: value for key, value in item.items() if key not in envelope_keys}
     if item["kind"] == "Release":
         where = metadata["namespace"] if isinstance(metadata, dict) else OPERATORS
         return Resource(resource_type(item), name, {**inputs, "name": name, "namespace": where})
-    behind = [(field, kind, item[known][0]["metadata"]["name"]) for field, kind, known in sources if item.get(known)]
-    return Resource(item["kind"], name, inputs, next(iter(behind), None))
+    source_references = [
+        (field, kind, item[known_key][0]["metadata"]["name"])
+        for field, kind, known_key in sources
+        if item.get(known_key)
+    ]
+    return Resource(item["kind"], name, inputs, next(iter(source_references), None))
 
 
 def with_field(item: Object, path: tuple[Any, ...], value: Any) -> Object:
     """A copy that differs in one field; None leaves it out."""
-    changed = copy.deepcopy(item)
-    place = changed
+    changed_item = copy.deepcopy(item)
+    place = changed_item
     for key in path[:-1]:
         place = place[key]
     if value is None:
         del place[path[-1]]
     else:
         place[path[-1]] = value
-    return changed
+    return changed_item
 
 
 def namespace(name: str, tenant: str) -> Object:
@@ -128,7 +132,7 @@ def binding(name: str, where: str, tenant: str, role: str, group: str, kind: str
     return manifest(f"{RBAC}/v1", "RoleBinding", name, body, tenant, where)
 
 
-def _one(rule: str, item: Object, path: tuple[Any, ...], mended: Any) -> Case:
+def _case(rule: str, item: Object, path: tuple[Any, ...], mended: Any) -> Case:
     metadata = item["metadata"]
     where = f"{metadata['namespace']}/" if "namespace" in metadata else ""
     return Case(rule, (item,), (with_field(item, path, mended),), f"{item['kind']} {where}{metadata['name']}")
@@ -136,25 +140,25 @@ def _one(rule: str, item: Object, path: tuple[Any, ...], mended: Any) -> Case:
 
 def _space(rule: str, name: str, path: tuple[Any, ...], broken: Any) -> Case:
     good = namespace(name, name)
-    rest = isolation_resources(name, name)
-    return Case(rule, (*rest, with_field(good, path, broken)), (*rest, good), f"Namespace {name}")
+    others = isolation_resources(name, name)
+    return Case(rule, (*others, with_field(good, path, broken)), (*others, good), f"Namespace {name}")
 
 
-def _kept(name: str) -> Case:
+def _protected_case(name: str) -> Case:
     """A namespace of an environment, as a preview shows it."""
     good = namespace(name, name)
     good["metadata"]["labels"][words.ENVIRONMENT] = "e"
     good[aws.PROTECTED] = True
     # What the platform made there is known by its label too.
-    rest = tuple(
+    others = tuple(
         with_field(item, ("metadata", "labels", words.ENVIRONMENT), "e") for item in isolation_resources(name, name)
     )
-    return Case("ns-07", (*rest, {**good, aws.PROTECTED: False}), (*rest, good), f"Namespace {name}")
+    return Case("ns-07", (*others, {**good, aws.PROTECTED: False}), (*others, good), f"Namespace {name}")
 
 
 CLOSED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 SECURED = {"securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}}
-"""What Pod Security asks of a container and of a pod at its strictest."""
+"""Settings of a container and of a pod that Pod Security requires at its strictest."""
 
 
 def container(**fields: Any) -> Object:
@@ -163,7 +167,7 @@ def container(**fields: Any) -> Object:
 
 def _pod(rule: str, name: str, spec: Object, path: tuple[Any, ...], mended: Any) -> Case:
     full = {**SECURED, "containers": [container()], **spec}
-    return _one(rule, manifest("v1", "Pod", name, {"spec": full}, namespace="acme--pods"), path, mended)
+    return _case(rule, manifest("v1", "Pod", name, {"spec": full}, namespace="acme--pods"), path, mended)
 
 
 _TERM = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
@@ -172,8 +176,8 @@ _ELSEWHERE = ("podAffinityTerm", "namespaces")
 
 
 def _preferring(terms: list[Object]) -> Object:
-    chosen = [{"weight": 1, "podAffinityTerm": term} for term in terms]
-    return {"affinity": {"podAntiAffinity": {_PREFERRED[-1]: chosen}}}
+    preferred_terms = [{"weight": 1, "podAffinityTerm": term} for term in terms]
+    return {"affinity": {"podAntiAffinity": {_PREFERRED[-1]: preferred_terms}}}
 
 
 def _marked(name: str, **metadata: Any) -> Object:
@@ -187,24 +191,24 @@ def _labelled(name: str, key: str) -> Object:
 
 def _role(rule: str, name: str, group: str, resource: str, verb: str, path: tuple[Any, ...], mended: Any) -> Case:
     rules = [{"apiGroups": [group], "resources": [resource], "verbs": [verb]}]
-    return _one(rule, manifest(f"{RBAC}/v1", "ClusterRole", name, {"rules": rules}), path, mended)
+    return _case(rule, manifest(f"{RBAC}/v1", "ClusterRole", name, {"rules": rules}), path, mended)
 
 
 def _bound(rule: str, name: str, resource: str, verb: str, path: tuple[Any, ...], mended: Any) -> Case:
     """A foreign role, which becomes dangerous when it is bound to a tenant."""
     rules = [{"apiGroups": [""], "resources": [resource], "verbs": [verb]}]
     role = manifest(f"{RBAC}/v1", "Role", "foreign", {"rules": rules}, None, name)
-    rest = (
+    others = (
         namespace(name, name),
         *isolation_resources(name, name),
         binding("bound", name, name, "foreign", f"{name}-people"),
     )
-    return Case(rule, (*rest, role), (*rest, with_field(role, path, mended)), f"Role {name}/foreign")
+    return Case(rule, (*others, role), (*others, with_field(role, path, mended)), f"Role {name}/foreign")
 
 
 def _policy(rule: str, name: str, spec: Object, path: tuple[Any, ...], mended: Any) -> Case:
     item = manifest("networking.k8s.io/v1", "NetworkPolicy", name, {"spec": spec}, namespace="acme--net")
-    return _one(rule, item, path, mended)
+    return _case(rule, item, path, mended)
 
 
 CILIUM = "cilium.io/v2"
@@ -227,12 +231,12 @@ def of_space(name: str, **labels: str) -> Object:
 
 
 def _cilium(rule: str, name: str, direction: str, broken: Object, path: tuple[Any, ...], mended: Any) -> Case:
-    return _one(rule, cilium(name, **{direction: [broken]}), ("spec", direction, 0, *path), mended)
+    return _case(rule, cilium(name, **{direction: [broken]}), ("spec", direction, 0, *path), mended)
 
 
-def _together(rule: str, item: Object, path: tuple[Any, ...], mended: Any, *rest: Object) -> Case:
-    """What shows only beside the others."""
-    return Case(rule, (*rest, item), (*rest, with_field(item, path, mended)), name_of(item))
+def _together(rule: str, item: Object, path: tuple[Any, ...], mended: Any, *others: Object) -> Case:
+    """A case that is found only together with `others`."""
+    return Case(rule, (*others, item), (*others, with_field(item, path, mended)), name_of(item))
 
 
 def on_aws(kind: str, name: str, body: Object) -> Object:
@@ -243,8 +247,8 @@ def cluster(name: str, vpc: Object | None = None, access: Object | None = None, 
     private = {"endpointPublicAccess": False} if vpc is None else vpc
     entries = {"authenticationMode": "API", "bootstrapClusterCreatorAdminPermissions": False}
     body = {"roleArn": "arn:aws:iam::111122223333:role/c", "vpcConfig": {"subnetIds": ["subnet-0a"], **private}}
-    kept = {"accessConfig": entries if access is None else access, "deletionProtection": not deletable}
-    return on_aws(aws.CLUSTER, name, {**body, **kept})
+    access_fields = {"accessConfig": entries if access is None else access, "deletionProtection": not deletable}
+    return on_aws(aws.CLUSTER, name, {**body, **access_fields})
 
 
 def _many_ranges(count: int) -> list[str]:
@@ -329,7 +333,7 @@ def _with(name: str, key: str) -> Object:
 
 
 _SUB = f"{_ISSUER}:sub"
-_OURS = {"StringEquals": {"aws:PrincipalOrgID": "o-0a"}}
+_OWN_ORGANIZATION = {"StringEquals": {"aws:PrincipalOrgID": "o-0a"}}
 
 
 def _document(*actions: str, on: str = "arn:aws:s3:::data/acme/*", **more: Any) -> str:
@@ -345,7 +349,7 @@ _OWN_ROLE = on_aws(aws.ROLE, "owner", {"assumeRolePolicy": _TRUST, "tags": _TAGS
 
 
 def _permits(kind: str, name: str, broken: str, mended: str, **body: Any) -> Case:
-    return _one("id-06", on_aws(kind, name, {"policy": broken, **body}), ("policy",), mended)
+    return _case("id-06", on_aws(kind, name, {"policy": broken, **body}), ("policy",), mended)
 
 
 def _permitted(name: str, broken: str, mended: str) -> Case:
@@ -372,15 +376,15 @@ def _passes(name: str, action: str, broken: str, mended: str) -> Case:
     """A policy of a tenant's on one role of the same program."""
     item = on_aws(aws.POLICY, name, {"policy": _document(action, on=_ROLE(broken)), "tags": _TAGS})
     fixed = with_field(item, ("policy",), _document(action, on=_ROLE(mended)))
-    rest = (
+    others = (
         on_aws(aws.ROLE, "own", {"assumeRolePolicy": _TRUST, "tags": _TAGS, "name": "acme-own"}),
         on_aws(aws.ROLE, "theirs", {"assumeRolePolicy": _TRUST, "tags": _RIVALS, "name": "rival-own"}),
         on_aws(aws.ROLE, "common", {"assumeRolePolicy": _TRUST, "name": "of-all"}),
     )
-    return Case("id-06", (*rest, item), (*rest, fixed), f"{aws.POLICY} {name}")
+    return Case("id-06", (*others, item), (*others, fixed), f"{aws.POLICY} {name}")
 
 
-def _named(name: str, broken: Any, mended: Any, condition: Object | None = None) -> Case:
+def _principal_case(name: str, broken: Any, mended: Any, condition: Object | None = None) -> Case:
     """A tenant's role whose trust differs in who it names; its boundary says which account it is in."""
 
     def trusting(principal: Any) -> Object:
@@ -396,17 +400,17 @@ _RIVALS = {**_TAGS, words.TENANT_TAG: "rival"}
 _BORDER = "arn:aws:iam::111122223333:policy/border"
 _TENANTS_ROLE = on_aws(aws.ROLE, "jobs", {"assumeRolePolicy": _TRUST, "tags": _TAGS, "name": "acme-jobs"})
 _ANY_DATA, _OWN_DATA = (
-    on_aws(aws.POLICY, name, {"policy": _document("s3:GetObject", on=of), "name": name})
-    for name, of in (("wide", "arn:aws:s3:::data/*"), ("narrow", "arn:aws:s3:::data/acme/*"))
+    on_aws(aws.POLICY, name, {"policy": _document("s3:GetObject", on=resource_arn), "name": name})
+    for name, resource_arn in (("wide", "arn:aws:s3:::data/*"), ("narrow", "arn:aws:s3:::data/acme/*"))
 )
 
 
 def _attached(name: str, path: str, mended: str, **body: Any) -> Case:
     """An untagged policy, attached to a tenant's role; the engine tells where one end of it comes from."""
     item = on_aws(aws.ATTACHMENT, name, body)
-    rest = (_TENANTS_ROLE, _ANY_DATA, _OWN_DATA)
+    others = (_TENANTS_ROLE, _ANY_DATA, _OWN_DATA)
     fixed = with_field(item, (path,), mended)
-    return Case("id-06", (*rest, item), (*rest, fixed), f"{aws.ATTACHMENT} {name}")
+    return Case("id-06", (*others, item), (*others, fixed), f"{aws.ATTACHMENT} {name}")
 
 
 def bucket(name: str, **body: Any) -> Object:
@@ -441,9 +445,9 @@ def local_queue(name: str, where: str, tenant: str | None, leads_to: str) -> Obj
     return manifest(QUEUES, "LocalQueue", name, {"spec": {"clusterQueue": leads_to}}, tenant, where)
 
 
-def kueue(name: str, **said: Any) -> Object:
+def kueue(name: str, **settings: Any) -> Object:
     """A Helm release of Kueue's chart that says this in its configuration."""
-    text = _kueue_text(**said)
+    text = _kueue_text(**settings)
     return {
         **release(name, {}),
         "chart": "oci://registry.k8s.io/kueue/charts/kueue",
@@ -451,13 +455,13 @@ def kueue(name: str, **said: Any) -> Object:
     }
 
 
-def _kueue_text(**said: Any) -> str:
-    return json.dumps({"manageJobsWithoutQueueName": True, "featureGates": dict(GATES), **said})
+def _kueue_text(**settings: Any) -> str:
+    return json.dumps({"manageJobsWithoutQueueName": True, "featureGates": dict(GATES), **settings})
 
 
-def kueue_map(where: str, **said: Any) -> Object:
+def kueue_map(where: str, **settings: Any) -> Object:
     """The config map that the chart makes of it, in some namespace."""
-    data = {"data": {"controller_manager_config.yaml": _kueue_text(**said)}}
+    data = {"data": {"controller_manager_config.yaml": _kueue_text(**settings)}}
     return manifest("v1", "ConfigMap", "kueue-manager-config", data, None, where)
 
 
@@ -521,7 +525,7 @@ def sharing(**settings: bool) -> str:
     return json.dumps({"version": "v1", "sharing": {"timeSlicing": replicas}})
 
 
-_NAMED = sharing(renameByDefault=True, failRequestsGreaterThanOne=True)
+_RENAMED_SHARING = sharing(renameByDefault=True, failRequestsGreaterThanOne=True)
 _TWICE = sharing(renameByDefault=True)
 _NAMELESS = sharing(failRequestsGreaterThanOne=True)
 _VOLUME = [{"deviceName": "/dev/xvda", "ebs": {"volumeSize": "200Gi"}}]
@@ -552,7 +556,7 @@ _UNLIMITED = {"name": "nvidia.com/gpu", "nominalQuota": "8"}
 _MAP_TEXT = ("data", "controller_manager_config.yaml")
 _SUBJECTS = ("subjects", 0, "name")
 _LABELS = ("metadata", "labels")
-_SHARED = (
+_TWO_NAMESPACES = (
     *(item for name in ("left", "right") for item in (namespace(name, name), *isolation_resources(name, name))),
     binding("developer", "left", "left", "tenancy-developer", "both", "ClusterRole"),
 )
@@ -617,7 +621,7 @@ _FILES = {
 
 def _volume(name: str, path: tuple[Any, ...], broken: Any, mended: Any, **source: Object) -> Case:
     item = manifest("v1", "PersistentVolume", name, {"spec": {**_FILES, **source}}, None)
-    return _one("stor-09", with_field(item, path, broken), path, mended)
+    return _case("stor-09", with_field(item, path, broken), path, mended)
 
 
 _MOUNTED = {"driver": "s3.csi.aws.com", "volumeHandle": "models", "volumeAttributes": {"bucketName": "models"}}
@@ -639,9 +643,9 @@ OBJECT_CASES = (
     _space("ns-03", "unlevelled", (*_LABELS, words.PSA_ENFORCE), None),
     _space("ns-03", "unpinned", (*_LABELS, words.PSA_VERSION), "latest"),
     _space("ns-03", "outdated", (*_LABELS, words.PSA_VERSION), "v1.0"),
-    _kept("unkept"),
+    _protected_case("unkept"),
     _pod("gpu-01", "runtime", {"runtimeClassName": "nvidia"}, ("spec", "runtimeClassName"), None),
-    _one(
+    _case(
         "gpu-01",
         manifest("batch/v1", "CronJob", "nightly", {"spec": _CRON}, namespace="acme--pods"),
         ("spec", "jobTemplate", "spec", "template", "spec", "runtimeClassName"),
@@ -654,7 +658,7 @@ OBJECT_CASES = (
         ("spec", "containers", 0, "env", 0, "value"),
         "",
     ),
-    _one(
+    _case(
         "gpu-01",
         manifest(
             "v1",
@@ -667,7 +671,7 @@ OBJECT_CASES = (
         None,
     ),
     *(
-        _one(
+        _case(
             "gpu-08",
             manifest("resource.k8s.io/v1", kind, name, {"spec": spec}, namespace="acme--pods"),
             (*path, "devices", "requests", 0, "exactly", "adminAccess"),
@@ -678,7 +682,7 @@ OBJECT_CASES = (
             ("ResourceClaimTemplate", "a100-1", {"spec": _CLAIM}, ("spec", "spec")),
         )
     ),
-    _one(
+    _case(
         "gpu-08",
         manifest("resource.k8s.io/v1beta1", "ResourceClaim", "older", {"spec": _FLAT_CLAIM}, namespace="acme--pods"),
         ("spec", "devices", "requests", 0, "adminAccess"),
@@ -709,20 +713,20 @@ OBJECT_CASES = (
         (_guard("silent"), _patient("silent")),
         "ValidatingAdmissionPolicyBinding silent",
     ),
-    _one(
+    _case(
         "net-01",
         manifest("v1", "Service", "open", {"spec": {"type": "NodePort"}}, namespace="acme--net"),
         ("spec", "type"),
         "ClusterIP",
     ),
-    _one(
+    _case(
         "net-01",
         manifest("v1", "Service", "stolen", {"spec": {"externalIPs": ["192.0.2.1"]}}, namespace="acme--net"),
         ("spec", "externalIPs"),
         [],
     ),
     *(
-        _one(
+        _case(
             "net-01",
             manifest("ray.io/v1", kind, kind.lower(), {"spec": spec}, namespace="acme--net"),
             ("spec", *at, "enableIngress"),
@@ -821,7 +825,7 @@ OBJECT_CASES = (
         "acme--net",
     ),
     _cilium("net-02", "to-nodes", "egress", {"toNodes": [{"matchLabels": {"a": "b"}}]}, ("toNodes",), []),
-    _one(
+    _case(
         "net-02",
         manifest(
             CILIUM,
@@ -900,7 +904,7 @@ OBJECT_CASES = (
         ("spec", "egress", 0, "ports", 0, "port"),
         9090,
     ),
-    _one(
+    _case(
         "quota-01",
         manifest(
             "v1",
@@ -912,7 +916,7 @@ OBJECT_CASES = (
         ("spec", "hard"),
         {"requests.nvidia.com/gpu": "4"},
     ),
-    _one(
+    _case(
         "quota-02",
         manifest(
             "v1",
@@ -924,7 +928,7 @@ OBJECT_CASES = (
         ("spec", "limits", 0, "default"),
         {"cpu": "1"},
     ),
-    _one(
+    _case(
         "quota-02",
         manifest("v1", "LimitRange", "huge", {"spec": {"limits": [_WITHOUT_DEFAULT]}}, namespace="acme--main"),
         ("spec", "limits", 0, "default"),
@@ -932,7 +936,7 @@ OBJECT_CASES = (
     ),
     _role("rbac-01", "all", "", "*", "get", ("rules", 0, "resources"), ["pods"]),
     _role("rbac-01", "scaling-all", "", "*/scale", "update", ("rules", 0, "resources"), ["deployments/scale"]),
-    _one(
+    _case(
         "rbac-01",
         manifest(f"{RBAC}/v1", "ClusterRole", "growing", {"aggregationRule": _AGGREGATED, "rules": []}),
         ("aggregationRule",),
@@ -947,62 +951,62 @@ OBJECT_CASES = (
     _role("rbac-03", "unlimited", "", "resourcequotas", "delete", ("rules", 0, "verbs"), ["get"]),
     _role("rbac-03", "classless", DEVICES, "deviceclasses", "create", ("rules", 0, "verbs"), ["get"]),
     _role("rbac-03", "inventive", DEVICES, "resourceslices", "update", ("rules", 0, "verbs"), ["list"]),
-    _one(
+    _case(
         "rbac-04",
         manifest(f"{RBAC}/v1", "ClusterRoleBinding", "wide", with_field(_WIDE, _SUBJECTS, "x")),
         (*_LABELS, words.TENANT),
         None,
     ),
-    _one(
+    _case(
         "rbac-05",
         binding("all-users", "acme--main", "acme", "tenancy-viewer", "system:authenticated", "ClusterRole"),
         _SUBJECTS,
         "acme-people",
     ),
-    _one(
+    _case(
         "kueue-05",
         local_queue("foreign", "acme--main", "acme", "rival--batch"),
         ("spec", "clusterQueue"),
         "acme--batch",
     ),
-    _one(
+    _case(
         "kueue-05",
         local_queue("alike", "acme--main", "acme", "acme-2--batch"),
         ("spec", "clusterQueue"),
         "acme--batch",
     ),
-    _one(
+    _case(
         "kueue-11",
         cluster_queue("rivals", namespaceSelector={"matchLabels": {words.TENANT: "rival"}}),
         ("spec", "namespaceSelector", "matchLabels", words.TENANT),
         "acme",
     ),
-    _one(
+    _case(
         "kueue-11",
         cluster_queue("all-namespaces", namespaceSelector={}),
         ("spec", "namespaceSelector"),
         {"matchLabels": {words.TENANT: "acme"}},
     ),
-    _one(
+    _case(
         "kueue-11",
         cluster_queue("without-tenant", None, namespaceSelector={}),
         ("spec", "namespaceSelector"),
         {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}},
     ),
-    _one(
+    _case(
         "kueue-12",
         cluster_queue("generous", resourceGroups=_groups(_UNLIMITED)),
         (*_QUOTA_PATH, "lendingLimit"),
         "0",
     ),
-    _one("kueue-12", cohort("generous", _UNLIMITED), (*_QUOTA_PATH, "lendingLimit"), "0"),
-    _one(
+    _case("kueue-12", cohort("generous", _UNLIMITED), (*_QUOTA_PATH, "lendingLimit"), "0"),
+    _case(
         "kueue-13",
         cluster_queue("starving", preemption={"reclaimWithinCohort": "Never"}),
         ("spec", "preemption", "reclaimWithinCohort"),
         "Any",
     ),
-    _one("kueue-13", cluster_queue("silent", preemption={}), ("spec", "preemption", "reclaimWithinCohort"), "Any"),
+    _case("kueue-13", cluster_queue("silent", preemption={}), ("spec", "preemption", "reclaimWithinCohort"), "Any"),
 )
 _PODS = {
     "clusterName": "bank",
@@ -1016,22 +1020,24 @@ MACHINE_CASES = (
     _trust("public", role("public", None, "*"), role("public", None, {"Service": "pods.eks.amazonaws.com"})),
     _trust("listed", role("listed", None, {"AWS": ["*"]}), role("listed", None, {"AWS": ["111122223333"]})),
     _trust("all-but", _with("all-but", "NotPrincipal"), _with("all-but", "Principal")),
-    _named("an-account", {"AWS": "arn:aws:iam::444455556666:root"}, {"AWS": "arn:aws:iam::111122223333:root"}),
-    _named("a-number", {"AWS": "444455556666"}, {"AWS": "111122223333"}),
-    _named("a-role", {"AWS": ["arn:aws:iam::444455556666:role/ci"]}, {"AWS": ["arn:aws:iam::111122223333:role/ci"]}),
-    _named(
+    _principal_case("an-account", {"AWS": "arn:aws:iam::444455556666:root"}, {"AWS": "arn:aws:iam::111122223333:root"}),
+    _principal_case("a-number", {"AWS": "444455556666"}, {"AWS": "111122223333"}),
+    _principal_case(
+        "a-role", {"AWS": ["arn:aws:iam::444455556666:role/ci"]}, {"AWS": ["arn:aws:iam::111122223333:role/ci"]}
+    ),
+    _principal_case(
         "one-of-two",
         {"AWS": [_ROLE("ci"), "arn:aws:sts::444455556666:assumed-role/ci/x"]},
         {"AWS": [_ROLE("ci"), "arn:aws:sts::111122223333:assumed-role/ci/x"]},
     ),
-    _named("deleted-role", {"AWS": "AROADBQP57FF2AEXAMPLE"}, {"AWS": _ROLE("ci")}),
-    _named(
+    _principal_case("deleted-role", {"AWS": "AROADBQP57FF2AEXAMPLE"}, {"AWS": _ROLE("ci")}),
+    _principal_case(
         "with-an-id",
         {"AWS": "arn:aws:iam::444455556666:root"},
         {"AWS": _ROLE("ci")},
         {"StringEquals": {"sts:ExternalId": "0a"}},
     ),
-    _one(
+    _case(
         "id-05",
         on_aws(
             aws.ROLE,
@@ -1054,7 +1060,7 @@ MACHINE_CASES = (
         ("assumeRolePolicy", "Statement", 0, "Condition", "StringEquals"),
         {"accounts.google.com:sub": "1137"},
     ),
-    _one(
+    _case(
         "id-05",
         on_aws(
             aws.ROLE,
@@ -1067,7 +1073,7 @@ MACHINE_CASES = (
                             "Effect": "Allow",
                             "Principal": {"AWS": "*"},
                             "Action": "sts:AssumeRole",
-                            "Condition": _OURS,
+                            "Condition": _OWN_ORGANIZATION,
                         }
                     ],
                 },
@@ -1078,12 +1084,12 @@ MACHINE_CASES = (
         ("assumeRolePolicy", "Statement", 0, "Condition", "StringEquals"),
         {"aws:PrincipalOrgID": "o-0a", "aws:PrincipalAccount": "111122223333"},
     ),
-    _named(
+    _principal_case(
         "an-issuer",
         {"Federated": "arn:aws:iam::444455556666:saml-provider/people"},
         {"Federated": "arn:aws:iam::111122223333:saml-provider/people"},
     ),
-    _one(
+    _case(
         "id-05",
         on_aws(
             aws.ROLE,
@@ -1096,7 +1102,7 @@ MACHINE_CASES = (
         ("assumeRolePolicy", "Statement", 0, "Principal"),
         {"Service": "pods.eks.amazonaws.com"},
     ),
-    _one(
+    _case(
         "id-05",
         on_aws(
             aws.ROLE,
@@ -1123,13 +1129,13 @@ MACHINE_CASES = (
     *(
         _tested(f"all-principals-{name}", condition, mended, "*")
         for name, condition, mended in (
-            ("here", {"StringEquals": {"aws:RequestedRegion": "eu-central-1"}}, _OURS),
-            ("with-an-id", {"StringEquals": {"sts:ExternalId": "0a"}}, _OURS),
-            ("tagged", {"StringEquals": {"aws:PrincipalTag/team": "acme"}}, _OURS),
-            ("but-one", {"StringNotEquals": {"aws:PrincipalOrgID": "o-0a"}}, _OURS),
-            ("of-any-organization", {"StringLike": {"aws:PrincipalOrgID": "o-*"}}, _OURS),
-            ("if-exists", {"StringEqualsIfExists": {"aws:PrincipalOrgID": "o-0a"}}, _OURS),
-            ("or-none", {"ForAllValues:StringEquals": {"aws:PrincipalOrgID": "o-0a"}}, _OURS),
+            ("here", {"StringEquals": {"aws:RequestedRegion": "eu-central-1"}}, _OWN_ORGANIZATION),
+            ("with-an-id", {"StringEquals": {"sts:ExternalId": "0a"}}, _OWN_ORGANIZATION),
+            ("tagged", {"StringEquals": {"aws:PrincipalTag/team": "acme"}}, _OWN_ORGANIZATION),
+            ("but-one", {"StringNotEquals": {"aws:PrincipalOrgID": "o-0a"}}, _OWN_ORGANIZATION),
+            ("of-any-organization", {"StringLike": {"aws:PrincipalOrgID": "o-*"}}, _OWN_ORGANIZATION),
+            ("if-exists", {"StringEqualsIfExists": {"aws:PrincipalOrgID": "o-0a"}}, _OWN_ORGANIZATION),
+            ("or-none", {"ForAllValues:StringEquals": {"aws:PrincipalOrgID": "o-0a"}}, _OWN_ORGANIZATION),
             (
                 "of-any-account",
                 {"ArnLike": {"aws:PrincipalArn": "arn:aws:iam::*:role/people"}},
@@ -1186,13 +1192,13 @@ MACHINE_CASES = (
         _document("s3:GetObject", on="arn:aws:s3:::data/*", Condition={"StringEquals": {"aws:SourceVpce": "vpce-0a"}}),
         tags=_TAGS,
     ),
-    _one(
+    _case(
         "id-06",
         on_aws(aws.ATTACHMENT, "reader", {"role": "r", "policyArn": "arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess"}),
         ("policyArn",),
         "arn:aws:iam::aws:policy/AmazonEKSWorkerNodePolicy",
     ),
-    _one(
+    _case(
         "id-06",
         on_aws(
             aws.ROLE,
@@ -1257,8 +1263,8 @@ MACHINE_CASES = (
         tags=_TAGS,
     ),
     *(
-        _reaches(name, action, on, one)
-        for name, action, on, one in (
+        _reaches(name, action, on, resource_pattern)
+        for name, action, on, resource_pattern in (
             ("passes-any-role", "iam:PassRole", "*", _ROLE("acme-jobs")),
             ("passes-roles-alike", "iam:PassRole", _ROLE("acme*"), _ROLE("acme-jobs")),
             ("passes-roles-of-a-path", "iam:P*R*e", _ROLE("service-role/*"), _ROLE("acme-jobs")),
@@ -1313,7 +1319,7 @@ MACHINE_CASES = (
         _document("s3:Get*", on="arn:aws:s3:::data/acme/*"),
         tags=_TAGS,
     ),
-    _one(
+    _case(
         "id-06",
         on_aws(
             aws.ROLE,
@@ -1323,7 +1329,7 @@ MACHINE_CASES = (
         ("inlinePolicies", 0, "policy"),
         _document("s3:*"),
     ),
-    _one(
+    _case(
         "id-06",
         on_aws(
             aws.ROLE,
@@ -1333,167 +1339,167 @@ MACHINE_CASES = (
         ("managedPolicyArns", 0),
         "arn:aws:iam::aws:policy/AmazonEKSWorkerNodePolicy",
     ),
-    _one(
+    _case(
         "id-06",
         on_aws(aws.ATTACHMENT, "admin", {"role": "r", "policyArn": "arn:aws:iam::aws:policy/AdministratorAccess"}),
         ("policyArn",),
         "arn:aws:iam::aws:policy/AmazonEKSWorkerNodePolicy",
     ),
-    _one(
+    _case(
         "cost-03",
-        bucket("unbilled", tags={key: of for key, of in _TAGS.items() if key != "cost-center"}),
+        bucket("unbilled", tags={key: value for key, value in _TAGS.items() if key != "cost-center"}),
         ("tags",),
         _TAGS,
     ),
-    _one(
+    _case(
         "stor-10",
         on_aws(aws.PUBLIC_ACCESS, "published", {"bucket": "b", **_CLOSED, "blockPublicPolicy": False}),
         ("blockPublicPolicy",),
         True,
     ),
-    _one("stor-11", on_aws(aws.KEY, "lasting", {"enableKeyRotation": False}), ("enableKeyRotation",), True),
-    _one(
+    _case("stor-11", on_aws(aws.KEY, "lasting", {"enableKeyRotation": False}), ("enableKeyRotation",), True),
+    _case(
         "img-04",
         on_aws(aws.REPOSITORY, "moving", {"imageTagMutability": "MUTABLE"}),
         ("imageTagMutability",),
         "IMMUTABLE",
     ),
-    _one(
+    _case(
         "eks-04",
         on_aws(aws.SECURITY_GROUP, "open", {"ingress": [{**_SSH, "cidrBlocks": ["0.0.0.0/0"]}]}),
         ("ingress",),
         [{**_SSH, "cidrBlocks": ["10.0.0.0/8"]}],
     ),
-    _one(
+    _case(
         "eks-04",
         on_aws(aws.INGRESS, "wide", {"securityGroupId": "sg-0a", "ipProtocol": "-1", "cidrIpv6": "::/0"}),
         ("cidrIpv6",),
         "fd00::/8",
     ),
-    _one("stor-08", bucket("fleeting", forceDestroy=True), ("forceDestroy",), False),
-    _one(
+    _case("stor-08", bucket("fleeting", forceDestroy=True), ("forceDestroy",), False),
+    _case(
         "id-09",
         on_aws(aws.POD_IDENTITY, "untagged", {**_PODS, "disableSessionTags": True}),
         ("disableSessionTags",),
         False,
     ),
-    _one(
+    _case(
         "kueue-14",
         kueue_map("unqueued", manageJobsWithoutQueueName=False),
         _MAP_TEXT,
         _kueue_text(),
     ),
-    _one(
+    _case(
         "kueue-14",
         kueue_map("uncounted", resources={"excludeResourcePrefixes": ["cpu", "nvidia.com"]}),
         _MAP_TEXT,
         _kueue_text(resources={"excludeResourcePrefixes": ["cpu"]}),
     ),
-    _one("kueue-31", kueue_map("returned", featureGates={"ReclaimablePods": True}), _MAP_TEXT, _kueue_text()),
-    _one(
+    _case("kueue-31", kueue_map("returned", featureGates={"ReclaimablePods": True}), _MAP_TEXT, _kueue_text()),
+    _case(
         "kueue-31",
         kueue_map("evicting", fairSharing={"preemptionStrategies": [*PREEMPTION, "LessThanInitialShare"]}),
         _MAP_TEXT,
         _kueue_text(fairSharing={"preemptionStrategies": list(PREEMPTION)}),
     ),
-    _one("ami-01", group("old", releaseVersion="1.36.3-20260512"), ("releaseVersion",), "1.36.3-20260903"),
-    _one("ami-01", group("formless", releaseVersion="latest"), ("releaseVersion",), "1.36.3-20260903"),
-    _one(
+    _case("ami-01", group("old", releaseVersion="1.36.3-20260512"), ("releaseVersion",), "1.36.3-20260903"),
+    _case("ami-01", group("formless", releaseVersion="latest"), ("releaseVersion",), "1.36.3-20260903"),
+    _case(
         "ami-01",
         node_class("old", amiSelectorTerms=[{"alias": "al2023@v20260512"}]),
         ("spec", "amiSelectorTerms", 0, "alias"),
         "al2023@v20260903",
     ),
-    _one(
+    _case(
         "ami-02",
         group("unpinned", amiType="AL2023_x86_64_STANDARD", releaseVersion=None),
         ("releaseVersion",),
         "1.36.3-20260903",
     ),
-    _one(
+    _case(
         "ami-02",
         node_class("unpinned", amiSelectorTerms=[{"alias": "al2023@latest"}]),
         ("spec", "amiSelectorTerms", 0, "alias"),
         "al2023@v20260903",
     ),
-    _one("eks-01", cluster("open", {}), ("vpcConfig", "endpointPublicAccess"), False),
-    _one(
+    _case("eks-01", cluster("open", {}), ("vpcConfig", "endpointPublicAccess"), False),
+    _case(
         "eks-01",
         cluster("wide", {"endpointPublicAccess": True, "publicAccessCidrs": ["0.0.0.0/0"]}),
         ("vpcConfig", "publicAccessCidrs"),
         ["198.51.100.0/24"],
     ),
     *(
-        _one(
+        _case(
             "eks-01",
-            cluster(f"open-to-{about}", {"endpointPublicAccess": True, "publicAccessCidrs": [*others, given]}),
+            cluster(f"open-to-{about}", {"endpointPublicAccess": True, "publicAccessCidrs": [*others, cidr]}),
             ("vpcConfig", "publicAccessCidrs"),
             [*others, mended],
         )
-        for about, others, given, mended in (
+        for about, others, cidr, mended in (
             ("a-companys-own", (), "10.1.0.0/16", "11.1.0.0/16"),
             ("itself", (), "127.0.0.0/8", "126.0.0.0/8"),
             ("an-address-with-a-length", (), "203.0.113.7/24", "203.0.113.7/32"),
             ("one-beside-a-good-one", ("198.51.100.0/24",), "172.16.0.0/12", "172.0.0.0/12"),
         )
     ),
-    _one(
+    _case(
         "eks-01",
         cluster("open-to-many", {"endpointPublicAccess": True, "publicAccessCidrs": _many_ranges(MOST_PUBLIC + 1)}),
         ("vpcConfig", "publicAccessCidrs"),
         _many_ranges(MOST_PUBLIC),
     ),
-    _one(
+    _case(
         "eks-02",
         cluster("mapped", None, {"bootstrapClusterCreatorAdminPermissions": False}),
         ("accessConfig", "authenticationMode"),
         "API",
     ),
-    _one(
+    _case(
         "eks-02",
         cluster("creators", None, {"authenticationMode": "API"}),
         ("accessConfig", "bootstrapClusterCreatorAdminPermissions"),
         False,
     ),
-    _one(
+    _case(
         "node-01",
         template("tokenless", metadataOptions={"httpPutResponseHopLimit": 1}),
         ("metadataOptions", "httpTokens"),
         "required",
     ),
-    _one(
+    _case(
         "node-01",
         template("far", metadataOptions={"httpTokens": "required", "httpPutResponseHopLimit": 2}),
         ("metadataOptions", "httpPutResponseHopLimit"),
         1,
     ),
-    _one(
+    _case(
         "node-01",
         node_class("far", metadataOptions={"httpPutResponseHopLimit": 2}),
         ("spec", "metadataOptions", "httpPutResponseHopLimit"),
         1,
     ),
-    _one(
+    _case(
         "node-02",
         template("plain", blockDeviceMappings=[{"deviceName": "/dev/xvda", "ebs": {"volumeSize": 200}}]),
         _VOLUME_PATH,
         "true",
     ),
-    _one(
+    _case(
         "node-02",
         with_field(template("default"), ("blockDeviceMappings",), None),
         ("blockDeviceMappings",),
         [{"deviceName": "/dev/xvda", "ebs": {"encrypted": "true"}}],
     ),
-    _one("node-02", node_class("plain", blockDeviceMappings=_VOLUME), ("spec", *_VOLUME_PATH), True),
-    _one("node-02", group("default", launchTemplate=None), ("launchTemplate",), {"id": "lt-0a", "version": "1"}),
-    _one(
+    _case("node-02", node_class("plain", blockDeviceMappings=_VOLUME), ("spec", *_VOLUME_PATH), True),
+    _case("node-02", group("default", launchTemplate=None), ("launchTemplate",), {"id": "lt-0a", "version": "1"}),
+    _case(
         "node-03",
         group("bare", instanceTypes=["p5.48xlarge"]),
         ("taints",),
         [{"key": "nvidia.com/gpu", "effect": "NO_SCHEDULE"}],
     ),
-    _one(
+    _case(
         "node-03",
         group(
             "soft", amiType="AL2023_x86_64_NVIDIA", taints=[{"key": "nvidia.com/gpu", "effect": "PREFER_NO_SCHEDULE"}]
@@ -1501,34 +1507,34 @@ MACHINE_CASES = (
         ("taints", 0, "effect"),
         "NO_SCHEDULE",
     ),
-    _one("node-03", node_pool("bare", P5, []), _TAINTED, [GPU_TAINT]),
-    _one("kueue-33", _WAITING, ("spec", "progressDeadlineSeconds"), 86400),
-    _one(
+    _case("node-03", node_pool("bare", P5, []), _TAINTED, [GPU_TAINT]),
+    _case("kueue-33", _WAITING, ("spec", "progressDeadlineSeconds"), 86400),
+    _case(
         "node-10",
         with_field(node_pool("packing", P5, [GPU_TAINT]), _PACKS, "WhenEmptyOrUnderutilized"),
         _PACKS,
         "WhenEmpty",
     ),
-    _one("node-10", with_field(node_pool("ageing", P5, [GPU_TAINT]), _AGES, "720h"), _AGES, "Never"),
-    _one(
+    _case("node-10", with_field(node_pool("ageing", P5, [GPU_TAINT]), _AGES, "720h"), _AGES, "Never"),
+    _case(
         "node-07",
         with_field(node_pool("endless", P5, [GPU_TAINT]), ("spec", "limits"), None),
         ("spec", "limits"),
         {"nvidia.com/gpu": "64"},
     ),
-    _one(
+    _case(
         "node-03",
         node_pool("family", one_of("karpenter.k8s.aws/instance-family", "m7i", "g6"), []),
         ("spec", "template", "spec", "requirements", 0, "values"),
         ["m7i"],
     ),
-    _one(
+    _case(
         "node-04",
         template("placed", capacityReservationSpecification=_RESERVED, placement={"groupName": "near"}),
         ("placement",),
         None,
     ),
-    _one(
+    _case(
         "node-04",
         node_class(
             "placed", capacityReservationSelectorTerms=[{"id": "cr-0a"}], placementGroupSelector={"name": "near"}
@@ -1536,30 +1542,30 @@ MACHINE_CASES = (
         ("spec", "placementGroupSelector"),
         None,
     ),
-    _one(
+    _case(
         "gpu-09",
         release("nri", {"cdi": {"enabled": True, "nriPluginEnabled": True}}),
         ("values", "cdi", "nriPluginEnabled"),
         False,
     ),
-    _one(
+    _case(
         "gpu-09",
         manifest("nvidia.com/v1", "ClusterPolicy", "nri", {"spec": {"cdi": {"nriPluginEnabled": True}}}, None),
         ("spec", "cdi", "nriPluginEnabled"),
         False,
     ),
-    _one("node-09", release("server", {"dcgm": {"enabled": True}}), ("values", "dcgm", "enabled"), False),
-    _one(
+    _case("node-09", release("server", {"dcgm": {"enabled": True}}), ("values", "dcgm", "enabled"), False),
+    _case(
         "node-09",
         manifest("nvidia.com/v1", "ClusterPolicy", "server", {"spec": {"dcgm": {"enabled": True}}}, None),
         ("spec", "dcgm", "enabled"),
         False,
     ),
-    _one(
+    _case(
         "share-02",
         release("nameless", {"devicePlugin": {"config": {"create": True, "data": {"any": _NAMELESS}}}}),
         ("values", "devicePlugin", "config", "data", "any"),
-        _NAMED,
+        _RENAMED_SHARING,
     ),
 )
 STACK_MACHINE_CASES = (
@@ -1644,7 +1650,7 @@ STACK_MACHINE_CASES = (
     Case(
         "share-02",
         (_READER, manifest("v1", "ConfigMap", "sharing", {"data": {"any": _TWICE}}, None, OPERATORS)),
-        (_READER, manifest("v1", "ConfigMap", "sharing", {"data": {"any": _NAMED}}, None, OPERATORS)),
+        (_READER, manifest("v1", "ConfigMap", "sharing", {"data": {"any": _RENAMED_SHARING}}, None, OPERATORS)),
         f"ConfigMap {OPERATORS}/sharing",
     ),
     Case(
@@ -1671,11 +1677,11 @@ STACK_CASES = (
     *(
         Case(
             "ns-04",
-            tuple(with_field(wall, path, said) if wall["kind"] == kind else wall for wall in _walled(name)),
+            tuple(with_field(wall, path, new_value) if wall["kind"] == kind else wall for wall in _walled(name)),
             _walled(name),
             f"Namespace {name}",
         )
-        for name, kind, path, said in (
+        for name, kind, path, new_value in (
             ("unnumbered", "ResourceQuota", ("spec", "hard"), {}),
             ("half-metered", "ResourceQuota", ("spec", "scopes"), ["BestEffort"]),
             ("limitless", "LimitRange", ("spec", "limits"), []),
@@ -1731,7 +1737,7 @@ STACK_CASES = (
         ),
         ("spec", "ingress", 0, "fromEndpoints", 0, "matchLabels", _SPACE),
         "monitoring",
-        *_SHARED,
+        *_TWO_NAMESPACES,
     ),
     _together(
         "net-02",
@@ -1745,7 +1751,7 @@ STACK_CASES = (
         ),
         ("spec", "ingress", 0, "from", 0, "namespaceSelector", "matchLabels", words.SPACE_NAME),
         "monitoring",
-        *_SHARED,
+        *_TWO_NAMESPACES,
     ),
     _together(
         "rbac-05",
@@ -1755,14 +1761,14 @@ STACK_CASES = (
         },
         (*_SUBJECTS[:-1], "namespace"),
         "right",
-        *_SHARED,
+        *_TWO_NAMESPACES,
     ),
     _together(
         "rbac-05",
         binding("viewer", "right", "right", "tenancy-developer", "both", "ClusterRole"),
         ("roleRef", "name"),
         "tenancy-viewer",
-        *_SHARED,
+        *_TWO_NAMESPACES,
     ),
     _bound("rbac-01", "anything", "*", "get", ("rules", 0, "resources"), ["pods"]),
     _bound("rbac-02", "posing", "users", "impersonate", ("rules", 0, "verbs"), ["get"]),
@@ -1784,8 +1790,8 @@ STACK_CASES = (
     ),
     Case(
         "rbac-05",
-        (*_SHARED, binding("developer", "right", "right", "tenancy-developer", "both", "ClusterRole")),
-        (*_SHARED, binding("developer", "right", "right", "tenancy-developer", "right-people", "ClusterRole")),
+        (*_TWO_NAMESPACES, binding("developer", "right", "right", "tenancy-developer", "both", "ClusterRole")),
+        (*_TWO_NAMESPACES, binding("developer", "right", "right", "tenancy-developer", "right-people", "ClusterRole")),
         "RoleBinding right/developer",
     ),
     Case(
@@ -1823,8 +1829,8 @@ def held_to(name: str, pool: str) -> tuple[Object, ...]:
     )
 
 
-def _unset(rule: str, item: Object, path: tuple[Any, ...], *rest: Object) -> Case:
-    return Case(rule, (*rest, with_field(item, path, None)), (*rest, item), name_of(item))
+def _unset(rule: str, item: Object, path: tuple[Any, ...], *others: Object) -> Case:
+    return Case(rule, (*others, with_field(item, path, None)), (*others, item), name_of(item))
 
 
 REGULATED_CASES = (
@@ -1864,7 +1870,7 @@ _SECURED_CRON = {"jobTemplate": {"spec": {"template": {"spec": {**SECURED, "cont
 SIZE_CASES = (
     _pod("avail-01", "slow", {"terminationGracePeriodSeconds": 601}, ("spec", "terminationGracePeriodSeconds"), 600),
     _pod("avail-06", "forgotten", {"terminationGracePeriodSeconds": 0}, ("spec", "terminationGracePeriodSeconds"), 1),
-    _one(
+    _case(
         "avail-07",
         manifest(
             "batch/v1",
@@ -1893,9 +1899,9 @@ SIZE_CASES = (
         _PREFERRED,
         [{"weight": 1, "podAffinityTerm": _TERM}] * sizes.AFFINITY_TERMS,
     ),
-    _one("avail-03", _marked("kept", finalizers=["bank.example/keep"]), ("metadata", "finalizers"), None),
-    _one("obs-01", _labelled("shown", words.LOADED_LABELS[0]), ("metadata", "labels", words.LOADED_LABELS[0]), None),
-    _one(
+    _case("avail-03", _marked("kept", finalizers=["bank.example/keep"]), ("metadata", "finalizers"), None),
+    _case("obs-01", _labelled("shown", words.LOADED_LABELS[0]), ("metadata", "labels", words.LOADED_LABELS[0]), None),
+    _case(
         "net-11",
         manifest(
             "v1",
@@ -1908,4 +1914,4 @@ SIZE_CASES = (
         None,
     ),
 )
-"""What is judged of one object alone: its size, its end, its affinity, its metadata."""
+"""Cases of one object alone: its size, its end, its affinity, its metadata."""

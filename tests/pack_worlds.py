@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from check_cases import CASES as CHECK_CASES
-from check_cases import SEEN
+from check_cases import PREVIEW_ONLY_CASES
 from pack_cases import CASES as PACK_CASES
 from pack_cases import Case, resource
 
@@ -20,32 +20,36 @@ from tenancy.rules.found import Finding, name_of
 from tenancy.rules.levels import PolicyPreset, RuleLevel, level_of
 
 Object = dict[str, Any]
-CASES = (*PACK_CASES, *CHECK_CASES, *SEEN)
+CASES = (*PACK_CASES, *CHECK_CASES, *PREVIEW_ONLY_CASES)
 
 
-_SAID: dict[int, tuple[Object, frozenset[Finding] | None]] = {}
+_FINDINGS_BY_ITEM: dict[int, tuple[Object, frozenset[Finding] | None]] = {}
 """By identity, beside the object itself: while it lives, no other object gets its identity."""
 
 
 def _alone(item: Object) -> frozenset[Finding] | None:
-    """What is said of one object whatever is beside it; None if it cannot be read."""
-    if id(item) not in _SAID:
-        said = None
+    """Findings on one object alone; None if it cannot be read."""
+    if id(item) not in _FINDINGS_BY_ITEM:
+        item_findings = None
         if not stumbles(item):
-            said = frozenset(findings_alone(item))
-        _SAID[id(item)] = (item, said)
-    return _SAID[id(item)][1]
+            item_findings = frozenset(findings_alone(item))
+        _FINDINGS_BY_ITEM[id(item)] = (item, item_findings)
+    return _FINDINGS_BY_ITEM[id(item)][1]
 
 
-def found(items: Iterable[Object], preset: PolicyPreset = PolicyPreset.RESTRICTED) -> set[Finding]:
-    """What the pack says of a program; without what the preset does not ask."""
+def findings_of(items: Iterable[Object], preset: PolicyPreset = PolicyPreset.RESTRICTED) -> set[Finding]:
+    """Findings of the pack on a program, without the rules that the preset disables."""
     items = list(items)
-    each = [_alone(item) for item in items]
-    sound = [item for item, said in zip(items, each, strict=True) if said is not None]
-    told = {Finding("seen-03", name_of(item), "") for item, said in zip(items, each, strict=True) if said is None}
-    alone = {f for said in each if said for f in said}
-    said = {*told, *alone, *findings(adopt(sound))[0]}
-    return {one for one in said if level_of(one, preset) is not RuleLevel.DISABLED}
+    findings_by_item = [_alone(item) for item in items]
+    sound = [item for item, item_findings in zip(items, findings_by_item, strict=True) if item_findings is not None]
+    unreadable_findings = {
+        Finding("seen-03", name_of(item), "")
+        for item, item_findings in zip(items, findings_by_item, strict=True)
+        if item_findings is None
+    }
+    alone = {f for item_findings in findings_by_item if item_findings for f in item_findings}
+    all_findings = {*unreadable_findings, *alone, *findings(adopt(sound))[0]}
+    return {finding for finding in all_findings if level_of(finding, preset) is not RuleLevel.DISABLED}
 
 
 def together(cases: Iterable[Case], side: str) -> list[Object] | None:
@@ -59,9 +63,9 @@ def together(cases: Iterable[Case], side: str) -> list[Object] | None:
 
 def _agree(cases: list[Case]) -> bool:
     broken, mended = together(cases, "broken"), together(cases, "mended")
-    if broken is None or mended is None or found(mended):
+    if broken is None or mended is None or findings_of(mended):
         return False
-    return {(case.rule, case.finding) for case in cases} <= {(f.rule, f.object) for f in found(broken)}
+    return {(case.rule, case.finding) for case in cases} <= {(f.rule, f.object) for f in findings_of(broken)}
 
 
 _NAMES = re.compile(r"\b(acme|rival|ghost|left|right|a100|board)\b")
@@ -91,42 +95,44 @@ def _added(world: list[Case], cases: list[Case]) -> list[Case]:
 def worlds() -> tuple[tuple[Case, ...], ...]:
     """Every case in the first world whose objects get along with its own; the largest first. It takes seconds, so tests
     ask for it when they run, not when they are collected."""
-    made: list[list[Case]] = []
-    left = [_elsewhere(case, index) for index, case in enumerate(CASES)]
-    while left:
+    worlds_of_cases: list[list[Case]] = []
+    pending_cases = [_elsewhere(case, index) for index, case in enumerate(CASES)]
+    while pending_cases:
         world: list[Case] = []
-        left = _added(world, left)
-        made.append(world or [left.pop(0)])
-    return tuple(sorted(map(tuple, made), key=len, reverse=True))
+        pending_cases = _added(world, pending_cases)
+        worlds_of_cases.append(world or [pending_cases.pop(0)])
+    return tuple(sorted(map(tuple, worlds_of_cases), key=len, reverse=True))
 
 
 def judged(pack: ModuleType, items: list[Object], config: Mapping[str, Any] | None = None) -> dict[str, list[str]]:
-    """What each level reports of resources with these inputs, as the SDK would call it."""
+    """Messages of each level on resources with these inputs, as the SDK would call it."""
     from pulumi_policy import ResourceValidationArgs, StackValidationArgs
     from pulumi_policy.policy import PolicyResource
     from pulumi_policy.proxy import unknown_checking_proxy
 
-    said: dict[str, list[str]] = {policy.name: [] for policy in pack.POLICIES}
+    messages: dict[str, list[str]] = {policy.name: [] for policy in pack.POLICIES}
 
     def report(name: str) -> Callable[..., None]:
-        return lambda text, _urn=None: said[name].append(text)
+        return lambda text, _urn=None: messages[name].append(text)
 
     sent = [resource(item) for item in items]
     # As the engine does, first the stack itself.
     each_args = ResourceValidationArgs("pulumi:pulumi:Stack", {}, "urn", "s", None, None, dict(config or {}), {})
     next(p for p in pack.POLICIES if p.name == "isolation").validate(each_args, report("isolation"))
-    each, each_rest = (p for p in pack.POLICIES if p.name in {"isolation", "isolation-advisory"})
+    resource_policy, each_rest = (p for p in pack.POLICIES if p.name in {"isolation", "isolation-advisory"})
     stack: dict[tuple[str, str, int], Any] = {}
-    for index, one in enumerate(sent):
-        props = unknown_checking_proxy(one.inputs)
-        args = ResourceValidationArgs(one.type, props, "urn", one.name, None, None, dict(config or {}), {})
-        for policy in (each, each_rest):
+    for index, sent_resource in enumerate(sent):
+        props = unknown_checking_proxy(sent_resource.inputs)
+        args = ResourceValidationArgs(
+            sent_resource.type, props, "urn", sent_resource.name, None, None, dict(config or {}), {}
+        )
+        for policy in (resource_policy, each_rest):
             policy.validate(args, report(policy.name))
-        field, *source = one.source or ("",)
-        behind = [r for (kind, name, _), r in stack.items() if [kind, name] == source]
-        stack[one.type, one.name, index] = PolicyResource(
-            one.type, props, "urn", one.name, None, None, None, [], {field: behind}
+        field, *source = sent_resource.source or ("",)
+        source_resources = [r for (kind, name, _), r in stack.items() if [kind, name] == source]
+        stack[sent_resource.type, sent_resource.name, index] = PolicyResource(
+            sent_resource.type, props, "urn", sent_resource.name, None, None, None, [], {field: source_resources}
         )
     for policy in (p for p in pack.POLICIES if p.name.startswith("isolation-stack")):
         policy.validate(StackValidationArgs(list(stack.values()), {}, {}), report(policy.name))
-    return said
+    return messages

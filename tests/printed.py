@@ -14,7 +14,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MARK = re.compile(r"<!-- printed: (?P<scenario>[a-z][a-z0-9-]*) -->")
 COMMAND = re.compile(r"^\$ ", re.MULTILINE)
 OMISSION = "…"
-"""What stands in a page for output that it leaves out: at the end of a line, or as a line of its own."""
+"""Mark in a page for output that it leaves out: at the end of a line, or as a line of its own."""
 
 _SECONDS = re.compile(r"\d+\.\d+ s\b")
 _DAY_AND_TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z")
@@ -68,8 +68,8 @@ def fenced_blocks(text: str) -> Iterator[FencedBlock]:
     lines = text.splitlines()
     fences = [number for number, line in enumerate(lines) if line.strip().startswith("```")]
     for first, last in zip(fences[::2], fences[1::2], strict=True):
-        above = lines[first - 1].strip() if first else ""
-        yield FencedBlock(first + 1, above, textwrap.dedent("\n".join(lines[first + 1 : last])))
+        line_above = lines[first - 1].strip() if first else ""
+        yield FencedBlock(first + 1, line_above, textwrap.dedent("\n".join(lines[first + 1 : last])))
 
 
 def _commands(page: str, start: int, block: list[str], scenario: str) -> Iterator[Printed]:
@@ -105,20 +105,20 @@ def compare(block: Printed, output: str) -> None:
     )
 
 
-def matches(shown: str, output: str) -> bool:
+def matches(page_text: str, output: str) -> bool:
     """Whether a page's text is what a command printed, but for line breaks, blanks, seconds, times and omissions."""
-    return re.fullmatch(_pattern(shown), _plain(output), re.DOTALL) is not None
+    return re.fullmatch(_pattern(page_text), _plain(output), re.DOTALL) is not None
 
 
-def first_difference(shown: str, output: str) -> str:
+def first_difference(page_text: str, output: str) -> str:
     """The first part of a page's text, between two omissions, that the output does not have in its place."""
-    rest = _plain(output)
-    for part in filter(None, map(str.strip, _plain(shown).split(OMISSION))):
-        _, match, after = rest.partition(part)
+    remaining_output = _plain(output)
+    for part in filter(None, map(str.strip, _plain(page_text).split(OMISSION))):
+        _, match, after = remaining_output.partition(part)
         if not match:
             return part
-        rest = after
-    return f"(the page ends before the output does: {rest.strip()[:200]!r})"
+        remaining_output = after
+    return f"(the page ends before the output does: {remaining_output.strip()[:200]!r})"
 
 
 def _plain(text: str) -> str:
@@ -126,6 +126,6 @@ def _plain(text: str) -> str:
     return " ".join(text.split())
 
 
-def _pattern(shown: str) -> str:
-    parts = [re.escape(part.strip()) for part in _plain(shown).split(OMISSION)]
+def _pattern(page_text: str) -> str:
+    parts = [re.escape(part.strip()) for part in _plain(page_text).split(OMISSION)]
     return r"\s*" + r".*?".join(rf"{part}\s*" if part else "" for part in parts)

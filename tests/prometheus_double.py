@@ -21,7 +21,7 @@ class PrometheusDouble:
     result: list[dict[str, Any]] = field(default_factory=list)
     status: int = 200
     more: dict[str, Any] = field(default_factory=dict)
-    asked: list[dict[str, str]] = field(default_factory=list)
+    queries: list[dict[str, str]] = field(default_factory=list)
 
     def idle(self, namespace: str, pod: str, owner: tuple[str, str], gpus: int, active: str = "0.01") -> None:
         """Add GPUs of a pod that are as active as that."""
@@ -39,9 +39,9 @@ def prometheus_double() -> Iterator[PrometheusDouble]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            found.asked.append({key: values[0] for key, values in parse_qs(body).items()})
-            answer = {"status": "success", "data": {"result": found.result}, **found.more}
-            self.send_response(found.status)
+            double.queries.append({key: values[0] for key, values in parse_qs(body).items()})
+            answer = {"status": "success", "data": {"result": double.result}, **double.more}
+            self.send_response(double.status)
             self.end_headers()
             self.wfile.write(json.dumps(answer).encode())
 
@@ -49,6 +49,6 @@ def prometheus_double() -> Iterator[PrometheusDouble]:
             """Nothing is printed."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    found = PrometheusDouble(f"http://127.0.0.1:{server.server_port}")
+    double = PrometheusDouble(f"http://127.0.0.1:{server.server_port}")
     with answering(server):
-        yield found
+        yield double

@@ -43,15 +43,15 @@ Spec = dict[str, Any]
 
 def plain_profiles(board: str) -> dict[int, str]:
     """By compute slices the profile without a suffix that has the least memory."""
-    found: dict[int, tuple[int, str]] = {}
+    profiles_by_compute: dict[int, tuple[int, str]] = {}
     for name in BOARDS[board].profiles:
         if match := re.fullmatch(r"(\d)g\.(\d+)gb", name):
             compute, memory = map(int, match.groups())
-            found[compute] = min(found.get(compute, (memory, name)), (memory, name))
-    return {compute: name for compute, (_, name) in found.items()}
+            profiles_by_compute[compute] = min(profiles_by_compute.get(compute, (memory, name)), (memory, name))
+    return {compute: name for compute, (_, name) in profiles_by_compute.items()}
 
 
-def layouts_of(pool: Spec, named: Mapping[str, Spec]) -> list[Spec]:
+def layouts_of(pool: Spec, layouts: Mapping[str, Spec]) -> list[Spec]:
     """The slices of each GPU of a node; none: it is whole."""
     machine, mig = MACHINES[pool["instance"]], (pool.get("mig") or {})
     if "per-gpu" in mig:
@@ -61,32 +61,32 @@ def layouts_of(pool: Spec, named: Mapping[str, Spec]) -> list[Spec]:
         names = plain_profiles(machine.gpu)
         balanced = {1: 2, 2: 1, 3: 1} if 7 in names else {1: 2, 2: 1}
         return [{names[compute]: count for compute, count in balanced.items()}] * machine.gpus
-    return [named[mig["named"]] if "named" in mig else mig.get("layout", {})] * machine.gpus
+    return [layouts[mig["named"]] if "named" in mig else mig.get("layout", {})] * machine.gpus
 
 
-def units_of(pool: Spec, named: Mapping[str, Spec]) -> Counter[str]:
+def units_of(pool: Spec, layouts_by_name: Mapping[str, Spec]) -> Counter[str]:
     """Units of one node by profile; of whole GPUs by the empty name."""
-    found: Counter[str] = Counter()
-    for slices in layouts_of(pool, named):
-        found.update(slices or {"": 1})
+    unit_counts: Counter[str] = Counter()
+    for slices in layouts_of(pool, layouts_by_name):
+        unit_counts.update(slices or {"": 1})
     share = pool.get("share") or {}
     replicas = share.get("time-slicing") or share.get("mps") or 1
-    return Counter({profile: count * replicas for profile, count in found.items()})
+    return Counter({profile: count * replicas for profile, count in unit_counts.items()})
 
 
 def offered(spec: Spec, name: str) -> dict[str, int]:
     """Extended resources of one node of a pool."""
     pool = spec["pools"][name]
-    found: Counter[str] = Counter()
+    resources: Counter[str] = Counter()
     if pool.get("efa"):
-        found[EFA] = MACHINES[pool["instance"]].efa
+        resources[EFA] = MACHINES[pool["instance"]].efa
     if spec["cluster"].get("devices") == "dra":
-        return dict(found)
+        return dict(resources)
     single = (pool.get("mig") or {}).get("strategy") == "single"
     for profile, count in units_of(pool, spec.get("mig-layouts", {})).items():
         resource = "nvidia.com/mig-" + profile.replace("+", ".") if profile and not single else "nvidia.com/gpu"
-        found[resource + (".shared" if pool.get("share") else "")] += count
-    return dict(found)
+        resources[resource + (".shared" if pool.get("share") else "")] += count
+    return dict(resources)
 
 
 def bounds(pool: Spec) -> tuple[int, int]:
@@ -103,7 +103,7 @@ def layouts(draw: st.DrawFn, board: str, alone: bool = False) -> Spec:
 
 
 @st.composite
-def cuts(draw: st.DrawFn, instance: str, single: bool, named: Spec) -> Spec:
+def cuts(draw: st.DrawFn, instance: str, single: bool, layouts_by_name: Spec) -> Spec:
     machine = MACHINES[instance]
     if single:
         return {"layout": draw(layouts(machine.gpu, alone=True)), "strategy": "single"}
@@ -111,28 +111,28 @@ def cuts(draw: st.DrawFn, instance: str, single: bool, named: Spec) -> Spec:
     if form == "layout":
         return {"layout": draw(layouts(machine.gpu))}
     if form == "named":
-        name = f"{machine.gpu}-{len(named)}"
-        named[name] = draw(layouts(machine.gpu))
+        name = f"{machine.gpu}-{len(layouts_by_name)}"
+        layouts_by_name[name] = draw(layouts(machine.gpu))
         return {"named": name}
     if form == "all-balanced":
         return {"named": form}
-    parts, left = [], machine.gpus
-    while left and (not parts or draw(st.booleans())):
-        count = draw(st.integers(1, left))
-        left -= count
+    parts, gpus_to_cut = [], machine.gpus
+    while gpus_to_cut and (not parts or draw(st.booleans())):
+        count = draw(st.integers(1, gpus_to_cut))
+        gpus_to_cut -= count
         parts.append({"gpus": count, "slices": draw(layouts(machine.gpu))})
     return {"per-gpu": parts}
 
 
 @st.composite
-def pools(draw: st.DrawFn, single: bool, by_claim: bool, named: Spec) -> Spec:
+def pools(draw: st.DrawFn, single: bool, by_claim: bool, layouts_by_name: Spec) -> Spec:
     """A pool that keeps to the rules, but perhaps to how many pods a node takes."""
     instance = draw(st.sampled_from(TYPES))
     machine = MACHINES[instance]
     pool: Spec = {"instance": instance}
     cuttable = bool(machine.gpu and BOARDS[machine.gpu].profiles)
     if cuttable and (single or draw(st.booleans())):
-        pool["mig"] = draw(cuts(instance, single, named))
+        pool["mig"] = draw(cuts(instance, single, layouts_by_name))
     # In an environment of single slices a whole GPU would have their name.
     must_share = single and machine.gpus and not cuttable
     if machine.gpus and not by_claim and (must_share or draw(st.integers(0, 3)) == 0):
@@ -166,22 +166,24 @@ def admits(pool: Spec, tenant: str) -> bool:
 @st.composite
 def environments(draw: st.DrawFn) -> Spec:
     single, by_claim = draw(st.sampled_from([(False, False)] * 3 + [(True, False), (False, True)]))
-    named: Spec = {}
-    made = {f"pool-{i}": draw(pools(single, by_claim, named)) for i in range(draw(st.integers(1, 4)))}
-    for i, pool in enumerate(made.values()):
+    layouts_by_name: Spec = {}
+    pools_by_name = {
+        f"pool-{i}": draw(pools(single, by_claim, layouts_by_name)) for i in range(draw(st.integers(1, 4)))
+    }
+    for i, pool in enumerate(pools_by_name.values()):
         if "reservation" in pool.get("purchase", ""):
             pool["purchase"] = {"reservation": f"cr-0123abc{i}"}  # one is of one type, in one zone
-    spec: Spec = {**copy.deepcopy(ENVIRONMENT), "pools": made, "mig-layouts": named}
+    spec: Spec = {**copy.deepcopy(ENVIRONMENT), "pools": pools_by_name, "mig-layouts": layouts_by_name}
     if by_claim:
         spec["cluster"]["devices"] = "dra"
     # Flavors of all that is yielded, but perhaps for some of what a pool yields beside others.
     flavors: dict[str, Spec] = {}
     by_flavor: dict[str, list[str]] = {}
-    for name, pool in made.items():
+    for name, pool in pools_by_name.items():
         mode = next(iter(pool.get("share", {})), "")
-        units = sorted(units_of(pool, named))
-        kept = units[:1] + [unit for unit in units[1:] if draw(st.integers(0, 4))]
-        for profile in kept:
+        units = sorted(units_of(pool, layouts_by_name))
+        chosen_units = units[:1] + [unit for unit in units[1:] if draw(st.integers(0, 4))]
+        for profile in chosen_units:
             key = "-".join(filter(None, (MACHINES[pool["instance"]].gpu, re.sub(r"[^a-z0-9]", "", profile), mode)))
             key += "x" * (profile.count("+") + 2 * profile.count("-"))
             flavors[key] = {"gpu": MACHINES[pool["instance"]].gpu}
@@ -192,7 +194,7 @@ def environments(draw: st.DrawFn) -> Spec:
     shares: dict[str, dict[str, Any]] = {tenant: {} for tenant in TENANTS}
     for flavor, places in by_flavor.items():
         holder = draw(st.sampled_from([*TENANTS, ""]))
-        open_to = [made[place] for place in places if holder and admits(made[place], holder)]
+        open_to = [pools_by_name[place] for place in places if holder and admits(pools_by_name[place], holder)]
         if open_to:
             always_on = any(bounds(pool)[0] for pool in open_to)
             shares[holder][flavor] = {"guaranteed": int(always_on and draw(st.booleans()))}

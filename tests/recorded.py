@@ -12,7 +12,7 @@ from tests.registered import Registered
 from tests.registered_aws import inputs
 
 ISSUER = "https://oidc.eks.eu-central-1.amazonaws.com/id/0123456789ABCDEF0123456789ABCDEF"
-CHOSEN = "10.100.0.0/16"
+SERVICE_CIDR = "10.100.0.0/16"
 """Range of services that EKS has chosen, where the program gives none."""
 
 
@@ -20,14 +20,14 @@ def answer(patch: pytest.MonkeyPatch) -> None:
     """Let mocks give what AWS gives of a cluster and its network."""
     answers, echo = Answers(), programs.Echo.new_resource
 
-    def resource(mocks: Any, asked: Any) -> tuple[str, dict[str, Any]]:
-        found, outputs = echo(mocks, asked)
-        given = {
-            "allocationId": found,
-            "arn": f"arn:aws:x:{asked.name}",
+    def resource(mocks: Any, arguments: Any) -> tuple[str, dict[str, Any]]:
+        resource_id, outputs = echo(mocks, arguments)
+        computed_outputs = {
+            "allocationId": resource_id,
+            "arn": f"arn:aws:x:{arguments.name}",
             "identities": [{"oidcs": [{"issuer": ISSUER}]}],
         }
-        return found, {**outputs, **given}
+        return resource_id, {**outputs, **computed_outputs}
 
     patch.setattr(programs.Echo, "call", lambda mocks, call: answers(mocks, call))
     patch.setattr(programs.Echo, "new_resource", resource)
@@ -45,7 +45,7 @@ def _resource(registered: Registered, urn: str) -> dict[str, Any]:
     if request.type.endswith(":Cluster"):
         outputs["arn"] = f"arn:aws:eks:eu-central-1:111122223333:cluster/{sent['name']}"
         outputs["vpcConfig"] = {**sent["vpcConfig"], "vpcId": "vpc-0123abcd"}
-        outputs.setdefault("kubernetesNetworkConfig", {"serviceIpv4Cidr": CHOSEN})
+        outputs.setdefault("kubernetesNetworkConfig", {"serviceIpv4Cidr": SERVICE_CIDR})
     return {
         "urn": f"urn:pulumi:stack::project::{registered.path(urn)}",
         "type": request.type,

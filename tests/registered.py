@@ -1,4 +1,4 @@
-"""What a program registers, recorded without an engine."""
+"""Resources that a program registers, recorded without an engine."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Echo(Mocks):
 
 @dataclass
 class Registered:
-    """What the engine would have been told."""
+    """Registrations that the engine would get."""
 
     requests: dict[str, Any] = field(default_factory=dict)
     """URN -> registration."""
     outputs: dict[str, Any] = field(default_factory=dict)
     repeated: list[str] = field(default_factory=list)
     asked: list[int] = field(default_factory=list)
-    """How many resources there were when it was asked whether the guards are in force."""
+    """Numbers of resources when it was asked whether the guards are in force."""
 
     def of(self, kind: str) -> dict[str, Any]:
         return {urn: request for urn, request in self.requests.items() if request.type.rpartition(":")[2] == kind}
@@ -53,7 +53,7 @@ class Registered:
         return self.requests.get(self.requests[urn].parent)
 
     def path(self, urn: str) -> str:
-        """What the engine makes a URN of: types from the outermost component inwards, and the name."""
+        """The parts of a URN: types from the outermost component inwards, and the name."""
         types, at = [], urn
         while at in self.requests:
             types.append(self.requests[at].type)

@@ -21,11 +21,11 @@ def inputs(request: Any) -> dict[str, Any]:
     return plain(from_struct(request.object))
 
 
-def of(registered: Registered, *kinds: str) -> dict[str, Any]:
+def inputs_of_kinds(registered: Registered, *kinds: str) -> dict[str, Any]:
     """Requests of some kinds by URN. There is one at least: a loop over none would show nothing."""
-    found = if_any(registered, *kinds)
-    assert found, f"none of {', '.join(kinds)} was registered"
-    return found
+    inputs = if_any(registered, *kinds)
+    assert inputs, f"none of {', '.join(kinds)} was registered"
+    return inputs
 
 
 def if_any(registered: Registered, *kinds: str) -> dict[str, Any]:
@@ -33,13 +33,16 @@ def if_any(registered: Registered, *kinds: str) -> dict[str, Any]:
     return {urn: request for urn, request in on_aws(registered).items() if kind(request) in kinds}
 
 
-def behind(registered: Registered, urn: str) -> set[str]:
+def dependencies_of(registered: Registered, urn: str) -> set[str]:
     """URNs of all that stands before a resource is made, and until it is gone."""
-    found: set[str] = set()
+    dependencies: set[str] = set()
     waiting = [urn]
     while waiting:
         request = registered.requests[waiting.pop()]
-        new = {*request.dependencies, *([request.parent] if request.parent in registered.requests else [])} - found
-        found |= new
+        new = {
+            *request.dependencies,
+            *([request.parent] if request.parent in registered.requests else []),
+        } - dependencies
+        dependencies |= new
         waiting += new
-    return found
+    return dependencies

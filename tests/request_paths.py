@@ -1,4 +1,4 @@
-"""What the authorizers are asked about an HTTP request.
+"""Attributes of an HTTP request that the authorizers judge.
 
 Source: k8s.io/apiserver v0.36.3 `pkg/endpoints/request/requestinfo.go`.
 """
@@ -15,20 +15,20 @@ _OF_NAMESPACES = ("status", "finalize")
 
 
 def attributes(method: str, url: str) -> Attributes:
-    found = urlsplit(url)
-    verb, parts = _VERBS[method], [unquote(part) for part in found.path.strip("/").split("/")]
+    address = urlsplit(url)
+    verb, parts = _VERBS[method], [unquote(part) for part in address.path.strip("/").split("/")]
     core = parts[0] == "api"
-    rest = parts[2:] if core else parts[3:]
-    if parts[0] not in ("api", "apis") or not rest:
-        return Attributes(method.lower(), path=found.path)
+    path_segments = parts[2:] if core else parts[3:]
+    if parts[0] not in ("api", "apis") or not path_segments:
+        return Attributes(method.lower(), path=address.path)
     group, namespace = "" if core else parts[1], ""
-    if rest[0] == "namespaces" and len(rest) > 1:
-        namespace = rest[1]
-        if len(rest) > 2 and rest[2] not in _OF_NAMESPACES:
-            rest = rest[2:]
-    resource, name, subresource = [*rest, "", ""][:3]
+    if path_segments[0] == "namespaces" and len(path_segments) > 1:
+        namespace = path_segments[1]
+        if len(path_segments) > 2 and path_segments[2] not in _OF_NAMESPACES:
+            path_segments = path_segments[2:]
+    resource, name, subresource = [*path_segments, "", ""][:3]
     if not name:
         verb = _NAMED_WITHOUT.get(verb, verb)
-        if verb == "list" and parse_qs(found.query).get("watch", ["false"])[0] in ("true", "1"):
+        if verb == "list" and parse_qs(address.query).get("watch", ["false"])[0] in ("true", "1"):
             verb = "watch"
     return Attributes(verb, resource, group, subresource, namespace, name)

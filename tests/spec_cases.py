@@ -37,9 +37,9 @@ class Case(NamedTuple):
         spec.edit(self.file, self.old, text)
 
 
-def _without(rule: str, found: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+def _without(rule: str, find_mistakes: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
     def filtered(*args: Any) -> Iterator[Any]:
-        return (item for item in found(*args) if (item[1] if isinstance(item, tuple) else item).id != rule)
+        return (item for item in find_mistakes(*args) if (item[1] if isinstance(item, tuple) else item).id != rule)
 
     return filtered
 
@@ -52,8 +52,8 @@ def silence(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
         try:
             init(self, context)
         except base.Mistakes as error:
-            if rest := [m for m in error.mistakes if m.id != rule]:
-                raise base.Mistakes(*rest) from None
+            if further_mistakes := [m for m in error.mistakes if m.id != rule]:
+                raise base.Mistakes(*further_mistakes) from None
 
     monkeypatch.setattr(base.Spec, "model_post_init", lenient)
     for name in ("check_with_environment", "check_between_tenants"):

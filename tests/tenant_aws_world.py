@@ -42,5 +42,5 @@ def tenant(**more: Any) -> Tenant:
     return Tenant.model_validate({**FRAUD, **more})
 
 
-def many(value: Any) -> list[str]:
+def as_list(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else list(value)

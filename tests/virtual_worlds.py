@@ -7,13 +7,13 @@ from pathlib import Path
 from tests.conftest import SpecFolder
 
 ENV, FRAUD = "environment.yaml", "tenants/fraud.yaml"
-SHARED = "registry.bank.example/shared"
+SHARED_REGISTRY = "registry.bank.example/shared"
 DIGEST = f"sha256:{'0' * 64}"
 SETTINGS = f"""\
 virtual-clusters:
-  syncer: {SHARED}/vcluster-oss:0.34.0@{DIGEST}
-  kubernetes: {SHARED}/kubernetes:v1.35.0@{DIGEST}
-  dns: {SHARED}/coredns:1.12.4@{DIGEST}
+  syncer: {SHARED_REGISTRY}/vcluster-oss:0.34.0@{DIGEST}
+  kubernetes: {SHARED_REGISTRY}/kubernetes:v1.35.0@{DIGEST}
+  dns: {SHARED_REGISTRY}/coredns:1.12.4@{DIGEST}
   resolver: 172.20.0.10
   storage-class: gp3
 """

@@ -1,4 +1,4 @@
-"""What the services on loopback answer with besides values."""
+"""Answers of the services on loopback that are no values."""
 
 from __future__ import annotations
 

@@ -42,14 +42,14 @@ PREVIEWED = (
 """An edit of each kind, by its title: a preview takes from 10 seconds to a minute."""
 
 Steps = Counter[tuple[str, str]]
-"""How many resources on AWS, by operation and type, such as ("replace", "NodeGroup")."""
+"""Number of resources on AWS, by operation and type, such as ("replace", "NodeGroup")."""
 Parts = Mapping[str, Any]
-"""What the plan has on AWS, by stack."""
+"""AWS parts of the plan, by stack."""
 
 
 @dataclass(slots=True)
 class Comparison:
-    """What was seen of the edits. `judge` names the findings."""
+    """Results of the edits. `judge` names the findings."""
 
     judge: str
     findings: list[Finding] = field(default_factory=list)
@@ -75,7 +75,7 @@ class Comparison:
 def compare(engine: EngineOverAws, judge: str) -> Comparison:
     """Preview the edits on a new environment."""
     comparison, expectations = Comparison(judge), table(TABLE.read_text("utf-8"))
-    parts = _written(engine.environment(NAME), field_edits.base())
+    parts = _write_environment(engine.environment(NAME), field_edits.base())
     edits = {edit.title: edit for edit in field_edits.EDITS}
     with engine.one_provider():
         if all(make(engine, comparison, stack) for stack in parts):
@@ -84,12 +84,12 @@ def compare(engine: EngineOverAws, judge: str) -> Comparison:
     return comparison
 
 
-def written(folder: Path) -> Path:
+def environment_file(folder: Path) -> Path:
     """The files that edits start from, in a folder of their environment's name."""
     return field_edits.write(folder / NAME, field_edits.base())
 
 
-def _written(folder: Path, environment: Mapping[str, Any]) -> Parts:
+def _write_environment(folder: Path, environment: Mapping[str, Any]) -> Parts:
     """Write an environment's files, and what its plan has on AWS."""
     field_edits.write(folder, environment)
     loaded = load(folder)
@@ -101,17 +101,17 @@ def _written(folder: Path, environment: Mapping[str, Any]) -> Parts:
 def make(engine: EngineOverAws, comparison: Comparison, stack: str) -> bool:
     """Make a new stack."""
     engine.stack("stack", "init", stack)
-    made = comparison.judge_run(stack, engine.operate("up", stack))
+    engine_run = comparison.judge_run(stack, engine.operate("up", stack))
     # Previews of what the engine refuses to replace or delete would end there.
     engine.stack("state", "unprotect", "--all", "--yes", "--stack", stack)
     counts = engine.resources(stack)
     comparison.resources += sum(count for kind, count in counts.items() if kind.startswith("aws:"))
-    return made
+    return engine_run
 
 
 def preview(engine: EngineOverAws, comparison: Comparison, edit: FieldEdit, before: Parts, expectation: Steps) -> None:
     """Preview an edit in the stacks whose part of AWS it changes, and compare it with the table."""
-    after = _written(engine.environment(NAME), field_edits.edited(edit))
+    after = _write_environment(engine.environment(NAME), field_edits.edited(edit))
     runs = [engine.operate("preview", stack) for stack in before if after[stack] != before[stack]]
     comparison.edits += 1
     if all(comparison.judge_run(edit.title, run) for run in runs):
@@ -129,24 +129,25 @@ def differences(expectation: Steps, changes: Sequence[tuple[str, str]]) -> Itera
             operation = "replace" if operation in REPLACEMENTS else operation
             names.setdefault((operation, kind.rpartition(":")[2]), set()).add(name)
     for operation, kind in sorted(names.keys() | expectation.keys()):
-        seen, count = sorted(names.get((operation, kind), ())), expectation[operation, kind]
-        if len(seen) != count:
+        found_names, count = sorted(names.get((operation, kind), ())), expectation[operation, kind]
+        if len(found_names) != count:
             yield (
                 kind,
-                f"{operation} of {len(seen)} by the provider ({', '.join(seen) or 'none'}), of {count} in the table",
+                f"{operation} of {len(found_names)} by the provider ({', '.join(found_names) or 'none'}), "
+                f"of {count} in the table",
             )
 
 
 def table(text: str) -> dict[str, Steps]:
-    """What the golden table has of resources on AWS, by the edit's title."""
-    found: dict[str, Steps] = {}
+    """Steps on AWS in the golden table, by the edit's title."""
+    steps_by_title: dict[str, Steps] = {}
     for block in text.strip().split("\n\n"):
         title, *lines = block.splitlines()
-        found[title] = Counter()
+        steps_by_title[title] = Counter()
         for line in filter(None, map(LINE.fullmatch, lines)):
             for kind, count in KIND.findall(line[2]):
-                found[title][line[1], kind] += int(count or 1)
-    return found
+                steps_by_title[title][line[1], kind] += int(count or 1)
+    return steps_by_title
 
 
 def page(comparison: Comparison) -> Iterator[str]:

@@ -35,7 +35,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What belongs to a cluster: how answers call it, its name, its ARN, and the path of the ARN."""
+    """A kind of resource of a cluster: its key in answers, its name, its ARN, and the path of the ARN."""
 
     answer: str
     name: str
@@ -278,7 +278,7 @@ def _stored(body: Values) -> Values:
 
 
 def _add_on_versions(query: Mapping[str, list[str]]) -> Values:
-    """Of each add-on two versions for a minor version of Kubernetes, which no floor refuses: the most recent one first,
+    """Two versions of each add-on for a minor version of Kubernetes, which no floor refuses: the most recent one first,
     as EKS lists them, then its default."""
     (name,), (minor,) = query["addonName"], query["kubernetesVersion"]
     versions = [

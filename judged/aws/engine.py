@@ -72,7 +72,7 @@ def provider(environ: Mapping[str, str]) -> Provider:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """How a command of the engine ended."""
+    """Exit code and output of a command of the engine."""
 
     code: int
     events: Sequence[Mapping[str, Any]]
@@ -94,7 +94,7 @@ class Run:
 
     @property
     def deletions(self) -> tuple[int, int]:
-        """How many resources the state lost, and how many of these the provider keeps."""
+        """Number of resources that the state lost, and of these the number that the provider keeps."""
         steps = [event["resourcePreEvent"]["metadata"] for event in self.events if "resourcePreEvent" in event]
         losses = [step["old"] for step in steps if step["op"] == "delete" and step["type"].startswith("aws:")]
         return len(losses), sum(bool(old.get("retainOnDelete")) for old in losses)
@@ -234,7 +234,7 @@ class EngineOverAws:
         return self.stack(operation, "--stack", stack, *common, *agreed, *words, faults=faults)
 
     def resources(self, stack: str) -> Counter[str]:
-        """How many resources of each type the state of a stack has."""
+        """Number of resources of each type that the state of a stack has."""
         state = json.loads(self.stack("stack", "export", "--stack", stack).output)
         return Counter(resource["type"] for resource in state["deployment"].get("resources", ()))
 

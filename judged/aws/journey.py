@@ -61,7 +61,7 @@ ENVIRONMENTS = (
 
 @dataclass(slots=True)
 class Journey:
-    """What was seen of an environment."""
+    """Results of an environment."""
 
     name: str
     findings: list[Finding] = field(default_factory=list)
@@ -124,7 +124,7 @@ def verdict(folder: Path) -> Verdict:
     with EngineOverAws(folder / FAULTY, source, resources, OF_OTHERS) as engine:
         seeded = find_faults(engine)
         remaining += len(engine.remaining_processes())
-    resources += registered(edits.written(folder / "files"))
+    resources += registered(edits.environment_file(folder / "files"))
     with EngineOverAws(folder / edits.NAME, source, resources, OF_OTHERS) as engine:
         comparison = edits.compare(engine, JUDGE)
         remaining += len(engine.remaining_processes())
@@ -155,7 +155,7 @@ def summary(
 
 
 def registered(source: Path) -> Sequence[Resource]:
-    """What the programs of an environment register on AWS."""
+    """Resources that the programs of an environment register on AWS."""
     loaded = load(source)
     return program.aws_resources(make_plan(loaded.environment, loaded.tenants))
 
@@ -223,7 +223,7 @@ def upgrade(engine: EngineOverAws, journey: Journey, stack: str) -> str:
 
 
 def upgrade_problems(changes: Iterable[tuple[str, str]], operations: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """What in an upgrade was not an update, and whether a node group moved before the control plane did."""
+    """Steps of an upgrade that were no update, and whether a node group moved before the control plane did."""
     for operation, item in changes:
         if operation != "update":
             yield item, f"{operation} in an upgrade"

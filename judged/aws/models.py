@@ -23,7 +23,7 @@ class UnreadablePattern(ValueError):
 
 
 def mistakes(shape: Any, value: Any, path: str = "") -> Iterator[Mistake]:
-    """What the model of a shape (botocore.model.Shape) has against a value. Raises UnreadablePattern."""
+    """Mistakes of a value by the model of a shape (botocore.model.Shape). Raises UnreadablePattern."""
     match shape.type_name:
         case "structure" if isinstance(value, Mapping):
             yield from _structure(shape, value, path)

@@ -1,4 +1,4 @@
-"""What the bridge has to know so that Terraform's AWS provider answers to pulumi-aws' type tokens.
+"""Facts that the bridge needs so that Terraform's AWS provider answers to pulumi-aws' type tokens.
 
 Tokens and given names follow from what the programs register. Three things do not: where pulumi-aws calls a property
 otherwise, where it makes one object of a list whose schema sets no limit, and what an older provider lacks.

@@ -6,7 +6,6 @@ A convenience that keeps code in its prefix and data whole. Isolation is IAM's: 
 from gpu_tenancy_s3.client import Entry, Prefix, Source, Stored
 from gpu_tenancy_s3.errors import (
     BadName,
-    Changed,
     Corrupt,
     Denied,
     Exists,
@@ -18,12 +17,12 @@ from gpu_tenancy_s3.errors import (
     TooLarge,
     Unreachable,
     UnsafeKey,
+    WriteConflict,
 )
 from gpu_tenancy_s3.named import Datasets, File, Models, VersionRecord
 
 __all__ = [
     "BadName",
-    "Changed",
     "Corrupt",
     "Datasets",
     "Denied",
@@ -43,4 +42,5 @@ __all__ = [
     "Unreachable",
     "UnsafeKey",
     "VersionRecord",
+    "WriteConflict",
 ]

@@ -138,8 +138,8 @@ class Prefix:
 
         Keys of other tools are listed as they are, also keys that `get` refuses.
         """
-        asked = {"Prefix": safe_folder(self.prefix, under)} | ({} if recursive else {"Delimiter": "/"})
-        return self._pages(asked)  # not a generator itself: an unsafe folder is refused at the call
+        arguments = {"Prefix": safe_folder(self.prefix, under)} | ({} if recursive else {"Delimiter": "/"})
+        return self._pages(arguments)  # not a generator itself: an unsafe folder is refused at the call
 
     def stat(self, key: str) -> Entry:
         """The entry of one object. NotFound if it does not exist."""
@@ -149,7 +149,7 @@ class Prefix:
     def get(self, key: str, to: str | os.PathLike[str] | IO[bytes], *, sha256: str | None = None) -> Stored:
         """Stream an object to a path, which appears whole or not at all, or to a file open in binary mode.
 
-        A broken body is continued from the break, with the same ETag; Changed if the object has another by then.
+        A broken body is continued from the break, with the same ETag; WriteConflict if the object has another by then.
         Corrupt if size, S3's checksum or `sha256` (hexadecimal) differ; a file object already has the bytes by then.
         """
         full = self._full(key)
@@ -186,7 +186,7 @@ class Prefix:
     ) -> Stored:
         """Write an object atomically; a failed upload leaves no parts behind.
 
-        if_absent: Exists if the key is taken. if_match: an ETag; Changed if the present object has another one.
+        if_absent: Exists if the key is taken. if_match: an ETag; WriteConflict if the present object has another one.
         S3 compares SHA-256, or CRC-32 of an upload in parts, before the object can be read.
         """
         full, condition = self._full(key), _condition(if_absent, if_match)
@@ -222,7 +222,7 @@ class Prefix:
     def copy(self, key: str, to: str, *, origin: Prefix | None = None) -> Stored:
         """Copy inside S3, from `origin` if given: a prefix that the caller may read. Tags are not copied.
 
-        Changed if the source is written meanwhile. An object over 5 GiB is copied in parts.
+        WriteConflict if the source is written meanwhile. An object over 5 GiB is copied in parts.
         """
         origin = origin or self
         source, target = origin._full(key), self._full(to)
@@ -237,8 +237,8 @@ class Prefix:
         }
         if size <= COPY_MOST:
             # Tags replaced by none: copying them needs two actions more than reading and writing do.
-            asked = where | self._sealed | {"ChecksumAlgorithm": "SHA256", "TaggingDirective": "REPLACE"}
-            result = self._ask("copy_object", target, **asked)["CopyObjectResult"]
+            arguments = where | self._sealed | {"ChecksumAlgorithm": "SHA256", "TaggingDirective": "REPLACE"}
+            result = self._ask("copy_object", target, **arguments)["CopyObjectResult"]
             sha = result.get("ChecksumSHA256")
             return Stored(to, size, result["ETag"], base64.b64decode(sha).hex() if sha else None, "sha256")
         step = max(COPY_PART, -(-size // PARTS))
@@ -253,7 +253,7 @@ class Prefix:
         return Stored(to, size, etag, None, "crc32")
 
     def delete(self, key: str, *, if_match: str | None = None) -> None:
-        """Delete an object; S3 does not tell whether it existed. if_match: an ETag; Changed if the object's differs."""
+        """Delete an object; S3 does not tell whether it existed. if_match: an ETag; WriteConflict if it differs."""
         self._ask("delete_object", self._full(key), **_condition(False, if_match))
 
     def presign(self, key: str, method: Literal["GET", "PUT"] = "GET", expires: int = 900) -> str:
@@ -266,9 +266,9 @@ class Prefix:
             raise Refused(repr(method), "a URL is signed for GET or PUT", "use another method of Prefix")
         if not 1 <= expires <= PRESIGN_MOST:
             raise Refused(f"{expires} s", f"a signed URL lives 1 to {PRESIGN_MOST} s", "sign again when it is needed")
-        asked = {"Bucket": self.bucket, "Key": full} | (self._sealed if method == "PUT" else {})
-        with translated(f"s3:{method.capitalize()}Object", self._where(full), asked):
-            return self._connect().generate_presigned_url(f"{method.lower()}_object", asked, ExpiresIn=expires)
+        arguments = {"Bucket": self.bucket, "Key": full} | (self._sealed if method == "PUT" else {})
+        with translated(f"s3:{method.capitalize()}Object", self._where(full), arguments):
+            return self._connect().generate_presigned_url(f"{method.lower()}_object", arguments, ExpiresIn=expires)
 
     def _full(self, key: str) -> str:
         return safe_key(self.prefix, key)
@@ -276,31 +276,33 @@ class Prefix:
     def _where(self, full: str) -> str:
         return f"s3://{self.bucket}/{full}"
 
-    def _ask(self, method: str, full: str | None, **asked: Any) -> Any:
-        asked |= {"Bucket": self.bucket} | ({"Key": full} if full else {})
+    def _ask(self, method: str, full: str | None, **arguments: Any) -> Any:
+        arguments |= {"Bucket": self.bucket} | ({"Key": full} if full else {})
         if self._owner:
-            asked["ExpectedBucketOwner"] = self._owner
+            arguments["ExpectedBucketOwner"] = self._owner
         client = self._connect()
-        with translated(_ACTIONS.get(method, "s3:PutObject"), self._where(full or asked["Prefix"]), asked):
-            return getattr(client, method)(**asked)
+        with translated(_ACTIONS.get(method, "s3:PutObject"), self._where(full or arguments["Prefix"]), arguments):
+            return getattr(client, method)(**arguments)
 
     def _wait(self, failures: int) -> None:
         self._pause(min(20.0, 0.2 * 2**failures))
 
-    def _pages(self, asked: dict[str, str]) -> Iterator[Entry]:
+    def _pages(self, arguments: dict[str, str]) -> Iterator[Entry]:
         start = len(self.prefix)
         while True:
-            page = self._ask("list_objects_v2", None, **asked)
-            for found in page.get("Contents", ()):
-                if key := found["Key"][start:]:  # empty: the console's marker of the prefix itself
-                    yield Entry(key, found["Size"], found["ETag"], found["LastModified"])
+            page = self._ask("list_objects_v2", None, **arguments)
+            for entry in page.get("Contents", ()):
+                if key := entry["Key"][start:]:  # empty: the console's marker of the prefix itself
+                    yield Entry(key, entry["Size"], entry["ETag"], entry["LastModified"])
             for folder in page.get("CommonPrefixes", ()):
                 yield Entry(folder["Prefix"][start:], 0, "", None)
             if not page.get("IsTruncated"):
                 return
-            asked["ContinuationToken"] = page["NextContinuationToken"]
+            arguments["ContinuationToken"] = page["NextContinuationToken"]
 
-    def _stream(self, key: str, full: str, file: IO[bytes], wanted: str | None, limit: int | None = None) -> Stored:
+    def _stream(
+        self, key: str, full: str, file: IO[bytes], expected_sha256: str | None, limit: int | None = None
+    ) -> Stored:
         answer = self._ask("get_object", full, ChecksumMode="ENABLED")
         size, etag = answer["ContentLength"], answer["ETag"]
         if limit is not None and size > limit:
@@ -325,13 +327,15 @@ class Prefix:
                 self._wait(failures)
                 answer = self._ask("get_object", full, Range=f"bytes={got}-", IfMatch=etag)
         answer["Body"].close()
-        if got != size or not check.holds() or wanted not in {None, sha.hexdigest()}:
-            found = f"{got} bytes with SHA-256 {sha.hexdigest()}"
-            told = f"{size} bytes, {check.name} {check.wanted!r}" + (f", SHA-256 {wanted}" if wanted else "")
-            raise Corrupt(
-                f"{self._where(full)}: {found} arrived of {told}; change: fetch it again, then upload it again"
+        if got != size or not check.holds() or expected_sha256 not in {None, sha.hexdigest()}:
+            received = f"{got} bytes with SHA-256 {sha.hexdigest()}"
+            expected = f"{size} bytes, {check.name} {check.wanted!r}" + (
+                f", SHA-256 {expected_sha256}" if expected_sha256 else ""
             )
-        return Stored(key, size, etag, sha.hexdigest(), "sha256" if wanted else check.name)
+            raise Corrupt(
+                f"{self._where(full)}: {received} arrived of {expected}; change: fetch it again, then upload it again"
+            )
+        return Stored(key, size, etag, sha.hexdigest(), "sha256" if expected_sha256 else check.name)
 
     def _chunk(self, body: Any, full: str) -> tuple[bytes, Exception | None]:
         from botocore.exceptions import BotoCoreError, FlexibleChecksumError
@@ -343,13 +347,13 @@ class Prefix:
         except (BotoCoreError, OSError) as error:
             return b"", error
 
-    def _put_whole(self, full: str, writer: str, asked: dict[str, Any]) -> str:
+    def _put_whole(self, full: str, writer: str, arguments: dict[str, Any]) -> str:
         """The ETag."""
         tried = 0
         while True:
             tried += 1
             try:
-                return self._ask("put_object", full, **asked)["ETag"]
+                return self._ask("put_object", full, **arguments)["ETag"]
             except S3Error as error:
                 if error.code not in CONFLICT or tried >= self.attempts:
                     return self._own_write(full, writer, error)
@@ -378,7 +382,7 @@ class Prefix:
         kind = {"ChecksumType": "FULL_OBJECT"}
         upload = self._ask("create_multipart_upload", full, ChecksumAlgorithm="CRC32", **kind, **about)["UploadId"]
 
-        def one(number: int, piece: Any) -> dict[str, Any]:
+        def upload_part(number: int, piece: Any) -> dict[str, Any]:
             sent = send(piece, {"UploadId": upload, "PartNumber": number})
             return {"PartNumber": number} | {name: sent[name] for name in ("ETag", "ChecksumCRC32") if name in sent}
 
@@ -391,11 +395,11 @@ class Prefix:
                         raise TooLarge(f"{self._where(full)} has over {PARTS} parts; change: a larger part_size")
                     if len(running) >= self.workers:
                         parts.append(running.popleft().result())
-                    running.append(pool.submit(one, number, piece))
+                    running.append(pool.submit(upload_part, number, piece))
                 parts += [future.result() for future in running]
-            asked = {"UploadId": upload, "MultipartUpload": {"Parts": parts}} | kind | totals()
+            arguments = {"UploadId": upload, "MultipartUpload": {"Parts": parts}} | kind | totals()
             try:
-                return self._ask("complete_multipart_upload", full, **asked)["ETag"]
+                return self._ask("complete_multipart_upload", full, **arguments)["ETag"]
             except S3Error as error:
                 return self._own_write(full, writer, error)
         except BaseException as error:
@@ -431,8 +435,8 @@ class _Check:
     def holds(self) -> bool:
         if self.name == "size":
             return True
-        found = self._hash.digest() if self._hash else self._crc.to_bytes(4, "big")
-        return base64.b64encode(found).decode() == self.wanted
+        checksum = self._hash.digest() if self._hash else self._crc.to_bytes(4, "big")
+        return base64.b64encode(checksum).decode() == self.wanted
 
 
 def _client(region: str | None, attempts: int) -> Any:
@@ -485,8 +489,8 @@ def _pieces(file: IO[bytes], size: int) -> Iterator[bytes]:
     """Pieces of exactly `size` bytes but the last: a socket's or pipe's read may give fewer than it was asked for."""
     while True:
         piece = bytearray()
-        while len(piece) < size and (some := file.read(size - len(piece))):
-            piece += some
+        while len(piece) < size and (chunk := file.read(size - len(piece))):
+            piece += chunk
         if piece:
             yield bytes(piece)
         if len(piece) < size:

@@ -51,13 +51,13 @@ class NotFound(S3Error):
 class Denied(S3Error):
     """AWS refused. `action` is the IAM action, `where` the object's s3:// address."""
 
-    def __init__(self, action: str, where: str, said: str) -> None:
+    def __init__(self, action: str, where: str, answer: str) -> None:
         hint = "storage in the tenant's file names the bucket, the prefix and read-only or read-write"
         if action == "s3:GetObject":
             hint += "; where listing is not granted, a key that does not exist is answered like this too"
-        if "kms:" in said:
+        if "kms:" in answer:
             hint = "the role needs this use of the KMS key as well, in its own policy and in the key's"
-        super().__init__(f"{action} on {where} was denied ({said}); change: {hint}")
+        super().__init__(f"{action} on {where} was denied ({answer}); change: {hint}")
         self.action, self.where = action, where
 
 
@@ -65,7 +65,7 @@ class Exists(S3Error):
     """A write-once key, version or folder is taken."""
 
 
-class Changed(S3Error):
+class WriteConflict(S3Error):
     """Another client wrote in between. Read again, then decide."""
 
 
@@ -86,39 +86,39 @@ class Unreachable(S3Error):
 
 
 @contextmanager
-def translated(action: str, where: str, asked: Mapping[str, Any]) -> Generator[None]:
+def translated(action: str, where: str, arguments: Mapping[str, Any]) -> Generator[None]:
     """Translate botocore's errors. `asked` are the request's parameters, which tell the kind of a failed condition."""
     from botocore import exceptions as aws
 
     try:
         yield
     except aws.ClientError as error:
-        raise _answered(error.response, action, where, asked) from error
+        raise _answered(error.response, action, where, arguments) from error
     except (aws.NoCredentialsError, aws.PartialCredentialsError, aws.CredentialRetrievalError) as error:
         raise Denied(action, where, f"no credentials: {error}") from error
     except aws.BotoCoreError as error:
         raise Unreachable(f"{action} on {where}: {error}; change: look at the network, the endpoint, region") from error
 
 
-def _answered(response: Mapping[str, Any], action: str, where: str, asked: Mapping[str, Any]) -> S3Error:
+def _answered(response: Mapping[str, Any], action: str, where: str, arguments: Mapping[str, Any]) -> S3Error:
     code = str(response.get("Error", {}).get("Code", ""))
-    said = f"{code}: {response.get('Error', {}).get('Message', '')}"
+    answer = f"{code}: {response.get('Error', {}).get('Message', '')}"
     about = response.get("ResponseMetadata", {})
     status = about.get("HTTPStatusCode")
     error: S3Error
     if code in THROTTLED:
-        error = Throttled(f"{action} on {where}: {said}; change: fewer workers, or more attempts")
-    elif code in {"PreconditionFailed", "412"} and "IfNoneMatch" in asked:
+        error = Throttled(f"{action} on {where}: {answer}; change: fewer workers, or more attempts")
+    elif code in {"PreconditionFailed", "412"} and "IfNoneMatch" in arguments:
         error = Exists(f"{where} exists already and was not changed; change: choose another key")
-    elif code in {"PreconditionFailed", "412"} | CONFLICT or (code in _ABSENT and "IfMatch" in asked):
-        error = Changed(
-            f"{where} was written or removed by another client ({said}); change: read it again, then decide"
+    elif code in {"PreconditionFailed", "412"} | CONFLICT or (code in _ABSENT and "IfMatch" in arguments):
+        error = WriteConflict(
+            f"{where} was written or removed by another client ({answer}); change: read it again, then decide"
         )
     elif code in _ABSENT:
-        error = NotFound(f"{where} does not exist ({said})")
+        error = NotFound(f"{where} does not exist ({answer})")
     elif status == 403 or code in _CREDENTIALS:
-        error = Denied(action, where, said)
+        error = Denied(action, where, answer)
     else:
-        error = S3Error(f"{action} on {where}: {said}")
+        error = S3Error(f"{action} on {where}: {answer}")
     error.code, error.retried = code, about.get("RetryAttempts", 0) > 0
     return error

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gpu_tenancy_s3.client import Prefix, Stored
-from gpu_tenancy_s3.errors import BadName, Changed, Corrupt, Exists, NotFound, Refused
+from gpu_tenancy_s3.errors import BadName, Corrupt, Exists, NotFound, Refused, WriteConflict
 from gpu_tenancy_s3.keys import safe_key
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
@@ -58,7 +58,7 @@ class VersionRecord(NamedTuple):
         return sum(file.size for file in self.files)
 
 
-class Named:
+class VersionedObjects:
     """Versioned items, one folder of a prefix for each kind. Use Datasets or Models."""
 
     kind = ""
@@ -68,7 +68,7 @@ class Named:
 
     def names(self) -> list[str]:
         """Names of the artifacts."""
-        return [found.key.rstrip("/") for found in self._root.list(recursive=False) if found.is_folder]
+        return [entry.key.rstrip("/") for entry in self._root.list(recursive=False) if entry.is_folder]
 
     def upload(self, name: str, source: str | os.PathLike[str], version: str | None = None) -> VersionRecord:
         """Upload a folder, or one file, as a version of its own: the next number if none is given.
@@ -83,12 +83,16 @@ class Named:
         version = self._claim(place, version)
         inner = place.within(version)
         stored = _together(lambda path: inner.put(path, files[path], if_absent=True), files, place.workers)
-        listed = tuple(File(path, done.size, done.sha256 or "") for path, done in zip(files, stored, strict=True))
-        manifest = VersionRecord(name, version, datetime.now(UTC).isoformat(timespec="seconds"), listed)
-        place.put(f".manifests/{version}", _written(manifest), if_absent=True)
+        files_of_version = tuple(
+            File(path, uploaded.size, uploaded.sha256 or "") for path, uploaded in zip(files, stored, strict=True)
+        )
+        manifest = VersionRecord(name, version, datetime.now(UTC).isoformat(timespec="seconds"), files_of_version)
+        place.put(f".manifests/{version}", _manifest_bytes(manifest), if_absent=True)
         if self._deleted(place, version):
             place.delete(f".manifests/{version}")
-            raise Changed(f"{name} {version} was deleted while it was uploaded; change: upload it again as a new one")
+            raise WriteConflict(
+                f"{name} {version} was deleted while it was uploaded; change: upload it again as a new one"
+            )
         return manifest
 
     def versions(self, name: str) -> list[str]:
@@ -142,7 +146,7 @@ class Named:
     def promote(self, name: str, version: str, to: str = "production", *, instead_of: str | None = None) -> str | None:
         """Point an alias to a version; return the version before, or None.
 
-        Changed if another promotion comes in between, or if `instead_of` is given and is not the version before.
+        WriteConflict if another promotion comes in between, or if `instead_of` is given and is not the version before.
         """
         place = self._place(name)
         place.stat(f".manifests/{_version(version)}")
@@ -150,18 +154,18 @@ class Named:
         with suppress(NotFound):
             before, etag = self._alias(place, to)
         if instead_of not in {None, before}:
-            raise Changed(f"{to} of {name} is {before}, not {instead_of}; change: look at it, then promote again")
+            raise WriteConflict(f"{to} of {name} is {before}, not {instead_of}; change: look at it, then promote again")
         key, body = f".aliases/{to}", json.dumps({"version": version}).encode()
         try:
-            written = place.put(key, body, if_absent=etag is None, if_match=etag)
+            alias_entry = place.put(key, body, if_absent=etag is None, if_match=etag)
         except Exists as error:
-            raise Changed(f"{to} of {name} was promoted by another client; change: look at it first") from error
+            raise WriteConflict(f"{to} of {name} was promoted by another client; change: look at it first") from error
         if self._deleted(place, version):  # deletion marks before it reads aliases: one of the two sees the other
             if before is None:
-                place.delete(key, if_match=written.etag)
+                place.delete(key, if_match=alias_entry.etag)
             else:
-                place.put(key, json.dumps({"version": before}).encode(), if_match=written.etag)
-            raise Changed(f"{name} {version} was deleted while it was promoted; change: promote another")
+                place.put(key, json.dumps({"version": before}).encode(), if_match=alias_entry.etag)
+            raise WriteConflict(f"{name} {version} was deleted while it was promoted; change: promote another")
         return before
 
     def delete_version(self, name: str, version: str) -> None:
@@ -181,7 +185,7 @@ class Named:
             raise
         place.delete(f".manifests/{version}")
         inner = place.within(version)
-        _together(inner.delete, [found.key for found in inner.list()], inner.workers)
+        _together(inner.delete, [entry.key for entry in inner.list()], inner.workers)
 
     def _place(self, name: str) -> Prefix:
         if not NAME.fullmatch(name):
@@ -190,24 +194,24 @@ class Named:
         return self._root.within(name)
 
     def _claim(self, place: Prefix, version: str | None) -> str:
-        taken = _versions_in(place, ".claims")
-        numbers = [int(one[1:]) for one in taken if one.startswith("v")]
-        dated = (not numbers and bool(taken)) if version is None else not version.startswith("v")
-        if (version is None and dated) or (taken and dated == bool(numbers)):
-            rule = f"versions of one name are all numbers or all dates: here is {taken[0]}"
+        claimed = _versions_in(place, ".claims")
+        numbers = [int(claim[1:]) for claim in claimed if claim.startswith("v")]
+        dated = (not numbers and bool(claimed)) if version is None else not version.startswith("v")
+        if (version is None and dated) or (claimed and dated == bool(numbers)):
+            rule = f"versions of one name are all numbers or all dates: here is {claimed[0]}"
             raise BadName(repr(version), rule, "give the next one of that kind")
         number = max(numbers, default=0) + 1
         while True:
-            chosen = version or f"v{number}"
+            claimed_version = version or f"v{number}"
             try:
-                place.put(f".claims/{chosen}", b"{}", if_absent=True)
+                place.put(f".claims/{claimed_version}", b"{}", if_absent=True)
             except Exists as error:
                 if version:
                     change = "upload a new version: none is written twice"
                     raise Exists(f"{place.prefix}{version} was claimed before; change: {change}") from error
                 number += 1
             else:
-                return chosen
+                return claimed_version
 
     def _deleted(self, place: Prefix, version: str) -> bool:
         return b"deleted" in place.read(f".claims/{version}")
@@ -225,19 +229,19 @@ class Named:
             raise Corrupt(f"{place.prefix}.aliases/{alias} is no alias; change: promote again") from error
 
     def _refuse_promoted(self, place: Prefix, name: str, version: str) -> None:
-        for found in place.list(".aliases"):
-            alias = found.key.rpartition("/")[2]
+        for entry in place.list(".aliases"):
+            alias = entry.key.rpartition("/")[2]
             if self._alias(place, alias)[0] == version:
                 raise Refused(f"{name} {version}", f"{alias} points to it", f"promote another version to {alias} first")
 
 
-class Datasets(Named):
+class Datasets(VersionedObjects):
     """datasets/<name>/<version>/… of a prefix."""
 
     kind = "datasets"
 
 
-class Models(Named):
+class Models(VersionedObjects):
     """models/<name>/<version>/… of a prefix."""
 
     kind = "models"
@@ -256,8 +260,8 @@ def _version(version: str) -> str:
 
 
 def _versions_in(place: Prefix, folder: str) -> list[str]:
-    listed = (found.key.rpartition("/")[2] for found in place.list(folder))
-    return [version for version in listed if VERSION.fullmatch(version)]
+    names_in_folder = (entry.key.rpartition("/")[2] for entry in place.list(folder))
+    return [version for version in names_in_folder if VERSION.fullmatch(version)]
 
 
 def _order(version: str) -> tuple[bool, list[int]]:
@@ -278,36 +282,39 @@ def _files(source: Path) -> dict[str, Path]:
     """Keys and files, in order."""
     if source.is_file():
         return {source.name: source}
-    found: dict[str, Path] = {}
-    for folder, below, names in os.walk(source):
-        for name in sorted({*names, *below}):
+    paths_by_key: dict[str, Path] = {}
+    for folder, subfolders, names in os.walk(source):
+        for name in sorted({*names, *subfolders}):
             path = Path(folder, name)
             if path.is_symlink() or (name in names and not path.is_file()):
                 change = "put the file itself there: the content of a link or a device may be no data"
                 raise Refused(str(path), "only plain files and folders are uploaded", change)
             if name in names:
-                found[path.relative_to(source).as_posix()] = path
-    if not 0 < len(found) <= FILES_MOST:
+                paths_by_key[path.relative_to(source).as_posix()] = path
+    if not 0 < len(paths_by_key) <= FILES_MOST:
         change = "name a folder with files; pack small ones into archives"
-        raise Refused(f"{source} with {len(found)} files", f"a version has 1 to {FILES_MOST} files", change)
-    return dict(sorted(found.items()))
+        raise Refused(f"{source} with {len(paths_by_key)} files", f"a version has 1 to {FILES_MOST} files", change)
+    return dict(sorted(paths_by_key.items()))
 
 
-def _written(manifest: VersionRecord) -> bytes:
-    told = manifest._asdict() | {"files": [file._asdict() for file in manifest.files]}
-    return json.dumps({"format": 1} | told).encode()
+def _manifest_bytes(manifest: VersionRecord) -> bytes:
+    fields = manifest._asdict() | {"files": [file._asdict() for file in manifest.files]}
+    return json.dumps({"format": 1} | fields).encode()
 
 
 def _parsed(body: bytes, name: str, version: str) -> VersionRecord:
     """Parse a manifest as untrusted input: any writer of the prefix can write one, and its paths become local files."""
     try:
-        told = json.loads(body)
-        files = tuple(File(str(one["path"]), int(one["size"]), str(one["sha256"])) for one in told["files"])
-        whole = told["format"] == 1 and (told["name"], told["version"]) == (name, version)
+        fields = json.loads(body)
+        files = tuple(
+            File(str(file_fields["path"]), int(file_fields["size"]), str(file_fields["sha256"]))
+            for file_fields in fields["files"]
+        )
+        is_same_version = fields["format"] == 1 and (fields["name"], fields["version"]) == (name, version)
         for file in files:
             safe_key("manifest/", file.path)
-        if whole and files and all(re.fullmatch("[0-9a-f]{64}", file.sha256) for file in files):
-            return VersionRecord(name, version, str(told["created"]), files)
+        if is_same_version and files and all(re.fullmatch("[0-9a-f]{64}", file.sha256) for file in files):
+            return VersionRecord(name, version, str(fields["created"]), files)
     except (ValueError, KeyError, TypeError, Refused) as error:
         raise Corrupt(f"the manifest of {name} {version} is damaged ({error}); change: upload a new version") from error
     raise Corrupt(f"the manifest of {name} {version} is another's or damaged; change: upload a new version")

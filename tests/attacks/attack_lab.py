@@ -1,4 +1,4 @@
-"""What the tests of the attacks share: a deployed environment, and waiting for the API server to notice."""
+"""Shared parts of the tests of attacks: a deployed environment, and waiting for the API server to notice."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def deploy(loaded: Loaded, plan: Plan, home: Path, crds: Iterable[Object] = (), 
 
 
 def served(crd: Object) -> str:
-    """Where objects of a kind are listed once there is one."""
+    """Path under which objects of a kind are listed, once the kind is served."""
     return collection(f"{crd['spec']['group']}/{crd['spec']['versions'][0]['name']}", crd["spec"]["names"]["kind"])
 
 
@@ -197,8 +197,8 @@ def _is_counted(quota: Object) -> bool:
 
 def turned(cluster: Cluster, attacks: Sequence[Attack] | None = None) -> set[str]:
     """Attacks that get through, or that another control refuses: of all attacks when none are given."""
-    run_attacks = cluster.attacks if attacks is None else attacks
-    return {result.attack.id for result in run(cluster.api, run_attacks, twins=False) if result.gap}
+    sent_attacks = cluster.attacks if attacks is None else attacks
+    return {result.attack.id for result in run(cluster.api, sent_attacks, twins=False) if result.gap}
 
 
 def gaps(cluster: Cluster, attacks: Sequence[Attack]) -> list[dict[str, Any]]:

@@ -97,8 +97,10 @@ def test_attack_ids_are_unique(offline: tuple[Attack, ...]) -> None:
 
 
 def test_every_twin_differs_in_exactly_one_field(offline: tuple[Attack, ...]) -> None:
-    found = {a.id: differences(a.request.as_data(), a.twin.as_data()) for a in offline if not a.skipped}
-    assert {id: fields for id, fields in found.items() if len(fields) != 1} == {}, "else the twin proves nothing"
+    fields_by_attack = {a.id: differences(a.request.as_data(), a.twin.as_data()) for a in offline if not a.skipped}
+    assert {id: fields for id, fields in fields_by_attack.items() if len(fields) != 1} == {}, (
+        "else the twin proves nothing"
+    )
 
 
 def test_every_attack_names_a_rule_or_a_control(offline: tuple[Attack, ...]) -> None:
@@ -108,15 +110,15 @@ def test_every_attack_names_a_rule_or_a_control(offline: tuple[Attack, ...]) -> 
 def test_the_catalogue_says_which_rules_are_attacked(loaded: Loaded, tmp_path: Path) -> None:
     kinds = load(local(tmp_path / "kinds" / "local", kinds=FRAMEWORKS))
     older = replace(loaded, environment=world_of("older")[0])
-    every = (*_all(loaded), *_all(by_claim(tmp_path / "small").load()), *_all(kinds), *_all(older))
-    assert {a.rule for a in every if not a.skipped} - CONTROLS == {*RULES_ATTACKED}
+    world_attacks = (*_all(loaded), *_all(by_claim(tmp_path / "small").load()), *_all(kinds), *_all(older))
+    assert {a.rule for a in world_attacks if not a.skipped} - CONTROLS == {*RULES_ATTACKED}
 
 
-BEHIND = {deniers.guard("tenancy-pods", rule) for rule in (*BACKSTOPS, "id-07", "sched-02")}
-"""What no request comes to while the limit range, Kueue's webhooks and the API server's own check of accounts stand: a
-pod with a gate names no node, and none the account that is not there."""
+UNREACHED_DENIERS = {deniers.guard("tenancy-pods", rule) for rule in (*BACKSTOPS, "id-07", "sched-02")}
+"""Deniers that no request reaches while the limit range, Kueue's webhooks and the API server's own check of accounts
+stand: a pod with a gate names no node, and none the account that is not there."""
 WITHHELD = {"gpu-10", "pod-03", "sched-03", "sched-08"}
-"""Of namespaces that are told so in their file; the small environment's are not."""
+"""Rules for namespaces whose file asks for it; the small environment's are not."""
 OF_EXISTING = {"kueue-34", *OF_DELETIONS, *OF_RUNNING}
 """Rules that only a request on existing work can break, and these attacks create nothing: test_queue_attacks.py and
 test_running.py make it."""
@@ -133,36 +135,38 @@ def unreachable(guard: str, rule: str, loaded: Loaded) -> bool:
         return loaded.environment.uses_device_claims
     if rule in WITHHELD and loaded.environment.uses_device_claims:
         return True
-    return deniers.guard(guard, rule) in BEHIND
+    return deniers.guard(guard, rule) in UNREACHED_DENIERS
 
 
 def test_every_rule_is_attacked_in_every_guard_that_has_it(offline: tuple[Attack, ...], either: Loaded) -> None:
-    asked = {a.expected_denier for a in offline if not a.skipped}
-    theirs = {
+    attacked_deniers = {a.expected_denier for a in offline if not a.skipped}
+    guard_deniers = {
         deniers.guard(guard.name, rule)
         for guard in guards(either.environment)
         for rule in guard.rules
         if not unreachable(guard.name, rule, either)
     }
-    assert theirs - asked == set()
+    assert guard_deniers - attacked_deniers == set()
 
 
 def test_every_annotation_that_a_network_or_runtime_obeys_is_attacked_once() -> None:
     keys = [key for _, key in OBEYED.values()]
-    found = Counter(
+    attacks_by_annotation = Counter(
         name
         for key in keys
         for name in (*NETWORK_DOMAINS, *RUNTIME_DOMAINS, *SANDBOX_PREFIXES)
         if key.startswith(name) or f".{key.split('/')[0]}".endswith(f".{name}")
     )
-    assert set(found) == {*NETWORK_DOMAINS, *RUNTIME_DOMAINS, *SANDBOX_PREFIXES}
+    assert set(attacks_by_annotation) == {*NETWORK_DOMAINS, *RUNTIME_DOMAINS, *SANDBOX_PREFIXES}
 
 
 def test_tenants_attack_each_other_both_ways(offline: tuple[Attack, ...], either: Loaded) -> None:
     names = [tenant.tenant for tenant in either.tenants]
     for at, name in enumerate(names):
-        for one, other in ((names[at - 1], name), (name, names[at - 1])):
-            assert any(a.id.startswith(f"rbac-exec-as-{one}@{other}--") for a in offline), f"{one} -> {other}"
+        for attacker, victim in ((names[at - 1], name), (name, names[at - 1])):
+            assert any(a.id.startswith(f"rbac-exec-as-{attacker}@{victim}--") for a in offline), (
+                f"{attacker} -> {victim}"
+            )
 
 
 def test_one_tenant_alone_is_attacked_too_and_what_needs_two_is_skipped_by_name(loaded: Loaded) -> None:
@@ -203,8 +207,8 @@ def _verify(*arguments: str) -> Result:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the command prints of every attack and its twin, and the objects that were there before and after."""
+class VerifyRun:
+    """Output of the command for every attack and its twin, and the uids of objects before and after."""
 
     command: Result
     before: Mapping[str, Sequence[str]]
@@ -216,32 +220,36 @@ class Asked:
 
 
 @pytest.fixture(scope="module")
-def asked(cluster: Cluster, folder: Path) -> Asked:
-    def there() -> dict[str, list[str]]:
+def verify_run(cluster: Cluster, folder: Path) -> VerifyRun:
+    def uids_by_kind() -> dict[str, list[str]]:
         kinds = ("pods", "secrets", "configmaps", "services", "serviceaccounts", "persistentvolumeclaims", "namespaces")
         items = {kind: cluster.api.items(f"/api/v1/{kind}") for kind in kinds}
-        return {kind: sorted(item["metadata"]["uid"] for item in found) for kind, found in items.items()}
+        return {
+            kind: sorted(item["metadata"]["uid"] for item in items_of_kind) for kind, items_of_kind in items.items()
+        }
 
-    before = there()
-    done = _verify(str(folder), "--format", "json", "--audit-log", str(cluster.audit_log))
-    return Asked(done, before, there())
+    before = uids_by_kind()
+    command_result = _verify(str(folder), "--format", "json", "--audit-log", str(cluster.audit_log))
+    return VerifyRun(command_result, before, uids_by_kind())
 
 
-def test_every_attack_is_refused_by_its_own_control_and_every_twin_is_admitted(cluster: Cluster, asked: Asked) -> None:
-    records = asked.records
+def test_every_attack_is_refused_by_its_own_control_and_every_twin_is_admitted(
+    cluster: Cluster, verify_run: VerifyRun
+) -> None:
+    records = verify_run.records
     assert {record["id"] for record in records if "skipped" in record} == {a.id for a in cluster.attacks if a.skipped}
     sent = [record for record in records if "skipped" not in record]
     assert [record for record in sent if not (record["refused"] and record["twin_admitted"])] == []
-    assert asked.command.exit_code == 0, asked.command.output
+    assert verify_run.command.exit_code == 0, verify_run.command.output
 
 
-def test_the_command_prints_a_record_for_each_attack(cluster: Cluster, asked: Asked) -> None:
-    assert [record["id"] for record in asked.records] == [attack.id for attack in cluster.attacks]
-    assert every(record.keys() >= KEYS for record in asked.records)
+def test_the_command_prints_a_record_for_each_attack(cluster: Cluster, verify_run: VerifyRun) -> None:
+    assert [record["id"] for record in verify_run.records] == [attack.id for attack in cluster.attacks]
+    assert every(record.keys() >= KEYS for record in verify_run.records)
 
 
-def test_asking_leaves_nothing_behind(asked: Asked) -> None:
-    assert asked.after == asked.before
+def test_asking_leaves_nothing_behind(verify_run: VerifyRun) -> None:
+    assert verify_run.after == verify_run.before
 
 
 UNDECIDED_AT_MOST = 0.02
@@ -256,23 +264,23 @@ def _offline(cluster: Cluster, loaded: Loaded, without: str = "") -> OfflineApiS
 
 
 def _disagreements(
-    server: OfflineApiServer, cluster: Cluster, asked: Asked
+    server: OfflineApiServer, cluster: Cluster, verify_run: VerifyRun
 ) -> tuple[dict[str, tuple[str, str]], dict[str, Sequence[str]], int]:
     """Requests that are answered otherwise offline, with both answers; those that are not decided; and of how many."""
-    records = {record["id"]: record for record in asked.records if "skipped" not in record}
+    records = {record["id"]: record for record in verify_run.records if "skipped" not in record}
     wrong: dict[str, tuple[str, str]] = {}
     undecided: dict[str, Sequence[str]] = {}
-    for one in (one for one in cluster.attacks if one.id in records):
-        record = records[one.id]
+    for probe in (candidate for candidate in cluster.attacks if candidate.id in records):
+        record = records[probe.id]
         admitted = record["twin_admitted"]
         live_answers = {
-            one.id: record["denier"] if record["status"] >= 400 else deniers.NONE,
-            f"{one.id} (twin)": deniers.NONE if admitted else record.get("twin_message", deniers.UNKNOWN),
+            probe.id: record["denier"] if record["status"] >= 400 else deniers.NONE,
+            f"{probe.id} (twin)": deniers.NONE if admitted else record.get("twin_message", deniers.UNKNOWN),
         }
-        for (name, live), request in zip(live_answers.items(), (one.request, one.twin), strict=True):
+        for (name, live), request in zip(live_answers.items(), (probe.request, probe.twin), strict=True):
             verdict = verdict_on(server, request, cluster.plan.admission.group)
             # The command counts the answer that such an object does not exist as an admission.
-            missing = request is one.twin and one.twin_missing and verdict.missing
+            missing = request is probe.twin and probe.twin_missing and verdict.missing
             if verdict.outcome is VerdictOutcome.UNDECIDED:
                 undecided[name] = verdict.undecided
             elif (offline := deniers.NONE if missing else verdict.denier) != live:
@@ -281,9 +289,9 @@ def _disagreements(
 
 
 def test_the_verdict_without_a_cluster_is_the_api_servers_on_every_attack_and_twin(
-    cluster: Cluster, loaded: Loaded, asked: Asked
+    cluster: Cluster, loaded: Loaded, verify_run: VerifyRun
 ) -> None:
-    wrong, undecided, count = _disagreements(_offline(cluster, loaded), cluster, asked)
+    wrong, undecided, count = _disagreements(_offline(cluster, loaded), cluster, verify_run)
     assert count > 1900
     assert wrong == {}, "what is answered offline and what the API server answers"
     assert all(all(reasons) for reasons in undecided.values())
@@ -292,25 +300,25 @@ def test_the_verdict_without_a_cluster_is_the_api_servers_on_every_attack_and_tw
 
 @pytest.mark.parametrize("kind", ["ValidatingAdmissionPolicyBinding", "RoleBinding", "ResourceQuota"])
 def test_without_a_kind_of_object_the_verdicts_would_be_others(
-    kind: str, cluster: Cluster, loaded: Loaded, asked: Asked
+    kind: str, cluster: Cluster, loaded: Loaded, verify_run: VerifyRun
 ) -> None:
-    wrong, _, _ = _disagreements(_offline(cluster, loaded, kind), cluster, asked)
+    wrong, _, _ = _disagreements(_offline(cluster, loaded, kind), cluster, verify_run)
     assert wrong
 
 
 @pytest.fixture(scope="module")
-def standing(cluster: Cluster) -> Iterator[AttackedNamespace]:
-    """Where a pod and a deployment stand, which an update needs."""
+def standing_work(cluster: Cluster) -> Iterator[AttackedNamespace]:
+    """A namespace with a pod and a deployment, which an update needs."""
     place = cluster.scene.home
     assert place is not None
     pod = put(place.pod(), "/metadata/name", "standing")
-    made = [pod, workload("Deployment", pod)]
-    for made_object in made:
+    work_objects = [pod, workload("Deployment", pod)]
+    for made_object in work_objects:
         path = collection(made_object["apiVersion"], made_object["kind"], place.name)
         answer = cluster.api.request("POST", path, made_object, place.developer)
         assert answer.ok, answer.message
     yield place
-    for made_object in made:
+    for made_object in work_objects:
         path = path_of(put(made_object, "/metadata/namespace", place.name))
         cluster.api.request("DELETE", f"{path}?gracePeriodSeconds=0", None)
 
@@ -319,7 +327,7 @@ KUBE_SYSTEM = "system:serviceaccounts:kube-system"
 
 
 def _updates(cluster: Cluster, place: AttackedNamespace) -> Iterator[Attack]:
-    """What was admitted once, changed into what would not have been."""
+    """Updates that change an admitted object into one that would be refused."""
     pods, apps = f"/api/v1/namespaces/{place.name}/pods/standing", f"/apis/apps/v1/namespaces/{place.name}"
     first = copy.deepcopy(place.pod()["spec"]["containers"][0])
     foreign, image = "docker.io/attacker/miner:1", first["image"]
@@ -363,20 +371,20 @@ def _updates(cluster: Cluster, place: AttackedNamespace) -> Iterator[Attack]:
     where = f"{apps}/deployments/standing"
     for kind in (MERGE, STRATEGIC):
         yield update(f"grace-{kind}", "avail-01", where, grace, long, 601, kind, "deployments")
-    whole = put(
+    deployment = put(
         put(workload("Deployment", put(place.pod(), "/metadata/name", "standing")), long, 600), "/spec/replicas", 1
     )
     applied = f"{where}?fieldManager=verify&force=true"
-    yield update("grace-apply", "avail-01", applied, whole, long, 601, APPLY, "deployments")
-    request = Request("PUT", where, put(whole, long, 601), place.developer)
+    yield update("grace-apply", "avail-01", applied, deployment, long, 601, APPLY, "deployments")
+    request = Request("PUT", where, put(deployment, long, 601), place.developer)
     denier = cluster.scene.guard("avail-01", "deployments")
-    yield attack("update-grace-replace", "avail-01", "replace", denier, request, twin_body=whole)
+    yield attack("update-grace-replace", "avail-01", "replace", denier, request, twin_body=deployment)
 
 
 def test_what_stands_cannot_be_changed_into_what_would_be_refused(
-    cluster: Cluster, standing: AttackedNamespace
+    cluster: Cluster, standing_work: AttackedNamespace
 ) -> None:
-    assert gaps(cluster, list(_updates(cluster, standing))) == []
+    assert gaps(cluster, list(_updates(cluster, standing_work))) == []
 
 
 def test_what_a_controller_wrote_onto_a_pod_stays_and_a_finalizer_is_taken_off(cluster: Cluster) -> None:
@@ -424,17 +432,17 @@ def test_a_quota_counts_what_comes_with_work(cluster: Cluster, key: str) -> None
     assert place is not None
     api, kind = COUNTED[key]
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "x"}
-    rest: dict[str, Any] = {
+    further_fields: dict[str, Any] = {
         "PodDisruptionBudget": {"spec": {"selector": {"matchLabels": {"app": "x"}}, "maxUnavailable": 1}},
         "HorizontalPodAutoscaler": {"spec": {"scaleTargetRef": target, "maxReplicas": 2}},
         "ReplicaSet": {"spec": workload("Deployment", place.pod())["spec"]},
         "ControllerRevision": {"revision": 1, "data": {"spec": {}}},
         "ServiceAccount": {},
     }[kind]
-    body = {"apiVersion": api, "kind": kind, "metadata": {"name": "counted"}, **rest}
+    body = {"apiVersion": api, "kind": kind, "metadata": {"name": "counted"}, **further_fields}
     ask = Request("POST", collection(api, kind, place.name), body)
     quota = f"/api/v1/namespaces/{place.name}/resourcequotas/{quotas.NAME}"
-    most = cluster.api.request("GET", quota).body["spec"]["hard"][key]
+    full_limit = cluster.api.request("GET", quota).body["spec"]["hard"][key]
     probe = attack("counted", "quota", "", deniers.quota(quotas.NAME), ask)
 
     def allow(value: str) -> None:
@@ -445,7 +453,7 @@ def test_a_quota_counts_what_comes_with_work(cluster: Cluster, key: str) -> None
     try:
         until(lambda: not run(cluster.api, [probe], twins=False)[0].refused, f"{key} is enforced")
     finally:
-        allow(most)
+        allow(full_limit)
         until(lambda: run(cluster.api, [probe], twins=False)[0].status >= 400, f"{key} has room again")
 
 
@@ -456,12 +464,12 @@ def test_the_largest_legal_pod_does_not_exhaust_the_guards(cluster: Cluster) -> 
     first = pod["spec"]["containers"][0]
     little = {"cpu": "10m", "memory": "16Mi", "ephemeral-storage": "1Mi"}
     env = [{"name": f"SETTING_{number}", "value": "x"} for number in range(24)]
-    many = [
+    containers = [
         {**first, "name": f"c{n}", "env": env, "resources": {"requests": little, "limits": little}} for n in range(40)
     ]
-    assert sizes.SPEC * 0.8 < len(json.dumps(many)) < sizes.SPEC
+    assert sizes.SPEC * 0.8 < len(json.dumps(containers)) < sizes.SPEC
     path = f"/api/v1/namespaces/{place.name}/pods?dryRun=All"
-    answer = cluster.api.request("POST", path, put(pod, "/spec/containers", many), place.developer)
+    answer = cluster.api.request("POST", path, put(pod, "/spec/containers", containers), place.developer)
     assert answer.ok, answer.message
 
 
@@ -539,8 +547,8 @@ def test_without_some_rules_exactly_their_attacks_get_through(
     cluster: Cluster, mutant: Mutant, rules: frozenset[str]
 ) -> None:
     with without_controllers(cluster):
-        asked = mutant.without(rules)
-        assert turned(cluster, asked) == claimed(cluster, *rules)
+        sent_attacks = mutant.without(rules)
+        assert turned(cluster, sent_attacks) == claimed(cluster, *rules)
 
 
 @contextmanager
@@ -581,8 +589,8 @@ def test_without_a_namespaces_controls_exactly_their_attacks_get_through(
             stack.enter_context(OF_NAMESPACES[control](cluster))
         for control in controls:
             settle(cluster, control, refused=False)
-        asked = None if len(controls) == len(OF_NAMESPACES) else of_any
-        assert turned(cluster, asked) == claimed(cluster, *controls)
+        sent_attacks = None if len(controls) == len(OF_NAMESPACES) else of_any
+        assert turned(cluster, sent_attacks) == claimed(cluster, *controls)
 
 
 # The command
@@ -626,47 +634,47 @@ def test_attacks_of_others_are_read_from_a_file_and_a_gap_is_exit_code_1(
     assert place.pod()["metadata"]["name"] not in names, "others' attacks are dry runs too"
 
 
-WRITTEN = "{id: a, expected_denier: RBAC, path: /api/v1/pods, twin: {}}"
+VALID_ATTACK = "{id: a, expected_denier: RBAC, path: /api/v1/pods, twin: {}}"
 
 
 @pytest.mark.parametrize(
-    ("text", "named"),
+    ("text", "message"),
     [
         ("- {id: x}", "expected_denier"),
         ("{id: x}", "no list"),
         ("[]", "empty list"),
         ("- 3", "no mapping"),
         ("[", "line 1"),
-        (WRITTEN.replace("twin: {}", "twin: 3"), "twin 3"),
-        (WRITTEN.replace("/api", "api"), "begin it with /api"),
-        (WRITTEN.replace("twin: {}", "twin: {}, method: FROB"), "FROB"),
-        (WRITTEN.replace("twin: {}", "twin: {}, as: stranger"), "stranger"),
-        (WRITTEN.replace("twin: {}", "twin: {as: {groups: [x]}}"), "entry 1, twin"),
-        (WRITTEN.replace("twin: {}", "twin: {}, as: {user: x, groups: 5}"), "groups"),
-        (WRITTEN.replace("twin: {}", "twin: {}, body: 2026-01-01"), "no JSON"),
-        (f"- {WRITTEN}\n- {WRITTEN}", "which an entry before has"),
+        (VALID_ATTACK.replace("twin: {}", "twin: 3"), "twin 3"),
+        (VALID_ATTACK.replace("/api", "api"), "begin it with /api"),
+        (VALID_ATTACK.replace("twin: {}", "twin: {}, method: FROB"), "FROB"),
+        (VALID_ATTACK.replace("twin: {}", "twin: {}, as: stranger"), "stranger"),
+        (VALID_ATTACK.replace("twin: {}", "twin: {as: {groups: [x]}}"), "entry 1, twin"),
+        (VALID_ATTACK.replace("twin: {}", "twin: {}, as: {user: x, groups: 5}"), "groups"),
+        (VALID_ATTACK.replace("twin: {}", "twin: {}, body: 2026-01-01"), "no JSON"),
+        (f"- {VALID_ATTACK}\n- {VALID_ATTACK}", "which an entry before has"),
     ],
 )
-def test_a_file_that_is_no_list_of_attacks_is_bad_input(folder: Path, tmp_path: Path, text: str, named: str) -> None:
+def test_a_file_that_is_no_list_of_attacks_is_bad_input(folder: Path, tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "attacks.yaml"
     file.write_text(text if text[0] != "{" or text == "{id: x}" else f"- {text}")
     result = _verify(str(folder), "--attacks", str(file))
     assert result.exit_code == 2
-    assert named in result.output
+    assert message in result.output
     assert "Traceback" not in result.output
 
 
 def test_a_refusal_by_another_control_is_a_gap(cluster: Cluster) -> None:
-    one = next(a for a in cluster.attacks if a.rule == "gpu-02")
-    wrong = Attack(one.id, one.rule, one.attack, deniers.RBAC, one.request, one.twin)
-    assert [result.gap for result in run(cluster.api, [one, wrong])] == [False, True]
+    probe = next(a for a in cluster.attacks if a.rule == "gpu-02")
+    wrong = Attack(probe.id, probe.rule, probe.attack, deniers.RBAC, probe.request, probe.twin)
+    assert [result.gap for result in run(cluster.api, [probe, wrong])] == [False, True]
 
 
 def test_an_environment_that_is_not_deployed_is_one_message(cluster: Cluster, tmp_path: Path) -> None:
     folder = local(tmp_path / "local")
-    other = (folder / "tenants" / "research.yaml").read_text("utf-8")
+    research_file = (folder / "tenants" / "research.yaml").read_text("utf-8")
     (folder / "tenants" / "research.yaml").rename(folder / "tenants" / "newcomer.yaml")
-    (folder / "tenants" / "newcomer.yaml").write_text(other.replace("tenant: research", "tenant: newcomer"))
+    (folder / "tenants" / "newcomer.yaml").write_text(research_file.replace("tenant: research", "tenant: newcomer"))
     environment = (folder / "environment.yaml").read_text("utf-8").replace("tenants: [research]", "tenants: [newcomer]")
     (folder / "environment.yaml").write_text(environment)
     result = _verify(str(folder))

@@ -1,4 +1,5 @@
-"""Whose requests share a level, by the API server's own answers: each names the schema and the level that it had."""
+"""Requests and their priority levels, by the API server's own answers: each names the schema and the level that it
+had."""
 
 from __future__ import annotations
 
@@ -110,7 +111,7 @@ def flow_control_objects(cluster: Cluster) -> tuple[dict[str, Any], ...]:
 
 
 def test_without_the_schemas_tenants_share_a_level_with_kueue(cluster: Cluster) -> None:
-    """What the schemas are for: both fall into Kubernetes' own for service accounts."""
+    """Without them both fall into Kubernetes' own for service accounts."""
     tenant = account(cluster.plan.tenants[0].namespaces[0].name, words.DEFAULT_ACCOUNT)
     kueue = account(words.QUEUE_NAMESPACE, "kueue-controller-manager")
     with without(cluster, flow_control.TENANTS), without(cluster, flow_control.PLATFORM):

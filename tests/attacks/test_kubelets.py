@@ -1,4 +1,4 @@
-"""What a compromised machine says of its node, on a real API server with the Node authorizer and
+"""Writes of a compromised machine to its node, on a real API server with the Node authorizer and
 NodeRestriction as EKS has them: by its kubelet's certificate, and by the tokens of the pods that run there."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.attacks.attack_lab import ROOT, Cluster, until
 
 GUARD = deniers.guard("tenancy-nodes", "node-08")
 HOME = "kube-system"
-"""Where no guard judges pods, as the platform's daemons are judged by none."""
+"""A namespace in which no guard judges pods, as the platform's daemons are judged by none."""
 DAEMON = "daemon"
 
 

@@ -72,11 +72,11 @@ def _disagreements(
     server: OfflineApiServer,
     cluster: Cluster,
     home: AttackedNamespace,
-    asked: Sequence[tuple[Manifest, Impersonation | None]],
+    people_and_manifests: Sequence[tuple[Manifest, Impersonation | None]],
     answers: Mapping[str, str],
 ) -> Iterator[tuple[str, Any, str]]:
     group = cluster.plan.admission.group
-    for manifest, who in asked:
+    for manifest, who in people_and_manifests:
         identity = Identity(who.user, tuple(who.groups)) if who else Identity("platform-engineer", (group,))
         verdict = server.verdict(creation(manifest.item, home.name, authenticated(identity)))
         controls = {denied.denier for denied in verdict.denials} or {deniers.NONE}

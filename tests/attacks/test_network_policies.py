@@ -70,7 +70,7 @@ def _policy(space: str, rules: Object) -> Object:
 
 
 def _denial_text(api: Api, policy: Object) -> str:
-    """Who refuses a policy of a developer's; empty: it is admitted. Nothing is made."""
+    """The denial of a developer's policy; empty if it is admitted. Nothing is created."""
     space = policy["metadata"]["namespace"]
     developer = Impersonation("jane", (f"{space.partition('--')[0]}-people",))
     path = f"{collection(policy['apiVersion'], policy['kind'], space)}?dryRun=All"

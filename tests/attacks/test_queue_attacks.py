@@ -67,7 +67,7 @@ class WaitingWork:
     cluster: Cluster
     place: AttackedNamespace
     gates: Sequence[Mapping[str, str]]
-    """Of the pod, as they stand."""
+    """Scheduling gates of the pod."""
 
     def at(self, what: str) -> str:
         versions = {"jobs": "batch/v1", "deployments": "apps/v1", "statefulsets": "apps/v1"}
@@ -234,8 +234,8 @@ def test_without_a_rule_exactly_its_changes_of_waiting_work_get_through(
 ) -> None:
     assert claimed(changes, rule) != set()
     with without_controllers(changes):
-        run_attacks = mutant.without({rule})
-        assert turned(changes, run_attacks) == claimed(changes, rule)
+        sent_attacks = mutant.without({rule})
+        assert turned(changes, sent_attacks) == claimed(changes, rule)
 
 
 @pytest.fixture
@@ -376,7 +376,7 @@ def _home(scene: Scene) -> AttackedNamespace:
 
 
 def _backstop_probe(scene: Scene, rule: str) -> Attack:
-    """What comes to a rule once the control before it is gone."""
+    """An attack that reaches a rule once the control before it is removed."""
     place = _home(scene)
     pod, path, guard = place.pod(), collection("v1", "Pod", place.name), scene.guard(rule, "pods")
     name = f"behind-{rule}"

@@ -1,4 +1,5 @@
-"""What a dry run cannot show: counts under concurrency, what a status frees, who evicts whom, whose turn it is."""
+"""Behaviour that a dry run cannot show: quota under concurrency, quota that a status frees, eviction, queueing
+order."""
 
 from __future__ import annotations
 
@@ -323,7 +324,7 @@ MAKERS = {"Deployment": "ReplicaSet", "StatefulSet": "StatefulSet"}
 def _replicas(
     cluster: Cluster, place: AttackedNamespace, kind: str, name: str, pod: dict[str, Any] | None = None, count: int = 1
 ) -> Generator[list[dict[str, Any]]]:
-    """That many pods, as a Deployment's or a StatefulSet's controller made them of a template like `pod`."""
+    """`count` pods, as a Deployment's or a StatefulSet's controller made them of a template like `pod`."""
     body = put(workload(kind, put(pod or place.pod(), "/metadata/name", name)), "/spec/replicas", count)
     if kind == "StatefulSet":
         body = put(body, "/spec/podManagementPolicy", "Parallel")

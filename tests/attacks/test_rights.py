@@ -1,4 +1,4 @@
-"""What each persona may do, of all that the API server serves: at home, next door, anywhere."""
+"""Rights of each persona on all that the API server serves: at home, next door, anywhere."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _personas(home: AttackedNamespace) -> Mapping[str, Impersonation]:
 
 
 def _rules(api: Api, who: Impersonation, namespace: str) -> list[dict[str, Any]]:
-    """What the API server says that an identity may do there."""
+    """Rules that the API server reports for an identity in a namespace."""
     body = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectRulesReview",

@@ -1,4 +1,4 @@
-"""What can only be done to work that runs or stands: more pods than were counted, and an object that grows."""
+"""Attacks on work that runs or exists already: more pods than were counted, and an object that grows."""
 
 from __future__ import annotations
 

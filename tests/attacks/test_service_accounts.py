@@ -246,7 +246,8 @@ def test_the_platform_may_impersonate_or_these_tests_prove_nothing(
 
 
 def test_a_pod_is_no_account_that_the_file_does_not_name(cluster: Cluster, home: AttackedNamespace) -> None:
-    """What makes pods is refused in `tenancy verify`; a pod needs an account that is there, which an owner makes."""
+    """Objects that make pods are refused in `tenancy verify`; a pod needs an account that is there, which an owner
+    makes."""
     unlisted_account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "left-behind"}}
     accounts = core(home.name, "serviceaccounts")
     assert cluster.api.request("POST", accounts, unlisted_account, person(home, Role.OWNER)).ok

@@ -1,4 +1,5 @@
-"""What a pod may not be made like it may not become: every way to write what stands, and every sort of container."""
+"""A pod that may not be created may not come about by an update: every way to write an existing object, and every sort
+of container."""
 
 from __future__ import annotations
 
@@ -322,7 +323,7 @@ SECURITY: dict[str, tuple[str, Any, Any]] = {
     "app-armor": ("appArmorProfile", {"type": "Unconfined"}, ABSENT),
     "se-linux": ("seLinuxOptions", {"type": "spc_t"}, ABSENT),
 }
-"""What the restricted level says of one container: the field, a bad value, and the twin's."""
+"""Fields of a container that the restricted level judges: the field, a bad value, and the twin's."""
 
 
 @pytest.mark.parametrize("sort", ["containers", "initContainers", "sidecars", "ephemeralContainers"])

@@ -22,7 +22,7 @@ from tests.queues import town
 from tests.queues.scene import ROOT, Object, Scene, condition, on_lab_of, until
 
 sys.path.append(str(ROOT / "tests" / "engine"))
-from engine_project import Done, Project, copied
+from engine_project import CommandResult, Project, copied
 
 pytestmark = pytest.mark.chapters
 
@@ -45,7 +45,7 @@ ORIGINAL_METADATA = {
 }
 """Labels and annotations of the namespace before its adoption. The plan writes the first two labels itself."""
 PULLS = {"imagePullSecrets": [{"name": "blue-registry"}], "metadata": {"labels": {"blue.example/stage": "live"}}}
-"""Of its service account `default`, which the plan writes too."""
+"""The binding of its service account `default`, which the plan writes too."""
 OWNER_TENANT = town.tenant("owner", "markets", "guaranteed: 8")
 SAFE = {
     "runAsNonRoot": True,
@@ -96,7 +96,7 @@ def scene(project: Project) -> Iterator[Scene]:
         yield lab_scene
 
 
-def report(project: Project, *more: str) -> tuple[Done, dict[str, Any]]:
+def report(project: Project, *more: str) -> tuple[CommandResult, dict[str, Any]]:
     """`tenancy report adoption` of fraud, as a person reads it and as data."""
     result = project.tenancy("report", "adoption", "local", "--tenant", "fraud")
     data = project.tenancy("report", "adoption", "local", "--tenant", "fraud", "--format", "json", *more)
@@ -128,7 +128,7 @@ def drop(scene: Scene, version: str, kind: str, name: str) -> None:
 
 
 def everything(project: Project) -> dict[str, str]:
-    """What is in the namespace, with what changes whenever it is written."""
+    """Objects in the namespace, with the fields that change with every write."""
     listing = project.run("kubectl", "get", "all,cm,quota,limits,netpol,rolebindings", "-n", HOME, "-o", "json")
     assert listing.code == 0, listing.text
     items = json.loads(listing.out)["items"]
@@ -420,7 +420,7 @@ def test_on_hold_what_runs_ends_what_waits_waits_and_people_read(project: Projec
     secrets = scene.api.request("GET", f"/api/v1/namespaces/{HOME}/secrets", identity=scene.developer("fraud"))
     assert secrets.status == 403, "who only reads sees no secrets"
     drop(scene, "batch/v1", "Job", "runs")
-    until(lambda: scene.held("fraud") == 0, "its GPUs are back")
+    until(lambda: scene.gpus_in_use("fraud") == 0, "its GPUs are back")
     assert not scene.runs(HOME, "waits")
 
 
@@ -521,5 +521,5 @@ def test_with_kueue_down_nothing_begins_and_what_had_begun_names_it(project: Pro
     assert result.code == 0, result.text
     assert scene.api.request("GET", f"/api/v1/namespaces/{HOME}").status == 404
     assert scene.api.request("GET", "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/fraud--batch").status == 404
-    assert project.held() == set(project.objects())
+    assert project.keys_in_state() == set(project.objects())
     assert condition(scene.queue("owner", "batch"), "Active").get("status") == "True", "who stays goes on"

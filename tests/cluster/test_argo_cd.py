@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from argo import APPLICATIONS, Argo, argo_cd, told
-from gitops_cluster import CREATE, EGRESS, expect_isolation_stays, key, made, of_tenant, rendered_items, until
+from argo import APPLICATIONS, Argo, argo_cd, sync_summary
+from gitops_cluster import CREATE, EGRESS, created_keys, expect_isolation_stays, key, of_tenant, rendered_items, until
 
 from tenancy.gitops.argo import COMPARE, WAVE, application_bytes
 from tenancy.lab.kueue import _path
@@ -29,7 +29,7 @@ def test_each_wave_is_made_after_the_one_before_it_and_access_last(argo: Argo) -
     argo.synced()
     items = rendered_items(argo)
     wave = {key(item): int(item["metadata"]["annotations"][WAVE]) for item in items}
-    created = made(argo)
+    created = created_keys(argo)
     assert set(created) == set(wave), "each object is made, and nothing else"
     assert len(created) == len(wave), "once"
     order = [wave[identity] for identity in created]
@@ -47,7 +47,7 @@ def test_each_wave_is_made_after_the_one_before_it_and_access_last(argo: Argo) -
 def test_when_all_is_made_the_application_is_synced_and_healthy(argo: Argo) -> None:
     until(
         lambda: (argo.application()["sync"]["status"], argo.application()["health"]["status"]) == ("Synced", "Healthy"),
-        lambda: f"synced and healthy: {told(argo.application())}",
+        lambda: f"synced and healthy: {sync_summary(argo.application())}",
     )
 
 
@@ -66,7 +66,7 @@ def test_a_change_of_one_tenant_writes_that_tenants_objects_alone(argo: Argo) ->
     argo.spec.add("tenants/research.yaml", EGRESS)
     argo.publish()
     argo.synced()
-    written_objects = {identity for identity, _, _ in argo.written(since)}
+    written_objects = {identity for identity, _, _ in argo.writes(since)}
     assert written_objects
     assert written_objects <= of_tenant(argo, "research")
 
@@ -75,7 +75,7 @@ def test_a_default_deny_that_a_person_deletes_comes_back(argo: Argo) -> None:
     path = DENY.format("fraud--train")
     with argo.as_platform() as api:
         api.request("DELETE", path)
-    until(lambda: argo.there(path), lambda: f"it is there again: {told(argo.application())}")
+    until(lambda: argo.exists(path), lambda: f"it is there again: {sync_summary(argo.application())}")
 
 
 def test_a_tenant_without_a_file_loses_access_and_keeps_its_data_and_isolation(argo: Argo) -> None:
@@ -98,7 +98,7 @@ def test_a_tenant_without_a_file_loses_access_and_keeps_its_data_and_isolation(a
     assert deleted <= set(items), "of no other tenant, and nothing of the platform"
     assert argo.api.get(bindings)["items"] == []
     expect_isolation_stays(argo, items, deleted)
-    assert argo.there(f"{claims}/weights")
+    assert argo.exists(f"{claims}/weights")
 
 
 def test_what_stays_of_a_tenant_does_not_keep_the_application_out_of_sync(argo: Argo) -> None:
@@ -109,7 +109,7 @@ def test_what_stays_of_a_tenant_does_not_keep_the_application_out_of_sync(argo: 
         argo.refresh()
         until(
             lambda: argo.application()["sync"]["status"] == expected_status,
-            lambda: f"it is {expected_status}: {told(argo.application())}",
+            lambda: f"it is {expected_status}: {sync_summary(argo.application())}",
             60,
         )
 
@@ -122,7 +122,7 @@ def test_what_stays_of_a_tenant_does_not_keep_the_application_out_of_sync(argo: 
 
 def test_a_deleted_application_deletes_no_object(argo: Argo) -> None:
     argo.api.request("DELETE", f"{APPLICATIONS}/small")
-    until(lambda: not argo.there(f"{APPLICATIONS}/small"), lambda: "it is gone")
+    until(lambda: not argo.exists(f"{APPLICATIONS}/small"), lambda: "it is gone")
     for tenant in argo.plan().tenants:
         for item in tenant.objects():
-            assert argo.there(_path(item)), key(item)
+            assert argo.exists(_path(item)), key(item)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from argo import APPLICATIONS, Argo, argo_cd, told
+from argo import APPLICATIONS, Argo, argo_cd, sync_summary
 from gitops_cluster import (
     CREATE,
     EGRESS,
+    created_keys,
     expect_isolation_stays,
     key,
-    made,
     of_tenant,
     rendered_items,
     uids,
@@ -57,7 +57,7 @@ def test_tenants_that_are_there_before_the_platform_give_no_access(argo: Argo) -
     argo.install("small.platform")
     argo.synced("small.platform")
     assert may(argo), "once the roles are there"
-    order = [identity[0] for identity in made(argo)]
+    order = [identity[0] for identity in created_keys(argo)]
     guards = [n for n, kind in enumerate(order) if kind.startswith("validatingadmissionpolic")]
     roles = [n for n, kind in enumerate(order) if kind == "clusterroles"]
     assert guards
@@ -67,7 +67,7 @@ def test_tenants_that_are_there_before_the_platform_give_no_access(argo: Argo) -
 
 def test_each_object_is_made_once_and_in_the_waves_of_its_application(argo: Argo) -> None:
     wave = {key(item): int(item["metadata"]["annotations"][WAVE]) for item in rendered_items(argo)}
-    created = made(argo)
+    created = created_keys(argo)
     assert set(created) == set(wave), "each object is made, and nothing else"
     assert len(created) == len(wave), "once"
     objects_by_tenant = {tenant: of_tenant(argo, tenant) for tenant in ("fraud", "research")}
@@ -83,7 +83,9 @@ def test_when_all_is_made_each_application_is_synced_and_healthy(argo: Argo, nam
         application = argo.application(name)
         return application["sync"]["status"], application["health"]["status"]
 
-    until(lambda: state() == ("Synced", "Healthy"), lambda: f"synced and healthy: {told(argo.application(name))}")
+    until(
+        lambda: state() == ("Synced", "Healthy"), lambda: f"synced and healthy: {sync_summary(argo.application(name))}"
+    )
 
 
 def test_a_change_of_one_tenant_writes_that_tenants_objects_alone(argo: Argo) -> None:
@@ -92,7 +94,7 @@ def test_a_change_of_one_tenant_writes_that_tenants_objects_alone(argo: Argo) ->
     argo.publish()
     for name in ALL:
         argo.synced(name)
-    written_objects = {identity for identity, _, _ in argo.written(since)}
+    written_objects = {identity for identity, _, _ in argo.writes(since)}
     assert written_objects
     assert written_objects <= of_tenant(argo, "research")
 
@@ -100,7 +102,7 @@ def test_a_change_of_one_tenant_writes_that_tenants_objects_alone(argo: Argo) ->
 def test_a_default_deny_that_a_person_deletes_comes_back(argo: Argo) -> None:
     with argo.as_platform() as api:
         api.request("DELETE", DENY)
-    until(lambda: argo.there(DENY), lambda: f"it is there again: {told(argo.application(SHARDS[0]))}")
+    until(lambda: argo.exists(DENY), lambda: f"it is there again: {sync_summary(argo.application(SHARDS[0]))}")
 
 
 def test_tenants_move_to_other_applications_and_nothing_is_deleted_or_made_again(argo: Argo) -> None:
@@ -121,7 +123,7 @@ def test_tenants_move_to_other_applications_and_nothing_is_deleted_or_made_again
             argo.refresh(name)
             return argo.application(name)["sync"]["status"] == "Synced"
 
-        until(is_synced, lambda name=name: f"{name} is synced: {told(argo.application(name))}")
+        until(is_synced, lambda name=name: f"{name} is synced: {sync_summary(argo.application(name))}")
     assert argo.deleted(since) == set()
     assert uids(argo) == before
 
@@ -159,6 +161,6 @@ def test_deleted_applications_delete_no_object(argo: Argo) -> None:
     argo.synced(f"small.shard-{NEXT}")
     for name in argo.names():
         argo.api.request("DELETE", f"{APPLICATIONS}/{name}")
-        until(lambda name=name: not argo.there(f"{APPLICATIONS}/{name}"), lambda name=name: f"{name} is gone")
+        until(lambda name=name: not argo.exists(f"{APPLICATIONS}/{name}"), lambda name=name: f"{name} is gone")
     for item in rendered_items(argo):
-        assert argo.there(_path(item)), key(item)
+        assert argo.exists(_path(item)), key(item)

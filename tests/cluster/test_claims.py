@@ -187,7 +187,7 @@ def without_quota(cluster: Cluster, place: AttackedNamespace, probes: list[Attac
 
 
 def _used(cluster: Cluster, place: AttackedNamespace) -> Object:
-    """What pods and claims take of the quota."""
+    """Quota that pods and claims use."""
     used = _status(cluster.api, core(place.name, "resourcequotas", "tenant"))["used"]
     # Of other kinds the controller learns late, and counts late what was there before.
     counted_keys = {"pods", *CLAIM_COUNTS}
@@ -195,14 +195,14 @@ def _used(cluster: Cluster, place: AttackedNamespace) -> Object:
 
 
 def _taken_since(cluster: Cluster, place: AttackedNamespace, before: Object) -> Object:
-    """What the quota counts otherwise than before: what it was, and is."""
+    """Quota counts that differ from those before: the old and the new value."""
     used = _used(cluster, place)
     return {key: (count, used.get(key)) for key, count in before.items() if used.get(key) != count}
 
 
 def _unnoticed(cluster: Cluster, place: AttackedNamespace, before: Object) -> Object:
-    """What the quota still counts of a claim that came and went: what did so before the quota controller watched claims
-    it counts for five minutes."""
+    """Quota counts of a claim that was created and deleted: one from before the quota controller watched claims is
+    counted for five minutes."""
     path = group(API, place.name, "resourceclaims")
     watched_claim = put(claim("a100", name="watched"), "/metadata/namespace", place.name)
     for answer in (cluster.api.request("POST", path, watched_claim), cluster.api.request("DELETE", f"{path}/watched")):
@@ -237,7 +237,7 @@ def with_objects(cluster: Cluster, place: AttackedNamespace, *items: Object) -> 
 
 
 def tenancy(cluster: Cluster, *arguments: str) -> str:
-    """What the command prints; it takes on the environment of the lab, and this process gives it back."""
+    """Output of the command; it takes on the environment of the lab, and this process gives it back."""
     with mock.patch.dict(os.environ, {"GPU_TENANCY_LAB": str(cluster.lab)}):
         result = CliRunner().invoke(main, list(arguments))
     assert result.exit_code == 0, result.output

@@ -79,7 +79,7 @@ def control_answer(fit: Fit, plane: str) -> ControlAnswer:
 def refused(
     scene: Scene, item: Object, twin: Object, plane: str, verdict: FitVerdict = FitVerdict.NEVER
 ) -> ControlAnswer:
-    """What a control says of `item`, of whose twin all say yes."""
+    """The answer of a control that refuses `item`; all controls admit its twin."""
     let_in = fit_of(scene, twin)
     assert let_in.verdict is FitVerdict.FITS, let_in
     fit = fit_of(scene, item)

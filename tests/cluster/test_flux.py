@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from flux import KUSTOMIZATIONS, NONE, Flux, flux
-from gitops_cluster import EGRESS, expect_isolation_stays, key, made, of_tenant, rendered_items, uids, until
+from gitops_cluster import EGRESS, created_keys, expect_isolation_stays, key, of_tenant, rendered_items, uids, until
 
 from tenancy.gitops.flux import SHARD
 from tenancy.gitops.source import shard_of
@@ -30,7 +30,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flux]:
 def test_the_platform_is_made_before_any_tenant_and_a_tenants_access_last_across_shards(cluster: Flux) -> None:
     cluster.applied()
     items = {key(item): item for item in rendered_items(cluster)}
-    created = made(cluster)
+    created = created_keys(cluster)
     assert set(created) == set(items), "each object is made, and nothing else"
     assert len(created) == len(items), "once"
     tenants = {name: of_tenant(cluster, name) for name in ("fraud", "research")}
@@ -54,7 +54,7 @@ def test_a_change_of_one_tenant_writes_that_tenants_objects_alone(cluster: Flux)
     cluster.spec.add("tenants/research.yaml", EGRESS)
     cluster.publish()
     cluster.applied()
-    written_objects = {identity for identity, _, _ in cluster.written(since)}
+    written_objects = {identity for identity, _, _ in cluster.writes(since)}
     assert written_objects
     assert written_objects <= of_tenant(cluster, "research")
 
@@ -63,7 +63,7 @@ def test_a_default_deny_that_a_person_deletes_comes_back(cluster: Flux) -> None:
     with cluster.as_platform() as api:
         api.request("DELETE", DENY)
     cluster.reconcile(f"{KUSTOMIZATIONS}/small--fraud.isolation")
-    until(lambda: cluster.there(DENY), lambda: f"it is there: {cluster.said(['small--fraud.isolation'])}")
+    until(lambda: cluster.exists(DENY), lambda: f"it is there: {cluster.conditions_text(['small--fraud.isolation'])}")
 
 
 def test_tenants_of_a_stopped_controller_wait_and_the_others_go_on(cluster: Flux) -> None:
@@ -73,12 +73,12 @@ def test_tenants_of_a_stopped_controller_wait_and_the_others_go_on(cluster: Flux
         cluster.spec.edit(f"tenants/{name}.yaml", "egress:\n", "egress:\n  - {cidr: 198.51.100.9/32, port: 9444}\n")
     cluster.publish()
     cluster.applied("small.platform", "small--research.isolation", "small--research.access")
-    written_objects = {identity for identity, _, _ in cluster.written(since)}
+    written_objects = {identity for identity, _, _ in cluster.writes(since)}
     assert written_objects
     assert written_objects <= of_tenant(cluster, "research")
     cluster.start(FRAUD)
     cluster.applied()
-    assert {identity for identity, _, _ in cluster.written(since)} & of_tenant(cluster, "fraud")
+    assert {identity for identity, _, _ in cluster.writes(since)} & of_tenant(cluster, "fraud")
 
 
 def test_another_number_of_shards_deletes_nothing_and_makes_nothing_again(cluster: Flux) -> None:
@@ -96,7 +96,7 @@ def test_another_number_of_shards_deletes_nothing_and_makes_nothing_again(cluste
     cluster.spec.edit("tenants/research.yaml", "port: 9444", "port: 9445")
     cluster.publish()
     cluster.applied()
-    assert {identity for identity, _, _ in cluster.written(since)}, "by its new controller"
+    assert {identity for identity, _, _ in cluster.writes(since)}, "by its new controller"
 
 
 def test_a_tenant_without_a_file_loses_access_and_keeps_its_data_and_isolation(cluster: Flux) -> None:
@@ -107,7 +107,10 @@ def test_a_tenant_without_a_file_loses_access_and_keeps_its_data_and_isolation(c
     cluster.applied()
     for part in ("isolation", "access"):
         path = f"{KUSTOMIZATIONS}/small--fraud.{part}"
-        until(lambda path=path: not cluster.there(path), lambda part=part: cluster.said([f"small--fraud.{part}"]))
+        until(
+            lambda path=path: not cluster.exists(path),
+            lambda part=part: cluster.conditions_text([f"small--fraud.{part}"]),
+        )
     deleted = cluster.deleted(since)
     assert deleted <= set(items), "of no other tenant, and nothing of the platform"
     expect_isolation_stays(cluster, items, deleted)
@@ -124,10 +127,10 @@ def test_without_the_controller_of_the_platform_no_tenant_is_given_another_commi
         conditions = cluster.kustomization("small--research.isolation").get("conditions") or []
         return any("revision is not up to date" in condition.get("message", "") for condition in conditions)
 
-    until(waits, lambda: cluster.said(["small--research.isolation"]))
-    assert cluster.written(since) == []
+    until(waits, lambda: cluster.conditions_text(["small--research.isolation"]))
+    assert cluster.writes(since) == []
     cluster.start(NONE)
     until(
         lambda: cluster.kustomization("small--research.access").get("lastAppliedRevision") == revision,
-        lambda: cluster.said(cluster.names()),
+        lambda: cluster.conditions_text(cluster.names()),
     )

@@ -1,4 +1,4 @@
-"""What is rendered for Argo CD and Flux, judged by a real API server with their own definitions."""
+"""Objects rendered for Argo CD and Flux, judged by a real API server with their own definitions."""
 
 from __future__ import annotations
 

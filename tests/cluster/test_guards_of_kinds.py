@@ -52,7 +52,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def on_kinds(cluster: Cluster) -> Cluster:
-    """Of the attacks those that go through kinds of others."""
+    """The cluster with those attacks alone that go through kinds of other operators."""
     return replace(cluster, attacks=tuple(a for a in cluster.attacks if f"/{GUARD}:" in a.expected_denier))
 
 
@@ -88,8 +88,8 @@ def test_without_some_rules_exactly_their_attacks_through_these_kinds_get_throug
     on_kinds: Cluster, mutant: Mutant, rules: frozenset[str]
 ) -> None:
     with without_controllers(on_kinds):
-        run_attacks = mutant.without(rules)
-        assert turned(on_kinds, run_attacks) == claimed(on_kinds, *rules)
+        sent_attacks = mutant.without(rules)
+        assert turned(on_kinds, sent_attacks) == claimed(on_kinds, *rules)
 
 
 WORKERS = {"groupName": "workers", "replicas": 1, "minReplicas": 1, "maxReplicas": 4, "rayStartParams": {}}
@@ -116,7 +116,7 @@ COUNTS = {
     ),
     "TrainJob": ("/spec/trainer", lambda _: {"numNodes": 1}, "/spec/trainer/numNodes"),
 }
-"""Of kinds that are started as a whole: more pods, where they stand, and how many there are."""
+"""Kinds that are started as a whole: more pods, their path, and the path of their number."""
 
 
 @pytest.mark.parametrize("kind", COUNTS)
@@ -160,7 +160,7 @@ def test_work_that_runs_gets_no_more_pods(on_kinds: Cluster, mutant: Mutant, kin
 
 
 def test_no_template_asks_for_a_certificate_of_the_api_server(on_kinds: Cluster) -> None:
-    """Of a pod the API server drops the field as long as its gate is off: only a kind of an operator keeps it."""
+    """The API server drops the field of a pod as long as its gate is off: only a kind of an operator keeps it."""
     place = on_kinds.scene.home
     assert place
     signer = "/spec/volumes/0/projected/sources/0/podCertificate/signerName"

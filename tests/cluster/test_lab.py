@@ -263,7 +263,7 @@ def test_etcd_refuses_the_identity_of_a_cluster_user(lab: Lab) -> None:
     port, key = ports.remembered(lab)["etcd"], base64.b64encode(b"/registry/namespaces/default").decode()
 
     def answer_count(name: str) -> int:
-        """How many values that identity reads, by etcd's JSON gateway."""
+        """Number of values that the identity reads, by etcd's JSON gateway."""
         context = ssl.create_default_context(cafile=str(lab.pki / "etcd-ca.crt"))
         context.load_cert_chain(lab.pki / f"{name}.crt", lab.pki / f"{name}.key")
         with closing(http.client.HTTPSConnection("127.0.0.1", port, timeout=5, context=context)) as store:

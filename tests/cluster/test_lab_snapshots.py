@@ -18,7 +18,7 @@ from tests.conftest import every
 pytestmark = pytest.mark.exhaustive
 
 PER_START_FIELDS = {"creationTimestamp", "managedFields", "resourceVersion", "uid"}
-"""Of an object's metadata: what no two clusters have in common."""
+"""Fields of metadata that differ between any two clusters."""
 AUTHORITIES = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 PASSING = {"leases", "events"}
 """Kinds whose objects come and go with processes."""
@@ -26,7 +26,7 @@ PASSING = {"leases", "events"}
 
 @pytest.fixture(scope="module")
 def snapshot_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where snapshots are kept: none at first."""
+    """Folder of the snapshots, empty at first."""
     folder = tmp_path_factory.mktemp("cache") / "snapshots"
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("GPU_TENANCY_LAB", raising=False)
@@ -65,8 +65,8 @@ def second(snapshot_folder: Path, first: Lab, tmp_path_factory: pytest.TempPathF
         control_plane.down(root=root)
 
 
-def snapshot(kept: Path) -> Path:
-    (stored_snapshot,) = (path for path in kept.iterdir() if path.is_dir())
+def snapshot(snapshots_folder: Path) -> Path:
+    (stored_snapshot,) = (path for path in snapshots_folder.iterdir() if path.is_dir())
     return stored_snapshot
 
 
@@ -75,7 +75,7 @@ def api(lab: Lab) -> LabApi:
 
 
 def objects(lab: Lab) -> dict[tuple[str, str, str], Any]:
-    """What every client reads, by kind, namespace and name, without what is a cluster's own."""
+    """Objects that every client reads, by kind, namespace and name, without the fields that each cluster sets."""
     objects_by_identity = {}
     with api(lab) as server:
         groups = [group["preferredVersion"]["groupVersion"] for group in server.get("/apis")["groups"]]

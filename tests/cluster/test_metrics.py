@@ -416,8 +416,8 @@ def deployment(loaded: Loaded) -> dict[str, Any]:
 def test_who_may_read_the_logs_of_a_namespace_may_ask_for_its_series_and_only_by_get(
     admin: LabApi, loaded: Loaded, namespace: str, verb: str, allowed: bool
 ) -> None:
-    """What kube-rbac-proxy asks the API server, with a person of a tenant and the attributes of its configuration; it
-    calls a POST `create`."""
+    """The request of kube-rbac-proxy to the API server, with a person of a tenant and the attributes of its
+    configuration; it calls a POST `create`."""
     (config,) = [item for item in collected(loaded) if item["kind"] == "ConfigMap"]
     resource_attributes = yaml.safe_load(config["data"]["config.yaml"])["authorization"]["resourceAttributes"]
     attributes = {

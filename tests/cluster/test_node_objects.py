@@ -1,4 +1,4 @@
-"""What Karpenter is told, judged by a real API server with Karpenter's own CRDs: their schemas and their CEL."""
+"""Karpenter's objects, judged by a real API server with Karpenter's own CRDs: their schemas and their CEL."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ BAD: dict[str, Change] = {
     ),
     "of-windows-may-be-root": of_windows(securityContext={}),
 }
-"""What the restricted level refuses in its newest version."""
+"""Pods that the newest restricted level refuses."""
 GOOD: dict[str, Change] = {
     "plain": both(),
     "bind": own_context(capabilities={"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]}),
@@ -181,7 +181,7 @@ GOOD: dict[str, Change] = {
     "root-of-a-user-namespace": both(on_pod(hostUsers=False), context(runAsNonRoot=None, runAsUser=0)),
     "of-windows": of_windows(),
 }
-"""What it admits."""
+"""Pods that it admits."""
 CASES = {
     **{f"bad-{name}": change for name, change in BAD.items()},
     **{f"good-{name}": change for name, change in GOOD.items()},
@@ -258,7 +258,7 @@ def _wait(fact: Callable[[], bool]) -> None:
 
 
 def answer(api: LabApi, space: str, item: Object) -> str:
-    """Who refuses an object there, in a dry run, and what is said."""
+    """The denier of an object in a dry run, with its message."""
     group, plural = ("/api/v1", "pods") if item["kind"] == "Pod" else ("/apis/batch/v1", "jobs")
     try:
         api.request("POST", f"{group}/namespaces/{space}/{plural}?dryRun=All&fieldValidation=Strict", item, CREATE)

@@ -48,7 +48,7 @@ HOMES = {
     "l4-shared": "notebooks",
 }
 OWN_POOLS = {"performance--train": {"a100": "train-efa"}}
-"""Who has a pool of its own runs there first."""
+"""Pools of flavors of tenants that have a pool of their own: their work runs there first."""
 TOTAL, OF_GPUS, CLOSED = 86, 83, 11
 """Nodes, those with GPUs, and those with a taint of their pool's own."""
 UNITS = [(pool, resource, count) for pool, offer in OFFERED.items() for resource, count in offer.items()]
@@ -63,7 +63,7 @@ def pool_toleration(pool: str) -> Toleration:
 
 
 def tolerations_of(pool: str) -> list[Toleration]:
-    """Of a pod that may run in the pool."""
+    """Tolerations of a pod that may run in the pool."""
     return [GPU_TOLERATION, *([] if pool == "train-a100" else [pool_toleration(pool)])]
 
 
@@ -160,7 +160,7 @@ def bank() -> Loaded:
 
 @pytest.fixture(scope="module")
 def groups() -> dict[str, NodeGroupPlan]:
-    """What AWS would be asked for, by pool."""
+    """Node groups that AWS would be asked for, by pool."""
     loaded = load(BANK)
     plan = make_plan(loaded.environment, loaded.tenants)
     assert plan.cluster
@@ -214,7 +214,7 @@ def scheduler(api: LabApi, nodes: dict[str, dict[str, Any]]) -> Iterator[Schedul
 
 
 class Karpenter:
-    """What Karpenter takes off a machine, out of the text of its own source."""
+    """Karpenter's reserve of a machine, read from its source."""
 
     def __init__(self) -> None:
         folder = judges.folder("tables-karpenter")

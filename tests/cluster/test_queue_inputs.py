@@ -1,4 +1,4 @@
-"""What Kueue would refuse is refused when the files are read, or cannot be written at all.
+"""Objects that Kueue would refuse are refused when the files are read, or cannot be written at all.
 
 Each row holds an object that the real API server refuses, with Kueue's definitions and webhooks in force, and the line
 of a spec file that would lead to it, with the rule that stands against it; or the reason why no line does.
@@ -71,7 +71,7 @@ def address(item: Object) -> str:
 
 
 def refusal(api: LabApi, item: Object) -> str:
-    """What is said against an object, which is not made; empty: nothing."""
+    """The refusal of an object in a dry run; empty if it is admitted."""
     try:
         api.request("POST", f"{address(item)}?dryRun=All", item, CREATE)
     except ApiError as refused:
@@ -82,7 +82,7 @@ def refusal(api: LabApi, item: Object) -> str:
 
 
 REFUSED = (400, 403, 422)
-"""What is no amount, what a webhook refuses, what the definition does not allow."""
+"""Parts of messages: no amount, refused by a webhook, not allowed by the definition."""
 
 
 def queue_objects(plan: Plan) -> list[Object]:
@@ -144,7 +144,7 @@ class Row(NamedTuple):
     broken: Callable[[Object], Any]
     says: str
     spec_input: Input | str
-    """What would lead to it; or why nothing does."""
+    """The edit of a file that would lead to it, or the reason that none does."""
 
 
 def quota(number: int, group: int = 1, flavor: int = 0, **values: str) -> Callable[[Object], Any]:

@@ -17,7 +17,7 @@ from tenancy.validation import load
 
 @pytest.fixture(scope="module")
 def fleets(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Plan]:
-    """Of one tenant and of 200, with five namespaces each."""
+    """Plans of one tenant and of 200, with five namespaces each."""
     plans = {}
     for count in (1, 200):
         loaded = load(fleet(tmp_path_factory.mktemp("fleet") / str(count) / "bench", count))

@@ -17,7 +17,7 @@ from typing import Any
 import judges
 import pytest
 import yaml
-from virtual_worlds import DIGEST, SETTINGS, SHARED
+from virtual_worlds import DIGEST, SETTINGS, SHARED_REGISTRY
 
 from tenancy.catalog import vocabulary as words
 from tenancy.kube import deniers
@@ -233,7 +233,7 @@ OFF_BY_ONE = {
     "kueue-01": ("/metadata/labels/kueue.x-k8s.io~1queue-name", "others"),
     "id-07": ("/spec/template/spec/serviceAccountName", "stranger"),
     "img-01": ("/spec/template/spec/initContainers/0/image", PUBLIC_IMAGE + "@" + DIGEST),
-    "img-02": ("/spec/template/spec/containers/0/image", f"{SHARED}/vcluster-oss:0.34.0"),
+    "img-02": ("/spec/template/spec/containers/0/image", f"{SHARED_REGISTRY}/vcluster-oss:0.34.0"),
     "pod-03": ("/spec/template/spec/containers/0/securityContext/readOnlyRootFilesystem", ABSENT),
     "dns-01": ("/spec/template/spec/hostAliases", [{"ip": "10.0.0.1", "hostnames": ["kubernetes"]}]),
     "cost-01": ("/spec/template/metadata/labels/team", "others"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine_project import COLLECTIONS, Asked, Key, Project
+from engine_project import COLLECTIONS, AuditedRequest, Key, Project
 
 from tenancy.kube.objects import Object
 from tenancy.live.api import path_of
@@ -24,11 +24,11 @@ def key(item: Object) -> Key:
     return path_of(item).split("/")[-2], metadata.get("namespace", ""), metadata["name"]
 
 
-def changes(project: Project, since: int) -> Iterator[Asked]:
-    """What was written, in the order in which it was: objects of kinds that the plan has."""
-    for one in project.audit(since):
-        if one.code < 300 and not one.dry_run and one.resource in PLURALS:
-            yield one
+def changes(project: Project, since: int) -> Iterator[AuditedRequest]:
+    """Writes in their order, of objects of kinds that the plan has."""
+    for request in project.audit(since):
+        if request.code < 300 and not request.dry_run and request.resource in PLURALS:
+            yield request
 
 
 def open_doors(project: Project, plan: Plan, since: int, present: set[Key]) -> list[str]:
@@ -38,19 +38,19 @@ def open_doors(project: Project, plan: Plan, since: int, present: set[Key]) -> l
     """
     guards = {key(guard) for guard in (*plan.platform.guards, *plan.platform.readiness_probe)}
     isolation_resources = {s.name: {key(w) for w in s.isolation} for tenant in plan.tenants for s in tenant.namespaces}
-    found = []
-    for one in changes(project, since):
-        what = (one.resource, one.namespace, one.name)
-        if one.resource == "namespaces":
-            what = (one.resource, "", one.name)
-        (present.discard if one.verb == "delete" else present.add)(what)
+    open_bindings = []
+    for request in changes(project, since):
+        what = (request.resource, request.namespace, request.name)
+        if request.resource == "namespaces":
+            what = (request.resource, "", request.name)
+        (present.discard if request.verb == "delete" else present.add)(what)
         bindings = {name for resource, name, _ in present if resource == "rolebindings" and name in isolation_resources}
-        found += [
-            f"after {one.verb} {what}: {name} is open without {sorted(missing)}"
+        open_bindings += [
+            f"after {request.verb} {what}: {name} is open without {sorted(missing)}"
             for name in bindings
             if (missing := (isolation_resources[name] | guards | {("namespaces", "", name)}) - present)
         ]
-        if one.verb == "delete" and one.resource == "namespaces":
+        if request.verb == "delete" and request.resource == "namespaces":
             # The namespace controller takes what is in it, in an order of its own: no binding may be among that.
-            present -= {each for each in present if each[1] == one.name}
-    return found
+            present -= {binding for binding in present if binding[1] == request.name}
+    return open_bindings

@@ -12,7 +12,7 @@ from typing import Any
 
 from aws_double import AwsDouble
 from chart_repository import serving
-from engine_project import Done, Project
+from engine_project import CommandResult, Project
 
 from tenancy.planning.common.charts import SYSTEM_NODES
 
@@ -22,7 +22,7 @@ RELEASE = "aws:ssm/getParameter:getParameter"
 @dataclass(frozen=True)
 class OnAws:
     name: str
-    """Of the environment, and of its cluster's context."""
+    """Name of the environment and of its cluster's context."""
     project: Project
     aws: AwsDouble
     kubeconfig: Path
@@ -38,24 +38,24 @@ class OnAws:
         assert text.count(old) == 1, f"{old!r} stands {text.count(old)} times"
         (self.folder / file).write_text(text.replace(old, new), "utf-8")
 
-    def run(self, *command: str, kubeconfig: bool = True) -> Done:
+    def run(self, *command: str, kubeconfig: bool = True) -> CommandResult:
         self.aws.calls.clear()
         return self.project.run(*command, env=self.environ(kubeconfig))
 
     def environ(self, kubeconfig: bool = True) -> dict[str, str]:
         return {**self.aws.environ, "KUBECONFIG": str(self.kubeconfig if kubeconfig else "/dev/null")}
 
-    def tenancy(self, *arguments: str, kubeconfig: bool = True) -> Done:
+    def tenancy(self, *arguments: str, kubeconfig: bool = True) -> CommandResult:
         return self.run(sys.executable, "-m", "tenancy", *arguments, kubeconfig=kubeconfig)
 
-    def pulumi(self, *arguments: str) -> Done:
+    def pulumi(self, *arguments: str) -> CommandResult:
         return self.run("pulumi", *arguments, "--non-interactive")
 
     def steps(self, stack: str) -> dict[str, str]:
-        """What a preview would do: operation by `type name`."""
-        done = self.pulumi("preview", "--json", "--stack", stack)
-        assert done.code == 0, done.text
-        steps = json.loads(done.out)["steps"]
+        """Steps of a preview: operation by `type name`."""
+        result = self.pulumi("preview", "--json", "--stack", stack)
+        assert result.code == 0, result.text
+        steps = json.loads(result.out)["steps"]
         return {f"{_type(s['urn'])} {s['urn'].rpartition('::')[2]}": s["op"] for s in steps}
 
     def updated(self) -> list[str]:

@@ -28,7 +28,7 @@ from tests.printed import Printed, compare
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ("__main__.py", "Pulumi.yaml", "policy", "stacks", "tenancy")
-OURS = f"labelSelector={words.ENVIRONMENT}"
+OWN_OBJECTS = f"labelSelector={words.ENVIRONMENT}"
 PATIENCE = 60.0
 STATE_AT_END = {"PULUMI_EXPERIMENTAL": "true", "PULUMI_SKIP_CHECKPOINTS": "true"}
 """The engine writes its state at the end of a run, not at every step: a run from nothing takes 40 % of the CPU time.
@@ -56,7 +56,7 @@ COLLECTIONS = (
 )
 QUEUES = "/apis/kueue.x-k8s.io/v1beta2"
 QUEUED = ("clusterqueues", "cohorts", "localqueues", "resourceflavors", "topologies", "workloadpriorityclasses")
-"""Where there are queues."""
+"""Collections of environments with queues."""
 FLOWS = ("flowschemas", "prioritylevelconfigurations")
 NEW_TENANT = """\
 tenant: {name}
@@ -79,8 +79,8 @@ def until(fact: Callable[[], object], what: str, seconds: float = PATIENCE) -> N
 
 
 @dataclass(frozen=True)
-class Done:
-    """How a command ended."""
+class CommandResult:
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -93,7 +93,7 @@ class Done:
 
 
 @dataclass(frozen=True)
-class Asked:
+class AuditedRequest:
     """A request that the API server granted or refused, from its audit log."""
 
     verb: str
@@ -125,7 +125,7 @@ class Project:
             file.write("queues: {scheduler: none}\n")
         for path in (self.environment / "tenants").iterdir():
             path.write_text(re.sub(r", sharing: [^}]*", "", path.read_text("utf-8")), "utf-8")
-        self.ready()
+        self.start_lab()
 
     def write(self, name: str, text: str) -> None:
         (self.environment / name).write_text(text, "utf-8")
@@ -142,7 +142,7 @@ class Project:
         base = {key: value for key, value in os.environ.items() if not key.startswith(("PULUMI_", "GPU_TENANCY_"))}
         return environ(self.folder, base) | STATE_AT_END
 
-    def ready(self) -> None:
+    def start_lab(self) -> None:
         """A lab in whatever state it is; started if there is none."""
         # What the type checks write, no engine reads; tests/attacks does.
         control_plane.up(root=self.folder, platform_group="gpu-platform-team", type_checks=False)
@@ -161,24 +161,24 @@ class Project:
             start_new_session=True,
         )
 
-    def run(self, *command: str, env: Mapping[str, str] | None = None, folder: Path | None = None) -> Done:
+    def run(self, *command: str, env: Mapping[str, str] | None = None, folder: Path | None = None) -> CommandResult:
         began = time.monotonic()
         process = self.start(*command, env=env, folder=folder)
         out, err = process.communicate(timeout=300)
-        return Done(process.returncode, out, err, time.monotonic() - began)
+        return CommandResult(process.returncode, out, err, time.monotonic() - began)
 
-    def tenancy(self, *arguments: str) -> Done:
+    def tenancy(self, *arguments: str) -> CommandResult:
         return self.run(sys.executable, "-m", "tenancy", *arguments)
 
-    def pulumi(self, *arguments: str) -> Done:
+    def pulumi(self, *arguments: str) -> CommandResult:
         return self.run("pulumi", *arguments, "--non-interactive")
 
-    def up(self) -> Done:
+    def up(self) -> CommandResult:
         """`tenancy up local`, which has to work. A preview would take a third of its time; tests of what a preview
         finds run the command themselves."""
-        done = self.tenancy("up", "local", "--skip-preview")
-        assert done.code == 0, done.text
-        return done
+        result = self.tenancy("up", "local", "--skip-preview")
+        assert result.code == 0, result.text
+        return result
 
     def api(self, identity: str = "platform") -> LabApi:
         return LabApi(self.lab, ports.remembered(self.lab)["kube-apiserver"], identity=identity)
@@ -200,23 +200,25 @@ class Project:
         """Everything on the cluster that carries our label."""
         queued = [f"{QUEUES}/{kind}" for kind in QUEUED] if self.exists(QUEUES) else []
         with self.api() as api:
-            found = [(path, item) for path in (*COLLECTIONS, *queued) for item in api.get(f"{path}?{OURS}")["items"]]
+            paths_and_items = [
+                (path, item) for path in (*COLLECTIONS, *queued) for item in api.get(f"{path}?{OWN_OBJECTS}")["items"]
+            ]
         return {
             (path.rpartition("/")[2], item["metadata"].get("namespace", ""), item["metadata"]["name"]): item
-            for path, item in found
+            for path, item in paths_and_items
         }
 
     def versions(self) -> dict[Key, str]:
         """A text that changes with every write of an object, or of its spec if a controller writes its status."""
-        return {key: item["metadata"]["uid"] + _written(key, item) for key, item in self.objects().items()}
+        return {key: item["metadata"]["uid"] + _generation_text(key, item) for key, item in self.objects().items()}
 
     def state(self, stack: str = "local") -> dict[str, Any]:
         """As the backend stores it: an engine takes half a second to read it."""
         file = self.lab.state / ".pulumi" / "stacks" / "gpu-tenancy" / f"{stack}.json"
         return json.loads(file.read_text("utf-8"))["checkpoint"].get("latest") or {}
 
-    def held(self, *stacks: str) -> set[Key]:
-        """What the states say is on the cluster."""
+    def keys_in_state(self, *stacks: str) -> set[Key]:
+        """Keys of the objects that the states list."""
         keys = set()
         for stack in stacks or ("local",):
             for resource in self.state(stack).get("resources") or ():
@@ -228,7 +230,7 @@ class Project:
         return keys
 
     def state_digest(self) -> str:
-        """Of all files of the backend, with their times."""
+        """Digest of all files of the backend, with their times."""
         digest = hashlib.sha256()
         for path in sorted((self.lab.state / ".pulumi" / "stacks").rglob("*")):
             if path.is_file():
@@ -238,23 +240,23 @@ class Project:
     def audit_size(self) -> int:
         return (self.lab.folder / "audit.log").stat().st_size
 
-    def audit(self, since: int = 0) -> Iterator[Asked]:
-        """What the platform's own identity asked for, in the order in which it was answered."""
+    def audit(self, since: int = 0) -> Iterator[AuditedRequest]:
+        """Requests of the platform's own identity, in the order in which it was answered."""
         with (self.lab.folder / "audit.log").open("rb") as file:
             file.seek(since)
             lines = file.read().splitlines()
         events = [json.loads(line) for line in lines]
         for event in sorted(events, key=lambda event: event["stageTimestamp"]):
-            asked = event.get("objectRef") or {}
+            object_reference = event.get("objectRef") or {}
             if event["user"]["username"].startswith("system:") or event["verb"] in {"get", "list", "watch"}:
                 continue
-            if asked.get("resource") == "selfsubjectreviews":
+            if object_reference.get("resource") == "selfsubjectreviews":
                 continue  # a question, though it is asked by a create: nothing is stored
-            yield Asked(
+            yield AuditedRequest(
                 event["verb"],
-                asked.get("resource", ""),
-                asked.get("namespace", ""),
-                asked.get("name", ""),
+                object_reference.get("resource", ""),
+                object_reference.get("namespace", ""),
+                object_reference.get("name", ""),
                 event["responseStatus"]["code"],
                 "dryRun=All" in event["requestURI"],
             )
@@ -268,27 +270,31 @@ class Project:
 
     def engines(self) -> dict[int, str]:
         """Processes of the engine and its plugins that work for this project."""
-        found = processes.running(self.lab, ("pulumi", "pulumi-resource-kubernetes"))
-        listed = subprocess.run(["ps", "-A", "-ww", "-o", "pid=,command="], capture_output=True, text=True, check=True)
-        rows = (line.strip().partition(" ") for line in listed.stdout.splitlines())
+        processes_by_name = processes.running(self.lab, ("pulumi", "pulumi-resource-kubernetes"))
+        process_table = subprocess.run(
+            ["ps", "-A", "-ww", "-o", "pid=,command="], capture_output=True, text=True, check=True
+        )
+        rows = (line.strip().partition(" ") for line in process_table.stdout.splitlines())
         plugins = {int(pid): command for pid, _, command in rows if command.startswith(f"{self.lab.folder}/pulumi/")}
-        return plugins | {process.pid: " ".join(process.argv) for each in found.values() for process in each}
+        return plugins | {
+            process.pid: " ".join(process.argv) for group in processes_by_name.values() for process in group
+        }
 
 
-def run_as_shown(project: Project, shown: Printed) -> None:
+def run_as_shown(project: Project, printed: Printed) -> None:
     """Run the command of a page's block as a person's shell does, after the block's earlier commands, and compare."""
     shell = {"PATH": f"{project.folder}/.venv/bin:{project.environ()['PATH']}"}
-    for command in shown.earlier:
-        done = project.run("bash", "-c", command, env=shell)
-        assert done.code == 0, done.text
+    for command in printed.earlier:
+        result = project.run("bash", "-c", command, env=shell)
+        assert result.code == 0, result.text
     # Problems and progress go to stderr, and a person sees both in their order.
-    compare(shown, project.run("bash", "-c", f"({shown.command}) 2>&1", env=shell).out)
+    compare(printed, project.run("bash", "-c", f"({printed.command}) 2>&1", env=shell).out)
 
 
 def children(pid: int) -> list[int]:
     """Processes that a process has started."""
-    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True)
-    pairs = [tuple(map(int, line.split())) for line in listed.stdout.splitlines()]
+    process_table = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True)
+    pairs = [tuple(map(int, line.split())) for line in process_table.stdout.splitlines()]
     return [child for child, parent in pairs if parent == pid]
 
 
@@ -300,8 +306,8 @@ def kill_engine(process: subprocess.Popen[str]) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def _written(key: Key, item: Mapping[str, Any]) -> str:
-    """What changes when the engine writes an object, and not when a controller writes a status."""
+def _generation_text(key: Key, item: Mapping[str, Any]) -> str:
+    """Text that changes when the engine writes an object, and not when a controller writes a status."""
     metadata = item["metadata"]
     if key[0] == "resourcequotas":
         # They count no generations, and their status follows whatever a namespace gets.

@@ -31,8 +31,8 @@ class Fault(StrEnum):
     ERROR = "500"
     BUSY = "429"
     CONFLICT = "409"
-    CUT = "cut"  # the request never arrives
-    LOST = "lost"  # it arrives, and its answer does not: the object is made and the engine does not know
+    UNDELIVERED = "cut"  # the request never arrives
+    UNANSWERED = "lost"  # it arrives, and its answer does not: the object is made and the engine does not know
     KILLED = "killed"  # likewise, and the engine is ended
     EXPIRED = "401"  # from that write on every request is refused, as with a token that has expired
 
@@ -51,7 +51,7 @@ class Trap:
     """Ends the engine."""
     sprung: str = ""
     """The request that was hit."""
-    _seen: int = field(default=0, init=False)
+    _write_count: int = field(default=0, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def takes(self, method: str, path: str) -> bool:
@@ -62,8 +62,8 @@ class Trap:
         if self.resource and self.resource not in urlsplit(path).path.split("/")[-2:]:
             return False
         with self._lock:
-            self._seen += 1
-            if self._seen != self.at:
+            self._write_count += 1
+            if self._write_count != self.at:
                 return False
             self.sprung = f"{method} {path.partition('?')[0]}"
             return True
@@ -106,7 +106,7 @@ class _Handler(BaseHTTPRequestHandler):
         if fault in {Fault.ERROR, Fault.BUSY, Fault.CONFLICT, Fault.EXPIRED}:
             self._refuse(int(fault))
             return
-        if fault is Fault.CUT:
+        if fault is Fault.UNDELIVERED:
             self.close_connection = True
             return
         upstream = http.client.HTTPSConnection(LOOPBACK, self._proxy.target, context=self._proxy.asking)
@@ -114,7 +114,7 @@ class _Handler(BaseHTTPRequestHandler):
             headers = {key: value for key, value in self.headers.items() if key.lower() not in OF_ONE_HOP}
             upstream.request(self.command, self.path, body, headers)
             answer = upstream.getresponse()
-            if trap and fault in {Fault.LOST, Fault.KILLED}:
+            if trap and fault in {Fault.UNANSWERED, Fault.KILLED}:
                 answer.read()
                 if fault is Fault.KILLED:
                     trap.kill()

@@ -26,10 +26,10 @@ def assert_as_rendered(project: Project) -> None:
     """Each object of the files is on the cluster and in one state, there is no other, and no run is due: none differs
     from the plan."""
     plan, live = planned(project), project.objects()
-    wanted = {key(item): item for item in plan.objects()}
-    assert set(live) == set(wanted)
+    planned_items = {key(item): item for item in plan.objects()}
+    assert set(live) == set(planned_items)
     stacks = ["local", *(f"local--{tenant.name}" for tenant in plan.tenants)]
-    held = Counter(each for stack in stacks for each in project.held(stack))
-    assert held == Counter(dict.fromkeys(wanted, 1)), "each object is in one state"
+    state_counts = Counter(key_in_state for stack in stacks for key_in_state in project.keys_in_state(stack))
+    assert state_counts == Counter(dict.fromkeys(planned_items, 1)), "each object is in one state"
     again = project.tenancy("up", "local")
     assert f"local: 0 of {len(stacks)} stacks to run" in again.out, again.text

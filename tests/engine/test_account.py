@@ -1,4 +1,4 @@
-"""What an environment changes in its AWS account and in its cluster for more than its tenants: the activation of
+"""Changes of an environment in its AWS account and in its cluster for more than its tenants: the activation of
 cost-allocation tags, the provider of a forge's pipelines, and the class of volumes. In the real engine, against a
 double of AWS; `aws` is a stand-in that answers the one command that `tenancy` runs.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from engine_aws import OnAws, on_aws
-from engine_project import Done, Project
+from engine_project import CommandResult, Project
 
 from tenancy.catalog import vocabulary as words
 from tenancy.planning.aws.platform_plan import COST_TAGS
@@ -66,19 +66,19 @@ class Account:
             if key not in (keys or ()):
                 self.aws.fail_on(f"::data-tag-{key}", "create", "empty result", times=None)
 
-    def tenancy(self, *arguments: str) -> Done:
+    def tenancy(self, *arguments: str) -> CommandResult:
         self.aws.calls.clear()
         path = f"{self.commands}:{self.on.project.environ()['PATH']}"
         command = (sys.executable, "-m", "tenancy", *arguments)
         return self.on.project.run(*command, env={**self.on.environ(), "PATH": path})
 
-    def up(self) -> Done:
-        done = self.tenancy("up", STACK, "--stack", STACK)
-        assert done.code == 0, done.text
-        return done
+    def up(self) -> CommandResult:
+        result = self.tenancy("up", STACK, "--stack", STACK)
+        assert result.code == 0, result.text
+        return result
 
     def live(self, kind: str) -> list[dict[str, Any]]:
-        return [each.inputs for each in self.aws.live.values() if each.type.endswith(f":{kind}")]
+        return [entry.inputs for entry in self.aws.live.values() if entry.type.endswith(f":{kind}")]
 
     @property
     def active(self) -> set[str]:
@@ -101,18 +101,20 @@ def account(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @pytest.fixture(scope="module")
-def made(account: Account) -> Done:
+def first_run(account: Account) -> CommandResult:
     """The first run, before AWS has seen any of the keys on a resource."""
     account.knows([])
     return account.up()
 
 
-def test_a_first_run_succeeds_where_aws_knows_no_key_yet_and_says_when_it_will(account: Account, made: Done) -> None:
+def test_a_first_run_succeeds_where_aws_knows_no_key_yet_and_says_when_it_will(
+    account: Account, first_run: CommandResult
+) -> None:
     sentence = (
         f"{STACK}: AWS does not know the tag keys {', '.join(COST_TAGS)} yet; it does about a day after their first "
         "use, and a later run activates them"
     )
-    assert sentence in made.out
+    assert sentence in first_run.out
     assert not [call for call in account.aws.calls if call.type.endswith(f":{TAG}")], (
         "AWS refuses a key it does not know"
     )
@@ -120,34 +122,34 @@ def test_a_first_run_succeeds_where_aws_knows_no_key_yet_and_says_when_it_will(a
     assert account.on.project.exists("/api/v1/namespaces/fraud--main")
 
 
-@pytest.mark.usefixtures("made")
+@pytest.mark.usefixtures("first_run")
 def test_a_later_run_activates_the_keys_that_aws_knows_by_then_and_names_the_rest(account: Account) -> None:
     account.knows(DAY_TWO)
-    done = account.up()
+    result = account.up()
     assert account.active == set(DAY_TWO)
-    assert "AWS does not know the tag keys team yet" in done.out
+    assert "AWS does not know the tag keys team yet" in result.out
     assert sorted(account.aws.order("create", "update", "delete")) == sorted(
         f"create data-tag-{key}" for key in DAY_TWO
     )
 
 
-@pytest.mark.usefixtures("made")
+@pytest.mark.usefixtures("first_run")
 def test_the_last_key_is_activated_once_aws_knows_it_and_a_further_run_changes_nothing(account: Account) -> None:
     account.knows(COST_TAGS)
-    done = account.up()
+    result = account.up()
     assert account.active == set(COST_TAGS)
     assert account.aws.order("create", "update", "delete") == ["create data-tag-team"]
-    assert "AWS does not know" not in done.out
+    assert "AWS does not know" not in result.out
     account.up()
     assert account.aws.order("create", "update", "delete") == []
 
 
-@pytest.mark.usefixtures("made")
+@pytest.mark.usefixtures("first_run")
 def test_without_the_list_of_keys_those_that_are_active_stay_so(account: Account) -> None:
     account.knows(None)
-    done = account.up()
-    assert "cost-allocation tags stay as they are: `aws ce list-cost-allocation-tags` failed:" in done.out
-    assert "AccessDeniedException" in done.out
+    result = account.up()
+    assert "cost-allocation tags stay as they are: `aws ce list-cost-allocation-tags` failed:" in result.out
+    assert "AccessDeniedException" in result.out
     assert account.active == set(COST_TAGS)
     assert account.aws.order("create", "update", "delete") == []
     account.knows(COST_TAGS)
@@ -157,9 +159,9 @@ def test_without_the_list_of_keys_those_that_are_active_stay_so(account: Account
 
 
 @pytest.fixture(scope="module")
-def former(account: Account, made: Done) -> dict[str, Any]:
+def former(account: Account, first_run: CommandResult) -> dict[str, Any]:
     """The class as a former version made it, with a volume and its claim."""
-    assert made.code == 0
+    assert first_run.code == 0
     account.knows(COST_TAGS)
     source = account.on.project.folder / "tenancy" / "planning" / "kubernetes" / "storage.py"
     now = source.read_text("utf-8")
@@ -196,30 +198,30 @@ def former(account: Account, made: Done) -> dict[str, Any]:
 
 
 def identity(item: dict[str, Any]) -> tuple[str, Any, Any]:
-    """What stays as long as an object is neither replaced nor being deleted nor changed."""
+    """Identity of an object, the same as long as it is neither replaced nor being deleted nor changed."""
     return item["metadata"]["uid"], item["metadata"].get("deletionTimestamp"), item["spec"]
 
 
-def written(project: Project, since: int) -> list[tuple[str, str]]:
-    """What the platform's identity did to the class, its volume and its claim."""
+def storage_writes(project: Project, since: int) -> list[tuple[str, str]]:
+    """Writes of the platform's identity to the class, its volume and its claim."""
     kinds = {"storageclasses", "persistentvolumes", "persistentvolumeclaims"}
-    done = [a for a in project.audit(since) if a.resource in kinds and not a.dry_run and a.code < 300]
-    return [(asked.verb, asked.resource) for asked in done]
+    writes = [a for a in project.audit(since) if a.resource in kinds and not a.dry_run and a.code < 300]
+    return [(write.verb, write.resource) for write in writes]
 
 
 def test_an_update_from_the_former_class_replaces_it_once_and_keeps_volumes_and_claims(
     account: Account, former: dict[str, Any]
 ) -> None:
     assert not [key for key in former["parameters"] if key.startswith("tagSpecification")]
-    kept, since = [identity(account.get(path)) for path in (VOLUME, CLAIM)], account.on.project.audit_size()
+    identities, since = [identity(account.get(path)) for path in (VOLUME, CLAIM)], account.on.project.audit_size()
     account.up()
     after = account.get(CLASS)
     assert [key for key in after["parameters"] if key.startswith("tagSpecification")]
     assert after["metadata"]["uid"] != former["metadata"]["uid"], "its parameters cannot be changed"
-    assert [identity(account.get(path)) for path in (VOLUME, CLAIM)] == kept
-    done = written(account.on.project, since)
-    assert done.count(("delete", "storageclasses")) == 1
-    assert {resource for _, resource in done} == {"storageclasses"}
+    assert [identity(account.get(path)) for path in (VOLUME, CLAIM)] == identities
+    writes = storage_writes(account.on.project, since)
+    assert writes.count(("delete", "storageclasses")) == 1
+    assert {resource for _, resource in writes} == {"storageclasses"}
     assert account.aws.order("create", "update", "delete") == []
 
 
@@ -229,7 +231,7 @@ def test_a_second_run_leaves_the_new_class_alone(account: Account) -> None:
     account.up()
     after = account.get(CLASS)["metadata"]
     assert (after["uid"], after["resourceVersion"]) == (before["uid"], before["resourceVersion"])
-    assert written(account.on.project, since) == []
+    assert storage_writes(account.on.project, since) == []
 
 
 # ── all goes ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -240,8 +242,8 @@ def test_down_leaves_the_tags_active_and_the_forges_provider_in_place(account: A
     """Both are shared: a deleted tag is deactivated for the organisation, and pipelines of other environments come in
     by the provider."""
     before = account.live(PROVIDER)
-    done = account.tenancy("down", STACK, "--yes")
-    assert done.code == 0, done.text
+    result = account.tenancy("down", STACK, "--yes")
+    assert result.code == 0, result.text
     assert account.active == set(COST_TAGS)
     assert account.live(PROVIDER) == before
     assert before

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aws_double import AwsDouble
 from aws_double_types import UNKNOWN
-from engine_project import Done
+from engine_project import CommandResult
 
 from tenancy.lab import control_plane, tools
 from tenancy.lab.layout import Lab, environ
@@ -75,8 +75,8 @@ class Program:
         self.folder, self.aws = folder, aws
         lab = Lab(folder, folder / ".lab")
         lab.state.mkdir(parents=True)
-        wanted = ("pulumi", "pulumi-language-python-exec", "pulumi-resource-kubernetes")
-        control_plane._link_plugins(lab, tools.ensure(only=wanted))
+        tool_names = ("pulumi", "pulumi-language-python-exec", "pulumi-resource-kubernetes")
+        control_plane._link_plugins(lab, tools.ensure(only=tool_names))
         runtime = {"name": "python", "options": {"virtualenv": sys.prefix}}
         (folder / "Pulumi.yaml").write_text(json.dumps({"name": "double", "runtime": runtime}))
         (folder / "Pulumi.dev.yaml").write_text(json.dumps({"config": {"aws:region": "eu-central-1"}}))
@@ -87,25 +87,25 @@ class Program:
     def set(self, **values: Any) -> None:
         (self.folder / "values.json").write_text(json.dumps(values))
 
-    def pulumi(self, *arguments: str) -> Done:
+    def pulumi(self, *arguments: str) -> CommandResult:
         self.aws.calls.clear()
         command = ["pulumi", *arguments, "--non-interactive"]
         env = environ(self.folder) | self.aws.environ
         ran = subprocess.run(
             command, cwd=self.folder, env=env, capture_output=True, text=True, timeout=120, check=False
         )
-        return Done(ran.returncode, ran.stdout, ran.stderr, 0)
+        return CommandResult(ran.returncode, ran.stdout, ran.stderr, 0)
 
-    def up(self, **values: Any) -> Done:
+    def up(self, **values: Any) -> CommandResult:
         self.set(**values)
         return self.pulumi("up", "--yes", "--skip-preview", "--stack", "dev")
 
     def preview(self, **values: Any) -> dict[str, str]:
         """The operation that the engine plans for each resource."""
         self.set(**values)
-        done = self.pulumi("preview", "--json", "--stack", "dev")
-        assert done.code == 0, done.text
-        steps = {step["urn"].rpartition("::")[2]: step["op"] for step in json.loads(done.out)["steps"]}
+        result = self.pulumi("preview", "--json", "--stack", "dev")
+        assert result.code == 0, result.text
+        steps = {step["urn"].rpartition("::")[2]: step["op"] for step in json.loads(result.out)["steps"]}
         return {name: steps[name] for name in NAMES if name in steps}
 
 
@@ -134,16 +134,16 @@ def test_a_preview_makes_nothing_and_knows_what_it_can(program: Program, aws: Aw
 
 def test_a_wrong_property_fails_the_preview_and_names_it(program: Program) -> None:
     program.set(raw={"taints": [{"key": "gpu", "efect": "NO_SCHEDULE"}]})
-    done = program.pulumi("preview", "--stack", "dev")
-    assert done.code != 0
-    assert "taints[0].efect" in done.text
-    assert "did you mean `effect`?" in done.text
+    result = program.pulumi("preview", "--stack", "dev")
+    assert result.code != 0
+    assert "taints[0].efect" in result.text
+    assert "did you mean `effect`?" in result.text
     assert program.preview(raw={"taints": [{"key": "gpu", "effect": "NO_SCHEDULE"}]})["by-hand"] == "create"
 
 
 def test_everything_is_made_once_in_the_order_of_its_references(program: Program, aws: AwsDouble) -> None:
-    done = program.up()
-    assert done.code == 0, done.text
+    result = program.up()
+    assert result.code == 0, result.text
     order = aws.order("create")
     assert sorted(order) == sorted(f"create {name}" for name in NAMES)
     for pair in ("vpc subnet", "subnet cluster", "role cluster", "cluster by-hand", "template by-sdk"):
@@ -191,9 +191,9 @@ def test_a_label_updates_in_place_however_the_group_is_written(program: Program,
 
 def test_a_fault_strikes_where_it_was_told_to_and_once(program: Program, aws: AwsDouble) -> None:
     aws.fail_on("::by-sdk", "update", "InvalidRequestException: update in progress")
-    done = program.up()
-    assert done.code != 0
-    assert "InvalidRequestException: update in progress" in done.text
+    result = program.up()
+    assert result.code != 0
+    assert "InvalidRequestException: update in progress" in result.text
     assert aws.find("::by-sdk").outputs["labels"] == {"team": "b"}
     # Whether the engine had come to the other one before the first failed is a race.
     assert program.up().code == 0
@@ -208,8 +208,8 @@ def test_a_changed_template_moves_the_groups_on_it_to_its_next_version(program: 
 
 
 def test_an_instance_type_replaces_and_a_given_name_goes_first(program: Program, aws: AwsDouble) -> None:
-    done = program.up(disk=200, instances=["g6.12xlarge"])
-    assert done.code == 0, done.text
+    result = program.up(disk=200, instances=["g6.12xlarge"])
+    assert result.code == 0, result.text
     order = aws.order("create", "update", "delete")
     assert sorted(order) == ["create by-hand", "create by-sdk", "delete by-hand", "delete by-sdk"]
     assert order.index("create by-sdk") < order.index("delete by-sdk"), "an automatic name leaves room for two"
@@ -219,15 +219,15 @@ def test_an_instance_type_replaces_and_a_given_name_goes_first(program: Program,
 def test_a_refresh_sees_what_changed_and_what_is_gone(program: Program, aws: AwsDouble) -> None:
     aws.drift("::by-hand", labels={"team": "stranger"})
     aws.lose("::by-sdk")
-    done = program.pulumi("refresh", "--yes", "--skip-preview", "--stack", "dev")
-    assert done.code == 0, done.text
+    result = program.pulumi("refresh", "--yes", "--skip-preview", "--stack", "dev")
+    assert result.code == 0, result.text
     plan = program.preview(disk=200, instances=["g6.12xlarge"])
     assert plan == {"by-sdk": "create", "by-hand": "update"}
 
 
 def test_a_destroy_goes_backwards_and_leaves_nothing(program: Program, aws: AwsDouble) -> None:
-    done = program.pulumi("destroy", "--yes", "--skip-preview", "--stack", "dev")
-    assert done.code == 0, done.text
+    result = program.pulumi("destroy", "--yes", "--skip-preview", "--stack", "dev")
+    assert result.code == 0, result.text
     assert not aws.live
     order = aws.order("delete")
     for pair in ("by-hand cluster", "cluster role", "cluster subnet", "subnet vpc"):

@@ -23,8 +23,8 @@ from tests.printed import page_block
 pytestmark = [pytest.mark.chapters, pytest.mark.exhaustive]
 
 PLATFORM = "bank"
-CHOSEN = ("fraud", "notebooks-lab", "performance")
-STACKS = (PLATFORM, *(f"{PLATFORM}--{tenant}" for tenant in CHOSEN))
+CHOSEN_TENANTS = ("fraud", "notebooks-lab", "performance")
+STACKS = (PLATFORM, *(f"{PLATFORM}--{tenant}" for tenant in CHOSEN_TENANTS))
 ONLY = [argument for stack in STACKS for argument in ("--stack", stack)]
 SPACES = {"tenancy-system", "fraud--train", "fraud--serve", "notebooks-lab--main", "performance--train"}
 
@@ -48,23 +48,23 @@ def test_the_lab_gets_the_banks_nodes(project: Project) -> None:
 
 
 def test_a_cluster_stack_is_none_of_the_lab(project: Project) -> None:
-    done = project.tenancy("up", "bank", "--lab", "--stack", "bank.cluster")
-    assert done.code == 2, done.text
-    assert "given --stack bank.cluster" in done.err
+    result = project.tenancy("up", "bank", "--lab", "--stack", "bank.cluster")
+    assert result.code == 2, result.text
+    assert "given --stack bank.cluster" in result.err
     assert project.objects() == {}
 
 
 def test_the_platform_and_the_tenants_come_up(project: Project) -> None:
-    done = project.tenancy("up", "bank", "--lab", *ONLY)
-    assert done.code == 0, done.text
+    result = project.tenancy("up", "bank", "--lab", *ONLY)
+    assert result.code == 0, result.text
     assert spaces(project) == SPACES
-    assert project.held(*STACKS) == set(project.objects())
+    assert project.keys_in_state(*STACKS) == set(project.objects())
 
 
 def test_nothing_is_asked_of_aws(project: Project) -> None:
-    listed = json.loads(project.pulumi("stack", "ls", "--json").out)
-    assert {found["name"] for found in listed} == set(STACKS), "no stack of a cluster"
-    kinds = {found["type"] for stack in STACKS for found in project.state(stack)["resources"]}
+    stack_list = json.loads(project.pulumi("stack", "ls", "--json").out)
+    assert {stack["name"] for stack in stack_list} == set(STACKS), "no stack of a cluster"
+    kinds = {resource["type"] for stack in STACKS for resource in project.state(stack)["resources"]}
     assert {kind for kind in kinds if "aws" in kind} == set()
 
 
@@ -107,42 +107,42 @@ def but_for_its_network(tenant: TenantPlan) -> TenantPlan:
 
 def test_a_second_run_changes_nothing(project: Project) -> None:
     versions, states = project.versions(), project.state_digest()
-    done = project.tenancy("up", "bank", "--lab", *ONLY)
-    assert done.code == 0, done.text
-    assert "update" not in done.out
-    assert "drifted" not in done.out
+    result = project.tenancy("up", "bank", "--lab", *ONLY)
+    assert result.code == 0, result.text
+    assert "update" not in result.out
+    assert "drifted" not in result.out
     assert project.versions() == versions
     assert project.state_digest() == states
 
 
 def test_plain_pulumi_does_not_take_the_lab_for_the_banks_cluster(project: Project) -> None:
     versions = project.versions()
-    done = project.pulumi("up", "--yes", "--skip-preview", "--stack", "bank--fraud")
-    assert done.code != 0
-    assert "'bank'" in done.text, "the context that the files name, which the lab's kubeconfig lacks"
-    assert "Traceback" not in done.text
+    result = project.pulumi("up", "--yes", "--skip-preview", "--stack", "bank--fraud")
+    assert result.code != 0
+    assert "'bank'" in result.text, "the context that the files name, which the lab's kubeconfig lacks"
+    assert "Traceback" not in result.text
     assert project.versions() == versions
 
 
 def test_every_attack_is_refused(project: Project, bank: Loaded) -> None:
     """Only with the files of the chosen tenants: the guards do not depend on the tenants. All people stay."""
     for tenant in bank.tenants:
-        if tenant.tenant not in CHOSEN:
+        if tenant.tenant not in CHOSEN_TENANTS:
             (bank.folder / "tenants" / f"{tenant.tenant}.yaml").unlink()
     file = bank.folder / "environment.yaml"
     file.write_text(re.sub(r"\n  people:.*\n(    .*\n)+", "\n", file.read_text("utf-8")), "utf-8")
-    done = project.tenancy("verify", "bank", "--lab", "--brief")
-    assert done.code == 0, done.text
-    assert " 0 gaps" in done.out
-    assert "the audit log agrees" in done.out
+    result = project.tenancy("verify", "bank", "--lab", "--brief")
+    assert result.code == 0, result.text
+    assert " 0 gaps" in result.out
+    assert "the audit log agrees" in result.out
 
 
 def test_down_leaves_no_namespace(project: Project) -> None:
-    done = project.tenancy("down", "bank", "--lab", "--yes")
-    assert done.code == 0, done.text
+    result = project.tenancy("down", "bank", "--lab", "--yes")
+    assert result.code == 0, result.text
     assert project.objects() == {}
     with project.api() as api:
-        left = {item["metadata"]["name"] for item in api.get("/api/v1/namespaces")["items"]}
+        namespaces = {item["metadata"]["name"] for item in api.get("/api/v1/namespaces")["items"]}
         nodes = api.get("/api/v1/nodes")["items"]
-    assert left == {"default", "kube-node-lease", "kube-public", "kube-system", "kueue-system"}
+    assert namespaces == {"default", "kube-node-lease", "kube-public", "kube-system", "kueue-system"}
     assert len(nodes) == 86, "the machines are the lab's, not the bank's"

@@ -22,22 +22,22 @@ SYSTEM_IN_TWO = "  system: {zones: [eu-central-1a, eu-central-1c]}\n"
 
 @pytest.fixture(scope="module")
 def on(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnAws]:
-    with on_aws(ENVIRONMENT, project, tmp_path_factory.mktemp("regulated")) as found:
-        found.edit(PLATFORM_ROLE, f"  upgrade-pause: 0\n{PLATFORM_ROLE}")
-        found.edit('kubernetes: "1.36"', 'kubernetes: "1.35"')
-        done = found.tenancy("up", ENVIRONMENT, "--stack", CLUSTER, kubeconfig=False)
-        assert found.aws.live, done.text
-        yield found
+    with on_aws(ENVIRONMENT, project, tmp_path_factory.mktemp("regulated")) as regulated:
+        regulated.edit(PLATFORM_ROLE, f"  upgrade-pause: 0\n{PLATFORM_ROLE}")
+        regulated.edit('kubernetes: "1.36"', 'kubernetes: "1.35"')
+        result = regulated.tenancy("up", ENVIRONMENT, "--stack", CLUSTER, kubeconfig=False)
+        assert regulated.aws.live, result.text
+        yield regulated
 
 
 def up(on: OnAws, *more: str, code: int = 0) -> str:
-    done = on.tenancy("up", ENVIRONMENT, "--stack", CLUSTER, *more, kubeconfig=False)
-    assert done.code == code, done.text
-    return done.text
+    result = on.tenancy("up", ENVIRONMENT, "--stack", CLUSTER, *more, kubeconfig=False)
+    assert result.code == code, result.text
+    return result.text
 
 
 def groups(on: OnAws, *kinds: str) -> list[str]:
-    """What was done to node groups, in its order."""
+    """Operations on node groups, in their order."""
     return [step for step in on.aws.order(*kinds) if step.endswith("-nodes")]
 
 
@@ -56,11 +56,11 @@ def test_one_line_deletes_nothing_by_either_way(on: OnAws) -> None:
 
 def test_a_zone_is_added_and_no_node_is_touched(on: OnAws) -> None:
     on.edit(ZONES, MORE)
-    told = up(on)
-    assert "nodes of system stay in the zones that they have" in told
-    made = on.aws.order("create")
-    assert "create regulated-network-private-eu-central-1c" in made
-    assert every_of(made, "eu-central-1c")
+    output = up(on)
+    assert "nodes of system stay in the zones that they have" in output
+    created = on.aws.order("create")
+    assert "create regulated-network-private-eu-central-1c" in created
+    assert every_of(created, "eu-central-1c")
     assert groups(on, *CHANGES) == []
     assert "update regulated-cluster" not in on.aws.order("update"), "EKS would refuse another zone"
     assert on.aws.order("delete") == []
@@ -81,8 +81,8 @@ def test_a_version_comes_before_the_nodes_where_the_control_plane_has_fewer_zone
 
 
 def test_named_nodes_move_into_the_zone_in_waves(on: OnAws) -> None:
-    told = up(on, "--replace", "system", "--replace", "risk")
-    assert re.findall(r": (.+) is done; the next follows in 0 min", told) == ["wave 0"]
+    output = up(on, "--replace", "system", "--replace", "risk")
+    assert re.findall(r": (.+) is done; the next follows in 0 min", output) == ["wave 0"]
     assert groups(on, "delete", "create") == [
         *("delete regulated-system-nodes", "create regulated-system-nodes"),
         *("delete regulated-risk-nodes", "create regulated-risk-nodes"),
@@ -93,8 +93,8 @@ def test_named_nodes_move_into_the_zone_in_waves(on: OnAws) -> None:
 
 
 def test_a_replaced_group_is_protected_again(on: OnAws) -> None:
-    kept = {r["urn"].rpartition("::")[2] for r in on.project.state(CLUSTER)["resources"] if r.get("protect")}
-    assert {"regulated-system-nodes", "regulated-risk-nodes", "regulated-cluster", "regulated-network-vpc"} <= kept
+    protected = {r["urn"].rpartition("::")[2] for r in on.project.state(CLUSTER)["resources"] if r.get("protect")}
+    assert {"regulated-system-nodes", "regulated-risk-nodes", "regulated-cluster", "regulated-network-vpc"} <= protected
 
 
 def test_a_zone_is_left_only_by_name_and_last_goes_its_network(on: OnAws) -> None:
@@ -105,7 +105,7 @@ def test_a_zone_is_left_only_by_name_and_last_goes_its_network(on: OnAws) -> Non
     order = on.aws.order("delete", "create")
     last = max(order.index(step) for step in order if step.endswith("-nodes"))
     assert order.index("delete regulated-network-private-eu-central-1c") > last
-    assert not [each for each in on.aws.live.values() if "eu-central-1c" in each.urn]
+    assert not [entry for entry in on.aws.live.values() if "eu-central-1c" in entry.urn]
 
 
 def test_a_zone_of_the_control_plane_stays(on: OnAws) -> None:
@@ -139,9 +139,9 @@ def test_the_platforms_role_is_followed_by_its_access(on: OnAws) -> None:
 
 def test_a_cluster_stays_when_the_files_no_longer_build_it(on: OnAws) -> None:
     on.edit("cluster: {name: regulated,", "cluster: {mode: existing, name: regulated,")
-    done = on.tenancy("up", ENVIRONMENT)
-    assert done.code == 1
-    assert "whose cluster the files no longer build" in done.err
+    result = on.tenancy("up", ENVIRONMENT)
+    assert result.code == 1
+    assert "whose cluster the files no longer build" in result.err
     assert on.aws.order(*CHANGES) == []
     on.edit("cluster: {mode: existing, name: regulated,", "cluster: {name: regulated,")
 
@@ -150,6 +150,6 @@ def test_without_its_protection_everything_goes(on: OnAws) -> None:
     on.edit(PLATFORM_ROLE, f"  deletion-protection: false\n{PLATFORM_ROLE}")
     up(on)
     assert not [r["urn"] for r in on.project.state(CLUSTER)["resources"] if r.get("protect")]
-    done = on.tenancy("down", ENVIRONMENT, "--yes")
-    assert done.code == 0, done.text
+    result = on.tenancy("down", ENVIRONMENT, "--yes")
+    assert result.code == 0, result.text
     assert not on.aws.live

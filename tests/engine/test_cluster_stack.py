@@ -34,25 +34,25 @@ NEWER = ('kubernetes: "1.35"', 'kubernetes: "1.36"')
 
 @pytest.fixture(scope="module")
 def bank(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnAws]:
-    with on_aws("bank", project, tmp_path_factory.mktemp("bank")) as found:
-        found.edit("platform:\n", f"platform:\n  chart-mirror: {found.charts}\n")
-        found.edit(*NEWER[::-1])
+    with on_aws("bank", project, tmp_path_factory.mktemp("bank")) as on_cluster:
+        on_cluster.edit("platform:\n", f"platform:\n  chart-mirror: {on_cluster.charts}\n")
+        on_cluster.edit(*NEWER[::-1])
         # Kueue's pods do not run here: the lab runs it as a process, and its release is an empty one.
-        chart = queue_chart(load(found.folder).environment)
+        chart = queue_chart(load(on_cluster.folder).environment)
         assert chart
         control_plane.up(root=project.folder, queues=chart.values)
         # Cilium's operator brings them once it runs, and the release waits for it; no pod runs here.
         cilium = judges.folder("schemas-cilium")
         kinds = [str(cilium / f"cilium{name}networkpolicies.yaml") for name in ("", "clusterwide")]
         project.run("kubectl", "apply", "--server-side", *(word for kind in kinds for word in ("-f", kind)))
-        yield found
+        yield on_cluster
 
 
 def test_a_preview_shows_the_cluster_and_says_what_has_to_wait(bank: OnAws) -> None:
-    done = bank.tenancy("up", "bank", "--preview", kubeconfig=False)
-    assert done.code == 0, done.text
-    assert "no preview of the other stacks is possible before the cluster exists" in done.out
-    compare(page_block("cluster.md", "tenancy up bank --preview"), done.out)
+    result = bank.tenancy("up", "bank", "--preview", kubeconfig=False)
+    assert result.code == 0, result.text
+    assert "no preview of the other stacks is possible before the cluster exists" in result.out
+    compare(page_block("cluster.md", "tenancy up bank --preview"), result.out)
     assert [call for call in bank.aws.calls if call.kind == "create" and not call.preview] == []
 
 
@@ -68,9 +68,9 @@ def test_the_platforms_resources_are_these(bank: OnAws, golden: Any) -> None:
 
 
 def test_a_run_without_the_new_clusters_context_ends_with_the_command_that_adds_it(bank: OnAws) -> None:
-    done = bank.tenancy("up", "bank", kubeconfig=False)
-    assert done.code == 1
-    assert "aws eks update-kubeconfig --name bank --region eu-central-1 --alias bank" in done.err
+    result = bank.tenancy("up", "bank", kubeconfig=False)
+    assert result.code == 1
+    assert "aws eks update-kubeconfig --name bank --region eu-central-1 --alias bank" in result.err
     assert bank.aws.live, "the cluster itself was made"
 
 
@@ -117,15 +117,15 @@ def test_every_node_keeps_its_metadata_from_pods(bank: OnAws) -> None:
 def test_efa_interfaces_carry_the_pools_own_group_and_no_other(bank: OnAws) -> None:
     group = bank.aws.find("::bank-efa-train-efa-group").id
     interfaces = bank.aws.find("::bank-train-efa-template").inputs["networkInterfaces"]
-    assert [one["interfaceType"] for one in interfaces] == ["interface", *["efa-only"] * 4]
-    assert {each for one in interfaces[1:] for each in one["securityGroups"]} == {group}
+    assert [interface["interfaceType"] for interface in interfaces] == ["interface", *["efa-only"] * 4]
+    assert {security_group for interface in interfaces[1:] for security_group in interface["securityGroups"]} == {group}
     assert interfaces[0]["securityGroups"] != [group]
 
 
 def test_a_reservation_is_used_alone_and_without_a_placement_group(bank: OnAws) -> None:
     template = bank.aws.find("::bank-train-a100-template").inputs
-    wanted = template["capacityReservationSpecification"]
-    assert wanted["capacityReservationPreference"] == "capacity-reservations-only"
+    reservation = template["capacityReservationSpecification"]
+    assert reservation["capacityReservationPreference"] == "capacity-reservations-only"
     assert "placement" not in template
 
 
@@ -139,9 +139,9 @@ FIXED = ("cni: cilium}", "cni: cilium, service-cidr: 172.21.0.0/16}")
 def test_a_value_that_eks_fixes_is_refused_before_anything_changes(bank: OnAws) -> None:
     bank.edit(*FIXED)
     for arguments in (("up", "bank"), ("up", "bank", "--preview")):
-        done = bank.tenancy(*arguments, "--stack", CLUSTER, kubeconfig=False)
-        assert done.code == 1, done.text
-        assert "given cluster.service-cidr: 172.21.0.0/16, and a cluster that was made with" in done.err
+        result = bank.tenancy(*arguments, "--stack", CLUSTER, kubeconfig=False)
+        assert result.code == 1, result.text
+        assert "given cluster.service-cidr: 172.21.0.0/16, and a cluster that was made with" in result.err
         assert bank.aws.order("create", "update", "delete") == []
     bank.edit(*FIXED[::-1])
 
@@ -149,9 +149,9 @@ def test_a_value_that_eks_fixes_is_refused_before_anything_changes(bank: OnAws) 
 def test_the_engine_alone_deletes_nothing_for_a_value_that_eks_fixes(bank: OnAws) -> None:
     """By itself it would delete nodes, add-ons and access before the control plane; a target keeps none of them."""
     bank.edit(*FIXED)
-    done = bank.pulumi("up", "--yes", "--skip-preview", "--stack", CLUSTER, "--target", "**::bank-cluster")
-    assert done.code != 0
-    assert "marked for protection" in " ".join(done.text.split())
+    result = bank.pulumi("up", "--yes", "--skip-preview", "--stack", CLUSTER, "--target", "**::bank-cluster")
+    assert result.code != 0
+    assert "marked for protection" in " ".join(result.text.split())
     assert bank.aws.order("create", "update", "delete") == []
     bank.edit(*FIXED[::-1])
 
@@ -159,10 +159,10 @@ def test_the_engine_alone_deletes_nothing_for_a_value_that_eks_fixes(bank: OnAws
 @pytest.mark.exhaustive
 def test_the_charts_are_installed_and_karpenter_gets_its_pools(bank: OnAws) -> None:
     apply_nodes([system_node(number) for number in range(2)], bank.project.lab)
-    done = bank.tenancy("up", "bank", "--stack", PLATFORM)
-    assert done.code == 0, done.text
-    listed = bank.run("kubectl", "get", "nodepools,ec2nodeclasses,nodeoverlays", "-o", "name").out
-    assert set(listed.split()) == {
+    result = bank.tenancy("up", "bank", "--stack", PLATFORM)
+    assert result.code == 0, result.text
+    object_names = bank.run("kubectl", "get", "nodepools,ec2nodeclasses,nodeoverlays", "-o", "name").out
+    assert set(object_names.split()) == {
         "nodepool.karpenter.sh/serve-mig",
         "ec2nodeclass.karpenter.k8s.aws/serve-mig",
         "nodeoverlay.karpenter.sh/serve-mig",
@@ -173,15 +173,15 @@ def test_the_charts_are_installed_and_karpenter_gets_its_pools(bank: OnAws) -> N
 
 @pytest.mark.exhaustive
 def test_a_second_run_leaves_the_charts_alone(bank: OnAws) -> None:
-    done = bank.tenancy("up", "bank", "--stack", PLATFORM)
-    assert done.code == 0, done.text
-    assert "update" not in done.out
+    result = bank.tenancy("up", "bank", "--stack", PLATFORM)
+    assert result.code == 0, result.text
+    assert "update" not in result.out
 
 
 @pytest.mark.exhaustive
 def test_prometheus_comes_before_the_rules_that_only_its_operator_knows(bank: OnAws) -> None:
-    asked = bank.run("kubectl", "get", "servicemonitors,prometheusrules", "-n", "monitoring", "-o", "name")
-    assert set(asked.out.split()) == {
+    object_names = bank.run("kubectl", "get", "servicemonitors,prometheusrules", "-n", "monitoring", "-o", "name")
+    assert set(object_names.out.split()) == {
         "servicemonitor.monitoring.coreos.com/tenancy-dcgm",
         "servicemonitor.monitoring.coreos.com/tenancy-kueue",
         "prometheusrule.monitoring.coreos.com/tenancy",
@@ -196,9 +196,9 @@ def test_prometheus_comes_before_the_rules_that_only_its_operator_knows(bank: On
 
 @pytest.mark.exhaustive
 def test_a_preview_shows_which_grants_of_a_tenant_are_new(bank: OnAws) -> None:
-    done = bank.tenancy("up", "bank", "--preview", "--stack", "bank--fraud")
-    assert done.code == 0, done.text
-    table = done.out.partition("Grants on AWS")[2]
+    result = bank.tenancy("up", "bank", "--preview", "--stack", "bank--fraud")
+    assert result.code == 0, result.text
+    table = result.out.partition("Grants on AWS")[2]
     assert "s3://bank-models/fraud/" in table
     assert "s3://bank-models/aml/" not in table
 
@@ -206,8 +206,8 @@ def test_a_preview_shows_which_grants_of_a_tenant_are_new(bank: OnAws) -> None:
 def test_a_changed_layout_replaces_the_nodes_of_its_pool_alone(bank: OnAws) -> None:
     bank.edit("layout: {1g.5gb: 4, 3g.20gb: 1}", "layout: {1g.5gb: 5, 2g.10gb: 1}")
     bank.edit("a100-3g.20gb: {gpu: a100-40gb, mig: 3g.20gb}", "a100-3g.20gb: {gpu: a100-40gb, mig: 2g.10gb}")
-    changed = {name: op for name, op in bank.steps(CLUSTER).items() if op != "same"}
-    assert changed == {
+    changes = {name: op for name, op in bank.steps(CLUSTER).items() if op != "same"}
+    assert changes == {
         "aws:ec2/launchTemplate:LaunchTemplate bank-serve-mig-template": "update",
         "aws:eks/nodeGroup:NodeGroup bank-serve-mig-nodes": "update",
     }, "a new version of the template, to which EKS moves the group node by node"
@@ -219,7 +219,7 @@ def test_a_changed_layout_replaces_the_nodes_of_its_pool_alone(bank: OnAws) -> N
 class Upgraded:
     out: str
     order: list[str]
-    """What was updated, in its order."""
+    """Updated resources, in their order."""
 
 
 @pytest.fixture(scope="module")
@@ -227,9 +227,9 @@ def upgraded(bank: OnAws) -> Upgraded:
     """Another version of Kubernetes, without a pause between waves."""
     bank.edit("  platform-role:", "  upgrade-pause: 0\n  platform-role:")
     bank.edit(*NEWER)
-    done = bank.tenancy("up", "bank", "--stack", CLUSTER, kubeconfig=False)
-    assert done.code == 0, done.text
-    return Upgraded(done.out, bank.updated())
+    result = bank.tenancy("up", "bank", "--stack", CLUSTER, kubeconfig=False)
+    assert result.code == 0, result.text
+    return Upgraded(result.out, bank.updated())
 
 
 @pytest.mark.exhaustive
@@ -255,8 +255,8 @@ def test_no_node_is_newer_than_its_control_plane(upgraded: Upgraded) -> None:
 @pytest.mark.usefixtures("upgraded")
 def test_a_new_image_goes_wave_by_wave(bank: OnAws) -> None:
     bank.edit("  platform-role:", "  ami-release: v20260912\n  platform-role:")
-    done = bank.tenancy("up", "bank", "--stack", CLUSTER, kubeconfig=False)
-    assert done.code == 0, done.text
+    result = bank.tenancy("up", "bank", "--stack", CLUSTER, kubeconfig=False)
+    assert result.code == 0, result.text
     groups = [name for name in bank.updated() if name.endswith("-nodes")]
     assert len(groups) == len({*groups}) == 6
 
@@ -275,32 +275,32 @@ def test_what_aws_was_making_when_the_engine_died_is_not_forgotten(bank: OnAws) 
         "  notebooks:\n",
         "  more: {instance: g6.12xlarge, nodes: 1, share: {time-slicing: 4}, tenants: [notebooks-lab]}\n  notebooks:\n",
     )
-    asked, go_on = threading.Event(), threading.Event()
+    is_requested, go_on = threading.Event(), threading.Event()
 
     def hold(call: Any) -> None:
         if call.kind == "create" and call.name == "bank-more-nodes" and not call.preview:
-            asked.set()
+            is_requested.set()
             go_on.wait(30)
 
     bank.aws.on_call = hold
     command = (sys.executable, "-m", "tenancy", "up", "bank", "--stack", CLUSTER)
     process = bank.project.start(*command, env=bank.environ(kubeconfig=False))
-    assert asked.wait(60)
+    assert is_requested.wait(60)
     kill_engine(process)
     go_on.set()
     process.communicate(timeout=60)
     bank.aws.on_call = None
-    done = bank.tenancy("up", "bank", "--stack", CLUSTER, kubeconfig=False)
-    assert done.code == 1, done.text
-    assert "bank-more-nodes; rule: nothing on AWS is forgotten" in done.err
-    assert f"pulumi refresh --stack {CLUSTER} --clear-pending-creates" in done.err
+    result = bank.tenancy("up", "bank", "--stack", CLUSTER, kubeconfig=False)
+    assert result.code == 1, result.text
+    assert "bank-more-nodes; rule: nothing on AWS is forgotten" in result.err
+    assert f"pulumi refresh --stack {CLUSTER} --clear-pending-creates" in result.err
 
 
 def test_a_stack_that_the_environment_has_not_is_named(bank: OnAws) -> None:
-    done = bank.tenancy("up", "bank", "--stack", "bank.clutser", kubeconfig=False)
-    assert done.code == 2
-    assert "bank.clutser" in done.err
-    assert CLUSTER in done.err
+    result = bank.tenancy("up", "bank", "--stack", "bank.clutser", kubeconfig=False)
+    assert result.code == 2
+    assert "bank.clutser" in result.err
+    assert CLUSTER in result.err
 
 
 def test_credentials_of_another_account_end_the_run(bank: OnAws) -> None:
@@ -310,7 +310,7 @@ def test_credentials_of_another_account_end_the_run(bank: OnAws) -> None:
 
 @pytest.mark.exhaustive
 def test_the_cluster_stays_when_the_environment_goes(bank: OnAws) -> None:
-    done = bank.tenancy("down", "bank", "--yes")
-    assert done.code == 0, done.text
-    assert "the cluster stays" in done.out
+    result = bank.tenancy("down", "bank", "--yes")
+    assert result.code == 0, result.text
+    assert "the cluster stays" in result.out
     assert bank.aws.find("::bank-cluster")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aws_double import AwsDouble
 from chart_repository import serving
-from engine_project import ROOT, Done, Project, copied
+from engine_project import ROOT, CommandResult, Project, copied
 
 from tenancy.lab import control_plane
 
@@ -26,26 +26,26 @@ class Example:
         (self.folder / ".venv").symlink_to(sys.prefix)
         self.environ: dict[str, str] = {}
 
-    def pulumi(self, *arguments: str, env: dict[str, str] | None = None) -> Done:
+    def pulumi(self, *arguments: str, env: dict[str, str] | None = None) -> CommandResult:
         more = {**self.environ, **(env or {})}
         return self.project.run("pulumi", *arguments, "--non-interactive", folder=self.folder, env=more)
 
     def init(self, stack: str = "dev") -> None:
-        done = self.pulumi("stack", "init", stack)
-        assert done.code == 0, done.text
+        result = self.pulumi("stack", "init", stack)
+        assert result.code == 0, result.text
 
-    def preview(self, *arguments: str) -> Done:
+    def preview(self, *arguments: str) -> CommandResult:
         return self.pulumi("preview", *arguments)
 
-    def up(self, *arguments: str) -> Done:
-        done = self.pulumi("up", "--yes", "--skip-preview", *arguments)
-        assert done.code == 0, done.text
-        return done
+    def up(self, *arguments: str) -> CommandResult:
+        result = self.pulumi("up", "--yes", "--skip-preview", *arguments)
+        assert result.code == 0, result.text
+        return result
 
     def outputs(self) -> dict[str, Any]:
-        done = self.pulumi("stack", "output", "--json")
-        assert done.code == 0, done.text
-        return json.loads(done.out)
+        result = self.pulumi("stack", "output", "--json")
+        assert result.code == 0, result.text
+        return json.loads(result.out)
 
     def edit(self, old: str, new: str, file: str = "__main__.py") -> None:
         path = self.folder / file
@@ -70,10 +70,10 @@ def one_tenant(cluster: Project) -> Example:
 
 
 def test_a_first_preview_of_an_own_program_shows_its_resources_beside_the_tenant(one_tenant: Example) -> None:
-    done = one_tenant.preview()
-    assert done.code == 0, done.text
-    assert "gpu-tenancy:index:GpuPlatform" in done.text
-    assert "gpu-tenancy:index:GpuTenant" in done.text
+    result = one_tenant.preview()
+    assert result.code == 0, result.text
+    assert "gpu-tenancy:index:GpuPlatform" in result.text
+    assert "gpu-tenancy:index:GpuTenant" in result.text
 
 
 def test_an_own_program_makes_its_resources_in_the_tenants_namespace(one_tenant: Example) -> None:
@@ -93,8 +93,8 @@ def test_outputs_name_what_the_tenant_has(one_tenant: Example) -> None:
     assert outputs["sample_job"]["kind"] == "Job"
     with one_tenant.project.api() as api:
         path = f"/apis/batch/v1/namespaces/{outputs['namespaces']['train']}/jobs"
-        made = api.request("POST", f"{path}?dryRun=All", outputs["sample_job"], "application/json")
-    assert made["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "1"
+        created_job = api.request("POST", f"{path}?dryRun=All", outputs["sample_job"], "application/json")
+    assert created_job["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "1"
 
 
 @pytest.fixture(scope="module")
@@ -120,10 +120,10 @@ def test_models_in_python_need_no_files(in_python: Example) -> None:
 def test_a_wrong_model_in_python_ends_the_run_with_every_problem(in_python: Example) -> None:
     in_python.edit('cost_center="CC-4411"', "cost_center=4411")
     in_python.edit('tier="batch"', "teir='batch'")
-    done = in_python.preview()
-    assert done.code != 0
-    assert "tenant fraud: cost_center: given 4411" in done.text
-    assert "tenant fraud: teir: given key 'teir'" in done.text
+    result = in_python.preview()
+    assert result.code != 0
+    assert "tenant fraud: cost_center: given 4411" in result.text
+    assert "tenant fraud: teir: given key 'teir'" in result.text
 
 
 @pytest.mark.exhaustive
@@ -147,16 +147,18 @@ def test_two_environments_share_the_files_of_their_tenants(cluster: Project) -> 
     example.init("prod")
     kubeconfig = cluster.lab.kubeconfig.read_text("utf-8").replace("gpu-tenancy-lab", "prod")
     (example.folder / "kubeconfig").write_text(kubeconfig)
-    shown = example.pulumi("preview", "--json", env={"KUBECONFIG": str(example.folder / "kubeconfig")})
-    assert shown.code == 0, shown.text
-    made = {step["newState"]["inputs"]["metadata"]["name"]: step["newState"]["inputs"] for step in _objects(shown)}
-    assert made["fraud--train"]["metadata"]["labels"]["env"] == "prod"
+    preview = example.pulumi("preview", "--json", env={"KUBECONFIG": str(example.folder / "kubeconfig")})
+    assert preview.code == 0, preview.text
+    inputs_by_name = {
+        step["newState"]["inputs"]["metadata"]["name"]: step["newState"]["inputs"] for step in _objects(preview)
+    }
+    assert inputs_by_name["fraud--train"]["metadata"]["labels"]["env"] == "prod"
     example.init("dev")
     example.up()
     assert example.outputs() == {"tenants": ["fraud", "vision"]}
 
 
-def _objects(preview: Done) -> list[Any]:
+def _objects(preview: CommandResult) -> list[Any]:
     steps = json.loads(preview.out)["steps"]
     return [step for step in steps if "metadata" in step["newState"].get("inputs", {})]
 
@@ -169,7 +171,7 @@ def kubeconfig(name, endpoint, authority):
     assert endpoint.endswith(".eks.amazonaws.com")
     return Path("{path}").read_text()
 """
-"""Of the double's cluster, whose API server is the lab's."""
+"""Endpoint of the double's cluster, whose API server is the lab's."""
 
 
 @pytest.fixture(scope="module")
@@ -186,8 +188,8 @@ def own_cluster(cluster: Project, tmp_path_factory: pytest.TempPathFactory) -> I
 @pytest.mark.exhaustive
 def test_nothing_of_the_cluster_is_known_in_the_first_preview_and_it_does_not_fail(own_cluster: Any) -> None:
     example, double = own_cluster
-    done = example.preview()
-    assert done.code == 0, done.text
+    result = example.preview()
+    assert result.code == 0, result.text
     assert not double.live
 
 
@@ -196,9 +198,9 @@ def test_roles_of_tenants_trust_the_issuer_of_the_cluster_that_the_program_makes
     example, double = own_cluster
     example.up()
     issuer = double.find("eks/cluster:Cluster::gpu").outputs["identities"][0]["oidcs"][0]["issuer"]
-    found = example.outputs()
-    assert set(found) == {"fraud", "vision"}
-    for tenant, outputs in found.items():
+    outputs_by_tenant = example.outputs()
+    assert set(outputs_by_tenant) == {"fraud", "vision"}
+    for tenant, outputs in outputs_by_tenant.items():
         assert outputs["namespaces"] == {"train": f"{tenant}--train"}
         (role,) = [r for r in double.live.values() if r.outputs.get("arn") == outputs["role_arns"]["train"]]
         trust = role.inputs["assumeRolePolicy"]
@@ -210,5 +212,5 @@ def test_roles_of_tenants_trust_the_issuer_of_the_cluster_that_the_program_makes
 @pytest.mark.exhaustive
 def test_a_second_preview_changes_nothing(own_cluster: Any) -> None:
     example, _ = own_cluster
-    done = example.preview("--expect-no-changes")
-    assert done.code == 0, done.text
+    result = example.preview("--expect-no-changes")
+    assert result.code == 0, result.text

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from doors import key, open_doors, planned
-from engine_project import NEW_TENANT, Done, Project, until
+from engine_project import NEW_TENANT, CommandResult, Project, until
 from fault_proxy import Fault, Proxy, Trap, in_front
 
 from tenancy.lab.api import ApiError, LabApi
@@ -27,27 +27,27 @@ pytestmark = [pytest.mark.chapters, pytest.mark.usefixtures("every_step")]
 UP = ("pulumi", "up", "--yes", "--skip-preview", "--non-interactive", "--stack", "local")
 DESTROY = ("pulumi", "destroy", "--yes", "--skip-preview", "--non-interactive", "--stack", "local")
 OF_TENANT = NEW_TENANT + "  - {{group: {name}-leads, role: owner}}\n"
-EVERY = bool(os.environ.get("EVERY_FAULT"))
+EVERY_FAULT = bool(os.environ.get("EVERY_FAULT"))
 GUARDS = {"validatingadmissionpolicies", "validatingadmissionpolicybindings"}
 ONCE = [fault for fault in Fault if fault is not Fault.EXPIRED]
 OBJECTS = 15
-"""That a new tenant has at least."""
+"""Lower bound of the writes for a new tenant."""
 
 PLATFORM = [
     Trap(Fault.BUSY, resource="clusterroles"),
-    Trap(Fault.LOST, at=2, resource="validatingadmissionpolicies"),
+    Trap(Fault.UNANSWERED, at=2, resource="validatingadmissionpolicies"),
     Trap(Fault.ERROR, resource="validatingadmissionpolicybindings"),
     # The first: by the time that one failed, the engine may have made all others.
-    Trap(Fault.CUT, resource="validatingadmissionpolicybindings"),
+    Trap(Fault.UNDELIVERED, resource="validatingadmissionpolicybindings"),
     Trap(Fault.CONFLICT, resource="tenancy-readiness"),
-    Trap(Fault.LOST, resource="configmaps"),
+    Trap(Fault.UNANSWERED, resource="configmaps"),
 ]
 REMOVAL = [
     Trap(Fault.ERROR, at=1),
-    Trap(Fault.LOST, resource="rolebindings"),
+    Trap(Fault.UNANSWERED, resource="rolebindings"),
     Trap(Fault.BUSY, at=2, resource="rolebindings"),
-    Trap(Fault.CUT, resource="namespaces"),
-    Trap(Fault.LOST, resource="namespaces"),
+    Trap(Fault.UNDELIVERED, resource="namespaces"),
+    Trap(Fault.UNANSWERED, resource="namespaces"),
     Trap(Fault.ERROR, resource="validatingadmissionpolicybindings"),
     Trap(Fault.KILLED, at=3, resource="validatingadmissionpolicies"),
 ]
@@ -61,38 +61,38 @@ def proxy(project: Project) -> Iterator[Proxy]:
     project.edit("environment.yaml", "    share: {time-slicing: 4}\n    tenants: [research]", "    tiers: [research]")
     project.edit("environment.yaml", "{gpu: l4, share: time-slicing}", "{gpu: l4}")
     assert project.pulumi("stack", "init", "local").code == 0
-    with in_front(project.lab) as found:
-        yield found
+    with in_front(project.lab) as running_proxy:
+        yield running_proxy
 
 
-def hit(project: Project, proxy: Proxy, trap: Trap, command: tuple[str, ...]) -> Done:
+def hit(project: Project, proxy: Proxy, trap: Trap, command: tuple[str, ...]) -> CommandResult:
     """A run that goes into the trap."""
     with proxy.armed(trap):
         process = project.start(*command)
         trap.kill = lambda: os.kill(process.pid, signal.SIGKILL)
         out, err = process.communicate(timeout=300)
-    done = Done(process.returncode, out, err, 0)
-    assert trap.sprung, f"no request went into {trap}: {done.text}"
-    assert "Traceback" not in done.text
-    return done
+    result = CommandResult(process.returncode, out, err, 0)
+    assert trap.sprung, f"no request went into {trap}: {result.text}"
+    assert "Traceback" not in result.text
+    return result
 
 
 @pytest.mark.exhaustive
 def test_a_platform_that_fails_at_step_after_step_is_finished_by_the_next_run(project: Project, proxy: Proxy) -> None:
     for trap in PLATFORM:
-        done = hit(project, proxy, trap, UP)
-        assert done.code != 0, f"{trap.sprung} was told to fail: {done.text}"
-        assert project.held() <= set(project.objects()), "the state holds nothing that is not there"
+        result = hit(project, proxy, trap, UP)
+        assert result.code != 0, f"{trap.sprung} was told to fail: {result.text}"
+        assert project.keys_in_state() <= set(project.objects()), "the state holds nothing that is not there"
     project.up()
     plan = planned(project)
-    assert set(project.objects()) == {key(item) for item in plan.objects()} == project.held()
+    assert set(project.objects()) == {key(item) for item in plan.objects()} == project.keys_in_state()
 
 
 def points() -> list[Any]:
     """Which write of a new tenant's, and how: its namespace first, then its isolation resources, then its bindings."""
-    if EVERY:
+    if EVERY_FAULT:
         return [pytest.param("", at, fault) for at, fault in itertools.product(range(1, OBJECTS + 1), ONCE)]
-    chosen = {
+    steps_by_resource = {
         "namespaces": "1 killed, 1 lost",
         "resourcequotas": "1 500, 1 lost",
         "limitranges": "1 cut",
@@ -101,10 +101,10 @@ def points() -> list[Any]:
     }
     always = ("namespaces", "1 killed")
     return [
-        pytest.param(resource, int(at), Fault(how), marks=() if (resource, each) == always else pytest.mark.exhaustive)
-        for resource, all_of_it in chosen.items()
-        for each in all_of_it.split(", ")
-        for at, how in [each.split()]
+        pytest.param(resource, int(at), Fault(how), marks=() if (resource, step) == always else pytest.mark.exhaustive)
+        for resource, all_of_it in steps_by_resource.items()
+        for step in all_of_it.split(", ")
+        for at, how in [step.split()]
     ]
 
 
@@ -116,18 +116,20 @@ def test_a_tenant_that_fails_at_a_step_is_finished_by_the_next_run(
     name = f"{resource[:3] or 'any'}{at}-{fault}"
     project.write(f"tenants/{name}.yaml", OF_TENANT.format(name=name))
     trap = Trap(fault, at, resource)
-    done = hit(project, proxy, trap, UP)
-    assert done.code != 0 or fault in {Fault.BUSY, Fault.CUT, Fault.LOST}, "what can be asked again may be asked again"
+    result = hit(project, proxy, trap, UP)
+    assert result.code != 0 or fault in {Fault.BUSY, Fault.UNDELIVERED, Fault.UNANSWERED}, (
+        "what can be asked again may be asked again"
+    )
     # Of a dead engine only `tenancy up` settles what is pending; of a lost answer either takes over what stands.
-    if fault is Fault.KILLED or (fault is Fault.LOST and at == 1):
+    if fault is Fault.KILLED or (fault is Fault.UNANSWERED and at == 1):
         project.up()
     else:
         again = project.run(*UP)
         assert again.code == 0, again.text
     plan, after = planned(project), project.versions()
     assert open_doors(project, plan, since, set(before)) == []
-    assert set(after) == {key(item) for item in plan.objects()} == project.held()
-    assert {each: after[each] for each in before} == before, "no other tenant's objects changed"
+    assert set(after) == {key(item) for item in plan.objects()} == project.keys_in_state()
+    assert {key: after[key] for key in before} == before, "no other tenant's objects changed"
 
 
 @pytest.mark.exhaustive
@@ -164,8 +166,8 @@ def test_a_quota_below_what_is_used_ends_nothing_and_admits_nothing_more(project
 @pytest.mark.exhaustive
 def test_after_all_this_there_is_nothing_left_to_do(project: Project, proxy: Proxy) -> None:
     del proxy
-    done = project.pulumi("preview", "--stack", "local", "--expect-no-changes", "--refresh")
-    assert done.code == 0, done.text
+    result = project.pulumi("preview", "--stack", "local", "--expect-no-changes", "--refresh")
+    assert result.code == 0, result.text
 
 
 @pytest.mark.exhaustive
@@ -173,23 +175,25 @@ def test_a_removal_that_fails_at_step_after_step_is_finished_by_the_next_and_ope
     project: Project, proxy: Proxy
 ) -> None:
     plan, since, present = planned(project), project.audit_size(), set(project.objects())
-    released = project.pulumi("state", "unprotect", "--all", "--yes", "--stack", "local")
-    assert released.code == 0, released.text
+    unprotection = project.pulumi("state", "unprotect", "--all", "--yes", "--stack", "local")
+    assert unprotection.code == 0, unprotection.text
     sprung = []
     for trap in REMOVAL:
         # A run that is hit ends what it has begun beside: there may be none of that kind left.
-        if sum(kind == trap.resource for kind, _, _ in project.held()) < trap.at and trap.resource:
+        if sum(kind == trap.resource for kind, _, _ in project.keys_in_state()) < trap.at and trap.resource:
             continue
         hit(project, proxy, trap, DESTROY)
         sprung.append(trap)
-        held = project.held()
+        keys_in_state = project.keys_in_state()
         stands = {
-            each for each in project.objects() if each[0] == "rolebindings" or ("namespaces", "", each[1]) not in held
+            key
+            for key in project.objects()
+            if key[0] == "rolebindings" or ("namespaces", "", key[1]) not in keys_in_state
         }
-        assert stands <= held, "no binding is forgotten, and nothing that does not go with its namespace"
+        assert stands <= keys_in_state, "no binding is forgotten, and nothing that does not go with its namespace"
     assert len(sprung) >= len(REMOVAL) - 2, sprung
-    done = project.tenancy("down", "local", "--yes")
-    assert done.code == 0, done.text
+    result = project.tenancy("down", "local", "--yes")
+    assert result.code == 0, result.text
     assert open_doors(project, plan, since, present) == []
     assert project.objects() == {}
-    assert project.held() == set()
+    assert project.keys_in_state() == set()

@@ -32,7 +32,7 @@ def killed(project: Project) -> Project:
     assert trap.sprung
     assert process.returncode == 1
     assert "the engine ended without output; run the command again" in err
-    assert project.held() == set(), "there is no state of what was made"
+    assert project.keys_in_state() == set(), "there is no state of what was made"
     assert len(spaces(project)) > 1
     return project
 
@@ -44,7 +44,7 @@ def spaces(project: Project) -> dict[str, str]:
 
 
 def test_the_next_run_takes_over_what_is_planned_and_removes_the_rest(killed: Project) -> None:
-    made, since, present = spaces(killed), killed.audit_size(), set(killed.objects())
+    uids_before, since, present = spaces(killed), killed.audit_size(), set(killed.objects())
     opened = {space for kind, space, name in present if kind == "networkpolicies" and name == "egress"}
     killed.remove("tenants/performance.yaml")
     for tenant in ("fraud", "research"):
@@ -53,23 +53,23 @@ def test_the_next_run_takes_over_what_is_planned_and_removes_the_rest(killed: Pr
     assert refused.code == 1
     assert "tenant performance, which has no file; rule ns-07" in refused.err
     assert set(killed.objects()) == present, "nothing was changed"
-    done = killed.tenancy("up", "local", "--remove", "performance")
-    assert done.code == 0, done.text
+    result = killed.tenancy("up", "local", "--remove", "performance")
+    assert result.code == 0, result.text
     assert every(
-        f"local: removed NetworkPolicy {space}/egress, which a run that was ended had made" in done.out
+        f"local: removed NetworkPolicy {space}/egress, which a run that was ended had made" in result.out
         for space in opened
         if not space.startswith("performance")
     )
-    assert killed.held() == set(killed.objects())
+    assert killed.keys_in_state() == set(killed.objects())
     after = spaces(killed)
     assert set(after) == {words.PLATFORM_NAMESPACE, "fraud--serve", "fraud--train", "research--main"}
-    assert every(made.get(name, uid) == uid for name, uid in after.items()), "no namespace was made anew"
+    assert every(uids_before.get(name, uid) == uid for name, uid in after.items()), "no namespace was made anew"
     assert open_doors(killed, planned(killed), since, present) == []
     assert "0 of 1 stacks to run" in killed.tenancy("up", "local").out
 
 
 def test_a_removal_finds_what_no_state_has(killed: Project) -> None:
-    done = killed.tenancy("down", "local", "--yes")
-    assert done.code == 0, done.text
+    result = killed.tenancy("down", "local", "--yes")
+    assert result.code == 0, result.text
     assert killed.objects() == {}
     assert "there is nothing to remove" in killed.tenancy("down", "local", "--yes").out

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from engine_project import NEW_TENANT, Done, Project
+from engine_project import NEW_TENANT, CommandResult, Project
 from fleet_project import make_fleet
 
 from tenancy.catalog import vocabulary as words
@@ -22,34 +22,36 @@ def records(project: Project) -> set[str]:
         return {item["data"]["stack"] for item in api.get(path)["items"]}
 
 
-def ran(done: Done) -> dict[str, list[str]]:
+def ran(result: CommandResult) -> dict[str, list[str]]:
     """Causes by stack, of those that ran."""
-    assert done.code == 0, done.text
-    return {one["stack"]: one["causes"] for one in json.loads(done.out) if one["result"] != "unchanged"}
+    assert result.code == 0, result.text
+    return {entry["stack"]: entry["causes"] for entry in json.loads(result.out) if entry["result"] != "unchanged"}
 
 
-def up(project: Project, *more: str) -> Done:
+def up(project: Project, *more: str) -> CommandResult:
     return project.tenancy("up", "local", "--format", "json", *more)
 
 
 @pytest.fixture(scope="module")
-def first(project: Project) -> Done:
+def first(project: Project) -> CommandResult:
     """From nothing, three small tenants."""
     make_fleet(project, TENANTS)
     return up(project, "--parallel", "3")
 
 
-def test_from_nothing_every_stack_runs_and_leaves_a_record(project: Project, first: Done) -> None:
+def test_from_nothing_every_stack_runs_and_leaves_a_record(project: Project, first: CommandResult) -> None:
     stacks = {"local", *(f"local--{name}" for name in TENANTS)}
     assert ran(first) == {name: ["no stack yet"] for name in stacks}
     assert records(project) == stacks
-    assert project.held(*sorted(stacks)) == set(project.objects()), "side by side nothing is lost or made twice"
+    assert project.keys_in_state(*sorted(stacks)) == set(project.objects()), (
+        "side by side nothing is lost or made twice"
+    )
 
 
 def test_with_nothing_changed_no_engine_runs(project: Project) -> None:
     state = project.state_digest()
-    done = project.tenancy("up", "local")
-    assert "local: 0 of 4 stacks to run, 4 unchanged" in done.out, done.text
+    result = project.tenancy("up", "local")
+    assert "local: 0 of 4 stacks to run, 4 unchanged" in result.out, result.text
     assert project.state_digest() == state
 
 
@@ -58,9 +60,9 @@ def test_an_edit_of_one_file_runs_one_stack_and_touches_no_other_object(project:
     project.write("tenants/risk.yaml", NEW_TENANT.format(name="risk") + EGRESS)
     assert ran(up(project)) == {"local--risk": ["changed files"]}
     after = project.versions()
-    changed = {key for key in after if before.get(key) != after[key]}
-    assert changed
-    assert {key for key in changed if "risk" not in f"{key[1]}{key[2]}"} == set()
+    changed_keys = {key for key in after if before.get(key) != after[key]}
+    assert changed_keys
+    assert {key for key in changed_keys if "risk" not in f"{key[1]}{key[2]}"} == set()
 
 
 def delete_default_deny(project: Project) -> str:
@@ -104,6 +106,6 @@ def test_a_lost_record_and_a_run_of_the_plain_engine_cost_a_run_that_changes_not
     with project.api() as api:
         api.request("DELETE", path)
     assert project.pulumi("up", "--yes", "--skip-preview", "--stack", "local--risk").code == 0
-    lost = ["no record of a finished run"]
-    assert ran(up(project)) == {"local--fraud": lost, "local--risk": lost}
+    causes = ["no record of a finished run"]
+    assert ran(up(project)) == {"local--fraud": causes, "local--risk": causes}
     assert project.versions() == versions

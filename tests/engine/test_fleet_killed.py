@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from doors import open_doors, planned
-from engine_project import NEW_TENANT, Done, Project, children, until
+from engine_project import NEW_TENANT, CommandResult, Project, children, until
 from fault_proxy import Fault, Trap, in_front
 from fleet_project import assert_as_rendered, make_fleet
 
@@ -37,7 +37,7 @@ def requests_since(project: Project, since: int) -> int:
         return file.read().count(b"\n")
 
 
-def hit(project: Project, victim: str, after: int) -> Done:
+def hit(project: Project, victim: str, after: int) -> CommandResult:
     """A run that loses one of its processes after so many requests."""
     since = project.audit_size()
     process = project.start(*UP)
@@ -55,7 +55,7 @@ def hit(project: Project, victim: str, after: int) -> Done:
     assert "Traceback" not in err, err
     # What a dead driver left at work ends by itself.
     until(lambda: not any("up" in command.split() for command in project.engines().values()), "no engine runs", 120)
-    return Done(process.returncode, out, err, 0)
+    return CommandResult(process.returncode, out, err, 0)
 
 
 def kill_before_its_state(project: Project, stack: str) -> None:
@@ -71,8 +71,8 @@ def kill_before_its_state(project: Project, stack: str) -> None:
 
 
 def converges(project: Project) -> None:
-    done = project.run(*UP)
-    assert done.code == 0, done.text
+    result = project.run(*UP)
+    assert result.code == 0, result.text
     assert_as_rendered(project)
 
 
@@ -104,32 +104,32 @@ def test_a_driver_killed_while_tenants_are_made_side_by_side_is_finished_by_the_
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     until(lambda: not any("up" in command.split() for command in fleet.engines().values()), "no engine runs", 120)
-    made = spaces(fleet)
+    uids_before = spaces(fleet)
     converges(fleet)
     after = spaces(fleet)
-    assert {name: after[name] for name in made} == made, "no namespace was made anew"
+    assert {name: after[name] for name in uids_before} == uids_before, "no namespace was made anew"
     assert open_doors(fleet, planned(fleet), since, set()) == []
 
 
 @pytest.mark.exhaustive
 def test_what_an_engine_made_that_was_killed_before_its_first_state_is_taken_over_or_removed(fleet: Project) -> None:
-    """Of one tenant a line is gone before the next run, of the other the file."""
+    """One tenant's file loses a line before the next run, the other tenant loses its file."""
     for name in ("late", "left"):
         fleet.write(f"tenants/{name}.yaml", NEW_TENANT.format(name=name) + EGRESS.format(octet=1))
         kill_before_its_state(fleet, f"local--{name}")
-    assert fleet.held("local--late", "local--left") == set(), "there is no state of what was made"
-    made, since, present = spaces(fleet), fleet.audit_size(), set(fleet.objects())
+    assert fleet.keys_in_state("local--late", "local--left") == set(), "there is no state of what was made"
+    uids_before, since, present = spaces(fleet), fleet.audit_size(), set(fleet.objects())
 
     fleet.write("tenants/late.yaml", NEW_TENANT.format(name="late"))
     fleet.remove("tenants/left.yaml")
     refused = fleet.run(*UP)
     assert refused.code == 1
     assert "local--left, whose tenant has no file" in refused.err
-    done = fleet.run(*UP, "--remove", "left")
-    assert done.code == 0, done.text
-    assert f"removed NetworkPolicy late--main/{EGRESS_POLICY}, which a run that was ended" in done.out
+    result = fleet.run(*UP, "--remove", "left")
+    assert result.code == 0, result.text
+    assert f"removed NetworkPolicy late--main/{EGRESS_POLICY}, which a run that was ended" in result.out
     assert_as_rendered(fleet)
-    assert spaces(fleet)["late--main"] == made["late--main"], "no namespace was made anew"
+    assert spaces(fleet)["late--main"] == uids_before["late--main"], "no namespace was made anew"
     assert "left--main" not in spaces(fleet)
     assert open_doors(fleet, planned(fleet), since, present) == []
 
@@ -139,15 +139,15 @@ def test_what_an_engine_made_that_was_killed_before_its_first_state_is_taken_ove
 def test_a_run_of_all_tenants_killed_at_a_random_moment_is_finished_by_the_next_one(
     fleet: Project, number: int
 ) -> None:
-    chosen = random.Random(number)
+    generator = random.Random(number)
     victim = VICTIMS[number % len(VICTIMS)]
     edit_all(fleet, number + 1)
     fleet.write(f"tenants/extra{number}.yaml", NEW_TENANT.format(name=f"extra{number}"))
-    made, since, present = spaces(fleet), fleet.audit_size(), set(fleet.objects())
-    hit(fleet, victim, chosen.randrange(LAST_REQUEST))
+    uids_before, since, present = spaces(fleet), fleet.audit_size(), set(fleet.objects())
+    hit(fleet, victim, generator.randrange(LAST_REQUEST))
     converges(fleet)
     after = spaces(fleet)
-    assert {name: after[name] for name in made} == made, "no namespace was made anew"
+    assert {name: after[name] for name in uids_before} == uids_before, "no namespace was made anew"
     if victim != "server":  # its audit log has a gap
         assert open_doors(fleet, planned(fleet), since, present) == []
 
@@ -160,15 +160,18 @@ def test_a_tenant_that_cannot_be_made_and_a_lock_of_another_machine_stop_no_othe
     edit_all(fleet, 201)
     fleet.write("tenants/foreign.yaml", NEW_TENANT.format(name="foreign"))
     lock = write_lock(fleet, "local--credit")
-    done = fleet.run(*UP, "--format", "json")
-    results = {each["stack"]: each for each in json.loads(done.out)}
-    assert done.code == 1
-    assert {name for name, each in results.items() if each["result"] == "failed"} == {"local--foreign", "local--credit"}
+    result = fleet.run(*UP, "--format", "json")
+    results = {entry["stack"]: entry for entry in json.loads(result.out)}
+    assert result.code == 1
+    assert {name for name, entry in results.items() if entry["result"] == "failed"} == {
+        "local--foreign",
+        "local--credit",
+    }
     assert "elsewhere.example" in results["local--credit"]["error"]
     assert results["local--risk"]["result"] == "updated"
-    assert "2 of" in done.err
+    assert "2 of" in result.err
     again = fleet.run(*UP, "--format", "json")
-    ran = {each["stack"] for each in json.loads(again.out) if each["result"] != "unchanged"}
+    ran = {entry["stack"] for entry in json.loads(again.out) if entry["result"] != "unchanged"}
     assert ran == {"local--foreign", "local--credit"}, "the others are done"
     lock.unlink()
     with fleet.api("admin") as api:
@@ -184,40 +187,40 @@ def test_credentials_that_expire_in_the_middle_fail_the_stacks_at_work_and_the_n
 ) -> None:
     edit_all(fleet, 100 + at)
     fleet.write(f"tenants/expired{at}.yaml", NEW_TENANT.format(name=f"expired{at}"))
-    made, since, present = spaces(fleet), fleet.audit_size(), set(fleet.objects())
+    uids_before, since, present = spaces(fleet), fleet.audit_size(), set(fleet.objects())
     with in_front(fleet.lab) as proxy, proxy.armed(Trap(Fault.EXPIRED, at)) as trap:
-        done = fleet.run(*UP)
+        result = fleet.run(*UP)
     assert trap.sprung
-    assert done.code == 1
-    assert "Traceback" not in done.text
+    assert result.code == 1
+    assert "Traceback" not in result.text
     converges(fleet)
-    assert {name: spaces(fleet)[name] for name in made} == made, "no namespace was made anew"
+    assert {name: spaces(fleet)[name] for name in uids_before} == uids_before, "no namespace was made anew"
     assert open_doors(fleet, planned(fleet), since, present) == []
 
 
 @pytest.mark.exhaustive
 def test_a_state_that_a_full_disk_emptied_is_named_and_without_it_its_objects_are_taken_over(fleet: Project) -> None:
     state = fleet.lab.state / ".pulumi" / "stacks" / "gpu-tenancy" / "local--credit.json"
-    made = spaces(fleet)
+    uids_before = spaces(fleet)
     state.write_text("")
     fleet.write("tenants/credit.yaml", NEW_TENANT.format(name="credit"))  # without its egress
     refused = fleet.run(*UP)
     assert refused.code == 1
     assert "local--credit.json is empty or cut off" in refused.err
     state.unlink()
-    done = fleet.run(*UP)
-    assert done.code == 0, done.text
-    assert f"removed NetworkPolicy credit--main/{EGRESS_POLICY}, which a run that was ended" in done.out
+    result = fleet.run(*UP)
+    assert result.code == 0, result.text
+    assert f"removed NetworkPolicy credit--main/{EGRESS_POLICY}, which a run that was ended" in result.out
     assert_as_rendered(fleet)
-    assert {name: spaces(fleet)[name] for name in made} == made, "no namespace was made anew"
+    assert {name: spaces(fleet)[name] for name in uids_before} == uids_before, "no namespace was made anew"
 
 
 def write_lock(project: Project, stack: str) -> Path:
     folder = project.lab.state / ".pulumi" / "locks" / "organization" / "gpu-tenancy" / stack
     folder.mkdir(parents=True, exist_ok=True)
     lock = folder / "11111111-2222-3333-4444-555555555555.json"
-    made = dt.datetime.now(dt.UTC).isoformat()
+    timestamp = dt.datetime.now(dt.UTC).isoformat()
     lock.write_text(
-        json.dumps({"pid": 999_999_999, "username": "jane", "hostname": "elsewhere.example", "timestamp": made})
+        json.dumps({"pid": 999_999_999, "username": "jane", "hostname": "elsewhere.example", "timestamp": timestamp})
     )
     return lock

@@ -26,8 +26,8 @@ def write_lock(project: Project, pid: int, host: str) -> Path:
     folder = project.lab.state / ".pulumi" / "locks" / "organization" / "gpu-tenancy" / "local"
     folder.mkdir(parents=True, exist_ok=True)
     lock = folder / "11111111-2222-3333-4444-555555555555.json"
-    made = dt.datetime.now(dt.UTC).isoformat()
-    text = {"pid": pid, "username": "jane", "hostname": host, "timestamp": made}
+    timestamp = dt.datetime.now(dt.UTC).isoformat()
+    text = {"pid": pid, "username": "jane", "hostname": host, "timestamp": timestamp}
     lock.write_text(json.dumps(text))
     return lock
 
@@ -52,10 +52,12 @@ def test_killed_in_the_middle_twice_and_a_tenant_file_removed_the_next_run_conve
     assert any(PLUGIN in command for command in orphans.values()), "the plugin goes on without its engine"
     as_if_killed_while_making(project, "performance--train")
     project.remove("tenants/performance.yaml")
-    done = project.tenancy("up", "local", "--remove", "performance")
-    assert done.code == 0, done.text
-    assert re.search(r"settled \d+ operations that an engine left unfinished", done.out)
-    assert project.held() == set(project.objects()), "nothing on the cluster is forgotten, nothing in the state is gone"
+    result = project.tenancy("up", "local", "--remove", "performance")
+    assert result.code == 0, result.text
+    assert re.search(r"settled \d+ operations that an engine left unfinished", result.out)
+    assert project.keys_in_state() == set(project.objects()), (
+        "nothing on the cluster is forgotten, nothing in the state is gone"
+    )
     tenants = {item["metadata"]["labels"].get(words.TENANT) for item in project.objects().values()}
     assert tenants == {None, "fraud", "research"}
     assert not project.exists("/api/v1/namespaces/performance--train")
@@ -72,8 +74,8 @@ def as_if_killed_while_making(project: Project, namespace: str) -> None:
     for resource in deployment["resources"]:
         if resource["type"] == "kubernetes:core/v1:Namespace" and resource["id"] == namespace:
             deployment["resources"].remove(resource)
-            made = {key: value for key, value in resource.items() if key not in {"id", "outputs"}}
-            pending.append({"type": "creating", "resource": made})
+            unfinished = {key: value for key, value in resource.items() if key not in {"id", "outputs"}}
+            pending.append({"type": "creating", "resource": unfinished})
             break
     assert any(operation["resource"]["urn"].endswith(f"::{namespace}") for operation in pending)
     file.write_text(json.dumps(stored))
@@ -85,10 +87,10 @@ def test_the_lock_of_an_engine_that_may_be_alive_is_not_taken_over(project: Proj
     pid = os.getpid() if host == "ours" else 999_999_999
     lock = write_lock(project, pid, socket.gethostname() if host == "ours" else host)
     began = time.monotonic()
-    done = project.tenancy("up", "local")
+    result = project.tenancy("up", "local")
     assert lock.exists()
     lock.unlink()
-    assert done.code == 1
-    assert f"process {pid} on {socket.gethostname() if host == 'ours' else host}" in done.err
+    assert result.code == 1
+    assert f"process {pid} on {socket.gethostname() if host == 'ours' else host}" in result.err
     assert project.versions() == versions
     assert time.monotonic() - began < PATIENCE

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_project import ROOT, Done, Project, until
+from engine_project import ROOT, CommandResult, Project, until
 
 from tenancy.catalog import vocabulary as words
 from tenancy.lab.api import ApiError
@@ -92,13 +92,13 @@ def foreign(project: Project) -> Project:
     return project
 
 
-def both(project: Project) -> Iterator[Done]:
+def both(project: Project) -> Iterator[CommandResult]:
     """By the command, and by the engine alone."""
     yield project.tenancy("up", "local")
     yield plain_up(project)
 
 
-def plain_up(project: Project, **env: str) -> Done:
+def plain_up(project: Project, **env: str) -> CommandResult:
     """By the engine alone."""
     project.pulumi("stack", "init", "local")
     command = ("pulumi", "up", "--yes", "--skip-preview", "--non-interactive", "--stack", "local")
@@ -106,13 +106,13 @@ def plain_up(project: Project, **env: str) -> Done:
 
 
 def test_work_that_no_file_decides_about_ends_it_before_anything_is_made(foreign: Project) -> None:
-    for done in both(foreign):
-        assert done.code != 0
-        assert "given 2 namespaces with work and no decision; rule ns-06" in done.text
-        assert "cert-manager: ns-02 refuses when created again: 2 pods, 1 deployments, 1 replicasets" in done.text
-        assert f"its services answer for ValidatingWebhookConfiguration {HOOK}" in done.text
-        assert "ml-fraud: ns-02 refuses" in done.text
-        assert "Traceback" not in done.text
+    for result in both(foreign):
+        assert result.code != 0
+        assert "given 2 namespaces with work and no decision; rule ns-06" in result.text
+        assert "cert-manager: ns-02 refuses when created again: 2 pods, 1 deployments, 1 replicasets" in result.text
+        assert f"its services answer for ValidatingWebhookConfiguration {HOOK}" in result.text
+        assert "ml-fraud: ns-02 refuses" in result.text
+        assert "Traceback" not in result.text
     assert foreign.objects() == {}
 
 
@@ -120,33 +120,33 @@ def test_a_deployer_outside_of_the_platforms_group_is_told_before_anything_is_ma
     text = (foreign.environment / "environment.yaml").read_text("utf-8")
     foreign.edit("environment.yaml", PLATFORM, "platform:\n  group: another-team\n" + DECIDED)
     try:
-        done = foreign.tenancy("up", "local")
+        result = foreign.tenancy("up", "local")
     finally:
         foreign.write("environment.yaml", text)
-    assert done.code == 1
-    assert "rule rbac-07: " in done.err
-    assert re.search(r"given identity \S+, whose groups are .*gpu-platform-team", done.err), done.err
-    assert "aws eks create-access-entry" in done.err
-    assert "--kubernetes-groups another-team" in done.err
+    assert result.code == 1
+    assert "rule rbac-07: " in result.err
+    assert re.search(r"given identity \S+, whose groups are .*gpu-platform-team", result.err), result.err
+    assert "aws eks create-access-entry" in result.err
+    assert "--kubernetes-groups another-team" in result.err
     assert foreign.objects() == {}
 
 
 def test_every_right_is_not_enough_to_deploy(foreign: Project) -> None:
-    """Whom EKS makes an admin is in no group of ours."""
+    """An admin of EKS is in no group of the platform."""
     text = (foreign.environment / "environment.yaml").read_text("utf-8")
     foreign.edit("environment.yaml", PLATFORM, PLATFORM + DECIDED)
     try:
-        done = plain_up(foreign, KUBECONFIG=str(foreign.lab.admin_kubeconfig))
+        result = plain_up(foreign, KUBECONFIG=str(foreign.lab.admin_kubeconfig))
     finally:
         foreign.write("environment.yaml", text)
-    assert done.code != 0
-    assert "rule rbac-07: " in done.text
-    assert "system:masters is not enough" in done.text
-    assert "given 2 namespaces" not in done.text
+    assert result.code != 0
+    assert "rule rbac-07: " in result.text
+    assert "system:masters is not enough" in result.text
+    assert "given 2 namespaces" not in result.text
     assert foreign.objects() == {}
 
 
-class Own:
+class OwnProgram:
     """A foreign program that makes one tenant with the library."""
 
     def __init__(self, project: Project, folder: Path) -> None:
@@ -159,13 +159,13 @@ class Own:
         self.env = {"PULUMI_BACKEND_URL": (folder / "state").as_uri(), "PYTHONPATH": str(ROOT)}
         self("stack", "init", "dev")
 
-    def __call__(self, *command: str) -> Done:
+    def __call__(self, *command: str) -> CommandResult:
         return self.project.run("pulumi", *command, "--non-interactive", env=self.env, folder=self.folder)
 
 
 @pytest.fixture(scope="module")
-def own(foreign: Project, tmp_path_factory: pytest.TempPathFactory) -> Own:
-    return Own(foreign, tmp_path_factory.mktemp("own") / "program")
+def own_program(foreign: Project, tmp_path_factory: pytest.TempPathFactory) -> OwnProgram:
+    return OwnProgram(foreign, tmp_path_factory.mktemp("own") / "program")
 
 
 @pytest.mark.parametrize(
@@ -175,16 +175,18 @@ def own(foreign: Project, tmp_path_factory: pytest.TempPathFactory) -> Own:
         pytest.param(("up", "--yes", "--skip-preview"), id="up"),
     ],
 )
-def test_a_tenant_of_ones_own_program_refuses_a_cluster_without_guards(own: Own, command: tuple[str, ...]) -> None:
-    done = own(*command, "--stack", "dev")
-    assert done.code != 0
-    assert "tenant research: given a cluster with no guards; rule: a tenant needs enforced guards" in done.text
-    assert "Traceback" not in done.text
-    assert own.project.objects() == {}
+def test_a_tenant_of_ones_own_program_refuses_a_cluster_without_guards(
+    own_program: OwnProgram, command: tuple[str, ...]
+) -> None:
+    result = own_program(*command, "--stack", "dev")
+    assert result.code != 0
+    assert "tenant research: given a cluster with no guards; rule: a tenant needs enforced guards" in result.text
+    assert "Traceback" not in result.text
+    assert own_program.project.objects() == {}
 
 
 @pytest.mark.exhaustive
-def test_a_preview_without_a_cluster_says_what_waits(own: Own) -> None:
+def test_a_preview_without_a_cluster_says_what_waits(own_program: OwnProgram) -> None:
     dead = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -192,33 +194,33 @@ def test_a_preview_without_a_cluster_says_what_waits(own: Own) -> None:
         "users": [{"name": "anonymous", "user": {}}],
         "contexts": [{"name": words.LAB_CONTEXT, "context": {"cluster": "dead", "user": "anonymous"}}],
     }
-    own("config", "set", "foreign:kubeconfig", json.dumps(dead), "--stack", "dev")
-    done = own("preview", "--stack", "dev")
-    own("config", "rm", "foreign:kubeconfig", "--stack", "dev")
-    assert "tenant research: whether the guards judge is asked in the update, not in this preview" in done.text
-    assert "does not answer" in done.text
+    own_program("config", "set", "foreign:kubeconfig", json.dumps(dead), "--stack", "dev")
+    result = own_program("preview", "--stack", "dev")
+    own_program("config", "rm", "foreign:kubeconfig", "--stack", "dev")
+    assert "tenant research: whether the guards judge is asked in the update, not in this preview" in result.text
+    assert "does not answer" in result.text
 
 
 @pytest.mark.exhaustive
-def test_a_tenant_without_a_provider_is_refused(own: Own) -> None:
-    own("config", "set", "foreign:provider", "false", "--stack", "dev")
-    done = own("preview", "--stack", "dev")
-    own("config", "rm", "foreign:provider", "--stack", "dev")
-    assert done.code != 0
-    assert "given tenant research without a provider of its cluster" in done.text
+def test_a_tenant_without_a_provider_is_refused(own_program: OwnProgram) -> None:
+    own_program("config", "set", "foreign:provider", "false", "--stack", "dev")
+    result = own_program("preview", "--stack", "dev")
+    own_program("config", "rm", "foreign:provider", "--stack", "dev")
+    assert result.code != 0
+    assert "given tenant research without a provider of its cluster" in result.text
 
 
 # While guards warn
 
 
 @pytest.fixture(scope="module")
-def warned(foreign: Project, own: Own) -> Done:  # noqa: ARG001 (what it shows needs a cluster without guards)
+def warned(foreign: Project, own_program: OwnProgram) -> CommandResult:  # noqa: ARG001 (what it shows needs a cluster without guards)
     foreign.edit("environment.yaml", "environment: local\n", "environment: local\nguards: audit\n")
     return foreign.up()
 
 
 @pytest.mark.exhaustive
-def test_guards_that_warn_stop_nothing_and_name_what_they_would(foreign: Project, warned: Done) -> None:
+def test_guards_that_warn_stop_nothing_and_name_what_they_would(foreign: Project, warned: CommandResult) -> None:
     assert "note: given 2 namespaces with work and no decision; rule ns-06" in warned.out
     restarted(foreign, "ml-fraud")
 
@@ -226,16 +228,16 @@ def test_guards_that_warn_stop_nothing_and_name_what_they_would(foreign: Project
 @pytest.mark.exhaustive
 @pytest.mark.usefixtures("warned")
 def test_the_report_covers_the_whole_cluster(foreign: Project) -> None:
-    done = foreign.tenancy("report", "adoption", "local", "--format", "json")
-    assert done.code == 1, done.text
-    found = {space["name"]: space for space in json.loads(done.out)["namespaces"]}
+    result = foreign.tenancy("report", "adoption", "local", "--format", "json")
+    assert result.code == 1, result.text
+    spaces_by_name = {space["name"]: space for space in json.loads(result.out)["namespaces"]}
     for space in FOREIGN:
-        assert found[space]["state"] == "undecided"
-        refused = [f for f in found[space]["findings"] if f["topic"] == "refused"]
+        assert spaces_by_name[space]["state"] == "undecided"
+        refused = [f for f in spaces_by_name[space]["findings"] if f["topic"] == "refused"]
         assert {(f["what"], f["now"], f["rule"]) for f in refused} == {("Deployment service", "warned of", "ns-02")}
-    beside = [f["what"] for f in found["cert-manager"]["findings"] if f["topic"] == "stays beside"]
-    assert beside == [f"ValidatingWebhookConfiguration {HOOK}"]
-    assert "default" not in found, "it has no work"
+    unmanaged_objects = [f["what"] for f in spaces_by_name["cert-manager"]["findings"] if f["topic"] == "stays beside"]
+    assert unmanaged_objects == [f"ValidatingWebhookConfiguration {HOOK}"]
+    assert "default" not in spaces_by_name, "it has no work"
 
 
 @pytest.mark.exhaustive
@@ -243,9 +245,9 @@ def test_the_report_covers_the_whole_cluster(foreign: Project) -> None:
 def test_guards_do_not_begin_to_refuse_before_each_is_decided(foreign: Project) -> None:
     versions = foreign.versions()
     foreign.edit("environment.yaml", "guards: audit\n", "")
-    done = foreign.tenancy("up", "local")
-    assert done.code == 1
-    assert "given 2 namespaces with work and no decision" in done.err
+    result = foreign.tenancy("up", "local")
+    assert result.code == 1
+    assert "given 2 namespaces with work and no decision" in result.err
     assert foreign.versions() == versions
 
 
@@ -253,7 +255,7 @@ def test_guards_do_not_begin_to_refuse_before_each_is_decided(foreign: Project) 
 
 
 @pytest.fixture(scope="module")
-def decided(foreign: Project) -> Done:
+def decided(foreign: Project) -> CommandResult:
     text = (foreign.environment / "environment.yaml").read_text("utf-8").replace("guards: audit\n", "")
     foreign.write("environment.yaml", text.replace(PLATFORM, PLATFORM + DECIDED))
     return foreign.up()
@@ -272,12 +274,12 @@ def test_its_agents_that_enter_every_node_are_named_and_refused(foreign: Project
     del body["spec"]["replicas"]
     ask(foreign, "POST", path, body)
     try:
-        done = foreign.tenancy("report", "adoption", "local", "--format", "json")
+        result = foreign.tenancy("report", "adoption", "local", "--format", "json")
     finally:
         ask(foreign, "DELETE", f"{path}/agent")
-    found = {space["name"]: space for space in json.loads(done.out)["namespaces"]}
-    assert found["ml-fraud"]["state"] == "unmanaged"
-    refused = [(f["what"], f["rule"]) for f in found["ml-fraud"]["findings"] if f["topic"] == "refused"]
+    spaces_by_name = {space["name"]: space for space in json.loads(result.out)["namespaces"]}
+    assert spaces_by_name["ml-fraud"]["state"] == "unmanaged"
+    refused = [(f["what"], f["rule"]) for f in spaces_by_name["ml-fraud"]["findings"] if f["topic"] == "refused"]
     assert refused == [("DaemonSet agent", "gpu-12")]
 
 
@@ -285,24 +287,24 @@ def test_its_agents_that_enter_every_node_are_named_and_refused(foreign: Project
 def test_a_new_namespace_with_work_is_named_at_the_next_run(foreign: Project) -> None:
     """Without a decision its work is refused; what a platform's namespace was let go of has some."""
     foreign.edit("environment.yaml", DECIDED, "  unmanaged: [cert-manager]\n")
-    done = foreign.tenancy("up", "local")
+    result = foreign.tenancy("up", "local")
     foreign.edit("environment.yaml", "  unmanaged: [cert-manager]\n", DECIDED)
-    assert done.code == 1
-    assert "given 1 namespace with work and no decision" in done.err
-    assert "ml-fraud: ns-02 refuses when created again" in done.err
+    assert result.code == 1
+    assert "given 1 namespace with work and no decision" in result.err
+    assert "ml-fraud: ns-02 refuses when created again" in result.err
 
 
 @pytest.mark.exhaustive
 @pytest.mark.usefixtures("decided")
-def test_a_tenant_of_ones_own_program_is_made_where_guards_judge(own: Own) -> None:
-    done = own("preview", "--stack", "dev")
-    assert done.code == 0, done.text
-    assert "waits" not in done.text
+def test_a_tenant_of_ones_own_program_is_made_where_guards_judge(own_program: OwnProgram) -> None:
+    result = own_program("preview", "--stack", "dev")
+    assert result.code == 0, result.text
+    assert "waits" not in result.text
     marker = f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}/configmaps/guards"
-    with own.project.api() as api:
+    with own_program.project.api() as api:
         older = {"data": {"version": "1"}}
         api.request("PATCH", marker, older)
-        refused = own("up", "--yes", "--skip-preview", "--stack", "dev")
+        refused = own_program("up", "--yes", "--skip-preview", "--stack", "dev")
     assert refused.code != 0
     assert "given a cluster with guards of version 1" in refused.text
 
@@ -312,13 +314,13 @@ def test_a_tenant_of_ones_own_program_is_made_where_guards_judge(own: Own) -> No
 def test_a_destroy_that_skips_its_preview_leaves_namespaces_isolation_and_guards(foreign: Project) -> None:
     foreign.up()
     before = set(foreign.objects())
-    done = foreign.pulumi("destroy", "--yes", "--skip-preview", "--stack", "local")
-    assert done.code != 0
-    assert "because it is protected" in " ".join(done.text.split())
+    result = foreign.pulumi("destroy", "--yes", "--skip-preview", "--stack", "local")
+    assert result.code != 0
+    assert "because it is protected" in " ".join(result.text.split())
     isolation_resources = {"limitranges", "networkpolicies", "resourcequotas", "namespaces"}
     guards = {"validatingadmissionpolicies", "validatingadmissionpolicybindings"}
-    kept = {key for key in before if key[0] in isolation_resources | guards}
-    assert kept <= set(foreign.objects())
+    protected_keys = {key for key in before if key[0] in isolation_resources | guards}
+    assert protected_keys <= set(foreign.objects())
     foreign.up()
     assert set(foreign.objects()) == before
     assert foreign.tenancy("down", "local", "--yes").code == 0

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aws_double import Call
 from engine_aws import OnAws, on_aws
-from engine_project import Asked, Done, Key, Project, until
+from engine_project import AuditedRequest, CommandResult, Key, Project, until
 
 from tenancy.catalog import vocabulary as words
 from tests.tenant_aws_files import ENVIRONMENT, FRAUD, TENANT
@@ -53,10 +53,10 @@ def before(project: Project) -> dict[Any, Any]:
 def test_a_tenant_at_work_is_not_removed_at_once(project: Project) -> None:
     versions, state = project.versions(), project.state_digest()
     stage(project, "remove")
-    done = project.tenancy("up", "local")
-    assert done.code == 1
-    assert "given tenant fraud with offboarding: remove, whose fraud--serve, fraud--train is in use" in done.err
-    assert "write `offboarding: hold` and run `tenancy up local`" in done.err
+    result = project.tenancy("up", "local")
+    assert result.code == 1
+    assert "given tenant fraud with offboarding: remove, whose fraud--serve, fraud--train is in use" in result.err
+    assert "write `offboarding: hold` and run `tenancy up local`" in result.err
     assert project.versions() == versions
     assert project.state_digest() == state
 
@@ -66,20 +66,20 @@ def test_a_file_that_is_deleted_first_is_refused(project: Project) -> None:
     text = (project.environment / FILE).read_text()
     versions, state = project.versions(), project.state_digest()
     project.remove(FILE)
-    done = project.tenancy("up", "local")
+    result = project.tenancy("up", "local")
     project.write(FILE, text)
-    assert done.code == 1
-    assert "given namespace fraud--serve, fraud--train of tenant fraud, which has no file; rule ns-07" in done.err
-    assert "write its file again with `offboarding: hold`" in done.err
-    assert "tenancy up local --remove fraud" in done.err
+    assert result.code == 1
+    assert "given namespace fraud--serve, fraud--train of tenant fraud, which has no file; rule ns-07" in result.err
+    assert "write its file again with `offboarding: hold`" in result.err
+    assert "tenancy up local --remove fraud" in result.err
     assert project.versions() == versions
     assert project.state_digest() == state
 
 
 def test_only_who_has_no_file_is_removed_by_name(project: Project) -> None:
-    done = project.tenancy("up", "local", "--remove", "fraud")
-    assert done.code == 2
-    assert "given --remove fraud, which has a file" in done.err
+    result = project.tenancy("up", "local", "--remove", "fraud")
+    assert result.code == 2
+    assert "given --remove fraud, which has a file" in result.err
 
 
 def test_on_hold_all_people_only_read_and_gain_no_right(project: Project, before: dict[Any, Any]) -> None:
@@ -94,12 +94,12 @@ def test_on_hold_all_people_only_read_and_gain_no_right(project: Project, before
     anchor = {"name": "anchor", "finalizers": ["vendor.example/never"], "ownerReferences": owners}
     ask(project, "POST", "/api/v1/namespaces/fraud--train/configmaps", {"metadata": anchor})
     stage(project, "hold")
-    done = project.up()
+    result = project.up()
     free = {"metadata": {**anchor, "finalizers": [], "ownerReferences": []}}
     ask(project, "PUT", "/api/v1/namespaces/fraud--train/configmaps/anchor", free)
     ask(project, "DELETE", "/api/v1/namespaces/fraud--train/configmaps/anchor")
     assert owners
-    assert "fraud" in done.out
+    assert "fraud" in result.out
     for space in SPACES:
         assert bindings(project, space) == {"tenancy-viewer": entered[space]}
     after = project.objects()
@@ -110,10 +110,10 @@ def test_on_hold_all_people_only_read_and_gain_no_right(project: Project, before
 
 
 def test_the_review_says_that_they_read(project: Project) -> None:
-    done = project.tenancy("report", "access", "local", "--tenant", "fraud", "--live", "--format", "json")
-    assert done.code == 0, done.text
+    result = project.tenancy("report", "access", "local", "--tenant", "fraud", "--live", "--format", "json")
+    assert result.code == 0, result.text
     people = [
-        entry for entry in json.loads(done.out)["access"] if entry["kind"] in {"Group", "User"} and entry["tenant"]
+        entry for entry in json.loads(result.out)["access"] if entry["kind"] in {"Group", "User"} and entry["tenant"]
     ]
     assert len(people) >= 4
     assert {entry["may"] for entry in people} == {"viewer"}
@@ -137,9 +137,9 @@ def test_back_from_hold_all_is_as_it_was(project: Project, before: dict[Any, Any
 class Stuck:
     """A removal that timed out: a ConfigMap has a finalizer that no controller removes."""
 
-    done: Done
-    asked: list[Asked]
-    """What the platform asked for in it, in its order."""
+    result: CommandResult
+    requests: list[AuditedRequest]
+    """Requests of the platform in that run, in their order."""
     others: dict[Key, str]
     """Versions of what is not the tenant's, before."""
 
@@ -168,8 +168,8 @@ def barred(project: Project) -> Stuck:
     try:
         others, since = of_others(project), project.audit_size()
         stage(project, "remove")
-        done = project.tenancy("up", "local")
-        return Stuck(done, [one for one in project.audit(since) if not one.dry_run], others)
+        result = project.tenancy("up", "local")
+        return Stuck(result, [request for request in project.audit(since) if not request.dry_run], others)
     finally:
         mark([])
 
@@ -177,42 +177,46 @@ def barred(project: Project) -> Stuck:
 def test_a_binding_with_a_foreign_finalizer_is_named_before_the_first_is_deleted(
     project: Project, barred: Stuck
 ) -> None:
-    done = barred.done
-    assert done.code == 1, done.text
-    assert "tenant fraud is not removed" in done.err
-    assert "RoleBinding fraud--train/" in done.err
-    assert "is blocked by vendor.example/never" in done.err
-    assert "kubectl patch rolebindings.rbac.authorization.k8s.io " in done.err
-    deleted = [(one.resource, one.namespace, one.name) for one in barred.asked if one.verb == "delete"]
+    result = barred.result
+    assert result.code == 1, result.text
+    assert "tenant fraud is not removed" in result.err
+    assert "RoleBinding fraud--train/" in result.err
+    assert "is blocked by vendor.example/never" in result.err
+    assert "kubectl patch rolebindings.rbac.authorization.k8s.io " in result.err
+    deleted = [
+        (request.resource, request.namespace, request.name) for request in barred.requests if request.verb == "delete"
+    ]
     assert deleted == [("configmaps", "tenancy-system", "stack.local")], "the record alone: the next run is a whole one"
     assert of_others(project) == barred.others
 
 
 @pytest.fixture(scope="module")
 def stuck(project: Project, barred: Stuck) -> Stuck:
-    held = {"metadata": {"name": "held", "finalizers": ["vendor.example/never"]}}
-    ask(project, "POST", "/api/v1/namespaces/fraud--train/configmaps", held)
+    blocked_configmap = {"metadata": {"name": "held", "finalizers": ["vendor.example/never"]}}
+    ask(project, "POST", "/api/v1/namespaces/fraud--train/configmaps", blocked_configmap)
     since = project.audit_size()
-    done = project.tenancy("up", "local", "--timeout", "5")
-    return Stuck(done, [one for one in project.audit(since) if not one.dry_run], barred.others)
+    result = project.tenancy("up", "local", "--timeout", "5")
+    return Stuck(result, [request for request in project.audit(since) if not request.dry_run], barred.others)
 
 
 def test_what_holds_a_namespace_is_named(stuck: Stuck) -> None:
-    done = stuck.done
-    assert done.code == 1, done.text
-    assert "tenant fraud is not removed" in done.err
-    assert "ConfigMap fraud--train/held is blocked by vendor.example/never" in done.err
-    assert "vendor.example/never is removed by the controller of vendor.example" in done.err
-    assert "run this again: it continues from here" in done.err
+    result = stuck.result
+    assert result.code == 1, result.text
+    assert "tenant fraud is not removed" in result.err
+    assert "ConfigMap fraud--train/held is blocked by vendor.example/never" in result.err
+    assert "vendor.example/never is removed by the controller of vendor.example" in result.err
+    assert "run this again: it continues from here" in result.err
     command = 'kubectl patch configmaps held -n fraud--train --type merge -p \'{"metadata":{"finalizers":null}}\''
-    assert command in done.err
-    assert "Traceback" not in done.text
+    assert command in result.err
+    assert "Traceback" not in result.text
 
 
 @pytest.mark.parametrize("space", SPACES)
 def test_access_bindings_go_before_namespaces_and_isolation_go_with_them(stuck: Stuck, space: str) -> None:
-    removed = [one for one in stuck.asked if one.verb == "delete" and space in {one.namespace, one.name}]
-    order = [one.resource for one in removed if one.code < 300]
+    removed = [
+        request for request in stuck.requests if request.verb == "delete" and space in {request.namespace, request.name}
+    ]
+    order = [request.resource for request in removed if request.code < 300]
     assert order.index("rolebindings") < order.index("namespaces"), order
     assert set(order[order.index("namespaces") :]) == {"namespaces"}, order
     assert not WALLS & set(order), f"a wall fell while the namespace stood: {order}"
@@ -231,18 +235,18 @@ def test_with_its_bindings_deleted_a_second_run_goes_on_and_touches_no_other_ten
     assert freed.code == 0, freed.text
     since = project.audit_size()
     project.up()
-    assert not WALLS & {one.resource for one in project.audit(since) if one.verb == "delete"}
+    assert not WALLS & {request.resource for request in project.audit(since) if request.verb == "delete"}
     assert {key for key in project.objects() if "fraud" in f"{key[1]}{key[2]}"} == set()
     assert of_others(project) == stuck.others, "no other tenant's objects changed"
 
 
 @pytest.mark.exhaustive
 def test_the_file_stays_as_the_record_and_then_may_go(project: Project) -> None:
-    again: Done = project.up()
+    again: CommandResult = project.up()
     assert "unchanged" in again.out
     project.remove(FILE)
     project.up()
-    assert project.held() == set(project.objects())
+    assert project.keys_in_state() == set(project.objects())
     assert "fraud--train" not in {key[2] for key in project.objects()}
 
 
@@ -253,29 +257,29 @@ def test_the_file_stays_as_the_record_and_then_may_go(project: Project) -> None:
 def on(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnAws]:
     """Another environment on an empty cluster, of two tenants in stacks of their own."""
     project.fresh()
-    with on_aws("two", project, tmp_path_factory.mktemp("two")) as found:
-        (found.folder / "tenants").mkdir(parents=True)
-        (found.folder / "environment.yaml").write_text(ENVIRONMENT.format(charts=found.charts), "utf-8")
-        write_fraud(found, "")
-        yield found
+    with on_aws("two", project, tmp_path_factory.mktemp("two")) as on_double:
+        (on_double.folder / "tenants").mkdir(parents=True)
+        (on_double.folder / "environment.yaml").write_text(ENVIRONMENT.format(charts=on_double.charts), "utf-8")
+        write_fraud(on_double, "")
+        yield on_double
 
 
 def write_fraud(on: OnAws, more: str) -> None:
     (on.folder / "tenants" / "fraud.yaml").write_text(TENANT.format(name="fraud") + FRAUD + more, "utf-8")
 
 
-def up_two(on: OnAws, *more: str) -> Done:
-    done = on.tenancy("up", "two", "--stack", "two", "--stack", "two--fraud", *more)
-    assert done.code == 0, done.text
-    return done
+def up_two(on: OnAws, *more: str) -> CommandResult:
+    result = on.tenancy("up", "two", "--stack", "two", "--stack", "two--fraud", *more)
+    assert result.code == 0, result.text
+    return result
 
 
 def pipeline_may(on: OnAws) -> set[str]:
     """Actions that the pipeline's role allows."""
     (policy,) = [
-        json.loads(each.inputs["policy"])
-        for each in on.aws.live.values()
-        if each.type.endswith(":RolePolicy") and each.inputs["name"] == "pipeline"
+        json.loads(entry.inputs["policy"])
+        for entry in on.aws.live.values()
+        if entry.type.endswith(":RolePolicy") and entry.inputs["name"] == "pipeline"
     ]
     return {action for statement in policy["Statement"] for action in statement["Action"]}
 
@@ -288,32 +292,32 @@ def test_on_hold_its_pipeline_pulls_and_pushes_nothing(on: OnAws) -> None:
     up_two(on)
     assert "ecr:BatchGetImage" in pipeline_may(on)
     assert "ecr:PutImage" not in pipeline_may(on)
-    assert "PodIdentityAssociation" in {each.type.rpartition(":")[2] for each in on.aws.live.values()}
+    assert "PodIdentityAssociation" in {entry.type.rpartition(":")[2] for entry in on.aws.live.values()}
 
 
 @pytest.mark.exhaustive
 def test_removed_pods_lose_their_identity_before_their_namespace_goes_and_data_stays(on: OnAws) -> None:
-    there: dict[str, bool] = {}
+    presence_by_space: dict[str, bool] = {}
 
     def note(call: Call) -> None:
         if call.kind == "delete" and not call.preview and call.type.endswith(":PodIdentityAssociation"):
             space = call.inputs["namespace"]
             wall = f"/apis/networking.k8s.io/v1/namespaces/{space}/networkpolicies/default-deny"
-            there[space] = on.project.exists(wall)
+            presence_by_space[space] = on.project.exists(wall)
 
     on.aws.on_call = note
     write_fraud(on, "offboarding: remove\n")
     up_two(on, "--preview")
-    assert there == {}
+    assert presence_by_space == {}
     assert on.project.exists("/api/v1/namespaces/fraud--train")
     up_two(on)
-    assert there == {"fraud--train": True, "fraud--serve": True}
+    assert presence_by_space == {"fraud--train": True, "fraud--serve": True}
     assert not on.project.exists("/api/v1/namespaces/fraud--train")
-    ours = [each for each in on.aws.live.values() if "fraud" in each.urn]
-    left = {each.type.rpartition(":")[2] for each in ours}
-    assert {"Key", "Repository", "Secret"} <= left
+    fraud_resources = [entry for entry in on.aws.live.values() if "fraud" in entry.urn]
+    remaining_kinds = {entry.type.rpartition(":")[2] for entry in fraud_resources}
+    assert {"Key", "Repository", "Secret"} <= remaining_kinds
     bindings = {"AccessEntry", "PodIdentityAssociation", "Role", "RolePolicy"}
-    opened = [each.urn.rpartition("::")[2] for each in ours if each.type.rpartition(":")[2] in bindings]
+    opened = [entry.urn.rpartition("::")[2] for entry in fraud_resources if entry.type.rpartition(":")[2] in bindings]
     assert opened == ["platform-data-fraud-engineers"], "of the people whom environment.yaml names"
     bound = [item["subjects"] for (kind, *_), item in on.project.objects().items() if kind == "rolebindings"]
     assert "fraud-engineers" not in {subject["name"] for subjects in bound for subject in subjects}, "no rights there"

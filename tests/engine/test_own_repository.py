@@ -37,13 +37,13 @@ class Repository:
     folder: Path
 
     def environ(self) -> dict[str, str]:
-        """Of a shell that never saw the checkout."""
-        ours = ("PULUMI_", "GPU_TENANCY_", "PYTHON", "VIRTUAL_ENV", "KUBECONFIG")
-        kept = {key: value for key, value in os.environ.items() if not key.startswith(ours)}
-        path = [part for part in kept["PATH"].split(os.pathsep) if not Path(part).is_relative_to(sys.prefix)]
+        """Environment of a shell that never saw the checkout."""
+        own_prefixes = ("PULUMI_", "GPU_TENANCY_", "PYTHON", "VIRTUAL_ENV", "KUBECONFIG")
+        variables = {key: value for key, value in os.environ.items() if not key.startswith(own_prefixes)}
+        path = [part for part in variables["PATH"].split(os.pathsep) if not Path(part).is_relative_to(sys.prefix)]
         # A step of the workflows writes into git's global configuration.
         git = {"GIT_CONFIG_GLOBAL": str(self.folder.parent / "gitconfig")}
-        return {**kept, **git, "PATH": os.pathsep.join([str(self.folder / ".venv" / "bin"), *path])}
+        return {**variables, **git, "PATH": os.pathsep.join([str(self.folder / ".venv" / "bin"), *path])}
 
     def run(self, *command: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -74,8 +74,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("wheel")
     build = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(home), str(ROOT)]
     subprocess.run([*PIP, *build], check=True, timeout=300)
-    (made,) = home.glob("gpu_tenancy-*.whl")
-    return made
+    (wheel_file,) = home.glob("gpu_tenancy-*.whl")
+    return wheel_file
 
 
 @pytest.fixture(scope="module")
@@ -88,42 +88,42 @@ def repository(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     install = ["--python", str(python), "install", "--no-deps", "--no-index", "--no-compile", str(wheel)]
     subprocess.run([*PIP, *install], check=True, timeout=300)
     # A path file adds the packages there, and not the path files there: the checkout's editable install is one.
-    asked = [python, "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"]
-    own = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
-    Path(own, "dependencies.pth").write_text(sysconfig.get_paths()["purelib"] + "\n", "utf-8")
-    made = Repository(folder)
-    done = made.run(*INIT, folder=home)
-    assert done.returncode == 0, done.stderr
+    purelib_command = [python, "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"]
+    purelib = subprocess.run(purelib_command, capture_output=True, text=True, check=True).stdout.strip()
+    Path(purelib, "dependencies.pth").write_text(sysconfig.get_paths()["purelib"] + "\n", "utf-8")
+    new_repository = Repository(folder)
+    result = new_repository.run(*INIT, folder=home)
+    assert result.returncode == 0, result.stderr
     try:
-        yield made
+        yield new_repository
     finally:
-        made.run("tenancy", "lab", "down")
+        new_repository.run("tenancy", "lab", "down")
 
 
 @pytest.fixture(scope="module")
 def deployed(repository: Repository) -> Repository:
     for command in (("tenancy", "lab", "up", "dev"), ("tenancy", "up", "dev")):
-        done = repository.run(*command)
-        assert done.returncode == 0, done.stdout + done.stderr
+        result = repository.run(*command)
+        assert result.returncode == 0, result.stdout + result.stderr
     return repository
 
 
-def resolved(*asked: str, folder: Path) -> dict[str, str]:
+def resolved(*requirements: str, folder: Path) -> dict[str, str]:
     """The versions that pip would install into an empty environment, from the package index of this machine."""
     dry = ("install", "--dry-run", "--ignore-installed", "--report", "-")
-    done = subprocess.run(
-        [*PIP, *dry, *asked], cwd=folder, capture_output=True, text=True, timeout=600, check=False, env=PLAIN
+    result = subprocess.run(
+        [*PIP, *dry, *requirements], cwd=folder, capture_output=True, text=True, timeout=600, check=False, env=PLAIN
     )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)["install"]
-    return {each["metadata"]["name"].replace("_", "-").lower(): each["metadata"]["version"] for each in found}
+    assert result.returncode == 0, result.stderr
+    entries = json.loads(result.stdout)["install"]
+    return {entry["metadata"]["name"].replace("_", "-").lower(): entry["metadata"]["version"] for entry in entries}
 
 
 def test_a_users_pip_takes_the_sdks_whose_plugins_the_lab_has(wheel: Path, tmp_path: Path) -> None:
     tools = recipes.load()
-    found = resolved(f"{wheel}[lab]", folder=tmp_path)
-    assert found["pulumi-kubernetes"] == tools["pulumi-resource-kubernetes"].version
-    assert found["pulumi"] == tools["pulumi"].version
+    versions = resolved(f"{wheel}[lab]", folder=tmp_path)
+    assert versions["pulumi-kubernetes"] == tools["pulumi-resource-kubernetes"].version
+    assert versions["pulumi"] == tools["pulumi"].version
 
 
 @pytest.mark.exhaustive
@@ -131,8 +131,8 @@ def test_an_empty_environment_with_the_wheel_alone_comes_up_on_the_lab_and_then_
     wheel: Path, tmp_path: Path
 ) -> None:
     """As docs/own-repository.md says, with what pip chooses by itself."""
-    made = Repository(tmp_path / "clusters")
-    venv.create(made.folder / ".venv", with_pip=True, symlinks=True)
+    clusters = Repository(tmp_path / "clusters")
+    venv.create(clusters.folder / ".venv", with_pip=True, symlinks=True)
     steps = [
         ("pip", "install", "--quiet", "--disable-pip-version-check", f"{wheel}[lab]"),
         INIT,
@@ -142,46 +142,48 @@ def test_an_empty_environment_with_the_wheel_alone_comes_up_on_the_lab_and_then_
     ]
     try:
         for command in steps:
-            done = made.run(*command, folder=tmp_path if command is INIT else None)
-            assert done.returncode == 0, done.stdout + done.stderr
-        shutil.copy(wheel, made.folder / "wheels")
-        done = made.run("pip", "install", "--quiet", "--disable-pip-version-check", "-r", "requirements.txt")
-        assert done.returncode == 0, done.stderr
-        frozen = dict(line.split("==") for line in made.run("pip", "freeze").stdout.splitlines() if "==" in line)
-        pins = dict(re.findall(r"^([\w-]+)==(\S+)", (made.folder / "constraints.txt").read_text("utf-8"), re.MULTILINE))
+            result = clusters.run(*command, folder=tmp_path if command is INIT else None)
+            assert result.returncode == 0, result.stdout + result.stderr
+        shutil.copy(wheel, clusters.folder / "wheels")
+        result = clusters.run("pip", "install", "--quiet", "--disable-pip-version-check", "-r", "requirements.txt")
+        assert result.returncode == 0, result.stderr
+        frozen = dict(line.split("==") for line in clusters.run("pip", "freeze").stdout.splitlines() if "==" in line)
+        pins = dict(
+            re.findall(r"^([\w-]+)==(\S+)", (clusters.folder / "constraints.txt").read_text("utf-8"), re.MULTILINE)
+        )
         names = {name: name.replace("_", "-").lower() for name in frozen}
         assert {names[name]: version for name, version in frozen.items() if names[name] in pins}.items() <= pins.items()
-        done = made.run("tenancy", "up", "dev", "--preview")
-        assert done.returncode == 0, done.stdout + done.stderr
+        result = clusters.run("tenancy", "up", "dev", "--preview")
+        assert result.returncode == 0, result.stdout + result.stderr
     finally:
-        made.run("tenancy", "lab", "down")
+        clusters.run("tenancy", "lab", "down")
 
 
 def test_nothing_of_the_checkout_is_imported(repository: Repository) -> None:
-    done = repository.run("python", "-c", LOADED)
-    assert done.returncode == 0, done.stderr
-    found = done.stdout.splitlines()
-    assert len(found) > 100
-    assert [path for path in found if not Path(path).is_relative_to(repository.folder)] == []
+    result = repository.run("python", "-c", LOADED)
+    assert result.returncode == 0, result.stderr
+    loaded_files = result.stdout.splitlines()
+    assert len(loaded_files) > 100
+    assert [path for path in loaded_files if not Path(path).is_relative_to(repository.folder)] == []
     assert not (repository.folder / "tenancy").exists()
 
 
 @pytest.mark.parametrize("environment", ["dev", "prod"])
 def test_what_init_writes_is_valid(repository: Repository, environment: str) -> None:
-    done = repository.run("tenancy", "validate", environment)
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    result = repository.run("tenancy", "validate", environment)
+    assert (result.returncode, result.stderr) == (0, ""), result.stdout
 
 
 def test_the_example_comes_up_on_the_lab(deployed: Repository) -> None:
-    done = deployed.in_lab("kubectl get resourcequota tenant -n vision--main -o jsonpath='{.spec.hard}'")
-    assert '"requests.nvidia.com/gpu"' in done.stdout, done.stderr
+    result = deployed.in_lab("kubectl get resourcequota tenant -n vision--main -o jsonpath='{.spec.hard}'")
+    assert '"requests.nvidia.com/gpu"' in result.stdout, result.stderr
 
 
 def test_a_preview_by_pulumi_alone_runs_the_pack_and_shows_no_change(deployed: Repository) -> None:
-    done = deployed.in_lab("pulumi preview --stack dev --policy-pack policy --expect-no-changes --non-interactive")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "gpu-tenancy@v0.1.0 (local: policy)" in done.stdout
-    assert "error" not in done.stdout.lower()
+    result = deployed.in_lab("pulumi preview --stack dev --policy-pack policy --expect-no-changes --non-interactive")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "gpu-tenancy@v0.1.0 (local: policy)" in result.stdout
+    assert "error" not in result.stdout.lower()
 
 
 @pytest.mark.exhaustive
@@ -191,8 +193,8 @@ def test_a_change_is_made_by_pulumi_alone_and_one_that_breaks_a_rule_is_refused(
     file.write_text(before.replace("guaranteed: 4", "guaranteed: 5"), "utf-8")
     up = "pulumi up --stack dev --policy-pack policy --yes --skip-preview --non-interactive"
     try:
-        done = deployed.in_lab(up)
-        assert done.returncode == 0, done.stdout + done.stderr
+        result = deployed.in_lab(up)
+        assert result.returncode == 0, result.stdout + result.stderr
         quota = "kubectl get clusterqueue vision--batch -o jsonpath='{.spec.resourceGroups[*].flavors[*].resources}'"
         assert '"nominalQuota":"5"' in deployed.in_lab(quota).stdout
         file.write_text(before.replace("guaranteed: 4", "guaranteed: 500"), "utf-8")
@@ -205,6 +207,6 @@ def test_a_change_is_made_by_pulumi_alone_and_one_that_breaks_a_rule_is_refused(
 
 @pytest.mark.exhaustive
 def test_a_step_of_the_workflows_previews_a_stack(deployed: Repository) -> None:
-    done = deployed.in_lab("ci/steps/connect dev && ci/steps/preview dev dev update out")
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = deployed.in_lab("ci/steps/connect dev && ci/steps/preview dev dev update out")
+    assert result.returncode == 0, result.stdout + result.stderr
     assert "dev: preview in" in (deployed.folder / "out" / "dev.txt").read_text("utf-8")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from aws_double import AwsDouble
-from engine_project import ROOT, Done, Project, end
+from engine_project import ROOT, CommandResult, Project, end
 from pack_cases import (
     OBJECT_CASES,
     REGULATED_CASES,
@@ -99,30 +99,32 @@ class Foreign:
             json.dumps({"name": "foreign", "runtime": {"name": "python", "options": options}})
         )
         self.env = {"PULUMI_BACKEND_URL": (folder / "state").as_uri(), **double.environ}
-        done = self.pulumi("stack", "init", "dev")
-        assert done.code == 0, done.text
+        result = self.pulumi("stack", "init", "dev")
+        assert result.code == 0, result.text
 
-    def pulumi(self, *arguments: str) -> Done:
+    def pulumi(self, *arguments: str) -> CommandResult:
         return self.project.run("pulumi", *arguments, "--non-interactive", env=self.env, folder=self.folder)
 
-    def run(self, command: str, objects: Iterable[dict[str, Any]], config: dict[str, Any] | None = None) -> Done:
+    def run(
+        self, command: str, objects: Iterable[dict[str, Any]], config: dict[str, Any] | None = None
+    ) -> CommandResult:
         sent = [resource(item) for item in objects]
-        for one in sent:
-            if "chart" in one.inputs:
-                one.inputs["chart"] = one.inputs["chart"].rpartition("/")[2]
+        for pack_resource in sent:
+            if "chart" in pack_resource.inputs:
+                pack_resource.inputs["chart"] = pack_resource.inputs["chart"].rpartition("/")[2]
         (self.folder / "objects.json").write_text(json.dumps([[s.type, s.name, s.inputs, s.source] for s in sent]))
         (self.folder / "config.json").write_text(json.dumps(config or {}))
         packs = ["--policy-pack", str(self.project.folder / "policy"), "--policy-pack-config", "config.json"]
         sure = ("--yes", "--skip-preview") if command == "up" else ()
         return self.pulumi(command, "--stack", "dev", *packs, *sure)
 
-    def preview(self, objects: Iterable[dict[str, Any]], config: dict[str, Any] | None = None) -> Done:
+    def preview(self, objects: Iterable[dict[str, Any]], config: dict[str, Any] | None = None) -> CommandResult:
         return self.run("preview", objects, config)
 
 
 @pytest.fixture(scope="module")
 def foreign(_copy: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Foreign]:
-    _copy.ready()
+    _copy.start_lab()
     shutil.copytree(ROOT / "policy", _copy.folder / "policy", dirs_exist_ok=True)
     with AwsDouble() as double:
         yield Foreign(_copy, tmp_path_factory.mktemp("foreign") / "program", double)
@@ -131,14 +133,14 @@ def foreign(_copy: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.mark.parametrize("part", WORLDS)
 def test_a_preview_shows_each_broken_rule_with_its_reason_and_fix(foreign: Foreign, part: slice) -> None:
-    chosen = worlds()[part]
-    assert chosen
-    for cases in chosen:
-        done = foreign.preview(together(cases, "broken") or ())
-        assert done.code != 0
+    worlds_of_part = worlds()[part]
+    assert worlds_of_part
+    for cases in worlds_of_part:
+        result = foreign.preview(together(cases, "broken") or ())
+        assert result.code != 0
         missing = []
         for case in cases:
-            lines = [line for line in done.out.splitlines() if f"{case.rule}: {case.finding}: given " in line]
+            lines = [line for line in result.out.splitlines() if f"{case.rule}: {case.finding}: given " in line]
             rule = RULES[case.rule]
             # pod-04 names the values that the level allows.
             fix = "write the fields so that" if case.rule == "pod-04" else rule.fix_of_object or rule.fix
@@ -149,13 +151,13 @@ def test_a_preview_shows_each_broken_rule_with_its_reason_and_fix(foreign: Forei
 
 @pytest.mark.parametrize("part", WORLDS)
 def test_the_same_program_with_every_field_mended_passes(foreign: Foreign, part: slice) -> None:
-    chosen = worlds()[part]
-    assert chosen
-    for cases in chosen:
-        done = foreign.preview(together(cases, "mended") or ())
-        assert done.code == 0, done.text
-        assert "mandatory" not in done.out
-        assert "advisory" not in done.out
+    worlds_of_part = worlds()[part]
+    assert worlds_of_part
+    for cases in worlds_of_part:
+        result = foreign.preview(together(cases, "mended") or ())
+        assert result.code == 0, result.text
+        assert "mandatory" not in result.out
+        assert "advisory" not in result.out
 
 
 REGULATED = {"isolation": {"preset": "regulated"}}
@@ -179,44 +181,49 @@ def test_what_is_regulated_is_asked_by_that_preset_alone(foreign: Foreign) -> No
 def test_a_rule_can_be_advisory_disabled_and_nothing_that_there_is_not(foreign: Foreign) -> None:
     quota = next(case for case in OBJECT_CASES if case.rule == "quota-01")
     net = next(case for case in OBJECT_CASES if case.rule == "net-05")
-    done = foreign.preview((*quota.broken, *net.broken), {"isolation": {"quota-01": "advisory", "net-05": "disabled"}})
-    assert done.code == 0, done.text
-    assert f"quota-01: {quota.finding}" in done.out
-    assert "advisory" in done.out
-    assert "net-05" not in done.out
-    for config, named in (({"quota-99": "advisory"}, "quota-99"), ({"quota-01": "loud"}, "quota-01 must be one of")):
+    result = foreign.preview(
+        (*quota.broken, *net.broken), {"isolation": {"quota-01": "advisory", "net-05": "disabled"}}
+    )
+    assert result.code == 0, result.text
+    assert f"quota-01: {quota.finding}" in result.out
+    assert "advisory" in result.out
+    assert "net-05" not in result.out
+    for config, error_text in (
+        ({"quota-99": "advisory"}, "quota-99"),
+        ({"quota-01": "loud"}, "quota-01 must be one of"),
+    ):
         refused = foreign.preview(quota.mended, {"isolation": config})
         assert refused.code != 0
-        assert named in refused.out
+        assert error_text in refused.out
         assert "Traceback" not in refused.out
 
 
 def test_what_a_preview_does_not_know_yet_is_said_and_does_not_stop_it(foreign: Foreign) -> None:
     quota = {**manifest("v1", "ResourceQuota", "later", namespace="acme--main"), "unknown": True}
     patch = {"apiVersion": "v1", "kind": "ConfigMapPatch", "metadata": {"name": "p", "namespace": "default"}}
-    done = foreign.preview([quota, patch])
-    assert done.code == 0, done.text
-    assert "seen-02: ResourceQuota acme--main/later: given spec.hard.pods: not known until apply" in done.out
-    assert "failed to run policy" not in done.text
-    assert "Traceback" not in done.text
+    result = foreign.preview([quota, patch])
+    assert result.code == 0, result.text
+    assert "seen-02: ResourceQuota acme--main/later: given spec.hard.pods: not known until apply" in result.out
+    assert "failed to run policy" not in result.text
+    assert "Traceback" not in result.text
     regulated = foreign.preview([quota], {"isolation": {"preset": "regulated"}})
     assert regulated.code != 0
     assert "seen-02: ResourceQuota acme--main/later" in regulated.out
 
 
 def test_two_isolation_that_are_made_in_the_same_run_are_told_of_and_stop_nothing(foreign: Foreign) -> None:
-    done = foreign.preview([efa_template("left", "NEW"), efa_template("right", "NEW")])
-    assert done.code == 0, done.text
-    assert f"pool-06: {aws.TEMPLATE} right: given security group not known until apply" in done.out
+    result = foreign.preview([efa_template("left", "NEW"), efa_template("right", "NEW")])
+    assert result.code == 0, result.text
+    assert f"pool-06: {aws.TEMPLATE} right: given security group not known until apply" in result.out
 
 
 @pytest.mark.exhaustive
 def test_a_node_group_of_another_tool_is_judged_by_the_template_that_it_names(foreign: Foreign) -> None:
     base = template("gpus", instanceType="g6.12xlarge")
     bare = group("bare", templates=[base])
-    done = foreign.preview([base, bare])
-    assert done.code != 0
-    assert f"node-03: {aws.GROUP} bare: given no taint on g6.12xlarge" in done.out
+    result = foreign.preview([base, bare])
+    assert result.code != 0
+    assert f"node-03: {aws.GROUP} bare: given no taint on g6.12xlarge" in result.out
     plain = template("plain", instanceType="m7i.large")
     assert foreign.preview([plain, group("bare", templates=[plain])]).code == 0
 
@@ -232,13 +239,13 @@ def test_the_page_of_the_pack_shows_what_a_preview_prints(foreign: Foreign) -> N
         levels: page_block("policy.md", "pulumi preview --policy-pack policy"),
     }
     for config, block in blocks.items():
-        done = foreign.preview(objects, json.loads(config.replace(until, in_days(30))))
-        shown = {
+        result = foreign.preview(objects, json.loads(config.replace(until, in_days(30))))
+        replacements = {
             str(foreign.project.folder / "policy"): "path/to/gpu-tenancy/policy",
             "ResourceQuota: r1)": "ResourceQuota: gpus)",  # the program numbers its resources
             in_days(30): until,
         }
-        output = functools.reduce(lambda text, pair: text.replace(*pair), shown.items(), done.out)
+        output = functools.reduce(lambda text, pair: text.replace(*pair), replacements.items(), result.out)
         compare(block, output)
 
 
@@ -251,33 +258,33 @@ def test_whatever_isolation_resource_of_the_products_own_plan_falls_a_preview_na
         {**item, aws.PROTECTED: True} if item["kind"] == "Namespace" else item
         for item in make_plan(loaded.environment, loaded.tenants).objects()
     ]
-    whole = foreign.preview(plan)
-    assert whole.code == 0, whole.text
-    assert "mandatory" not in whole.out
-    assert "advisory" not in whole.out
+    full_preview = foreign.preview(plan)
+    assert full_preview.code == 0, full_preview.text
+    assert "mandatory" not in full_preview.out
+    assert "advisory" not in full_preview.out
 
     def first(kind: str, name: str = "") -> dict[str, Any]:
         return next(item for item in plan if item["kind"] == kind and item["metadata"]["name"].endswith(name))
 
     deny, bound = first("NetworkPolicy", "default-deny"), first("ValidatingAdmissionPolicyBinding")
     share, people = first("ClusterQueue"), first("RoleBinding")
-    changed = {
+    weakened_items = {
         id(deny): None,
         id(bound): None,
         id(share): with_field(share, ("spec", "namespaceSelector"), {}),
         id(people): with_field(people, ("subjects", 0, "name"), "system:authenticated"),
     }
-    weak = [made for item in plan if (made := changed.get(id(item), item))]
+    weak = [replacement for item in plan if (replacement := weakened_items.get(id(item), item))]
     where = people["metadata"]
-    named = [
+    expected_texts = [
         f"ns-04: Namespace {deny['metadata']['namespace']}: given no default-deny NetworkPolicy",
         f"guard-02: ValidatingAdmissionPolicy {bound['spec']['policyName']}: given no",
         f"kueue-11: ClusterQueue {share['metadata']['name']}: given",
         f"rbac-05: RoleBinding {where['namespace']}/{where['name']}: given",
     ]
-    done = foreign.preview(weak)
-    assert done.code != 0
-    assert [text for text in named if text not in done.out] == []
+    result = foreign.preview(weak)
+    assert result.code != 0
+    assert [text for text in expected_texts if text not in result.out] == []
 
 
 # Exceptions
@@ -320,20 +327,20 @@ def test_an_exception_of_a_file_holds_until_its_day(foreign: Foreign) -> None:
 @pytest.mark.exhaustive
 def test_what_can_be_mended_safely_is_made_as_it_should_be(foreign: Foreign) -> None:
     space = namespace("acme--main", "acme")
-    dead, *rest = isolation_resources("acme--main", "acme")
+    dead, *others = isolation_resources("acme--main", "acme")
     dead = {**dead, "spec": {"hard": {"pods": "1", "nvidia.com/gpu": "4"}}, "metadata": {**dead["metadata"]}}
     del dead["metadata"]["labels"]
-    program = (space, dead, *rest)
+    program = (space, dead, *others)
     refused = foreign.preview(program)
     assert refused.code != 0
     assert "quota-01: ResourceQuota acme--main/isolation" in refused.out
-    done = foreign.run("up", program, {"isolation": {"enforcementLevel": "remediate"}})
+    result = foreign.run("up", program, {"isolation": {"enforcementLevel": "remediate"}})
     try:
-        assert done.code == 0, done.text
-        written = list((foreign.folder / "rendered").rglob("*resourcequota-acme--main-isolation*"))
-        assert len(written) == 1
-        made = yaml.safe_load(written[0].read_text())
-        assert made["spec"]["hard"] == {"pods": "1", "requests.nvidia.com/gpu": "4"}
-        assert made["metadata"]["labels"][words.TENANT] == "acme"
+        assert result.code == 0, result.text
+        quota_files = list((foreign.folder / "rendered").rglob("*resourcequota-acme--main-isolation*"))
+        assert len(quota_files) == 1
+        quota_object = yaml.safe_load(quota_files[0].read_text())
+        assert quota_object["spec"]["hard"] == {"pods": "1", "requests.nvidia.com/gpu": "4"}
+        assert quota_object["metadata"]["labels"][words.TENANT] == "acme"
     finally:
         foreign.pulumi("destroy", "--stack", "dev", "--yes")

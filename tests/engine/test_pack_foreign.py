@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from aws_double import AwsDouble
-from engine_project import ROOT, Done, Project, end
+from engine_project import ROOT, CommandResult, Project, end
 
 from tenancy.lab import tools
 
@@ -60,24 +60,28 @@ Judge = Any
 @pytest.fixture(scope="module")
 def judge(_copy: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     """Run a command of the engine on a program of this name, with the pack; `check` judges what it has rendered."""
-    _copy.ready()
+    _copy.start_lab()
     folder = tmp_path_factory.mktemp("programs")
     helm = Path(tools.ensure(only=["helm"])["helm"])
     with AwsDouble() as double:
 
-        def run(name: str, *command: str) -> Done:
-            there = folder / name
-            env = {"PULUMI_BACKEND_URL": (there / "state").as_uri(), "PWD": str(there), **double.environ}
+        def run(name: str, *command: str) -> CommandResult:
+            program_folder = folder / name
+            env = {
+                "PULUMI_BACKEND_URL": (program_folder / "state").as_uri(),
+                "PWD": str(program_folder),
+                **double.environ,
+            }
             env["PATH"] = f"{helm.parent}:{_copy.environ()['PATH']}"
-            if not there.exists():
-                shutil.copytree(PROGRAMS / name, there, ignore=shutil.ignore_patterns("__pycache__"))
-                (there / "state").mkdir()
-                (there / "Pulumi.dev.yaml").write_text(CONFIG)
-                assert _copy.run("pulumi", "stack", "init", "dev", env=env, folder=there).code == 0
+            if not program_folder.exists():
+                shutil.copytree(PROGRAMS / name, program_folder, ignore=shutil.ignore_patterns("__pycache__"))
+                (program_folder / "state").mkdir()
+                (program_folder / "Pulumi.dev.yaml").write_text(CONFIG)
+                assert _copy.run("pulumi", "stack", "init", "dev", env=env, folder=program_folder).code == 0
             pack = ("--stack", "dev", "--policy-pack", str(ROOT / "policy"), "--non-interactive")
-            return _copy.run("pulumi", *command, *pack, env=env, folder=there)
+            return _copy.run("pulumi", *command, *pack, env=env, folder=program_folder)
 
-        def check(name: str) -> Done:
+        def check(name: str) -> CommandResult:
             return _copy.run(sys.executable, "-m", "tenancy", "check", str(folder / name / "rendered"))
 
         run.check = check
@@ -86,19 +90,19 @@ def judge(_copy: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.fixture(scope="module")
-def quickstart(judge: Judge) -> Done:
+def quickstart(judge: Judge) -> CommandResult:
     return judge("quickstart", "preview")
 
 
 @pytest.mark.parametrize(("rule", "where"), MISTAKES, ids=lambda text: text.replace(" ", "-").replace("/", "-"))
 def test_the_mistakes_of_public_templates_are_found_however_the_object_is_made(
-    quickstart: Done, rule: str, where: str
+    quickstart: CommandResult, rule: str, where: str
 ) -> None:
     assert quickstart.code != 0
     assert f"{rule}: {where}: given " in quickstart.out, quickstart.text
 
 
-def test_what_a_release_hides_is_said_with_the_command_that_shows_it(quickstart: Done) -> None:
+def test_what_a_release_hides_is_said_with_the_command_that_shows_it(quickstart: CommandResult) -> None:
     command = "helm template tracking mlflow --namespace vision --version 1.0.0 -f VALUES | tenancy check -"
     assert command in quickstart.out
 
@@ -109,10 +113,10 @@ def test_the_pack_and_tenancy_check_are_silent_on_a_well_made_program(judge: Jud
     assert preview.code == 0, preview.text
     assert "mandatory" not in preview.out
     # What is not rendered would be installed.
-    made = judge(name, "up", "--yes", "--skip-preview", "--exclude", "**kubernetes:helm.sh/v3:Release**")
-    assert made.code == 0, made.text
-    for done in (preview, made):
-        assert "advisory" not in done.out, done.out
+    update = judge(name, "up", "--yes", "--skip-preview", "--exclude", "**kubernetes:helm.sh/v3:Release**")
+    assert update.code == 0, update.text
+    for result in (preview, update):
+        assert "advisory" not in result.out, result.out
     checked = judge.check(name)
     assert checked.code == 0, checked.text
     assert "no broken rule" in checked.out

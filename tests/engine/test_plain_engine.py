@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from engine_project import Done, Project
+from engine_project import CommandResult, Project
 
 from tenancy.lab.api import MERGE
 
@@ -19,8 +19,8 @@ COMMAND = "`tenancy up local`"
 def deployed(project: Project) -> Project:
     """By the engine alone, as README.md says."""
     assert project.pulumi("stack", "select", "local", "--create").code == 0
-    done = up(project, "--policy-pack", "policy")
-    assert done.code == 0, done.text
+    result = up(project, "--policy-pack", "policy")
+    assert result.code == 0, result.text
     return project
 
 
@@ -32,37 +32,37 @@ def tenant_file(deployed: Project) -> Iterator[str]:
     file.write_text(text, "utf-8")
 
 
-def up(project: Project, *more: str) -> Done:
+def up(project: Project, *more: str) -> CommandResult:
     return project.pulumi("up", "--yes", "--skip-preview", "--stack", "local", *more)
 
 
-def preview(project: Project) -> Done:
+def preview(project: Project) -> CommandResult:
     return project.pulumi("preview", "--stack", "local")
 
 
-def one_line(done: Done) -> str:
-    return " ".join(done.text.split())
+def one_line(result: CommandResult) -> str:
+    return " ".join(result.text.split())
 
 
 @pytest.mark.exhaustive
 def test_an_undisturbed_cluster_gets_no_warning(deployed: Project) -> None:
-    done = preview(deployed)
-    assert done.code == 0, done.text
-    assert "warning" not in done.text
-    assert "unchanged" in done.text
+    result = preview(deployed)
+    assert result.code == 0, result.text
+    assert "warning" not in result.text
+    assert "unchanged" in result.text
 
 
 def test_a_preview_warns_of_drift_and_an_update_is_refused(deployed: Project) -> None:
     with deployed.api() as api:
         api.request("PATCH", f"{POLICY}?fieldManager=kubectl-edit", {"spec": {"ingress": [{}]}}, MERGE)
-    said = "given NetworkPolicy fraud--train/default-deny: spec.ingress (new); by kubectl-edit"
+    drift_text = "given NetworkPolicy fraud--train/default-deny: spec.ingress (new); by kubectl-edit"
     warned = preview(deployed)
     assert warned.code == 0, warned.text
-    assert said in one_line(warned)
+    assert drift_text in one_line(warned)
     versions = deployed.versions()
     refused = up(deployed)
     assert refused.code != 0
-    assert said in one_line(refused)
+    assert drift_text in one_line(refused)
     assert f"{COMMAND} reverts it" in one_line(refused)
     assert deployed.versions() == versions
     deployed.up()
@@ -77,8 +77,8 @@ def test_an_object_that_was_deleted_is_told_and_a_refresh_makes_it_again(deploye
         api.request("DELETE", LIMITS)
     warned = preview(deployed)
     assert "warning: LimitRange fraud--train/tenant: not on the cluster" in one_line(warned)
-    done = up(deployed, "--refresh")
-    assert done.code == 0, done.text
+    result = up(deployed, "--refresh")
+    assert result.code == 0, result.text
     assert deployed.exists(LIMITS)
 
 
@@ -87,10 +87,10 @@ def test_a_kind_that_the_cluster_does_not_serve_is_told_with_what_to_install(dep
     off = "queues: {scheduler: none}\n"
     deployed.edit("environment.yaml", off, "")
     try:
-        for done in (preview(deployed), up(deployed), deployed.tenancy("up", "local")):
-            assert done.code != 0
-            assert "given a cluster that does not serve kueue.x-k8s.io/v1beta2 (" in one_line(done)
-            assert "`helm upgrade --install kueue oci://" in one_line(done)
+        for result in (preview(deployed), up(deployed), deployed.tenancy("up", "local")):
+            assert result.code != 0
+            assert "given a cluster that does not serve kueue.x-k8s.io/v1beta2 (" in one_line(result)
+            assert "`helm upgrade --install kueue oci://" in one_line(result)
     finally:
         with (deployed.environment / "environment.yaml").open("a", encoding="utf-8") as file:
             file.write(off)
@@ -100,8 +100,8 @@ def test_a_kind_that_the_cluster_does_not_serve_is_told_with_what_to_install(dep
 def test_the_last_stage_of_a_removal_is_left_to_the_command(deployed: Project, tenant_file: str) -> None:
     space = "/api/v1/namespaces/performance--train"
     deployed.write("tenants/performance.yaml", f"{tenant_file}offboarding: hold\n")
-    held = up(deployed)
-    assert held.code == 0, held.text
+    update = up(deployed)
+    assert update.code == 0, update.text
     deployed.write("tenants/performance.yaml", f"{tenant_file}offboarding: remove\n")
     versions = deployed.versions()
     for refused in (preview(deployed), up(deployed)):
@@ -111,5 +111,5 @@ def test_the_last_stage_of_a_removal_is_left_to_the_command(deployed: Project, t
     assert deployed.versions() == versions
     deployed.up()
     assert not deployed.exists(space)
-    done = preview(deployed)
-    assert done.code == 0, done.text
+    result = preview(deployed)
+    assert result.code == 0, result.text

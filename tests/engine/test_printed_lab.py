@@ -17,11 +17,14 @@ pytestmark = [pytest.mark.chapters, pytest.mark.exhaustive]
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     """A checkout with a lab of its own, whose shell finds the commands."""
-    with copied(tmp_path_factory.mktemp("engine") / "project") as made:
-        shutil.copytree(ROOT / "schemas", made.folder / "schemas")
+    with copied(tmp_path_factory.mktemp("engine") / "project") as lab_project:
+        shutil.copytree(ROOT / "schemas", lab_project.folder / "schemas")
         for arguments in (["init", "--quiet"], ["add", "stacks"], ["commit", "--quiet", "-m", "the files of before"]):
-            assert made.run("git", "-c", "user.name=platform", "-c", "user.email=p@bank.example", *arguments).code == 0
-        yield made
+            assert (
+                lab_project.run("git", "-c", "user.name=platform", "-c", "user.email=p@bank.example", *arguments).code
+                == 0
+            )
+        yield lab_project
 
 
 def test_the_quickstart_shows_what_make_up_prints(project: Project) -> None:
@@ -35,11 +38,11 @@ def test_drift_is_told_as_the_page_shows(project: Project) -> None:
 
 def test_work_waits_and_is_explained_as_the_first_environment_shows(project: Project) -> None:
     with on_lab_of(project.folder, project.environment) as scene:
-        training, other = scene.space("performance"), scene.space("fraud", "train")
+        training, fraud_space = scene.space("performance"), scene.space("fraud", "train")
         scene.submit("performance", "fine-tuning", 8, 6)
         scene.until_runs(training, "fine-tuning")
         scene.submit("fraud", "retraining", 8, 4)
-        scene.until_runs(other, "retraining")
+        scene.until_runs(fraud_space, "retraining")
         scene.submit("performance", "sweep", 8, 4)
         scene.until_runs(training, "sweep")
         scene.submit("performance", "evaluation", 8, 8)

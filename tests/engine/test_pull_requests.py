@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_project import ROOT, Done, Key, Project, canonical
+from engine_project import ROOT, CommandResult, Key, Project, canonical
 
 from tenancy.catalog import vocabulary as words
 from tests.conftest import every
@@ -26,13 +26,13 @@ OLD, NEW = "role: viewer", "role: operator"
 def steps(project: Project) -> Project:
     """The environment in one stack, made by the step for merges."""
     shutil.copytree(ROOT / "ci", project.folder / "ci", dirs_exist_ok=True)
-    done = step(project, "update", "local", "local", "create")
-    assert done.code == 0, done.text
+    result = step(project, "update", "local", "local", "create")
+    assert result.code == 0, result.text
     return project
 
 
-def step(project: Project, name: str, *given: str) -> Done:
-    return project.run(str(Path("ci/steps") / name), *given)
+def step(project: Project, name: str, *arguments: str) -> CommandResult:
+    return project.run(str(Path("ci/steps") / name), *arguments)
 
 
 def bindings(project: Project) -> set[str]:
@@ -41,9 +41,9 @@ def bindings(project: Project) -> set[str]:
 
 @pytest.mark.exhaustive
 def test_the_update_of_a_merge_previews_first(steps: Project) -> None:
-    said = step(steps, "update", "local", "local", "update").out
-    assert "local: preview in" in said
-    assert f"{len(steps.objects())} unchanged" in said
+    output = step(steps, "update", "local", "local", "update").out
+    assert "local: preview in" in output
+    assert f"{len(steps.objects())} unchanged" in output
 
 
 @contextmanager
@@ -61,11 +61,11 @@ def edited(project: Project) -> Iterator[None]:
 def test_a_preview_is_kept_for_the_comment_and_changes_nothing(steps: Project) -> None:
     before = steps.versions()
     with edited(steps):
-        done = step(steps, "preview", "local", "local", "update", "out")
-    assert done.code == 0, done.text
-    kept = (steps.folder / "out" / "local.txt").read_text("utf-8")
-    assert kept == done.out
-    assert "User jane" in kept or "RoleBinding fraud--train/" in kept
+        result = step(steps, "preview", "local", "local", "update", "out")
+    assert result.code == 0, result.text
+    preview_text = (steps.folder / "out" / "local.txt").read_text("utf-8")
+    assert preview_text == result.out
+    assert "User jane" in preview_text or "RoleBinding fraud--train/" in preview_text
     assert steps.versions() == before
 
 
@@ -85,28 +85,28 @@ def weakened(project: Project) -> Iterator[None]:
 
 def test_what_the_pack_refuses_fails_the_preview_by_its_id(steps: Project) -> None:
     with weakened(steps):
-        done = step(steps, "preview", "local", "local", "update", "out")
-    assert done.code == 1
+        result = step(steps, "preview", "local", "local", "update", "out")
+    assert result.code == 1
     assert "ns-03" in (steps.folder / "out" / "local.txt").read_text("utf-8")
 
 
 @pytest.mark.exhaustive
 def test_the_engines_own_preview_is_told_in_the_same_words(steps: Project) -> None:
     with edited(steps):
-        shown = steps.pulumi("preview", "--stack", "local", "--policy-pack", "policy", "--json")
-    assert shown.code == 0, shown.text
-    (steps.folder / "preview.json").write_text(shown.out, "utf-8")
-    told = steps.tenancy("diff", "--preview", "preview.json", "--format", "json")
-    assert told.code == 0, told.text
-    document = json.loads(told.out)
+        preview = steps.pulumi("preview", "--stack", "local", "--policy-pack", "policy", "--json")
+    assert preview.code == 0, preview.text
+    (steps.folder / "preview.json").write_text(preview.out, "utf-8")
+    report = steps.tenancy("diff", "--preview", "preview.json", "--format", "json")
+    assert report.code == 0, report.text
+    document = json.loads(report.out)
     assert document["alarms"] == ["wider-access"]
-    assert [one["stack"] for one in document["stacks"]] == ["local"]
+    assert [entry["stack"] for entry in document["stacks"]] == ["local"]
     gained = {(c["of"], c["what"], c["after"]) for c in document["changes"] if c["topic"] == "access" and c["after"]}
     assert gained >= {("User jane@bank.example", "fraud--train", "operator")}
 
 
 @pytest.fixture(scope="module")
-def made(steps: Project) -> dict[Key, dict[str, Any]]:
+def items_before(steps: Project) -> dict[Key, dict[str, Any]]:
     """Each object as the engine made it."""
     return as_it_is(steps)
 
@@ -115,10 +115,10 @@ def as_it_is(project: Project) -> dict[Key, dict[str, Any]]:
     return {key: canonical(item) for key, item in project.objects().items()}
 
 
-@pytest.mark.usefixtures("made")
+@pytest.mark.usefixtures("items_before")
 def test_without_drift_the_night_says_nothing(steps: Project) -> None:
-    done = step(steps, "drift", "local", "night")
-    assert (done.code, done.out) == (0, ""), done.text
+    result = step(steps, "drift", "local", "night")
+    assert (result.code, result.out) == (0, ""), result.text
     assert [path.name for path in (steps.folder / "night").iterdir()] == ["local.md"]
 
 
@@ -126,9 +126,9 @@ def test_a_change_by_hand_is_shown_and_left_alone(steps: Project) -> None:
     with steps.api() as api:
         api.request("PATCH", QUOTA, {"spec": {"hard": {"pods": "999"}}})
     before = steps.versions()
-    done = step(steps, "drift", "local", "night")
-    assert done.code == 1, done.text
-    compare(page_block("pull-requests.md", "ci/steps/drift"), done.out)
+    result = step(steps, "drift", "local", "night")
+    assert result.code == 1, result.text
+    compare(page_block("pull-requests.md", "ci/steps/drift"), result.out)
     compare(page_block("pull-requests.md", "cat"), (steps.folder / "night" / "local.txt").read_text("utf-8"))
     report = (steps.folder / "night" / "local.md").read_text("utf-8")
     assert report.startswith("<!-- gpu-tenancy drift: local -->\n")
@@ -167,7 +167,7 @@ BY_HAND = {
         *("namespace", "fraud--serve"),
     ),
 }
-"""What is said of it -> a JSON patch, and of what."""
+"""Text of the drift -> a JSON patch, and its object."""
 TAKEN_AWAY = (
     ("validatingadmissionpolicybinding", "tenancy-services"),
     ("networkpolicy", "default-deny", "-n", "fraud--train"),
@@ -176,12 +176,12 @@ TAKEN_AWAY = (
 
 @pytest.mark.exhaustive
 def test_an_update_reverts_fields_changed_removed_and_added_by_hand(
-    steps: Project, made: dict[Key, dict[str, Any]]
+    steps: Project, items_before: dict[Key, dict[str, Any]]
 ) -> None:
     """The pods of the quota are 999 since the test above."""
     for patch, *where in BY_HAND.values():
-        done = steps.run("kubectl", "patch", *where, "--type", "json", "--patch", patch)
-        assert done.code == 0, done.text
+        result = steps.run("kubectl", "patch", *where, "--type", "json", "--patch", patch)
+        assert result.code == 0, result.text
     owned = ("networkpolicy", "dns", "-n", "fraud--train")
     with steps.api() as api:
         root = api.get("/api/v1/namespaces/fraud--train/configmaps/kube-root-ca.crt")["metadata"]["uid"]
@@ -190,44 +190,49 @@ def test_an_update_reverts_fields_changed_removed_and_added_by_hand(
     assert steps.run("kubectl", "patch", *owned, "--type", "merge", "--patch", patch).code == 0
     expected = {*BY_HAND, f"NetworkPolicy fraud--train/dns: metadata.ownerReferences[uid={root}] (new)"}
     for where in TAKEN_AWAY:
-        done = steps.run("kubectl", "delete", *where)
-        assert done.code == 0, done.text
+        result = steps.run("kubectl", "delete", *where)
+        assert result.code == 0, result.text
     altered = as_it_is(steps)
-    listed = steps.tenancy("report", "drift", "local", "--format", "json")
-    shown = steps.tenancy("up", "local", "--preview")
-    assert shown.code == 0, shown.text
+    report = steps.tenancy("report", "drift", "local", "--format", "json")
+    preview = steps.tenancy("up", "local", "--preview")
+    assert preview.code == 0, preview.text
     assert as_it_is(steps) == altered, "a preview changes nothing"
-    done = step(steps, "update", "local", "local", "update")
-    assert done.code == 0, done.text
-    for said in (shown.out, done.out):
-        told = [line.removeprefix("local: drifted: ") for line in said.splitlines() if "local: drifted: " in line]
-        gone = {line for line in told if line.endswith(" is gone")}
-        assert gone == {
+    result = step(steps, "update", "local", "local", "update")
+    assert result.code == 0, result.text
+    for output in (preview.out, result.out):
+        drift_lines = [
+            line.removeprefix("local: drifted: ") for line in output.splitlines() if "local: drifted: " in line
+        ]
+        deleted_lines = {line for line in drift_lines if line.endswith(" is gone")}
+        assert deleted_lines == {
             "ValidatingAdmissionPolicyBinding tenancy-services is gone",
             "NetworkPolicy fraud--train/default-deny is gone",
         }
-        assert {line.partition("; by ")[0] for line in told} - gone == expected
-        assert every("; by kubectl-patch at " in line for line in told if line not in gone)
-    told = {f"{one['object']}: {one['what']}" for one in json.loads(listed.out)["drift"]}
-    assert told == {line.replace(" is gone", ": is gone") for line in gone | expected}
-    assert as_it_is(steps) == made
+        assert {line.partition("; by ")[0] for line in drift_lines} - deleted_lines == expected
+        assert every("; by kubectl-patch at " in line for line in drift_lines if line not in deleted_lines)
+    drift_lines = {f"{entry['object']}: {entry['what']}" for entry in json.loads(report.out)["drift"]}
+    assert drift_lines == {line.replace(" is gone", ": is gone") for line in deleted_lines | expected}
+    assert as_it_is(steps) == items_before
     again = steps.up()
     assert "drifted" not in again.out
     assert step(steps, "drift", "local", "night").code == 0
-    done = steps.tenancy("report", "drift", "local")
-    assert (done.code, done.out) == (0, "No drift: the objects of the stacks of local on the cluster are unchanged.\n")
+    result = steps.tenancy("report", "drift", "local")
+    assert (result.code, result.out) == (
+        0,
+        "No drift: the objects of the stacks of local on the cluster are unchanged.\n",
+    )
 
 
 def test_a_stack_that_cannot_be_looked_at_is_no_drift(steps: Project) -> None:
-    done = steps.run("ci/steps/drift", "local", "night", env={"PULUMI_BACKEND_URL": "file:///nowhere"})
-    assert done.code == 2
-    assert "local: cannot be checked" in done.err
+    result = steps.run("ci/steps/drift", "local", "night", env={"PULUMI_BACKEND_URL": "file:///nowhere"})
+    assert result.code == 2
+    assert "local: cannot be checked" in result.err
 
 
 def test_a_stack_that_no_file_names_is_refused(steps: Project) -> None:
-    done = step(steps, "update", "local", "local--missing", "update")
-    assert done.code == 2
-    assert "given --stack local--missing; rule: a stack of local" in done.err
+    result = step(steps, "update", "local", "local--missing", "update")
+    assert result.code == 2
+    assert "given --stack local--missing; rule: a stack of local" in result.err
     assert words.PLATFORM_NAMESPACE in {key[2] for key in steps.objects()}
 
 
@@ -236,12 +241,12 @@ def test_the_pack_judges_an_update_that_takes_it_from_the_environment(steps: Pro
     """As in a workspace of the operator, which passes no option of ours."""
     steps.up()  # the change by hand, which the plain engine refuses, is reverted
     with weakened(steps):
-        done = steps.run(
+        result = steps.run(
             "pulumi", "up", "--stack", "local", "--yes", "--skip-preview", "--non-interactive",
             env={"PULUMI_OPTION_POLICY_PACK": "policy"},
         )  # fmt: skip
-    assert done.code != 0
-    assert "ns-03" in done.text
+    assert result.code != 0
+    assert "ns-03" in result.text
     levels = {
         item["metadata"]["labels"][words.PSA_ENFORCE]
         for (kind, _, _), item in steps.objects().items()

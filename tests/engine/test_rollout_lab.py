@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from engine_project import Done, Project, until
+from engine_project import CommandResult, Project, until
 from fleet_project import assert_as_rendered, make_fleet
 
 from tenancy.kube.requests import Impersonation
@@ -54,36 +54,36 @@ def new_version(project: Project, number: int) -> None:
     pack.write_text(pack.read_text("utf-8") + f"# version {number}\n", "utf-8")
 
 
-def standing(project: Project) -> dict[str, int]:
+def finished_counts(project: Project) -> dict[str, int]:
     """Tenants with the present version, by wave."""
-    done = project.tenancy("rollout", "status", "local", "--format", "json")
-    assert done.code == 0, done.text
-    return {wave["wave"]: len(wave["done"]) for wave in json.loads(done.out)["waves"]}
+    result = project.tenancy("rollout", "status", "local", "--format", "json")
+    assert result.code == 0, result.text
+    return {wave["wave"]: len(wave["done"]) for wave in json.loads(result.out)["waves"]}
 
 
-def up(project: Project) -> Done:
+def up(project: Project) -> CommandResult:
     return project.tenancy("up", "local")
 
 
 def test_a_red_gate_stops_it_after_the_canary_and_the_next_run_goes_on(fleet: Project) -> None:
-    assert standing(fleet) == {"canary": 1, "wave 1": 1, "wave 2": 1}
+    assert finished_counts(fleet) == {"canary": 1, "wave 1": 1, "wave 2": 1}
     new_version(fleet, 1)
     with fleet.api("admin") as api:
         api.request("POST", BINDINGS, LEAK, "application/json")
     stopped = up(fleet)
     assert stopped.code == 1
     assert "the rollout of local stopped before wave 1\n  `tenancy verify` found a gap" in stopped.err
-    assert standing(fleet) == {"canary": 1, "wave 1": 0, "wave 2": 0}
+    assert finished_counts(fleet) == {"canary": 1, "wave 1": 0, "wave 2": 0}
 
     again = up(fleet)
     assert again.code == 1, "the gate is asked again"
-    assert standing(fleet) == {"canary": 1, "wave 1": 0, "wave 2": 0}
+    assert finished_counts(fleet) == {"canary": 1, "wave 1": 0, "wave 2": 0}
 
     with fleet.api("admin") as api:
         api.request("DELETE", f"{BINDINGS}/leak")
-    done = up(fleet)
-    assert done.code == 0, done.text
-    assert standing(fleet) == {"canary": 1, "wave 1": 1, "wave 2": 1}
+    result = up(fleet)
+    assert result.code == 0, result.text
+    assert finished_counts(fleet) == {"canary": 1, "wave 1": 1, "wave 2": 1}
     assert_as_rendered(fleet)
 
 
@@ -102,17 +102,17 @@ def test_guards_that_are_newer_than_tenants_isolate_them_and_older_ones_refuse_a
 
     first = fleet.tenancy("up", "local", "--stack", "local")
     assert first.code == 0, first.text
-    assert standing(fleet) == {"canary": 0, "wave 1": 0, "wave 2": 0}
+    assert finished_counts(fleet) == {"canary": 0, "wave 1": 0, "wave 2": 0}
     gate = fleet.tenancy("verify", "local", "--brief")
     assert gate.code == 0, gate.text
-    done = up(fleet)
-    assert done.code == 0, done.text
-    assert standing(fleet) == {"canary": 1, "wave 1": 1, "wave 2": 1}
+    result = up(fleet)
+    assert result.code == 0, result.text
+    assert finished_counts(fleet) == {"canary": 1, "wave 1": 1, "wave 2": 1}
 
 
 # Alerts of the environment's own rules, in a real Prometheus
 
-EVERY = 3
+INTERVAL_SECONDS = 3
 """Seconds between two scrapes and two evaluations, so that what changes is told soon."""
 FIRING = 'ALERTS{alertname="GuardMissing", alertstate="firing"}'
 
@@ -131,9 +131,9 @@ class Watched:
         loaded = on_lab(load(self.project.environment))
         called = loaded.environment.model_copy(update={"environment": environment})
         groups = rule_file(called, loaded.tenants)["groups"]
-        return {"groups": [{**group, "interval": f"{EVERY}s"} for group in groups]}
+        return {"groups": [{**group, "interval": f"{INTERVAL_SECONDS}s"} for group in groups]}
 
-    def asked(self, query: str) -> list[Mapping[str, Any]]:
+    def query_result(self, query: str) -> list[Mapping[str, Any]]:
         port = ports.remembered(self.project.lab)["prometheus"]
         text = f"http://127.0.0.1:{port}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
         with urllib.request.urlopen(text, timeout=20) as answer:
@@ -149,12 +149,12 @@ class Watched:
 @pytest.fixture(scope="module")
 def watched(fleet: Project) -> Iterator[Watched]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prometheus, "SCRAPE_SECONDS", EVERY)
+        patch.setattr(prometheus, "SCRAPE_SECONDS", INTERVAL_SECONDS)
         environment = on_lab(load(fleet.environment)).environment
         control_plane.up(root=fleet.folder, nodes=fake_nodes(environment))
-        found = Watched(fleet)
-        found.up()
-        yield found
+        watcher = Watched(fleet)
+        watcher.up()
+        yield watcher
         control_plane.up(root=fleet.folder, watched={})
 
 
@@ -170,19 +170,19 @@ class InCluster:
 
     def __init__(self, project: Project, address: str, relay: int) -> None:
         self.api = Api(None, str(project.lab.kubeconfig))
-        named = {"app": "prometheus"}
+        labels = {"app": "prometheus"}
         container = {"name": "main", "image": "registry.bank.example/shared/prometheus:3.8.0"}
         pod = {"nodeName": self.NODE, "containers": [container]}
-        ready = {"type": "Ready", "status": "True"}
-        status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": [ready]}
+        ready_condition = {"type": "Ready", "status": "True"}
+        status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": [ready_condition]}
         ports = [{"name": "http-web", "port": 9090, "targetPort": relay}]
-        service = {"clusterIP": "None", "selector": named, "ports": ports}
+        service = {"clusterIP": "None", "selector": labels, "ports": ports}
         with project.api("admin") as api:
             api.apply("/api/v1/nodes", _object("Node", self.NODE))
             api.apply("/api/v1/namespaces", _object("Namespace", "monitoring"))
             until(lambda: project.exists(f"{self.MONITORING}/serviceaccounts/default"), "pods can be made")
-            made = _object("Pod", "prometheus-0", named) | {"spec": pod}
-            api.request("POST", f"{self.MONITORING}/pods", made, "application/json")
+            pod_object = _object("Pod", "prometheus-0", labels) | {"spec": pod}
+            api.request("POST", f"{self.MONITORING}/pods", pod_object, "application/json")
             api.request("PATCH", f"{self.MONITORING}/pods/prometheus-0/status", {"status": status})
             api.apply(f"{self.MONITORING}/services", _object("Service", "prometheus-operated") | {"spec": service})
             endpoints = f"{self.MONITORING}/endpoints/prometheus-operated"
@@ -205,7 +205,7 @@ class InCluster:
             api.apply(f"{self.RIGHTS}/rolebindings", _object("RoleBinding", user, api=f"{group}/v1") | binding)
 
     def firing(self, user: str) -> list[str]:
-        """What the gate finds as this user."""
+        """Problems that the gate finds as this user."""
         someone: Any = SimpleNamespace(request=partial(self.api.request, identity=Impersonation(user)))
         return list(firing(someone, "local", self.ADDRESS))
 
@@ -246,38 +246,38 @@ def in_cluster(fleet: Project, watched: Watched) -> Iterator[InCluster]:
             pytest.skip("this machine has no address but loopback, to which an API server proxies nothing")
         address = probe.getsockname()[0]
     with relay(address, ports.remembered(watched.project.lab)["prometheus"]) as port:
-        made = InCluster(fleet, address, port)
-        yield made
-        made.end(fleet)
+        prometheus_pod = InCluster(fleet, address, port)
+        yield prometheus_pod
+        prometheus_pod.end(fleet)
 
 
 def test_an_alert_that_fires_stops_it_by_its_name_and_without_its_cause_it_goes_on(
     fleet: Project, watched: Watched, in_cluster: InCluster
 ) -> None:
     """Without its exporter Prometheus knows of no guard; the alert waits for two minutes, as everywhere."""
-    until(lambda: watched.asked(f'{ENVIRONMENT_INFO}{{environment="local"}}'), "the rules are evaluated")
+    until(lambda: watched.query_result(f'{ENVIRONMENT_INFO}{{environment="local"}}'), "the rules are evaluated")
     new_version(fleet, 2)
     watched.end_exporters()
     rules = [rule for group in watched.rules("local")["groups"] for rule in group["rules"]]
     guards = sum(rule.get("alert") == "GuardMissing" for rule in rules)
-    until(lambda: len(watched.asked(FIRING)) == guards, "the alert of every guard fires", 240)
-    told = f"alert GuardMissing fires for platform, {guards} times"
+    until(lambda: len(watched.query_result(FIRING)) == guards, "the alert of every guard fires", 240)
+    alert_text = f"alert GuardMissing fires for platform, {guards} times"
     in_cluster.grant(fleet, "watcher")
-    assert told in in_cluster.firing("watcher"), "through the API server too"
+    assert alert_text in in_cluster.firing("watcher"), "through the API server too"
 
     stopped = up(fleet)
     assert stopped.code == 1
     assert "the rollout of local stopped before wave 1\n  " in stopped.err
-    assert f"\n  {told}\n" in stopped.err
+    assert f"\n  {alert_text}\n" in stopped.err
     assert "change: correct it, and `tenancy up local` goes on with the gate" in stopped.err
-    assert standing(fleet) == {"canary": 1, "wave 1": 0, "wave 2": 0}
+    assert finished_counts(fleet) == {"canary": 1, "wave 1": 0, "wave 2": 0}
 
     watched.up()
-    until(lambda: not watched.asked(FIRING), "the alert is over")
+    until(lambda: not watched.query_result(FIRING), "the alert is over")
     assert in_cluster.firing("watcher") == []
-    done = up(fleet)
-    assert done.code == 0, done.text
-    assert standing(fleet) == {"canary": 1, "wave 1": 1, "wave 2": 1}
+    result = up(fleet)
+    assert result.code == 0, result.text
+    assert finished_counts(fleet) == {"canary": 1, "wave 1": 1, "wave 2": 1}
 
 
 def test_a_prometheus_that_is_down_or_has_the_rules_of_another_environment_stops_it(
@@ -293,23 +293,23 @@ def test_a_prometheus_that_is_down_or_has_the_rules_of_another_environment_stops
     # What it recorded before it was ended would be valid for five minutes more.
     shutil.rmtree(prometheus.storage(fleet.lab))
     watched.up("dev")
-    until(lambda: watched.asked(f'{ENVIRONMENT_INFO}{{environment="dev"}}'), "the other rules are evaluated")
-    other = up(fleet)
-    assert other.code == 1
-    assert "does not evaluate the alert rules of local" in other.err
-    assert standing(fleet) == {"canary": 1, "wave 1": 0, "wave 2": 0}
+    until(lambda: watched.query_result(f'{ENVIRONMENT_INFO}{{environment="dev"}}'), "the other rules are evaluated")
+    update = up(fleet)
+    assert update.code == 1
+    assert "does not evaluate the alert rules of local" in update.err
+    assert finished_counts(fleet) == {"canary": 1, "wave 1": 0, "wave 2": 0}
 
     watched.up()
-    until(lambda: watched.asked(f'{ENVIRONMENT_INFO}{{environment="local"}}'), "its own rules are evaluated")
-    done = up(fleet)
-    assert done.code == 0, done.text
-    assert standing(fleet) == {"canary": 1, "wave 1": 1, "wave 2": 1}
+    until(lambda: watched.query_result(f'{ENVIRONMENT_INFO}{{environment="local"}}'), "its own rules are evaluated")
+    result = up(fleet)
+    assert result.code == 0, result.text
+    assert finished_counts(fleet) == {"canary": 1, "wave 1": 1, "wave 2": 1}
 
 
 def test_a_prometheus_of_the_cluster_is_asked_with_the_right_to_its_service_alone(
     fleet: Project, watched: Watched, in_cluster: InCluster
 ) -> None:
-    until(lambda: watched.asked(f'{ENVIRONMENT_INFO}{{environment="local"}}'), "the rules are evaluated")
+    until(lambda: watched.query_result(f'{ENVIRONMENT_INFO}{{environment="local"}}'), "the rules are evaluated")
     with pytest.raises(AlertsUnknown, match=r'cannot get resource "services/proxy"'):
         in_cluster.firing("newcomer")
     in_cluster.grant(fleet, "newcomer")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from engine_project import Done, Project
+from engine_project import CommandResult, Project
 
 from tenancy.catalog import vocabulary as words
 from tenancy.planning import make_plan
@@ -17,7 +17,7 @@ PER_TENANT = "environment: local\nstacks: per-tenant"
 pytestmark = [pytest.mark.chapters, pytest.mark.usefixtures("plan")]
 
 
-def plain_up(project: Project, stack: str) -> Done:
+def plain_up(project: Project, stack: str) -> CommandResult:
     """A stack that has no settings but its name."""
     project.pulumi("stack", "init", stack)
     return project.pulumi("up", "--yes", "--skip-preview", "--stack", stack)
@@ -36,16 +36,16 @@ def plan(project: Project) -> Plan:
 
 
 def test_a_tenant_is_not_made_on_a_cluster_without_guards(project: Project) -> None:
-    done = plain_up(project, "local--fraud")
-    assert done.code != 0
-    assert "given a cluster with no guards" in done.text
-    assert "Traceback" not in done.text
+    result = plain_up(project, "local--fraud")
+    assert result.code != 0
+    assert "given a cluster with no guards" in result.text
+    assert "Traceback" not in result.text
     assert project.objects() == {}
 
 
 def test_the_platform_stack_makes_the_guards_and_no_tenant(project: Project) -> None:
-    done = plain_up(project, "local")
-    assert done.code == 0, done.text
+    result = plain_up(project, "local")
+    assert result.code == 0, result.text
     assert project.exists(MARKER)
     assert {key[2] for key in project.objects() if key[0] == "namespaces"} == {words.PLATFORM_NAMESPACE}
 
@@ -54,49 +54,49 @@ def test_a_tenant_is_not_made_behind_older_guards(project: Project, plan: Plan) 
     newer = plan.platform.marker["data"]["version"]
     with project.api() as api:
         api.request("PATCH", MARKER, {"data": {"version": "0"}})
-        done = plain_up(project, "local--fraud")
+        result = plain_up(project, "local--fraud")
         api.request("PATCH", MARKER, {"data": {"version": newer}})
-    assert done.code != 0
-    assert "guards of version 0" in done.text
-    assert "update the platform stack of the environment first" in done.text
+    assert result.code != 0
+    assert "guards of version 0" in result.text
+    assert "update the platform stack of the environment first" in result.text
 
 
 def test_a_tenants_own_stack_is_known_by_its_name_alone(project: Project) -> None:
-    done = plain_up(project, "local--fraud")
-    assert done.code == 0, done.text
+    result = plain_up(project, "local--fraud")
+    assert result.code == 0, result.text
     spaces = {key[2] for key in project.objects() if key[0] == "namespaces"}
     assert spaces == {words.PLATFORM_NAMESPACE, "fraud--serve", "fraud--train"}
 
 
 @pytest.mark.exhaustive
 def test_a_stack_of_a_tenant_without_a_file_is_refused(project: Project) -> None:
-    done = plain_up(project, "local--frod")
+    result = plain_up(project, "local--frod")
     project.pulumi("stack", "rm", "--yes", "local--frod")
-    assert done.code != 0
-    assert "given tenant 'frod'" in done.text
-    assert "Traceback" not in done.text
+    assert result.code != 0
+    assert "given tenant 'frod'" in result.text
+    assert "Traceback" not in result.text
 
 
 def test_all_stacks_together_make_what_one_stack_would(project: Project, plan: Plan) -> None:
     versions = project.versions()
-    done = project.up()
+    result = project.up()
     after = project.versions()
     assert {key: after[key] for key in versions} == versions, "what plain pulumi made is as it should be"
-    assert "local--performance: update" in done.out
+    assert "local--performance: update" in result.out
     # What one stack makes of these files is what their rendering makes: test_one_stack.py.
     assert project.tenancy("render", "local", "--out", "rendered").code == 0
     objects = ("-f", "rendered/platform", "-f", "rendered/tenants")
     difference = project.run("kubectl", "diff", "--server-side", "--force-conflicts", "--recursive", *objects)
     assert difference.code == 0, difference.text
     assert len(after) == sum(1 for _ in plan.objects())
-    assert project.held("local", "local--fraud", "local--performance") == set(project.objects())
+    assert project.keys_in_state("local", "local--fraud", "local--performance") == set(project.objects())
 
 
 def test_the_platform_cannot_be_destroyed_by_mistake(project: Project) -> None:
     versions = project.versions()
-    done = project.pulumi("destroy", "--yes", "--skip-preview", "--stack", "local")
-    assert done.code != 0
-    assert "protected" in done.text
+    result = project.pulumi("destroy", "--yes", "--skip-preview", "--stack", "local")
+    assert result.code != 0
+    assert "protected" in result.text
     assert project.versions() == versions
 
 
@@ -107,25 +107,25 @@ def test_without_its_file_a_tenants_stack_is_removed_before_anything_else(projec
     assert "given stack local--performance, whose tenant has no file" in refused.err
     assert "`tenancy up local --remove performance`" in refused.err
     assert project.exists("/api/v1/namespaces/performance--train")
-    done = project.tenancy("up", "local", "--remove", "performance")
-    assert done.code == 0, done.text
-    lines = done.out.splitlines()
+    result = project.tenancy("up", "local", "--remove", "performance")
+    assert result.code == 0, result.text
+    lines = result.out.splitlines()
     removal = next(i for i, line in enumerate(lines) if "its tenant has no file" in line)
     assert lines[removal].startswith("local--performance:")
     assert removal < next(i for i, line in enumerate(lines) if "stacks to run" in line)
     assert not project.exists("/api/v1/namespaces/performance--train")
     assert "local--performance" not in project.pulumi("stack", "ls").out
-    assert project.held("local", "local--fraud") == set(project.objects())
+    assert project.keys_in_state("local", "local--fraud") == set(project.objects())
 
 
 def test_one_stack_for_all_does_not_take_tenants_out_of_their_own_stacks(project: Project) -> None:
     versions = project.versions()
     project.edit("environment.yaml", PER_TENANT, "environment: local")
-    done = project.tenancy("up", "local")
+    result = project.tenancy("up", "local")
     project.edit("environment.yaml", "environment: local", PER_TENANT)
-    assert done.code == 1
-    assert "given stack local--fraud, which has tenant fraud" in done.err
-    assert "change: `tenancy move local`" in done.err
+    assert result.code == 1
+    assert "given stack local--fraud, which has tenant fraud" in result.err
+    assert "change: `tenancy move local`" in result.err
     assert project.versions() == versions
 
 
@@ -144,15 +144,15 @@ def test_tenants_move_into_one_stack_and_back_and_no_object_is_touched(project: 
         moved = project.tenancy("move", "local")
         assert moved.code == 0, moved.text
         assert "local: 1 tenant moved" in moved.out
-        assert project.held(*stacks) == set(project.objects())
-        done = project.up()
-        assert re.search(r"update in .*: (?!.*[+-]\d)", done.out), done.text
+        assert project.keys_in_state(*stacks) == set(project.objects())
+        result = project.up()
+        assert re.search(r"update in .*: (?!.*[+-]\d)", result.out), result.text
         assert "every tenant is in the stack" in project.tenancy("move", "local").out
-    listed = {name.rstrip("*") for name in project.pulumi("stack", "ls").out.split() if name.startswith("local")}
-    assert listed == {*stacks}
+    stack_names = {name.rstrip("*") for name in project.pulumi("stack", "ls").out.split() if name.startswith("local")}
+    assert stack_names == {*stacks}
     after = project.versions()
-    changed = {key for key in after if versions.get(key) != after[key]}
-    assert {kind for kind, *_ in changed} <= {"configmaps"}, "records alone"
+    changed_keys = {key for key in after if versions.get(key) != after[key]}
+    assert {kind for kind, *_ in changed_keys} <= {"configmaps"}, "records alone"
     assert set(versions) == set(after)
 
 
@@ -168,16 +168,16 @@ def as_if_ended_between_the_two_writes(project: Project, stacks: list[str]) -> N
 
 def test_down_asks_first(project: Project) -> None:
     versions = project.versions()
-    done = project.tenancy("down", "local")
-    assert done.code == 1
-    assert "fraud--serve, fraud--train" in done.out
+    result = project.tenancy("down", "local")
+    assert result.code == 1
+    assert "fraud--serve, fraud--train" in result.out
     assert project.versions() == versions
 
 
 def test_down_removes_the_tenants_then_the_platform(project: Project) -> None:
-    done = project.tenancy("down", "local", "--yes")
-    assert done.code == 0, done.text
-    assert done.out.index("local--fraud: removal") < done.out.index("local: removal")
+    result = project.tenancy("down", "local", "--yes")
+    assert result.code == 0, result.text
+    assert result.out.index("local--fraud: removal") < result.out.index("local: removal")
     assert project.objects() == {}
-    assert project.held() == set()
+    assert project.keys_in_state() == set()
     assert "there is nothing to remove" in project.tenancy("down", "local", "--yes").out

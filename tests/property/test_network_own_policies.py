@@ -42,10 +42,10 @@ def test_legal_policies_open_nothing_between_tenants_and_nothing_that_no_file_na
     verdicts = judges.verdicts(ENGINES[world.cni], [*world.policies, *own_policies], world.peers, world.flows)
     open_flows = let_through(world.flows, verdicts)
     assert open_flows & {*between_tenants(world, world.flows)} == set()
-    more = {flow for flow in open_flows if not world.named(flow)}
+    more = {flow for flow in open_flows if not world.is_named(flow)}
     # A part that is closed inside opens itself by policies of its own, and to its siblings where they are open.
     assert [flow for flow in sorted(more) if not _may_open(world, flow.source, flow.target)] == []
-    closed_flows = {flow for flow in world.flows if world.named(flow)} - open_flows
+    closed_flows = {flow for flow in world.flows if world.is_named(flow)} - open_flows
     assert sorted(closed_flows) == [], "policies add up: none takes away what the platform's open"
 
 

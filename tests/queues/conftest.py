@@ -15,7 +15,7 @@ from scene import ROOT, Scene, on_stage
 from tenancy.lab import control_plane
 from tests.conftest import OfFolder
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 
 
 @pytest.fixture(scope="module")
@@ -23,10 +23,10 @@ def home(of_folder: OfFolder, tmp_path_factory: pytest.TempPathFactory) -> Path:
     def make() -> Path:
         folder = tmp_path_factory.mktemp("scenes")
         (folder / "Pulumi.yaml").write_text("name: scratch\nruntime: python\n")
-        of_folder.at_end(HERE, lambda: end(folder))
+        of_folder.at_end(FOLDER, lambda: end(folder))
         return folder
 
-    return of_folder.once(HERE, make)
+    return of_folder.once(FOLDER, make)
 
 
 def end(folder: Path) -> None:
@@ -46,5 +46,5 @@ def scene(request: pytest.FixtureRequest, home: Path, tmp_path_factory: pytest.T
         for name, text in request.module.FILES.items():
             (folder / name).write_text(text, "utf-8")
     crds = request.module.CRDS() if hasattr(request.module, "CRDS") else ()
-    with on_stage(home, folder, crds, **getattr(request.module, "SETTINGS", {})) as found:
-        yield found
+    with on_stage(home, folder, crds, **getattr(request.module, "SETTINGS", {})) as staged:
+        yield staged

@@ -38,21 +38,21 @@ REST_PATIENCES = 3
 RETRY_SECONDS = 70.0
 """Within which a controller makes a pod again that was refused: the Job controller's longest delay is a minute."""
 CHILDREN = {"leaderworkerset": ("apps/v1", "StatefulSet"), "rayjob": ("ray.io/v1", "RayCluster")}
-"""Of kinds whose children are no Jobs."""
+"""Labels of kinds whose children are no Jobs."""
 RAY_OUTCOME = "played.example/ray-job"
 """Annotation of a RayCluster that says what became of its job (`tests/modules/operators/kuberay.go`)."""
 
 
 @dataclass(frozen=True)
 class Sight:
-    """What was seen at one moment."""
+    """State of the cluster at one moment."""
 
     bound: dict[str, int]
     """GPUs of pods with a node that have not ended, by tenant."""
     counted: dict[str, int]
     """GPUs that Kueue counts, by tenant."""
     evictions: int
-    """Of all Workloads, ever."""
+    """Evictions of all Workloads since the start."""
     evicted: float
     """When work was last evicted, or let start again after it, in seconds since 1970."""
     problems: tuple[str, ...]
@@ -60,20 +60,20 @@ class Sight:
     """Names of the work that the problems are of."""
 
     def moves(self) -> object:
-        """What stands still at rest."""
+        """Facts that do not change at rest."""
         return self.bound, self.counted, self.evictions, self.problems
 
 
 @dataclass
 class Verdict:
-    """What was wrong when a story rested."""
+    """Problems that were there when a story rested."""
 
     number: int
     """Events until then."""
     problems: tuple[str, ...]
     works: frozenset[str] = frozenset()
     evidence: str = ""
-    """What the cluster says of this work."""
+    """Evidence of the cluster on this work."""
 
 
 @dataclass
@@ -87,7 +87,7 @@ class Player:
     log: list[str] = field(default_factory=list)
     rests: list[float] = field(default_factory=list)
     seconds: Counter[str] = field(default_factory=Counter)
-    """What each kind of event took."""
+    """Seconds that each kind of event took."""
     _touched: set[str] = field(default_factory=set)
     """Work of which a pod ended or was taken away, or whose size was changed: it may be counted without pods."""
 
@@ -95,7 +95,7 @@ class Player:
         """Play them; what was wrong at the first rest at which something was."""
         for number, event in enumerate(events, 1):
             if event.verb == "rest":
-                if verdict := self.rest(patience):
+                if verdict := self.wait_for_rest(patience):
                     return replace(verdict, number=number)
                 continue
             try:
@@ -156,7 +156,7 @@ class Player:
             self._touched.add(event.name)
 
     def _end_ray_job(self, event: Event) -> None:
-        """What Ray says of the job of a RayJob from now on; its pods run until KubeRay ends them."""
+        """Write the end that Ray reports for the job of a RayJob from now on; its pods run until KubeRay ends them."""
         where = collection("ray.io/v1", "RayCluster", self.scene.space(event.tenant))
         for name in self._names(event, where):
             note = {"metadata": {"annotations": {RAY_OUTCOME: "SUCCEEDED"}}}
@@ -179,7 +179,7 @@ class Player:
         return answer
 
     def _delete_child(self, event: Event) -> Response | None:
-        """Of a JobSet the finished children, of others a child that runs."""
+        """Delete the finished children of a JobSet, or a running child of another kind."""
         version, kind = CHILDREN.get(event.kind, ("batch/v1", "Job"))
         where = collection(version, kind, self.scene.space(event.tenant))
         items = [i for i in self.scene.api.items(where) if _is_of(i["metadata"]["name"], event.name)]
@@ -301,7 +301,7 @@ class Player:
         return pods[int(event.facts["at"] * len(pods))] if pods else None
 
     def _end(self, pod: Object, phase: str) -> None:
-        """What a kubelet writes when the containers of a pod have ended."""
+        """Write the status that a kubelet writes when the containers of a pod have ended."""
         code = 0 if phase == "Succeeded" else 1
         ended = {"terminated": {"exitCode": code, "reason": "Completed" if code == 0 else "Error"}}
         states = [
@@ -318,7 +318,8 @@ class Player:
         assert answer.ok or answer.status == 404, answer.message
 
     def _end_deleted(self, pods: Sequence[Object]) -> None:
-        """What a kubelet writes before a pod goes: a Job with `podReplacementPolicy: Failed` waits for it."""
+        """Write the status that a kubelet writes before a pod goes: a Job with `podReplacementPolicy: Failed` waits for
+        it."""
         for pod in pods:
             metadata = pod["metadata"]
             if metadata.get("deletionTimestamp") and metadata.get("finalizers") and pod["status"]["phase"] == "Running":
@@ -335,7 +336,7 @@ class Player:
 
     # What must be true at rest
 
-    def rest(self, patience: float = END_SECONDS) -> Verdict | None:
+    def wait_for_rest(self, patience: float = END_SECONDS) -> Verdict | None:
         """Wait until nothing has changed for some seconds and nothing is wrong; what has been for so many seconds."""
         self._uncordon()
         began = since = time.monotonic()
@@ -352,7 +353,7 @@ class Player:
                 self.rests.append(now - began)
                 self.log.append(f"# at rest after {now - began:.0f} s: run {sight.bound}, counted {sight.counted}")
                 return None
-            problems = [problem for problem, seen in first_seen.items() if now - seen >= patience]
+            problems = [problem for problem, since_when in first_seen.items() if now - since_when >= patience]
             if problems or now - began > REST_PATIENCES * patience:
                 evictions = sight.evictions - start.evictions
                 state = f"run {sight.bound}, counted {sight.counted}, {evictions} evictions"
@@ -364,7 +365,7 @@ class Player:
             time.sleep(0.4)
 
     def look(self) -> Sight:
-        """What is there now, and what of it may not be so at rest."""
+        """The state now, with the problems that it would have at rest."""
         holdings = [use for use in self.scene.holdings() if use.flavor == "a100"]
         bound: Counter[str] = Counter()
         counted: Counter[str] = Counter()
@@ -381,12 +382,12 @@ class Player:
             counted[tenant] = sum(use.held for use in holdings if use.tenant == tenant)
             if bound[tenant] > counted[tenant]:
                 problems.append(f"{tenant}: {bound[tenant]} GPUs run, {counted[tenant]} are counted")
-            kept = _kept(workloads)
-            is_kept |= bool(kept)
+            work_conditions = _conditions_of_work(workloads)
+            is_kept |= bool(work_conditions)
             wrong = {
                 **self._miscounted(space, tree, pods),
                 **_told_to_end(tree),
-                **kept,
+                **work_conditions,
                 **self._kept_waiting(tenant, workloads, holdings),
             }
             problems += [f"{tenant}, {title}: {problem}" for title, problem in wrong.items()]
@@ -465,7 +466,7 @@ def _told_to_end(tree: PodTree) -> dict[str, str]:
     return problems
 
 
-def _kept(workloads: Sequence[Object]) -> dict[str, str]:
+def _conditions_of_work(workloads: Sequence[Object]) -> dict[str, str]:
     """Work that was evicted and whose GPUs are counted all the same: other work waits for them."""
     return {
         _title(workload): f"it was evicted, and {count} GPUs are counted for it"

@@ -1,4 +1,4 @@
-"""What a cluster says of some work of a story, for a message that no one can ask the cluster about later."""
+"""Evidence of a cluster on some work of a story, for a message that no one can ask the cluster about later."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tenancy.planning.queueing.queue_names import API
 
 KINDS = dict.fromkeys([(API, "Workload"), *map(resource, FRAMEWORKS), *WITHOUT_OPERATOR.values()])
 LENGTH = 900
-"""Of a line."""
+"""Characters of a line."""
 LOG_LINES = 12
 
 
@@ -57,14 +57,14 @@ def _line(kind: str, item: Object) -> str:
         facts["status"] = status
     else:
         facts["phase"] = status.get("phase")
-    said = json.dumps({key: value for key, value in facts.items() if value}, default=str)
-    return f"{kind}/{metadata['name']}: {said[:LENGTH]}"
+    facts_text = json.dumps({key: value for key, value in facts.items() if value}, default=str)
+    return f"{kind}/{metadata['name']}: {facts_text[:LENGTH]}"
 
 
 def _events(events: list[Object], works: Collection[str]) -> Iterator[str]:
-    own = [e for e in events if (e.get("involvedObject") or {}).get("name", "").partition("-")[0] in works]
-    own.sort(key=lambda e: e.get("lastTimestamp") or e.get("eventTime") or e["metadata"]["creationTimestamp"])
-    for event in own[-LOG_LINES:]:
+    work_events = [e for e in events if (e.get("involvedObject") or {}).get("name", "").partition("-")[0] in works]
+    work_events.sort(key=lambda e: e.get("lastTimestamp") or e.get("eventTime") or e["metadata"]["creationTimestamp"])
+    for event in work_events[-LOG_LINES:]:
         about = event["involvedObject"]
         when = event.get("lastTimestamp") or event.get("eventTime") or event["metadata"]["creationTimestamp"]
         yield f"{when} {about['kind']}/{about['name']} {event.get('reason')}: {(event.get('message') or '')[:LENGTH]}"

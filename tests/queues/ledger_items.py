@@ -23,7 +23,7 @@ def resource(kind: str) -> tuple[str, str]:
 
 
 def items_of(scene: Scene, event: Event) -> list[Object]:
-    """What a developer makes: one object, or the pods of a group."""
+    """Objects that a developer creates: one, or the pods of a group."""
     facts, space = event.facts, scene.space(event.tenant)
     match event.kind:
         case "job":
@@ -76,8 +76,8 @@ def _spec(scene: Scene, event: Event) -> Object:
             roles = {"Launcher": {"replicas": 1, "template": _template(scene, event, 0, "Never")}}
             roles["Worker"] = {"replicas": pods, "template": once}
             return {"runPolicy": {"cleanPodPolicy": "Running"}, "slotsPerWorker": 1, "mpiReplicaSpecs": roles}
-        case other:
-            raise AssertionError(other)
+        case unknown_kind:
+            raise AssertionError(unknown_kind)
 
 
 def _template(scene: Scene, event: Event, gpus: int, restart: str) -> Object:

@@ -44,9 +44,9 @@ QUEUE = "kueue.x-k8s.io/queue-name"
 LEAST_PODS = "kueue.x-k8s.io/job-min-parallelism"
 PLATFORM = Impersonation("engineer@bank.example", ("system:masters",))
 LEFT_OUT = frozenset({"NetworkPolicy"})
-"""Of a plan: kinds that nothing enforces here."""
+"""Kinds of a plan that nothing enforces here."""
 ORDERED = ("Namespace", "PriorityClass", "Topology", "ResourceFlavor", "WorkloadPriorityClass", "Cohort")
-"""What others stand on, one kind after another; the rest goes in any order."""
+"""Kinds that others depend on, in their order; the others go in any order."""
 
 Object = dict[str, Any]
 
@@ -64,20 +64,20 @@ def until(
                 raise
             return False
 
-    began = asked = time.monotonic()
+    began = last_check = time.monotonic()
     while not is_true():
         now = time.monotonic()
         assert now - began < seconds, f"after {seconds:.0f} s still not: {what}{also()}"
         # Who asks all the time keeps a busy API server from what is waited for.
-        time.sleep(max(0.1, now - asked))
-        asked = time.monotonic()
+        time.sleep(max(0.1, now - last_check))
+        last_check = time.monotonic()
     return time.monotonic() - began
 
 
 def condition(item: Mapping[str, Any] | None, kind: str) -> Mapping[str, Any]:
     """A condition of an object; empty if it has none of that kind."""
-    found = ((item or {}).get("status") or {}).get("conditions") or ()
-    return next((each for each in found if each["type"] == kind), {})
+    conditions = ((item or {}).get("status") or {}).get("conditions") or ()
+    return next((candidate for candidate in conditions if candidate["type"] == kind), {})
 
 
 def holds(item: Mapping[str, Any] | None, kind: str) -> bool:
@@ -96,7 +96,7 @@ class Scene:
         self.api = Api(self.plan.context)
 
     def read(self) -> None:
-        """What the files say now."""
+        """The files as they are now."""
         self.loaded = on_lab(load(self.folder))
         self.plan = make_plan(self.loaded.environment, self.loaded.tenants)
 
@@ -105,12 +105,12 @@ class Scene:
     def apply(self, *kinds: str) -> None:
         """Make what the files say; of these kinds alone, if some are named."""
         self.read()
-        wanted = [o for o in self.plan.objects() if o["kind"] not in LEFT_OUT and (not kinds or o["kind"] in kinds)]
+        objects = [o for o in self.plan.objects() if o["kind"] not in LEFT_OUT and (not kinds or o["kind"] in kinds)]
         for kind in ORDERED:
-            self._apply([o for o in wanted if o["kind"] == kind])
+            self._apply([o for o in objects if o["kind"] == kind])
         last = list(self.plan.platform.readiness_probe)
-        self._apply([o for o in wanted if o["kind"] not in ORDERED and o not in last])
-        self._apply([o for o in wanted if o in last])
+        self._apply([o for o in objects if o["kind"] not in ORDERED and o not in last])
+        self._apply([o for o in objects if o in last])
 
     def _apply(self, items: Iterable[Object]) -> None:
         with ThreadPoolExecutor(4) as pool:
@@ -191,8 +191,8 @@ class Scene:
         return next(tenant for tenant in self.loaded.tenants if tenant.tenant == name)
 
     def space(self, tenant: str, part: str | None = None) -> str:
-        found = self.tenant(tenant)
-        return found.namespace_name(next(n for n in found.namespaces if part in {None, n.name}))
+        tenant_plan = self.tenant(tenant)
+        return tenant_plan.namespace_name(next(n for n in tenant_plan.namespaces if part in {None, n.name}))
 
     def developer(self, tenant: str) -> Impersonation:
         groups = [p.name for p in self.tenant(tenant).people if p.role is Role.DEVELOPER]
@@ -241,7 +241,7 @@ class Scene:
         return job["metadata"]["namespace"]
 
     def ask(self, tenant: str, item: Object, query: str = "") -> Response:
-        """What the API server says to a developer of the tenant who makes that."""
+        """Answer of the API server to a developer of the tenant who creates the item."""
         where = collection(item["apiVersion"], item["kind"], item["metadata"]["namespace"])
         return self.api.request("POST", where + query, item, self.developer(tenant))
 
@@ -257,8 +257,8 @@ class Scene:
 
     def workloads(self, namespace: str | None = None) -> dict[str, Object]:
         """Workloads by the name of what they belong to, the newest of each."""
-        found = sorted(self.items("Workload", namespace), key=lambda w: w["metadata"]["creationTimestamp"])
-        return {owner["name"]: w for w in found for owner in w["metadata"].get("ownerReferences") or ()}
+        items = sorted(self.items("Workload", namespace), key=lambda w: w["metadata"]["creationTimestamp"])
+        return {owner["name"]: w for w in items for owner in w["metadata"].get("ownerReferences") or ()}
 
     def workload(self, namespace: str, name: str) -> Object | None:
         return self.workloads(namespace).get(name)
@@ -268,13 +268,13 @@ class Scene:
         return not self.not_running(namespace, names)
 
     def not_running(self, namespace: str, names: Iterable[str]) -> list[str]:
-        found = self.workloads(namespace)
-        return [name for name in names if not holds(found.get(name), "Admitted")]
+        workloads = self.workloads(namespace)
+        return [name for name in names if not holds(workloads.get(name), "Admitted")]
 
     def waits(self, namespace: str, *names: str) -> bool:
         """Whether Kueue looked at each of these and let none start."""
-        found = self.workloads(namespace)
-        return all(condition(found.get(name), "QuotaReserved").get("status") == "False" for name in names)
+        workloads = self.workloads(namespace)
+        return all(condition(workloads.get(name), "QuotaReserved").get("status") == "False" for name in names)
 
     def until_runs(self, namespace: str, *names: str) -> float:
         return until(lambda: self.runs(namespace, *names), f"{', '.join(names)} of {namespace} run")
@@ -292,41 +292,44 @@ class Scene:
         return dict(counts)
 
     def holdings(self) -> list[QueueUse]:
-        """What `tenancy queues` says."""
+        """Rows of `tenancy queues`."""
         return queue_use(self.api, self.loaded.environment)
 
-    def held(self, tenant: str, pool: str | None = None, flavor: str = "a100") -> int:
-        mine = [h for h in self.holdings() if h.tenant == tenant and h.flavor == flavor]
-        return sum(h.held for h in mine if pool in {None, h.pool})
+    def gpus_in_use(self, tenant: str, pool: str | None = None, flavor: str = "a100") -> int:
+        tenant_holdings = [h for h in self.holdings() if h.tenant == tenant and h.flavor == flavor]
+        return sum(h.held for h in tenant_holdings if pool in {None, h.pool})
 
     def borrowed(self, tenant: str, flavor: str = "a100") -> int:
         return sum(h.borrowed for h in self.holdings() if h.tenant == tenant and h.flavor == flavor)
 
     def until_held(self, tenant: str, count: int, pool: str | None = None, flavor: str = "a100") -> None:
-        until(lambda: self.held(tenant, pool, flavor) == count, f"{tenant} holds {count} {flavor} ({pool or 'any'})")
+        until(
+            lambda: self.gpus_in_use(tenant, pool, flavor) == count,
+            f"{tenant} holds {count} {flavor} ({pool or 'any'})",
+        )
 
     def until_borrowed(self, tenant: str, count: int, flavor: str = "a100") -> None:
         until(lambda: self.borrowed(tenant, flavor) == count, f"{tenant} borrows {count} {flavor}")
 
     def why(self, namespace: str, name: str, kind: str = "job") -> Explanation:
-        """What `tenancy why` says."""
+        """Explanation of `tenancy why`."""
         return explain(self.api, namespace, kind, name)
 
     def until_said(self, namespace: str, name: str, words: str, kind: str = "job") -> str:
         """Wait until `tenancy why` says these words; the whole sentence in which it did."""
-        said = ""
+        explanation = ""
 
         def heard() -> bool:
-            nonlocal said
-            said = self.why(namespace, name, kind).sentence
-            return words in said
+            nonlocal explanation
+            explanation = self.why(namespace, name, kind).sentence
+            return words in explanation
 
-        until(heard, f"why {name}: {words!r}", also=lambda: f"; it says {said!r}")
-        return said
+        until(heard, f"why {name}: {words!r}", also=lambda: f"; it says {explanation!r}")
+        return explanation
 
     def pods(self, namespace: str, phase: str = "Running") -> list[Object]:
-        found = self.items("Pod", namespace, "v1")
-        return [p for p in found if p["status"].get("phase") == phase and not p["metadata"].get("deletionTimestamp")]
+        pods = self.items("Pod", namespace, "v1")
+        return [p for p in pods if p["status"].get("phase") == phase and not p["metadata"].get("deletionTimestamp")]
 
     def queue(self, tenant: str, tier: str) -> Object:
         path = f"{collection(API, 'ClusterQueue')}/{queue_name(tenant, tier)}"
@@ -339,28 +342,28 @@ class Scene:
 
         What is left after that is an error, and is taken away by force: the next story is not played beside it.
         """
-        chosen = [t for t in self.plan.tenants if not tenants or t.name in tenants]
-        spaces = [space.name for tenant in chosen for space in tenant.namespaces]
+        cleared_tenants = [t for t in self.plan.tenants if not tenants or t.name in tenants]
+        spaces = [space.name for tenant in cleared_tenants for space in tenant.namespaces]
         for space in spaces:
             end_work(self.api, space)
-        workloads, pods = partial(self._left_workloads, spaces), partial(self._left, spaces, "Pod", "v1")
+        workloads, pods = partial(self._left_workloads, spaces), partial(self._remaining, spaces, "Pod", "v1")
         try:
-            until(lambda: not workloads(), "no workload is left", seconds, also=lambda: _named(workloads()))
-            until(lambda: not pods(), "no pod is left", seconds, also=lambda: _named(pods()))
+            until(lambda: not workloads(), "no workload is left", seconds, also=lambda: _names_of(workloads()))
+            until(lambda: not pods(), "no pod is left", seconds, also=lambda: _names_of(pods()))
         except AssertionError:
-            self._remove([*self._left(spaces, "Workload", API), *pods()])
+            self._remove([*self._remaining(spaces, "Workload", API), *pods()])
             raise
-        names = {tenant.name for tenant in chosen}
+        names = {tenant.name for tenant in cleared_tenants}
         until(lambda: not any(h.held for h in self.holdings() if h.tenant in names), "none of its GPUs is in use")
 
-    def _left(self, spaces: Iterable[str], kind: str, version: str) -> list[Object]:
+    def _remaining(self, spaces: Iterable[str], kind: str, version: str) -> list[Object]:
         items = [item for item in self.items(kind, None, version) if item["metadata"]["namespace"] in spaces]
         return [{"apiVersion": version, "kind": kind, **item} for item in items]
 
     def _left_workloads(self, spaces: Iterable[str]) -> list[Object]:
         """Workloads that should be gone. Those that Kueue has finished because their owner was deleted without them
         (`propagationPolicy: Orphan`) it keeps as long as other finished work; they are deleted here."""
-        items = self._left(spaces, "Workload", API)
+        items = self._remaining(spaces, "Workload", API)
         finished = [i for i in items if holds(i, "Finished") and not i["metadata"].get("ownerReferences")]
         _delete(self.api, map(path_of, finished))
         return [item for item in items if item not in finished]
@@ -372,7 +375,7 @@ class Scene:
             self.api.request("DELETE", f"{path}?gracePeriodSeconds=0")
 
 
-def _named(items: Iterable[Object]) -> str:
+def _names_of(items: Iterable[Object]) -> str:
     """Objects with what keeps them, and what is true of them."""
     keys = ("name", "namespace", "creationTimestamp", "deletionTimestamp", "finalizers", "ownerReferences")
     facts = []
@@ -384,11 +387,11 @@ def _named(items: Iterable[Object]) -> str:
 
 
 def kueue_values(loaded: Loaded, **more: Any) -> dict[str, Any]:
-    """What Kueue's chart is given for the environment, with settings of the test on top."""
-    said = configuration(loaded.environment)
+    """Values of Kueue's chart for the environment, with settings of the test on top."""
+    kueue_config = configuration(loaded.environment)
     for name, value in more.items():
-        said[name] = {**said[name], **value}
-    return {"managerConfig": {"controllerManagerConfigYaml": json.dumps(said)}}
+        kueue_config[name] = {**kueue_config[name], **value}
+    return {"managerConfig": {"controllerManagerConfigYaml": json.dumps(kueue_config)}}
 
 
 def end_work(api: Api, space: str) -> None:
@@ -406,20 +409,26 @@ def _delete(api: Api, paths: Iterable[str]) -> None:
 
 def strip(api: Api) -> None:
     """Take an environment off the cluster: people's work, then the queues, then all else."""
-    ours = f"?labelSelector={words.ENVIRONMENT}"
-    spaces = [n["metadata"]["name"] for n in api.items(f"/api/v1/namespaces{ours},{words.TENANT}")]
+    environment_selector = f"?labelSelector={words.ENVIRONMENT}"
+    spaces = [n["metadata"]["name"] for n in api.items(f"/api/v1/namespaces{environment_selector},{words.TENANT}")]
     for space in spaces:
         end_work(api, space)
     _delete(api, [f"/api/v1/namespaces/{space}" for space in spaces])
-    until(lambda: not api.items(f"/api/v1/namespaces{ours},{words.TENANT}"), "no namespace of a tenant is left")
+    until(
+        lambda: not api.items(f"/api/v1/namespaces{environment_selector},{words.TENANT}"),
+        "no namespace of a tenant is left",
+    )
     guards = ("ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy")
     kinds = [(API, "ClusterQueue"), (API, "Cohort"), (API, "ResourceFlavor"), (API, "Topology")]
     kinds += [(API, "WorkloadPriorityClass"), ("scheduling.k8s.io/v1", "PriorityClass")]
     kinds += [("admissionregistration.k8s.io/v1", kind) for kind in guards]
     for version, kind in kinds:
-        items = api.items(collection(version, kind) + ours)
+        items = api.items(collection(version, kind) + environment_selector)
         _delete(api, [path_of({"apiVersion": version, "kind": kind, **item}) for item in items])
-    until(lambda: not any(api.items(collection(API, kind) + ours) for _, kind in kinds[:4]), "no queue is left")
+    until(
+        lambda: not any(api.items(collection(API, kind) + environment_selector) for _, kind in kinds[:4]),
+        "no queue is left",
+    )
 
 
 @contextmanager
@@ -441,19 +450,19 @@ def on_stage(home: Path, folder: Path, crds: Iterable[Object] = (), **settings: 
         patch.delenv("GPU_TENANCY_LAB", raising=False)
         loaded = on_lab(load(folder))
         group = loaded.environment.platform.group
-        found = Lab.locate(home)
-        if found.kueue.exists():
-            patch.setenv("KUBECONFIG", str(found.kubeconfig))
+        stage_lab = Lab.locate(home)
+        if stage_lab.kueue.exists():
+            patch.setenv("KUBECONFIG", str(stage_lab.kubeconfig))
             strip(Api(words.LAB_CONTEXT))
         if crds := list(crds):
             lab = control_plane.up(root=home, platform_group=group, type_checks=False)
             patch.setenv("KUBECONFIG", str(lab.kubeconfig))
             api = Api(words.LAB_CONTEXT)
             for crd in crds:
-                until(lambda crd=crd: _made(api, crd), f"{crd['metadata']['name']} is there")
+                until(lambda crd=crd: _is_established(api, crd), f"{crd['metadata']['name']} is there")
             until(lambda: all(api.request("GET", served(crd)).ok for crd in crds), "the kinds are served")
             # The controller of quotas asks every 30 s which kinds there are; a new one asks at once.
-            processes.stop(processes.running(found, (CONTROLLERS,))[CONTROLLERS])
+            processes.stop(processes.running(stage_lab, (CONTROLLERS,))[CONTROLLERS])
         nodes, queues = fake_nodes(loaded.environment), kueue_values(loaded, **settings)
         lab = control_plane.up(root=home, platform_group=group, nodes=nodes, queues=queues, type_checks=False)
         patch.setenv("KUBECONFIG", str(lab.kubeconfig))
@@ -463,7 +472,7 @@ def on_stage(home: Path, folder: Path, crds: Iterable[Object] = (), **settings: 
         yield scene
 
 
-def _made(api: Api, crd: Object) -> bool:
+def _is_established(api: Api, crd: Object) -> bool:
     answer = api.request("POST", collection(crd["apiVersion"], crd["kind"]), crd)
     assert answer.ok or answer.status == 409, answer.message
     return True

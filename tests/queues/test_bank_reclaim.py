@@ -30,7 +30,7 @@ SETTINGS = {
 }
 """Work whose pods do not start goes back after 20 minutes, and tries again after one: here after seconds."""
 HOURS = 12
-"""What the fine-tuning has done since its last checkpoint, in the story."""
+"""Work that the fine-tuning has done since its last checkpoint, in the story."""
 OTHERS = {
     "nlp": 152,
     "credit-risk": 64,
@@ -46,7 +46,7 @@ OTHERS = {
 }
 FINE_TUNING = 200
 DAILY = {"document-ai": "train"}
-"""Whose daily work is not in the first part."""
+"""Tenants whose daily work is not in the first part."""
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def story(full: Scene) -> Iterator[Scene]:
 
 
 def price(scene: Scene, gpus: int) -> tuple[int, Decimal]:
-    """What is lost with so many GPUs: hours of a GPU, and dollars."""
+    """Loss with so many GPUs: GPU-hours and dollars."""
     return gpus * HOURS, gpus * HOURS * scene.loaded.environment.prices["a100-40gb"]
 
 
@@ -122,16 +122,19 @@ def test_of_25_jobs_of_8_gpus_only_four_go(story: Scene) -> None:
     until(lambda: story.borrowed("performance") == FINE_TUNING, "they are all borrowed")
     home = story.submit("fraud", "retraining", 8, 4)
     story.until_runs(home, "retraining")
-    gone = story.evictions()
-    assert sum(gone.values()) == 4
-    assert set(gone) < set(names), "performance's, which alone borrows"
+    evictions = story.evictions()
+    assert sum(evictions.values()) == 4
+    assert set(evictions) < set(names), "performance's, which alone borrows"
     story.until_held("performance", 168, "train-a100")
-    assert price(story, sum(gone.values()) * 8) == (384, Decimal("960.00"))
+    assert price(story, sum(evictions.values()) * 8) == (384, Decimal("960.00"))
     until(lambda: run_in_the_cluster(story) == 640, "nothing stands idle")
-    assert story.runs(train, *set(names) - set(gone))
+    assert story.runs(train, *set(names) - set(evictions))
     # Of work that is alike Kueue looks at one piece, and writes why it waits into that one alone.
-    wanted = "waits for 8 more nvidia.com/gpu in pool train-a100"
-    until(lambda: any(wanted in story.why(train, name).sentence for name in gone), "one of the four says why it waits")
+    sentence_part = "waits for 8 more nvidia.com/gpu in pool train-a100"
+    until(
+        lambda: any(sentence_part in story.why(train, name).sentence for name in evictions),
+        "one of the four says why it waits",
+    )
 
 
 @pytest.mark.exhaustive
@@ -171,8 +174,8 @@ def test_kueue_dies_in_the_middle_of_a_reclaim(story: Scene) -> None:
     assert story.ask("aml", alone).status == 500
     system = {**alone, "metadata": {"name": "system", "namespace": "kube-system"}}
     path = collection("v1", "Pod", "kube-system")
-    made = story.api.request("POST", path, system, Impersonation("root", ("system:masters",)))
-    assert made.ok, made.message
+    system_pod = story.api.request("POST", path, system, Impersonation("root", ("system:masters",)))
+    assert system_pod.ok, system_pod.message
     assert len(story.pods(story.space("nlp"))) == 152 // 8, "what runs goes on"
 
     story.start_kueue()
@@ -181,8 +184,8 @@ def test_kueue_dies_in_the_middle_of_a_reclaim(story: Scene) -> None:
     story.until_held("performance", 0, "train-a100")
     until(lambda: len(story.pods(train)) == 8, "and none of the fine-tuning's")
     always_on = supply(story.loaded.environment, always_on=True)["a100"]
-    for pool, there in always_on.items():
-        assert sum(h.held for h in story.holdings() if (h.pool, h.flavor) == (pool, "a100")) <= there, pool
+    for pool, always_on_gpus in always_on.items():
+        assert sum(h.held for h in story.holdings() if (h.pool, h.flavor) == (pool, "a100")) <= always_on_gpus, pool
     assert not story.runs(train, "fine-tuning")
     for tenant in OTHERS:
         assert holds(story.workloads(story.space(tenant, DAILY.get(tenant)))["daily"], "Admitted"), tenant
@@ -202,7 +205,7 @@ def test_four_nodes_of_one_switch_or_none(scene: Scene) -> None:
     near = {"kueue.x-k8s.io/podset-required-topology": "topology.k8s.aws/network-node-layer-3"}
     train = scene.submit("performance", "five", 8, 5, pod_notes=near)
     reasons = ("4 of its 5 pods fit", "It never starts in pool train-a100: the nodes there have no known topology")
-    until(lambda: any(each in scene.why(train, "five").sentence for each in reasons), "it says what is in its way")
+    until(lambda: any(reason in scene.why(train, "five").sentence for reason in reasons), "it says what is in its way")
     for name in ("four", "four-more"):
         scene.submit("performance", name, 8, 4, pod_notes=near)
     scene.until_runs(train, "four", "four-more")
@@ -210,8 +213,8 @@ def test_four_nodes_of_one_switch_or_none(scene: Scene) -> None:
     assert not scene.runs(train, "five")
     nodes = {n["metadata"]["name"]: n["metadata"]["labels"] for n in scene.items("Node", None, "v1")}
     for name in ("four", "four-more"):
-        mine = [p for p in scene.pods(train) if p["metadata"]["labels"]["job-name"] == name]
-        switches = {nodes[p["spec"]["nodeName"]]["topology.k8s.aws/network-node-layer-3"] for p in mine}
+        gang_pods = [p for p in scene.pods(train) if p["metadata"]["labels"]["job-name"] == name]
+        switches = {nodes[p["spec"]["nodeName"]]["topology.k8s.aws/network-node-layer-3"] for p in gang_pods}
         assert len(switches) == 1, name
 
 
@@ -269,8 +272,8 @@ def test_200_jobs_at_once_harm_no_other_tenant(scene: Scene) -> None:
     assert len(waiting) == 168
     for name in (waiting[0], waiting[-1]):
         scene.until_said(home, name, "It waits for 4 more nvidia.com/gpu in pool train-a100")
-    beside = [_seconds(scene, "aml", "beside"), _seconds(scene, "fraud", "beside")]
-    assert max(beside) < alone + 5, "seconds until it runs, beside 200 jobs and before"
+    neighbour_seconds = [_seconds(scene, "aml", "beside"), _seconds(scene, "fraud", "beside")]
+    assert max(neighbour_seconds) < alone + 5, "seconds until it runs, beside 200 jobs and before"
 
 
 def _row(scene: Scene) -> QueueUse:

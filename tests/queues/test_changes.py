@@ -1,4 +1,4 @@
-"""What a change of the files does to work that runs and waits: nothing stops but what the change says."""
+"""Effects of a change of the files on running and waiting work: only the work that the change names stops."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_guarantee_lowered_under_use_evicts_no_workload(town_hall: Scene) -> N
     town_hall.edit("tenants/fraud.yaml", SHARE, "guaranteed: 8, sharing: lend-and-borrow, lend-up-to: 8")
     town_hall.apply("Cohort", "ClusterQueue")
     town_hall.until_borrowed("fraud", 8)
-    assert town_hall.held("fraud") == 16
+    assert town_hall.gpus_in_use("fraud") == 16
     town_hall.submit("fraud", "three", 8)
     town_hall.until_waits(home, "three")
     assert town_hall.runs(home, "one", "two")
@@ -98,7 +98,7 @@ def test_a_tenant_that_moves_to_another_department_keeps_what_runs(town_hall: Sc
     town_hall.until_runs(home, "one")
     town_hall.edit("tenants/fraud.yaml", "department: risk", "department: markets")
     town_hall.apply("Cohort", "ClusterQueue", "Namespace")
-    assert _above(town_hall, "fraud--batch") == "department--markets"
+    assert _parent_cohort(town_hall, "fraud--batch") == "department--markets"
     town_hall.submit("fraud", "two", 8)
     town_hall.until_runs(home, "two")
     town_hall.until_held("fraud", 32)
@@ -119,7 +119,9 @@ def test_a_tenants_queue_moves_below_its_cohort_and_back_while_its_work_runs(tow
     file.write_text(alone + parts, "utf-8")
     town_hall.apply()
     town_hall.settle()
-    assert _above(town_hall, "fraud--batch") == _above(town_hall, "fraud--production") == "tenant--fraud"
+    assert (
+        _parent_cohort(town_hall, "fraud--batch") == _parent_cohort(town_hall, "fraud--production") == "tenant--fraud"
+    )
     assert town_hall.runs(home, "one")
     town_hall.submit("fraud", "two", 8)
     town_hall.until_runs(home, "two")
@@ -128,18 +130,18 @@ def test_a_tenants_queue_moves_below_its_cohort_and_back_while_its_work_runs(tow
     more = list(town_hall.plan.tenant("fraud").queues)
     file.write_text(alone, "utf-8")
     town_hall.apply()
-    kept = [path_of(item) for item in town_hall.plan.tenant("fraud").queues]
-    gone = [path for path in map(path_of, more) if path not in kept]
-    for path in ("/api/v1/namespaces/fraud--serve", *reversed(gone)):
+    planned_paths = [path_of(item) for item in town_hall.plan.tenant("fraud").queues]
+    removed_paths = [path for path in map(path_of, more) if path not in planned_paths]
+    for path in ("/api/v1/namespaces/fraud--serve", *reversed(removed_paths)):
         assert town_hall.api.request("DELETE", path).ok, path
-    until(lambda: not any(town_hall.api.request("GET", path).ok for path in gone), "queue and cohort are gone")
-    assert len(gone) == 2
+    until(lambda: not any(town_hall.api.request("GET", path).ok for path in removed_paths), "queue and cohort are gone")
+    assert len(removed_paths) == 2
     town_hall.until_borrowed("fraud", 16)
     assert town_hall.runs(home, "one", "two")
     assert town_hall.evictions() == {}
 
 
-def _above(scene: Scene, queue: str) -> str:
+def _parent_cohort(scene: Scene, queue: str) -> str:
     return next(q["spec"]["cohortName"] for q in scene.items("ClusterQueue") if q["metadata"]["name"] == queue)
 
 
@@ -314,7 +316,7 @@ def test_a_pool_that_gets_efa_afterwards_has_a_new_flavor(town_hall: Scene) -> N
     _with_its_configuration(town_hall)
     try:
         town_hall.apply()
-        flavors = {found["metadata"]["name"] for found in town_hall.items("ResourceFlavor")}
+        flavors = {flavor["metadata"]["name"] for flavor in town_hall.items("ResourceFlavor")}
         assert "block.eks-network" in flavors
         home = town_hall.submit("burst", "near", 8, 2, pod_notes={ANY_TOPOLOGY: "true"})
         town_hall.until_runs(home, "near")
@@ -324,8 +326,8 @@ def test_a_pool_that_gets_efa_afterwards_has_a_new_flavor(town_hall: Scene) -> N
         town_hall.until_held("burst", 8, "train")
         town_hall.clear("burst")
         town_hall.api.request("DELETE", f"{collection(API, 'ResourceFlavor')}/block")
-        gone = lambda: "block" not in {f["metadata"]["name"] for f in town_hall.items("ResourceFlavor")}  # noqa: E731
-        until(gone, "the old flavor goes")
+        is_flavor_removed = lambda: "block" not in {f["metadata"]["name"] for f in town_hall.items("ResourceFlavor")}  # noqa: E731
+        until(is_flavor_removed, "the old flavor goes")
     finally:
         town_hall.edit("environment.yaml", "    efa: true\n", "")
         town_hall.read()
@@ -343,8 +345,8 @@ def _with_its_configuration(scene: Scene) -> None:
 
 
 def leave(scene: Scene, tenant: str) -> None:
-    """What the engine does when a tenant's file is gone, in its order: namespaces, then queues."""
-    (plan,) = [found for found in scene.plan.tenants if found.name == tenant]
+    """Delete a tenant's objects as the engine does when its file is gone: namespaces, then queues."""
+    (plan,) = [candidate for candidate in scene.plan.tenants if candidate.name == tenant]
     for space in plan.namespaces:
         scene.api.request("DELETE", f"/api/v1/namespaces/{space.name}")
 
@@ -400,8 +402,8 @@ def test_without_kueue_a_tenant_cannot_leave(town_hall: Scene) -> None:
 
 
 def _held_by(scene: Scene, space: str) -> str:
-    found = scene.api.request("GET", f"/api/v1/namespaces/{space}").body
-    conditions = (found.get("status") or {}).get("conditions") or ()
+    namespace = scene.api.request("GET", f"/api/v1/namespaces/{space}").body
+    conditions = (namespace.get("status") or {}).get("conditions") or ()
     return " ".join(c["message"] for c in conditions if c["type"] == "NamespaceFinalizersRemaining")
 
 

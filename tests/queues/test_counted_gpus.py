@@ -1,4 +1,4 @@
-"""What Kueue counts of work whose pods end at different times, and whether evictions come to an end.
+"""Kueue's count of work whose pods end at different times, and whether evictions come to an end.
 
 The kubelet's and the JobSet controller's parts are played: they write the status that Kueue reads. Each test also shows
 what Kueue's defaults do.
@@ -65,7 +65,7 @@ def running(scene: Scene, tenant: str) -> int:
 
 
 def end_one_pod(scene: Scene, tenant: str) -> None:
-    """What a kubelet says when a pod's containers have ended."""
+    """Write the status that a kubelet writes when a pod's containers have ended."""
     pod = scene.pods(scene.space(tenant))[0]
     where = f"{collection('v1', 'Pod', pod['metadata']['namespace'])}/{pod['metadata']['name']}/status"
     ended = {"exitCode": 0, "reason": "Completed"}
@@ -102,7 +102,7 @@ def test_a_pod_that_ended_stays_counted_and_a_restart_of_kueue_counts_what_ran_u
     scene.clear()
     more_parallelism_than_completions(scene, "sweep")
     until(lambda: holds(scene.workload(scene.space("fraud"), "sweep"), "PodsReady"), "Kueue looked at it again")
-    assert scene.held("fraud") == 32
+    assert scene.gpus_in_use("fraud") == 32
 
 
 def jobset(scene: Scene, name: str) -> str:
@@ -119,7 +119,7 @@ def jobset(scene: Scene, name: str) -> str:
 
 
 def children(scene: Scene, path: str, succeeded: int, active: int) -> None:
-    """What the JobSet's controller says of its children."""
+    """Write the counts of children that the JobSet's controller writes."""
     counts = {"name": "w", "ready": active, "succeeded": succeeded, "failed": 0, "active": active, "suspended": 0}
     body = {"status": {"restarts": 0, "replicatedJobsStatus": [counts]}}
     answer = scene.api.request("PATCH", f"{path}/status", body, PLATFORM, MERGE)
@@ -149,14 +149,14 @@ def test_a_jobset_that_restarts_stays_counted_and_can_be_evicted(scene: Scene) -
         until(lambda: scene.evictions(reason="LocalQueueStopped"), "Kueue has told it to end")
         with pytest.raises(AssertionError, match="still not: it is suspended"):
             until(lambda: suspended(scene, path), "it is suspended", seconds=QUIET_SECONDS)
-        assert scene.held("fraud") == 8
+        assert scene.gpus_in_use("fraud") == 8
         drain(scene, "None")
         scene.api.request("DELETE", path)
         scene.until_held("fraud", 0)
     path = jobset(scene, "counted")
     children(scene, path, succeeded=7, active=1)
     children(scene, path, succeeded=0, active=8)
-    assert scene.held("fraud") == 64
+    assert scene.gpus_in_use("fraud") == 64
     drain(scene, "HoldAndDrain")
     until(lambda: suspended(scene, path), "it is suspended")
     children(scene, path, succeeded=0, active=0)
@@ -189,12 +189,12 @@ def evicted(scene: Scene) -> int:
 
 def quiet(scene: Scene) -> None:
     """Wait until no work has been evicted for a while."""
-    seen, since = evicted(scene), time.monotonic()
+    evictions, since = evicted(scene), time.monotonic()
 
     def still() -> bool:
-        nonlocal seen, since
-        if (count := evicted(scene)) != seen:
-            seen, since = count, time.monotonic()
+        nonlocal evictions, since
+        if (count := evicted(scene)) != evictions:
+            evictions, since = count, time.monotonic()
         return time.monotonic() - since > QUIET_SECONDS
 
     until(still, f"no eviction for {QUIET_SECONDS} s")

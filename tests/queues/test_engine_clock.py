@@ -47,28 +47,28 @@ WORKLOADS = f"{QUEUES}/namespaces/{words.PLATFORM_NAMESPACE}/workloads"
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     """A tenant in whose window it is now, and one with a budget; deployed by `tenancy up`."""
-    with copied(tmp_path_factory.mktemp("engine") / "project") as made:
+    with copied(tmp_path_factory.mktemp("engine") / "project") as lab_project:
         for tenant in ("fraud", "performance", "research"):
-            made.remove(f"tenants/{tenant}.yaml")
+            lab_project.remove(f"tenants/{tenant}.yaml")
         text = town.ENVIRONMENT.replace("environment: town", "environment: local").replace("nodes: 8", "nodes: 4")
         text = text.replace("context: town", f"context: {words.LAB_CONTEXT}")
-        made.write(ENVIRONMENT, text)
-        made.write(FILE, town.tenant("risk", "risk", "guaranteed: 8"))
-        made.write(SPENDER, town.tenant("spender", "research", "guaranteed: 8"))
+        lab_project.write(ENVIRONMENT, text)
+        lab_project.write(FILE, town.tenant("risk", "risk", "guaranteed: 8"))
+        lab_project.write(SPENDER, town.tenant("spender", "research", "guaranteed: 8"))
         # Without the clock's process, whose rounds would have another time than those of the tests.
-        done = made.tenancy("lab", "up", "local")
-        assert done.code == 0, done.text
-        made.write(ENVIRONMENT, text + ON)
-        made.write(FILE, town.tenant("risk", "risk", "guaranteed: 8", more=WINDOW))
-        made.write(SPENDER, town.tenant("spender", "research", "guaranteed: 8", more=BUDGET))
-        made.up()
-        yield made
+        result = lab_project.tenancy("lab", "up", "local")
+        assert result.code == 0, result.text
+        lab_project.write(ENVIRONMENT, text + ON)
+        lab_project.write(FILE, town.tenant("risk", "risk", "guaranteed: 8", more=WINDOW))
+        lab_project.write(SPENDER, town.tenant("spender", "research", "guaranteed: 8", more=BUDGET))
+        lab_project.up()
+        yield lab_project
 
 
 @pytest.fixture
 def scene(project: Project) -> Iterator[Scene]:
-    with on_lab_of(project.folder, project.environment) as found:
-        yield found
+    with on_lab_of(project.folder, project.environment) as lab_scene:
+        yield lab_scene
 
 
 def tick(scene: Scene, now: dt.datetime) -> Round:
@@ -76,31 +76,31 @@ def tick(scene: Scene, now: dt.datetime) -> Round:
 
 
 def queue(scene: Scene, name: str) -> Object:
-    return next(each for each in scene.items("ClusterQueue") if each["metadata"]["name"] == name)
+    return next(candidate for candidate in scene.items("ClusterQueue") if candidate["metadata"]["name"] == name)
 
 
 def gpus(scene: Scene, name: str) -> int:
     """A100 that the queue has."""
-    found = (
+    quotas = (
         resource["nominalQuota"]
         for group in queue(scene, name)["spec"]["resourceGroups"]
         for flavor in group["flavors"]
         for resource in flavor["resources"]
         if resource["name"] == "nvidia.com/gpu"
     )
-    return sum(int(each) for each in found)
+    return sum(int(quota) for quota in quotas)
 
 
 def versions(project: Project) -> dict[Key, str]:
-    """Of all objects but the clock's record, which is written in every round."""
-    found = project.versions()
-    assert found.pop(("configmaps", words.PLATFORM_NAMESPACE, words.CLOCK))
-    return found
+    """Versions of all objects but the clock's record, which is written in every round."""
+    object_versions = project.versions()
+    assert object_versions.pop(("configmaps", words.PLATFORM_NAMESPACE, words.CLOCK))
+    return object_versions
 
 
 def reserved(scene: Scene) -> bool:
-    found = scene.items("Workload", words.PLATFORM_NAMESPACE)
-    return bool(found) and all(holds(each, "Admitted") for each in found)
+    workloads = scene.items("Workload", words.PLATFORM_NAMESPACE)
+    return bool(workloads) and all(holds(workload, "Admitted") for workload in workloads)
 
 
 def as_the_clock_wrote(scene: Scene) -> bool:
@@ -126,27 +126,29 @@ def test_an_update_changes_nothing_of_what_the_clock_wrote(project: Project, sce
     spend(scene)
     assert as_the_clock_wrote(scene)
     before = versions(project)
-    found = project.tenancy("report", "drift", "local")
-    assert found.code == 0, found.text
-    assert "No drift" in found.out
+    report = project.tenancy("report", "drift", "local")
+    assert report.code == 0, report.text
+    assert "No drift" in report.out
 
-    done = project.up()
-    assert "clock: 0 queues and reservations changed" in done.text, done.text
+    result = project.up()
+    assert "clock: 0 queues and reservations changed" in result.text, result.text
     assert versions(project) == before
 
 
 def test_an_update_of_another_field_keeps_what_the_clock_wrote(project: Project, scene: Scene) -> None:
     path = f"{QUEUES}/clusterqueues/risk--batch?fieldManager=another"
-    other = {"spec": {"queueingStrategy": "StrictFIFO"}}
+    strategy_patch = {"spec": {"queueingStrategy": "StrictFIFO"}}
     assert queue(scene, "risk--batch")["spec"]["queueingStrategy"] == "BestEffortFIFO"
-    assert scene.api.request("PATCH", path, other, content_type=MERGE).ok
+    assert scene.api.request("PATCH", path, strategy_patch, content_type=MERGE).ok
     since = project.audit_size()
     project.edit(FILE, "tier: batch\n", "tier: batch\nweight: 2\n")
     project.edit(SPENDER, "tier: batch\n", "tier: batch\nweight: 2\n")
-    done = project.up()
-    written = {asked.name for asked in project.audit(since) if asked.resource == "clusterqueues" and not asked.dry_run}
-    assert {"risk--batch", "spender--batch"} <= written, "else the engine had nothing to revert"
-    assert "clock: 0 queues and reservations changed" in done.text, done.text
+    result = project.up()
+    written_queues = {
+        request.name for request in project.audit(since) if request.resource == "clusterqueues" and not request.dry_run
+    }
+    assert {"risk--batch", "spender--batch"} <= written_queues, "else the engine had nothing to revert"
+    assert "clock: 0 queues and reservations changed" in result.text, result.text
     assert as_the_clock_wrote(scene)
     assert queue(scene, "risk--batch")["spec"]["queueingStrategy"] == "BestEffortFIFO", "that field is the engine's"
 
@@ -160,8 +162,8 @@ def test_a_tenant_is_refused_what_the_clock_writes(scene: Scene) -> None:
 
 
 def clock_pid(project: Project) -> int | None:
-    found = json.loads(project.tenancy("lab", "status", "--format", "json").out)
-    return next((row["pid"] for row in found if row["component"] == "clock" and row["answering"]), None)
+    components = json.loads(project.tenancy("lab", "status", "--format", "json").out)
+    return next((row["pid"] for row in components if row["component"] == "clock" and row["answering"]), None)
 
 
 def writers(project: Project, since: int) -> set[str]:
@@ -179,17 +181,17 @@ def writers(project: Project, since: int) -> set[str]:
 
 
 def holder(scene: Scene) -> str:
-    found = scene.api.request(
+    lease = scene.api.request(
         "GET", f"/apis/coordination.k8s.io/v1/namespaces/{words.PLATFORM_NAMESPACE}/leases/{words.CLOCK}"
     )
-    return str((found.body.get("spec") or {}).get("holderIdentity"))
+    return str((lease.body.get("spec") or {}).get("holderIdentity"))
 
 
 def test_the_lab_runs_the_clock_where_the_environment_has_one(project: Project, scene: Scene) -> None:
     assert clock_pid(project) is None
     since = project.audit_size()
-    done = project.tenancy("lab", "up", "local")
-    assert done.code == 0, done.text
+    result = project.tenancy("lab", "up", "local")
+    assert result.code == 0, result.text
     pid = clock_pid(project)
     assert pid
     until(lambda: holder(scene).endswith(f"-{pid}"), "it works")
@@ -200,9 +202,9 @@ def test_the_lab_runs_the_clock_where_the_environment_has_one(project: Project, 
     os.kill(pid, signal.SIGKILL)
     assert project.tenancy("lab", "status").code == 1
     project.tenancy("lab", "up", "local")
-    other = clock_pid(project)
-    assert other
-    assert other != pid
+    new_pid = clock_pid(project)
+    assert new_pid
+    assert new_pid != pid
     project.edit(ENVIRONMENT, ON, "")
     # Windows and budgets that bind need a clock.
     before = {name: (project.environment / name).read_text("utf-8") for name in (FILE, SPENDER)}
@@ -210,7 +212,7 @@ def test_the_lab_runs_the_clock_where_the_environment_has_one(project: Project, 
     project.edit(SPENDER, BUDGET, "")
     project.tenancy("lab", "up", "local")
     assert clock_pid(project) is None
-    until(lambda: not Path(f"/proc/{other}").exists(), "its process has ended")
+    until(lambda: not Path(f"/proc/{new_pid}").exists(), "its process has ended")
     for name, text in before.items():
         project.write(name, text)
     path = project.environment / ENVIRONMENT
@@ -227,7 +229,7 @@ RIGHTS = {
 
 
 def refusal(scene: Scene, kubeconfig: Path) -> str:
-    """What a round of a clock that is started anew lacks; empty if it works."""
+    """The refusal in a round of a new clock; empty if it works."""
     environment, tenants = scene.loaded.environment, scene.loaded.tenants
     try:
         Clock(Api(words.LAB_CONTEXT, str(kubeconfig)), environment, tenants).tick()
@@ -240,29 +242,29 @@ def test_the_rights_of_its_role_suffice_for_a_round_and_a_missing_one_is_named(s
     spend(scene)
     kubeconfig = lab_clock.write_identity(scene.lab, ports.remembered(scene.lab)["kube-apiserver"])
     until(lambda: refusal(scene, kubeconfig) == "", "the whole role suffices")
-    for resource, (kind, said) in RIGHTS.items():
+    for resource, (kind, message) in RIGHTS.items():
         where = "" if kind == "clusterroles" else f"/namespaces/{words.PLATFORM_NAMESPACE}"
         path = f"/apis/rbac.authorization.k8s.io/v1{where}/{kind}/{words.CLOCK}"
-        whole = scene.api.request("GET", path).body
-        missing = next(rule for rule in whole["rules"] if resource in rule["resources"])
-        rest = {"rules": [rule for rule in whole["rules"] if rule != missing]}
-        assert scene.api.request("PATCH", path, rest, content_type=MERGE).ok
+        role = scene.api.request("GET", path).body
+        missing = next(rule for rule in role["rules"] if resource in rule["resources"])
+        reduced_role = {"rules": [rule for rule in role["rules"] if rule != missing]}
+        assert scene.api.request("PATCH", path, reduced_role, content_type=MERGE).ok
         try:
             until(lambda: refusal(scene, kubeconfig) != "", f"a round without {resource} is refused")
-            found = refusal(scene, kubeconfig)
+            output = refusal(scene, kubeconfig)
         finally:
-            assert scene.api.request("PATCH", path, {"rules": whole["rules"]}, content_type=MERGE).ok
-        assert ": 403 " in found, found
-        assert said in found
-        assert lab_clock.USER in found
+            assert scene.api.request("PATCH", path, {"rules": role["rules"]}, content_type=MERGE).ok
+        assert ": 403 " in output, output
+        assert message in output
+        assert lab_clock.USER in output
         until(lambda: refusal(scene, kubeconfig) == "", f"a round with {resource} works")
 
 
 @pytest.mark.exhaustive
 def test_a_refresh_keeps_what_the_clock_wrote(project: Project, scene: Scene) -> None:
-    done = project.tenancy("up", "local", "--refresh")
-    assert done.code == 0, done.text
-    assert "clock: 0 queues and reservations changed" in done.text, done.text
+    result = project.tenancy("up", "local", "--refresh")
+    assert result.code == 0, result.text
+    assert "clock: 0 queues and reservations changed" in result.text, result.text
     assert as_the_clock_wrote(scene)
 
 
@@ -297,12 +299,12 @@ def test_what_the_clock_wrote_stays_with_a_stack_for_each_tenant(project: Projec
     spend(scene)
     assert as_the_clock_wrote(scene)
     before = versions(project)
-    done = project.up()
-    assert "clock: 0 queues and reservations changed" in done.text, done.text
+    result = project.up()
+    assert "clock: 0 queues and reservations changed" in result.text, result.text
     assert versions(project) == before
     project.edit(SPENDER, "weight: 2\n", "weight: 3\n")
-    done = project.up()
-    assert "clock: 0 queues and reservations changed" in done.text, done.text
+    result = project.up()
+    assert "clock: 0 queues and reservations changed" in result.text, result.text
     assert as_the_clock_wrote(scene)
 
 
@@ -310,8 +312,8 @@ def test_what_the_clock_wrote_stays_with_a_stack_for_each_tenant(project: Projec
 def test_the_end_of_an_environment_removes_a_reservation_in_use_beside_a_running_clock(
     project: Project, scene: Scene
 ) -> None:
-    done = project.tenancy("lab", "up", "local")
-    assert done.code == 0, done.text
+    result = project.tenancy("lab", "up", "local")
+    assert result.code == 0, result.text
     pid = clock_pid(project)
     assert pid
     until(lambda: holder(scene).endswith(f"-{pid}"), "it works")
@@ -323,12 +325,12 @@ def test_the_end_of_an_environment_removes_a_reservation_in_use_beside_a_running
         return reserved(scene)
 
     until(ahead, "GPUs of the next window are reserved")
-    done = project.tenancy("down", "local", "--yes")
-    assert done.code == 0, done.text
+    result = project.tenancy("down", "local", "--yes")
+    assert result.code == 0, result.text
     assert project.objects() == {}
     log = project.lab.logs / "clock.log"
-    said = log.stat().st_size
-    until(lambda: " 403 " in log.read_text("utf-8")[said:], "it has tried a round since", seconds=90)
+    log_size = log.stat().st_size
+    until(lambda: " 403 " in log.read_text("utf-8")[log_size:], "it has tried a round since", seconds=90)
     assert project.objects() == {}
     assert not project.exists(RECORD)
     assert not project.exists(RESERVE)

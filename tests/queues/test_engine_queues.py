@@ -30,22 +30,22 @@ namespaces:
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     """The town, deployed."""
-    with copied(tmp_path_factory.mktemp("engine") / "project") as made:
+    with copied(tmp_path_factory.mktemp("engine") / "project") as lab_project:
         for tenant in ("performance", "research"):
-            made.remove(f"tenants/{tenant}.yaml")
-        made.write("environment.yaml", ENVIRONMENT)
-        made.write(FILE, town.tenant("fraud", "risk", "guaranteed: 16", more=NAMESPACES))
-        done = made.tenancy("lab", "up", "local")
-        assert done.code == 0, done.text
-        made.up()
-        yield made
+            lab_project.remove(f"tenants/{tenant}.yaml")
+        lab_project.write("environment.yaml", ENVIRONMENT)
+        lab_project.write(FILE, town.tenant("fraud", "risk", "guaranteed: 16", more=NAMESPACES))
+        result = lab_project.tenancy("lab", "up", "local")
+        assert result.code == 0, result.text
+        lab_project.up()
+        yield lab_project
 
 
 @pytest.fixture
 def scene(project: Project) -> Iterator[Scene]:
-    with on_lab_of(project.folder, project.environment) as found:
-        found.until_counted()
-        yield found
+    with on_lab_of(project.folder, project.environment) as lab_scene:
+        lab_scene.until_counted()
+        yield lab_scene
 
 
 @pytest.mark.exhaustive
@@ -56,9 +56,9 @@ def test_a_queue_that_goes_is_refused_while_work_is_in_it(project: Project, scen
     scene.until_runs(home, "one")
     until(lambda: _local(scene, home, "nightly")["status"].get("reservingWorkloads") == 1, "its queue counts it")
     project.edit(FILE, ", queues: {nightly: 2}", "")
-    done = project.tenancy("up", "local")
-    assert done.code == 1, done.text
-    assert f"given queue nightly of {home}, which would leave the file with 1 running and 0 waiting in it" in done.err
+    result = project.tenancy("up", "local")
+    assert result.code == 1, result.text
+    assert f"given queue nightly of {home}, which would leave the file with 1 running and 0 waiting in it" in result.err
     assert scene.runs(home, "one")
     scene.clear()
     project.up()
@@ -67,15 +67,15 @@ def test_a_queue_that_goes_is_refused_while_work_is_in_it(project: Project, scen
 
 @pytest.mark.exhaustive
 def test_a_namespace_changes_its_tier_when_its_queue_is_empty(project: Project, scene: Scene) -> None:
-    """Where a LocalQueue leads is fixed for its life. With work that runs in it the new tier is refused; drained, the
+    """A LocalQueue keeps its ClusterQueue for life. With work that runs in it the new tier is refused; drained, the
     work waits, the queue is replaced, and the work starts in the new tier's queue when it opens."""
     home = scene.submit("fraud", "one", 1, part="train")
     scene.until_runs(home, "one")
     until(lambda: _local(scene, home, "default")["status"].get("reservingWorkloads") == 1, "its queue counts it")
     project.edit(FILE, "{name: train, tier: batch}", "{name: train, tier: urgent}")
-    done = project.tenancy("up", "local")
-    assert done.code == 1, done.text
-    assert f"given queue default of {home}, which would lead to fraud--urgent" in done.err
+    result = project.tenancy("up", "local")
+    assert result.code == 1, result.text
+    assert f"given queue default of {home}, which would lead to fraud--urgent" in result.err
     assert scene.runs(home, "one")
 
     project.edit(FILE, "{name: train, tier: urgent}", "{name: train, tier: batch}")

@@ -1,4 +1,4 @@
-"""How idle GPUs are shared: between departments by their weights, between a tenant's own queues by what they used.
+"""Sharing of idle GPUs: between departments by their weights, between a tenant's own queues by what they used.
 No borrower keeps them for ever.
 
 What Kueue's share of a department, tenant or queue counts (v0.19.2 `pkg/cache/scheduler/fair_sharing.go`): for each
@@ -76,8 +76,8 @@ def test_what_becomes_idle_is_shared_by_the_departments_weights(scene: Scene) ->
     scene.until_held("pricing", 8)
     until(lambda: sum(scene.evictions(scene.space("pricing")).values()) == 4, "four evictions")
     assert scene.evictions(scene.space("fraud")) == {}
-    said = "It ran on borrowed GPUs, which went to a queue that uses less for its weight."
-    assert scene.until_said(scene.space("pricing"), min(scene.evictions()), said).startswith(said)
+    sentence = "It ran on borrowed GPUs, which went to a queue that uses less for its weight."
+    assert scene.until_said(scene.space("pricing"), min(scene.evictions()), sentence).startswith(sentence)
 
 
 def test_who_comes_late_gets_its_share_by_as_many_evictions_as_admissions(scene: Scene) -> None:
@@ -106,8 +106,8 @@ def test_a_share_is_that_of_the_scarcest_resource(scene: Scene) -> None:
     rush(scene, "pricing", 12, cpu="22")
     rush(scene, "fraud", 24)
     gives_way(scene, home)
-    until(lambda: scene.held("fraud") in {19, 20}, "fraud has 19 or 20")
-    until(lambda: scene.held("pricing") in {4, 5}, "pricing has 4 or 5")
+    until(lambda: scene.gpus_in_use("fraud") in {19, 20}, "fraud has 19 or 20")
+    until(lambda: scene.gpus_in_use("pricing") in {4, 5}, "pricing has 4 or 5")
 
 
 def test_the_owner_gets_back_what_it_lent(scene: Scene) -> None:
@@ -136,9 +136,9 @@ def test_a_lender_starves_in_queues_that_are_written_by_hand(scene: Scene) -> No
             if name == "borrower":
                 scene.until_runs(space, "work")
         scene.until_waits("by-hand--lender", "work")
-        said = condition(scene.workload("by-hand--lender", "work"), "QuotaReserved")["message"]
-        assert "insufficient unused quota" in said
-        assert "preemption" not in said.lower() or "not" in said.lower()
+        message = condition(scene.workload("by-hand--lender", "work"), "QuotaReserved")["message"]
+        assert "insufficient unused quota" in message
+        assert "preemption" not in message.lower() or "not" in message.lower()
         assert scene.runs("by-hand--borrower", "work")
         assert not holds(scene.workload("by-hand--borrower", "work"), "Evicted")
         spec = scene.api.request("GET", f"{collection(API, 'ClusterQueue')}/hand--lender").body["spec"]
@@ -206,8 +206,8 @@ def test_of_a_tenants_queues_who_used_less_goes_first(scene: Scene) -> None:
 
 
 def _used(scene: Scene, space: str, queue: str) -> str:
-    (found,) = [q for q in scene.items("LocalQueue", space) if q["metadata"]["name"] == queue]
-    sharing = (found.get("status") or {}).get("fairSharing") or {}
+    (local_queue,) = [q for q in scene.items("LocalQueue", space) if q["metadata"]["name"] == queue]
+    sharing = (local_queue.get("status") or {}).get("fairSharing") or {}
     used = (sharing.get("admissionFairSharingStatus") or {}).get("consumedResources") or {}
     return str(used.get(words.PREFIX + "board-compute", ""))
 
@@ -223,9 +223,9 @@ def test_a_tier_that_never_borrows_keeps_its_guarantee_and_is_never_evicted(scen
     assert "It waits for 8 more nvidia.com/gpu in pool train" in scene.why(home, "two").sentence
     rush(scene, "fraud", 12)
     rush(scene, "pricing", 12)
-    until(lambda: scene.held("fraud") + scene.held("pricing") == 24, "all 24 are borrowed")
+    until(lambda: scene.gpus_in_use("fraud") + scene.gpus_in_use("pricing") == 24, "all 24 are borrowed")
     all_at_once(scene)
-    until(lambda: scene.held("fraud") + scene.held("pricing") == 0, "all 24 are given back")
+    until(lambda: scene.gpus_in_use("fraud") + scene.gpus_in_use("pricing") == 0, "all 24 are given back")
     assert scene.runs(home, "one")
     assert scene.evictions(home) == {}
     scene.until_held("scoring", 8)
@@ -236,16 +236,16 @@ def test_a_tenants_urgent_work_evicts_only_its_own(scene: Scene) -> None:
     """nightly's 8 GPUs run work of no class. Its work of class batch takes their place; fraud's, which is no more
     urgent and borrows, stays: who borrows is evicted for a guarantee, not for urgency."""
     scene.clear()
-    beside = scene.submit("fraud", "beside", 8)
+    neighbour_space = scene.submit("fraud", "beside", 8)
     home = scene.submit("nightly", "usual", 8)
-    scene.until_runs(beside, "beside")
+    scene.until_runs(neighbour_space, "beside")
     scene.until_runs(home, "usual")
     scene.submit("nightly", "urgent", 8, priority="batch")
     scene.until_runs(home, "urgent")
     assert scene.evictions() == {"usual": 1}
-    said = "More urgent work of its own tenant took its place."
-    assert scene.until_said(home, "usual", said).startswith(said)
-    assert scene.runs(beside, "beside")
+    sentence = "More urgent work of its own tenant took its place."
+    assert scene.until_said(home, "usual", sentence).startswith(sentence)
+    assert scene.runs(neighbour_space, "beside")
 
 
 def test_of_equal_work_who_came_first_goes_first(scene: Scene) -> None:
@@ -275,12 +275,18 @@ def test_a_large_slice_waits_where_only_small_ones_are_free(scene: Scene) -> Non
     scene.until_runs(home, "whole", "large", "small")
     scene.submit("slices", "ninth", 1, flavor="a100-3g.20gb")
     scene.until_said(home, "ninth", "It waits for 1 more nvidia.com/mig-3g.20gb in pool serve")
-    wanted = {("serve", BOARD_COMPUTE): "208", ("train", BOARD_COMPUTE): "56", ("serve", BOARD_MEMORY): "238"}
-    until(lambda: wanted.items() <= _reserved(scene, "slices").items(), f"boards: {wanted}")
+    expected_reservations = {
+        ("serve", BOARD_COMPUTE): "208",
+        ("train", BOARD_COMPUTE): "56",
+        ("serve", BOARD_MEMORY): "238",
+    }
+    until(
+        lambda: expected_reservations.items() <= _reserved(scene, "slices").items(), f"boards: {expected_reservations}"
+    )
     for flavor, count in (("a100", 1), ("a100-3g.20gb", 8), ("a100-1g.5gb", 2)):
-        assert scene.held("slices", flavor=flavor) == count
+        assert scene.gpus_in_use("slices", flavor=flavor) == count
 
 
 def _reserved(scene: Scene, tenant: str) -> dict[tuple[str, str], str]:
-    found = scene.queue(tenant, "batch")["status"]["flavorsReservation"]
-    return {(flavor["name"], r["name"]): r["total"] for flavor in found for r in flavor["resources"]}
+    reservations = scene.queue(tenant, "batch")["status"]["flavorsReservation"]
+    return {(flavor["name"], r["name"]): r["total"] for flavor in reservations for r in flavor["resources"]}

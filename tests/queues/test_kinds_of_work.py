@@ -33,9 +33,9 @@ NEVER_DONE = {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}
 
 def template(scene: Scene, gpus: int, restart: str = "Always") -> Object:
     """A pod of fraud's with so many GPUs."""
-    found = scene.job("fraud", "any", gpus)["spec"]["template"]
+    pod_template = scene.job("fraud", "any", gpus)["spec"]["template"]
     labels = {"app": "any"}
-    return {"metadata": {"labels": labels}, "spec": {**found["spec"], "restartPolicy": restart}}
+    return {"metadata": {"labels": labels}, "spec": {**pod_template["spec"], "restartPolicy": restart}}
 
 
 def serving(
@@ -97,12 +97,12 @@ def test_a_replica_on_borrowed_gpus_goes_back_into_the_queue(scene: Scene) -> No
     scene.clear()
     home = serving(scene, "Deployment", "scorer", 3)
     until(lambda: len(scene.pods(home)) == 3, "three replicas run")
-    there = scene.submit("owner", "all", 8, 2)
-    scene.until_runs(there, "all")
+    owner_space = scene.submit("owner", "all", 8, 2)
+    scene.until_runs(owner_space, "all")
     scene.until_held("fraud", 8)
     until(lambda: len(scene.pods(home)) == 1, "one replica goes on")
     scene.until_said(home, "scorer", "waits for 8 more nvidia.com/gpu in pool train", "deployment")
-    scene.api.request("DELETE", f"{collection('batch/v1', 'Job', there)}/all?propagationPolicy=Background")
+    scene.api.request("DELETE", f"{collection('batch/v1', 'Job', owner_space)}/all?propagationPolicy=Background")
     until(lambda: len(scene.pods(home)) == 3, "three replicas run again")
     scene.until_said(home, "scorer", "It runs", "deployment")
 
@@ -115,8 +115,8 @@ def test_pods_that_wait_fill_the_quota_of_the_namespace_and_why_says_so(scene: S
     until(lambda: len(scene.items("Pod", home, "v1")) == 3, "three replicas wait")
     scene.submit("fraud", "late", 8)
     scene.until_runs(home, "late")
-    said = scene.until_said(home, "late", "its pods are refused: ")
-    assert "exceeded quota: tenant" in said
+    explanation = scene.until_said(home, "late", "its pods are refused: ")
+    assert "exceeded quota: tenant" in explanation
     scene.until_held("fraud", 8)
     assert not scene.pods(home)
     scale(scene, "Deployment", "idle", 0)
@@ -177,7 +177,7 @@ def make(scene: Scene, kind: str, name: str) -> Object:
 
 
 def _runtime(scene: Scene) -> Object:
-    """What a TrainJob is made into; the platform's."""
+    """The platform's runtime, from which a TrainJob is made."""
     pods = template(scene, 2, "Never")
     pods["spec"]["containers"][0]["name"] = "node"
     labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
@@ -200,9 +200,9 @@ def test_work_of_an_operator_waits_suspended_and_is_let_start(scene: Scene, kind
     scene.until_runs(home, "before")
     item = make(scene, kind, "work")
     try:
-        until(lambda: _of(scene, home), "it has a workload")
-        until(lambda: condition(_of(scene, home), "QuotaReserved").get("status") == "False", "it waits")
-        spec = (_of(scene, home) or {})["spec"]
+        until(lambda: _workload_of(scene, home), "it has a workload")
+        until(lambda: condition(_workload_of(scene, home), "QuotaReserved").get("status") == "False", "it waits")
+        spec = (_workload_of(scene, home) or {})["spec"]
         assert spec["queueName"] == "default"
         assert _gpus(spec) == manifests(scene)[kind][1]
         assert spec["priority"] == 99, "of the class that everything has which names none"
@@ -210,7 +210,7 @@ def test_work_of_an_operator_waits_suspended_and_is_let_start(scene: Scene, kind
             assert _suspended(scene, item) is True
         assert "It waits for" in scene.until_said(home, "work", "waits for", kind)
         scene.api.request("DELETE", f"{collection('batch/v1', 'Job', home)}/before?propagationPolicy=Background")
-        until(lambda: holds(_of(scene, home), "Admitted"), "it is admitted")
+        until(lambda: holds(_workload_of(scene, home), "Admitted"), "it is admitted")
         if kind != "leaderworkerset":
             until(lambda: _suspended(scene, item) is False, "it is let start")
         scene.until_held("fraud", manifests(scene)[kind][1])
@@ -267,7 +267,7 @@ def test_a_rollout_that_never_ends_runs_on_no_share_that_is_called_back(scene: S
     scene.change("fraud", where, {"spec": {"template": {"metadata": {"annotations": {"bank.example/build": "2"}}}}})
     revisions = ("currentRevision", "updateRevision")
     status = lambda: scene.api.request("GET", where).body["status"]  # noqa: E731
-    until(lambda: len({status()[each] for each in revisions}) == 2, "its rollout has begun")
+    until(lambda: len({status()[revision] for revision in revisions}) == 2, "its rollout has begun")
     log = scene.lab.logs / "kueue.log"
     before = log.stat().st_size
     _stop(scene, home, "half")
@@ -281,13 +281,13 @@ def test_a_rollout_that_never_ends_runs_on_no_share_that_is_called_back(scene: S
 
 def _gated(scene: Scene, home: str) -> list[str]:
     """Pods that wait for the queue."""
-    found = scene.items("Pod", home, "v1")
-    return [p["metadata"]["name"] for p in found if {"name": HELD} in p["spec"].get("schedulingGates", ())]
+    pods = scene.items("Pod", home, "v1")
+    return [p["metadata"]["name"] for p in pods if {"name": HELD} in p["spec"].get("schedulingGates", ())]
 
 
-def _of(scene: Scene, home: str) -> Object | None:
-    found = scene.workloads(home)
-    return next((w for name, w in found.items() if name != "before"), None)
+def _workload_of(scene: Scene, home: str) -> Object | None:
+    workloads = scene.workloads(home)
+    return next((w for name, w in workloads.items() if name != "before"), None)
 
 
 def _gpus(spec: Object) -> int:

@@ -33,7 +33,7 @@ from tests import operators, running_operators
 from tests.ledger_events import (
     KINDS,
     REGRESSIONS,
-    REST,
+    REST_EVENT,
     SETTINGS_REGRESSIONS,
     WITHOUT_PODS,
     Event,
@@ -90,7 +90,7 @@ def player(scene: Scene) -> Iterator[Player]:
 
 
 def runtime(scene: Scene) -> Object:
-    """What a TrainJob is made into; the platform's."""
+    """The platform's runtime, from which a TrainJob is made."""
     pods = scene.job("fraud", "any", 1)["spec"]["template"]
     pods["spec"]["containers"][0]["name"] = "node"
     labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
@@ -105,7 +105,7 @@ def runtime(scene: Scene) -> Object:
 
 def played(player: Player, events: Sequence[Event], patience: float = END_SECONDS) -> Verdict | None:
     player.clear()
-    return player.play([*events, *([] if events and events[-1] == REST else [REST])], patience)
+    return player.play([*events, *([] if events and events[-1] == REST_EVENT else [REST_EVENT])], patience)
 
 
 def holds_for(player: Player, events: Sequence[Event], title: str) -> None:
@@ -226,7 +226,7 @@ def test_without_the_clock_an_eviction_without_pods_ends_by_the_command_that_is_
     (remark,) = [text for text in gpu_counts.remarks(scene.api, scene.loaded.environment, [space]) if "evicted" in text]
     (command,) = {*re.findall("`(kubectl .*?)`", told), *re.findall("`(kubectl .*?)`", remark)}
     subprocess.run(shlex.split(command), env=environ(scene.root), check=True, capture_output=True)
-    until(lambda: scene.held("performance") == 24, "the guarantee that waited for these GPUs has them")
+    until(lambda: scene.gpus_in_use("performance") == 24, "the guarantee that waited for these GPUs has them")
     scene.until_held("fraud", 0)
     player.clear()
 
@@ -259,5 +259,5 @@ def test_a_hole_is_named_and_closes_when_kueue_gets_its_settings(
         (remark,) = remarks()
         assert remark.startswith(f"JobSet sweep in {space}: 8 pods of this JobSet run with 64 nvidia.com/gpu")
         assert "Kueue counts 8" in remark
-    until(lambda: scene.held("fraud") == 64, "Kueue counts it")
+    until(lambda: scene.gpus_in_use("fraud") == 64, "Kueue counts it")
     assert scene.why(space, "sweep", "jobset").state == "runs"

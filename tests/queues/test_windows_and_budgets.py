@@ -93,8 +93,8 @@ def test_an_idle_notebook_is_suspended_after_its_warnings_and_comes_back(scene: 
             return clock.tick()
 
         assert [minute(number).changes for number in range(3)][1:] == [(), ()]
-        said = scene.until_said(space, "idle", "warning 2 of 2", "statefulset")
-        assert "suspended at" in said
+        explanation = scene.until_said(space, "idle", "warning 2 of 2", "statefulset")
+        assert "suspended at" in explanation
         assert running(scene, space, "idle"), "a warning ends nothing"
         assert len(minute(3).changes) == 1
     until(lambda: not running(scene, space, "idle"), "its pod has ended")
@@ -104,9 +104,9 @@ def test_an_idle_notebook_is_suspended_after_its_warnings_and_comes_back(scene: 
     scene.submit("desk", "second", 8)
     until(lambda: scene.workload(space, "second"), "it waits")
     since = (scene.workload(space, "second") or {})["metadata"]["creationTimestamp"]
-    said = scene.until_said(space, "idle", "It was suspended", "statefulset")
-    assert "less than 5% of the time" in said
-    assert said.endswith("delete it and make it anew.")
+    explanation = scene.until_said(space, "idle", "It was suspended", "statefulset")
+    assert "less than 5% of the time" in explanation
+    assert explanation.endswith("delete it and make it anew.")
 
     where = f"/apis/apps/v1/namespaces/{space}/statefulsets/idle"
     assert scene.api.request("DELETE", where, None, scene.developer("desk")).ok
@@ -127,43 +127,43 @@ def berlin(hour: int, minute: int = 0, days: int = 0) -> dt.datetime:
 
 
 def reserved(scene: Scene) -> bool:
-    found = scene.items("Workload", words.PLATFORM_NAMESPACE)
-    return bool(found) and all(holds(each, "Admitted") for each in found)
+    workloads = scene.items("Workload", words.PLATFORM_NAMESPACE)
+    return bool(workloads) and all(holds(workload, "Admitted") for workload in workloads)
 
 
 def test_a_process_sees_by_its_watches_what_kueue_and_others_change(scene: Scene) -> None:
     """One clock over several rounds: after the first it lists nothing."""
-    asked: list[str] = []
+    requests: list[str] = []
 
-    class Noted(AsClock):
-        def request(self, method: str, path: str, *given: Any, **more: Any) -> Response:
-            asked.append(f"{method} {path}")
-            return super().request(method, path, *given, **more)
+    class RecordingClock(AsClock):
+        def request(self, method: str, path: str, *arguments: Any, **more: Any) -> Response:
+            requests.append(f"{method} {path}")
+            return super().request(method, path, *arguments, **more)
 
-        def events(self, path: str, *given: Any) -> Iterator[Mapping[str, Any]]:
-            asked.append(f"GET {path}")
-            return super().events(path, *given)
+        def events(self, path: str, *arguments: Any) -> Iterator[Mapping[str, Any]]:
+            requests.append(f"GET {path}")
+            return super().events(path, *arguments)
 
     scene.clear()
     scene.api.request("DELETE", RECORD)
     now = berlin(12)
-    clock = Clock(Noted(scene.plan.context), scene.loaded.environment, scene.loaded.tenants, lambda: now)
+    clock = Clock(RecordingClock(scene.plan.context), scene.loaded.environment, scene.loaded.tenants, lambda: now)
     clock.tick()
-    asked.clear()
+    requests.clear()
     home = scene.submit("spender", "first", 8)
     scene.until_runs(home, "first")
     now = berlin(12, days=1)
     scene.api.request("PATCH", QUEUE, {"spec": {"stopPolicy": "Hold"}}, content_type="application/merge-patch+json")
     changes = clock.tick().changes
-    assert any("Hold -> None" in said for said in changes), changes
+    assert any("Hold -> None" in change for change in changes), changes
     usage = stored_usage(scene.api)
     assert usage is not None
     assert usage.gpu_hours("spender") > 0, "the job that started meanwhile"
     until(lambda: condition(scene.queue("risk", "production"), "Active").get("status") == "True", "it is open")
     now += dt.timedelta(minutes=1)
     assert clock.tick().changes == ()
-    assert not [path for path in asked if "limit=" in path], "no list"
-    assert len([path for path in asked if "watch=true" in path]) == 6
+    assert not [path for path in requests if "limit=" in path], "no list"
+    assert len([path for path in requests if "watch=true" in path]) == 6
     scene.clear()
     scene.api.request("DELETE", RECORD)
 
@@ -179,7 +179,7 @@ def test_a_windows_capacity_is_free_when_it_starts_and_goes_back_when_it_ends(sc
     assert tick(scene, berlin(16, 44)).changes == (), "the lead is 15 minutes"
     assert scene.runs(home, *borrowed)
 
-    assert any("16 GPUs" in said for said in tick(scene, berlin(16, 45)).changes)
+    assert any("16 GPUs" in change for change in tick(scene, berlin(16, 45)).changes)
     until(lambda: reserved(scene), "Kueue has reclaimed the window's GPUs")
     scene.until_waits(home, *borrowed)
     assert set(scene.evictions(home)) == set(borrowed)
@@ -203,17 +203,17 @@ def test_a_windows_capacity_is_free_when_it_starts_and_goes_back_when_it_ends(sc
 
 def sizes(dice: random.Random, total: int) -> list[int]:
     """GPUs of jobs of one pod that have so many together."""
-    found: list[int] = []
-    while (left := total - sum(found)) > 0:
-        found.append(dice.choice([size for size in (1, 2, 4, 8) if size <= left]))
-    return found
+    gpu_sizes: list[int] = []
+    while (remaining_gpus := total - sum(gpu_sizes)) > 0:
+        gpu_sizes.append(dice.choice([size for size in (1, 2, 4, 8) if size <= remaining_gpus]))
+    return gpu_sizes
 
 
 @pytest.mark.exhaustive
 def test_every_window_starts_with_its_capacity_free_while_borrowers_run(scene: Scene) -> None:
     """Borrowers have all of the window's GPUs before each, in jobs of other sizes, and more of them wait."""
     count, dice, took = int(os.environ.get("TENANCY_WINDOWS", "4")), random.Random(1), []
-    home, mine = scene.space("borrower"), scene.space("risk")
+    home, risk_space = scene.space("borrower"), scene.space("risk")
     scene.clear()
     scene.api.request("DELETE", RECORD)
     for day in range(count):
@@ -223,16 +223,16 @@ def test_every_window_starts_with_its_capacity_free_while_borrowers_run(scene: S
             scene.submit("borrower", name, gpus)
         scene.until_runs(home, *runs)
         scene.submit("borrower", f"wait-{day}", dice.choice((1, 8)))
-        assert any("16 GPUs" in said for said in tick(scene, berlin(16, 45, day)).changes)
+        assert any("16 GPUs" in change for change in tick(scene, berlin(16, 45, day)).changes)
         took.append(until(lambda: reserved(scene), f"window {day}: its GPUs are reclaimed"))
         tick(scene, berlin(17, 0, day))
         phases = {pod["status"].get("phase") for pod in scene.items("Pod", home, "v1")}
         assert phases <= {"Succeeded", "Failed"}, f"window {day}: borrowers have left the nodes"
         before = scene.evictions()
         scene.submit("risk", f"report-{day}", 8, 3)
-        scene.until_runs(mine, f"report-{day}")
+        scene.until_runs(risk_space, f"report-{day}")
         assert scene.evictions() == before, f"window {day}: its work evicts none"
-        until(lambda: len(scene.pods(mine)) == 3, f"window {day}: there are machines for its work")
+        until(lambda: len(scene.pods(risk_space)) == 3, f"window {day}: there are machines for its work")
         tick(scene, berlin(20, 0, day))
         scene.clear("risk", "borrower")
     print(f"{count} of {count} windows started with their GPUs free, reclaimed within {max(took):.1f} s")
@@ -245,25 +245,25 @@ def test_a_spent_budget_holds_the_queue_and_the_next_month_opens_it(scene: Scene
     home = scene.submit("spender", "first", 8)
     scene.until_runs(home, "first")
     now = dt.datetime.now(dt.UTC)
-    later = now + dt.timedelta(minutes=30)
-    if later >= next_month(now):
-        later = next_month(now) + dt.timedelta(minutes=30)
+    moment = now + dt.timedelta(minutes=30)
+    if moment >= next_month(now):
+        moment = next_month(now) + dt.timedelta(minutes=30)
     assert tick(scene, now).exhausted_budgets == ()
 
-    (spent,) = tick(scene, later).exhausted_budgets
-    assert spent.tenant == "spender"
+    (exhausted_budget,) = tick(scene, moment).exhausted_budgets
+    assert exhausted_budget.tenant == "spender"
     until(lambda: condition(scene.queue("spender", "batch"), "Active").get("status") == "False", "it is on hold")
     assert scene.runs(home, "first"), "hold evicts nothing"
     scene.submit("spender", "second", 1)
-    said = scene.until_said(home, "second", "budget")
-    assert f"on {later:%Y-%m-%d}" in said
-    assert said.endswith("ask spender-leads.")
+    explanation = scene.until_said(home, "second", "budget")
+    assert f"on {moment:%Y-%m-%d}" in explanation
+    assert explanation.endswith("ask spender-leads.")
     # Its twin, of a tenant without a budget.
     scene.until_runs(scene.submit("risk", "twin", 1), "twin")
 
     path = f"/apis/batch/v1/namespaces/{home}/jobs/first?propagationPolicy=Background"
     scene.api.request("DELETE", path)
-    tick(scene, next_month(later) + dt.timedelta(minutes=1))
+    tick(scene, next_month(moment) + dt.timedelta(minutes=1))
     scene.until_runs(home, "second")
     scene.clear()
 

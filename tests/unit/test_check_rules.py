@@ -14,9 +14,9 @@ from check_cases import (
     G6,
     GPU,
     LABELS,
+    PREVIEW_ONLY_CASES,
     QUEUED,
-    SEEN,
-    SHARED,
+    SHARED_GPU,
     TOGETHER,
     daemon_set,
     flavor,
@@ -53,7 +53,7 @@ def test_a_broken_rule_is_found_and_its_twin_passes(case: Case) -> None:
 
 
 def test_every_rule_has_a_case_that_breaks_it() -> None:
-    assert {case.rule for case in (*ALONE, *SEEN, *TOGETHER)} <= set(with_face(Face.PREVIEW))
+    assert {case.rule for case in (*ALONE, *PREVIEW_ONLY_CASES, *TOGETHER)} <= set(with_face(Face.PREVIEW))
 
 
 @pytest.mark.parametrize("kind", sorted({*plain.CHECKS, "Node", "NodePool", "Release", "ServiceAccount"}))
@@ -91,7 +91,7 @@ def test_work_that_must_name_a_queue_needs_no_default() -> None:
 
 def test_two_shared_pools_may_be_two_tenants() -> None:
     def on(name: str, pool: str) -> tuple[Object, ...]:
-        space, *home_resources = home(name, SHARED)
+        space, *home_resources = home(name, SHARED_GPU)
         return (with_field(space, ("metadata", "annotations"), {words.ALLOWED_POOLS: pool}), *home_resources)
 
     assert findings_of((*on("acme", "a"), *on("rival", "b"))) == []

@@ -28,7 +28,7 @@ from tenancy.planning.scope import StackScope
 from tenancy.validation import Environment, load
 from tests import recorded
 from tests.registered import Registered, register
-from tests.registered_aws import of
+from tests.registered_aws import inputs_of_kinds
 
 ROOT = Path(__file__).parents[2]
 ZONES = ["eu-central-1a", "eu-central-1b", "eu-central-1c"]
@@ -110,7 +110,7 @@ FIXED_EDITS: dict[str, tuple[str, str]] = {
     "aws.network.cidr": ("10.80.0.0/16", "10.64.0.0/16"),
     "aws.encryption-key": ("arn:aws:kms:eu-central-1:111122223333:key/0a1b", "made here"),
     "cluster.name": ("bank-2", "bank"),
-    "cluster.service-cidr": ("172.21.0.0/16", recorded.CHOSEN),
+    "cluster.service-cidr": ("172.21.0.0/16", recorded.SERVICE_CIDR),
 }
 MOVED: dict[str, tuple[tuple[str, Any], ...]] = {
     # What else has to follow, so that the file is valid.
@@ -142,7 +142,7 @@ def test_every_fixed_field_is_told_apart() -> None:
 
 
 def test_the_range_that_eks_has_chosen_may_be_written() -> None:
-    assert refused(("cluster.service-cidr", recorded.CHOSEN)) == []
+    assert refused(("cluster.service-cidr", recorded.SERVICE_CIDR)) == []
 
 
 def test_a_range_of_services_that_is_no_longer_written_stays() -> None:
@@ -164,7 +164,7 @@ PROTECTED = {
 
 @pytest.mark.parametrize("protection", [True, False])
 def test_what_a_replaced_cluster_would_take_with_it_is_protected_like_the_cluster(protection: bool) -> None:
-    protected_resources = of(registered_cluster(("aws.deletion-protection", protection)), *PROTECTED)
+    protected_resources = inputs_of_kinds(registered_cluster(("aws.deletion-protection", protection)), *PROTECTED)
     assert {request.type.rpartition(":")[2] for request in protected_resources.values() if request.custom} == PROTECTED
     assert {request.protect for request in protected_resources.values() if request.custom} == {protection}
 
@@ -182,7 +182,9 @@ def test_a_state_without_protection_gets_it() -> None:
 
 def test_a_group_that_is_named_may_be_replaced_and_no_other() -> None:
     plan = make_plan(edited(), load(ROOT / "stacks" / "bank").tenants)
-    node_groups = of(register(plan, StackScope.CLUSTER, replacing=frozenset({"general"})), "NodeGroup").values()
+    node_groups = inputs_of_kinds(
+        register(plan, StackScope.CLUSTER, replacing=frozenset({"general"})), "NodeGroup"
+    ).values()
     loose = {r.name: (r.protect, list(r.ignoreChanges)) for r in node_groups if r.custom}
     assert loose.pop("bank-general-nodes") == (False, [])
     assert set(map(repr, loose.values())) == {repr((True, ["subnetIds"]))}
@@ -193,7 +195,7 @@ def test_the_platforms_access_follows_its_role_because_the_file_says_so() -> Non
     changes = ClusterChanges(planned(("aws.platform-role", role)), state())
     assert (list(changes.refusals()), changes.replacing) == ([], {PLATFORM_ROLE})
     plan = make_plan(edited(), load(ROOT / "stacks" / "bank").tenants)
-    access_entries = of(
+    access_entries = inputs_of_kinds(
         register(plan, StackScope.CLUSTER, replacing=changes.replacing), "AccessEntry", "AccessPolicyAssociation"
     )
     assert {request.protect for request in access_entries.values()} == {False}

@@ -23,7 +23,7 @@ from tenancy.validation import load
 from tests import registered
 from tests.conftest import every
 from tests.registered import Registered, register
-from tests.registered_aws import behind, if_any, inputs, kind, of, on_aws
+from tests.registered_aws import dependencies_of, if_any, inputs, inputs_of_kinds, kind, on_aws
 
 ROOT = Path(__file__).parents[2]
 TENANT = "fraud"
@@ -56,7 +56,7 @@ def test_a_cluster_is_told_its_range_of_services_where_the_file_says_it_alone(
     network: Any = SimpleNamespace(subnets={"eu-central-1a": "subnet-1"})
     roles: Any = SimpleNamespace(arns={"cluster": "arn:aws:iam::111122223333:role/cluster"})
     monkeypatch.setattr(registered, "build", lambda *_: EksCluster("bank", planned, network, roles))
-    (cluster_request,) = of(register(make_plan(environment, loaded.tenants)), "Cluster").values()
+    (cluster_request,) = inputs_of_kinds(register(make_plan(environment, loaded.tenants)), "Cluster").values()
     assert inputs(cluster_request).get("kubernetesNetworkConfig") == sent
 
 
@@ -67,7 +67,7 @@ def test_the_way_to_s3_that_is_made_has_a_policy(bank: Plan, monkeypatch: pytest
     monkeypatch.setattr(registered, "build", lambda *_: ClusterNetwork("n", planned.network, {}))
     endpoints = {
         inputs(request)["serviceName"].rpartition(".")[2]: inputs(request)
-        for request in of(register(bank), "VpcEndpoint").values()
+        for request in inputs_of_kinds(register(bank), "VpcEndpoint").values()
     }
     assert json.loads(endpoints["s3"]["policy"]) == planned.network.s3_policy, "AWS' default allows everything"
 
@@ -145,9 +145,9 @@ def test_everything_that_can_carry_tags_says_whose_it_is(single_stack: Registere
 
 
 def test_data_is_protected_and_roles_are_not(single_stack: Registered) -> None:
-    assert of(single_stack, *DATA)
+    assert inputs_of_kinds(single_stack, *DATA)
     assert {kind(request) for request in on_aws(single_stack).values() if request.protect} == DATA
-    assert every(request.protect for request in of(single_stack, *DATA).values())
+    assert every(request.protect for request in inputs_of_kinds(single_stack, *DATA).values())
 
 
 def test_a_platforms_own_stack_does_not_protect_its_roles_either(platform: Registered) -> None:
@@ -159,11 +159,11 @@ def test_a_platforms_own_stack_does_not_protect_its_roles_either(platform: Regis
 def test_what_holds_data_outlives_its_stack_with_its_isolation_around_it(single_stack: Registered) -> None:
     outliving = {kind(request) for request in on_aws(single_stack).values() if request.retainOnDelete}
     assert outliving == RETAINED_TYPES, "a bucket that stays without its policy stands open"
-    assert every(request.retainOnDelete for request in of(single_stack, *RETAINED_TYPES).values())
+    assert every(request.retainOnDelete for request in inputs_of_kinds(single_stack, *RETAINED_TYPES).values())
 
 
 def test_nothing_of_it_is_a_secret_value(single_stack: Registered) -> None:
-    assert of(single_stack, "Secret")
+    assert inputs_of_kinds(single_stack, "Secret")
     assert if_any(single_stack, "SecretVersion") == {}
     for request in on_aws(single_stack).values():
         assert list(request.additionalSecretOutputs) == []
@@ -171,26 +171,29 @@ def test_nothing_of_it_is_a_secret_value(single_stack: Registered) -> None:
 
 
 def test_the_buckets_locks_are_shut_before_any_role_is_there(single_stack: Registered) -> None:
-    policies = of(single_stack, "BucketPolicy").keys()
+    policies = inputs_of_kinds(single_stack, "BucketPolicy").keys()
     (boundary,) = [
-        urn for urn, request in of(single_stack, "Policy").items() if request.name == "platform-data-boundary"
+        urn
+        for urn, request in inputs_of_kinds(single_stack, "Policy").items()
+        if request.name == "platform-data-boundary"
     ]
-    roles = {urn for urn in of(single_stack, "Role") if "TenantAws" in single_stack.path(urn)}
+    roles = {urn for urn in inputs_of_kinds(single_stack, "Role") if "TenantAws" in single_stack.path(urn)}
     assert policies
     assert roles
     for urn in roles:
         assert boundary in single_stack.requests[urn].dependencies
-        assert policies <= behind(single_stack, urn)
+        assert policies <= dependencies_of(single_stack, urn)
 
 
 def test_a_buckets_policy_comes_when_the_public_is_shut_out(platform: Registered) -> None:
-    for request in of(platform, "BucketPolicy").values():
+    for request in inputs_of_kinds(platform, "BucketPolicy").values():
         assert {kind(platform.requests[urn]) for urn in request.dependencies} == {"Bucket", "BucketPublicAccessBlock"}
 
 
 def test_a_bucket_says_what_is_in_it(platform: Registered) -> None:
     purposes = {
-        inputs(request)["bucket"]: inputs(request)["tags"].get("purpose") for request in of(platform, "Bucket").values()
+        inputs(request)["bucket"]: inputs(request)["tags"].get("purpose")
+        for request in inputs_of_kinds(platform, "Bucket").values()
     }
     purposes = {bucket: purpose for bucket, purpose in purposes.items() if bucket.startswith("bank-")}
     buckets = load(ROOT / "stacks" / "bank").environment.buckets
@@ -199,63 +202,69 @@ def test_a_bucket_says_what_is_in_it(platform: Registered) -> None:
 
 
 def test_a_bucket_encrypts_by_its_own_key(platform: Registered) -> None:
-    for request in of(platform, "BucketServerSideEncryptionConfiguration").values():
+    for request in inputs_of_kinds(platform, "BucketServerSideEncryptionConfiguration").values():
         keys = [urn for urn in request.dependencies if kind(platform.requests[urn]) == "Key"]
         whose = [platform.requests[urn].name.removesuffix("-key") for urn in keys]
         assert whose == [request.name.removesuffix("-encryption")]
 
 
 def test_an_association_waits_for_its_namespaces_isolation_and_its_roles_policies(tenant: Registered) -> None:
-    associations = of(tenant, "PodIdentityAssociation")
+    associations = inputs_of_kinds(tenant, "PodIdentityAssociation")
     assert len(associations) == 2
     for urn, request in associations.items():
         space = inputs(request)["namespace"]
-        before = behind(tenant, urn)
+        before = dependencies_of(tenant, urn)
         isolation_resources = {
             u for u, r in tenant.kubernetes().items() if tenant.parent(u).name == space and kind(r) in WALLS
         }
         assert isolation_resources
         assert isolation_resources <= set(request.dependencies)
-        role = next(u for u in before if u in of(tenant, "Role"))
-        assert {u for u, r in of(tenant, "RolePolicy").items() if r.parent == role} <= before
+        role = next(u for u in before if u in inputs_of_kinds(tenant, "Role"))
+        assert {u for u, r in inputs_of_kinds(tenant, "RolePolicy").items() if r.parent == role} <= before
 
 
 WALLS = {"LimitRange", "LocalQueue", "NetworkPolicy", "ResourceQuota"}
 
 
 def test_a_pipelines_entry_waits_for_every_isolation_resource(tenant: Registered) -> None:
-    (entry,) = of(tenant, "AccessEntry")
+    (entry,) = inputs_of_kinds(tenant, "AccessEntry")
     isolation_resources = {urn for urn, request in tenant.kubernetes().items() if kind(request) in WALLS}
     assert isolation_resources <= set(tenant.requests[entry].dependencies)
 
 
 def test_a_role_goes_before_the_namespaces_do(tenant: Registered) -> None:
     spaces = tenant.of("Namespace").keys()
-    assert len(of(tenant, "Role")) == 3
-    for urn in of(tenant, "Role"):
-        assert spaces <= behind(tenant, urn)
+    assert len(inputs_of_kinds(tenant, "Role")) == 3
+    for urn in inputs_of_kinds(tenant, "Role"):
+        assert spaces <= dependencies_of(tenant, urn)
 
 
 def test_a_policy_goes_with_its_role_and_an_entry_with_its_principal(tenant: Registered) -> None:
     """By property, not by order alone: the engine makes anew with a role what was on it."""
     key_by_type = {"RolePolicy": "role", "PodIdentityAssociation": "roleArn", "AccessEntry": "principalArn"}
     for name, key in key_by_type.items():
-        for request in of(tenant, name).values():
+        for request in inputs_of_kinds(tenant, name).values():
             on = request.propertyDependencies[key].urns
             assert any(kind(tenant.requests[urn]) == "Role" for urn in on), request.name
 
 
 def test_people_get_in_only_behind_the_guards(platform: Registered) -> None:
     (marker,) = [urn for urn in platform.of("ConfigMap") if "metrics" not in urn.lower()]
-    people = {urn: r for urn, r in of(platform, "AccessEntry").items() if "EmergencyAccess" not in platform.path(urn)}
+    people = {
+        urn: r
+        for urn, r in inputs_of_kinds(platform, "AccessEntry").items()
+        if "EmergencyAccess" not in platform.path(urn)
+    }
     assert len(people) == 8
     for request in people.values():
         assert marker in request.dependencies
 
 
 def test_break_glass_is_never_used_without_an_alarm(platform: Registered) -> None:
-    (role,) = [urn for urn in of(platform, "Role") if "EmergencyAccess" in platform.path(urn)]
-    assert of(platform, "EventTarget", "TopicSubscription", "TopicPolicy").keys() <= behind(platform, role)
+    (role,) = [urn for urn in inputs_of_kinds(platform, "Role") if "EmergencyAccess" in platform.path(urn)]
+    assert inputs_of_kinds(platform, "EventTarget", "TopicSubscription", "TopicPolicy").keys() <= dependencies_of(
+        platform, role
+    )
 
 
 ROLE_ASSUMED = {
@@ -281,7 +290,7 @@ def _matches(pattern: Any, event: Any) -> bool:
 
 @pytest.mark.parametrize("name", ["AssumeRole", "GetCallerIdentity"])
 def test_the_break_glass_alarm_hears_its_role_taken_and_nothing_else(platform: Registered, name: str) -> None:
-    rules = of(platform, "EventRule")
+    rules = inputs_of_kinds(platform, "EventRule")
     (rule,) = [inputs(request) for urn, request in rules.items() if "EmergencyAccess" in platform.path(urn)]
     pattern = json.loads(rule["eventPattern"])
     (role,) = pattern["detail"]["requestParameters"]["roleArn"]

@@ -32,7 +32,7 @@ from tenancy.validation import Environment, load
 from tests import registered
 from tests.aws_answers import MAIN, SECONDARY, Answers, refused
 from tests.registered import Registered, register
-from tests.registered_aws import behind, if_any, inputs, of
+from tests.registered_aws import dependencies_of, if_any, inputs, inputs_of_kinds
 
 ROOT = Path(__file__).parents[2]
 
@@ -79,12 +79,12 @@ def made_of(bank: Plan, network: NetworkPlan, monkeypatch: pytest.MonkeyPatch) -
 
 def before(registered: Registered, urn: str) -> set[str]:
     """Kinds and names of what is made before a resource, and is deleted after it."""
-    earlier_requests = (registered.requests[earlier_urn] for earlier_urn in behind(registered, urn))
+    earlier_requests = (registered.requests[earlier_urn] for earlier_urn in dependencies_of(registered, urn))
     return {f"{request.type.rpartition(':')[2]} {request.name}" for request in earlier_requests}
 
 
 def test_nat_gateways_and_their_addresses_wait_for_the_internet_gateway(cluster: Registered) -> None:
-    gateways = of(cluster, "NatGateway", "Eip")
+    gateways = inputs_of_kinds(cluster, "NatGateway", "Eip")
     assert len(gateways) == 6
     for urn in gateways:
         assert "InternetGateway bank-network-gateway" in before(cluster, urn)
@@ -93,12 +93,12 @@ def test_nat_gateways_and_their_addresses_wait_for_the_internet_gateway(cluster:
 def test_nodes_come_after_every_way_out_and_go_before_it(cluster: Registered) -> None:
     ways = {
         f"{request.type.rpartition(':')[2]} {request.name}"
-        for request in of(
+        for request in inputs_of_kinds(
             cluster, "NatGateway", "Eip", "InternetGateway", "RouteTable", "RouteTableAssociation", "VpcEndpoint"
         ).values()
     }
     assert len(ways) == 3 + 3 + 1 + 4 + 6 + 11
-    groups = of(cluster, "NodeGroup")
+    groups = inputs_of_kinds(cluster, "NodeGroup")
     real = {urn for urn, request in groups.items() if request.type.startswith("aws:")}
     assert len(real) == 6
     for urn in real:
@@ -107,7 +107,7 @@ def test_nodes_come_after_every_way_out_and_go_before_it(cluster: Registered) ->
 
 def test_the_way_out_replaces_no_node_group(cluster: Registered) -> None:
     """By order and by no property: a NAT gateway that is made anew would take the groups along."""
-    for urn, request in of(cluster, "NodeGroup").items():
+    for urn, request in inputs_of_kinds(cluster, "NodeGroup").items():
         if not request.type.startswith("aws:"):
             continue
         on = {u for dependencies in request.propertyDependencies.values() for u in dependencies.urns}
@@ -167,7 +167,7 @@ def test_routes_to_s3_are_in_every_subnets_table_and_in_the_main_one_where_it_ha
     network = made_of(bank, existing_vpc(bank, Endpoints.MADE), monkeypatch)
     endpoints = {
         inputs(request)["serviceName"].rpartition(".")[2]: inputs(request)
-        for request in of(network, "VpcEndpoint").values()
+        for request in inputs_of_kinds(network, "VpcEndpoint").values()
     }
     assert endpoints["s3"]["routeTableIds"] == [MAIN, "rtb-own"]
     assert {name for name, _ in answers.asked} == {"getVpc", "getRouteTables"}
@@ -178,7 +178,7 @@ def test_endpoints_admit_every_range_of_a_given_vpc(
 ) -> None:
     network = made_of(bank, existing_vpc(bank, Endpoints.MADE), monkeypatch)
     assert answers.asked
-    (group,) = of(network, "SecurityGroup").values()
+    (group,) = inputs_of_kinds(network, "SecurityGroup").values()
     (rule,) = inputs(group)["ingress"]
     assert (rule["protocol"], rule["fromPort"], rule["toPort"]) == ("tcp", 443, 443)
     assert rule["cidrBlocks"] == ["10.0.0.0/16", SECONDARY], "nodes in a secondary range use them too"
@@ -201,7 +201,9 @@ def one_pool(bank: Plan, answers: Answers, monkeypatch: pytest.MonkeyPatch, day:
     registered_plan = register(replace(bank, cluster=planned), StackScope.CLUSTER)
     kinds = ("LaunchTemplate", "NodeGroup")
     inputs_by_type = {
-        r.type.rpartition(":")[2]: inputs(r) for r in of(registered_plan, *kinds).values() if r.name in NAMES
+        r.type.rpartition(":")[2]: inputs(r)
+        for r in inputs_of_kinds(registered_plan, *kinds).values()
+        if r.name in NAMES
     }
     return tuple(inputs_by_type[kind] for kind in kinds)
 
@@ -245,7 +247,9 @@ def test_four_services_have_names_of_their_own_in_china(region: str) -> None:
 
 def groups_of(stack: Registered) -> dict[str, dict[str, Any]]:
     """Inputs of the node groups of AWS by name."""
-    groups = (inputs(request) for request in of(stack, "NodeGroup").values() if request.type.startswith("aws:"))
+    groups = (
+        inputs(request) for request in inputs_of_kinds(stack, "NodeGroup").values() if request.type.startswith("aws:")
+    )
     return {group["nodeGroupName"]: group for group in groups}
 
 
@@ -266,7 +270,7 @@ def test_a_fault_of_a_tenants_program_repairs_no_node(cluster: Registered) -> No
 
 
 def test_the_root_volume_is_small_where_local_disks_hold_images_and_files(cluster: Registered) -> None:
-    templates = (inputs(request) for request in of(cluster, "LaunchTemplate").values())
+    templates = (inputs(request) for request in inputs_of_kinds(cluster, "LaunchTemplate").values())
     sizes = {template["name"]: template["blockDeviceMappings"][0]["ebs"]["volumeSize"] for template in templates}
     assert sizes == {
         "bank-system": 200,
@@ -292,7 +296,7 @@ def version_of(bank: Plan, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dic
         monkeypatch.setattr(
             registered, "build", lambda *_: [eks_add_on(plan.name, plan, "bank", None, {}, options) for plan in plans]
         )
-        addons = (inputs(addon) for addon in of(register(bank), "Addon").values())
+        addons = (inputs(addon) for addon in inputs_of_kinds(register(bank), "Addon").values())
         return {addon["addonName"]: addon["addonVersion"] for addon in addons}
 
     return versions_by_add_on

@@ -22,7 +22,7 @@ from tenancy.planning.scope import StackScope
 from tenancy.validation import load
 from tests.conftest import every
 from tests.registered import register
-from tests.registered_aws import inputs, of
+from tests.registered_aws import inputs, inputs_of_kinds
 
 ROOT = Path(__file__).parents[2]
 DAY_TWO = [key for key in COST_TAGS if key != "team"]
@@ -195,7 +195,7 @@ def test_aws_is_asked_before_the_platforms_stack_of_who_pays(payer: Plan, stack:
 
 
 def test_a_key_that_is_activated_stays_so_when_the_stack_goes(payer: Plan) -> None:
-    tags = of(register(payer, StackScope.PLATFORM), "CostAllocationTag").values()
+    tags = inputs_of_kinds(register(payer, StackScope.PLATFORM), "CostAllocationTag").values()
     assert {inputs(request)["tagKey"] for request in tags} == set(COST_TAGS)
     assert {inputs(request)["status"] for request in tags} == {"Active"}
     assert every(request.retainOnDelete for request in tags), "deleted, it is deactivated for the whole organisation"

@@ -16,7 +16,7 @@ from tenancy.planning.aws.platform_models import BucketPlan, DataPlan
 from tenancy.planning.aws.tenant_plan import tenant_aws_plan
 from tenancy.validation import Environment, Tenant
 from tests.conftest import every
-from tests.tenant_aws_world import ACCOUNT, AWS, CLUSTER_ARN, REGION, many, tenant
+from tests.tenant_aws_world import ACCOUNT, AWS, CLUSTER_ARN, REGION, as_list, tenant
 
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/"
 GLASS = {"trusted": [f"arn:aws:iam::{ACCOUNT}:user/jane"], "mail": "security@bank.example"}
@@ -103,7 +103,7 @@ def test_every_isolation_resource_but_encryption_lets_the_platform_and_break_gla
 
 
 def _exempt(condition: Document) -> list[str]:
-    return [arn for operator in condition.values() for arn in many(operator.get("aws:PrincipalArn", []))]
+    return [arn for operator in condition.values() for arn in as_list(operator.get("aws:PrincipalArn", []))]
 
 
 def test_without_break_glass_only_the_platform_is_exempt(plan_of: Planned) -> None:

@@ -269,7 +269,7 @@ def test_prometheus_is_asked_for_settled_samples(loaded: Loaded) -> None:
         double.idle("fraud--train", "train-0", ("Job", "train"), 2)
         double.idle("fraud--train", "alone", ("", ""), 1, "NaN")
         samples = GpuMetrics(double.address).idle_gpus(loaded.environment, NOON)
-        (request,) = double.asked
+        (request,) = double.queries
     assert request["query"] == query(loaded.environment)
     assert float(request["time"]) == NOON.timestamp() - SETTLED_SECONDS
     assert [(s.owner, s.active) for s in samples[:2]] == [("Job/train", 0.01)] * 2

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.conftest import every
-from tests.ledger_events import KINDS, REGRESSIONS, REST, REST_EVERY, Event, Story, about, smallest
+from tests.ledger_events import KINDS, REGRESSIONS, REST_EVENT, REST_EVERY, Event, Story, about, smallest
 
 PROGRAMS = ("kueue", "jobset")
 SEEDS = range(40)
@@ -32,8 +32,8 @@ def test_a_printed_story_is_one_that_can_be_played() -> None:
 def test_a_story_rests_at_its_end_and_every_thirty_events() -> None:
     for seed in SEEDS:
         events = story(seed)
-        assert events[-1] == REST
-        assert events.count(REST) >= EVENTS // REST_EVERY
+        assert events[-1] == REST_EVENT
+        assert events.count(REST_EVENT) >= EVENTS // REST_EVERY
 
 
 def test_every_kind_of_work_and_of_event_is_in_two_of_three_stories() -> None:
@@ -71,7 +71,7 @@ def restarts_half_done(events: Sequence[Event]) -> bool:
             continue
         facts = jobsets[event.name].facts
         several = facts["jobs"] + bool(facts.get("second")) > 1
-        if event.verb == "finish" and event.facts["left"] and several and REST in events[:number]:
+        if event.verb == "finish" and event.facts["left"] and several and REST_EVENT in events[:number]:
             ended.add(event.name)
             if "ttl" in facts:
                 return True
@@ -92,7 +92,7 @@ def asks_for_more_than_there_is(events: Sequence[Event]) -> bool:
     """Between two rests, of both tenants, more than 64 GPUs, some of which may start with fewer pods."""
     start = 0
     for number, event in enumerate(events):
-        if event == REST:
+        if event == REST_EVENT:
             jobs = [e for e in events[start:number] if e.verb == "make" and e.kind == "job"]
             if (
                 sum(job.facts["gpus"] * job.facts["pods"] for job in jobs) > 64
@@ -133,9 +133,9 @@ def test_a_search_that_may_not_go_on_keeps_a_part_that_fails() -> None:
 
 def test_what_is_about_some_work_leaves_out_that_of_others() -> None:
     works = [Event("make", "fraud", "job", name, {"gpus": 1}) for name in ("w1", "w2")]
-    others = [Event("restart", name="kueue"), Event("drain", facts={"node": 1}), Event("hold", "fraud"), REST]
+    others = [Event("restart", name="kueue"), Event("drain", facts={"node": 1}), Event("hold", "fraud"), REST_EVENT]
     assert about([*works, *others], {"w2"}) == [works[1], *others]
 
 
 def test_each_sequence_that_was_found_ends_in_a_rest() -> None:
-    assert every(events[-1] == REST for events in REGRESSIONS.values())
+    assert every(events[-1] == REST_EVENT for events in REGRESSIONS.values())

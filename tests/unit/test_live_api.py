@@ -1,4 +1,4 @@
-"""What the client makes of answers that are no objects yet."""
+"""The client's reading of answers that are no objects yet."""
 
 from __future__ import annotations
 

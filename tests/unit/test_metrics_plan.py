@@ -1,4 +1,4 @@
-"""What an environment with a collector adds: objects, routes, values; and what the lab's exporters say."""
+"""Objects, routes and values that a collector adds to an environment, and samples of the lab's exporters."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_one_of_the_two_proxies_stays_while_nodes_are_drained(watched: Loaded) -
 
 
 READS, POSTS, PUTS = "get", "create", "update"
-"""What kube-rbac-proxy asks the API server of a GET, a POST and a PUT (`pkg/proxy/proxy.go`)."""
+"""Attributes that kube-rbac-proxy asks the API server about for a GET, a POST and a PUT (`pkg/proxy/proxy.go`)."""
 
 
 def asked_about(loaded: Loaded) -> tuple[str, str]:

@@ -123,7 +123,7 @@ class Node:
         path.chmod(0o755)
 
     def set(self, **changes: Any) -> None:
-        """What the GPUs are like."""
+        """Set the state of the node's GPUs."""
         before = json.loads(self.gpus_file.read_text("utf-8")) if self.gpus_file.exists() else {}
         self.gpus_file.write_text(json.dumps({**before, **changes}), "utf-8")
 

@@ -1,4 +1,4 @@
-"""What the files say of the network, which of it is refused, and what the plan makes of the rest."""
+"""Network fields of the files: those that are refused, and the policies that the plan makes of the others."""
 
 from __future__ import annotations
 

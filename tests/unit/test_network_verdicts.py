@@ -47,7 +47,7 @@ def test_what_is_let_through_is_exactly_what_the_files_name(
 ) -> None:
     world = worlds[kind, cni]
     allowed_flows = let_through(world.flows, judged(world, world.policies))
-    expected_flows = {flow for flow in world.flows if world.named(flow)}
+    expected_flows = {flow for flow in world.flows if world.is_named(flow)}
     assert sorted(allowed_flows - expected_flows) == [], "nothing but what is named"
     assert sorted(expected_flows - allowed_flows) == [], "and all of it"
     assert allowed_flows, "else nothing was asked"
@@ -97,7 +97,7 @@ def test_the_internet_is_neither_private_nor_the_clusters(tmp_path: Path, cni: s
     assert {flow.port for flow in reached} == {443}
     assert allowed_flows & {*between_tenants(world, world.flows)} == set()
     assert {flow for flow in allowed_flows if flow.source != pod} == {
-        flow for flow in world.flows if world.named(flow) and flow.source != pod
+        flow for flow in world.flows if world.is_named(flow) and flow.source != pod
     }
     patterns = [item for item in world.policies if item["metadata"]["name"] == "dns" and "'*'" in str(item)]
     assert len(patterns) == (cni == "cilium"), "it asks for any name, and no other tenant does"
@@ -135,7 +135,7 @@ def test_the_internet_needs_the_clusters_own_ranges_and_leaves_them_out(spec: Sp
 
 
 def _anything(world: World) -> list[Object]:
-    """What would open everything, in every namespace of a tenant's: policies add up."""
+    """Policies that would open everything in every namespace of a tenant: policies add up."""
     spec = {"podSelector": {}, "policyTypes": ["Ingress", "Egress"], "ingress": [{}]}
     anywhere = [{"ipBlock": {"cidr": cidr}} for cidr in ("0.0.0.0/0", "::/0")]
     spec |= {"egress": [{}, {"to": [*anywhere, {"namespaceSelector": {}}]}]}

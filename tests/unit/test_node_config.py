@@ -1,4 +1,4 @@
-"""What a node is told before its kubelet starts."""
+"""User data and settings that a node gets before its kubelet starts."""
 
 from __future__ import annotations
 

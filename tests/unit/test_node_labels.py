@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from check_cases import M7I, TEAMS, flavor, home, kept, pod, queue
+from check_cases import M7I, TEAMS, flavor, home, label_guard, pod, queue
 from pack_cases import cluster_queue, group, node_pool, with_field
 
 from tenancy.catalog import vocabulary as words
@@ -173,7 +173,7 @@ def test_a_label_is_told_of_where_a_kubelet_may_write_it(label: str, is_reported
 
 
 def policy(**rule: Any) -> tuple[Object, ...]:
-    binding, item = kept("nodes", "nodes/status")
+    binding, item = label_guard("nodes", "nodes/status")
     rules = item["spec"]["matchConstraints"]["resourceRules"][0]
     return binding, with_field(item, ("spec", "matchConstraints", "resourceRules", 0), {**rules, **rule})
 

@@ -1,4 +1,4 @@
-"""What is left of a machine, against the numbers that Karpenter publishes."""
+"""Room that a machine has for pods, against the numbers that Karpenter publishes."""
 
 from __future__ import annotations
 

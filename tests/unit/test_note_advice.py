@@ -33,14 +33,14 @@ NIGHTLY = "namespaces: [main, {name: nightly, tier: calm}]\n"
 
 
 class Case(NamedTuple):
-    """`edits` make files with a note on `field`, of which `given` is a part; each way does what its text says.
+    """`edits` make files with a note on `field`, of which `given_text` is a part; each way does what its text says.
 
     A way without edits reads the same files without the lab.
     """
 
     edits: tuple[Edit, ...]
     field: str
-    given: str
+    given_text: str
     ways: tuple[tuple[str, tuple[Edit, ...]], ...]
     in_lab: bool = False
 
@@ -306,7 +306,7 @@ def make(spec: SpecFolder, edits: tuple[Edit, ...]) -> Loaded:
 
 def notes_of(case: Case, loaded: Loaded) -> list[Problem]:
     """The notes of a case on these files."""
-    return [note for note in spec_notes(loaded) if note.field == case.field and case.given in note.given]
+    return [note for note in spec_notes(loaded) if note.field == case.field and case.given_text in note.given]
 
 
 def names(loaded: Loaded) -> set[tuple[str, str, str]]:
@@ -338,11 +338,11 @@ def test_what_a_note_says_to_do_ends_it(spec: SpecFolder, about: str, number: in
 
 
 MAKERS = ("Mistake", "_idle", "_on_aws", "_unbuilt", "_unalerted")
-"""What makes a note, in the modules that find them."""
+"""Functions that make a note, in the modules that find them."""
 
 
 def places(module: ModuleType) -> Iterator[tuple[str, int]]:
-    """Where a module makes notes: each call of a maker outside of the makers themselves."""
+    """Places where a module makes notes: each call of a maker outside of the makers themselves."""
     tree = ast.parse(Path(str(module.__file__)).read_text("utf-8"))
     for function in tree.body:
         if isinstance(function, ast.FunctionDef) and function.name not in MAKERS:

@@ -113,7 +113,7 @@ def test_rights_are_those_that_an_api_server_told() -> None:
 
 
 REVIEWS = ("selfsubjectreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews")
-"""What every identity may ask about itself, wherever it is."""
+"""Rights that every identity has to ask about itself, in every namespace."""
 GROUPS = {"apps", "autoscaling", "batch", "policy"}
 """API groups without a dot."""
 

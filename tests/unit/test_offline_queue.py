@@ -1,4 +1,4 @@
-"""What a queue could never admit, told before anything is created."""
+"""Work that a queue could never admit is reported before anything is created."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def _deep(levels: int) -> Any:
 
 
 def _doubled(times: int) -> Any:
-    """What aliases in YAML make: one list of entries that are all the same list, and so on."""
+    """A structure as aliases in YAML make it: one list of entries that are all the same list, and so on."""
     nested: Any = ["text"]
     for _ in range(times):
         nested = [nested, nested]

@@ -1,4 +1,4 @@
-"""What a tenant's Helm release comes to is judged where it can be rendered, and said where not."""
+"""The objects of a tenant's Helm release are judged where it can be rendered; elsewhere a message says why not."""
 
 from __future__ import annotations
 

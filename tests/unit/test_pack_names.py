@@ -44,7 +44,7 @@ def server(pack: ModuleType, config: Mapping[str, Any] | None = None) -> Any:
 
 
 def judged(pack: ModuleType, config: Mapping[str, Any] | None = None) -> list[Any]:
-    """What the server says of a quota that counts nothing."""
+    """Diagnostics of the server for a quota that counts nothing."""
     request = proto.AnalyzeRequest(type="kubernetes:core/v1:ResourceQuota", name="gpus", urn="urn")
     json_format.ParseDict(QUOTA, request.properties)
     return [

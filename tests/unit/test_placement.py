@@ -1,4 +1,4 @@
-"""Where claims stand: as much as fits, each as whole as can be, and the same every time."""
+"""Placement of claims: as much as fits, each as whole as can be, and the same every time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every plan keeps to."""
+"""Properties of every plan."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ LIMITING = {"resourcequotas", "limitranges", "rolebindings", "roles"}
 
 
 def _quotas(plan: Plan) -> list[Any]:
-    """Of whole namespaces; those of priority classes stand under them."""
+    """Quotas of whole namespaces, without those of priority classes."""
     return [q for q in kinds(plan.objects(), "ResourceQuota") if q["metadata"]["name"] == quotas.NAME]
 
 

@@ -1,4 +1,4 @@
-"""Where objects hold pods, read by shape, and what of them nothing can judge."""
+"""Pods inside objects are found by their shape; kinds that cannot be judged are named."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ from tenancy.validation import load
 
 ROOT = Path(__file__).parents[2]
 UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
-"""How the engine writes a string that a preview does not know."""
+"""The engine's notation for a string that a preview does not know."""
 
 Object = dict[str, Any]
 
@@ -89,7 +89,7 @@ def test_a_broken_rule_is_found_and_its_twin_passes(case: Case) -> None:
 
 
 def test_every_case_is_of_a_rule_that_a_preview_has() -> None:
-    """That every such rule has a case, the tests of the whole pack hold."""
+    """The tests of the whole pack require a case for every such rule."""
     assert {case.rule for case in (*ALONE_CASES, *TOGETHER_CASES)} <= set(with_face(Face.PREVIEW))
 
 
@@ -411,7 +411,7 @@ def test_two_groups_that_are_not_known_are_not_taken_for_one(pack: ModuleType) -
 
 @pytest.fixture(scope="module")
 def machines() -> list[Object]:
-    """What the bank's environment installs to make nodes, without AWS' own half."""
+    """Objects that the bank's environment installs to make nodes, without AWS' own half."""
     loaded = load(ROOT / "stacks" / "bank")
     services = make_plan(loaded.environment, loaded.tenants).platform.services
     assert services
@@ -514,7 +514,7 @@ def test_whatever_is_weakened_of_the_machines_its_rule_is_named(machines: list[O
 
 
 def changed_path(broken: Any, mended: Any, path: tuple[Any, ...] = ()) -> tuple[Any, ...]:
-    """Where two objects differ, down to the field that both have the parent of."""
+    """Path at which two objects differ, down to the field that both have the parent of."""
     keys: list[Any] = []
     if isinstance(broken, dict) and isinstance(mended, dict):
         keys = [key for key in {**broken, **mended} if broken.get(key) != mended.get(key)]

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from check_cases import SEEN
+from check_cases import PREVIEW_ONLY_CASES
 from pack_cases import (
     OBJECT_CASES,
     REGULATED_CASES,
@@ -22,7 +22,7 @@ from pack_cases import (
     resource,
     with_field,
 )
-from pack_worlds import CASES, found, judged, together, worlds
+from pack_worlds import CASES, findings_of, judged, together, worlds
 
 from tenancy.catalog import vocabulary as words
 from tenancy.check.judge import JUDGED
@@ -76,7 +76,7 @@ def test_a_world_of_broken_rules_is_refused_and_its_mended_twin_is_silent(pack: 
         assert not any(judged(pack, together(cases, "mended") or []).values())
 
 
-@pytest.mark.parametrize("case", SEEN, ids=lambda case: case.id)
+@pytest.mark.parametrize("case", PREVIEW_ONLY_CASES, ids=lambda case: case.id)
 def test_what_rules_cannot_see_is_said(pack: ModuleType, case: Any) -> None:
     messages = judged(pack, list(case.broken))
     assert case.rule in (advised(messages) if case.rule == "seen-01" else refused(messages))
@@ -85,10 +85,10 @@ def test_what_rules_cannot_see_is_said(pack: ModuleType, case: Any) -> None:
 
 @pytest.mark.parametrize("case", REGULATED_CASES, ids=lambda case: case.id)
 def test_what_is_regulated_is_asked_by_that_preset_alone(pack: ModuleType, case: Any) -> None:
-    broken = {(finding.rule, finding.object) for finding in found(case.broken, PolicyPreset.REGULATED)}
+    broken = {(finding.rule, finding.object) for finding in findings_of(case.broken, PolicyPreset.REGULATED)}
     assert (case.rule, case.finding) in broken
     assert broken - {("reg-01", "Namespace stranger")} == {(case.rule, case.finding)}
-    assert found(case.mended, PolicyPreset.REGULATED) == set()
+    assert findings_of(case.mended, PolicyPreset.REGULATED) == set()
     assert refused(judged(pack, list(case.broken), {"preset": "regulated"})) == {case.rule}
     for preset in ("baseline", "restricted"):
         assert not any(judged(pack, list(case.broken), {"preset": preset}).values())
@@ -96,7 +96,7 @@ def test_what_is_regulated_is_asked_by_that_preset_alone(pack: ModuleType, case:
 
 
 def apart(**term: Any) -> Object:
-    """What keeps a pod of tenant a off nodes with others' pods."""
+    """Anti-affinity that keeps a pod of tenant a off nodes with others' pods."""
     others = {"matchExpressions": [{"key": words.TENANT, "operator": "NotIn", "values": ["a"]}]}
     affinity_term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}, "namespaceSelector": others, **term}
     return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [affinity_term]}}}

@@ -1,4 +1,4 @@
-"""What the checks before a tenant's run read of the cluster: the same, however many tenants there are."""
+"""Reads of the cluster by the checks before a tenant's run: the same, however many tenants there are."""
 
 from __future__ import annotations
 

@@ -33,11 +33,11 @@ from tests.printed import (
 ROOT = Path(__file__).parents[2]
 
 
-def replaced(file: str, text: str, other: str) -> None:
+def replaced(file: str, text: str, replacement: str) -> None:
     path = Path(file)
     content = path.read_text("utf-8")
     assert content.count(text) == 1, f"{file} has {text!r} {content.count(text)} times"
-    path.write_text(content.replace(text, other), "utf-8")
+    path.write_text(content.replace(text, replacement), "utf-8")
 
 
 def two_mistakes() -> None:
@@ -198,8 +198,12 @@ def test_an_output_that_is_not_printed_any_more_is_told() -> None:
     [block] = printed_in("page.md", page)
     assert block == Printed("page.md", 4, "tenancy x", "one\n…\nthree and\n  more (1.5 s)", "")
     assert matches(block.output, "one\ntwo\nthree and more (22.7 s)\n")
-    for other in ("one\ntwo\nthree and more", "zero\none\nthree and more (1.5 s)", "one\nthree and more (1.5 s)\nfour"):
-        assert not matches(block.output, other)
+    for output in (
+        "one\ntwo\nthree and more",
+        "zero\none\nthree and more (1.5 s)",
+        "one\nthree and more (1.5 s)\nfour",
+    ):
+        assert not matches(block.output, output)
     assert first_difference(block.output, "one\ntwo\nthree and less (1.5 s)") == "three and more (SECONDS)"
 
 

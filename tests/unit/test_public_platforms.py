@@ -18,7 +18,7 @@ TEMPLATE = ("spec", "template", "spec")
 
 
 def findings(*items: Any) -> dict[str, str]:
-    """What is said of the objects, by rule."""
+    """The given values of the findings on the objects, by rule."""
     judged = judge(Manifests([(item, FilePosition("x.yaml", 1)) for item in items])).findings
     return {judged_finding.finding.rule: judged_finding.finding.given for judged_finding in judged}
 

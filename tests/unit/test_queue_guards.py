@@ -1,4 +1,4 @@
-"""What people of tenants may do in the queues, against what Kueue's own role for people who run work gives them."""
+"""Rights of tenants' people in the queues, against those of Kueue's own role for people who run work."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def rights_of(roles: list[Object]) -> Rights:
 
 @cache
 def batch_user() -> Rights:
-    """Of Kueue's chart: its role for those who run work is made of every role with this label."""
+    """Rights of the batch user of Kueue's chart: its role for those who run work is made of every role with this
+    label."""
     tool_paths = tools.ensure(only=["kueue-chart", "helm"])
     argv = [str(tool_paths["helm"]), "template", "kueue", str(tool_paths["kueue-chart"]), "-n", "kueue-system"]
     process = subprocess.run(argv, capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Who queues where, with how much, and what it may lend and borrow."""
+"""Queues of tenants: their quotas, and the amounts that they may lend and borrow."""
 
 from __future__ import annotations
 
@@ -367,7 +367,7 @@ def test_a_tier_that_does_not_borrow_borrows_nothing_of_anything(spec: SpecFolde
 
 
 def test_what_is_lent_stands_first_in_pools_that_others_may_use(spec: SpecFolder) -> None:
-    """Of 16 in a pool of its own and 16 in one for all tenants fraud lends 8: those that others can borrow."""
+    """With 16 in a pool of its own and 16 in one for all tenants fraud lends 8: those that others can borrow."""
     spec.edit(ENV, "  serve:\n", f"  far: {EFA}\n  serve:\n")
     spec.edit(FRAUD, "a100: {guaranteed: 16", "a100: {guaranteed: 32")
     lent = amounts(queue_object(plan_of(spec), "Cohort", "tenant--fraud"), "lendingLimit")

@@ -33,7 +33,7 @@ def paths(before: Any, after: Any, place: str = "") -> Iterator[str]:
 
 
 def updates(before: Object, after: Object) -> list[str]:
-    """What `tenancy up` says of the change of one object."""
+    """Details that `tenancy up` prints for the change of one object."""
     step = SimpleNamespace(
         op=SimpleNamespace(value="update"),
         type=f"kubernetes:{after['apiVersion']}:{after['kind']}",

@@ -1,4 +1,4 @@
-"""What a killed engine leaves behind, judged without an engine."""
+"""States that a killed engine leaves behind, settled without an engine."""
 
 from __future__ import annotations
 
@@ -185,8 +185,8 @@ def test_what_is_taken_into_the_state_stands_before_what_rests_on_it() -> None:
     child = {**operation("LimitRange", "b", namespace="a")["resource"], "dependencies": [unrecorded["resource"]["urn"]]}
     first = operation("ClusterRole", "c")["resource"]
     deployment = {"resources": [first, child], "pending_operations": [unrecorded]}
-    settled, _ = settle(deployment, "/api/v1/namespaces/a")
-    assert [resource["urn"] for resource in settled["resources"]] == [
+    deployment_after, _ = settle(deployment, "/api/v1/namespaces/a")
+    assert [resource["urn"] for resource in deployment_after["resources"]] == [
         first["urn"],
         unrecorded["resource"]["urn"],
         child["urn"],

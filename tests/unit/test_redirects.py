@@ -102,7 +102,7 @@ ELSEWHERE = {
     "another port": lambda _, target, path: target.url(path),
     "no port and no encryption": lambda *_: "http://localhost/",
 }
-"""Where a redirect leads; the last has no server, so that a client that follows it fails otherwise."""
+"""Targets of a redirect; the last has no server, so that a client that follows it fails otherwise."""
 elsewhere = pytest.mark.parametrize("where", ELSEWHERE)
 code = pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
 

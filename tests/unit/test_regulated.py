@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pack_worlds import found
+from pack_worlds import findings_of
 
 from tenancy.planning import make_plan
 from tenancy.planning.aws.identity import key_policy
@@ -43,7 +43,7 @@ def resource_inputs(request: Any) -> dict[str, Any]:
 
 
 def items(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
-    """What the programs of all its stacks register, as the pack reads it."""
+    """Resources that the programs of all its stacks register, as the pack reads it."""
     echo, answers = components.Echo.new_resource, Answers()
 
     def resource(mocks: Any, arguments: Any) -> tuple[str, dict[str, Any]]:
@@ -71,7 +71,7 @@ def items(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, A
 
 def broken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, str]]:
     """Rule and object, of the rules that `regulated` alone asks."""
-    findings = found(items(folder, monkeypatch), PolicyPreset.REGULATED)
+    findings = findings_of(items(folder, monkeypatch), PolicyPreset.REGULATED)
     return {(finding.rule, finding.object) for finding in findings if finding.rule in REGULATED_ALONE}
 
 

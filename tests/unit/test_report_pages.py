@@ -85,7 +85,7 @@ def charged_back(names: list[str], **more: Any) -> dict[str, Any]:
 
 
 class Text(HTMLParser):
-    """What a reader sees or points at, and whether the tags match."""
+    """Text that a reader sees or points at, and whether the tags match."""
 
     VOID = frozenset({"meta", "br", "input", "line", "img"})
 

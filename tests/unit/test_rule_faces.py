@@ -36,7 +36,7 @@ BEYOND = {
     "meta-01": ("meta-01-configmap-platforms", "meta-01-secret-platforms"),
     "net-10": ("net-10-policy-forged",),
 }
-"""How attacks begin that the preview does not find, by rule; the row says why it sees less."""
+"""Prefixes of the ids of attacks that the preview does not find, by rule; the row says why it sees less."""
 BY_ANOTHER = {"pod-04": "pod-02"}
 """Of one rule's attacks the preview finds some by another rule, which names what gives a pod its node."""
 WITHOUT_A_BODY = {"gpu-10", "id-10", "node-08", "sched-03", "sched-08"}
@@ -50,7 +50,8 @@ def _all_of(name: str) -> tuple[Attack, ...]:
 
 @cache
 def _objects_and_attacks(name: str) -> tuple[tuple[Object, ...], tuple[Attack, ...]]:
-    """What rules look up of the plan, and the attacks that a manifest can be made of, without those of `local`."""
+    """Objects that rules look up of the plan, and the attacks that a manifest can be made of, without those of
+    `local`."""
     attacks = (
         _all_of(name)
         if name == "local"
@@ -62,7 +63,7 @@ def _objects_and_attacks(name: str) -> tuple[tuple[Object, ...], tuple[Attack, .
 
 
 def checked(items: Iterable[Object]) -> set[Finding]:
-    """What `tenancy check` finds."""
+    """Findings of `tenancy check`."""
     return {
         judged_finding.finding
         for judged_finding in judge(Manifests([(item, Where("x.yaml", 1)) for item in items])).findings

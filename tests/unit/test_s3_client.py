@@ -22,7 +22,6 @@ from moto.core.models import botocore_stubber
 from urllib3.exceptions import ProtocolError
 
 from gpu_tenancy_s3 import (
-    Changed,
     Corrupt,
     Denied,
     Exists,
@@ -34,6 +33,7 @@ from gpu_tenancy_s3 import (
     Throttled,
     TooLarge,
     Unreachable,
+    WriteConflict,
 )
 from gpu_tenancy_s3 import client as module
 from tests.conftest import every
@@ -170,11 +170,11 @@ def test_an_upload_in_parts_that_finds_its_key_taken_leaves_no_parts(fraud: Pref
 def test_of_two_who_read_the_same_only_one_overwrites(fraud: Prefix) -> None:
     etag = fraud.put("state", b"0").etag
     fraud.put("state", b"1", if_match=etag)
-    with pytest.raises(Changed, match="read it again"):
+    with pytest.raises(WriteConflict, match="read it again"):
         fraud.put("state", b"2", if_match=etag)
-    with pytest.raises(Changed):
+    with pytest.raises(WriteConflict):
         fraud.delete("state", if_match=etag)
-    with pytest.raises(Changed):
+    with pytest.raises(WriteConflict):
         fraud.put("never-there", b"", if_match=etag)
     with pytest.raises(Refused, match="one of them"):
         fraud.put("state", b"", if_match=etag, if_absent=True)
@@ -383,7 +383,7 @@ def test_a_body_that_breaks_is_continued_where_it_broke(
 
 def test_an_object_that_changed_under_a_broken_body_is_not_mixed(far: Prefix, wire: Wire, tmp_path: Path) -> None:
     wire.answers = [_object(Body(b"hello", ProtocolError("reset")), 11), _error(412, "PreconditionFailed")]
-    with pytest.raises(Changed):
+    with pytest.raises(WriteConflict):
         far.get("x", tmp_path / "x")
     assert list(tmp_path.iterdir()) == []
 
@@ -507,7 +507,7 @@ def test_two_writes_at_the_same_moment_are_tried_again(far: Prefix, wire: Wire) 
     wire.answers = [_error(409, "ConditionalRequestConflict"), _object(b"", 0)]
     assert far.put("x", b"hello", if_absent=True).size == 5
     wire.answers = [_error(409, "ConditionalRequestConflict")] * 3
-    with pytest.raises(Changed):
+    with pytest.raises(WriteConflict):
         far.put("x", b"hello", if_absent=True)
 
 

@@ -70,7 +70,7 @@ def permissions_needed(method: str, url: str, headers: dict[str, str]) -> list[S
 
 @dataclass
 class Gate:
-    """What stands before S3 for one identity."""
+    """Access check in front of S3 for one identity."""
 
     account: AccountModel
     who: AccountIdentity
@@ -115,7 +115,7 @@ def s3(account: AccountModel) -> Iterator[Any]:
 
 @dataclass
 class Tenant:
-    """What a pod of a part has."""
+    """Identity and prefixes of a pod of a namespace."""
 
     gate: Gate
     client: Any

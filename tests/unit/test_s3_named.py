@@ -14,7 +14,6 @@ import pytest
 
 from gpu_tenancy_s3 import (
     BadName,
-    Changed,
     Corrupt,
     Datasets,
     Exists,
@@ -24,6 +23,7 @@ from gpu_tenancy_s3 import (
     Refused,
     S3Error,
     UnsafeKey,
+    WriteConflict,
 )
 
 BUCKET = "bank-datasets"
@@ -248,7 +248,7 @@ def test_an_alias_means_a_version_until_it_is_promoted_again(data: Datasets, fol
     assert data.promote("tx", "v3", to="canary") is None
     assert (data.promoted("tx"), data.promoted("tx", "canary")) == ("v2", "v3")
     assert data.download("tx", "production", to=tmp_path / "out").version == "v2"
-    with pytest.raises(Changed, match="production of tx is v2, not v1"):
+    with pytest.raises(WriteConflict, match="production of tx is v2, not v1"):
         data.promote("tx", "v3", instead_of="v1")
 
 
@@ -261,7 +261,7 @@ def test_of_two_promoters_at_once_the_later_is_told(
     if not first:
         data.promote("tx", "v1")
     meanwhile("put_object", ".aliases/production", lambda: data.promote("tx", "v2"))
-    with pytest.raises(Changed):
+    with pytest.raises(WriteConflict):
         data.promote("tx", "v3")
     assert data.promoted("tx") == "v2"
 
@@ -308,7 +308,7 @@ def test_a_version_deleted_while_it_is_promoted_is_not_what_the_alias_means(
     if before:
         data.promote("tx", before)
     meanwhile("put_object", ".aliases/production", lambda: data.delete_version("tx", "v2"))
-    with pytest.raises(Changed, match="deleted while it was promoted"):
+    with pytest.raises(WriteConflict, match="deleted while it was promoted"):
         data.promote("tx", "v2")
     if before:
         assert data.promoted("tx") == before
@@ -346,7 +346,7 @@ def test_a_version_deleted_while_it_is_uploaded_does_not_appear(
     data: Datasets, folder: Path, meanwhile: Meanwhile
 ) -> None:
     meanwhile("put_object", ".manifests/v1", lambda: data.delete_version("tx", "v1"))
-    with pytest.raises(Changed, match="upload it again as a new one"):
+    with pytest.raises(WriteConflict, match="upload it again as a new one"):
         data.upload("tx", folder)
     assert data.versions("tx") == []
 

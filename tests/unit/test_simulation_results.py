@@ -1,4 +1,4 @@
-"""What a run amounts to, on events made by hand, against arithmetic made by hand."""
+"""Results of a run, on events made by hand, against arithmetic made by hand."""
 
 from __future__ import annotations
 

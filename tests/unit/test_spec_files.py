@@ -1,4 +1,4 @@
-"""What people get wrong in a file: always a list of problems with their places, never a traceback."""
+"""Mistakes of people in a file: always a list of problems with their places, never a traceback."""
 
 from __future__ import annotations
 

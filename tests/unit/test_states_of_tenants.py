@@ -108,7 +108,7 @@ RUN: Mapping[str, tuple[str, ...]] = {
     "simulate": ("ENV --jobs 30 --notebooks 2 --write-trace OUT/trace.csv",),
     "chargeback": ("ENV --example 1 --from 2026-10-01 --to 2026-10-03",),
 }
-"""How each command is called; one with TENANT is called for several tenants. CLOUD has the same tenants on AWS."""
+"""The call of each command; one with TENANT is called for several tenants. CLOUD has the same tenants on AWS."""
 
 
 def commands(command: click.Command = main, path: tuple[str, ...] = ()) -> Iterator[str]:

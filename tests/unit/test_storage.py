@@ -82,7 +82,8 @@ def test_its_volumes_say_whose_they_are(environment: Environment, namespace: str
 
 
 def interpolated(text: str, namespace: str) -> str:
-    """What Go's text/template makes of the forms in use here, with the driver's functions `contains` and `field`."""
+    """The text that Go's text/template makes of the forms in use here, with the driver's functions `contains` and
+    `field`."""
 
     def piped(match: re.Match[str]) -> str:
         return namespace.split(match["delimiter"])[int(match["index"])] if match["delimiter"] else namespace

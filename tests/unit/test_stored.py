@@ -1,4 +1,4 @@
-"""What object quotas come to: the API server's store (quota-06) and Kueue's memory (queue-03)."""
+"""Sums of object quotas: the API server's store (quota-06) and Kueue's memory (queue-03)."""
 
 from __future__ import annotations
 
@@ -152,9 +152,9 @@ def test_the_memory_is_the_charts_only_way_to_bound_kueue() -> None:
 PER_JOB = 2 * stored.CACHED_BYTES * stored.GO_GROWTH
 """Bytes of Kueue's memory for a job and its workload."""
 OBJECTS = stored.store_budget() // stored.STORED_BYTES
-"""That fill what tenants may store."""
+"""Tenants that fill the storage for tenants."""
 JOBS = stored.KUEUE_SIZES[-1] // PER_JOB
-"""That fill the largest Kueue."""
+"""Tenants that fill the largest Kueue."""
 
 
 @pytest.mark.parametrize(

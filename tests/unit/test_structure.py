@@ -42,7 +42,8 @@ def _imported(path: Path) -> set[str]:
 
 
 def test_no_test_module_is_imported() -> None:
-    """What several of them need is a module of its own: a test that is removed or run alone takes nothing with it."""
+    """Code that several of them need is a module of its own: a test that is removed or run alone takes nothing with
+    it."""
     files = sorted((ROOT / "tests").rglob("*.py"))
     assert len(files) > 200
     wrong = {

@@ -79,7 +79,7 @@ def _walk(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _name(value: Any) -> str:
-    """What tells one member of a list from another; empty: its place."""
+    """Name that distinguishes a member of a list; empty where its place does."""
     value = value.manifest() if isinstance(value, PlannedObject) else value
     if is_dataclass(value) and not isinstance(value, type):
         name_value = getattr(value, "name", "")
@@ -193,7 +193,7 @@ OF_THE_BILL = {
     "plan cluster groups [spare] tags tenancy:tenant",
     "plan platform services nodes [EC2NodeClass/spare] spec tags tenancy:tenant",
 }
-"""What a pool of one tenant alone costs is the tenant's."""
+"""The cost of a pool of one tenant alone is the tenant's."""
 OF_THE_SAMPLES = {
     "sample fraud--train/a100 spec tolerations",
     # The first pool by name that admits the tenant.
@@ -430,7 +430,7 @@ def test_the_charts_that_only_some_clusters_have_are_among_the_judged(tmp_path: 
 def test_a_taint_that_the_platform_forgets_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dropped: str
 ) -> None:
-    """What the tests above would say if `tolerations` left one out."""
+    """The tests above fail if `tolerations` left one out."""
 
     def forgetful(environment: Environment) -> list[Taint]:
         return [toleration for toleration in tolerations(environment) if toleration["key"] != dropped]

@@ -1,4 +1,5 @@
-"""What a tenant gets on AWS, fact by fact. What AWS decides by these documents is judged elsewhere, by an evaluator."""
+"""Resources of a tenant on AWS, fact by fact. The decisions of AWS by these documents are judged elsewhere, by an
+evaluator."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from tenancy.planning.aws.tenant_models import TenantAwsPlan, TenantRolePlan
 from tenancy.planning.model import Plan
 from tenancy.validation import Environment, Tenant
 from tests.conftest import every
-from tests.tenant_aws_world import ACCOUNT, AWS, BUCKETS, CLUSTER, CLUSTER_ARN, ISSUER, POINT, REGION, many, tenant
+from tests.tenant_aws_world import ACCOUNT, AWS, BUCKETS, CLUSTER, CLUSTER_ARN, ISSUER, POINT, REGION, as_list, tenant
 
 MakeEnvironment = Callable[..., Environment]
 
@@ -55,7 +56,7 @@ def statements(role: TenantRolePlan) -> Iterator[Document]:
 
 
 def allowed(role: TenantRolePlan, service: str = "") -> set[str]:
-    return {action for s in statements(role) for action in many(s["Action"]) if action.startswith(service)}
+    return {action for s in statements(role) for action in as_list(s["Action"]) if action.startswith(service)}
 
 
 def only_role(environment: Environment, member: Tenant) -> TenantRolePlan:
@@ -164,10 +165,10 @@ def test_no_statement_of_a_role_is_an_open_one(on_aws: MakeEnvironment) -> None:
     for statement in statements(role):
         assert statement["Effect"] == "Allow"
         assert {"NotAction", "NotResource", "Principal"}.isdisjoint(statement)
-        assert every(re.fullmatch(r"[a-z0-9]+:[A-Za-z]+", action) for action in many(statement["Action"])), (
+        assert every(re.fullmatch(r"[a-z0-9]+:[A-Za-z]+", action) for action in as_list(statement["Action"])), (
             "no wildcard"
         )
-        assert "*" not in many(statement["Resource"])
+        assert "*" not in as_list(statement["Resource"])
         operators = set(statement.get("Condition", {}))
         assert not any("IfExists" in name or name.startswith("ForAllValues") for name in operators), "absent, they hold"
 
@@ -197,16 +198,16 @@ def test_a_grant_allows_these_actions_and_no_others(on_aws: MakeEnvironment, acc
 def test_a_grant_is_about_its_prefix_alone(on_aws: MakeEnvironment, access: str) -> None:
     role = only_role(on_aws(), granted({"bucket": "data", "prefix": "fraud/", "access": access}))
     for statement in statements(role):
-        if many(statement["Action"])[0].startswith("s3:List") and "Parts" not in many(statement["Action"])[-1]:
-            assert many(statement["Resource"]) == ["arn:aws:s3:::data"]
+        if as_list(statement["Action"])[0].startswith("s3:List") and "Parts" not in as_list(statement["Action"])[-1]:
+            assert as_list(statement["Resource"]) == ["arn:aws:s3:::data"]
             assert statement["Condition"] == {"StringLike": {"s3:prefix": ["fraud/*"]}}, "and none without a prefix"
-        elif many(statement["Action"])[0].startswith("s3:"):
-            assert many(statement["Resource"]) == ["arn:aws:s3:::data/fraud/*"]
+        elif as_list(statement["Action"])[0].startswith("s3:"):
+            assert as_list(statement["Resource"]) == ["arn:aws:s3:::data/fraud/*"]
 
 
 def test_who_writes_once_writes_what_is_not_there_or_parts_that_the_last_step_judges(on_aws: MakeEnvironment) -> None:
     role = only_role(on_aws(), granted({"bucket": "data", "prefix": "fraud/", "access": "write-once"}))
-    conditions = [s["Condition"] for s in statements(role) if "s3:PutObject" in many(s["Action"])]
+    conditions = [s["Condition"] for s in statements(role) if "s3:PutObject" in as_list(s["Action"])]
     assert conditions == [
         {"Null": {"s3:if-none-match": "false"}},
         {"Bool": {"s3:ObjectCreationOperation": "false"}},
@@ -231,7 +232,7 @@ def test_where_there_are_no_versions_none_are_read(on_aws: MakeEnvironment) -> N
 
 
 def keys(role: TenantRolePlan) -> dict[str, Document]:
-    return {s["Sid"]: s for s in statements(role) if many(s["Action"])[0].startswith("kms:")}
+    return {s["Sid"]: s for s in statements(role) if as_list(s["Action"])[0].startswith("kms:")}
 
 
 def test_keys_are_used_through_s3_alone_and_for_the_grants_prefix(on_aws: MakeEnvironment) -> None:
@@ -262,7 +263,7 @@ def test_a_tenant_has_a_key_of_its_own_where_it_writes_into_a_bucket_with_such_k
 def test_its_key_opens_for_its_roles_through_s3_and_for_its_prefixes(on_aws: MakeEnvironment) -> None:
     (key,) = planned(on_aws(), granted({"bucket": "own-keys", "prefix": "fraud/", "access": "read-write"})).keys
     administer, use = key.policy["Statement"]
-    assert not any(action in many(administer["Action"]) for action in ("kms:Decrypt", "kms:CreateGrant", "kms:*"))
+    assert not any(action in as_list(administer["Action"]) for action in ("kms:Decrypt", "kms:CreateGrant", "kms:*"))
     assert use["Condition"]["StringEquals"] == {"kms:ViaService": f"s3.{REGION}.amazonaws.com"}
     assert use["Condition"]["ArnLike"]["aws:PrincipalArn"][0] == f"arn:aws:iam::{ACCOUNT}:role/tenancy/small/fraud/*"
     assert use["Condition"]["StringLike"] == {
@@ -278,7 +279,7 @@ def test_an_access_point_of_its_own_where_the_bucket_has_them(on_aws: MakeEnviro
     (point,) = plan.access_points
     assert point.bucket == "bindings"
     assert point.arn == f"arn:aws:s3:{REGION}:{ACCOUNT}:accesspoint/{point.name}"
-    resources = {resource for s in statements(plan.roles[0]) for resource in many(s["Resource"])}
+    resources = {resource for s in statements(plan.roles[0]) for resource in as_list(s["Resource"])}
     assert f"{point.arn}/object/fraud/*" in resources
     assert not any("accesspoint" in resource and "fraud" not in resource for resource in resources)
     assert every(statement["Effect"] == "Deny" for statement in point.policy["Statement"])
@@ -526,9 +527,9 @@ def test_namespaces_of_another_shape_or_account_do_not(on_aws: MakeEnvironment, 
 
 def test_a_shared_role_tells_namespaces_apart_by_the_session(on_aws: MakeEnvironment) -> None:
     (role,) = shared_by(on_aws(identity="shared"), granted(OWN_PREFIX_GRANT, COMMON))
-    put_statements = [s for s in statements(role) if "s3:PutObject" in many(s["Action"])]
+    put_statements = [s for s in statements(role) if "s3:PutObject" in as_list(s["Action"])]
     assert [s["Resource"] for s in put_statements] == [["arn:aws:s3:::data/${aws:PrincipalTag/kubernetes-namespace}/*"]]
-    assert not any("fraud" in resource for s in statements(role) for resource in many(s["Resource"]))
+    assert not any("fraud" in resource for s in statements(role) for resource in as_list(s["Resource"]))
 
 
 def test_a_shared_role_is_for_one_service_account_of_this_cluster(on_aws: MakeEnvironment) -> None:

@@ -1,4 +1,4 @@
-"""What of others' work is named before guards refuse it, and what would reach tenants' GPUs."""
+"""Work of others is named before guards refuse it, and so is work that would reach tenants' GPUs."""
 
 from __future__ import annotations
 

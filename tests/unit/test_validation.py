@@ -22,7 +22,7 @@ def remade(tenant: Tenant, **fields: Any) -> Tenant:
 
 
 SERVED = {"a100-1g.5gb": {"guaranteed": 14}}
-"""What a namespace of the tenant takes."""
+"""GPUs of a namespace of the tenant."""
 TOO_MANY: dict[str, object] = {"a100": {"guaranteed": 9999}, **SERVED}
 WRONG = {
     "more GPUs than there are": ({"gpus": TOO_MANY}, "gpus.a100.guaranteed", "pool-03"),

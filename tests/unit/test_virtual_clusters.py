@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from virtual_worlds import DIGEST, ENV, FRAUD, SETTINGS, SHARED, virtual
+from virtual_worlds import DIGEST, ENV, FRAUD, SETTINGS, SHARED_REGISTRY, virtual
 
 from tenancy.catalog import virtual_clusters as sizes
 from tenancy.catalog import vocabulary as words
@@ -120,14 +120,14 @@ def test_images_are_those_of_the_file(values: dict[str, Any]) -> None:
         for image in (plane["statefulSet"]["image"], plane["distro"]["k8s"]["image"])
     ]
     assert [*together, plane["coredns"]["deployment"]["image"]] == [
-        *(f"{SHARED}/vcluster-oss:0.34.0@{DIGEST}", f"{SHARED}/kubernetes:v1.35.0@{DIGEST}"),
-        f"{SHARED}/coredns:1.12.4@{DIGEST}",
+        *(f"{SHARED_REGISTRY}/vcluster-oss:0.34.0@{DIGEST}", f"{SHARED_REGISTRY}/kubernetes:v1.35.0@{DIGEST}"),
+        f"{SHARED_REGISTRY}/coredns:1.12.4@{DIGEST}",
     ]
 
 
 def test_a_registry_on_a_port_stays_whole(folder: SpecFolder) -> None:
     folder.edit(ENV, "registries: [", "registries: [bank.example:5000/x/, ")
-    folder.edit(ENV, f"syncer: {SHARED}/", "syncer: bank.example:5000/x/")
+    folder.edit(ENV, f"syncer: {SHARED_REGISTRY}/", "syncer: bank.example:5000/x/")
     loaded = folder.load()
     chart = make_plan(loaded.environment, loaded.tenants).tenant("fraud").namespaces[0].chart
     assert chart
@@ -331,7 +331,13 @@ REFUSED = {
     "nothing to make them of": (ENV, SETTINGS, "", SETTINGS, "isolation"),
     "another network": (ENV, "cni: cilium", "cni: vpc-cni", "cni: cilium", "isolation"),
     "an image from elsewhere": (
-        *(ENV, f"dns: {SHARED}/coredns", "dns: docker.io/coredns/coredns", f"dns: {SHARED}/dns/coredns", "isolation"),
+        *(
+            ENV,
+            f"dns: {SHARED_REGISTRY}/coredns",
+            "dns: docker.io/coredns/coredns",
+            f"dns: {SHARED_REGISTRY}/dns/coredns",
+            "isolation",
+        ),
     ),
     "a longest run": (
         *(ENV, "    interruptible: true\n", "    interruptible: true\n    max-run-time: 3d\n"),

@@ -1,4 +1,4 @@
-"""What `tenancy why` says of work that was evicted, by Kueue's own message."""
+"""The explanation of `tenancy why` for work that was evicted, by Kueue's own message."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_who_evicted_work_is_told_by_kueues_reason_alone(reason: str, queue: str
 
 
 def explained(workload: Object, events: list[Object] | None = None, pod_created: str = "") -> Explanation:
-    """What `tenancy why` says of a StatefulSet with this Workload, and a pod that was made then."""
+    """The explanation of `tenancy why` for a StatefulSet with this Workload, and a pod that was made then."""
     owner = {"kind": "StatefulSet", "metadata": {"name": "notebook", "namespace": "desk", "uid": "s"}, "spec": {}}
     metadata: Object = {"name": "notebook-0", "uid": "p", "creationTimestamp": pod_created}
     metadata["ownerReferences"] = [{"uid": "s", "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "notebook"}]

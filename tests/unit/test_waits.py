@@ -1,4 +1,4 @@
-"""How long work of a queue waited, from the Workloads that the API server still has."""
+"""Waiting times of work of a queue, from the Workloads that the API server still has."""
 
 from __future__ import annotations
 

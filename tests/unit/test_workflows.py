@@ -556,7 +556,7 @@ def test_scripts_of_the_second_pipeline_are_steps_of_ours(repository: Path) -> N
 
 
 class Double(BaseHTTPRequestHandler):
-    """What both forges answer to what is asked of them here; everything is kept."""
+    """Double of both forges: answers the requests of these tests and keeps them."""
 
     store: dict[str, list[dict[str, Any]]]
     requests: list[tuple[str, str, str]]
