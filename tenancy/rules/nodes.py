@@ -25,8 +25,7 @@ from tenancy.rules.scene import AttackScene
 PLACING = (words.PREFIX, words.NETWORK_LAYER)
 """Prefixes of node labels that pods, flavors and Kueue's topology choose by, and that a kubelet may write."""
 PLACE = "kubernetes.io/hostname"
-"""The narrowest of the topology, and what keeps pods of two tenants apart. A kubelet that registers again writes it
-once more as it was."""
+"""Narrowest level of the topology. A kubelet that registers again writes it once more as it was."""
 _PLACING = f"({cel(list(PLACING))}.exists(p, k.startsWith(p)) || k == {cel(PLACE)})"
 
 # Attacks

@@ -14,22 +14,8 @@ from tenancy.catalog.account import EARLIEST_BLOCK, LONGEST_BLOCK, MAX_NODES_AT_
 from tenancy.catalog.days import past_is_refused, today
 from tenancy.catalog.instances import MACHINES, NOT_NVIDIA, Instance, network_layers
 from tenancy.catalog.versions import ami_release_misfit
-from tenancy.schema.base import (
-    Count,
-    Day,
-    Distinct,
-    Flag,
-    Mistake,
-    Positive,
-    Slug,
-    Spec,
-    TextForm,
-    WholeNumber,
-    describe_value,
-    form_error,
-    rule_mistake,
-)
-from tenancy.schema.mistakes import nearest
+from tenancy.schema.base import Count, Day, Distinct, Flag, Positive, Slug, Spec, TextForm, WholeNumber
+from tenancy.schema.mistakes import Mistake, describe_value, form_error, nearest, rule_mistake
 
 
 class Sharing(StrEnum):
