@@ -61,21 +61,21 @@ class ObjectAnswers:
     @property
     def refusals(self) -> tuple[ObjectAnswer, ...]:
         """Objects that the API server refuses."""
-        return tuple(one for one in self.answers if one.refused)
+        return tuple(answer for answer in self.answers if answer.refused)
 
     @property
     def blocked(self) -> tuple[ObjectAnswer, ...]:
         """Objects that are admitted and can never start."""
-        return tuple(one for one in self.answers if one.obstacles)
+        return tuple(answer for answer in self.answers if answer.obstacles)
 
     @property
     def undecided(self) -> Mapping[str, list[ObjectAnswer]]:
         """Each reason why an answer is not decided, with the objects of which it is true."""
-        found: dict[str, list[ObjectAnswer]] = {}
-        for one in self.answers:
-            for reason in one.verdict.undecided:
-                found.setdefault(reason, []).append(one)
-        return found
+        answers_by_reason: dict[str, list[ObjectAnswer]] = {}
+        for answer in self.answers:
+            for reason in answer.verdict.undecided:
+                answers_by_reason.setdefault(reason, []).append(answer)
+        return answers_by_reason
 
     @property
     def passes(self) -> bool:
@@ -89,20 +89,22 @@ def answers(
     environment: Environment,
     name: str,
     namespace: str | None = None,
-    named: str | None = None,
+    person: str | None = None,
 ) -> ObjectAnswers:
     """The answer to each object, by the person or role `named`, or else by a developer of the namespace's tenant.
 
     `name` is that of the environment's folder, `namespace` that of objects that name none. Raises
     UnknownNamespaceError and `identities.UnknownIdentityError`.
     """
-    made = {str(get_path(item, "metadata", "name")) for item, _ in manifests.objects if item.get("kind") == "Namespace"}
-    if namespace is not None and server.cluster.namespace(namespace) is None and namespace not in made:
+    new_namespaces = {
+        str(get_path(item, "metadata", "name")) for item, _ in manifests.objects if item.get("kind") == "Namespace"
+    }
+    if namespace is not None and server.cluster.namespace(namespace) is None and namespace not in new_namespaces:
         raise UnknownNamespaceError(_unknown(namespace, tenants_of(server)))
     home = namespace or _home(manifests, server)
     queues = QueueAdmission(environment, server.cluster)
     unasked: list[Unjudged] = []
-    found: list[ObjectAnswer] = []
+    object_answers: list[ObjectAnswer] = []
     for item, place in manifests.objects:
         if not item.get("apiVersion"):
             reason = "no object of the API: its chart is judged by what `helm template` writes"
@@ -110,15 +112,15 @@ def answers(
             continue
         item = _placed(dict(item), namespace)
         where = get_path(item, "metadata", "namespace")
-        identity = _identity(server, named, where or home or "", home)
-        verdict = _asked(server, item, where, identity)
+        identity = _identity(server, person, where or home or "", home)
+        verdict = _answer(server, item, where, identity)
         obstacles: tuple[WaitCause, ...] = ()
         if not verdict.denials:
             server.add(verdict.object or item)
             obstacles = tuple(queues.obstacles(verdict.object, where)) if verdict.object and where else ()
         tenant = tenants_of(server).get(str(where), "platform")
-        found.append(ObjectAnswer(name_of(item), tenant, place, identity.username, verdict, obstacles))
-    return ObjectAnswers(name, tuple(found), tuple(unasked))
+        object_answers.append(ObjectAnswer(name_of(item), tenant, place, identity.username, verdict, obstacles))
+    return ObjectAnswers(name, tuple(object_answers), tuple(unasked))
 
 
 def tenants_of(server: OfflineApiServer) -> Mapping[str, str]:
@@ -147,33 +149,35 @@ def _home(manifests: Manifests, server: OfflineApiServer) -> str | None:
     return next((str(space) for space in spaces if space in tenants), None)
 
 
-def _identity(server: OfflineApiServer, named: str | None, where: str, home: str | None) -> Identity:
-    if named is not None:
-        return identities.identity(server.cluster, named, where)
-    found = identities.maker(server.cluster, where)
-    if found is None and home is not None:
-        found = identities.maker(server.cluster, home)
-    return found or identities.identity(server.cluster, identities.PLATFORM, where)
+def _identity(server: OfflineApiServer, person: str | None, where: str, home: str | None) -> Identity:
+    if person is not None:
+        return identities.identity(server.cluster, person, where)
+    maker = identities.maker(server.cluster, where)
+    if maker is None and home is not None:
+        maker = identities.maker(server.cluster, home)
+    return maker or identities.identity(server.cluster, identities.PLATFORM, where)
 
 
-def _asked(server: OfflineApiServer, item: Object, namespace: str | None, identity: Identity) -> Verdict:
+def _answer(server: OfflineApiServer, item: Object, namespace: str | None, identity: Identity) -> Verdict:
     verdict = server.verdict(creation(item, namespace, identity))
     if not verdict.denials and namespace and server.cluster.namespace(namespace) is None:
         return Verdict((Denial(LIFECYCLE, None, f'namespaces "{namespace}" not found'),))
     return verdict
 
 
-def _unknown(namespace: str, known: Mapping[str, str]) -> str:
-    close = difflib.get_close_matches(namespace, known, n=1, cutoff=0.5)
+def _unknown(namespace: str, tenant_by_namespace: Mapping[str, str]) -> str:
+    close = difflib.get_close_matches(namespace, tenant_by_namespace, n=1, cutoff=0.5)
     change = (
-        f"did you mean {close[0]!r}?" if close else f"use one of {', '.join(sorted(known)) or 'none: there are none'}"
+        f"did you mean {close[0]!r}?"
+        if close
+        else f"use one of {', '.join(sorted(tenant_by_namespace)) or 'none: there are none'}"
     )
     return f"given --namespace {namespace}; rule: a namespace of the environment, or of the files; change: {change}"
 
 
-def identities_of(found: Sequence[ObjectAnswer]) -> Iterator[tuple[str, list[str]]]:
+def identities_of(object_answers: Sequence[ObjectAnswer]) -> Iterator[tuple[str, list[str]]]:
     """Each identity that asked, with the namespaces in which it did."""
     groups: dict[str, dict[str, None]] = {}
-    for one in found:
-        groups.setdefault(one.identity, {})[one.tenant] = None
+    for answer in object_answers:
+        groups.setdefault(answer.identity, {})[answer.tenant] = None
     yield from ((identity, list(tenants)) for identity, tenants in groups.items())

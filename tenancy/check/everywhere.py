@@ -31,7 +31,7 @@ from tenancy.planning.guards.model import Guard
 from tenancy.rules.found import UNREADABLE, Finding, finding_on
 from tenancy.rules.model import FEWEST
 
-_MOST = replace(
+_WIDEST_FACTS = replace(
     FEWEST,
     platform_group="platform-team",
     queued=True,
@@ -41,7 +41,7 @@ _MOST = replace(
     claim_classes=(words.STORAGE_CLASS,),
 )
 _PERSON = Identity("person", (AUTHENTICATED,))
-_PLATFORM = Identity("person", (AUTHENTICATED, FEWEST.platform_group, _MOST.platform_group))
+_PLATFORM = Identity("person", (AUTHENTICATED, FEWEST.platform_group, _WIDEST_FACTS.platform_group))
 """An identity with the platform's rights: an object with an environment's label may be the platform's own."""
 _BY_EITHER = frozenset({"id-01"})
 """Rules on what the platform writes without such a label too, in namespaces that it did not make."""
@@ -53,12 +53,12 @@ _OPEN = frozenset(
 """Lists of the namespace that may contain any name."""
 _CLOSED: Mapping[str, str] = {
     words.ALLOWED_RUNTIMES: words.SANDBOX_CLASS,
-    words.ALLOWANCES: ",".join(one.value for one in words.Allowance),
+    words.ALLOWANCES: ",".join(allowance.value for allowance in words.Allowance),
 }
 """Lists of the namespace with all that they may contain."""
 _READ = re.compile(r"""annotations\[\?["']([^"']+)["']\]""")
 _WORD = re.compile(r"\w+")
-_KNOWN = (
+_READABLE = (
     f'namespaceObject.metadata.labels["{words.TENANT}"]',
     f'"{words.TENANT}" in namespaceObject.metadata.labels',
     "namespaceObject.metadata.name",
@@ -118,23 +118,27 @@ _Ways = tuple[_Rule, ...]
 @cache
 def guard_rules() -> Mapping[tuple[str, str], tuple[_Ways, ...]]:
     """The rules by API group and resource."""
-    cases = [guards_of_objects(facts) for facts in (FEWEST, _MOST)]
+    cases = [guards_of_objects(facts) for facts in (FEWEST, _WIDEST_FACTS)]
     common = frozenset.intersection(*(frozenset(rule for guard in case for rule in guard.rules) for case in cases))
-    found: dict[tuple[str, str], dict[tuple[str, str], dict[str, _Rule]]] = {}
+    rules_by_resource: dict[tuple[str, str], dict[tuple[str, str], dict[str, _Rule]]] = {}
     for case in cases:
         for guard in case:
             # Objects of some kinds are only where their guard is.
-            asked = {*guard.rules} if guard.name in _WITH_THEIR_KIND else common & {*guard.rules}
+            applicable_rules = {*guard.rules} if guard.name in _WITH_THEIR_KIND else common & {*guard.rules}
             for group, _, resources in guard.resources:
                 for resource in resources:
                     for rule in guard.rules if "CREATE" in guard.operations else ():
-                        if rule not in asked or rule in _NOT_ASKED:
+                        if rule not in applicable_rules or rule in _NOT_ASKED:
                             continue
                         variables = _closure(guard, guard.rules[rule])
                         text = " ".join(" ".join([guard.rules[rule], *variables.values()]).split())
-                        known = found.setdefault((group, resource), {}).setdefault((rule, guard.name), {})
-                        known.setdefault(text, _Rule(guard, rule, text, variables))
-    return {key: tuple(tuple(one.values()) for one in rules.values()) for key, rules in found.items()}
+                        rules_by_text = rules_by_resource.setdefault((group, resource), {}).setdefault(
+                            (rule, guard.name), {}
+                        )
+                        rules_by_text.setdefault(text, _Rule(guard, rule, text, variables))
+    return {
+        key: tuple(tuple(by_text.values()) for by_text in rules.values()) for key, rules in rules_by_resource.items()
+    }
 
 
 _WITH_THEIR_KIND = ("tenancy-queues", "tenancy-resourceclaims", "tenancy-resourceclaimtemplates")
@@ -142,12 +146,12 @@ _WITH_THEIR_KIND = ("tenancy-queues", "tenancy-resourceclaims", "tenancy-resourc
 
 def _closure(guard: Guard, text: str) -> Mapping[str, str]:
     """The variables that an expression reads, also by others."""
-    found, waiting = dict[str, str](), [text]
+    expressions, waiting = dict[str, str](), [text]
     while waiting:
-        names = [name for name in sorted(variables_in(waiting.pop()) - {*found}) if name in guard.variables]
-        found |= {name: guard.variables[name] for name in names}
+        names = [name for name in sorted(variables_in(waiting.pop()) - {*expressions}) if name in guard.variables]
+        expressions |= {name: guard.variables[name] for name in names}
         waiting += [guard.variables[name] for name in names]
-    return found
+    return expressions
 
 
 def guard_findings(items: Iterable[Mapping[str, Any]]) -> tuple[list[Finding], frozenset[str]]:
@@ -155,16 +159,19 @@ def guard_findings(items: Iterable[Mapping[str, Any]]) -> tuple[list[Finding], f
     that wait for an environment."""
     items = list(items)
     spaces = {str(get_path(item, "metadata", "name")): item for item in items if item.get("kind") == "Namespace"}
-    found: list[Finding] = []
+    findings: list[Finding] = []
     waits: set[str] = set()
     for item in items:
         space = spaces.get(str(get_path(item, "metadata", "namespace")))
-        tenants = [get_path(one, "metadata", "labels", words.TENANT) for one in (space, item)]
+        tenants = [get_path(labelled_object, "metadata", "labels", words.TENANT) for labelled_object in (space, item)]
         if tenant := tenants[0] or tenants[1]:
-            said = judgement(item, str(tenant), space)
-            waits |= said.waits
-            found += [finding_on(item, one.rule, one.given) for one in said.broken]
-    return found, frozenset(waits)
+            object_judgement = judgement(item, str(tenant), space)
+            waits |= object_judgement.waits
+            findings += [
+                finding_on(item, labelled_object.rule, labelled_object.given)
+                for labelled_object in object_judgement.broken
+            ]
+    return findings, frozenset(waits)
 
 
 def judgement(item: Mapping[str, Any], tenant: str, space: Mapping[str, Any] | None = None) -> Judgement:
@@ -174,8 +181,10 @@ def judgement(item: Mapping[str, Any], tenant: str, space: Mapping[str, Any] | N
         return Judgement()
     if reason := unreadable(dict(item)):
         raise ValueError(reason)
-    own = "" if space is None else _text({key: get_path(space, "metadata", key) for key in ("labels", "annotations")})
-    return _judgement(_text(item), tenant, "" if UNKNOWN in own else own)
+    namespace_text = (
+        "" if space is None else _text({key: get_path(space, "metadata", key) for key in ("labels", "annotations")})
+    )
+    return _judgement(_text(item), tenant, "" if UNKNOWN in namespace_text else namespace_text)
 
 
 def _text(value: Any) -> str:
@@ -187,44 +196,44 @@ def _text(value: Any) -> str:
 def _judgement(text: str, tenant: str, space: str) -> Judgement:
     item = json.loads(text)
     # What is broken in any namespace is told in the same words beside its own.
-    known = _judgement(text, tenant, "").broken if space else ()
+    broken_anywhere = _judgement(text, tenant, "").broken if space else ()
     try:
-        return _of_questions(item, tenant, space, known)
+        return _of_questions(item, tenant, space, broken_anywhere)
     except UNREADABLE:
         if UNKNOWN not in text:
             raise
-        return Judgement(known)  # the unknown values are told as such
+        return Judgement(broken_anywhere)  # the unknown values are told as such
 
 
-def _of_questions(item: Object, tenant: str, space: str, known: tuple[Broken, ...]) -> Judgement:
+def _of_questions(item: Object, tenant: str, space: str, broken_anywhere: tuple[Broken, ...]) -> Judgement:
     group = group_of(item)
-    asked = guard_rules().get((group, plural(str(item.get("kind")))), ())
-    questions = [(_Question(item, tenant, space), asked)]
-    if not asked:
+    rules_of_kind = guard_rules().get((group, plural(str(item.get("kind")))), ())
+    questions = [(_Question(item, tenant, space), rules_of_kind)]
+    if not rules_of_kind:
         questions = [*_of_ray(item, tenant, space)] if group == _RAY else []
         questions = questions or [_of_template(item, template, tenant, space) for template in templates_of(item)]
-    each = [_decided(question, rules, {one.rule for one in known}) for question, rules in questions]
-    broken = dict.fromkeys((*known, *(broken for one in each for broken in one.broken)))
-    return Judgement(tuple(broken), frozenset().union(*(one.waits for one in each)))
+    judgements = [_decided(question, rules, {entry.rule for entry in broken_anywhere}) for question, rules in questions]
+    broken = dict.fromkeys((*broken_anywhere, *(broken for entry in judgements for broken in entry.broken)))
+    return Judgement(tuple(broken), frozenset().union(*(entry.waits for entry in judgements)))
 
 
 def _of_template(item: Object, template: PodTemplate, tenant: str, space: str) -> tuple[_Question, tuple[_Ways, ...]]:
     """The question about pods of a kind that no guard reads: they are judged as a template of a known kind."""
     spec = {**template.spec} if isinstance(template.spec, Mapping) else {}
-    shown = {}
+    shown_paths = {}
     if not isinstance(spec.get("containers"), list):
         spec["containers"] = [container for _, container in template.containers]
-        shown = {f"{_SPEC}.containers[{number}]": path for number, (path, _) in enumerate(template.containers)}
+        shown_paths = {f"{_SPEC}.containers[{number}]": path for number, (path, _) in enumerate(template.containers)}
     notes = {key: value for key in ("labels", "annotations") if (value := get_path(template.metadata, key))}
     metadata = {key: value for key in ("name", "namespace") if (value := get_path(item, "metadata", key))}
-    made = {
+    replica_set = {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
         "metadata": {"name": "", **metadata},
         "spec": {"template": {"metadata": {} if template.metadata is item.get("metadata") else notes, "spec": spec}},
     }
-    shown |= {_SPEC: template.path, _METADATA: f"{template.path.removesuffix('spec')}metadata"}
-    return _Question(made, tenant, space, shown, template.whole), guard_rules()["apps", "replicasets"]
+    shown_paths |= {_SPEC: template.path, _METADATA: f"{template.path.removesuffix('spec')}metadata"}
+    return _Question(replica_set, tenant, space, shown_paths, template.whole), guard_rules()["apps", "replicasets"]
 
 
 _RAY, _HEAD = "ray.io", "headGroupSpec"
@@ -238,8 +247,8 @@ def _of_ray(item: Object, tenant: str, space: str) -> Iterator[tuple[_Question, 
         if isinstance(value, Mapping):
             waiting += [(f"{path}.{key}", inner) for key, inner in value.items()]
             if _HEAD in value:
-                made = {**item, "kind": "RayCluster", "spec": value}
-                yield _Question(made, tenant, space, {"spec": path}), guard_rules()[_RAY, "rayclusters"]
+                ray_cluster = {**item, "kind": "RayCluster", "spec": value}
+                yield _Question(ray_cluster, tenant, space, {"spec": path}), guard_rules()[_RAY, "rayclusters"]
 
 
 _SPEC, _METADATA = "spec.template.spec", "spec.template.metadata"
@@ -253,9 +262,9 @@ class _Question:
     tenant: str
     space: str
     """Labels and annotations of the namespace as JSON; empty if they are not known."""
-    shown: Mapping[str, str] = field(default_factory=dict)
+    manifest_paths: Mapping[str, str] = field(default_factory=dict)
     """Paths as the manifest has them, by the paths of `item`."""
-    whole: bool = True
+    is_whole: bool = True
     """False if a controller adds further fields: what is absent breaks no rule."""
 
     def __post_init__(self) -> None:
@@ -264,10 +273,10 @@ class _Question:
 
     def spaces(self) -> tuple[_AssumedNamespace, _AssumedNamespace, bool]:
         """The namespace with the fewest and with the most that it may permit, and whether its lists are known."""
-        known = json.loads(self.space) if self.space else {}
-        labels = {words.TENANT: self.tenant, **(known.get("labels") or {})}
+        metadata = json.loads(self.space) if self.space else {}
+        labels = {words.TENANT: self.tenant, **(metadata.get("labels") or {})}
         if words.ENVIRONMENT in labels:
-            lists = known.get("annotations") or {}
+            lists = metadata.get("annotations") or {}
             least = _AssumedNamespace(self.item, labels, lists, grants=False)
             return least, _AssumedNamespace(self.item, labels, lists, grants=True), True
         least = _AssumedNamespace(self.item, labels, {}, grants=False)
@@ -277,11 +286,11 @@ class _Question:
         """Paths of the values that are not known yet."""
         return tuple(_unknown(self.item, ()))
 
-    def as_shown(self, given: str) -> str:
+    def as_shown(self, text: str) -> str:
         """The text of a finding with the paths of the manifest."""
-        for path, real in self.shown.items():
-            given = re.sub(rf"(^|; ){re.escape(path)}(?=[.:\[])", rf"\1{real}", given)
-        return given
+        for path, real in self.manifest_paths.items():
+            text = re.sub(rf"(^|; ){re.escape(path)}(?=[.:\[])", rf"\1{real}", text)
+        return text
 
 
 _FLAT = ("resource.k8s.io/v1alpha3", "resource.k8s.io/v1beta1")
@@ -309,51 +318,54 @@ def _unknown(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
             yield from _unknown(inner, path)
 
 
-def _reads(one: _Rule, path: tuple[str, ...]) -> bool:
+def _reads(guard_rule: _Rule, path: tuple[str, ...]) -> bool:
     """Whether an expression may read the value at a path: by its name, or as an entry of a map that it walks."""
-    return path[-1] in one.words or (len(path) > 1 and path[-2] in MAPS and path[-2] in one.words)
+    return path[-1] in guard_rule.words or (len(path) > 1 and path[-2] in MAPS and path[-2] in guard_rule.words)
 
 
-def _decided(question: _Question, asked: Sequence[_Ways], known_broken: Container[str]) -> Judgement:
-    least, most, known = question.spaces()
+def _decided(question: _Question, rules: Sequence[_Ways], known_broken: Container[str]) -> Judgement:
+    narrowest, widest, lists_known = question.spaces()
     unknown = question.unknown()
     broken, waits = list[Broken](), set[str]()
-    for ways in asked:
+    for ways in rules:
         if ways[0].rule in known_broken:
             continue
-        if any(_reads(one, path) for path in unknown for one in ways):
+        if any(_reads(guard_rule, path) for path in unknown for guard_rule in ways):
             waits.add(ways[0].rule)
             continue
-        refused = [one for one in ways if least.refuses(one)]
+        refused = [guard_rule for guard_rule in ways if narrowest.refuses(guard_rule)]
         if not refused:
             continue
         certain = len(refused) == len(ways) and all(
-            (known or _is_open(one, labels=bool(question.space))) and most.refuses(one) for one in ways
+            (lists_known or _is_open(guard_rule, labels=bool(question.space))) and widest.refuses(guard_rule)
+            for guard_rule in ways
         )
-        if certain and (question.whole or all(_by_what_is_there(question.item, most, one) for one in ways)):
-            broken.append(Broken(ways[0].rule, question.as_shown(_given(most, ways[0]))))
+        if certain and (
+            question.is_whole or all(_by_what_is_there(question.item, widest, guard_rule) for guard_rule in ways)
+        ):
+            broken.append(Broken(ways[0].rule, question.as_shown(_fields_at_fault(widest, ways[0]))))
         else:
             waits.add(ways[0].rule)
     return Judgement(tuple(broken), frozenset(waits))
 
 
-def _is_open(one: _Rule, *, labels: bool) -> bool:
+def _is_open(guard_rule: _Rule, *, labels: bool) -> bool:
     """Whether an expression reads no more of the namespace than lists that are known to be open or closed, and labels
     where these are known."""
-    left = one.text
-    for known in (*_KNOWN, *([_LABELS] if labels else [])):
-        left = left.replace(known, "")
-    return "namespaceObject" not in left and one.lists <= _OPEN | {*_CLOSED}
+    rest_of_text = guard_rule.text
+    for readable in (*_READABLE, *([_LABELS] if labels else [])):
+        rest_of_text = rest_of_text.replace(readable, "")
+    return "namespaceObject" not in rest_of_text and guard_rule.lists <= _OPEN | {*_CLOSED}
 
 
-def _by_what_is_there(item: Object, space: _AssumedNamespace, one: _Rule) -> bool:
+def _by_what_is_there(item: Object, space: _AssumedNamespace, guard_rule: _Rule) -> bool:
     """Whether a rule refuses a template for a field that it has, not for one that a controller may add."""
     spec = item["spec"]["template"]["spec"]
     containers = [{"image": SOME_IMAGE, **container} for container in spec.get("containers") or ()]
     empty = [{"name": container.get("name", ""), "image": SOME_IMAGE} for container in containers]
-    return space.refuses_item(_with_spec(item, {**spec, "containers": containers}), one) and not space.refuses_item(
-        _with_spec(item, {"containers": empty}), one
-    )
+    return space.refuses_item(
+        _with_spec(item, {**spec, "containers": containers}), guard_rule
+    ) and not space.refuses_item(_with_spec(item, {"containers": empty}), guard_rule)
 
 
 def _with_spec(item: Object, spec: Object) -> Object:
@@ -369,14 +381,14 @@ def _annotations(item: Object) -> Mapping[str, str]:
 def _names(value: Any) -> Iterator[str]:
     waiting, count = [value], 0
     while waiting and count < _MOST_NAMES:
-        one = waiting.pop()
-        if isinstance(one, str):
+        entry = waiting.pop()
+        if isinstance(entry, str):
             count += 1
-            yield from () if "," in one else (one,)
-        elif isinstance(one, Mapping):
-            waiting += [*one, *one.values()]
-        elif isinstance(one, list):
-            waiting += one
+            yield from () if "," in entry else (entry,)
+        elif isinstance(entry, Mapping):
+            waiting += [*entry, *entry.values()]
+        elif isinstance(entry, list):
+            waiting += entry
 
 
 class _AssumedNamespace:
@@ -394,40 +406,40 @@ class _AssumedNamespace:
         self._cluster = ClusterObjects([{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}])
         self._scopes: dict[tuple[int, bool], Evaluator | None] = {}
 
-    def refuses(self, one: _Rule) -> bool:
+    def refuses(self, guard_rule: _Rule) -> bool:
         """Whether a rule refuses the object."""
-        key = id(one.guard), self._is_platforms(one)
+        key = id(guard_rule.guard), self._is_platforms(guard_rule)
         if key not in self._scopes:
-            self._scopes[key] = self._scope(self.item, one, one.guard.variables)
-        return _refuses(self._scopes[key], one)
+            self._scopes[key] = self._scope(self.item, guard_rule, guard_rule.guard.variables)
+        return _refuses(self._scopes[key], guard_rule)
 
-    def refuses_item(self, item: Object, one: _Rule) -> bool:
+    def refuses_item(self, item: Object, guard_rule: _Rule) -> bool:
         """The same for a changed object."""
-        return _refuses(self._scope(item, one, one.variables), one)
+        return _refuses(self._scope(item, guard_rule, guard_rule.variables), guard_rule)
 
-    def _is_platforms(self, one: _Rule) -> bool:
-        return self._of_platform or one.rule in self._by_either
+    def _is_platforms(self, guard_rule: _Rule) -> bool:
+        return self._of_platform or guard_rule.rule in self._by_either
 
-    def _scope(self, item: Object, one: _Rule, variables: Mapping[str, str]) -> Evaluator | None:
+    def _scope(self, item: Object, guard_rule: _Rule, variables: Mapping[str, str]) -> Evaluator | None:
         item = {**item, "metadata": {"name": "", **item["metadata"]}}
         managed(item, {}, applied=False)
-        request = creation(item, self._name, _PLATFORM if self._is_platforms(one) else _PERSON)
+        request = creation(item, self._name, _PLATFORM if self._is_platforms(guard_rule) else _PERSON)
         evaluator = evaluator_of(request, self._cluster, lambda _: self._grants)
         try:
-            holds = all(evaluator.value(text) is True for text in one.guard.conditions.values())
+            holds = all(evaluator.value(text) is True for text in guard_rule.guard.conditions.values())
         except EvaluationError:
             return None
         return evaluator.having(variables) if holds else None
 
 
-def _refuses(scope: Evaluator | None, one: _Rule) -> bool:
+def _refuses(scope: Evaluator | None, guard_rule: _Rule) -> bool:
     """An error of an expression refuses nothing here."""
     try:
-        return scope is not None and scope.value(one.guard.rules[one.rule]) is False
+        return scope is not None and scope.value(guard_rule.guard.rules[guard_rule.rule]) is False
     except EvaluationError:
         return False
 
 
-def _given(space: _AssumedNamespace, one: _Rule) -> str:
+def _fields_at_fault(space: _AssumedNamespace, guard_rule: _Rule) -> str:
     """The fields that break a rule, with their values."""
-    return fields_at_fault(space.item, lambda item: space.refuses_item(item, one), one.text)
+    return fields_at_fault(space.item, lambda item: space.refuses_item(item, guard_rule), guard_rule.text)

@@ -77,14 +77,19 @@ class CheckResult:
     @property
     def failing(self) -> tuple[CheckedFinding, ...]:
         """Findings that fail the check."""
-        return tuple(found for found in self.findings if found.fails)
+        return tuple(finding for finding in self.findings if finding.fails)
 
     @property
     def passes(self) -> bool:
         """Whether no finding fails the check, no exception has expired, and strictly: all was checked."""
-        asked = self.answers
-        whole = not self.unjudged and not (asked and asked.undecided)
-        return not self.failing and not self.ended and (asked is None or asked.passes) and (whole or not self.strict)
+        answers = self.answers
+        all_judged = not self.unjudged and not (answers and answers.undecided)
+        return (
+            not self.failing
+            and not self.ended
+            and (answers is None or answers.passes)
+            and (all_judged or not self.strict)
+        )
 
 
 def judge(
@@ -106,34 +111,42 @@ def judge(
     today = today or days.today()
     unread = list(manifests.unread)
     # Findings name an object by the kind that rules mean, so its place and its case are found by the same name.
-    given = [(with_rule_kind(item), place) for item, place in manifests.objects]
-    said = together([item for item, _ in given], label, platform, today, tenants)
-    reasons = {id(item): reason for item, reason in said.unread}
-    unread += [_unreadable(item, place, reasons[id(item)]) for item, place in given if id(item) in reasons]
-    sound = [(item, place) for item, place in given if id(item) not in reasons]
+    positioned_objects = [(with_rule_kind(item), place) for item, place in manifests.objects]
+    joint = together([item for item, _ in positioned_objects], label, platform, today, tenants)
+    reasons = {id(item): reason for item, reason in joint.unread}
+    unread += [_unreadable(item, place, reasons[id(item)]) for item, place in positioned_objects if id(item) in reasons]
+    sound = [(item, place) for item, place in positioned_objects if id(item) not in reasons]
     places: dict[str, FilePosition] = {}
     for item, place in sound:
         places.setdefault(name_of(item), place)
-    adopted = said.adopted
+    adopted = joint.adopted
     owners = {name_of(item): owner_of(item, adopted) for item in adopted.objects}
-    found: list[CheckedFinding] = []
+    checked_findings: list[CheckedFinding] = []
     decided = _decided(adopted) if answers else frozenset()
-    for finding in said.findings:
+    for finding in joint.findings:
         if finding.object in decided and finding.rule in _OF_API_SERVER:
             continue
         level = level_of(finding, preset)
         if level is not RuleLevel.DISABLED:
             waiver = waived_by(finding, waivers, today)
             place = places.get(finding.object, FilePosition("", 1)).of(finding.given)
-            found.append(CheckedFinding(finding, owners.get(finding.object, PLATFORM), place, level, waiver))
-    for finding, waiver in said.excepted:
+            checked_findings.append(CheckedFinding(finding, owners.get(finding.object, PLATFORM), place, level, waiver))
+    for finding, waiver in joint.excepted:
         place = places.get(finding.object, FilePosition("", 1)).of(finding.given)
         owner = owners.get(finding.object, PLATFORM)
-        found.append(CheckedFinding(finding, owner, place, level_of(finding, preset), waiver))
-    found.sort(key=lambda one: (not one.fails, _ORDER[one.rule.severity], one.tenant, one.place.file, one.place.line))
-    covered = {id(waiver) for one in found for waiver in waivers if waiver.covers(one.finding)}
+        checked_findings.append(CheckedFinding(finding, owner, place, level_of(finding, preset), waiver))
+    checked_findings.sort(
+        key=lambda checked: (
+            not checked.fails,
+            _ORDER[checked.rule.severity],
+            checked.tenant,
+            checked.place.file,
+            checked.place.line,
+        )
+    )
+    covered = {id(waiver) for checked in checked_findings for waiver in waivers if waiver.covers(checked.finding)}
     return CheckResult(
-        findings=tuple(found),
+        findings=tuple(checked_findings),
         objects=tuple((owners.get(name_of(item), PLATFORM), name_of(item), place) for item, place in sound),
         unread=tuple(unread),
         ended=tuple(waiver for waiver in waivers if waiver.has_expired(today)),
@@ -145,7 +158,7 @@ def judge(
             *(Unjudged(place, name_of(item), reason) for item, place in sound if (reason := not_judged(item))),
         ),
         others=tuple(manifests.others),
-        waits=() if answers else tuple(sorted(said.waits)),
+        waits=() if answers else tuple(sorted(joint.waits)),
         strict=strict,
     )
 
@@ -179,8 +192,8 @@ def together(
 ) -> JointFindings:
     """Apply every rule to objects, without those on which rules fail."""
 
-    def ask(some: Sequence[Object]) -> JointFindings:
-        adopted = adopt(some, label, platform, tenants)
+    def ask(chosen_items: Sequence[Object]) -> JointFindings:
+        adopted = adopt(chosen_items, label, platform, tenants)
         excepted = tuple(pair for item in adopted.plain for pair in objects.excepted(item, today))
         all_findings, waits = findings(adopted)
         return JointFindings(adopted, all_findings, excepted, waits)
@@ -191,33 +204,37 @@ def together(
             return replace(ask(items), unread=tuple(unread))
         except UNREADABLE as error:
             # Most fail alone; a search for two that fail only together applies all rules about twenty times.
-            torn = [(item, reason) for item in items if (reason := stumbles(item))]
-            torn = torn or [_torn(items, ask, str(error) or type(error).__name__)]
-        unread += torn
-        gone = {id(item) for item, _ in torn}
-        items = [item for item in items if id(item) not in gone]
+            unreadable_items = [(item, reason) for item in items if (reason := stumbles(item))]
+            unreadable_items = unreadable_items or [
+                _unreadable_together(items, ask, str(error) or type(error).__name__)
+            ]
+        unread += unreadable_items
+        removed_ids = {id(item) for item, _ in unreadable_items}
+        items = [item for item in items if id(item) not in removed_ids]
 
 
-def _torn(items: Sequence[Object], ask: Callable[[Sequence[Object]], Any], reason: str) -> tuple[Object, str]:
+def _unreadable_together(
+    items: Sequence[Object], ask: Callable[[Sequence[Object]], Any], reason: str
+) -> tuple[Object, str]:
     """One object of a smallest set on which rules fail, and the others of the set."""
-    held: set[int] = set()
+    needed_indexes: set[int] = set()
     reach = len(items)
-    while not _stumble(ask, items, held):
+    while not _stumble(ask, items, needed_indexes):
         low = 0
         while reach - low > 1:
             middle = (low + reach) // 2
-            low, reach = (low, middle) if _stumble(ask, items, {*held, *range(middle)}) else (middle, reach)
+            low, reach = (low, middle) if _stumble(ask, items, {*needed_indexes, *range(middle)}) else (middle, reach)
         reach -= 1
-        held.add(reach)
+        needed_indexes.add(reach)
     # Without its namespace, the objects in it would have no tenant.
-    first, *others = sorted(held, key=lambda index: (items[index].get("kind") == "Namespace", -index))
-    beside = f", beside {', '.join(name_of(items[index]) for index in others)}" if others else ""
-    return items[first], f"{reason}{beside}"
+    first, *others = sorted(needed_indexes, key=lambda index: (items[index].get("kind") == "Namespace", -index))
+    others_text = f", beside {', '.join(name_of(items[index]) for index in others)}" if others else ""
+    return items[first], f"{reason}{others_text}"
 
 
-def _stumble(ask: Callable[[Sequence[Object]], Any], items: Sequence[Object], chosen: Collection[int]) -> bool:
+def _stumble(ask: Callable[[Sequence[Object]], Any], items: Sequence[Object], indexes: Collection[int]) -> bool:
     try:
-        ask([items[index] for index in sorted(chosen)])
+        ask([items[index] for index in sorted(indexes)])
     except UNREADABLE:
         return True
     return False
@@ -226,13 +243,13 @@ def _stumble(ask: Callable[[Sequence[Object]], Any], items: Sequence[Object], ch
 def findings(adopted: Adopted) -> tuple[tuple[Finding, ...], frozenset[str]]:
     """Findings of every rule on each object and on all of them together, and the rules that wait for an environment."""
     by_guards, waits = guard_findings(adopted.plain)
-    found = [
+    all_findings = [
         *(f for item in adopted.plain for check in (objects, plain) for f in check.object_findings(item)),
         *by_guards,
         *findings_together(adopted.objects, adopted.plain),
         *regulated.findings(adopted.objects),
     ]
-    return tuple(dict.fromkeys(found)), waits
+    return tuple(dict.fromkeys(all_findings)), waits
 
 
 def findings_alone(item: Object) -> Iterator[Finding]:
@@ -242,36 +259,38 @@ def findings_alone(item: Object) -> Iterator[Finding]:
     yield from guard_findings([item])[0]
 
 
-def worst_first(found: Iterable[Finding], adopted: Adopted) -> list[Finding]:
+def worst_first(all_findings: Iterable[Finding], adopted: Adopted) -> list[Finding]:
     """By tenant, the one with the worst findings first, and of each the worst first."""
-    found = list(found)
+    all_findings = list(all_findings)
     owners = {name_of(item): owner_of(item, adopted) for item in adopted.objects}
     groups: dict[str, list[Finding]] = {}
-    for one in found:
-        groups.setdefault(owners.get(one.object, PLATFORM), []).append(one)
+    for finding in all_findings:
+        groups.setdefault(owners.get(finding.object, PLATFORM), []).append(finding)
 
     def badness(tenant: str) -> tuple[list[int], str]:
-        return [-sum(RULES[one.rule].severity is of for one in groups[tenant]) for of in Severity], tenant
+        return [
+            -sum(RULES[finding.rule].severity is severity for finding in groups[tenant]) for severity in Severity
+        ], tenant
 
     return [
-        one
+        finding
         for tenant in sorted(groups, key=badness)
-        for one in sorted(groups[tenant], key=lambda one: _ORDER[RULES[one.rule].severity])
+        for finding in sorted(groups[tenant], key=lambda candidate: _ORDER[RULES[candidate.rule].severity])
     ]
 
 
 def _unreadable(item: Object, place: FilePosition, reason: str) -> Unread:
     change = "write it as the API accepts it; `kubectl explain` shows the form"
-    given = f"{name_of(item)}, which cannot be judged ({reason})"
-    return Unread(place, given, "an object has the form that the API accepts", change)
+    unreadable_object = f"{name_of(item)}, which cannot be judged ({reason})"
+    return Unread(place, unreadable_object, "an object has the form that the API accepts", change)
 
 
 def stumbles(item: Object) -> str | None:
     """Why rules cannot read the object at all: a list where the API has a mapping, or the reverse."""
     try:
         metadata = item.get("metadata")
-        named = metadata if isinstance(metadata, Mapping) else {}
-        owned = {**item, "metadata": {**named, "labels": {words.TENANT: "x"}}}
+        metadata_fields = metadata if isinstance(metadata, Mapping) else {}
+        owned = {**item, "metadata": {**metadata_fields, "labels": {words.TENANT: "x"}}}
         guard_findings([item])
         for whose in (item, owned):
             list(objects.object_findings(whose))

@@ -21,7 +21,7 @@ WIDTH = 100
 SCREEN = 40
 """Minimum number of lines of a screen."""
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-_NAMED = 5
+_LISTED_TENANTS = 5
 """Tenants that are listed with counts only, if there is no room for their findings."""
 _EXCEPTED = 3
 """Exceptions that are shown on one screen; the summary has their number."""
@@ -45,76 +45,76 @@ def _on_lines(verdict: CheckResult) -> CheckResult:
         verdict,
         findings=tuple(
             replace(
-                one,
-                tenant=escape_invisible(one.tenant),
+                entry,
+                tenant=escape_invisible(entry.tenant),
                 finding=replace(
-                    one.finding,
-                    object=escape_invisible(one.finding.object),
-                    given=escape_invisible(one.finding.given),
-                    fix=escape_invisible(one.finding.fix),
+                    entry.finding,
+                    object=escape_invisible(entry.finding.object),
+                    given=escape_invisible(entry.finding.given),
+                    fix=escape_invisible(entry.finding.fix),
                 ),
             )
-            for one in verdict.findings
+            for entry in verdict.findings
         ),
         objects=tuple(
             (escape_invisible(tenant), escape_invisible(name), place) for tenant, name, place in verdict.objects
         ),
         unjudged=tuple(
-            replace(one, object=escape_invisible(one.object), reason=escape_invisible(one.reason))
-            for one in verdict.unjudged
+            replace(entry, object=escape_invisible(entry.object), reason=escape_invisible(entry.reason))
+            for entry in verdict.unjudged
         ),
     )
 
 
 def _text(verdict: CheckResult, everything: bool) -> str:
     lines = list(answer_outputs.lines(verdict.answers, 10**9 if everything else SCREEN // 2)) if verdict.answers else []
-    left = 0
+    hidden_count = 0
     tenants = list(_by_tenant(verdict))
-    covered = [one for one in verdict.findings if one.waiver]
-    told = covered if everything else covered[:_EXCEPTED]
-    named = min(len(verdict.unjudged), _UNJUDGED + 3) + (1 if verdict.others else 0)
-    room = 10**9 if everything else SCREEN - 6 - min(len(verdict.ended), 5) - len(told) - named
+    covered = [entry for entry in verdict.findings if entry.waiver]
+    note = covered if everything else covered[:_EXCEPTED]
+    unjudged_lines = min(len(verdict.unjudged), _UNJUDGED + 3) + (1 if verdict.others else 0)
+    room = 10**9 if everything else SCREEN - 6 - min(len(verdict.ended), 5) - len(note) - unjudged_lines
     short: list[str] = []
-    for position, (tenant, found) in enumerate(tenants):
-        head = [*([""] if lines else []), f"{tenant}: {_counts(found)}"]
+    for position, (tenant, tenant_findings) in enumerate(tenants):
+        head = [*([""] if lines else []), f"{tenant}: {_counts(tenant_findings)}"]
         # Each later tenant has at least one line.
-        kept = min(len(tenants) - position - 1, _NAMED)
-        for index, one in enumerate(found):
-            body = [*head, *_lines(one, everything)] if index == 0 else _lines(one, everything)
-            if left or len(lines) + len(body) + kept > room:
-                left += len(found) - index
+        reserved_lines = min(len(tenants) - position - 1, _LISTED_TENANTS)
+        for index, entry in enumerate(tenant_findings):
+            body = [*head, *_lines(entry, everything)] if index == 0 else _lines(entry, everything)
+            if hidden_count or len(lines) + len(body) + reserved_lines > room:
+                hidden_count += len(tenant_findings) - index
                 if index == 0:
                     short.append(head[-1])
                 break
             lines += body
-    lines += [*([""] if short else []), *short[:_NAMED]]
+    lines += [*([""] if short else []), *short[:_LISTED_TENANTS]]
     for waiver in verdict.ended:
         lines += _wrapped(f"expired exception: {waiver}; renew it after a review, or drop it", "  ")
-    lines += [f"excepted: {one.waiver}" for one in told]
+    lines += [f"excepted: {entry.waiver}" for entry in note]
     if everything:
         lines += [f"unused exception: {waiver}" for waiver in verdict.unused]
     unjudged = verdict.unjudged if everything else verdict.unjudged[:_UNJUDGED]
-    lines += [f"not judged: {one}" for one in unjudged]
-    if rest := verdict.unjudged[len(unjudged) :]:
-        names = ", ".join(dict.fromkeys(one.object for one in rest))
-        lines += _wrapped(f"not judged: {len(rest)} more, --all has their reasons: {names}", "", 3)
+    lines += [f"not judged: {entry}" for entry in unjudged]
+    if hidden_unjudged := verdict.unjudged[len(unjudged) :]:
+        names = ", ".join(dict.fromkeys(entry.object for entry in hidden_unjudged))
+        lines += _wrapped(f"not judged: {len(hidden_unjudged)} more, --all has their reasons: {names}", "", 3)
     if verdict.waits:
-        told = f"note: {_number(len(verdict.waits), 'rule')} of the API server wait for an environment (--env ENV): "
-        lines += _wrapped(f"{told}{', '.join(verdict.waits)}", "", None if everything else 2)
+        note = f"note: {_number(len(verdict.waits), 'rule')} of the API server wait for an environment (--env ENV): "
+        lines += _wrapped(f"{note}{', '.join(verdict.waits)}", "", None if everything else 2)
     if verdict.others:
         names = ", ".join(dict.fromkeys(escape_invisible(place.file) for place in verdict.others))
         count = _number(len(verdict.others), "document")
         is_are = "is no object" if len(verdict.others) == 1 else "are no objects"
         lines += _wrapped(f"note: {count} {is_are} of Kubernetes: {names}", "", None if everything else 2)
-    if left:
-        lines.append(f"… and {left} more: --all shows them")
+    if hidden_count:
+        lines.append(f"… and {hidden_count} more: --all shows them")
     return "\n".join([*lines, *([""] if lines else []), summary(verdict)])
 
 
 def summary(verdict: CheckResult) -> str:
     """One line with the numbers of objects, broken rules, advice and exceptions."""
     failing = len(verdict.failing)
-    open_ones = [one for one in verdict.findings if not one.waiver]
+    open_ones = [entry for entry in verdict.findings if not entry.waiver]
     parts = [f"{len(verdict.answers.refusals)} refused by {verdict.answers.environment}"] if verdict.answers else []
     if verdict.answers and (blocked := len(verdict.answers.blocked)):
         parts.append(f"{blocked} can never start")
@@ -123,7 +123,7 @@ def summary(verdict: CheckResult) -> str:
     if advice := len(open_ones) - failing:
         parts.append(f"{advice} to consider")
     if verdict.answers and (undecided := verdict.answers.undecided):
-        count = len({id(one) for found in undecided.values() for one in found if not one.refused})
+        count = len({id(entry) for objects in undecided.values() for entry in objects if not entry.refused})
         parts += [f"{count} not decided"] if count else []
     if verdict.unjudged:
         parts.append(f"{len(verdict.unjudged)} not judged")
@@ -142,36 +142,39 @@ def _number(count: int, what: str) -> str:
 
 def _by_tenant(verdict: CheckResult) -> Iterator[tuple[str, list[CheckedFinding]]]:
     groups: dict[str, list[CheckedFinding]] = {}
-    for one in verdict.findings:
-        if not one.waiver:
-            groups.setdefault(one.tenant, []).append(one)
+    for finding in verdict.findings:
+        if not finding.waiver:
+            groups.setdefault(finding.tenant, []).append(finding)
 
-    def badness(found: list[CheckedFinding]) -> list[int]:
-        return [-sum(one.fails and one.rule.severity is severity for one in found) for severity in Severity]
+    def badness(tenant_findings: list[CheckedFinding]) -> list[int]:
+        return [
+            -sum(finding.fails and finding.rule.severity is severity for finding in tenant_findings)
+            for severity in Severity
+        ]
 
     yield from sorted(groups.items(), key=lambda group: (badness(group[1]), group[0]))
 
 
-def _counts(found: list[CheckedFinding]) -> str:
+def _counts(tenant_findings: list[CheckedFinding]) -> str:
     parts = [
         f"{count} {severity}"
         for severity in Severity
-        if (count := sum(one.fails and one.rule.severity is severity for one in found))
+        if (count := sum(finding.fails and finding.rule.severity is severity for finding in tenant_findings))
     ]
-    advice = sum(not one.fails for one in found)
+    advice = sum(not finding.fails for finding in tenant_findings)
     return ", ".join([*parts, *([f"{advice} to consider"] if advice else [])])
 
 
-def _lines(one: CheckedFinding, everything: bool) -> list[str]:
-    word = one.rule.severity.value if one.fails else "consider"
-    head = f"  {word:<8}  {one.finding.rule:<9} {one.finding.object} ({one.place})"
-    most = None if everything else 3
-    return [head, *_wrapped(f"given {one.finding.given}; fix: {one.finding.change}", "            ", most)]
+def _lines(checked: CheckedFinding, everything: bool) -> list[str]:
+    word = checked.rule.severity.value if checked.fails else "consider"
+    head = f"  {word:<8}  {checked.finding.rule:<9} {checked.finding.object} ({checked.place})"
+    max_lines = None if everything else 3
+    return [head, *_wrapped(f"given {checked.finding.given}; fix: {checked.finding.change}", "            ", max_lines)]
 
 
-def _wrapped(sentence: str, indent: str, most: int | None = 3) -> list[str]:
+def _wrapped(sentence: str, indent: str, max_lines: int | None = 3) -> list[str]:
     wrapped = textwrap.wrap(
-        sentence, WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False, max_lines=most
+        sentence, WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False, max_lines=max_lines
     )
     return wrapped or [indent.rstrip()]
 
@@ -187,27 +190,27 @@ def as_json(verdict: CheckResult) -> dict[str, Any]:
         "objects": len(verdict.objects),
         "findings": [
             {
-                "rule": one.finding.rule,
-                "severity": one.rule.severity,
-                "level": one.level,
-                "tenant": one.tenant,
-                "object": one.finding.object,
-                "file": one.place.file,
-                "line": one.place.line,
-                "given": one.finding.given,
-                "why": one.rule.why,
-                "fix": one.finding.change,
-                "exception": str(one.waiver) if one.waiver else None,
+                "rule": entry.finding.rule,
+                "severity": entry.rule.severity,
+                "level": entry.level,
+                "tenant": entry.tenant,
+                "object": entry.finding.object,
+                "file": entry.place.file,
+                "line": entry.place.line,
+                "given": entry.finding.given,
+                "why": entry.rule.why,
+                "fix": entry.finding.change,
+                "exception": str(entry.waiver) if entry.waiver else None,
             }
-            for one in verdict.findings
+            for entry in verdict.findings
         ],
         "ended": [str(waiver) for waiver in verdict.ended],
         "unused": [str(waiver) for waiver in verdict.unused],
         "waits": list(verdict.waits),
         "others": [{"file": place.file, "line": place.line} for place in verdict.others],
         "not_judged": [
-            {"object": one.object, "file": one.place.file, "line": one.place.line, "reason": one.reason}
-            for one in verdict.unjudged
+            {"object": entry.object, "file": entry.place.file, "line": entry.place.line, "reason": entry.reason}
+            for entry in verdict.unjudged
         ],
     }
 
@@ -216,8 +219,8 @@ def sarif(verdict: CheckResult, version: str, exceptions: str = "") -> str:
     """SARIF 2.1.0: one run, the rules that are broken, and where. An expired exception is reported in its file."""
     verdict = _on_lines(verdict)
     denied = answer_outputs.result_ids(verdict.answers) if verdict.answers else set()
-    ids = sorted({one.finding.rule for one in verdict.findings} | ({"exc-01"} if verdict.ended else set()) | denied)
-    results = [_result(one, ids.index(one.finding.rule)) for one in verdict.findings]
+    ids = sorted({entry.finding.rule for entry in verdict.findings} | ({"exc-01"} if verdict.ended else set()) | denied)
+    results = [_result(entry, ids.index(entry.finding.rule)) for entry in verdict.findings]
     results += answer_outputs.sarif_results(verdict.answers, ids) if verdict.answers else []
     for waiver in verdict.ended:
         message = f"given {waiver}; why: {RULES['exc-01'].why}; fix: {RULES['exc-01'].fix}"
@@ -237,16 +240,16 @@ def sarif(verdict: CheckResult, version: str, exceptions: str = "") -> str:
         "version": version,
         "rules": [_descriptor(RULES[name]) if name in RULES else _component(name) for name in ids],
     }
-    told = [{"level": "error", "message": {"text": escape_invisible(str(one))}} for one in verdict.unread]
+    unread = [{"level": "error", "message": {"text": escape_invisible(str(entry))}} for entry in verdict.unread]
     unjudged = [
         {
             "level": "error" if verdict.strict else "warning",
-            "message": {"text": f"not judged: {one.object}: {one.reason}"},
-            "locations": [_location(one.place, one.object)],
+            "message": {"text": f"not judged: {entry.object}: {entry.reason}"},
+            "locations": [_location(entry.place, entry.object)],
         }
-        for one in verdict.unjudged
+        for entry in verdict.unjudged
     ]
-    invocation = {"executionSuccessful": not told, "toolExecutionNotifications": [*told, *unjudged]}
+    invocation = {"executionSuccessful": not unread, "toolExecutionNotifications": [*unread, *unjudged]}
     run = {
         "tool": {"driver": driver},
         "invocations": [invocation],
@@ -274,19 +277,21 @@ def _component(name: str) -> dict[str, Any]:
     return {"id": name, "shortDescription": text, "fullDescription": text, "properties": tags}
 
 
-def _result(one: CheckedFinding, index: int) -> dict[str, Any]:
-    found = {
-        "ruleId": one.finding.rule,
+def _result(checked: CheckedFinding, index: int) -> dict[str, Any]:
+    result = {
+        "ruleId": checked.finding.rule,
         "ruleIndex": index,
-        "level": "error" if one.level is RuleLevel.MANDATORY else "warning",
-        "message": {"text": str(one.finding)},
-        "locations": [_location(one.place, one.finding.object)],
+        "level": "error" if checked.level is RuleLevel.MANDATORY else "warning",
+        "message": {"text": str(checked.finding)},
+        "locations": [_location(checked.place, checked.finding.object)],
         # Lines change; the object and the finding do not.
-        "partialFingerprints": {"gpuTenancy/v1": f"{one.finding.rule} {one.finding.object} {one.finding.given}"},
+        "partialFingerprints": {
+            "gpuTenancy/v1": f"{checked.finding.rule} {checked.finding.object} {checked.finding.given}"
+        },
     }
-    if one.waiver:
-        found["suppressions"] = [{"kind": "external", "status": "accepted", "justification": str(one.waiver)}]
-    return found
+    if checked.waiver:
+        result["suppressions"] = [{"kind": "external", "status": "accepted", "justification": str(checked.waiver)}]
+    return result
 
 
 def _location(place: FilePosition, what: str) -> dict[str, Any]:
@@ -298,12 +303,12 @@ def junit(verdict: CheckResult) -> str:
     """A suite for each tenant and a case for each object; exceptions and objects that cannot be checked are skipped."""
     verdict = _on_lines(verdict)
     by_object: dict[str, list[CheckedFinding]] = {}
-    for one in verdict.findings:
-        by_object.setdefault(one.finding.object, []).append(one)
+    for entry in verdict.findings:
+        by_object.setdefault(entry.finding.object, []).append(entry)
     root = ElementTree.Element("testsuites", name="tenancy check")
     suites: dict[str, ElementTree.Element] = {}
     counts: dict[str, list[int]] = {}
-    unjudged = {(one.object, one.place): one for one in verdict.unjudged}
+    unjudged = {(entry.object, entry.place): entry for entry in verdict.unjudged}
     for tenant, name, place in verdict.objects:
         if tenant not in suites:
             suites[tenant] = ElementTree.SubElement(root, "testsuite", name=tenant)
@@ -315,28 +320,30 @@ def junit(verdict: CheckResult) -> str:
             file=escape_invisible(place.file),
             line=str(place.line),
         )
-        found = by_object.pop(name, [])
+        object_findings = by_object.pop(name, [])
         tests = counts.setdefault(tenant, [0, 0, 0])
         tests[0] += 1
-        if failing := [one for one in found if one.fails]:
+        if failing := [entry for entry in object_findings if entry.fails]:
             tests[1] += 1
-            told = "\n".join(f"{one.place}: {one.finding}" for one in failing)
-            message = ", ".join(dict.fromkeys(one.finding.rule for one in failing))
-            ElementTree.SubElement(case, "failure", message=message, type=failing[0].rule.severity).text = told
-        elif waived := [one for one in found if one.waiver]:
+            text = "\n".join(f"{entry.place}: {entry.finding}" for entry in failing)
+            message = ", ".join(dict.fromkeys(entry.finding.rule for entry in failing))
+            ElementTree.SubElement(case, "failure", message=message, type=failing[0].rule.severity).text = text
+        elif waived := [entry for entry in object_findings if entry.waiver]:
             tests[2] += 1
-            ElementTree.SubElement(case, "skipped", message="; ".join(str(one.waiver) for one in waived))
-        elif one := unjudged.pop((name, place), None):
-            _unjudged_case(case, one, tests, strict=verdict.strict)
-        if advice := [one for one in found if one.level is RuleLevel.ADVISORY and not one.waiver]:
-            ElementTree.SubElement(case, "system-out").text = "\n".join(str(one.finding) for one in advice)
-    if sources := [one for one in unjudged.values() if one.object not in {name for _, name, _ in verdict.objects}]:
+            ElementTree.SubElement(case, "skipped", message="; ".join(str(entry.waiver) for entry in waived))
+        elif entry := unjudged.pop((name, place), None):
+            _unjudged_case(case, entry, tests, strict=verdict.strict)
+        if advice := [entry for entry in object_findings if entry.level is RuleLevel.ADVISORY and not entry.waiver]:
+            ElementTree.SubElement(case, "system-out").text = "\n".join(str(entry.finding) for entry in advice)
+    if sources := [
+        entry for entry in unjudged.values() if entry.object not in {name for _, name, _ in verdict.objects}
+    ]:
         suite, tests = ElementTree.SubElement(root, "testsuite", name="not judged"), [0, 0, 0]
         suites["not judged"], counts["not judged"] = suite, tests
-        for one in sources:
+        for entry in sources:
             tests[0] += 1
-            case = ElementTree.SubElement(suite, "testcase", name=one.object, classname="sources")
-            _unjudged_case(case, one, tests, strict=verdict.strict)
+            case = ElementTree.SubElement(suite, "testcase", name=entry.object, classname="sources")
+            _unjudged_case(case, entry, tests, strict=verdict.strict)
     if verdict.ended:
         suite = ElementTree.SubElement(root, "testsuite", name="exceptions")
         counts["exceptions"], suites["exceptions"] = [len(verdict.ended), len(verdict.ended), 0], suite
@@ -358,6 +365,6 @@ def junit(verdict: CheckResult) -> str:
     return escape_output('<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, "unicode"))
 
 
-def _unjudged_case(case: ElementTree.Element, one: Unjudged, tests: list[int], *, strict: bool) -> None:
+def _unjudged_case(case: ElementTree.Element, unjudged: Unjudged, tests: list[int], *, strict: bool) -> None:
     tests[1 if strict else 2] += 1
-    ElementTree.SubElement(case, "failure" if strict else "skipped", message=f"not judged: {one.reason}")
+    ElementTree.SubElement(case, "failure" if strict else "skipped", message=f"not judged: {unjudged.reason}")

@@ -276,8 +276,7 @@ def _node_pool(item: Object) -> Given:
 
 
 def _packs(pool: Object) -> Iterator[str]:
-    """Settings by which Karpenter removes nodes with work on them to save others (Karpenter v1.14 API, defaults of
-    NodePool)."""
+    """Settings by which Karpenter removes busy nodes to save others (Karpenter v1.14 API, defaults of NodePool)."""
     disruption = get_path(pool, "spec", "disruption")
     policy = get_path(disruption, "consolidationPolicy")
     notes = get_path(pool, "spec", "template", "metadata", "annotations")

@@ -36,9 +36,9 @@ def findings_together(items: Iterable[Object], in_our_names: Iterable[Object] | 
     `in_our_names` has the same objects with the names that this product gives, where `items` come from another tool.
     """
     items = list(items)
-    named = items if in_our_names is None else list(in_our_names)
-    yield from nodes.findings(named)
-    yield from _isolation(named)
+    renamed_items = items if in_our_names is None else list(in_our_names)
+    yield from nodes.findings(renamed_items)
+    yield from _isolation(renamed_items)
     index = Index(items)
     yield from _quotas(index)
     yield from _resolved(index)
@@ -73,14 +73,14 @@ def _isolation(items: list[Object]) -> Iterator[Finding]:
         yield from _isolation_resources(name, space, present)
     owner_of: dict[tuple[str, str], str] = {}
     yield from access.bound(items, inside, homes, owner_of)
-    for queue, given in queues.shares_taken(items, homes):
-        yield Finding("kueue-05", name_of(queue), given)
+    for queue, text in queues.shares_taken(items, homes):
+        yield Finding("kueue-05", name_of(queue), text)
     yield from network.opened_to_neighbours(items, homes)
     yield from network.opened_together(items)
-    for item, given in aws.cluster_wide(items, owner_of):
-        yield Finding("rbac-04", name_of(item), given)
-    for item, given in aws.tenants_policies(items):
-        yield Finding("id-06", name_of(item), given)
+    for item, text in aws.cluster_wide(items, owner_of):
+        yield Finding("rbac-04", name_of(item), text)
+    for item, text in aws.tenants_policies(items):
+        yield Finding("id-06", name_of(item), text)
     for item in items if spaces else ():
         if item.get("kind") == aws.CLUSTER and (loose := aws.undeletable(item)):
             yield Finding("eks-03", name_of(item), f"{loose}, with tenants on the cluster")
@@ -97,9 +97,13 @@ def _isolation_resources(name: str, space: Object, present: Iterable[Object]) ->
 
 def _bounds(item: Object) -> bool:
     """Whether a quota or limit range has limits, and for all pods: with scopes, other pods would have none."""
-    said = {"ResourceQuota": "hard", "LimitRange": "limits"}.get(str(item.get("kind")))
+    limits_field = {"ResourceQuota": "hard", "LimitRange": "limits"}.get(str(item.get("kind")))
     scopes = [get_path(spec_of(item), key) for key in ("scopeSelector", "scopes")]
-    return bool(said) and bool(get_path(spec_of(item), said)) and not any(one and one != UNKNOWN for one in scopes)
+    return (
+        bool(limits_field)
+        and bool(get_path(spec_of(item), limits_field))
+        and not any(scope and scope != UNKNOWN for scope in scopes)
+    )
 
 
 def _denies_all(item: Object) -> bool:
@@ -122,30 +126,32 @@ def _quotas(index: Index) -> Iterator[Finding]:
             for item in index.within(name, "ResourceQuota")
             if not get_path(item, "spec", "scopeSelector") and not get_path(item, "spec", "scopes")
         ]
-        named = {str(key) for item in quotas for key in get_path(item, "spec", "hard") or {}}
+        counted_keys = {str(key) for item in quotas for key in get_path(item, "spec", "hard") or {}}
         missing = sorted(
-            resource for resource in offered if f"requests.{resource}" not in named and UNKNOWN not in named
+            resource
+            for resource in offered
+            if f"requests.{resource}" not in counted_keys and UNKNOWN not in counted_keys
         )
         if quotas and missing:
-            given = f"no {', no '.join(f'requests.{resource}' for resource in missing)}"
-            yield Finding("quota-05", name_of(quotas[0]), given)
+            text = f"no {', no '.join(f'requests.{resource}' for resource in missing)}"
+            yield Finding("quota-05", name_of(quotas[0]), text)
 
 
 def _offered(index: Index) -> set[str]:
     """Extended resources of the cluster's GPUs; empty if no object shows GPUs."""
-    found: set[str] = set()
+    resources: set[str] = set()
     for node in index.kinds("Node"):
-        found |= {*(get_path(node, "status", "allocatable") or {})}
+        resources |= {*(get_path(node, "status", "allocatable") or {})}
     for item in index.kinds("NodePool"):
-        found |= {*(get_path(item, "spec", "limits") or {}), *([gpus.GPU] if pool_gpus(item) else [])}
+        resources |= {*(get_path(item, "spec", "limits") or {}), *([gpus.GPU] if pool_gpus(item) else [])}
     for item in index.kinds("NodeOverlay"):
-        found |= {*(get_path(item, "spec", "capacity") or {})}
+        resources |= {*(get_path(item, "spec", "capacity") or {})}
     for item in index.kinds("ClusterQueue"):
-        found.update(*(group.resources for group in resource_groups(item.get("spec"))))
+        resources.update(*(group.resources for group in resource_groups(item.get("spec"))))
     operated = [item for item in index.kinds("ClusterPolicy") if not str(item.get("apiVersion")).startswith("kyverno")]
     if operated or any(is_operator(item) for item in index.kinds("Release")):
-        found.add(gpus.GPU)
-    return {resource for resource in found if str(resource).startswith("nvidia.com/")}
+        resources.add(gpus.GPU)
+    return {resource for resource in resources if str(resource).startswith("nvidia.com/")}
 
 
 _NETWORKS = frozenset({"NetworkPolicy", cilium.IN_NAMESPACE, cilium.CLUSTERWIDE})
@@ -188,9 +194,14 @@ def _bindings(index: Index) -> Iterator[Finding]:
             if kind == "ClusterRole" and name in _BUILT_IN and name not in cluster_roles and tenant_label(binding):
                 rule, may = _BUILT_IN[name]
                 yield Finding(rule, name_of(binding), f"ClusterRole {name}, which may: {may}")
-            known = roles if kind == "Role" else cluster_roles | {*_BUILT_IN, "view"}
-            shown = (kind == "Role" or cluster_roles) and kind not in index.blurred
-            if shown and name not in {*known, UNKNOWN} and not name.startswith("system:") and tenant_label(binding):
+            known_names = roles if kind == "Role" else cluster_roles | {*_BUILT_IN, "view"}
+            roles_shown = (kind == "Role" or cluster_roles) and kind not in index.blurred
+            if (
+                roles_shown
+                and name not in {*known_names, UNKNOWN}
+                and not name.startswith("system:")
+                and tenant_label(binding)
+            ):
                 yield Finding("rbac-06", name_of(binding), f"{kind} {name}, which does not exist")
 
 
@@ -198,12 +209,12 @@ def _policies(index: Index) -> Iterator[Finding]:
     """guard-02."""
     policies = {own_name(item): item for item in index.kinds("ValidatingAdmissionPolicy")}
     bindings = index.kinds("ValidatingAdmissionPolicyBinding")
-    named = {str(get_path(item, "spec", "policyName")) for item in bindings}
+    bound_names = {str(get_path(item, "spec", "policyName")) for item in bindings}
     for item in bindings if policies and "ValidatingAdmissionPolicy" not in index.blurred else ():
         if (name := str(get_path(item, "spec", "policyName"))) not in {*policies, UNKNOWN}:
             yield Finding("guard-02", name_of(item), f"policyName {name}, which does not exist")
     for name, item in sorted(policies.items()):
-        if name not in named and UNKNOWN not in named:
+        if name not in bound_names and UNKNOWN not in bound_names:
             yield Finding("guard-02", name_of(item), "no ValidatingAdmissionPolicyBinding that names it")
 
 
@@ -217,11 +228,11 @@ def _priorities(index: Index) -> Iterator[Finding]:
     of_queues = sorted(index.kinds("WorkloadPriorityClass"), key=_value)
     of_pods = sorted((c for c in index.kinds("PriorityClass") if _value(c) > 0), key=_value)
     if len({_value(item) for item in of_queues}) > 1 and not _spoken_of(_PRIORITY, read):
-        given = f"value {_value(of_queues[-1])} and no admission policy that reads {_PRIORITY}"
-        yield Finding("kueue-23", name_of(of_queues[-1]), given)
+        text = f"value {_value(of_queues[-1])} and no admission policy that reads {_PRIORITY}"
+        yield Finding("kueue-23", name_of(of_queues[-1]), text)
     if of_pods and not _spoken_of("priorityClassName", read) and not _spoken_of("PriorityClass", str(quotas)):
-        given = f"value {_value(of_pods[-1])} and no admission policy that reads priorityClassName"
-        yield Finding("kueue-23", name_of(of_pods[-1]), given)
+        text = f"value {_value(of_pods[-1])} and no admission policy that reads priorityClassName"
+        yield Finding("kueue-23", name_of(of_pods[-1]), text)
 
 
 def _value(priority: Object) -> Decimal:
@@ -242,9 +253,9 @@ def _demanded(index: Index) -> Iterator[Finding]:
             limit for item in index.within(name, "LimitRange") for limit in as_list(get_path(item, "spec", "limits"))
         ]
         quotas = [get_path(item, "spec", "hard") for item in index.within(name, "ResourceQuota")]
-        said = [get_path(limit, key) for limit in limits for key in ("default", "defaultRequest")] + quotas
-        named = {str(key).removeprefix("requests.") for one in said for key in pairs_of(one)}
-        missing = [resource for resource in ("cpu", "memory") if resource not in named]
+        all_amounts = [get_path(limit, key) for limit in limits for key in ("default", "defaultRequest")] + quotas
+        limited_resources = {str(key).removeprefix("requests.") for amounts in all_amounts for key in pairs_of(amounts)}
+        missing = [resource for resource in ("cpu", "memory") if resource not in limited_resources]
         # If there is neither, ns-04 reports it.
         if missing and limits and index.within(name, "LocalQueue") and UNKNOWN not in str([limits, quotas]):
             yield Finding("kueue-24", name_of(space), f"no default, quota or admission policy for {', '.join(missing)}")
@@ -252,40 +263,43 @@ def _demanded(index: Index) -> Iterator[Finding]:
 
 def _secured(index: Index) -> Iterator[Finding]:
     """pod-04. A namespace that is not among the objects counts as enforcing the strictest level."""
-    for item in (one for found in index.by_kind.values() for one in found):
+    for item in (breach for objects in index.by_kind.values() for breach in objects):
         namespace = str(get_path(item, "metadata", "namespace"))
         if not (tenant_label(item) or namespace in index.spaces):
             continue
         space = index.spaces.get(namespace)
         level, minor = level_of(space), minor_of(space)
         broken = [
-            one
+            breach
             for _, template in index.templates([item])
-            for one in breaches(template, level, minor)
+            for breach in breaches(template, level, minor)
             # pod-02 reports those, at any level of the namespace.
-            if one not in as_root_of_node(template)
+            if breach not in as_root_of_node(template)
         ]
         if broken:
-            wanted = dict.fromkeys(one.requirement for one in broken if one.requirement)
-            given = f"{'; '.join(map(str, broken))}, at level {level}"
+            wanted_fields = dict.fromkeys(breach.requirement for breach in broken if breach.requirement)
+            text = f"{'; '.join(map(str, broken))}, at level {level}"
             yield Finding(
-                "pod-04", name_of(item), given, f"write the fields so that {', '.join(wanted)}" if wanted else ""
+                "pod-04",
+                name_of(item),
+                text,
+                f"write the fields so that {', '.join(wanted_fields)}" if wanted_fields else "",
             )
 
 
 def _identities(index: Index) -> Iterator[Finding]:
     """id-04."""
     first: dict[str, str] = {}
-    held = [
+    role_holders = [
         (str(get_path(item, "metadata", "namespace")), item, get_path(item, "metadata", "annotations", _ROLE_ARN))
         for item in index.kinds("ServiceAccount")
     ]
-    held += [
+    role_holders += [
         (str(get_path(item, "spec", "namespace")), item, get_path(item, "spec", "roleARN"))
         for item in index.kinds("PodIdentityAssociation")
     ]
-    held += [(str(item.get("namespace")), item, item.get("roleArn")) for item in index.kinds(aws.POD_IDENTITY)]
-    for namespace, item, role in sorted(held, key=lambda entry: (entry[0], name_of(entry[1]))):
+    role_holders += [(str(item.get("namespace")), item, item.get("roleArn")) for item in index.kinds(aws.POD_IDENTITY)]
+    for namespace, item, role in sorted(role_holders, key=lambda entry: (entry[0], name_of(entry[1]))):
         tenant = index.tenant_of.get(namespace) or tenant_label(item)
         if tenant and role and role != UNKNOWN and (owner := first.setdefault(str(role), tenant)) != tenant:
             yield Finding("id-04", name_of(item), f"role {role}, which tenant {owner} has as well")
