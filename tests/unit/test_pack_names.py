@@ -60,7 +60,7 @@ def test_every_rule_of_a_preview_is_a_policy_of_its_name(pack: ModuleType, names
     quota = policies_by_name["quota-01"]
     assert quota.severity == proto.POLICY_SEVERITY_HIGH
     assert quota.remediation_steps == RULES["quota-01"].fix
-    assert (quota.framework.name, quota.framework.reference) == (names_module.OWN, "quota-01")
+    assert (quota.framework.name, quota.framework.reference) == (names_module.PACK_NAME, "quota-01")
     assert policies_by_name["net-01"].framework.specification == "5.4.5 load balancers use TLS"
     assert policies_by_name["reg-01"].enforcementLevel == proto.DISABLED
 
