@@ -96,7 +96,7 @@ docs: $(VENV)/docs ## build the documentation as a site, in site/
 	@$(TENANCY) rules --markdown > docs/rules.md
 	@$(TENANCY) rules --controls > docs/controls.md
 	@$(TENANCY) schema --markdown > docs/spec.md
-	@$(TENANCY) schema --python > $(VENV)/typed.py && cp $(VENV)/typed.py tenancy/schema/typed.py
+	@$(TENANCY) schema --python > $(VENV)/typed.py && cp $(VENV)/typed.py tenancy/spec/typed.py
 	@$(TENANCY) claims local --markdown > docs/claims.md
 	@$(BIN)/python -m scripts.reference
 	@$(BIN)/python -m judged.dependencies
@@ -109,8 +109,8 @@ $(VENV_NEWEST)/ready: requirements/newest.txt
 	@touch $@
 
 # Every rule once, in whole programs; `make test-all` has the single cases too.
-NEWEST := tests/unit/test_components.py tests/unit/test_policy_pack_whole.py
-test-all: NEWEST += tests/unit/test_policy_pack.py
+NEWEST := tests/unit/components/test_components.py tests/unit/policy_pack/test_policy_pack_whole.py
+test-all: NEWEST += tests/unit/policy_pack/test_policy_pack.py
 test-newest: $(VENV_NEWEST)/ready ## test the program and the pack under mocks, with the newest SDKs
 	@PYTHONPATH=. $(VENV_NEWEST)/bin/python -m pytest -n 2 --dist loadfile $(NEWEST)
 

@@ -48,7 +48,7 @@ def samples(folder: Path, data: Path) -> int:
 
     from tenancy.chargeback.example import frames, month
     from tenancy.chargeback.periods import moment, zone_of
-    from tenancy.validation import load
+    from tenancy.spec.loader import load
 
     start, end = (moment(text, zone_of("UTC")) for text in (START, END))
     tables = frames(month(load(folder), start, end, 1))

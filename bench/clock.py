@@ -19,10 +19,10 @@ from bench.child import python
 from bench.generate import generate
 from tenancy.catalog import vocabulary as words
 from tenancy.clock.controller import Clock
+from tenancy.cluster.api import Response
 from tenancy.kube.objects import Object
-from tenancy.live.api import Response
 from tenancy.planning import make_plan
-from tenancy.validation import load
+from tenancy.spec.loader import load
 
 TENANTS, WORKLOADS, CHANGES = 1000, 5000, 100
 """CHANGES: Workloads that end and that start in a busy round, half of each."""

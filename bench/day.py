@@ -16,7 +16,7 @@ from tenancy.simulation.generate import generate
 from tenancy.simulation.report import SimulationReport, run_both
 from tenancy.simulation.results import Results
 from tenancy.simulation.trace import Job, Trace
-from tenancy.validation import Loaded, load
+from tenancy.spec.loader import Loaded, load
 
 BANK = Path(__file__).parents[1] / "stacks" / "bank"
 JOBS, HOURS, SEED = 1000, 24, 1

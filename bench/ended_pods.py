@@ -20,7 +20,7 @@ from tenancy.simulation.events import EventKind, Run
 from tenancy.simulation.generate import generate
 from tenancy.simulation.runner import Runner
 from tenancy.simulation.trace import Job
-from tenancy.validation import Loaded, load
+from tenancy.spec.loader import Loaded, load
 
 STACKS = ("bank", "local")
 JOBS, HOURS, SEED = 500, 24, 1

@@ -20,7 +20,7 @@ from tenancy.lab import control_plane
 from tenancy.lab.layout import environ
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.render import write
-from tenancy.validation import load, on_lab
+from tenancy.spec.loader import load, on_lab
 
 TENANTS = 15
 ROUNDS = 5

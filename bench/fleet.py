@@ -22,17 +22,17 @@ from pathlib import Path
 
 from bench.engine import edit, program
 from bench.generate import generate
-from tenancy.engine import records
-from tenancy.engine.digests import digests, program_digest
+from tenancy.cluster.api import Api, path_of
+from tenancy.deploy import records
+from tenancy.deploy.digests import digests, program_digest
 from tenancy.kube.objects import Object
 from tenancy.lab import control_plane
 from tenancy.lab.layout import environ
-from tenancy.live.api import Api, path_of
 from tenancy.planning import make_plan
 from tenancy.planning.scope import stacks
 from tenancy.planning.services import queue_chart
-from tenancy.schema.environment import Layout
-from tenancy.validation import Loaded, load
+from tenancy.spec.fields.environment import Layout
+from tenancy.spec.loader import Loaded, load
 
 NAME = "bench"
 FORMER, APPLIED, LARGE = 3, 7, int(os.environ.get("BENCH_FLEET", "200"))

@@ -25,18 +25,18 @@ from bench.labs import SERVER, answers, guards_judge, started, until
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.controllers import QUEUE
 from tenancy.catalog.sizes import DATA, KEYS, KIB, METADATA
+from tenancy.cluster.api import Api, ApiUnreachable, path_of
 from tenancy.kube.objects import Object
 from tenancy.kube.requests import Impersonation, collection
 from tenancy.lab import api as lab_api
 from tenancy.lab import ports, processes
 from tenancy.lab.layout import Lab, environ
 from tenancy.lab.pki import LOOPBACK
-from tenancy.live.api import Api, ApiUnreachable, path_of
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.common.pools import fake_nodes
 from tenancy.planning.kubernetes.flow_control import TENANTS
 from tenancy.planning.kubernetes.samples import sample
-from tenancy.validation import Loaded, load
+from tenancy.spec.loader import Loaded, load
 
 IN_FLIGHT = {"max-requests-inflight": 40, "max-mutating-requests-inflight": 20}
 """Concurrent requests of the API server: a tenth of its defaults, for two processors that it shares with the rest."""

@@ -29,7 +29,7 @@ from tenancy.lab.components import KUEUE
 from tenancy.lab.layout import Lab
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.kubernetes.samples import sample
-from tenancy.validation import Loaded, load
+from tenancy.spec.loader import Loaded, load
 
 TENANTS = (10, 200)
 PATIENCE = 300.0

@@ -15,7 +15,7 @@ from tenancy.lab.api import ApiError, LabApi
 from tenancy.lab.layout import Lab
 from tenancy.planning import Plan
 from tenancy.planning.guards import QUESTION
-from tenancy.validation import Loaded
+from tenancy.spec.loader import Loaded
 
 SERVER = "kube-apiserver"
 CREATE = "application/json"

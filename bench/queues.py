@@ -25,7 +25,7 @@ from tenancy.planning.queueing.queue_names import API, queue_name
 from tenancy.simulation import objects
 from tenancy.simulation.cluster import CYCLE_STARTS, HEADS_OBTAINED, WORKLOAD_CREATED, SimulationCluster, own_lab
 from tenancy.simulation.trace import Job
-from tenancy.validation import Loaded, load
+from tenancy.spec.loader import Loaded, load
 
 TENANTS = 200
 BACKLOG = 20_000

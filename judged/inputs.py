@@ -16,7 +16,7 @@ from tenancy.planning import make_plan
 from tenancy.planning.kubernetes.samples import sample
 from tenancy.planning.render import file_texts
 from tenancy.rules.catalogue import Violation
-from tenancy.validation import Loaded, load
+from tenancy.spec.loader import Loaded, load
 
 ENVIRONMENTS = ("local", "bank")
 ON_AWS = "bank"

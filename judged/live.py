@@ -18,7 +18,7 @@ import yaml
 from judged import homes, mtb, parse
 from judged.homes import ROOT
 from judged.model import SkippedJudge, Verdict
-from tenancy.validation import load
+from tenancy.spec.loader import load
 
 ENVIRONMENT = "local"
 ON = "a lab with samples"

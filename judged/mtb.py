@@ -19,9 +19,9 @@ import yaml
 from judged.checklists import FOLDER
 from judged.model import Finding, Verdict
 from tenancy.kube.requests import Impersonation
-from tenancy.prove.attacks.scene import AttackedNamespace, Scene
-from tenancy.schema.people import Role
-from tenancy.validation import Loaded
+from tenancy.spec.fields.people import Role
+from tenancy.spec.loader import Loaded
+from tenancy.verify.attacks.scene import AttackedNamespace, Scene
 
 JUDGE = "kubectl-mtb"
 Ask = Callable[..., "subprocess.CompletedProcess[str]"]

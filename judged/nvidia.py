@@ -24,8 +24,8 @@ from judged.checklists import FOLDER
 from judged.model import SkippedJudge, Verdict
 from tenancy.catalog.days import today
 from tenancy.planning.common.pools import extended_resources
-from tenancy.schema.environment import Environment
-from tenancy.validation import load, on_lab
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.loader import load, on_lab
 
 JUDGE = "nvidia"
 VARIABLE = "JUDGED_NVIDIA"

@@ -20,17 +20,17 @@ from pathlib import Path
 import yaml
 
 from tenancy.catalog import vocabulary as words
+from tenancy.cluster.api import Api, path_of
 from tenancy.kube.objects import Object
 from tenancy.kube.requests import MERGE, Impersonation
 from tenancy.lab import recipes, tools
 from tenancy.lab.layout import Lab, environ
-from tenancy.live.api import Api, path_of
 from tenancy.planning import Plan
 from tenancy.planning.common.priorities import allowed_classes
 from tenancy.planning.guards import QUESTION
-from tenancy.schema.people import Role
-from tenancy.schema.tenant import Tenant
-from tenancy.validation import Loaded
+from tenancy.spec.fields.people import Role
+from tenancy.spec.fields.tenant import Tenant
+from tenancy.spec.loader import Loaded
 
 ROOT = Path(__file__).parents[1]
 MODULES = ROOT / "tests" / "modules"

@@ -23,17 +23,17 @@ from pathlib import Path
 
 from scripts.columns import COLUMNS, ROOT, Column, apply, common, namespaces_of, until
 from tenancy.catalog import vocabulary as words
+from tenancy.cluster import denial
+from tenancy.cluster.api import Api
 from tenancy.kube import deniers
 from tenancy.lab import control_plane
 from tenancy.lab.layout import Lab
-from tenancy.live import denial
-from tenancy.live.api import Api
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.common.pools import fake_nodes
-from tenancy.prove.attacks import Attack, Request, Scene, all_attacks
-from tenancy.prove.verify import AT_ONCE, ask
 from tenancy.rules.workloads import CLUSTER_ADMIN
-from tenancy.validation import Loaded, load
+from tenancy.spec.loader import Loaded, load
+from tenancy.verify.attacks import Attack, Request, Scene, all_attacks
+from tenancy.verify.verification import AT_ONCE, ask
 
 PAGE = ROOT / "docs" / "side-by-side.md"
 

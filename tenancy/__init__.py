@@ -30,20 +30,28 @@ if TYPE_CHECKING:
         TenantStorage,
     )
     from tenancy.planning import Plan, plan
-    from tenancy.schema.aws import AddOnRelease, AddOns, Aws, Endpoints, Network, System
-    from tenancy.schema.calendar import GpuWindow, TemporaryShare
-    from tenancy.schema.cluster import Cluster, ClusterMode, Cni, Devices, Encryption, Images, Sandbox, VirtualClusters
-    from tenancy.schema.costs import Costs, OverheadKey, PurchaseKind, UsageKind
-    from tenancy.schema.data import Access, AwsResources, Bucket, FileAccessPoint, Files, KeyPer, ResourceUse
-    from tenancy.schema.environment import Environment
-    from tenancy.schema.environment_fields import GuardsMode, Layout
-    from tenancy.schema.identity import BreakGlass, Ci, PodIdentity
-    from tenancy.schema.metrics import Collector, CostTool, Metrics, Smtp
-    from tenancy.schema.network_rules import EgressRule, IngressRule
-    from tenancy.schema.organisation import Department, Organisation
-    from tenancy.schema.people import Owner, Person, Role, Subject
-    from tenancy.schema.platform import Platform, PlatformService, TemporaryNamespaces
-    from tenancy.schema.pools import (
+    from tenancy.spec.fields.aws import AddOnRelease, AddOns, Aws, Endpoints, Network, System
+    from tenancy.spec.fields.calendar import GpuWindow, TemporaryShare
+    from tenancy.spec.fields.cluster import (
+        Cluster,
+        ClusterMode,
+        Cni,
+        Devices,
+        Encryption,
+        Images,
+        Sandbox,
+        VirtualClusters,
+    )
+    from tenancy.spec.fields.costs import Costs, OverheadKey, PurchaseKind, UsageKind
+    from tenancy.spec.fields.data import Access, AwsResources, Bucket, FileAccessPoint, Files, KeyPer, ResourceUse
+    from tenancy.spec.fields.environment import Environment, GuardsMode, Layout
+    from tenancy.spec.fields.identity import BreakGlass, Ci, PodIdentity
+    from tenancy.spec.fields.metrics import Collector, CostTool, Metrics, Smtp
+    from tenancy.spec.fields.network_rules import EgressRule, IngressRule
+    from tenancy.spec.fields.organisation import Department, Organisation
+    from tenancy.spec.fields.people import Owner, Person, Role, Subject
+    from tenancy.spec.fields.platform import Platform, PlatformService, TemporaryNamespaces
+    from tenancy.spec.fields.pools import (
         Flavor,
         GpuSharing,
         Market,
@@ -58,12 +66,11 @@ if TYPE_CHECKING:
         Upgrade,
         UpgradeStrategy,
     )
-    from tenancy.schema.problems import Problem, SpecError
-    from tenancy.schema.queues import QueueOrder, Queues, QueueState, Relief, Scheduler, SharingPreset
-    from tenancy.schema.rollout import AlertGate, Order, Rollout
-    from tenancy.schema.services import Services, Source
-    from tenancy.schema.shares import Budget, GpuShare, WhenSpent
-    from tenancy.schema.tenant import (
+    from tenancy.spec.fields.queues import QueueOrder, Queues, QueueState, Relief, Scheduler, SharingPreset
+    from tenancy.spec.fields.rollout import AlertGate, Order, Rollout
+    from tenancy.spec.fields.services import Services, Source
+    from tenancy.spec.fields.shares import Budget, GpuShare, WhenSpent
+    from tenancy.spec.fields.tenant import (
         ExceptionEntry,
         Isolation,
         Namespace,
@@ -73,9 +80,11 @@ if TYPE_CHECKING:
         Storage,
         Tenant,
     )
-    from tenancy.schema.tiers import Claim, Container, IdleAction, IdleRule, Quota, Spread, SpreadOf, Tier
-    from tenancy.schema.typed import EnvironmentDict, TenantDict
-    from tenancy.validation import Loaded, load, validate
+    from tenancy.spec.fields.tiers import Claim, Container, IdleAction, IdleRule, Quota, Spread, SpreadOf, Tier
+    from tenancy.spec.inputs import validate
+    from tenancy.spec.loader import Loaded, load
+    from tenancy.spec.reading.problems import Problem, SpecError
+    from tenancy.spec.typed import EnvironmentDict, TenantDict
 
 _HOMES = {
     "tenancy.components.gpu_cluster": ("GpuCluster",),
@@ -90,9 +99,9 @@ _HOMES = {
         "TenantStorage",
     ),
     "tenancy.planning": ("Plan", "plan"),
-    "tenancy.schema.aws": ("AddOnRelease", "AddOns", "Aws", "Endpoints", "Network", "System"),
-    "tenancy.schema.calendar": ("GpuWindow", "TemporaryShare"),
-    "tenancy.schema.cluster": (
+    "tenancy.spec.fields.aws": ("AddOnRelease", "AddOns", "Aws", "Endpoints", "Network", "System"),
+    "tenancy.spec.fields.calendar": ("GpuWindow", "TemporaryShare"),
+    "tenancy.spec.fields.cluster": (
         "Cluster",
         "ClusterMode",
         "Cni",
@@ -102,17 +111,24 @@ _HOMES = {
         "Sandbox",
         "VirtualClusters",
     ),
-    "tenancy.schema.costs": ("Costs", "OverheadKey", "PurchaseKind", "UsageKind"),
-    "tenancy.schema.data": ("Access", "Bucket", "FileAccessPoint", "Files", "KeyPer", "ResourceUse", "AwsResources"),
-    "tenancy.schema.environment": ("Environment",),
-    "tenancy.schema.environment_fields": ("GuardsMode", "Layout"),
-    "tenancy.schema.identity": ("BreakGlass", "Ci", "PodIdentity"),
-    "tenancy.schema.metrics": ("Collector", "CostTool", "Metrics", "Smtp"),
-    "tenancy.schema.network_rules": ("EgressRule", "IngressRule"),
-    "tenancy.schema.organisation": ("Department", "Organisation"),
-    "tenancy.schema.people": ("Owner", "Person", "Role", "Subject"),
-    "tenancy.schema.platform": ("Platform", "PlatformService", "TemporaryNamespaces"),
-    "tenancy.schema.pools": (
+    "tenancy.spec.fields.costs": ("Costs", "OverheadKey", "PurchaseKind", "UsageKind"),
+    "tenancy.spec.fields.data": (
+        "Access",
+        "AwsResources",
+        "Bucket",
+        "FileAccessPoint",
+        "Files",
+        "KeyPer",
+        "ResourceUse",
+    ),
+    "tenancy.spec.fields.environment": ("Environment", "GuardsMode", "Layout"),
+    "tenancy.spec.fields.identity": ("BreakGlass", "Ci", "PodIdentity"),
+    "tenancy.spec.fields.metrics": ("Collector", "CostTool", "Metrics", "Smtp"),
+    "tenancy.spec.fields.network_rules": ("EgressRule", "IngressRule"),
+    "tenancy.spec.fields.organisation": ("Department", "Organisation"),
+    "tenancy.spec.fields.people": ("Owner", "Person", "Role", "Subject"),
+    "tenancy.spec.fields.platform": ("Platform", "PlatformService", "TemporaryNamespaces"),
+    "tenancy.spec.fields.pools": (
         "Flavor",
         "GpuSharing",
         "Market",
@@ -127,12 +143,12 @@ _HOMES = {
         "Upgrade",
         "UpgradeStrategy",
     ),
-    "tenancy.schema.problems": ("Problem", "SpecError"),
-    "tenancy.schema.queues": ("QueueOrder", "QueueState", "Queues", "Relief", "Scheduler", "SharingPreset"),
-    "tenancy.schema.rollout": ("AlertGate", "Order", "Rollout"),
-    "tenancy.schema.services": ("Services", "Source"),
-    "tenancy.schema.shares": ("Budget", "GpuShare", "WhenSpent"),
-    "tenancy.schema.tenant": (
+    "tenancy.spec.reading.problems": ("Problem", "SpecError"),
+    "tenancy.spec.fields.queues": ("QueueOrder", "QueueState", "Queues", "Relief", "Scheduler", "SharingPreset"),
+    "tenancy.spec.fields.rollout": ("AlertGate", "Order", "Rollout"),
+    "tenancy.spec.fields.services": ("Services", "Source"),
+    "tenancy.spec.fields.shares": ("Budget", "GpuShare", "WhenSpent"),
+    "tenancy.spec.fields.tenant": (
         "ExceptionEntry",
         "Isolation",
         "OffboardingStage",
@@ -142,9 +158,19 @@ _HOMES = {
         "Storage",
         "Tenant",
     ),
-    "tenancy.schema.tiers": ("Claim", "Container", "IdleAction", "IdleRule", "Quota", "Spread", "SpreadOf", "Tier"),
-    "tenancy.schema.typed": ("EnvironmentDict", "TenantDict"),
-    "tenancy.validation": ("Loaded", "load", "validate"),
+    "tenancy.spec.fields.tiers": (
+        "Claim",
+        "Container",
+        "IdleAction",
+        "IdleRule",
+        "Quota",
+        "Spread",
+        "SpreadOf",
+        "Tier",
+    ),
+    "tenancy.spec.typed": ("EnvironmentDict", "TenantDict"),
+    "tenancy.spec.loader": ("Loaded", "load"),
+    "tenancy.spec.inputs": ("validate",),
 }
 """Modules with the names that they define."""
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

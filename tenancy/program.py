@@ -13,21 +13,22 @@ from typing import NoReturn
 import pulumi
 
 from tenancy.catalog import vocabulary as words
+from tenancy.cluster.api import Api, ApiUnreachable
+from tenancy.cluster.preflight import PreconditionFailed, check, removing_by_name, replacing_by_name, wait_for_guards
 from tenancy.components.collector import collect_seldom
 from tenancy.components.program import build
-from tenancy.engine import records
-from tenancy.engine.cost_tags import CostTagsUnavailable, known_keys
-from tenancy.live.adoption_record import record
-from tenancy.live.api import Api, ApiUnreachable
-from tenancy.live.plain_engine import check_cluster, check_plain, is_plain
-from tenancy.live.preflight import PreconditionFailed, check, removing_by_name, replacing_by_name, wait_for_guards
+from tenancy.deploy import records
+from tenancy.deploy.cost_tags import CostTagsUnavailable, known_keys
+from tenancy.deploy.plain_engine import check_cluster, check_plain, is_plain
+from tenancy.lifecycle.adoption_record import record
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.aws.cluster import CLUSTER_IS_BUILT_RULE
 from tenancy.planning.aws.platform_models import KNOWN_COST_TAGS, DataPlan
-from tenancy.planning.model import PlatformPlan, TenantPlan
 from tenancy.planning.outputs import stack_outputs
+from tenancy.planning.plan_model import PlatformPlan, TenantPlan
 from tenancy.planning.scope import StackScope, names_of, reach_hint, scope_of, select
-from tenancy.validation import ON_LAB, SpecError, load, on_lab
+from tenancy.spec.loader import ON_LAB, load, on_lab
+from tenancy.spec.reading.problems import SpecError
 
 EXIT_ALREADY_REPORTED = 32
 """Exit code that tells the engine's host that the message has been shown; after any other it adds its own."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from gitops_cluster import CREATE, GitOpsCluster, definitions, lab_of, until
 
-from tenancy.gitops import GitOpsTool
+from tenancy.deploy.gitops import GitOpsTool
 from tenancy.lab.layout import Lab
 from tests.answering import answers, free_ports
 from tests.conftest import documents

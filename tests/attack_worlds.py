@@ -9,8 +9,10 @@ from typing import Any
 
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.kube.objects import Object
-from tenancy.prove.attacks import Attack, Scene, all_attacks
-from tenancy.validation import Environment, Tenant, load
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.tenant import Tenant
+from tenancy.spec.loader import load
+from tenancy.verify.attacks import Attack, Scene, all_attacks
 from tests.claims import by_claim
 
 ROOT = Path(__file__).parents[1]

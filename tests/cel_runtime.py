@@ -15,7 +15,7 @@ from cel_expr_python import cel
 from cel_expr_python.ext import ext_optional, ext_strings
 
 from tenancy.kube.quantities import parse
-from tenancy.planning.guards.model import Guard
+from tenancy.planning.guards.admission_policy import Guard
 
 ANY = cel.Type.DYN
 TEXT = cel.Type.STRING

@@ -9,11 +9,11 @@ from email.utils import format_datetime
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
+from tenancy.cluster.api import Response
 from tenancy.kube.objects import Object
 from tenancy.kube.quantities import units
-from tenancy.live.api import Response
 from tenancy.planning import make_plan
-from tenancy.validation import Loaded
+from tenancy.spec.loader import Loaded
 
 MONDAY = dt.datetime(2026, 11, 23, tzinfo=dt.UTC)
 KINDS = ("clusterqueues", "cohorts", "workloads")

@@ -11,8 +11,8 @@ from typing import Any
 
 from answering import answering
 
+from tenancy.cluster.api import path_of
 from tenancy.kube.objects import Object
-from tenancy.live.api import path_of
 
 _ALLOWED = {"allowed": True, "userInfo": {"username": "jane", "groups": []}}
 """Status of every review."""

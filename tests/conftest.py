@@ -21,7 +21,10 @@ from tenancy.kube import quantities
 from tenancy.kube.objects import Object
 from tenancy.lab.processes import GOGC
 from tenancy.planning import Plan, make_plan
-from tenancy.validation import Environment, Loaded, Problem, SpecError, Tenant, load
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.tenant import Tenant
+from tenancy.spec.loader import Loaded, load
+from tenancy.spec.reading.problems import Problem, SpecError
 
 # What tests share asserts too: without this, a failure there says nothing but AssertionError.
 pytest.register_assert_rewrite("attack_lab", "engine_project", "engine_aws", "fault_proxy", "scene", "town", "claims")

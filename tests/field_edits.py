@@ -15,11 +15,11 @@ from typing import Any, get_args
 
 import yaml
 
-from tenancy.schema.aws import Aws
-from tenancy.schema.base import Spec
-from tenancy.schema.cluster import Cluster
-from tenancy.schema.pools import Pool
-from tenancy.schema.tiers import Tier
+from tenancy.spec.fields.aws import Aws
+from tenancy.spec.fields.base import Spec
+from tenancy.spec.fields.cluster import Cluster
+from tenancy.spec.fields.pools import Pool
+from tenancy.spec.fields.tiers import Tier
 from tests.conftest import in_days
 
 ENVIRONMENT_FILE, RANGES_FILE = "environment.yaml", "ip-ranges.json"

@@ -16,8 +16,8 @@ from typing import Any
 
 from gitops_cluster import FOLDER, GitOpsCluster, definitions, lab_of, until
 
-from tenancy.gitops import GitOpsTool
-from tenancy.gitops.flux import SHARD
+from tenancy.deploy.gitops import GitOpsTool
+from tenancy.deploy.gitops.flux import SHARD
 from tests.answering import answering, answers, free_ports
 from tests.conftest import documents
 from tests.judges import folder

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from tenancy.schema.problems import Problem
+from tenancy.spec.reading.problems import Problem
 from tests.demo import Demo
 
 _PART = re.compile(r"\[(\d+)\]|([^.\[\]]+)")

@@ -9,12 +9,13 @@ from typing import Any
 
 from tenancy.chargeback import bill
 from tenancy.chargeback.periods import PeriodLength, periods, zone_of
+from tenancy.cluster.api import Api, ApiUnreachable
 from tenancy.diff import previews
-from tenancy.evidence import bundle, collect
-from tenancy.live.api import Api, ApiUnreachable
 from tenancy.rules.catalogue import Violation
 from tenancy.simulation import trace_files
-from tenancy.validation import Loaded, SpecError
+from tenancy.spec.loader import Loaded
+from tenancy.spec.reading.problems import SpecError
+from tenancy.verify.evidence import bundle, collect
 
 CORPUS = Path(__file__).parent / "corpus"
 """Files that once ended a reader with another error than its own: a folder for each kind."""

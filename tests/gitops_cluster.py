@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tenancy.gitops import GitOpsSource, GitOpsTool, rendered
+from tenancy.deploy.gitops import GitOpsSource, GitOpsTool, rendered
 from tenancy.lab import control_plane, ports
 from tenancy.lab.api import ApiError, LabApi
 from tenancy.lab.kueue import _path
@@ -25,8 +25,8 @@ from tenancy.lab.pki import PLATFORM_USER
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.common.pools import fake_nodes
 from tenancy.planning.services import queue_chart
-from tenancy.schema.environment import Layout
-from tenancy.validation import on_lab
+from tenancy.spec.fields.environment import Layout
+from tenancy.spec.loader import on_lab
 from tests.conftest import SpecFolder, documents, every
 
 CREATE = "application/json"

@@ -10,7 +10,7 @@ from pathlib import Path
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.planning import make_plan
-from tenancy.validation import Loaded
+from tenancy.spec.loader import Loaded
 
 
 class Volume:

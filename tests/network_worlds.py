@@ -13,9 +13,10 @@ from typing import Any
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.planning import Plan, make_plan
-from tenancy.schema.cluster import Cni
-from tenancy.schema.tenant import Namespace
-from tenancy.validation import Environment, Loaded, Tenant, load
+from tenancy.spec.fields.cluster import Cni
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.tenant import Namespace, Tenant
+from tenancy.spec.loader import Loaded, load
 from tests.conftest import ENVIRONMENT, SpecFolder
 from tests.judges import Flow
 

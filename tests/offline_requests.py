@@ -15,9 +15,10 @@ from tenancy.check.admission.verdicts import Denial, Verdict
 from tenancy.kube.deniers import API_VALIDATION, NOT_FOUND
 from tenancy.kube.objects import Object
 from tenancy.planning import make_plan
-from tenancy.prove.attacks import Attack, Scene, all_attacks
 from tenancy.rules.attacks import Request
-from tenancy.validation import Environment, Tenant
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.tenant import Tenant
+from tenancy.verify.attacks import Attack, Scene, all_attacks
 from tests.request_paths import attributes
 
 CLASSES, RUNTIMES = ["nvidia"], ["plain"]

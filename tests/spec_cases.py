@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tenancy.schema import base
-from tenancy.validation import crossfile
+from tenancy.spec.checks import crossfile
+from tenancy.spec.fields import base
 
 ENV, FRAUD, RESEARCH = "environment.yaml", "tenants/fraud.yaml", "tenants/research.yaml"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenancy.validation import Tenant
+from tenancy.spec.fields.tenant import Tenant
 
 ACCOUNT, REGION, CLUSTER = "111122223333", "eu-central-1", "small"
 CLUSTER_ARN = f"arn:aws:eks:{REGION}:{ACCOUNT}:cluster/{CLUSTER}"

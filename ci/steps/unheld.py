@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from tenancy.validation import load
+from tenancy.spec.loader import load
 
 
 def unheld(folder: Path) -> list[str]:

@@ -1,8 +1,8 @@
 """Edits of fields in previews of the real engine over a real provider, compared with the table of the same edits.
 
 `tests/field_edits.py` has one edit of every field of `aws`, `cluster`, `pools` and `tiers`, and the golden table of
-`tests/unit/test_field_edits.py` what the engine would do for it, by the facts of AWS' double. Here an environment is
-made once, and an edit of each kind is previewed. No edit is applied.
+`tests/unit/deploy/test_field_edits.py` what the engine would do for it, by the facts of AWS' double. Here an
+environment is made once, and an edit of each kind is previewed. No edit is applied.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from judged.homes import ROOT
 from judged.model import Finding
 from tenancy.planning import make_plan
 from tenancy.planning.scope import CLUSTER_SUFFIX
-from tenancy.validation import load
+from tenancy.spec.loader import load
 from tests import field_edits
 from tests.field_edits import FieldEdit
 

@@ -29,7 +29,7 @@ from judged.model import Finding, Verdict
 from judged.program import Resource
 from tenancy.planning import make_plan
 from tenancy.planning.scope import CLUSTER_SUFFIX
-from tenancy.validation import load
+from tenancy.spec.loader import load
 
 JUDGE = "aws-engine"
 ON = "AWS on loopback"

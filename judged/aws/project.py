@@ -21,9 +21,9 @@ from tenancy.components.kubernetes.tenant_namespace import PlannedNamespace
 from tenancy.components.program import aws_provider, build
 from tenancy.components.services import service_add_ons
 from tenancy.planning import Plan, make_plan
-from tenancy.planning.model import TenantPlan
+from tenancy.planning.plan_model import TenantPlan
 from tenancy.planning.scope import StackScope, names_of, scope_of
-from tenancy.validation import load
+from tenancy.spec.loader import load
 
 FAULTS = "JUDGED_AWS_FAULTS"
 """Variable of the environment: the file of seeded faults, a list of `kind`, `resource` and `change`."""

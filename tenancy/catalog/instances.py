@@ -8,7 +8,7 @@ Sources:
   and network cards. A pod takes an address of the default network card only, so `pods` is that card's interfaces times
   (addresses of one - 1), plus 2 for pods on the host network: 100 on a p5.48xlarge, whose other 31 cards are for EFA.
 
-Both agree wherever both have a type (`tests/unit/test_instances.py`); a comment says where only one does.
+Both agree wherever both have a type (`tests/unit/catalog/test_instances.py`); a comment says where only one does.
 """
 
 from __future__ import annotations

@@ -27,9 +27,9 @@ from tenancy.chargeback.usage import (
     with_capacity,
 )
 from tenancy.planning.aws.prices import MICRO
-from tenancy.schema.costs import OverheadKey, PurchaseKind
-from tenancy.schema.environment import Environment
-from tenancy.schema.tenant import Tenant
+from tenancy.spec.fields.costs import OverheadKey, PurchaseKind
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.tenant import Tenant
 
 Borrowed = Mapping[tuple[int, str, str, str], tuple[int, int]]
 """(window, pool, tenant, flavor) -> device-seconds held, and how many of them above the guarantee."""

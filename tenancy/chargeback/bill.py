@@ -26,7 +26,7 @@ from tenancy.chargeback.rounding import round_to_sum
 from tenancy.planning.aws.prices import MICRO
 from tenancy.planning.common.names import CLAIM_TAG, ENVIRONMENT_TAG, NAMESPACE_TAG, POOL_TAG
 from tenancy.rules.catalogue import Violation
-from tenancy.schema.costs import PurchaseKind, UsageKind
+from tenancy.spec.fields.costs import PurchaseKind, UsageKind
 
 UNBLENDED, NET = "line_item_unblended_cost", "line_item_net_unblended_cost"
 """Before and after discounts of a contract; the second is there only where the account has one."""

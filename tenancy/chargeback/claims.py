@@ -8,8 +8,8 @@ from itertools import pairwise
 import polars as pl
 
 from tenancy.chargeback.periods import union
-from tenancy.schema.environment import Environment
-from tenancy.schema.tenant import Tenant
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.tenant import Tenant
 
 PLATFORM = "(platform)"
 NO_TENANT = "(no tenant)"

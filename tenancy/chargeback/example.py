@@ -14,8 +14,8 @@ import polars as pl
 
 from tenancy.planning.common.pools import pools_of
 from tenancy.planning.queueing.quota_shares import shares
-from tenancy.schema.tenant import Namespace, Tenant
-from tenancy.validation import Loaded
+from tenancy.spec.fields.tenant import Namespace, Tenant
+from tenancy.spec.loader import Loaded
 
 HOUR = 3600
 DAY = 24 * HOUR

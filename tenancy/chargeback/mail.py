@@ -12,7 +12,7 @@ from tenancy.chargeback.pages import alert, explain, tables
 from tenancy.chargeback.use import BudgetUse, TenantUse
 from tenancy.output.html import render
 from tenancy.output.tables import as_markdown
-from tenancy.schema.tenant import Tenant
+from tenancy.spec.fields.tenant import Tenant
 
 ADDRESS = "@"
 """Not escaped: only the owner reads the mail, and copies its addresses."""

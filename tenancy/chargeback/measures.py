@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tenancy.planning.common.pools import node_allocatable
 from tenancy.planning.queueing.quota_shares import part_of_node
-from tenancy.schema.environment import Environment
+from tenancy.spec.fields.environment import Environment
 
 FINE = 1_000_000
 """Min units of a node: parts of it that CPU and memory take are rounded down to one unit."""

@@ -13,8 +13,8 @@ from tenancy.chargeback.claims import is_not_tenant
 from tenancy.chargeback.measures import FINE, Measure
 from tenancy.chargeback.periods import Period
 from tenancy.rules.catalogue import RULES
-from tenancy.schema.environment import Environment
-from tenancy.schema.tenant import Tenant
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.tenant import Tenant
 
 HOUR = 3600
 

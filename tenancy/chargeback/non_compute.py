@@ -19,10 +19,10 @@ from tenancy.chargeback.tables import NO_AMOUNT
 from tenancy.planning.aws.prices import MICRO
 from tenancy.planning.common.names import NAMESPACE_TAG
 from tenancy.rules.catalogue import Violation
-from tenancy.schema.costs import UsageKind
-from tenancy.schema.data import Access
-from tenancy.schema.environment import Environment
-from tenancy.schema.tenant import Tenant
+from tenancy.spec.fields.costs import UsageKind
+from tenancy.spec.fields.data import Access
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.tenant import Tenant
 
 
 class _Item(NamedTuple):

@@ -27,8 +27,8 @@ from tenancy.catalog.exporters import metric_name as resource
 from tenancy.planning.queueing.queue_names import ANY_POOL, pool_of, queue_resource
 from tenancy.redirects import Redirected, SameOrigin
 from tenancy.rules.catalogue import Violation
-from tenancy.schema.costs import UsageKind
-from tenancy.schema.environment import Environment
+from tenancy.spec.fields.costs import UsageKind
+from tenancy.spec.fields.environment import Environment
 
 PAGE = 6 * 3600
 """Seconds of one query, so that an answer of Prometheus stays small."""

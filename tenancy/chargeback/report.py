@@ -13,8 +13,8 @@ from tenancy.chargeback.model import ChargebackReport
 from tenancy.chargeback.non_compute import add_billed, add_lines, add_shared
 from tenancy.chargeback.periods import Period
 from tenancy.chargeback.tables import Tables
-from tenancy.schema.environment import Environment
-from tenancy.schema.tenant import Tenant
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.tenant import Tenant
 
 
 def make_report(

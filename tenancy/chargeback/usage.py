@@ -18,8 +18,8 @@ from tenancy.chargeback.sweep import levels, split_by_windows, without_overlaps
 from tenancy.chargeback.tables import Tables
 from tenancy.planning.aws.prices import MICRO, node_price, purchase_kind
 from tenancy.planning.queueing.quota_shares import shares
-from tenancy.schema.environment import Environment
-from tenancy.schema.tenant import Tenant
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.tenant import Tenant
 
 MIN_OBSERVED_PERCENT = 99
 """Part of the hours of nodes.min below which data is missing. A node that is replaced is absent for minutes."""

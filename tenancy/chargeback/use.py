@@ -14,7 +14,7 @@ from tenancy.chargeback.model import HOUR, Category, ChargebackReport
 from tenancy.chargeback.periods import PeriodLength
 from tenancy.chargeback.tables import Tables
 from tenancy.planning.aws.prices import MICRO
-from tenancy.schema.environment import Environment
+from tenancy.spec.fields.environment import Environment
 
 COVERED = 95
 """Min percent of held device-hours with measured use; below it the report has a note."""

@@ -20,7 +20,7 @@ from tenancy.check.reader import FilePosition, Manifests, Unjudged
 from tenancy.kube.kinds import is_cluster_wide
 from tenancy.kube.objects import Object, get_path, name_of
 from tenancy.planning.queueing.causes import WaitCause
-from tenancy.schema.environment import Environment
+from tenancy.spec.fields.environment import Environment
 
 LIFECYCLE = "NamespaceLifecycle"
 """Admission plugin that refuses objects in namespaces that do not exist."""

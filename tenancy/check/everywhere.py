@@ -27,7 +27,7 @@ from tenancy.kube.kinds import group_of, plural
 from tenancy.kube.objects import UNKNOWN, Object, as_list, get_path
 from tenancy.kube.pod_templates import PodTemplate, templates_of
 from tenancy.planning.guards import guards_of_objects
-from tenancy.planning.guards.model import Guard
+from tenancy.planning.guards.admission_policy import Guard
 from tenancy.rules.found import UNREADABLE, Finding, finding_on
 from tenancy.rules.model import FEWEST
 

@@ -10,8 +10,8 @@ from tenancy.output.tables import Table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tenancy.live.adoption import AdoptionFinding, ExistingNamespace
-    from tenancy.schema.environment import GuardsMode
+    from tenancy.lifecycle.adoption import AdoptionFinding, ExistingNamespace
+    from tenancy.spec.fields.environment import GuardsMode
 
 
 def tables(
@@ -23,7 +23,7 @@ def tables(
     lab: bool = False,
 ) -> list[Table]:
     """One table for each topic; empty ones are not shown. `kueue` are sentences about Kueue's configuration."""
-    from tenancy.live.adoption import AdoptionTopic
+    from tenancy.lifecycle.adoption import AdoptionTopic
 
     findings = [finding for space in namespaces for finding in space.findings]
     headers = {
@@ -56,7 +56,7 @@ def _summary(
     kueue: Sequence[str],
     lab: bool,
 ) -> Table:
-    from tenancy.live.adoption import AdoptionTopic, State
+    from tenancy.lifecycle.adoption import AdoptionTopic, State
 
     rows = []
     for space in namespaces:
@@ -89,7 +89,7 @@ def _summary(
 
 
 def _guards_remark(environment: str, guards: GuardsMode | None, lab: bool) -> str:
-    from tenancy.schema.environment import GuardsMode
+    from tenancy.spec.fields.environment import GuardsMode
 
     if guards is None:
         command = f"tenancy up {environment}{' --lab' * lab}"
@@ -106,7 +106,7 @@ def _guards_remark(environment: str, guards: GuardsMode | None, lab: bool) -> st
 
 
 def _row(finding: AdoptionFinding) -> tuple[str, ...]:
-    from tenancy.live.adoption import AdoptionTopic
+    from tenancy.lifecycle.adoption import AdoptionTopic
 
     if finding.topic is AdoptionTopic.REFUSED:
         return (finding.namespace, finding.what, finding.now, finding.rule, finding.then)

@@ -13,7 +13,7 @@ from tenancy.cli.common import BAD_INPUT, FAILED, example, fail, format_option, 
 if TYPE_CHECKING:
     from tenancy.iam.account import AccountIdentity, AccountModel
     from tenancy.iam.answers import Target
-    from tenancy.validation import Loaded
+    from tenancy.spec.loader import Loaded
 
 optional_environment = click.argument("environment", metavar="[ENV]", required=False)
 

@@ -62,7 +62,7 @@ def command(instance: str | None, mig: str | None, share: str | None, provisione
         _list_instances(form)
         return
     if instance not in INSTANCES:
-        from tenancy.schema.mistakes import nearest
+        from tenancy.spec.reading.mistakes import nearest
 
         raise Violation("ref-01", f"instance {instance!r}", f"use {' or '.join(nearest(instance, INSTANCES))}")
     machine = INSTANCES[instance]
@@ -257,13 +257,13 @@ def _compute_yield(instance: str, mig: str | None, share: str | None, provisione
     from pydantic import ValidationError
 
     from tenancy.planning.queueing.pool_yields import pool_yield
-    from tenancy.schema.environment import Environment
+    from tenancy.spec.fields.environment import Environment
 
     document = _document(instance, _layout(mig) if mig else None, _sharing(share) if share else None, provisioner)
     try:
         return pool_yield(Environment.from_file(document), _POOL)
     except ValidationError as error:
-        from tenancy.schema.messages import located_mistakes
+        from tenancy.spec.reading.messages import located_mistakes
 
         mistakes = [mistake for mistake, _ in located_mistakes(Environment, error)]
         # A profile that the board lacks is also a mistake in the generated flavor, which is not the user's.
@@ -272,7 +272,7 @@ def _compute_yield(instance: str, mig: str | None, share: str | None, provisione
 
 
 def _layout(text: str) -> dict[str, Any]:
-    from tenancy.schema.pools import BALANCED
+    from tenancy.spec.fields.pools import BALANCED
 
     if text == BALANCED:
         return {"named": text}

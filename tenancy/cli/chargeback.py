@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tenancy.chargeback.tables import Tables
     from tenancy.chargeback.use import BudgetUse, TenantUse
     from tenancy.output.tables import Table
-    from tenancy.validation import Loaded
+    from tenancy.spec.loader import Loaded
 
 
 @click.command(

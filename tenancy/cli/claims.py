@@ -17,7 +17,7 @@ def command(environment: str, lab: bool, form: str, markdown: bool) -> None:
 
     The numbers are computed from the spec files; `tenancy verify` runs the attacks against a live cluster.
     """
-    from tenancy.prove.claims import Claims, page
+    from tenancy.verify.claims import Claims, page
 
     loaded = load_or_exit(environment, form, lab)
     if markdown:

@@ -12,15 +12,15 @@ import click
 
 from tenancy.catalog.days import today
 from tenancy.cli.common import BAD_INPUT, environment_argument, example, fail, lab_option, load_or_exit
-from tenancy.validation import SpecError, load_deployed, on_lab
-from tenancy.validation.loader import SUFFIXES, TENANTS_FOLDER, find_folder
-from tenancy.validation.spec_folder import SpecFolder
+from tenancy.spec.loader import SUFFIXES, TENANTS_FOLDER, find_folder, load_deployed, on_lab
+from tenancy.spec.reading.problems import SpecError
+from tenancy.spec.reading.spec_folder import SpecFolder
 
 if TYPE_CHECKING:
     from tenancy.clock.controller import Clock, Round
     from tenancy.clock.health import Health
-    from tenancy.live.api import Api
-    from tenancy.validation import Loaded
+    from tenancy.cluster.api import Api
+    from tenancy.spec.loader import Loaded
 
 INTERVAL = 30.0
 """Seconds between two rounds: by so much a budget may be exceeded, and a window's quota may come late."""
@@ -70,8 +70,8 @@ def run(
     from tenancy.clock.controller import Clock
     from tenancy.clock.health import Health
     from tenancy.clock.prometheus import GpuMetrics
+    from tenancy.cluster.api import Api, ApiUnreachable
     from tenancy.lab.layout import enter_lab
-    from tenancy.live.api import Api, ApiUnreachable
 
     address = _address(metrics)
     # Before the files are read: what changes meanwhile is read in the next round.
@@ -122,7 +122,7 @@ def _address(text: str | None) -> tuple[str, int] | None:
 
 
 def _new_api(context: str, kubeconfig: str | None) -> Api | None:
-    from tenancy.live.api import Api, ApiUnreachable
+    from tenancy.cluster.api import Api, ApiUnreachable
 
     try:
         return Api(context, kubeconfig)
@@ -134,7 +134,7 @@ def _run_if_leader(clock: Clock, health: Health) -> str:
     """Make a round if no other copy does; the problem that ended it, or nothing."""
     from tenancy.clock.controller import ClockRefused
     from tenancy.clock.lease import Lease
-    from tenancy.live.api import ApiUnreachable
+    from tenancy.cluster.api import ApiUnreachable
 
     try:
         if not Lease(clock.api).hold():
@@ -166,7 +166,7 @@ def round_lines(clock_round: Round) -> str:
 def _run_round(clock: Clock, health: Health | None = None) -> str:
     """Make one round; the problem that ended it, or nothing."""
     from tenancy.clock.controller import ClockRefused
-    from tenancy.live.api import ApiUnreachable
+    from tenancy.cluster.api import ApiUnreachable
 
     try:
         clock_round = clock.tick()

@@ -18,8 +18,8 @@ import click
 
 from tenancy.catalog.text import escape_output, printed_json
 from tenancy.rules.catalogue import Violation
-from tenancy.validation import Loaded, Problem, SpecError, load, on_lab
-from tenancy.validation.loader import STACKS_FOLDER
+from tenancy.spec.loader import STACKS_FOLDER, Loaded, load, on_lab
+from tenancy.spec.reading.problems import Problem, SpecError
 
 FAILED = 1
 BAD_INPUT = 2

@@ -147,8 +147,8 @@ def _spec_states(words: tuple[str, ...], start: str | None, end: str | None) -> 
 
 def _environment_folder(word: str) -> Path:
     """The folder of an environment, which may exist in only one of the revisions."""
-    from tenancy.schema.problems import SpecError
-    from tenancy.validation.loader import STACKS_FOLDER, find_folder
+    from tenancy.spec.loader import STACKS_FOLDER, find_folder
+    from tenancy.spec.reading.problems import SpecError
 
     try:
         return find_folder(word)

@@ -18,8 +18,8 @@ def command(context: str | None, out: Path | None) -> None:
     """
     import yaml
 
-    from tenancy.live.api import Api, ApiUnreachable
-    from tenancy.live.node_pools import detect_services, pools_of_nodes
+    from tenancy.cluster.api import Api, ApiUnreachable
+    from tenancy.lifecycle.node_pools import detect_services, pools_of_nodes
 
     try:
         api = Api(context)

@@ -21,13 +21,13 @@ def command(environment: str, lab: bool, yes: bool) -> None:
     from tenancy.cli.up_report import show
     from tenancy.clock.controller import ClockRefused
     from tenancy.clock.shutdown import end_reservations
-    from tenancy.engine.driver import Driver, RunFailed
+    from tenancy.cluster.api import ApiUnreachable
+    from tenancy.cluster.preflight import PreconditionFailed
+    from tenancy.deploy.driver import Driver, RunFailed
+    from tenancy.deploy.unrecorded_objects import find_unrecorded, remove_all
     from tenancy.lab.layout import LabError
-    from tenancy.live.adoption_record import restore_namespaces
-    from tenancy.live.api import ApiUnreachable
-    from tenancy.live.preflight import PreconditionFailed
-    from tenancy.live.removal import PATIENCE, RemovalTimeout, mark_left
-    from tenancy.live.unrecorded_objects import find_unrecorded, remove_all
+    from tenancy.lifecycle.adoption_record import restore_namespaces
+    from tenancy.lifecycle.removal import PATIENCE, RemovalTimeout, mark_left
     from tenancy.planning.scope import CLUSTER_SUFFIX, names_of
 
     started = time.monotonic()

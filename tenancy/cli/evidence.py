@@ -23,9 +23,9 @@ from tenancy.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from tenancy.evidence.collect import Attacks
     from tenancy.planning import Plan
-    from tenancy.validation import Loaded
+    from tenancy.spec.loader import Loaded
+    from tenancy.verify.evidence.collect import Attacks
 
 _FILE = click.Path(path_type=Path)
 
@@ -102,9 +102,9 @@ def make(
         input_text = " and ".join(signature_options) if signature_options else "none of --key, --kms and --unsigned"
         fail(f"given {input_text}; rule: one signature is made; change: name one of the three", BAD_INPUT)
     _require_extra()
-    from tenancy.evidence import bundle, keys
-    from tenancy.evidence.collect import Measurements, files, read_attacks, read_judge, summary
     from tenancy.planning import make_plan
+    from tenancy.verify.evidence import bundle, keys
+    from tenancy.verify.evidence.collect import Measurements, files, read_attacks, read_judge, summary
 
     loaded = load_or_exit(environment, lab=lab)
     plan = make_plan(loaded.environment, loaded.tenants)
@@ -165,7 +165,7 @@ def verify(folder: Path, trusted: tuple[Path, ...], signature_verified: bool) ->
         input_text = "both --key and --signature-verified" if trusted else "neither --key nor --signature-verified"
         fail(f"given {input_text}; rule: one kind of signature is verified; change: name one of the two", BAD_INPUT)
     _require_extra()
-    from tenancy.evidence import bundle, keys
+    from tenancy.verify.evidence import bundle, keys
 
     try:
         if signature_verified:
@@ -197,12 +197,12 @@ def _require_extra() -> None:
 def _attack(loaded: Loaded, plan: Plan) -> Attacks:
     """Attack the cluster now, as `tenancy verify` does."""
     from tenancy.cli.verify import lab_log
-    from tenancy.evidence.collect import Attacks
+    from tenancy.cluster.api import Api, ApiUnreachable
+    from tenancy.cluster.denial import AuditLog, ForeignLogError
     from tenancy.lab.layout import enter_lab
-    from tenancy.live.api import Api, ApiUnreachable
-    from tenancy.live.denial import AuditLog, ForeignLogError
-    from tenancy.prove.attacks import all_attacks
-    from tenancy.prove.verify import NotDeployedError, find_scene, run
+    from tenancy.verify.attacks import all_attacks
+    from tenancy.verify.evidence.collect import Attacks
+    from tenancy.verify.verification import NotDeployedError, find_scene, run
 
     enter_lab(plan.context)
     try:

@@ -23,9 +23,9 @@ from tenancy.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from tenancy.live.export import ExportedObjects
-    from tenancy.schema.environment import Environment
-    from tenancy.schema.tenant import Tenant
+    from tenancy.lifecycle.export import ExportedObjects
+    from tenancy.spec.fields.environment import Environment
+    from tenancy.spec.fields.tenant import Tenant
 
 PRIVATE_MODE, READABLE_MODE = 0o600, 0o644
 FOLDER_MODE = 0o700
@@ -52,9 +52,9 @@ def command(tenant: str, environment: str, lab: bool, out: Path, with_secrets: b
 
     Exit codes: 0 success, 1 something could not be read, 2 bad input.
     """
+    from tenancy.cluster.api import Api, ApiUnreachable
     from tenancy.lab.layout import enter_lab
-    from tenancy.live.api import Api, ApiUnreachable
-    from tenancy.live.export import collect
+    from tenancy.lifecycle.export import collect
 
     loaded = load_or_exit(environment, lab=lab)
     tenant_spec = tenant_or_exit(loaded, tenant)
@@ -84,8 +84,8 @@ def command(tenant: str, environment: str, lab: bool, out: Path, with_secrets: b
 
 def _queues(api: Any, tenant: str, spaces: Sequence[str]) -> list[dict[str, Any]]:
     from tenancy.catalog import vocabulary as words
+    from tenancy.cluster.user_copies import user_copy
     from tenancy.kube.requests import collection
-    from tenancy.live.user_copies import user_copy
     from tenancy.planning.queueing.queue_names import API
 
     return [
@@ -100,7 +100,7 @@ def _files(
     folder: Path, environment: Environment, tenant: Tenant, exported: ExportedObjects, queues: list[dict[str, Any]]
 ) -> Iterator[tuple[str, tuple[str, int]]]:
     """Relative path -> text and mode."""
-    from tenancy.live.export import SECRET
+    from tenancy.lifecycle.export import SECRET
 
     for (space, plural), items in sorted(exported.objects.items()):
         mode = PRIVATE_MODE if items[0]["kind"] == SECRET else READABLE_MODE

@@ -21,13 +21,13 @@ from tenancy.cli.common import (
     print_json,
     say,
 )
-from tenancy.schema.people import Role
-from tenancy.schema.tenant import Namespace, Tenant
-from tenancy.validation import Loaded
+from tenancy.spec.fields.people import Role
+from tenancy.spec.fields.tenant import Namespace, Tenant
+from tenancy.spec.loader import Loaded
 
 if TYPE_CHECKING:
+    from tenancy.explain.fits_answers import Fit
     from tenancy.kube.requests import Impersonation
-    from tenancy.live.fits_answers import Fit
 
 WIDTH = 100
 CONTROL_WIDTH = 16
@@ -59,11 +59,11 @@ def command(file: str, environment: str | None, lab: bool, namespace: str | None
 
     Exit codes: 0 the work fits now, 1 it waits, never starts or cannot be decided, 2 bad input.
     """
+    from tenancy.cluster.api import Api, ApiUnreachable
+    from tenancy.explain.fits import fit
+    from tenancy.explain.fits_answers import FitVerdict
     from tenancy.kube.pods import NotWork
     from tenancy.lab.layout import enter_lab
-    from tenancy.live.api import Api, ApiUnreachable
-    from tenancy.live.fits import fit
-    from tenancy.live.fits_answers import FitVerdict
 
     items = list(_read(file))
     loaded = load_or_exit(environment_or_default(environment), form, lab)
@@ -146,7 +146,7 @@ def _set_namespace(item: dict[str, Any], namespace: str | None) -> str:
 
 
 def _tenant_and_namespace(loaded: Loaded, name: str) -> tuple[Tenant, Namespace]:
-    from tenancy.schema.mistakes import nearest
+    from tenancy.spec.reading.mistakes import nearest
 
     spaces = {t.namespace_name(part): (t, part) for t in loaded.tenants for part in t.namespaces}
     if name not in spaces:
@@ -178,7 +178,7 @@ def _identity(tenant: Tenant, part: Namespace, group: str | None) -> tuple[Imper
 
 
 def _text(answer: Fit) -> str:
-    from tenancy.live.fits_answers import FitVerdict
+    from tenancy.explain.fits_answers import FitVerdict
 
     conclusion = {
         FitVerdict.FITS: "fits now.",

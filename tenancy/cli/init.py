@@ -15,11 +15,11 @@ from tenancy.catalog.regions import REGIONS
 from tenancy.cli.common import BAD_INPUT, example, fail
 from tenancy.repository import Forge, RepositoryAnswers, default_registry, repository
 from tenancy.rules.values import name_misfit
-from tenancy.validation import SpecError, load
-from tenancy.validation.loader import STACKS_FOLDER
+from tenancy.spec.loader import STACKS_FOLDER, load
+from tenancy.spec.reading.problems import SpecError
 
 if TYPE_CHECKING:
-    from tenancy.validation import Problem
+    from tenancy.spec.reading.problems import Problem
 
 ALLOWED_ENTRIES = frozenset({".git", ".venv", "venv"})
 """Entries that a folder may contain before: none of them is replaced."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from io import BufferedReader
 
     from tenancy.lab.layout import Lab
-    from tenancy.schema.environment import Environment
+    from tenancy.spec.fields.environment import Environment
 
 COMPONENTS = (
     "etcd",
@@ -133,7 +133,7 @@ def down() -> None:
     Deletes the cluster, its logs and certificates, and the Pulumi state in `.lab/state`, which would describe a cluster
     that no longer exists. The downloaded tools stay cached.
     """
-    from tenancy.engine.recovery import end_orphans
+    from tenancy.deploy.recovery import end_orphans
     from tenancy.lab import control_plane
 
     with _report_lab_errors():
@@ -247,10 +247,10 @@ def _refuse_another(name: str) -> None:
     from http.client import HTTPException
 
     from tenancy.catalog import vocabulary as words
+    from tenancy.cluster.preflight import other_environment
     from tenancy.lab import control_plane, ports
     from tenancy.lab.api import ApiError, LabApi
     from tenancy.lab.layout import LabError
-    from tenancy.live.preflight import other_environment
 
     lab = control_plane.Lab.locate()
     port = ports.remembered(lab).get("kube-apiserver")
@@ -285,7 +285,8 @@ def _settings_of_environment(name: str | None) -> _LabSettings:
     from tenancy.lab.layout import find_root
     from tenancy.planning.common.pools import fake_nodes
     from tenancy.planning.services import queue_chart
-    from tenancy.validation import SpecError, load, on_lab
+    from tenancy.spec.loader import load, on_lab
+    from tenancy.spec.reading.problems import SpecError
 
     if name is None:
         name = DEFAULT_ENVIRONMENT
@@ -306,9 +307,9 @@ def _settings_of_environment(name: str | None) -> _LabSettings:
 
 def _note_missing_operators(lab: Lab, environment: Environment) -> None:
     """A note on kinds of work whose operators the lab has not."""
+    from tenancy.cluster.api import Api
+    from tenancy.cluster.api_kinds import frameworks_note, unserved_frameworks
     from tenancy.lab.layout import CONTEXT
-    from tenancy.live.api import Api
-    from tenancy.live.api_kinds import frameworks_note, unserved_frameworks
 
     if environment.queues.kinds:
         api = Api(CONTEXT, str(lab.kubeconfig))
@@ -319,7 +320,8 @@ def _note_missing_operators(lab: Lab, environment: Environment) -> None:
 def _metrics_of(name: str, days: int, seed: int) -> tuple[dict[str, Any], Iterator[str] | None]:
     """The rules that Prometheus evaluates in a lab of the environment, and its generated history before today."""
     from tenancy.planning.observability.alerts import rule_file
-    from tenancy.validation import SpecError, load, on_lab
+    from tenancy.spec.loader import load, on_lab
+    from tenancy.spec.reading.problems import SpecError
 
     try:
         loaded = on_lab(load(name))

@@ -11,8 +11,8 @@ from tenancy.cli.common import environment_argument, example, fail, lab_option, 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tenancy.engine.driver import Driver
-    from tenancy.engine.layout import Move
+    from tenancy.deploy.driver import Driver
+    from tenancy.deploy.layout import Move
     from tenancy.planning import Plan
 
 
@@ -27,12 +27,12 @@ def command(environment: str, lab: bool, only_preview: bool) -> None:
     nothing to change in them. The command can be ended at any moment and run again. Exit codes: 0 all tenants are in
     the stacks that the file says, 1 one could not be moved.
     """
-    from tenancy.engine.driver import Driver, RunFailed
-    from tenancy.engine.layout import moves
+    from tenancy.cluster.api import ApiUnreachable
+    from tenancy.deploy.driver import Driver, RunFailed
+    from tenancy.deploy.layout import moves
     from tenancy.lab.layout import LabError
-    from tenancy.live.api import ApiUnreachable
     from tenancy.planning import make_plan
-    from tenancy.schema.environment import Layout
+    from tenancy.spec.fields.environment import Layout
 
     loaded = load_or_exit(environment, lab=lab)
     plan = make_plan(loaded.environment, loaded.tenants)

@@ -24,12 +24,12 @@ from tenancy.cli.common import (
     refuses_bad_input,
 )
 from tenancy.rules.catalogue import Violation
-from tenancy.schema.data import Access
-from tenancy.schema.people import Role
-from tenancy.schema.queues import SharingPreset
-from tenancy.schema.tenant import Tenant
-from tenancy.validation import Loaded, Problem, SpecError, load, spec_notes
-from tenancy.validation.loader import ENVIRONMENT_FILE, TENANTS_FOLDER
+from tenancy.spec.fields.data import Access
+from tenancy.spec.fields.people import Role
+from tenancy.spec.fields.queues import SharingPreset
+from tenancy.spec.fields.tenant import Tenant
+from tenancy.spec.loader import ENVIRONMENT_FILE, TENANTS_FOLDER, Loaded, load, spec_notes
+from tenancy.spec.reading.problems import Problem, SpecError
 
 if TYPE_CHECKING:
     from tenancy.output.tables import Table
@@ -115,7 +115,7 @@ def command(tenant: str, environment: str | None, dry_run: bool, **option_values
     --cost-center and --tier are required. The file is written only if the whole environment is valid with it, and never
     replaces an existing file. Default of ENV: the only environment.
     """
-    from tenancy.schema.writing import tenant_text
+    from tenancy.spec.reading.writing import tenant_text
 
     loaded = load_or_exit(environment_or_default(environment))
     path = _free_path(loaded, tenant)
@@ -280,7 +280,7 @@ class _Answer(click.ParamType):
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         from pydantic import ValidationError
 
-        from tenancy.schema.messages import located_mistakes
+        from tenancy.spec.reading.messages import located_mistakes
 
         document: Document = {"owner": {"name": "x", "mail": "x@bank.example"}, "team": "x", "cost-center": "x"}
         document |= {"tenant": "x", "department": "x", "tier": "x", "title": ""}
@@ -354,7 +354,7 @@ def _with_guarantee_left(loaded: Loaded, text: str, path: Path, problems: Sequen
     """Report an oversold flavor at the new tenant, with the number that is left, not at the largest holder."""
     from pydantic import ValidationError
 
-    from tenancy.schema.source import compose, find, values
+    from tenancy.spec.reading.source import compose, find, values
 
     for problem in problems:
         flavor = problem.field.removeprefix("gpus.").removesuffix(".guaranteed")
@@ -377,8 +377,8 @@ def _with_guarantee_left(loaded: Loaded, text: str, path: Path, problems: Sequen
 
 def guarantee_left(loaded: Loaded, tenant: Tenant, flavor: str) -> int:
     """The max number of a flavor that a new tenant can be guaranteed, by the rule that would refuse more."""
-    from tenancy.schema.shares import GpuShare
-    from tenancy.validation.crossfile import check_with_environment
+    from tenancy.spec.checks.crossfile import check_with_environment
+    from tenancy.spec.fields.shares import GpuShare
 
     def fits(count: int) -> bool:
         share = GpuShare.model_validate({"guaranteed": count})

@@ -15,9 +15,9 @@ CLOCK_LATE = 5
 
 if TYPE_CHECKING:
     from tenancy.clock.usage import Usage
-    from tenancy.live.api import Api
-    from tenancy.live.usage import QueueUse
-    from tenancy.validation import Loaded
+    from tenancy.cluster.api import Api
+    from tenancy.explain.usage import QueueUse
+    from tenancy.spec.loader import Loaded
 
 
 @click.command("queues", epilog=example("tenancy queues local"))
@@ -46,10 +46,10 @@ def command(environment: str, lab: bool, brief: bool, waits: bool, form: str) ->
     In JSON, `bound` is the number of GPUs that pods have.
     """
     from tenancy.cli.tables import show
+    from tenancy.cluster.api import Api, ApiUnreachable
+    from tenancy.explain.usage import queue_use
+    from tenancy.explain.wait_history import past_waits
     from tenancy.lab.layout import enter_lab
-    from tenancy.live.api import Api, ApiUnreachable
-    from tenancy.live.usage import queue_use
-    from tenancy.live.wait_history import past_waits
     from tenancy.output.tables import Table
     from tenancy.planning.queueing.queue_names import queue_name
 
@@ -151,8 +151,8 @@ def command(environment: str, lab: bool, brief: bool, waits: bool, form: str) ->
 def _bound_gpus(api: Api, loaded: Loaded, uses: Sequence[QueueUse]) -> tuple[Mapping[QueueUse, int], list[str]]:
     """GPUs that pods have by queue, pool and flavor, and sentences on work for which Kueue counts another number; empty
     where pods get devices by claims, or may not be read."""
-    from tenancy.live.api import ApiUnreachable
-    from tenancy.live.gpu_counts import bound_devices, remarks
+    from tenancy.cluster.api import ApiUnreachable
+    from tenancy.explain.gpu_counts import bound_devices, remarks
     from tenancy.planning.queueing.queue_names import queue_name
 
     if loaded.environment.uses_device_claims:

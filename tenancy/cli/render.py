@@ -14,7 +14,7 @@ from tenancy.cli.common import (
     print_notes,
     report_write_errors,
 )
-from tenancy.validation import spec_notes
+from tenancy.spec.loader import spec_notes
 
 _OBJECT_TOOLS = ("argo", "flux")
 """Tools that apply rendered objects; the others run the program."""
@@ -129,7 +129,7 @@ def command(
         fail("given --no-prune; rule: it is for --gitops argo; change: name it, or drop --no-prune", BAD_INPUT)
     files = None
     if tool:
-        from tenancy.gitops import GitOpsRefused, GitOpsSource, GitOpsTool, rendered
+        from tenancy.deploy.gitops import GitOpsRefused, GitOpsSource, GitOpsTool, rendered
 
         if not repo:
             fail(f"given --gitops {tool} without --repo; rule: a repository; change: add --repo URL", BAD_INPUT)
@@ -181,8 +181,8 @@ def command(
 
 
 def _expect_safe_moves(out: Path, files: Mapping[str, str]) -> None:
-    from tenancy.gitops.argo import FILE, moves_unsafely
-    from tenancy.gitops.source import FOLDER
+    from tenancy.deploy.gitops.argo import FILE, moves_unsafely
+    from tenancy.deploy.gitops.source import FOLDER
 
     name = f"{FOLDER}/{FILE}"
     path = out / name

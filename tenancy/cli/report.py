@@ -318,8 +318,8 @@ def access(environment: str | None, tenant: str | None, who: str | None, live: b
     tables = [*review.tables(entries, rights(plan)), review.not_made_table(entries_not_made)]
     has_differences = False
     if live:
+        from tenancy.cluster.api import Api, ApiUnreachable
         from tenancy.lab.layout import enter_lab
-        from tenancy.live.api import Api, ApiUnreachable
 
         enter_lab(plan.context)
         try:
@@ -357,10 +357,10 @@ def adoption(environment: str, tenant: str | None, lab: bool, form: str) -> None
     Exit codes: 0 nothing to report, 1 findings or namespaces that are not taken over, 2 bad input.
     """
     from tenancy.cli import adoption as report
+    from tenancy.cluster.api import Api, ApiUnreachable
+    from tenancy.cluster.kueue_settings import kueue_settings
     from tenancy.lab.layout import enter_lab
-    from tenancy.live.adoption import State, mode, spaces
-    from tenancy.live.api import Api, ApiUnreachable
-    from tenancy.live.kueue_settings import kueue_settings
+    from tenancy.lifecycle.adoption import State, mode, spaces
     from tenancy.planning import make_plan
 
     loaded = load_or_exit(environment, form, lab)
@@ -404,10 +404,10 @@ def drift(environment: str, lab: bool, form: str) -> None:
 
     Exit codes: 0 no drift, 1 drift, 2 the cluster or the state cannot be read.
     """
-    from tenancy.engine.driver import Driver, RunFailed
+    from tenancy.cluster.api import ApiUnreachable
+    from tenancy.cluster.selectors import environment_selector
+    from tenancy.deploy.driver import Driver, RunFailed
     from tenancy.lab.layout import LabError
-    from tenancy.live.api import ApiUnreachable
-    from tenancy.live.selectors import environment_selector
     from tenancy.planning import make_plan
     from tenancy.planning.scope import StackScope, stacks
 
@@ -438,7 +438,7 @@ def drift(environment: str, lab: bool, form: str) -> None:
 
 
 def _unknown_pool(name: str, environment: str, known_pools: Iterable[str]) -> None:
-    from tenancy.schema.mistakes import nearest
+    from tenancy.spec.reading.mistakes import nearest
 
     similar_names = nearest(name, known_pools)
     change = f"use {' or '.join(similar_names)}" if similar_names else "declare one under pools"

@@ -21,13 +21,12 @@ from tenancy.planning.access_review import (
     Binding,
     Right,
 )
-from tenancy.schema.source import compose, find, read_text
-from tenancy.validation import Loaded
-from tenancy.validation.loader import ENVIRONMENT_FILE, SUFFIXES, TENANTS_FOLDER
-from tenancy.validation.spec_folder import SpecFolder
+from tenancy.spec.loader import ENVIRONMENT_FILE, SUFFIXES, TENANTS_FOLDER, Loaded
+from tenancy.spec.reading.source import compose, find, read_text
+from tenancy.spec.reading.spec_folder import SpecFolder
 
 if TYPE_CHECKING:
-    from tenancy.live.api import Api
+    from tenancy.cluster.api import Api
     from tenancy.planning import Plan
 
 NOT_COMMITTED = "not committed"

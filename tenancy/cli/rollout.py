@@ -24,16 +24,16 @@ def status(environment: str, lab: bool, form: str) -> None:
     machine with this version. Exit codes: 0 the cluster was read, 2 it was not.
     """
     from tenancy.cli.tables import show
-    from tenancy.engine import records
-    from tenancy.engine.digests import digests, program_digest
-    from tenancy.engine.driver import Driver, RunFailed
-    from tenancy.engine.rollout import progress, waves
+    from tenancy.cluster.api import ApiUnreachable
+    from tenancy.deploy import records
+    from tenancy.deploy.digests import digests, program_digest
+    from tenancy.deploy.driver import Driver, RunFailed
+    from tenancy.deploy.rollout import progress, waves
     from tenancy.lab.layout import LabError
-    from tenancy.live.api import ApiUnreachable
     from tenancy.output.tables import Table
     from tenancy.planning import make_plan
     from tenancy.planning.scope import stacks
-    from tenancy.schema.rollout import Rollout
+    from tenancy.spec.fields.rollout import Rollout
 
     loaded = load_or_exit(environment, form, lab)
     plan = make_plan(loaded.environment, loaded.tenants)

@@ -11,7 +11,7 @@ from tenancy.cli.common import example, report_write_errors
 @click.command("schema", epilog=example("tenancy schema tenant"))
 @click.argument("kind", type=click.Choice(["environment", "tenant"]), required=False)
 @click.option("--markdown", is_flag=True, help="Print the page docs/spec.md.")
-@click.option("--python", is_flag=True, help="Print the module tenancy/schema/typed.py: the models as TypedDicts.")
+@click.option("--python", is_flag=True, help="Print the module tenancy/spec/typed.py: the models as TypedDicts.")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
@@ -19,13 +19,13 @@ from tenancy.cli.common import example, report_write_errors
 )
 def command(kind: str | None, markdown: bool, python: bool, out: Path | None) -> None:
     """Print the JSON Schema of environment or tenant files, by default of both, or write both into a folder."""
-    from tenancy.schema.json_schema import MODELS, reference, schema
+    from tenancy.spec.json_schema import MODELS, reference, schema
 
     if markdown:
         click.echo(reference(), nl=False)
         return
     if python:
-        from tenancy.schema.typed_dicts import module
+        from tenancy.spec.typed_dicts import module
 
         click.echo(module(), nl=False)
         return

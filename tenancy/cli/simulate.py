@@ -30,7 +30,7 @@ from tenancy.cli.common import (
 if TYPE_CHECKING:
     from tenancy.simulation.report import SimulationReport
     from tenancy.simulation.trace import Trace
-    from tenancy.validation import SpecError
+    from tenancy.spec.reading.problems import SpecError
 
 MAX_JOBS = 100_000
 """Max jobs of one run, which takes hours."""
@@ -167,7 +167,7 @@ def command(
 
     Exit codes: 0 success, 1 the results are partial, 2 bad input, 130 interrupted.
     """
-    from tenancy.validation import SpecError
+    from tenancy.spec.reading.problems import SpecError
 
     window = _window(speed)
     _refuse_unused_options(trace is not None)

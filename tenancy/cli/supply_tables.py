@@ -11,8 +11,8 @@ from tenancy.catalog import prices, service_prices
 from tenancy.catalog.nodes import Resources
 from tenancy.cli.tables import cores, gib
 from tenancy.output.tables import Table
-from tenancy.validation import Environment
-from tenancy.validation.crossfile import list_names
+from tenancy.spec.checks.crossfile import list_names
+from tenancy.spec.fields.environment import Environment
 
 if TYPE_CHECKING:
     from tenancy.planning.aws.cluster import UpgradeSurge

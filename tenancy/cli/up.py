@@ -22,15 +22,15 @@ from tenancy.cli.up_fleet import run_shared
 from tenancy.cli.up_report import Report
 from tenancy.cli.up_rollout import expect_former_environments, run_waves
 from tenancy.cli.up_stack import NothingToCompare, RemovableTenants, RunSettings, expect_cluster, remove_former_tenants
-from tenancy.validation import spec_notes
+from tenancy.spec.loader import spec_notes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tenancy.cli.up_decision import Fleet
-    from tenancy.live.api import Api
+    from tenancy.cluster.api import Api
     from tenancy.planning.scope import Stack
-    from tenancy.validation import Loaded
+    from tenancy.spec.loader import Loaded
 
 
 def _shard(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, int] | None:
@@ -121,15 +121,15 @@ def command(
     """
     from tenancy.clock.controller import ClockRefused
     from tenancy.clock.shutdown import end_reservations
-    from tenancy.engine.decide import summary_lines as decisions
-    from tenancy.engine.driver import Driver, RunFailed
-    from tenancy.engine.workers import available, default_workers
+    from tenancy.cluster.api import ApiUnreachable
+    from tenancy.cluster.api_kinds import frameworks_note, unserved_frameworks
+    from tenancy.cluster.preflight import PreconditionFailed, require_same_environment
+    from tenancy.deploy.decide import summary_lines as decisions
+    from tenancy.deploy.driver import Driver, RunFailed
+    from tenancy.deploy.workers import available, default_workers
     from tenancy.lab.layout import LabError
     from tenancy.lab.plugins import MissingPluginError
-    from tenancy.live.adoption_record import restore_namespaces
-    from tenancy.live.api import ApiUnreachable
-    from tenancy.live.api_kinds import frameworks_note, unserved_frameworks
-    from tenancy.live.preflight import PreconditionFailed, require_same_environment
+    from tenancy.lifecycle.adoption_record import restore_namespaces
     from tenancy.planning import make_plan
     from tenancy.planning.scope import StackScope, in_shard, ordered_stacks, reach_hint, stacks
 
@@ -236,7 +236,7 @@ def _run_clock_round(loaded: Loaded, api: Api) -> str:
     """Bring queues to what they should be now: the engine leaves their quotas and states to the clock."""
     from tenancy.clock.controller import Clock, ClockRefused
     from tenancy.clock.shutdown import begin_again
-    from tenancy.live.api import ApiUnreachable
+    from tenancy.cluster.api import ApiUnreachable
 
     try:
         begin_again(api)

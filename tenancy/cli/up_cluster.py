@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from tenancy.cli.up_report import Report
-    from tenancy.engine.changes import Outcome
-    from tenancy.engine.cluster_changes import ClusterChanges
-    from tenancy.engine.driver import Driver
+    from tenancy.deploy.changes import Outcome
+    from tenancy.deploy.cluster_changes import ClusterChanges
+    from tenancy.deploy.driver import Driver
     from tenancy.planning import Plan
-    from tenancy.schema.environment import Environment
+    from tenancy.spec.fields.environment import Environment
 
 
 class PermittedChanges(NamedTuple):
@@ -48,7 +48,7 @@ def cluster_changes(
     driver: Driver, plan: Plan, stack: Any, replaceable_names: Collection[str] = ()
 ) -> ClusterChanges | None:
     """The plan of a cluster compared with the state of its stack, which is read here; None for another stack."""
-    from tenancy.engine.cluster_changes import ClusterChanges
+    from tenancy.deploy.cluster_changes import ClusterChanges
     from tenancy.planning.scope import CLUSTER_SUFFIX
 
     if plan.cluster is None or not stack.name.endswith(CLUSTER_SUFFIX):
@@ -65,7 +65,7 @@ def protect(driver: Driver, stack: Any, changes: ClusterChanges | None) -> None:
 def permitted_changes(driver: Driver, report: Report, stack: Any, changes: ClusterChanges | None) -> PermittedChanges:
     """Resources of a cluster that this run may delete and replace, as the program gets them; RunFailed if the plan
     has a value that AWS cannot change in place."""
-    from tenancy.engine.driver import RunFailed
+    from tenancy.deploy.driver import RunFailed
 
     if changes is None:
         return PermittedChanges()
@@ -80,8 +80,8 @@ def permitted_changes(driver: Driver, report: Report, stack: Any, changes: Clust
 
 def refuse_unpermitted(stack: str, planned: Outcome, plan: Plan, permitted: PermittedChanges) -> None:
     """Failed if an update would replace or delete what only a named option may."""
-    from tenancy.engine.cluster_changes import unrequested_changes
-    from tenancy.engine.driver import RunFailed
+    from tenancy.deploy.cluster_changes import unrequested_changes
+    from tenancy.deploy.driver import RunFailed
 
     if refused_changes := unrequested_changes(
         planned.changes, plan.cluster, permitted.replaceable, permitted.removable

@@ -10,11 +10,11 @@ from tenancy.cli.up_report import Report
 from tenancy.cli.up_stack import RunSettings
 
 if TYPE_CHECKING:
-    from tenancy.engine.decide import Cause
-    from tenancy.engine.digests import StackDigest
-    from tenancy.engine.driver import Driver
+    from tenancy.deploy.decide import Cause
+    from tenancy.deploy.digests import StackDigest
+    from tenancy.deploy.driver import Driver
     from tenancy.planning.scope import Stack
-    from tenancy.validation import Loaded
+    from tenancy.spec.loader import Loaded
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Fleet:
 
     def selector(self, name: str, tenant: str | None) -> str | None:
         """Selector of the stack's objects if one of them is not as planned."""
-        from tenancy.live.selectors import environment_selector
+        from tenancy.cluster.selectors import environment_selector
 
         is_drifted = name in self.drifted and name in self.existing
         return environment_selector(self.run.plan.environment, tenant) if is_drifted else None
@@ -56,10 +56,10 @@ def decide_runs(
     selected_stacks: Sequence[str],
 ) -> Fleet:
     """Which of the stacks need a run, by the records and objects on the cluster; without a cluster, all of them."""
-    from tenancy.engine import records
-    from tenancy.engine.decide import CliSelection, causes
-    from tenancy.engine.digests import digests, is_standard, program_digest
-    from tenancy.live.fleet_drift import has_platform_drift, tenants_with_drift
+    from tenancy.deploy import records
+    from tenancy.deploy.decide import CliSelection, causes
+    from tenancy.deploy.digests import digests, is_standard, program_digest
+    from tenancy.deploy.fleet_drift import has_platform_drift, tenants_with_drift
     from tenancy.planning.scope import StackScope
 
     plan = run.plan

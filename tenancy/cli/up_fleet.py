@@ -14,19 +14,19 @@ from tenancy.cli.up_report import Report, StackReport
 from tenancy.cli.up_stack import preview_and_update, remove_unrecorded_tenant, revert_drift, stages_advice
 
 if TYPE_CHECKING:
-    from tenancy.engine.changes import Outcome
-    from tenancy.engine.driver import Driver
+    from tenancy.cluster.api import Api
+    from tenancy.deploy.changes import Outcome
+    from tenancy.deploy.driver import Driver
     from tenancy.kube.objects import Object
-    from tenancy.live.api import Api
     from tenancy.planning.scope import Stack
 
 
 def run_shared(fleet: Fleet, stack: Stack, pause: int) -> Outcome | None:
     """Run a stack that is no tenant's, if it needs it; its preview's outcome. `pause` are minutes between two waves of
     node groups."""
-    from tenancy.engine import records
-    from tenancy.live.adoption import quota_notes
-    from tenancy.live.preflight import check
+    from tenancy.cluster.preflight import check
+    from tenancy.deploy import records
+    from tenancy.lifecycle.adoption import quota_notes
     from tenancy.planning.scope import StackScope, select
 
     name, scope, _ = stack
@@ -64,7 +64,7 @@ def run_shared(fleet: Fleet, stack: Stack, pause: int) -> Outcome | None:
 
 def _beyond_labels(fleet: Fleet, stack: Stack) -> str | None:
     """Resources of a stack that no plan has and no label selects; None for a tenant's stack, and if there are none."""
-    from tenancy.engine.digests import has_program_config
+    from tenancy.deploy.digests import has_program_config
     from tenancy.planning.scope import StackScope, select
 
     _, scope, _ = stack
@@ -82,7 +82,7 @@ def _beyond_labels(fleet: Fleet, stack: Stack) -> str | None:
 def _needs_preview(fleet: Fleet, stack: Stack, resources: Sequence[Mapping[str, Any]]) -> str | None:
     """Why the update of a stack that is no tenant's has to be previewed first; None if a preview would refuse nothing
     that is not known before."""
-    from tenancy.engine.decide import needs_preview
+    from tenancy.deploy.decide import needs_preview
     from tenancy.planning.scope import objects_of, select
 
     _, scope, _ = stack
@@ -96,10 +96,10 @@ def _needs_preview(fleet: Fleet, stack: Stack, resources: Sequence[Mapping[str, 
 
 def run_tenants(fleet: Fleet, stacks: Sequence[Stack], workers: int) -> list[str]:
     """Run the stacks of tenants that need it, and return the names of those that failed."""
-    from tenancy.engine.driver import RunFailed
-    from tenancy.engine.workers import run_all
-    from tenancy.live.api import ApiUnreachable
-    from tenancy.live.preflight import PreconditionFailed
+    from tenancy.cluster.api import ApiUnreachable
+    from tenancy.cluster.preflight import PreconditionFailed
+    from tenancy.deploy.driver import RunFailed
+    from tenancy.deploy.workers import run_all
 
     stacks_to_run = [stack for stack in stacks if fleet.causes.get(stack[0])]
     if not stacks_to_run:
@@ -137,7 +137,7 @@ def run_tenants(fleet: Fleet, stacks: Sequence[Stack], workers: int) -> list[str
 def _are_ready(fleet: Fleet, tenants: Sequence[str]) -> bool:
     """Whether the cluster is ready for all these tenants, asked at once; if not, each one is asked for itself, so that
     the others go on."""
-    from tenancy.live.preflight import PreconditionFailed, check
+    from tenancy.cluster.preflight import PreconditionFailed, check
 
     plan = fleet.run.plan
     try:
@@ -155,12 +155,12 @@ def _removed_by_hand(fleet: Fleet) -> Collection[str]:
 
 
 def _run_tenant(fleet: Fleet, report: StackReport, stack: Stack, is_checked: bool) -> None:
-    from tenancy.engine import records
-    from tenancy.engine.decide import Cause, is_as_planned, needs_preview
-    from tenancy.engine.digests import has_program_config
-    from tenancy.live.adoption import quota_notes
-    from tenancy.live.api import path_of
-    from tenancy.live.preflight import check
+    from tenancy.cluster.api import path_of
+    from tenancy.cluster.preflight import check
+    from tenancy.deploy import records
+    from tenancy.deploy.decide import Cause, is_as_planned, needs_preview
+    from tenancy.deploy.digests import has_program_config
+    from tenancy.lifecycle.adoption import quota_notes
 
     name, _, tenant = stack
     run, driver = fleet.run, fleet.driver.for_parallel_run(report.say)
@@ -227,7 +227,7 @@ def _start(fleet: Fleet, report: Report, stack: Stack) -> bool:
 
 def _namespace_exists(api: Api, planned: Sequence[Object]) -> bool:
     """Whether one of the planned namespaces is on the cluster already."""
-    from tenancy.live.api import path_of
+    from tenancy.cluster.api import path_of
 
     return any(api.request("GET", path_of(item)).ok for item in planned if item["kind"] == "Namespace")
 
@@ -235,10 +235,10 @@ def _namespace_exists(api: Api, planned: Sequence[Object]) -> bool:
 def _remove_unrecorded(fleet: Fleet, report: Report, stack: Stack) -> None:
     """Remove what a run made whose state was never written or is lost, and that the files no longer have; the engine
     takes over the rest. RunFailed if another stack has the tenant, or if the file of a tenant was deleted."""
-    from tenancy.engine.driver import RunFailed
-    from tenancy.live.api import path_of
-    from tenancy.live.removal import RemovalTimeout
-    from tenancy.live.unrecorded_objects import find_unrecorded, remove_unplanned
+    from tenancy.cluster.api import path_of
+    from tenancy.deploy.driver import RunFailed
+    from tenancy.deploy.unrecorded_objects import find_unrecorded, remove_unplanned
+    from tenancy.lifecycle.removal import RemovalTimeout
     from tenancy.planning.scope import StackScope, objects_of, select
 
     name, scope, tenant = stack
@@ -286,8 +286,8 @@ def _remove_unrecorded(fleet: Fleet, report: Report, stack: Stack) -> None:
 
 def _record(fleet: Fleet, report: Report, stack: str) -> None:
     """Record a stack's success. Without the record it runs again the next time, and changes nothing."""
-    from tenancy.engine import records
-    from tenancy.live.api import ApiUnreachable
+    from tenancy.cluster.api import ApiUnreachable
+    from tenancy.deploy import records
 
     if not fleet.recorded:
         return
@@ -298,6 +298,6 @@ def _record(fleet: Fleet, report: Report, stack: str) -> None:
 
 
 def _program(fleet: Fleet, tenant: str) -> Any:
-    from tenancy.engine.tenant_program import register
+    from tenancy.deploy.tenant_program import register
 
     return partial(register, fleet.loaded, fleet.run.plan, tenant, fleet.driver.api)

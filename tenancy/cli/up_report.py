@@ -12,7 +12,7 @@ import click
 from tenancy.cli.common import print_json
 
 if TYPE_CHECKING:
-    from tenancy.engine.changes import Outcome
+    from tenancy.deploy.changes import Outcome
 
 MAX_NEW_OBJECTS = 12
 MAX_GRANT_ROWS = 60

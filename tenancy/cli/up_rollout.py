@@ -13,7 +13,7 @@ from tenancy.cli.up_decision import Fleet
 from tenancy.cli.up_fleet import run_tenants
 
 if TYPE_CHECKING:
-    from tenancy.live.api import Api
+    from tenancy.cluster.api import Api
     from tenancy.planning.scope import Stack
 
 MAX_NAMED_STACKS = 5
@@ -27,8 +27,8 @@ def run_waves(
 ) -> list[str]:
     """Run the tenants' stacks that need it, those of a new program in the environment's waves; the names of failed
     ones. RunFailed if a wave fails or a gate is red."""
-    from tenancy.engine.driver import RunFailed
-    from tenancy.engine.rollout import waves, waves_for_new_program
+    from tenancy.deploy.driver import RunFailed
+    from tenancy.deploy.rollout import waves, waves_for_new_program
 
     environment = fleet.loaded.environment
     if environment.rollout is None or fleet.run.only_preview:
@@ -51,8 +51,8 @@ def run_waves(
 def expect_former_environments(fleet: Fleet, reach: Callable[[str], Api] | None = None) -> None:
     """Failed if a stack would get a new version of the program that an environment of `rollout.after` does not run yet
     on all of its stacks, or that cannot be asked. `reach` gives the API server of a context."""
-    from tenancy.engine.decide import Cause
-    from tenancy.engine.driver import RunFailed
+    from tenancy.deploy.decide import Cause
+    from tenancy.deploy.driver import RunFailed
 
     rollout, name = fleet.loaded.environment.rollout, fleet.run.plan.environment
     new = [stack for stack, causes in fleet.causes.items() if Cause.PROGRAM in causes and Cause.REQUESTED not in causes]
@@ -68,12 +68,13 @@ def expect_former_environments(fleet: Fleet, reach: Callable[[str], Api] | None 
 
 def _unready_reason(fleet: Fleet, former: str, program: str, reach: Callable[[str], Api] | None) -> str:
     """Cause that keeps another environment from running the program on all of its stacks; empty if it does."""
-    from tenancy.engine import records
-    from tenancy.engine.rollout import find_outdated_stacks
-    from tenancy.live.api import Api, ApiUnreachable
+    from tenancy.cluster.api import Api, ApiUnreachable
+    from tenancy.deploy import records
+    from tenancy.deploy.rollout import find_outdated_stacks
     from tenancy.planning import make_plan
     from tenancy.planning.scope import StackScope, stacks
-    from tenancy.validation import SpecError, load
+    from tenancy.spec.loader import load
+    from tenancy.spec.reading.problems import SpecError
 
     try:
         loaded = load(fleet.loaded.folder.parent / former)
@@ -104,8 +105,8 @@ def gate_findings(fleet: Fleet) -> list[str]:
 def alert_findings(fleet: Fleet) -> Iterator[str]:
     """Critical alerts of the environment, or why they are not known; none where no metrics are collected, or where
     `rollout` ignores them."""
-    from tenancy.live.alerts import AlertsUnknown, firing
-    from tenancy.schema.rollout import AlertGate
+    from tenancy.cluster.alerts import AlertsUnknown, firing
+    from tenancy.spec.fields.rollout import AlertGate
 
     environment = fleet.loaded.environment
     ignored = environment.rollout is not None and environment.rollout.alerts is AlertGate.IGNORED
@@ -135,7 +136,7 @@ def _prometheus(fleet: Fleet) -> str:
 
 def inactive_queues(api: Api, environment: str) -> Iterator[str]:
     """ClusterQueues of the environment that Kueue does not serve; without Kueue none."""
-    from tenancy.live.selectors import environment_selector
+    from tenancy.cluster.selectors import environment_selector
 
     path = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues"
     for item in api.items(f"{path}?labelSelector={environment_selector(environment)}", absent=True):

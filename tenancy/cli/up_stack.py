@@ -12,11 +12,11 @@ from tenancy.cli.up_cluster import cluster_changes, permitted_changes, protect, 
 
 if TYPE_CHECKING:
     from tenancy.cli.up_report import Report
-    from tenancy.engine.changes import Outcome
-    from tenancy.engine.driver import Driver
-    from tenancy.live.unrecorded_objects import UnrecordedObject
+    from tenancy.deploy.changes import Outcome
+    from tenancy.deploy.driver import Driver
+    from tenancy.deploy.unrecorded_objects import UnrecordedObject
     from tenancy.planning import Plan
-    from tenancy.validation import Loaded
+    from tenancy.spec.loader import Loaded
 
 
 NETWORK = "the network"
@@ -31,8 +31,8 @@ class NothingToCompare(Exception):
 
 def expect_cluster(driver: Driver, plan: Plan, only_preview: bool) -> None:
     """Check that the kubeconfig reaches a cluster that was just created; the AWS CLI adds it to the kubeconfig."""
-    from tenancy.engine.driver import RunFailed
-    from tenancy.live.api import ApiUnreachable
+    from tenancy.cluster.api import ApiUnreachable
+    from tenancy.deploy.driver import RunFailed
     from tenancy.planning.common.names import kubeconfig_command
 
     if only_preview:
@@ -59,7 +59,7 @@ class RemovableTenants(NamedTuple):
     @classmethod
     def from_spec(cls, loaded: Loaded, removed_names: Sequence[str], timeout: int) -> RemovableTenants:
         """By the files and the arguments of --remove; ends the command if these name what a file has."""
-        from tenancy.schema.tenant import OffboardingStage
+        from tenancy.spec.fields.tenant import OffboardingStage
 
         names = {tenant.tenant for tenant in loaded.tenants}
         known_namespaces = {
@@ -95,8 +95,8 @@ def stages_advice(tenant: str, environment: str) -> str:
 
 def _refuse_skipped_stages(driver: Driver, plan: Plan, stack: Any, leavers: RemovableTenants) -> None:
     """Raise RunFailed if a tenant skipped stages before `offboarding: remove`, or if no Kueue runs to end its work."""
-    from tenancy.engine.driver import RunFailed
-    from tenancy.live.removal import kueue_runs, skipped_hold
+    from tenancy.deploy.driver import RunFailed
+    from tenancy.lifecycle.removal import kueue_runs, skipped_hold
 
     leaving_tenants = [
         tenant for tenant in sorted(leavers.by_file | leavers.by_hand) if driver.tenant_resources(stack, tenant)
@@ -126,9 +126,9 @@ def _namespaces(resources: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any
 
 def _remove_tenant(driver: Driver, report: Report, stack: Any, tenant: str, timeout: int) -> None:
     """Remove access bindings, work and namespaces of a tenant, in this order. The engine's update removes the rest."""
-    from tenancy.engine.changes import is_access_binding
-    from tenancy.engine.driver import RunFailed
-    from tenancy.live.removal import RemovalTimeout, end_and_remove, mark_left, require_removable_bindings
+    from tenancy.deploy.changes import is_access_binding
+    from tenancy.deploy.driver import RunFailed
+    from tenancy.lifecycle.removal import RemovalTimeout, end_and_remove, mark_left, require_removable_bindings
 
     resources = driver.tenant_resources(stack, tenant)
     if not resources:
@@ -156,9 +156,9 @@ def remove_unrecorded_tenant(
     driver: Driver, report: Report, stack: str, unrecorded_objects: Sequence[UnrecordedObject], timeout: int
 ) -> None:
     """Remove a tenant's objects that no state has, in the order of `_remove_tenant`."""
-    from tenancy.engine.driver import RunFailed
-    from tenancy.live.removal import RemovalTimeout
-    from tenancy.live.unrecorded_objects import remove_all
+    from tenancy.deploy.driver import RunFailed
+    from tenancy.deploy.unrecorded_objects import remove_all
+    from tenancy.lifecycle.removal import RemovalTimeout
 
     if not unrecorded_objects:
         return
@@ -193,8 +193,8 @@ def preview_and_update(
 ) -> Outcome:
     """Preview the stack with the policy pack and update it; the preview's outcome. `drifted` is the selector of its
     objects, if one of them is not as planned; `first` is as for `Driver.update`."""
-    from tenancy.engine.changes import namespaces_to_delete, tenants_without_file
-    from tenancy.engine.driver import RunFailed
+    from tenancy.deploy.changes import namespaces_to_delete, tenants_without_file
+    from tenancy.deploy.driver import RunFailed
     from tenancy.planning.aws.creation import wave_text
 
     plan, leavers, only_preview, refresh, *_ = run
@@ -257,8 +257,8 @@ class RevertedDrift(NamedTuple):
 
 def revert_drift(driver: Driver, report: Report, stack: Any, selector: str, only_preview: bool) -> RevertedDrift:
     """Revert drift of the stack's objects, which the engine does not see, because it compares with its state alone."""
-    from tenancy.engine.driver import RunFailed
-    from tenancy.live import drift
+    from tenancy.cluster import drift
+    from tenancy.deploy.driver import RunFailed
 
     altered = driver.drift_with_managers(stack, selector)
     for altered_object, manager in altered:
@@ -325,9 +325,9 @@ def remove_former_tenants(
 ) -> None:
     """Remove stacks of tenants without a file; raise RunFailed if a stack has a tenant that another stack would
     create."""
-    from tenancy.engine import records
-    from tenancy.engine.driver import RunFailed
-    from tenancy.live.unrecorded_objects import find_unrecorded
+    from tenancy.deploy import records
+    from tenancy.deploy.driver import RunFailed
+    from tenancy.deploy.unrecorded_objects import find_unrecorded
     from tenancy.planning.scope import CLUSTER_SUFFIX
 
     plan, leavers, only_preview, *_ = run

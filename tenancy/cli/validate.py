@@ -4,7 +4,7 @@ import click
 
 from tenancy.catalog.text import pluralize
 from tenancy.cli.common import environment_argument, example, format_option, load_or_exit, print_json, print_notes
-from tenancy.validation import spec_notes
+from tenancy.spec.loader import spec_notes
 
 
 @click.command("validate", epilog=example("tenancy validate local"))

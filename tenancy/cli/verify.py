@@ -21,10 +21,10 @@ from tenancy.cli.common import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tenancy.live.api import Api
-    from tenancy.live.denial import AuditLog
-    from tenancy.prove.attacks import Attack
-    from tenancy.prove.verify import Result
+    from tenancy.cluster.api import Api
+    from tenancy.cluster.denial import AuditLog
+    from tenancy.verify.attacks import Attack
+    from tenancy.verify.verification import Result
 
 SHOWN_REFUSALS = 3
 GUTTER = 2
@@ -66,14 +66,14 @@ def command(
     admission policies (guards) only warn, 2 bad input.
     """
     from tenancy.catalog.files import UnusableInput
+    from tenancy.cluster.api import Api, ApiUnreachable
+    from tenancy.cluster.denial import AuditLog, ForeignLogError
     from tenancy.lab.layout import enter_lab
-    from tenancy.live.adoption import mode
-    from tenancy.live.api import Api, ApiUnreachable
-    from tenancy.live.denial import AuditLog, ForeignLogError
+    from tenancy.lifecycle.adoption import mode
     from tenancy.planning import make_plan
-    from tenancy.prove.attacks import all_attacks
-    from tenancy.prove.verify import NotDeployedError, find_scene
-    from tenancy.schema.environment import GuardsMode
+    from tenancy.spec.fields.environment import GuardsMode
+    from tenancy.verify.attacks import all_attacks
+    from tenancy.verify.verification import NotDeployedError, find_scene
 
     loaded = load_or_exit(environment, form, lab)
     plan = make_plan(loaded.environment, loaded.tenants)
@@ -114,7 +114,7 @@ def _only_warn(environment: str) -> str:
 
 
 def _run_attacks(api: Api, attacks: list[Attack], audit: AuditLog | None, form: str) -> list[Result]:
-    from tenancy.prove.verify import run
+    from tenancy.verify.verification import run
 
     if form == "json" or not sys.stderr.isatty():
         return run(api, attacks, audit)
@@ -131,7 +131,7 @@ def _read(file: Path) -> list[Attack]:
     import yaml
 
     from tenancy.catalog.files import SETTINGS, read_text_file
-    from tenancy.prove.attacks import from_entries
+    from tenancy.verify.attacks import from_entries
 
     try:
         entries = yaml.safe_load(read_text_file(file, SETTINGS))

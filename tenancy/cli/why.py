@@ -21,9 +21,9 @@ def command(work: str, namespace: str, context: str | None, lab: bool, verbose: 
     KIND is pod, deployment, statefulset, job or another kind that Kueue queues; by default job. The command reads with
     the rights of the kubeconfig's user; the role viewer of the tenant is enough.
     """
+    from tenancy.cluster.api import Api, ApiUnreachable
+    from tenancy.explain.waiting import KINDS, WorkNotFound, explain
     from tenancy.lab.layout import enter_lab
-    from tenancy.live.api import Api, ApiUnreachable
-    from tenancy.live.explain import KINDS, WorkNotFound, explain
 
     kind, _, name = work.rpartition("/")
     kind = kind.lower() or "job"

@@ -18,15 +18,15 @@ from tenancy.clock.decision import KEY, Desired, ExhaustedBudget, budget_exempti
 from tenancy.clock.idle import IdleDecision, Sample, Work, decide, suspension, watched_work
 from tenancy.clock.usage import Running, Usage, empty
 from tenancy.clock.view import View
+from tenancy.cluster.api import CONFLICT, NOT_FOUND, Api, ApiUnreachable, Response, path_of
+from tenancy.cluster.prometheus import PrometheusSilent
 from tenancy.kube.objects import CLOCK_FIELDS, Object, get_path, true_conditions
 from tenancy.kube.quantities import thousandths
 from tenancy.kube.quota_tree import stored_quotas
 from tenancy.kube.requests import APPLY, MERGE, collection
-from tenancy.live.api import CONFLICT, NOT_FOUND, Api, ApiUnreachable, Response, path_of
-from tenancy.live.prometheus import PrometheusSilent
 from tenancy.planning.queueing.queue_names import API
-from tenancy.schema.environment import Environment
-from tenancy.schema.tenant import Tenant
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.tenant import Tenant
 
 EVENT_INTERVAL = dt.timedelta(minutes=30)
 """After which the Event is written again: the API server keeps one for an hour."""

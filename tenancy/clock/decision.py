@@ -21,15 +21,15 @@ from tenancy.clock.usage import Usage, next_month
 from tenancy.kube.objects import Object
 from tenancy.planning.common.labels import manifest, platform_labels
 from tenancy.planning.common.stages import active_tenants
-from tenancy.planning.queueing.model import ClusterQueue, Cohort
 from tenancy.planning.queueing.queue_names import ANY_POOL, API, queue_resource
+from tenancy.planning.queueing.queue_objects import ClusterQueue, Cohort
 from tenancy.planning.queueing.queues import platform_queues, reserve_queue, tenant_queues
 from tenancy.planning.queueing.quota_shares import QueueShare, QuotaCalculator, shares
-from tenancy.schema.calendar import TEMPORARY_SHARE_LEAD
-from tenancy.schema.environment import Environment
-from tenancy.schema.queues import QueueState, Relief, seconds
-from tenancy.schema.shares import WhenSpent
-from tenancy.schema.tenant import Tenant
+from tenancy.spec.fields.calendar import TEMPORARY_SHARE_LEAD
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.queues import QueueState, Relief, seconds
+from tenancy.spec.fields.shares import WhenSpent
+from tenancy.spec.fields.tenant import Tenant
 
 _SEVERITY = (QueueState.OPEN, QueueState.HOLD, QueueState.DRAIN)
 KEY = words.PREFIX + "span"

@@ -17,10 +17,10 @@ from tenancy.kube.objects import true_conditions
 from tenancy.kube.quantities import units
 from tenancy.planning.observability.alerts import POD_WORKLOAD
 from tenancy.planning.queueing.queue_names import queue_resource
-from tenancy.schema.environment import Environment
-from tenancy.schema.queues import seconds
-from tenancy.schema.tenant import Tenant
-from tenancy.schema.tiers import IdleAction, IdleRule
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.queues import seconds
+from tenancy.spec.fields.tenant import Tenant
+from tenancy.spec.fields.tiers import IdleAction, IdleRule
 
 COVERED = dt.timedelta(minutes=2)
 """Time that the samples of one look cover; if the look before is longer ago, idle time begins anew."""

@@ -11,8 +11,8 @@ from typing import Any
 
 from tenancy.catalog import vocabulary as words
 from tenancy.clock.controller import ClockRefused, server_time
+from tenancy.cluster.api import CONFLICT, NOT_FOUND, Api, Response
 from tenancy.kube.requests import collection
-from tenancy.live.api import CONFLICT, NOT_FOUND, Api, Response
 
 SECONDS = 90
 """After which another copy takes over: three rounds."""

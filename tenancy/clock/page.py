@@ -11,10 +11,10 @@ from tenancy.output import charts
 from tenancy.output.html import render
 from tenancy.planning.common.stages import active_tenants
 from tenancy.planning.queueing.quota_shares import part_of_node, supply
-from tenancy.schema.calendar import Interval
-from tenancy.schema.environment import Environment
-from tenancy.schema.shares import WhenSpent
-from tenancy.schema.tenant import Tenant
+from tenancy.spec.fields.calendar import Interval
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.shares import WhenSpent
+from tenancy.spec.fields.tenant import Tenant
 
 STEP = dt.timedelta(minutes=30)
 

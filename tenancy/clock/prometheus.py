@@ -6,8 +6,8 @@ import datetime as dt
 from dataclasses import dataclass
 
 from tenancy.clock.idle import SETTLED_SECONDS, Sample, query, samples
-from tenancy.live.prometheus import PrometheusSilent, ask
-from tenancy.schema.environment import Environment
+from tenancy.cluster.prometheus import PrometheusSilent, ask
+from tenancy.spec.fields.environment import Environment
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ import time
 from tenancy.catalog import vocabulary as words
 from tenancy.clock.controller import ClockRefused, reserving
 from tenancy.clock.lease import release, take
+from tenancy.cluster.api import NOT_FOUND, Api
 from tenancy.kube.requests import collection
-from tenancy.live.api import NOT_FOUND, Api
 from tenancy.planning.queueing.queue_names import API
 
 END_SECONDS = 60.0

@@ -6,9 +6,9 @@ import datetime as dt
 
 from tenancy.clock.decision import budget_exemption, spans_at
 from tenancy.clock.usage import Usage
-from tenancy.schema.environment import Environment
-from tenancy.schema.shares import WhenSpent
-from tenancy.schema.tenant import Tenant
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.shares import WhenSpent
+from tenancy.spec.fields.tenant import Tenant
 
 
 def budget_status(environment: Environment, tenant: Tenant, now: dt.datetime, usage: Usage | None) -> str:

@@ -18,8 +18,8 @@ from tenancy.kube.objects import true_conditions
 from tenancy.kube.quantities import units
 from tenancy.planning.queueing.queue_names import pool_of, queue_resource
 from tenancy.planning.queueing.quota_shares import part_of_node
-from tenancy.schema.environment import Environment
-from tenancy.schema.tenant import Tenant
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.tenant import Tenant
 
 MILLI = 1000
 HOUR = Decimal(3600 * MILLI)

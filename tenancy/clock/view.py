@@ -15,14 +15,14 @@ from tenancy.catalog import vocabulary as words
 from tenancy.clock.decision import Desired
 from tenancy.clock.idle import idle_rules
 from tenancy.clock.usage import AllocationTime, Meter
+from tenancy.cluster.api import Api
+from tenancy.cluster.unreleased import is_evicted_group, keeps_quota_without_pods
+from tenancy.cluster.watch_cache import WatchCache
 from tenancy.kube.objects import CLOCK_FIELDS, Object
 from tenancy.kube.requests import collection
-from tenancy.live.api import Api
-from tenancy.live.unreleased import is_evicted_group, keeps_quota_without_pods
-from tenancy.live.watch_cache import WatchCache
 from tenancy.planning.queueing.queue_names import API
-from tenancy.schema.environment import Environment
-from tenancy.schema.tenant import Tenant
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.tenant import Tenant
 
 KINDS = ("Cohort", "ClusterQueue")
 Place = tuple[str, str]

@@ -10,11 +10,11 @@ import pulumi
 from tenancy.components.gpu_platform import GpuPlatform
 from tenancy.components.kubernetes.guarded import Require, guards_judge, provider_of
 from tenancy.planning import make_plan
-from tenancy.planning.model import NamespacePlan, TenantPlan
 from tenancy.planning.outputs import TenantOutputs, tenant_outputs
-from tenancy.schema.environment import Environment
-from tenancy.schema.tenant import Tenant
-from tenancy.validation.inputs import (
+from tenancy.planning.plan_model import NamespacePlan, TenantPlan
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.tenant import Tenant
+from tenancy.spec.inputs import (
     EnvironmentInput,
     TenantInput,
     TenantsInput,

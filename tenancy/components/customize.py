@@ -13,7 +13,7 @@ from tenancy.catalog.days import today
 from tenancy.components.inputs import Transformation
 from tenancy.components.kubernetes.manifest import BACKGROUND_DELETION
 from tenancy.rules.catalogue import Violation
-from tenancy.schema.tenant import Tenant
+from tenancy.spec.fields.tenant import Tenant
 
 Change: TypeAlias = "Mapping[str, Any] | Callable[[dict[str, Any]], Mapping[str, Any] | None]"
 """Properties to merge into a resource's, as a JSON merge patch (RFC 7396: None removes), or a function of a copy of

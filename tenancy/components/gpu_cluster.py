@@ -11,8 +11,8 @@ from tenancy.components.customize import Change, Customization
 from tenancy.components.inputs import ClusterInputs, with_inputs
 from tenancy.planning import make_plan
 from tenancy.planning.aws.cluster import CLUSTER_IS_BUILT_RULE
-from tenancy.schema.environment import Environment
-from tenancy.validation.inputs import EnvironmentInput, TenantsInput, load_specs
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.inputs import EnvironmentInput, TenantsInput, load_specs
 
 
 class GpuCluster(planned.PlannedCluster):

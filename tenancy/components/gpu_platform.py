@@ -5,18 +5,18 @@ from collections.abc import Callable, Mapping
 
 import pulumi
 
+from tenancy.cluster.api import Api, ApiUnreachable
+from tenancy.cluster.guards import PreconditionFailed, wait_for_guards
 from tenancy.components.collector import collect_seldom
 from tenancy.components.customize import Change, Customization
 from tenancy.components.inputs import ClusterInputs, with_inputs
 from tenancy.components.kubernetes.guarded import provider_of, provider_setting
 from tenancy.components.platform import PlannedPlatform
-from tenancy.live.api import Api, ApiUnreachable
-from tenancy.live.guards import PreconditionFailed, wait_for_guards
 from tenancy.planning import make_plan
-from tenancy.planning.model import Plan
-from tenancy.schema.environment import Environment
-from tenancy.schema.tenant import Tenant
-from tenancy.validation.inputs import EnvironmentInput, TenantsInput, load_specs
+from tenancy.planning.plan_model import Plan
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.tenant import Tenant
+from tenancy.spec.inputs import EnvironmentInput, TenantsInput, load_specs
 
 
 class GpuPlatform(PlannedPlatform):

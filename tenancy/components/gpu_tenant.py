@@ -5,14 +5,14 @@ from typing import Any, TypeVar
 
 import pulumi
 
+from tenancy.cluster.guards import require_guards
 from tenancy.components import tenant as planned
 from tenancy.components.choice import resolve_tenant
 from tenancy.components.customize import Change, Customization
 from tenancy.components.gpu_platform import GpuPlatform
 from tenancy.components.inputs import ClusterInputs, with_inputs
 from tenancy.components.kubernetes.guarded import Require
-from tenancy.live.guards import require_guards
-from tenancy.validation.inputs import EnvironmentInput, TenantInput, TenantsInput
+from tenancy.spec.inputs import EnvironmentInput, TenantInput, TenantsInput
 
 _T = TypeVar("_T")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pulumi
 
-from tenancy.schema.environment import Environment
+from tenancy.spec.fields.environment import Environment
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import pulumi
 
+from tenancy.cluster.preflight import check_platform
 from tenancy.components.aws.data import SharedAws
 from tenancy.components.kubernetes.cluster_network_policies import ClusterNetworkPolicies
+from tenancy.components.kubernetes.cluster_objects import PlannedGuards
 from tenancy.components.kubernetes.guarded import Preflight
 from tenancy.components.kubernetes.metrics import MetricsCollection
-from tenancy.components.kubernetes.platform import PlannedGuards
 from tenancy.components.kubernetes.queues import ClusterQueues
-from tenancy.live.preflight import check_platform
-from tenancy.planning.model import PlatformPlan
+from tenancy.planning.plan_model import PlatformPlan
 
 
 class PlannedPlatform(pulumi.ComponentResource):

@@ -7,14 +7,14 @@ from collections.abc import Callable, Collection
 import pulumi
 import pulumi_kubernetes as kubernetes
 
+from tenancy.cluster.guards import require_guards
 from tenancy.components.kubernetes.guarded import Require
 from tenancy.components.platform import PlannedPlatform
 from tenancy.components.tenant import PlannedTenant
-from tenancy.live.guards import require_guards
 from tenancy.planning import Plan
 from tenancy.planning.aws.cluster import AccountPlan, ClusterPlan
 from tenancy.planning.common.names import kubeconfig_command
-from tenancy.planning.model import PlatformPlan, TenantPlan
+from tenancy.planning.plan_model import PlatformPlan, TenantPlan
 from tenancy.planning.scope import StackScope
 
 

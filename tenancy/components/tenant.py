@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 import pulumi
 
+from tenancy.cluster.guards import require_guards
 from tenancy.components.aws.data import SharedAws
 from tenancy.components.aws.tenant_aws import TenantAws
+from tenancy.components.kubernetes.cluster_objects import PlannedGuards
 from tenancy.components.kubernetes.guarded import Require, guards_judge, provider_of
 from tenancy.components.kubernetes.manifest import Manifest, child_name
-from tenancy.components.kubernetes.platform import PlannedGuards
 from tenancy.components.kubernetes.tenant_namespace import PlannedNamespace
 from tenancy.kube.objects import Object
-from tenancy.live.guards import require_guards
-from tenancy.planning.model import TenantPlan
+from tenancy.planning.plan_model import TenantPlan
 
 
 class PlannedTenant(pulumi.ComponentResource):

@@ -9,19 +9,19 @@ from dataclasses import replace
 
 import pulumi
 
+from tenancy.cluster.guards import require_guards
 from tenancy.components.aws.identity import IamRole
 from tenancy.components.aws.pod_identity import pod_identity
 from tenancy.components.aws.tenant_aws_resources import TenantAwsResources
 from tenancy.components.choice import resolve_tenant
 from tenancy.components.gpu_platform import GpuPlatform, enforced_on
-from tenancy.components.kubernetes import platform as planned_platform
+from tenancy.components.kubernetes import cluster_objects as planned_platform
 from tenancy.components.kubernetes import tenant_namespace as planned_namespace
 from tenancy.components.kubernetes.guarded import Require, provider_of
 from tenancy.components.tenant import queue_tree
-from tenancy.live.guards import require_guards
 from tenancy.planning import make_plan
 from tenancy.planning.aws.tenant_models import TenantAwsPlan
-from tenancy.validation.inputs import EnvironmentInput, TenantInput, TenantsInput, load_specs
+from tenancy.spec.inputs import EnvironmentInput, TenantInput, TenantsInput, load_specs
 
 
 class AdmissionGuards(planned_platform.PlannedGuards):

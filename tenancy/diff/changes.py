@@ -27,14 +27,14 @@ from tenancy.rules import objects, plain, together
 from tenancy.rules.cilium import CLUSTERWIDE, IN_NAMESPACE
 from tenancy.rules.found import Finding
 from tenancy.rules.index import tenant_label
-from tenancy.schema.cluster import Cni
-from tenancy.schema.environment import Environment, Layout
-from tenancy.schema.network_rules import EgressRule, IngressRule
-from tenancy.schema.pools import Pool
-from tenancy.schema.problems import Problem
-from tenancy.schema.queues import QueueState
-from tenancy.schema.tenant import Tenant
-from tenancy.validation.loader import Loaded
+from tenancy.spec.fields.cluster import Cni
+from tenancy.spec.fields.environment import Environment, Layout
+from tenancy.spec.fields.network_rules import EgressRule, IngressRule
+from tenancy.spec.fields.pools import Pool
+from tenancy.spec.fields.queues import QueueState
+from tenancy.spec.fields.tenant import Tenant
+from tenancy.spec.loader import Loaded
+from tenancy.spec.reading.problems import Problem
 
 UNKNOWN = "unknown"
 """Value of a cost without a price."""

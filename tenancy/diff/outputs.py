@@ -17,7 +17,7 @@ from tenancy.diff.changes import Change, ChangeTopic, SpecState, Value
 from tenancy.planning.aws.creation import wave_text
 from tenancy.planning.scope import StackScope
 from tenancy.rules.catalogue import RULES
-from tenancy.validation.crossfile import list_names
+from tenancy.spec.checks.crossfile import list_names
 
 WIDTH = 100
 MAX_ALARM_SENTENCES = 12

@@ -31,8 +31,8 @@ from tenancy.planning.kubernetes.access import role_name
 from tenancy.planning.scope import CLUSTER_SUFFIX, names_of, scope_of
 from tenancy.rules import aws, objects, plain
 from tenancy.rules.found import UNKNOWN, Object, as_list, get_path
-from tenancy.schema.environment import Layout
-from tenancy.schema.people import Role
+from tenancy.spec.fields.environment import Layout
+from tenancy.spec.fields.people import Role
 
 UNKNOWN_PLACEHOLDER = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 """The engine's placeholder for a text that is known only after the update (pulumi

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from tenancy.diff.changes import SpecState
 from tenancy.rules.catalogue import Violation
-from tenancy.schema.problems import SpecError
-from tenancy.validation.loader import ENVIRONMENT_FILE, load
+from tenancy.spec.loader import ENVIRONMENT_FILE, load
+from tenancy.spec.reading.problems import SpecError
 
 WORKTREE = "worktree"
 

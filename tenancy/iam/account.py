@@ -18,10 +18,10 @@ from tenancy.iam.requests import AwsRequest, Principal, ResourceClass, request, 
 from tenancy.planning.aws import documents, grants, iam_roles
 from tenancy.planning.aws.tenant_models import Association, TenantRolePlan
 from tenancy.planning.common import names
-from tenancy.planning.model import Plan
-from tenancy.schema.data import Access, KeyPer
-from tenancy.schema.environment import Environment
-from tenancy.schema.tenant import Tenant
+from tenancy.planning.plan_model import Plan
+from tenancy.spec.fields.data import Access, KeyPer
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.tenant import Tenant
 
 PLATFORM = "platform"
 PIPELINE = "its pipeline"

@@ -10,7 +10,7 @@ from tenancy.catalog import boards
 from tenancy.lab.metrics import Sample, line, namespace_samples, node_samples, pod_samples
 
 if TYPE_CHECKING:
-    from tenancy.validation import Loaded
+    from tenancy.spec.loader import Loaded
 
 STEP = 300
 """Seconds between two samples; a start or an end between two of them shows at the next. It equals Prometheus' lookback,

@@ -12,7 +12,7 @@ from tenancy.planning.aws.node_config import mig_parted
 from tenancy.planning.aws.platform_plan import data_plan
 from tenancy.planning.aws.tenant_plan import tenant_aws_plan
 from tenancy.planning.common.charts import HelmChart
-from tenancy.planning.common.devices import device_classes
+from tenancy.planning.common.device_classes import device_classes
 from tenancy.planning.common.labels import manifest, platform_labels
 from tenancy.planning.common.priorities import priority_classes
 from tenancy.planning.common.stages import active_tenants, with_former_namespaces
@@ -29,16 +29,16 @@ from tenancy.planning.kubernetes.sandbox import runtime_classes
 from tenancy.planning.kubernetes.service_accounts import default_account, service_accounts
 from tenancy.planning.kubernetes.storage import storage_classes
 from tenancy.planning.kubernetes.virtual_clusters import virtual_cluster
-from tenancy.planning.model import Admission, NamespacePlan, Plan, PlatformPlan, TenantPlan
 from tenancy.planning.observability.metrics import exporter_values, metrics_objects, metrics_prerequisites
 from tenancy.planning.offboarding import without_write_grants
+from tenancy.planning.plan_model import Admission, NamespacePlan, Plan, PlatformPlan, TenantPlan
 from tenancy.planning.queueing.queues import local_queues, platform_queues, tenant_queues
 from tenancy.planning.queueing.quota_shares import QuotaCalculator, shares
 from tenancy.planning.services import metrics_charts, operator_values, queue_chart, services_plan
-from tenancy.schema.environment import Environment, GuardsMode
-from tenancy.schema.tenant import Tenant
-from tenancy.validation.inputs import EnvironmentInput, TenantsInput, load_specs
-from tenancy.validation.validator import require_valid
+from tenancy.spec.checks.validator import require_valid
+from tenancy.spec.fields.environment import Environment, GuardsMode
+from tenancy.spec.fields.tenant import Tenant
+from tenancy.spec.inputs import EnvironmentInput, TenantsInput, load_specs
 
 __all__ = ["Plan", "PlatformPlan", "TenantPlan", "digest", "make_plan", "plan"]
 

@@ -14,11 +14,11 @@ from tenancy.planning import make_plan
 from tenancy.planning.aws.iam_roles import ci_group
 from tenancy.planning.common import names
 from tenancy.planning.common.stages import active_tenants
-from tenancy.planning.model import NamespacePlan, Plan
-from tenancy.schema.data import Access
-from tenancy.schema.environment import Environment
-from tenancy.schema.source import Location
-from tenancy.schema.tenant import Tenant, applies_to
+from tenancy.planning.plan_model import NamespacePlan, Plan
+from tenancy.spec.fields.data import Access
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.tenant import Tenant, applies_to
+from tenancy.spec.reading.source import Location
 
 ENVIRONMENT = ""
 """Value of `file` for environment.yaml, instead of a tenant."""

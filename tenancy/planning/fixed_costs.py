@@ -10,9 +10,9 @@ from tenancy.catalog import prices, service_prices
 from tenancy.catalog.instances import MACHINES
 from tenancy.planning.aws.cluster import ClusterPlan, NodeGroupPlan
 from tenancy.planning.aws.prices import MICRO, pool_price
-from tenancy.planning.model import Plan
-from tenancy.schema.aws import Endpoints
-from tenancy.schema.environment import Environment
+from tenancy.planning.plan_model import Plan
+from tenancy.spec.fields.aws import Endpoints
+from tenancy.spec.fields.environment import Environment
 
 
 @dataclass(frozen=True, slots=True)

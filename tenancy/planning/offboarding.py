@@ -10,7 +10,7 @@ from tenancy.planning.aws.documents import Document
 from tenancy.planning.aws.grants import PUSH
 from tenancy.planning.aws.iam_roles import CI
 from tenancy.planning.aws.tenant_models import TenantAwsPlan
-from tenancy.schema.tenant import Tenant
+from tenancy.spec.fields.tenant import Tenant
 
 
 def without_write_grants(tenant: Tenant, aws: TenantAwsPlan | None) -> TenantAwsPlan | None:

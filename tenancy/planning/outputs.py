@@ -8,9 +8,9 @@ from typing import Any
 
 from tenancy.kube.objects import Object
 from tenancy.planning.kubernetes.samples import sample_to_create
-from tenancy.planning.model import TenantPlan
-from tenancy.schema.environment import Environment
-from tenancy.schema.tenant import Tenant
+from tenancy.planning.plan_model import TenantPlan
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.tenant import Tenant
 
 
 @dataclass(frozen=True, slots=True)

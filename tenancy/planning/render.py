@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from tenancy.kube.objects import Object, identity
-from tenancy.planning.model import Plan
+from tenancy.planning.plan_model import Plan
 
 HEADER = "# Rendered by gpu-tenancy; edit the spec files instead.\n"
 PART = ".yaml.part"

@@ -8,8 +8,8 @@ from enum import StrEnum
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.planning.common.names import kubeconfig_command, shard_number
-from tenancy.planning.model import Plan, PlatformPlan, TenantPlan
-from tenancy.schema.environment import Layout
+from tenancy.planning.plan_model import Plan, PlatformPlan, TenantPlan
+from tenancy.spec.fields.environment import Layout
 
 CLUSTER_SUFFIX = ".cluster"
 """No environment's or tenant's name contains a dot."""

@@ -18,10 +18,10 @@ from tenancy.planning.common.charts import HelmChart, from_mirror
 from tenancy.planning.common.pools import tolerations
 from tenancy.planning.observability.metrics import COUNTERS, stack_values
 from tenancy.planning.queueing.kueue import configuration
-from tenancy.schema.cluster import Cni, Encryption
-from tenancy.schema.environment import Environment
-from tenancy.schema.tenant import Tenant
-from tenancy.validation.stored import kueue_memory
+from tenancy.spec.checks.stored_objects import kueue_memory
+from tenancy.spec.fields.cluster import Cni, Encryption
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.tenant import Tenant
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from tenancy.planning.aws.prices import MICRO, pool_price
 from tenancy.planning.observability.dashboards import gpu_part
 from tenancy.planning.queueing.capacity import supply
 from tenancy.planning.queueing.quota_shares import part_of_node, shares
-from tenancy.schema.environment import Environment
-from tenancy.schema.tenant import Tenant
-from tenancy.validation import Loaded
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.tenant import Tenant
+from tenancy.spec.loader import Loaded
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from tenancy.kube.selectors import has_labels, namespace_labels
-from tenancy.planning.kubernetes.model import EGRESS, INGRESS, Peer
-from tenancy.planning.model import NamespacePlan
+from tenancy.planning.kubernetes.namespace_objects import EGRESS, INGRESS, Peer
+from tenancy.planning.plan_model import NamespacePlan
 from tenancy.rules.values import inside, is_private
 
 

@@ -18,7 +18,7 @@ from tenancy.report import costs, isolation, shares
 from tenancy.report.facts import Facts, Member, dollars, facts, first_names, number, pools_monthly
 from tenancy.report.inputs import ChargebackSummary, UsageTimeline
 from tenancy.report.planes import CellKind, IsolationMatrix, counts
-from tenancy.validation import Loaded
+from tenancy.spec.loader import Loaded
 
 PLATFORM = "the platform"
 

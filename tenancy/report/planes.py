@@ -19,14 +19,14 @@ from tenancy.kube.quota_tree import Tree, most_borrowed
 from tenancy.kube.selectors import has_labels
 from tenancy.planning import access_review
 from tenancy.planning.common.stages import active_tenants
-from tenancy.planning.model import Plan
+from tenancy.planning.plan_model import Plan
 from tenancy.planning.queueing import queue_names, quota_shares
-from tenancy.prove.attacks import Attack, Scene, all_attacks
 from tenancy.report.network import admits_outside_traffic, opening_policy
-from tenancy.schema.data import Access
-from tenancy.schema.environment import GuardsMode
-from tenancy.schema.tenant import Tenant
-from tenancy.validation import Loaded
+from tenancy.spec.fields.data import Access
+from tenancy.spec.fields.environment import GuardsMode
+from tenancy.spec.fields.tenant import Tenant
+from tenancy.spec.loader import Loaded
+from tenancy.verify.attacks import Attack, Scene, all_attacks
 
 NO = "–"
 ALL_SUBJECTS = frozenset({"system:authenticated", "system:unauthenticated", "system:serviceaccounts"})

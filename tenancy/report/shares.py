@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tenancy.output import charts
 from tenancy.report.facts import Facts, Member, SupplyBar, number
 from tenancy.report.inputs import UsageTimeline
-from tenancy.validation import Environment
+from tenancy.spec.fields.environment import Environment
 
 NEVER_LENT, LENT, UNALLOCATED, BURST = "kept", "lent", "unallocated", "burst"
 TITLES: Mapping[str, str] = {

@@ -59,7 +59,7 @@ def default_registry(account: str, region: str) -> str:
 
 def repository(answers: RepositoryAnswers, version: str) -> Iterator[tuple[str, str, bool]]:
     """Path, text and whether it can be run, of each file of a repository that uses this version of the package."""
-    from tenancy.schema.json_schema import MODELS, schema
+    from tenancy.spec.json_schema import MODELS, schema
 
     facts = {**_facts(answers), "version": version}
 
@@ -140,7 +140,7 @@ def _facts(answers: RepositoryAnswers) -> dict[str, Any]:
 def _templates() -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    from tenancy.schema.writing import flow
+    from tenancy.spec.reading.writing import flow
 
     environment = Environment(
         loader=PackageLoader("tenancy.repository"),

@@ -1,4 +1,4 @@
-"""The scene of attacks, as the families of rules see it. `tenancy.prove.attacks.scene` makes it of spec files."""
+"""The scene of attacks, as the families of rules see it. `tenancy.verify.attacks.scene` makes it of spec files."""
 
 from __future__ import annotations
 

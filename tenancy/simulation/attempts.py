@@ -17,7 +17,7 @@ from tenancy.simulation.events import Run
 from tenancy.simulation.rounds import ClockedRunner
 from tenancy.simulation.runner import Runner
 from tenancy.simulation.trace import Job
-from tenancy.validation import Loaded
+from tenancy.spec.loader import Loaded
 
 MAX_CHECKS = 480
 """Approximate number of checks in a run, each of which takes Kueue a second. Ends close together share one."""

@@ -13,9 +13,8 @@ import yaml
 
 from tenancy.catalog.files import read_text_file
 from tenancy.rules.catalogue import Violation
-from tenancy.schema.problems import Problem
-from tenancy.validation import Loaded, SpecError, load
-from tenancy.validation.loader import ENVIRONMENT_FILE, SUFFIXES, TENANTS_FOLDER, linked
+from tenancy.spec.loader import ENVIRONMENT_FILE, SUFFIXES, TENANTS_FOLDER, Loaded, linked, load
+from tenancy.spec.reading.problems import Problem, SpecError
 
 ENVIRONMENT = "environment"
 CHANGE_HINT = "write it like fraud:gpus.a100.guaranteed=96, environment:pools.train-a100.nodes=64, or name a folder"

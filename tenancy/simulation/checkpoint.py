@@ -17,7 +17,7 @@ from tenancy.planning import make_plan
 from tenancy.simulation.events import Event, EventKind, Run
 from tenancy.simulation.objects import cluster_objects, kueue_values
 from tenancy.simulation.trace import Job
-from tenancy.validation import Loaded
+from tenancy.spec.loader import Loaded
 
 FORMAT_VERSION = 3
 """Version of the format, to be increased when it changes: a checkpoint of another version is not read."""

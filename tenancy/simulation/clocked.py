@@ -15,7 +15,7 @@ from tenancy.kube.objects import Object, identity
 from tenancy.kube.quantities import units
 from tenancy.simulation.objects import uid_of, unchecked
 from tenancy.simulation.trace import Job
-from tenancy.validation import Loaded
+from tenancy.spec.loader import Loaded
 
 ROUND_SECONDS = 300
 """Simulated seconds between two rounds; on a cluster 30 seconds."""

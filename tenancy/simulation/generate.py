@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from tenancy.planning.common.pools import pools_of
 from tenancy.planning.queueing.quota_shares import quota_ceiling
-from tenancy.schema.tenant import Namespace, Tenant
 from tenancy.simulation.trace import Job, per_node, pods_of
-from tenancy.validation import Loaded
+from tenancy.spec.fields.tenant import Namespace, Tenant
+from tenancy.spec.loader import Loaded
 
 HOUR, DAY = 3600, 86400
 SIZES = ((1, 40), (2, 18), (4, 16), (8, 16), (16, 5), (32, 3), (64, 2))

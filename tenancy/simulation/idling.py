@@ -15,10 +15,10 @@ from tenancy.clock.decision import budget_exemption
 from tenancy.clock.idle import COVERED, IdleDecision, Sample, Work, decide, idle_rules, watched_work
 from tenancy.clock.usage import IdleTime, Usage
 from tenancy.kube.objects import Object
-from tenancy.schema.queues import seconds
 from tenancy.simulation.events import ENDS, EventKind, Run
 from tenancy.simulation.trace import Job
-from tenancy.validation import Loaded
+from tenancy.spec.fields.queues import seconds
+from tenancy.spec.loader import Loaded
 
 SAMPLE_SECONDS = COVERED // dt.timedelta(seconds=1)
 """Max simulated seconds between two looks while GPUs are idle, or idle time would begin anew; on a cluster 30."""

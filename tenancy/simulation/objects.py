@@ -12,13 +12,13 @@ from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.planning.common.meta import Meta
 from tenancy.planning.common.priorities import class_name, priorities
-from tenancy.planning.model import Plan
-from tenancy.planning.queueing.model import ClusterQueue
+from tenancy.planning.plan_model import Plan
 from tenancy.planning.queueing.queue_names import API, queue_resource
+from tenancy.planning.queueing.queue_objects import ClusterQueue
 from tenancy.planning.services import queue_chart
-from tenancy.schema.queues import seconds
 from tenancy.simulation.trace import Job
-from tenancy.validation import Loaded
+from tenancy.spec.fields.queues import seconds
+from tenancy.spec.loader import Loaded
 
 POD_CPU = 1
 """CPU and memory of a pod for each device: less than the device's part of a node, so that only devices are scarce."""

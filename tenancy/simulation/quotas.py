@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tenancy.kube.quota_tree import Tree
-from tenancy.planning.queueing.model import ClusterQueue, Cohort
+from tenancy.planning.queueing.queue_objects import ClusterQueue, Cohort
 
 
 class Quotas:

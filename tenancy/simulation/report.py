@@ -20,7 +20,7 @@ from tenancy.simulation.idling import SAMPLE_SECONDS
 from tenancy.simulation.objects import OVERRIDES, cluster_objects, kueue_values
 from tenancy.simulation.results import Group, PoolUse, Results, Waits, evaluate
 from tenancy.simulation.trace import Trace
-from tenancy.validation import Loaded
+from tenancy.spec.loader import Loaded
 
 NOT_MODELLED = (
     "Kueue and its queues are real and have the environment's configuration; jobs, nodes and the clock are simulated",

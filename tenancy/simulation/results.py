@@ -10,11 +10,11 @@ from fractions import Fraction
 from tenancy.catalog import boards
 from tenancy.catalog.waits import percentile
 from tenancy.planning.queueing.quota_shares import QueueShare, shares, supply
-from tenancy.schema.environment import Environment
 from tenancy.simulation.events import ENDS, EventKind, Run
 from tenancy.simulation.idling import idle_times
 from tenancy.simulation.trace import Job
-from tenancy.validation import Loaded
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.loader import Loaded
 
 HOUR = 3600
 BINS = 96

@@ -11,7 +11,6 @@ from typing import Any
 from tenancy.kube.objects import Object
 from tenancy.planning import Plan
 from tenancy.planning.queueing.queue_names import flavor_name, queue_name, queue_resource
-from tenancy.schema.queues import QueueState
 from tenancy.simulation import cluster as clusters
 from tenancy.simulation import objects
 from tenancy.simulation.checkpoint import Checkpoint, Store, events_as_rows, events_of
@@ -21,7 +20,8 @@ from tenancy.simulation.kueue_log import KueueLog
 from tenancy.simulation.quotas import Quotas
 from tenancy.simulation.trace import Job
 from tenancy.simulation.workloads import JobState, condition, condition_of, preemptor_of, version_of, without_condition
-from tenancy.validation import Loaded
+from tenancy.spec.fields.queues import QueueState
+from tenancy.spec.loader import Loaded
 
 TIMES = "%Y-%m-%dT%H:%M:%SZ"
 POLL_SECONDS = 0.002

@@ -9,9 +9,9 @@ from dataclasses import dataclass, fields, replace
 
 from tenancy.catalog import vocabulary as words
 from tenancy.planning.common.pools import pools_of
-from tenancy.schema.environment import Environment
-from tenancy.schema.problems import Problem, SpecError
-from tenancy.validation import Loaded
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.loader import Loaded
+from tenancy.spec.reading.problems import Problem, SpecError
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,12 +20,12 @@ from typing import Any
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.files import TRACES, read_file
 from tenancy.planning.common.pools import pools_of
-from tenancy.schema.mistakes import nearest
-from tenancy.schema.problems import Problem, SpecError
-from tenancy.schema.tenant import Namespace, Tenant
 from tenancy.simulation.trace import Job, Trace, per_node, pods_of
 from tenancy.simulation.trace_values import NO_TIME, after_blanks, delimiter_of, moment_in, number_in, philly_seconds
-from tenancy.validation import Loaded
+from tenancy.spec.fields.tenant import Namespace, Tenant
+from tenancy.spec.loader import Loaded
+from tenancy.spec.reading.mistakes import nearest
+from tenancy.spec.reading.problems import Problem, SpecError
 
 MAX_PROBLEMS = 50
 LONGEST = 366 * 86400

@@ -17,16 +17,16 @@ from typing import Any
 
 import pytest
 
+from tenancy.cluster import denial
+from tenancy.cluster.api import Api, path_of
 from tenancy.kube import deniers
 from tenancy.kube.objects import Object
 from tenancy.kube.requests import MERGE, collection
-from tenancy.live import denial
-from tenancy.live.api import Api, path_of
 from tenancy.planning import Plan
 from tenancy.planning.common.pools import fake_nodes
-from tenancy.prove.attacks import Attack, Scene, all_attacks, differences
-from tenancy.prove.verify import find_scene, run
-from tenancy.validation import Loaded
+from tenancy.spec.loader import Loaded
+from tenancy.verify.attacks import Attack, Scene, all_attacks, differences
+from tenancy.verify.verification import find_scene, run
 
 ROOT = Path(__file__).parents[2]
 CONTROLLERS = "kube-controller-manager"

@@ -12,7 +12,7 @@ import pytest
 from attack_lab import Cluster, deploy, ended, entered, local
 
 from tenancy.planning import Plan, make_plan
-from tenancy.validation import Loaded, load
+from tenancy.spec.loader import Loaded, load
 from tests.conftest import OfFolder
 
 FOLDER = Path(__file__).parent

@@ -11,8 +11,8 @@ import pytest
 from attack_lab import Cluster, until
 
 from tenancy.catalog import vocabulary as words
+from tenancy.cluster.api import path_of
 from tenancy.kube.requests import Impersonation, collection
-from tenancy.live.api import path_of
 from tenancy.planning.kubernetes import flow_control
 from tenancy.planning.kubernetes.flow_control import API, PLATFORM, TENANTS
 

@@ -10,7 +10,7 @@ from attack_lab import Cluster, _edit, deployed, gaps, local
 
 from tenancy.catalog import vocabulary as words
 from tenancy.planning import make_plan
-from tenancy.validation import load
+from tenancy.spec.loader import load
 
 PATTERN = 'namespace-name: "ml-{tenant}-{namespace}"\nplatform:\n'
 

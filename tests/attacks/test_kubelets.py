@@ -13,17 +13,17 @@ import pytest
 import yaml
 
 from tenancy.catalog import vocabulary as words
+from tenancy.cluster import denial
+from tenancy.cluster.api import Api, Response
+from tenancy.cluster.denial import AuditLog
 from tenancy.kube import deniers
 from tenancy.kube.objects import Object
 from tenancy.kube.requests import MERGE, Impersonation, core, group
 from tenancy.lab import pki
 from tenancy.lab.layout import Lab
-from tenancy.live import denial
-from tenancy.live.api import Api, Response
-from tenancy.live.denial import AuditLog
-from tenancy.prove.attacks import Attack
-from tenancy.prove.verify import ask, run
 from tenancy.rules.nodes import NOTE, kubelet, node_path
+from tenancy.verify.attacks import Attack
+from tenancy.verify.verification import ask, run
 from tests.attacks.attack_lab import ROOT, Cluster, until
 
 GUARD = deniers.guard("tenancy-nodes", "node-08")

@@ -15,14 +15,14 @@ from tenancy.check.admission.access import authenticated
 from tenancy.check.admission.requests import Identity, creation, plural
 from tenancy.check.admission.server import OfflineApiServer
 from tenancy.check.admission.verdicts import VerdictOutcome
+from tenancy.cluster import denial
+from tenancy.cluster.api import Response
 from tenancy.kube import deniers
 from tenancy.kube.deniers import CONFLICT, NOT_FOUND
 from tenancy.kube.requests import Impersonation
-from tenancy.live import denial
-from tenancy.live.api import Response
-from tenancy.prove.attacks import AttackedNamespace
-from tenancy.prove.verify import AT_ONCE
-from tenancy.schema.people import Role
+from tenancy.spec.fields.people import Role
+from tenancy.verify.attacks import AttackedNamespace
+from tenancy.verify.verification import AT_ONCE
 from tests.manifests import Manifest, manifests
 from tests.offline_requests import RUNTIME, offline_server_of
 

@@ -12,12 +12,12 @@ from attack_lab import ROOT, apply, served, until
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tenancy.cluster import denial
+from tenancy.cluster.api import Api, path_of
 from tenancy.kube import deniers
 from tenancy.kube.objects import Object
 from tenancy.kube.requests import Impersonation, collection
 from tenancy.lab import control_plane
-from tenancy.live import denial
-from tenancy.live.api import Api, path_of
 from tenancy.planning import make_plan
 from tenancy.rules.attacks import put
 from tests.network_strategies import admitted, policies

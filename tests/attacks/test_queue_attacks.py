@@ -12,19 +12,19 @@ from attack_lab import Cluster, Mutant, claimed, gaps, refused_by, removed, turn
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.controllers import COUNTED, DOMAIN, HELD, KUEUE, MANAGED, PARENT, QUEUE, RUN_TIME, URGENCY
+from tenancy.cluster.api import Response, path_of
 from tenancy.kube import deniers
 from tenancy.kube.objects import Object
 from tenancy.kube.requests import JSON_PATCH, MERGE, Impersonation, collection, group
-from tenancy.live.api import Response, path_of
 from tenancy.planning.guards import BACKSTOPS
 from tenancy.planning.kubernetes import quotas
 from tenancy.planning.queueing.queue_names import API, queue_name
-from tenancy.prove.attacks import Attack, AttackedNamespace, Request, Scene, differences
-from tenancy.prove.verify import ask, run
 from tenancy.rules.attacks import ABSENT, attack, escaped, put
 from tenancy.rules.availability import JOB_CONTROLLER
 from tenancy.rules.queueing import ABSENT_NAME, OWNER
 from tenancy.rules.workloads import CLUSTER_ADMIN, workload
+from tenancy.verify.attacks import Attack, AttackedNamespace, Request, Scene, differences
+from tenancy.verify.verification import ask, run
 
 QUEUE_ITSELF = Impersonation(KUEUE, ("system:serviceaccounts", f"system:serviceaccounts:{words.QUEUE_NAMESPACE}"))
 

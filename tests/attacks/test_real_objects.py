@@ -12,17 +12,17 @@ import pytest
 from attack_lab import Cluster, apply, until, without_controllers
 
 from tenancy.catalog import vocabulary as words
+from tenancy.cluster import denial
+from tenancy.cluster.api import Api
 from tenancy.kube import deniers
 from tenancy.kube.requests import MERGE, STRATEGIC, Impersonation, collection
-from tenancy.live import denial
-from tenancy.live.api import Api
 from tenancy.planning.kubernetes import quotas
 from tenancy.planning.kubernetes.pod_defaults import JOB_NAME, REVISIONS
-from tenancy.prove.attacks import AttackedNamespace
 from tenancy.rules.attacks import put
 from tenancy.rules.availability import JOB_CONTROLLER
 from tenancy.rules.values import unenforced_quota_keys
 from tenancy.rules.workloads import CLUSTER_ADMIN, LIMITS, workload
+from tenancy.verify.attacks import AttackedNamespace
 
 GPU = "nvidia.com/gpu"
 KEYS = {"of-limits": f"limits.{GPU}", "bare": GPU, "misspelt": "requests.nvida.com/gpu"}

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import pytest
 from attack_lab import Cluster, claimed, settle, turned
 
+from tenancy.cluster.api import Api, path_of
 from tenancy.kube.objects import Object
 from tenancy.kube.requests import Impersonation, collection
-from tenancy.live.api import Api, path_of
-from tenancy.prove.attacks import AttackedNamespace
-from tenancy.schema.people import Role
+from tenancy.spec.fields.people import Role
+from tenancy.verify.attacks import AttackedNamespace
 from tests.conftest import Golden, every
 
 RBAC = "rbac.authorization.k8s.io"

@@ -10,12 +10,12 @@ from attack_lab import Cluster, gaps, refused_by, until
 
 from tenancy.catalog import sizes
 from tenancy.catalog.controllers import KUEUE
+from tenancy.cluster.api import Response
 from tenancy.kube.objects import Object
 from tenancy.kube.requests import APPLY, MERGE, STRATEGIC, Impersonation, collection
-from tenancy.live.api import Response
-from tenancy.prove.attacks import Attack, AttackedNamespace, Request
 from tenancy.rules.attacks import attack, put
 from tenancy.rules.workloads import workload
+from tenancy.verify.attacks import Attack, AttackedNamespace, Request
 from tests.conftest import every
 
 RUNS, STANDS = "runs", "stands"

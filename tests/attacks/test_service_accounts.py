@@ -1,6 +1,6 @@
 """Service accounts of tenants on a real API server: no person of a tenant gets another's identity by one.
 
-What `tenancy verify` asks of every cluster is in `tenancy.prove.attacks`; here is what needs more than it has: the
+What `tenancy verify` asks of every cluster is in `tenancy.verify.attacks`; here is what needs more than it has: the
 other ways to write, tokens of all persons, and a person's own certificate, because who impersonates cannot be
 impersonated.
 """
@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
+from tenancy.cluster import denial
+from tenancy.cluster.api import Api
+from tenancy.cluster.denial import AuditLog
 from tenancy.kube import deniers
 from tenancy.kube.requests import APPLY, JSON_PATCH, MERGE, STRATEGIC, Impersonation, core, group
 from tenancy.lab import pki, ports
 from tenancy.lab.layout import Lab
-from tenancy.live import denial
-from tenancy.live.api import Api
-from tenancy.live.denial import AuditLog
-from tenancy.prove.attacks import Attack, AttackedNamespace, Request
-from tenancy.prove.verify import ask, run
 from tenancy.rules.attacks import attack
-from tenancy.schema.people import Role
+from tenancy.spec.fields.people import Role
+from tenancy.verify.attacks import Attack, AttackedNamespace, Request
+from tenancy.verify.verification import ask, run
 from tests.attacks.attack_lab import ROOT, Cluster
 
 GUARD = deniers.guard("tenancy-serviceaccounts", "id-01")

@@ -12,14 +12,14 @@ import pytest
 from attack_lab import Cluster, gaps, refused_by
 
 from tenancy.catalog import vocabulary as words
+from tenancy.cluster import denial
 from tenancy.kube import deniers
 from tenancy.kube.objects import Object
 from tenancy.kube.requests import APPLY, JSON_PATCH, MERGE, STRATEGIC, Impersonation, collection
-from tenancy.live import denial
 from tenancy.planning.guards import GUARDED
-from tenancy.prove.attacks import Attack, AttackedNamespace, Request, differences
 from tenancy.rules.attacks import ABSENT, attack, escaped, put
 from tenancy.rules.workloads import CLUSTER_ADMIN, FOREIGN_IMAGE, of_api, workload
+from tenancy.verify.attacks import Attack, AttackedNamespace, Request, differences
 
 TEMPLATE_KINDS = ("Deployment", "StatefulSet", "CronJob", "ReplicaSet")
 """Kinds whose template may be written anew; a Job's may not, nor most of a pod."""

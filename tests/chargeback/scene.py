@@ -14,7 +14,7 @@ from tenancy.chargeback.model import Category, ChargebackReport
 from tenancy.chargeback.periods import Period, PeriodLength, periods
 from tenancy.chargeback.report import make_report
 from tenancy.chargeback.tables import Tables, tables
-from tenancy.validation import Loaded
+from tenancy.spec.loader import Loaded
 from tests.conftest import SpecFolder
 
 UTC = ZoneInfo("UTC")

@@ -15,7 +15,7 @@ from tenancy.chargeback.periods import LONGEST, PeriodLength, iso_time, moment, 
 from tenancy.chargeback.rounding import divide_by_weights, round_to_sum
 from tenancy.chargeback.tables import TABLES
 from tenancy.rules.catalogue import Violation
-from tenancy.validation import Loaded
+from tenancy.spec.loader import Loaded
 from tests.chargeback.scene import (
     DAY,
     HOUR,

@@ -9,7 +9,7 @@ import pytest
 from tenancy.chargeback.model import Category, ChargebackReport
 from tenancy.chargeback.periods import PeriodLength
 from tenancy.rules.catalogue import Violation
-from tenancy.validation import Loaded
+from tenancy.spec.loader import Loaded
 from tests.chargeback.scene import (
     DAY,
     HOUR,

@@ -15,7 +15,7 @@ from tenancy.chargeback.model import ChargebackReport
 from tenancy.chargeback.periods import PeriodLength
 from tenancy.chargeback.report import make_report
 from tenancy.rules.catalogue import Violation
-from tenancy.validation import Loaded
+from tenancy.spec.loader import Loaded
 from tests.chargeback.scene import (
     DAY,
     HOUR,

@@ -13,7 +13,7 @@ from tenancy.chargeback.model import ChargebackReport
 from tenancy.chargeback.periods import PeriodLength
 from tenancy.chargeback.use import BudgetUse, uses
 from tenancy.chargeback.use import budgets as spent_of
-from tenancy.validation import Loaded, load
+from tenancy.spec.loader import Loaded, load
 from tests.chargeback.scene import DAY, HOUR, NOVEMBER, OCTOBER, allocation, node, priced, report, tables_of
 
 

@@ -21,7 +21,7 @@ from tenancy.chargeback.periods import PeriodLength
 from tenancy.chargeback.report import make_report
 from tenancy.chargeback.rounding import rounded
 from tenancy.chargeback.sweep import lent_by_tenants
-from tenancy.validation import Loaded
+from tenancy.spec.loader import Loaded
 from tests.chargeback import scene
 from tests.chargeback.scene import NOVEMBER
 from tests.conftest import examples

@@ -15,7 +15,7 @@ from tenancy.chargeback import outputs
 from tenancy.chargeback.labels import by_labels
 from tenancy.chargeback.model import Category, ChargebackReport
 from tenancy.cli import main
-from tenancy.validation import load
+from tenancy.spec.loader import load
 from tests.chargeback.scene import DAY, OCTOBER, PRICES, allocation, node, report
 from tests.conftest import SpecFolder
 

@@ -22,7 +22,7 @@ from tenancy.chargeback.report import make_report
 from tenancy.chargeback.tables import Tables, tables
 from tenancy.chargeback.use import BudgetUse, TenantUse, budgets, uses
 from tenancy.cli import main
-from tenancy.validation import Loaded, load
+from tenancy.spec.loader import Loaded, load
 from tests.chargeback.scene import (
     DAY,
     HOUR,

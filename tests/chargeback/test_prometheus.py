@@ -20,7 +20,7 @@ from tenancy.chargeback.prometheus import PAGE, QUERIES, Prometheus, PrometheusU
 from tenancy.chargeback.report import make_report
 from tenancy.chargeback.tables import tables
 from tenancy.rules.catalogue import Violation
-from tenancy.validation import Loaded
+from tenancy.spec.loader import Loaded
 from tests.chargeback.scene import HOUR, OCTOBER, allocation, device_hours, dollars, node, priced, report, whole_periods
 from tests.conftest import every
 

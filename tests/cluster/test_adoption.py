@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from tenancy.catalog import vocabulary as words
-from tenancy.live.api import Response
-from tenancy.live.preflight import wait_for_guards
-from tenancy.live.removal import RemovalTimeout, end_and_remove
+from tenancy.cluster.api import Response
+from tenancy.cluster.preflight import wait_for_guards
+from tenancy.lifecycle.removal import RemovalTimeout, end_and_remove
 from tests.printed import compare, page_block
 from tests.queues import town
 from tests.queues.scene import ROOT, Object, Scene, condition, on_lab_of, until

@@ -10,7 +10,7 @@ import pytest
 from argo import APPLICATIONS, Argo, argo_cd, sync_summary
 from gitops_cluster import CREATE, EGRESS, created_keys, expect_isolation_stays, key, of_tenant, rendered_items, until
 
-from tenancy.gitops.argo import COMPARE, WAVE, application_bytes
+from tenancy.deploy.gitops.argo import COMPARE, WAVE, application_bytes
 from tenancy.lab.kueue import _path
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.chapters]

@@ -18,8 +18,8 @@ from gitops_cluster import (
     until,
 )
 
-from tenancy.gitops.argo import WAVE
-from tenancy.gitops.source import shard_of
+from tenancy.deploy.gitops.argo import WAVE
+from tenancy.deploy.gitops.source import shard_of
 from tenancy.lab.kueue import _path
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.chapters]

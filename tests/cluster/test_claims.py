@@ -20,24 +20,24 @@ from click.testing import CliRunner
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.cli import main
+from tenancy.cluster import denial
+from tenancy.cluster.api import Api, path_of
+from tenancy.cluster.denial import AuditLog
 from tenancy.kube import deniers
 from tenancy.kube.requests import MERGE, core, group
 from tenancy.lab import control_plane
 from tenancy.lab.layout import environ
-from tenancy.live import denial
-from tenancy.live.api import Api, path_of
-from tenancy.live.denial import AuditLog
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.common.pools import fake_nodes
 from tenancy.planning.kubernetes.quotas import CLAIM_COUNTS, CLASS_AS_RESOURCE, CLASS_QUOTA
-from tenancy.prove.attacks import Attack, AttackedNamespace, Request, Scene, all_attacks
-from tenancy.prove.attacks.claims import QUOTA, no_claims, over_quota
-from tenancy.prove.verify import run
 from tenancy.rules.attacks import attack, put
 from tenancy.rules.claim_forms import API, CLAIMS, DRIVER, FORMS, TEMPLATES, claim
 from tenancy.rules.device_claims import EXACTLY, admin_access, claim_form, foreign_class_attacks
 from tenancy.rules.workloads import ALL_KINDS, LIMITS, workload
-from tenancy.schema.people import Role
+from tenancy.spec.fields.people import Role
+from tenancy.verify.attacks import Attack, AttackedNamespace, Request, Scene, all_attacks
+from tenancy.verify.attacks.device_claims import QUOTA, no_claims, over_quota
+from tenancy.verify.verification import run
 from tests.attacks.attack_lab import until
 from tests.claims import by_claim
 from tests.conftest import SpecFolder

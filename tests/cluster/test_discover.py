@@ -13,7 +13,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.cli import main
 from tenancy.lab import control_plane
 from tenancy.planning.common.pools import fake_nodes
-from tenancy.validation import Environment
+from tenancy.spec.fields.environment import Environment
 
 ROOT = Path(__file__).parents[2]
 

@@ -16,11 +16,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tenancy.cli import main
+from tenancy.explain.fits import fit
+from tenancy.explain.fits_answers import ControlAnswer, Fit, FitVerdict
 from tenancy.kube import deniers
 from tenancy.kube.requests import Impersonation
 from tenancy.lab import control_plane
-from tenancy.live.fits import fit
-from tenancy.live.fits_answers import ControlAnswer, Fit, FitVerdict
 from tenancy.planning.kubernetes.quotas import NAME
 from tests.operators import crds
 from tests.queues import town

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from tenancy.catalog import vocabulary as words
+from tenancy.cluster.api import Api, path_of
+from tenancy.deploy.fleet_drift import tenants_with_drift
 from tenancy.kube.requests import APPLY, MERGE
 from tenancy.lab import control_plane
-from tenancy.live.api import Api, path_of
-from tenancy.live.fleet_drift import tenants_with_drift
 from tenancy.planning import make_plan
-from tenancy.planning.model import Plan
-from tenancy.validation import Loaded, load
-from tenancy.validation.validator import mark_valid
+from tenancy.planning.plan_model import Plan
+from tenancy.spec.checks.validator import mark_valid
+from tenancy.spec.loader import Loaded, load
 
 ROOT = Path(__file__).parents[2]
 LOCAL = ROOT / "stacks" / "local"

@@ -9,8 +9,8 @@ import pytest
 from flux import KUSTOMIZATIONS, NONE, Flux, flux
 from gitops_cluster import EGRESS, created_keys, expect_isolation_stays, key, of_tenant, rendered_items, uids, until
 
-from tenancy.gitops.flux import SHARD
-from tenancy.gitops.source import shard_of
+from tenancy.deploy.gitops.flux import SHARD
+from tenancy.deploy.gitops.source import shard_of
 from tests.conftest import documents
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.chapters]

@@ -11,12 +11,12 @@ import judges
 import pytest
 import yaml
 
-from tenancy.gitops import GitOpsSource, GitOpsTool, rendered
+from tenancy.deploy.gitops import GitOpsSource, GitOpsTool, rendered
 from tenancy.lab import control_plane, ports
 from tenancy.lab.api import ApiError, LabApi
 from tenancy.planning import make_plan
-from tenancy.schema.environment import Layout
-from tenancy.validation import load
+from tenancy.spec.fields.environment import Layout
+from tenancy.spec.loader import load
 from tests.kinds import define
 
 pytestmark = pytest.mark.exhaustive

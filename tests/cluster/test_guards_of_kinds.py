@@ -11,15 +11,15 @@ from dataclasses import replace
 import pytest
 
 from tenancy.catalog.frameworks import FRAMEWORKS
+from tenancy.cluster.denial import API_VALIDATION, AuditLog
 from tenancy.kube.requests import JSON_PATCH, collection
-from tenancy.live.denial import API_VALIDATION, AuditLog
 from tenancy.planning import make_plan
 from tenancy.planning.guards import OF_RUNNING, guards
-from tenancy.prove.attacks import Request
-from tenancy.prove.verify import run
 from tenancy.rules.attacks import attack, put
 from tenancy.rules.workloads import Case, attack_of, of_api, work, workload
-from tenancy.validation import load
+from tenancy.spec.loader import load
+from tenancy.verify.attacks import Request
+from tenancy.verify.verification import run
 from tests.attacks.attack_lab import (
     ROOT,
     Cluster,

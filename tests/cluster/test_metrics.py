@@ -30,8 +30,8 @@ from tenancy.planning.observability import alerts
 from tenancy.planning.observability.alerts import rule_file
 from tenancy.planning.observability.metrics import label_proxy_arguments, metrics_objects
 from tenancy.planning.services import queue_chart
-from tenancy.schema.metrics import Collector
-from tenancy.validation import Loaded, on_lab
+from tenancy.spec.fields.metrics import Collector
+from tenancy.spec.loader import Loaded, on_lab
 from tests.answering import answers, free_ports
 from tests.conftest import SpecFolder
 from tests.judges import folder

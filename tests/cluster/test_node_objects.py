@@ -14,7 +14,7 @@ from tenancy.kube.objects import Object
 from tenancy.lab import control_plane, ports
 from tenancy.lab.api import ApiError, LabApi
 from tenancy.planning.aws.karpenter import karpenter_objects
-from tenancy.validation import Environment
+from tenancy.spec.fields.environment import Environment
 from tests.kinds import define
 
 CREATE = "application/json"

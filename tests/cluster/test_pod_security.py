@@ -22,7 +22,7 @@ from tenancy.lab.api import ApiError, LabApi
 from tenancy.planning.guards import guard_objects
 from tenancy.planning.guards.pod_security import RULE
 from tenancy.rules.pod_security import LATEST, PodSecurityLevel, breaches, level_of, minor_of
-from tenancy.validation import Environment
+from tenancy.spec.fields.environment import Environment
 
 Object = dict[str, Any]
 Change = Callable[[Object], None]

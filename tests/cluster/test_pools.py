@@ -25,7 +25,8 @@ from tenancy.planning.common.pools import fake_nodes
 from tenancy.planning.common.priorities import priority_classes
 from tenancy.planning.kubernetes.samples import sample
 from tenancy.planning.queueing.pool_yields import pool_yield
-from tenancy.validation import Environment, Loaded, load, on_lab
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.loader import Loaded, load, on_lab
 
 BANK = Path(__file__).parents[2] / "stacks" / "bank"
 CREATE = "application/json"

@@ -25,7 +25,7 @@ from tenancy.lab.layout import Lab
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.queueing.queue_names import API
 from tenancy.planning.services import queue_chart
-from tenancy.validation import load
+from tenancy.spec.loader import load
 from tests.conftest import SpecFolder
 
 STACKS = Path(__file__).parents[2] / "stacks"

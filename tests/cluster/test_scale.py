@@ -12,7 +12,7 @@ import pytest
 from bench.guards import fleet
 from tenancy.catalog import vocabulary as words
 from tenancy.planning import Plan, make_plan
-from tenancy.validation import load
+from tenancy.spec.loader import load
 
 
 @pytest.fixture(scope="module")

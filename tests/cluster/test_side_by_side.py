@@ -18,9 +18,9 @@ from scripts.side_by_side import (
     verdicts_of_column,
 )
 from tenancy.planning import make_plan
-from tenancy.prove.attacks import Attack
 from tenancy.rules.workloads import CLUSTER_ADMIN
-from tenancy.validation import Loaded, load
+from tenancy.spec.loader import Loaded, load
+from tenancy.verify.attacks import Attack
 from tests.conftest import every
 
 pytestmark = pytest.mark.exhaustive

@@ -31,7 +31,7 @@ from tenancy.simulation.events import Event, EventKind, Run
 from tenancy.simulation.idling import SAMPLE_SECONDS
 from tenancy.simulation.results import Results, evaluate
 from tenancy.simulation.trace import Job
-from tenancy.validation import Loaded, load
+from tenancy.spec.loader import Loaded, load
 
 MINUTE = 60
 WINDOW = 240

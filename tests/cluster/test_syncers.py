@@ -20,16 +20,16 @@ import yaml
 from virtual_worlds import DIGEST, SETTINGS, SHARED_REGISTRY
 
 from tenancy.catalog import vocabulary as words
+from tenancy.cluster.denial import AuditLog
 from tenancy.kube import deniers
 from tenancy.kube.objects import Object
 from tenancy.kube.requests import MERGE, Impersonation, core, group
-from tenancy.live.denial import AuditLog
 from tenancy.planning import make_plan
 from tenancy.planning.common.charts import HelmChart
-from tenancy.prove.attacks import Attack, Request
-from tenancy.prove.verify import run
 from tenancy.rules.attacks import ABSENT, attack, put
-from tenancy.validation import load
+from tenancy.spec.loader import load
+from tenancy.verify.attacks import Attack, Request
+from tenancy.verify.verification import run
 from tests.attacks.attack_lab import ROOT, Cluster, apply, deployed, until
 
 pytestmark = pytest.mark.exhaustive

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from engine_project import COLLECTIONS, AuditedRequest, Key, Project
 
+from tenancy.cluster.api import path_of
 from tenancy.kube.objects import Object
-from tenancy.live.api import path_of
 from tenancy.planning import Plan, make_plan
-from tenancy.validation import load
+from tenancy.spec.loader import load
 
 PLURALS = {path.rpartition("/")[2] for path in COLLECTIONS}
 

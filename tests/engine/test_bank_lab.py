@@ -15,9 +15,10 @@ from engine_project import Project, run_as_shown
 
 from tenancy.catalog import vocabulary as words
 from tenancy.planning import TenantPlan, make_plan
-from tenancy.schema.cluster import Cni
-from tenancy.schema.metrics import Collector
-from tenancy.validation import Environment, Loaded, load, on_lab
+from tenancy.spec.fields.cluster import Cni
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.metrics import Collector
+from tenancy.spec.loader import Loaded, load, on_lab
 from tests.printed import page_block
 
 pytestmark = [pytest.mark.chapters, pytest.mark.exhaustive]

@@ -1,5 +1,5 @@
 """Edits of a built cluster in the real engine, against the double of AWS: what is refused, what goes by name, and what
-stays as it is. The same is shown of every field without an engine (`tests/unit/test_field_edits.py`)."""
+stays as it is. The same is shown of every field without an engine (`tests/unit/deploy/test_field_edits.py`)."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from engine_project import Project, kill_engine
 from tenancy.lab import control_plane
 from tenancy.lab.nodes import apply_nodes
 from tenancy.planning.services import queue_chart
-from tenancy.validation import load
+from tenancy.spec.loader import load
 from tests import judges
 from tests.conftest import every
 from tests.printed import compare, page_block

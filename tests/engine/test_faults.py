@@ -17,10 +17,10 @@ from doors import key, open_doors, planned
 from engine_project import NEW_TENANT, CommandResult, Project, until
 from fault_proxy import Fault, Proxy, Trap, in_front
 
+from tenancy.cluster.api import path_of
 from tenancy.lab.api import ApiError, LabApi
-from tenancy.live.api import path_of
 from tenancy.planning.kubernetes.samples import sample
-from tenancy.validation import load
+from tenancy.spec.loader import load
 
 pytestmark = [pytest.mark.chapters, pytest.mark.usefixtures("every_step")]
 

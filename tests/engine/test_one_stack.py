@@ -9,7 +9,7 @@ import pytest
 from engine_project import NEW_TENANT, AuditedRequest, CommandResult, Project, canonical, until
 
 from tenancy.catalog import vocabulary as words
-from tenancy.live.preflight import REMOVING
+from tenancy.cluster.preflight import REMOVING
 from tenancy.planning.guards import QUESTION
 
 WALLS = {"limitranges", "networkpolicies", "resourcequotas"}

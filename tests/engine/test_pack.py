@@ -32,7 +32,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.planning import make_plan
 from tenancy.rules import aws
 from tenancy.rules.catalogue import RULES
-from tenancy.validation import load
+from tenancy.spec.loader import load
 from tests.conftest import in_days
 from tests.printed import compare, page_block
 

@@ -20,13 +20,13 @@ import pytest
 from engine_project import CommandResult, Project, until
 from fleet_project import assert_as_rendered, make_fleet
 
+from tenancy.cluster.alerts import AlertsUnknown, firing
+from tenancy.cluster.api import Api
 from tenancy.kube.requests import Impersonation
 from tenancy.lab import control_plane, metrics, ports, processes, prometheus
-from tenancy.live.alerts import AlertsUnknown, firing
-from tenancy.live.api import Api
 from tenancy.planning.common.pools import fake_nodes
 from tenancy.planning.observability.alerts import ENVIRONMENT_INFO, rule_file
-from tenancy.validation import load, on_lab
+from tenancy.spec.loader import load, on_lab
 
 pytestmark = pytest.mark.exhaustive
 

@@ -9,8 +9,8 @@ from engine_project import CommandResult, Project
 
 from tenancy.catalog import vocabulary as words
 from tenancy.planning import make_plan
-from tenancy.planning.model import Plan
-from tenancy.validation import load
+from tenancy.planning.plan_model import Plan
+from tenancy.spec.loader import load
 
 MARKER = f"/api/v1/namespaces/{words.PLATFORM_NAMESPACE}/configmaps/guards"
 PER_TENANT = "environment: local\nstacks: per-tenant"

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from tenancy.iam.account import PLATFORM, AccountIdentity, AccountModel, AwsTarget
 from tenancy.iam.requests import ResourceClass
-from tenancy.schema.tenant import Tenant
+from tenancy.spec.fields.tenant import Tenant
 from tests.iam.symbolic import Region, Witness, counterexample
 
 S3 = ("s3:*",)

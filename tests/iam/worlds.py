@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 from tenancy.iam.account import PIPELINE, AccountModel
 from tenancy.planning import make_plan
-from tenancy.validation import Environment, Tenant
-from tenancy.validation.crossfile import check_between_tenants, check_with_environment
+from tenancy.spec.checks.crossfile import check_between_tenants, check_with_environment
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.tenant import Tenant
 
 ACCOUNT, REGION, CLUSTER = "111122223333", "eu-central-1", "east"
 OTHER_ACCOUNT = "444455556666"

@@ -8,9 +8,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenancy.schema.data import Access
-from tenancy.validation import Environment, Tenant
-from tenancy.validation.crossfile import check_between_tenants, check_with_environment
+from tenancy.spec.checks.crossfile import check_between_tenants, check_with_environment
+from tenancy.spec.fields.data import Access
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.tenant import Tenant
 from tests.conftest import examples
 
 PREFIXES = st.lists(st.sampled_from(["a", "b", "ab"]), min_size=1, max_size=3).map(lambda parts: "/".join(parts) + "/")

@@ -9,8 +9,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tenancy.schema.source import UnusableFile, compose, values
-from tenancy.validation import SpecError, load
+from tenancy.spec.loader import load
+from tenancy.spec.reading.problems import SpecError
+from tenancy.spec.reading.source import UnusableFile, compose, values
 from tests.conftest import examples
 
 SOUP = st.text("ab01: -[]{},&*#|>'\"!?%@`\n\t~<.\x00é\ufeff", max_size=40)

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from bench.generate import generate
 from tenancy.diff.alarms import ReviewReason, alarm
 from tenancy.diff.changes import ChangeTopic, SpecState, diff
-from tenancy.schema.network_rules import EgressRule
-from tenancy.schema.people import Role
-from tenancy.validation import Loaded, Tenant, load
-from tenancy.validation.validator import mark_valid
+from tenancy.spec.checks.validator import mark_valid
+from tenancy.spec.fields.network_rules import EgressRule
+from tenancy.spec.fields.people import Role
+from tenancy.spec.fields.tenant import Tenant
+from tenancy.spec.loader import Loaded, load
 
 TENANTS = 6
 _NETWORKS = ["198.51.100.0/24", "203.0.113.0/24"]

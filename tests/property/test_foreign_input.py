@@ -22,8 +22,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from tenancy.chargeback import bill
 from tenancy.cli import main
-from tenancy.evidence import bundle
-from tenancy.validation import Loaded
+from tenancy.spec.loader import Loaded
+from tenancy.verify.evidence import bundle
 from tests.conftest import examples
 from tests.damage import cut_up, damaged
 from tests.foreign import CORPUS, readers

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from bench.generate import generate
 from tenancy.kube.objects import Object
 from tenancy.planning import digest, make_plan
-from tenancy.validation import Loaded, load
+from tenancy.spec.loader import Loaded, load
 from tests.conftest import examples
 
 TENANTS = 12

@@ -17,7 +17,8 @@ from tenancy.planning import Plan, make_plan
 from tenancy.planning.aws.node_config import USER_DATA_BYTES
 from tenancy.planning.common.pools import extended_resources, fake_nodes
 from tenancy.planning.queueing.pool_yields import pool_yield
-from tenancy.validation import Loaded, SpecError, load, on_lab
+from tenancy.spec.loader import Loaded, load, on_lab
+from tenancy.spec.reading.problems import SpecError
 from tests.conftest import examples
 from tests.random_environments import (
     EFA,

@@ -30,7 +30,10 @@ from tenancy.planning.queueing.queue_names import (
 )
 from tenancy.planning.queueing.queues import machine_resources
 from tenancy.planning.queueing.quota_shares import board_units
-from tenancy.validation import Environment, Loaded, SpecError, Tenant, load
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.tenant import Tenant
+from tenancy.spec.loader import Loaded, load
+from tenancy.spec.reading.problems import SpecError
 from tests.conftest import amounts, examples
 from tests.random_environments import FIRM, NAME, PODS_AND_NAMES, SOFT, Spec, bounds, environments, units_of
 

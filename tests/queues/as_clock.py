@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tenancy.catalog import vocabulary as words
+from tenancy.cluster.api import Api, Response
 from tenancy.kube.requests import Impersonation
-from tenancy.live.api import Api, Response
 
 CLOCK = Impersonation(
     f"system:serviceaccount:{words.PLATFORM_NAMESPACE}:{words.CLOCK}",

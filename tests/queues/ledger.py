@@ -19,10 +19,10 @@ from scene import GPU, PLATFORM, Object, Scene, condition, end_work, holds
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.clock.controller import Clock
+from tenancy.cluster.api import Response
+from tenancy.explain.gpu_counts import PodTree, counted_devices
+from tenancy.explain.usage import QueueUse
 from tenancy.kube.requests import MERGE, collection
-from tenancy.live.api import Response
-from tenancy.live.gpu_counts import PodTree, counted_devices
-from tenancy.live.usage import QueueUse
 from tenancy.planning.queueing.queue_names import API
 from tests.ledger_events import Event
 from tests.running_operators import Operators

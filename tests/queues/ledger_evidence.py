@@ -9,8 +9,8 @@ from ledger_items import WITHOUT_OPERATOR, resource
 from scene import Object, Scene
 
 from tenancy.catalog.frameworks import FRAMEWORKS
+from tenancy.cluster.api import collection
 from tenancy.lab import processes
-from tenancy.live.api import collection
 from tenancy.planning.queueing.queue_names import API
 
 KINDS = dict.fromkeys([(API, "Workload"), *map(resource, FRAMEWORKS), *WITHOUT_OPERATOR.values()])

@@ -20,21 +20,21 @@ from typing import Any
 import pytest
 
 from tenancy.catalog import vocabulary as words
+from tenancy.cluster.api import Api, ApiUnreachable, Response, path_of
+from tenancy.cluster.preflight import wait_for_guards
+from tenancy.explain.usage import QueueUse, queue_use
+from tenancy.explain.waiting import Explanation, explain
 from tenancy.kube.requests import APPLY, MERGE, Impersonation, collection
 from tenancy.lab import control_plane, processes
 from tenancy.lab.layout import Lab
-from tenancy.live.api import Api, ApiUnreachable, Response, path_of
-from tenancy.live.explain import Explanation, explain
-from tenancy.live.preflight import wait_for_guards
-from tenancy.live.usage import QueueUse, queue_use
 from tenancy.planning import Plan, make_plan
 from tenancy.planning.common.pools import fake_nodes
 from tenancy.planning.kubernetes.samples import sample
 from tenancy.planning.queueing.kueue import configuration
 from tenancy.planning.queueing.queue_names import API, queue_name
-from tenancy.schema.people import Role
-from tenancy.schema.tenant import Tenant
-from tenancy.validation import Loaded, load, on_lab
+from tenancy.spec.fields.people import Role
+from tenancy.spec.fields.tenant import Tenant
+from tenancy.spec.loader import Loaded, load, on_lab
 from tests.attacks.attack_lab import CONTROLLERS, served
 
 ROOT = Path(__file__).parents[2]

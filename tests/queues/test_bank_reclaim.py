@@ -15,8 +15,8 @@ from decimal import Decimal
 import pytest
 from scene import LEAST_PODS, Scene, collection, condition, holds, until
 
+from tenancy.explain.usage import QueueUse
 from tenancy.kube.requests import Impersonation
-from tenancy.live.usage import QueueUse
 from tenancy.planning.kubernetes.samples import ANY_TOPOLOGY, sample
 from tenancy.planning.queueing.quota_shares import supply
 

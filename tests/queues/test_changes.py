@@ -11,9 +11,9 @@ from scene import PATIENCE, QUEUE, Object, Scene, collection, holds, kueue_value
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.days import today
+from tenancy.cluster.api import Response, path_of
 from tenancy.kube.requests import Impersonation
 from tenancy.lab import control_plane
-from tenancy.live.api import Response, path_of
 from tenancy.planning.kubernetes.queue_defaults import queue_defaults
 from tenancy.planning.kubernetes.samples import ANY_TOPOLOGY
 from tenancy.planning.queueing.queue_names import API

@@ -17,13 +17,13 @@ from scene import ROOT, Object, Scene, holds, on_lab_of, until
 
 from tenancy.catalog import vocabulary as words
 from tenancy.clock.controller import Clock, ClockRefused, Round
+from tenancy.cluster.api import Api, ApiUnreachable
 from tenancy.kube.requests import MERGE
 from tenancy.lab import clock as lab_clock
 from tenancy.lab import ports
-from tenancy.live.api import Api, ApiUnreachable
-from tenancy.prove.attacks.clock import clock_attacks
-from tenancy.prove.verify import find_scene, run
-from tenancy.validation import load
+from tenancy.spec.loader import load
+from tenancy.verify.attacks.clock import clock_attacks
+from tenancy.verify.verification import find_scene, run
 
 sys.path.append(str(ROOT / "tests" / "engine"))
 from engine_project import QUEUES, Key, Project, copied

@@ -12,8 +12,8 @@ from scene import Object, Scene, collection, condition, holds, until
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.controllers import HELD
 from tenancy.catalog.frameworks import FRAMEWORKS
+from tenancy.cluster.api import path_of
 from tenancy.kube.requests import MERGE
-from tenancy.live.api import path_of
 from tests import operators
 
 pytestmark = pytest.mark.exhaustive

@@ -24,9 +24,10 @@ from ledger import END_SECONDS, Player, Verdict
 from scene import Object, Scene, kueue_values, until
 
 from tenancy.clock.controller import Clock
+from tenancy.cluster import unreleased
+from tenancy.explain import gpu_counts
 from tenancy.lab import control_plane
 from tenancy.lab.layout import environ
-from tenancy.live import gpu_counts, unreleased
 from tenancy.planning.common.pools import fake_nodes
 from tenancy.planning.queueing.queue_names import API
 from tests import operators, running_operators

@@ -18,7 +18,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.clock.controller import Clock, Round, stored_usage
 from tenancy.clock.prometheus import GpuMetrics
 from tenancy.clock.usage import next_month
-from tenancy.live.api import Response
+from tenancy.cluster.api import Response
 from tests.prometheus_double import prometheus_double
 
 BORROWS = "guaranteed: 0, sharing: lend-and-borrow, borrow-up-to: 32"

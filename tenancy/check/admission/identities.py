@@ -16,7 +16,7 @@ from tenancy.check.admission.cluster import ClusterObjects
 from tenancy.check.admission.requests import AUTHENTICATED, Identity
 from tenancy.kube.objects import get_path
 from tenancy.planning.kubernetes.access import PERSONAS, role_name
-from tenancy.schema.people import Role
+from tenancy.spec.fields.people import Role
 
 PLATFORM = "platform"
 """The platform team."""

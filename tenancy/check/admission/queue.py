@@ -17,7 +17,7 @@ from tenancy.kube.pods import NotWork, Pods, min_pods_to_start, pods_of, queued_
 from tenancy.kube.quota_tree import Tree
 from tenancy.planning.queueing.assignment import FlavorAssigner, counted_resources, never_causes
 from tenancy.planning.queueing.causes import WaitCause, no_queue, on_hold
-from tenancy.schema.environment import Environment
+from tenancy.spec.fields.environment import Environment
 
 GROUP = "kueue.x-k8s.io"
 

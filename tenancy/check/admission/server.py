@@ -40,7 +40,7 @@ from tenancy.kube.objects import Object, as_list, name_of
 from tenancy.rules.found import UNREADABLE
 
 if TYPE_CHECKING:
-    from tenancy.planning.model import Plan
+    from tenancy.planning.plan_model import Plan
 
 _IN_EVERY_NAMESPACE = frozenset({("configmaps", "kube-root-ca.crt"), ("serviceaccounts", "default")})
 """Objects that controllers make in each namespace."""

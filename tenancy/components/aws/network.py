@@ -9,7 +9,7 @@ import pulumi_aws as aws
 from tenancy.components.aws.aws_resource import policy_json
 from tenancy.planning.aws.cluster import NetworkPlan, endpoint_service
 from tenancy.planning.common.names import SUBNET_TAG, SubnetUse
-from tenancy.schema.aws import Endpoints
+from tenancy.spec.fields.aws import Endpoints
 
 
 @dataclass(frozen=True, slots=True)

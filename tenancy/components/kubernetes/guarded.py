@@ -9,9 +9,9 @@ from typing import Any
 
 import pulumi
 
-from tenancy.live.api import ApiUnreachable
-from tenancy.live.guards import PreconditionFailed, require_guards
-from tenancy.planning.model import PlatformPlan
+from tenancy.cluster.api import ApiUnreachable
+from tenancy.cluster.guards import PreconditionFailed, require_guards
+from tenancy.planning.plan_model import PlatformPlan
 
 Require = Callable[[str | None, str | None], None]
 """Given context and kubeconfig of a cluster, it returns if a tenant may be made there, else Refused or Unreachable."""

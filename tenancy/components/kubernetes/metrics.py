@@ -7,7 +7,7 @@ import pulumi
 from tenancy.components.kubernetes.manifest import Manifest, child_name
 from tenancy.components.kubernetes.release import HelmRelease
 from tenancy.kube.objects import Object
-from tenancy.planning.model import PlatformPlan
+from tenancy.planning.plan_model import PlatformPlan
 
 
 class MetricsCollection(pulumi.ComponentResource):

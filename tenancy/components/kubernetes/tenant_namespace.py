@@ -7,7 +7,7 @@ import pulumi
 from tenancy.catalog import vocabulary as words
 from tenancy.components.kubernetes.manifest import Manifest, child_name
 from tenancy.components.kubernetes.release import HelmRelease
-from tenancy.planning.model import NamespacePlan
+from tenancy.planning.plan_model import NamespacePlan
 
 
 class PlannedNamespace(pulumi.ComponentResource):

@@ -10,8 +10,8 @@ from typing import Any
 from tenancy.planning.common import names
 from tenancy.planning.common.charts import SYSTEM_NODES, Toleration, system_placement, toleration_dicts
 from tenancy.planning.common.pools import tolerations
-from tenancy.schema.aws import AddOnRelease, AddOns
-from tenancy.schema.environment import Environment
+from tenancy.spec.fields.aws import AddOnRelease, AddOns
+from tenancy.spec.fields.environment import Environment
 
 CNI_ROLE = "vpc-cni"
 EBS_ROLE = "ebs-csi"

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from tenancy.planning.aws import grants, iam_roles
 from tenancy.planning.aws.documents import Document, arn, deny, document
 from tenancy.planning.common import names
-from tenancy.schema.data import Access
-from tenancy.schema.environment import Environment
-from tenancy.schema.tenant import Tenant
+from tenancy.spec.fields.data import Access
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.tenant import Tenant
 
 OBJECT_ACTIONS = ["s3:*MultipartUpload*", "s3:*Object*", "s3:ListBucket*"]
 """Whatever touches objects or their names; what is about the bucket itself is left to auditors and the platform."""

@@ -15,9 +15,9 @@ from tenancy.planning.aws.addons import AddOn, wanted_add_ons
 from tenancy.planning.common import names
 from tenancy.planning.common.charts import SYSTEM_NODES, SYSTEM_TOLERATIONS
 from tenancy.planning.common.pools import Taint, efa_cards, node_labels, node_taints, startup_taints
-from tenancy.schema.aws import MAX_ZONES, Endpoints
-from tenancy.schema.environment import Environment
-from tenancy.schema.pools import Market, Pool
+from tenancy.spec.fields.aws import MAX_ZONES, Endpoints
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.pools import Market, Pool
 
 LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 PRIVATE_SERVICES = ("ec2", "ecr.api", "ecr.dkr", "eks", "eks-auth", "logs", "monitoring", "sqs", "ssm", "sts")

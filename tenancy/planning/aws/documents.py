@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tenancy.schema.environment import Environment
+from tenancy.spec.fields.environment import Environment
 
 Document = dict[str, Any]
 """An IAM policy, or a part of one."""

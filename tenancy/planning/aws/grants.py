@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from tenancy.planning.aws.documents import Document, allow, arn, dns_suffix
 from tenancy.planning.common import names
-from tenancy.schema.data import Access, KeyPer
-from tenancy.schema.environment import Environment
-from tenancy.schema.tenant import Namespace, Tenant, applies_to
+from tenancy.spec.fields.data import Access, KeyPer
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.tenant import Namespace, Tenant, applies_to
 
 LIST = ["s3:ListBucket"]
 LIST_VERSIONS = ["s3:ListBucketVersions"]

@@ -12,9 +12,9 @@ from tenancy.planning.aws.documents import Document, allow, arn, document
 from tenancy.planning.aws.grants import PrefixGrant
 from tenancy.planning.aws.tenant_models import AccessEntry, Association, TenantRolePlan
 from tenancy.planning.common import names
-from tenancy.schema.environment import Environment
-from tenancy.schema.identity import CI_AUDIENCE, Ci, PodIdentity
-from tenancy.schema.tenant import Namespace, Tenant
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.identity import CI_AUDIENCE, Ci, PodIdentity
+from tenancy.spec.fields.tenant import Namespace, Tenant
 
 SESSION_SECONDS = 3600
 """The shortest that IAM allows as a role's maximum. Pod Identity and SDKs renew by themselves."""

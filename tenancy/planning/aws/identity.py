@@ -24,7 +24,7 @@ from tenancy.planning.aws.documents import dns_suffix as _suffix
 from tenancy.planning.aws.documents import document as _document
 from tenancy.planning.aws.documents import partition as partition
 from tenancy.planning.common.names import CLUSTER_TAG, EKS_GROUP_TAG, aws_name, karpenter_queue, node_role
-from tenancy.schema.environment import Environment
+from tenancy.spec.fields.environment import Environment
 
 MANAGED_COUNT = 10
 """Most managed policies of a role, unless the account's quota is raised."""

@@ -34,8 +34,8 @@ from tenancy.planning.common.pools import (
     node_taints,
     startup_taints,
 )
-from tenancy.schema.environment import Environment
-from tenancy.schema.pools import Pool
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.pools import Pool
 
 AWS_API = "karpenter.k8s.aws/v1"
 API = "karpenter.sh/v1"

@@ -8,8 +8,8 @@ from tenancy.planning.aws import grants, iam_roles
 from tenancy.planning.aws.bucket_policies import exempt_roles
 from tenancy.planning.aws.documents import Document, allow, arn, document
 from tenancy.planning.common import names
-from tenancy.schema.environment import Environment
-from tenancy.schema.tenant import Tenant
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.tenant import Tenant
 
 ADMINISTER = [
     *("kms:CancelKeyDeletion", "kms:CreateAlias", "kms:DeleteAlias", "kms:DescribeKey", "kms:DisableKey"),

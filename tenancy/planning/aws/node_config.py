@@ -24,8 +24,8 @@ from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.boards import BOARDS
 from tenancy.planning.common.pools import MIG_CONFIG, PLUGIN_CONFIG, node_labels
-from tenancy.schema.environment import Environment
-from tenancy.schema.pools import Pool, Sharing, Strategy
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.pools import Pool, Sharing, Strategy
 
 LAYOUT_LABEL = words.PREFIX + "layout"
 """Label of a node whose GPUs are cut or shared: a hash of how. It is in the user data, so that a change is a new launch

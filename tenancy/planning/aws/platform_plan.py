@@ -21,9 +21,9 @@ from tenancy.planning.aws.platform_models import (
 )
 from tenancy.planning.aws.tenant_models import AccessEntry, KeyPlan, TenantRolePlan
 from tenancy.planning.common import names
-from tenancy.schema.environment import Environment
-from tenancy.schema.identity import CI_AUDIENCE
-from tenancy.schema.tenant import Tenant
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.identity import CI_AUDIENCE
+from tenancy.spec.fields.tenant import Tenant
 
 UPLOAD_DAYS = 7
 """Days after which an unfinished multipart upload is deleted: no listing of objects shows it, but it is billed."""

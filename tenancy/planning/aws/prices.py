@@ -7,9 +7,9 @@ from fractions import Fraction
 
 from tenancy.catalog.instances import MACHINES
 from tenancy.catalog.prices import ON_DEMAND
-from tenancy.schema.costs import PurchaseKind
-from tenancy.schema.environment import Environment
-from tenancy.schema.pools import Pool
+from tenancy.spec.fields.costs import PurchaseKind
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.pools import Pool
 
 MICRO = 1_000_000
 """Millionths of a dollar: the unit of all amounts."""

@@ -21,10 +21,10 @@ from tenancy.planning.aws.tenant_models import (
     TenantAwsPlan,
 )
 from tenancy.planning.common import names
-from tenancy.schema.data import Access, KeyPer, ResourceUse
-from tenancy.schema.environment import Environment
-from tenancy.schema.identity import PodIdentity
-from tenancy.schema.tenant import Tenant, applies_to
+from tenancy.spec.fields.data import Access, KeyPer, ResourceUse
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.identity import PodIdentity
+from tenancy.spec.fields.tenant import Tenant, applies_to
 
 ALERT_PERCENTAGES = (50, 80, 100)
 """Per cent of the budget that is spent; and the forecast, at all of it."""

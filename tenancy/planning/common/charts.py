@@ -15,7 +15,7 @@ import yaml
 
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.versions import CHARTS
-from tenancy.schema.environment import Environment
+from tenancy.spec.fields.environment import Environment
 
 Toleration = Mapping[str, str]
 

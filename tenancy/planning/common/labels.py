@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.planning.common.meta import Meta
-from tenancy.schema.environment import Environment
-from tenancy.schema.tenant import Namespace, Tenant
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.tenant import Namespace, Tenant
 
 
 def platform_labels(environment: Environment) -> dict[str, str]:

@@ -8,8 +8,8 @@ from enum import StrEnum
 from tenancy.catalog import account
 from tenancy.catalog import vocabulary as words
 from tenancy.planning.common.labels import extra_labels, tenant_labels, tier_labels
-from tenancy.schema.environment import Environment
-from tenancy.schema.tenant import Namespace, Tenant
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.tenant import Namespace, Tenant
 
 ROLE_LENGTH = account.ROLE_NAME
 """IAM's limit on role names; every other name here is allowed to be longer."""

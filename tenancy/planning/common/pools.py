@@ -7,9 +7,9 @@ from typing import Any
 from tenancy.catalog import gpus, nodes
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
-from tenancy.schema.cluster import Cni
-from tenancy.schema.environment import Environment
-from tenancy.schema.pools import Market, Pool, resource_name
+from tenancy.spec.fields.cluster import Cni
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.pools import Market, Pool, resource_name
 
 MIG_CONFIG = "nvidia.com/mig.config"
 """Label with the layout of the mig-parted configuration, which a node has from its registration."""

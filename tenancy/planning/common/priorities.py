@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tenancy.kube.objects import Object
 from tenancy.planning.common.labels import manifest, platform_labels
-from tenancy.schema.environment import Environment
+from tenancy.spec.fields.environment import Environment
 
 DEFAULT_CLASS = "tenancy-opportunistic"
 

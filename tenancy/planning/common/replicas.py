@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tenancy.planning.common.charts import SYSTEM_NODES, system_placement
-from tenancy.schema.environment import Environment
+from tenancy.spec.fields.environment import Environment
 
 RESTRICTED_SECURITY_CONTEXT: Mapping[str, Any] = {
     "allowPrivilegeEscalation": False,

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tenancy.schema.environment import Environment
-from tenancy.schema.people import Role
-from tenancy.schema.queues import QueueState
-from tenancy.schema.tenant import OffboardingStage, Tenant
-from tenancy.validation.loader import Loaded, with_tenants
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.people import Role
+from tenancy.spec.fields.queues import QueueState
+from tenancy.spec.fields.tenant import OffboardingStage, Tenant
+from tenancy.spec.loader import Loaded, with_tenants
 
 
 def active_tenants(tenants: Iterable[Tenant]) -> tuple[Tenant, ...]:

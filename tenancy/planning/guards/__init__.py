@@ -15,11 +15,11 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.sizes import WALKED, WALKED_OF_PLATFORM
 from tenancy.kube.objects import Object, digest
 from tenancy.planning.common.labels import exclude_system_namespaces, in_namespaces, manifest, platform_labels
+from tenancy.planning.guards.admission_policy import Guard, NamespaceScope, one_line
 from tenancy.planning.guards.assembly import ordered
 from tenancy.planning.guards.bounds import with_bounds
-from tenancy.planning.guards.devices import claim_guards
+from tenancy.planning.guards.device_claims import claim_guards
 from tenancy.planning.guards.facts import guard_facts
-from tenancy.planning.guards.model import Guard, NamespaceScope, one_line
 from tenancy.planning.guards.objects import (
     deletion_guard,
     node_guard,
@@ -33,7 +33,7 @@ from tenancy.planning.guards.work import work_guards
 from tenancy.rules.catalogue import RULES, Face, with_face, with_subject
 from tenancy.rules.expressions import cel
 from tenancy.rules.model import GuardFacts, GuardSubject
-from tenancy.schema.environment import Environment, GuardsMode
+from tenancy.spec.fields.environment import Environment, GuardsMode
 
 VERSION = 8
 """Raised with each rule that guards enforce. A tenant is made only where the guards have this version or a newer."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tenancy.planning.guards.model import META
+from tenancy.planning.guards.admission_policy import META
 from tenancy.rules.catalogue import RULES, expressions
 from tenancy.rules.model import GuardFacts, GuardSubject
 

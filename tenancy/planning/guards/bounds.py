@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from tenancy.catalog import sizes
-from tenancy.planning.guards.model import Guard, one_line
+from tenancy.planning.guards.admission_policy import Guard, one_line
 from tenancy.rules.expressions import cel
 
 OF_PLATFORM = ("namespaceObject.", "request.userInfo.groups")

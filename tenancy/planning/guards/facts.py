@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tenancy.catalog.frameworks import FRAMEWORKS, Framework
 from tenancy.rules.model import GuardFacts
-from tenancy.schema.environment import Environment
+from tenancy.spec.fields.environment import Environment
 
 
 def frameworks(environment: Environment) -> tuple[Framework, ...]:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tenancy.catalog.controllers import GATED
+from tenancy.planning.guards.admission_policy import NO_NEW_FINALIZER, Guard, change_condition
 from tenancy.planning.guards.assembly import fields_of_work, latest, merge_expressions
 from tenancy.planning.guards.counts import NO_MORE
-from tenancy.planning.guards.model import NO_NEW_FINALIZER, Guard, change_condition
 from tenancy.planning.guards.pod_security import security_message, security_variables
 from tenancy.planning.guards.variables import (
     LISTS,

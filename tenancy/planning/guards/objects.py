@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tenancy.catalog import vocabulary as words
-from tenancy.planning.guards.model import META, Guard, NamespaceScope, change_condition
+from tenancy.planning.guards.admission_policy import META, Guard, NamespaceScope, change_condition
 from tenancy.planning.guards.unmanaged import is_temporary
 from tenancy.planning.guards.variables import LISTS, requester_variables
 from tenancy.rules.catalogue import expressions
 from tenancy.rules.expressions import annotation_list, cel, is_unchanged, map_at
 from tenancy.rules.model import GuardFacts, GuardSubject
 from tenancy.rules.storage import OLD_CLASS
-from tenancy.schema.environment import Environment
+from tenancy.spec.fields.environment import Environment
 
 DELETIONS = "tenancy-deletions"
 

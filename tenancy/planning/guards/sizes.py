@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tenancy.catalog import vocabulary as words
-from tenancy.planning.guards.model import Guard
+from tenancy.planning.guards.admission_policy import Guard
 from tenancy.rules.catalogue import expressions
 from tenancy.rules.expressions import annotation_list, by_people
 from tenancy.rules.model import GuardFacts, GuardSubject

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tenancy.catalog import vocabulary as words
-from tenancy.planning.guards.model import Guard, NamespaceScope, change_condition
+from tenancy.planning.guards.admission_policy import Guard, NamespaceScope, change_condition
 from tenancy.rules.catalogue import expressions
 from tenancy.rules.expressions import cel
 from tenancy.rules.model import GuardFacts, GuardSubject
-from tenancy.schema.environment import Environment
+from tenancy.spec.fields.environment import Environment
 
 UNMANAGED = "tenancy-unmanaged"
 

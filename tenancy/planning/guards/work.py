@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from tenancy.catalog.controllers import GATED, HELD, PLACED
-from tenancy.planning.guards.assembly import Kinds, fields_of_work, latest, merge_expressions, of_resources
-from tenancy.planning.guards.frameworks import framework_guard
-from tenancy.planning.guards.model import (
+from tenancy.planning.guards.admission_policy import (
     META,
     NO_NEW_FINALIZER,
     Guard,
@@ -14,6 +12,8 @@ from tenancy.planning.guards.model import (
     untyped,
     with_inlined_variables,
 )
+from tenancy.planning.guards.assembly import Kinds, fields_of_work, latest, merge_expressions, of_resources
+from tenancy.planning.guards.frameworks import framework_guard
 from tenancy.planning.guards.pod_security import security_message, security_variables
 from tenancy.planning.guards.variables import (
     OBJECT_METADATA,

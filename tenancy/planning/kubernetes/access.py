@@ -12,10 +12,10 @@ from tenancy.catalog import vocabulary as words
 from tenancy.planning.common.labels import platform_labels, tenant_labels
 from tenancy.planning.common.meta import Meta
 from tenancy.planning.guards.facts import frameworks
-from tenancy.planning.kubernetes.model import ClusterRole, PolicyRule, RoleBinding, RoleSubject
-from tenancy.schema.environment import Environment
-from tenancy.schema.people import Role
-from tenancy.schema.tenant import Namespace, Tenant, applies_to
+from tenancy.planning.kubernetes.namespace_objects import ClusterRole, PolicyRule, RoleBinding, RoleSubject
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.people import Role
+from tenancy.spec.fields.tenant import Namespace, Tenant, applies_to
 
 READ = ("get", "list", "watch")
 CHANGE = ("create", "update", "patch", "delete", "deletecollection")

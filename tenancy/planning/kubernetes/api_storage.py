@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tenancy.planning.common.stages import active_tenants
-from tenancy.schema.environment import Environment
-from tenancy.schema.tenant import Tenant
-from tenancy.validation import stored
+from tenancy.spec.checks import stored_objects as stored
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.tenant import Tenant
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,10 @@ from itertools import product
 from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.planning.common.labels import manifest, platform_labels, tenant_labels
-from tenancy.schema.cluster import Cni
-from tenancy.schema.environment import Environment
-from tenancy.schema.identity import PodIdentity
-from tenancy.schema.tenant import Namespace, Tenant
+from tenancy.spec.fields.cluster import Cni
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.identity import PodIdentity
+from tenancy.spec.fields.tenant import Namespace, Tenant
 
 API = "cilium.io/v2"
 CLUSTER_POLICY = "tenancy"

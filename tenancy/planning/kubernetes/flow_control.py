@@ -12,7 +12,7 @@ from typing import Any
 
 from tenancy.kube.objects import Object
 from tenancy.planning.common.labels import manifest, platform_labels
-from tenancy.schema.environment import Environment
+from tenancy.spec.fields.environment import Environment
 
 API = "flowcontrol.apiserver.k8s.io/v1"
 PLATFORM = "tenancy-platform"

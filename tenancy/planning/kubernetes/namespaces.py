@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
-from tenancy.planning.common.devices import granted_classes
+from tenancy.planning.common.device_classes import granted_classes
 from tenancy.planning.common.labels import extra_labels, tenant_labels
 from tenancy.planning.common.meta import Meta
 from tenancy.planning.common.priorities import allowed_classes
 from tenancy.planning.kubernetes.network import allowed_peers
-from tenancy.schema.environment import Environment
-from tenancy.schema.queues import seconds
-from tenancy.schema.tenant import Namespace, Tenant
-from tenancy.schema.tiers import Spread
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.queues import seconds
+from tenancy.spec.fields.tenant import Namespace, Tenant
+from tenancy.spec.fields.tiers import Spread
 
 
 def pod_security(version: str, level: str = "restricted") -> dict[str, str]:

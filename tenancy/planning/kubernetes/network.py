@@ -12,13 +12,13 @@ from tenancy.catalog import vocabulary as words
 from tenancy.planning.common.labels import tenant_labels
 from tenancy.planning.common.meta import Meta
 from tenancy.planning.kubernetes import cilium
-from tenancy.planning.kubernetes.model import EGRESS, INGRESS, NetworkPolicy, NetworkRule, Peer, Port
+from tenancy.planning.kubernetes.namespace_objects import EGRESS, INGRESS, NetworkPolicy, NetworkRule, Peer, Port
 from tenancy.rules.values import INTERNET, outside_of_internet
-from tenancy.schema.cluster import Cni
-from tenancy.schema.environment import Environment
-from tenancy.schema.identity import PodIdentity
-from tenancy.schema.network_rules import EgressRule, IngressRule
-from tenancy.schema.tenant import Namespace, Tenant
+from tenancy.spec.fields.cluster import Cni
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.identity import PodIdentity
+from tenancy.spec.fields.network_rules import EgressRule, IngressRule
+from tenancy.spec.fields.tenant import Namespace, Tenant
 
 DEFAULT_DENY = "default-deny"
 

@@ -15,8 +15,8 @@ from tenancy.catalog.versions import incompatible
 from tenancy.kube.objects import Object
 from tenancy.planning.common.labels import exclude_system_namespaces, manifest, platform_labels
 from tenancy.rules.expressions import annotation, charged_keys
-from tenancy.schema.environment import Environment
-from tenancy.schema.tiers import Spread, SpreadOf
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.tiers import Spread, SpreadOf
 
 NAME = "tenancy-pod-defaults"
 API = "admissionregistration.k8s.io/v1"

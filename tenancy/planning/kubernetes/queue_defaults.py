@@ -12,11 +12,11 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.controllers import QUEUE
 from tenancy.catalog.versions import incompatible
 from tenancy.kube.objects import Object
+from tenancy.planning.guards.admission_policy import one_line
 from tenancy.planning.guards.facts import frameworks
-from tenancy.planning.guards.model import one_line
 from tenancy.planning.kubernetes.pod_defaults import ResourceRule, mutating_policy
 from tenancy.rules.expressions import cel
-from tenancy.schema.environment import Environment
+from tenancy.spec.fields.environment import Environment
 
 NAME = "tenancy-queue-defaults"
 

@@ -11,19 +11,19 @@ from collections.abc import Mapping, Sequence
 
 from tenancy.catalog import gpus
 from tenancy.kube import quantities
-from tenancy.planning.common.devices import claimable_flavors, device_class
+from tenancy.planning.common.device_classes import claimable_flavors, device_class
 from tenancy.planning.common.labels import tenant_labels
 from tenancy.planning.common.meta import Meta
 from tenancy.planning.common.pools import tenant_allocatable
 from tenancy.planning.common.priorities import allowed_classes, class_name
-from tenancy.planning.kubernetes.model import Bounds, LimitRange, ResourceQuota
+from tenancy.planning.kubernetes.namespace_objects import Bounds, LimitRange, ResourceQuota
 from tenancy.planning.queueing.quota_shares import quota_ceiling
 from tenancy.rules.claim_forms import DRIVER_CLASSES
-from tenancy.schema.base import amount
-from tenancy.schema.environment import Environment
-from tenancy.schema.tenant import Namespace, Tenant
-from tenancy.schema.tiers import Quota
-from tenancy.validation.stored import CLAIM_COUNTS, CLAIMS, object_counts
+from tenancy.spec.checks.stored_objects import CLAIM_COUNTS, CLAIMS, object_counts
+from tenancy.spec.fields.base import amount
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.tenant import Namespace, Tenant
+from tenancy.spec.fields.tiers import Quota
 
 NAME = "tenant"
 SYSTEM_QUOTA = "system-classes"

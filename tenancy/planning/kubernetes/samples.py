@@ -10,7 +10,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.catalog.controllers import RUN_TIME
 from tenancy.catalog.frameworks import FRAMEWORKS
 from tenancy.kube.objects import Object
-from tenancy.planning.common.devices import device_class
+from tenancy.planning.common.device_classes import device_class
 from tenancy.planning.common.labels import manifest
 from tenancy.planning.common.pools import node_taints, pools_of
 from tenancy.planning.common.priorities import class_name
@@ -20,10 +20,10 @@ from tenancy.planning.queueing.quota_shares import quota_ceiling
 from tenancy.rules.catalogue import Violation
 from tenancy.rules.claim_forms import claim_spec, template_name
 from tenancy.rules.device_claims import MAX_DEVICES
-from tenancy.schema.environment import Environment
-from tenancy.schema.mistakes import nearest
-from tenancy.schema.queues import seconds
-from tenancy.schema.tenant import Namespace, Tenant
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.queues import seconds
+from tenancy.spec.fields.tenant import Namespace, Tenant
+from tenancy.spec.reading.mistakes import nearest
 
 NAME = "hello-gpu"
 SAMPLE_SECONDS = 3600

@@ -6,7 +6,7 @@ from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.planning.common.labels import manifest, platform_labels
 from tenancy.planning.common.pools import node_taints
-from tenancy.schema.environment import Environment
+from tenancy.spec.fields.environment import Environment
 
 
 def runtime_classes(environment: Environment) -> tuple[Object, ...]:

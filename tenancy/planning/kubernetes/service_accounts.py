@@ -8,10 +8,10 @@ from tenancy.catalog import vocabulary as words
 from tenancy.planning.aws.iam_roles import role_arn
 from tenancy.planning.common.labels import tenant_labels
 from tenancy.planning.common.meta import Meta
-from tenancy.planning.kubernetes.model import PodAccount
-from tenancy.schema.environment import Environment
-from tenancy.schema.identity import PodIdentity
-from tenancy.schema.tenant import Namespace, Tenant
+from tenancy.planning.kubernetes.namespace_objects import PodAccount
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.identity import PodIdentity
+from tenancy.spec.fields.tenant import Namespace, Tenant
 
 
 def default_account(environment: Environment, tenant: Tenant, namespace: Namespace) -> PodAccount:

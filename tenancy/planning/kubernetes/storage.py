@@ -7,7 +7,7 @@ from tenancy.kube.objects import Object
 from tenancy.planning.aws.identity import volume_key
 from tenancy.planning.common.labels import manifest, platform_labels
 from tenancy.planning.common.names import NAMESPACE_TAG
-from tenancy.schema.environment import Environment
+from tenancy.spec.fields.environment import Environment
 
 _TENANT_TAGS = {
     "tagSpecification_1": f"{NAMESPACE_TAG}={{{{ .PVCNamespace }}}}",

@@ -18,9 +18,9 @@ from tenancy.planning.common.charts import HelmChart, from_mirror, toleration_di
 from tenancy.planning.common.labels import tenant_labels
 from tenancy.planning.common.pools import node_taints
 from tenancy.planning.common.priorities import class_name
-from tenancy.schema.cluster import VirtualClusters
-from tenancy.schema.environment import Environment
-from tenancy.schema.tenant import Namespace, Tenant
+from tenancy.spec.fields.cluster import VirtualClusters
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.tenant import Namespace, Tenant
 
 USER = 12345
 """User and group that no account in the images has; the volume gets this group."""

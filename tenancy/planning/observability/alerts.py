@@ -28,10 +28,10 @@ from tenancy.planning.kubernetes import flow_control
 from tenancy.planning.kubernetes.quotas import queued_keys
 from tenancy.planning.queueing.queue_names import queue_name, queue_resource
 from tenancy.planning.queueing.quota_shares import part_of_node
-from tenancy.schema.environment import Environment
-from tenancy.schema.metrics import BUDGET_DAYS
-from tenancy.schema.tenant import Tenant
-from tenancy.validation.stored import REVISION_SECONDS, STORE_BYTES
+from tenancy.spec.checks.stored_objects import REVISION_SECONDS, STORE_BYTES
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.metrics import BUDGET_DAYS
+from tenancy.spec.fields.tenant import Tenant
 
 Rule = dict[str, Any]
 

@@ -21,9 +21,9 @@ from tenancy.planning.common.names import truncate_with_hash
 from tenancy.planning.common.stages import active_tenants
 from tenancy.planning.queueing.queue_names import flavor_name, queue_name, queue_resource
 from tenancy.planning.queueing.quota_shares import in_preference, open_pools, part_of_node
-from tenancy.schema.environment import Environment
-from tenancy.schema.metrics import BUDGET_DAYS
-from tenancy.schema.tenant import Tenant
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.metrics import BUDGET_DAYS
+from tenancy.spec.fields.tenant import Tenant
 
 LABEL = "grafana_dashboard"
 """By which the sidecar of Grafana's chart finds a ConfigMap (`sidecar.dashboards.label`, its default)."""

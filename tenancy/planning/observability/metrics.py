@@ -27,9 +27,9 @@ from tenancy.planning.common import replicas
 from tenancy.planning.common.labels import manifest, platform_labels
 from tenancy.planning.kubernetes.namespaces import pod_security
 from tenancy.planning.observability.alerts import PLATFORM, rule_file
-from tenancy.schema.environment import Environment
-from tenancy.schema.metrics import CostTool, Metrics
-from tenancy.schema.tenant import Tenant
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.metrics import CostTool, Metrics
+from tenancy.spec.fields.tenant import Tenant
 
 API = "monitoring.coreos.com"
 NAME = "tenancy"

@@ -27,7 +27,7 @@ from tenancy.planning.queueing.causes import (
 )
 from tenancy.planning.queueing.kueue import configuration
 from tenancy.planning.queueing.queue_names import pool_of
-from tenancy.schema.environment import Environment
+from tenancy.spec.fields.environment import Environment
 
 TOPOLOGY_ANNOTATIONS = tuple(
     f"kueue.x-k8s.io/podset-{mode}-topology" for mode in ("required", "preferred", "unconstrained")

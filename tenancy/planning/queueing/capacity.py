@@ -14,9 +14,9 @@ from enum import StrEnum
 from tenancy.kube.placement import place_by_pools
 from tenancy.planning.common.stages import active_tenants
 from tenancy.planning.queueing.quota_shares import borrowing_tiers
-from tenancy.schema.environment import Environment
-from tenancy.schema.pools import GpuPartition
-from tenancy.schema.tenant import Tenant
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.pools import GpuPartition
+from tenancy.spec.fields.tenant import Tenant
 
 RACK = 4
 """Nodes of one rack, by default: AWS does not report racks."""

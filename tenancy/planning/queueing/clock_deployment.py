@@ -11,9 +11,9 @@ from tenancy.catalog import vocabulary as words
 from tenancy.kube.objects import Object
 from tenancy.planning.common import replicas
 from tenancy.planning.common.labels import manifest, platform_labels
-from tenancy.schema.base import Spec
-from tenancy.schema.environment import Environment
-from tenancy.schema.tenant import Tenant
+from tenancy.spec.fields.base import Spec
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.tenant import Tenant
 
 PORT = 9464
 FILES = "tenancy-clock-files"

@@ -8,14 +8,14 @@ from typing import Any
 from tenancy.catalog import gpus
 from tenancy.catalog import vocabulary as words
 from tenancy.catalog.frameworks import BUILT_IN, FRAMEWORKS
-from tenancy.planning.common.devices import claimable_flavors, device_class
+from tenancy.planning.common.device_classes import claimable_flavors, device_class
 from tenancy.planning.queueing.queue_names import BOARD_COMPUTE, BOARD_MEMORY, CORES, queue_resource
 from tenancy.planning.queueing.queues import machine_resources
 from tenancy.planning.queueing.quota_shares import board_units
 from tenancy.rules.queues import GATES, PREEMPTION
-from tenancy.schema.environment import Environment
-from tenancy.schema.queues import seconds
-from tenancy.schema.tenant import Tenant
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.queues import seconds
+from tenancy.spec.fields.tenant import Tenant
 
 MANAGED_NAMESPACES: dict[str, Any] = {"matchExpressions": [{"key": words.TENANT, "operator": "Exists"}]}
 """Namespaces in which nothing starts without the queue: tenants'. The chart gives it to the webhooks too, so that the

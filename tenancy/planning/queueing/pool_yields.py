@@ -11,10 +11,10 @@ from tenancy.catalog import boards, gpus, nodes
 from tenancy.kube import quantities
 from tenancy.kube.placement import place_by_pools
 from tenancy.planning.common.pools import node_allocatable, tenant_allocatable
-from tenancy.schema.base import amount
-from tenancy.schema.environment import Environment
-from tenancy.schema.pools import GpuPartition, Pool, Provisioner, resource_name
-from tenancy.schema.tenant import Tenant
+from tenancy.spec.fields.base import amount
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.pools import GpuPartition, Pool, Provisioner, resource_name
+from tenancy.spec.fields.tenant import Tenant
 
 
 @dataclass(frozen=True, slots=True)

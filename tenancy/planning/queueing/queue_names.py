@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tenancy.catalog import vocabulary as words
 from tenancy.planning.common.pools import network_labels
-from tenancy.schema.environment import Environment
-from tenancy.schema.pools import Pool
-from tenancy.schema.tenant import Tenant
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.pools import Pool
+from tenancy.spec.fields.tenant import Tenant
 
 API = "kueue.x-k8s.io/v1beta2"
 ROOT = "organisation"

@@ -23,16 +23,6 @@ from tenancy.planning.common.meta import Meta
 from tenancy.planning.common.pools import node_taints
 from tenancy.planning.common.priorities import priorities
 from tenancy.planning.queueing.clock_access import clock_access
-from tenancy.planning.queueing.model import (
-    OPEN,
-    AdmissionCheck,
-    ClusterQueue,
-    Cohort,
-    LocalQueue,
-    QueueingPlan,
-    ResourceFlavor,
-    ResourceGroup,
-)
 from tenancy.planning.queueing.queue_names import (
     ANY_POOL,
     API,
@@ -49,6 +39,16 @@ from tenancy.planning.queueing.queue_names import (
     topology_levels,
     topology_of,
 )
+from tenancy.planning.queueing.queue_objects import (
+    OPEN,
+    AdmissionCheck,
+    ClusterQueue,
+    Cohort,
+    LocalQueue,
+    QueueingPlan,
+    ResourceFlavor,
+    ResourceGroup,
+)
 from tenancy.planning.queueing.quota_shares import (
     PoolFlavorCounts,
     QueueShare,
@@ -58,11 +58,11 @@ from tenancy.planning.queueing.quota_shares import (
     open_pools,
     supply,
 )
-from tenancy.schema.base import amount
-from tenancy.schema.environment import Environment
-from tenancy.schema.pools import Pool
-from tenancy.schema.queues import QueueOrder, QueueState
-from tenancy.schema.tenant import Namespace, Tenant
+from tenancy.spec.fields.base import amount
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.pools import Pool
+from tenancy.spec.fields.queues import QueueOrder, QueueState
+from tenancy.spec.fields.tenant import Namespace, Tenant
 
 Amounts = Mapping[tuple[str, str], int]
 """(Kueue's flavor, resource) -> CPU in thousandths, memory in Mi, the rest in units."""

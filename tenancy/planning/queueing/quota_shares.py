@@ -11,10 +11,10 @@ from tenancy.catalog import boards
 from tenancy.kube.placement import Placement, place
 from tenancy.planning.common.pools import node_allocatable, pools_of
 from tenancy.planning.queueing.queue_names import ANY_POOL, BOARD_COMPUTE, BOARD_MEMORY, queue_resource
-from tenancy.schema.environment import Environment
-from tenancy.schema.pools import Pool
-from tenancy.schema.queues import seconds
-from tenancy.schema.tenant import Namespace, Tenant
+from tenancy.spec.fields.environment import Environment
+from tenancy.spec.fields.pools import Pool
+from tenancy.spec.fields.queues import seconds
+from tenancy.spec.fields.tenant import Namespace, Tenant
 
 BOARD = 56
 """Units of a whole board: a multiple of 7 and 8, so that every share of a board is a whole number of them."""

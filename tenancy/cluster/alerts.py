@@ -1,0 +1,51 @@
+"""Critical alerts that fire in an environment, read from its Prometheus."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from urllib.parse import quote, urlsplit
+
+from tenancy.cluster.api import Api, ApiUnreachable
+from tenancy.cluster.prometheus import QUERY, PrometheusSilent, Series, ask, series
+from tenancy.planning.observability.alerts import ENVIRONMENT_INFO
+
+USAGE_ALERTS = ("BudgetSpent", "QuotaUsed")
+"""Critical alerts that a tenant's own use raises, whatever version its stack has."""
+
+
+class AlertsUnknown(Exception):
+    """The alerts that fire cannot be read from Prometheus; the message says why."""
+
+
+def firing(api: Api, environment: str, address: str) -> Iterator[str]:
+    """Each critical alert that fires in the environment for a tenant, with how many of it if there are several, without
+    those of tenants' own use; AlertsUnknown if the Prometheus at the address does not answer, or does not evaluate the
+    environment's rules.
+
+    A service of the cluster (`NAME.NAMESPACE.svc`) is asked through the API server, any other address directly.
+    """
+    if not _ask(api, address, f'{ENVIRONMENT_INFO}{{environment="{environment}"}}'):
+        raise AlertsUnknown(f"the Prometheus at {address} does not evaluate the alert rules of {environment}")
+    excluded = "|".join(USAGE_ALERTS)
+    query = f'ALERTS{{alertstate="firing",severity="critical",environment="{environment}",alertname!~"{excluded}"}}'
+    metrics = (entry.get("metric") or {} for entry in _ask(api, address, query))
+    counts = Counter((metric.get("alertname"), metric.get("tenant")) for metric in metrics)
+    for (name, tenant), count in counts.items():
+        yield f"alert {name} fires for {tenant}{f', {count} times' if count > 1 else ''}"
+
+
+def _ask(api: Api, address: str, query: str) -> list[Series]:
+    url = urlsplit(address)
+    service, namespace, *domains = [*(url.hostname or "").split("."), "", ""]
+    try:
+        if domains[:1] != ["svc"]:
+            return ask(address, query)
+        service_address = f"{url.scheme}:{service}:{url.port or (443 if url.scheme == 'https' else 80)}"
+        path = f"/api/v1/namespaces/{namespace}/services/{service_address}/proxy{url.path.rstrip('/')}{QUERY}"
+        answer = api.request("GET", f"{path}?query={quote(query, safe='')}")
+        if not answer.ok:
+            raise AlertsUnknown(f"the Prometheus at {address} does not answer: {answer.status} {answer.message}")
+        return series(address, answer.body)
+    except (ApiUnreachable, PrometheusSilent) as error:
+        raise AlertsUnknown(str(error)) from error

@@ -1,0 +1,1 @@
+"""Answers about work on a cluster: why it waits, whether it fits, and what its queue uses."""

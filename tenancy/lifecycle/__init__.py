@@ -1,0 +1,1 @@
+"""Adoption, export and removal of a tenant on a cluster that exists."""

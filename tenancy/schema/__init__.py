@@ -1,1 +1,0 @@
-"""Models of the files that people write: fields, units, defaults, and how the YAML is read and written."""

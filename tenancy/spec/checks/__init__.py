@@ -1,0 +1,1 @@
+"""Checks of an environment and its tenants, each across its fields and files."""

@@ -1,0 +1,1 @@
+"""Models of the files that people write: fields, units, defaults."""

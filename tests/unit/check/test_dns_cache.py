@@ -1,0 +1,71 @@
+"""NodeLocal DNSCache: its pods are on the node's network, so no label selects them and one address leads to them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenancy.check.judge import judge
+from tenancy.check.reader import FilePosition, Manifests
+from tenancy.planning import make_plan
+from tenancy.spec.loader import load
+from tenancy.spec.reading.problems import SpecError
+from tests.demo import Demo, demo
+
+CACHE = "169.254.20.10/32"
+DNS = [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]
+
+
+def dns_policies(folder: Path) -> list[Any]:
+    loaded = load(folder)
+    objects = make_plan(loaded.environment, loaded.tenants).objects()
+    return [item for item in objects if item["kind"] == "NetworkPolicy" and item["metadata"]["name"] == "dns"]
+
+
+def refused(files: Demo, folder: Path) -> Any:
+    with pytest.raises(SpecError) as error:
+        load(files.write(folder))
+    (problem,) = error.value.problems
+    return problem
+
+
+def test_the_cache_is_open_for_dns_alone_where_the_cluster_has_one(tmp_path: Path) -> None:
+    files = demo()
+    (without,) = dns_policies(files.write(tmp_path / "without"))
+    files["environment"]["cluster"]["dns-cache"] = True
+    (cached,) = dns_policies(files.write(tmp_path / "cached"))
+    more = [rule for rule in cached["spec"]["egress"] if rule not in without["spec"]["egress"]]
+    assert more == [{"to": [{"ipBlock": {"cidr": CACHE}}], "ports": DNS}]
+
+
+def test_what_the_product_renders_for_the_cache_breaks_no_rule_and_other_ports_do(tmp_path: Path) -> None:
+    files = demo()
+    files["environment"]["cluster"]["dns-cache"] = True
+    (policy,) = dns_policies(files.write(tmp_path))
+
+    def rules(item: Any) -> set[str]:
+        findings = judge(Manifests([(item, FilePosition("x.yaml", 1))])).findings
+        return {placed_finding.finding.rule for placed_finding in findings}
+
+    assert "net-05" not in rules(policy)
+    wide = [{**rule, "ports": [{"protocol": "TCP", "port": 80}]} for rule in policy["spec"]["egress"]]
+    assert "net-05" in rules({**policy, "spec": {**policy["spec"], "egress": wide}})
+
+
+@pytest.mark.parametrize("way", ["address", "label"])
+def test_the_ways_that_match_nothing_name_the_field(tmp_path: Path, way: str) -> None:
+    files = demo()
+    if way == "address":
+        files["vision"]["egress"] = [{"cidr": CACHE, "port": 53, "protocol": "UDP"}]
+    else:
+        service = {"namespace": "kube-system", "labels": {"k8s-app": "node-local-dns"}}
+        files["environment"]["platform"]["services"] = {"dns-cache": service}
+    assert "set cluster.dns-cache to true" in refused(files, tmp_path).change
+
+
+def test_under_cilium_the_field_says_what_leads_to_the_cache(tmp_path: Path) -> None:
+    files = demo()
+    files["environment"]["cluster"] |= {"dns-cache": True, "cni": "cilium"}
+    assert "CiliumLocalRedirectPolicy" in refused(files, tmp_path).change
